@@ -1,0 +1,139 @@
+//! One layer's message-flow graph: which source rows each destination row aggregates.
+
+use crate::NodeId;
+
+/// A bipartite block with `D` destinations and `S` sources, in CSC form over the destinations.
+///
+/// There are two kinds, and layers treat them alike:
+///
+/// - **local** (`dst_ids` is `None`): sources are numbered `0..S` within the minibatch and
+///   destination `v` is source row `v` (destinations are a prefix of the sources, as in DGL's
+///   MFG). A layer reads a gathered `S x F` matrix.
+/// - **global** (`dst_ids` is `Some`): `indices` and `dst_ids` are rows of a whole table, the
+///   feature store or the previous layer's output for all nodes. Nothing was relabelled or
+///   gathered; the sampled fast path and full-neighbour inference use this kind.
+///
+/// A block is a workspace: the sampler clears and refills it for every batch.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    /// `D`.
+    pub num_dst: usize,
+    /// `S`: gathered source rows of a local block, rows of the table of a global one.
+    pub num_src: usize,
+    /// Edge run of each destination, `D + 1`.
+    pub indptr: Vec<u32>,
+    /// Source row of each edge, `E`.
+    pub indices: Vec<NodeId>,
+    /// Row of the table that each destination itself is, `D`; only in a global block.
+    pub dst_ids: Option<Vec<NodeId>>,
+    /// Weight of each edge, `E`, or empty: unweighted.
+    pub edge_weight: Vec<f32>,
+    /// Weight of each destination's own row, `D`, or empty.
+    pub self_weight: Vec<f32>,
+    /// The same edges seen from the sources; filled where a backward pass needs it.
+    pub transposed: Transposed,
+}
+
+/// A block's edges grouped by source, destinations ascending within each: the fixed order in which
+/// backward aggregation adds up, so that no atomics are needed and the sum is reproducible.
+#[derive(Clone, Debug, Default)]
+pub struct Transposed {
+    /// Edge run of each source, `S + 1`; empty when not built.
+    pub indptr: Vec<u32>,
+    /// Destination of each edge, `E`.
+    pub dst: Vec<u32>,
+    /// Position of that edge in [`Block::indices`], `E`.
+    pub edge: Vec<u32>,
+}
+
+impl Block {
+    /// `E`.
+    pub fn num_edges(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// The edge positions of destination `v`.
+    #[inline]
+    pub fn edges(&self, v: usize) -> std::ops::Range<usize> {
+        self.indptr[v] as usize..self.indptr[v + 1] as usize
+    }
+
+    /// The source row that destination `v` itself is.
+    #[inline]
+    pub fn own_row(&self, v: usize) -> usize {
+        match &self.dst_ids {
+            Some(ids) => ids[v] as usize,
+            None => v,
+        }
+    }
+
+    /// Empties the block and keeps its memory.
+    pub fn clear(&mut self) {
+        self.num_dst = 0;
+        self.num_src = 0;
+        self.indptr.clear();
+        self.indices.clear();
+        self.dst_ids = None;
+        self.edge_weight.clear();
+        self.self_weight.clear();
+        self.transposed.indptr.clear();
+        self.transposed.dst.clear();
+        self.transposed.edge.clear();
+    }
+
+    /// Fills [`Block::transposed`] of a local block by a counting sort. O(S + E).
+    pub fn transpose(&mut self) {
+        let Self { num_dst, num_src, indptr, indices, transposed: t, .. } = self;
+        t.indptr.clear();
+        t.indptr.resize(*num_src + 1, 0);
+        for &u in indices.iter() {
+            t.indptr[u as usize + 1] += 1;
+        }
+        for u in 0..*num_src {
+            t.indptr[u + 1] += t.indptr[u];
+        }
+        t.dst.clear();
+        t.dst.resize(indices.len(), 0);
+        t.edge.clear();
+        t.edge.resize(indices.len(), 0);
+        // indptr[u] serves as the write cursor of u and is shifted back afterwards
+        for v in 0..*num_dst {
+            for e in indptr[v] as usize..indptr[v + 1] as usize {
+                let slot = &mut t.indptr[indices[e] as usize];
+                t.dst[*slot as usize] = v as u32;
+                t.edge[*slot as usize] = e as u32;
+                *slot += 1;
+            }
+        }
+        t.indptr.copy_within(0..*num_src, 1);
+        t.indptr[0] = 0;
+    }
+
+    /// Whether [`Block::transpose`] was called since the last change.
+    pub fn is_transposed(&self) -> bool {
+        self.transposed.indptr.len() == self.num_src + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_transpose_lists_the_same_edges_by_source() {
+        // destinations 0, 1 of sources 0..4
+        let mut block = Block {
+            num_dst: 2,
+            num_src: 4,
+            indptr: vec![0, 3, 5],
+            indices: vec![2, 3, 1, 3, 0],
+            ..Block::default()
+        };
+        block.transpose();
+        let t = &block.transposed;
+        assert_eq!(t.indptr, [0, 1, 2, 3, 5]);
+        assert_eq!(t.dst, [1, 0, 0, 0, 1]);
+        assert_eq!(t.edge, [4, 2, 0, 1, 3]);
+        assert!(block.is_transposed());
+    }
+}

@@ -1,0 +1,142 @@
+//! Owned vectors and memory maps behind one type, so that a graph does not care where it lives.
+
+use std::{fs::File, marker::PhantomData, ops::Deref, path::Path, sync::Arc};
+
+use bytemuck::Pod;
+use memmap2::{Mmap, MmapMut};
+
+use crate::{Error, Result};
+
+/// A read-only run of `T`: owned, mapped from a file, or in anonymous huge pages. Cloning a mapped
+/// buffer shares the map; cloning an owned one copies.
+#[derive(Clone)]
+pub struct Buffer<T> {
+    storage: Storage<T>,
+}
+
+#[derive(Clone)]
+enum Storage<T> {
+    Owned(Vec<T>),
+    Mapped { map: Arc<Mmap>, offset: usize, len: usize, of: PhantomData<T> },
+}
+
+impl<T: Pod> Buffer<T> {
+    /// Maps `len` elements of `file` starting at byte `offset`. `path` is for messages.
+    ///
+    /// # Errors
+    /// The file is shorter than that, the offset is not aligned for `T`, or mapping fails.
+    pub fn map(file: &File, path: &Path, offset: usize, len: usize) -> Result<Self> {
+        if len == 0 {
+            return Ok(Vec::new().into());
+        }
+        let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
+        let end = len
+            .checked_mul(size_of::<T>())
+            .and_then(|bytes| bytes.checked_add(offset))
+            .filter(|end| *end as u64 <= size)
+            .ok_or_else(|| {
+                Error::format(
+                    path,
+                    format!("byte {size}"),
+                    format!("the file ends early: {len} elements of {} bytes expected after byte {offset}; the file is truncated, write it again", size_of::<T>()),
+                )
+            })?;
+        // SAFETY: the map is read-only and private to this process; as with every memory-mapped
+        // file, another process that truncates the file while we read it raises SIGBUS. Files of
+        // a dataset are written beside and renamed, never changed in place.
+        let map = unsafe { memmap2::MmapOptions::new().len(end).map(file) }
+            .map_err(|e| Error::io(path, "map", e))?;
+        if !(map.as_ptr() as usize + offset).is_multiple_of(align_of::<T>()) {
+            return Err(Error::format(path, format!("byte {offset}"), "the data is not aligned"));
+        }
+        Ok(Self { storage: Storage::Mapped { map: Arc::new(map), offset, len, of: PhantomData } })
+    }
+
+    /// A copy in anonymous memory backed by huge pages where the system grants them: random reads
+    /// of a large table then miss the TLB less (docs/performance.md).
+    ///
+    /// # Errors
+    /// The memory cannot be had.
+    pub fn to_huge_pages(&self) -> Result<Self> {
+        let bytes: &[u8] = bytemuck::cast_slice(self);
+        if bytes.is_empty() {
+            return Ok(Vec::new().into());
+        }
+        let no = |e| Error::invalid(format!("cannot reserve {} bytes of memory: {e}", bytes.len()));
+        let mut map = MmapMut::map_anon(bytes.len()).map_err(no)?;
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage); // a refusal costs speed only
+        use rayon::prelude::*;
+        let chunk = 4 << 20;
+        map.par_chunks_mut(chunk)
+            .zip(bytes.par_chunks(chunk))
+            .for_each(|(to, from)| to.copy_from_slice(from));
+        let map = map.make_read_only().map_err(no)?;
+        let len = self.len();
+        Ok(Self { storage: Storage::Mapped { map: Arc::new(map), offset: 0, len, of: PhantomData } })
+    }
+
+    /// Whether the bytes come from a map rather than from this process's heap.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self.storage, Storage::Mapped { .. })
+    }
+}
+
+impl<T: Pod> Deref for Buffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.storage {
+            Storage::Owned(data) => data,
+            Storage::Mapped { map, offset, len, .. } => {
+                bytemuck::cast_slice(&map[*offset..*offset + len * size_of::<T>()])
+            }
+        }
+    }
+}
+
+impl<T> From<Vec<T>> for Buffer<T> {
+    fn from(data: Vec<T>) -> Self {
+        Self { storage: Storage::Owned(data) }
+    }
+}
+
+impl<T> Default for Buffer<T> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<T: Pod + std::fmt::Debug> std::fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = &self[..self.len().min(8)];
+        write!(f, "Buffer(len {}, {shown:?}{})", self.len(), if self.len() > 8 { ".." } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn owned_mapped_and_huge_read_the_same() {
+        let data: Vec<u32> = (0..10_000).collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[0; 8]).unwrap();
+        file.write_all(bytemuck::cast_slice(&data)).unwrap();
+        let mapped = Buffer::<u32>::map(file.as_file(), file.path(), 8, data.len()).unwrap();
+        assert_eq!(&*mapped, &data[..]);
+        assert_eq!(&*mapped.to_huge_pages().unwrap(), &data[..]);
+        assert_eq!(&*Buffer::from(data.clone()), &data[..]);
+    }
+
+    #[test]
+    fn a_short_file_is_an_error_that_names_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = Buffer::<u64>::map(file.as_file(), file.path(), 0, 3).unwrap_err().to_string();
+        assert!(error.contains("truncated") && error.contains(file.path().to_str().unwrap()));
+        assert!(Buffer::<u64>::map(file.as_file(), file.path(), 0, usize::MAX).is_err());
+    }
+}

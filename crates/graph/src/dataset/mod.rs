@@ -1,0 +1,258 @@
+//! A dataset: topology, features, labels and a split, in memory or mapped from a directory.
+//!
+//! - [`native`]: the directory format (a manifest and `.npy` files with checksums).
+//! - [`import`]: the table of importers and the options they share.
+
+pub mod import;
+pub mod native;
+
+use std::fmt;
+
+use half::f16;
+
+use crate::{Buffer, Error, Graph, NodeId, Result};
+
+/// Everything a training run reads.
+#[derive(Clone, Debug, Default)]
+pub struct Dataset {
+    /// What to call it; the directory's name unless the manifest says otherwise.
+    pub name: String,
+    /// Who sends messages to whom.
+    pub graph: Graph,
+    /// One row per node, or none at all.
+    pub features: Features,
+    /// One label (or label set) per node.
+    pub labels: Labels,
+    /// Which nodes train, validate and test.
+    pub split: Split,
+    /// The score this dataset is usually judged by (`accuracy`, `f1-micro`, `f1-macro`, `roc-auc`,
+    /// `average-precision`), where its importer knows.
+    pub metric: Option<String>,
+}
+
+/// Node features, `V x dim`, row-major.
+#[derive(Clone, Debug, Default)]
+pub struct Features {
+    /// `F`.
+    pub dim: usize,
+    /// The rows.
+    pub data: FeatureData,
+}
+
+/// How feature rows are stored.
+#[derive(Clone, Debug)]
+pub enum FeatureData {
+    /// 32-bit floats.
+    F32(Buffer<f32>),
+    /// 16-bit floats, widened when read.
+    F16(Buffer<f16>),
+}
+
+impl Default for FeatureData {
+    fn default() -> Self {
+        Self::F32(Buffer::default())
+    }
+}
+
+impl Features {
+    /// Rows of 32-bit floats, `V x dim`.
+    pub fn f32(dim: usize, data: impl Into<Buffer<f32>>) -> Self {
+        Self { dim, data: FeatureData::F32(data.into()) }
+    }
+
+    /// How many values are stored.
+    pub fn len(&self) -> usize {
+        match &self.data {
+            FeatureData::F32(data) => data.len(),
+            FeatureData::F16(data) => data.len(),
+        }
+    }
+
+    /// Whether there are no features.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes at rest.
+    pub fn bytes(&self) -> usize {
+        match &self.data {
+            FeatureData::F32(data) => data.len() * 4,
+            FeatureData::F16(data) => data.len() * 2,
+        }
+    }
+}
+
+/// Node labels.
+#[derive(Clone, Debug)]
+pub enum Labels {
+    /// One class of `0..classes` per node (`V`), -1 where unknown.
+    Single {
+        /// Class per node.
+        class: Buffer<i32>,
+        /// `C`.
+        classes: usize,
+    },
+    /// A set of classes per node: `V x classes` zeros and ones, row-major.
+    Multi {
+        /// Membership, row-major.
+        member: Buffer<u8>,
+        /// `C`.
+        classes: usize,
+    },
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self::Single { class: Buffer::default(), classes: 0 }
+    }
+}
+
+impl Labels {
+    /// `C`.
+    pub fn classes(&self) -> usize {
+        match self {
+            Self::Single { classes, .. } | Self::Multi { classes, .. } => *classes,
+        }
+    }
+
+    /// Whether a node may have several classes.
+    pub fn is_multi(&self) -> bool {
+        matches!(self, Self::Multi { .. })
+    }
+
+    /// Whether `v` has a label (in the multi-label case every node has one, maybe the empty set).
+    pub fn is_labelled(&self, v: NodeId) -> bool {
+        match self {
+            Self::Single { class, .. } => class[v as usize] >= 0,
+            Self::Multi { .. } => true,
+        }
+    }
+}
+
+/// The nodes of each part, ascending and disjoint.
+#[derive(Clone, Debug, Default)]
+pub struct Split {
+    /// Nodes whose labels train the model.
+    pub train: Buffer<NodeId>,
+    /// Nodes that choose the best epoch.
+    pub valid: Buffer<NodeId>,
+    /// Nodes that are scored at the end.
+    pub test: Buffer<NodeId>,
+}
+
+impl Split {
+    /// The three parts with their names.
+    pub fn parts(&self) -> [(&'static str, &Buffer<NodeId>); 3] {
+        [("train", &self.train), ("valid", &self.valid), ("test", &self.test)]
+    }
+}
+
+impl Dataset {
+    /// `V`.
+    pub fn num_nodes(&self) -> usize {
+        self.graph.num_nodes()
+    }
+
+    /// Checks that the parts agree: lengths, label ranges, finite features, split ids in range,
+    /// ascending and disjoint. O(V (F + C)), parallel.
+    ///
+    /// # Errors
+    /// The first disagreement, with the place and the values.
+    pub fn validate(&self) -> Result<()> {
+        use rayon::prelude::*;
+        let nodes = self.num_nodes();
+        let expected = nodes.checked_mul(self.features.dim);
+        if Some(self.features.len()) != expected {
+            return Err(Error::invalid(format!(
+                "features hold {} values, but {nodes} nodes x {} features are {} values",
+                self.features.len(),
+                self.features.dim,
+                expected.map_or("too many".into(), |n| n.to_string()),
+            )));
+        }
+        let bad = match &self.features.data {
+            FeatureData::F32(data) => data.par_iter().position_first(|x| !x.is_finite()),
+            FeatureData::F16(data) => data.par_iter().position_first(|x| !x.is_finite()),
+        };
+        if let Some(i) = bad {
+            return Err(Error::invalid(format!(
+                "feature {} of node {} is not a finite number",
+                i % self.features.dim,
+                i / self.features.dim
+            )));
+        }
+        match &self.labels {
+            Labels::Single { class, classes } => {
+                if class.len() != nodes {
+                    return Err(Error::invalid(format!("{} labels for {nodes} nodes", class.len())));
+                }
+                if let Some(v) = class.par_iter().position_first(|&c| c < -1 || c >= *classes as i32) {
+                    return Err(Error::invalid(format!(
+                        "the label of node {v} is {}, outside the {classes} classes (-1 means unknown)",
+                        class[v]
+                    )));
+                }
+            }
+            Labels::Multi { member, classes } => {
+                if Some(member.len()) != nodes.checked_mul(*classes) {
+                    return Err(Error::invalid(format!(
+                        "{} label entries for {nodes} nodes x {classes} classes",
+                        member.len()
+                    )));
+                }
+                if let Some(i) = member.par_iter().position_first(|&m| m > 1) {
+                    return Err(Error::invalid(format!(
+                        "label entry {} of node {} is {}: it must be 0 or 1",
+                        i % classes,
+                        i / classes,
+                        member[i]
+                    )));
+                }
+            }
+        }
+        let mut owner = vec![u8::MAX; nodes];
+        let parts = self.split.parts();
+        for (which, (part, ids)) in parts.iter().enumerate() {
+            for (i, &v) in ids.iter().enumerate() {
+                if v as usize >= nodes {
+                    return Err(Error::invalid(format!(
+                        "{part}[{i}] is node {v}, but there are {nodes} nodes"
+                    )));
+                }
+                let earlier = owner[v as usize];
+                if earlier != u8::MAX {
+                    return Err(Error::invalid(format!(
+                        "node {v} is in '{part}' and in '{}': the parts of a split are disjoint",
+                        parts[earlier as usize].0
+                    )));
+                }
+                if i > 0 && ids[i - 1] >= v {
+                    return Err(Error::invalid(format!("{part}[{i}] = {v} does not ascend")));
+                }
+                if !self.labels.is_labelled(v) {
+                    return Err(Error::invalid(format!("node {v} is in '{part}' but has no label")));
+                }
+                owner[v as usize] = which as u8;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} nodes, {} edges, {} features, {} classes{}, split {}/{}/{}",
+            self.name,
+            self.num_nodes(),
+            self.graph.num_edges(),
+            self.features.dim,
+            self.labels.classes(),
+            if self.labels.is_multi() { " (multi-label)" } else { "" },
+            self.split.train.len(),
+            self.split.valid.len(),
+            self.split.test.len(),
+        )
+    }
+}

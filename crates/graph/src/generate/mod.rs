@@ -1,0 +1,1 @@
+//! Graphs made up on the spot: deterministic for a seed, whatever the number of threads.

@@ -1,0 +1,35 @@
+//! Topology and data at rest. Nothing in this crate knows about training.
+//!
+//! - [`Graph`]: the in-neighbours of every node, in CSC form.
+//! - [`Block`]: one layer's bipartite message-flow graph.
+//! - [`Buffer`]: an owned vector or a memory map behind one type.
+//! - [`dataset`]: the native on-disk format and its importers.
+//! - [`generate`]: graphs made up on the spot, parallel and deterministic.
+//! - [`traverse`], [`stats`]: components and the figures `graphmill info` prints.
+//!
+//! One alphabet of dimensions serves the whole workspace: `V` nodes and `E` edges of a graph,
+//! `S` source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers,
+//! `F` feature, `H` hidden and `C` class width.
+
+pub mod block;
+pub mod buffer;
+pub mod builder;
+pub mod csc;
+pub mod dataset;
+pub mod error;
+pub mod generate;
+pub mod keyed;
+pub mod npy;
+pub mod stats;
+pub mod table;
+pub mod traverse;
+
+pub use block::{Block, Transposed};
+pub use buffer::Buffer;
+pub use builder::{EdgeOptions, build};
+pub use csc::Graph;
+pub use dataset::{Dataset, Features, Labels, Split};
+pub use error::{Error, Result};
+
+/// A node's number: 4.29 billion nodes fit (DESIGN section 5).
+pub type NodeId = u32;

@@ -1,1 +1,14 @@
-//! x
+//! Graph neural network layers over message-flow blocks, and their gradients.
+//!
+//! Layers are first-class values with an explicit forward and backward, written once against
+//! [`Backend`] (about thirty operations on row-major f32 matrices). There is no recorded tape, because
+//! strategies place single layers on devices and choose the order of `(A X) W` or `A (X W)` per
+//! layer by cost. Nothing here knows how a minibatch was made.
+
+pub mod backend;
+pub mod layer;
+pub mod matrix;
+
+pub use backend::Backend;
+pub use layer::{Layer, Order, Param, Pass, Saved};
+pub use matrix::{Matrix, View, ViewMut};

@@ -1,0 +1,365 @@
+//! The operations layers are written against.
+//!
+//! Shapes are given in every comment; `S`, `D` and `E` are a block's sources, destinations and
+//! edges. Operations check shapes with assertions: a mismatch is a bug in a layer, not an input
+//! error. Every operation is deterministic: the same bits for any number of threads.
+
+use graphmill_graph::{Block, NodeId};
+
+use crate::{View, ViewMut};
+
+pub mod cpu;
+pub mod reference;
+
+pub use cpu::Cpu;
+pub use reference::Reference;
+
+/// Whether a factor of a product is used as it is or transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// As it is.
+    Plain,
+    /// Transposed.
+    Transposed,
+}
+
+/// The coefficient of an edge in an aggregation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum EdgeWeight {
+    /// 1: a sum.
+    One,
+    /// 1 / (edges of the destination): a mean; a destination without edges gets 0.
+    Mean,
+    /// [`Block::edge_weight`].
+    Stored,
+}
+
+/// The coefficient of a destination's own row in an aggregation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OwnWeight {
+    /// It takes no part.
+    None,
+    /// The same for all.
+    Constant(f32),
+    /// [`Block::self_weight`].
+    Stored,
+}
+
+/// The linear map `out[v] = own(v) x[own_row(v)] + sum over edges e = (u, v) of edge(e) x[u]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weighting {
+    /// Per edge.
+    pub edge: EdgeWeight,
+    /// Per destination.
+    pub own: OwnWeight,
+}
+
+impl Weighting {
+    /// Mean over the in-neighbours.
+    pub const MEAN: Self = Self { edge: EdgeWeight::Mean, own: OwnWeight::None };
+    /// The weights stored in the block, own rows included.
+    pub const STORED: Self = Self { edge: EdgeWeight::Stored, own: OwnWeight::Stored };
+}
+
+/// Pointwise non-linearities.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Activation {
+    /// x
+    Identity,
+    /// max(x, 0)
+    Relu,
+    /// x for x > 0, exp(x) - 1 else
+    Elu,
+    /// x for x > 0, 0.01 x else
+    LeakyRelu,
+}
+
+/// Inverted dropout: each value is zeroed with probability `p` and otherwise scaled by 1/(1-p).
+///
+/// The mask is a pure function of `key` and the element's row and column ([`dropped`]), so the
+/// backward pass recomputes it and nothing is stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// Probability of a zero, in `[0, 1)`.
+    pub p: f32,
+    /// Identifies seed, step, layer and place.
+    pub key: u64,
+}
+
+impl Dropout {
+    /// Drops nothing.
+    pub const NONE: Self = Self { p: 0.0, key: 0 };
+
+    /// What survivors are multiplied by.
+    pub fn scale(&self) -> f32 {
+        1.0 / (1.0 - self.p)
+    }
+
+    /// A hash below this drops the element.
+    pub fn threshold(&self) -> u32 {
+        (f64::from(self.p) * 4_294_967_296.0) as u32
+    }
+
+    /// The part of the mask's key that a whole row shares.
+    #[inline(always)]
+    pub fn row_key(&self, row: usize) -> u32 {
+        (graphmill_graph::keyed::mix(self.key ^ (row as u64).wrapping_mul(graphmill_graph::keyed::GOLDEN))
+            >> 32) as u32
+    }
+}
+
+/// The mask's hash of column `col` in a row with that key: 32 bits, the `lowbias32` mixer
+/// (C. Wellons, *Prospecting for hash functions*, 2018), which is two multiplications and
+/// vectorises.
+#[inline(always)]
+pub fn mask_hash(row_key: u32, col: u32) -> u32 {
+    let mut x = row_key ^ col.wrapping_mul(0x9e37_79b9);
+    x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
+    x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);
+    x ^ (x >> 16)
+}
+
+/// Whether dropout zeroes the element at (`row`, `col`).
+#[inline]
+pub fn dropped(dropout: Dropout, row: usize, col: usize) -> bool {
+    mask_hash(dropout.row_key(row), col as u32) < dropout.threshold()
+}
+
+/// One step of Adam or AdamW (Kingma and Ba, 2015; Loshchilov and Hutter, 2019).
+#[derive(Clone, Copy, Debug)]
+pub struct AdamStep {
+    /// Learning rate.
+    pub lr: f32,
+    /// Decay of the first moment.
+    pub beta1: f32,
+    /// Decay of the second moment.
+    pub beta2: f32,
+    /// Added to the root of the second moment.
+    pub eps: f32,
+    /// L2 penalty added to the gradient (Adam), or decay of the weight itself (AdamW).
+    pub weight_decay: f32,
+    /// Whether the decay is AdamW's.
+    pub decoupled: bool,
+    /// 1 - beta1^t.
+    pub correction1: f32,
+    /// 1 - beta2^t.
+    pub correction2: f32,
+}
+
+/// One step of SGD with momentum (PyTorch's form: `velocity = momentum * velocity + g`, and Nesterov's).
+#[derive(Clone, Copy, Debug)]
+pub struct SgdStep {
+    /// Learning rate.
+    pub lr: f32,
+    /// Weight of the velocity.
+    pub momentum: f32,
+    /// Whether to look ahead (Nesterov).
+    pub nesterov: bool,
+    /// L2 penalty added to the gradient.
+    pub weight_decay: f32,
+}
+
+/// The operations. One implementation per kind of device.
+pub trait Backend: Send + Sync {
+    /// What to call it.
+    fn name(&self) -> &'static str;
+
+    // ------------------------------------------------------------------ dense products
+
+    /// `c = beta c + op(a) op(b)`; with `beta == 0` the old `c` is not read. Either or neither
+    /// factor is transposed, not both. `a` transposed reduces over rows (a weight gradient).
+    fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut);
+
+    // ------------------------------------------------------------------ aggregation
+
+    /// `dst = beta dst + A src`, with `A` as [`Weighting`] says: `S x F` to `D x F`. The block may
+    /// be local or global.
+    fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut);
+
+    /// `src_grad = beta src_grad + A^T dst_grad`: `D x F` to `S x F`. The block is local and
+    /// transposed.
+    fn aggregate_transposed(
+        &self,
+        block: &Block,
+        weighting: Weighting,
+        dst_grad: View,
+        beta: f32,
+        src_grad: ViewMut,
+    );
+
+    /// Elementwise maximum over the in-neighbours, `S x F` to `D x F`; 0 where there are none. The
+    /// winning edge's position goes to `arg` (`D * F`, `u32::MAX` where there are none, the first
+    /// of equals).
+    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>);
+
+    /// The gradient of [`Backend::aggregate_max`]: overwrites `src_grad` (`S x F`). The block is
+    /// local and transposed.
+    fn aggregate_max_transposed(&self, block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut);
+
+    // ------------------------------------------------------------------ attention (GAT)
+    // `Z` is `S x (H O)`: H heads of O columns each. Every destination also attends to its own row;
+    // `alpha` is `(E + D) x H`: first the edges, then the destinations' own entries.
+
+    /// `out[r, h] = sum over o of z[r, h O + o] a[h O + o]`, with `a` of `1 x (H O)`: `R x H`.
+    fn head_dot(&self, z: View, a: View, heads: usize, out: ViewMut);
+
+    /// The gradients of [`Backend::head_dot`], both added to: `z_grad` (`R x (H O)`), `a_grad` (`1 x (H O)`).
+    fn head_dot_backward(&self, z: View, a: View, heads: usize, grad: View, z_grad: ViewMut, a_grad: ViewMut);
+
+    /// `alpha = softmax over e in {edges of v, v itself} of leaky_relu(source[u] + target[own_row(v)])`,
+    /// with `source` and `target` of `S x H`. Stable: the largest logit of each destination is subtracted.
+    fn edge_softmax(&self, block: &Block, source: View, target: View, slope: f32, alpha: ViewMut);
+
+    /// The gradients of [`Backend::edge_softmax`]: overwrites `source_grad` and `target_grad` (`S x H`).
+    /// `scratch` is `alpha`'s shape. The block is local and transposed.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn edge_softmax_backward(
+        &self,
+        block: &Block,
+        source: View,
+        target: View,
+        slope: f32,
+        alpha: View,
+        alpha_grad: View,
+        scratch: ViewMut,
+        source_grad: ViewMut,
+        target_grad: ViewMut,
+    );
+
+    /// `out[v, h] = sum over e in {edges of v, v itself} of alpha[e, h] z[u, h]`: `D x (H O)`.
+    fn attend(&self, block: &Block, alpha: View, z: View, out: ViewMut);
+
+    /// The gradients of [`Backend::attend`]: overwrites `alpha_grad` (`(E + D) x H`) and `z_grad`
+    /// (`S x (H O)`). The block is local and transposed.
+    fn attend_backward(
+        &self,
+        block: &Block,
+        alpha: View,
+        z: View,
+        grad: View,
+        alpha_grad: ViewMut,
+        z_grad: ViewMut,
+    );
+
+    /// `out[r, o] = 1/H sum over h of x[r, h O + o]`: `R x (H O)` to `R x O`.
+    fn head_mean(&self, x: View, heads: usize, out: ViewMut);
+
+    /// The gradient of [`Backend::head_mean`]: overwrites `x_grad` (`R x (H O)`).
+    fn head_mean_backward(&self, grad: View, heads: usize, x_grad: ViewMut);
+
+    // ------------------------------------------------------------------ rows and elements
+
+    /// `dst[i] = src[ids[i]]`.
+    fn gather(&self, src: View, ids: &[NodeId], dst: ViewMut);
+
+    /// `y = y + alpha x`.
+    fn add(&self, alpha: f32, x: View, y: ViewMut);
+
+    /// `x = alpha x`.
+    fn scale(&self, alpha: f32, x: ViewMut);
+
+    /// `dst = src`.
+    fn copy(&self, src: View, dst: ViewMut);
+
+    /// `out = out + the column sums of x`: `R x F` to `1 x F`.
+    fn add_column_sums(&self, x: View, out: ViewMut);
+
+    /// The sum of `x * y`, in f64.
+    fn dot(&self, x: View, y: View) -> f64;
+
+    /// In place `x = dropout(activation(x + bias))`, `bias` of `1 x F`: one pass over the rows.
+    fn epilogue(&self, bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut);
+
+    /// The gradient of [`Backend::epilogue`] from its output `y`, in place on `grad`; the column
+    /// sums of the result are added to `bias_grad`.
+    fn epilogue_backward(
+        &self,
+        activation: Activation,
+        dropout: Dropout,
+        y: View,
+        grad: ViewMut,
+        bias_grad: Option<ViewMut>,
+    );
+
+    // ------------------------------------------------------------------ normalisation
+
+    /// Batch normalisation over the rows (Ioffe and Szegedy, 2015): writes `stats` (`2 x F`: mean,
+    /// biased variance) and `out = gamma (x - mean) / sqrt(var + eps) + beta`.
+    fn batch_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut);
+
+    /// The same with given `stats` (evaluation).
+    fn batch_norm_apply(&self, x: View, gamma: View, beta: View, eps: f32, stats: View, out: ViewMut);
+
+    /// The gradients of [`Backend::batch_norm`], in place on `grad`; `gamma_grad` and `beta_grad` are added to.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn batch_norm_backward(
+        &self,
+        x: View,
+        gamma: View,
+        eps: f32,
+        stats: View,
+        grad: ViewMut,
+        gamma_grad: ViewMut,
+        beta_grad: ViewMut,
+    );
+
+    /// Layer normalisation of each row (Ba, Kiros and Hinton, 2016); `stats` is `R x 2`: mean, biased variance.
+    fn layer_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut);
+
+    /// The gradients of [`Backend::layer_norm`], in place on `grad`; `gamma_grad` and `beta_grad` are added to.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn layer_norm_backward(
+        &self,
+        x: View,
+        gamma: View,
+        eps: f32,
+        stats: View,
+        grad: ViewMut,
+        gamma_grad: ViewMut,
+        beta_grad: ViewMut,
+    );
+
+    /// `out[r] = x[r] / max(|x[r]|, 1e-12)`; `norms` is `R x 1`.
+    fn l2_norm(&self, x: View, norms: ViewMut, out: ViewMut);
+
+    /// The gradient of [`Backend::l2_norm`] from its output `y`, in place on `grad`.
+    fn l2_norm_backward(&self, y: View, norms: View, grad: ViewMut);
+
+    // ------------------------------------------------------------------ losses
+
+    /// `scale * sum over r of weight[r] * -log softmax(logits[r])[label[r]]`, and its gradient. An
+    /// empty `weight` is all ones; a label of -1 takes no part.
+    fn softmax_cross_entropy(
+        &self,
+        logits: View,
+        label: &[i32],
+        weight: &[f32],
+        scale: f32,
+        grad: ViewMut,
+    ) -> f64;
+
+    /// `scale * sum over r, c of weight[r] * (log(1 + e^x) - t x)` with `x = logits[r, c]` and
+    /// `t = target[r C + c]`, and its gradient.
+    fn sigmoid_cross_entropy(
+        &self,
+        logits: View,
+        target: &[u8],
+        weight: &[f32],
+        scale: f32,
+        grad: ViewMut,
+    ) -> f64;
+
+    /// Each row's softmax, in place.
+    fn softmax(&self, x: ViewMut);
+
+    /// 1 / (1 + e^-x), in place.
+    fn sigmoid(&self, x: ViewMut);
+
+    // ------------------------------------------------------------------ updates
+
+    /// Adam or AdamW on `value`, with moments `m` and `v` of the same shape.
+    fn adam(&self, step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut);
+
+    /// SGD on `value`, with its velocity of the same shape.
+    fn sgd(&self, step: SgdStep, grad: View, velocity: ViewMut, value: ViewMut);
+}

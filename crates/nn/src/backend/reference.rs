@@ -1,0 +1,5 @@
+//! The naive backend.
+
+/// Plain loops.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reference;

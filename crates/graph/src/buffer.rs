@@ -7,8 +7,8 @@ use memmap2::{Mmap, MmapMut};
 
 use crate::{Error, Result};
 
-/// A read-only run of `T`: owned, mapped from a file, or in anonymous huge pages. Cloning a mapped
-/// buffer shares the map; cloning an owned one copies.
+/// A read-only run of `T`: owned, mapped from a file, or in anonymous huge pages. Cloning
+/// shares the memory.
 #[derive(Clone)]
 pub struct Buffer<T> {
     storage: Storage<T>,
@@ -16,7 +16,7 @@ pub struct Buffer<T> {
 
 #[derive(Clone)]
 enum Storage<T> {
-    Owned(Vec<T>),
+    Owned(Arc<Vec<T>>),
     Mapped { map: Arc<Mmap>, offset: usize, len: usize, of: PhantomData<T> },
 }
 
@@ -97,7 +97,7 @@ impl<T: Pod> Deref for Buffer<T> {
 
 impl<T> From<Vec<T>> for Buffer<T> {
     fn from(data: Vec<T>) -> Self {
-        Self { storage: Storage::Owned(data) }
+        Self { storage: Storage::Owned(Arc::new(data)) }
     }
 }
 

@@ -19,6 +19,7 @@ pub mod dataset;
 pub mod error;
 pub mod generate;
 pub mod keyed;
+pub mod matrix;
 pub mod npy;
 pub mod stats;
 pub mod table;
@@ -30,6 +31,7 @@ pub use builder::{EdgeOptions, build};
 pub use csc::Graph;
 pub use dataset::{Dataset, Features, Labels, Split};
 pub use error::{Error, Result};
+pub use matrix::{Matrix, View, ViewMut};
 
 /// A node's number: 4.29 billion nodes fit (DESIGN section 5).
 pub type NodeId = u32;

@@ -1,0 +1,41 @@
+//! The one value that travels from stage to stage.
+
+use graphmill_graph::{Block, Matrix, NodeId};
+
+use crate::Traffic;
+
+/// A minibatch. Each field says which stage fills it. It is a workspace too: the engine recycles it, and
+/// every stage clears and refills its fields without giving memory back.
+///
+/// Data moves forward only: `order` picks the seeds, `sample` draws the blocks, `extract` gathers
+/// the rows, `train` consumes.
+#[derive(Debug, Default)]
+pub struct MiniBatch {
+    /// Number of the batch within its epoch (filled by `order`).
+    pub number: u64,
+    /// Nodes whose labels are predicted, distinct (filled by `order`).
+    pub seeds: Vec<NodeId>,
+    /// One block per layer, `blocks[0]` the farthest from the seeds (filled by `sample`).
+    pub blocks: Vec<Block>,
+    /// Nodes whose feature rows `extract` gathers: the sources of `blocks[0]`, seeds first, in first-seen order
+    /// (filled by `sample`). If `blocks[0]` is global nothing is gathered, and these are its destinations.
+    pub input_nodes: Vec<NodeId>,
+    /// One row per input node (filled by `extract`), empty when `blocks[0]` is global.
+    pub features: Matrix,
+    /// What was read, tier by tier (filled by `extract`).
+    pub traffic: Traffic,
+    /// Weight of each seed in the loss, or empty: all equal (filled by samplers that need it).
+    pub loss_weight: Vec<f32>,
+}
+
+impl MiniBatch {
+    /// Edges over all blocks.
+    pub fn num_edges(&self) -> usize {
+        self.blocks.iter().map(Block::num_edges).sum()
+    }
+
+    /// Whether the bottom layer reads the feature table in place.
+    pub fn is_fused(&self) -> bool {
+        self.blocks.first().is_some_and(|block| block.dst_ids.is_some())
+    }
+}

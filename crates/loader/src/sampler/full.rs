@@ -1,0 +1,38 @@
+//! All neighbours at every hop: what sampling approximates.
+
+use graphmill_graph::{Graph, NodeId};
+
+use super::{BatchKey, Sampler, Scratch, neighbor::Neighbor};
+
+/// Takes every in-neighbour over `L` hops.
+#[derive(Clone, Debug)]
+pub struct Full(Neighbor);
+
+impl Full {
+    /// Over `layers` hops.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn new(layers: usize) -> Result<Self, String> {
+        Neighbor::new(&vec![-1; layers]).map(Self)
+    }
+}
+
+impl Sampler for Full {
+    fn num_layers(&self) -> usize {
+        self.0.num_layers()
+    }
+
+    fn sample_layer(
+        &self,
+        graph: &Graph,
+        hop: usize,
+        dst: &[NodeId],
+        key: BatchKey,
+        scratch: &mut Scratch,
+        indptr: &mut Vec<u32>,
+        indices: &mut Vec<NodeId>,
+    ) {
+        self.0.sample_layer(graph, hop, dst, key, scratch, indptr, indices);
+    }
+}

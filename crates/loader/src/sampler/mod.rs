@@ -1,0 +1,152 @@
+//! Seeds to blocks.
+//!
+//! A sampler draws one hop at a time and knows no thread, device or cache. The provided
+//! [`Sampler::sample`] stacks the hops: the nodes of all hops so far are the destinations of the
+//! next (DGL's message-flow blocks), so one list of nodes in first-seen order serves every block,
+//! and destinations are a prefix of sources everywhere.
+
+pub mod full;
+pub mod neighbor;
+
+use graphmill_graph::{Graph, NodeId, table::Entry};
+
+use crate::{MiniBatch, Relabel, weights::SymmetricWeights};
+
+/// What identifies a minibatch's random draws (DESIGN section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchKey {
+    /// The run's seed.
+    pub seed: u64,
+    /// From 0.
+    pub epoch: u64,
+    /// Number of the batch within the epoch, from 0.
+    pub batch: u64,
+}
+
+/// What the blocks are wanted for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Form<'a> {
+    /// Leave the bottom block global: no relabelling, no gathered copy (DESIGN section 4).
+    pub fused: bool,
+    /// Build the transposes of `blocks[l]` where bit `l` is set.
+    pub transposed: u64,
+    /// Fill the symmetric-normalisation weights.
+    pub symmetric: Option<&'a SymmetricWeights>,
+}
+
+/// Memory a worker lends to a sampler and gets back: reused for every batch.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    relabel: Relabel,
+    scratch: Scratch,
+}
+
+/// Room for one hop's draws.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    /// Edge positions drawn for the group of nodes in flight, and for the one before it.
+    pub positions: [Vec<u64>; 2],
+    /// Membership table for large fanouts.
+    pub table: Vec<u32>,
+}
+
+impl Workspace {
+    /// For a graph of `num_nodes` nodes: 4 bytes per node.
+    pub fn new(num_nodes: usize) -> Self {
+        Self { relabel: Relabel::new(num_nodes), scratch: Scratch::default() }
+    }
+}
+
+/// Draws neighbours.
+pub trait Sampler: Send + Sync {
+    /// `L`: how many blocks a minibatch has.
+    fn num_layers(&self) -> usize;
+
+    /// Draws the in-neighbours of `dst` at hop `hop` (0 is next to the seeds): `indptr` (`D + 1`)
+    /// and `indices` (global ids) are overwritten. A pure function of the arguments' values.
+    #[allow(clippy::too_many_arguments, reason = "one hop: what is drawn from, for whom, and where it goes")]
+    fn sample_layer(
+        &self,
+        graph: &Graph,
+        hop: usize,
+        dst: &[NodeId],
+        key: BatchKey,
+        scratch: &mut Scratch,
+        indptr: &mut Vec<u32>,
+        indices: &mut Vec<NodeId>,
+    );
+
+    /// Fills `batch.blocks` and `batch.input_nodes` from `batch.seeds` (distinct, below `V`) and
+    /// `batch.number`.
+    fn sample(
+        &self,
+        graph: &Graph,
+        seed: u64,
+        epoch: u64,
+        form: Form,
+        workspace: &mut Workspace,
+        batch: &mut MiniBatch,
+    ) {
+        let layers = self.num_layers();
+        let key = BatchKey { seed, epoch, batch: batch.number };
+        let Workspace { relabel, scratch } = workspace;
+        let MiniBatch { seeds, blocks, input_nodes: nodes, .. } = batch;
+        nodes.clear();
+        nodes.extend_from_slice(seeds);
+        relabel.start(nodes);
+        blocks.resize_with(layers, Default::default);
+        for hop in 0..layers {
+            let bottom = hop + 1 == layers;
+            let block = &mut blocks[layers - 1 - hop];
+            let ids = block.dst_ids.take();
+            block.clear();
+            block.num_dst = nodes.len();
+            self.sample_layer(graph, hop, nodes, key, scratch, &mut block.indptr, &mut block.indices);
+            if let Some(symmetric) = form.symmetric {
+                symmetric.fill(graph, nodes, block);
+            }
+            if bottom && form.fused {
+                let mut ids = ids.unwrap_or_default();
+                ids.clear();
+                ids.extend_from_slice(nodes);
+                block.dst_ids = Some(ids);
+                block.num_src = graph.num_nodes();
+            } else {
+                relabel.relabel(&mut block.indices, nodes);
+                block.num_src = nodes.len();
+                if form.transposed >> (layers - 1 - hop) & 1 == 1 {
+                    block.transpose();
+                }
+            }
+        }
+    }
+}
+
+/// What a sampler is made from.
+#[derive(Clone, Debug)]
+pub struct SamplerOptions {
+    /// Neighbours per node per hop, from the seeds outward; -1 takes all.
+    pub fanout: Vec<i64>,
+}
+
+/// Makes a sampler, or says in one sentence what is wrong with the options.
+pub type Make = fn(&SamplerOptions) -> Result<Box<dyn Sampler>, String>;
+
+/// Every sampler there is.
+pub const TABLE: &[Entry<Make>] = &[
+    Entry {
+        name: "neighbor",
+        summary: "k-hop uniform neighbour sampling without replacement",
+        source: "Hamilton et al., NeurIPS 2017; FGNN section 2",
+        make: |options| Ok(Box::new(neighbor::Neighbor::new(&options.fanout)?)),
+    },
+    Entry {
+        name: "full",
+        summary: "every neighbour at every hop: exact, and as large as it sounds",
+        source: "",
+        make: |options| Ok(Box::new(full::Full::new(options.fanout.len())?)),
+    },
+];
+
+#[cfg(test)]
+mod tests;

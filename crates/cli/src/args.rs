@@ -1,0 +1,83 @@
+//! Arguments that several commands share.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use graphmill_engine::{Dataset, Error, TrainConfig, config};
+
+/// `--json`.
+pub fn json() -> Arg {
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help("Write one JSON document to standard output and nothing else there")
+}
+
+/// `--threads`, for commands other than `train`.
+pub fn threads() -> Arg {
+    Arg::new("threads")
+        .long("threads")
+        .value_name("N")
+        .value_parser(value_parser!(u64).range(0..=4096))
+        .default_value("0")
+        .help("Threads; 0 takes all cores")
+}
+
+/// A path, by position.
+pub fn path(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).value_name(value).value_parser(value_parser!(PathBuf)).help(help)
+}
+
+/// The path given for `name`.
+pub fn get_path<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a Path> {
+    matches.get_one::<PathBuf>(name).map(PathBuf::as_path)
+}
+
+/// The path given for `name`, which the command line requires.
+pub fn required<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
+    get_path(matches, name).expect("clap has checked that it is there")
+}
+
+/// Adds every training option ([`config::KEYS`]) as a flag.
+pub fn with_training_options(mut command: Command) -> Command {
+    for key in config::KEYS.iter().filter(|key| key.name != "dataset") {
+        let mut arg = Arg::new(key.name)
+            .long(key.flag())
+            .value_name(key.value)
+            .help(key.help())
+            .help_heading(key.group)
+            .allow_hyphen_values(true);
+        if key.value == "BOOL" {
+            arg = arg.num_args(0..=1).default_missing_value("true").require_equals(true);
+        }
+        command = command.arg(arg);
+    }
+    command
+}
+
+/// Applies the training options that were given to `config`; returns their names.
+pub fn apply_training_options(matches: &ArgMatches, config: &mut TrainConfig) -> Result<Vec<&'static str>, Error> {
+    let mut given = Vec::new();
+    for key in config::KEYS.iter().filter(|key| key.name != "dataset") {
+        if let Some(word) = matches.get_one::<String>(key.name) {
+            (key.parse)(config, word).map_err(|message| Error::usage(format!("--{}: {message}", key.flag())))?;
+            given.push(key.name);
+        }
+    }
+    Ok(given)
+}
+
+/// Makes rayon's global pool that many threads wide (0: one per core).
+pub fn use_threads(threads: usize) -> anyhow::Result<()> {
+    Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?)
+}
+
+/// Makes the pool as `--threads` says.
+pub fn use_thread_option(matches: &ArgMatches) -> anyhow::Result<()> {
+    use_threads(matches.get_one::<u64>("threads").map_or(0, |&n| n as usize))
+}
+
+/// Opens a dataset directory; a file or a missing directory gets a hint.
+pub fn open_dataset(path: &Path) -> Result<Dataset, Error> {
+    Ok(Dataset::open(path)?)
+}

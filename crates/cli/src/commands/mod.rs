@@ -1,0 +1,45 @@
+//! One file per command, and the table of them.
+
+mod eval;
+mod generate;
+mod import;
+mod info;
+mod predict;
+mod report;
+mod train;
+
+use clap::{ArgMatches, Command};
+
+/// A command: its arguments, and what it does.
+struct Entry {
+    command: fn() -> Command,
+    run: fn(&ArgMatches) -> anyhow::Result<()>,
+}
+
+/// Every command there is.
+const TABLE: &[Entry] = &[
+    Entry { command: train::command, run: train::run },
+    Entry { command: import::command, run: import::run },
+    Entry { command: generate::command, run: generate::run },
+    Entry { command: info::command, run: info::run },
+    Entry { command: eval::command, run: eval::run },
+    Entry { command: predict::command, run: predict::run },
+    Entry { command: report::command, run: report::run },
+];
+
+/// The whole command line.
+pub fn cli() -> Command {
+    Command::new("graphmill")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Trains graph neural networks on graphs larger than the accelerator's memory")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(TABLE.iter().map(|entry| (entry.command)()))
+}
+
+/// Runs the command that was asked for.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let (name, matches) = matches.subcommand().expect("clap requires a command");
+    let entry = TABLE.iter().find(|entry| (entry.command)().get_name() == name).expect("clap knows only the table's");
+    (entry.run)(matches)
+}

@@ -1,0 +1,143 @@
+//! `graphmill train`: a graph in, a trained, evaluated, saved model out.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use graphmill_engine::{Error, RunDir, TrainConfig, Trainer, observer::Observer, record::Summary};
+
+use crate::{args, output, progress};
+
+/// The arguments.
+pub fn command() -> Command {
+    let command = Command::new("train")
+        .about("Train a model; with no dataset, on the built-in demo graph")
+        .arg(args::path("dataset", "DATASET", "Directory of the dataset [default: the built-in demo graph]"))
+        .arg(args::path("config", "FILE", "Read options from a TOML file first").long("config"))
+        .arg(args::path("out", "DIR", "Run directory to write [default: runs/NAME-TIME]").long("out"))
+        .arg(
+            Arg::new("resume")
+                .long("resume")
+                .action(ArgAction::SetTrue)
+                .help("Go on with the run in --out where its last checkpoint left it"),
+        )
+        .arg(Arg::new("quiet").long("quiet").short('q').action(ArgAction::SetTrue).help("No progress bars"))
+        .arg(args::json());
+    args::with_training_options(command)
+}
+
+/// Trains.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let out = args::get_path(matches, "out");
+    let resume = matches.get_flag("resume");
+    let config = configure(matches, out, resume)?;
+    args::use_threads(config.threads)?;
+    let stop = stop_on_signals()?;
+
+    let dataset = graphmill_engine::open_dataset(&config)?;
+    let dir = match out {
+        Some(dir) => dir.to_path_buf(),
+        None => default_dir(&dataset.name),
+    };
+    let run = if resume { RunDir::reopen(&dir)? } else { RunDir::create(&dir)? };
+    let mut observer = progress::watch(matches.get_flag("quiet"));
+    observer.note(&format!("{dataset}"));
+    let mut trainer = Trainer::new(config, &dataset, Some(run))?;
+    if resume && !trainer.resume()? {
+        observer.note("no checkpoint yet: starting from the beginning");
+    }
+    let outcome = trainer.run(&mut *observer, &|| stop.load(Ordering::Relaxed) > 0);
+    drop(observer);
+    let summary = outcome?;
+    if matches.get_flag("json") { output::json(&summary) } else { output::text(&describe(&summary, &dir)) }
+}
+
+/// Defaults, then the file, then the command line; a resumed run starts from its own file.
+fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::Result<TrainConfig> {
+    let mut config = TrainConfig::default();
+    let mut given = Vec::new();
+    let mut of_run = None;
+    if resume {
+        let Some(out) = out else {
+            return Err(Error::usage("--resume goes on with the run in --out DIR: name it").into());
+        };
+        let file = RunDir::config_path(out);
+        if file.exists() {
+            given = config.read_file(&file)?;
+            of_run = Some(config.clone());
+        }
+    }
+    if let Some(file) = args::get_path(matches, "config") {
+        given.extend(config.read_file(file)?);
+    }
+    given.extend(args::apply_training_options(matches, &mut config)?);
+    if let Some(path) = args::get_path(matches, "dataset") {
+        config.dataset = path.display().to_string();
+    }
+    config.settle(&given)?;
+    config.validate()?;
+    if let Some(before) = of_run {
+        let fixed = graphmill_engine::config::KEYS.iter().filter(|key| !key.free);
+        for key in fixed {
+            if (key.write)(&before) != (key.write)(&config) {
+                return Err(Error::usage(format!(
+                    "--{} is {} in the run to resume and cannot become {}",
+                    key.flag(),
+                    (key.write)(&before),
+                    (key.write)(&config)
+                ))
+                .into());
+            }
+        }
+    }
+    Ok(config)
+}
+
+/// Counts Ctrl-C and SIGTERM: the first asks the run to stop after the batch in hand, the second ends the process.
+fn stop_on_signals() -> anyhow::Result<Arc<AtomicUsize>> {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    ctrlc::set_handler(move || {
+        if counter.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::process::exit(1);
+        }
+        eprintln!("stopping after this batch; once more stops at once");
+    })?;
+    Ok(asked)
+}
+
+/// `runs/NAME-TIME`, the time in UTC.
+fn default_dir(name: &str) -> PathBuf {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let name: String = name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    Path::new("runs").join(format!("{name}-{}", progress::utc(seconds)))
+}
+
+/// What a person wants to know at the end.
+fn describe(summary: &Summary, dir: &Path) -> String {
+    let mut text = String::new();
+    let score = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
+    text += &format!(
+        "{} {}: test {} (best epoch {}, valid {})\n",
+        summary.dataset.name,
+        summary.test.metric,
+        score(summary.test.score),
+        summary.best.epoch,
+        score(summary.best.valid_score),
+    );
+    let seconds: f64 = summary.epochs.iter().map(|epoch| epoch.seconds).sum();
+    text += &format!(
+        "{} epochs in {seconds:.1} s of training, {:.1} s in all, {:.2} GiB peak memory\n",
+        summary.epochs.len(),
+        summary.seconds,
+        summary.peak_rss_bytes as f64 / f64::from(1 << 30),
+    );
+    text += &format!("run: {}\n", dir.display());
+    text
+}

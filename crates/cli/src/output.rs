@@ -1,0 +1,59 @@
+//! What goes where: results to standard output, messages to standard error, and with `--json` one
+//! document on standard output and nothing else there. Exit status 0 done, 1 failed, 2 wrong usage.
+
+use std::{io::Write, process::ExitCode};
+
+use graphmill_engine::Error;
+
+/// Writes one JSON document to standard output.
+pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes text to standard output.
+pub fn text(value: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(value.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Reports what the command line got wrong.
+pub fn usage(error: &clap::Error, json: bool) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print(); // help and version
+        return ExitCode::SUCCESS;
+    }
+    if json {
+        let rendered = error.render().to_string();
+        let first = rendered.split("\n\n").next().unwrap_or(&rendered);
+        let message = first.trim().trim_start_matches("error: ").replace('\n', " ");
+        let _ = self::json(&serde_json::json!({ "error": message }));
+    }
+    let _ = error.print();
+    ExitCode::from(2)
+}
+
+/// Reports a failed command: 2 where an argument was wrong, 1 otherwise.
+pub fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
+    let message = format!("{error:#}");
+    if json {
+        let _ = self::json(&serde_json::json!({ "error": message }));
+    }
+    let _ = writeln!(std::io::stderr(), "error: {message}");
+    let wrong_usage = error.downcast_ref::<Error>().is_some_and(Error::is_usage);
+    ExitCode::from(if wrong_usage { 2 } else { 1 })
+}
+
+/// Restores the default answer to a closed pipe, which Rust's start-up code sets to "ignore".
+#[cfg(unix)]
+pub fn end_on_closed_pipe() {
+    // SAFETY: called once, before any thread exists; SIG_DFL installs no handler.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}

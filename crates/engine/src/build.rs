@@ -1,0 +1,121 @@
+//! From a configuration and a dataset to the parts of a run. Training, `eval` and `predict` share it.
+
+use graphmill_graph::{Dataset, FeatureData, Features, generate, table};
+use graphmill_loader::{Feature, feature::Host, order, sampler, weights::SymmetricWeights};
+use graphmill_nn::{
+    Matrix,
+    metric,
+    model::{Model, ModelConfig},
+    optim::{self, Optimizer},
+};
+
+use crate::{Error, Result, TrainConfig};
+
+/// The dataset that a configuration names, or the built-in demo graph where it names none.
+///
+/// # Errors
+/// It cannot be read.
+pub fn open_dataset(config: &TrainConfig) -> Result<Dataset> {
+    Ok(if config.dataset.is_empty() { generate::demo()? } else { Dataset::open(config.dataset.as_ref())? })
+}
+
+/// The model part of a configuration.
+pub fn model_config(config: &TrainConfig) -> ModelConfig {
+    ModelConfig {
+        model: config.model.clone(),
+        hidden: config.hidden,
+        layers: config.layers,
+        heads: config.heads,
+        out_heads: config.out_heads,
+        aggregator: config.aggregator.clone(),
+        dropout: config.dropout as f32,
+        input_dropout: config.input_dropout as f32,
+        attention_dropout: config.attention_dropout as f32,
+        activation: config.activation.clone(),
+        norm: config.norm.clone(),
+        residual: config.residual.clone(),
+        input_layer: config.input_layer,
+        head_layers: config.head_layers,
+    }
+}
+
+/// A model with its first, random weights.
+///
+/// # Errors
+/// An unknown name or numbers that do not fit together; a dataset without features or classes.
+pub fn model(config: &TrainConfig, data: &Dataset) -> Result<Model> {
+    if data.features.dim == 0 {
+        return Err(Error::dataset(&data.name, "it has no features: import it with features"));
+    }
+    if data.labels.classes() == 0 {
+        return Err(Error::dataset(&data.name, "it has no labels: import it with labels"));
+    }
+    Ok(Model::new(&model_config(config), data.features.dim, data.labels.classes(), config.seed)?)
+}
+
+/// The feature rows in huge pages, with the table that layers read in place. Rows at rest in 16 bits are widened.
+///
+/// # Errors
+/// The memory cannot be had.
+pub fn features(data: &Dataset) -> Result<(Host, Matrix)> {
+    let host = match &data.features.data {
+        FeatureData::F32(_) => Host::resident(&data.features)?,
+        FeatureData::F16(half) => {
+            use rayon::prelude::*;
+            let wide: Vec<f32> = half.par_iter().map(|x| x.to_f32()).collect();
+            Host::resident(&Features::f32(data.features.dim, wide))?
+        }
+    };
+    let table = host.table().expect("rows in host memory are a table");
+    Ok((host, Matrix::shared(table, data.features.dim)))
+}
+
+/// The symmetric weights, where the model wants them.
+pub fn symmetric(model: &Model, data: &Dataset) -> Option<SymmetricWeights> {
+    model.wants_symmetric_weights().then(|| SymmetricWeights::new(&data.graph))
+}
+
+/// The sampler.
+///
+/// # Errors
+/// An unknown name or an impossible fanout.
+pub fn sampler(config: &TrainConfig) -> Result<Box<dyn sampler::Sampler>> {
+    let entry = usage(table::find("sampler", sampler::TABLE, &config.sampler))?;
+    let options = sampler::SamplerOptions { fanout: config.fanout.0.clone() };
+    (entry.make)(&options).map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+}
+
+/// The ordering of the seeds.
+///
+/// # Errors
+/// An unknown name.
+pub fn order(config: &TrainConfig) -> Result<order::Order> {
+    usage(table::find("order", order::TABLE, &config.order)).map(|entry| entry.make)
+}
+
+/// The optimiser.
+///
+/// # Errors
+/// An unknown name or an impossible number.
+pub fn optimizer(config: &TrainConfig) -> Result<Box<dyn Optimizer>> {
+    let options = optim::Options { momentum: config.momentum as f32, ..optim::Options::default() };
+    usage(optim::by_name(&config.optimizer, &options))
+}
+
+/// The score to judge by: the configuration's, or the dataset's, or the kind of labels' own.
+///
+/// # Errors
+/// An unknown name, or one that does not fit the labels.
+pub fn metric(config: &TrainConfig, data: &Dataset) -> Result<&'static table::Entry<metric::Metric>> {
+    let name = match (config.metric.as_str(), &data.metric) {
+        ("auto", Some(own)) => own,
+        ("auto", None) => metric::default_name(data.labels.is_multi()),
+        (given, _) => given,
+    };
+    usage(table::find("metric", metric::TABLE, name))
+}
+
+/// An unknown name came from the command line: wrong usage.
+fn usage<T>(found: graphmill_graph::Result<T>) -> Result<T> {
+    found.map_err(|error| Error::usage(error.to_string()))
+}

@@ -1,0 +1,483 @@
+//! Every option of a training run, once: the struct, its defaults, the command line, `config.toml`
+//! and the JSON that a run records all come from the one list in this file.
+//!
+//! Precedence: defaults, then a configuration file, then the command line.
+
+use std::{fmt, path::Path};
+
+use serde_json::{Map, Value as Json};
+
+use crate::{Error, Result};
+
+/// A type an option may have: how to read it from a word, from JSON (TOML goes the same way), and how to write it.
+trait Value: Sized {
+    /// From a word of the command line.
+    fn parse(word: &str) -> Result<Self, String>;
+    /// From a file.
+    fn read(json: &Json) -> Result<Self, String> {
+        match json {
+            Json::String(word) => Self::parse(word),
+            Json::Number(number) => Self::parse(&number.to_string()),
+            Json::Bool(yes) => Self::parse(&yes.to_string()),
+            other => Err(format!("{other} is not a single value")),
+        }
+    }
+    /// To a file.
+    fn write(&self) -> Json;
+}
+
+impl Value for String {
+    fn parse(word: &str) -> Result<Self, String> {
+        Ok(word.to_string())
+    }
+    fn write(&self) -> Json {
+        Json::from(self.as_str())
+    }
+}
+
+impl Value for u64 {
+    fn parse(word: &str) -> Result<Self, String> {
+        word.parse().map_err(|_| format!("'{word}' is not a whole number from 0"))
+    }
+    fn write(&self) -> Json {
+        // TOML's integers are signed: the few seeds beyond travel as words
+        i64::try_from(*self).map_or_else(|_| Json::from(self.to_string()), Json::from)
+    }
+}
+
+impl Value for usize {
+    fn parse(word: &str) -> Result<Self, String> {
+        word.parse().map_err(|_| format!("'{word}' is not a whole number from 0"))
+    }
+    fn write(&self) -> Json {
+        Json::from(*self)
+    }
+}
+
+impl Value for f64 {
+    fn parse(word: &str) -> Result<Self, String> {
+        word.parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(|| format!("'{word}' is not a number"))
+    }
+    fn write(&self) -> Json {
+        Json::from(*self)
+    }
+}
+
+impl Value for bool {
+    fn parse(word: &str) -> Result<Self, String> {
+        match word {
+            "true" | "yes" | "on" => Ok(true),
+            "false" | "no" | "off" => Ok(false),
+            _ => Err(format!("'{word}' is neither true nor false")),
+        }
+    }
+    fn write(&self) -> Json {
+        Json::from(*self)
+    }
+}
+
+/// Neighbours per node per hop, from the seeds outward; -1 takes all. Written `15,10`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fanout(pub Vec<i64>);
+
+impl fmt::Display for Fanout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hops: Vec<String> = self.0.iter().map(i64::to_string).collect();
+        f.write_str(&hops.join(","))
+    }
+}
+
+impl Value for Fanout {
+    fn parse(word: &str) -> Result<Self, String> {
+        let hop = |k: &str| match k.trim().parse::<i64>() {
+            Ok(k) if k == -1 || (1..=1_000_000).contains(&k) => Ok(k),
+            _ => Err(format!("'{k}' is not a fanout: a number from 1 to 1000000, or -1 for all neighbours")),
+        };
+        word.split(',').map(hop).collect::<Result<_, _>>().map(Self)
+    }
+    fn read(json: &Json) -> Result<Self, String> {
+        match json {
+            Json::Array(hops) => Self::parse(&hops.iter().map(Json::to_string).collect::<Vec<_>>().join(",")),
+            Json::String(word) => Self::parse(word),
+            other => Self::parse(&other.to_string()),
+        }
+    }
+    fn write(&self) -> Json {
+        Json::from(self.0.clone())
+    }
+}
+
+/// One option, as the command line and the files see it.
+pub struct Key {
+    /// Its name in files; the flag is the same with dashes.
+    pub name: &'static str,
+    /// What stands for its value in help texts: `N`, `NAME`, ...; `BOOL` may be left out on the command line.
+    pub value: &'static str,
+    /// Heading it stands under.
+    pub group: &'static str,
+    /// What it does: the field's doc comment.
+    pub help: &'static [&'static str],
+    /// Reads it from a word.
+    pub parse: fn(&mut TrainConfig, &str) -> Result<(), String>,
+    /// Reads it from a file's value.
+    pub read: fn(&mut TrainConfig, &Json) -> Result<(), String>,
+    /// Its value, for files.
+    pub write: fn(&TrainConfig) -> Json,
+    /// Whether a resumed run may change it: it does not touch the numbers.
+    pub free: bool,
+}
+
+impl Key {
+    /// The flag, without the dashes in front: `batch-size`.
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The help text with its default.
+    pub fn help(&self) -> String {
+        let text: Vec<&str> = self.help.iter().map(|line| line.trim()).collect();
+        let default = match (self.write)(&TrainConfig::default()) {
+            Json::String(word) => word,
+            Json::Array(hops) => hops.iter().map(Json::to_string).collect::<Vec<_>>().join(","),
+            other => other.to_string(),
+        };
+        let text = text.join(" ");
+        let text = text.trim_end_matches('.');
+        if default.is_empty() { text.to_string() } else { format!("{text} [default: {default}]") }
+    }
+}
+
+macro_rules! options {
+    ($($group:literal { $($(#[doc = $doc:literal])+ $free:ident $name:ident: $kind:ty = $default:expr, $value:literal;)+ })+) => {
+        /// Everything a training run can be told.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct TrainConfig {
+            $($($(#[doc = $doc])+ pub $name: $kind,)+)+
+        }
+
+        impl Default for TrainConfig {
+            fn default() -> Self {
+                Self { $($($name: $default.into(),)+)+ }
+            }
+        }
+
+        /// Every option, in the order of help and files.
+        pub const KEYS: &[Key] = &[
+            $($(Key {
+                name: stringify!($name),
+                value: $value,
+                group: $group,
+                help: &[$($doc),+],
+                parse: |config, word| { config.$name = <$kind as Value>::parse(word)?; Ok(()) },
+                read: |config, json| { config.$name = <$kind as Value>::read(json)?; Ok(()) },
+                write: |config| Value::write(&config.$name),
+                free: options!(@ $free),
+            },)+)+
+        ];
+    };
+    (@ free) => { true };
+    (@ fixed) => { false };
+}
+
+options! {
+    "Data" {
+        /// Directory of the dataset, or nothing for the built-in demo graph.
+        fixed dataset: String = "", "DIR";
+        /// Score to judge by: accuracy, f1-micro, f1-macro, roc-auc, average-precision, or auto for the dataset's own.
+        fixed metric: String = "auto", "NAME";
+    }
+    "Minibatches" {
+        /// Sampler.
+        fixed sampler: String = "neighbor", "NAME";
+        /// Neighbours per node per hop, from the seeds outward; -1 takes all.
+        fixed fanout: Fanout = Fanout(vec![15, 10]), "K,K";
+        /// Seeds per minibatch; 0 takes all training nodes at once.
+        fixed batch_size: usize = 1024_usize, "N";
+        /// Order of the seeds.
+        fixed order: String = "random", "NAME";
+        /// Let the bottom layer aggregate straight from the feature table: auto, on or off.
+        fixed fused: String = "auto", "WHEN";
+    }
+    "Model" {
+        /// Layer type.
+        fixed model: String = "sage", "NAME";
+        /// GraphSAGE's aggregator: mean or max-pool.
+        fixed aggregator: String = "mean", "NAME";
+        /// Number of graph layers; as many as there are fanouts.
+        fixed layers: usize = 2_usize, "N";
+        /// Width of the hidden layers.
+        fixed hidden: usize = 256_usize, "N";
+        /// Attention heads of the hidden layers (GAT).
+        fixed heads: usize = 4_usize, "N";
+        /// Attention heads of the last layer, averaged (GAT).
+        fixed out_heads: usize = 1_usize, "N";
+        /// Non-linearity: relu, elu, leaky-relu or identity.
+        fixed activation: String = "relu", "NAME";
+        /// Normalisation between layers: none, batch, layer or l2.
+        fixed norm: String = "none", "NAME";
+        /// Residual connection around each layer: none, identity or linear.
+        fixed residual: String = "none", "NAME";
+        /// Put a linear layer with activation in front of the first graph layer.
+        fixed input_layer: bool = false, "BOOL";
+        /// Linear layers of an MLP classifier on top; 0 lets the last graph layer classify.
+        fixed head_layers: usize = 0_usize, "N";
+        /// Dropout of hidden rows.
+        fixed dropout: f64 = 0.5, "P";
+        /// Dropout of feature rows.
+        fixed input_dropout: f64 = 0.0, "P";
+        /// Dropout of attention weights (GAT).
+        fixed attention_dropout: f64 = 0.0, "P";
+    }
+    "Optimisation" {
+        /// Passes over the training nodes.
+        free epochs: usize = 10_usize, "N";
+        /// Optimiser: adam, adamw or sgd.
+        fixed optimizer: String = "adam", "NAME";
+        /// Learning rate.
+        fixed lr: f64 = 0.003, "LR";
+        /// Momentum (SGD).
+        fixed momentum: f64 = 0.9, "M";
+        /// L2 penalty; decoupled decay with adamw.
+        fixed weight_decay: f64 = 0.0, "WD";
+        /// Apply the weight decay to the first graph layer alone, as Kipf and Welling do.
+        fixed decay_first: bool = false, "BOOL";
+        /// Learning-rate schedule: constant, step, cosine or plateau.
+        fixed schedule: String = "constant", "NAME";
+        /// Epochs between steps (step), of a whole descent (cosine; 0: all epochs), or of patience (plateau).
+        fixed schedule_epochs: usize = 0_usize, "N";
+        /// Factor at each step (step, plateau).
+        fixed schedule_factor: f64 = 0.5, "F";
+        /// Lowest learning rate (cosine, plateau).
+        fixed min_lr: f64 = 0.0, "LR";
+        /// Epochs of linear warm-up.
+        fixed warmup: f64 = 0.0, "N";
+        /// Largest norm of the gradient; 0 for no limit.
+        fixed clip: f64 = 0.0, "NORM";
+        /// Stop after so many epochs without a better validation score; 0 never stops early.
+        free patience: usize = 0_usize, "N";
+        /// Seed of every random choice.
+        fixed seed: u64 = 0_u64, "N";
+    }
+    "Execution" {
+        /// Who runs which stage.
+        fixed strategy: String = "sequential", "NAME";
+        /// Where the arithmetic runs.
+        free devices: String = "cpu", "LIST";
+        /// Threads; 0 takes all cores. The numbers do not depend on it.
+        free threads: usize = 0_usize, "N";
+        /// Score the validation nodes every N epochs.
+        fixed eval_every: usize = 1_usize, "N";
+        /// Nodes per chunk of full-neighbour inference: bounds its memory.
+        free eval_chunk: usize = 16384_usize, "N";
+        /// Write a checkpoint every N batches as well as after every epoch; 0 for epochs alone.
+        free checkpoint_batches: usize = 0_usize, "N";
+        /// At most so many seconds between checkpoints.
+        free checkpoint_seconds: f64 = 60.0, "S";
+    }
+}
+
+/// The option of that name, written with dashes or underscores.
+pub fn key(name: &str) -> Option<&'static Key> {
+    let name = name.replace('-', "_");
+    KEYS.iter().find(|key| key.name == name)
+}
+
+impl TrainConfig {
+    /// Reads options from a TOML file over the ones there are; returns the names it set.
+    ///
+    /// # Errors
+    /// The file cannot be read or parsed, or holds an unknown option or an impossible value.
+    pub fn read_file(&mut self, path: &Path) -> Result<Vec<&'static str>> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
+        let table: toml::Table =
+            text.parse().map_err(|e: toml::de::Error| Error::format(path, place(&text, &e), e.message()))?;
+        let mut set = Vec::new();
+        for (name, value) in table {
+            let Some(key) = key(&name) else {
+                let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+                return Err(Error::format(path, name, format!("no such option; known: {}", known.join(", "))));
+            };
+            let json = serde_json::to_value(&value).map_err(|e| Error::format(path, key.name, e.to_string()))?;
+            (key.read)(self, &json).map_err(|message| Error::format(path, key.name, message))?;
+            set.push(key.name);
+        }
+        Ok(set)
+    }
+
+    /// All options as a JSON object.
+    pub fn to_json(&self) -> Json {
+        Json::Object(KEYS.iter().map(|key| (key.name.to_string(), (key.write)(self))).collect::<Map<_, _>>())
+    }
+
+    /// All options as TOML, commented: reusable with `--config`.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::from("# Every option of this run; reuse it with: graphmill train --config FILE\n");
+        let mut group = "";
+        for key in KEYS {
+            if key.group != group {
+                group = key.group;
+                text += &format!("\n# {group}\n");
+            }
+            let value = (key.write)(self);
+            let value = toml::Value::try_from(&value).map_or_else(|_| value.to_string(), |v| v.to_string());
+            text += &format!("{} = {value}\n", key.name);
+        }
+        text
+    }
+
+    /// Makes `layers` and `fanout` agree: the one that was not `given` follows the other.
+    ///
+    /// # Errors
+    /// Both were given and disagree.
+    pub fn settle(&mut self, given: &[&str]) -> Result<()> {
+        let (layers, hops) = (self.layers, self.fanout.0.len());
+        if layers == hops {
+            return Ok(());
+        }
+        if given.contains(&"layers") && given.contains(&"fanout") {
+            return Err(Error::usage(format!(
+                "--fanout {} has {hops} hops, but --layers is {layers}: one hop per layer",
+                self.fanout
+            )));
+        }
+        if given.contains(&"layers") {
+            let last = self.fanout.0.last().copied().unwrap_or(10);
+            self.fanout.0.resize(layers, last);
+        } else {
+            self.layers = hops;
+        }
+        Ok(())
+    }
+
+    /// Checks every value that needs no dataset to be checked.
+    ///
+    /// # Errors
+    /// The first impossible one, by the name of its flag.
+    pub fn validate(&self) -> Result<()> {
+        let probability = |name: &str, p: f64| {
+            if (0.0..1.0).contains(&p) {
+                Ok(())
+            } else {
+                Err(Error::usage(format!("--{name} {p}: a probability of at least 0 and below 1")))
+            }
+        };
+        probability("dropout", self.dropout)?;
+        probability("input-dropout", self.input_dropout)?;
+        probability("attention-dropout", self.attention_dropout)?;
+        let at_least = |name: &str, value: f64, least: f64| {
+            if value >= least { Ok(()) } else { Err(Error::usage(format!("--{name} {value}: at least {least}"))) }
+        };
+        for (name, value) in [
+            ("lr", self.lr),
+            ("momentum", self.momentum),
+            ("weight-decay", self.weight_decay),
+            ("min-lr", self.min_lr),
+            ("warmup", self.warmup),
+            ("clip", self.clip),
+            ("checkpoint-seconds", self.checkpoint_seconds),
+            ("schedule-factor", self.schedule_factor),
+        ] {
+            at_least(name, value, 0.0)?;
+        }
+        for (name, value, most) in [
+            ("hidden", self.hidden, 1 << 20),
+            ("heads", self.heads, 1 << 10),
+            ("out-heads", self.out_heads, 1 << 10),
+            ("layers", self.layers, 64),
+            ("eval-every", self.eval_every, usize::MAX),
+            ("eval-chunk", self.eval_chunk, usize::MAX),
+            ("epochs", self.epochs, 1_000_000_000),
+        ] {
+            if value == 0 || value > most {
+                let most = if most == usize::MAX { "more".to_string() } else { most.to_string() };
+                return Err(Error::usage(format!("--{name} {value}: a number from 1 to {most}")));
+            }
+        }
+        if self.threads > 1 << 12 {
+            return Err(Error::usage(format!("--threads {}: at most {}", self.threads, 1 << 12)));
+        }
+        if self.head_layers > 16 {
+            return Err(Error::usage(format!("--head-layers {}: at most 16", self.head_layers)));
+        }
+        if self.batch_size > u32::MAX as usize {
+            return Err(Error::usage(format!("--batch-size {}: at most {}", self.batch_size, u32::MAX)));
+        }
+        if self.fanout.0.len() != self.layers {
+            return Err(Error::usage(format!("--fanout {} must have {} hops, one per layer", self.fanout, self.layers)));
+        }
+        if !["auto", "on", "off"].contains(&self.fused.as_str()) {
+            return Err(Error::usage(format!("--fused {}: auto, on or off", self.fused)));
+        }
+        if self.devices != "cpu" {
+            return Err(Error::usage(format!("unknown device '{}'; known: cpu", self.devices)));
+        }
+        Ok(())
+    }
+}
+
+/// Line and column of a TOML error.
+fn place(text: &str, error: &toml::de::Error) -> String {
+    let at = error.span().map_or(0, |span| span.start.min(text.len()));
+    let before = &text.as_bytes()[..at];
+    let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+    let column = at - before.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1) + 1;
+    format!("line {line}, column {column}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<TrainConfig> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let mut config = TrainConfig::default();
+        config.read_file(file.path()).map(|_| config)
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let mut config = TrainConfig { seed: u64::MAX, fanout: Fanout(vec![-1, 5]), lr: 1e-4, ..TrainConfig::default() };
+        config.dataset = "a \"quoted\" \\ path".into();
+        assert_eq!(read(&config.to_toml()).unwrap(), config);
+        assert_eq!(config.to_json()["fanout"], serde_json::json!([-1, 5]));
+    }
+
+    #[test]
+    fn files_accept_flags_spelling_and_refuse_unknown_options() {
+        let config = read("batch-size = 7\nfanout = \"3,4\"\ninput_layer = true\n").unwrap();
+        assert_eq!((config.batch_size, config.fanout.0, config.input_layer), (7, vec![3, 4], true));
+        assert!(read("hiden = 3").unwrap_err().to_string().contains("hiden: no such option; known: dataset"));
+        assert!(read("hidden = \"wide\"").unwrap_err().to_string().contains("'wide' is not a whole number"));
+        assert!(read("hidden = -3").unwrap_err().to_string().contains("'-3' is not a whole number"));
+        assert!(read("lr = 0.1\nhidden = [").unwrap_err().to_string().contains("line 2"));
+    }
+
+    #[test]
+    fn layers_and_fanout_follow_each_other() {
+        let mut config = TrainConfig { layers: 3, ..TrainConfig::default() };
+        config.settle(&["layers"]).unwrap();
+        assert_eq!(config.fanout.0, [15, 10, 10]);
+        let mut config = TrainConfig { fanout: Fanout(vec![5]), ..TrainConfig::default() };
+        config.settle(&["fanout"]).unwrap();
+        assert_eq!(config.layers, 1);
+        let mut config = TrainConfig { fanout: Fanout(vec![5]), layers: 4, ..TrainConfig::default() };
+        assert!(config.settle(&["fanout", "layers"]).is_err());
+    }
+
+    #[test]
+    fn impossible_values_name_their_flag() {
+        let bad = |change: fn(&mut TrainConfig)| {
+            let mut config = TrainConfig::default();
+            change(&mut config);
+            config.validate().unwrap_err().to_string()
+        };
+        assert!(bad(|c| c.dropout = 1.0).starts_with("--dropout 1"));
+        assert!(bad(|c| c.hidden = 0).starts_with("--hidden 0"));
+        assert!(bad(|c| c.lr = -1.0).starts_with("--lr -1"));
+        assert!(bad(|c| c.fused = "maybe".into()).contains("auto, on or off"));
+        assert!(TrainConfig::default().validate().is_ok());
+    }
+}

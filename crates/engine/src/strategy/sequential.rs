@@ -1,0 +1,71 @@
+//! One stage after the other, on all threads.
+//!
+//! ```text
+//!   all threads:  sample b0 | b1 | .. ─► extract b0 ─► train b0 ─► extract b1 ─► train b1 ─► .. ─► sample ..
+//! ```
+//!
+//! Sampling is parallel over batches: as many as there are threads are drawn at once, one each, into
+//! minibatches that are recycled. Extraction and training are parallel inside one batch. What a batch
+//! holds depends on its number alone, so the number of threads changes nothing but the time.
+
+use std::time::Instant;
+
+use graphmill_loader::{MiniBatch, Workspace};
+use rayon::prelude::*;
+
+use super::{Epoch, Flow, Strategy};
+use crate::{Result, record::Stages};
+
+/// See the module's text.
+pub struct Sequential {
+    num_nodes: usize,
+    slots: Vec<(Workspace, MiniBatch)>,
+}
+
+impl Sequential {
+    /// For a graph of that many nodes.
+    pub fn new(num_nodes: usize) -> Self {
+        Self { num_nodes, slots: Vec::new() }
+    }
+}
+
+impl Strategy for Sequential {
+    fn run(&mut self, epoch: Epoch) -> Result<Flow> {
+        let Epoch { number, order, from, loader, learner, lr, after } = epoch;
+        let batches = loader.num_batches();
+        let ahead = (rayon::current_num_threads() as u64).min(batches).max(1);
+        while (self.slots.len() as u64) < ahead {
+            self.slots.push((Workspace::new(self.num_nodes), MiniBatch::default()));
+        }
+        let mut next = from;
+        while next < batches {
+            let group = &mut self.slots[..ahead.min(batches - next) as usize];
+            let clock = Instant::now();
+            let draw = |(i, (workspace, batch)): (usize, &mut (Workspace, MiniBatch))| {
+                loader.pick(order, next + i as u64, batch);
+                loader.sample(number, workspace, batch);
+            };
+            // a single batch is drawn in parallel inside instead
+            if group.len() > 1 {
+                group.par_iter_mut().enumerate().for_each(draw);
+            } else {
+                group.iter_mut().enumerate().for_each(draw);
+            }
+            let sample = clock.elapsed().as_secs_f64() / group.len() as f64;
+            next += group.len() as u64;
+            for (_, batch) in group {
+                let mut spent = Stages { sample, ..Stages::default() };
+                let clock = Instant::now();
+                loader.extract(batch);
+                spent.extract = clock.elapsed().as_secs_f64();
+                let clock = Instant::now();
+                let outcome = learner.train(batch, lr(batch.number));
+                spent.train = clock.elapsed().as_secs_f64();
+                if after(learner, batch, outcome, &spent)? == Flow::Stop {
+                    return Ok(Flow::Stop);
+                }
+            }
+        }
+        Ok(Flow::Continue)
+    }
+}

@@ -1,0 +1,120 @@
+//! `cargo xtask accuracy DATASETS [NAME ...]`: trains every experiment of `configs/accuracy.toml` whose name
+//! contains one of the `NAME`s, over its seeds or splits, with the `graphmill` command, and prints a
+//! Markdown table of means and standard deviations beside the published figures.
+//!
+//! `DATASETS` is a directory of raw datasets as their sources publish them; imports and runs go to `target/accuracy`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    experiment: Vec<Experiment>,
+}
+
+/// One row of the table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Experiment {
+    /// What to call it: dataset, model, kind of sampling.
+    name: String,
+    /// Import format.
+    format: String,
+    /// Source, below `DATASETS`.
+    source: String,
+    /// Options of the import; `{run}` stands for the number of the run.
+    #[serde(default)]
+    import: Vec<String>,
+    /// Recipe, below `configs`.
+    config: String,
+    /// Options of the training over the recipe's.
+    #[serde(default)]
+    train: Vec<String>,
+    /// How many runs.
+    runs: usize,
+    /// The published figure, as text.
+    #[serde(default)]
+    published: String,
+}
+
+/// Runs the experiments.
+pub(crate) fn run(datasets: &Path, names: &[&str]) -> Result<()> {
+    let plan = fs::read_to_string("configs/accuracy.toml").context("run this from the repository's root")?;
+    let plan: Plan = toml::from_str(&plan)?;
+    let status = Command::new(super::cargo()).args(["build", "--release", "-p", "graphmill"]).status()?;
+    if !status.success() {
+        bail!("the build failed");
+    }
+    let work = PathBuf::from("target/accuracy");
+    fs::create_dir_all(&work)?;
+    println!("| experiment | metric | runs | mean ± std | published | seconds a run |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    for experiment in plan.experiment.iter().filter(|e| names.is_empty() || names.iter().any(|n| e.name.contains(n))) {
+        let (mut scores, mut metric) = (Vec::new(), String::new());
+        let clock = Instant::now();
+        for run in 0..experiment.runs {
+            let report = one(experiment, run, datasets, &work).with_context(|| format!("{} run {run}", experiment.name))?;
+            metric = report["test"]["metric"].as_str().unwrap_or_default().to_string();
+            let score = report["test"]["score"].as_f64().context("the summary has no test score")?;
+            eprintln!("{} run {run}: {score:.4} (best epoch {})", experiment.name, report["best"]["epoch"]);
+            scores.push(100.0 * score);
+        }
+        let mean = scores.iter().sum::<f64>() / scores.len() as f64;
+        let squares: f64 = scores.iter().map(|s| (s - mean).powi(2)).sum();
+        let std = (squares / (scores.len().max(2) - 1) as f64).sqrt();
+        println!(
+            "| {} | {metric} | {} | {mean:.2} ± {std:.2} | {} | {:.1} |",
+            experiment.name,
+            scores.len(),
+            experiment.published,
+            clock.elapsed().as_secs_f64() / scores.len() as f64
+        );
+    }
+    Ok(())
+}
+
+/// One run: import (unless an earlier run has), train, read the summary.
+fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Result<serde_json::Value> {
+    let fill = |word: &String| word.replace("{run}", &run.to_string());
+    let import: Vec<String> = experiment.import.iter().map(fill).collect();
+    let key: String = format!("{}-{}-{}", experiment.format, experiment.source, import.join(" "))
+        .chars()
+        .map(|c| if c.is_alphanumeric() { c } else { '_' })
+        .collect();
+    let data = work.join(key);
+    if !data.exists() {
+        let source = datasets.join(&experiment.source);
+        graphmill(&[&["import".into(), experiment.format.clone(), text(&source), text(&data)], &import[..]].concat())?;
+    }
+    let out = work.join("run");
+    if out.exists() {
+        fs::remove_dir_all(&out)?;
+    }
+    let config = Path::new("configs").join(&experiment.config);
+    let train: Vec<String> = experiment.train.iter().map(fill).collect();
+    let fixed = ["train", &text(&data), "--config", &text(&config), "--out", &text(&out), "--seed", &run.to_string(), "--json"]
+        .map(String::from);
+    let json = graphmill(&[&fixed[..], &train[..]].concat())?;
+    Ok(serde_json::from_str(&json)?)
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Runs the command and returns its standard output.
+fn graphmill(arguments: &[String]) -> Result<String> {
+    let output = Command::new("target/release/graphmill").args(arguments).output()?;
+    if !output.status.success() {
+        bail!("graphmill {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}

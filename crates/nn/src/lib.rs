@@ -6,9 +6,14 @@
 //! layer by cost. Nothing here knows how a minibatch was made.
 
 pub mod backend;
+pub mod cost;
+mod error;
 pub mod layer;
 pub mod matrix;
+pub mod model;
 
 pub use backend::Backend;
-pub use layer::{Layer, Order, Param, Pass, Saved};
+pub use error::{Error, Result};
+pub use layer::{Finish, Layer, LayerConfig, Order, Param, Pass, Saved};
 pub use matrix::{Matrix, View, ViewMut};
+pub use model::{Activations, Model, ModelConfig};

@@ -1,14 +1,118 @@
 //! Layers over blocks: what a layer is, and the table of those there are.
 //!
-//! A layer turns source rows into destination rows. It is the composition of two steps:
-//! [`Layer::transform`] works row by row (nothing about the graph), [`Layer::combine`] aggregates
-//! transformed rows over a block and adds what depends on the destination. Full-neighbour inference
-//! uses the two apart (every row is transformed once, then chunks of destinations combine);
-//! training uses [`Layer::forward`], which may also aggregate before it transforms.
+//! A layer turns source rows into destination rows, in one of two [`Order`]s. Transform first:
+//! [`Layer::transform`] works row by row (nothing about the graph), then [`Layer::combine`]
+//! aggregates the transformed rows over a block and adds what depends on the destination.
+//! Full-neighbour inference uses the two apart (every row is transformed once, then chunks of
+//! destinations combine). Aggregate first: [`Layer::aggregate_first`] aggregates the input rows and
+//! transforms the destinations; it reads nothing but the rows that the block names, so the block may
+//! be global.
+//!
+//! To add a layer, copy `gcn.rs`, change its formula, and add a line to [`TABLE`].
+//!
+//! Shapes: `D`, `S`, `E` are a block's destinations, sources and edges; `F` and `O` the widths of
+//! input and output rows; `H` heads.
 
-use graphmill_graph::{Block, keyed};
+mod gat;
+mod gcn;
+mod gin;
+mod linear;
+pub mod norm;
+mod sage;
+mod sage_pool;
 
-use crate::{Backend, Matrix, View, ViewMut, backend::Dropout};
+use graphmill_graph::{Block, keyed, table::Entry};
+
+pub use gat::Gat;
+pub use gcn::Gcn;
+pub use gin::Gin;
+pub use linear::Linear;
+pub use norm::Norm;
+pub use sage::{AGGREGATORS, Sage};
+pub use sage_pool::SagePool;
+
+use crate::{
+    Backend, Matrix, Result, View, ViewMut,
+    backend::{Activation, Dropout, EdgeWeight},
+};
+
+/// Makes a layer.
+pub type Make = fn(&LayerConfig) -> Result<Box<dyn Layer>>;
+
+/// The layers.
+pub const TABLE: &[Entry<Make>] = &[
+    Entry {
+        name: "sage",
+        summary: "GraphSAGE: own row and the mean (or max-pool) of the neighbours, each with its weights",
+        source: "Hamilton, Ying and Leskovec, NeurIPS 2017, arXiv:1706.02216",
+        make: sage::make,
+    },
+    Entry {
+        name: "gcn",
+        summary: "graph convolution: symmetric-normalised sum with self-loops",
+        source: "Kipf and Welling, ICLR 2017, arXiv:1609.02907",
+        make: Gcn::make,
+    },
+    Entry {
+        name: "gat",
+        summary: "graph attention: multi-head weighted sum, weights learned from both ends of an edge",
+        source: "Velickovic et al., ICLR 2018, arXiv:1710.10903",
+        make: Gat::make,
+    },
+    Entry {
+        name: "gin",
+        summary: "graph isomorphism network: an MLP on the sum of the neighbours and (1 + eps) own row",
+        source: "Xu, Hu, Leskovec and Jegelka, ICLR 2019, arXiv:1810.00826",
+        make: Gin::make,
+    },
+];
+
+/// What a layer is made from. A layer reads what concerns it.
+#[derive(Clone, Debug)]
+pub struct LayerConfig {
+    /// `F`.
+    pub in_dim: usize,
+    /// `O`, the width of the output rows (all heads together where they are concatenated).
+    pub out_dim: usize,
+    /// `H`, attention heads.
+    pub heads: usize,
+    /// Whether the heads' outputs stand side by side (each `O / H` wide) or are averaged (each `O` wide).
+    pub concat: bool,
+    /// Probability that an attention weight is dropped.
+    pub attention_dropout: f32,
+    /// Name in [`AGGREGATORS`] (GraphSAGE).
+    pub aggregator: String,
+    /// Whether a bias is added.
+    pub bias: bool,
+    /// Whether batch normalisation stands inside the layer's own MLP (GIN).
+    pub batch_norm: bool,
+    /// Root of the random streams of the initial weights.
+    pub key: u64,
+}
+
+impl Default for LayerConfig {
+    fn default() -> Self {
+        Self {
+            in_dim: 0,
+            out_dim: 0,
+            heads: 1,
+            concat: true,
+            attention_dropout: 0.0,
+            aggregator: "mean".into(),
+            bias: true,
+            batch_norm: false,
+            key: 0,
+        }
+    }
+}
+
+/// The places in a layer where dropout happens: each has its own mask ([`Pass::dropout`]).
+pub mod site {
+    /// The output rows.
+    pub const OUTPUT: u64 = 0;
+    /// The attention weights.
+    pub const ATTENTION: u64 = 1;
+}
 
 /// Which factor of `A X W` is multiplied first (paper 003, section 6.1: the order is chosen per layer by
 /// its cost).
@@ -64,6 +168,11 @@ impl Param {
         param
     }
 
+    /// Sets the gradient to zero, whatever it was (a product with 0 would keep a NaN).
+    pub fn zero_grad(&mut self) {
+        self.grad.view_mut().host().fill(0.0);
+    }
+
     /// Keeps the value out of the optimiser's hands.
     pub fn frozen(mut self) -> Self {
         self.trainable = false;
@@ -98,12 +207,47 @@ impl Pass<'_> {
     }
 }
 
+/// What is done to a layer's output rows last: `dropout(activation(x + bias))`, in one pass over
+/// them together with the layer's own bias.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finish {
+    /// The non-linearity.
+    pub activation: Activation,
+    /// The dropout after it.
+    pub dropout: Dropout,
+}
+
+impl Finish {
+    /// Nothing but the bias.
+    pub const NONE: Self = Self { activation: Activation::Identity, dropout: Dropout::NONE };
+
+    /// Finishes `x` (`R x O`) in place.
+    pub fn apply(&self, backend: &dyn Backend, bias: Option<&Param>, x: ViewMut) {
+        if bias.is_some() || *self != Self::NONE {
+            backend.epilogue(bias.map(|b| b.value.view()), self.activation, self.dropout, x);
+        }
+    }
+
+    /// From the gradient of the finished rows `y` to that of the rows before, in place (unchanged
+    /// where nothing but a bias was applied); adds to the bias' gradient.
+    pub fn backward(&self, backend: &dyn Backend, bias: Option<&mut Param>, y: View, grad: ViewMut) {
+        let bias_grad = bias.map(|b| b.grad.view_mut());
+        if *self != Self::NONE {
+            backend.epilogue_backward(self.activation, self.dropout, y, grad, bias_grad);
+        } else if let Some(bias_grad) = bias_grad {
+            backend.add_column_sums(grad.as_view(), bias_grad);
+        }
+    }
+}
+
 /// What a forward pass keeps for its backward pass, and room for intermediate results; lent to a
-/// layer and reused for every batch. Which matrix means what is each layer's own business.
+/// layer and reused for every batch, so that nothing is allocated once it has seen the largest.
 #[derive(Clone, Debug, Default)]
 pub struct Saved {
-    /// Matrices, in the layer's own numbering.
-    pub m: [Matrix; 10],
+    /// The transformed rows ([`Layer::transform`]).
+    pub t: [Matrix; 3],
+    /// Other matrices, in the layer's own numbering.
+    pub m: [Matrix; 9],
     /// Positions (the winners of a maximum).
     pub arg: Vec<u32>,
 }
@@ -113,7 +257,7 @@ pub trait Layer: Send + Sync {
     /// `F`, the width of its input rows.
     fn in_dim(&self) -> usize;
 
-    /// The width of its output rows.
+    /// `O`, the width of its output rows.
     fn out_dim(&self) -> usize;
 
     /// Shows every parameter, always in the same order.
@@ -121,6 +265,9 @@ pub trait Layer: Send + Sync {
 
     /// Shows every parameter for change, in the order of [`Layer::visit`].
     fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param));
+
+    /// A copy.
+    fn boxed(&self) -> Box<dyn Layer>;
 
     /// The orders this layer can work in. A layer whose transformation is not linear (pooling,
     /// attention) knows only [`Order::TransformFirst`]; GIN knows only [`Order::AggregateFirst`].
@@ -132,24 +279,81 @@ pub trait Layer: Send + Sync {
         false
     }
 
-    /// The width of what [`Layer::transform`] makes.
-    fn transformed_dim(&self) -> usize;
+    /// The widths of the tables that [`Layer::transform`] fills, at most three; none for a layer that
+    /// cannot transform first.
+    fn transformed_dims(&self) -> &[usize] {
+        &[]
+    }
 
-    /// Rows to rows, before any aggregation: `R x F` to `R x transformed_dim`, written to `out`.
-    /// Never called on a layer that knows only [`Order::AggregateFirst`].
-    fn transform(&self, pass: &Pass, x: View, saved: &mut Saved, out: ViewMut);
+    /// Rows to rows, before any aggregation: `x` (`R x F`) to rows `at..at + R` of each table of
+    /// `t`, which have at least so many rows and the widths [`Layer::transformed_dims`].
+    fn transform(&self, _pass: &Pass, _x: View, _at: usize, _t: &mut [Matrix]) {
+        unreachable!("this layer cannot transform first");
+    }
 
-    /// `t` (the transformed rows of all sources) over the block, and what `x` (the input rows of
-    /// all sources) contributes through the destinations' own rows: `D x out_dim`. Local or global blocks.
-    fn combine(&self, pass: &Pass, block: &Block, x: View, t: View, saved: &mut Saved, out: ViewMut);
+    /// `t` (the transformed rows of all sources) over the block, and what `x` (the input rows of all
+    /// sources) contributes through the destinations' own rows: `D x O`. Local or global blocks.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn combine(
+        &self,
+        _pass: &Pass,
+        _block: &Block,
+        _x: View,
+        _t: &[Matrix],
+        _finish: Finish,
+        _saved: &mut Saved,
+        _out: ViewMut,
+    ) {
+        unreachable!("this layer cannot transform first");
+    }
 
-    /// The layer: `S x F` (or a whole table, for a global block) to `D x out_dim`. `out` is resized by
-    /// the layer. With [`Order::AggregateFirst`] the block may be global.
-    fn forward(&self, pass: &Pass, order: Order, block: &Block, x: View, saved: &mut Saved, out: &mut Matrix);
+    /// Aggregates input rows, then transforms the destinations: `S x F` (or a whole table, for a
+    /// global block) to `D x O`.
+    fn aggregate_first(
+        &self,
+        _pass: &Pass,
+        _block: &Block,
+        _x: View,
+        _finish: Finish,
+        _saved: &mut Saved,
+        _out: ViewMut,
+    ) {
+        unreachable!("this layer cannot aggregate first");
+    }
 
-    /// The gradients: adds to every parameter's `grad`, and overwrites `x_grad` (`S x F`, resized)
-    /// where one is wanted. `grad` is `D x out_dim` and may be used as scratch. A local block must be transposed
-    /// where [`needs_transposed`] says so.
+    /// The layer in the given order: `S x F` to `D x O`. A global block is meant for
+    /// [`Order::AggregateFirst`]; in the other order the whole table is transformed.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn forward(
+        &self,
+        pass: &Pass,
+        order: Order,
+        block: &Block,
+        x: View,
+        finish: Finish,
+        saved: &mut Saved,
+        out: ViewMut,
+    ) {
+        match order {
+            Order::AggregateFirst => self.aggregate_first(pass, block, x, finish, saved, out),
+            Order::TransformFirst => {
+                let dims = self.transformed_dims();
+                let mut t = std::mem::take(&mut saved.t);
+                for (table, &dim) in t.iter_mut().zip(dims) {
+                    table.resize(x.num_rows(), dim);
+                }
+                self.transform(pass, x, 0, &mut t[..dims.len()]);
+                self.combine(pass, block, x, &t[..dims.len()], finish, saved, out);
+                saved.t = t;
+            }
+        }
+    }
+
+    /// The gradients of [`Layer::forward`], whose inputs are given again, `y` (`D x O`) being its
+    /// output: adds to every parameter's `grad`, and overwrites `x_grad` (`S x F`, resized) where one is
+    /// wanted. `grad` (`D x O`) becomes the gradient before the finish, so with [`Finish::NONE`]
+    /// it is unchanged. A local block must be transposed where [`needs_transposed`] says so;
+    /// with a global one there is no `x_grad` and the order is [`Order::AggregateFirst`].
     #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
     fn backward(
         &mut self,
@@ -157,14 +361,46 @@ pub trait Layer: Send + Sync {
         order: Order,
         block: &Block,
         x: View,
+        y: View,
+        finish: Finish,
         saved: &mut Saved,
         grad: &mut Matrix,
         x_grad: Option<&mut Matrix>,
     );
 }
 
+impl Clone for Box<dyn Layer> {
+    fn clone(&self) -> Self {
+        self.boxed()
+    }
+}
+
 /// Whether a backward pass in this order reads the block's transpose: always when the input's gradient is
 /// wanted, and when transformed rows were aggregated.
 pub fn needs_transposed(order: Order, wants_input_grad: bool) -> bool {
     wants_input_grad || order == Order::TransformFirst
+}
+
+/// The destinations' own rows, `D x F`: without a copy the prefix of a local block's rows, gathered
+/// into `room` for a global block.
+pub(crate) fn own_rows<'a>(pass: &Pass, block: &Block, x: View<'a>, room: &'a mut Matrix) -> View<'a> {
+    if let Some(ids) = &block.dst_ids {
+        room.resize(block.num_dst, x.num_cols());
+        pass.backend.gather(x, ids, room.view_mut());
+    }
+    own_rows_again(block, x, room)
+}
+
+/// What [`own_rows`] gave in the forward pass, `room` being kept since.
+pub(crate) fn own_rows_again<'a>(block: &Block, x: View<'a>, room: &'a Matrix) -> View<'a> {
+    match block.dst_ids {
+        Some(_) => room.view(),
+        None => x.rows(0..block.num_dst),
+    }
+}
+
+/// The coefficients a sampler stored with the edges (an estimator's weights), or `otherwise` where
+/// there are none.
+pub(crate) fn stored_or(block: &Block, otherwise: EdgeWeight) -> EdgeWeight {
+    if block.edge_weight.is_empty() { otherwise } else { EdgeWeight::Stored }
 }

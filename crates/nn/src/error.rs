@@ -1,0 +1,29 @@
+//! The one error type of this crate.
+
+/// What is wrong with a model's description.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A name that no table holds, with the known ones, or a fault of the floor below.
+    #[error(transparent)]
+    Graph(#[from] graphmill_graph::Error),
+    /// A number outside its range, or two choices that exclude each other.
+    #[error("{field} = {value}: {message}")]
+    Config {
+        /// The field of the configuration.
+        field: &'static str,
+        /// What it was set to.
+        value: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+}
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// A configuration that cannot be.
+    pub fn config(field: &'static str, value: impl ToString, message: impl Into<String>) -> Self {
+        Self::Config { field, value: value.to_string(), message: message.into() }
+    }
+}

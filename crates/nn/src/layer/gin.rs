@@ -1,0 +1,159 @@
+//! Graph isomorphism network.
+
+use graphmill_graph::{Block, keyed};
+
+use super::{
+    Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved,
+    norm::{BatchNorm, Norm},
+};
+use crate::{
+    Matrix, Result, View, ViewMut,
+    backend::{Activation, Dropout, EdgeWeight, OwnWeight, Weighting},
+};
+
+/// The graph isomorphism operator from *How Powerful are Graph Neural Networks?* (Xu, Hu, Leskovec and
+/// Jegelka, ICLR 2019, equation 4.1):
+///
+/// ```text
+/// out[v] = MLP((1 + eps) x[v] + sum over in-neighbours u of x[u])
+/// MLP(h) = relu(norm(h W_1 + b_1)) W_2 + b_2
+/// ```
+///
+/// `eps` is learned and starts at 0; `norm` is batch normalisation or nothing. The MLP is not
+/// linear, so it always aggregates first: `E F + D F O + D O^2` multiplications. Where the block stores
+/// edge weights (an estimator's coefficients) they weigh the sum.
+///
+/// # Shapes
+/// - `eps`: `1 x 1`; `mlp.0.weight`: `F x O`; `mlp.1.weight`: `O x O`; biases: `1 x O`
+/// - in `S x F`, out `D x O`
+#[derive(Clone)]
+pub struct Gin {
+    eps: Param,
+    first: Linear,
+    norm: Option<BatchNorm>,
+    second: Linear,
+}
+
+impl Gin {
+    /// A layer `F` to `O`, the MLP's inner width being `O`.
+    ///
+    /// # Errors
+    /// None; the signature is the table's.
+    pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
+        let &LayerConfig { in_dim, out_dim, bias, batch_norm, key, .. } = config;
+        let key = |part| keyed::key(&[key, part]);
+        Ok(Box::new(Self {
+            eps: Param::zeros("eps", 1, 1),
+            first: Linear::named(["mlp.0.weight", "mlp.0.bias"], in_dim, out_dim, bias, key(0)),
+            norm: batch_norm.then(|| BatchNorm::named(["mlp.gamma", "mlp.beta", "mlp.running"], out_dim)),
+            second: Linear::named(["mlp.1.weight", "mlp.1.bias"], out_dim, out_dim, bias, key(1)),
+        }))
+    }
+
+    fn weighting(&self, block: &Block) -> Weighting {
+        // One number, needed as an operation's argument: it is read here, not by the backend.
+        let eps = self.eps.value.view().host()[0];
+        Weighting { edge: super::stored_or(block, EdgeWeight::One), own: OwnWeight::Constant(1.0 + eps) }
+    }
+}
+
+const RELU: Finish = Finish { activation: Activation::Relu, dropout: Dropout::NONE };
+
+// In `Saved::m`: the sum h (D x F), h W_1 + b_1 (D x O, only with a norm), the hidden rows (D x O), own
+// rows (D x F, only of a global block), the gradients of the hidden rows and of h, two for the norm.
+impl Layer for Gin {
+    fn in_dim(&self) -> usize {
+        self.first.in_dim()
+    }
+
+    fn out_dim(&self) -> usize {
+        self.second.out_dim()
+    }
+
+    fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
+        see(&self.eps);
+        self.first.visit(see);
+        if let Some(norm) = &self.norm {
+            norm.visit(see);
+        }
+        self.second.visit(see);
+    }
+
+    fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        see(&mut self.eps);
+        self.first.visit_mut(see);
+        if let Some(norm) = &mut self.norm {
+            norm.visit_mut(see);
+        }
+        self.second.visit_mut(see);
+    }
+
+    fn boxed(&self) -> Box<dyn Layer> {
+        Box::new(self.clone())
+    }
+
+    fn orders(&self) -> &'static [Order] {
+        &[Order::AggregateFirst]
+    }
+
+    fn aggregate_first(
+        &self,
+        pass: &Pass,
+        block: &Block,
+        x: View,
+        finish: Finish,
+        saved: &mut Saved,
+        out: ViewMut,
+    ) {
+        let [sum, inner, hidden, room, _, _, kept @ ..] = &mut saved.m;
+        sum.resize(block.num_dst, x.num_cols());
+        pass.backend.aggregate(block, self.weighting(block), x, 0.0, sum.view_mut());
+        hidden.resize(block.num_dst, self.out_dim());
+        match &self.norm {
+            Some(norm) => {
+                inner.resize(block.num_dst, self.out_dim());
+                self.first.forward(pass, sum.view(), 0.0, Finish::NONE, inner.view_mut());
+                norm.forward(pass, inner.view(), kept, hidden.view_mut());
+                RELU.apply(pass.backend, None, hidden.view_mut());
+            }
+            None => self.first.forward(pass, sum.view(), 0.0, RELU, hidden.view_mut()),
+        }
+        self.second.forward(pass, hidden.view(), 0.0, finish, out);
+        if pass.training {
+            super::own_rows(pass, block, x, room); // for the gradient of eps
+        }
+    }
+
+    fn backward(
+        &mut self,
+        pass: &Pass,
+        _order: Order,
+        block: &Block,
+        x: View,
+        y: View,
+        finish: Finish,
+        saved: &mut Saved,
+        grad: &mut Matrix,
+        x_grad: Option<&mut Matrix>,
+    ) {
+        let weighting = self.weighting(block);
+        let [sum, inner, hidden, room, hidden_grad, sum_grad, kept @ ..] = &mut saved.m;
+        self.second.backward(pass, hidden.view(), y, finish, grad, Some(hidden_grad));
+        let finish = match &mut self.norm {
+            Some(norm) => {
+                RELU.backward(pass.backend, None, hidden.view(), hidden_grad.view_mut());
+                norm.backward(pass, inner.view(), kept, hidden_grad.view_mut());
+                Finish::NONE
+            }
+            None => RELU,
+        };
+        self.first.backward(pass, sum.view(), hidden.view(), finish, hidden_grad, Some(sum_grad));
+        let eps_grad = pass.backend.dot(super::own_rows_again(block, x, room), sum_grad.view());
+        self.eps.grad.view_mut().host()[0] += eps_grad as f32;
+        if let Some(x_grad) = x_grad {
+            x_grad.resize(block.num_src, self.in_dim());
+            let to = x_grad.view_mut();
+            pass.backend.aggregate_transposed(block, weighting, sum_grad.view(), 0.0, to);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Normalisations of rows: parts of layers and models, and the table of them.
+//!
+//! Shapes: rows are `R x O`.
+
+use graphmill_graph::table::Entry;
+
+use super::{Param, Pass};
+use crate::{Matrix, View, ViewMut};
+
+/// Makes a normalisation of rows of the given width, or nothing.
+pub type MakeNorm = fn(usize) -> Option<Box<dyn Norm>>;
+
+/// The normalisations.
+pub const NORMS: &[Entry<MakeNorm>] = &[
+    Entry { name: "none", summary: "no normalisation", source: "", make: |_| None },
+    Entry {
+        name: "batch",
+        summary: "each column over the batch; running statistics when evaluating",
+        source: "Ioffe and Szegedy, ICML 2015, arXiv:1502.03167",
+        make: |dim| Some(Box::new(BatchNorm::new(dim))),
+    },
+    Entry {
+        name: "layer",
+        summary: "each row to mean 0 and variance 1, then scale and shift",
+        source: "Ba, Kiros and Hinton, 2016, arXiv:1607.06450",
+        make: |dim| Some(Box::new(LayerNorm::new(dim))),
+    },
+    Entry {
+        name: "l2",
+        summary: "each row to length 1",
+        source: "Hamilton, Ying and Leskovec, NeurIPS 2017, algorithm 1, line 7",
+        make: |_| Some(Box::new(L2Norm)),
+    },
+];
+
+/// A normalisation.
+pub trait Norm: Send + Sync {
+    /// Shows every parameter, always in the same order.
+    fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param));
+
+    /// Shows every parameter for change, in the order of [`Norm::visit`].
+    fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param));
+
+    /// A copy.
+    fn boxed(&self) -> Box<dyn Norm>;
+
+    /// `x` (`R x O`) to `out` (`R x O`). `kept` holds two matrices that this call fills and the backward pass
+    /// reads.
+    fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut);
+
+    /// The gradient, in place on `grad`, of the last training [`Norm::forward`] on `x`; adds to every
+    /// parameter's `grad`. Running statistics move here, once for each training step.
+    fn backward(&mut self, pass: &Pass, x: View, kept: &mut [Matrix], grad: ViewMut);
+}
+
+impl Clone for Box<dyn Norm> {
+    fn clone(&self) -> Self {
+        self.boxed()
+    }
+}
+
+const EPS: f32 = 1e-5;
+
+/// Batch normalisation (Ioffe and Szegedy, *Batch Normalization*, ICML 2015):
+/// `y = gamma (x - mean) / sqrt(var + 1e-5) + beta`, with each column's mean and biased variance over
+/// the batch when training and their running averages when evaluating. As in PyTorch the averages
+/// move by a tenth per step and take the unbiased variance (of a batch of one row: 0).
+///
+/// # Shapes
+/// - `gamma`, `beta`: `1 x O`; `running`: `2 x O`, mean and variance, not trainable
+#[derive(Clone, Debug)]
+pub struct BatchNorm {
+    gamma: Param,
+    beta: Param,
+    running: Param,
+}
+
+/// How far the running statistics move per step.
+const MOMENTUM: f32 = 0.1;
+
+impl BatchNorm {
+    /// The identity on rows of mean 0 and variance 1.
+    pub fn new(dim: usize) -> Self {
+        Self::named(["gamma", "beta", "running"], dim)
+    }
+
+    /// The same with other names for the parameters.
+    pub fn named(names: [&'static str; 3], dim: usize) -> Self {
+        let mut running = Param::zeros(names[2], 2, dim).frozen();
+        running.value.rows_mut(1..2).host().fill(1.0);
+        Self { gamma: Param::constant(names[0], 1, dim, 1.0), beta: Param::zeros(names[1], 1, dim), running }
+    }
+}
+
+impl Norm for BatchNorm {
+    fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
+        see(&self.gamma);
+        see(&self.beta);
+        see(&self.running);
+    }
+
+    fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        see(&mut self.gamma);
+        see(&mut self.beta);
+        see(&mut self.running);
+    }
+
+    fn boxed(&self) -> Box<dyn Norm> {
+        Box::new(self.clone())
+    }
+
+    fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut) {
+        let (gamma, beta) = (self.gamma.value.view(), self.beta.value.view());
+        if pass.training {
+            let stats = &mut kept[0];
+            stats.resize(2, x.num_cols());
+            pass.backend.batch_norm(x, gamma, beta, EPS, stats.view_mut(), out);
+        } else {
+            pass.backend.batch_norm_apply(x, gamma, beta, EPS, self.running.value.view(), out);
+        }
+    }
+
+    fn backward(&mut self, pass: &Pass, x: View, kept: &mut [Matrix], grad: ViewMut) {
+        let Self { gamma, beta, running } = self;
+        let (backend, stats) = (pass.backend, &kept[0]);
+        let (gamma_grad, beta_grad) = (gamma.grad.view_mut(), beta.grad.view_mut());
+        backend.batch_norm_backward(x, gamma.value.view(), EPS, stats.view(), grad, gamma_grad, beta_grad);
+        let rows = x.num_rows() as f32;
+        let unbiased = if rows > 1.0 { rows / (rows - 1.0) } else { 0.0 };
+        backend.scale(1.0 - MOMENTUM, running.value.view_mut());
+        backend.add(MOMENTUM, stats.rows(0..1), running.value.rows_mut(0..1));
+        backend.add(MOMENTUM * unbiased, stats.rows(1..2), running.value.rows_mut(1..2));
+    }
+}
+
+/// Layer normalisation (Ba, Kiros and Hinton, *Layer Normalization*, 2016):
+/// `y = gamma (x - mean) / sqrt(var + 1e-5) + beta` with each row's own mean and biased variance.
+///
+/// # Shapes
+/// - `gamma`, `beta`: `1 x O`
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    gamma: Param,
+    beta: Param,
+}
+
+impl LayerNorm {
+    /// With scale 1 and shift 0.
+    pub fn new(dim: usize) -> Self {
+        Self { gamma: Param::constant("gamma", 1, dim, 1.0), beta: Param::zeros("beta", 1, dim) }
+    }
+}
+
+impl Norm for LayerNorm {
+    fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
+        see(&self.gamma);
+        see(&self.beta);
+    }
+
+    fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        see(&mut self.gamma);
+        see(&mut self.beta);
+    }
+
+    fn boxed(&self) -> Box<dyn Norm> {
+        Box::new(self.clone())
+    }
+
+    fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut) {
+        let (gamma, beta) = (self.gamma.value.view(), self.beta.value.view());
+        kept[0].resize(x.num_rows(), 2);
+        pass.backend.layer_norm(x, gamma, beta, EPS, kept[0].view_mut(), out);
+    }
+
+    fn backward(&mut self, pass: &Pass, x: View, kept: &mut [Matrix], grad: ViewMut) {
+        let Self { gamma, beta } = self;
+        let (gamma_grad, beta_grad) = (gamma.grad.view_mut(), beta.grad.view_mut());
+        let stats = kept[0].view();
+        pass.backend.layer_norm_backward(x, gamma.value.view(), EPS, stats, grad, gamma_grad, beta_grad);
+    }
+}
+
+/// Each row divided by its length (GraphSAGE's algorithm 1, line 7); rows of zeros stay.
+#[derive(Clone, Copy, Debug)]
+pub struct L2Norm;
+
+impl Norm for L2Norm {
+    fn visit<'a>(&'a self, _see: &mut dyn FnMut(&'a Param)) {}
+
+    fn visit_mut(&mut self, _see: &mut dyn FnMut(&mut Param)) {}
+
+    fn boxed(&self) -> Box<dyn Norm> {
+        Box::new(*self)
+    }
+
+    fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut) {
+        kept[0].resize(x.num_rows(), 1);
+        pass.backend.l2_norm(x, kept[0].view_mut(), out);
+    }
+
+    fn backward(&mut self, pass: &Pass, x: View, kept: &mut [Matrix], grad: ViewMut) {
+        // The output was finished in place since (activation, dropout): it is made once more.
+        let [norms, y, ..] = kept else { unreachable!("two matrices are lent") };
+        y.resize(x.num_rows(), x.num_cols());
+        pass.backend.l2_norm(x, norms.view_mut(), y.view_mut());
+        pass.backend.l2_norm_backward(y.view(), norms.view(), grad);
+    }
+}

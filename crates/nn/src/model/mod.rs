@@ -1,0 +1,404 @@
+//! A stack of graph layers, with what stands before, between and after them.
+//!
+//! ```text
+//! features ── dropout ──┬── input layer ──┬── layer 0 ── ... ── layer L-1 ──┬── head ──┬── scores
+//!                       └─────────────────┘   (block 0)         (block L-1) └──────────┘
+//! ```
+//!
+//! Block 0 is the bottom one: its sources are the input nodes; the destinations of each block are
+//! the sources of the next; the destinations of the last are the seeds. A single block stands for
+//! all layers (a sampled subgraph, whose sources are its destinations).
+//!
+//! Training goes through [`Model::forward`] and [`Model::backward`]. Evaluation over all neighbours goes
+//! layer by layer in chunks of nodes, so its memory is a table per layer: see `infer.rs`.
+
+mod activations;
+mod config;
+mod infer;
+mod stage;
+
+use graphmill_graph::{Block, keyed, table};
+
+pub use activations::Activations;
+use activations::{Rows, StageActs};
+pub use config::{ACTIVATIONS, ModelConfig, RESIDUALS, ResidualKind};
+use stage::{Residual, Stage};
+
+use crate::{
+    Error, Finish, LayerConfig, Matrix, Order, Param, Pass, Result, View,
+    backend::Activation,
+    cost::{self, BlockShape, Purpose},
+    layer::{self, Linear, norm, site},
+};
+
+/// The part numbers ([`Pass::part`]) of what is not a layer.
+mod part {
+    pub(super) const FEATURES: u64 = 1 << 32;
+    pub(super) const INPUT: u64 = 2 << 32;
+    pub(super) const HEAD: u64 = 3 << 32;
+}
+
+/// A graph neural network. See the module's page for how it is used.
+#[derive(Clone)]
+pub struct Model {
+    input_dropout: f32,
+    input: Option<Linear>,
+    stages: Vec<Stage>,
+    head: Vec<Linear>,
+    activation: Activation,
+    dropout: f32,
+    /// Full names of the parameters in the order of visiting.
+    names: Vec<String>,
+}
+
+impl Model {
+    /// A model that turns rows of `in_dim` features into scores of `classes` classes, with random weights
+    /// that depend on nothing but the arguments.
+    ///
+    /// # Errors
+    /// An unknown name (the known ones are listed), a number outside its range, or widths that do not
+    /// fit together.
+    pub fn new(config: &ModelConfig, in_dim: usize, classes: usize, seed: u64) -> Result<Self> {
+        config.check()?;
+        for (field, value) in [("feature_dim", in_dim), ("classes", classes)] {
+            if value == 0 {
+                return Err(Error::config(field, value, "a model needs at least 1; the dataset has none"));
+            }
+        }
+        let hidden = config.hidden;
+        let key = |part: u64| keyed::key(&[seed, part]);
+        let activation = table::find("activation", ACTIVATIONS, &config.activation)?.make;
+        let input = config.input_layer.then(|| Linear::new(in_dim, hidden, true, key(part::INPUT)));
+        let mut stages = Vec::with_capacity(config.layers);
+        for l in 0..config.layers {
+            let from = if l == 0 && input.is_none() { in_dim } else { hidden };
+            let classifies = l + 1 == config.layers && config.head_layers == 0;
+            let to = if classifies { classes } else { hidden };
+            stages.push(make_stage(config, activation, l, [from, to], classifies, key(l as u64))?);
+        }
+        let head = (0..config.head_layers)
+            .map(|i| {
+                let to = if i + 1 == config.head_layers { classes } else { hidden };
+                Linear::new(hidden, to, true, key(part::HEAD + i as u64))
+            })
+            .collect();
+        let (dropout, input_dropout) = (config.dropout, config.input_dropout);
+        let mut model = Self { input_dropout, input, stages, head, activation, dropout, names: Vec::new() };
+        model.names = model.make_names();
+        Ok(model)
+    }
+
+    fn make_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        if let Some(input) = &self.input {
+            input.visit(&mut |p| names.push(format!("input.{}", p.name)));
+        }
+        for (l, stage) in self.stages.iter().enumerate() {
+            stage.visit(&mut |part, p| names.push(format!("{part}.{l}.{}", p.name)));
+        }
+        for (i, linear) in self.head.iter().enumerate() {
+            linear.visit(&mut |p| names.push(format!("head.{i}.{}", p.name)));
+        }
+        names
+    }
+
+    /// How many convolutions there are.
+    pub fn num_layers(&self) -> usize {
+        self.stages.len()
+    }
+
+    /// Width of the rows that layer `l` reads.
+    pub fn layer_in_dim(&self, l: usize) -> usize {
+        self.stages[l].conv.in_dim()
+    }
+
+    /// Width of the rows that layer `l` gives.
+    pub fn layer_out_dim(&self, l: usize) -> usize {
+        self.stages[l].conv.out_dim()
+    }
+
+    /// Shows every parameter with its full name ("conv.0.neigh.weight"), always in the same order:
+    /// input layer, then convolution, residual and norm of each layer from the bottom up, then the head.
+    /// Running statistics are among them, with [`Param::trainable`] false.
+    pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a str, &'a Param)) {
+        let mut names = self.names.iter();
+        let mut see = |p: &'a Param| see(names.next().expect("as many names as parameters"), p);
+        if let Some(input) = &self.input {
+            input.visit(&mut see);
+        }
+        for stage in &self.stages {
+            stage.visit(&mut |_, p| see(p));
+        }
+        for linear in &self.head {
+            linear.visit(&mut see);
+        }
+    }
+
+    /// Shows every parameter for change, in the order of [`Model::visit`].
+    pub fn visit_mut(&mut self, see: &mut dyn FnMut(&str, &mut Param)) {
+        let mut names = self.names.iter();
+        let mut see = |p: &mut Param| see(names.next().expect("as many names as parameters"), p);
+        if let Some(input) = &mut self.input {
+            input.visit_mut(&mut see);
+        }
+        for stage in &mut self.stages {
+            stage.visit_mut(&mut see);
+        }
+        for linear in &mut self.head {
+            linear.visit_mut(&mut see);
+        }
+    }
+
+    /// How many numbers are learned.
+    pub fn num_params(&self) -> usize {
+        let mut count = 0;
+        self.visit(&mut |_, p| {
+            if p.trainable {
+                count += p.value.num_rows() * p.value.num_cols();
+            }
+        });
+        count
+    }
+
+    /// Sets every gradient to zero.
+    pub fn zero_grad(&mut self) {
+        self.visit_mut(&mut |_, p| p.zero_grad());
+    }
+
+    /// Whether the loader must fill the blocks' symmetric-normalisation weights.
+    pub fn wants_symmetric_weights(&self) -> bool {
+        self.stages.iter().any(|stage| stage.conv.wants_symmetric_weights())
+    }
+
+    /// The cheapest order of each layer for training on blocks of these sizes (or on a single one that stands for all;
+    /// [`cost`]). Any batch's sizes will do for a whole run: only their proportions matter.
+    pub fn orders(&self, shapes: &[BlockShape]) -> Vec<Order> {
+        self.choose(shapes, |model, l| {
+            if model.wants_input_grad(l) { Purpose::InnerLayer } else { Purpose::BottomLayer }
+        })
+    }
+
+    fn choose(&self, shapes: &[BlockShape], purpose: impl Fn(&Self, usize) -> Purpose) -> Vec<Order> {
+        let choose = |(l, stage): (usize, &Stage)| {
+            let (conv, shape) = (&stage.conv, *of_layer(shapes, l));
+            cost::choose(conv.orders(), shape, conv.in_dim(), conv.out_dim(), purpose(self, l))
+        };
+        self.stages.iter().enumerate().map(choose).collect()
+    }
+
+    /// Whether the gradient of layer `l`'s input rows leads to any parameter.
+    fn wants_input_grad(&self, l: usize) -> bool {
+        l > 0 || self.input.is_some()
+    }
+
+    /// Whether the backward pass of layer `l` reads the transpose of its block.
+    pub fn needs_transposed(&self, orders: &[Order], l: usize) -> bool {
+        layer::needs_transposed(orders[l], self.wants_input_grad(l))
+    }
+
+    /// Whether the bottom block may be global, its rows read in place from the whole table of features:
+    /// the bottom layer aggregates first, and nothing happens to the rows before.
+    pub fn can_read_table(&self, orders: &[Order]) -> bool {
+        orders[0] == Order::AggregateFirst && self.input.is_none() && self.input_dropout == 0.0
+    }
+
+    /// The scores of a minibatch, `B x C`, left in `acts.logits()`.
+    ///
+    /// `blocks` are the layers' from the bottom up, or a single one for all; `x` is `S x F`, the
+    /// features of the bottom block's sources, or the whole table where that block is global
+    /// ([`Model::can_read_table`]).
+    pub fn forward(&self, pass: &Pass, orders: &[Order], blocks: &[Block], x: View, acts: &mut Activations) {
+        self.forward_input(pass, x, acts);
+        for (l, &order) in orders.iter().enumerate() {
+            self.forward_layer(l, pass, order, of_layer(blocks, l), x, acts);
+        }
+        self.forward_head(pass, acts);
+    }
+
+    /// The first step of [`Model::forward`]: dropout of the features and the input layer.
+    pub fn forward_input(&self, pass: &Pass, x: View, acts: &mut Activations) {
+        acts.fit(self.stages.len(), self.head.len());
+        let dropout = self.feature_finish(pass);
+        if dropout != Finish::NONE {
+            acts.dropped.resize(x.num_rows(), x.num_cols());
+            pass.backend.copy(x, acts.dropped.view_mut());
+            dropout.apply(pass.backend, None, acts.dropped.view_mut());
+        }
+        if let Some(input) = &self.input {
+            let x = if dropout == Finish::NONE { x } else { acts.dropped.view() };
+            acts.input.out.resize(x.num_rows(), input.out_dim());
+            input.forward(pass, x, 0.0, self.finish(pass, part::INPUT), acts.input.out.view_mut());
+        }
+    }
+
+    /// One layer's step of [`Model::forward`]: reads the output of the one below from `acts`. `x` are
+    /// the features, as given to [`Model::forward_input`].
+    pub fn forward_layer(
+        &self,
+        l: usize,
+        pass: &Pass,
+        order: Order,
+        block: &Block,
+        x: View,
+        acts: &mut Activations,
+    ) {
+        let stage = &self.stages[l];
+        let (below, this) = acts.stages.split_at_mut(l);
+        let x = match below.last() {
+            Some(below) => below.rows.out.view(),
+            None => self.bottom_rows(pass, x, &acts.dropped, &acts.input.out),
+        };
+        let StageActs { rows, kept } = &mut this[0];
+        rows.out.resize(block.num_dst, stage.conv.out_dim());
+        stage.forward(&pass.part(l as u64), order, block, x, None, kept, rows.out.view_mut());
+    }
+
+    /// The last step of [`Model::forward`]: the dense layers after the convolutions.
+    pub fn forward_head(&self, pass: &Pass, acts: &mut Activations) {
+        let mut x = acts.stages.last().expect("a model has a layer").rows.out.view();
+        for (i, (linear, rows)) in self.head.iter().zip(&mut acts.head).enumerate() {
+            rows.out.resize(x.num_rows(), linear.out_dim());
+            linear.forward(pass, x, 0.0, self.head_finish(pass, i), rows.out.view_mut());
+            x = rows.out.view();
+        }
+    }
+
+    /// Adds to every parameter's gradient, from that of the scores
+    /// ([`Activations::logits_and_grad`]) of the last training [`Model::forward`], whose arguments are
+    /// given again. The features' gradient is never computed.
+    ///
+    /// Local blocks are transposed where [`Model::needs_transposed`] says so.
+    pub fn backward(
+        &mut self,
+        pass: &Pass,
+        orders: &[Order],
+        blocks: &[Block],
+        x: View,
+        acts: &mut Activations,
+    ) {
+        self.backward_head(pass, acts);
+        for (l, &order) in orders.iter().enumerate().rev() {
+            self.backward_layer(l, pass, order, of_layer(blocks, l), x, acts);
+        }
+        self.backward_input(pass, x, acts);
+    }
+
+    /// The first step of [`Model::backward`].
+    pub fn backward_head(&mut self, pass: &Pass, acts: &mut Activations) {
+        for i in (0..self.head.len()).rev() {
+            let finish = self.head_finish(pass, i);
+            let (below, this) = acts.head.split_at_mut(i);
+            let below = match below.last_mut() {
+                Some(rows) => rows,
+                None => &mut acts.stages.last_mut().expect("a model has a layer").rows,
+            };
+            let Rows { out, grad } = &mut this[0];
+            self.head[i].backward(pass, below.out.view(), out.view(), finish, grad, Some(&mut below.grad));
+        }
+    }
+
+    /// One layer's step of [`Model::backward`]: from the gradient of its output
+    /// ([`Activations::output_grad_mut`]) to that of the output of the layer below.
+    pub fn backward_layer(
+        &mut self,
+        l: usize,
+        pass: &Pass,
+        order: Order,
+        block: &Block,
+        x: View,
+        acts: &mut Activations,
+    ) {
+        let wanted = self.wants_input_grad(l);
+        let (below, this) = acts.stages.split_at_mut(l);
+        let (x, x_grad) = match below.last_mut() {
+            Some(StageActs { rows: Rows { out, grad }, .. }) => (out.view(), grad),
+            None => {
+                let Rows { out, grad } = &mut acts.input;
+                (self.bottom_rows(pass, x, &acts.dropped, out), grad)
+            }
+        };
+        let StageActs { rows: Rows { out, grad }, kept } = &mut this[0];
+        let pass = pass.part(l as u64);
+        let x_grad = wanted.then_some(x_grad);
+        self.stages[l].backward(&pass, order, block, x, out.view(), kept, grad, x_grad);
+    }
+
+    /// The last step of [`Model::backward`]: the input layer.
+    pub fn backward_input(&mut self, pass: &Pass, x: View, acts: &mut Activations) {
+        let finish = self.finish(pass, part::INPUT);
+        let dropped = self.feature_finish(pass) != Finish::NONE;
+        if let Some(input) = &mut self.input {
+            let x = if dropped { acts.dropped.view() } else { x };
+            let Rows { out, grad } = &mut acts.input;
+            input.backward(pass, x, out.view(), finish, grad, None);
+        }
+    }
+
+    /// The rows that the bottom layer reads, given the features and what became of them.
+    fn bottom_rows<'a>(&self, pass: &Pass, x: View<'a>, dropped: &'a Matrix, input: &'a Matrix) -> View<'a> {
+        if self.input.is_some() {
+            input.view()
+        } else if self.feature_finish(pass) != Finish::NONE {
+            dropped.view()
+        } else {
+            x
+        }
+    }
+
+    fn feature_finish(&self, pass: &Pass) -> Finish {
+        let dropout = pass.part(part::FEATURES).dropout(self.input_dropout, site::OUTPUT);
+        Finish { activation: Activation::Identity, dropout }
+    }
+
+    fn finish(&self, pass: &Pass, part: u64) -> Finish {
+        Finish { activation: self.activation, dropout: pass.part(part).dropout(self.dropout, site::OUTPUT) }
+    }
+
+    fn head_finish(&self, pass: &Pass, i: usize) -> Finish {
+        if i + 1 == self.head.len() { Finish::NONE } else { self.finish(pass, part::HEAD + i as u64) }
+    }
+}
+
+/// What belongs to layer `l`, where a single one stands for all.
+fn of_layer<T>(of_layers: &[T], l: usize) -> &T {
+    if of_layers.len() == 1 { &of_layers[0] } else { &of_layers[l] }
+}
+
+fn make_stage(
+    config: &ModelConfig,
+    activation: Activation,
+    l: usize,
+    [from, to]: [usize; 2],
+    classifies: bool,
+    key: u64,
+) -> Result<Stage> {
+    let conv = (table::find("model", layer::TABLE, &config.model)?.make)(&LayerConfig {
+        in_dim: from,
+        out_dim: to,
+        heads: if classifies { config.out_heads } else { config.heads },
+        concat: !classifies,
+        attention_dropout: config.attention_dropout,
+        aggregator: config.aggregator.clone(),
+        bias: true,
+        batch_norm: config.norm == "batch",
+        key: keyed::key(&[key, 0]),
+    })?;
+    let residual = match table::find("residual", RESIDUALS, &config.residual)?.make {
+        ResidualKind::Linear => {
+            Some(Residual::Linear(Box::new(Linear::new(from, to, false, keyed::key(&[key, 1])))))
+        }
+        ResidualKind::Identity if from == to => Some(Residual::Identity),
+        ResidualKind::Identity if !classifies => {
+            let message =
+                format!("layer {l} makes rows of {to} from rows of {from}; use 'linear', or an input layer");
+            return Err(Error::config("residual", &config.residual, message));
+        }
+        ResidualKind::Identity | ResidualKind::None => None,
+    };
+    let norm = table::find("norm", norm::NORMS, &config.norm)?.make;
+    Ok(if classifies {
+        Stage { conv, residual, norm: None, activation: Activation::Identity, dropout: 0.0 }
+    } else {
+        Stage { conv, residual, norm: norm(to), activation, dropout: config.dropout }
+    })
+}

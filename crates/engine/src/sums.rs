@@ -1,0 +1,53 @@
+//! What an epoch adds up, batch by batch; a checkpoint in its middle keeps it.
+
+use graphmill_loader::{MiniBatch, Traffic};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    learner::BatchOutcome,
+    record::{EpochRecord, Stages},
+};
+
+/// Sums over the batches of an epoch.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Sums {
+    /// Of loss times seeds.
+    pub loss: f64,
+    /// Of seeds.
+    pub seeds: u64,
+    /// Of edges in all blocks.
+    pub edges: u64,
+    /// Of seconds, from the order to the last update, checkpoints in between included.
+    pub seconds: f64,
+    /// Of seconds, stage by stage.
+    pub stages: Stages,
+    /// Of rows and bytes read: device, host, disk, remote.
+    pub traffic: [[u64; 2]; 4],
+    /// The largest gradient norm, where it was measured.
+    pub grad_norm: Option<f64>,
+}
+
+impl Sums {
+    /// Adds a batch.
+    pub fn add(&mut self, batch: &MiniBatch, outcome: BatchOutcome, spent: &Stages) {
+        self.loss += outcome.loss * batch.seeds.len() as f64;
+        self.seeds += batch.seeds.len() as u64;
+        self.edges += batch.num_edges() as u64;
+        self.stages.sample += spent.sample;
+        self.stages.extract += spent.extract;
+        self.stages.train += spent.train;
+        let Traffic { device, host, disk, remote } = batch.traffic;
+        for (sum, tier) in self.traffic.iter_mut().zip([device, host, disk, remote]) {
+            sum[0] += tier.rows;
+            sum[1] += tier.bytes;
+        }
+        if let Some(norm) = outcome.grad_norm {
+            self.grad_norm = Some(self.grad_norm.map_or(norm, |largest: f64| largest.max(norm)));
+        }
+    }
+
+    /// Mean loss over the seeds.
+    pub fn mean_loss(&self) -> f64 {
+        self.loss / self.seeds.max(1) as f64
+    }
+}

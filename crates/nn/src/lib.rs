@@ -8,6 +8,9 @@
 pub mod backend;
 pub mod layer;
 pub mod matrix;
+pub mod metric;
+pub mod optim;
+pub mod schedule;
 
 pub use backend::Backend;
 pub use layer::{Layer, Order, Param, Pass, Saved};

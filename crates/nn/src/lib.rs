@@ -10,7 +10,10 @@ pub mod cost;
 mod error;
 pub mod layer;
 pub mod matrix;
+pub mod metric;
 pub mod model;
+pub mod optim;
+pub mod schedule;
 
 pub use backend::Backend;
 pub use error::{Error, Result};

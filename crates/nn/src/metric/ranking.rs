@@ -1,0 +1,217 @@
+//! Metrics of how a class ranks the rows: area under the ROC curve and average precision.
+//!
+//! Each class is a two-kind problem, positives against the rest. For multiple labels a row's score is
+//! the class's logit. For single labels it is the log-odds of the class under the softmax,
+//! `x_c - log sum over j != c of e^(x_j)`, which orders the rows as the class's probability does without
+//! running into ties at 0 and 1; with two classes that is the difference of the logits. Classes are
+//! averaged unweighted ("macro").
+
+use graphmill_graph::table::Entry;
+use rayon::prelude::*;
+
+use super::{Input, Label, Metric, Row};
+
+/// The probability that a positive outranks a negative, ties counting one half: with `rank` the positives' mid-ranks
+/// among all rows (Hanley and McNeil, *The meaning and use of the area under a ROC curve*, Radiology 1982),
+/// `(sum of rank - P (P + 1) / 2) / (P N)`. Mean over the classes with both kinds.
+pub(super) const ROC_AUC: Entry<Metric> = Entry {
+    name: "roc-auc",
+    summary: "area under the ROC curve, mean over the classes with positives and negatives",
+    source: "Hanley and McNeil, Radiology 1982",
+    make: |input| mean(input, auc),
+};
+
+/// `sum over n of (R_n - R_(n-1)) P_n`, with precision and recall at each distinct score, not
+/// interpolated (scikit-learn's `average_precision_score`, whose default is the same macro average). Mean over the classes
+/// with positives, where scikit-learn counts a class without as 0. A single-label problem of two
+/// classes is scored by class 1 alone. This is the definition behind the published scores of HumLoc
+/// (Zhao et al., *Multi-label node classification on graph-structured data*, TMLR 2023).
+pub(super) const AVERAGE_PRECISION: Entry<Metric> = Entry {
+    name: "average-precision",
+    summary: "area under the precision-recall steps, mean over the classes with positives",
+    source: "scikit-learn's average_precision_score(average='macro')",
+    make: |input| mean(input, average_precision),
+};
+
+/// A row's score of one class, and whether it is a positive.
+type Ranked = (f64, bool);
+
+/// The mean of `metric` over the classes where it is defined.
+fn mean(input: &Input, metric: fn(&[Ranked]) -> Option<f64>) -> Option<f64> {
+    let rows = input.rows()?;
+    let softmax = matches!(rows[0].label, Label::Class(_));
+    let odds: Vec<Odds> = if softmax { rows.iter().map(Odds::new).collect() } else { Vec::new() };
+    let classes = if softmax && input.classes == 2 { 1..2 } else { 0..input.classes };
+    let each: Vec<Option<f64>> = classes
+        .into_par_iter()
+        .map(|c| {
+            let score = |(i, row): (usize, &Row)| {
+                let score = if softmax { odds[i].of(row, c) } else { f64::from(row.logits[c]) };
+                (score, row.is(c))
+            };
+            let mut ranked: Vec<Ranked> = rows.iter().enumerate().map(score).collect();
+            ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+            metric(&ranked)
+        })
+        .collect();
+    let (sum, n) = each.iter().flatten().fold((0.0, 0), |(sum, n), x| (sum + x, n + 1));
+    (n > 0).then(|| sum / f64::from(n))
+}
+
+/// What a row's log-odds share among its classes.
+struct Odds {
+    /// The class of the largest logit.
+    top: usize,
+    /// `sum over j != top of e^(x_j - x_top)`.
+    others: f64,
+}
+
+impl Odds {
+    fn new(row: &Row) -> Self {
+        let top = row.argmax();
+        let largest = f64::from(row.logits[top]);
+        let others = row.logits.iter().enumerate();
+        let others = others.filter(|&(c, _)| c != top).map(|(_, &x)| (f64::from(x) - largest).exp()).sum();
+        Self { top, others }
+    }
+
+    /// The log-odds of class `c`. Below the top class the sum still holds the top's 1, so taking
+    /// the class's own term (at most 1) away loses nothing to speak of.
+    fn of(&self, row: &Row, c: usize) -> f64 {
+        let x = f64::from(row.logits[c]) - f64::from(row.logits[self.top]);
+        let rest = if c == self.top { self.others } else { 1.0 + (self.others - x.exp()).max(0.0) };
+        // -0.0 and 0.0 are one tie
+        x - rest.ln() + 0.0
+    }
+}
+
+/// The runs of equal scores, from the highest: rows and positives of each.
+fn ties(ranked: &[Ranked]) -> impl Iterator<Item = (f64, f64)> {
+    ranked
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|run| (run.len() as f64, run.iter().filter(|row| row.1).count() as f64))
+}
+
+fn auc(ranked: &[Ranked]) -> Option<f64> {
+    let positives = ranked.iter().filter(|row| row.1).count() as f64;
+    let negatives = ranked.len() as f64 - positives;
+    if positives == 0.0 || negatives == 0.0 {
+        return None;
+    }
+    // pairs (positive, negative) in the right order: each negative counts the positives above it and half of those beside it
+    let (mut above, mut pairs) = (0.0, 0.0);
+    for (rows, hits) in ties(ranked) {
+        pairs += (rows - hits) * (above + 0.5 * hits);
+        above += hits;
+    }
+    Some(pairs / (positives * negatives))
+}
+
+fn average_precision(ranked: &[Ranked]) -> Option<f64> {
+    let positives = ranked.iter().filter(|row| row.1).count() as f64;
+    let (mut rows, mut hits, mut sum) = (0.0, 0.0, 0.0);
+    for (run, run_hits) in ties(ranked) {
+        rows += run;
+        hits += run_hits;
+        sum += run_hits * hits / rows;
+    }
+    (positives > 0.0).then(|| sum / positives)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Truth;
+    use super::*;
+
+    const AUC: Metric = ROC_AUC.make;
+    const AP: Metric = AVERAGE_PRECISION.make;
+
+    /// One class of a multi-label problem: the logits rank the rows as they are.
+    fn one(logits: &[f32], truth: &[u8]) -> (Option<f64>, Option<f64>) {
+        let input = Input::new(logits, 1, Truth::Multi(truth));
+        (AUC(&input), AP(&input))
+    }
+
+    fn close(got: Option<f64>, expected: f64) {
+        assert!((got.unwrap() - expected).abs() < 1e-12, "{got:?} instead of {expected}");
+    }
+
+    #[test]
+    fn the_textbook_example() {
+        // scikit-learn's example of both: 0.75 and 0.8333
+        let (auc, ap) = one(&[0.1, 0.4, 0.35, 0.8], &[0, 0, 1, 1]);
+        close(auc, 0.75);
+        close(ap, 0.5 * 1.0 + 0.5 * 2.0 / 3.0);
+    }
+
+    #[test]
+    fn ties_count_one_half() {
+        // from the top: one positive; a tie of two positives and a negative; a negative
+        let (auc, ap) = one(&[3.0, 2.0, 2.0, 2.0, 1.0], &[1, 1, 0, 1, 0]);
+        // pairs: the tied negative 1 + 2 * 0.5, the last 3, of 3 * 2
+        close(auc, 5.0 / 6.0);
+        // recall 1/3 at precision 1, then 2/3 more at 3/4
+        close(ap, 1.0 / 3.0 + 2.0 / 3.0 * 0.75);
+        let (auc, ap) = one(&[0.0, -0.0, 0.0], &[1, 0, 0]);
+        close(auc, 0.5);
+        close(ap, 1.0 / 3.0);
+    }
+
+    #[test]
+    fn one_kind_only_is_not_defined() {
+        assert_eq!(one(&[1.0, 2.0], &[0, 0]), (None, None));
+        assert_eq!(one(&[1.0, 2.0], &[1, 1]), (None, Some(1.0)));
+    }
+
+    #[test]
+    fn classes_without_positives_are_left_out_of_the_mean() {
+        // class 0 is ranked right, class 1 has no positives, class 2 is ranked wrong
+        let logits = [2.0, 0.0, 1.0, 1.0, 0.0, 2.0];
+        let input = Input::new(&logits, 3, Truth::Multi(&[1, 0, 1, 0, 0, 0]));
+        close(AUC(&input), 0.5);
+        close(AP(&input), (1.0 + 0.5) / 2.0);
+    }
+
+    #[test]
+    fn two_classes_rank_by_the_difference_of_logits() {
+        // differences -1, 0, 1, 9 although the logits of class 1 alone fall
+        let logits = [6.0, 5.0, 4.0, 4.0, 2.0, 3.0, -7.0, 2.0];
+        let input = Input::new(&logits, 2, Truth::Single(&[0, 1, 0, 1]));
+        close(AUC(&input), 0.75);
+        close(AP(&input), 0.5 + 0.5 * 2.0 / 3.0);
+    }
+
+    #[test]
+    fn log_odds_do_not_saturate() {
+        // probabilities of class 1 beyond f64's last digit before 1, still in order
+        let input = Input::new(&[0.0, 60.0, 0.0, 80.0, 0.0, 70.0], 2, Truth::Single(&[0, 1, 1]));
+        close(AUC(&input), 1.0);
+    }
+
+    #[test]
+    fn several_classes_rank_one_against_the_rest() {
+        let logits = [0.0f32, 0.5, 1.0, 1.5, 0.0, -1.0, 0.3, 0.2, 0.1, -2.0, 1.0, 3.0];
+        let class = [2, 0, 1, 1];
+        let input = Input::new(&logits, 3, Truth::Single(&class));
+        // by the plain definition: probabilities, then all pairs
+        let p: Vec<f64> = logits
+            .chunks(3)
+            .flat_map(|row| {
+                let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
+                row.iter().map(move |&x| f64::from(x).exp() / sum).collect::<Vec<_>>()
+            })
+            .collect();
+        let mut expected = 0.0;
+        for c in 0..3 {
+            let (mut right, mut pairs) = (0.0, 0.0);
+            for i in (0..4).filter(|&i| class[i] as usize == c) {
+                for j in (0..4).filter(|&j| class[j] as usize != c) {
+                    right += f64::from(u8::from(p[i * 3 + c] > p[j * 3 + c]));
+                    pairs += 1.0;
+                }
+            }
+            expected += right / pairs / 3.0;
+        }
+        close(AUC(&input), expected);
+    }
+}

@@ -1,0 +1,174 @@
+//! Adam (Kingma and Ba, *Adam: a method for stochastic optimization*, ICLR 2015, algorithm 1), as
+//! PyTorch writes it; `t` counts the updates from 1:
+//!
+//! ```text
+//! g = gradient + decay * value
+//! m = beta1 * m + (1 - beta1) * g
+//! v = beta2 * v + (1 - beta2) * g^2
+//! value -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+//! ```
+//!
+//! Memory: two matrices per parameter. [`super::adamw`] is the same with the decay taken out of `g`.
+
+use graphmill_graph::table::Entry;
+use graphmill_graph::{Error, Result};
+
+use super::{Make, Optimizer, Options, Slots, adamw};
+use crate::backend::AdamStep;
+use crate::{Backend, Matrix, Param};
+
+pub(super) const ENTRY: Entry<Make> = Entry {
+    name: "adam",
+    summary: "steps scaled by running means of the gradient and of its square",
+    source: "Kingma and Ba, ICLR 2015",
+    make: |options| Ok(Box::new(Adam::new(options, false)?)),
+};
+
+/// Adam, or AdamW: they differ in where the decay goes.
+#[derive(Clone, Debug)]
+pub struct Adam {
+    /// `lr` and the corrections are those of the update that has begun.
+    step: AdamStep,
+    steps: u64,
+    moments: Slots<2>,
+}
+
+impl Adam {
+    /// Adam, or with `decoupled` AdamW.
+    ///
+    /// # Errors
+    /// A beta outside `[0, 1)`, or an epsilon that is not positive.
+    pub fn new(options: &Options, decoupled: bool) -> Result<Self> {
+        let Options { beta1, beta2, eps, .. } = *options;
+        Options::fraction("beta1", beta1)?;
+        Options::fraction("beta2", beta2)?;
+        if !(eps > 0.0 && eps.is_finite()) {
+            return Err(Error::invalid(format!("eps is {eps}; it must be positive, say 1e-8")));
+        }
+        let step = AdamStep {
+            lr: 0.0,
+            beta1,
+            beta2,
+            eps,
+            weight_decay: 0.0,
+            decoupled,
+            correction1: 1.0,
+            correction2: 1.0,
+        };
+        Ok(Self { step, steps: 0, moments: Slots::default() })
+    }
+}
+
+/// `1 - beta^t`, from the beta that the moments really decay by: in f32, 1 - 0.999 is off by 1e-5,
+/// and it must be the same 1e-5 on both sides for the first steps to have unit scale.
+fn correction(beta: f32, t: u64) -> f32 {
+    (1.0 - f64::from(beta).powf(t as f64)) as f32
+}
+
+impl Optimizer for Adam {
+    fn name(&self) -> &'static str {
+        if self.step.decoupled { adamw::ENTRY.name } else { ENTRY.name }
+    }
+
+    fn begin(&mut self, lr: f32) {
+        self.steps += 1;
+        self.step.lr = lr;
+        self.step.correction1 = correction(self.step.beta1, self.steps);
+        self.step.correction2 = correction(self.step.beta2, self.steps);
+    }
+
+    fn update(&mut self, backend: &dyn Backend, index: usize, param: &mut Param, decay: f32) {
+        if !param.trainable {
+            return;
+        }
+        let [m, v] = self.moments.at(index, param);
+        let step = AdamStep { weight_decay: decay, ..self.step };
+        backend.adam(step, param.grad.view(), m.view_mut(), v.view_mut(), param.value.view_mut());
+    }
+
+    fn prepare(&mut self, index: usize, param: &Param) {
+        if param.trainable {
+            self.moments.at(index, param);
+        }
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        self.steps = steps;
+    }
+
+    fn visit_state(&self, see: &mut dyn FnMut(&str, &Matrix)) {
+        self.moments.visit(["m", "v"], see);
+    }
+
+    fn visit_state_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix)) {
+        self.moments.visit_mut(["m", "v"], see);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::backend::Reference;
+
+    /// Gradients of the six updates below.
+    const GRADS: [f64; 6] = [0.5, -0.25, 1.0, 0.125, -2.0, 0.75];
+
+    /// The formula of the module's head (or of [`adamw`]'s) in f64.
+    fn formula(decay: f64, decoupled: bool) -> Vec<f64> {
+        let (lr, beta1, beta2, eps) = (0.1, 0.9f64, 0.999f64, 1e-8);
+        let (mut x, mut m, mut v) = (1.0f64, 0.0f64, 0.0f64);
+        let mut out = Vec::new();
+        for (i, &gradient) in GRADS.iter().enumerate() {
+            let t = i as i32 + 1;
+            let mut g = gradient;
+            if decoupled {
+                x *= 1.0 - lr * decay;
+            } else {
+                g += decay * x;
+            }
+            m = beta1 * m + (1.0 - beta1) * g;
+            v = beta2 * v + (1.0 - beta2) * g * g;
+            x -= lr * (m / (1.0 - beta1.powi(t))) / ((v / (1.0 - beta2.powi(t))).sqrt() + eps);
+            out.push(x);
+        }
+        out
+    }
+
+    /// Six updates of a scalar against the formula.
+    pub(in super::super) fn follows_the_formula(decoupled: bool) {
+        for decay in [0.0f32, 0.1] {
+            let mut adam = Adam::new(&Options::default(), decoupled).unwrap();
+            let mut param = Param::constant("weight", 1, 1, 1.0);
+            for (&g, expected) in GRADS.iter().zip(formula(f64::from(decay), decoupled)) {
+                param.grad.view_mut().host()[0] = g as f32;
+                adam.begin(0.1);
+                adam.update(&Reference, 0, &mut param, decay);
+                let got = f64::from(param.value.view().host()[0]);
+                assert!((got - expected).abs() < 2e-6, "{got} instead of {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn adam_follows_the_formula() {
+        follows_the_formula(false);
+    }
+
+    #[test]
+    fn the_first_step_is_the_learning_rate() {
+        // whatever the gradient's size: m / sqrt(v) is its sign
+        for g in [1e-3, 1.0, -1e3] {
+            let mut adam = Adam::new(&Options::default(), false).unwrap();
+            let mut param = Param::constant("weight", 1, 1, 0.0);
+            param.grad.view_mut().host()[0] = g;
+            adam.begin(0.01);
+            adam.update(&Reference, 0, &mut param, 0.0);
+            let got = param.value.view().host()[0];
+            assert!((got + 0.01 * g.signum()).abs() < 2e-7, "{got} for {g}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Clipping of gradients by their global norm (Pascanu, Mikolov and Bengio, *On the difficulty of
+//! training recurrent neural networks*, ICML 2013), as PyTorch's `clip_grad_norm_`: all gradients are scaled by
+//! `max_norm / (norm + 1e-6)` where that is below 1.
+
+use crate::{Backend, Param};
+
+/// The Euclidean norm of all trainable gradients taken as one vector, summed in f64.
+///
+/// `visit` shows the parameters: `|see| model.visit_mut(see)`.
+pub fn global_norm(backend: &dyn Backend, mut visit: impl FnMut(&mut dyn FnMut(&mut Param))) -> f64 {
+    let mut squares = 0.0;
+    visit(&mut |param| {
+        if param.trainable {
+            squares += backend.dot(param.grad.view(), param.grad.view());
+        }
+    });
+    squares.sqrt()
+}
+
+/// Scales the trainable gradients so that their [`global_norm`] is at most `max_norm`; returns the norm
+/// they had. Where that is not finite the gradients stay as they are, and the caller has to stop.
+///
+/// ```
+/// # use graphmill_nn::{Param, backend::Reference, optim::clip};
+/// # let mut params = vec![Param::zeros("weight", 1, 2)];
+/// # params[0].grad.view_mut().host().copy_from_slice(&[3.0, 4.0]);
+/// let norm = clip(&Reference, 1.0, |see| params.iter_mut().for_each(see));
+/// assert_eq!(norm, 5.0);
+/// ```
+pub fn clip(backend: &dyn Backend, max_norm: f32, mut visit: impl FnMut(&mut dyn FnMut(&mut Param))) -> f64 {
+    let norm = global_norm(backend, &mut visit);
+    let factor = f64::from(max_norm) / (norm + 1e-6);
+    if norm.is_finite() && factor < 1.0 {
+        visit(&mut |param| {
+            if param.trainable {
+                backend.scale(factor as f32, param.grad.view_mut());
+            }
+        });
+    }
+    norm
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Reference;
+
+    fn params() -> Vec<Param> {
+        let mut params =
+            vec![Param::zeros("a", 1, 2), Param::zeros("b", 1, 1), Param::zeros("mean", 1, 1).frozen()];
+        for (param, grad) in params.iter_mut().zip([&[2.0f32, 3.0][..], &[6.0], &[100.0]]) {
+            param.grad.view_mut().host().copy_from_slice(grad);
+        }
+        params
+    }
+
+    fn grads(params: &[Param]) -> Vec<f32> {
+        params.iter().flat_map(|p| p.grad.view().host().to_vec()).collect()
+    }
+
+    #[test]
+    fn long_gradients_shrink_together() {
+        let mut at = params();
+        assert_eq!(clip(&Reference, 3.5, |see| at.iter_mut().for_each(see)), 7.0);
+        for (got, expected) in grads(&at).iter().zip([1.0, 1.5, 3.0, 100.0]) {
+            assert!((got - expected).abs() < 1e-5, "{:?}", grads(&at));
+        }
+        assert!((global_norm(&Reference, |see| at.iter_mut().for_each(see)) - 3.5).abs() < 1e-5);
+    }
+
+    #[test]
+    fn short_ones_and_broken_ones_stay() {
+        let mut at = params();
+        assert_eq!(clip(&Reference, 7.5, |see| at.iter_mut().for_each(see)), 7.0);
+        assert_eq!(grads(&at), [2.0, 3.0, 6.0, 100.0]);
+        at[0].grad.view_mut().host()[0] = f32::NAN;
+        assert!(clip(&Reference, 1.0, |see| at.iter_mut().for_each(see)).is_nan());
+        assert_eq!(grads(&at)[1..], [3.0, 6.0, 100.0]);
+    }
+}

@@ -1,0 +1,256 @@
+//! Optimisers: what one is, and the table of those there are.
+//!
+//! An update of the whole model is one [`Optimizer::begin`] and then one [`Optimizer::update`] per
+//! parameter, in the model's visiting order:
+//!
+//! ```
+//! # use graphmill_nn::{Param, backend::Reference, optim};
+//! # let backend = Reference;
+//! # let mut params = vec![Param::constant("weight", 1, 2, 1.0)];
+//! let mut optimizer = optim::by_name("adam", &optim::Options::default()).unwrap();
+//! optimizer.begin(0.003);
+//! for (index, param) in params.iter_mut().enumerate() {
+//!     optimizer.update(&backend, index, param, 5e-4);
+//! }
+//! assert_eq!(optimizer.steps(), 1);
+//! ```
+//!
+//! Parameters are known by their index, so the state of a run that was killed finds its place
+//! again. Weight decay is given per update: a model decays its weights and not its biases, or its
+//! first layer only, and the optimiser need not know.
+
+mod adam;
+mod adamw;
+mod clip;
+mod sgd;
+
+pub use adam::Adam;
+pub use clip::{clip, global_norm};
+pub use sgd::Sgd;
+
+use graphmill_graph::table::{self, Entry};
+use graphmill_graph::{Error, Result};
+
+use crate::{Backend, Matrix, Param};
+
+/// A rule that turns gradients into updates.
+pub trait Optimizer: Send {
+    /// Its name in the [`TABLE`].
+    fn name(&self) -> &'static str;
+
+    /// Starts an update with learning rate `lr`: counts the step.
+    fn begin(&mut self, lr: f32);
+
+    /// Updates the parameter at `index` of the visiting order from its gradient, which stays as it
+    /// is. `decay` is the weight decay (an L2 penalty, or AdamW's). A frozen parameter is left alone.
+    /// Allocates state on a parameter's first update, never after.
+    ///
+    /// # Panics
+    /// The parameter had another shape before: a bug in the caller.
+    fn update(&mut self, backend: &dyn Backend, index: usize, param: &mut Param, decay: f32);
+
+    /// Makes the state of the parameter at `index` as it is before its first update, so that a
+    /// checkpoint can be read into it. What is there is kept.
+    fn prepare(&mut self, index: usize, param: &Param);
+
+    /// How many updates have begun.
+    fn steps(&self) -> u64;
+
+    /// Takes up the count of a checkpoint.
+    fn set_steps(&mut self, steps: u64);
+
+    /// Shows the state under names such as `3.m`: index, dot, kind. Always in the same order.
+    fn visit_state(&self, see: &mut dyn FnMut(&str, &Matrix));
+
+    /// Shows the state for change, in the order of [`Optimizer::visit_state`].
+    fn visit_state_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix));
+}
+
+/// What the optimisers can be told; each reads its own part. The defaults are PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// `sgd`: weight of the velocity, in `[0, 1)`.
+    pub momentum: f32,
+    /// `sgd`: whether to look ahead; needs momentum.
+    pub nesterov: bool,
+    /// `adam`, `adamw`: decay of the first moment, in `[0, 1)`.
+    pub beta1: f32,
+    /// `adam`, `adamw`: decay of the second moment, in `[0, 1)`.
+    pub beta2: f32,
+    /// `adam`, `adamw`: added to the root of the second moment, positive.
+    pub eps: f32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { momentum: 0.0, nesterov: false, beta1: 0.9, beta2: 0.999, eps: 1e-8 }
+    }
+}
+
+impl Options {
+    /// Refuses a fraction outside `[0, 1)`.
+    fn fraction(name: &str, value: f32) -> Result<()> {
+        if (0.0..1.0).contains(&value) {
+            Ok(())
+        } else {
+            Err(Error::invalid(format!("{name} is {value}; it must be at least 0 and below 1")))
+        }
+    }
+}
+
+/// Makes an optimiser.
+pub type Make = fn(&Options) -> Result<Box<dyn Optimizer>>;
+
+/// The optimisers.
+pub const TABLE: &[Entry<Make>] = &[sgd::ENTRY, adam::ENTRY, adamw::ENTRY];
+
+/// The optimiser called `name`.
+///
+/// # Errors
+/// No such name, or an option out of range.
+pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Optimizer>> {
+    (table::find("optimizer", TABLE, name)?.make)(options)
+}
+
+/// The state of one parameter, as `N` matrices of the parameter's shape.
+#[derive(Clone, Debug)]
+struct Slot<const N: usize> {
+    matrices: [Matrix; N],
+}
+
+/// The slots of a model; parameters that were never seen (or are frozen) have none.
+#[derive(Clone, Debug, Default)]
+struct Slots<const N: usize>(Vec<Option<Slot<N>>>);
+
+impl<const N: usize> Slots<N> {
+    /// The state at `index`, zeros at first.
+    fn at(&mut self, index: usize, param: &Param) -> &mut [Matrix; N] {
+        if self.0.len() <= index {
+            self.0.resize(index + 1, None);
+        }
+        let shape = (param.value.num_rows(), param.value.num_cols());
+        let slot = self.0[index].get_or_insert_with(|| Slot {
+            matrices: std::array::from_fn(|_| Matrix::zeros(shape.0, shape.1)),
+        });
+        let held = (slot.matrices[0].num_rows(), slot.matrices[0].num_cols());
+        assert_eq!(held, shape, "parameter {index} '{}' changed its shape", param.name);
+        &mut slot.matrices
+    }
+
+    /// Shows every matrix as `index.kind`.
+    fn visit(&self, kinds: [&str; N], see: &mut dyn FnMut(&str, &Matrix)) {
+        for (index, slot) in self.0.iter().enumerate() {
+            for (kind, matrix) in kinds.iter().zip(slot.iter().flat_map(|slot| &slot.matrices)) {
+                see(&format!("{index}.{kind}"), matrix);
+            }
+        }
+    }
+
+    /// The same for change.
+    fn visit_mut(&mut self, kinds: [&str; N], see: &mut dyn FnMut(&str, &mut Matrix)) {
+        for (index, slot) in self.0.iter_mut().enumerate() {
+            for (kind, matrix) in kinds.iter().zip(slot.iter_mut().flat_map(|slot| &mut slot.matrices)) {
+                see(&format!("{index}.{kind}"), matrix);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Reference;
+
+    /// One update of two parameters with gradients `grad(step, index, element)`.
+    fn step(optimizer: &mut dyn Optimizer, params: &mut [Param], step: usize) {
+        optimizer.begin(0.1);
+        for (index, param) in params.iter_mut().enumerate() {
+            for (i, g) in param.grad.view_mut().host().iter_mut().enumerate() {
+                *g = ((step * 7 + index * 3 + i) % 5) as f32 - 2.0;
+            }
+            optimizer.update(&Reference, index, param, 0.01);
+        }
+    }
+
+    fn params() -> Vec<Param> {
+        vec![
+            Param::constant("weight", 2, 3, 1.0),
+            Param::constant("running_mean", 1, 3, 5.0).frozen(),
+            Param::constant("bias", 1, 3, -1.0),
+        ]
+    }
+
+    fn values(params: &[Param]) -> Vec<f32> {
+        params.iter().flat_map(|p| p.value.view().host().to_vec()).collect()
+    }
+
+    #[test]
+    fn every_optimizer_resumes_bit_for_bit() {
+        for entry in TABLE {
+            let options = Options { momentum: 0.9, nesterov: true, ..Options::default() };
+            let mut whole = by_name(entry.name, &options).unwrap();
+            assert_eq!(whole.name(), entry.name);
+            let mut at = params();
+            for i in 0..3 {
+                step(&mut *whole, &mut at, i);
+            }
+
+            // the checkpoint: parameters, state, step counter
+            let mut resumed = by_name(entry.name, &options).unwrap();
+            let mut resumed_at = at.clone();
+            for (index, param) in resumed_at.iter().enumerate() {
+                resumed.prepare(index, param);
+            }
+            let mut state = Vec::new();
+            whole.visit_state(&mut |name, matrix| state.push((name.to_string(), matrix.clone())));
+            assert!(!state.is_empty() && state.iter().all(|(name, _)| !name.starts_with("1.")), "{state:?}");
+            let mut state = state.into_iter();
+            resumed.visit_state_mut(&mut |name, matrix| {
+                let (saved, value) = state.next().unwrap();
+                assert_eq!(saved, name);
+                *matrix = value;
+            });
+            resumed.set_steps(whole.steps());
+
+            for i in 3..6 {
+                step(&mut *whole, &mut at, i);
+                step(&mut *resumed, &mut resumed_at, i);
+            }
+            assert_eq!(values(&at), values(&resumed_at), "{}", entry.name);
+            assert_eq!(whole.steps(), 6);
+            assert_eq!(values(&at[1..2]), [5.0; 3], "frozen");
+        }
+    }
+
+    #[test]
+    fn state_is_allocated_once() {
+        for entry in TABLE {
+            let mut optimizer =
+                by_name(entry.name, &Options { momentum: 0.5, ..Options::default() }).unwrap();
+            let mut at = params();
+            let addresses = |optimizer: &dyn Optimizer| {
+                let mut all = Vec::new();
+                optimizer.visit_state(&mut |_, matrix| all.push(matrix.view().host().as_ptr() as usize));
+                all
+            };
+            step(&mut *optimizer, &mut at, 0);
+            let first = addresses(&*optimizer);
+            step(&mut *optimizer, &mut at, 1);
+            assert_eq!(first, addresses(&*optimizer));
+        }
+    }
+
+    #[test]
+    fn options_out_of_range_say_what_is_wanted() {
+        let message = |name, options: Options| by_name(name, &options).err().unwrap().to_string();
+        let options = Options::default();
+        assert_eq!(
+            message("sgd", Options { momentum: 1.5, ..options }),
+            "momentum is 1.5; it must be at least 0 and below 1"
+        );
+        assert!(message("sgd", Options { nesterov: true, ..options }).contains("momentum"));
+        assert!(message("adam", Options { beta2: 1.0, ..options }).contains("beta2"));
+        assert!(message("adamw", Options { eps: 0.0, ..options }).contains("eps"));
+        assert_eq!(message("lion", options), "unknown optimizer 'lion'; known: sgd, adam, adamw");
+    }
+}

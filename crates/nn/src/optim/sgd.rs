@@ -1,0 +1,144 @@
+//! Stochastic gradient descent with momentum (Robbins and Monro, 1951; Polyak, 1964; Nesterov's
+//! form after Sutskever et al., *On the importance of initialization and momentum in deep
+//! learning*, ICML 2013), as PyTorch writes it:
+//!
+//! ```text
+//! g = gradient + decay * value
+//! velocity = momentum * velocity + g
+//! value -= lr * (nesterov ? g + momentum * velocity : velocity)
+//! ```
+//!
+//! Memory: one matrix per parameter.
+
+use graphmill_graph::table::Entry;
+use graphmill_graph::{Error, Result};
+
+use super::{Make, Optimizer, Options, Slots};
+use crate::backend::SgdStep;
+use crate::{Backend, Matrix, Param};
+
+pub(super) const ENTRY: Entry<Make> = Entry {
+    name: "sgd",
+    summary: "stochastic gradient descent, with momentum where asked",
+    source: "Sutskever et al., ICML 2013",
+    make: |options| Ok(Box::new(Sgd::new(options)?)),
+};
+
+/// See the module's head.
+#[derive(Clone, Debug)]
+pub struct Sgd {
+    momentum: f32,
+    nesterov: bool,
+    lr: f32,
+    steps: u64,
+    velocity: Slots<1>,
+}
+
+impl Sgd {
+    /// # Errors
+    /// Momentum outside `[0, 1)`, or Nesterov's form without momentum.
+    pub fn new(options: &Options) -> Result<Self> {
+        Options::fraction("momentum", options.momentum)?;
+        if options.nesterov && options.momentum == 0.0 {
+            return Err(Error::invalid(
+                "nesterov looks ahead along the momentum, which is 0; set one, say 0.9",
+            ));
+        }
+        let Options { momentum, nesterov, .. } = *options;
+        Ok(Self { momentum, nesterov, lr: 0.0, steps: 0, velocity: Slots::default() })
+    }
+}
+
+impl Optimizer for Sgd {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn begin(&mut self, lr: f32) {
+        self.lr = lr;
+        self.steps += 1;
+    }
+
+    fn update(&mut self, backend: &dyn Backend, index: usize, param: &mut Param, decay: f32) {
+        if !param.trainable {
+            return;
+        }
+        let [velocity] = self.velocity.at(index, param);
+        let step =
+            SgdStep { lr: self.lr, momentum: self.momentum, nesterov: self.nesterov, weight_decay: decay };
+        backend.sgd(step, param.grad.view(), velocity.view_mut(), param.value.view_mut());
+    }
+
+    fn prepare(&mut self, index: usize, param: &Param) {
+        if param.trainable {
+            self.velocity.at(index, param);
+        }
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        self.steps = steps;
+    }
+
+    fn visit_state(&self, see: &mut dyn FnMut(&str, &Matrix)) {
+        self.velocity.visit(["velocity"], see);
+    }
+
+    fn visit_state_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix)) {
+        self.velocity.visit_mut(["velocity"], see);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Reference;
+
+    /// Values after each update of a single scalar that starts at 1 with gradients 1, 2, -1.
+    fn run(options: Options, decay: f32) -> Vec<f32> {
+        let mut sgd = Sgd::new(&options).unwrap();
+        let mut param = Param::constant("weight", 1, 1, 1.0);
+        [1.0, 2.0, -1.0]
+            .map(|g| {
+                param.grad.view_mut().host()[0] = g;
+                sgd.begin(0.1);
+                sgd.update(&Reference, 0, &mut param, decay);
+                param.value.view().host()[0]
+            })
+            .to_vec()
+    }
+
+    fn close(got: Vec<f32>, expected: [f64; 3]) {
+        for (got, expected) in got.iter().zip(expected) {
+            assert!((f64::from(*got) - expected).abs() < 1e-6, "{got} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn plain() {
+        close(run(Options::default(), 0.0), [0.9, 0.7, 0.8]);
+    }
+
+    #[test]
+    fn momentum() {
+        // velocities 1, 0.5 + 2, 1.25 - 1
+        let options = Options { momentum: 0.5, ..Options::default() };
+        close(run(options, 0.0), [0.9, 0.65, 0.625]);
+    }
+
+    #[test]
+    fn nesterov() {
+        // steps 1 + 0.5, 2 + 1.25, -1 + 0.125
+        let options = Options { momentum: 0.5, nesterov: true, ..Options::default() };
+        close(run(options, 0.0), [0.85, 0.525, 0.6125]);
+    }
+
+    #[test]
+    fn decay_is_an_l2_penalty() {
+        // g = 1 + 0.5, 2 + 0.5 * 0.85, -1 + 0.5 * 0.6075
+        close(run(Options::default(), 0.5), [0.85, 0.6075, 0.677_125]);
+    }
+}

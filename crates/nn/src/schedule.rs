@@ -1,0 +1,346 @@
+//! Learning rate schedules, and when to stop.
+//!
+//! [`Schedule::lr`] is a pure function of how far the run is, so that a resumed run goes on where it
+//! was. `plateau` alone also depends on the scores seen; that and [`EarlyStop`] have a small state to
+//! be kept with the checkpoint.
+
+use graphmill_graph::table::{self, Entry};
+use graphmill_graph::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// How the learning rate goes on after the warm-up; every factor is relative to the base rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// 1.
+    Constant,
+    /// `gamma ^ floor(epoch / every)`.
+    Step {
+        /// Epochs between two reductions.
+        every: u32,
+        /// Factor of each.
+        gamma: f64,
+    },
+    /// `floor + (1 - floor) (1 + cos(pi t)) / 2`, where `t` runs from 0 at the end of the warm-up to 1 after
+    /// `epochs` epochs and stays there (Loshchilov and Hutter, *SGDR*, ICLR 2017, equation 5, without restarts).
+    Cosine {
+        /// When the floor is reached, counted from the start of the run.
+        epochs: f64,
+        /// The last factor.
+        floor: f64,
+    },
+    /// `max(factor ^ reductions, floor)`: a reduction after `patience` scores in a row that were
+    /// not better than the best. (PyTorch's `ReduceLROnPlateau` waits for one more.)
+    Plateau {
+        /// Factor of each reduction.
+        factor: f64,
+        /// Scores to wait.
+        patience: u32,
+        /// The least factor.
+        floor: f64,
+    },
+}
+
+/// What the shapes can be told; each reads its own part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// `step`: epochs between two reductions, at least 1.
+    pub every: u32,
+    /// `step`, `plateau`: factor of each reduction, in `(0, 1]`.
+    pub gamma: f64,
+    /// `cosine`: epochs until the floor, more than the warm-up.
+    pub epochs: f64,
+    /// `cosine`, `plateau`: the least factor, in `[0, 1]`.
+    pub floor: f64,
+    /// `plateau`: scores to wait, at least 1.
+    pub patience: u32,
+    /// All: epochs of linear warm-up, may be a fraction; 0 for none.
+    pub warmup: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { every: 10, gamma: 0.5, epochs: 10.0, floor: 0.0, patience: 10, warmup: 0.0 }
+    }
+}
+
+/// Picks a shape's own options.
+pub type Make = fn(&Options) -> Shape;
+
+/// The shapes.
+pub const TABLE: &[Entry<Make>] = &[
+    Entry { name: "constant", summary: "the same throughout", source: "", make: |_| Shape::Constant },
+    Entry {
+        name: "step",
+        summary: "times gamma every so many epochs",
+        source: "",
+        make: |options| Shape::Step { every: options.every, gamma: options.gamma },
+    },
+    Entry {
+        name: "cosine",
+        summary: "half a cosine wave down to a floor at the last epoch",
+        source: "Loshchilov and Hutter, ICLR 2017, equation 5",
+        make: |options| Shape::Cosine { epochs: options.epochs, floor: options.floor },
+    },
+    Entry {
+        name: "plateau",
+        summary: "times gamma whenever the validation score has not improved for a while",
+        source: "",
+        make: |options| Shape::Plateau {
+            factor: options.gamma,
+            patience: options.patience,
+            floor: options.floor,
+        },
+    },
+];
+
+/// Counts how long a score has not improved. Larger is better; NaN never is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Patience {
+    /// The best score so far.
+    pub best: Option<f64>,
+    /// Scores since.
+    pub waited: u32,
+}
+
+impl Patience {
+    /// Takes a score; whether it is the best so far.
+    pub fn observe(&mut self, score: f64) -> bool {
+        let better = !score.is_nan() && self.best.is_none_or(|best| score > best);
+        if better {
+            self.best = Some(score);
+            self.waited = 0;
+        } else {
+            self.waited += 1;
+        }
+        better
+    }
+}
+
+/// What a schedule remembers of the scores; kept with the checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Since the last best score or the last reduction.
+    pub patience: Patience,
+    /// Reductions so far.
+    pub reductions: u32,
+}
+
+/// A base learning rate, a warm-up and a shape.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Schedule {
+    base: f64,
+    warmup: f64,
+    shape: Shape,
+    state: State,
+}
+
+impl Schedule {
+    /// The schedule called `name` around the learning rate `base`.
+    ///
+    /// # Errors
+    /// No such name, or a value out of range.
+    pub fn new(name: &str, base: f64, options: &Options) -> Result<Self> {
+        let shape = (table::find("schedule", TABLE, name)?.make)(options);
+        let check = |holds: bool, what: &str, value: f64, wanted: &str| {
+            if holds {
+                Ok(())
+            } else {
+                Err(Error::invalid(format!("{what} is {value}; it must be {wanted}")))
+            }
+        };
+        let fraction = |value: f64| (0.0..=1.0).contains(&value);
+        let gamma =
+            |gamma: f64| check(fraction(gamma) && gamma > 0.0, "gamma", gamma, "above 0 and at most 1");
+        let floor = |floor: f64| check(fraction(floor), "floor", floor, "between 0 and 1");
+        let positive = |value: u32, what: &str| check(value > 0, what, f64::from(value), "at least 1");
+
+        check(base > 0.0 && base.is_finite(), "the learning rate", base, "positive")?;
+        let warmup = options.warmup;
+        check(warmup >= 0.0 && warmup.is_finite(), "warmup", warmup, "0 or more epochs")?;
+        match shape {
+            Shape::Constant => {}
+            Shape::Step { every, gamma: g } => {
+                positive(every, "every")?;
+                gamma(g)?;
+            }
+            Shape::Cosine { epochs, floor: f } => {
+                let wanted = format!("more than the {warmup} epochs of warm-up");
+                check(epochs > warmup && epochs.is_finite(), "epochs", epochs, &wanted)?;
+                floor(f)?;
+            }
+            Shape::Plateau { factor, patience, floor: f } => {
+                gamma(factor)?;
+                positive(patience, "patience")?;
+                floor(f)?;
+            }
+        }
+        Ok(Self { base, warmup, shape, state: State::default() })
+    }
+
+    /// The learning rate of batch `batch` of `batches` in epoch `epoch`, all counted from 0. The warm-up
+    /// rises with every batch and is not 0 at the first.
+    pub fn lr(&self, epoch: u32, batch: usize, batches: usize) -> f64 {
+        let batches = batches.max(1) as f64;
+        let before = f64::from(epoch) + batch as f64 / batches;
+        let after = before + 1.0 / batches;
+        let warm = if after < self.warmup { after / self.warmup } else { 1.0 };
+        let factor = match self.shape {
+            Shape::Constant => 1.0,
+            Shape::Step { every, gamma } => gamma.powf(f64::from(epoch / every)),
+            Shape::Cosine { epochs, floor } => {
+                let t = ((before - self.warmup) / (epochs - self.warmup)).clamp(0.0, 1.0);
+                floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * t).cos())
+            }
+            Shape::Plateau { factor, floor, .. } => factor.powf(f64::from(self.state.reductions)).max(floor),
+        };
+        self.base * warm * factor
+    }
+
+    /// Takes the validation score of an epoch; whether the learning rate was reduced for it. Only `plateau` looks.
+    pub fn observe(&mut self, score: f64) -> bool {
+        let Shape::Plateau { factor, patience, floor } = self.shape else { return false };
+        self.state.patience.observe(score);
+        let reduce = self.state.patience.waited >= patience
+            && factor.powf(f64::from(self.state.reductions)).max(floor) > floor;
+        if reduce {
+            self.state.reductions += 1;
+            self.state.patience.waited = 0;
+        }
+        reduce
+    }
+
+    /// What to keep with a checkpoint.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Takes up what a checkpoint kept.
+    pub fn set_state(&mut self, state: State) {
+        self.state = state;
+    }
+}
+
+/// Stops a run whose validation score has not improved for `patience` epochs in a row (Prechelt,
+/// *Early stopping, but when?*, 1998, criterion UP with strips of one epoch).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EarlyStop {
+    /// Epochs to wait; 0 never stops.
+    pub patience: u32,
+    /// The best score and the epochs since: kept with the checkpoint.
+    pub state: Patience,
+}
+
+impl EarlyStop {
+    /// Waits `patience` epochs; 0 never stops.
+    pub fn new(patience: u32) -> Self {
+        Self { patience, state: Patience::default() }
+    }
+
+    /// Takes the validation score of an epoch; whether it is the best so far.
+    pub fn observe(&mut self, score: f64) -> bool {
+        self.state.observe(score)
+    }
+
+    /// Whether to stop now.
+    pub fn stops(&self) -> bool {
+        self.patience > 0 && self.state.waited >= self.patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The factors at the starts of the first `n` epochs.
+    fn by_epoch(schedule: &Schedule, n: u32) -> Vec<f64> {
+        (0..n).map(|epoch| schedule.lr(epoch, 0, 1)).collect()
+    }
+
+    fn close(got: &[f64], expected: &[f64]) {
+        assert_eq!(got.len(), expected.len());
+        for (a, b) in got.iter().zip(expected) {
+            assert!((a - b).abs() < 1e-12, "{got:?} instead of {expected:?}");
+        }
+    }
+
+    #[test]
+    fn constant_and_step() {
+        let options = Options { every: 2, gamma: 0.1, ..Options::default() };
+        close(&by_epoch(&Schedule::new("constant", 0.5, &options).unwrap(), 3), &[0.5, 0.5, 0.5]);
+        close(&by_epoch(&Schedule::new("step", 1.0, &options).unwrap(), 5), &[1.0, 1.0, 0.1, 0.1, 0.01]);
+    }
+
+    #[test]
+    fn cosine_falls_to_its_floor() {
+        let options = Options { epochs: 4.0, floor: 0.2, ..Options::default() };
+        let schedule = Schedule::new("cosine", 1.0, &options).unwrap();
+        let half = 0.5 * std::f64::consts::FRAC_1_SQRT_2;
+        close(
+            &by_epoch(&schedule, 6),
+            &[1.0, 0.2 + 0.8 * (0.5 + half), 0.6, 0.2 + 0.8 * (0.5 - half), 0.2, 0.2],
+        );
+        // by batch: half way through epoch 1 is 3/8 of the way
+        let expected = 0.2 + 0.4 * (1.0 + (0.375 * std::f64::consts::PI).cos());
+        close(&[schedule.lr(1, 5, 10)], &[expected]);
+    }
+
+    #[test]
+    fn warm_up_rises_by_batch_in_front_of_any_shape() {
+        let options =
+            Options { warmup: 1.5, epochs: 3.5, every: 1, patience: 1, floor: 0.0, ..Options::default() };
+        for entry in TABLE {
+            let schedule = Schedule::new(entry.name, 1.0, &options).unwrap();
+            close(&[schedule.lr(0, 0, 2), schedule.lr(0, 1, 2)], &[1.0 / 3.0, 2.0 / 3.0]);
+        }
+        let cosine = Schedule::new("cosine", 1.0, &options).unwrap();
+        close(&[cosine.lr(1, 0, 2), cosine.lr(1, 1, 2), cosine.lr(2, 1, 2)], &[1.0, 1.0, 0.5]);
+        let step = Schedule::new("step", 1.0, &options).unwrap();
+        close(&[step.lr(1, 0, 2), step.lr(2, 1, 2)], &[0.5, 0.25]);
+    }
+
+    #[test]
+    fn plateau_waits_reduces_and_stops_at_its_floor() {
+        let options = Options { gamma: 0.5, patience: 2, floor: 0.3, ..Options::default() };
+        let mut schedule = Schedule::new("plateau", 1.0, &options).unwrap();
+        let scores = [0.5, 0.6, 0.6, f64::NAN, 0.7, 0.1, 0.1, 0.1, 0.1];
+        let reduced: Vec<bool> = scores.iter().map(|&score| schedule.observe(score)).collect();
+        assert_eq!(reduced, [false, false, false, true, false, false, true, false, false]);
+        close(&[schedule.lr(9, 0, 1)], &[0.3]);
+
+        // a resumed schedule goes on like the other
+        let mut whole = Schedule::new("plateau", 1.0, &options).unwrap();
+        whole.observe(0.5);
+        whole.observe(0.4);
+        let mut resumed = Schedule::new("plateau", 1.0, &options).unwrap();
+        resumed.set_state(whole.state());
+        assert!(resumed.observe(0.5) && whole.observe(0.5));
+        assert_eq!(resumed, whole);
+    }
+
+    #[test]
+    fn early_stopping_waits_its_patience() {
+        let mut stop = EarlyStop::new(2);
+        let seen: Vec<_> =
+            [0.1, 0.3, 0.3, 0.2, 0.4].iter().map(|&score| (stop.observe(score), stop.stops())).collect();
+        assert_eq!(seen, [(true, false), (true, false), (false, false), (false, true), (true, false)]);
+        let mut never = EarlyStop::new(0);
+        assert!(!(0..100).any(|_| never.observe(f64::NAN) || never.stops()));
+    }
+
+    #[test]
+    fn values_out_of_range_say_what_is_wanted() {
+        let options = Options::default();
+        let message = |name, lr, options: Options| Schedule::new(name, lr, &options).unwrap_err().to_string();
+        assert_eq!(message("constant", -1.0, options), "the learning rate is -1; it must be positive");
+        assert!(message("step", 0.1, Options { every: 0, ..options }).starts_with("every is 0"));
+        assert!(message("plateau", 0.1, Options { gamma: 1.5, ..options }).starts_with("gamma is 1.5"));
+        assert_eq!(
+            message("cosine", 0.1, Options { warmup: 12.0, ..options }),
+            "epochs is 10; it must be more than the 12 epochs of warm-up"
+        );
+        assert_eq!(
+            message("linear", 0.1, options),
+            "unknown schedule 'linear'; known: constant, step, cosine, plateau"
+        );
+    }
+}

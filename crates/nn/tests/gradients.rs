@@ -9,7 +9,7 @@ use graphmill_nn::{
     backend::{Activation, Dropout},
     layer::{self, Linear, norm},
 };
-use support::{check, distance, dot, global, nudge, pass, random, random_block};
+use support::{Checked, check, distance, dot, global, nudge, pass, random, random_block};
 
 const D: usize = 7;
 const S: usize = 12;
@@ -119,6 +119,7 @@ fn layers_match_finite_differences() {
         let c = random(D, layer.out_dim(), 7);
         for &order in layer.orders() {
             for finish in finishes() {
+                let mut checked = Checked::default();
                 let (grads, x_grad) = backward(layer.as_mut(), order, &block, x.view(), finish, &c, true);
                 let mut params = Vec::new();
                 layer.visit(&mut |p| params.push((p.name, p.trainable)));
@@ -128,7 +129,7 @@ fn layers_match_finite_differences() {
                         continue;
                     }
                     let what = format!("{name} {order:?} {finish:?} {param}");
-                    check(&what, grads[n].view(), |i, delta| {
+                    checked += check(&what, grads[n].view(), |i, delta| {
                         nth(layer.as_mut(), n, |p| nudge(p, i, delta));
                         let out =
                             forward(layer.as_ref(), order, &block, x.view(), finish, &mut Saved::default());
@@ -136,12 +137,13 @@ fn layers_match_finite_differences() {
                         dot(out.view(), c.view())
                     });
                 }
-                check(&format!("{name} {order:?} {finish:?} x"), x_grad.view(), |i, delta| {
+                checked += check(&format!("{name} {order:?} {finish:?} x"), x_grad.view(), |i, delta| {
                     x.view_mut().host()[i] += delta;
                     let out = forward(layer.as_ref(), order, &block, x.view(), finish, &mut Saved::default());
                     x.view_mut().host()[i] -= delta;
                     dot(out.view(), c.view())
                 });
+                checked.assert_all_but_one_in(6, &format!("{name} {order:?} {finish:?}"));
             }
         }
     }
@@ -231,6 +233,7 @@ fn linear_matches_finite_differences() {
     let mut linear = Linear::new(5, 4, true, 1);
     let (mut x, c) = (random(6, 5, 2), random(6, 4, 3));
     for finish in finishes() {
+        let mut checked = Checked::default();
         let run = |linear: &Linear, x: &Matrix| {
             let mut out = Matrix::zeros(6, 4);
             linear.forward(&pass(true), x.view(), 0.0, finish, out.view_mut());
@@ -243,7 +246,7 @@ fn linear_matches_finite_differences() {
         let mut grads = Vec::new();
         linear.visit(&mut |p| grads.push(p.grad.clone()));
         for (n, grad) in grads.iter().enumerate() {
-            check("linear", grad.view(), |i, delta| {
+            checked += check("linear", grad.view(), |i, delta| {
                 let mut moved = linear.clone();
                 let mut m = 0;
                 moved.visit_mut(&mut |p| {
@@ -255,12 +258,13 @@ fn linear_matches_finite_differences() {
                 dot(run(&moved, &x).view(), c.view())
             });
         }
-        check("linear x", x_grad.view(), |i, delta| {
+        checked += check("linear x", x_grad.view(), |i, delta| {
             x.view_mut().host()[i] += delta;
             let out = run(&linear, &x);
             x.view_mut().host()[i] -= delta;
             dot(out.view(), c.view())
         });
+        checked.assert_all_but_one_in(20, "smooth");
     }
 }
 
@@ -274,6 +278,7 @@ fn norms_match_finite_differences() {
             pass.backend.add(0.3, moved.view(), p.value.view_mut());
         });
         let (mut x, c) = (random(6, 4, 6), random(6, 4, 7));
+        let mut checked = Checked::default();
         let run = |norm: &dyn layer::Norm, x: &Matrix| {
             let (mut out, mut kept) = (Matrix::zeros(6, 4), [Matrix::default(), Matrix::default()]);
             norm.forward(&pass, x.view(), &mut kept, out.view_mut());
@@ -285,7 +290,7 @@ fn norms_match_finite_differences() {
         let mut grads = Vec::new();
         norm.visit(&mut |p| grads.push((p.name, p.grad.clone(), p.trainable)));
         for (n, (param, grad, _)) in grads.iter().enumerate().filter(|(_, g)| g.2) {
-            check(&format!("{} {param}", entry.name), grad.view(), |i, delta| {
+            checked += check(&format!("{} {param}", entry.name), grad.view(), |i, delta| {
                 let mut moved = norm.clone();
                 let mut m = 0;
                 moved.visit_mut(&mut |p| {
@@ -297,11 +302,12 @@ fn norms_match_finite_differences() {
                 dot(run(moved.as_ref(), &x).0.view(), c.view())
             });
         }
-        check(&format!("{} x", entry.name), grad.view(), |i, delta| {
+        checked += check(&format!("{} x", entry.name), grad.view(), |i, delta| {
             x.view_mut().host()[i] += delta;
             let out = run(norm.as_ref(), &x).0;
             x.view_mut().host()[i] -= delta;
             dot(out.view(), c.view())
         });
+        checked.assert_all_but_one_in(20, "smooth");
     }
 }

@@ -1,0 +1,293 @@
+//! Every layer against its paper's formula, written once more over a dense adjacency matrix in f64.
+
+mod support;
+
+use std::collections::HashMap;
+
+use graphmill_graph::{Block, table};
+use graphmill_nn::{
+    Finish, Layer, LayerConfig, Matrix, Order, Saved,
+    layer::{self, Norm, norm::BatchNorm},
+};
+use support::{pass, random, random_block};
+
+/// A dense matrix.
+#[derive(Clone)]
+struct Dense(Vec<Vec<f64>>);
+
+impl Dense {
+    fn new(rows: usize, cols: usize, at: impl Fn(usize, usize) -> f64) -> Self {
+        Self((0..rows).map(|r| (0..cols).map(|c| at(r, c)).collect()).collect())
+    }
+
+    fn of(m: &Matrix) -> Self {
+        let cols = m.num_cols();
+        Self::new(m.num_rows(), cols, |r, c| f64::from(m.view().host()[r * cols + c]))
+    }
+
+    fn rows(&self) -> usize {
+        self.0.len()
+    }
+
+    fn cols(&self) -> usize {
+        self.0[0].len()
+    }
+
+    fn times(&self, other: &Self) -> Self {
+        Self::new(self.rows(), other.cols(), |r, c| {
+            (0..self.cols()).map(|k| self.0[r][k] * other.0[k][c]).sum()
+        })
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        Self::new(self.rows(), self.cols(), |r, c| self.0[r][c] + other.0[r % other.rows()][c])
+    }
+
+    fn map(&self, f: impl Fn(f64) -> f64) -> Self {
+        Self::new(self.rows(), self.cols(), |r, c| f(self.0[r][c]))
+    }
+
+    fn first(&self, rows: usize) -> Self {
+        Self(self.0[..rows].to_vec())
+    }
+}
+
+type Params = HashMap<&'static str, Dense>;
+
+/// Number of edges from `u` to `v`, `D x S`.
+fn adjacency(block: &Block) -> Dense {
+    let mut a = Dense::new(block.num_dst, block.num_src, |_, _| 0.0);
+    for v in 0..block.num_dst {
+        for e in block.edges(v) {
+            a.0[v][block.indices[e] as usize] += 1.0;
+        }
+    }
+    a
+}
+
+fn sage_mean(block: &Block, x: &Dense, p: &Params) -> Dense {
+    let mut mean = adjacency(block);
+    for row in &mut mean.0 {
+        let degree: f64 = row.iter().sum();
+        row.iter_mut().for_each(|a| *a /= degree.max(1.0));
+    }
+    let own = x.first(block.num_dst).times(&p["self.weight"]).plus(&p["bias"]);
+    mean.times(x).times(&p["neigh.weight"]).plus(&own)
+}
+
+fn sage_max_pool(block: &Block, x: &Dense, p: &Params) -> Dense {
+    let a = adjacency(block);
+    let pooled = x.times(&p["pool.weight"]).plus(&p["pool.bias"]).map(|x| x.max(0.0));
+    let max = Dense::new(block.num_dst, pooled.cols(), |v, c| {
+        (0..block.num_src).filter(|&u| a.0[v][u] > 0.0).map(|u| pooled.0[u][c]).fold(0.0, f64::max)
+    });
+    let own = x.first(block.num_dst).times(&p["self.weight"]).plus(&p["bias"]);
+    max.times(&p["neigh.weight"]).plus(&own)
+}
+
+/// The block is square and its graph symmetric: its weights are those of the adjacency matrix.
+fn gcn(block: &Block, x: &Dense, p: &Params) -> Dense {
+    let n = block.num_dst;
+    let a = adjacency(block).plus(&Dense::new(n, n, |r, c| f64::from(r == c)));
+    let degree: Vec<f64> = a.0.iter().map(|row| row.iter().sum()).collect();
+    let hat = Dense::new(n, n, |v, u| a.0[v][u] / (degree[u] * degree[v]).sqrt());
+    hat.times(x).times(&p["weight"]).plus(&p["bias"])
+}
+
+fn gat(heads: usize, concat: bool, block: &Block, x: &Dense, p: &Params) -> Dense {
+    let a = adjacency(block);
+    let z = x.times(&p["weight"]);
+    let dim = z.cols() / heads;
+    let mut out = Dense::new(block.num_dst, z.cols(), |_, _| 0.0);
+    for h in 0..heads {
+        let columns = h * dim..(h + 1) * dim;
+        let dot =
+            |name: &str, u: usize| -> f64 { columns.clone().map(|c| z.0[u][c] * p[name].0[0][c]).sum() };
+        for v in 0..block.num_dst {
+            let score = |u: usize| {
+                let s = dot("source", u) + dot("target", v);
+                if s > 0.0 { s } else { 0.2 * s }
+            };
+            // repeated edges are several messages, and v sends itself one more
+            let count = |u: usize| a.0[v][u] + f64::from(u == v);
+            let sum: f64 = (0..block.num_src).map(|u| count(u) * score(u).exp()).sum();
+            for c in columns.clone() {
+                out.0[v][c] = (0..block.num_src).map(|u| count(u) * score(u).exp() / sum * z.0[u][c]).sum();
+            }
+        }
+    }
+    if !concat {
+        out = Dense::new(block.num_dst, dim, |v, c| {
+            (0..heads).map(|h| out.0[v][h * dim + c]).sum::<f64>() / heads as f64
+        });
+    }
+    out.plus(&p["bias"])
+}
+
+fn gin(batch_norm: bool, block: &Block, x: &Dense, p: &Params) -> Dense {
+    let own = x.first(block.num_dst).map(|x| (1.0 + p["eps"].0[0][0]) * x);
+    let h = adjacency(block).times(x).plus(&own);
+    let mut inner = h.times(&p["mlp.0.weight"]).plus(&p["mlp.0.bias"]);
+    if batch_norm {
+        let n = inner.rows() as f64;
+        for c in 0..inner.cols() {
+            let mean = inner.0.iter().map(|row| row[c]).sum::<f64>() / n;
+            let var = inner.0.iter().map(|row| (row[c] - mean).powi(2)).sum::<f64>() / n;
+            for row in &mut inner.0 {
+                let y = (row[c] - mean) / (var + 1e-5).sqrt();
+                row[c] = y * p["mlp.gamma"].0[0][c] + p["mlp.beta"].0[0][c];
+            }
+        }
+    }
+    inner.map(|x| x.max(0.0)).times(&p["mlp.1.weight"]).plus(&p["mlp.1.bias"])
+}
+
+/// A symmetric graph on `n` nodes without self-loops, as a square block with GCN's weights.
+fn symmetric_block(n: usize) -> Block {
+    let linked = |u: usize, v: usize| u != v && (u * v + u + v) % 3 == 0;
+    let mut block = Block { num_dst: n, num_src: n, indptr: vec![0], ..Block::default() };
+    for v in 0..n {
+        block.indices.extend((0..n).filter(|&u| linked(u, v)).map(|u| u as u32));
+        block.indptr.push(block.indices.len() as u32);
+    }
+    let degree: Vec<f32> = (0..n).map(|v| block.edges(v).len() as f32).collect();
+    for v in 0..n {
+        for e in block.edges(v) {
+            let u = block.indices[e] as usize;
+            block.edge_weight.push(1.0 / ((degree[u] + 1.0) * (degree[v] + 1.0)).sqrt());
+        }
+        block.self_weight.push(1.0 / (degree[v] + 1.0));
+    }
+    block
+}
+
+fn make(name: &str, config: &LayerConfig) -> Box<dyn Layer> {
+    let mut layer = (table::find("layer", layer::TABLE, name).unwrap().make)(config).unwrap();
+    let mut seed = 20;
+    layer.visit_mut(&mut |p| {
+        if p.trainable {
+            seed += 1;
+            p.value = random(p.value.num_rows(), p.value.num_cols(), seed);
+        }
+    });
+    layer
+}
+
+fn assert_formula(
+    name: &str,
+    config: &LayerConfig,
+    block: &Block,
+    formula: impl Fn(&Block, &Dense, &Params) -> Dense,
+) {
+    let layer = make(name, config);
+    let x = random(block.num_src, config.in_dim, 30);
+    let mut params = Params::new();
+    layer.visit(&mut |p| {
+        params.insert(p.name, Dense::of(&p.value));
+    });
+    let expected = formula(block, &Dense::of(&x), &params);
+    for &order in layer.orders() {
+        let mut out = Matrix::zeros(block.num_dst, config.out_dim);
+        let saved = &mut Saved::default();
+        layer.forward(&pass(true), order, block, x.view(), Finish::NONE, saved, out.view_mut());
+        for (v, (row, expected)) in Dense::of(&out).0.iter().zip(&expected.0).enumerate() {
+            for (y, e) in row.iter().zip(expected) {
+                assert!((y - e).abs() < 1e-5 * (1.0 + e.abs()), "{name} {order:?} row {v}: {y}, not {e}");
+            }
+        }
+    }
+}
+
+fn config() -> LayerConfig {
+    LayerConfig { in_dim: 5, out_dim: 6, ..LayerConfig::default() }
+}
+
+#[test]
+fn sage_is_the_mean_and_the_own_row() {
+    assert_formula("sage", &config(), &random_block(9, 14, false, 1), sage_mean);
+}
+
+#[test]
+fn sage_with_stored_weights_sums_with_them() {
+    // weights of 1 / degree are the mean again
+    let mut block = random_block(9, 14, false, 1);
+    for v in 0..block.num_dst {
+        for e in block.edges(v) {
+            debug_assert_eq!(block.edge_weight.len(), e);
+            block.edge_weight.push(1.0 / block.edges(v).len() as f32);
+        }
+    }
+    assert_formula("sage", &config(), &block, sage_mean);
+}
+
+#[test]
+fn sage_max_pool_is_the_maximum_of_dense_rows() {
+    let config = LayerConfig { aggregator: "max-pool".into(), ..config() };
+    assert_formula("sage", &config, &random_block(9, 14, false, 2), sage_max_pool);
+}
+
+#[test]
+fn gcn_is_the_normalised_adjacency() {
+    assert_formula("gcn", &config(), &symmetric_block(8), gcn);
+}
+
+#[test]
+fn gat_attends_to_neighbours_and_itself() {
+    for (heads, concat, out_dim) in [(1, true, 6), (3, true, 6), (2, false, 3), (1, false, 4)] {
+        let config = LayerConfig { heads, concat, out_dim, ..config() };
+        assert_formula("gat", &config, &random_block(9, 14, false, 3), |b, x, p| gat(heads, concat, b, x, p));
+    }
+}
+
+#[test]
+fn gin_is_an_mlp_of_the_sum() {
+    for batch_norm in [false, true] {
+        let config = LayerConfig { batch_norm, ..config() };
+        assert_formula("gin", &config, &random_block(9, 14, false, 4), |b, x, p| gin(batch_norm, b, x, p));
+    }
+}
+
+#[test]
+fn batch_norm_keeps_running_statistics_as_pytorch_does() {
+    let mut norm = BatchNorm::new(2);
+    let x = Matrix::from_slice(4, 2, &[1., 2., 3., 2., 5., 2., 7., 2.]);
+    let (mut kept, mut out) = ([Matrix::default(), Matrix::default()], Matrix::zeros(4, 2));
+    norm.forward(&pass(true), x.view(), &mut kept, out.view_mut());
+    norm.backward(&pass(true), x.view(), &mut kept, Matrix::zeros(4, 2).view_mut());
+    // means 4 and 2, unbiased variances 20/3 and 0
+    let mut running = Vec::new();
+    norm.visit(&mut |p| {
+        if !p.trainable {
+            running = p.value.view().host().to_vec();
+        }
+    });
+    let expected = [0.4, 0.2, 0.9 + 0.1 * 20.0 / 3.0, 0.9];
+    assert!(running.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{running:?}");
+    // evaluation uses them
+    norm.forward(&pass(false), x.view(), &mut kept, out.view_mut());
+    let first = (1.0 - 0.4) / (expected[2] + 1e-5f32).sqrt();
+    assert!((out.view().host()[0] - first).abs() < 1e-6);
+}
+
+#[test]
+fn every_name_makes_a_layer_with_an_order() {
+    for entry in layer::TABLE {
+        let layer = make(entry.name, &config());
+        assert_eq!((layer.in_dim(), layer.out_dim()), (5, 6));
+        assert!(!layer.orders().is_empty() && layer.transformed_dims().len() <= 3);
+        let transforms = layer.orders().contains(&Order::TransformFirst);
+        assert_eq!(transforms, !layer.transformed_dims().is_empty(), "{}", entry.name);
+        assert!(!entry.summary.is_empty() && !entry.source.is_empty());
+    }
+}
+
+#[test]
+fn heads_must_divide_the_width() {
+    let make = |config: &LayerConfig| {
+        (table::find("layer", layer::TABLE, "gat").unwrap().make)(config).err().map(|e| e.to_string())
+    };
+    let message = make(&LayerConfig { heads: 4, ..config() }).unwrap();
+    assert_eq!(message, "heads = 4: 6 columns cannot be divided among them; choose a divisor");
+    assert!(make(&LayerConfig { heads: 0, ..config() }).is_some());
+    assert!(make(&LayerConfig { heads: 4, concat: false, ..config() }).is_none());
+}

@@ -1,0 +1,476 @@
+//! Whole models: gradients, evaluation in chunks against minibatches, names, errors.
+
+mod support;
+
+use graphmill_graph::Block;
+use graphmill_nn::{
+    Activations, Matrix, Model, ModelConfig, Order, View, cost::BlockShape, layer::needs_transposed,
+};
+use support::{Checked, check, distance, dot, global, nudge, pass, random, random_block};
+
+const F: usize = 5;
+const C: usize = 3;
+
+fn named(model: &str) -> ModelConfig {
+    ModelConfig { model: model.into(), hidden: 4, dropout: 0.3, heads: 2, ..ModelConfig::default() }
+}
+
+/// Models with every part switched on somewhere.
+fn configs() -> Vec<ModelConfig> {
+    let s = String::from;
+    let sage = ModelConfig { activation: s("elu"), ..named("sage") };
+    let gcn = ModelConfig { activation: s("elu"), ..named("gcn") };
+    vec![
+        sage.clone(),
+        ModelConfig { aggregator: s("max-pool"), layers: 1, ..sage.clone() },
+        ModelConfig { norm: s("layer"), residual: s("linear"), input_dropout: 0.2, ..sage.clone() },
+        ModelConfig { norm: s("batch"), head_layers: 1, activation: s("leaky-relu"), ..sage.clone() },
+        ModelConfig { norm: s("l2"), residual: s("identity"), input_layer: true, ..sage.clone() },
+        ModelConfig { layers: 3, head_layers: 2, input_layer: true, input_dropout: 0.2, ..sage },
+        gcn.clone(),
+        ModelConfig { norm: s("batch"), residual: s("linear"), head_layers: 3, ..gcn.clone() },
+        ModelConfig { residual: s("identity"), input_layer: true, head_layers: 1, ..gcn.clone() },
+        ModelConfig { activation: s("identity"), layers: 1, dropout: 0.0, ..gcn },
+        ModelConfig { attention_dropout: 0.2, out_heads: 2, activation: s("elu"), ..named("gat") },
+        ModelConfig { norm: s("layer"), residual: s("linear"), head_layers: 1, ..named("gat") },
+        named("gin"),
+        ModelConfig { norm: s("batch"), residual: s("linear"), activation: s("elu"), ..named("gin") },
+    ]
+}
+
+fn model(config: &ModelConfig) -> Model {
+    let mut model = Model::new(config, F, C, 7).unwrap();
+    let mut seed = 50;
+    model.visit_mut(&mut |_, p| {
+        if p.value.num_rows() == 1 {
+            seed += 1; // move what starts at zero or one
+            pass(true).backend.add(0.2, random(1, p.value.num_cols(), seed).view(), p.value.view_mut());
+        }
+    });
+    model
+}
+
+/// Blocks of a batch of 4 seeds for so many layers.
+fn blocks(layers: usize, weighted: bool) -> Vec<Block> {
+    let sizes = [4, 9, 14, 20];
+    (0..layers).rev().map(|l| random_block(sizes[l], sizes[l + 1], weighted, l as u64)).collect()
+}
+
+/// Every combination of orders that the layers know.
+fn all_orders(model: &Model) -> Vec<Vec<Order>> {
+    let sides =
+        [BlockShape { dst: 1, src: 1000, edges: 1000 }, BlockShape { dst: 1000, src: 1, edges: 9000 }];
+    let mut seen: Vec<Vec<Order>> = Vec::new();
+    for choice in 0..1 << model.num_layers() {
+        let shapes: Vec<BlockShape> = (0..model.num_layers()).map(|l| sides[choice >> l & 1]).collect();
+        let orders = model.orders(&shapes);
+        if !seen.contains(&orders) {
+            seen.push(orders);
+        }
+    }
+    seen
+}
+
+fn loss(model: &Model, orders: &[Order], blocks: &[Block], x: View, c: &Matrix) -> f64 {
+    let mut acts = Activations::default();
+    model.forward(&pass(true), orders, blocks, x, &mut acts);
+    dot(acts.logits(), c.view())
+}
+
+fn gradients(
+    model: &mut Model,
+    orders: &[Order],
+    blocks: &[Block],
+    x: View,
+    c: &Matrix,
+) -> Vec<(String, Matrix)> {
+    let mut acts = Activations::default();
+    model.zero_grad();
+    model.forward(&pass(true), orders, blocks, x, &mut acts);
+    acts.logits_and_grad().1.host().copy_from_slice(c.view().host());
+    model.backward(&pass(true), orders, blocks, x, &mut acts);
+    let mut grads = Vec::new();
+    model.visit(&mut |name, p| {
+        if p.trainable {
+            grads.push((name.to_string(), p.grad.clone()));
+        }
+    });
+    grads
+}
+
+#[test]
+fn models_match_finite_differences_in_every_order() {
+    for config in configs() {
+        let mut model = model(&config);
+        let mut blocks = blocks(config.layers, model.wants_symmetric_weights());
+        let x = random(blocks[0].num_src, F, 1);
+        let c = random(4, C, 2);
+        let mut first: Option<Vec<(String, Matrix)>> = None;
+        for orders in all_orders(&model) {
+            for (l, block) in blocks.iter_mut().enumerate() {
+                block.transposed = Default::default(); // only what is said to be needed is there
+                if model.needs_transposed(&orders, l) {
+                    block.transpose();
+                }
+            }
+            let grads = gradients(&mut model, &orders, &blocks, x.view(), &c);
+            if let Some(first) = &first {
+                for ((name, a), (_, b)) in grads.iter().zip(first) {
+                    assert!(distance(a.view(), b.view()) < 2e-5, "{config:?} {orders:?} {name}");
+                }
+                continue;
+            }
+            let mut checked = Checked::default();
+            for (name, grad) in &grads {
+                checked += check(&format!("{config:?} {name}"), grad.view(), |i, delta| {
+                    let change = |model: &mut Model, delta| {
+                        model.visit_mut(&mut |n, p| {
+                            if n == name {
+                                nudge(p, i, delta);
+                            }
+                        });
+                    };
+                    change(&mut model, delta);
+                    let loss = loss(&model, &orders, &blocks, x.view(), &c);
+                    change(&mut model, -delta);
+                    loss
+                });
+            }
+            checked.assert_all_but_one_in(6, &format!("{config:?}"));
+            first = Some(grads);
+        }
+    }
+}
+
+#[test]
+fn the_bottom_block_may_be_global_where_the_model_says_so() {
+    let mut seen = 0;
+    for config in configs() {
+        let mut model = model(&config);
+        let mut blocks = blocks(config.layers, model.wants_symmetric_weights());
+        let x = random(blocks[0].num_src, F, 3);
+        let c = random(4, C, 4);
+        for orders in all_orders(&model) {
+            if !model.can_read_table(&orders) {
+                continue;
+            }
+            seen += 1;
+            assert!(!model.needs_transposed(&orders, 0));
+            let local = gradients(&mut model, &orders, &blocks, x.view(), &c);
+            let (block, table) = global(&blocks[0], &x);
+            let old = std::mem::replace(&mut blocks[0], block);
+            let from_table = gradients(&mut model, &orders, &blocks, table.view(), &c);
+            blocks[0] = old;
+            for ((name, a), (_, b)) in local.iter().zip(&from_table) {
+                assert_eq!(distance(a.view(), b.view()), 0.0, "{config:?} {name}");
+            }
+        }
+    }
+    assert!(seen >= 6, "{seen}");
+}
+
+/// A graph of `n` nodes as one square block, with GCN's weights where asked for.
+fn square(n: usize, weighted: bool) -> Block {
+    random_block(n, n, weighted, 9)
+}
+
+/// The blocks of all in-neighbours of the nodes `0..seeds` over so many layers, and the input nodes.
+fn full_blocks(graph: &Block, seeds: usize, layers: usize) -> (Vec<Block>, Vec<usize>) {
+    let mut nodes: Vec<usize> = (0..seeds).collect();
+    let mut blocks = Vec::new();
+    for _ in 0..layers {
+        let mut block = Block { num_dst: nodes.len(), indptr: vec![0], ..Block::default() };
+        for i in 0..block.num_dst {
+            for e in graph.edges(nodes[i]) {
+                let u = graph.indices[e] as usize;
+                let at = nodes.iter().position(|&n| n == u).unwrap_or_else(|| {
+                    nodes.push(u);
+                    nodes.len() - 1
+                });
+                block.indices.push(at as u32);
+                block.edge_weight.extend(graph.edge_weight.get(e));
+            }
+            block.self_weight.extend(graph.self_weight.get(nodes[i]));
+            block.indptr.push(block.indices.len() as u32);
+        }
+        block.num_src = nodes.len();
+        blocks.insert(0, block);
+    }
+    (blocks, nodes)
+}
+
+/// The global block of the nodes in `chunk`.
+fn chunk_block(graph: &Block, chunk: std::ops::Range<usize>) -> Block {
+    let edges = graph.indptr[chunk.start] as usize..graph.indptr[chunk.end] as usize;
+    let weighted = !graph.edge_weight.is_empty();
+    Block {
+        num_dst: chunk.len(),
+        num_src: graph.num_src,
+        indptr: graph.indptr[chunk.start..=chunk.end].iter().map(|p| p - edges.start as u32).collect(),
+        indices: graph.indices[edges.clone()].to_vec(),
+        dst_ids: Some(chunk.clone().map(|v| v as u32).collect()),
+        edge_weight: if weighted { graph.edge_weight[edges].to_vec() } else { Vec::new() },
+        self_weight: if weighted { graph.self_weight[chunk].to_vec() } else { Vec::new() },
+        ..Block::default()
+    }
+}
+
+/// The scores of all nodes, computed layer by layer in chunks of three nodes, as an evaluator does.
+fn infer_all(model: &Model, orders: &[Order], graph: &Block, x: &Matrix) -> Matrix {
+    let (pass, n) = (pass(false), graph.num_dst);
+    let chunks = || (0..n).step_by(3).map(|at| at..n.min(at + 3));
+    let mut scratch = Activations::default();
+    let mut table = x.clone();
+    if model.has_input_layer() {
+        let mut next = Matrix::zeros(n, model.layer_in_dim(0));
+        for chunk in chunks() {
+            model.input_rows(&pass, table.rows(chunk.clone()), next.rows_mut(chunk));
+        }
+        table = next;
+    }
+    for (l, &order) in orders.iter().enumerate() {
+        let mut t: Vec<Matrix> = Vec::new();
+        if order == Order::TransformFirst {
+            t.extend(model.transformed_dims(l).iter().map(|&dim| Matrix::zeros(n, dim)));
+            for chunk in chunks() {
+                model.transform_rows(l, &pass, table.rows(chunk.clone()), chunk.start, &mut t);
+            }
+        }
+        let mut next = Matrix::zeros(n, model.layer_out_dim(l));
+        for chunk in chunks() {
+            let block = chunk_block(graph, chunk.clone());
+            model.infer(l, &pass, order, &block, table.view(), &t, &mut scratch, next.rows_mut(chunk));
+        }
+        table = next;
+    }
+    if model.has_head() {
+        let mut next = Matrix::zeros(n, C);
+        for chunk in chunks() {
+            model.head_rows(&pass, table.rows(chunk.clone()), &mut scratch, next.rows_mut(chunk));
+        }
+        table = next;
+    }
+    table
+}
+
+#[test]
+fn chunks_of_all_neighbours_give_what_a_minibatch_of_all_neighbours_gives() {
+    for config in configs() {
+        let mut model = model(&config);
+        model.visit_mut(&mut |_, p| {
+            if !p.trainable {
+                // running statistics of some training: positive
+                p.value.view_mut().host().iter_mut().enumerate().for_each(|(i, v)| *v = 0.5 + 0.1 * i as f32);
+            }
+        });
+        let graph = square(11, model.wants_symmetric_weights());
+        let x = random(11, F, 5);
+        let mut orders = all_orders(&model);
+        orders.push(model.inference_orders(11, graph.num_edges()));
+        for orders in orders {
+            let all = infer_all(&model, &orders, &graph, &x);
+            // one square block that stands for every layer
+            let mut acts = Activations::default();
+            model.forward(&pass(false), &orders, std::slice::from_ref(&graph), x.view(), &mut acts);
+            assert!(distance(acts.logits(), all.view()) < 1e-5, "{config:?} {orders:?}");
+            // a pyramid of blocks over three seeds
+            let (blocks, nodes) = full_blocks(&graph, 3, config.layers);
+            let mut rows = Matrix::zeros(nodes.len(), F);
+            for (i, &node) in nodes.iter().enumerate() {
+                rows.rows_mut(i..i + 1).host().copy_from_slice(x.rows(node..node + 1).host());
+            }
+            model.forward(&pass(false), &orders, &blocks, rows.view(), &mut acts);
+            assert!(distance(acts.logits(), all.rows(0..3)) < 1e-5, "{config:?} {orders:?}");
+        }
+    }
+}
+
+#[test]
+fn training_without_dropout_is_evaluation() {
+    for config in configs() {
+        if config.norm == "batch" {
+            continue; // the batch's own statistics are another function
+        }
+        let config = ModelConfig { dropout: 0.0, input_dropout: 0.0, attention_dropout: 0.0, ..config };
+        let model = model(&config);
+        let graph = [square(11, model.wants_symmetric_weights())];
+        let x = random(11, F, 6);
+        let orders = model.orders(&[BlockShape::from(&graph[0])]);
+        let [mut train, mut evaluate] = [Activations::default(), Activations::default()];
+        model.forward(&pass(true), &orders, &graph, x.view(), &mut train);
+        model.forward(&pass(false), &orders, &graph, x.view(), &mut evaluate);
+        assert_eq!(distance(train.logits(), evaluate.logits()), 0.0);
+        let all = infer_all(&model, &orders, &graph[0], &x);
+        assert!(distance(train.logits(), all.view()) < 1e-5);
+    }
+}
+
+#[test]
+fn dropout_masks_depend_on_the_pass_and_differ_between_layers() {
+    let config = ModelConfig { layers: 3, dropout: 0.5, head_layers: 2, ..named("sage") };
+    let model = model(&config);
+    let blocks = blocks(3, false);
+    let x = random(20, F, 8);
+    let orders = [Order::AggregateFirst; 3];
+    let run = |key| {
+        let mut acts = Activations::default();
+        let pass = graphmill_nn::Pass { key, ..pass(true) };
+        model.forward(&pass, &orders, &blocks, x.view(), &mut acts);
+        acts
+    };
+    let [a, b, c] = [1, 1, 2].map(run);
+    assert_eq!(distance(a.logits(), b.logits()), 0.0);
+    assert!(distance(a.logits(), c.logits()) > 0.0);
+    let zeros = |l: usize| -> Vec<bool> { a.output(l).host()[..16].iter().map(|&y| y == 0.0).collect() };
+    assert_ne!(zeros(0), zeros(1));
+    assert_ne!(zeros(1), zeros(2));
+}
+
+#[test]
+fn names_are_stable() {
+    let config = ModelConfig {
+        norm: "batch".into(),
+        residual: "linear".into(),
+        input_layer: true,
+        head_layers: 2,
+        layers: 1,
+        ..named("sage")
+    };
+    let mut model = Model::new(&config, F, C, 1).unwrap();
+    let expected = [
+        ("input.weight", 5, 4),
+        ("input.bias", 1, 4),
+        ("conv.0.neigh.weight", 4, 4),
+        ("conv.0.self.weight", 4, 4),
+        ("conv.0.bias", 1, 4),
+        ("residual.0.weight", 4, 4),
+        ("norm.0.gamma", 1, 4),
+        ("norm.0.beta", 1, 4),
+        ("norm.0.running", 2, 4),
+        ("head.0.weight", 4, 4),
+        ("head.0.bias", 1, 4),
+        ("head.1.weight", 4, 3),
+        ("head.1.bias", 1, 3),
+    ];
+    let mut seen = Vec::new();
+    model.visit(&mut |name, p| seen.push((name.to_string(), p.value.num_rows(), p.value.num_cols())));
+    assert_eq!(seen.iter().map(|(n, r, c)| (n.as_str(), *r, *c)).collect::<Vec<_>>(), expected);
+    let mut changed = Vec::new();
+    model.visit_mut(&mut |name, p| changed.push((name.to_string(), p.value.num_rows(), p.value.num_cols())));
+    assert_eq!(seen, changed);
+    let trainable: usize = expected.iter().filter(|e| e.0 != "norm.0.running").map(|e| e.1 * e.2).sum();
+    assert_eq!(model.num_params(), trainable);
+}
+
+#[test]
+fn names_are_unique_in_every_model() {
+    for config in configs() {
+        let mut names = Vec::new();
+        let model = model(&config);
+        model.visit(&mut |name, _| names.push(name));
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len(), "{names:?}");
+    }
+}
+
+#[test]
+fn the_seed_and_nothing_else_decides_the_weights() {
+    let values = |seed| {
+        let model = Model::new(&ModelConfig { layers: 3, ..named("gat") }, F, C, seed).unwrap();
+        let mut all: Vec<Vec<f32>> = Vec::new();
+        model.visit(&mut |_, p| all.push(p.value.view().host().to_vec()));
+        all
+    };
+    assert_eq!(values(1), values(1));
+    assert_ne!(values(1), values(2));
+    let all = values(1);
+    assert_ne!(all[4][..4], all[8][..4], "two layers with the same weights");
+    // Glorot: uniform with variance 2 / (fan_in + fan_out)
+    let config = ModelConfig { hidden: 200, ..named("gcn") };
+    Model::new(&config, 300, C, 1).unwrap().visit(&mut |name, p| {
+        if name == "conv.0.weight" {
+            let data = p.value.view().host();
+            let variance = data.iter().map(|x| x * x).sum::<f32>() / data.len() as f32;
+            assert!((variance - 2.0 / 500.0).abs() < 1e-4, "{variance}");
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_mend() {
+    let fail = |change: &dyn Fn(&mut ModelConfig)| {
+        let mut config = ModelConfig::default();
+        change(&mut config);
+        Model::new(&config, F, C, 0).err().expect("an error").to_string()
+    };
+    assert_eq!(fail(&|c| c.model = "sagee".into()), "unknown model 'sagee'; known: sage, gcn, gat, gin");
+    assert_eq!(fail(&|c| c.norm = "x".into()), "unknown norm 'x'; known: none, batch, layer, l2");
+    assert_eq!(
+        fail(&|c| c.activation = "x".into()),
+        "unknown activation 'x'; known: relu, elu, leaky-relu, identity"
+    );
+    assert_eq!(fail(&|c| c.aggregator = "x".into()), "unknown aggregator 'x'; known: mean, max-pool");
+    assert_eq!(fail(&|c| c.residual = "x".into()), "unknown residual 'x'; known: none, identity, linear");
+    assert_eq!(fail(&|c| c.layers = 0), "layers = 0: at least 1 is needed");
+    assert!(fail(&|c| c.hidden = 0).starts_with("hidden = 0"));
+    assert!(fail(&|c| c.dropout = 1.0).starts_with("dropout = 1"));
+    assert!(fail(&|c| c.dropout = f32::NAN).starts_with("dropout = NaN"));
+    assert!(fail(&|c| c.input_dropout = -0.1).starts_with("input_dropout = -0.1"));
+    assert!(fail(&|c| (c.model, c.hidden, c.heads) = ("gat".into(), 10, 4)).starts_with("heads = 4"));
+    assert!(fail(&|c| (c.model, c.aggregator) = ("gcn".into(), "max-pool".into())).contains("'gcn'"));
+    assert!(fail(&|c| c.attention_dropout = 0.5).starts_with("attention_dropout"));
+    let residual = fail(&|c| c.residual = "identity".into());
+    assert_eq!(
+        residual,
+        "residual = identity: layer 0 makes rows of 256 from rows of 5; use 'linear', or an input layer"
+    );
+    assert!(Model::new(&ModelConfig::default(), 0, C, 0).is_err());
+    assert!(Model::new(&ModelConfig::default(), F, 0, 0).is_err());
+}
+
+#[test]
+fn what_the_loader_is_asked_for() {
+    use Order::{AggregateFirst, TransformFirst};
+    let of = |config: &ModelConfig| Model::new(config, F, C, 0).unwrap();
+    let sage = of(&named("sage"));
+    assert!(!sage.wants_symmetric_weights() && of(&named("gcn")).wants_symmetric_weights());
+    assert!(sage.can_read_table(&[AggregateFirst, TransformFirst]));
+    assert!(!sage.can_read_table(&[TransformFirst, AggregateFirst]));
+    assert!(!of(&ModelConfig { input_layer: true, ..named("sage") }).can_read_table(&[AggregateFirst; 2]));
+    assert!(!of(&ModelConfig { input_dropout: 0.1, ..named("sage") }).can_read_table(&[AggregateFirst; 2]));
+    assert!(
+        !sage.needs_transposed(&[AggregateFirst; 2], 0) && sage.needs_transposed(&[AggregateFirst; 2], 1)
+    );
+    assert!(sage.needs_transposed(&[TransformFirst, AggregateFirst], 0));
+    let with_input = of(&ModelConfig { input_layer: true, ..named("sage") });
+    assert!(with_input.needs_transposed(&[AggregateFirst; 2], 0));
+    assert!(!needs_transposed(AggregateFirst, false));
+    // a sampled tree: the bottom layer reads the table
+    let shapes = [
+        BlockShape { dst: 11_000, src: 120_000, edges: 150_000 },
+        BlockShape { dst: 1_000, src: 11_000, edges: 10_000 },
+    ];
+    let model = Model::new(&ModelConfig::default(), 100, 47, 0).unwrap();
+    assert!(model.can_read_table(&model.orders(&shapes)));
+    assert_eq!(of(&named("gat")).orders(&shapes), [TransformFirst; 2]);
+    assert_eq!(of(&named("gin")).orders(&shapes), [AggregateFirst; 2]);
+    assert_eq!(model.inference_orders(1_000_000, 20_000_000), [AggregateFirst, TransformFirst]);
+}
+
+#[test]
+fn a_copy_is_a_copy() {
+    for config in configs() {
+        let mut model = model(&config);
+        let copy = model.clone();
+        let mut before = Vec::new();
+        copy.visit(&mut |_, p| before.push(p.value.clone()));
+        model.visit_mut(&mut |_, p| p.value.view_mut().host().fill(9.0));
+        let mut n = 0;
+        copy.visit(&mut |_, p| {
+            assert_eq!(distance(p.value.view(), before[n].view()), 0.0);
+            n += 1;
+        });
+    }
+}

@@ -144,7 +144,7 @@ fn gin(batch_norm: bool, block: &Block, x: &Dense, p: &Params) -> Dense {
 
 /// A symmetric graph on `n` nodes without self-loops, as a square block with GCN's weights.
 fn symmetric_block(n: usize) -> Block {
-    let linked = |u: usize, v: usize| u != v && (u * v + u + v) % 3 == 0;
+    let linked = |u: usize, v: usize| u != v && (u * v + u + v).is_multiple_of(3);
     let mut block = Block { num_dst: n, num_src: n, indptr: vec![0], ..Block::default() };
     for v in 0..n {
         block.indices.extend((0..n).filter(|&u| linked(u, v)).map(|u| u as u32));

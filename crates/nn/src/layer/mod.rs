@@ -18,23 +18,24 @@ mod gcn;
 mod gin;
 mod linear;
 pub mod norm;
+mod param;
+mod pass;
 mod sage;
 mod sage_pool;
 
-use graphmill_graph::{Block, keyed, table::Entry};
+use graphmill_graph::{Block, table::Entry};
 
 pub use gat::Gat;
 pub use gcn::Gcn;
 pub use gin::Gin;
 pub use linear::Linear;
 pub use norm::Norm;
+pub use param::Param;
+pub use pass::{Finish, Pass, site};
 pub use sage::{AGGREGATORS, Sage};
 pub use sage_pool::SagePool;
 
-use crate::{
-    Backend, Matrix, Result, View, ViewMut,
-    backend::{Activation, Dropout, EdgeWeight},
-};
+use crate::{Matrix, Result, View, ViewMut, backend::EdgeWeight};
 
 /// Makes a layer.
 pub type Make = fn(&LayerConfig) -> Result<Box<dyn Layer>>;
@@ -106,14 +107,6 @@ impl Default for LayerConfig {
     }
 }
 
-/// The places in a layer where dropout happens: each has its own mask ([`Pass::dropout`]).
-pub mod site {
-    /// The output rows.
-    pub const OUTPUT: u64 = 0;
-    /// The attention weights.
-    pub const ATTENTION: u64 = 1;
-}
-
 /// Which factor of `A X W` is multiplied first (paper 003, section 6.1: the order is chosen per layer by
 /// its cost).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,122 +115,6 @@ pub enum Order {
     AggregateFirst,
     /// `A (X W)`: transform all source rows, then aggregate the narrower rows.
     TransformFirst,
-}
-
-/// A learnable matrix with its gradient.
-#[derive(Clone, Debug)]
-pub struct Param {
-    /// Name, unique within its layer: "weight", "bias", ...
-    pub name: &'static str,
-    /// The value.
-    pub value: Matrix,
-    /// The gradient, same shape; backward passes add to it.
-    pub grad: Matrix,
-    /// False for running statistics: saved with the model, never updated by an optimiser.
-    pub trainable: bool,
-}
-
-impl Param {
-    /// All zeros.
-    pub fn zeros(name: &'static str, rows: usize, cols: usize) -> Self {
-        Self { name, value: Matrix::zeros(rows, cols), grad: Matrix::zeros(rows, cols), trainable: true }
-    }
-
-    /// The same value everywhere.
-    pub fn constant(name: &'static str, rows: usize, cols: usize, value: f32) -> Self {
-        let mut param = Self::zeros(name, rows, cols);
-        param.value.view_mut().host().fill(value);
-        param
-    }
-
-    /// Uniform in `[-b, b]` with `b = sqrt(6 / (fan_in + fan_out))` (Glorot and Bengio, 2010).
-    pub fn glorot(
-        name: &'static str,
-        rows: usize,
-        cols: usize,
-        fan_in: usize,
-        fan_out: usize,
-        key: u64,
-    ) -> Self {
-        let mut param = Self::zeros(name, rows, cols);
-        let bound = (6.0 / (fan_in + fan_out).max(1) as f64).sqrt();
-        let mut stream = keyed::Stream::new(key);
-        for x in param.value.view_mut().host() {
-            *x = (bound * (2.0 * stream.uniform() - 1.0)) as f32;
-        }
-        param
-    }
-
-    /// Sets the gradient to zero, whatever it was (a product with 0 would keep a NaN).
-    pub fn zero_grad(&mut self) {
-        self.grad.view_mut().host().fill(0.0);
-    }
-
-    /// Keeps the value out of the optimiser's hands.
-    pub fn frozen(mut self) -> Self {
-        self.trainable = false;
-        self
-    }
-}
-
-/// What a forward or backward pass is part of.
-#[derive(Clone, Copy)]
-pub struct Pass<'a> {
-    /// Where the arithmetic runs.
-    pub backend: &'a dyn Backend,
-    /// Whether dropout drops and batch norm uses the batch's statistics.
-    pub training: bool,
-    /// Identifies seed, step and layer: the root of every dropout mask of the pass.
-    pub key: u64,
-}
-
-impl Pass<'_> {
-    /// The dropout at place `site` of this pass, with probability `p` when training.
-    pub fn dropout(&self, p: f32, site: u64) -> Dropout {
-        if self.training && p > 0.0 {
-            Dropout { p, key: keyed::key(&[self.key, site]) }
-        } else {
-            Dropout::NONE
-        }
-    }
-
-    /// The same pass seen by its part number `part` (a layer, a head, ...).
-    pub fn part(&self, part: u64) -> Self {
-        Self { key: keyed::key(&[self.key, part]), ..*self }
-    }
-}
-
-/// What is done to a layer's output rows last: `dropout(activation(x + bias))`, in one pass over
-/// them together with the layer's own bias.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Finish {
-    /// The non-linearity.
-    pub activation: Activation,
-    /// The dropout after it.
-    pub dropout: Dropout,
-}
-
-impl Finish {
-    /// Nothing but the bias.
-    pub const NONE: Self = Self { activation: Activation::Identity, dropout: Dropout::NONE };
-
-    /// Finishes `x` (`R x O`) in place.
-    pub fn apply(&self, backend: &dyn Backend, bias: Option<&Param>, x: ViewMut) {
-        if bias.is_some() || *self != Self::NONE {
-            backend.epilogue(bias.map(|b| b.value.view()), self.activation, self.dropout, x);
-        }
-    }
-
-    /// From the gradient of the finished rows `y` to that of the rows before, in place (unchanged
-    /// where nothing but a bias was applied); adds to the bias' gradient.
-    pub fn backward(&self, backend: &dyn Backend, bias: Option<&mut Param>, y: View, grad: ViewMut) {
-        let bias_grad = bias.map(|b| b.grad.view_mut());
-        if *self != Self::NONE {
-            backend.epilogue_backward(self.activation, self.dropout, y, grad, bias_grad);
-        } else if let Some(bias_grad) = bias_grad {
-            backend.add_column_sums(grad.as_view(), bias_grad);
-        }
-    }
 }
 
 /// What a forward pass keeps for its backward pass, and room for intermediate results; lent to a

@@ -7,7 +7,7 @@
 //! table = features                                               V x F
 //! table = input_rows(table)        chunks of rows                V x hidden     (if there is an input layer)
 //! for each layer l:
-//!     t = transform_rows(l, table) chunks of rows                V x transformed_dims(l)  (if it transforms first)
+//!     t = transform_rows(l, table) chunks of rows                V x transformed_dims(l) (transform first)
 //!     table = infer(l, block of the chunk, table, t)             V x layer_out_dim(l)
 //! table = head_rows(table)         chunks of rows                V x C          (if there is a head)
 //! ```

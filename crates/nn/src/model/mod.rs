@@ -9,26 +9,26 @@
 //! the sources of the next; the destinations of the last are the seeds. A single block stands for
 //! all layers (a sampled subgraph, whose sources are its destinations).
 //!
-//! Training goes through [`Model::forward`] and [`Model::backward`]. Evaluation over all neighbours goes
-//! layer by layer in chunks of nodes, so its memory is a table per layer: see `infer.rs`.
+//! Training goes through [`Model::forward`] and [`Model::backward`] (`train.rs`). Evaluation over all
+//! neighbours goes layer by layer in chunks of nodes, so its memory is a table per layer (`infer.rs`).
 
 mod activations;
 mod config;
 mod infer;
 mod stage;
+mod train;
 
-use graphmill_graph::{Block, keyed, table};
+use graphmill_graph::{keyed, table};
 
 pub use activations::Activations;
-use activations::{Rows, StageActs};
 pub use config::{ACTIVATIONS, ModelConfig, RESIDUALS, ResidualKind};
 use stage::{Residual, Stage};
 
 use crate::{
-    Error, Finish, LayerConfig, Matrix, Order, Param, Pass, Result, View,
+    Error, LayerConfig, Order, Param, Result,
     backend::Activation,
     cost::{self, BlockShape, Purpose},
-    layer::{self, Linear, norm, site},
+    layer::{self, Linear, norm},
 };
 
 /// The part numbers ([`Pass::part`]) of what is not a layer.
@@ -170,8 +170,8 @@ impl Model {
         self.stages.iter().any(|stage| stage.conv.wants_symmetric_weights())
     }
 
-    /// The cheapest order of each layer for training on blocks of these sizes (or on a single one that stands for all;
-    /// [`cost`]). Any batch's sizes will do for a whole run: only their proportions matter.
+    /// The cheapest order of each layer for training on blocks of these sizes, or on a single one that
+    /// stands for all ([`cost`]). Any batch's sizes will do for a whole run: only their proportions matter.
     pub fn orders(&self, shapes: &[BlockShape]) -> Vec<Order> {
         self.choose(shapes, |model, l| {
             if model.wants_input_grad(l) { Purpose::InnerLayer } else { Purpose::BottomLayer }
@@ -200,162 +200,6 @@ impl Model {
     /// the bottom layer aggregates first, and nothing happens to the rows before.
     pub fn can_read_table(&self, orders: &[Order]) -> bool {
         orders[0] == Order::AggregateFirst && self.input.is_none() && self.input_dropout == 0.0
-    }
-
-    /// The scores of a minibatch, `B x C`, left in `acts.logits()`.
-    ///
-    /// `blocks` are the layers' from the bottom up, or a single one for all; `x` is `S x F`, the
-    /// features of the bottom block's sources, or the whole table where that block is global
-    /// ([`Model::can_read_table`]).
-    pub fn forward(&self, pass: &Pass, orders: &[Order], blocks: &[Block], x: View, acts: &mut Activations) {
-        self.forward_input(pass, x, acts);
-        for (l, &order) in orders.iter().enumerate() {
-            self.forward_layer(l, pass, order, of_layer(blocks, l), x, acts);
-        }
-        self.forward_head(pass, acts);
-    }
-
-    /// The first step of [`Model::forward`]: dropout of the features and the input layer.
-    pub fn forward_input(&self, pass: &Pass, x: View, acts: &mut Activations) {
-        acts.fit(self.stages.len(), self.head.len());
-        let dropout = self.feature_finish(pass);
-        if dropout != Finish::NONE {
-            acts.dropped.resize(x.num_rows(), x.num_cols());
-            pass.backend.copy(x, acts.dropped.view_mut());
-            dropout.apply(pass.backend, None, acts.dropped.view_mut());
-        }
-        if let Some(input) = &self.input {
-            let x = if dropout == Finish::NONE { x } else { acts.dropped.view() };
-            acts.input.out.resize(x.num_rows(), input.out_dim());
-            input.forward(pass, x, 0.0, self.finish(pass, part::INPUT), acts.input.out.view_mut());
-        }
-    }
-
-    /// One layer's step of [`Model::forward`]: reads the output of the one below from `acts`. `x` are
-    /// the features, as given to [`Model::forward_input`].
-    pub fn forward_layer(
-        &self,
-        l: usize,
-        pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
-        acts: &mut Activations,
-    ) {
-        let stage = &self.stages[l];
-        let (below, this) = acts.stages.split_at_mut(l);
-        let x = match below.last() {
-            Some(below) => below.rows.out.view(),
-            None => self.bottom_rows(pass, x, &acts.dropped, &acts.input.out),
-        };
-        let StageActs { rows, kept } = &mut this[0];
-        rows.out.resize(block.num_dst, stage.conv.out_dim());
-        stage.forward(&pass.part(l as u64), order, block, x, None, kept, rows.out.view_mut());
-    }
-
-    /// The last step of [`Model::forward`]: the dense layers after the convolutions.
-    pub fn forward_head(&self, pass: &Pass, acts: &mut Activations) {
-        let mut x = acts.stages.last().expect("a model has a layer").rows.out.view();
-        for (i, (linear, rows)) in self.head.iter().zip(&mut acts.head).enumerate() {
-            rows.out.resize(x.num_rows(), linear.out_dim());
-            linear.forward(pass, x, 0.0, self.head_finish(pass, i), rows.out.view_mut());
-            x = rows.out.view();
-        }
-    }
-
-    /// Adds to every parameter's gradient, from that of the scores
-    /// ([`Activations::logits_and_grad`]) of the last training [`Model::forward`], whose arguments are
-    /// given again. The features' gradient is never computed.
-    ///
-    /// Local blocks are transposed where [`Model::needs_transposed`] says so.
-    pub fn backward(
-        &mut self,
-        pass: &Pass,
-        orders: &[Order],
-        blocks: &[Block],
-        x: View,
-        acts: &mut Activations,
-    ) {
-        self.backward_head(pass, acts);
-        for (l, &order) in orders.iter().enumerate().rev() {
-            self.backward_layer(l, pass, order, of_layer(blocks, l), x, acts);
-        }
-        self.backward_input(pass, x, acts);
-    }
-
-    /// The first step of [`Model::backward`].
-    pub fn backward_head(&mut self, pass: &Pass, acts: &mut Activations) {
-        for i in (0..self.head.len()).rev() {
-            let finish = self.head_finish(pass, i);
-            let (below, this) = acts.head.split_at_mut(i);
-            let below = match below.last_mut() {
-                Some(rows) => rows,
-                None => &mut acts.stages.last_mut().expect("a model has a layer").rows,
-            };
-            let Rows { out, grad } = &mut this[0];
-            self.head[i].backward(pass, below.out.view(), out.view(), finish, grad, Some(&mut below.grad));
-        }
-    }
-
-    /// One layer's step of [`Model::backward`]: from the gradient of its output
-    /// ([`Activations::output_grad_mut`]) to that of the output of the layer below.
-    pub fn backward_layer(
-        &mut self,
-        l: usize,
-        pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
-        acts: &mut Activations,
-    ) {
-        let wanted = self.wants_input_grad(l);
-        let (below, this) = acts.stages.split_at_mut(l);
-        let (x, x_grad) = match below.last_mut() {
-            Some(StageActs { rows: Rows { out, grad }, .. }) => (out.view(), grad),
-            None => {
-                let Rows { out, grad } = &mut acts.input;
-                (self.bottom_rows(pass, x, &acts.dropped, out), grad)
-            }
-        };
-        let StageActs { rows: Rows { out, grad }, kept } = &mut this[0];
-        let pass = pass.part(l as u64);
-        let x_grad = wanted.then_some(x_grad);
-        self.stages[l].backward(&pass, order, block, x, out.view(), kept, grad, x_grad);
-    }
-
-    /// The last step of [`Model::backward`]: the input layer.
-    pub fn backward_input(&mut self, pass: &Pass, x: View, acts: &mut Activations) {
-        let finish = self.finish(pass, part::INPUT);
-        let dropped = self.feature_finish(pass) != Finish::NONE;
-        if let Some(input) = &mut self.input {
-            let x = if dropped { acts.dropped.view() } else { x };
-            let Rows { out, grad } = &mut acts.input;
-            input.backward(pass, x, out.view(), finish, grad, None);
-        }
-    }
-
-    /// The rows that the bottom layer reads, given the features and what became of them.
-    fn bottom_rows<'a>(&self, pass: &Pass, x: View<'a>, dropped: &'a Matrix, input: &'a Matrix) -> View<'a> {
-        if self.input.is_some() {
-            input.view()
-        } else if self.feature_finish(pass) != Finish::NONE {
-            dropped.view()
-        } else {
-            x
-        }
-    }
-
-    fn feature_finish(&self, pass: &Pass) -> Finish {
-        let dropout = pass.part(part::FEATURES).dropout(self.input_dropout, site::OUTPUT);
-        Finish { activation: Activation::Identity, dropout }
-    }
-
-    fn finish(&self, pass: &Pass, part: u64) -> Finish {
-        Finish { activation: self.activation, dropout: pass.part(part).dropout(self.dropout, site::OUTPUT) }
-    }
-
-    fn head_finish(&self, pass: &Pass, i: usize) -> Finish {
-        if i + 1 == self.head.len() { Finish::NONE } else { self.finish(pass, part::HEAD + i as u64) }
     }
 }
 

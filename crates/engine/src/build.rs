@@ -1,12 +1,13 @@
 //! From a configuration and a dataset to the parts of a run. Training, `eval` and `predict` share it.
 
-use graphmill_graph::{Dataset, FeatureData, Features, generate, table};
+use graphmill_graph::{Dataset, Features, dataset::FeatureData, generate, table};
 use graphmill_loader::{Feature, feature::Host, order, sampler, weights::SymmetricWeights};
 use graphmill_nn::{
     Matrix,
     metric,
     model::{Model, ModelConfig},
     optim::{self, Optimizer},
+    schedule::{self, Schedule},
 };
 
 use crate::{Error, Result, TrainConfig};
@@ -100,6 +101,23 @@ pub fn order(config: &TrainConfig) -> Result<order::Order> {
 pub fn optimizer(config: &TrainConfig) -> Result<Box<dyn Optimizer>> {
     let options = optim::Options { momentum: config.momentum as f32, ..optim::Options::default() };
     usage(optim::by_name(&config.optimizer, &options))
+}
+
+/// The learning-rate schedule.
+///
+/// # Errors
+/// An unknown name or an impossible number.
+pub fn schedule(config: &TrainConfig) -> Result<Schedule> {
+    let every = |otherwise: usize| if config.schedule_epochs == 0 { otherwise } else { config.schedule_epochs };
+    let options = schedule::Options {
+        every: every(10) as u32,
+        gamma: config.schedule_factor,
+        epochs: every(config.epochs) as f64,
+        floor: config.min_lr / config.lr.max(f64::MIN_POSITIVE),
+        patience: every(10) as u32,
+        warmup: config.warmup,
+    };
+    usage(Schedule::new(&config.schedule, config.lr, &options))
 }
 
 /// The score to judge by: the configuration's, or the dataset's, or the kind of labels' own.

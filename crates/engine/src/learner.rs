@@ -5,7 +5,7 @@ use graphmill_loader::MiniBatch;
 use graphmill_nn::{
     Backend, Matrix, Order, Pass,
     model::{Activations, Model},
-    optim::{self, Optimizer},
+    optim::{Optimizer, clip},
 };
 
 /// The labels of one batch's seeds, gathered.
@@ -79,7 +79,6 @@ impl<'a> Learner<'a> {
         optimizer: Box<dyn Optimizer>,
         labels: &'a Labels,
         orders: Vec<Order>,
-        table: Option<Matrix>,
         config: &crate::TrainConfig,
     ) -> Self {
         Self {
@@ -87,7 +86,7 @@ impl<'a> Learner<'a> {
             model,
             optimizer,
             labels,
-            table,
+            table: None,
             orders,
             clip: config.clip,
             weight_decay: config.weight_decay as f32,
@@ -108,7 +107,7 @@ impl<'a> Learner<'a> {
             (Some(table), true) => table.view(),
             _ => batch.features.view(),
         };
-        self.model.zero_grad(backend);
+        self.model.zero_grad();
         self.model.forward(&pass, &self.orders, &batch.blocks, x, &mut self.acts);
         self.seed_labels.gather(self.labels, &batch.seeds);
         let (logits, grad) = self.acts.logits_and_grad();
@@ -126,7 +125,8 @@ impl<'a> Learner<'a> {
             return BatchOutcome { loss, grad_norm: None };
         }
         self.model.backward(&pass, &self.orders, &batch.blocks, x, &mut self.acts);
-        let grad_norm = (self.clip > 0.0).then(|| clip(backend, &mut self.model, self.clip));
+        let grad_norm = (self.clip > 0.0)
+            .then(|| clip(backend, self.clip as f32, |see| self.model.visit_mut(&mut |_, param| see(param))));
         self.optimizer.begin(lr as f32);
         let (optimizer, decay, first) = (&mut self.optimizer, self.weight_decay, self.decay_first);
         let mut index = 0;

@@ -1,1 +1,20 @@
-//! x
+//! Who runs what, where, and how far ahead.
+pub mod build;
+pub mod checkpoint;
+pub mod config;
+pub mod error;
+pub mod evaluate;
+pub mod learner;
+pub mod observer;
+pub mod record;
+pub mod stage;
+pub mod strategy;
+pub mod sums;
+pub mod trainer;
+
+pub use build::open_dataset;
+pub use config::TrainConfig;
+pub use error::{Error, Result};
+pub use graphmill_graph::Dataset;
+pub use record::RunDir;
+pub use trainer::train;

@@ -50,4 +50,18 @@ impl Sums {
     pub fn mean_loss(&self) -> f64 {
         self.loss / self.seeds.max(1) as f64
     }
+
+    /// The record of an epoch.
+    pub fn record(&self, epoch: usize, valid_score: Option<f64>, _lr: f64, eval_seconds: f64) -> EpochRecord {
+        EpochRecord {
+            epoch,
+            loss: self.mean_loss(),
+            valid_score,
+            seconds: self.seconds,
+            stages: self.stages,
+            seeds: self.seeds,
+            sampled_edges: self.edges,
+            eval_seconds,
+        }
+    }
 }

@@ -11,14 +11,15 @@
 
 use std::time::Instant;
 
-use graphmill_graph::{Dataset, NodeId, table};
+use graphmill_graph::{Dataset, Labels, NodeId, table};
 use graphmill_loader::{Form, MiniBatch, Workspace};
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
     cost::BlockShape,
+    metric::{Input, Metric, Truth},
     model::Model,
-    schedule::{self, EarlyStop, Patience, Schedule},
+    schedule::{self, EarlyStop, Patience},
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,14 +27,17 @@ use crate::{
     Error, Result, RunDir, TrainConfig, build,
     checkpoint::{self, Checkpoint},
     evaluate::{Inference, Output},
-    learner::Learner,
+    learner::{BatchOutcome, Learner},
     observer::{Observer, Progress, Start},
-    record::{Best, EpochRecord, Summary, TestScore},
-    score,
+    record::{Best, EpochRecord, Stages, Summary, TestScore},
     stage::Loader,
     strategy::{self, Epoch, Flow},
     sums::Sums,
 };
+
+/// Least seconds between the checkpoints that are written because an epoch has ended: epochs of milliseconds
+/// are repeated faster than they are saved.
+const EPOCH_CHECKPOINT_SECONDS: f64 = 1.0;
 
 /// Where a run stands. With the model and the optimiser's state it is all that a checkpoint holds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -165,8 +169,9 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
         place.sums.stages.order += began.elapsed().as_secs_f64();
 
         let rate = schedule;
+        let from = place.batch;
         let lr = |batch: u64| rate.lr(epoch as u32, batch as usize, batches as usize);
-        let mut after = |learner: &mut Learner, batch: &MiniBatch, outcome, spent: &_| {
+        let mut after = |learner: &Learner, batch: &MiniBatch, outcome: BatchOutcome, spent: &Stages| {
             place.sums.add(batch, outcome, spent);
             if !outcome.loss.is_finite() {
                 return Err(Error::Diverged { epoch: epoch + 1, batch: batch.number + 1, loss: outcome.loss });
@@ -197,7 +202,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
         let flow = strategy.run(Epoch {
             number: epoch as u64,
             order: &order_of_epoch,
-            from: place.batch,
+            from,
             loader: &loader,
             learner: &mut learner,
             lr: &lr,
@@ -250,8 +255,8 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
         };
         if let Some(run) = run {
             run.append_epoch(&record)?;
-            let due = config.checkpoint_every_epoch(epoch, saved_at.elapsed().as_secs_f64());
             let ends = last || flow == Flow::Stop || (config.patience > 0 && early.stops());
+            let due = saved_at.elapsed().as_secs_f64() >= EPOCH_CHECKPOINT_SECONDS;
             if due || ends {
                 checkpoint::save(&run.checkpoint(), &learner.model, &*learner.optimizer, &place)?;
                 saved_at = Instant::now();
@@ -330,4 +335,13 @@ fn values(model: &Model) -> Vec<Matrix> {
 fn restore(model: &mut Model, values: Vec<Matrix>) {
     let mut values = values.into_iter();
     model.visit_mut(&mut |_, param| param.value = values.next().expect("as many as there were"));
+}
+
+/// The score of `nodes`' logits.
+pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[NodeId]) -> Option<f64> {
+    let truth = match &data.labels {
+        Labels::Single { class, .. } => Truth::Single(class),
+        Labels::Multi { member, .. } => Truth::Multi(member),
+    };
+    metric(&Input::new(logits.view().host(), data.labels.classes(), truth).against(nodes))
 }

@@ -97,11 +97,11 @@ impl Block {
         t.edge.clear();
         t.edge.resize(indices.len(), 0);
         // indptr[u] serves as the write cursor of u and is shifted back afterwards
-        for v in 0..*num_dst {
-            for e in indptr[v] as usize..indptr[v + 1] as usize {
-                let slot = &mut t.indptr[indices[e] as usize];
+        for (v, ends) in indptr.windows(2).enumerate().take(*num_dst) {
+            for e in ends[0]..ends[1] {
+                let slot = &mut t.indptr[indices[e as usize] as usize];
                 t.dst[*slot as usize] = v as u32;
-                t.edge[*slot as usize] = e as u32;
+                t.edge[*slot as usize] = e;
                 *slot += 1;
             }
         }

@@ -117,6 +117,11 @@ impl Model {
         self.stages[l].conv.out_dim()
     }
 
+    /// Width of the scores, `C`.
+    pub fn classes(&self) -> usize {
+        self.head.last().map_or_else(|| self.layer_out_dim(self.stages.len() - 1), Linear::out_dim)
+    }
+
     /// Shows every parameter with its full name ("conv.0.neigh.weight"), always in the same order:
     /// input layer, then convolution, residual and norm of each layer from the bottom up, then the head.
     /// Running statistics are among them, with [`Param::trainable`] false.

@@ -36,7 +36,7 @@ impl fmt::Display for Info {
         };
         row("classes", grouped(self.classes), format!("{kind}{per_class}{without}"))?;
         if let Some(homophily) = self.homophily {
-            let also = |what: &str, value: Option<f64>| value.map(|x| format!("{what} {x:.3}"));
+            let also = |what: &str, value: Option<f64>| value.map(|x| format!("{what} {}", three(x)));
             let notes = [
                 also("adjusted", homophily.adjusted),
                 also("class-insensitive", homophily.class_insensitive),
@@ -85,6 +85,11 @@ fn grouped(n: usize) -> String {
     out
 }
 
+/// Three decimals, and no minus before a zero.
+fn three(x: f64) -> String {
+    format!("{:.3}", if x.abs() < 0.0005 { 0.0 } else { x })
+}
+
 /// At most two decimals, and none that say nothing.
 fn short(x: f64) -> String {
     format!("{x:.2}").trim_end_matches('0').trim_end_matches('.').to_string()
@@ -125,6 +130,7 @@ small
           2-3             4   ████████████████████████████████████████
 ";
         assert_eq!(info(&small()).to_string(), expected);
+        assert_eq!([three(-0.0004), three(-0.0006)], ["0.000", "-0.001"]);
         assert_eq!([short(100.0), short(0.5), short(49.994)], ["100", "0.5", "49.99"]);
         assert_eq!(
             [grouped(0), grouped(999), grouped(1000), grouped(12_345_678)],

@@ -1,1 +1,351 @@
-//! Statistics.
+//! What a dataset holds, in figures: what `graphmill info` prints.
+
+mod display;
+mod homophily;
+
+pub use homophily::Homophily;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::{
+    Dataset, Graph, Labels, NodeId,
+    dataset::FeatureData,
+    keyed::key,
+    traverse::{Components, summarize, weak_components},
+};
+
+/// The figures of a dataset; its `Display` gives the table people read, [`Serialize`] the
+/// document programs read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Info {
+    /// The dataset's name.
+    pub name: String,
+    /// `V`.
+    pub nodes: usize,
+    /// `E`, every stored direction counted.
+    pub edges: usize,
+    /// `F`.
+    pub feature_dim: usize,
+    /// `f32` or `f16`.
+    pub feature_type: &'static str,
+    /// `C`.
+    pub classes: usize,
+    /// Whether a node may have several classes.
+    pub multilabel: bool,
+    /// Nodes that train.
+    pub train: usize,
+    /// Nodes that validate.
+    pub valid: usize,
+    /// Nodes that test.
+    pub test: usize,
+    /// The score the dataset is usually judged by, where known.
+    pub metric: Option<String>,
+    /// Whether every edge is stored both ways (equally often): an undirected graph.
+    pub symmetric: bool,
+    /// Whether edges carry weights.
+    pub weighted: bool,
+    /// Nodes without an edge in either direction.
+    pub isolated: usize,
+    /// Edges from a node to itself.
+    pub self_loops: usize,
+    /// How many in-neighbours nodes have.
+    pub degree: Degree,
+    /// Weakly connected components.
+    pub components: Components,
+    /// How alike neighbours' labels are; only where labels are single and an edge joins two
+    /// labelled nodes.
+    pub homophily: Option<Homophily>,
+    /// Nodes of each class, `C`; where labels are several, a node counts in each of its classes.
+    pub class_counts: Vec<usize>,
+    /// Nodes without a label.
+    pub unlabelled: usize,
+    /// Size at rest.
+    pub bytes: Bytes,
+}
+
+/// In-degrees summed up. Percentiles between two nodes are interpolated, as NumPy does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Degree {
+    /// `E / V`; 0 in an empty graph.
+    pub mean: f64,
+    /// Half of the nodes have at most this many.
+    pub median: f64,
+    /// Nine nodes in ten have at most this many.
+    pub p90: f64,
+    /// Ninety-nine nodes in a hundred have at most this many.
+    pub p99: f64,
+    /// The most.
+    pub max: u64,
+    /// Nodes by degree: 0, 1, 2 to 3, 4 to 7, and so on up to the most.
+    pub histogram: Vec<Bin>,
+}
+
+/// One bar of a histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Bin {
+    /// The least degree counted here.
+    pub from: u64,
+    /// The largest degree counted here.
+    pub to: u64,
+    /// How many nodes have such a degree.
+    pub nodes: usize,
+}
+
+/// Bytes at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Bytes {
+    /// `indptr`, `indices` and edge weights.
+    pub topology: usize,
+    /// Feature rows.
+    pub features: usize,
+    /// Labels.
+    pub labels: usize,
+}
+
+/// Takes the figures of `dataset`. O(V log V + E + V C), parallel, the same for any number of
+/// threads; about `20 V` bytes of working memory.
+///
+/// ```
+/// use graphmill_graph::{generate::demo, stats::info};
+/// let info = info(&demo()?);
+/// assert_eq!((info.nodes, info.classes, info.symmetric), (50_000, 10, true));
+/// println!("{info}");
+/// # Ok::<(), graphmill_graph::Error>(())
+/// ```
+pub fn info(dataset: &Dataset) -> Info {
+    let graph = &dataset.graph;
+    let (isolated, self_loops, symmetric) = shape(graph);
+    let (class_counts, unlabelled) = count_classes(&dataset.labels);
+    let homophily = match &dataset.labels {
+        Labels::Single { class, .. } => homophily::homophily(graph, class, &class_counts),
+        Labels::Multi { .. } => None,
+    };
+    Info {
+        name: dataset.name.clone(),
+        nodes: graph.num_nodes(),
+        edges: graph.num_edges(),
+        feature_dim: dataset.features.dim,
+        feature_type: match dataset.features.data {
+            FeatureData::F32(_) => "f32",
+            FeatureData::F16(_) => "f16",
+        },
+        classes: dataset.labels.classes(),
+        multilabel: dataset.labels.is_multi(),
+        train: dataset.split.train.len(),
+        valid: dataset.split.valid.len(),
+        test: dataset.split.test.len(),
+        metric: dataset.metric.clone(),
+        symmetric,
+        weighted: graph.edge_weight().is_some(),
+        isolated,
+        self_loops,
+        degree: degree(graph),
+        components: summarize(&weak_components(graph)),
+        homophily,
+        class_counts,
+        unlabelled,
+        bytes: Bytes {
+            topology: size_of_val(graph.indptr())
+                + size_of_val(graph.indices())
+                + graph.edge_weight().map_or(0, size_of_val),
+            features: dataset.features.bytes(),
+            labels: match &dataset.labels {
+                Labels::Single { class, .. } => size_of_val(&class[..]),
+                Labels::Multi { member, .. } => member.len(),
+            },
+        },
+    }
+}
+
+/// Isolated nodes, self-loops, and whether the graph is symmetric.
+///
+/// Symmetry needs no sorted rows and no random reads: over all edges, the hashes of `(u, v)` and
+/// those of `(v, u)` add up to the same exactly when the two collections of pairs are the same, but
+/// for a chance of about 2^-64.
+fn shape(graph: &Graph) -> (usize, usize, bool) {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    // Relaxed: the flags only ever become true, and are read after the loop has joined.
+    let sends: Vec<AtomicBool> =
+        (0..graph.num_nodes()).into_par_iter().map(|_| AtomicBool::new(false)).collect();
+    let (self_loops, imbalance) = nodes(graph)
+        .map(|v| {
+            let (mut loops, mut sum) = (0, 0u64);
+            for &u in graph.in_neighbors(v) {
+                sends[u as usize].store(true, Relaxed);
+                loops += usize::from(u == v);
+                let (there, back) = (key(&[u.into(), v.into()]), key(&[v.into(), u.into()]));
+                sum = sum.wrapping_add(there).wrapping_sub(back);
+            }
+            (loops, sum)
+        })
+        .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1.wrapping_add(b.1)));
+    let isolated =
+        nodes(graph).filter(|&v| graph.in_degree(v) == 0 && !sends[v as usize].load(Relaxed)).count();
+    (isolated, self_loops, imbalance == 0)
+}
+
+/// All nodes, split over threads in runs that are worth it.
+fn nodes(graph: &Graph) -> impl IndexedParallelIterator<Item = NodeId> {
+    (0..graph.num_nodes() as NodeId).into_par_iter().with_min_len(1 << 10)
+}
+
+fn degree(graph: &Graph) -> Degree {
+    let mut degrees: Vec<u64> = nodes(graph).map(|v| graph.in_degree(v) as u64).collect();
+    let Some(last) = degrees.len().checked_sub(1) else {
+        return Degree::default();
+    };
+    degrees.par_sort_unstable();
+    let percentile = |share: f64| {
+        let place = share * last as f64;
+        let (low, high) = (degrees[place.floor() as usize] as f64, degrees[place.ceil() as usize] as f64);
+        low + (high - low) * place.fract()
+    };
+    let max = degrees[last];
+    let mut histogram = Vec::new();
+    let mut from = 0;
+    while from <= max {
+        let to = if from == 0 { 0 } else { from.saturating_mul(2) - 1 };
+        let below = |bound: u64| degrees.partition_point(|&d| d < bound);
+        histogram.push(Bin { from, to, nodes: below(to + 1) - below(from) });
+        from = to + 1;
+    }
+    Degree {
+        mean: graph.num_edges() as f64 / degrees.len() as f64,
+        median: percentile(0.5),
+        p90: percentile(0.9),
+        p99: percentile(0.99),
+        max,
+        histogram,
+    }
+}
+
+/// Nodes per class, and nodes without a label.
+fn count_classes(labels: &Labels) -> (Vec<usize>, usize) {
+    let mut counts = vec![0; labels.classes()];
+    let mut unlabelled = 0;
+    match labels {
+        Labels::Single { class, .. } => {
+            for &c in class.iter() {
+                match counts.get_mut(c as usize) {
+                    Some(count) => *count += 1,
+                    None => unlabelled += 1,
+                }
+            }
+        }
+        Labels::Multi { member, classes } if *classes > 0 => {
+            for row in member.chunks_exact(*classes) {
+                counts.iter_mut().zip(row).for_each(|(count, &m)| *count += usize::from(m));
+            }
+        }
+        Labels::Multi { .. } => {}
+    }
+    (counts, unlabelled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EdgeOptions, Features, Split, build};
+
+    /// ```text
+    ///   0 --- 1        classes: 0 0 0 1 1 ?
+    ///    \   /
+    ///      2 --- 3 --- 4     5
+    /// ```
+    pub(super) fn small() -> Dataset {
+        let graph = build(6, &[0, 0, 1, 2, 3], &[1, 2, 2, 3, 4], EdgeOptions::UNDIRECTED).unwrap();
+        Dataset {
+            name: "small".into(),
+            graph,
+            features: Features::f32(2, vec![0.0; 12]),
+            labels: Labels::Single { class: vec![0, 0, 0, 1, 1, -1].into(), classes: 2 },
+            split: Split { train: vec![0, 3].into(), valid: vec![1].into(), test: vec![2, 4].into() },
+            metric: Some("accuracy".into()),
+        }
+    }
+
+    #[test]
+    fn a_small_graph_worked_out_by_hand() {
+        let dataset = small();
+        dataset.validate().unwrap();
+        let info = info(&dataset);
+        assert_eq!((info.nodes, info.edges, info.feature_dim, info.classes), (6, 10, 2, 2));
+        assert_eq!((info.train, info.valid, info.test), (2, 1, 2));
+        assert_eq!((info.isolated, info.self_loops, info.symmetric, info.weighted), (1, 0, true, false));
+        assert_eq!((info.components.count, info.components.largest), (2, 5));
+        assert_eq!((&info.class_counts[..], info.unlabelled), (&[3, 2][..], 1));
+        assert_eq!(info.bytes, Bytes { topology: 7 * 8 + 10 * 4, features: 48, labels: 24 });
+        // Degrees 0 1 2 2 2 3 in order; place 4.5 of 0..=5 is halfway between 2 and 3.
+        let d = &info.degree;
+        assert_eq!((d.mean, d.median, d.p90, d.max), (10.0 / 6.0, 2.0, 2.5, 3));
+        assert!((d.p99 - 2.95).abs() < 1e-12);
+        let bins = [(0, 0, 1), (1, 1, 1), (2, 3, 4)].map(|(from, to, nodes)| Bin { from, to, nodes });
+        assert_eq!(d.histogram, bins);
+        // Of 5 edges only 2-3 joins two classes; 7 of 10 ends are in class 0, 3 in class 1.
+        // Of the 7 edges into class 0 six are from it, of the 3 into class 1 two.
+        let h = info.homophily.unwrap();
+        assert!((h.edge - 0.8).abs() < 1e-12);
+        assert!((h.adjusted.unwrap() - (0.8 - 0.58) / 0.42).abs() < 1e-12);
+        assert!((h.class_insensitive.unwrap() - ((6.0 / 7.0 - 0.6) + (2.0 / 3.0 - 0.4))).abs() < 1e-12);
+    }
+
+    #[test]
+    fn direction_self_loops_and_repeats_are_seen() {
+        let with = |src: &[u32], dst: &[u32], options| {
+            info(&Dataset { graph: build(4, src, dst, options).unwrap(), ..Default::default() })
+        };
+        let one_way = with(&[0, 1, 1], &[1, 1, 2], EdgeOptions::DIRECTED);
+        assert_eq!((one_way.symmetric, one_way.self_loops, one_way.isolated), (false, 1, 1));
+        let cycle = with(&[0, 1, 2], &[1, 2, 0], EdgeOptions::DIRECTED);
+        assert!(!cycle.symmetric, "every degree is 1 both ways, yet no edge goes back");
+        assert!(with(&[0, 1, 3], &[1, 0, 3], EdgeOptions::DIRECTED).symmetric);
+        let keep = EdgeOptions { keep_duplicates: true, ..EdgeOptions::DIRECTED };
+        assert!(!with(&[0, 0, 1], &[1, 1, 0], keep).symmetric, "twice there, once back");
+        assert_eq!(one_way.homophily, None);
+    }
+
+    #[test]
+    fn several_labels_a_node_are_counted_per_class() {
+        let labels = Labels::Multi { member: vec![1, 0, 1, 1, 0, 0].into(), classes: 3 };
+        let graph = build(2, &[0], &[1], EdgeOptions::DIRECTED).unwrap();
+        let info = info(&Dataset { graph, labels, ..Default::default() });
+        assert_eq!((info.multilabel, &info.class_counts[..], info.homophily), (true, &[2, 0, 1][..], None));
+        assert!(info.to_string().contains("several a node, 0 to 2 nodes each"));
+    }
+
+    #[test]
+    fn an_empty_dataset_has_figures_too() {
+        let info = info(&Dataset::default());
+        assert_eq!((info.nodes, info.degree.max, info.components.count, info.symmetric), (0, 0, 0, true));
+        assert!(info.to_string().contains("nodes"));
+    }
+
+    #[test]
+    fn the_document_has_the_promised_fields() {
+        let json = serde_json::to_value(info(&small())).unwrap();
+        for (field, value) in [
+            ("nodes", 6),
+            ("edges", 10),
+            ("feature_dim", 2),
+            ("classes", 2),
+            ("train", 2),
+            ("valid", 1),
+            ("test", 2),
+        ] {
+            assert_eq!(json[field], value, "{field}");
+        }
+        assert_eq!(json["multilabel"], false);
+        assert_eq!(json["degree"]["histogram"][2]["nodes"], 4);
+    }
+
+    #[test]
+    fn the_same_for_any_number_of_threads() {
+        let dataset = crate::generate::demo().unwrap();
+        let with = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| info(&dataset))
+        };
+        assert_eq!(with(1), with(3));
+    }
+}

@@ -10,6 +10,7 @@ use crate::{View, ViewMut};
 
 pub mod cpu;
 pub mod reference;
+mod shape;
 
 pub use cpu::Cpu;
 pub use reference::Reference;
@@ -319,10 +320,11 @@ pub trait Backend: Send + Sync {
         beta_grad: ViewMut,
     );
 
-    /// `out[r] = x[r] / max(|x[r]|, 1e-12)`; `norms` is `R x 1`.
+    /// `out[r] = x[r] / max(|x[r]|, 1e-12)`; `norms` is `R x 1` and receives `|x[r]|`.
     fn l2_norm(&self, x: View, norms: ViewMut, out: ViewMut);
 
-    /// The gradient of [`Backend::l2_norm`] from its output `y`, in place on `grad`.
+    /// The gradient of [`Backend::l2_norm`] from its output `y`, in place on `grad`. Rows of norm up to
+    /// 1e-12 get 0: the exact value, 1e12 times the gradient, would wreck the parameters before them.
     fn l2_norm_backward(&self, y: View, norms: View, grad: ViewMut);
 
     // ------------------------------------------------------------------ losses

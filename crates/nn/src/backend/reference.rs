@@ -63,7 +63,14 @@ fn leaky(x: f64, slope: f64) -> f64 {
 fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Identity => x,
-        Activation::Relu => x.max(0.0),
+        // in this form a NaN stays one
+        Activation::Relu => {
+            if x <= 0.0 {
+                0.0
+            } else {
+                x
+            }
+        }
         Activation::Elu if x > 0.0 => x,
         Activation::Elu => x.exp_m1(),
         Activation::LeakyRelu => leaky(x, 0.01),

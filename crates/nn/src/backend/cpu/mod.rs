@@ -1,5 +1,271 @@
-//! The CPU backend.
+//! The CPU backend: threads of the current rayon pool, and the widest vectors that the machine has.
+//!
+//! One idea a file:
+//!
+//! | file | |
+//! | --- | --- |
+//! | `simd`, `simd_x86` | vectors behind one trait: portable, AVX2, AVX-512 |
+//! | `level` | which of them a kernel runs on, decided at run time |
+//! | `math` | exponential and logarithm of vectors |
+//! | `parallel`, `scratch` | cutting work into pieces; memory for partial results |
+//! | `columns` | sums over rows, in a fixed order |
+//! | `gemm`, `aggregate`, `maximum`, `attention`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
+//!
+//! The same bits come out for any number of threads: see `parallel`. Between machines of different
+//! [`Level`]s they differ in the last places.
+
+use graphmill_graph::{Block, NodeId};
+
+use super::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting};
+use crate::{View, ViewMut};
+
+mod aggregate;
+mod attention;
+mod batch_norm;
+mod columns;
+mod epilogue;
+mod gemm;
+mod heads;
+mod level;
+mod loss;
+mod math;
+mod maximum;
+mod parallel;
+mod row_norm;
+mod rows;
+mod scratch;
+mod simd;
+#[cfg(target_arch = "x86_64")]
+mod simd_x86;
+mod update;
+
+pub use level::{Level, with_level};
 
 /// The CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu;
+
+impl Backend for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+        gemm::gemm(a, side_a, b, side_b, beta, c);
+    }
+
+    fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
+        aggregate::aggregate(block, weighting, src, beta, dst);
+    }
+
+    fn aggregate_transposed(
+        &self,
+        block: &Block,
+        weighting: Weighting,
+        dst_grad: View,
+        beta: f32,
+        src_grad: ViewMut,
+    ) {
+        aggregate::aggregate_transposed(block, weighting, dst_grad, beta, src_grad);
+    }
+
+    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>) {
+        maximum::aggregate_max(block, src, dst, arg);
+    }
+
+    fn aggregate_max_transposed(&self, block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut) {
+        maximum::aggregate_max_transposed(block, arg, dst_grad, src_grad);
+    }
+
+    fn head_dot(&self, z: View, a: View, heads: usize, out: ViewMut) {
+        heads::head_dot(z, a, heads, out);
+    }
+
+    fn head_dot_backward(
+        &self,
+        z: View,
+        a: View,
+        heads: usize,
+        grad: View,
+        z_grad: ViewMut,
+        a_grad: ViewMut,
+    ) {
+        heads::head_dot_backward(z, a, heads, grad, z_grad, a_grad);
+    }
+
+    fn edge_softmax(&self, block: &Block, source: View, target: View, slope: f32, alpha: ViewMut) {
+        attention::edge_softmax(block, source, target, slope, alpha);
+    }
+
+    fn edge_softmax_backward(
+        &self,
+        block: &Block,
+        source: View,
+        target: View,
+        slope: f32,
+        alpha: View,
+        alpha_grad: View,
+        scratch: ViewMut,
+        source_grad: ViewMut,
+        target_grad: ViewMut,
+    ) {
+        attention::edge_softmax_backward(
+            block,
+            source,
+            target,
+            slope,
+            alpha,
+            alpha_grad,
+            scratch,
+            source_grad,
+            target_grad,
+        );
+    }
+
+    fn attend(&self, block: &Block, alpha: View, z: View, out: ViewMut) {
+        attention::attend(block, alpha, z, out);
+    }
+
+    fn attend_backward(
+        &self,
+        block: &Block,
+        alpha: View,
+        z: View,
+        grad: View,
+        alpha_grad: ViewMut,
+        z_grad: ViewMut,
+    ) {
+        attention::attend_backward(block, alpha, z, grad, alpha_grad, z_grad);
+    }
+
+    fn head_mean(&self, x: View, heads: usize, out: ViewMut) {
+        heads::head_mean(x, heads, out);
+    }
+
+    fn head_mean_backward(&self, grad: View, heads: usize, x_grad: ViewMut) {
+        heads::head_mean_backward(grad, heads, x_grad);
+    }
+
+    fn gather(&self, src: View, ids: &[NodeId], dst: ViewMut) {
+        rows::gather(src, ids, dst);
+    }
+
+    fn add(&self, alpha: f32, x: View, y: ViewMut) {
+        rows::add(alpha, x, y);
+    }
+
+    fn scale(&self, alpha: f32, x: ViewMut) {
+        rows::scale(alpha, x);
+    }
+
+    fn copy(&self, src: View, dst: ViewMut) {
+        rows::copy(src, dst);
+    }
+
+    fn add_column_sums(&self, x: View, out: ViewMut) {
+        columns::add_column_sums(x, out);
+    }
+
+    fn dot(&self, x: View, y: View) -> f64 {
+        columns::dot(x, y)
+    }
+
+    fn epilogue(&self, bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut) {
+        epilogue::epilogue(bias, activation, dropout, x);
+    }
+
+    fn epilogue_backward(
+        &self,
+        activation: Activation,
+        dropout: Dropout,
+        y: View,
+        grad: ViewMut,
+        bias_grad: Option<ViewMut>,
+    ) {
+        epilogue::epilogue_backward(activation, dropout, y, grad, bias_grad);
+    }
+
+    fn batch_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
+        batch_norm::batch_norm(x, gamma, beta, eps, stats, out);
+    }
+
+    fn batch_norm_apply(&self, x: View, gamma: View, beta: View, eps: f32, stats: View, out: ViewMut) {
+        batch_norm::batch_norm_apply(x, gamma, beta, eps, stats, out);
+    }
+
+    fn batch_norm_backward(
+        &self,
+        x: View,
+        gamma: View,
+        eps: f32,
+        stats: View,
+        grad: ViewMut,
+        gamma_grad: ViewMut,
+        beta_grad: ViewMut,
+    ) {
+        batch_norm::batch_norm_backward(x, gamma, eps, stats, grad, gamma_grad, beta_grad);
+    }
+
+    fn layer_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
+        row_norm::layer_norm(x, gamma, beta, eps, stats, out);
+    }
+
+    fn layer_norm_backward(
+        &self,
+        x: View,
+        gamma: View,
+        eps: f32,
+        stats: View,
+        grad: ViewMut,
+        gamma_grad: ViewMut,
+        beta_grad: ViewMut,
+    ) {
+        row_norm::layer_norm_backward(x, gamma, eps, stats, grad, gamma_grad, beta_grad);
+    }
+
+    fn l2_norm(&self, x: View, norms: ViewMut, out: ViewMut) {
+        row_norm::l2_norm(x, norms, out);
+    }
+
+    fn l2_norm_backward(&self, y: View, norms: View, grad: ViewMut) {
+        row_norm::l2_norm_backward(y, norms, grad);
+    }
+
+    fn softmax_cross_entropy(
+        &self,
+        logits: View,
+        label: &[i32],
+        weight: &[f32],
+        scale: f32,
+        grad: ViewMut,
+    ) -> f64 {
+        loss::softmax_cross_entropy(logits, label, weight, scale, grad)
+    }
+
+    fn sigmoid_cross_entropy(
+        &self,
+        logits: View,
+        target: &[u8],
+        weight: &[f32],
+        scale: f32,
+        grad: ViewMut,
+    ) -> f64 {
+        loss::sigmoid_cross_entropy(logits, target, weight, scale, grad)
+    }
+
+    fn softmax(&self, x: ViewMut) {
+        loss::softmax(x);
+    }
+
+    fn sigmoid(&self, x: ViewMut) {
+        loss::sigmoid(x);
+    }
+
+    fn adam(&self, step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut) {
+        update::adam(step, grad, m, v, value);
+    }
+
+    fn sgd(&self, step: SgdStep, grad: View, velocity: ViewMut, value: ViewMut) {
+        update::sgd(step, grad, velocity, value);
+    }
+}

@@ -1,0 +1,325 @@
+//! Weighted sums of rows over the edges of a block: sum, mean and stored weights, their transposes
+//! (as gathers over the transposed block), and attention's.
+//!
+//! The output row stays in registers while the loop over its edges runs inside, and source rows are
+//! asked for ahead: 2-3 and 1.3-1.5 times faster than adding edge by edge into memory.
+
+use std::ops::Range;
+
+use graphmill_graph::Block;
+
+use super::{
+    level::{Isa, kernel, prefetch},
+    parallel::{self, Rows},
+    scratch,
+    simd::Simd,
+};
+use crate::{
+    View, ViewMut,
+    backend::{EdgeWeight, OwnWeight, Weighting, shape},
+};
+
+/// The coefficients of edges. `e` is the place in [`Sum::indices`], `u` the row found there, `h` of `heads` the head.
+pub(super) trait Weight: Copy + Send + Sync {
+    /// All are 1.
+    const UNIT: bool = false;
+    fn of(&self, e: usize, u: usize, h: usize, heads: usize) -> f32;
+}
+
+/// 1.
+#[derive(Clone, Copy)]
+pub(super) struct Unit;
+
+/// `E x heads`.
+#[derive(Clone, Copy)]
+pub(super) struct ByEdge<'a>(pub(super) &'a [f32]);
+
+/// `E x heads`, in another order of the edges: `values[position[e]]`.
+#[derive(Clone, Copy)]
+pub(super) struct ByPosition<'a> {
+    pub(super) values: &'a [f32],
+    pub(super) position: &'a [u32],
+}
+
+/// One per input row.
+#[derive(Clone, Copy)]
+struct ByRow<'a>(&'a [f32]);
+
+impl Weight for Unit {
+    const UNIT: bool = true;
+    #[inline(always)]
+    fn of(&self, _: usize, _: usize, _: usize, _: usize) -> f32 {
+        1.0
+    }
+}
+
+impl Weight for ByEdge<'_> {
+    #[inline(always)]
+    fn of(&self, e: usize, _: usize, h: usize, heads: usize) -> f32 {
+        self.0[e * heads + h]
+    }
+}
+
+impl Weight for ByPosition<'_> {
+    #[inline(always)]
+    fn of(&self, e: usize, _: usize, h: usize, heads: usize) -> f32 {
+        self.values[self.position[e] as usize * heads + h]
+    }
+}
+
+impl Weight for ByRow<'_> {
+    #[inline(always)]
+    fn of(&self, _: usize, u: usize, _: usize, _: usize) -> f32 {
+        self.0[u]
+    }
+}
+
+/// A term without an edge that some output rows have.
+#[derive(Clone, Copy)]
+pub(super) struct Own<'a> {
+    /// Its coefficient.
+    pub(super) weight: OwnValue<'a>,
+    /// The input row of each output row where that is another; else `first + v`.
+    pub(super) ids: Option<&'a [u32]>,
+    /// See `ids`.
+    pub(super) first: usize,
+    /// Only the first so many output rows have the term.
+    pub(super) rows: usize,
+}
+
+/// The coefficient of an [`Own`].
+#[derive(Clone, Copy)]
+pub(super) enum OwnValue<'a> {
+    Constant(f32),
+    /// `rows x heads`.
+    Stored(&'a [f32]),
+}
+
+/// `out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]] + own(v) src[own row]`,
+/// where each row is `heads` runs with weights of their own.
+#[derive(Clone, Copy)]
+pub(super) struct Sum<'a, W> {
+    pub(super) indptr: &'a [u32],
+    pub(super) indices: &'a [u32],
+    pub(super) weight: W,
+    /// Whether the sum over edges is divided by their number.
+    pub(super) mean: bool,
+    pub(super) own: Option<Own<'a>>,
+    pub(super) src: &'a [f32],
+    pub(super) cols: usize,
+    pub(super) heads: usize,
+    pub(super) beta: f32,
+}
+
+impl<W: Weight> Sum<'_, W> {
+    /// Fills `out`, in parallel.
+    pub(super) fn run(self, out: &mut [f32]) {
+        if self.cols == 0 {
+            return;
+        }
+        let isa = Isa::current();
+        parallel::runs(self.indptr, self.cols, Rows { data: out, width: self.cols }, |rows, out| {
+            sum_rows(isa, &self, rows, out.data);
+        });
+    }
+
+    /// How many edges ahead to ask for rows of `cols` values: some 8 KiB, in rows. 0 is not at all: for
+    /// inputs that the inner caches hold.
+    pub(super) fn ahead(src: &[f32], cols: usize) -> usize {
+        if src.len() < 64 * 1024 { 0 } else { (2048 / cols).clamp(2, 16) }
+    }
+}
+
+kernel! {
+    fn sum_rows[W: Weight](s: S, job: &Sum<'_, W>, rows: Range<usize>, out: &mut [f32]) {
+        let width = job.cols / job.heads;
+        let ahead = Sum::<W>::ahead(job.src, job.cols);
+        for (v, out) in rows.zip(out.chunks_exact_mut(job.cols)) {
+            for h in 0..job.heads {
+                let mut at = h * width;
+                let end = at + width;
+                while at < end {
+                    // the rows come into the cache with their first block
+                    let ahead = if at == 0 { ahead } else { 0 };
+                    let count = vectors::<S>(end - at);
+                    let len = (count * S::LANES).min(end - at);
+                    let out = &mut out[at..at + len];
+                    match count {
+                        1 => block::<S, W, 1>(s, job, v, h, at, ahead, out),
+                        2 => block::<S, W, 2>(s, job, v, h, at, ahead, out),
+                        3 => block::<S, W, 3>(s, job, v, h, at, ahead, out),
+                        4 => block::<S, W, 4>(s, job, v, h, at, ahead, out),
+                        5 if S::BLOCK > 4 => block::<S, W, 5>(s, job, v, h, at, ahead, out),
+                        6 if S::BLOCK > 4 => block::<S, W, 6>(s, job, v, h, at, ahead, out),
+                        7 if S::BLOCK > 4 => block::<S, W, 7>(s, job, v, h, at, ahead, out),
+                        8 if S::BLOCK > 4 => block::<S, W, 8>(s, job, v, h, at, ahead, out),
+                        16 if S::BLOCK > 8 => block::<S, W, 16>(s, job, v, h, at, ahead, out),
+                        _ => unreachable!("no block of {count} vectors"),
+                    }
+                    at += len;
+                }
+            }
+        }
+    }
+}
+
+/// How many vectors the next block of a row takes when `left` values are left.
+#[inline(always)]
+fn vectors<S: Simd>(left: usize) -> usize {
+    let left = left.div_ceil(S::LANES);
+    if left >= S::BLOCK { S::BLOCK } else { left.min(8) }
+}
+
+/// Columns `at..at + out.len()` of output row `v`, `N` vectors of which the last may be partial.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "one inner loop")]
+fn block<S: Simd, W: Weight, const N: usize>(
+    s: S,
+    job: &Sum<'_, W>,
+    v: usize,
+    h: usize,
+    at: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    let len = out.len();
+    assert!(len > (N - 1) * S::LANES && len <= N * S::LANES);
+    let mut acc = [s.splat(0.0); N];
+    let edges = job.indptr[v] as usize..job.indptr[v + 1] as usize;
+    let degree = edges.len();
+    for e in edges {
+        let u = job.indices[e] as usize;
+        if ahead != 0
+            && let Some(&next) = job.indices.get(e + ahead)
+        {
+            prefetch(job.src, next as usize * job.cols, job.cols);
+        }
+        let row = &job.src[u * job.cols + at..][..len];
+        if W::UNIT {
+            for (i, acc) in acc.iter_mut().enumerate() {
+                *acc = s.add(*acc, nth::<S, N>(s, row, i));
+            }
+        } else {
+            let w = s.splat(job.weight.of(e, u, h, job.heads));
+            for (i, acc) in acc.iter_mut().enumerate() {
+                *acc = s.mul_add(w, nth::<S, N>(s, row, i), *acc);
+            }
+        }
+    }
+    if job.mean && degree > 0 {
+        let inverse = s.splat(1.0 / degree as f32);
+        for acc in &mut acc {
+            *acc = s.mul(*acc, inverse);
+        }
+    }
+    if let Some(own) = &job.own
+        && v < own.rows
+    {
+        let u = own.ids.map_or(own.first + v, |ids| ids[v] as usize);
+        let w = s.splat(match own.weight {
+            OwnValue::Constant(w) => w,
+            OwnValue::Stored(values) => values[v * job.heads + h],
+        });
+        let row = &job.src[u * job.cols + at..][..len];
+        for (i, acc) in acc.iter_mut().enumerate() {
+            *acc = s.mul_add(w, nth::<S, N>(s, row, i), *acc);
+        }
+    }
+    if job.beta != 0.0 {
+        let beta = s.splat(job.beta);
+        for (i, acc) in acc.iter_mut().enumerate() {
+            *acc = s.mul_add(beta, nth::<S, N>(s, out, i), *acc);
+        }
+    }
+    for (i, &acc) in acc.iter().enumerate() {
+        if i + 1 < N {
+            s.store(&mut out[..(N - 1) * S::LANES], i * S::LANES, acc);
+        } else {
+            s.store_part(&mut out[(N - 1) * S::LANES..], acc);
+        }
+    }
+}
+
+/// Vector `i` of `N` in a row, the last of which may be partial.
+#[inline(always)]
+pub(super) fn nth<S: Simd, const N: usize>(s: S, row: &[f32], i: usize) -> S::F {
+    if i + 1 < N {
+        s.load(&row[..(N - 1) * S::LANES], i * S::LANES)
+    } else {
+        s.load_part(&row[(N - 1) * S::LANES..], s.splat(0.0))
+    }
+}
+
+fn own<'a>(block: &'a Block, weight: OwnWeight) -> Option<Own<'a>> {
+    let weight = match weight {
+        OwnWeight::None => return None,
+        OwnWeight::Constant(c) => OwnValue::Constant(c),
+        OwnWeight::Stored => OwnValue::Stored(&block.self_weight),
+    };
+    Some(Own { weight, ids: block.dst_ids.as_deref(), first: 0, rows: block.num_dst })
+}
+
+pub(super) fn aggregate(block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
+    shape::aggregate(block, weighting, src, &dst);
+    let sum = Sum {
+        indptr: &block.indptr,
+        indices: &block.indices,
+        weight: Unit,
+        mean: weighting.edge == EdgeWeight::Mean,
+        own: own(block, weighting.own),
+        src: src.host(),
+        cols: src.num_cols(),
+        heads: 1,
+        beta,
+    };
+    match weighting.edge {
+        EdgeWeight::Stored => sum.with(ByEdge(&block.edge_weight)).run(dst.host()),
+        EdgeWeight::One | EdgeWeight::Mean => sum.run(dst.host()),
+    }
+}
+
+pub(super) fn aggregate_transposed(
+    block: &Block,
+    weighting: Weighting,
+    dst_grad: View,
+    beta: f32,
+    src_grad: ViewMut,
+) {
+    shape::aggregate_transposed(block, weighting, dst_grad, &src_grad);
+    let transposed = &block.transposed;
+    let sum = Sum {
+        indptr: &transposed.indptr,
+        indices: &transposed.dst,
+        weight: Unit,
+        mean: false,
+        own: own(block, weighting.own),
+        src: dst_grad.host(),
+        cols: dst_grad.num_cols(),
+        heads: 1,
+        beta,
+    };
+    let out = src_grad.host();
+    match weighting.edge {
+        EdgeWeight::One => sum.run(out),
+        EdgeWeight::Stored => {
+            sum.with(ByPosition { values: &block.edge_weight, position: &transposed.edge }).run(out);
+        }
+        EdgeWeight::Mean => {
+            let mut scratch = scratch::take(block.num_dst.div_ceil(2));
+            let inverse = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..block.num_dst];
+            for (v, x) in inverse.iter_mut().enumerate() {
+                // never read where there are no edges
+                *x = 1.0 / block.edges(v).len() as f32;
+            }
+            sum.with(ByRow(inverse)).run(out);
+        }
+    }
+}
+
+impl<'a> Sum<'a, Unit> {
+    /// The same with other coefficients.
+    fn with<W>(self, weight: W) -> Sum<'a, W> {
+        let Self { indptr, indices, mean, own, src, cols, heads, beta, .. } = self;
+        Sum { weight, indptr, indices, mean, own, src, cols, heads, beta }
+    }
+}

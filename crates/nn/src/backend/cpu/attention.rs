@@ -1,0 +1,282 @@
+//! Attention over the edges of a block (GAT): the softmax of each destination's entries, the weighted sum, and
+//! their gradients. An attention matrix has a row per edge, then one per destination for itself.
+
+use std::ops::Range;
+
+use graphmill_graph::Block;
+
+use super::{
+    aggregate::{ByEdge, ByPosition, Own, OwnValue, Sum, Unit},
+    level::{Isa, kernel, prefetch},
+    math,
+    parallel::{self, Rows, Runs},
+    row_norm::dot,
+};
+use crate::{View, ViewMut, backend::shape};
+
+/// Cuts an attention matrix between destinations: their edges' entries, and their own.
+fn entries<'a>(block: &'a Block, alpha: &'a mut [f32], heads: usize) -> (Runs<'a>, Rows<'a, f32>) {
+    let (edges, own) = alpha.split_at_mut(block.num_edges() * heads);
+    (Runs { data: edges, indptr: &block.indptr, width: heads }, Rows { data: own, width: heads })
+}
+
+pub(super) fn edge_softmax(block: &Block, source: View, target: View, slope: f32, alpha: ViewMut) {
+    let heads = shape::edge_softmax(block, source, target, alpha.as_view());
+    if heads == 0 {
+        return;
+    }
+    let (isa, source, target) = (Isa::current(), source.host(), target.host());
+    // some ten operations per entry
+    parallel::runs(&block.indptr, 8 * heads, entries(block, alpha.host(), heads), |rows, (edges, own)| {
+        softmax_rows(isa, block, heads, source, target, slope, rows, edges.data, own.data);
+    });
+}
+
+kernel! {
+    fn softmax_rows[](
+        s: S,
+        block: &Block,
+        heads: usize,
+        source: &[f32],
+        target: &[f32],
+        slope: f32,
+        rows: Range<usize>,
+        edges: &mut [f32],
+        own: &mut [f32],
+    ) {
+        let leaky = |x: f32| if x > 0.0 { x } else { slope * x };
+        let base = block.indptr[rows.start] as usize;
+        // logits less the largest of their destination and head
+        for (v, own) in rows.clone().zip(own.chunks_exact_mut(heads)) {
+            let at = block.own_row(v);
+            let (source_own, target) = (&source[at * heads..][..heads], &target[at * heads..][..heads]);
+            let run = block.edges(v);
+            let indices = &block.indices[run.clone()];
+            let edges = &mut edges[(run.start - base) * heads..(run.end - base) * heads];
+            for h in 0..heads {
+                let mut max = leaky(source_own[h] + target[h]);
+                own[h] = max;
+                for (&u, edge) in indices.iter().zip(edges.chunks_exact_mut(heads)) {
+                    edge[h] = leaky(source[u as usize * heads + h] + target[h]);
+                    max = max.max(edge[h]);
+                }
+                own[h] -= max;
+                edges.chunks_exact_mut(heads).for_each(|edge| edge[h] -= max);
+            }
+        }
+        // all exponentials at once: the entries of a run of destinations lie together
+        let mut c = 0;
+        while c < edges.len() {
+            s.store(edges, c, math::exp(s, s.load(edges, c)));
+            c += S::LANES;
+        }
+        let mut c = 0;
+        while c < own.len() {
+            s.store(own, c, math::exp(s, s.load(own, c)));
+            c += S::LANES;
+        }
+        for (v, own) in rows.zip(own.chunks_exact_mut(heads)) {
+            let run = block.edges(v);
+            let edges = &mut edges[(run.start - base) * heads..(run.end - base) * heads];
+            for h in 0..heads {
+                let sum = own[h] + edges.chunks_exact(heads).map(|edge| edge[h]).sum::<f32>();
+                let inverse = 1.0 / sum;
+                own[h] *= inverse;
+                edges.chunks_exact_mut(heads).for_each(|edge| edge[h] *= inverse);
+            }
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+pub(super) fn edge_softmax_backward(
+    block: &Block,
+    source: View,
+    target: View,
+    slope: f32,
+    alpha: View,
+    alpha_grad: View,
+    mut scratch: ViewMut,
+    source_grad: ViewMut,
+    target_grad: ViewMut,
+) {
+    let heads = shape::edge_softmax(block, source, target, alpha);
+    shape::local(block);
+    shape::same(alpha, alpha_grad);
+    shape::same(alpha, scratch.as_view());
+    shape::same(source, source_grad.as_view());
+    shape::same(target, target_grad.as_view());
+    if heads == 0 {
+        return;
+    }
+    let (source, target, alpha, alpha_grad) = (source.host(), target.host(), alpha.host(), alpha_grad.host());
+    let (of_dst, of_others) = target_grad.host().split_at_mut(block.num_dst * heads);
+    of_others.fill(0.0);
+    let (edges, own) = entries(block, scratch.reborrow().host(), heads);
+    let parts = (edges, own, Rows { data: of_dst, width: heads });
+    parallel::runs(&block.indptr, 8 * heads, parts, |rows, (edges, own, sums)| {
+        logit_gradients(
+            block, heads, source, target, slope, alpha, alpha_grad, rows, edges.data, own.data, sums.data,
+        );
+    });
+    let transposed = &block.transposed;
+    let own =
+        Own { weight: OwnValue::Constant(1.0), ids: None, first: block.num_edges(), rows: block.num_dst };
+    let sum = Sum {
+        indptr: &transposed.indptr,
+        indices: &transposed.edge,
+        weight: Unit,
+        mean: false,
+        own: Some(own),
+        src: scratch.as_view().host(),
+        cols: heads,
+        heads: 1,
+        beta: 0.0,
+    };
+    sum.run(source_grad.host());
+}
+
+/// The gradients of the logits of some destinations, to `edges` and `own`, and their sums over each destination.
+#[allow(clippy::too_many_arguments, reason = "one inner loop")]
+fn logit_gradients(
+    block: &Block,
+    heads: usize,
+    source: &[f32],
+    target: &[f32],
+    slope: f32,
+    alpha: &[f32],
+    alpha_grad: &[f32],
+    rows: Range<usize>,
+    edges: &mut [f32],
+    own: &mut [f32],
+    sums: &mut [f32],
+) {
+    let base = block.indptr[rows.start] as usize;
+    for ((v, own), sums) in rows.zip(own.chunks_exact_mut(heads)).zip(sums.chunks_exact_mut(heads)) {
+        let run = block.edges(v);
+        let indices = &block.indices[run.clone()];
+        let own_at = (block.num_edges() + v) * heads;
+        let (alpha_own, grad_own) = (&alpha[own_at..][..heads], &alpha_grad[own_at..][..heads]);
+        let (alpha, grad) =
+            (&alpha[run.start * heads..][..run.len() * heads], &alpha_grad[run.start * heads..]);
+        let edges = &mut edges[(run.start - base) * heads..][..run.len() * heads];
+        for h in 0..heads {
+            let mean = alpha.iter().zip(grad).skip(h).step_by(heads).map(|(a, g)| a * g).sum::<f32>()
+                + alpha_own[h] * grad_own[h];
+            let t = target[v * heads + h];
+            let back = |u: usize, a: f32, g: f32| {
+                let g = a * (g - mean);
+                if source[u * heads + h] + t > 0.0 { g } else { slope * g }
+            };
+            own[h] = back(v, alpha_own[h], grad_own[h]);
+            sums[h] = own[h];
+            for (i, &u) in indices.iter().enumerate() {
+                let at = i * heads + h;
+                edges[at] = back(u as usize, alpha[at], grad[at]);
+                sums[h] += edges[at];
+            }
+        }
+    }
+}
+
+pub(super) fn attend(block: &Block, alpha: View, z: View, out: ViewMut) {
+    shape::attend(block, alpha, z, out.as_view());
+    let heads = alpha.num_cols();
+    let (of_edges, of_own) = alpha.host().split_at(block.num_edges() * heads);
+    let own = Own {
+        weight: OwnValue::Stored(of_own),
+        ids: block.dst_ids.as_deref(),
+        first: 0,
+        rows: block.num_dst,
+    };
+    let sum = Sum {
+        indptr: &block.indptr,
+        indices: &block.indices,
+        weight: ByEdge(of_edges),
+        mean: false,
+        own: Some(own),
+        src: z.host(),
+        cols: z.num_cols(),
+        heads,
+        beta: 0.0,
+    };
+    sum.run(out.host());
+}
+
+pub(super) fn attend_backward(
+    block: &Block,
+    alpha: View,
+    z: View,
+    grad: View,
+    alpha_grad: ViewMut,
+    z_grad: ViewMut,
+) {
+    let width = shape::attend(block, alpha, z, grad);
+    shape::local(block);
+    shape::same(alpha, alpha_grad.as_view());
+    shape::same(z, z_grad.as_view());
+    let (heads, cols) = (alpha.num_cols(), z.num_cols());
+    let (of_edges, of_own) = alpha.host().split_at(block.num_edges() * heads);
+    let (isa, z, grad) = (Isa::current(), z.host(), grad.host());
+    parallel::runs(&block.indptr, cols, entries(block, alpha_grad.host(), heads), |rows, (edges, own)| {
+        dot_rows(isa, block, heads, width, z, grad, rows, edges.data, own.data);
+    });
+    let transposed = &block.transposed;
+    let sum = Sum {
+        indptr: &transposed.indptr,
+        indices: &transposed.dst,
+        weight: ByPosition { values: of_edges, position: &transposed.edge },
+        mean: false,
+        own: Some(Own { weight: OwnValue::Stored(of_own), ids: None, first: 0, rows: block.num_dst }),
+        src: grad,
+        cols,
+        heads,
+        beta: 0.0,
+    };
+    sum.run(z_grad.host());
+}
+
+kernel! {
+    /// The dot products of the destinations' rows of `grad` with their entries' rows of `z`, head by head.
+    fn dot_rows[](
+        s: S,
+        block: &Block,
+        heads: usize,
+        width: usize,
+        z: &[f32],
+        grad: &[f32],
+        rows: Range<usize>,
+        edges: &mut [f32],
+        own: &mut [f32],
+    ) {
+        if width == 0 {
+            edges.fill(0.0);
+            own.fill(0.0);
+            return;
+        }
+        let cols = heads * width;
+        let ahead = Sum::<Unit>::ahead(z, cols);
+        let first = block.indptr[rows.start] as usize;
+        for (v, own) in rows.zip(own.chunks_exact_mut(heads)) {
+            let grad = &grad[v * cols..][..cols];
+            let run = block.edges(v);
+            let of_edges = run.clone().map(|e| block.indices[e] as usize);
+            let edges = &mut edges[(run.start - first) * heads..(run.end - first) * heads];
+            for (i, (u, out)) in of_edges.zip(edges.chunks_exact_mut(heads)).enumerate() {
+                if ahead != 0
+                    && let Some(&next) = block.indices.get(run.start + i + ahead)
+                {
+                    prefetch(z, next as usize * cols, cols);
+                }
+                let z = &z[u * cols..][..cols];
+                for ((z, grad), out) in z.chunks_exact(width).zip(grad.chunks_exact(width)).zip(out) {
+                    *out = dot(s, z, grad);
+                }
+            }
+            let z = &z[v * cols..][..cols];
+            for ((z, grad), out) in z.chunks_exact(width).zip(grad.chunks_exact(width)).zip(own) {
+                *out = dot(s, z, grad);
+            }
+        }
+    }
+}

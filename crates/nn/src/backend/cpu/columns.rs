@@ -1,0 +1,101 @@
+//! Sums over rows: column by column, in an order that depends on the number of rows alone.
+
+use std::ops::Range;
+
+use super::{
+    level::{Isa, kernel},
+    parallel::{Chunks, Parts},
+    scratch::{self, Scratch},
+};
+use crate::{View, ViewMut, backend::shape};
+
+/// Rows summed in f32 before the sum is added in f64: few, for exactness, and little enough to stay in the
+/// second cache when they are read twice.
+pub(super) const BLOCK: usize = 128;
+
+/// Calls `f` on blocks of at most [`BLOCK`] rows (with their `parts` and `width` zeroed sums to add to) and
+/// returns the sums over all of them, the first `width` values of what it returns.
+pub(super) fn sums<P: Parts>(
+    rows: usize,
+    width: usize,
+    parts: P,
+    f: impl Fn(Range<usize>, P, &mut [f32]) + Sync,
+) -> Scratch {
+    let chunks = Chunks::new(rows, 2 * BLOCK);
+    // per chunk: sums in f64, then the running block's in f32
+    let stride = width + width.div_ceil(2);
+    let mut scratch = scratch::take(chunks.count().max(1) * stride);
+    scratch[..width].fill(0.0);
+    chunks.each(parts, &mut scratch, |range, mut parts, sums| {
+        let (total, block) = sums.split_at_mut(width);
+        let block = &mut bytemuck::cast_slice_mut::<f64, f32>(block)[..width];
+        total.fill(0.0);
+        let mut at = range.start;
+        while at < range.end {
+            let end = (at + BLOCK).min(range.end);
+            let (now, rest) = parts.cut(end - at);
+            parts = rest;
+            block.fill(0.0);
+            f(at..end, now, block);
+            total.iter_mut().zip(&*block).for_each(|(total, &x)| *total += f64::from(x));
+            at = end;
+        }
+    });
+    let (total, others) = scratch.split_at_mut(stride);
+    for other in others.chunks_exact(stride.max(1)) {
+        total[..width].iter_mut().zip(other).for_each(|(total, x)| *total += x);
+    }
+    scratch
+}
+
+/// `out = out + sums`.
+pub(super) fn add_to(out: ViewMut, sums: &[f64]) {
+    out.host().iter_mut().zip(sums).for_each(|(out, sum)| *out = (f64::from(*out) + sum) as f32);
+}
+
+pub(super) fn add_column_sums(x: View, out: ViewMut) {
+    let cols = x.num_cols();
+    shape::row(&out.as_view(), cols);
+    let (isa, data) = (Isa::current(), x.host());
+    let sums = sums(x.num_rows(), cols, (), |range, (), sums| {
+        sum_block(isa, &data[range.start * cols..range.end * cols], sums);
+    });
+    add_to(out, &sums);
+}
+
+kernel! {
+    fn sum_block[](s: S, x: &[f32], sums: &mut [f32]) {
+        for row in x.chunks_exact(sums.len().max(1)) {
+            let mut c = 0;
+            while c < row.len() {
+                let sum = s.add(s.load(sums, c), s.load(row, c));
+                s.store(sums, c, sum);
+                c += S::LANES;
+            }
+        }
+    }
+
+    /// The sum of `x * y` in f64, sixteen running sums.
+    fn dot_chunk[](_s: S, x: &[f32], y: &[f32]) -> f64 {
+        let mut sums = [0.0f64; 16];
+        let (xs, ys) = (x.chunks_exact(16), y.chunks_exact(16));
+        let rest = xs.remainder().iter().zip(ys.remainder());
+        let rest: f64 = rest.map(|(&x, &y)| f64::from(x) * f64::from(y)).sum();
+        for (x, y) in xs.zip(ys) {
+            for i in 0..16 {
+                sums[i] += f64::from(x[i]) * f64::from(y[i]);
+            }
+        }
+        sums.iter().sum::<f64>() + rest
+    }
+}
+
+pub(super) fn dot(x: View, y: View) -> f64 {
+    shape::same(x, y);
+    let (isa, x, y) = (Isa::current(), x.host(), y.host());
+    let chunks = Chunks::new(x.len(), 16 * 1024);
+    let mut sums = [0.0; Chunks::MOST];
+    let sums = &mut sums[..chunks.count()];
+    chunks.each((), sums, |range, (), sum| sum[0] = dot_chunk(isa, &x[range.clone()], &y[range]));
+    sums.iter().sum()
+}

@@ -1,0 +1,140 @@
+//! Dense products, by the `gemm` crate.
+//!
+//! The crate computes serially; how a product is cut into such calls is decided here, by its shape
+//! alone, so the result cannot depend on the number of threads:
+//!
+//! - by rows of the result, and
+//! - where a weight gradient reduces over many rows into a small result, by the inner dimension: every part
+//!   gets a result of its own, and these are added in order. The library alone does not gain from a second
+//!   thread there (256 x 100k x 47: 166 and 164 GFLOP/s), and short sums are also the more exact ones.
+
+use std::ops::Range;
+
+use gemm::Parallelism;
+
+use super::{
+    level::{Isa, kernel},
+    parallel::{self, Chunks, Rows},
+    scratch,
+};
+use crate::{
+    View, ViewMut,
+    backend::{Side, shape},
+};
+
+/// Multiplications in a piece of work: about a tenth of a millisecond.
+const GRAIN: usize = 8 << 20;
+/// Inner length from which a cut along it pays, and the shortest part.
+const LONG: usize = 4096;
+/// Values in the results of all parts together.
+const PARTIALS: usize = 4 << 20;
+
+/// A factor: `data[i * rs + j * cs]`.
+#[derive(Clone, Copy)]
+struct Factor<'a> {
+    data: &'a [f32],
+    rs: usize,
+    cs: usize,
+}
+
+impl<'a> Factor<'a> {
+    fn new(x: View<'a>, side: Side) -> Self {
+        match side {
+            Side::Plain => Self { data: x.host(), rs: x.num_cols(), cs: 1 },
+            Side::Transposed => Self { data: x.host(), rs: 1, cs: x.num_cols() },
+        }
+    }
+
+    /// Element (`i`, `j`) on.
+    fn from(self, i: usize, j: usize) -> Self {
+        Self { data: &self.data[i * self.rs + j * self.cs..], ..self }
+    }
+}
+
+/// `c = beta c + a b`, serially; `c` has `n` columns.
+fn product(a: Factor, b: Factor, k: usize, n: usize, beta: f32, c: &mut [f32]) {
+    let m = c.len() / n;
+    assert!((m - 1) * a.rs + (k - 1) * a.cs < a.data.len());
+    assert!((k - 1) * b.rs + (n - 1) * b.cs < b.data.len());
+    // SAFETY: the last element of each factor is inside its slice, by the lines above; `c` is `m x n`, row-major.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            c.as_mut_ptr(),
+            1,
+            n as isize,
+            beta != 0.0,
+            a.data.as_ptr(),
+            a.cs as isize,
+            a.rs as isize,
+            b.data.as_ptr(),
+            b.cs as isize,
+            b.rs as isize,
+            beta,
+            1.0,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}
+
+pub(super) fn gemm(a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+    let (m, n, k) = shape::gemm(a, side_a, b, side_b, &c);
+    let c = c.host();
+    if m * n == 0 {
+        return;
+    }
+    if k == 0 {
+        c.iter_mut().for_each(|x| *x = if beta == 0.0 { 0.0 } else { beta * *x });
+        return;
+    }
+    let (a, b) = (Factor::new(a, side_a), Factor::new(b, side_b));
+    if side_a == Side::Transposed && k >= 2 * LONG && m * n <= PARTIALS / 2 {
+        by_inner(a, b, k, m, n, beta, c);
+    } else {
+        // whole tiles of any kernel, of at least `GRAIN` multiplications
+        let len = (GRAIN / (n * k)).max(m.div_ceil(256)).next_multiple_of(48);
+        let chunks = Chunks::of(m, len);
+        chunks.each(Rows { data: c, width: n }, &mut [], |rows, c, _: &mut [()]| {
+            product(a.from(rows.start, 0), b, k, n, beta, c.data);
+        });
+    }
+}
+
+fn by_inner(a: Factor, b: Factor, k: usize, m: usize, n: usize, beta: f32, c: &mut [f32]) {
+    let size = m * n;
+    let len = (LONG / 2).max(k.div_ceil((PARTIALS / size).min(32)));
+    let chunks = Chunks::of(k, len);
+    let mut scratch = scratch::take((chunks.count() * size).div_ceil(2));
+    let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..chunks.count() * size];
+    chunks.each((), partials, |inner: Range<usize>, (), partial| {
+        product(a.from(0, inner.start), b.from(inner.start, 0), inner.len(), n, 0.0, partial);
+    });
+    let isa = Isa::current();
+    let partials = &partials[..];
+    parallel::rows(size, chunks.count(), Rows { data: c, width: 1 }, |range, c| {
+        add_partials(isa, partials, size, range.start, beta, c.data);
+    });
+}
+
+kernel! {
+    /// `c = beta c +` the sum of `partials[i * size + first..]`, in the order of `i`.
+    fn add_partials[](s: S, partials: &[f32], size: usize, first: usize, beta: f32, c: &mut [f32]) {
+        let mut at = 0;
+        while at < c.len() {
+            let mut sum = s.splat(0.0);
+            for partial in partials.chunks_exact(size) {
+                sum = s.add(sum, s.load(&partial[first..first + c.len()], at));
+            }
+            if beta != 0.0 {
+                sum = s.mul_add(s.splat(beta), s.load(c, at), sum);
+            }
+            s.store(c, at, sum);
+            at += S::LANES;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Which instructions the kernels use, chosen at run time.
+//!
+//! [`kernel!`] makes one function per set of instructions from one generic body, and one that
+//! picks among them. Everything the body calls must be `inline(always)`.
+
+use std::cell::Cell;
+
+/// A set of instructions that the kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// What every machine has.
+    Portable,
+    /// AVX2 and FMA: x86-64 since 2013.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Level {
+    /// All, the plainest first.
+    pub const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
+
+    /// Whether this machine has the instructions.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                Self::Avx2.is_available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+
+    /// The best this machine has.
+    pub fn best() -> Self {
+        // detection itself is cached by the standard library
+        *Self::ALL
+            .iter()
+            .rev()
+            .find(|level| level.is_available())
+            .expect("the portable level is always there")
+    }
+}
+
+thread_local! {
+    static FORCED: Cell<Option<Level>> = const { Cell::new(None) };
+}
+
+/// Runs `f` with the operations that it calls on this thread held to `level`: for tests and measurements.
+/// (Dense products choose for themselves.)
+///
+/// # Panics
+/// The machine lacks the instructions ([`Level::is_available`]).
+pub fn with_level<T>(level: Level, f: impl FnOnce() -> T) -> T {
+    assert!(level.is_available(), "this machine has no {level:?}");
+    let old = FORCED.replace(Some(level));
+    let out = f();
+    FORCED.set(old);
+    out
+}
+
+/// A [`Level`] that this machine has: made by detection only, so kernels may rely on it.
+#[derive(Clone, Copy)]
+pub(crate) struct Isa(Level);
+
+impl Isa {
+    /// The best of this machine, or what [`with_level`] says.
+    pub(crate) fn current() -> Self {
+        Self(FORCED.get().unwrap_or_else(Level::best))
+    }
+
+    /// The level.
+    pub(crate) fn level(self) -> Level {
+        self.0
+    }
+}
+
+/// `kernel! { fn name[generics](s: S, arg: type, ...) -> out { body } }` defines `fn name(isa, arg, ...)`,
+/// in whose body `s` is the [`Simd`](super::simd::Simd) value of type `S`. Generics must follow from the arguments.
+macro_rules! kernel {
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident [$($generics:tt)*] ($s:ident : $S:ident, $($arg:ident : $ty:ty),* $(,)?) $(-> $out:ty)?
+        $body:block
+    )*) => {$(
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments, reason = "the inner loop of an operation, its inputs and its outputs")]
+        pub(super) fn $name<$($generics)*>(isa: $crate::backend::cpu::level::Isa, $($arg: $ty),*) $(-> $out)? {
+            use $crate::backend::cpu::{level::Level, simd::{Portable, Simd}};
+            #[allow(clippy::too_many_arguments, reason = "as above")]
+            #[inline(always)]
+            fn body<$S: Simd, $($generics)*>($s: $S, $($arg: $ty),*) $(-> $out)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            #[allow(clippy::too_many_arguments, reason = "as above")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            fn avx512<$($generics)*>($($arg: $ty),*) $(-> $out)? {
+                // SAFETY: the caller has these features.
+                body(unsafe { $crate::backend::cpu::simd_x86::Avx512::new() }, $($arg),*)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[allow(clippy::too_many_arguments, reason = "as above")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2<$($generics)*>($($arg: $ty),*) $(-> $out)? {
+                // SAFETY: the caller has these features.
+                body(unsafe { $crate::backend::cpu::simd_x86::Avx2::new() }, $($arg),*)
+            }
+
+            match isa.level() {
+                // SAFETY: an `Isa` is only made for what the machine has.
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => unsafe { avx512($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => unsafe { avx2($($arg),*) },
+                _ => body(Portable, $($arg),*),
+            }
+        }
+    )*};
+}
+pub(crate) use kernel;
+
+/// Asks for the cache lines of `len` values from `start` on, of which those inside `data` matter.
+/// A hint: any address is fine.
+#[inline(always)]
+pub(crate) fn prefetch(data: &[f32], start: usize, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let first = data.as_ptr().wrapping_add(start);
+        let mut at = 0;
+        while at < len {
+            // SAFETY: every x86-64 has the instruction, and it does not fault.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at).cast()) };
+            at += 16;
+        }
+        // a row that does not start on a line ends on one more
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(len.saturating_sub(1)).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (data, start, len);
+}

@@ -1,0 +1,137 @@
+//! Elementwise maxima over the edges of a block, and their gradient.
+
+use std::ops::Range;
+
+use graphmill_graph::Block;
+
+use super::{
+    aggregate::{Sum, Unit},
+    level::{Isa, kernel, prefetch},
+    parallel::{self, Rows},
+    simd::Simd,
+};
+use crate::{
+    View, ViewMut,
+    backend::{Weighting, shape},
+};
+
+/// Vectors of maxima, and as many of winners, held in registers.
+const N: usize = 4;
+
+pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>) {
+    shape::aggregate(block, Weighting::MEAN, src, &dst);
+    let cols = src.num_cols();
+    arg.resize(block.num_dst * cols, u32::MAX);
+    if cols == 0 {
+        return;
+    }
+    let (isa, src) = (Isa::current(), src.host());
+    let parts = (Rows { data: dst.host(), width: cols }, Rows { data: arg, width: cols });
+    parallel::runs(&block.indptr, cols, parts, |rows, (dst, arg)| {
+        max_rows(isa, block, src, cols, rows, dst.data, arg.data);
+    });
+}
+
+kernel! {
+    fn max_rows[](
+        s: S, block: &Block, src: &[f32], cols: usize, rows: Range<usize>, dst: &mut [f32], arg: &mut [u32],
+    ) {
+        let ahead = Sum::<Unit>::ahead(src, cols);
+        for ((v, dst), arg) in rows.zip(dst.chunks_exact_mut(cols)).zip(arg.chunks_exact_mut(cols)) {
+            for at in (0..cols).step_by(N * S::LANES) {
+                let end = (at + N * S::LANES).min(cols);
+                let ahead = if at == 0 { ahead } else { 0 };
+                columns(s, block, src, cols, v, at..end, ahead, &mut dst[at..end], &mut arg[at..end]);
+            }
+        }
+    }
+
+    fn max_back_rows[](
+        s: S, block: &Block, arg: &[u32], grad: &[f32], cols: usize, rows: Range<usize>, out: &mut [f32],
+    ) {
+        let transposed = &block.transposed;
+        for (u, out) in rows.zip(out.chunks_exact_mut(cols)) {
+            out.fill(0.0);
+            for k in transposed.indptr[u] as usize..transposed.indptr[u + 1] as usize {
+                let v = transposed.dst[k] as usize;
+                let edge = s.splat_u(transposed.edge[k]);
+                let (arg, grad) = (&arg[v * cols..][..cols], &grad[v * cols..][..cols]);
+                let mut c = 0;
+                while c < cols {
+                    let won = s.eq_u(s.load_u(arg, c), edge);
+                    let gain = s.select(won, s.load(grad, c), s.splat(0.0));
+                    let sum = s.add(s.load(out, c), gain);
+                    s.store(out, c, sum);
+                    c += S::LANES;
+                }
+            }
+        }
+    }
+}
+
+/// Some columns of one destination.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "one inner loop")]
+fn columns<S: Simd>(
+    s: S,
+    block: &Block,
+    src: &[f32],
+    cols: usize,
+    v: usize,
+    at: Range<usize>,
+    ahead: usize,
+    dst: &mut [f32],
+    arg: &mut [u32],
+) {
+    let mut edges = block.edges(v);
+    let Some(first) = edges.next() else {
+        dst.fill(0.0);
+        arg.fill(u32::MAX);
+        return;
+    };
+    let row = |e: usize| &src[block.indices[e] as usize * cols..][at.clone()];
+    let len = at.len();
+    let mut best = [s.splat(0.0); N];
+    let mut winner = [s.splat_u(first as u32); N];
+    for (i, best) in best.iter_mut().enumerate() {
+        if i * S::LANES < len {
+            *best = s.load(row(first), i * S::LANES);
+        }
+    }
+    for e in edges {
+        if ahead != 0
+            && let Some(&next) = block.indices.get(e + ahead)
+        {
+            prefetch(src, next as usize * cols, cols);
+        }
+        let row = row(e);
+        let edge = s.splat_u(e as u32);
+        for i in 0..N {
+            if i * S::LANES < len {
+                let x = s.load(row, i * S::LANES);
+                let better = s.gt(x, best[i]);
+                best[i] = s.select(better, x, best[i]);
+                winner[i] = s.select_u(better, edge, winner[i]);
+            }
+        }
+    }
+    for i in 0..N {
+        if i * S::LANES < len {
+            s.store(dst, i * S::LANES, best[i]);
+            s.store_u(arg, i * S::LANES, winner[i]);
+        }
+    }
+}
+
+pub(super) fn aggregate_max_transposed(block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut) {
+    shape::aggregate_max_transposed(block, arg, dst_grad, &src_grad);
+    let cols = dst_grad.num_cols();
+    if cols == 0 {
+        return;
+    }
+    let (isa, grad) = (Isa::current(), dst_grad.host());
+    let out = Rows { data: src_grad.host(), width: cols };
+    parallel::runs(&block.transposed.indptr, cols, out, |rows, out| {
+        max_back_rows(isa, block, arg, grad, cols, rows, out.data);
+    });
+}

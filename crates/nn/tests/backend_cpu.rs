@@ -1,0 +1,103 @@
+//! The CPU backend against the reference backend, on every set of instructions that this machine has,
+//! and against itself with other numbers of threads.
+
+mod operations;
+
+use graphmill_nn::backend::{
+    Cpu, Reference,
+    cpu::{Level, with_level},
+};
+use operations::{OPERATIONS, Shape};
+use proptest::prelude::*;
+
+/// Fails where an operation's outputs differ by more than its tolerance.
+fn compare(shape: impl Fn(&str) -> Shape) {
+    for &(name, tolerance, run) in OPERATIONS {
+        let shape = shape(name);
+        let expected = run(&Reference, shape);
+        let largest = expected.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+        for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
+            let got = with_level(level, || run(&Cpu, shape));
+            assert_eq!(got.len(), expected.len(), "{name}");
+            for (i, (x, y)) in got.iter().zip(&expected).enumerate() {
+                // written so that a NaN fails
+                let close = (x - y).abs() <= tolerance * largest;
+                assert!(close, "{name} on {level:?}, {shape:?}: output {i} is {x}, should be {y}");
+            }
+        }
+    }
+}
+
+fn width() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        1usize..20,
+        prop::sample::select(vec![1, 7, 8, 15, 16, 17, 31, 32, 33, 47, 64, 65, 100, 127, 128, 129]),
+    ]
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    ((0usize..50, width(), 0usize..20), (1usize..5, 0usize..30, 0usize..20, 0usize..9), any::<u64>())
+        .prop_map(|((rows, cols, inner), (heads, dst, extra_src, degree), seed)| {
+            // destinations without any source have no edges
+            Shape { rows, cols, inner, heads, dst, extra_src, degree, seed }
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_operation_agrees_with_the_reference(shape in shapes()) {
+        compare(|_| shape);
+    }
+}
+
+#[test]
+fn wide_rows_agree_with_the_reference() {
+    for (cols, seed) in [(200, 1), (256, 2), (257, 3), (602, 4)] {
+        compare(|_| Shape { rows: 9, cols, inner: 5, heads: 2, dst: 6, extra_src: 5, degree: 4, seed });
+    }
+}
+
+#[test]
+fn nothing_agrees_with_the_reference() {
+    let nothing = Shape { rows: 0, cols: 3, inner: 0, heads: 1, dst: 0, extra_src: 0, degree: 0, seed: 0 };
+    compare(|_| nothing);
+    compare(|_| Shape { rows: 4, inner: 2, dst: 5, ..nothing });
+    compare(|_| Shape { rows: 1, inner: 1, dst: 1, extra_src: 1, degree: 2, cols: 1, ..nothing });
+}
+
+/// Big enough for every operation to be cut into pieces; chunks, blocks and vectors all end unevenly.
+const BIG: Shape =
+    Shape { rows: 2301, cols: 67, inner: 45, heads: 3, dst: 1201, extra_src: 777, degree: 19, seed: 5 };
+
+/// As [`BIG`]; products are cut later than other operations.
+fn big(name: &str) -> Shape {
+    if name.starts_with("gemm") { Shape { rows: 9001, ..BIG } } else { BIG }
+}
+
+#[test]
+fn large_inputs_agree_with_the_reference() {
+    // sums of thousands of terms: the tolerances are relative to them, as the largest output is one
+    compare(big);
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_bits() {
+    let pools: Vec<_> = [1, 2, 3]
+        .map(|n| rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap())
+        .into_iter()
+        .collect();
+    for &(name, _, run) in OPERATIONS {
+        for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
+            let run = || -> Vec<u64> {
+                with_level(level, || run(&Cpu, big(name))).into_iter().map(f64::to_bits).collect()
+            };
+            let one = pools[0].install(run);
+            for pool in &pools[1..] {
+                let threads = pool.current_num_threads();
+                assert!(pool.install(run) == one, "{name} on {level:?} with {threads} threads");
+            }
+        }
+    }
+}

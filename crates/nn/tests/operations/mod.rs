@@ -1,0 +1,473 @@
+//! Every operation of a backend on made-up inputs: `(name, tolerance, run)`. A backend's tests compare what
+//! `run` returns with the reference backend's, or with its own under other circumstances.
+
+use graphmill_graph::{Block, keyed::Stream};
+use graphmill_nn::backend::{
+    Activation, AdamStep, Backend, Dropout, EdgeWeight, OwnWeight, SgdStep, Side, Weighting,
+};
+use graphmill_nn::{Matrix, View};
+
+/// Sizes of the inputs; what is in them follows from `seed`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    /// The other dimension of products.
+    pub(crate) inner: usize,
+    pub(crate) heads: usize,
+    pub(crate) dst: usize,
+    /// Sources beyond the destinations.
+    pub(crate) extra_src: usize,
+    /// The largest number of edges of a destination (but for one, which has ten times as many).
+    pub(crate) degree: usize,
+    pub(crate) seed: u64,
+}
+
+/// All outputs of an operation, one after the other.
+pub(crate) type Outputs = Vec<f64>;
+
+/// One operation: its name, the largest error relative to the largest output (at least 1), and a run of it.
+pub(crate) type Operation = (&'static str, f64, fn(&dyn Backend, Shape) -> Outputs);
+
+struct Inputs {
+    stream: Stream,
+    shape: Shape,
+}
+
+impl Inputs {
+    fn new(shape: Shape) -> Self {
+        Self { stream: Stream::new(shape.seed), shape }
+    }
+
+    /// Uniform, of variance 1.
+    fn value(&mut self) -> f32 {
+        3.46 * (self.stream.uniform() as f32 - 0.5)
+    }
+
+    fn matrix(&mut self, rows: usize, cols: usize) -> Matrix {
+        let data: Vec<f32> = (0..rows * cols).map(|_| self.value()).collect();
+        Matrix::from_slice(rows, cols, &data)
+    }
+
+    /// Few different values, so that there are ties.
+    fn ties(&mut self, rows: usize, cols: usize) -> Matrix {
+        let data: Vec<f32> = (0..rows * cols).map(|_| self.stream.below(5) as f32 - 2.0).collect();
+        Matrix::from_slice(rows, cols, &data)
+    }
+
+    /// One per row of `shape`.
+    fn rows(&mut self) -> Matrix {
+        self.matrix(self.shape.rows, self.shape.cols)
+    }
+
+    fn row(&mut self) -> Matrix {
+        self.matrix(1, self.shape.cols)
+    }
+
+    fn sources(&mut self) -> Matrix {
+        self.matrix(self.shape.dst + self.shape.extra_src, self.shape.cols)
+    }
+
+    fn destinations(&mut self) -> Matrix {
+        self.matrix(self.shape.dst, self.shape.cols)
+    }
+
+    /// Destinations with up to `degree` edges, duplicates and loops included.
+    fn block(&mut self, global: bool) -> Block {
+        let Shape { dst, extra_src, degree, .. } = self.shape;
+        let src = dst + extra_src;
+        let mut block = Block { num_dst: dst, num_src: src, indptr: vec![0], ..Block::default() };
+        for v in 0..dst {
+            let most = if v == dst / 2 { 10 * degree } else { degree };
+            for _ in 0..self.stream.below(most as u64 + 1) {
+                block.indices.push(self.stream.below(src as u64) as u32);
+                block.edge_weight.push(self.value());
+            }
+            block.indptr.push(block.indices.len() as u32);
+            block.self_weight.push(self.value());
+        }
+        if global {
+            block.dst_ids = Some((0..dst).map(|_| self.stream.below(src as u64) as u32).collect());
+        } else {
+            block.transpose();
+        }
+        block
+    }
+
+    fn loss_weights(&mut self) -> Vec<f32> {
+        (0..self.shape.rows).map(|_| self.stream.uniform() as f32).collect()
+    }
+}
+
+fn all(outputs: &[View]) -> Outputs {
+    outputs.iter().flat_map(|x| x.host()).map(|&x| f64::from(x)).collect()
+}
+
+const WEIGHTINGS: [Weighting; 6] = [
+    Weighting::MEAN,
+    Weighting::STORED,
+    Weighting { edge: EdgeWeight::One, own: OwnWeight::None },
+    Weighting { edge: EdgeWeight::One, own: OwnWeight::Constant(1.5) },
+    Weighting { edge: EdgeWeight::Mean, own: OwnWeight::Stored },
+    Weighting { edge: EdgeWeight::Stored, own: OwnWeight::Constant(-0.5) },
+];
+
+const ACTIVATIONS: [Activation; 4] =
+    [Activation::Identity, Activation::Relu, Activation::Elu, Activation::LeakyRelu];
+
+const DROPOUTS: [Dropout; 2] = [Dropout::NONE, Dropout { p: 0.3, key: 99 }];
+
+/// `alpha` as a softmax would give it: positive.
+fn attention(inputs: &mut Inputs, block: &Block) -> Matrix {
+    let mut alpha = inputs.matrix(block.num_edges() + block.num_dst, inputs.shape.heads);
+    alpha.view_mut().host().iter_mut().for_each(|x| *x = x.abs() / 4.0);
+    alpha
+}
+
+fn wide(inputs: &mut Inputs, rows: usize) -> Matrix {
+    inputs.matrix(rows, inputs.shape.heads * inputs.shape.cols)
+}
+
+fn gemm(b: &dyn Backend, shape: Shape, side_a: Side, side_b: Side) -> Outputs {
+    let mut inputs = Inputs::new(shape);
+    let Shape { rows, cols, inner, .. } = shape;
+    // a transposed left factor reduces over the many rows
+    let (m, n, k) = if side_a == Side::Transposed { (inner, cols, rows) } else { (rows, cols, inner) };
+    let a = if side_a == Side::Plain { inputs.matrix(m, k) } else { inputs.matrix(k, m) };
+    let x = if side_b == Side::Plain { inputs.matrix(k, n) } else { inputs.matrix(n, k) };
+    let mut out = Vec::new();
+    for beta in [0.0, 1.0, -0.5] {
+        let mut c = inputs.matrix(m, n);
+        if beta == 0.0 {
+            c.view_mut().host().fill(f32::NAN);
+        }
+        b.gemm(a.view(), side_a, x.view(), side_b, beta, c.view_mut());
+        out.extend(all(&[c.view()]));
+    }
+    out
+}
+
+fn softmax_ce(b: &dyn Backend, shape: Shape, stretch: f32) -> Outputs {
+    let mut inputs = Inputs::new(shape);
+    let mut logits = inputs.rows();
+    logits.view_mut().host().iter_mut().for_each(|x| *x *= stretch);
+    let label: Vec<i32> =
+        (0..shape.rows).map(|_| inputs.stream.below(shape.cols as u64 + 1) as i32 - 1).collect();
+    let weight = inputs.loss_weights();
+    let mut grad = Matrix::zeros(shape.rows, shape.cols);
+    let mut out = Vec::new();
+    for weight in [&[][..], &weight[..]] {
+        out.push(b.softmax_cross_entropy(logits.view(), &label, weight, 0.3, grad.view_mut()));
+        out.extend(all(&[grad.view()]));
+    }
+    out
+}
+
+/// The table of operations.
+pub(crate) const OPERATIONS: &[Operation] = &[
+    ("gemm NN", 1e-5, |b, s| gemm(b, s, Side::Plain, Side::Plain)),
+    ("gemm NT", 1e-5, |b, s| gemm(b, s, Side::Plain, Side::Transposed)),
+    ("gemm TN", 1e-5, |b, s| gemm(b, s, Side::Transposed, Side::Plain)),
+    ("aggregate", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for global in [false, true] {
+            let mut inputs = Inputs::new(s);
+            let (block, src) = (inputs.block(global), inputs.sources());
+            for (i, weighting) in WEIGHTINGS.into_iter().enumerate() {
+                let mut dst = inputs.destinations();
+                b.aggregate(&block, weighting, src.view(), [0.0, 1.0, 0.7][i % 3], dst.view_mut());
+                out.extend(all(&[dst.view()]));
+            }
+        }
+        out
+    }),
+    ("aggregate_transposed", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (block, grad) = (inputs.block(false), inputs.destinations());
+        let mut out = Vec::new();
+        for (i, weighting) in WEIGHTINGS.into_iter().enumerate() {
+            let mut src = inputs.sources();
+            b.aggregate_transposed(&block, weighting, grad.view(), [0.0, 1.0, 0.7][i % 3], src.view_mut());
+            out.extend(all(&[src.view()]));
+        }
+        out
+    }),
+    ("aggregate_max", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for global in [false, true] {
+            let mut inputs = Inputs::new(s);
+            let block = inputs.block(global);
+            let src = inputs.ties(block.num_src, s.cols);
+            let (mut dst, mut arg) = (inputs.destinations(), vec![7; 3]);
+            b.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
+            out.extend(all(&[dst.view()]));
+            // the winners exactly: the tolerance is relative to the largest output
+            out.extend(arg.iter().map(|&e| if e == u32::MAX { -1.0 } else { f64::from(e % 16) }));
+            if !global {
+                let (grad, mut back) = (inputs.destinations(), inputs.sources());
+                b.aggregate_max_transposed(&block, &arg, grad.view(), back.view_mut());
+                out.extend(all(&[back.view()]));
+            }
+        }
+        out
+    }),
+    ("head_dot", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (z, a) = (wide(&mut inputs, s.rows), wide(&mut inputs, 1));
+        let mut out = Matrix::zeros(s.rows, s.heads);
+        b.head_dot(z.view(), a.view(), s.heads, out.view_mut());
+        let (mut z_grad, mut a_grad) = (wide(&mut inputs, s.rows), wide(&mut inputs, 1));
+        let grad = inputs.matrix(s.rows, s.heads);
+        b.head_dot_backward(z.view(), a.view(), s.heads, grad.view(), z_grad.view_mut(), a_grad.view_mut());
+        all(&[out.view(), z_grad.view(), a_grad.view()])
+    }),
+    ("edge_softmax", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for global in [false, true] {
+            let mut inputs = Inputs::new(s);
+            let block = inputs.block(global);
+            let (source, target) =
+                (inputs.matrix(block.num_src, s.heads), inputs.matrix(block.num_src, s.heads));
+            let mut alpha = inputs.matrix(block.num_edges() + block.num_dst, s.heads);
+            b.edge_softmax(&block, source.view(), target.view(), 0.2, alpha.view_mut());
+            out.extend(all(&[alpha.view()]));
+        }
+        out
+    }),
+    ("edge_softmax_backward", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let block = inputs.block(false);
+        let mut logits = || inputs.matrix(block.num_src, s.heads);
+        let (source, target, mut source_grad, mut target_grad) = (logits(), logits(), logits(), logits());
+        let alpha = attention(&mut inputs, &block);
+        let alpha_grad = inputs.matrix(block.num_edges() + block.num_dst, s.heads);
+        let mut scratch = alpha.clone();
+        b.edge_softmax_backward(
+            &block,
+            source.view(),
+            target.view(),
+            0.2,
+            alpha.view(),
+            alpha_grad.view(),
+            scratch.view_mut(),
+            source_grad.view_mut(),
+            target_grad.view_mut(),
+        );
+        all(&[source_grad.view(), target_grad.view()])
+    }),
+    ("attend", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for global in [false, true] {
+            let mut inputs = Inputs::new(s);
+            let block = inputs.block(global);
+            let (alpha, z) = (attention(&mut inputs, &block), wide(&mut inputs, block.num_src));
+            let mut dst = wide(&mut inputs, block.num_dst);
+            b.attend(&block, alpha.view(), z.view(), dst.view_mut());
+            out.extend(all(&[dst.view()]));
+            if !global {
+                let grad = wide(&mut inputs, block.num_dst);
+                let (mut alpha_grad, mut z_grad) = (alpha.clone(), z.clone());
+                b.attend_backward(
+                    &block,
+                    alpha.view(),
+                    z.view(),
+                    grad.view(),
+                    alpha_grad.view_mut(),
+                    z_grad.view_mut(),
+                );
+                out.extend(all(&[alpha_grad.view(), z_grad.view()]));
+            }
+        }
+        out
+    }),
+    ("head_mean", 1e-6, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let x = wide(&mut inputs, s.rows);
+        let (mut out, mut back) = (inputs.rows(), wide(&mut inputs, s.rows));
+        b.head_mean(x.view(), s.heads, out.view_mut());
+        b.head_mean_backward(out.view(), s.heads, back.view_mut());
+        all(&[out.view(), back.view()])
+    }),
+    ("gather", 0.0, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let src = inputs.matrix(s.dst + s.extra_src + 1, s.cols);
+        let ids: Vec<u32> = (0..s.rows).map(|_| inputs.stream.below(src.num_rows() as u64) as u32).collect();
+        let mut out = inputs.rows();
+        b.gather(src.view(), &ids, out.view_mut());
+        all(&[out.view()])
+    }),
+    ("add, scale, copy", 1e-6, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (x, mut y, mut z) = (inputs.rows(), inputs.rows(), inputs.rows());
+        b.add(-0.3, x.view(), y.view_mut());
+        b.copy(y.view(), z.view_mut());
+        b.scale(1.7, z.view_mut());
+        all(&[y.view(), z.view()])
+    }),
+    ("add_column_sums, dot", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (x, y, mut out) = (inputs.rows(), inputs.rows(), inputs.row());
+        b.add_column_sums(x.view(), out.view_mut());
+        let mut out = all(&[out.view()]);
+        out.push(b.dot(x.view(), y.view()));
+        out
+    }),
+    ("epilogue", 1e-6, |b, s| {
+        let mut out = Vec::new();
+        for activation in ACTIVATIONS {
+            for dropout in DROPOUTS {
+                let mut inputs = Inputs::new(s);
+                let (bias, mut x, mut plain) = (inputs.row(), inputs.rows(), inputs.rows());
+                b.epilogue(Some(bias.view()), activation, dropout, x.view_mut());
+                b.epilogue(None, activation, dropout, plain.view_mut());
+                out.extend(all(&[x.view(), plain.view()]));
+            }
+        }
+        out
+    }),
+    ("epilogue_backward", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for activation in ACTIVATIONS {
+            for dropout in DROPOUTS {
+                let mut inputs = Inputs::new(s);
+                // above -0.7: what all activations can give
+                let (mut y, mut bias_grad) = (inputs.rows(), inputs.row());
+                y.view_mut().host().iter_mut().for_each(|y| *y = y.max(-0.7));
+                let (mut grad, mut plain) = (inputs.rows(), inputs.rows());
+                let bias = Some(bias_grad.view_mut());
+                b.epilogue_backward(activation, dropout, y.view(), grad.view_mut(), bias);
+                b.epilogue_backward(activation, dropout, y.view(), plain.view_mut(), None);
+                out.extend(all(&[grad.view(), bias_grad.view(), plain.view()]));
+            }
+        }
+        out
+    }),
+    ("batch_norm", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (mut x, gamma, beta, mut out) = (inputs.rows(), inputs.row(), inputs.row(), inputs.rows());
+        // far from zero: the variance must not cancel
+        x.view_mut().host().iter_mut().for_each(|x| *x += 100.0);
+        let mut stats = Matrix::zeros(2, s.cols);
+        b.batch_norm(x.view(), gamma.view(), beta.view(), 0.1, stats.view_mut(), out.view_mut());
+        all(&[stats.view(), out.view()])
+    }),
+    ("batch_norm_apply", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (x, gamma, beta, mut out) = (inputs.rows(), inputs.row(), inputs.row(), inputs.rows());
+        let mut stats = inputs.matrix(2, s.cols);
+        stats.view_mut().host().iter_mut().for_each(|x| *x = x.abs());
+        b.batch_norm_apply(x.view(), gamma.view(), beta.view(), 0.01, stats.view(), out.view_mut());
+        all(&[out.view()])
+    }),
+    ("batch_norm_backward", 2e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (x, gamma, mut grad) = (inputs.rows(), inputs.row(), inputs.rows());
+        let (mut gamma_grad, mut beta_grad, mut out) = (inputs.row(), inputs.row(), inputs.rows());
+        let mut stats = Matrix::zeros(2, s.cols);
+        b.batch_norm(x.view(), gamma.view(), gamma.view(), 0.01, stats.view_mut(), out.view_mut());
+        b.batch_norm_backward(
+            x.view(),
+            gamma.view(),
+            0.01,
+            stats.view(),
+            grad.view_mut(),
+            gamma_grad.view_mut(),
+            beta_grad.view_mut(),
+        );
+        all(&[grad.view(), gamma_grad.view(), beta_grad.view()])
+    }),
+    ("layer_norm", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (x, gamma, beta, mut out) = (inputs.rows(), inputs.row(), inputs.row(), inputs.rows());
+        let mut stats = Matrix::zeros(s.rows, 2);
+        b.layer_norm(x.view(), gamma.view(), beta.view(), 0.01, stats.view_mut(), out.view_mut());
+        all(&[stats.view(), out.view()])
+    }),
+    ("layer_norm_backward", 2e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (x, gamma, mut grad) = (inputs.rows(), inputs.row(), inputs.rows());
+        let (mut gamma_grad, mut beta_grad, mut out) = (inputs.row(), inputs.row(), inputs.rows());
+        let mut stats = Matrix::zeros(s.rows, 2);
+        b.layer_norm(x.view(), gamma.view(), gamma.view(), 0.01, stats.view_mut(), out.view_mut());
+        b.layer_norm_backward(
+            x.view(),
+            gamma.view(),
+            0.01,
+            stats.view(),
+            grad.view_mut(),
+            gamma_grad.view_mut(),
+            beta_grad.view_mut(),
+        );
+        all(&[grad.view(), gamma_grad.view(), beta_grad.view()])
+    }),
+    ("l2_norm", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (mut x, mut out, mut grad) = (inputs.rows(), inputs.rows(), inputs.rows());
+        if s.rows > 0 {
+            x.rows_mut(0..1).host().fill(0.0);
+        }
+        // not so short that the gradient, over the length, is only rounding
+        x.view_mut().host().iter_mut().for_each(|x| *x += 0.5_f32.copysign(*x) * f32::from(*x != 0.0));
+        let mut norms = Matrix::zeros(s.rows, 1);
+        b.l2_norm(x.view(), norms.view_mut(), out.view_mut());
+        b.l2_norm_backward(out.view(), norms.view(), grad.view_mut());
+        all(&[norms.view(), out.view(), grad.view()])
+    }),
+    ("softmax_cross_entropy", 1e-5, |b, s| softmax_ce(b, s, 1.0)),
+    ("softmax_cross_entropy of large logits", 1e-5, |b, s| softmax_ce(b, s, 300.0)),
+    ("sigmoid_cross_entropy", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let mut logits = inputs.rows();
+        logits.view_mut().host().iter_mut().for_each(|x| *x *= 8.0);
+        let target: Vec<u8> = (0..s.rows * s.cols).map(|_| inputs.stream.below(2) as u8).collect();
+        let weight = inputs.loss_weights();
+        let mut grad = inputs.rows();
+        let mut out = Vec::new();
+        for weight in [&[][..], &weight[..]] {
+            out.push(b.sigmoid_cross_entropy(logits.view(), &target, weight, 0.3, grad.view_mut()));
+            out.extend(all(&[grad.view()]));
+        }
+        out
+    }),
+    ("softmax, sigmoid", 1e-6, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (mut x, mut y) = (inputs.rows(), inputs.rows());
+        y.view_mut().host().iter_mut().for_each(|x| *x *= 40.0);
+        b.softmax(x.view_mut());
+        b.sigmoid(y.view_mut());
+        all(&[x.view(), y.view()])
+    }),
+    ("adam", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for decoupled in [false, true] {
+            let mut inputs = Inputs::new(s);
+            let (grad, mut m, mut v, mut value) =
+                (inputs.rows(), inputs.rows(), inputs.rows(), inputs.rows());
+            v.view_mut().host().iter_mut().for_each(|x| *x = x.abs());
+            let step = AdamStep {
+                lr: 0.01,
+                beta1: 0.9,
+                beta2: 0.999,
+                eps: 1e-8,
+                weight_decay: 0.1,
+                decoupled,
+                correction1: 0.19,
+                correction2: 0.002,
+            };
+            b.adam(step, grad.view(), m.view_mut(), v.view_mut(), value.view_mut());
+            out.extend(all(&[m.view(), v.view(), value.view()]));
+        }
+        out
+    }),
+    ("sgd", 1e-6, |b, s| {
+        let mut out = Vec::new();
+        for nesterov in [false, true] {
+            let mut inputs = Inputs::new(s);
+            let (grad, mut velocity, mut value) = (inputs.rows(), inputs.rows(), inputs.rows());
+            let step = SgdStep { lr: 0.1, momentum: 0.9, nesterov, weight_decay: 0.01 };
+            b.sgd(step, grad.view(), velocity.view_mut(), value.view_mut());
+            out.extend(all(&[velocity.view(), value.view()]));
+        }
+        out
+    }),
+];

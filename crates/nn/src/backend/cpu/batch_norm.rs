@@ -1,10 +1,11 @@
 //! Batch normalisation: statistics of columns, then a pass over the rows.
 
 use super::{
-    columns::{self, BLOCK},
+    columns::{self, BLOCK, Term, Values, add_columns},
     level::{Isa, kernel},
     parallel::{self, Chunks, Rows},
     scratch,
+    simd::Simd,
 };
 use crate::{View, ViewMut, backend::shape};
 
@@ -122,31 +123,47 @@ pub(super) fn batch_norm_backward(
     });
 }
 
+/// `(x - mean)^2`.
+#[derive(Clone, Copy)]
+struct Squares<'a> {
+    x: &'a [f32],
+    mean: &'a [f32],
+}
+
+impl Term for Squares<'_> {
+    #[inline(always)]
+    fn at<S: Simd>(&self, s: S, r: usize, cols: usize, c: usize) -> S::F {
+        let gap = s.sub(Values(self.x).at(s, r, cols, c), s.load(self.mean, c));
+        s.mul(gap, gap)
+    }
+}
+
+/// `grad (x - mean)`.
+#[derive(Clone, Copy)]
+struct Products<'a> {
+    x: &'a [f32],
+    mean: &'a [f32],
+    grad: &'a [f32],
+}
+
+impl Term for Products<'_> {
+    #[inline(always)]
+    fn at<S: Simd>(&self, s: S, r: usize, cols: usize, c: usize) -> S::F {
+        let gap = s.sub(Values(self.x).at(s, r, cols, c), s.load(self.mean, c));
+        s.mul(gap, Values(self.grad).at(s, r, cols, c))
+    }
+}
+
 kernel! {
     /// Means and sums of squared deviations of a block of rows.
     fn moments[](s: S, x: &[f32], mean: &mut [f32], squares: &mut [f32]) {
-        let cols = mean.len().max(1);
         mean.fill(0.0);
         squares.fill(0.0);
-        for row in x.chunks_exact(cols) {
-            let mut c = 0;
-            while c < row.len() {
-                let sum = s.add(s.load(mean, c), s.load(row, c));
-                s.store(mean, c, sum);
-                c += S::LANES;
-            }
-        }
-        let inverse = 1.0 / (x.len() / cols).max(1) as f32;
+        let rows = x.len() / mean.len().max(1);
+        add_columns(s, Values(x), rows, mean);
+        let inverse = 1.0 / rows.max(1) as f32;
         mean.iter_mut().for_each(|x| *x *= inverse);
-        for row in x.chunks_exact(cols) {
-            let mut c = 0;
-            while c < row.len() {
-                let gap = s.sub(s.load(row, c), s.load(mean, c));
-                let sum = s.mul_add(gap, gap, s.load(squares, c));
-                s.store(squares, c, sum);
-                c += S::LANES;
-            }
-        }
+        add_columns(s, Squares { x, mean }, rows, squares);
     }
 
     fn normalise[](s: S, x: &[f32], mean: &[f32], slope: &[f32], beta: &[f32], out: &mut [f32]) {
@@ -164,19 +181,10 @@ kernel! {
 
     /// Adds the columns of `grad`, then those of `grad (x - mean)`, to `sums`.
     fn gradient_sums[](s: S, x: &[f32], grad: &[f32], mean: &[f32], sums: &mut [f32]) {
-        let cols = mean.len().max(1);
         let (sum, dot) = sums.split_at_mut(mean.len());
-        for (x, grad) in x.chunks_exact(cols).zip(grad.chunks_exact(cols)) {
-            let mut c = 0;
-            while c < grad.len() {
-                let g = s.load(grad, c);
-                let gap = s.sub(s.load(x, c), s.load(mean, c));
-                let (new_sum, new_dot) = (s.add(s.load(sum, c), g), s.mul_add(g, gap, s.load(dot, c)));
-                s.store(sum, c, new_sum);
-                s.store(dot, c, new_dot);
-                c += S::LANES;
-            }
-        }
+        let rows = x.len() / mean.len().max(1);
+        add_columns(s, Values(grad), rows, sum);
+        add_columns(s, Products { x, mean, grad }, rows, dot);
     }
 
     /// `g = of_grad g + of_x (x - mean) + constant`.

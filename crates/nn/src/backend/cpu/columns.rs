@@ -6,6 +6,7 @@ use super::{
     level::{Isa, kernel},
     parallel::{Chunks, Parts},
     scratch::{self, Scratch},
+    simd::Simd,
 };
 use crate::{View, ViewMut, backend::shape};
 
@@ -65,14 +66,7 @@ pub(super) fn add_column_sums(x: View, out: ViewMut) {
 
 kernel! {
     fn sum_block[](s: S, x: &[f32], sums: &mut [f32]) {
-        for row in x.chunks_exact(sums.len().max(1)) {
-            let mut c = 0;
-            while c < row.len() {
-                let sum = s.add(s.load(sums, c), s.load(row, c));
-                s.store(sums, c, sum);
-                c += S::LANES;
-            }
-        }
+        add_columns(s, Values(x), x.len() / sums.len().max(1), sums);
     }
 
     /// The sum of `x * y` in f64, sixteen running sums.
@@ -88,6 +82,63 @@ kernel! {
         }
         sums.iter().sum::<f64>() + rest
     }
+}
+
+/// What is summed: the values of a matrix, or what follows from them.
+pub(super) trait Term: Copy {
+    /// The vector of columns `c..` in row `r` of `cols` columns, 0 beyond the row.
+    fn at<S: Simd>(&self, s: S, r: usize, cols: usize, c: usize) -> S::F;
+}
+
+/// The values of a matrix.
+#[derive(Clone, Copy)]
+pub(super) struct Values<'a>(pub(super) &'a [f32]);
+
+impl Term for Values<'_> {
+    #[inline(always)]
+    fn at<S: Simd>(&self, s: S, r: usize, cols: usize, c: usize) -> S::F {
+        s.load(&self.0[r * cols..][..cols], c)
+    }
+}
+
+/// Adds `rows` rows of terms to `sums`, for use in kernels. The sums of as many columns as possible stay in
+/// registers; in memory every row would wait for the last one's stores.
+#[inline(always)]
+pub(super) fn add_columns<S: Simd, T: Term>(s: S, term: T, rows: usize, sums: &mut [f32]) {
+    let mut at = 0;
+    while at < sums.len() {
+        let left = (sums.len() - at).div_ceil(S::LANES);
+        let count = match left {
+            16.. if S::BLOCK > 8 => add_block::<S, T, 16>(s, term, rows, at, sums),
+            8.. if S::BLOCK > 4 => add_block::<S, T, 8>(s, term, rows, at, sums),
+            4.. => add_block::<S, T, 4>(s, term, rows, at, sums),
+            2.. => add_block::<S, T, 2>(s, term, rows, at, sums),
+            _ => add_block::<S, T, 1>(s, term, rows, at, sums),
+        };
+        at += count * S::LANES;
+    }
+}
+
+/// `N` vectors of columns from `at` on; returns `N`.
+#[inline(always)]
+fn add_block<S: Simd, T: Term, const N: usize>(
+    s: S,
+    term: T,
+    rows: usize,
+    at: usize,
+    sums: &mut [f32],
+) -> usize {
+    let mut acc = [s.splat(0.0); N];
+    for r in 0..rows {
+        for (i, acc) in acc.iter_mut().enumerate() {
+            *acc = s.add(*acc, term.at(s, r, sums.len(), at + i * S::LANES));
+        }
+    }
+    for (i, &acc) in acc.iter().enumerate() {
+        let sum = s.add(s.load(sums, at + i * S::LANES), acc);
+        s.store(sums, at + i * S::LANES, sum);
+    }
+    N
 }
 
 pub(super) fn dot(x: View, y: View) -> f64 {

@@ -1,7 +1,7 @@
 //! What follows a product: bias, activation and dropout in one pass over the rows, and back.
 
 use super::{
-    columns,
+    columns::{self, Values, add_columns},
     level::{Isa, kernel},
     math,
     parallel::{self, Rows},
@@ -227,12 +227,12 @@ kernel! {
                 }
                 g = act.back(s, out, g);
                 s.store(grad, c, g);
-                if !sums.is_empty() {
-                    let sum = s.add(s.load(sums, c), g);
-                    s.store(sums, c, sum);
-                }
                 c += S::LANES;
             }
+        }
+        // the block is still in the second cache
+        if !sums.is_empty() {
+            add_columns(s, Values(grad), grad.len() / sums.len(), sums);
         }
     }
 }

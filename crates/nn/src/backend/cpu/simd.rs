@@ -125,7 +125,8 @@ impl Simd for Portable {
     const BLOCK: usize = 4;
     type F = [f32; N];
     type U = [u32; N];
-    type M = [bool; N];
+    // all bits on or off: what the compiler turns into vector comparisons and blends
+    type M = [u32; N];
 
     #[inline(always)]
     unsafe fn load_full(self, x: *const f32) -> Self::F {
@@ -197,11 +198,11 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn gt(self, a: Self::F, b: Self::F) -> Self::M {
-        lanes!(i => a[i] > b[i])
+        lanes!(i => if a[i] > b[i] { !0 } else { 0 })
     }
     #[inline(always)]
     fn select(self, m: Self::M, a: Self::F, b: Self::F) -> Self::F {
-        lanes!(i => if m[i] { a[i] } else { b[i] })
+        self.float(self.select_u(m, self.bits(a), self.bits(b)))
     }
 
     #[inline(always)]
@@ -242,15 +243,15 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn eq_u(self, a: Self::U, b: Self::U) -> Self::M {
-        lanes!(i => a[i] == b[i])
+        lanes!(i => if a[i] == b[i] { !0 } else { 0 })
     }
     #[inline(always)]
     fn lt_u(self, a: Self::U, b: Self::U) -> Self::M {
-        lanes!(i => a[i] < b[i])
+        lanes!(i => if a[i] < b[i] { !0 } else { 0 })
     }
     #[inline(always)]
     fn select_u(self, m: Self::M, a: Self::U, b: Self::U) -> Self::U {
-        lanes!(i => if m[i] { a[i] } else { b[i] })
+        lanes!(i => (a[i] & m[i]) | (b[i] & !m[i]))
     }
     #[inline(always)]
     fn bits(self, a: Self::F) -> Self::U {

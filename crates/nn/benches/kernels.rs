@@ -1,0 +1,195 @@
+//! The speed of the CPU kernels that training spends its time in, at the sizes of one large minibatch.
+//!
+//! `cargo bench -p graphmill-nn --bench kernels [-- NAME]` prints, for one and for all threads, the best time of
+//! a few runs as GFLOP/s or as GB/s of what a kernel must read and write, next to what copying memory reaches.
+
+use std::{hint::black_box, time::Instant};
+
+use graphmill_graph::{Block, keyed::Stream};
+use graphmill_nn::backend::{
+    Activation, AdamStep, Backend, Cpu, Dropout, Side, Weighting,
+    cpu::{Level, with_level},
+};
+use graphmill_nn::{Matrix, View};
+
+/// Rows of a dense operation.
+const ROWS: usize = 100_000;
+
+fn random(rows: usize, cols: usize) -> Matrix {
+    let mut stream = Stream::new(rows as u64 * 31 + cols as u64);
+    let data: Vec<f32> = (0..rows * cols).map(|_| stream.uniform() as f32 - 0.5).collect();
+    Matrix::from_slice(rows, cols, &data)
+}
+
+/// 20 000 destinations with 10 edges each out of 200 000 sources: at random, or numbered as first seen.
+fn block(first_seen: bool) -> Block {
+    let mut stream = Stream::new(1);
+    let mut block = Block { num_dst: 20_000, num_src: 200_000, ..Block::default() };
+    block.indptr = (0..=20_000).map(|v| v * 10).collect();
+    block.indices = (0..200_000).collect();
+    if !first_seen {
+        stream.shuffle(&mut block.indices);
+    }
+    block.transpose();
+    block
+}
+
+struct Bench {
+    filter: String,
+    pools: Vec<rayon::ThreadPool>,
+}
+
+impl Bench {
+    /// Times `run`, whose work is `amount` (in units of 1e9 after division by time in ns).
+    fn time(&self, name: &str, unit: &str, amount: f64, mut run: impl FnMut() + Send) {
+        if !name.contains(&self.filter) {
+            return;
+        }
+        print!("{name:<44}");
+        for pool in &self.pools {
+            let mut best = f64::INFINITY;
+            pool.install(|| {
+                run();
+                let begin = Instant::now();
+                for i in 0.. {
+                    let start = Instant::now();
+                    run();
+                    best = best.min(start.elapsed().as_nanos() as f64);
+                    if i >= 4 && begin.elapsed().as_millis() > 300 {
+                        break;
+                    }
+                }
+            });
+            print!("{:9.3} ms {:7.1} {unit}", best / 1e6, amount / best);
+        }
+        println!();
+    }
+
+    fn bytes(&self, name: &str, values: usize, run: impl FnMut() + Send) {
+        self.time(name, "GB/s ", 4.0 * values as f64, run);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a product and its name")]
+    fn gemm(&self, name: &str, a: View, side_a: Side, b: View, side_b: Side, c: &mut Matrix, k: usize) {
+        let work = 2.0 * c.num_rows() as f64 * c.num_cols() as f64 * k as f64;
+        self.time(name, "GF/s ", work, || Cpu.gemm(a, side_a, b, side_b, 0.0, c.view_mut()));
+    }
+}
+
+fn main() {
+    // cargo passes `--bench`
+    let filter = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let pool = |n| rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("threads");
+    let bench = Bench { filter, pools: vec![pool(1), pool(threads)] };
+    println!("{:?}; 1 thread, then {threads}; GB/s counts values read and written", Level::best());
+
+    let (src, mut dst) = (random(200_000, 256), Matrix::zeros(200_000, 256));
+    bench.bytes("copy 200k x 256", 2 * 200_000 * 256, || Cpu.copy(src.view(), dst.view_mut()));
+
+    for cols in [100, 128, 256] {
+        let (src, mut dst) = (random(200_000, cols), Matrix::zeros(20_000, cols));
+        for (order, first_seen) in [("random", false), ("first-seen", true)] {
+            let block = block(first_seen);
+            let values = 220_000 * cols + 200_000;
+            bench.bytes(&format!("aggregate mean {order} F={cols}"), values, || {
+                Cpu.aggregate(&block, Weighting::MEAN, src.view(), 0.0, dst.view_mut());
+            });
+        }
+        let block = block(false);
+        let (grad, mut back) = (random(20_000, cols), Matrix::zeros(200_000, cols));
+        bench.bytes(&format!("aggregate_transposed F={cols}"), 400_000 * cols + 200_000, || {
+            Cpu.aggregate_transposed(&block, Weighting::MEAN, grad.view(), 0.0, back.view_mut());
+        });
+        let mut arg = Vec::new();
+        bench.bytes(&format!("aggregate_max F={cols}"), 240_000 * cols + 200_000, || {
+            Cpu.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
+        });
+    }
+
+    let (x100, x256, grad47) = (random(ROWS, 100), random(ROWS, 256), random(ROWS, 47));
+    let (w100, w256, w47) = (random(100, 256), random(256, 256), random(256, 47));
+    let mut out = Matrix::zeros(ROWS, 256);
+    use Side::{Plain, Transposed};
+    bench.gemm("gemm 100k x 100 x 256", x100.view(), Plain, w100.view(), Plain, &mut out, 100);
+    bench.gemm("gemm 100k x 256 x 256", x256.view(), Plain, w256.view(), Plain, &mut out, 256);
+    bench.gemm("gemm dX 100k x 256 x 256", x256.view(), Plain, w256.view(), Transposed, &mut out, 256);
+    let mut logits = Matrix::zeros(ROWS, 47);
+    bench.gemm("gemm 100k x 256 x 47", x256.view(), Plain, w47.view(), Plain, &mut logits, 256);
+    let mut dw = Matrix::zeros(256, 47);
+    bench.gemm("gemm dW 256 x 100k x 47", x256.view(), Transposed, grad47.view(), Plain, &mut dw, ROWS);
+    let mut dw = Matrix::zeros(100, 256);
+    bench.gemm("gemm dW 100 x 100k x 256", x100.view(), Transposed, out.view(), Plain, &mut dw, ROWS);
+    let mut dw = Matrix::zeros(256, 256);
+    bench.gemm("gemm dW 256 x 100k x 256", x256.view(), Transposed, x256.view(), Plain, &mut dw, ROWS);
+
+    let (table, mut rows) = (random(2_000_000, 100), Matrix::zeros(200_000, 100));
+    let mut stream = Stream::new(3);
+    let ids: Vec<u32> = (0..200_000).map(|_| stream.below(2_000_000) as u32).collect();
+    bench.bytes("gather 200k of 2M rows of 100", 2 * 200_000 * 100, || {
+        Cpu.gather(table.view(), &ids, rows.view_mut());
+    });
+    drop(table);
+
+    let (bias, mut bias_grad) = (random(1, 256), Matrix::zeros(1, 256));
+    let mut x = x256.clone();
+    for (name, dropout) in [("", Dropout::NONE), (" + dropout", Dropout { p: 0.5, key: 1 })] {
+        bench.bytes(&format!("bias + ReLU{name} 100k x 256"), 2 * ROWS * 256, || {
+            Cpu.epilogue(Some(bias.view()), Activation::Relu, dropout, x.view_mut());
+        });
+        bench.bytes(&format!("bias + ReLU{name} gradient 100k x 256"), 3 * ROWS * 256, || {
+            let bias_grad = Some(bias_grad.view_mut());
+            Cpu.epilogue_backward(Activation::Relu, dropout, x256.view(), x.view_mut(), bias_grad);
+        });
+    }
+    let (gamma, mut stats) = (random(1, 256), Matrix::zeros(2, 256));
+    bench.bytes("batch norm 100k x 256", 3 * ROWS * 256, || {
+        Cpu.batch_norm(x256.view(), gamma.view(), gamma.view(), 1e-5, stats.view_mut(), x.view_mut());
+    });
+
+    let mut stream = Stream::new(4);
+    let label: Vec<i32> = (0..ROWS).map(|_| stream.below(47) as i32).collect();
+    let mut grad = Matrix::zeros(ROWS, 47);
+    bench.bytes("softmax cross-entropy 100k x 47", 2 * ROWS * 47, || {
+        black_box(Cpu.softmax_cross_entropy(grad47.view(), &label, &[], 1e-5, grad.view_mut()));
+    });
+
+    // GAT: 4 heads of 32
+    let block = block(false);
+    let (z, mut out) = (random(200_000, 128), Matrix::zeros(20_000, 128));
+    let (source, mut alpha) = (random(200_000, 4), random(220_000, 4));
+    bench.bytes("attend 4 heads of 32", 240_000 * 128 + 220_000 * 5, || {
+        Cpu.attend(&block, alpha.view(), z.view(), out.view_mut());
+    });
+    bench.bytes("edge softmax 4 heads", 440_000 * 4 + 200_000, || {
+        Cpu.edge_softmax(&block, source.view(), source.view(), 0.2, alpha.view_mut());
+    });
+
+    let (g, mut m, mut v) = (random(1000, 1000), random(1000, 1000), Matrix::zeros(1000, 1000));
+    let mut value = random(1000, 1000);
+    let step = AdamStep {
+        lr: 1e-3,
+        beta1: 0.9,
+        beta2: 0.999,
+        eps: 1e-8,
+        weight_decay: 0.0,
+        decoupled: false,
+        correction1: 0.1,
+        correction2: 0.001,
+    };
+    bench.bytes("Adam 1M values", 7_000_000, || {
+        Cpu.adam(step, g.view(), m.view_mut(), v.view_mut(), value.view_mut());
+    });
+
+    for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
+        let (src, mut dst) = (random(200_000, 100), Matrix::zeros(20_000, 100));
+        bench.bytes(&format!("aggregate mean random F=100, {level:?}"), 220_000 * 100 + 200_000, || {
+            with_level(level, || Cpu.aggregate(&block, Weighting::MEAN, src.view(), 0.0, dst.view_mut()));
+        });
+        bench.bytes(&format!("softmax cross-entropy 100k x 47, {level:?}"), 2 * ROWS * 47, || {
+            with_level(level, || {
+                black_box(Cpu.softmax_cross_entropy(grad47.view(), &label, &[], 1e-5, grad.view_mut()))
+            });
+        });
+    }
+}

@@ -61,10 +61,15 @@ thread_local! {
 /// The machine lacks the instructions ([`Level::is_available`]).
 pub fn with_level<T>(level: Level, f: impl FnOnce() -> T) -> T {
     assert!(level.is_available(), "this machine has no {level:?}");
-    let old = FORCED.replace(Some(level));
-    let out = f();
-    FORCED.set(old);
-    out
+    /// Undoes it, also where `f` panics.
+    struct Restore(Option<Level>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            FORCED.set(self.0);
+        }
+    }
+    let _restore = Restore(FORCED.replace(Some(level)));
+    f()
 }
 
 /// A [`Level`] that this machine has: made by detection only, so kernels may rely on it.
@@ -94,7 +99,7 @@ macro_rules! kernel {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments, reason = "the inner loop of an operation, its inputs and its outputs")]
         pub(super) fn $name<$($generics)*>(isa: $crate::backend::cpu::level::Isa, $($arg: $ty),*) $(-> $out)? {
-            use $crate::backend::cpu::{level::Level, simd::{Portable, Simd}};
+            use $crate::backend::cpu::simd::{Portable, Simd};
             #[allow(clippy::too_many_arguments, reason = "as above")]
             #[inline(always)]
             fn body<$S: Simd, $($generics)*>($s: $S, $($arg: $ty),*) $(-> $out)? $body
@@ -118,10 +123,10 @@ macro_rules! kernel {
             match isa.level() {
                 // SAFETY: an `Isa` is only made for what the machine has.
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => unsafe { avx512($($arg),*) },
+                $crate::backend::cpu::level::Level::Avx512 => unsafe { avx512($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
-                Level::Avx2 => unsafe { avx2($($arg),*) },
+                $crate::backend::cpu::level::Level::Avx2 => unsafe { avx2($($arg),*) },
                 _ => body(Portable, $($arg),*),
             }
         }

@@ -57,11 +57,14 @@ pub(crate) fn run(datasets: &Path, names: &[&str]) -> Result<()> {
     fs::create_dir_all(&work)?;
     println!("| experiment | metric | runs | mean ± std | published | seconds a run |");
     println!("| --- | --- | --- | --- | --- | --- |");
-    for experiment in plan.experiment.iter().filter(|e| names.is_empty() || names.iter().any(|n| e.name.contains(n))) {
+    for experiment in
+        plan.experiment.iter().filter(|e| names.is_empty() || names.iter().any(|n| e.name.contains(n)))
+    {
         let (mut scores, mut metric) = (Vec::new(), String::new());
         let clock = Instant::now();
         for run in 0..experiment.runs {
-            let report = one(experiment, run, datasets, &work).with_context(|| format!("{} run {run}", experiment.name))?;
+            let report = one(experiment, run, datasets, &work)
+                .with_context(|| format!("{} run {run}", experiment.name))?;
             metric = report["test"]["metric"].as_str().unwrap_or_default().to_string();
             let score = report["test"]["score"].as_f64().context("the summary has no test score")?;
             eprintln!("{} run {run}: {score:.4} (best epoch {})", experiment.name, report["best"]["epoch"]);
@@ -92,7 +95,10 @@ fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Res
     let data = work.join(key);
     if !data.exists() {
         let source = datasets.join(&experiment.source);
-        graphmill(&[&["import".into(), experiment.format.clone(), text(&source), text(&data)], &import[..]].concat())?;
+        graphmill(
+            &[&["import".into(), experiment.format.clone(), text(&source), text(&data)], &import[..]]
+                .concat(),
+        )?;
     }
     let out = work.join("run");
     if out.exists() {
@@ -100,8 +106,18 @@ fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Res
     }
     let config = Path::new("configs").join(&experiment.config);
     let train: Vec<String> = experiment.train.iter().map(fill).collect();
-    let fixed = ["train", &text(&data), "--config", &text(&config), "--out", &text(&out), "--seed", &run.to_string(), "--json"]
-        .map(String::from);
+    let fixed = [
+        "train",
+        &text(&data),
+        "--config",
+        &text(&config),
+        "--out",
+        &text(&out),
+        "--seed",
+        &run.to_string(),
+        "--json",
+    ]
+    .map(String::from);
     let json = graphmill(&[&fixed[..], &train[..]].concat())?;
     Ok(serde_json::from_str(&json)?)
 }

@@ -295,9 +295,14 @@ impl TrainConfig {
         for (name, value) in table {
             let Some(key) = key(&name) else {
                 let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-                return Err(Error::format(path, name, format!("no such option; known: {}", known.join(", "))));
+                return Err(Error::format(
+                    path,
+                    name,
+                    format!("no such option; known: {}", known.join(", ")),
+                ));
             };
-            let json = serde_json::to_value(&value).map_err(|e| Error::format(path, key.name, e.to_string()))?;
+            let json =
+                serde_json::to_value(&value).map_err(|e| Error::format(path, key.name, e.to_string()))?;
             (key.read)(self, &json).map_err(|message| Error::format(path, key.name, message))?;
             set.push(key.name);
         }
@@ -311,7 +316,8 @@ impl TrainConfig {
 
     /// All options as TOML, commented: reusable with `--config`.
     pub fn to_toml(&self) -> String {
-        let mut text = String::from("# Every option of this run; reuse it with: graphmill train --config FILE\n");
+        let mut text =
+            String::from("# Every option of this run; reuse it with: graphmill train --config FILE\n");
         let mut group = "";
         for key in KEYS {
             if key.group != group {
@@ -365,7 +371,11 @@ impl TrainConfig {
         probability("input-dropout", self.input_dropout)?;
         probability("attention-dropout", self.attention_dropout)?;
         let at_least = |name: &str, value: f64, least: f64| {
-            if value >= least { Ok(()) } else { Err(Error::usage(format!("--{name} {value}: at least {least}"))) }
+            if value >= least {
+                Ok(())
+            } else {
+                Err(Error::usage(format!("--{name} {value}: at least {least}")))
+            }
         };
         for (name, value) in [
             ("lr", self.lr),
@@ -403,7 +413,10 @@ impl TrainConfig {
             return Err(Error::usage(format!("--batch-size {}: at most {}", self.batch_size, u32::MAX)));
         }
         if self.fanout.0.len() != self.layers {
-            return Err(Error::usage(format!("--fanout {} must have {} hops, one per layer", self.fanout, self.layers)));
+            return Err(Error::usage(format!(
+                "--fanout {} must have {} hops, one per layer",
+                self.fanout, self.layers
+            )));
         }
         if !["auto", "on", "off"].contains(&self.fused.as_str()) {
             return Err(Error::usage(format!("--fused {}: auto, on or off", self.fused)));
@@ -439,7 +452,8 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        let mut config = TrainConfig { seed: u64::MAX, fanout: Fanout(vec![-1, 5]), lr: 1e-4, ..TrainConfig::default() };
+        let mut config =
+            TrainConfig { seed: u64::MAX, fanout: Fanout(vec![-1, 5]), lr: 1e-4, ..TrainConfig::default() };
         config.dataset = "a \"quoted\" \\ path".into();
         assert_eq!(read(&config.to_toml()).unwrap(), config);
         assert_eq!(config.to_json()["fanout"], serde_json::json!([-1, 5]));

@@ -2,11 +2,13 @@
 pub mod build;
 pub mod checkpoint;
 pub mod config;
+mod disk;
 pub mod error;
 pub mod evaluate;
 pub mod learner;
 pub mod observer;
 pub mod record;
+pub mod report;
 pub mod stage;
 pub mod strategy;
 pub mod sums;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     learner::BatchOutcome,
-    record::{EpochRecord, Stages},
+    record::{EpochRecord, Stages, TrafficRecord},
 };
 
 /// Sums over the batches of an epoch.
@@ -52,16 +52,23 @@ impl Sums {
     }
 
     /// The record of an epoch.
-    pub fn record(&self, epoch: usize, valid_score: Option<f64>, _lr: f64, eval_seconds: f64) -> EpochRecord {
+    pub fn record(&self, epoch: usize, valid_score: Option<f64>, lr: f64, eval_seconds: f64) -> EpochRecord {
+        let traffic = TrafficRecord::from(self.traffic);
         EpochRecord {
             epoch,
             loss: self.mean_loss(),
+            train_score: None,
             valid_score,
+            lr,
             seconds: self.seconds,
+            eval_seconds,
             stages: self.stages,
             seeds: self.seeds,
             sampled_edges: self.edges,
-            eval_seconds,
+            seeds_per_second: if self.seconds > 0.0 { self.seeds as f64 / self.seconds } else { 0.0 },
+            traffic,
+            hit_rate: traffic.hit_rate(false),
+            grad_norm: self.grad_norm,
         }
     }
 }

@@ -1,0 +1,353 @@
+//! Checkpoints: all that a run needs to go on, as one unit that is never half there.
+//!
+//! ```text
+//! checkpoint/model.safetensors        every parameter, by the name it is visited under
+//! checkpoint/optimizer.safetensors    the optimiser's state, by index and kind
+//! checkpoint/state.json               the caller's state, the step counter, checksums of all three files
+//! ```
+//!
+//! # Why a checkpoint can be loaded at any moment
+//!
+//! A save writes `checkpoint.tmp/` and syncs it, renames `checkpoint/` to `checkpoint.old/`, renames
+//! `checkpoint.tmp/` to `checkpoint/`, and removes `checkpoint.old/`. A load takes `checkpoint/`, or
+//! `checkpoint.old/` where there is no `checkpoint/`. The directory `checkpoint/` is made by a rename only, so where it is
+//! there it is complete; `checkpoint.old/` is removed only while `checkpoint/` is there. So from the first
+//! completed save on, one of the two is complete after every step. A directory cannot be renamed
+//! onto another that holds files, which is why there are two renames and a name in between; the file system's one atomic
+//! exchange (`renameat2`) is Linux's alone and not supported everywhere there.
+
+pub mod tensors;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use graphmill_nn::{Model, optim::Optimizer};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    Error, Result,
+    disk::{self, Disk, Real},
+};
+use tensors::{MEND, Tensor, TensorRef, decode, encode};
+
+const MODEL: &str = "model.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const STATE: &str = "state.json";
+
+/// The version of the layout above.
+const VERSION: u32 = 1;
+
+/// Stands for the checksum of `state.json` while it is computed.
+const NO_CHECKSUM: &str = "0000000000000000";
+
+/// `state.json`.
+#[derive(Serialize, Deserialize)]
+struct Envelope<S> {
+    graphmill_checkpoint: u32,
+    /// XXH3 of this file with [`NO_CHECKSUM`] in this place.
+    xxh3: String,
+    files: BTreeMap<String, FileSum>,
+    optimizer_steps: u64,
+    state: S,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FileSum {
+    bytes: u64,
+    xxh3: String,
+}
+
+/// A checkpoint in memory.
+#[derive(Clone, Debug)]
+pub struct Checkpoint<S> {
+    /// The parameters.
+    pub model: Vec<Tensor>,
+    /// The optimiser's state.
+    pub optimizer: Vec<Tensor>,
+    /// Updates the optimiser has made.
+    pub optimizer_steps: u64,
+    /// What else the run needs.
+    pub state: S,
+    /// The directory it came from.
+    dir: PathBuf,
+}
+
+/// What a checkpoint is written from.
+struct Contents<'a, S> {
+    model: &'a [TensorRef<'a>],
+    optimizer: &'a [TensorRef<'a>],
+    optimizer_steps: u64,
+    state: &'a S,
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    format!("{:016x}", xxh3_64(bytes))
+}
+
+/// Writes the checkpoint directory `dir` (see the module's head). `state` must not hold numbers that are not finite:
+/// JSON has no word for them.
+///
+/// # Errors
+/// The disk is full or not to be written; the checkpoint that was there is untouched.
+pub fn save<S: Serialize>(dir: &Path, model: &Model, optimizer: &dyn Optimizer, state: &S) -> Result<()> {
+    let mut params = Vec::new();
+    model.visit(&mut |name, param| {
+        let shape = [param.value.num_rows(), param.value.num_cols()];
+        params.push((name.to_string(), shape, param.value.view().host()));
+    });
+    // the visitor lends each matrix for the call alone
+    let mut owned = Vec::new();
+    optimizer.visit_state(&mut |name, matrix| {
+        let shape = [matrix.num_rows(), matrix.num_cols()];
+        owned.push(Tensor { name: name.to_string(), shape, data: matrix.view().host().to_vec() });
+    });
+    let moments: Vec<TensorRef> = owned.iter().map(|t| (t.name.clone(), t.shape, &t.data[..])).collect();
+    save_tensors(dir, &params, &moments, optimizer.steps(), state)
+}
+
+/// [`save`] for matrices from anywhere.
+///
+/// # Errors
+/// As [`save`], or a name that comes twice.
+pub fn save_tensors<S: Serialize>(
+    dir: &Path,
+    model: &[TensorRef],
+    optimizer: &[TensorRef],
+    optimizer_steps: u64,
+    state: &S,
+) -> Result<()> {
+    let contents = Contents { model, optimizer, optimizer_steps, state };
+    let written = write(&mut Real, dir, &contents);
+    if written.is_err() {
+        // a full disk should get its space back; if not even that works, the first error is the one to tell
+        let _ = disk::remove_all(&mut Real, &disk::sibling(dir, ".tmp"));
+    }
+    written
+}
+
+/// The steps of a save.
+fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>) -> Result<()> {
+    let (fresh, old) = (disk::sibling(dir, ".tmp"), disk::sibling(dir, ".old"));
+    let rename = |disk: &mut _, from: &Path, to: &Path| {
+        Disk::rename(disk, from, to).map_err(|e| Error::io(from, "rename", e))
+    };
+
+    // what a crash may have left behind
+    if fs::exists(dir).map_err(|e| Error::io(dir, "look for", e))? {
+        disk::remove_all(disk, &old)?;
+    } else if fs::exists(&old).map_err(|e| Error::io(&old, "look for", e))? {
+        rename(disk, &old, dir)?;
+    }
+    disk::remove_all(disk, &fresh)?;
+
+    disk.create_dir(&fresh).map_err(|e| Error::io(&fresh, "create", e))?;
+    let mut files = BTreeMap::new();
+    for (name, tensors) in [(MODEL, contents.model), (OPTIMIZER, contents.optimizer)] {
+        let path = fresh.join(name);
+        let bytes = encode(&dir.join(name), tensors)?;
+        disk.write(&path, &bytes).map_err(|e| Error::io(&path, "write", e))?;
+        files.insert(name.to_string(), FileSum { bytes: bytes.len() as u64, xxh3: checksum(&bytes) });
+    }
+    let path = fresh.join(STATE);
+    let envelope = Envelope {
+        graphmill_checkpoint: VERSION,
+        xxh3: NO_CHECKSUM.to_string(),
+        files,
+        optimizer_steps: contents.optimizer_steps,
+        state: contents.state,
+    };
+    let text = serde_json::to_string_pretty(&envelope)
+        .map_err(|e| Error::format(dir.join(STATE), "state", e.to_string()))?;
+    let text = text.replacen(NO_CHECKSUM, &checksum(text.as_bytes()), 1);
+    disk.write(&path, text.as_bytes()).map_err(|e| Error::io(&path, "write", e))?;
+    disk.sync_dir(&fresh).map_err(|e| Error::io(&fresh, "sync", e))?;
+
+    if fs::exists(dir).map_err(|e| Error::io(dir, "look for", e))? {
+        rename(disk, dir, &old)?;
+    }
+    rename(disk, &fresh, dir)?;
+    disk.sync_dir(disk::parent(dir)).map_err(|e| Error::io(disk::parent(dir), "sync", e))?;
+    disk::remove_all(disk, &old)
+}
+
+/// The directory that holds the checkpoint `dir`: see the module's head.
+fn complete(dir: &Path) -> Option<PathBuf> {
+    [dir.to_path_buf(), disk::sibling(dir, ".old")].into_iter().find(|dir| dir.is_dir())
+}
+
+/// The parameters' file of the checkpoint directory `dir`; `None` where nothing was ever saved.
+pub fn model_file(dir: &Path) -> Option<PathBuf> {
+    complete(dir).map(|dir| dir.join(MODEL))
+}
+
+impl<S: DeserializeOwned> Checkpoint<S> {
+    /// Reads the checkpoint directory `dir`; `None` where nothing was ever saved.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is damaged or is of a newer version; the message names it.
+    pub fn load(dir: &Path) -> Result<Option<Self>> {
+        let Some(dir) = complete(dir) else { return Ok(None) };
+        let path = dir.join(STATE);
+        let text = read(&path)?;
+        let text = String::from_utf8(text)
+            .map_err(|e| damaged(&path, &format!("byte {}", e.utf8_error().valid_up_to()), "no text"))?;
+        verify_text(&path, &text)?;
+        let parse_error =
+            |e: serde_json::Error| damaged(&path, &format!("line {}", e.line()), &e.to_string());
+        let header: Envelope<serde::de::IgnoredAny> = serde_json::from_str(&text).map_err(parse_error)?;
+        if header.graphmill_checkpoint > VERSION {
+            let message = format!(
+                "version {} was written by a newer graphmill; this one knows up to {VERSION}",
+                header.graphmill_checkpoint
+            );
+            return Err(Error::format(&path, "graphmill_checkpoint", message));
+        }
+        let envelope: Envelope<S> = serde_json::from_str(&text).map_err(parse_error)?;
+        let tensors = |name: &str| {
+            let path = dir.join(name);
+            let bytes = read(&path)?;
+            let sum = envelope.files.get(name).ok_or_else(|| damaged(&dir.join(STATE), "files", name))?;
+            if bytes.len() as u64 != sum.bytes {
+                let what = format!("{} bytes where {STATE} says {}", bytes.len(), sum.bytes);
+                return Err(damaged(&path, "length", &what));
+            }
+            if checksum(&bytes) != sum.xxh3 {
+                let what = format!("{} where {STATE} says {}", checksum(&bytes), sum.xxh3);
+                return Err(damaged(&path, "checksum", &what));
+            }
+            decode(&path, &bytes)
+        };
+        Ok(Some(Self {
+            model: tensors(MODEL)?,
+            optimizer: tensors(OPTIMIZER)?,
+            optimizer_steps: envelope.optimizer_steps,
+            state: envelope.state,
+            dir,
+        }))
+    }
+}
+
+impl<S> Checkpoint<S> {
+    /// Puts the parameters and the optimiser's state back.
+    ///
+    /// # Errors
+    /// They belong to another model or optimiser; the message names the first tensor that differs.
+    pub fn restore(&self, model: &mut Model, optimizer: &mut dyn Optimizer) -> Result<()> {
+        assign_model(&self.dir.join(MODEL), &self.model, model)?;
+        let mut index = 0;
+        model.visit(&mut |_, param| {
+            optimizer.prepare(index, param);
+            index += 1;
+        });
+        let mut assign = Assign::new(self.dir.join(OPTIMIZER), &self.optimizer);
+        optimizer.visit_state_mut(&mut |name, matrix| {
+            let shape = [matrix.num_rows(), matrix.num_cols()];
+            assign.one(name, shape, matrix.view_mut().host());
+        });
+        assign.finish()?;
+        optimizer.set_steps(self.optimizer_steps);
+        Ok(())
+    }
+}
+
+/// Writes the parameters alone to the file `path`, atomically.
+///
+/// # Errors
+/// The disk is full or not to be written; the file that was there is untouched.
+pub fn save_model(path: &Path, model: &Model) -> Result<()> {
+    let mut params = Vec::new();
+    model.visit(&mut |name, param| {
+        let shape = [param.value.num_rows(), param.value.num_cols()];
+        params.push((name.to_string(), shape, param.value.view().host()));
+    });
+    disk::write_atomic(&mut Real, path, &encode(path, &params)?)
+}
+
+/// Reads the parameters that [`save_model`] wrote; the `model.safetensors` of a checkpoint will do as well.
+///
+/// # Errors
+/// The file cannot be read, is damaged or belongs to another model.
+pub fn load_model(path: &Path, model: &mut Model) -> Result<()> {
+    assign_model(path, &decode(path, &read(path)?)?, model)
+}
+
+fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -> Result<()> {
+    let mut assign = Assign::new(path.to_path_buf(), tensors);
+    model.visit_mut(&mut |name, param| {
+        let shape = [param.value.num_rows(), param.value.num_cols()];
+        assign.one(name, shape, param.value.view_mut().host());
+    });
+    assign.finish()
+}
+
+/// Copies tensors to where they belong, and remembers the first that does not fit.
+struct Assign<'a> {
+    path: PathBuf,
+    left: BTreeMap<&'a str, &'a Tensor>,
+    wrong: Option<Error>,
+}
+
+impl<'a> Assign<'a> {
+    fn new(path: PathBuf, tensors: &'a [Tensor]) -> Self {
+        Self { path, left: tensors.iter().map(|t| (&t.name[..], t)).collect(), wrong: None }
+    }
+
+    fn wrong(&mut self, name: &str, what: String) {
+        let message = format!("{what}; use the configuration that wrote the file");
+        self.wrong.get_or_insert(Error::format(&self.path, format!("tensor '{name}'"), message));
+    }
+
+    fn one(&mut self, name: &str, shape: [usize; 2], to: &mut [f32]) {
+        match self.left.remove(name) {
+            Some(tensor) if tensor.shape == shape => to.copy_from_slice(&tensor.data),
+            Some(tensor) => {
+                self.wrong(name, format!("shape {:?}, but the model has {shape:?} here", tensor.shape));
+            }
+            None => self.wrong(name, "missing".to_string()),
+        }
+    }
+
+    fn finish(mut self) -> Result<()> {
+        if let Some(name) = self.left.keys().next().copied() {
+            self.wrong(name, "the model has no such thing".to_string());
+        }
+        self.wrong.map_or(Ok(()), Err)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => damaged(path, "file", "missing"),
+        _ => Error::io(path, "read", e),
+    })
+}
+
+fn damaged(path: &Path, place: &str, what: &str) -> Error {
+    Error::format(path, place, format!("{what}: the file is damaged; {MEND}"))
+}
+
+/// Checks the checksum inside `state.json`: the first string under "xxh3".
+fn verify_text(path: &Path, text: &str) -> Result<()> {
+    let key = "\"xxh3\": \"";
+    let at = text.find(key).map(|at| at + key.len());
+    let Some((at, written)) = at.and_then(|at| Some((at, text.get(at..at + NO_CHECKSUM.len())?))) else {
+        return Err(damaged(path, "xxh3", "no checksum"));
+    };
+    let rest = at + NO_CHECKSUM.len();
+    let blank = [&text[..at], NO_CHECKSUM, &text[rest..]].concat();
+    if checksum(blank.as_bytes()) != written {
+        return Err(damaged(
+            path,
+            "xxh3",
+            &format!("{} where {written} is written", checksum(blank.as_bytes())),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+use super::*;
+use crate::disk::tests::Mortal;
+
+/// A checkpoint whose every value is `i`.
+struct Made {
+    model: Vec<f32>,
+    moments: Vec<f32>,
+    state: Place,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Place {
+    epoch: u64,
+    best: Option<f64>,
+    note: String,
+}
+
+impl Made {
+    fn new(i: u64) -> Self {
+        let model = vec![i as f32; 4];
+        let state =
+            Place { epoch: i, best: (i > 0).then(|| 0.1 + 0.2 * i as f64), note: "\"xxh3\": \"".into() };
+        Self { model, moments: vec![-(i as f32); 2], state }
+    }
+
+    fn write(&self, disk: &mut impl Disk, dir: &Path) -> Result<()> {
+        let model = [("conv.0.weight".to_string(), [2, 2], &self.model[..])];
+        let optimizer = [("0.m".to_string(), [1, 2], &self.moments[..])];
+        let steps = self.state.epoch * 10;
+        write(
+            disk,
+            dir,
+            &Contents { model: &model, optimizer: &optimizer, optimizer_steps: steps, state: &self.state },
+        )
+    }
+}
+
+/// Which checkpoint is there; panics where it is not one of those made.
+fn loaded(dir: &Path) -> Option<u64> {
+    let checkpoint = Checkpoint::<Place>::load(dir).expect("always loadable")?;
+    let i = checkpoint.state.epoch;
+    let made = Made::new(i);
+    assert_eq!((&checkpoint.model[0].data, checkpoint.model[0].shape), (&made.model, [2, 2]));
+    assert_eq!(checkpoint.model[0].name, "conv.0.weight");
+    assert_eq!((&checkpoint.optimizer[0].data, checkpoint.optimizer_steps), (&made.moments, i * 10));
+    assert_eq!(checkpoint.state, made.state);
+    Some(i)
+}
+
+fn entries(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Saves checkpoint 1, 2, ... into one run, each killed after so many steps; what must hold after each does.
+/// Whether the last save was completed.
+fn saves(steps: &[usize]) -> bool {
+    let run = tempfile::tempdir().unwrap();
+    let dir = run.path().join("checkpoint");
+    let (mut before, mut done) = (None, false);
+    for (i, &steps) in (1..).zip(steps) {
+        done = Made::new(i).write(&mut Mortal(steps), &dir).is_ok();
+        let now = loaded(&dir);
+        assert!(
+            now == Some(i) || (now == before && !done),
+            "{before:?}, then {now:?} in save {i} of {steps:?}"
+        );
+        before = now;
+    }
+    assert!(!done || entries(run.path()) == ["checkpoint"], "left behind: {:?}", entries(run.path()));
+    done
+}
+
+#[test]
+fn a_checkpoint_is_loadable_after_every_step() {
+    // the first save ever
+    (0..).find(|&first| saves(&[first]));
+    // a save that dies, then one that finds what was left and dies as well (a third of all the pairs)
+    for second in 0.. {
+        (second % 3..).step_by(3).find(|&third| saves(&[usize::MAX, second, third]));
+        if saves(&[usize::MAX, second]) {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_run_killed_in_its_first_save_starts_clean() {
+    for first in 0.. {
+        assert!(saves(&[first, usize::MAX]));
+        if saves(&[first]) {
+            break;
+        }
+    }
+}
+
+#[test]
+fn every_damaged_byte_is_an_error_that_names_the_file() {
+    let run = tempfile::tempdir().unwrap();
+    let dir = run.path().join("checkpoint");
+    Made::new(7).write(&mut Real, &dir).unwrap();
+    assert_eq!(entries(&dir), [MODEL, OPTIMIZER, STATE]);
+    for name in [MODEL, OPTIMIZER, STATE] {
+        let path = dir.join(name);
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << (at % 8);
+            for bytes in [&flipped[..], &whole[..at]] {
+                fs::write(&path, bytes).unwrap();
+                let message = Checkpoint::<Place>::load(&dir).unwrap_err().to_string();
+                assert!(message.starts_with(&format!("{}: ", path.display())), "{message}");
+                assert!(
+                    message.ends_with("the file is damaged; restore the file from a copy, or train again"),
+                    "{message}"
+                );
+            }
+        }
+        fs::remove_file(&path).unwrap();
+        let message = Checkpoint::<Place>::load(&dir).unwrap_err().to_string();
+        assert!(message.contains(name) && message.contains("missing"), "{message}");
+        fs::write(&path, whole).unwrap();
+    }
+    assert_eq!(loaded(&dir), Some(7));
+}
+
+#[test]
+fn a_newer_version_says_so() {
+    let run = tempfile::tempdir().unwrap();
+    let dir = run.path().join("checkpoint");
+    Made::new(1).write(&mut Real, &dir).unwrap();
+    let path = dir.join(STATE);
+    let text = fs::read_to_string(&path).unwrap().replacen(": 1,", ": 9,", 1);
+    let at = text.find("\"xxh3\": \"").unwrap() + 9;
+    let blank = format!("{}{NO_CHECKSUM}{}", &text[..at], &text[at + 16..]);
+    fs::write(&path, blank.replacen(NO_CHECKSUM, &checksum(blank.as_bytes()), 1)).unwrap();
+    let message = Checkpoint::<Place>::load(&dir).unwrap_err().to_string();
+    assert!(message.contains("version 9 was written by a newer graphmill"), "{message}");
+}
+
+#[test]
+fn numbers_keep_their_bits() {
+    // every f64 that the state holds must come back exactly, or a resumed run would not be the same run
+    let run = tempfile::tempdir().unwrap();
+    let dir = run.path().join("checkpoint");
+    let mut stream = graphmill_graph::keyed::Stream::new(7);
+    let bits: Vec<f64> =
+        (0..2000).map(|_| f64::from_bits(stream.next_u64())).filter(|x| x.is_finite()).collect();
+    let counts = vec![u64::MAX, i64::MAX as u64 + 1, 0];
+    save_tensors(&dir, &[], &[], u64::MAX, &(&bits, &counts)).unwrap();
+    let back = Checkpoint::<(Vec<f64>, Vec<u64>)>::load(&dir).unwrap().unwrap();
+    assert_eq!(
+        back.state.0.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
+        bits.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+    );
+    assert_eq!((back.state.1, back.optimizer_steps), (counts, u64::MAX));
+}
+
+mod of_a_model {
+    use graphmill_nn::{ModelConfig, optim};
+
+    use super::*;
+
+    fn model(hidden: usize, seed: u64) -> Model {
+        let config = ModelConfig { hidden, norm: "batch".into(), ..ModelConfig::default() };
+        Model::new(&config, 3, 2, seed).unwrap()
+    }
+
+    fn values(model: &Model) -> Vec<Vec<f32>> {
+        let mut values = Vec::new();
+        model.visit(&mut |_, param| values.push(param.value.view().host().to_vec()));
+        values
+    }
+
+    /// An update with gradients of ones.
+    fn update(model: &mut Model, optimizer: &mut dyn optim::Optimizer) {
+        optimizer.begin(0.1);
+        let mut index = 0;
+        model.visit_mut(&mut |_, param| {
+            param.grad.view_mut().host().fill(1.0);
+            optimizer.update(&graphmill_nn::backend::Reference, index, param, 0.01);
+            index += 1;
+        });
+    }
+
+    #[test]
+    fn a_resumed_model_updates_like_the_other() {
+        let run = tempfile::tempdir().unwrap();
+        let dir = run.path().join("checkpoint");
+        for entry in optim::TABLE {
+            let make =
+                || (entry.make)(&optim::Options { momentum: 0.9, ..optim::Options::default() }).unwrap();
+            let (mut whole, mut optimizer) = (model(4, 0), make());
+            update(&mut whole, &mut *optimizer);
+            update(&mut whole, &mut *optimizer);
+            save(&dir, &whole, &*optimizer, &"here").unwrap();
+            let (mut resumed, mut fresh) = (model(4, 1), make());
+            assert_ne!(values(&resumed), values(&whole));
+            let checkpoint = Checkpoint::<String>::load(&dir).unwrap().unwrap();
+            checkpoint.restore(&mut resumed, &mut *fresh).unwrap();
+            assert_eq!(checkpoint.state, "here");
+            assert_eq!((values(&resumed), fresh.steps()), (values(&whole), 2));
+            update(&mut whole, &mut *optimizer);
+            update(&mut resumed, &mut *fresh);
+            assert_eq!(values(&resumed), values(&whole), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn another_model_or_optimiser_is_refused_by_the_tensor() {
+        let run = tempfile::tempdir().unwrap();
+        let (dir, best) = (run.path().join("checkpoint"), run.path().join("best.safetensors"));
+        let mut adam = optim::by_name("adam", &optim::Options::default()).unwrap();
+        let mut sgd = optim::by_name("sgd", &optim::Options::default()).unwrap();
+        let mut trained = model(4, 0);
+        update(&mut trained, &mut *adam);
+        save(&dir, &trained, &*adam, &()).unwrap();
+        save_model(&best, &trained).unwrap();
+        let checkpoint = Checkpoint::<()>::load(&dir).unwrap().unwrap();
+
+        let message = load_model(&best, &mut model(5, 0)).unwrap_err().to_string();
+        assert!(
+            message.contains("best.safetensors: tensor 'conv.0.") && message.contains("the model has"),
+            "{message}"
+        );
+        let message = checkpoint.restore(&mut model(4, 0), &mut *sgd).unwrap_err().to_string();
+        assert!(message.contains("optimizer.safetensors: tensor '0.velocity': missing"), "{message}");
+
+        let mut loaded = model(4, 1);
+        load_model(&best, &mut loaded).unwrap();
+        assert_eq!(values(&loaded), values(&trained));
+        load_model(&dir.join(MODEL), &mut loaded).unwrap();
+        assert!(
+            load_model(&run.path().join("none"), &mut loaded).unwrap_err().to_string().contains("missing")
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! The one error type of this crate: each message names the thing, the place and the mend.
+
+use std::path::Path;
+
+/// What can end a run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file, a dataset or a graph: see the message.
+    #[error(transparent)]
+    Graph(#[from] graphmill_graph::Error),
+    /// A model that cannot be built as described.
+    #[error(transparent)]
+    Nn(#[from] graphmill_nn::Error),
+    /// A wrong option, told by its flag.
+    #[error("{0}")]
+    Usage(String),
+    /// A dataset that is sound but cannot be used for this.
+    #[error("dataset {name}: {message}")]
+    Dataset {
+        /// Its name.
+        name: String,
+        /// What it lacks and how to get it.
+        message: String,
+    },
+    /// A run directory that is not what is needed: taken, missing or in use.
+    #[error("{path}: {message}")]
+    Run {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The loss left the finite numbers. The parameters are those before the batch.
+    #[error(
+        "the loss is {loss} in epoch {epoch}, batch {batch}: lower --lr, set --clip, or check the features for \
+         values that are not finite"
+    )]
+    Diverged {
+        /// From 1.
+        epoch: usize,
+        /// From 1.
+        batch: u64,
+        /// NaN or an infinity.
+        loss: f64,
+    },
+    /// Someone asked the run to stop.
+    #[error(
+        "interrupted in epoch {epoch} after {batch} batches{}",
+        if *saved { "; train --resume goes on from there" } else { "" }
+    )]
+    Interrupted {
+        /// From 1.
+        epoch: usize,
+        /// Batches done in it.
+        batch: u64,
+        /// Whether a checkpoint was written.
+        saved: bool,
+    },
+}
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// A wrong option.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::Usage(message.into())
+    }
+
+    /// A name that a table does not hold, given by the user: wrong usage.
+    pub fn name(error: graphmill_graph::Error) -> Self {
+        Self::Usage(error.to_string())
+    }
+
+    /// A dataset that cannot be used for this.
+    pub fn dataset(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Dataset { name: name.into(), message: message.into() }
+    }
+
+    /// A run directory that is not what is needed.
+    pub fn run(path: impl AsRef<Path>, message: impl Into<String>) -> Self {
+        Self::Run { path: path.as_ref().to_path_buf(), message: message.into() }
+    }
+
+    /// The operating system refused something.
+    pub fn io(path: impl AsRef<Path>, action: &'static str, source: std::io::Error) -> Self {
+        graphmill_graph::Error::io(path, action, source).into()
+    }
+
+    /// A damaged or unexpected file.
+    pub fn format(path: impl AsRef<Path>, place: impl Into<String>, message: impl Into<String>) -> Self {
+        graphmill_graph::Error::format(path, place, message).into()
+    }
+
+    /// Whether the user wrote something wrong, as opposed to something having failed.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Usage(_))
+    }
+}

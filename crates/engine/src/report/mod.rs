@@ -1,0 +1,337 @@
+//! `report.html`: a run for the eye, in one file that needs no other. Light or dark as the reader's system is.
+//!
+//! A pure function of the [`Summary`]. Hovering over a point or a bar tells its numbers.
+
+mod chart;
+mod scale;
+mod text;
+
+use std::fmt::Write;
+
+use crate::record::{EpochRecord, Summary};
+use chart::{Bar, Line, Point};
+use text::{bytes, count, digits, escape, percent, score, seconds, short};
+
+const STYLE: &str = include_str!("style.css");
+
+/// The parts of an epoch's time, with the classes of their colours.
+const PARTS: [&str; 5] = ["order", "sample", "extract", "train", "evaluate"];
+
+/// The page.
+pub fn html(summary: &Summary) -> String {
+    let mut page = String::with_capacity(64 << 10);
+    let name = escape(&summary.dataset.name);
+    let style = STYLE.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n\
+         <meta name=viewport content=\"width=device-width, initial-scale=1\">\n\
+         <title>{name} · graphmill</title>\n<style>\n{style}\n</style>\n<main>\n"
+    );
+    page += &header(summary);
+    page += &cards(summary);
+    page += &curves(summary);
+    page += &stages(summary);
+    page += &traffic(&summary.epochs);
+    page += &config(summary);
+    page += &table(summary);
+    let _ = write!(page, "<footer>Written by graphmill {}.</footer>\n</main>\n", escape(&summary.graphmill));
+    page
+}
+
+/// A section with a title and a line that explains it.
+fn section(title: &str, note: &str, body: &str) -> String {
+    section_with_legend(title, "", note, body)
+}
+
+/// The same with a legend beside the title.
+fn section_with_legend(title: &str, legend: &str, note: &str, body: &str) -> String {
+    format!("<section>\n<div class=title><h2>{title}</h2>{legend}</div>\n<p>{note}</p>\n{body}\n</section>\n")
+}
+
+/// An option of the run as text, empty where there is none of the name.
+fn option(summary: &Summary, name: &str) -> String {
+    summary.config.get(name).map_or(String::new(), |value| escape(&text::value(value)))
+}
+
+fn header(summary: &Summary) -> String {
+    let data = &summary.dataset;
+    let mut facts = Vec::new();
+    if data.nodes > 0 {
+        facts.push(format!("{} nodes", count(data.nodes as u64)));
+        facts.push(format!("{} edges", count(data.edges as u64)));
+        facts.push(format!("{} features", count(data.feature_dim as u64)));
+        let kind = if data.multilabel { "labels" } else { "classes" };
+        facts.push(format!("{} {kind}", count(data.classes as u64)));
+        let split = [data.train, data.valid, data.test].map(|n| count(n as u64));
+        facts.push(format!("{} training, {} validation and {} test nodes", split[0], split[1], split[2]));
+    }
+    let run: Vec<String> = [
+        ("", "model", ""),
+        ("", "layers", " layers"),
+        ("", "hidden", " wide"),
+        ("", "sampler", " sampler"),
+        ("fanout ", "fanout", ""),
+        ("", "strategy", ""),
+        ("on ", "devices", ""),
+    ]
+    .iter()
+    .map(|(before, name, after)| (option(summary, name), before, after))
+    .filter(|(value, ..)| !value.is_empty())
+    .map(|(value, before, after)| format!("{before}{value}{after}"))
+    .collect();
+    format!(
+        "<header>\n<p class=mark>graphmill</p>\n<h1>{}</h1>\n<p>{}</p>\n<p>{}</p>\n</header>\n",
+        escape(&summary.dataset.name),
+        run.join(" · "),
+        facts.join(" · ")
+    )
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    (n > 0).then(|| 0.5 * (values[(n - 1) / 2] + values[n / 2]))
+}
+
+fn cards(summary: &Summary) -> String {
+    let mut out = String::from("<div class=cards>\n");
+    let mut card = |class: &str, value: &str, what: &str| {
+        let _ = writeln!(out, "<div{class}><b>{value}</b><span>{what}</span></div>");
+    };
+    let metric = escape(&summary.test.metric);
+    if let Some(test) = summary.test.score {
+        card(" class=main", &score(test), &format!("test {metric}"));
+    }
+    if let Some(valid) = summary.best.valid_score {
+        card("", &score(valid), &format!("best validation score, epoch {}", summary.best.epoch));
+    }
+    let epochs = &summary.epochs;
+    if let Some(typical) = median(epochs.iter().map(|e| e.seconds).collect()) {
+        card("", &seconds(typical), "per epoch (median)");
+    }
+    let speeds = epochs.iter().map(|e| e.seeds_per_second).filter(|&x| x > 0.0).collect();
+    if let Some(typical) = median(speeds) {
+        card("", &short(typical), "seeds per second (median)");
+    }
+    let plural = if epochs.len() == 1 { "" } else { "s" };
+    card("", &seconds(summary.seconds), &format!("in all, {} epoch{plural}", count(epochs.len() as u64)));
+    if summary.peak_rss_bytes > 0 {
+        card("", &bytes(summary.peak_rss_bytes), "peak memory");
+    }
+    out + "</div>\n"
+}
+
+fn points(epochs: &[EpochRecord], what: &str, value: impl Fn(&EpochRecord) -> Option<f64>) -> Vec<Point> {
+    let point = |e: &EpochRecord| {
+        let value = value(e)?;
+        let shown = if value.abs() < 1.0 { format!("{value:.4}") } else { digits(value) };
+        Some(Point { epoch: e.epoch, value, title: format!("epoch {}: {what} {shown}", e.epoch) })
+    };
+    epochs.iter().filter_map(point).collect()
+}
+
+fn curves(summary: &Summary) -> String {
+    let epochs = &summary.epochs;
+    if epochs.is_empty() {
+        return section("No epoch yet", "Nothing has been recorded: the first epoch is still to end.", "");
+    }
+    let loss = Line { class: "loss", points: points(epochs, "loss", |e| Some(e.loss)) };
+    let valid = Line { class: "valid", points: points(epochs, "validation", |e| e.valid_score) };
+    let train = Line { class: "fit", points: points(epochs, "training", |e| e.train_score) };
+    let mut out = String::from("<div class=pair>\n");
+    out += &section(
+        "Training loss",
+        "Mean over the seeds, by epoch.",
+        &chart::lines("training loss", &[loss], None),
+    );
+
+    let metric = match summary.test.metric.as_str() {
+        "" | "auto" => "Score".to_string(),
+        name => escape(name),
+    };
+    let mut legend = String::new();
+    if !train.points.is_empty() {
+        legend += "<ul class=legend><li class=valid><i class=swatch></i>validation</li>\
+                   <li class=fit><i class=swatch></i>training</li></ul>";
+    }
+    let best = format!("By epoch; the dot is the best, epoch {}.", summary.best.epoch);
+    let chart = chart::lines("validation score", &[valid, train], Some(summary.best.epoch));
+    if chart.is_empty() {
+        out += &section("Validation score", "There are no scores: the dataset has no validation nodes.", "");
+    } else {
+        out += &section_with_legend(&format!("Validation {metric}"), &legend, &best, &chart);
+    }
+    out += "</div>\n";
+
+    // what is the same throughout needs no chart
+    let varies = |values: &[Point]| values.windows(2).any(|pair| pair[0].value != pair[1].value);
+    let mut more = String::new();
+    let lr = points(epochs, "learning rate", |e| (e.lr > 0.0).then_some(e.lr));
+    if varies(&lr) {
+        let chart = chart::lines("learning rate", &[Line { class: "other", points: lr }], None);
+        more += &section("Learning rate", "At the end of each epoch.", &chart);
+    }
+    let norms = points(epochs, "norm", |e| e.grad_norm);
+    if varies(&norms) {
+        let chart = chart::lines("gradient norm", &[Line { class: "other", points: norms }], None);
+        more += &section("Gradient norm", "The largest of each epoch, before clipping.", &chart);
+    }
+    if !more.is_empty() {
+        let _ = write!(out, "<div class=pair>\n{more}</div>\n");
+    }
+    out
+}
+
+/// An epoch's seconds in the order of [`PARTS`].
+fn parts(epoch: &EpochRecord) -> Vec<f64> {
+    let mut parts: Vec<f64> = epoch.stages.parts().iter().map(|(_, seconds)| *seconds).collect();
+    parts.push(epoch.eval_seconds);
+    parts
+}
+
+fn stages(summary: &Summary) -> String {
+    let epochs = &summary.epochs;
+    let mut sums = vec![0.0; PARTS.len()];
+    for epoch in epochs {
+        sums.iter_mut().zip(parts(epoch)).for_each(|(sum, part)| *sum += part);
+    }
+    let all: f64 = sums.iter().sum();
+    if all <= 0.0 {
+        return String::new();
+    }
+    // stages that run side by side add up to more than the clock shows
+    let overlaps = epochs.iter().any(|e| parts(e).iter().sum::<f64>() > 1.1 * (e.seconds + e.eval_seconds));
+    let bars: Vec<Bar> = epochs
+        .iter()
+        .map(|e| {
+            let parts = parts(e);
+            let whole = e.seconds + e.eval_seconds;
+            let each: Vec<String> =
+                PARTS.iter().zip(&parts).map(|(name, part)| format!("{name} {}", seconds(*part))).collect();
+            Bar {
+                epoch: e.epoch,
+                whole: overlaps.then_some(whole),
+                title: format!("epoch {}, {}: {}", e.epoch, seconds(whole), each.join(", ")),
+                label: seconds(whole),
+                parts,
+            }
+        })
+        .collect();
+    let (chart, every) = chart::bars("seconds by stage", &PARTS, &bars);
+    let mut body = String::from("<div class=share>");
+    for (name, sum) in PARTS.iter().zip(&sums) {
+        let share = sum / all;
+        let title = format!("{name} {}, {}", seconds(*sum), percent(share));
+        let _ =
+            write!(body, "<div class={name} style=\"width:{:.3}%\" title=\"{title}\"></div>", share * 100.0);
+    }
+    body += "</div>\n<ul class=legend>";
+    for (name, sum) in PARTS.iter().zip(&sums) {
+        let _ = write!(
+            body,
+            "<li><i class={name}></i>{name}<em>{} · {}</em></li>",
+            seconds(*sum),
+            percent(sum / all)
+        );
+    }
+    if overlaps {
+        body += "<li><i class=tick-mark></i>the clock</li>";
+    }
+    body += "</ul>\n";
+    let mut note = String::from("The whole run above, seconds by epoch below.");
+    if every > 1 {
+        let _ = write!(note, " Each bar is the mean of {every} epochs.");
+    }
+    if overlaps {
+        note += " Stages that run side by side add up to more than the clock shows.";
+    }
+    if summary.staleness.bound > 0 {
+        let (bound, max) = (summary.staleness.bound, summary.staleness.max);
+        let _ = write!(note, " Reused embeddings were at most {max} updates old; the bound is {bound}.");
+    }
+    section("Where the time went", &note, &format!("{body}<div class=wide>{chart}</div>"))
+}
+
+fn traffic(epochs: &[EpochRecord]) -> String {
+    let mut sums = [(0u64, 0u64); 4];
+    for epoch in epochs {
+        for (sum, (_, tier)) in sums.iter_mut().zip(epoch.traffic.tiers()) {
+            *sum = (sum.0 + tier.rows, sum.1 + tier.bytes);
+        }
+    }
+    let rows: u64 = sums.iter().map(|sum| sum.0).sum();
+    let Some(last) = epochs.last().filter(|_| rows > 0) else { return String::new() };
+    let mut body = String::from(
+        "<div class=scroll><table><thead><tr><th>tier<th>rows<th>share<th>bytes<th>per epoch</tr></thead><tbody>\n",
+    );
+    for ((name, _), (tier_rows, tier_bytes)) in last.traffic.tiers().iter().zip(sums) {
+        let _ = writeln!(
+            body,
+            "<tr{}><td>{name}<td>{}<td>{}<td>{}<td>{}</tr>",
+            if tier_rows == 0 { " class=zero" } else { "" },
+            count(tier_rows),
+            percent(tier_rows as f64 / rows as f64),
+            bytes(tier_bytes),
+            bytes(tier_bytes / epochs.len() as u64),
+        );
+    }
+    body += "</tbody></table></div>\n";
+    let hits = points(epochs, "hit rate", |e| e.hit_rate);
+    let note = match median(hits.iter().map(|p| p.value).collect()) {
+        Some(typical) => {
+            format!("Feature rows read, nearest tier first. Hit rate {} (median).", percent(typical))
+        }
+        None => "Feature rows read, nearest tier first.".to_string(),
+    };
+    let table = section("Feature traffic", &note, &body);
+    if hits.windows(2).any(|pair| pair[0].value != pair[1].value) {
+        let chart = chart::lines("hit rate", &[Line { class: "other", points: hits }], None);
+        let chart = section("Hit rate", "Rows served by the nearest tier, out of all, by epoch.", &chart);
+        return format!("<div class=pair>\n{table}{chart}</div>\n");
+    }
+    table
+}
+
+fn config(summary: &Summary) -> String {
+    let Some(options) = summary.config.as_object().filter(|options| !options.is_empty()) else {
+        return String::new();
+    };
+    let mut body = String::from("<dl>\n");
+    for (name, value) in options {
+        let (name, value) = (escape(&name.replace('_', "-")), escape(&text::value(value)));
+        let _ = writeln!(body, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+    }
+    section("Configuration", "Every option of the run, as in config.toml.", &(body + "</dl>"))
+}
+
+fn table(summary: &Summary) -> String {
+    if summary.epochs.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from(
+        "<section>\n<details><summary>Epoch by epoch</summary>\n<div class=scroll><table><thead><tr><th>epoch<th>loss\
+         <th>validation<th>seconds<th>order<th>sample<th>extract<th>train<th>evaluate<th>seeds<th>edges<th>hit rate\
+         </tr></thead><tbody>\n",
+    );
+    for e in &summary.epochs {
+        let star = if e.epoch == summary.best.epoch { " class=star" } else { "" };
+        let _ = write!(
+            out,
+            "<tr{star}><td>{}<td>{:.4}<td>{}<td>{:.3}",
+            e.epoch,
+            e.loss,
+            e.valid_score.map_or("–".to_string(), score),
+            e.seconds
+        );
+        for part in parts(e) {
+            let _ = write!(out, "<td>{part:.3}");
+        }
+        let hits = e.hit_rate.map_or("–".to_string(), percent);
+        let _ = writeln!(out, "<td>{}<td>{}<td>{hits}</tr>", count(e.seeds), count(e.sampled_edges));
+    }
+    out + "</tbody></table></div>\n</details>\n</section>\n"
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Axes: round ticks, and from values to places in a drawing.
+
+/// A linear axis.
+#[derive(Clone, Debug)]
+pub(super) struct Scale {
+    from: (f64, f64),
+    to: (f64, f64),
+    /// Where the ticks are, in values.
+    pub(super) ticks: Vec<f64>,
+    /// Digits behind the point that tell the ticks apart.
+    pub(super) decimals: usize,
+}
+
+/// The smallest of 1, 2, 5, 10, 20, ... (and 0.5, 0.2, ...) that is at least `x`.
+pub(super) fn round_up(x: f64) -> f64 {
+    let power = 10f64.powf(x.log10().floor());
+    // the tolerance lets 0.1 + 0.2 be 0.3
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|&step| step >= x * (1.0 - 1e-9)).unwrap_or(x)
+}
+
+impl Scale {
+    /// An axis whose ends are ticks, about `count` of them, around `low..=high`.
+    pub(super) fn rounded(low: f64, high: f64, count: usize, to: (f64, f64)) -> Self {
+        // a single value stands in the middle
+        let room = if high > low { 0.0 } else { low.abs().max(1e-3) * 0.1 };
+        let (from, to_value) = (low - room, high + room);
+        let step = round_up((to_value - from) / count as f64);
+        let (mut first, last) = ((from / step).floor(), (to_value / step).ceil());
+        // a value that cannot be below 0 gets no axis that is
+        if low >= 0.0 {
+            first = first.max(0.0);
+        }
+        // floor and ceil reach one step too far at most, so this ends
+        let ticks: Vec<f64> = (0..=(last - first) as usize).map(|i| (first + i as f64) * step).collect();
+        let decimals = (-step.log10()).ceil().clamp(0.0, 9.0) as usize;
+        Self { from: (ticks[0], ticks[ticks.len() - 1]), to, ticks, decimals }
+    }
+
+    /// An axis over epochs `first..=last` with half an epoch of room at the ends; ticks are whole.
+    pub(super) fn epochs(first: usize, last: usize, count: usize, to: (f64, f64)) -> Self {
+        let step = (round_up((last - first + 1) as f64 / count as f64).ceil()).max(1.0) as usize;
+        let mut ticks: Vec<f64> =
+            (first..=last).filter(|epoch| epoch.is_multiple_of(step)).map(|epoch| epoch as f64).collect();
+        if ticks.is_empty() {
+            ticks.push(last as f64);
+        }
+        Self { from: (first as f64 - 0.5, last as f64 + 0.5), to, ticks, decimals: 0 }
+    }
+
+    /// Where `value` is.
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let t = (value - self.from.0) / (self.from.1 - self.from.0);
+        self.to.0 + t * (self.to.1 - self.to.0)
+    }
+
+    /// A tick's text.
+    pub(super) fn label(&self, tick: f64) -> String {
+        // not "-0"
+        format!("{:.*}", self.decimals, tick + 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(low: f64, high: f64) -> Vec<String> {
+        let scale = Scale::rounded(low, high, 5, (0.0, 1.0));
+        scale.ticks.iter().map(|&tick| scale.label(tick)).collect()
+    }
+
+    #[test]
+    fn ticks_are_round_and_hold_the_values() {
+        assert_eq!(labels(0.0, 1.0), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(labels(0.613, 0.788), ["0.60", "0.65", "0.70", "0.75", "0.80"]);
+        assert_eq!(labels(13.0, 2345.0), ["0", "500", "1000", "1500", "2000", "2500"]);
+        assert_eq!(labels(0.1, 0.3), ["0.10", "0.15", "0.20", "0.25", "0.30"]);
+        assert_eq!(labels(-1.0, 1.0), ["-1.0", "-0.5", "0.0", "0.5", "1.0"]);
+    }
+
+    #[test]
+    fn a_single_value_has_an_axis_around_it() {
+        for value in [0.0, 1e-7, 0.9123, 5.0, 12345.0, -3.0] {
+            let scale = Scale::rounded(value, value, 5, (0.0, 100.0));
+            assert!(scale.ticks.len() >= 2 && scale.ticks.len() < 12, "{value}: {scale:?}");
+            assert!((0.0..=100.0).contains(&scale.at(value)), "{value}: {scale:?}");
+        }
+    }
+
+    #[test]
+    fn epochs_are_whole() {
+        assert_eq!(Scale::epochs(1, 3, 10, (0.0, 1.0)).ticks, [1.0, 2.0, 3.0]);
+        assert_eq!(Scale::epochs(1, 1, 10, (0.0, 1.0)).ticks, [1.0]);
+        assert_eq!(Scale::epochs(1, 200, 10, (0.0, 1.0)).ticks.len(), 10);
+        assert_eq!(Scale::epochs(1, 4, 4, (0.0, 80.0)).at(1.0), 10.0);
+    }
+}

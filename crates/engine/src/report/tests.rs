@@ -1,0 +1,144 @@
+use serde_json::json;
+
+use super::*;
+use crate::TrainConfig;
+use crate::record::{Best, DatasetRecord, Stages, Staleness, TestScore};
+
+/// A run that looks like one. `pipelined`: stages overlap, there is a cache, the learning rate falls.
+fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
+    let noise = |i: usize, salt: u64| {
+        graphmill_graph::keyed::Stream::new(graphmill_graph::keyed::key(&[i as u64, salt])).uniform() - 0.5
+    };
+    let epoch = |i: usize| {
+        let t = i as f64;
+        let train = scale * (0.62 + 0.05 * noise(i, 1));
+        let stages = Stages {
+            order: 0.004 * scale,
+            sample: scale * (0.41 + 0.04 * noise(i, 2)),
+            extract: scale * (0.22 + 0.08 * noise(i, 3)),
+            train,
+        };
+        let seconds = if pipelined { train * 1.07 } else { stages.parts().iter().map(|p| p.1).sum() };
+        EpochRecord {
+            epoch: i,
+            loss: 0.31 + 2.1 / (1.0 + t * 0.4) + 0.03 * noise(i, 4),
+            train_score: pipelined.then(|| 0.93 - 0.5 / (1.0 + t * 0.5)),
+            valid_score: Some(0.89 - 0.45 / (1.0 + t * 0.6) + 0.012 * noise(i, 5)),
+            lr: if pipelined { 0.003 * (1.0 - t / (epochs as f64 + 1.0)) } else { 0.003 },
+            seconds,
+            eval_seconds: 0.18 * scale,
+            stages,
+            seeds: 186_626,
+            sampled_edges: 31_234_567 + i as u64,
+            seeds_per_second: 186_626.0 / seconds,
+            traffic: if pipelined {
+                [
+                    [9_123_456 + i as u64 * 1000, 1_167_802_368],
+                    [2_345_678, 300_246_784],
+                    [12_345, 1_580_160],
+                    [0, 0],
+                ]
+            } else {
+                [[0, 0], [11_481_479, 1_469_629_312], [0, 0], [0, 0]]
+            }
+            .into(),
+            hit_rate: Some(if pipelined { 0.79 + 0.04 * noise(i, 6) } else { 1.0 }),
+            grad_norm: pipelined.then(|| 1.5 + 4.0 / t + noise(i, 7)),
+        }
+    };
+    let epochs: Vec<EpochRecord> = (1..=epochs).map(epoch).collect();
+    let best = epochs.iter().max_by(|a, b| a.valid_score.partial_cmp(&b.valid_score).unwrap()).unwrap();
+    let best = Best { epoch: best.epoch, valid_score: best.valid_score };
+    Summary {
+        graphmill: "0.1.0".into(),
+        dataset: DatasetRecord {
+            name: "facebook <large> & co".into(),
+            nodes: 373_252,
+            edges: 28_072_756,
+            feature_dim: 32,
+            classes: 7,
+            multilabel: false,
+            train: 186_626,
+            valid: 93_313,
+            test: 93_313,
+        },
+        config: TrainConfig::default().to_json(),
+        best,
+        test: TestScore { metric: "accuracy".into(), score: Some(0.8765) },
+        staleness: if pipelined { Staleness { bound: 8, max: 7 } } else { Staleness::default() },
+        peak_rss_bytes: 1_234_567_890,
+        seconds: epochs.iter().map(|e| e.seconds + e.eval_seconds).sum(),
+        epochs,
+    }
+}
+
+/// Every tag that must be closed is.
+fn balanced(html: &str) {
+    for tag in ["main", "section", "div", "svg", "g", "ul", "li", "table", "dl", "details", "title", "text"] {
+        let opened = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, html.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_shows_the_run() {
+    for (epochs, scale, pipelined) in
+        [(1, 1.0, false), (3, 0.01, true), (200, 100.0, true), (2500, 1.0, false)]
+    {
+        let html = html(&run(epochs, scale, pipelined));
+        balanced(&html);
+        for shown in
+            ["0.8765", "test accuracy", "28,072,756 edges", "1.15 GiB", "Where the time went", "weight-decay"]
+        {
+            assert!(html.contains(shown), "{shown}");
+        }
+        assert!(html.contains("facebook &lt;large&gt; &amp; co") && !html.contains("<large>"));
+        for foreign in ["http:", "https:", "<script", "@import", "url(", "NaN", "inf "] {
+            assert!(!html.contains(foreign), "{foreign}");
+        }
+        assert!(html.len() < 1 << 20 || epochs > 2000, "{} bytes", html.len());
+    }
+}
+
+#[test]
+fn overlapping_stages_are_told_from_the_clock() {
+    assert!(html(&run(3, 1.0, true)).contains("add up to more than the clock"));
+    assert!(!html(&run(3, 1.0, false)).contains("add up to more than the clock"));
+}
+
+#[test]
+fn a_run_without_epochs_scores_or_dataset_has_a_page() {
+    let page = html(&Summary::default());
+    balanced(&page);
+    assert!(page.contains("No epoch yet"));
+    let mut bare = run(2, 1.0, false);
+    bare.test.score = None;
+    bare.best.valid_score = None;
+    bare.config = json!({});
+    for epoch in &mut bare.epochs {
+        *epoch = EpochRecord { epoch: epoch.epoch, loss: epoch.loss, ..EpochRecord::default() };
+    }
+    let page = html(&bare);
+    balanced(&page);
+    assert!(
+        page.contains("no validation nodes")
+            && !page.contains("Feature traffic")
+            && !page.contains("Configuration")
+    );
+}
+
+/// Pages to look at: `GRAPHMILL_REPORTS=DIR cargo test -p graphmill-engine pages_to_look_at`.
+#[test]
+fn pages_to_look_at() {
+    let Ok(dir) = std::env::var("GRAPHMILL_REPORTS") else { return };
+    for (name, epochs, scale, pipelined) in [
+        ("one", 1, 1.0, false),
+        ("three", 3, 0.01, true),
+        ("ten", 10, 3.0, false),
+        ("many", 200, 100.0, true),
+        ("most", 2500, 1.0, false),
+    ] {
+        let path = std::path::Path::new(&dir).join(format!("{name}.html"));
+        std::fs::write(path, html(&run(epochs, scale, pipelined))).unwrap();
+    }
+}

@@ -1,4 +1,7 @@
-//! Who runs what, where, and how far ahead.
+//! Who runs what, where, and how far ahead: configuration, stages, strategies, the trainer, exact
+//! inference, checkpoints, records and reports. [`trainer`] is the file to read first.
+
+mod best;
 pub mod build;
 pub mod checkpoint;
 pub mod config;
@@ -9,6 +12,7 @@ pub mod learner;
 pub mod observer;
 pub mod record;
 pub mod report;
+pub mod saved;
 pub mod stage;
 pub mod strategy;
 pub mod sums;
@@ -19,4 +23,4 @@ pub use config::TrainConfig;
 pub use error::{Error, Result};
 pub use graphmill_graph::Dataset;
 pub use record::RunDir;
-pub use trainer::train;
+pub use trainer::{Job, train};

@@ -24,7 +24,9 @@ use graphmill_nn::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Result, RunDir, TrainConfig, build,
+    Error, Result, RunDir, TrainConfig,
+    best::BestModel,
+    build,
     checkpoint::{self, Checkpoint},
     evaluate::{Inference, Output},
     learner::{BatchOutcome, Learner},
@@ -123,7 +125,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
     let orders = plan(config, &model, &mut loader)?;
     let mut place = Place::default();
     let mut records: Vec<EpochRecord> = Vec::new();
-    let mut best_model: Option<Vec<Matrix>> = None;
+    let mut best_model = BestModel::default();
     if resume && let Some(run) = run {
         match Checkpoint::<Place>::load(&run.checkpoint())? {
             Some(saved) => {
@@ -236,10 +238,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
         };
         if better {
             place.best = Some(Best { epoch: epoch + 1, valid_score });
-            match run {
-                Some(run) => checkpoint::save_model(&run.best_model(), &learner.model)?,
-                None => best_model = Some(values(&learner.model)),
-            }
+            best_model.keep(&learner.model);
         }
         let lr_now = lr(batches - 1);
         let record = place.sums.record(epoch + 1, valid_score, lr_now, clock_eval.elapsed().as_secs_f64());
@@ -258,6 +257,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
             let ends = last || flow == Flow::Stop || (config.patience > 0 && early.stops());
             let due = saved_at.elapsed().as_secs_f64() >= EPOCH_CHECKPOINT_SECONDS;
             if due || ends {
+                best_model.save(run, &mut learner.model)?;
                 checkpoint::save(&run.checkpoint(), &learner.model, &*learner.optimizer, &place)?;
                 saved_at = Instant::now();
             }
@@ -269,13 +269,11 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
     }
 
     // ------------------------------------------------------------------ the best model's test score
-    match run {
-        Some(run) if place.best.is_some() => checkpoint::load_model(&run.best_model(), &mut learner.model)?,
-        _ => {
-            if let Some(values) = best_model {
-                restore(&mut learner.model, values);
-            }
-        }
+    if let Some(run) = run {
+        best_model.save(run, &mut learner.model)?;
+    }
+    if place.best.is_some() {
+        best_model.restore(run, &mut learner.model)?;
     }
     let test = &data.split.test;
     let mut test_score = None;
@@ -322,19 +320,6 @@ fn plan(config: &TrainConfig, model: &Model, loader: &mut Loader) -> Result<Vec<
         .filter(|&l| model.needs_transposed(&orders, l))
         .fold(0, |bits, l| bits | 1 << l);
     Ok(orders)
-}
-
-/// A copy of every parameter.
-fn values(model: &Model) -> Vec<Matrix> {
-    let mut values = Vec::new();
-    model.visit(&mut |_, param| values.push(param.value.clone()));
-    values
-}
-
-/// Puts [`values`] back.
-fn restore(model: &mut Model, values: Vec<Matrix>) {
-    let mut values = values.into_iter();
-    model.visit_mut(&mut |_, param| param.value = values.next().expect("as many as there were"));
 }
 
 /// The score of `nodes`' logits.

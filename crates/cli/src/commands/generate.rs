@@ -55,12 +55,11 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let entry = table::find("generator", TABLE, name).map_err(|e| Error::usage(e.to_string()))?;
     let options = options(matches)?;
     let dst = args::required(matches, "dst");
-    graphmill_graph::dataset::native::check_destination(dst, matches.get_flag("force"))?;
     let mut dataset = (entry.make)(&options).map_err(|e| Error::usage(e.to_string()))?;
     if let Some(name) = dst.file_name() {
         dataset.name = name.to_string_lossy().into_owned();
     }
-    dataset.save(dst, matches.get_flag("force"))?;
+    if matches.get_flag("force") { dataset.save_replacing(dst)? } else { dataset.save(dst)? }
     let info = stats::info(&dataset);
     if matches.get_flag("json") { output::json(&info) } else { output::text(&format!("{dataset}\n")) }
 }

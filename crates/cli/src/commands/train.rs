@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use graphmill_engine::{Error, RunDir, TrainConfig, Trainer, observer::Observer, record::Summary};
+use graphmill_engine::{Error, Job, RunDir, TrainConfig, record::Summary};
 
 use crate::{args, output, progress};
 
@@ -48,11 +48,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let run = if resume { RunDir::reopen(&dir)? } else { RunDir::create(&dir)? };
     let mut observer = progress::watch(matches.get_flag("quiet"));
     observer.note(&format!("{dataset}"));
-    let mut trainer = Trainer::new(config, &dataset, Some(run))?;
-    if resume && !trainer.resume()? {
-        observer.note("no checkpoint yet: starting from the beginning");
-    }
-    let outcome = trainer.run(&mut *observer, &|| stop.load(Ordering::Relaxed) > 0);
+    let stop = || stop.load(Ordering::Relaxed) > 0;
+    let job = Job { run: Some(&run), resume, observer: &mut *observer, stop: &stop };
+    let outcome = graphmill_engine::train(&config, &dataset, job);
     drop(observer);
     let summary = outcome?;
     if matches.get_flag("json") { output::json(&summary) } else { output::text(&describe(&summary, &dir)) }

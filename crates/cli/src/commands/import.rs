@@ -1,0 +1,82 @@
+//! `graphmill import FORMAT SRC DST`: a graph in one of the field's formats becomes a dataset.
+
+use std::str::FromStr;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use graphmill_engine::Error;
+use graphmill_graph::{
+    dataset::import::{self, ImportOptions, METRICS, TABLE},
+    stats, table,
+};
+
+use crate::{args, output};
+
+/// The arguments.
+pub fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    let option = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(true)
+    };
+    let file = |name: &'static str, help: &'static str| args::path(name, "FILE", help).long(name).help_heading("Parts of 'edges'");
+    let known = TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect::<Vec<_>>().join("; ");
+    Command::new("import")
+        .about("Import a graph in one of the field's formats")
+        .arg(Arg::new("format").value_name("FORMAT").required(true).help(known))
+        .arg(args::path("src", "SRC", "File or directory to read").required(true))
+        .arg(args::path("dst", "DST", "Directory to write").required(true))
+        .arg(flag("undirected", "Store every edge both ways"))
+        .arg(flag("no-self-loops", "Drop edges from a node to itself"))
+        .arg(flag("keep-duplicates", "Keep several edges between the same two nodes"))
+        .arg(flag("largest-component", "Keep the largest weakly connected component alone"))
+        .arg(option("normalize", "HOW", "Features: none, rows (divide by their sum) or standard (z-scores of the training nodes) [default: none]"))
+        .arg(option("split", "RULE", "given, given:K, planetoid:TRAIN,VALID (nodes per class) or random:A,B,C (fractions) [default: the first that is given]"))
+        .arg(option("split-seed", "N", "Seed of planetoid and random splits [default: 0]"))
+        .arg(option("metric", "NAME", "Score the dataset is judged by").value_parser(METRICS.to_vec()))
+        .arg(option("name", "NAME", "What to call it [default: the source's name]"))
+        .arg(file("features", "Feature rows, CSV or .npy"))
+        .arg(file("labels", "Labels, CSV or .npy"))
+        .arg(file("train", "Training nodes, text or .npy"))
+        .arg(file("valid", "Validation nodes, text or .npy"))
+        .arg(file("test", "Test nodes, text or .npy"))
+        .arg(flag("compact-ids", "Ids are any whole numbers: number the nodes by ascending id").help_heading("Parts of 'edges'"))
+        .arg(option("num-nodes", "N", "How many nodes there are, where no file says so").help_heading("Parts of 'edges'"))
+        .arg(flag("force", "Replace a dataset that is there"))
+        .arg(args::threads())
+        .arg(args::json())
+}
+
+/// Imports.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    args::use_thread_option(matches)?;
+    let format = matches.get_one::<String>("format").expect("required");
+    table::find("format", TABLE, format).map_err(Error::name)?;
+    let path = |name| args::get_path(matches, name).map(|path| path.to_path_buf());
+    let options = ImportOptions {
+        undirected: matches.get_flag("undirected"),
+        no_self_loops: matches.get_flag("no-self-loops"),
+        keep_duplicates: matches.get_flag("keep-duplicates"),
+        largest_component: matches.get_flag("largest-component"),
+        normalize: parsed(matches, "normalize")?.unwrap_or_default(),
+        split: parsed(matches, "split")?,
+        split_seed: parsed(matches, "split-seed")?.unwrap_or_default(),
+        metric: matches.get_one::<String>("metric").cloned(),
+        name: matches.get_one::<String>("name").cloned(),
+        features: path("features"),
+        labels: path("labels"),
+        train: path("train"),
+        valid: path("valid"),
+        test: path("test"),
+        compact_ids: matches.get_flag("compact-ids"),
+        num_nodes: parsed(matches, "num-nodes")?,
+    };
+    let dst = args::required(matches, "dst");
+    let dataset = import::import(format, args::required(matches, "src"), &options)?;
+    if matches.get_flag("force") { dataset.save_replacing(dst)? } else { dataset.save(dst)? }
+    if matches.get_flag("json") { output::json(&stats::info(&dataset)) } else { output::text(&format!("{dataset}\n")) }
+}
+
+/// The value of an option, where it was given.
+fn parsed<T: FromStr<Err: std::fmt::Display>>(matches: &ArgMatches, name: &str) -> Result<Option<T>, Error> {
+    let word = matches.get_one::<String>(name);
+    word.map(|word| word.parse().map_err(|error| Error::usage(format!("--{name} {word}: {error}")))).transpose()
+}

@@ -622,6 +622,14 @@ mod tests {
     }
 
     #[test]
+    fn the_last_model_is_the_checkpoints() {
+        let (_dir, run) = run();
+        assert!(RunDir::last_model(run.path()).unwrap_err().to_string().contains("no checkpoint yet"));
+        checkpoint::save_tensors(&run.checkpoint(), &[], &[], 0, &()).unwrap();
+        assert!(RunDir::last_model(run.path()).unwrap().is_file());
+    }
+
+    #[test]
     fn an_unfinished_run_reports_what_there_is() {
         let (_dir, run) = run();
         for i in 1..=3 {

@@ -19,7 +19,7 @@ impl Made {
     fn new(i: u64) -> Self {
         let model = vec![i as f32; 4];
         let state =
-            Place { epoch: i, best: (i > 0).then(|| 0.1 + 0.2 * i as f64), note: "\"xxh3\": \"".into() };
+            Place { epoch: i, best: (i > 0).then_some(0.1 + 0.2 * i as f64), note: "\"xxh3\": \"".into() };
         Self { model, moments: vec![-(i as f32); 2], state }
     }
 

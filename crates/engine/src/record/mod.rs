@@ -1,0 +1,318 @@
+//! What a run records: a line per epoch, and a summary; [`RunDir`] is where.
+
+mod run_dir;
+
+pub use run_dir::RunDir;
+
+use std::fs;
+
+use graphmill_graph::Dataset;
+use graphmill_loader::Traffic;
+use serde::{Deserialize, Serialize};
+
+use crate::TrainConfig;
+
+/// Seconds per stage, summed over an epoch's batches. Stages that run side by side add up to
+/// more than the epoch took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stages {
+    /// Choosing the order of the seeds.
+    pub order: f64,
+    /// Drawing blocks.
+    pub sample: f64,
+    /// Gathering feature rows.
+    pub extract: f64,
+    /// Forward, loss, backward, update.
+    pub train: f64,
+}
+
+impl Stages {
+    /// The stages with their names, in their order.
+    pub fn parts(&self) -> [(&'static str, f64); 4] {
+        [("order", self.order), ("sample", self.sample), ("extract", self.extract), ("train", self.train)]
+    }
+}
+
+/// Rows and bytes read from one tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierRecord {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Rows and bytes read, by tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrafficRecord {
+    /// Accelerator memory.
+    pub device: TierRecord,
+    /// Host memory.
+    pub host: TierRecord,
+    /// Files.
+    pub disk: TierRecord,
+    /// Other machines.
+    pub remote: TierRecord,
+}
+
+impl TrafficRecord {
+    /// The tiers with their names, from the nearest to the farthest.
+    pub fn tiers(&self) -> [(&'static str, TierRecord); 4] {
+        [("device", self.device), ("host", self.host), ("disk", self.disk), ("remote", self.remote)]
+    }
+
+    /// Rows read from any tier.
+    pub fn rows(&self) -> u64 {
+        self.tiers().iter().map(|(_, tier)| tier.rows).sum()
+    }
+
+    /// Rows served by the nearest tier (`device` where the run has one, else `host`) out of all;
+    /// `None` where none was read.
+    pub fn hit_rate(&self, has_device: bool) -> Option<f64> {
+        let nearest = if has_device { self.device } else { self.host };
+        (self.rows() > 0).then(|| nearest.rows as f64 / self.rows() as f64)
+    }
+}
+
+impl From<[[u64; 2]; 4]> for TrafficRecord {
+    /// From rows and bytes of device, host, disk and remote.
+    fn from(tiers: [[u64; 2]; 4]) -> Self {
+        let [device, host, disk, remote] = tiers.map(|[rows, bytes]| TierRecord { rows, bytes });
+        Self { device, host, disk, remote }
+    }
+}
+
+impl From<Traffic> for TrafficRecord {
+    fn from(traffic: Traffic) -> Self {
+        let Traffic { device, host, disk, remote } = traffic;
+        [device, host, disk, remote].map(|tier| [tier.rows, tier.bytes]).into()
+    }
+}
+
+/// An epoch: a line of `metrics.jsonl`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EpochRecord {
+    /// From 1.
+    pub epoch: usize,
+    /// Mean training loss over the seeds.
+    pub loss: f64,
+    /// Score on the training nodes, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train_score: Option<f64>,
+    /// Score on the validation nodes, where they were scored.
+    pub valid_score: Option<f64>,
+    /// Learning rate at the end.
+    pub lr: f64,
+    /// From the order to the last update; evaluation is apart.
+    pub seconds: f64,
+    /// Evaluation.
+    pub eval_seconds: f64,
+    /// Seconds by stage.
+    pub stages: Stages,
+    /// Seeds trained on.
+    pub seeds: u64,
+    /// Edges in all blocks.
+    pub sampled_edges: u64,
+    /// Seeds per second of `seconds`.
+    pub seeds_per_second: f64,
+    /// Feature rows and bytes read.
+    pub traffic: TrafficRecord,
+    /// Rows served by the nearest tier out of all rows read.
+    pub hit_rate: Option<f64>,
+    /// Largest norm of the gradient before clipping, where clipping is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grad_norm: Option<f64>,
+}
+
+/// The epoch whose parameters are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// From 1; 0 where none was trained.
+    pub epoch: usize,
+    /// Its score, where there are validation nodes.
+    pub valid_score: Option<f64>,
+}
+
+/// How good the best model is on the test nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TestScore {
+    /// Name of the score.
+    pub metric: String,
+    /// The score, where there are test nodes.
+    pub score: Option<f64>,
+}
+
+/// How old reused embeddings were, in updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staleness {
+    /// What the strategy promises.
+    pub bound: u64,
+    /// What was seen.
+    pub max: u64,
+}
+
+/// What was trained on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DatasetRecord {
+    /// Its name.
+    pub name: String,
+    /// `V`.
+    pub nodes: usize,
+    /// `E`, as stored.
+    pub edges: usize,
+    /// `F`.
+    pub feature_dim: usize,
+    /// `C`.
+    pub classes: usize,
+    /// Whether a node may have several classes.
+    pub multilabel: bool,
+    /// Training nodes.
+    pub train: usize,
+    /// Validation nodes.
+    pub valid: usize,
+    /// Test nodes.
+    pub test: usize,
+}
+
+impl From<&Dataset> for DatasetRecord {
+    fn from(data: &Dataset) -> Self {
+        Self {
+            name: data.name.clone(),
+            nodes: data.graph.num_nodes(),
+            edges: data.graph.num_edges(),
+            feature_dim: data.features.dim,
+            classes: data.labels.classes(),
+            multilabel: data.labels.is_multi(),
+            train: data.split.train.len(),
+            valid: data.split.valid.len(),
+            test: data.split.test.len(),
+        }
+    }
+}
+
+/// A whole run: `summary.json`, and the output of `train --json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Summary {
+    /// Version of this program.
+    pub graphmill: String,
+    /// What was trained on.
+    pub dataset: DatasetRecord,
+    /// Every option.
+    pub config: serde_json::Value,
+    /// Every epoch.
+    pub epochs: Vec<EpochRecord>,
+    /// The epoch whose parameters are kept.
+    pub best: Best,
+    /// Its score.
+    pub test: TestScore,
+    /// How old reused embeddings were.
+    pub staleness: Staleness,
+    /// The most memory the process ever held; 0 where the system does not say.
+    pub peak_rss_bytes: u64,
+    /// From start to end, resumed parts added up.
+    pub seconds: f64,
+}
+
+impl Summary {
+    /// The summary of a run that ends here, in this process, without stale embeddings.
+    pub fn new(
+        config: &TrainConfig,
+        data: &Dataset,
+        epochs: Vec<EpochRecord>,
+        best: Best,
+        test: TestScore,
+        seconds: f64,
+    ) -> Self {
+        Self {
+            graphmill: env!("CARGO_PKG_VERSION").to_string(),
+            dataset: data.into(),
+            config: config.to_json(),
+            epochs,
+            best,
+            test,
+            staleness: Staleness::default(),
+            peak_rss_bytes: peak_rss_bytes().unwrap_or(0),
+            seconds,
+        }
+    }
+}
+
+/// The most memory this process ever held (`VmHWM` of `/proc/self/status`, proc_pid_status(5)), where the system says.
+pub fn peak_rss_bytes() -> Option<u64> {
+    parse_peak(&fs::read_to_string("/proc/self/status").ok()?)
+}
+
+fn parse_peak(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub(super) fn epoch(epoch: usize) -> EpochRecord {
+        EpochRecord {
+            epoch,
+            loss: 1.0 / epoch as f64,
+            valid_score: Some(0.5 + 0.1 * (epoch % 3) as f64),
+            stages: Stages { train: 0.25, ..Stages::default() },
+            traffic: [[0, 0], [30, 120], [10, 40], [0, 0]].into(),
+            ..EpochRecord::default()
+        }
+    }
+
+    #[test]
+    fn a_summary_holds_the_promised_fields() {
+        let summary = Summary { epochs: vec![epoch(1)], config: json!({"lr": 0.1}), ..Summary::default() };
+        let json = serde_json::to_value(&summary).unwrap();
+        let keys = |json: &serde_json::Value| json.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let top = [
+            "graphmill",
+            "dataset",
+            "config",
+            "epochs",
+            "best",
+            "test",
+            "staleness",
+            "peak_rss_bytes",
+            "seconds",
+        ];
+        assert_eq!(keys(&json), top);
+        for key in ["name", "nodes", "edges", "feature_dim", "classes", "multilabel"] {
+            assert!(json["dataset"].get(key).is_some(), "{key}");
+        }
+        for key in ["epoch", "loss", "valid_score", "seconds", "seeds", "sampled_edges", "hit_rate"] {
+            assert!(json["epochs"][0].get(key).is_some(), "{key}");
+        }
+        assert_eq!(keys(&json["epochs"][0]["stages"]), ["order", "sample", "extract", "train"]);
+        assert_eq!(json["epochs"][0]["traffic"]["disk"], json!({"rows": 10, "bytes": 40}));
+        assert_eq!(keys(&json["epochs"][0]["traffic"]), ["device", "host", "disk", "remote"]);
+        assert_eq!(json["best"], json!({"epoch": 0, "valid_score": null}));
+        assert_eq!(json["test"], json!({"metric": "", "score": null}));
+        assert_eq!(json["staleness"], json!({"bound": 0, "max": 0}));
+        assert_eq!(serde_json::from_value::<Summary>(json).unwrap(), summary);
+    }
+
+    #[test]
+    fn hit_rates_are_of_the_nearest_tier() {
+        let traffic = epoch(1).traffic;
+        assert_eq!((traffic.hit_rate(false), traffic.hit_rate(true)), (Some(0.75), Some(0.0)));
+        assert_eq!(TrafficRecord::default().hit_rate(false), None);
+    }
+
+    #[test]
+    fn the_peak_is_read_from_the_status() {
+        assert_eq!(parse_peak("Name:\tx\nVmHWM:\t   12340 kB\nVmRSS:\t 1 kB\n"), Some(12_636_160));
+        assert_eq!(parse_peak("Name:\tx\n"), None);
+        if cfg!(target_os = "linux") {
+            assert!(peak_rss_bytes().unwrap() > 1 << 20);
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! - [`Block`]: one layer's bipartite message-flow graph.
 //! - [`Buffer`]: an owned vector or a memory map behind one type.
 //! - [`dataset`]: the native on-disk format and its importers.
+//! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: files that appear whole or not at all.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`traverse`], [`stats`]: components and the figures `graphmill info` prints.
 //!
@@ -11,6 +12,7 @@
 //! `S` source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers,
 //! `F` feature, `H` hidden and `C` class width.
 
+pub mod atomic;
 pub mod block;
 pub mod buffer;
 pub mod builder;
@@ -20,7 +22,11 @@ pub mod error;
 pub mod generate;
 pub mod keyed;
 pub mod matrix;
+mod memory;
 pub mod npy;
+pub mod npz;
+mod place;
+mod search;
 pub mod stats;
 pub mod table;
 pub mod traverse;

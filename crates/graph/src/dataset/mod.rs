@@ -3,14 +3,16 @@
 //! - [`native`]: the directory format (a manifest and `.npy` files with checksums).
 //! - [`import`]: the table of importers and the options they share.
 
+pub mod checksum;
 pub mod import;
+mod manifest;
 pub mod native;
 
 use std::fmt;
 
 use half::f16;
 
-use crate::{Buffer, Error, Graph, NodeId, Result};
+use crate::{Buffer, Error, Graph, NodeId, Result, search::position};
 
 /// Everything a training run reads.
 #[derive(Clone, Debug, Default)]
@@ -159,7 +161,6 @@ impl Dataset {
     /// # Errors
     /// The first disagreement, with the place and the values.
     pub fn validate(&self) -> Result<()> {
-        use rayon::prelude::*;
         let nodes = self.num_nodes();
         let expected = nodes.checked_mul(self.features.dim);
         if Some(self.features.len()) != expected {
@@ -171,8 +172,8 @@ impl Dataset {
             )));
         }
         let bad = match &self.features.data {
-            FeatureData::F32(data) => data.par_iter().position_first(|x| !x.is_finite()),
-            FeatureData::F16(data) => data.par_iter().position_first(|x| !x.is_finite()),
+            FeatureData::F32(data) => position(data, |x| !x.is_finite()),
+            FeatureData::F16(data) => position(data, |x| !x.is_finite()),
         };
         if let Some(i) = bad {
             return Err(Error::invalid(format!(
@@ -186,7 +187,7 @@ impl Dataset {
                 if class.len() != nodes {
                     return Err(Error::invalid(format!("{} labels for {nodes} nodes", class.len())));
                 }
-                if let Some(v) = class.par_iter().position_first(|&c| c < -1 || c >= *classes as i32) {
+                if let Some(v) = position(class, |&c| c < -1 || c as i64 >= *classes as i64) {
                     return Err(Error::invalid(format!(
                         "the label of node {v} is {}, outside the {classes} classes (-1 means unknown)",
                         class[v]
@@ -200,7 +201,7 @@ impl Dataset {
                         member.len()
                     )));
                 }
-                if let Some(i) = member.par_iter().position_first(|&m| m > 1) {
+                if let Some(i) = position(member, |&m| m > 1) {
                     return Err(Error::invalid(format!(
                         "label entry {} of node {} is {}: it must be 0 or 1",
                         i % classes,

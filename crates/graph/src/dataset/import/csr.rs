@@ -1,0 +1,167 @@
+//! Compressed sparse rows as SciPy stores them: an adjacency or a sparse feature matrix.
+
+use rayon::prelude::*;
+
+use crate::{NodeId, Result, memory, npz::Npz, place::At, search::position};
+
+/// A sparse matrix: row `i` holds `data[k]` at column `indices[k]` for `k` in
+/// `indptr[i]..indptr[i + 1]`.
+#[derive(Debug, Default)]
+pub(super) struct Csr {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) indptr: Vec<u64>,
+    pub(super) indices: Vec<u32>,
+    /// The values; empty for a pattern.
+    pub(super) data: Vec<f32>,
+}
+
+impl Csr {
+    /// Reads the arrays `{prefix}indptr`, `{prefix}indices`, `{prefix}shape` and, unless only the
+    /// pattern is wanted, `{prefix}data`, which must be there in either case.
+    pub(super) fn from_npz(npz: &mut Npz, prefix: &str, pattern: bool) -> Result<Self> {
+        let path = npz.path().to_path_buf();
+        let name = |array: &str| format!("{prefix}{array}");
+        let place = |array: &str| format!("member {prefix}{array}.npy");
+        let shape = npz.read_as::<u64>(&name("shape"))?.data;
+        let &[rows, columns] = &shape[..] else {
+            return Err(
+                At::new(&path, place("shape")).error(format!("two numbers expected, {shape:?} found"))
+            );
+        };
+        let entries = npz.header(&name("indices"))?.len();
+        let values = npz.header(&name("data"))?.len();
+        if entries != values {
+            let message = format!("{values} values for the {entries} column numbers of {prefix}indices");
+            return Err(At::new(&path, place("data")).error(message));
+        }
+        let csr = Self {
+            rows: usize::try_from(rows).unwrap_or(usize::MAX),
+            columns: usize::try_from(columns).unwrap_or(usize::MAX),
+            indptr: npz.read_as(&name("indptr"))?.data,
+            indices: npz.read_as(&name("indices"))?.data,
+            data: if pattern { Vec::new() } else { npz.read_as(&name("data"))?.data },
+        };
+        csr.check(&At::new(&path, place("indptr")), &At::new(&path, place("indices")))?;
+        Ok(csr)
+    }
+
+    /// Checks that the arrays belong together; errors of the row starts and of the column numbers
+    /// have places of their own.
+    pub(super) fn check(&self, indptr: &At, indices: &At) -> Result<()> {
+        if Some(self.indptr.len()) != self.rows.checked_add(1) {
+            return Err(indptr.error(format!(
+                "{} row starts, but {} rows need one more than that",
+                self.indptr.len(),
+                self.rows
+            )));
+        }
+        let (first, last) = (self.indptr[0], self.indptr[self.rows]);
+        if first != 0 || last != self.indices.len() as u64 {
+            return Err(indptr.error(format!(
+                "row starts run from {first} to {last}, but there are {} entries",
+                self.indices.len()
+            )));
+        }
+        if let Some(i) = self.indptr.windows(2).position(|pair| pair[0] > pair[1]) {
+            return Err(indptr.error(format!(
+                "row starts decrease after row {i}: {} to {}",
+                self.indptr[i],
+                self.indptr[i + 1]
+            )));
+        }
+        if let Some(k) = position(&self.indices, |&j| j as usize >= self.columns) {
+            return Err(indices.error(format!(
+                "entry {k} is in column {}, but there are {} columns",
+                self.indices[k], self.columns
+            )));
+        }
+        Ok(())
+    }
+
+    /// The edges `i -> j` of a square matrix, one for every stored entry (whatever its value).
+    pub(super) fn into_edges(self, at: &At) -> Result<(Vec<NodeId>, Vec<NodeId>)> {
+        if self.rows != self.columns {
+            let message = format!("the adjacency is {} x {}, not square", self.rows, self.columns);
+            return Err(at.error(message));
+        }
+        let mut src = at.locate(memory::reserve(self.indices.len()))?;
+        for (i, pair) in self.indptr.windows(2).enumerate() {
+            let i = NodeId::try_from(i).map_err(|_| at.error("more nodes than 32-bit ids can number"))?;
+            src.extend(std::iter::repeat_n(i, (pair[1] - pair[0]) as usize));
+        }
+        Ok((src, self.indices))
+    }
+
+    /// The whole matrix, row-major; entries given twice are added, as SciPy does.
+    pub(super) fn to_dense(&self, at: &At) -> Result<Vec<f32>> {
+        self.check_width(at)?;
+        let size = self.rows.saturating_mul(self.columns);
+        let mut dense: Vec<f32> = at.locate(memory::zeroed(size))?;
+        if self.columns > 0 {
+            dense.par_chunks_mut(self.columns).zip(self.indptr.par_windows(2)).for_each(|(row, pair)| {
+                let run = pair[0] as usize..pair[1] as usize;
+                for (&j, &x) in self.indices[run.clone()].iter().zip(&self.data[run]) {
+                    row[j as usize] += x;
+                }
+            });
+        }
+        Ok(dense)
+    }
+
+    /// A width that no entry backs is a damaged shape, not a reason to allocate: some columns at
+    /// the end may be empty, but not most of them.
+    fn check_width(&self, at: &At) -> Result<()> {
+        let used = self.indices.par_iter().max().map_or(0, |&j| j as usize + 1);
+        if self.columns > 2 * used + 1024 {
+            return Err(at.error(format!(
+                "the shape claims {} columns, but no entry is beyond column {used}: the shape is damaged",
+                self.columns
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn csr(indptr: &[u64], indices: &[u32], columns: usize) -> Csr {
+        Csr {
+            rows: indptr.len() - 1,
+            columns,
+            indptr: indptr.to_vec(),
+            indices: indices.to_vec(),
+            data: (0..indices.len()).map(|k| k as f32 + 1.0).collect(),
+        }
+    }
+
+    #[test]
+    fn edges_and_dense_rows_come_out() {
+        let at = At::new(Path::new("a"), "m");
+        let matrix = csr(&[0, 2, 2, 4], &[0, 2, 1, 1], 3);
+        matrix.check(&at, &at).unwrap();
+        assert_eq!(matrix.to_dense(&at).unwrap(), [1., 0., 2., 0., 0., 0., 0., 7., 0.]);
+        assert_eq!(matrix.into_edges(&at).unwrap(), (vec![0, 0, 2, 2], vec![0, 2, 1, 1]));
+    }
+
+    #[test]
+    fn arrays_that_disagree_are_refused() {
+        let at = At::new(Path::new("a"), "m");
+        let fails = |matrix: Csr, why: &str| {
+            let error = matrix.check(&at, &at).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        };
+        fails(csr(&[0, 3], &[0], 1), "to 3");
+        fails(csr(&[1, 1], &[0], 1), "from 1");
+        fails(csr(&[0, 2, 1, 2], &[0, 0], 1), "after row 1");
+        fails(csr(&[0, 1], &[5], 5), "column 5");
+        fails(Csr { rows: usize::MAX, ..csr(&[0], &[], 0) }, "row starts");
+        assert!(csr(&[0, 1], &[1], 2).into_edges(&at).unwrap_err().to_string().contains("not square"));
+        let wide = csr(&[0, 1], &[0], 1 << 40).to_dense(&at).unwrap_err().to_string();
+        assert!(wide.contains("claims"), "{wide}");
+    }
+}

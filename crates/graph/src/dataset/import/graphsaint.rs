@@ -1,0 +1,343 @@
+//! A GraphSAINT directory (README of the GraphSAINT repository; PyG's Flickr, Yelp and
+//! AmazonProducts use the same files):
+//!
+//! - `adj_full.npz`: the whole graph as `scipy.sparse.save_npz` writes CSR; every stored entry is
+//!   an edge, whatever its value and type. (`adj_train.npz` follows from `role.json`, and is not
+//!   read.)
+//! - `feats.npy`: `V x F` floats, unscaled (`normalize: standard` fits the scaler GraphSAINT uses).
+//! - `class_map.json`: node id to class, or to a list of zeros and ones. Nodes that are left out
+//!   have no known class.
+//! - `role.json`: ids under `tr`, `va`, `te`.
+
+use std::{fmt, path::Path};
+
+use serde::{
+    Deserialize,
+    de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor},
+};
+
+use super::{ImportOptions, Raw, csr::Csr, features, labels, splits};
+use crate::{Buffer, Error, Features, Labels, Result, Split, npy, npz::Npz, place::At};
+
+/// Reads the directory `src`.
+pub(super) fn read(src: &Path, _: &ImportOptions) -> Result<Raw> {
+    let adjacency_path = src.join("adj_full.npz");
+    let mut npz = Npz::open(&adjacency_path)?;
+    if npz.contains("format") {
+        let format = npz.text("format")?;
+        if format != "csr" {
+            let at = At::new(&adjacency_path, "member format.npy");
+            return Err(at.error(format!("'{format}' found, 'csr' expected; save matrix.tocsr()")));
+        }
+    }
+    let adjacency = Csr::from_npz(&mut npz, "", true)?;
+    let num_nodes = adjacency.rows;
+    let (edge_src, edge_dst) = adjacency.into_edges(&At::new(&adjacency_path, "member shape.npy"))?;
+    let features = read_features(&src.join("feats.npy"), num_nodes)?;
+    let labels = read_labels(&src.join("class_map.json"), num_nodes)?;
+    let split = read_roles(&src.join("role.json"), num_nodes)?;
+    let name = src.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(Raw {
+        name,
+        num_nodes,
+        src: edge_src,
+        dst: edge_dst,
+        undirected: false,
+        features,
+        labels,
+        splits: vec![split],
+        metric: None,
+    })
+}
+
+fn read_features(path: &Path, nodes: usize) -> Result<Features> {
+    let array = npy::open(path)?;
+    features::from_array(array.load::<f32>()?, &array.shape, nodes, &At::new(path, "features"))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Roles {
+    tr: Vec<u64>,
+    #[serde(default)]
+    va: Option<Vec<u64>>,
+    #[serde(default)]
+    te: Option<Vec<u64>>,
+}
+
+fn read_roles(path: &Path, nodes: usize) -> Result<Split> {
+    let text = map_text(path)?;
+    let roles: Roles = serde_json::from_slice(&text).map_err(|e| json_error(path, &e))?;
+    let part = |name: &'static str, ids: Option<Vec<u64>>| match ids {
+        Some(ids) => splits::from_ids(ids, nodes, &At::new(path, format!("'{name}'"))),
+        None => Ok(Buffer::default()),
+    };
+    Ok(Split {
+        train: part("tr", Some(roles.tr))?,
+        valid: part("va", roles.va)?,
+        test: part("te", roles.te)?,
+    })
+}
+
+fn read_labels(path: &Path, nodes: usize) -> Result<Labels> {
+    let text = map_text(path)?;
+    let mut map = ClassMap { nodes, seen: vec![false; nodes], class: Vec::new(), sets: None };
+    let mut json = serde_json::Deserializer::from_slice(&text);
+    let at = At::new(path, "class map");
+    map.deserialize(&mut json).and_then(|()| json.end()).map_err(|e| json_error(path, &e))?;
+    let Some((member, classes)) = map.sets else {
+        map.class.resize(nodes, -1);
+        return labels::single(&map.class, &at);
+    };
+    if let Some(v) = map.seen.iter().position(|seen| !seen) {
+        return Err(at.error(format!("node {v} is missing; with sets of classes every node has one")));
+    }
+    labels::multi(member, classes, &at)
+}
+
+fn map_text(path: &Path) -> Result<Buffer<u8>> {
+    let file = std::fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
+    let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
+    Buffer::map(&file, path, 0, size as usize)
+}
+
+/// A JSON error at its line and column.
+pub(super) fn json_error(path: &Path, error: &serde_json::Error) -> Error {
+    Error::format(path, format!("line {} column {}", error.line(), error.column()), error.to_string())
+}
+
+/// Reads the map entry by entry into arrays by node: no tree of JSON values is built.
+struct ClassMap {
+    nodes: usize,
+    seen: Vec<bool>,
+    class: Vec<i64>,
+    /// `V x C` memberships and `C`, once the first entry has shown a list.
+    sets: Option<(Vec<u8>, usize)>,
+}
+
+impl<'de> DeserializeSeed<'de> for &mut ClassMap {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut ClassMap {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map from node ids to classes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let wrong = |message: String| Err(de::Error::custom(message));
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            let v = match key.parse::<usize>() {
+                Ok(v) if v < self.nodes => v,
+                Ok(v) => return wrong(format!("node {v}, but there are {} nodes", self.nodes)),
+                Err(_) => return wrong(format!("'{key}' is not a node id")),
+            };
+            if std::mem::replace(&mut self.seen[v], true) {
+                return wrong(format!("node {v} stands twice"));
+            }
+            match (map.next_value::<Entry>()?, &mut self.sets) {
+                (Entry::Class(class), None) => {
+                    self.class.resize(self.nodes, -1);
+                    self.class[v] = class;
+                }
+                (Entry::Set(set), None) if self.class.is_empty() => {
+                    // Bounded by what is really there: the first list's length times the nodes.
+                    let Some(size) = set.len().checked_mul(self.nodes) else {
+                        return wrong("too many classes".into());
+                    };
+                    let mut member: Vec<u8> = match crate::memory::zeroed(size) {
+                        Ok(member) => member,
+                        Err(e) => return wrong(e.to_string()),
+                    };
+                    member[v * set.len()..(v + 1) * set.len()].copy_from_slice(&set);
+                    self.sets = Some((member, set.len()));
+                }
+                (Entry::Set(set), Some((member, classes))) if set.len() == *classes => {
+                    member[v * *classes..(v + 1) * *classes].copy_from_slice(&set);
+                }
+                (Entry::Set(set), Some((_, classes))) => {
+                    return wrong(format!("node {v} has a list of {}, the first has {classes}", set.len()));
+                }
+                _ => return wrong(format!("node {v}: classes and lists of classes are mixed")),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A class, or a list of zeros and ones.
+enum Entry {
+    Class(i64),
+    Set(Vec<u8>),
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_any(EntryVisitor)
+    }
+}
+
+struct EntryVisitor;
+
+impl<'de> Visitor<'de> for EntryVisitor {
+    type Value = Entry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a class number or a list of zeros and ones")
+    }
+
+    fn visit_i64<E: de::Error>(self, x: i64) -> Result<Entry, E> {
+        Ok(Entry::Class(x))
+    }
+
+    fn visit_u64<E: de::Error>(self, x: u64) -> Result<Entry, E> {
+        i64::try_from(x).map(Entry::Class).map_err(|_| E::custom(format!("{x} is no class")))
+    }
+
+    fn visit_f64<E: de::Error>(self, x: f64) -> Result<Entry, E> {
+        match <i64 as npy::Element>::from_number(npy::Number::Float(x)) {
+            Some(class) => Ok(Entry::Class(class)),
+            None => Err(E::custom(format!("{x} is not a whole number: labels are classes"))),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Entry, A::Error> {
+        let mut set = Vec::new();
+        while let Some(entry) = list.next_element::<Entry>()? {
+            match entry {
+                Entry::Class(bit @ 0..=1) => set.push(bit as u8),
+                Entry::Class(x) => return Err(de::Error::custom(format!("{x} in a list of zeros and ones"))),
+                Entry::Set(_) => return Err(de::Error::custom("a list in a list")),
+            }
+        }
+        Ok(Entry::Set(set))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Dataset,
+        dataset::{FeatureData, import::import},
+        npz::testing::{archive, member, member_of},
+    };
+
+    const CLASSES: &str = r#"{"0": 1, "2": 0, "1": -1}"#;
+    const ROLES: &str = r#"{"tr": [2], "va": [0]}"#;
+
+    /// 0 -> 1 with the value 0 (still an edge), 2 -> 0
+    fn adjacency(data: (String, Vec<u8>)) -> Vec<u8> {
+        archive(
+            &[
+                member("indices", &[2], &[1i32, 0]),
+                member("indptr", &[4], &[0i32, 1, 1, 2]),
+                member_of("format", "|S3", &[], b"csr"),
+                member("shape", &[2], &[3i64, 3]),
+                data,
+            ],
+            true,
+        )
+    }
+
+    fn directory(classes: &str, roles: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("adj_full.npz"), adjacency(member_of("data", "|b1", &[2], &[0, 1]))).unwrap();
+        npy::write(path("feats.npy"), &[1f64, 2., 3.], &[3, 1]).unwrap();
+        std::fs::write(path("class_map.json"), classes).unwrap();
+        std::fs::write(path("role.json"), roles).unwrap();
+        dir
+    }
+
+    fn run(dir: &tempfile::TempDir) -> Result<Dataset, String> {
+        import("graphsaint", dir.path(), &ImportOptions::default()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn classes_or_sets_of_classes() {
+        let dataset = run(&directory(CLASSES, ROLES)).unwrap();
+        assert_eq!((dataset.graph.in_neighbors(1), dataset.graph.in_neighbors(0)), (&[0][..], &[2][..]));
+        let FeatureData::F32(data) = &dataset.features.data else { panic!() };
+        assert_eq!(data[..], [1., 2., 3.]);
+        let Labels::Single { class, classes: 2 } = &dataset.labels else { panic!() };
+        assert_eq!(class[..], [1, -1, 0]);
+        assert_eq!((dataset.split.train[..].to_vec(), dataset.split.test.len()), (vec![2], 0));
+        let dataset = run(&directory(r#"{"0":[1,0],"2":[0.0,1.0],"1":[0,0]}"#, ROLES)).unwrap();
+        let Labels::Multi { member, classes: 2 } = &dataset.labels else { panic!() };
+        assert_eq!(member[..], [1, 0, 0, 0, 0, 1]);
+        // nodes that are left out have no class
+        let dataset = run(&directory(r#"{"2": 0, "0": 0}"#, ROLES)).unwrap();
+        assert!(!dataset.labels.is_labelled(1));
+    }
+
+    #[test]
+    fn every_numeric_data_type_is_an_adjacency() {
+        for data in [
+            member("data", &[2], &[1f32, 1.]),
+            member("data", &[2], &[1f64, 1.]),
+            member("data", &[2], &[1i64, 1]),
+            member("data", &[2], &[1u8, 1]),
+        ] {
+            let dir = directory(CLASSES, ROLES);
+            std::fs::write(dir.path().join("adj_full.npz"), adjacency(data)).unwrap();
+            assert_eq!(run(&dir).unwrap().graph.num_edges(), 2);
+        }
+    }
+
+    #[test]
+    fn faults_name_the_file_and_the_place() {
+        let fails = |classes: &str, roles: &str, why: &[&str]| {
+            let error = run(&directory(classes, roles)).unwrap_err();
+            assert!(why.iter().all(|why| error.contains(why)), "{error}");
+        };
+        fails(r#"{"3": 1}"#, ROLES, &["class_map.json: line 1 column", "node 3, but there are 3"]);
+        fails(r#"{"0": 1, "0": 1}"#, ROLES, &["class_map.json", "node 0 stands twice"]);
+        fails(r#"{"x": 1}"#, ROLES, &["'x' is not a node id"]);
+        fails(r#"{"0": 0.5}"#, ROLES, &["class_map.json", "0.5 is not a whole number"]);
+        fails(r#"{"0": -2}"#, ROLES, &["class_map.json", "node 0 is -2"]);
+        fails(r#"{"0": [1, 2]}"#, ROLES, &["2 in a list of zeros and ones"]);
+        fails(r#"{"0": [1], "1": [1, 0]}"#, ROLES, &["node 1 has a list of 2"]);
+        fails(r#"{"0": [1], "1": 1}"#, ROLES, &["mixed"]);
+        fails(r#"{"0": [1]}"#, ROLES, &["node 1 is missing"]);
+        fails(r#"{"0": 1"#, ROLES, &["class_map.json: line 1"]);
+        fails(CLASSES, r#"{"tr": [3]}"#, &["role.json: 'tr'", "node 3"]);
+        fails(CLASSES, r#"{"tr": [0], "va": []}"#, &["role.json: 'va'", "empty"]);
+        fails(CLASSES, r#"{"tr": [-1]}"#, &["role.json: line 1"]);
+        fails(CLASSES, r#"{"train": [0]}"#, &["role.json", "train"]);
+        fails(CLASSES, r#"{"tr": [1]}"#, &["node 1 is in 'train' but has no label"]);
+        fails(CLASSES, r#"{"tr": [0], "te": [0]}"#, &["node 0 is in 'test' and in 'train'"]);
+        let dir = directory(CLASSES, ROLES);
+        npy::write(dir.path().join("feats.npy"), &[1f64, 2.], &[2, 1]).unwrap();
+        assert!(run(&dir).unwrap_err().contains("feats.npy: features: shape [3, features]"));
+        npy::write(dir.path().join("feats.npy"), &[1., f64::NAN, 3.], &[3, 1]).unwrap();
+        assert!(run(&dir).unwrap_err().contains("feats.npy: features: feature 0 of node 1 is NaN"));
+        std::fs::remove_file(dir.path().join("feats.npy")).unwrap();
+        assert!(run(&dir).unwrap_err().contains("feats.npy: cannot open"));
+    }
+
+    #[test]
+    fn damage_is_an_error_or_harmless() {
+        for name in ["adj_full.npz", "feats.npy", "class_map.json", "role.json"] {
+            let dir = directory(CLASSES, ROLES);
+            let path = dir.path().join(name);
+            let good = std::fs::read(&path).unwrap();
+            for length in (0..good.len()).step_by(if good.len() > 100 { 7 } else { 1 }) {
+                std::fs::write(&path, &good[..length]).unwrap();
+                assert!(run(&dir).is_err(), "{name} truncated to {length}");
+            }
+            for bit in (0..good.len() * 8).step_by(11) {
+                let mut bad = good.clone();
+                bad[bit / 8] ^= 1 << (bit % 8);
+                std::fs::write(&path, &bad).unwrap();
+                let _ = run(&dir); // no panic
+            }
+        }
+    }
+}

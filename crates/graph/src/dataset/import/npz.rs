@@ -1,0 +1,281 @@
+//! One `.npz` file, by its keys:
+//!
+//! - `adj_data, adj_indices, adj_indptr, adj_shape` (CSR), `attr_*` (CSR) or `attr_matrix` (dense),
+//!   `labels` or `labels_*` (CSR): the Shchur benchmark sets, also PyG's and DGL's copies. Further
+//!   keys (names, metadata) are not read. Values are kept as they are (PyG sets those above 0 to 1).
+//! - `node_features, node_labels, edges, train_masks, val_masks, test_masks`: the heterophilous
+//!   sets, one split per row of the masks. Sets of two classes are scored by ROC-AUC (Platonov et
+//!   al. 2023, section 4). Edges are stored once each: ask for `undirected`.
+
+use std::path::Path;
+
+use super::{ImportOptions, Raw, csr::Csr, features, labels, splits};
+use crate::{Features, Labels, Result, Split, npz::Npz, place::At};
+
+/// Reads the file `src`.
+pub(super) fn read(src: &Path, _: &ImportOptions) -> Result<Raw> {
+    let mut npz = Npz::open(src)?;
+    let mut raw = if npz.contains("adj_indptr") {
+        shchur(&mut npz)?
+    } else if npz.contains("node_features") {
+        heterophilous(&mut npz)?
+    } else {
+        return Err(At::new(src, "archive").error(format!(
+            "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous sets) is there; it holds: {}",
+            npz.names().join(", ")
+        )));
+    };
+    raw.name = src.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(raw)
+}
+
+fn shchur(npz: &mut Npz) -> Result<Raw> {
+    let path = npz.path().to_path_buf();
+    let at = |member: &str| At::new(&path, format!("member {member}.npy"));
+    let adjacency = Csr::from_npz(npz, "adj_", true)?;
+    let num_nodes = adjacency.rows;
+    let (src, dst) = adjacency.into_edges(&at("adj_shape"))?;
+    let features = if npz.contains("attr_indptr") {
+        let attributes = Csr::from_npz(npz, "attr_", false)?;
+        let dense = attributes.to_dense(&at("attr_shape"))?;
+        features::from_array(dense, &[attributes.rows, attributes.columns], num_nodes, &at("attr_data"))?
+    } else if npz.contains("attr_matrix") {
+        matrix(npz, "attr_matrix", num_nodes)?
+    } else {
+        Features::default()
+    };
+    let labels = if npz.contains("labels") {
+        read_labels(npz, "labels", num_nodes)?
+    } else if npz.contains("labels_indptr") {
+        let sets = Csr::from_npz(npz, "labels_", false)?;
+        expect_rows(sets.rows, num_nodes, &at("labels_shape"))?;
+        let dense = sets.to_dense(&at("labels_shape"))?;
+        let member = dense.into_iter().map(|x| if x == 0.0 || x == 1.0 { x as u8 } else { 2 }).collect();
+        labels::multi(member, sets.columns, &at("labels_data"))?
+    } else {
+        labels::unknown(num_nodes)
+    };
+    Ok(Raw { num_nodes, src, dst, features, labels, ..Raw::default() })
+}
+
+fn heterophilous(npz: &mut Npz) -> Result<Raw> {
+    let path = npz.path().to_path_buf();
+    let at = |member: &str| At::new(&path, format!("member {member}.npy"));
+    let num_nodes = npz.header("node_features")?.shape.first().copied().unwrap_or(0);
+    let features = matrix(npz, "node_features", num_nodes)?;
+    let labels = read_labels(npz, "node_labels", num_nodes)?;
+    let edges = npz.read_as::<u32>("edges")?;
+    if !matches!(edges.shape[..], [_, 2]) {
+        return Err(at("edges").error(format!("shape [edges, 2] expected, {:?} found", edges.shape)));
+    }
+    if let Some(i) = edges.data.iter().position(|&v| v as usize >= num_nodes) {
+        let message = format!("edge {} names node {}, but there are {num_nodes} nodes", i / 2, edges.data[i]);
+        return Err(at("edges").error(message));
+    }
+    let mut parts = Vec::new();
+    for name in ["train_masks", "val_masks", "test_masks"] {
+        if npz.contains(name) {
+            parts.push(masks(npz, name, num_nodes)?);
+        }
+    }
+    let splits = match <[_; 3]>::try_from(parts) {
+        Ok([train, valid, test]) if train.len() == valid.len() && valid.len() == test.len() => {
+            let both = train.into_iter().zip(valid).zip(test);
+            both.map(|((train, valid), test)| Split { train, valid, test }).collect()
+        }
+        Ok(_) => return Err(at("val_masks").error("the three masks hold different numbers of splits")),
+        Err(parts) if parts.is_empty() => Vec::new(),
+        Err(_) => {
+            return Err(at("train_masks").error("'train_masks', 'val_masks' and 'test_masks' go together"));
+        }
+    };
+    let metric = match &labels {
+        Labels::Single { classes: 2, .. } => Some("roc-auc".into()),
+        _ => None,
+    };
+    let src = edges.data.iter().step_by(2).copied().collect();
+    let dst = edges.data.iter().skip(1).step_by(2).copied().collect();
+    Ok(Raw { num_nodes, src, dst, features, labels, splits, metric, ..Raw::default() })
+}
+
+fn expect_rows(rows: usize, nodes: usize, at: &At) -> Result<()> {
+    if rows == nodes { Ok(()) } else { Err(at.error(format!("{rows} rows for {nodes} nodes"))) }
+}
+
+fn matrix(npz: &mut Npz, name: &str, nodes: usize) -> Result<Features> {
+    let array = npz.read_as::<f32>(name)?;
+    features::from_array(array.data, &array.shape, nodes, &At::new(npz.path(), format!("member {name}.npy")))
+}
+
+fn read_labels(npz: &mut Npz, name: &str, nodes: usize) -> Result<Labels> {
+    let path = npz.path().to_path_buf();
+    let at = At::new(&path, format!("member {name}.npy"));
+    let shape = npz.header(name)?.shape;
+    expect_rows(shape.first().copied().unwrap_or(0), nodes, &at)?;
+    match labels::columns(&shape, &at)? {
+        1 => labels::single(&npz.read_as::<i64>(name)?.data, &at),
+        classes => labels::multi(npz.read_as::<u8>(name)?.data, classes, &at),
+    }
+}
+
+/// A part of every split: the rows of a `[splits, nodes]` mask, or the one of `[nodes]`.
+fn masks(npz: &mut Npz, name: &str, nodes: usize) -> Result<Vec<crate::Buffer<u32>>> {
+    let array = npz.read_as::<u8>(name)?;
+    let at = At::new(npz.path(), format!("member {name}.npy"));
+    let width = array.shape.last().copied().unwrap_or(0);
+    if !(1..=2).contains(&array.shape.len()) || width != nodes {
+        let message = format!("shape [splits, {nodes}] expected, {:?} found", array.shape);
+        return Err(at.error(message));
+    }
+    array
+        .data
+        .chunks(width.max(1))
+        .enumerate()
+        .map(|(k, mask)| {
+            splits::from_mask(mask, nodes, &At::new(npz.path(), format!("member {name}.npy, row {k}")))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        dataset::{FeatureData, import::import},
+        npz::testing::{archive, member, member_of},
+    };
+
+    type Members = Vec<(String, Vec<u8>)>;
+
+    /// 0 -> 1, 1 -> 2 (twice in the sparse features, once in the graph), 2 -> 2
+    fn shchur_members() -> Members {
+        vec![
+            member("adj_data", &[3], &[1f32, 1., 1.]),
+            member("adj_indices", &[3], &[1i32, 2, 2]),
+            member("adj_indptr", &[4], &[0i32, 1, 2, 3]),
+            member("adj_shape", &[2], &[3i64, 3]),
+            member("attr_data", &[2], &[0.5f32, 2.]),
+            member("attr_indices", &[2], &[1i32, 0]),
+            member("attr_indptr", &[4], &[0i32, 1, 1, 2]),
+            member("attr_shape", &[2], &[3i64, 2]),
+            member("labels", &[3], &[0i8, 2, -1]),
+            member_of("node_names", "<U1", &[3], &[0; 12]),
+        ]
+    }
+
+    fn heterophilous_members() -> Members {
+        vec![
+            member("node_features", &[3, 2], &[1f32, 2., 3., 4., 5., 6.]),
+            member("node_labels", &[3], &[0i64, 1, 1]),
+            member("edges", &[2, 2], &[0i64, 1, 2, 1]),
+            member_of("train_masks", "|b1", &[2, 3], &[1, 0, 0, 0, 1, 0]),
+            member_of("val_masks", "|b1", &[2, 3], &[0, 1, 0, 1, 0, 0]),
+            member_of("test_masks", "|b1", &[2, 3], &[0, 0, 1, 0, 0, 1]),
+        ]
+    }
+
+    fn run(members: &[(String, Vec<u8>)]) -> Result<crate::Dataset> {
+        run_bytes(&archive(members, true))
+    }
+
+    fn run_bytes(bytes: &[u8]) -> Result<crate::Dataset> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tiny.npz");
+        std::fs::write(&path, bytes).unwrap();
+        import("npz", path, &ImportOptions::default())
+    }
+
+    fn features(dataset: &crate::Dataset) -> &[f32] {
+        let FeatureData::F32(data) = &dataset.features.data else { panic!() };
+        data
+    }
+
+    fn replaced(mut members: Members, with: (String, Vec<u8>)) -> Members {
+        members.iter_mut().find(|(name, _)| *name == with.0).unwrap().1 = with.1;
+        members
+    }
+
+    #[test]
+    fn shchur_keys() {
+        let dataset = run(&shchur_members()).unwrap();
+        assert_eq!(dataset.name, "tiny");
+        assert_eq!(dataset.graph.in_neighbors(1), [0]);
+        assert_eq!(dataset.graph.in_neighbors(2), [1, 2]);
+        assert_eq!(features(&dataset), [0., 0.5, 0., 0., 2., 0.]);
+        let Labels::Single { class, classes: 3 } = &dataset.labels else { panic!() };
+        assert_eq!(class[..], [0, 2, -1]);
+        assert!(dataset.split.train.is_empty() && dataset.metric.is_none());
+        let mut dense = shchur_members();
+        dense.retain(|(name, _)| !name.starts_with("attr") && !name.starts_with("labels"));
+        dense.push(member("attr_matrix", &[3, 1], &[1f64, 2., 3.]));
+        dense.extend([
+            member("labels_data", &[2], &[1i64, 1]),
+            member("labels_indices", &[2], &[0i32, 1]),
+            member("labels_indptr", &[4], &[0i32, 2, 2, 2]),
+            member("labels_shape", &[2], &[3i64, 2]),
+        ]);
+        let dataset = run(&dense).unwrap();
+        assert_eq!(features(&dataset), [1., 2., 3.]);
+        let Labels::Multi { member, classes: 2 } = &dataset.labels else { panic!() };
+        assert_eq!(member[..], [1, 1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn heterophilous_keys() {
+        let dataset = run(&heterophilous_members()).unwrap();
+        assert_eq!(dataset.graph.in_neighbors(1), [0, 2]);
+        assert_eq!(dataset.metric.as_deref(), Some("roc-auc"));
+        assert_eq!((dataset.split.train[0], dataset.split.test[0]), (0, 2));
+        let three = replaced(heterophilous_members(), member("node_labels", &[3], &[0i64, 1, 2]));
+        assert_eq!(run(&three).unwrap().metric, None);
+    }
+
+    #[test]
+    fn disagreements_name_the_member() {
+        let fails = |members: Members, why: &[&str]| {
+            let error = run(&members).unwrap_err().to_string();
+            assert!(why.iter().all(|why| error.contains(why)) && error.contains("tiny.npz"), "{error}");
+        };
+        let shchur = |with| replaced(shchur_members(), with);
+        fails(shchur(member("labels", &[2], &[0i8, 1])), &["member labels.npy", "2 rows for 3"]);
+        fails(shchur(member("labels", &[3], &[0.5f32, 1., 0.])), &["member labels.npy", "element 0 is 0.5"]);
+        fails(shchur(member("labels", &[3], &[0i8, -2, 1])), &["node 1 is -2"]);
+        fails(shchur(member("adj_shape", &[2], &[3i64, 4])), &["adj_shape", "not square"]);
+        fails(shchur(member("adj_indices", &[3], &[1i32, 3, 2])), &["adj_indices", "column 3"]);
+        fails(shchur(member("adj_indices", &[3], &[1i32, -1, 2])), &["adj_indices", "element 1 is -1"]);
+        fails(shchur(member("adj_data", &[2], &[1f32, 1.])), &["adj_data", "2 values for the 3"]);
+        fails(
+            shchur(member("attr_data", &[2], &[f32::NAN, 2.])),
+            &["attr_data", "feature 1 of node 0 is NaN"],
+        );
+        fails(shchur(member("attr_shape", &[2], &[3i64, 1 << 40])), &["attr_shape", "claims"]);
+        let other = |with| replaced(heterophilous_members(), with);
+        fails(other(member("edges", &[1, 2], &[0i64, 3])), &["edges", "names node 3"]);
+        fails(other(member("edges", &[2], &[0i64, 1])), &["edges", "shape"]);
+        fails(other(member_of("val_masks", "|b1", &[1, 3], &[0, 1, 0])), &["different numbers"]);
+        fails(other(member_of("val_masks", "|b1", &[2, 3], &[0; 6])), &["val_masks.npy, row 0", "empty"]);
+        fails(other(member_of("val_masks", "|b1", &[2, 3], &[1, 0, 0, 1, 0, 0])), &["node 0 is in"]);
+        fails(vec![member("x", &[1], &[0i8])], &["it holds: x"]);
+    }
+
+    #[test]
+    fn damage_is_an_error_or_harmless() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tiny.npz");
+        let run = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            import("npz", &path, &ImportOptions::default())
+        };
+        for members in [shchur_members(), heterophilous_members()] {
+            let good = archive(&members, true);
+            for length in (0..good.len()).step_by(3) {
+                assert!(run(&good[..length]).is_err());
+            }
+            for bit in (0..good.len() * 8).step_by(17) {
+                let mut bad = good.clone();
+                bad[bit / 8] ^= 1 << (bit % 8);
+                let _ = run(&bad); // no panic; member checksums catch what matters
+            }
+        }
+    }
+}

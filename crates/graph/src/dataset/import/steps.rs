@@ -1,0 +1,380 @@
+//! The steps every import shares, in their order: edges to CSC, largest component, split,
+//! normalisation, validation.
+
+use std::{collections::BTreeMap, path::Path};
+
+use rayon::prelude::*;
+
+use super::{ImportOptions, Normalize, Raw, SplitRule};
+use crate::{
+    Buffer, Dataset, EdgeOptions, Error, Features, Graph, Labels, NodeId, Result, Split, build,
+    dataset::FeatureData,
+    keyed::{Stream, key},
+    memory,
+    place::At,
+    traverse::weak_components,
+};
+
+/// Makes the dataset out of what the importer read from `source`.
+pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions) -> Result<Dataset> {
+    let at = At::new(source, "import");
+    let Raw { name, num_nodes, src, dst, undirected, features, labels, splits, metric } = raw;
+    // Building takes some 24 bytes a node beside the edges.
+    drop(at.locate(memory::reserve::<[u64; 3]>(num_nodes))?);
+    let edge_options = EdgeOptions {
+        undirected: options.undirected || undirected,
+        drop_self_loops: options.no_self_loops || undirected,
+        keep_duplicates: options.keep_duplicates && !undirected,
+    };
+    let graph = at.locate(build(num_nodes, &src, &dst, edge_options))?;
+    drop((src, dst));
+    let split = at.locate(given_split(splits, options.split))?;
+    let name = options.name.clone().unwrap_or(name);
+    let metric = options.metric.clone().or(metric);
+    let mut dataset = Dataset { name, graph, features, labels, split, metric };
+    at.locate(dataset.validate())?;
+    if options.largest_component {
+        dataset = largest_component(dataset)?;
+    }
+    let seed = options.split_seed;
+    match options.split {
+        Some(SplitRule::Planetoid { train, valid }) => {
+            dataset.split = at.locate(per_class(&dataset, train, valid, seed))?;
+        }
+        Some(SplitRule::Random { train, valid, test }) => {
+            dataset.split = at.locate(random(&dataset, [train, valid, test], seed))?;
+        }
+        Some(SplitRule::Given(_)) | None => {}
+    }
+    match options.normalize {
+        Normalize::None => {}
+        Normalize::Rows => normalize_rows(&mut dataset.features),
+        Normalize::Standard => at.locate(standardize(&mut dataset.features, &dataset.split.train))?,
+    }
+    at.locate(dataset.validate())?;
+    Ok(dataset)
+}
+
+/// The split that the source brings and the rule asks for; no split where another rule makes one.
+fn given_split(mut splits: Vec<Split>, rule: Option<SplitRule>) -> Result<Split> {
+    match rule {
+        None if splits.is_empty() => Ok(Split::default()),
+        None => Ok(splits.swap_remove(0)),
+        Some(SplitRule::Given(_)) if splits.is_empty() => {
+            Err(Error::invalid("the source has no split; use planetoid:TRAIN,VALID or random:A,B,C"))
+        }
+        Some(SplitRule::Given(k)) if k >= splits.len() => Err(Error::invalid(format!(
+            "split given:{k}: the source has {} split(s), numbered from 0",
+            splits.len()
+        ))),
+        Some(SplitRule::Given(k)) => Ok(splits.swap_remove(k)),
+        Some(_) => Ok(Split::default()),
+    }
+}
+
+/// Keeps the largest weakly connected component (of equal ones that of the smallest node) with
+/// the features, labels and split of its nodes. O(V F + E).
+fn largest_component(dataset: Dataset) -> Result<Dataset> {
+    let component = weak_components(&dataset.graph);
+    let mut size = vec![0u32; component.len()];
+    for &c in &component {
+        size[c as usize] += 1;
+    }
+    let Some(largest) = (0..size.len()).max_by_key(|&c| (size[c], std::cmp::Reverse(c))) else {
+        return Ok(dataset);
+    };
+    let kept: Vec<NodeId> =
+        (0..component.len() as NodeId).filter(|&v| component[v as usize] as usize == largest).collect();
+    const GONE: NodeId = NodeId::MAX;
+    let mut number = vec![GONE; component.len()];
+    for (i, &v) in kept.iter().enumerate() {
+        number[v as usize] = i as NodeId;
+    }
+    // A component keeps all its in-neighbours, and renumbering keeps their order.
+    let graph = &dataset.graph;
+    let mut indptr = Vec::with_capacity(kept.len() + 1);
+    indptr.push(0);
+    let mut indices = Vec::with_capacity(kept.iter().map(|&v| graph.in_degree(v)).sum());
+    for &v in &kept {
+        indices.extend(graph.in_neighbors(v).iter().map(|&u| number[u as usize]));
+        indptr.push(indices.len() as u64);
+    }
+    let part = |ids: &[NodeId]| -> Buffer<NodeId> {
+        ids.iter().map(|&v| number[v as usize]).filter(|&v| v != GONE).collect::<Vec<_>>().into()
+    };
+    let dim = dataset.features.dim;
+    let data = match &dataset.features.data {
+        FeatureData::F32(data) => FeatureData::F32(rows(data, dim, &kept).into()),
+        FeatureData::F16(data) => FeatureData::F16(rows(data, dim, &kept).into()),
+    };
+    let labels = match &dataset.labels {
+        Labels::Single { class, classes } => {
+            Labels::Single { class: rows(class, 1, &kept).into(), classes: *classes }
+        }
+        Labels::Multi { member, classes } => {
+            Labels::Multi { member: rows(member, *classes, &kept).into(), classes: *classes }
+        }
+    };
+    let split = Split {
+        train: part(&dataset.split.train),
+        valid: part(&dataset.split.valid),
+        test: part(&dataset.split.test),
+    };
+    Ok(Dataset {
+        graph: Graph::new(indptr.into(), indices.into())?,
+        features: Features { dim, data },
+        labels,
+        split,
+        ..dataset
+    })
+}
+
+/// The rows `kept` of a row-major matrix of `width` columns.
+fn rows<T: Copy>(data: &[T], width: usize, kept: &[NodeId]) -> Vec<T> {
+    kept.iter().flat_map(|&v| &data[v as usize * width..(v as usize + 1) * width]).copied().collect()
+}
+
+/// Purposes of random numbers, part of the stream's key.
+const PER_CLASS: u64 = 1;
+const RANDOM: u64 = 2;
+
+/// `train` and `valid` nodes of every class, all other labelled nodes for the test (Shchur et al.
+/// 2018, section 3). Classes without any labelled node are passed over.
+fn per_class(dataset: &Dataset, train: usize, valid: usize, seed: u64) -> Result<Split> {
+    let Labels::Single { class, .. } = &dataset.labels else {
+        return Err(Error::invalid(
+            "split planetoid: nodes have several classes here; use random:A,B,C instead",
+        ));
+    };
+    let mut members: BTreeMap<i32, Vec<NodeId>> = BTreeMap::new();
+    for (v, &c) in class.iter().enumerate().filter(|(_, c)| **c >= 0) {
+        members.entry(c).or_default().push(v as NodeId);
+    }
+    if members.is_empty() {
+        return Err(Error::invalid("split planetoid: no node has a label"));
+    }
+    let mut parts = [Vec::new(), Vec::new(), Vec::new()];
+    for (c, mut nodes) in members {
+        if nodes.len() < train.saturating_add(valid) {
+            return Err(Error::invalid(format!(
+                "split planetoid:{train},{valid}: class {c} has only {} labelled nodes; ask for fewer, or use random:A,B,C",
+                nodes.len()
+            )));
+        }
+        Stream::new(key(&[seed, PER_CLASS, c as u64])).shuffle(&mut nodes);
+        parts[0].extend_from_slice(&nodes[..train]);
+        parts[1].extend_from_slice(&nodes[train..train + valid]);
+        parts[2].extend_from_slice(&nodes[train + valid..]);
+    }
+    Ok(sorted(parts))
+}
+
+/// Fractions of the labelled nodes, each bound rounded to the nearest node.
+fn random(dataset: &Dataset, fractions: [f64; 3], seed: u64) -> Result<Split> {
+    let mut nodes: Vec<NodeId> =
+        (0..dataset.num_nodes() as NodeId).filter(|&v| dataset.labels.is_labelled(v)).collect();
+    let total = nodes.len();
+    Stream::new(key(&[seed, RANDOM])).shuffle(&mut nodes);
+    let mut sum = 0.0;
+    let ends = fractions.map(|fraction| {
+        sum += fraction;
+        ((sum * total as f64).round() as usize).min(total)
+    });
+    if ends[0] == 0 {
+        return Err(Error::invalid(format!(
+            "split random: {} of {total} labelled nodes leave none to train on",
+            fractions[0]
+        )));
+    }
+    Ok(sorted([
+        nodes[..ends[0]].to_vec(),
+        nodes[ends[0]..ends[1]].to_vec(),
+        nodes[ends[1]..ends[2]].to_vec(),
+    ]))
+}
+
+fn sorted(mut parts: [Vec<NodeId>; 3]) -> Split {
+    parts.iter_mut().for_each(|part| part.sort_unstable());
+    let [train, valid, test] = parts;
+    Split { train: train.into(), valid: valid.into(), test: test.into() }
+}
+
+/// The features as owned 32-bit floats, to be changed in place.
+fn owned(features: &Features) -> Vec<f32> {
+    match &features.data {
+        FeatureData::F32(data) => data.to_vec(),
+        FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
+    }
+}
+
+/// Divides every row by the sum of its values; rows that sum to zero stay.
+fn normalize_rows(features: &mut Features) {
+    if features.is_empty() {
+        return;
+    }
+    let mut data = owned(features);
+    data.par_chunks_mut(features.dim).for_each(|row| {
+        let sum: f64 = row.iter().map(|&x| f64::from(x)).sum();
+        if sum != 0.0 {
+            row.iter_mut().for_each(|x| *x = (f64::from(*x) / sum) as f32);
+        }
+    });
+    *features = Features::f32(features.dim, data);
+}
+
+/// Brings every column to mean 0 and deviation 1 over the training nodes; constant columns are
+/// only shifted. (GraphSAINT fits the same scaler on its training nodes.)
+fn standardize(features: &mut Features, train: &[NodeId]) -> Result<()> {
+    if features.is_empty() {
+        return Ok(());
+    }
+    if train.is_empty() {
+        return Err(Error::invalid(
+            "normalize standard: it is fitted on the training nodes, and there are none; ask for a split",
+        ));
+    }
+    let dim = features.dim;
+    let mut data = owned(features);
+    // Sums run over the nodes in ascending order, so no thread count can change them.
+    let moments: Vec<(f64, f64)> = (0..dim)
+        .into_par_iter()
+        .map(|j| {
+            let column = || train.iter().map(|&v| f64::from(data[v as usize * dim + j]));
+            let mean = column().sum::<f64>() / train.len() as f64;
+            let variance = column().map(|x| (x - mean).powi(2)).sum::<f64>() / train.len() as f64;
+            // Rounding leaves a constant column a hair of variance: compare with its size.
+            let constant = variance.sqrt() <= 1e-7 * mean.abs();
+            (mean, if constant { 1.0 } else { variance.sqrt() })
+        })
+        .collect();
+    data.par_chunks_mut(dim).for_each(|row| {
+        for (x, (mean, deviation)) in row.iter_mut().zip(&moments) {
+            *x = ((f64::from(*x) - mean) / deviation) as f32;
+        }
+    });
+    *features = Features::f32(dim, data);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two components, {0, 2, 4} and {1, 3}, and the lone node 5.
+    fn raw() -> Raw {
+        Raw {
+            name: "tiny".into(),
+            num_nodes: 6,
+            src: vec![0, 2, 1, 0, 2],
+            dst: vec![2, 4, 3, 2, 2],
+            undirected: false,
+            features: Features::f32(2, vec![1., 1., 9., 9., 3., 1., 9., 9., 5., 1., 0., 0.]),
+            labels: Labels::Single { class: vec![0, 1, 1, 0, -1, 0].into(), classes: 2 },
+            splits: vec![
+                Split { train: vec![0, 1].into(), valid: vec![2].into(), test: vec![3].into() },
+                Split { train: vec![2].into(), valid: vec![].into(), test: vec![0].into() },
+            ],
+            metric: None,
+        }
+    }
+
+    fn done(options: ImportOptions) -> Dataset {
+        finish(raw(), Path::new("tiny"), &options).unwrap()
+    }
+
+    fn floats(dataset: &Dataset) -> Vec<f32> {
+        owned(&dataset.features)
+    }
+
+    #[test]
+    fn edges_follow_the_options() {
+        assert_eq!(done(ImportOptions::default()).graph.in_neighbors(2), [0, 2]);
+        let options = ImportOptions { keep_duplicates: true, no_self_loops: true, ..Default::default() };
+        assert_eq!(done(options).graph.in_neighbors(2), [0, 0]);
+        let options = ImportOptions { undirected: true, ..Default::default() };
+        assert_eq!(done(options).graph.in_neighbors(2), [0, 2, 4]);
+        let options = ImportOptions { keep_duplicates: true, ..Default::default() };
+        let forced = finish(Raw { undirected: true, ..raw() }, Path::new("tiny"), &options).unwrap();
+        assert_eq!((forced.graph.in_neighbors(2), forced.graph.num_edges()), (&[0, 4][..], 6));
+    }
+
+    #[test]
+    fn the_largest_component_keeps_what_belongs_to_its_nodes() {
+        let dataset = done(ImportOptions { largest_component: true, ..Default::default() });
+        assert_eq!(dataset.num_nodes(), 3);
+        assert_eq!(dataset.graph.in_neighbors(1), [0, 1]);
+        assert_eq!(dataset.graph.in_neighbors(2), [1]);
+        assert_eq!(floats(&dataset), [1., 1., 3., 1., 5., 1.]);
+        let Labels::Single { class, classes: 2 } = &dataset.labels else { panic!() };
+        assert_eq!(class[..], [0, 1, -1]);
+        assert_eq!((&dataset.split.train[..], &dataset.split.valid[..]), (&[0][..], &[1][..]));
+        assert!(dataset.split.test.is_empty());
+    }
+
+    #[test]
+    fn given_splits_are_numbered() {
+        let rule = |k| ImportOptions { split: Some(SplitRule::Given(k)), ..Default::default() };
+        assert_eq!(done(rule(1)).split.train[..], [2]);
+        assert_eq!(done(ImportOptions::default()).split.train[..], [0, 1]);
+        let error = finish(raw(), Path::new("tiny"), &rule(2)).unwrap_err().to_string();
+        assert!(error.contains("2 split(s)"), "{error}");
+        let none = Raw { splits: vec![], ..raw() };
+        assert!(finish(none, Path::new("tiny"), &rule(0)).unwrap_err().to_string().contains("no split"));
+    }
+
+    #[test]
+    fn made_splits_cover_the_labelled_nodes_and_follow_the_seed() {
+        let rule = |rule: &str, split_seed| {
+            let split = Some(rule.parse().unwrap());
+            done(ImportOptions { split, split_seed, ..Default::default() }).split
+        };
+        let all = |split: &Split| {
+            let mut all = [&split.train[..], &split.valid, &split.test].concat();
+            all.sort_unstable();
+            all
+        };
+        let split = rule("planetoid:1,1", 0);
+        assert_eq!(all(&split), [0, 1, 2, 3, 5]);
+        assert_eq!((split.train.len(), split.valid.len(), split.test.len()), (2, 2, 1));
+        let split = rule("random:0.4,0.2,0.4", 0);
+        assert_eq!(all(&split), [0, 1, 2, 3, 5]);
+        assert_eq!((split.train.len(), split.valid.len(), split.test.len()), (2, 1, 2));
+        let trains: std::collections::BTreeSet<Vec<u32>> =
+            (0..20).map(|seed| rule("random:0.4,0.2,0.4", seed).train.to_vec()).collect();
+        assert!(trains.len() > 3, "seeds make no difference");
+        assert_eq!(rule("random:0.4,0,0", 3).train[..], rule("random:0.4,0,0", 3).train[..]);
+        let fails = |rule: &str| {
+            let options = ImportOptions { split: Some(rule.parse().unwrap()), ..Default::default() };
+            finish(raw(), Path::new("tiny"), &options).unwrap_err().to_string()
+        };
+        assert!(fails("planetoid:2,1").contains("class 1 has only 2"), "{}", fails("planetoid:2,1"));
+        assert!(fails("random:0.01,0.5,0.1").contains("none to train on"));
+    }
+
+    #[test]
+    fn features_are_normalised_by_rows_or_columns() {
+        let dataset = done(ImportOptions { normalize: Normalize::Rows, ..Default::default() });
+        assert_eq!(floats(&dataset)[4..6], [0.75, 0.25]);
+        assert_eq!(floats(&dataset)[10..], [0.0, 0.0]);
+        // training nodes 0 and 1: column 0 is 1 and 9, column 1 is 1 and 9
+        let dataset = done(ImportOptions { normalize: Normalize::Standard, ..Default::default() });
+        assert_eq!(floats(&dataset)[..6], [-1., -1., 1., 1., -0.5, -1.]);
+        // a single training node: every column is constant there, so it is only shifted
+        let split = Some(SplitRule::Given(1));
+        let dataset = done(ImportOptions { normalize: Normalize::Standard, split, ..Default::default() });
+        assert_eq!(floats(&dataset)[..6], [-2., 0., 6., 8., 0., 0.]);
+        let none = Raw { splits: vec![], ..raw() };
+        let options = ImportOptions { normalize: Normalize::Standard, ..Default::default() };
+        let error = finish(none, Path::new("tiny"), &options).unwrap_err().to_string();
+        assert!(error.contains("training nodes"), "{error}");
+    }
+
+    #[test]
+    fn parts_that_disagree_are_refused_with_the_source() {
+        let wrong = Raw { labels: Labels::Single { class: vec![0].into(), classes: 1 }, ..raw() };
+        let error = finish(wrong, Path::new("tiny"), &ImportOptions::default()).unwrap_err().to_string();
+        assert!(error.starts_with("tiny: import: 1 labels for 6 nodes"), "{error}");
+        let wrong = Raw { num_nodes: usize::MAX, ..raw() };
+        assert!(finish(wrong, Path::new("tiny"), &ImportOptions::default()).is_err());
+    }
+}

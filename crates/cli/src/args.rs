@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use graphmill_engine::{Dataset, Error, TrainConfig, config};
 
 /// `--json`.
-pub fn json() -> Arg {
+pub(crate) fn json() -> Arg {
     Arg::new("json")
         .long("json")
         .action(ArgAction::SetTrue)
@@ -14,7 +14,7 @@ pub fn json() -> Arg {
 }
 
 /// `--threads`, for commands other than `train`.
-pub fn threads() -> Arg {
+pub(crate) fn threads() -> Arg {
     Arg::new("threads")
         .long("threads")
         .value_name("N")
@@ -24,22 +24,22 @@ pub fn threads() -> Arg {
 }
 
 /// A path, by position.
-pub fn path(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+pub(crate) fn path(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).value_name(value).value_parser(value_parser!(PathBuf)).help(help)
 }
 
 /// The path given for `name`.
-pub fn get_path<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a Path> {
+pub(crate) fn get_path<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a Path> {
     matches.get_one::<PathBuf>(name).map(PathBuf::as_path)
 }
 
 /// The path given for `name`, which the command line requires.
-pub fn required<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
+pub(crate) fn required<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
     get_path(matches, name).expect("clap has checked that it is there")
 }
 
 /// Adds every training option ([`config::KEYS`]) as a flag.
-pub fn with_training_options(mut command: Command) -> Command {
+pub(crate) fn with_training_options(mut command: Command) -> Command {
     for key in config::KEYS.iter().filter(|key| key.name != "dataset") {
         let mut arg = Arg::new(key.name)
             .long(key.flag())
@@ -56,11 +56,15 @@ pub fn with_training_options(mut command: Command) -> Command {
 }
 
 /// Applies the training options that were given to `config`; returns their names.
-pub fn apply_training_options(matches: &ArgMatches, config: &mut TrainConfig) -> Result<Vec<&'static str>, Error> {
+pub(crate) fn apply_training_options(
+    matches: &ArgMatches,
+    config: &mut TrainConfig,
+) -> Result<Vec<&'static str>, Error> {
     let mut given = Vec::new();
     for key in config::KEYS.iter().filter(|key| key.name != "dataset") {
         if let Some(word) = matches.get_one::<String>(key.name) {
-            (key.parse)(config, word).map_err(|message| Error::usage(format!("--{}: {message}", key.flag())))?;
+            (key.parse)(config, word)
+                .map_err(|message| Error::usage(format!("--{}: {message}", key.flag())))?;
             given.push(key.name);
         }
     }
@@ -68,16 +72,16 @@ pub fn apply_training_options(matches: &ArgMatches, config: &mut TrainConfig) ->
 }
 
 /// Makes rayon's global pool that many threads wide (0: one per core).
-pub fn use_threads(threads: usize) -> anyhow::Result<()> {
+pub(crate) fn use_threads(threads: usize) -> anyhow::Result<()> {
     Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?)
 }
 
 /// Makes the pool as `--threads` says.
-pub fn use_thread_option(matches: &ArgMatches) -> anyhow::Result<()> {
+pub(crate) fn use_thread_option(matches: &ArgMatches) -> anyhow::Result<()> {
     use_threads(matches.get_one::<u64>("threads").map_or(0, |&n| n as usize))
 }
 
 /// Opens a dataset directory; a file or a missing directory gets a hint.
-pub fn open_dataset(path: &Path) -> Result<Dataset, Error> {
+pub(crate) fn open_dataset(path: &Path) -> Result<Dataset, Error> {
     Ok(Dataset::open(path)?)
 }

@@ -6,7 +6,7 @@ use std::{io::Write, process::ExitCode};
 use graphmill_engine::Error;
 
 /// Writes one JSON document to standard output.
-pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, value)?;
     writeln!(out)?;
@@ -15,7 +15,7 @@ pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 /// Writes text to standard output.
-pub fn text(value: &str) -> anyhow::Result<()> {
+pub(crate) fn text(value: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(value.as_bytes())?;
     out.flush()?;
@@ -23,7 +23,7 @@ pub fn text(value: &str) -> anyhow::Result<()> {
 }
 
 /// Reports what the command line got wrong.
-pub fn usage(error: &clap::Error, json: bool) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print(); // help and version
         return ExitCode::SUCCESS;
@@ -39,7 +39,7 @@ pub fn usage(error: &clap::Error, json: bool) -> ExitCode {
 }
 
 /// Reports a failed command: 2 where an argument was wrong, 1 otherwise.
-pub fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
+pub(crate) fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
     let message = format!("{error:#}");
     if json {
         let _ = self::json(&serde_json::json!({ "error": message }));
@@ -51,7 +51,7 @@ pub fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
 
 /// Restores the default answer to a closed pipe, which Rust's start-up code sets to "ignore".
 #[cfg(unix)]
-pub fn end_on_closed_pipe() {
+pub(crate) fn end_on_closed_pipe() {
     // SAFETY: called once, before any thread exists; SIG_DFL installs no handler.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);

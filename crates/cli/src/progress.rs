@@ -10,7 +10,7 @@ use graphmill_engine::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A watcher fit for standard error.
-pub fn watch(quiet: bool) -> Box<dyn Observer> {
+pub(crate) fn watch(quiet: bool) -> Box<dyn Observer> {
     if quiet || !std::io::stderr().is_terminal() { Box::new(Quiet) } else { Box::new(Bar::new()) }
 }
 
@@ -74,7 +74,8 @@ impl Observer for Bar {
     }
 
     fn epoch(&mut self, record: &EpochRecord) {
-        let score = record.valid_score.map_or(String::new(), |score| format!("  {} {score:.4}", self.metric()));
+        let score =
+            record.valid_score.map_or(String::new(), |score| format!("  {} {score:.4}", self.metric()));
         let better = record.valid_score.is_some_and(|score| self.best.is_none_or(|best| score > best));
         if better {
             self.best = record.valid_score;
@@ -122,11 +123,15 @@ fn thousands(n: u64) -> String {
 /// Seconds as `m:ss` or `h:mm:ss`.
 fn clock(seconds: f64) -> String {
     let s = seconds.max(0.0) as u64;
-    if s >= 3600 { format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60) } else { format!("{}:{:02}", s / 60, s % 60) }
+    if s >= 3600 {
+        format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+    } else {
+        format!("{}:{:02}", s / 60, s % 60)
+    }
 }
 
 /// Seconds since 1970 as `yyyymmdd-hhmmss` in UTC.
-pub fn utc(seconds: u64) -> String {
+pub(crate) fn utc(seconds: u64) -> String {
     // civil date from day number: Hinnant's algorithm over 400-year eras that start on 1 March
     let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
     let (era, doe) = (days / 146_097, days % 146_097);

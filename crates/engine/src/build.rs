@@ -3,8 +3,7 @@
 use graphmill_graph::{Dataset, Features, dataset::FeatureData, generate, table};
 use graphmill_loader::{Feature, feature::Host, order, sampler, weights::SymmetricWeights};
 use graphmill_nn::{
-    Matrix,
-    metric,
+    Matrix, metric,
     model::{Model, ModelConfig},
     optim::{self, Optimizer},
     schedule::{self, Schedule},
@@ -17,7 +16,7 @@ use crate::{Error, Result, TrainConfig};
 /// # Errors
 /// It cannot be read.
 pub fn open_dataset(config: &TrainConfig) -> Result<Dataset> {
-    Ok(if config.dataset.is_empty() { generate::demo()? } else { Dataset::open(config.dataset.as_ref())? })
+    Ok(if config.dataset.is_empty() { generate::demo()? } else { Dataset::open(&config.dataset)? })
 }
 
 /// The model part of a configuration.
@@ -108,7 +107,8 @@ pub fn optimizer(config: &TrainConfig) -> Result<Box<dyn Optimizer>> {
 /// # Errors
 /// An unknown name or an impossible number.
 pub fn schedule(config: &TrainConfig) -> Result<Schedule> {
-    let every = |otherwise: usize| if config.schedule_epochs == 0 { otherwise } else { config.schedule_epochs };
+    let every =
+        |otherwise: usize| if config.schedule_epochs == 0 { otherwise } else { config.schedule_epochs };
     let options = schedule::Options {
         every: every(10) as u32,
         gamma: config.schedule_factor,

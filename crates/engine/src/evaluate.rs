@@ -113,7 +113,9 @@ impl<'a> Inference<'a> {
                 fit(transformed, nodes, dims);
                 for ids in needed[l].chunks(self.chunk) {
                     match dense(ids) {
-                        Some(span) => model.transform_rows(l, &pass, x.rows(span.clone()), span.start, transformed),
+                        Some(span) => {
+                            model.transform_rows(l, &pass, x.rows(span.clone()), span.start, transformed)
+                        }
                         None => {
                             let rows = gather(self.backend, x, ids, &mut room.gathered);
                             fit(&mut room.tables, ids.len(), dims);

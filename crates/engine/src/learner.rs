@@ -118,7 +118,13 @@ impl<'a> Learner<'a> {
             }
             Labels::Multi { classes, .. } => {
                 let mean = mean / *classes as f32;
-                backend.sigmoid_cross_entropy(logits, &self.seed_labels.member, &batch.loss_weight, mean, grad)
+                backend.sigmoid_cross_entropy(
+                    logits,
+                    &self.seed_labels.member,
+                    &batch.loss_weight,
+                    mean,
+                    grad,
+                )
             }
         };
         if !loss.is_finite() {

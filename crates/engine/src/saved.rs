@@ -80,7 +80,11 @@ impl SavedRun {
     pub fn open(dir: &Path, last: bool) -> Result<Self> {
         let file = RunDir::config_path(dir);
         if !file.exists() {
-            return Err(Error::format(dir, "config.toml", "there is no such file: this is not a run directory"));
+            return Err(Error::format(
+                dir,
+                "config.toml",
+                "there is no such file: this is not a run directory",
+            ));
         }
         let mut config = TrainConfig::default();
         config.read_file(&file)?;
@@ -110,7 +114,8 @@ impl SavedRun {
     /// The weights cannot be read or do not fit the dataset.
     pub fn model(&self, data: &Dataset) -> Result<Model> {
         let mut model = build::model(&self.config, data)?;
-        let file = if self.last { RunDir::last_model(&self.dir)? } else { RunDir::best_model_path(&self.dir) };
+        let file =
+            if self.last { RunDir::last_model(&self.dir)? } else { RunDir::best_model_path(&self.dir) };
         checkpoint::load_model(&file, &mut model)?;
         Ok(model)
     }
@@ -171,8 +176,12 @@ impl SavedRun {
                 (1, "classes")
             }
             Kind::Probabilities => {
-                let backend = Cpu::default();
-                if multi { backend.sigmoid(rows.view_mut()) } else { backend.softmax(rows.view_mut()) }
+                let backend = Cpu;
+                if multi {
+                    backend.sigmoid(rows.view_mut())
+                } else {
+                    backend.softmax(rows.view_mut())
+                }
                 npy::write(out, rows.view().host(), &[count, cols])?;
                 (cols, "probabilities")
             }
@@ -185,7 +194,7 @@ impl SavedRun {
     }
 
     fn infer(&self, model: &Model, data: &Dataset, nodes: &[NodeId], output: Output) -> Result<Matrix> {
-        let backend = Cpu::default();
+        let backend = Cpu;
         let (_, table) = build::features(data)?;
         let symmetric = build::symmetric(model, data);
         let mut rows = Matrix::default();
@@ -217,12 +226,15 @@ fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
         return ids.into_iter().enumerate().map(|(i, id)| check(format!("entry {i}"), id)).collect();
     }
     let text = std::fs::read_to_string(file).map_err(|e| Error::io(file, "read", e))?;
-    let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.split('#').next().unwrap_or("").trim()));
+    let lines =
+        text.lines().enumerate().map(|(i, line)| (i + 1, line.split('#').next().unwrap_or("").trim()));
     lines
         .filter(|(_, line)| !line.is_empty())
         .map(|(i, line)| {
             let place = format!("line {i}");
-            let id = line.parse().map_err(|_| Error::format(file, &place, format!("'{line}' is not a node id")))?;
+            let id = line
+                .parse()
+                .map_err(|_| Error::format(file, &place, format!("'{line}' is not a node id")))?;
             check(place, id)
         })
         .collect()

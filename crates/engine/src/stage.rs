@@ -4,7 +4,8 @@
 
 use graphmill_graph::{Graph, NodeId};
 use graphmill_loader::{
-    Feature, Form, MiniBatch, Sampler, Traffic, Workspace, feature::Rows, order::Order, weights::SymmetricWeights,
+    Feature, Form, MiniBatch, Sampler, Traffic, Workspace, feature::Rows, order::Order,
+    weights::SymmetricWeights,
 };
 
 /// The read-only stages. One value serves every worker.
@@ -52,7 +53,8 @@ impl Loader<'_> {
 
     /// Stage 2: draws the blocks of a batch.
     pub fn sample(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) {
-        let form = Form { fused: self.fused, transposed: self.transposed, symmetric: self.symmetric.as_ref() };
+        let form =
+            Form { fused: self.fused, transposed: self.transposed, symmetric: self.symmetric.as_ref() };
         self.sampler.sample(self.graph, self.seed, epoch, form, workspace, batch);
     }
 
@@ -63,7 +65,8 @@ impl Loader<'_> {
         if batch.is_fused() {
             let rows = (batch.blocks[0].num_edges() + batch.blocks[0].num_dst) as u64;
             batch.features.resize(0, dim);
-            batch.traffic = Traffic { host: Rows { rows, bytes: rows * dim as u64 * 4 }, ..Traffic::default() };
+            batch.traffic =
+                Traffic { host: Rows { rows, bytes: rows * dim as u64 * 4 }, ..Traffic::default() };
             return;
         }
         batch.features.resize(batch.input_nodes.len(), dim);

@@ -102,7 +102,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
     }
 
     // ------------------------------------------------------------------ what outlives an epoch
-    let backend = Cpu::default();
+    let backend = Cpu;
     let graph = data.graph.to_huge_pages()?;
     let (feature, table) = build::features(data)?;
     let symmetric = build::symmetric(&model, data);
@@ -176,7 +176,11 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
         let mut after = |learner: &Learner, batch: &MiniBatch, outcome: BatchOutcome, spent: &Stages| {
             place.sums.add(batch, outcome, spent);
             if !outcome.loss.is_finite() {
-                return Err(Error::Diverged { epoch: epoch + 1, batch: batch.number + 1, loss: outcome.loss });
+                return Err(Error::Diverged {
+                    epoch: epoch + 1,
+                    batch: batch.number + 1,
+                    loss: outcome.loss,
+                });
             }
             place.batch = batch.number + 1;
             place.step = learner.step;
@@ -316,9 +320,8 @@ fn plan(config: &TrainConfig, model: &Model, loader: &mut Loader) -> Result<Vec<
         ));
     }
     loader.fused = possible && config.fused != "off";
-    loader.transposed = (0..orders.len())
-        .filter(|&l| model.needs_transposed(&orders, l))
-        .fold(0, |bits, l| bits | 1 << l);
+    loader.transposed =
+        (0..orders.len()).filter(|&l| model.needs_transposed(&orders, l)).fold(0, |bits, l| bits | 1 << l);
     Ok(orders)
 }
 

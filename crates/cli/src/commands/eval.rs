@@ -6,18 +6,26 @@ use graphmill_engine::saved::SavedRun;
 use crate::{args, output};
 
 /// The arguments.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     Command::new("eval")
         .about("Score a run's best model on the train, valid and test nodes, with full neighbours")
         .arg(args::path("run", "RUN", "Run directory").required(true))
-        .arg(args::path("dataset", "DATASET", "Another dataset to score on [default: the run's]").long("dataset"))
-        .arg(Arg::new("last").long("last").action(clap::ArgAction::SetTrue).help("Score the last checkpoint, not the best model"))
+        .arg(
+            args::path("dataset", "DATASET", "Another dataset to score on [default: the run's]")
+                .long("dataset"),
+        )
+        .arg(
+            Arg::new("last")
+                .long("last")
+                .action(clap::ArgAction::SetTrue)
+                .help("Score the last checkpoint, not the best model"),
+        )
         .arg(args::threads())
         .arg(args::json())
 }
 
 /// Scores.
-pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let run = SavedRun::open(args::required(matches, "run"), matches.get_flag("last"))?;
     let dataset = run.dataset(args::get_path(matches, "dataset"))?;
@@ -26,7 +34,8 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return output::json(&scores);
     }
     let mut text = format!("{:<8}{:>10}", "part", "nodes");
-    let names: Vec<&str> = scores.parts.first().map_or(vec![], |part| part.scores.keys().map(String::as_str).collect());
+    let names: Vec<&str> =
+        scores.parts.first().map_or(vec![], |part| part.scores.keys().map(String::as_str).collect());
     names.iter().for_each(|name| text += &format!("{name:>20}"));
     text += "\n";
     for part in &scores.parts {

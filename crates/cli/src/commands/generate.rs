@@ -12,20 +12,25 @@ use graphmill_graph::{
 use crate::{args, output};
 
 /// The arguments.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let option = |name: &'static str, value: &'static str, help: String| {
         Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(true)
     };
     let d = GenerateOptions::default();
     let [[a, b], [c, e]] = d.initiator;
-    let known = TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect::<Vec<_>>().join("; ");
+    let known =
+        TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect::<Vec<_>>().join("; ");
     Command::new("generate")
         .about("Generate a graph with features, labels and a split")
         .arg(Arg::new("generator").value_name("GENERATOR").required(true).help(known))
         .arg(args::path("dst", "DST", "Directory to write").required(true))
         .arg(option("nodes", "N", format!("Nodes (sbm) [default: {}]", d.nodes)))
         .arg(option("scale", "S", format!("2^S nodes (kronecker) [default: {}]", d.scale)))
-        .arg(option("initiator", "A,B,C,D", format!("2x2 initiator, row by row (kronecker) [default: {a},{b},{c},{e}]")))
+        .arg(option(
+            "initiator",
+            "A,B,C,D",
+            format!("2x2 initiator, row by row (kronecker) [default: {a},{b},{c},{e}]"),
+        ))
         .arg(option("edges", "N", "Edges to draw [default: by --degree]".into()))
         .arg(option("degree", "X", "Average in-degree [default: the initiator's expectation, or 16]".into()))
         .arg(Arg::new("directed").long("directed").action(ArgAction::SetTrue).help("Keep edges one way"))
@@ -36,20 +41,41 @@ pub fn command() -> Command {
                 .help("Leave the node ids as generated: the first have the highest degrees (kronecker)"),
         )
         .arg(option("classes", "N", format!("Classes [default: {}]", d.classes)))
-        .arg(option("degree-exponent", "X", format!("Power law of the degrees (sbm) [default: {}]", d.degree_exponent)))
+        .arg(option(
+            "degree-exponent",
+            "X",
+            format!("Power law of the degrees (sbm) [default: {}]", d.degree_exponent),
+        ))
         .arg(option("p-in", "P", format!("Share of edges inside a class (sbm) [default: {}]", d.p_in)))
         .arg(option("feature-dim", "N", format!("Features per node [default: {}]", d.dim)).alias("dim"))
-        .arg(option("signal", "X", format!("Strength of the class in the features (sbm) [default: {}]", d.signal)))
-        .arg(option("label-noise", "P", format!("Share of labels replaced at random (sbm) [default: {}]", d.label_noise)))
-        .arg(option("split", "A,B,C", format!("Shares that train, validate and test [default: {},{},{}]", d.train, d.valid, d.test)))
+        .arg(option(
+            "signal",
+            "X",
+            format!("Strength of the class in the features (sbm) [default: {}]", d.signal),
+        ))
+        .arg(option(
+            "label-noise",
+            "P",
+            format!("Share of labels replaced at random (sbm) [default: {}]", d.label_noise),
+        ))
+        .arg(option(
+            "split",
+            "A,B,C",
+            format!("Shares that train, validate and test [default: {},{},{}]", d.train, d.valid, d.test),
+        ))
         .arg(option("seed", "N", format!("Seed [default: {}]", d.seed)))
-        .arg(Arg::new("force").long("force").action(ArgAction::SetTrue).help("Replace a dataset that is there"))
+        .arg(
+            Arg::new("force")
+                .long("force")
+                .action(ArgAction::SetTrue)
+                .help("Replace a dataset that is there"),
+        )
         .arg(args::threads())
         .arg(args::json())
 }
 
 /// Generates.
-pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let name = matches.get_one::<String>("generator").expect("required");
     let entry = table::find("generator", TABLE, name).map_err(|e| Error::usage(e.to_string()))?;
@@ -59,7 +85,11 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(name) = dst.file_name() {
         dataset.name = name.to_string_lossy().into_owned();
     }
-    if matches.get_flag("force") { dataset.save_replacing(dst)? } else { dataset.save(dst)? }
+    if matches.get_flag("force") {
+        dataset.save_replacing(dst)?
+    } else {
+        dataset.save(dst)?
+    }
     let info = stats::info(&dataset);
     if matches.get_flag("json") { output::json(&info) } else { output::text(&format!("{dataset}\n")) }
 }
@@ -100,7 +130,8 @@ fn options(matches: &ArgMatches) -> Result<GenerateOptions, Error> {
 /// Parses one value into place, where it was given.
 fn set<T: FromStr>(matches: &ArgMatches, name: &str, value: &mut T) -> Result<(), Error> {
     if let Some(word) = matches.get_one::<String>(name) {
-        *value = word.parse().map_err(|_| Error::usage(format!("--{name}: '{word}' is not a possible number")))?;
+        *value =
+            word.parse().map_err(|_| Error::usage(format!("--{name}: '{word}' is not a possible number")))?;
     }
     Ok(())
 }

@@ -12,13 +12,18 @@ use graphmill_graph::{
 use crate::{args, output};
 
 /// The arguments.
-pub fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+pub(crate) fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+    };
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help).allow_hyphen_values(true)
     };
-    let file = |name: &'static str, help: &'static str| args::path(name, "FILE", help).long(name).help_heading("Parts of 'edges'");
-    let known = TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect::<Vec<_>>().join("; ");
+    let file = |name: &'static str, help: &'static str| {
+        args::path(name, "FILE", help).long(name).help_heading("Parts of 'edges'")
+    };
+    let known =
+        TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect::<Vec<_>>().join("; ");
     Command::new("import")
         .about("Import a graph in one of the field's formats")
         .arg(Arg::new("format").value_name("FORMAT").required(true).help(known))
@@ -46,7 +51,7 @@ pub fn command() -> Command {
 }
 
 /// Imports.
-pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
     table::find("format", TABLE, format).map_err(Error::name)?;
@@ -71,12 +76,21 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let dst = args::required(matches, "dst");
     let dataset = import::import(format, args::required(matches, "src"), &options)?;
-    if matches.get_flag("force") { dataset.save_replacing(dst)? } else { dataset.save(dst)? }
-    if matches.get_flag("json") { output::json(&stats::info(&dataset)) } else { output::text(&format!("{dataset}\n")) }
+    if matches.get_flag("force") {
+        dataset.save_replacing(dst)?
+    } else {
+        dataset.save(dst)?
+    }
+    if matches.get_flag("json") {
+        output::json(&stats::info(&dataset))
+    } else {
+        output::text(&format!("{dataset}\n"))
+    }
 }
 
 /// The value of an option, where it was given.
 fn parsed<T: FromStr<Err: std::fmt::Display>>(matches: &ArgMatches, name: &str) -> Result<Option<T>, Error> {
     let word = matches.get_one::<String>(name);
-    word.map(|word| word.parse().map_err(|error| Error::usage(format!("--{name} {word}: {error}")))).transpose()
+    word.map(|word| word.parse().map_err(|error| Error::usage(format!("--{name} {word}: {error}"))))
+        .transpose()
 }

@@ -6,7 +6,7 @@ use graphmill_graph::stats;
 use crate::{args, output};
 
 /// The arguments.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     Command::new("info")
         .about("Show a dataset's sizes, degrees, homophily and components")
         .arg(args::path("dataset", "DATASET", "Directory of the dataset").required(true))
@@ -15,7 +15,7 @@ pub fn command() -> Command {
 }
 
 /// Shows.
-pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let info = stats::info(&args::open_dataset(args::required(matches, "dataset"))?);
     if matches.get_flag("json") { output::json(&info) } else { output::text(&info.to_string()) }

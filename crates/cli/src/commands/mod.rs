@@ -28,7 +28,7 @@ const TABLE: &[Entry] = &[
 ];
 
 /// The whole command line.
-pub fn cli() -> Command {
+pub(crate) fn cli() -> Command {
     Command::new("graphmill")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Trains graph neural networks on graphs larger than the accelerator's memory")
@@ -38,8 +38,9 @@ pub fn cli() -> Command {
 }
 
 /// Runs the command that was asked for.
-pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let (name, matches) = matches.subcommand().expect("clap requires a command");
-    let entry = TABLE.iter().find(|entry| (entry.command)().get_name() == name).expect("clap knows only the table's");
+    let entry =
+        TABLE.iter().find(|entry| (entry.command)().get_name() == name).expect("clap knows only the table's");
     (entry.run)(matches)
 }

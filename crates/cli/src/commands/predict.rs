@@ -6,24 +6,40 @@ use graphmill_engine::saved::{Kind, SavedRun};
 use crate::{args, output};
 
 /// The arguments.
-pub fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+pub(crate) fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+    };
     Command::new("predict")
         .about("Write what a run's best model says of nodes, with full neighbours, to a .npy file")
         .arg(args::path("run", "RUN", "Run directory").required(true))
-        .arg(args::path("nodes", "FILE", "Node ids, one a line, or a .npy of integers [default: all nodes]").long("nodes"))
-        .arg(args::path("dataset", "DATASET", "Another dataset to predict on [default: the run's]").long("dataset"))
+        .arg(
+            args::path("nodes", "FILE", "Node ids, one a line, or a .npy of integers [default: all nodes]")
+                .long("nodes"),
+        )
+        .arg(
+            args::path("dataset", "DATASET", "Another dataset to predict on [default: the run's]")
+                .long("dataset"),
+        )
         .arg(flag("probabilities", "Write N x C probabilities (f32) in place of classes"))
         .arg(flag("embeddings", "Write N x H last hidden rows (f32) in place of classes"))
         .group(ArgGroup::new("kind").args(["probabilities", "embeddings"]))
         .arg(flag("last", "Use the last checkpoint, not the best model"))
-        .arg(args::path("out", "FILE", "The .npy to write: N classes (i64), or N x C zeros and ones (u8) for multi-label").long("out").required(true))
+        .arg(
+            args::path(
+                "out",
+                "FILE",
+                "The .npy to write: N classes (i64), or N x C zeros and ones (u8) for multi-label",
+            )
+            .long("out")
+            .required(true),
+        )
         .arg(args::threads())
         .arg(args::json())
 }
 
 /// Predicts.
-pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let run = SavedRun::open(args::required(matches, "run"), matches.get_flag("last"))?;
     let dataset = run.dataset(args::get_path(matches, "dataset"))?;

@@ -6,7 +6,7 @@ use graphmill_engine::RunDir;
 use crate::{args, output};
 
 /// The arguments.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     Command::new("report")
         .about("Write a run's report.html anew from what it recorded")
         .arg(args::path("run", "RUN", "Run directory").required(true))
@@ -14,7 +14,7 @@ pub fn command() -> Command {
 }
 
 /// Reports.
-pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let path = RunDir::write_report(args::required(matches, "run"))?;
     if matches.get_flag("json") {
         output::json(&serde_json::json!({ "report": path }))

@@ -15,7 +15,7 @@ use graphmill_engine::{Error, Job, RunDir, TrainConfig, record::Summary};
 use crate::{args, output, progress};
 
 /// The arguments.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let command = Command::new("train")
         .about("Train a model; with no dataset, on the built-in demo graph")
         .arg(args::path("dataset", "DATASET", "Directory of the dataset [default: the built-in demo graph]"))
@@ -33,7 +33,7 @@ pub fn command() -> Command {
 }
 
 /// Trains.
-pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let out = args::get_path(matches, "out");
     let resume = matches.get_flag("resume");
     let config = configure(matches, out, resume)?;

@@ -5,7 +5,12 @@ pub mod sequential;
 use graphmill_graph::{NodeId, table::Entry};
 use graphmill_loader::MiniBatch;
 
-use crate::{Result, learner::{BatchOutcome, Learner}, record::Stages, stage::Loader};
+use crate::{
+    Result,
+    learner::{BatchOutcome, Learner},
+    record::Stages,
+    stage::Loader,
+};
 
 /// What a strategy drives: the stages, and the place in the epoch.
 pub struct Epoch<'e, 'a> {

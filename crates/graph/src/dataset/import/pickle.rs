@@ -408,7 +408,7 @@ pub(super) mod testing {
     }
 
     fn int(x: i32) -> Vec<u8> {
-        [&[b'J'], &x.to_le_bytes()[..]].concat()
+        [&b"J"[..], &x.to_le_bytes()[..]].concat()
     }
 
     fn tuple(items: &[Vec<u8>]) -> Vec<u8> {
@@ -427,7 +427,7 @@ pub(super) mod testing {
             b"b".to_vec(),
         ]
         .concat();
-        let raw = [&[b'T'], &(data.len() as u32).to_le_bytes()[..], data].concat();
+        let raw = [&b"T"[..], &(data.len() as u32).to_le_bytes()[..], data].concat();
         [
             b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85".to_vec(),
             text("b"),

@@ -3,7 +3,7 @@
 use graphmill_graph::{Labels, NodeId, keyed};
 use graphmill_loader::MiniBatch;
 use graphmill_nn::{
-    Backend, Matrix, Order, Pass,
+    Backend, Matrix, Order, Pass, View, ViewMut,
     model::{Activations, Model},
     optim::{Optimizer, clip},
 };
@@ -68,6 +68,7 @@ pub struct Learner<'a> {
     pub step: u64,
     acts: Activations,
     seed_labels: SeedLabels,
+    scratch: Matrix,
 }
 
 impl<'a> Learner<'a> {
@@ -95,6 +96,7 @@ impl<'a> Learner<'a> {
             step: 0,
             acts: Activations::default(),
             seed_labels: SeedLabels::default(),
+            scratch: Matrix::default(),
         }
     }
 
@@ -111,22 +113,7 @@ impl<'a> Learner<'a> {
         self.model.forward(&pass, &self.orders, &batch.blocks, x, &mut self.acts);
         self.seed_labels.gather(self.labels, &batch.seeds);
         let (logits, grad) = self.acts.logits_and_grad();
-        let mean = 1.0 / batch.seeds.len() as f32;
-        let loss = match self.labels {
-            Labels::Single { .. } => {
-                backend.softmax_cross_entropy(logits, &self.seed_labels.class, &batch.loss_weight, mean, grad)
-            }
-            Labels::Multi { classes, .. } => {
-                let mean = mean / *classes as f32;
-                backend.sigmoid_cross_entropy(
-                    logits,
-                    &self.seed_labels.member,
-                    &batch.loss_weight,
-                    mean,
-                    grad,
-                )
-            }
-        };
+        let loss = loss(backend, self.labels, &self.seed_labels, logits, &batch.loss_weight, grad);
         if !loss.is_finite() {
             return BatchOutcome { loss, grad_norm: None };
         }
@@ -143,5 +130,31 @@ impl<'a> Learner<'a> {
         });
         self.step += 1;
         BatchOutcome { loss, grad_norm }
+    }
+
+    /// The mean loss of these nodes' logits.
+    pub fn loss(&mut self, logits: &Matrix, nodes: &[NodeId]) -> f64 {
+        self.seed_labels.gather(self.labels, nodes);
+        self.scratch.resize(logits.num_rows(), logits.num_cols());
+        loss(self.backend, self.labels, &self.seed_labels, logits.view(), &[], self.scratch.view_mut())
+    }
+}
+
+/// Mean cross-entropy over the rows (softmax, or sigmoid over rows and classes where nodes have several labels), and
+/// its gradient.
+fn loss(
+    backend: &dyn Backend,
+    labels: &Labels,
+    of_rows: &SeedLabels,
+    logits: View,
+    weight: &[f32],
+    grad: ViewMut,
+) -> f64 {
+    let mean = 1.0 / logits.num_rows().max(1) as f32;
+    match labels {
+        Labels::Single { .. } => backend.softmax_cross_entropy(logits, &of_rows.class, weight, mean, grad),
+        Labels::Multi { classes, .. } => {
+            backend.sigmoid_cross_entropy(logits, &of_rows.member, weight, mean / *classes as f32, grad)
+        }
     }
 }

@@ -27,6 +27,15 @@ pub struct Sums {
     pub grad_norm: Option<f64>,
 }
 
+/// What the validation nodes say of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Valid {
+    /// The score.
+    pub score: f64,
+    /// The mean loss.
+    pub loss: f64,
+}
+
 impl Sums {
     /// Adds a batch.
     pub fn add(&mut self, batch: &MiniBatch, outcome: BatchOutcome, spent: &Stages) {
@@ -52,13 +61,14 @@ impl Sums {
     }
 
     /// The record of an epoch.
-    pub fn record(&self, epoch: usize, valid_score: Option<f64>, lr: f64, eval_seconds: f64) -> EpochRecord {
+    pub fn record(&self, epoch: usize, valid: Option<Valid>, lr: f64, eval_seconds: f64) -> EpochRecord {
         let traffic = TrafficRecord::from(self.traffic);
         EpochRecord {
             epoch,
             loss: self.mean_loss(),
             train_score: None,
-            valid_score,
+            valid_score: valid.map(|valid| valid.score),
+            valid_loss: valid.map(|valid| valid.loss).filter(|loss| loss.is_finite()),
             lr,
             seconds: self.seconds,
             eval_seconds,

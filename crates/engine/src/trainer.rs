@@ -34,7 +34,7 @@ use crate::{
     record::{Best, EpochRecord, Stages, Summary, TestScore},
     stage::Loader,
     strategy::{self, Epoch, Flow},
-    sums::Sums,
+    sums::{Sums, Valid},
 };
 
 /// Least seconds between the checkpoints that are written because an epoch has ended: epochs of milliseconds
@@ -163,6 +163,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
     // ------------------------------------------------------------------ the epochs
     let mut order_of_epoch: Vec<NodeId> = Vec::new();
     let mut saved_at = Instant::now();
+    let mut logits = Matrix::default();
     while place.epoch < config.epochs && !(config.patience > 0 && early.stops()) {
         let epoch = place.epoch;
         let began = Instant::now();
@@ -223,29 +224,25 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
         let clock_eval = Instant::now();
         let last = epoch + 1 == config.epochs;
         let valid = &data.split.valid;
-        let mut valid_score = None;
+        let mut scored = None;
+        // without validation nodes the newest model is the best there is
+        let mut better = valid.is_empty();
         if !valid.is_empty() && ((epoch + 1).is_multiple_of(config.eval_every) || last) {
             observer.evaluate(valid.len());
-            let mut logits = Matrix::default();
             inference.run(&learner.model, valid, Output::Logits, &mut logits);
-            valid_score = score(metric.make, &logits, data, valid);
-            if let Some(score) = valid_score {
+            if let Some(score) = score(metric.make, &logits, data, valid) {
+                let loss = learner.loss(&logits, valid);
                 schedule.observe(score);
-                early.observe(score);
+                better = early.observe(score, loss);
+                scored = Some(Valid { score, loss });
             }
         }
-        // without validation nodes the newest model is the best there is
-        let better = match (valid_score, &place.best) {
-            (Some(score), Some(best)) => best.valid_score.is_none_or(|old| score > old),
-            (Some(_), None) => true,
-            (None, _) => valid.is_empty(),
-        };
         if better {
-            place.best = Some(Best { epoch: epoch + 1, valid_score });
+            place.best = Some(Best { epoch: epoch + 1, valid_score: scored.map(|valid| valid.score) });
             best_model.keep(&learner.model);
         }
         let lr_now = lr(batches - 1);
-        let record = place.sums.record(epoch + 1, valid_score, lr_now, clock_eval.elapsed().as_secs_f64());
+        let record = place.sums.record(epoch + 1, scored, lr_now, clock_eval.elapsed().as_secs_f64());
         observer.epoch(&record);
         place = Place {
             epoch: epoch + 1,
@@ -283,7 +280,6 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
     let mut test_score = None;
     if !test.is_empty() {
         observer.evaluate(test.len());
-        let mut logits = Matrix::default();
         inference.run(&learner.model, test, Output::Logits, &mut logits);
         test_score = score(metric.make, &logits, data, test);
     }

@@ -98,16 +98,21 @@ pub const TABLE: &[Entry<Make>] = &[
 pub struct Patience {
     /// The best score so far.
     pub best: Option<f64>,
+    /// The loss that came with it.
+    pub loss: Option<f64>,
     /// Scores since.
     pub waited: u32,
 }
 
 impl Patience {
-    /// Takes a score; whether it is the best so far.
-    pub fn observe(&mut self, score: f64) -> bool {
-        let better = !score.is_nan() && self.best.is_none_or(|best| score > best);
+    /// Takes a score and the loss on the same nodes; whether it is the best so far: a higher score, or the same
+    /// with a lower loss (on few nodes many epochs score the same).
+    pub fn observe(&mut self, score: f64, loss: f64) -> bool {
+        let lower = loss < self.loss.unwrap_or(f64::INFINITY);
+        let better = !score.is_nan() && self.best.is_none_or(|best| score > best || (score == best && lower));
         if better {
             self.best = Some(score);
+            self.loss = Some(loss).filter(|loss| loss.is_finite());
             self.waited = 0;
         } else {
             self.waited += 1;
@@ -199,7 +204,7 @@ impl Schedule {
     /// Takes the validation score of an epoch; whether the learning rate was reduced for it. Only `plateau` looks.
     pub fn observe(&mut self, score: f64) -> bool {
         let Shape::Plateau { factor, patience, floor } = self.shape else { return false };
-        self.state.patience.observe(score);
+        self.state.patience.observe(score, f64::INFINITY);
         let reduce = self.state.patience.waited >= patience
             && factor.powf(f64::from(self.state.reductions)).max(floor) > floor;
         if reduce {
@@ -236,9 +241,9 @@ impl EarlyStop {
         Self { patience, state: Patience::default() }
     }
 
-    /// Takes the validation score of an epoch; whether it is the best so far.
-    pub fn observe(&mut self, score: f64) -> bool {
-        self.state.observe(score)
+    /// Takes the validation score and loss of an epoch; whether it is the best so far ([`Patience::observe`]).
+    pub fn observe(&mut self, score: f64, loss: f64) -> bool {
+        self.state.observe(score, loss)
     }
 
     /// Whether to stop now.
@@ -321,10 +326,15 @@ mod tests {
     fn early_stopping_waits_its_patience() {
         let mut stop = EarlyStop::new(2);
         let seen: Vec<_> =
-            [0.1, 0.3, 0.3, 0.2, 0.4].iter().map(|&score| (stop.observe(score), stop.stops())).collect();
+            [0.1, 0.3, 0.3, 0.2, 0.4].iter().map(|&score| (stop.observe(score, 1.0), stop.stops())).collect();
         assert_eq!(seen, [(true, false), (true, false), (false, false), (false, true), (true, false)]);
         let mut never = EarlyStop::new(0);
-        assert!(!(0..100).any(|_| never.observe(f64::NAN) || never.stops()));
+        let mut ties = EarlyStop::new(2);
+        assert!(
+            ties.observe(0.5, 1.0) && ties.observe(0.5, 0.9) && !ties.observe(0.5, 0.9),
+            "ties go by the loss"
+        );
+        assert!(!(0..100).any(|_| never.observe(f64::NAN, 0.0) || never.stops()));
     }
 
     #[test]

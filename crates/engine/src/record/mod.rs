@@ -102,6 +102,8 @@ pub struct EpochRecord {
     pub train_score: Option<f64>,
     /// Score on the validation nodes, where they were scored.
     pub valid_score: Option<f64>,
+    /// Mean loss on the validation nodes, where they were scored.
+    pub valid_loss: Option<f64>,
     /// Learning rate at the end.
     pub lr: f64,
     /// From the order to the last update; evaluation is apart.

@@ -23,6 +23,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
             epoch: i,
             loss: 0.31 + 2.1 / (1.0 + t * 0.4) + 0.03 * noise(i, 4),
             train_score: pipelined.then(|| 0.93 - 0.5 / (1.0 + t * 0.5)),
+            valid_loss: Some(0.4 + 1.0 / (1.0 + t)),
             valid_score: Some(0.89 - 0.45 / (1.0 + t * 0.6) + 0.012 * noise(i, 5)),
             lr: if pipelined { 0.003 * (1.0 - t / (epochs as f64 + 1.0)) } else { 0.003 },
             seconds,

@@ -177,7 +177,7 @@ pub fn write<T: Element>(path: impl AsRef<Path>, data: &[T], shape: &[usize]) ->
     atomic::write(path, |file| write_to(file, data, shape))
 }
 
-/// As [`write`], straight into a file that must not exist yet; for a directory that is itself
+/// As [`write()`], straight into a file that must not exist yet; for a directory that is itself
 /// moved into place.
 pub(crate) fn write_new<T: Element>(path: &Path, data: &[T], shape: &[usize]) -> Result<()> {
     check_shape(path, data, shape)?;

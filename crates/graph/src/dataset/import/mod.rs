@@ -9,14 +9,12 @@
 
 mod csr;
 mod edges;
-mod edges_text;
 mod features;
 mod graphsaint;
 mod labels;
 mod npz;
 mod options;
 mod pickle;
-mod pickle_value;
 mod planetoid;
 mod splits;
 mod steps;

@@ -9,7 +9,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ImportOptions, Raw, pickle, pickle_value::Pickle, splits};
+use super::{
+    ImportOptions, Raw,
+    pickle::{self, Pickle},
+    splits,
+};
 use crate::{Buffer, Error, Features, Labels, NodeId, Result, Split, memory, place::At};
 
 /// Nodes of the public validation part (Kipf and Welling, ICLR 2017, section 5.1).

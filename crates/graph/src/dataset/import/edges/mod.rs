@@ -10,22 +10,20 @@
 //! Rows belong to nodes in the order of their ids: 0, 1, 2, ..., or with `compact_ids` the ids that
 //! the edges name, ascending.
 
+mod ends;
+mod files;
+mod ids;
+mod parts;
+mod text;
+
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use files::Files;
+use ids::Ids;
+use text::{finite, table, whole};
 
-use super::{
-    ImportOptions, Raw,
-    edges_text::{Lines, fields, finite, is_header, table, whole},
-    features,
-    graphsaint::json_error,
-    labels, splits,
-};
-use crate::{
-    Buffer, Error, Features, Labels, NodeId, Result, Split,
-    npy::{self, Kind},
-    place::At,
-};
+use super::{ImportOptions, Raw, features, labels};
+use crate::{Features, Labels, NodeId, Result, npy, place::At};
 
 /// Reads the file or directory `src`.
 pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
@@ -54,7 +52,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
 
     let at = At::new(&files.edges, "ids");
     let (src_ids, dst_ids, ids) = if options.compact_ids {
-        let (from, to) = read_edges::<u64>(&files.edges, None)?;
+        let (from, to) = ends::read::<u64>(&files.edges, None)?;
         let ids = Ids::compact(&from, &to, known, &at)?;
         let number = |id: &u64| ids.number(*id).ok_or_else(|| at.error("more ids than 32 bits can number"));
         let src: Vec<NodeId> = from.iter().map(number).collect::<Result<_>>()?;
@@ -62,7 +60,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
         let dst = to.iter().map(number).collect::<Result<_>>()?;
         (src, dst, ids)
     } else {
-        let (src, dst) = read_edges::<NodeId>(&files.edges, known)?;
+        let (src, dst) = ends::read::<NodeId>(&files.edges, known)?;
         let ids = Ids::plain(&src, &dst, known, &at)?;
         (src, dst, ids)
     };
@@ -70,7 +68,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
         return Err(at.error("the file holds no edges"));
     }
     let num_nodes = ids.len();
-    let splits = files.splits(&ids)?;
+    let splits = parts::read(&files, &ids)?;
     let labels = labels.map_or_else(|| labels::unknown(num_nodes), |(labels, _)| labels);
     let features = features.map_or_else(Features::default, |(features, _)| features);
     let name = src.file_name().unwrap_or_default().to_string_lossy();
@@ -92,238 +90,8 @@ fn path_of(path: &Option<PathBuf>) -> String {
     path.as_deref().unwrap_or(Path::new("")).display().to_string()
 }
 
-/// Where the parts are.
-struct Files {
-    edges: PathBuf,
-    features: Option<PathBuf>,
-    labels: Option<PathBuf>,
-    json: Option<PathBuf>,
-    parts: [Option<PathBuf>; 3],
-}
-
-impl Files {
-    /// By convention in a directory; options go before.
-    fn find(src: &Path, options: &ImportOptions) -> Result<Self> {
-        let mut files = Self {
-            edges: src.to_path_buf(),
-            features: None,
-            labels: None,
-            json: None,
-            parts: [None, None, None],
-        };
-        let named = [&options.train, &options.valid, &options.test];
-        if src.is_dir() {
-            let entries = std::fs::read_dir(src).map_err(|e| Error::io(src, "look into", e))?;
-            let mut names: Vec<String> =
-                entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-            names.sort_unstable();
-            let one = |stems: &[&str], endings: &[&str]| one_of(src, &names, stems, endings);
-            files.edges = one(&["edges", "edge_list"], TABLES)?.ok_or_else(|| {
-                let message = "no edges.* or edge_list.* (.csv, .tsv, .txt, .npy, also .gz) here; name the edge file itself";
-                Error::format(src, "directory", message)
-            })?;
-            // A file that an option replaces is not looked for, so it may be there twice.
-            if options.features.is_none() {
-                files.features = one(&["features"], TABLES)?;
-            }
-            if options.labels.is_none() {
-                files.labels = one(&["labels"], TABLES)?;
-            }
-            if named.iter().all(|path| path.is_none()) {
-                files.json = one(&["split", "splits"], &[".json"])?;
-                if files.json.is_none() {
-                    files.parts =
-                        [one(&["train"], TABLES)?, one(&["valid", "val"], TABLES)?, one(&["test"], TABLES)?];
-                }
-            }
-        }
-        files.features = options.features.clone().or(files.features);
-        files.labels = options.labels.clone().or(files.labels);
-        if named.iter().any(|path| path.is_some()) {
-            files.parts = named.map(Clone::clone);
-        }
-        Ok(files)
-    }
-
-    fn splits(&self, ids: &Ids) -> Result<Vec<Split>> {
-        if let Some(path) = &self.json {
-            return read_json(path, ids);
-        }
-        if self.parts.iter().all(|path| path.is_none()) {
-            return Ok(Vec::new());
-        }
-        let part = |i: usize| match &self.parts[i] {
-            Some(path) => read_part(path, ids),
-            None => Ok(Buffer::default()),
-        };
-        Ok(vec![Split { train: part(0)?, valid: part(1)?, test: part(2)? }])
-    }
-}
-
-const TABLES: &[&str] = &[".csv", ".tsv", ".txt", ".npy", ".csv.gz", ".tsv.gz", ".txt.gz"];
-
-/// The one file called by one of the stems with one of the endings.
-fn one_of(dir: &Path, names: &[String], stems: &[&str], endings: &[&str]) -> Result<Option<PathBuf>> {
-    let fits = |name: &&String| {
-        stems.iter().any(|stem| name.strip_prefix(stem).is_some_and(|ending| endings.contains(&ending)))
-    };
-    let found: Vec<&String> = names.iter().filter(fits).collect();
-    match found[..] {
-        [] => Ok(None),
-        [name] => Ok(Some(dir.join(name))),
-        [first, second, ..] => Err(Error::format(
-            dir,
-            "directory",
-            format!(
-                "both '{first}' and '{second}' are here; name the one to read by an option, or move one away"
-            ),
-        )),
-    }
-}
-
-/// How ids become node numbers.
-enum Ids {
-    /// An id is its number.
-    Plain(usize),
-    /// The ids in use, ascending: the place is the number.
-    Compact(Vec<u64>),
-}
-
-impl Ids {
-    fn plain(from: &[NodeId], to: &[NodeId], known: Option<usize>, at: &At) -> Result<Self> {
-        if let Some(nodes) = known {
-            return Ok(Self::Plain(nodes));
-        }
-        let nodes = from.iter().chain(to).max().map_or(0, |&last| u64::from(last) + 1);
-        // Sparse ids would make a graph of lone nodes, and a single one could ask for all memory.
-        if nodes > 1_000_000 + 64 * from.len() as u64 {
-            return Err(at.error(format!(
-                "the largest id is {}, but there are only {} edges: use compact-ids if ids are sparse, or say num-nodes",
-                nodes - 1,
-                from.len()
-            )));
-        }
-        Ok(Self::Plain(nodes as usize))
-    }
-
-    fn compact(from: &[u64], to: &[u64], known: Option<usize>, at: &At) -> Result<Self> {
-        let mut ids = [from, to].concat();
-        rayon::slice::ParallelSliceMut::par_sort_unstable(&mut ids[..]);
-        ids.dedup();
-        ids.shrink_to_fit();
-        match known {
-            Some(nodes) if nodes != ids.len() => Err(at.error(format!(
-                "the edges name {} different ids, but there are {nodes} nodes; compact-ids needs every node to have an edge",
-                ids.len()
-            ))),
-            _ => Ok(Self::Compact(ids)),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Plain(nodes) => *nodes,
-            Self::Compact(ids) => ids.len(),
-        }
-    }
-
-    fn number(&self, id: u64) -> Option<NodeId> {
-        match self {
-            Self::Plain(nodes) => (id < *nodes as u64).then_some(id).and_then(|id| id.try_into().ok()),
-            Self::Compact(ids) => ids.binary_search(&id).ok().and_then(|i| i.try_into().ok()),
-        }
-    }
-
-    /// The numbers of a part's ids.
-    fn part(&self, ids: Vec<u64>, at: &At) -> Result<Buffer<NodeId>> {
-        let ids = match self {
-            Self::Plain(_) => ids,
-            Self::Compact(_) => {
-                let number = |id: u64| {
-                    self.number(id)
-                        .map(u64::from)
-                        .ok_or_else(|| at.error(format!("no edge names the node {id}")))
-                };
-                ids.into_iter().map(number).collect::<Result<_>>()?
-            }
-        };
-        splits::from_ids(ids, self.len(), at)
-    }
-}
-
 fn is_npy(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "npy")
-}
-
-/// The two ends of every edge, as written; below `nodes` where that is known.
-fn read_edges<T: Id>(path: &Path, nodes: Option<usize>) -> Result<(Vec<T>, Vec<T>)> {
-    let limit = nodes.map_or(u64::MAX, |nodes| nodes as u64);
-    if is_npy(path) {
-        return read_edge_array(path, limit);
-    }
-    let (mut from, mut to) = (Vec::new(), Vec::new());
-    let mut lines = Lines::open(path)?;
-    let mut first = true;
-    loop {
-        let wrong = {
-            let Some((_, line)) = lines.next()? else { break };
-            if std::mem::take(&mut first) && is_header(fields(line).take(2)) {
-                continue;
-            }
-            let mut ends = fields(line);
-            let (a, b) = (ends.next().unwrap_or_default(), ends.next());
-            match (whole::<T>(a), b.map(whole::<T>)) {
-                (Some(u), Some(Some(v))) if u.max(v).into() < limit => {
-                    from.push(u);
-                    to.push(v);
-                    continue;
-                }
-                (Some(u), Some(Some(v))) => outside(u, v, limit),
-                (_, None) => format!("two node ids expected, '{}' found", line.escape_debug()),
-                (None, _) => not_an_id::<T>(a),
-                (_, Some(None)) => not_an_id::<T>(b.unwrap_or_default()),
-            }
-        };
-        return Err(lines.at().error(wrong));
-    }
-    Ok((from, to))
-}
-
-/// Ids are numbers of 32 bits, or before they are made compact of 64.
-trait Id: npy::Element + std::str::FromStr + std::fmt::Display + Ord + Into<u64> {}
-
-impl Id for u32 {}
-impl Id for u64 {}
-
-fn outside<T: Id>(u: T, v: T, limit: u64) -> String {
-    format!("the edge joins nodes {u} and {v}, but there are {limit} nodes")
-}
-
-fn not_an_id<T: Id>(field: &str) -> String {
-    let most = T::DTYPE.size * 8;
-    let hint = if most < 64 { "; compact-ids takes larger ones" } else { "" };
-    format!(
-        "'{}' is not a node id: ids are whole numbers from 0 that fit {most} bits{hint}",
-        field.escape_debug()
-    )
-}
-
-/// Edges as an array `[E, 2]` or, as PyG writes them, `[2, E]`.
-fn read_edge_array<T: Id>(path: &Path, limit: u64) -> Result<(Vec<T>, Vec<T>)> {
-    let array = npy::open(path)?;
-    let data = array.read_as::<T>()?;
-    let (from, to): (Vec<T>, Vec<T>) = match array.shape[..] {
-        [_, 2] => data.chunks_exact(2).map(|edge| (edge[0], edge[1])).unzip(),
-        [2, edges] => (data[..edges].to_vec(), data[edges..].to_vec()),
-        _ => {
-            let message = format!("shape [edges, 2] or [2, edges] expected, {:?} found", array.shape);
-            return Err(At::new(path, "header").error(message));
-        }
-    };
-    match from.iter().zip(&to).position(|(&u, &v)| u.max(v).into() >= limit) {
-        None => Ok((from, to)),
-        Some(e) => Err(At::new(path, format!("edge {e}")).error(outside(from[e], to[e], limit))),
-    }
 }
 
 /// The features and the number of rows.
@@ -360,58 +128,6 @@ fn read_labels(path: &Path) -> Result<(Labels, usize)> {
         }
     };
     Ok((labels, table.rows))
-}
-
-/// One part of the split: an id per line, or an array of ids, or an array that is a mask.
-fn read_part(path: &Path, ids: &Ids) -> Result<Buffer<NodeId>> {
-    let at = At::new(path, "ids");
-    if is_npy(path) {
-        let array = npy::open(path)?;
-        if array.shape.len() != 1 {
-            return Err(at.error(format!("one axis expected, shape {:?} found", array.shape)));
-        }
-        if array.dtype.kind == Kind::Bool {
-            return splits::from_mask(&array.read_as::<u8>()?, ids.len(), &at);
-        }
-        return ids.part(array.read_as()?, &at);
-    }
-    let table = table(path, "a node id (a whole number)", whole::<u64>)?;
-    if table.columns != 1 {
-        return Err(at.error(format!("one id per line expected, {} columns found", table.columns)));
-    }
-    ids.part(table.data, &at)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Parts {
-    train: Vec<u64>,
-    #[serde(alias = "val")]
-    valid: Option<Vec<u64>>,
-    test: Option<Vec<u64>>,
-}
-
-fn read_json(path: &Path, ids: &Ids) -> Result<Vec<Split>> {
-    let text = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
-    let list = text.trim_ascii_start().first() == Some(&b'[');
-    let parsed = if list {
-        serde_json::from_slice::<Vec<Parts>>(&text)
-    } else {
-        serde_json::from_slice::<Parts>(&text).map(|parts| vec![parts])
-    };
-    let parsed = parsed.map_err(|e| json_error(path, &e))?;
-    let split = |(k, parts): (usize, Parts)| {
-        let part = |name: &str, list: Option<Vec<u64>>| match list {
-            Some(list) => ids.part(list, &At::new(path, format!("split {k}, '{name}'"))),
-            None => Ok(Buffer::default()),
-        };
-        Ok(Split {
-            train: part("train", Some(parts.train))?,
-            valid: part("valid", parts.valid)?,
-            test: part("test", parts.test)?,
-        })
-    };
-    parsed.into_iter().enumerate().map(split).collect()
 }
 
 #[cfg(test)]

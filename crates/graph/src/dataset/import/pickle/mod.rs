@@ -6,9 +6,14 @@
 //! list is an error, "calling" one of the list makes a plain value, and everything made is kept in
 //! one arena bounded by the length of the file, so neither cycles nor deep nesting can hurt.
 
+#[cfg(test)]
+pub(super) mod testing;
+mod value;
+
 use std::collections::HashMap;
 
-use super::pickle_value::{Class, Object, Pickle, Value};
+pub(super) use value::Pickle;
+use value::{Class, Object, Value};
 
 /// Runs the program of `data`.
 ///
@@ -397,89 +402,6 @@ fn refused(name: &str) -> String {
         "the pickle asks for '{}', which is not one of the data classes it may hold; nothing was run",
         name.escape_debug()
     )
-}
-
-/// A writer of the pickles that tests need: protocol 2, as Python 2 wrote them.
-#[cfg(test)]
-pub(super) mod testing {
-    /// A short text.
-    pub(in super::super) fn text(s: &str) -> Vec<u8> {
-        [&[b'U', s.len() as u8], s.as_bytes()].concat()
-    }
-
-    fn int(x: i32) -> Vec<u8> {
-        [&b"J"[..], &x.to_le_bytes()[..]].concat()
-    }
-
-    fn tuple(items: &[Vec<u8>]) -> Vec<u8> {
-        [b"(".to_vec(), items.concat(), b"t".to_vec()].concat()
-    }
-
-    /// `np.array(data, dtype).reshape(shape)`, without the frame of a whole pickle.
-    pub(in super::super) fn array(dtype: &str, shape: &[usize], data: &[u8]) -> Vec<u8> {
-        let shape: Vec<Vec<u8>> = shape.iter().map(|&n| int(n as i32)).collect();
-        let dtype_state = tuple(&[int(3), text("<"), b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0".to_vec()]);
-        let dtype = [
-            b"cnumpy\ndtype\n".to_vec(),
-            tuple(&[text(dtype), int(0), int(1)]),
-            b"R".to_vec(),
-            dtype_state,
-            b"b".to_vec(),
-        ]
-        .concat();
-        let raw = [&b"T"[..], &(data.len() as u32).to_le_bytes()[..], data].concat();
-        [
-            b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85".to_vec(),
-            text("b"),
-            b"\x87R".to_vec(),
-            tuple(&[int(1), tuple(&shape), dtype, b"\x89".to_vec(), raw]),
-            b"b".to_vec(),
-        ]
-        .concat()
-    }
-
-    /// A whole pickle of one value.
-    pub(in super::super) fn pickle(value: &[u8]) -> Vec<u8> {
-        [b"\x80\x02", value, b"."].concat()
-    }
-
-    /// A `csr_matrix` of the given dense rows.
-    pub(in super::super) fn csr(rows: &[&[f32]]) -> Vec<u8> {
-        let (mut indptr, mut indices, mut data) = (vec![0i32], Vec::<i32>::new(), Vec::<f32>::new());
-        for row in rows {
-            for (j, &x) in row.iter().enumerate().filter(|(_, x)| **x != 0.0) {
-                indices.push(j as i32);
-                data.push(x);
-            }
-            indptr.push(indices.len() as i32);
-        }
-        let shape = tuple(&[int(rows.len() as i32), int(rows[0].len() as i32)]);
-        let bytes = bytemuck::cast_slice::<i32, u8>;
-        let fields = [
-            text("_shape"),
-            shape,
-            text("indptr"),
-            array("i4", &[indptr.len()], bytes(&indptr)),
-            text("indices"),
-            array("i4", &[indices.len()], bytes(&indices)),
-            text("data"),
-            array("f4", &[data.len()], bytemuck::cast_slice(&data)),
-        ];
-        [b"cscipy.sparse.csr\ncsr_matrix\n)\x81}(".to_vec(), fields.concat(), b"ub".to_vec()].concat()
-    }
-
-    /// A `defaultdict(list)` of neighbour lists.
-    pub(in super::super) fn lists(lists: &[(i32, &[i32])]) -> Vec<u8> {
-        let entries: Vec<Vec<u8>> = lists
-            .iter()
-            .map(|(v, list)| {
-                let items: Vec<Vec<u8>> = list.iter().map(|&u| int(u)).collect();
-                [int(*v), b"](".to_vec(), items.concat(), b"e".to_vec()].concat()
-            })
-            .collect();
-        [b"ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R(".to_vec(), entries.concat(), b"u".to_vec()]
-            .concat()
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a pickle holds once it is read, and how arrays and matrices are taken out of it.
 
-use super::csr::Csr;
+use super::super::csr::Csr;
 use crate::{
     npy::{Dtype, Element, convert},
     place::At,
@@ -89,7 +89,7 @@ pub(super) enum Object {
 
 /// A pickle that has been read.
 #[derive(Debug)]
-pub(super) struct Pickle<'a> {
+pub(in super::super) struct Pickle<'a> {
     pub(super) data: &'a [u8],
     pub(super) objects: Vec<Object>,
     pub(super) root: Value,
@@ -177,12 +177,12 @@ impl Pickle<'_> {
     }
 
     /// The root as an array.
-    pub(super) fn array<T: Element>(&self) -> Taken<(Vec<T>, Vec<usize>)> {
+    pub(in super::super) fn array<T: Element>(&self) -> Taken<(Vec<T>, Vec<usize>)> {
         self.array_at(self.root)
     }
 
     /// The root as a sparse matrix, checked.
-    pub(super) fn csr(&self, at: &At) -> crate::Result<Csr> {
+    pub(in super::super) fn csr(&self, at: &At) -> crate::Result<Csr> {
         let parts = || -> Taken<Csr> {
             let Some(Object::Csr(Some(state))) = self.object(self.root) else {
                 return Err("a SciPy CSR matrix expected".into());
@@ -212,7 +212,7 @@ impl Pickle<'_> {
     }
 
     /// The root as a dictionary from node ids to lists of node ids, as pairs.
-    pub(super) fn adjacency(&self) -> Taken<Vec<(u64, u64)>> {
+    pub(in super::super) fn adjacency(&self) -> Taken<Vec<(u64, u64)>> {
         let Some(Object::Dict(entries)) = self.object(self.root) else {
             return Err("a dictionary of neighbour lists expected".into());
         };

@@ -1,0 +1,81 @@
+//! Which files hold the parts: by convention in a directory, and by options.
+
+use std::path::{Path, PathBuf};
+
+use super::super::ImportOptions;
+use crate::{Error, Result};
+
+/// Where the parts are.
+pub(super) struct Files {
+    pub(super) edges: PathBuf,
+    pub(super) features: Option<PathBuf>,
+    pub(super) labels: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
+    pub(super) parts: [Option<PathBuf>; 3],
+}
+
+impl Files {
+    /// By convention in a directory; options go before.
+    pub(super) fn find(src: &Path, options: &ImportOptions) -> Result<Self> {
+        let mut files = Self {
+            edges: src.to_path_buf(),
+            features: None,
+            labels: None,
+            json: None,
+            parts: [None, None, None],
+        };
+        let named = [&options.train, &options.valid, &options.test];
+        if src.is_dir() {
+            let entries = std::fs::read_dir(src).map_err(|e| Error::io(src, "look into", e))?;
+            let mut names: Vec<String> =
+                entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+            names.sort_unstable();
+            let one = |stems: &[&str], endings: &[&str]| one_of(src, &names, stems, endings);
+            files.edges = one(&["edges", "edge_list"], TABLES)?.ok_or_else(|| {
+                let message = "no edges.* or edge_list.* (.csv, .tsv, .txt, .npy, also .gz) here; name the edge file itself";
+                Error::format(src, "directory", message)
+            })?;
+            // A file that an option replaces is not looked for, so it may be there twice.
+            if options.features.is_none() {
+                files.features = one(&["features"], TABLES)?;
+            }
+            if options.labels.is_none() {
+                files.labels = one(&["labels"], TABLES)?;
+            }
+            if named.iter().all(|path| path.is_none()) {
+                files.json = one(&["split", "splits"], &[".json"])?;
+                if files.json.is_none() {
+                    files.parts =
+                        [one(&["train"], TABLES)?, one(&["valid", "val"], TABLES)?, one(&["test"], TABLES)?];
+                }
+            }
+        }
+        files.features = options.features.clone().or(files.features);
+        files.labels = options.labels.clone().or(files.labels);
+        if named.iter().any(|path| path.is_some()) {
+            files.parts = named.map(Clone::clone);
+        }
+        Ok(files)
+    }
+}
+
+const TABLES: &[&str] = &[".csv", ".tsv", ".txt", ".npy", ".csv.gz", ".tsv.gz", ".txt.gz"];
+
+/// The one file called by one of the stems with one of the endings.
+fn one_of(dir: &Path, names: &[String], stems: &[&str], endings: &[&str]) -> Result<Option<PathBuf>> {
+    let fits = |name: &&String| {
+        stems.iter().any(|stem| name.strip_prefix(stem).is_some_and(|ending| endings.contains(&ending)))
+    };
+    let found: Vec<&String> = names.iter().filter(fits).collect();
+    match found[..] {
+        [] => Ok(None),
+        [name] => Ok(Some(dir.join(name))),
+        [first, second, ..] => Err(Error::format(
+            dir,
+            "directory",
+            format!(
+                "both '{first}' and '{second}' are here; name the one to read by an option, or move one away"
+            ),
+        )),
+    }
+}

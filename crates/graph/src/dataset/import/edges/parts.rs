@@ -1,0 +1,85 @@
+//! The split: JSON lists, or a file per part.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{
+    super::{graphsaint::json_error, splits},
+    files::Files,
+    ids::Ids,
+    is_npy,
+    text::{table, whole},
+};
+use crate::{
+    Buffer, Error, NodeId, Result, Split,
+    npy::{self, Kind},
+    place::At,
+};
+
+/// The splits that the files hold; none where there are no files.
+pub(super) fn read(files: &Files, ids: &Ids) -> Result<Vec<Split>> {
+    if let Some(path) = &files.json {
+        return read_json(path, ids);
+    }
+    if files.parts.iter().all(|path| path.is_none()) {
+        return Ok(Vec::new());
+    }
+    let part = |i: usize| match &files.parts[i] {
+        Some(path) => read_part(path, ids),
+        None => Ok(Buffer::default()),
+    };
+    Ok(vec![Split { train: part(0)?, valid: part(1)?, test: part(2)? }])
+}
+
+/// One part of the split: an id per line, or an array of ids, or an array that is a mask.
+fn read_part(path: &Path, ids: &Ids) -> Result<Buffer<NodeId>> {
+    let at = At::new(path, "ids");
+    if is_npy(path) {
+        let array = npy::open(path)?;
+        if array.shape.len() != 1 {
+            return Err(at.error(format!("one axis expected, shape {:?} found", array.shape)));
+        }
+        if array.dtype.kind == Kind::Bool {
+            return splits::from_mask(&array.read_as::<u8>()?, ids.len(), &at);
+        }
+        return ids.part(array.read_as()?, &at);
+    }
+    let table = table(path, "a node id (a whole number)", whole::<u64>)?;
+    if table.columns != 1 {
+        return Err(at.error(format!("one id per line expected, {} columns found", table.columns)));
+    }
+    ids.part(table.data, &at)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parts {
+    train: Vec<u64>,
+    #[serde(alias = "val")]
+    valid: Option<Vec<u64>>,
+    test: Option<Vec<u64>>,
+}
+
+fn read_json(path: &Path, ids: &Ids) -> Result<Vec<Split>> {
+    let text = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
+    let list = text.trim_ascii_start().first() == Some(&b'[');
+    let parsed = if list {
+        serde_json::from_slice::<Vec<Parts>>(&text)
+    } else {
+        serde_json::from_slice::<Parts>(&text).map(|parts| vec![parts])
+    };
+    let parsed = parsed.map_err(|e| json_error(path, &e))?;
+    let split = |(k, parts): (usize, Parts)| {
+        let part = |name: &str, list: Option<Vec<u64>>| match list {
+            Some(list) => ids.part(list, &At::new(path, format!("split {k}, '{name}'"))),
+            None => Ok(Buffer::default()),
+        };
+        Ok(Split {
+            train: part("train", Some(parts.train))?,
+            valid: part("valid", parts.valid)?,
+            test: part("test", parts.test)?,
+        })
+    };
+    parsed.into_iter().enumerate().map(split).collect()
+}

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use crate::{Error, Graph, NodeId, Result};
+use crate::{Error, Graph, NodeId, Result, search::position};
 
 /// What [`build`] does to the edges on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub fn build(num_nodes: usize, src: &[NodeId], dst: &[NodeId], options: EdgeOpti
     if src.len() != dst.len() {
         return Err(Error::invalid(format!("{} edge sources for {} destinations", src.len(), dst.len())));
     }
-    let outside = |id: &NodeId| *id as usize >= num_nodes;
-    if let Some(e) = (0..src.len()).into_par_iter().find_first(|&e| outside(&src[e]) || outside(&dst[e])) {
+    let outside = |ids: &[NodeId]| position(ids, |&id| id as usize >= num_nodes);
+    if let Some(e) = [outside(src), outside(dst)].into_iter().flatten().min() {
         return Err(Error::invalid(format!(
             "edge {e} joins nodes {} and {}, but there are {num_nodes} nodes",
             src[e], dst[e]

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Buffer, Error, NodeId, Result};
+use crate::{Buffer, Error, NodeId, Result, search::position};
 
 /// A directed graph in CSC form. An undirected graph stores each edge both ways.
 ///
@@ -46,14 +46,14 @@ impl Graph {
                 indices.len()
             )));
         }
-        if let Some(v) = (0..nodes).into_par_iter().find_first(|&v| indptr[v] > indptr[v + 1]) {
+        if let Some(v) = indptr.par_windows(2).position_first(|ends| ends[0] > ends[1]) {
             return Err(Error::invalid(format!(
                 "indptr decreases after node {v}: {} to {}",
                 indptr[v],
                 indptr[v + 1]
             )));
         }
-        if let Some(e) = (0..indices.len()).into_par_iter().find_first(|&e| indices[e] as usize >= nodes) {
+        if let Some(e) = position(&indices, |&u| u as usize >= nodes) {
             return Err(Error::invalid(format!(
                 "indices[{e}] is node {}, but there are {nodes} nodes",
                 indices[e]
@@ -74,10 +74,7 @@ impl Graph {
                 self.indices.len()
             )));
         }
-        if let Some(e) = (0..edge_weight.len())
-            .into_par_iter()
-            .find_first(|&e| !(edge_weight[e] >= 0.0 && edge_weight[e].is_finite()))
-        {
+        if let Some(e) = position(&edge_weight, |&w| !(w >= 0.0 && w.is_finite())) {
             return Err(Error::invalid(format!(
                 "edge weight {e} is {}: weights are finite and at least 0",
                 edge_weight[e]

@@ -253,7 +253,9 @@ options! {
         fixed warmup: f64 = 0.0, "N";
         /// Largest norm of the gradient; 0 for no limit.
         fixed clip: f64 = 0.0, "NORM";
-        /// Stop after so many epochs without a better validation score; 0 never stops early.
+        /// What tells the best epoch: the validation score (ties go by the loss), or the validation loss.
+        fixed select: String = "score", "NAME";
+        /// Stop after so many epochs without a better one; 0 never stops early.
         free patience: usize = 0_usize, "N";
         /// Seed of every random choice.
         fixed seed: u64 = 0_u64, "N";
@@ -420,6 +422,9 @@ impl TrainConfig {
         }
         if !["auto", "on", "off"].contains(&self.fused.as_str()) {
             return Err(Error::usage(format!("--fused {}: auto, on or off", self.fused)));
+        }
+        if !["score", "loss"].contains(&self.select.as_str()) {
+            return Err(Error::usage(format!("--select {}: score or loss", self.select)));
         }
         if self.devices != "cpu" {
             return Err(Error::usage(format!("unknown device '{}'; known: cpu", self.devices)));

@@ -232,8 +232,9 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
             inference.run(&learner.model, valid, Output::Logits, &mut logits);
             if let Some(score) = score(metric.make, &logits, data, valid) {
                 let loss = learner.loss(&logits, valid);
-                schedule.observe(score);
-                better = early.observe(score, loss);
+                let judged = if config.select == "loss" { -loss } else { score };
+                schedule.observe(judged);
+                better = early.observe(judged, loss);
                 scored = Some(Valid { score, loss });
             }
         }

@@ -40,13 +40,24 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
 
 /// Reports a failed command: 2 where an argument was wrong, 1 otherwise.
 pub(crate) fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
-    let message = format!("{error:#}");
+    let message = told(error);
     if json {
         let _ = self::json(&serde_json::json!({ "error": message }));
     }
     let _ = writeln!(std::io::stderr(), "error: {message}");
     let wrong_usage = error.downcast_ref::<Error>().is_some_and(Error::is_usage);
     ExitCode::from(if wrong_usage { 2 } else { 1 })
+}
+
+/// The message with its causes; our own errors already tell theirs.
+fn told(error: &anyhow::Error) -> String {
+    let mut message = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
 }
 
 /// Restores the default answer to a closed pipe, which Rust's start-up code sets to "ignore".

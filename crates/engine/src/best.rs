@@ -1,7 +1,7 @@
 //! The best model of a run: kept in memory, written together with checkpoints, so that a run of
 //! short epochs does not wait for the disk whenever it improves.
 //!
-//! It is written before the checkpoint that knows of it. A run killed between the two finds a best model newer than
+//! It is written before every checkpoint that knows of it. A run killed between the two finds a best model newer than
 //! its checkpoint; it repeats the epochs in between, comes to the same model and writes it again.
 
 use graphmill_nn::{Matrix, model::Model};
@@ -11,52 +11,50 @@ use crate::{Result, RunDir, checkpoint};
 /// The parameters of the best epoch.
 #[derive(Debug, Default)]
 pub(crate) struct BestModel {
-    values: Vec<Matrix>,
+    params: Vec<(String, Matrix)>,
     unsaved: bool,
 }
 
 impl BestModel {
     /// Takes `model` as the best so far.
     pub(crate) fn keep(&mut self, model: &Model) {
-        let mut values = std::mem::take(&mut self.values).into_iter();
-        let mut kept = Vec::new();
-        model.visit(&mut |_, param| {
-            let mut value = values.next().unwrap_or_default();
-            value.resize(param.value.num_rows(), param.value.num_cols());
-            value.view_mut().host().copy_from_slice(param.value.view().host());
-            kept.push(value);
+        let mut index = 0;
+        model.visit(&mut |name, param| {
+            if index == self.params.len() {
+                self.params.push((name.to_string(), Matrix::default()));
+            }
+            let kept = &mut self.params[index].1;
+            kept.resize(param.value.num_rows(), param.value.num_cols());
+            kept.view_mut().host().copy_from_slice(param.value.view().host());
+            index += 1;
         });
-        self.values = kept;
         self.unsaved = true;
     }
 
-    /// Writes it to the run directory, if it is not there already. `model` lends its shape and gets its own values back.
-    pub(crate) fn save(&mut self, run: &RunDir, model: &mut Model) -> Result<()> {
+    /// Writes it to the run directory, if it is not there already.
+    pub(crate) fn save(&mut self, run: &RunDir) -> Result<()> {
         if !self.unsaved {
             return Ok(());
         }
-        self.swap(model);
-        let saved = checkpoint::save_model(&run.best_model(), model);
-        self.swap(model);
-        self.unsaved = saved.is_err();
-        saved
-    }
-
-    /// Puts the best parameters into `model`: the ones kept here, or those that an earlier part of the run has saved.
-    pub(crate) fn restore(&mut self, run: Option<&RunDir>, model: &mut Model) -> Result<()> {
-        match run {
-            _ if !self.values.is_empty() => self.swap(model),
-            Some(run) => checkpoint::load_model(&run.best_model(), model)?,
-            None => {}
+        let mut tensors = Vec::with_capacity(self.params.len());
+        for (name, value) in &self.params {
+            tensors.push((name.clone(), [value.num_rows(), value.num_cols()], value.view().host()));
         }
+        checkpoint::save_params(&run.best_model(), &tensors)?;
+        self.unsaved = false;
         Ok(())
     }
 
-    fn swap(&mut self, model: &mut Model) {
-        let mut values = self.values.iter_mut();
+    /// Puts the best parameters into `model`: the ones kept here, or those that an earlier part of the run has saved.
+    pub(crate) fn restore(&self, run: Option<&RunDir>, model: &mut Model) -> Result<()> {
+        if self.params.is_empty() {
+            return run.map_or(Ok(()), |run| checkpoint::load_model(&run.best_model(), model));
+        }
+        let mut kept = self.params.iter();
         model.visit_mut(&mut |_, param| {
-            let value = values.next().expect("kept from this model");
-            std::mem::swap(value, &mut param.value);
+            let (_, value) = kept.next().expect("kept from this model");
+            param.value.view_mut().host().copy_from_slice(value.view().host());
         });
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use graphmill_nn::{
     schedule::{self, Schedule},
 };
 
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, memory};
 
 /// The dataset that a configuration names, or the built-in demo graph where it names none.
 ///
@@ -42,7 +42,8 @@ pub fn model_config(config: &TrainConfig) -> ModelConfig {
 /// A model with its first, random weights.
 ///
 /// # Errors
-/// An unknown name or numbers that do not fit together; a dataset without features or classes.
+/// An unknown name or numbers that do not fit together; a dataset without features or classes; a width that this
+/// machine has not the memory for.
 pub fn model(config: &TrainConfig, data: &Dataset) -> Result<Model> {
     if data.features.dim == 0 {
         return Err(Error::dataset(&data.name, "it has no features: import it with features"));
@@ -50,7 +51,18 @@ pub fn model(config: &TrainConfig, data: &Dataset) -> Result<Model> {
     if data.labels.classes() == 0 {
         return Err(Error::dataset(&data.name, "it has no labels: import it with labels"));
     }
-    Ok(Model::new(&model_config(config), data.features.dim, data.labels.classes(), config.seed)?)
+    memory::check(config, data)?;
+    Model::new(&model_config(config), data.features.dim, data.labels.classes(), config.seed).map_err(
+        |error| {
+            use graphmill_nn::Error as Nn;
+            Error::Usage(match error {
+                Nn::Config { field, value, message } => {
+                    format!("--{} {value}: {message}", field.replace('_', "-"))
+                }
+                Nn::Graph(error) => error.to_string(),
+            })
+        },
+    )
 }
 
 /// The feature rows in huge pages, with the table that layers read in place. Rows at rest in 16 bits are widened.

@@ -369,6 +369,9 @@ impl TrainConfig {
                 Err(Error::usage(format!("--{name} {p}: a probability of at least 0 and below 1")))
             }
         };
+        if self.lr <= 0.0 {
+            return Err(Error::usage(format!("--lr {}: a learning rate above 0", self.lr)));
+        }
         probability("dropout", self.dropout)?;
         probability("input-dropout", self.input_dropout)?;
         probability("attention-dropout", self.attention_dropout)?;
@@ -380,7 +383,6 @@ impl TrainConfig {
             }
         };
         for (name, value) in [
-            ("lr", self.lr),
             ("momentum", self.momentum),
             ("weight-decay", self.weight_decay),
             ("min-lr", self.min_lr),

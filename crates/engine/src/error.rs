@@ -46,7 +46,7 @@ pub enum Error {
     /// Someone asked the run to stop.
     #[error(
         "interrupted in epoch {epoch} after {batch} batches{}",
-        if *saved { "; train --resume goes on from there" } else { "" }
+        if *saved { ", all of it saved" } else { "" }
     )]
     Interrupted {
         /// From 1.

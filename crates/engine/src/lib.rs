@@ -9,6 +9,7 @@ mod disk;
 pub mod error;
 pub mod evaluate;
 pub mod learner;
+mod memory;
 pub mod observer;
 pub mod record;
 pub mod report;

@@ -83,7 +83,7 @@ impl SavedRun {
             return Err(Error::format(
                 dir,
                 "config.toml",
-                "there is no such file: this is not a run directory",
+                "there is no such file: this is not a run directory; name the one that train --out wrote",
             ));
         }
         let mut config = TrainConfig::default();
@@ -113,9 +113,13 @@ impl SavedRun {
     /// # Errors
     /// The weights cannot be read or do not fit the dataset.
     pub fn model(&self, data: &Dataset) -> Result<Model> {
-        let mut model = build::model(&self.config, data)?;
+        let mut model = self.own(build::model(&self.config, data))?;
         let file =
             if self.last { RunDir::last_model(&self.dir)? } else { RunDir::best_model_path(&self.dir) };
+        if !file.exists() {
+            let message = "no epoch of this run has ended, so there is no best model yet: go on with it by train --resume";
+            return Err(Error::format(file, "file", message));
+        }
         checkpoint::load_model(&file, &mut model)?;
         Ok(model)
     }
@@ -126,7 +130,7 @@ impl SavedRun {
     /// The model cannot be read or does not fit.
     pub fn scores(&self, data: &Dataset) -> Result<Scores> {
         let model = self.model(data)?;
-        let judged_by = build::metric(&self.config, data)?;
+        let judged_by = self.own(build::metric(&self.config, data))?;
         let mut parts = Vec::new();
         let mut test = None;
         for (part, nodes) in data.split.parts() {
@@ -191,6 +195,14 @@ impl SavedRun {
             }
         };
         Ok(Written { out: out.to_path_buf(), rows: count, cols, kind })
+    }
+
+    /// Names the run's configuration as the place of a wrong option: nobody wrote one on the command line.
+    fn own<T>(&self, built: Result<T>) -> Result<T> {
+        built.map_err(|error| match error {
+            Error::Usage(message) => Error::format(RunDir::config_path(&self.dir), "options", message),
+            other => other,
+        })
     }
 
     fn infer(&self, model: &Model, data: &Dataset, nodes: &[NodeId], output: Output) -> Result<Matrix> {

@@ -97,9 +97,6 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
         let mend = "it has no training nodes: import it with --split, for example --split random:0.6,0.2,0.2";
         return Err(Error::dataset(&data.name, mend));
     }
-    if let Some(run) = run {
-        run.write_config(config)?;
-    }
 
     // ------------------------------------------------------------------ what outlives an epoch
     let backend = Cpu;
@@ -151,6 +148,10 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
     let symmetric = build::symmetric(&learner.model, data);
     let mut inference = Inference::new(&graph, &table, symmetric.as_ref(), &backend, config.eval_chunk);
     let batches = loader.num_batches();
+    // from here on there is a run: what could be wrong with the options and the dataset has been seen
+    if let Some(run) = run {
+        run.write_config(config)?;
+    }
     observer.start(&Start {
         epochs: config.epochs,
         batches,
@@ -201,6 +202,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
             {
                 place.sums.seconds = earlier + began.elapsed().as_secs_f64();
                 place.seconds = before + clock.elapsed().as_secs_f64();
+                best_model.save(run)?;
                 checkpoint::save(&run.checkpoint(), &learner.model, &*learner.optimizer, &place)?;
                 saved_at = Instant::now();
             }
@@ -259,7 +261,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
             let ends = last || flow == Flow::Stop || (config.patience > 0 && early.stops());
             let due = saved_at.elapsed().as_secs_f64() >= EPOCH_CHECKPOINT_SECONDS;
             if due || ends {
-                best_model.save(run, &mut learner.model)?;
+                best_model.save(run)?;
                 checkpoint::save(&run.checkpoint(), &learner.model, &*learner.optimizer, &place)?;
                 saved_at = Instant::now();
             }
@@ -272,7 +274,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
 
     // ------------------------------------------------------------------ the best model's test score
     if let Some(run) = run {
-        best_model.save(run, &mut learner.model)?;
+        best_model.save(run)?;
     }
     if place.best.is_some() {
         best_model.restore(run, &mut learner.model)?;

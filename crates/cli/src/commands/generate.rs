@@ -5,6 +5,7 @@ use std::str::FromStr;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_engine::Error;
 use graphmill_graph::{
+    dataset::native::check_target,
     generate::{GenerateOptions, TABLE},
     stats, table,
 };
@@ -81,6 +82,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let entry = table::find("generator", TABLE, name).map_err(|e| Error::usage(e.to_string()))?;
     let options = options(matches)?;
     let dst = args::required(matches, "dst");
+    check_target(dst, matches.get_flag("force"))?;
     let mut dataset = (entry.make)(&options).map_err(|e| Error::usage(e.to_string()))?;
     if let Some(name) = dst.file_name() {
         dataset.name = name.to_string_lossy().into_owned();

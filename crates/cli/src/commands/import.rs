@@ -5,7 +5,10 @@ use std::str::FromStr;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_engine::Error;
 use graphmill_graph::{
-    dataset::import::{self, ImportOptions, METRICS, TABLE},
+    dataset::{
+        import::{self, ImportOptions, METRICS, TABLE},
+        native::check_target,
+    },
     stats, table,
 };
 
@@ -74,7 +77,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         compact_ids: matches.get_flag("compact-ids"),
         num_nodes: parsed(matches, "num-nodes")?,
     };
+    options.check(format).map_err(|error| Error::usage(error.to_string()))?;
     let dst = args::required(matches, "dst");
+    check_target(dst, matches.get_flag("force"))?;
     let dataset = import::import(format, args::required(matches, "src"), &options)?;
     if matches.get_flag("force") {
         dataset.save_replacing(dst)?

@@ -1,7 +1,8 @@
 //! `graphmill train`: a graph in, a trained, evaluated, saved model out.
 
 use std::{
-    path::{Path, PathBuf},
+    fs,
+    path::{self, Path},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -41,19 +42,29 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let stop = stop_on_signals()?;
 
     let dataset = graphmill_engine::open_dataset(&config)?;
-    let dir = match out {
-        Some(dir) => dir.to_path_buf(),
-        None => default_dir(&dataset.name),
+    let run = match out {
+        Some(dir) if resume => RunDir::reopen(dir)?,
+        Some(dir) => RunDir::create(dir)?,
+        None => default_dir(&dataset.name)?,
     };
-    let run = if resume { RunDir::reopen(&dir)? } else { RunDir::create(&dir)? };
     let mut observer = progress::watch(matches.get_flag("quiet"));
     observer.note(&format!("{dataset}"));
     let stop = || stop.load(Ordering::Relaxed) > 0;
     let job = Job { run: Some(&run), resume, observer: &mut *observer, stop: &stop };
     let outcome = graphmill_engine::train(&config, &dataset, job);
     drop(observer);
-    let summary = outcome?;
-    if matches.get_flag("json") { output::json(&summary) } else { output::text(&describe(&summary, &dir)) }
+    let summary = outcome.map_err(|error| match &error {
+        Error::Interrupted { .. } => {
+            let mend = format!("go on with: graphmill train --resume --out {}", run.path().display());
+            anyhow::anyhow!("{error}; {mend}")
+        }
+        _ => error.into(),
+    })?;
+    if matches.get_flag("json") {
+        output::json(&summary)
+    } else {
+        output::text(&describe(&summary, run.path()))
+    }
 }
 
 /// Defaults, then the file, then the command line; a resumed run starts from its own file.
@@ -68,6 +79,7 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
         let file = RunDir::config_path(out);
         if file.exists() {
             given = config.read_file(&file)?;
+            locate(&mut config);
             of_run = Some(config.clone());
         }
     }
@@ -76,8 +88,11 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
     }
     given.extend(args::apply_training_options(matches, &mut config)?);
     if let Some(path) = args::get_path(matches, "dataset") {
-        config.dataset = path.display().to_string();
+        let text = path.to_str().map(str::to_string);
+        config.dataset =
+            text.ok_or_else(|| Error::usage(format!("{path:?}: a dataset's path must be UTF-8")))?;
     }
+    locate(&mut config);
     config.settle(&given)?;
     config.validate()?;
     if let Some(before) = of_run {
@@ -97,6 +112,17 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
     Ok(config)
 }
 
+/// Makes the dataset's path absolute: the run is to find it again from any working directory.
+fn locate(config: &mut TrainConfig) {
+    if config.dataset.is_empty() {
+        return;
+    }
+    let absolute = fs::canonicalize(&config.dataset).or_else(|_| path::absolute(&config.dataset));
+    if let Some(text) = absolute.ok().as_deref().and_then(Path::to_str) {
+        config.dataset = text.to_string();
+    }
+}
+
 /// Counts Ctrl-C and SIGTERM: the first asks the run to stop after the batch in hand, the second ends the process.
 fn stop_on_signals() -> anyhow::Result<Arc<AtomicUsize>> {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -110,11 +136,21 @@ fn stop_on_signals() -> anyhow::Result<Arc<AtomicUsize>> {
     Ok(asked)
 }
 
-/// `runs/NAME-TIME`, the time in UTC.
-fn default_dir(name: &str) -> PathBuf {
+/// `runs/NAME-TIME`, the time in UTC; with a number behind where that is taken.
+fn default_dir(name: &str) -> Result<RunDir, Error> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let name: String = name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
-    Path::new("runs").join(format!("{name}-{}", progress::utc(seconds)))
+    let base = Path::new("runs").join(format!("{name}-{}", progress::utc(seconds)));
+    let mut tried = RunDir::create(&base);
+    for number in 2..100 {
+        match tried {
+            Err(Error::Run { .. }) => {
+                tried = RunDir::create(Path::new(&format!("{}-{number}", base.display())))
+            }
+            _ => break,
+        }
+    }
+    tried
 }
 
 /// What a person wants to know at the end.

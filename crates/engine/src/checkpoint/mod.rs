@@ -264,7 +264,15 @@ pub fn save_model(path: &Path, model: &Model) -> Result<()> {
         let shape = [param.value.num_rows(), param.value.num_cols()];
         params.push((name.to_string(), shape, param.value.view().host()));
     });
-    disk::write_atomic(&mut Real, path, &encode(path, &params)?)
+    save_params(path, &params)
+}
+
+/// [`save_model`] for matrices from anywhere.
+///
+/// # Errors
+/// As [`save_model`], or a name that comes twice.
+pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
+    disk::write_atomic(&mut Real, path, &encode(path, params)?)
 }
 
 /// Reads the parameters that [`save_model`] wrote; the `model.safetensors` of a checkpoint will do as well.

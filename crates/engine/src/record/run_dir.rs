@@ -22,10 +22,12 @@ use crate::{
     report,
 };
 
-/// A run's directory.
+/// A run's directory. One that was made for a run that never began is taken back.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
+    /// What was made for it, the deepest last.
+    made: Vec<PathBuf>,
     /// Held while a run writes here; the system lets go of it however the process ends.
     lock: Option<File>,
 }
@@ -34,10 +36,21 @@ impl RunDir {
     /// Makes the directory for a new run. It may exist, but hold no run.
     ///
     /// # Errors
-    /// There is a run already, another process writes here, or the directory cannot be made.
+    /// There is a run already, or a dataset, another process writes here, or the directory cannot be made.
     pub fn create(path: &Path) -> Result<Self> {
+        if path.exists() && !path.is_dir() {
+            return Err(Error::run(path, "this is a file: name a directory with --out"));
+        }
+        if path.join("graphmill.json").exists() {
+            return Err(Error::run(path, "there is a dataset here: name another --out for the run"));
+        }
+        let lock = path.join(".lock");
+        let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
+        let mut made: Vec<_> = parts.chain([&*lock]).filter(|p| !p.exists()).map(Path::to_path_buf).collect();
+        made.sort();
         fs::create_dir_all(path).map_err(|e| Error::io(path, "create", e))?;
-        let run = Self::lock(path)?;
+        let mut run = Self::lock(path)?;
+        run.made = made;
         let holds = ["config.toml", METRICS, "summary.json", "checkpoint"];
         if holds.iter().any(|name| path.join(name).exists()) {
             let message = "there is a run here already: go on with it by --resume, or name another --out";
@@ -64,7 +77,7 @@ impl RunDir {
             let message = "there is no run here (no config.toml): name the directory that train --out wrote";
             return Err(Error::run(path, message));
         }
-        Ok(Self { path: path.to_path_buf(), lock: None })
+        Ok(Self { path: path.to_path_buf(), made: Vec::new(), lock: None })
     }
 
     fn lock(path: &Path) -> Result<Self> {
@@ -83,7 +96,7 @@ impl RunDir {
                 return Err(Error::run(path, message));
             }
         }
-        Ok(Self { path: path.to_path_buf(), lock: Some(file) })
+        Ok(Self { path: path.to_path_buf(), made: Vec::new(), lock: Some(file) })
     }
 
     /// The directory.
@@ -265,6 +278,18 @@ impl RunDir {
     }
 }
 
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        if self.made.is_empty() || Self::config_path(&self.path).exists() {
+            return;
+        }
+        // only the lock and empty directories go; what cannot be removed is in use
+        for path in self.made.iter().rev() {
+            let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+        }
+    }
+}
+
 const METRICS: &str = "metrics.jsonl";
 const SUMMARY: &str = "summary.json";
 const REPORT: &str = "report.html";
@@ -326,6 +351,21 @@ mod tests {
         assert!(message(RunDir::create(&path)).contains("there is a run here already"));
         assert!(RunDir::reopen(&path).is_ok_and(|run| run.is_writer()));
         assert!(message(RunDir::reopen(dir.path())).contains("there is no run here"));
+    }
+
+    #[test]
+    fn a_directory_for_a_run_that_never_began_is_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        drop(RunDir::create(&path).unwrap());
+        assert!(!dir.path().join("a").exists());
+        fs::create_dir_all(&path).unwrap();
+        drop(RunDir::create(&path).unwrap());
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "what was there before stays");
+        let run = RunDir::create(&path).unwrap();
+        run.write_config(&TrainConfig::default()).unwrap();
+        drop(run);
+        assert!(RunDir::open(&path).is_ok());
     }
 
     #[test]

@@ -80,6 +80,9 @@ impl Manifest {
             std::io::ErrorKind::NotFound => at("manifest").error(
                 "there is no such file, so this is no Graphmill dataset; make one with `graphmill import` or `graphmill generate`",
             ),
+            std::io::ErrorKind::NotADirectory => {
+                At::new(dir, "dataset").error("this is a file; a dataset is a directory: name that")
+            }
             _ => Error::io(&path, "open", e),
         })?;
         let mut text = String::new();

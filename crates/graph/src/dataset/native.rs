@@ -183,11 +183,22 @@ fn map_whole(path: &Path) -> Result<Buffer<u8>> {
     Buffer::map(&file, path, 0, size)
 }
 
-/// Whether `dir` holds a dataset that may be replaced; an error when it holds anything else.
-fn check_target(dir: &Path, replace: bool) -> Result<bool> {
+/// Whether `dir` holds a dataset that may be replaced. Saving asks this too; asking before a long import saves
+/// the wait.
+///
+/// # Errors
+/// It holds a dataset and `replace` is not set, or anything else.
+pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
     let names = match fs::read_dir(dir) {
         Ok(entries) => entries.map(|entry| entry.map(|e| e.file_name())).collect::<Result<Vec<_>, _>>(),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
+            return Err(Error::format(
+                dir,
+                "directory",
+                "this is a file; choose another name for the directory",
+            ));
+        }
         Err(e) => Err(e),
     };
     let names = names.map_err(|e| Error::io(dir, "look into", e))?;
@@ -213,7 +224,7 @@ fn check_target(dir: &Path, replace: bool) -> Result<bool> {
     }
     if !replace {
         return refuse(
-            "it already holds a dataset; replace it explicitly or choose another directory".into(),
+            "it already holds a dataset; replace it with --force, or choose another directory".into(),
         );
     }
     Ok(true)

@@ -45,8 +45,11 @@ pub struct ImportOptions {
 }
 
 impl ImportOptions {
-    /// Refuses options that do not fit `format` and metrics that nobody knows.
-    pub(super) fn check(&self, format: &str) -> Result<()> {
+    /// Refuses options that do not fit `format` and metrics that nobody knows. Importing asks this too.
+    ///
+    /// # Errors
+    /// The first such option.
+    pub fn check(&self, format: &str) -> Result<()> {
         if let Some(metric) = self.metric.as_deref().filter(|metric| !METRICS.contains(metric)) {
             return Err(Error::Unknown { axis: "metric", name: metric.into(), known: METRICS.join(", ") });
         }

@@ -1,0 +1,228 @@
+//! A run that is killed or interrupted at any moment and resumed ends with the same bits as one that
+//! was left alone.
+
+#![cfg(unix)]
+
+mod common;
+
+use std::{
+    fs,
+    process::{Child, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use common::{Room, copy_dir};
+
+/// The next number of a short random sequence (xorshift).
+fn draw(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// Kills a run again and again, at moments drawn anew every time.
+fn survives_being_killed(options: &str) {
+    let room = Room::new();
+    room.dataset("data");
+    let options = format!("{options} --hidden 16 --fanout 5,5 --batch-size 128 --epochs 5");
+    let began = Instant::now();
+    room.ok(&format!("train data {options} --checkpoint-batches 2 --out whole"));
+    let whole = began.elapsed();
+
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seed = now.as_nanos() as u64 | 1;
+    let mut state = seed;
+    let mut killed = 0;
+    for attempt in 0.. {
+        assert!(attempt < 100, "no end after {killed} kills, seed {seed}");
+        // a run killed before it had written its configuration has not begun
+        let begun = room.path("run/config.toml").exists();
+        let how = if begun { "--resume".to_string() } else { format!("data {options}") };
+        let mut child = room
+            .command(&format!("train {how} --checkpoint-batches 2 --out run"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        if killed < 8 {
+            sleep(whole.mul_f64(0.6 * (draw(&mut state) % 1000) as f64 / 1000.0));
+            child.kill().unwrap(); // SIGKILL
+        }
+        let output = child.wait_with_output().unwrap();
+        match output.status.code() {
+            None => killed += 1,
+            Some(0) => break,
+            Some(_) => panic!("seed {seed}: {}", String::from_utf8_lossy(&output.stderr)),
+        }
+    }
+    assert!(killed > 0, "seed {seed}");
+    let what = format!("killed {killed} times, seed {seed}, {options}");
+    room.results("whole").assert_same(&room.results("run"), &what);
+}
+
+#[test]
+fn a_killed_run_ends_with_the_same_bits() {
+    survives_being_killed("--schedule plateau --schedule-epochs 1 --clip 1");
+}
+
+#[test]
+fn a_killed_run_with_running_statistics_ends_with_the_same_bits() {
+    survives_being_killed("--model gin --norm batch --optimizer sgd --warmup 2 --eval-every 2");
+}
+
+/// Waits until a run has recorded so many epochs, and asks it to stop as Ctrl-C does.
+fn interrupt(room: &Room, child: &Child, epochs: usize) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let lines = || fs::read_to_string(room.path("run/metrics.jsonl")).map_or(0, |text| text.lines().count());
+    while lines() < epochs {
+        assert!(Instant::now() < deadline, "the run does not get on");
+        sleep(Duration::from_millis(1));
+    }
+    // SAFETY: the child has not been waited for, so the id is still its own.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
+}
+
+#[test]
+fn ctrl_c_ends_after_the_batch_and_resumes_to_the_same_bits() {
+    let room = Room::new();
+    room.dataset("data");
+    let options = "train data --hidden 16 --fanout 5,5 --batch-size 8 --epochs 12";
+    room.ok(&format!("{options} --out whole"));
+    let mut how = format!("{options} --out run --json");
+    for epochs in [2, 4, 6] {
+        let child =
+            room.command(&how).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        interrupt(&room, &child, epochs);
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        for word in ["interrupted in epoch", "saved", "graphmill train --resume --out run"] {
+            assert!(stderr.contains(word), "'{word}' not in {stderr}");
+        }
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+        assert!(document["error"].as_str().unwrap().starts_with("interrupted in epoch"));
+        assert!(room.path("run/checkpoint/state.json").exists() && !room.path("run/summary.json").exists());
+        for args in ["eval run", "eval run --last", "report run"] {
+            room.ok(args);
+        }
+        how = "train --resume --out run --json".to_string();
+    }
+    room.ok(&how);
+    room.results("whole").assert_same(&room.results("run"), "interrupted three times");
+}
+
+#[test]
+fn a_finished_run_resumes_to_itself_and_goes_on_with_more_epochs() {
+    let room = Room::new();
+    room.dataset("data");
+    let options = "train data --hidden 16 --fanout 5,5 --batch-size 200";
+    room.ok(&format!("{options} --epochs 5 --out whole"));
+    room.ok(&format!("{options} --epochs 2 --out run"));
+    let before = room.results("run");
+    room.ok("train --resume --out run");
+    before.assert_same(&room.results("run"), "resumed after its end");
+    room.ok("train --resume --out run --epochs 4 --threads 1");
+    room.ok("train data --resume --out run --epochs 5");
+    room.results("whole").assert_same(&room.results("run"), "2, then 4, then 5 epochs");
+    // fewer epochs than there are: nothing is lost
+    room.ok("train --resume --out run --epochs 3");
+    room.results("whole").assert_same(&room.results("run"), "asked for fewer epochs");
+}
+
+#[test]
+fn a_run_stopped_early_resumes_to_itself() {
+    let room = Room::new();
+    room.dataset("data");
+    room.ok("train data --hidden 8 --fanout 5,5 --lr 0.05 --epochs 200 --patience 3 --out run");
+    let before = room.results("run");
+    assert!(before.epochs.len() < 200, "it stopped early");
+    room.ok("train --resume --out run");
+    before.assert_same(&room.results("run"), "resumed after its end");
+}
+
+#[test]
+fn what_would_change_the_numbers_cannot_change() {
+    let room = Room::new();
+    room.dataset("data");
+    room.dataset("other");
+    room.ok("train data --hidden 16 --epochs 1 --out run");
+    let before = room.results("run");
+    for (change, says) in [
+        ("--hidden 8", "--hidden is 16 in the run to resume and cannot become 8"),
+        ("--lr 0.1", "--lr is 0.003"),
+        ("--seed 1", "--seed is 0"),
+        ("--fanout 3,3", "--fanout is [15,10]"),
+        ("--model gcn", "--model is \"sage\""),
+        ("other", "--dataset is "),
+    ] {
+        let outcome = room.run(&format!("train {change} --resume --out run --epochs 3"));
+        assert_eq!(outcome.status, Some(2), "{change}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(says), "{change}: {}", outcome.stderr);
+    }
+    before.assert_same(&room.results("run"), "refused");
+    let outcome = room.run("train --resume");
+    assert_eq!(outcome.status, Some(2));
+    assert!(outcome.stderr.contains("--out"), "{}", outcome.stderr);
+}
+
+#[test]
+fn damage_is_named_and_nothing_is_touched() {
+    let room = Room::new();
+    room.dataset("data");
+    room.ok("train data --hidden 16 --epochs 2 --out run");
+    let files = ["model.safetensors", "optimizer.safetensors", "state.json"];
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [Damage; 4] = [
+        |bytes| bytes.truncate(bytes.len() / 2),
+        |bytes| bytes.clear(),
+        |bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 4;
+        },
+        |bytes| bytes.push(0),
+    ];
+    for file in files {
+        for (i, damage) in damages.iter().enumerate() {
+            let run = format!("{file}{i}");
+            copy_dir(&room.path("run"), &room.path(&run));
+            let name = format!("{run}/checkpoint/{file}");
+            let mut bytes = room.read(&name);
+            damage(&mut bytes);
+            room.write(&name, &bytes);
+            let outcome = room.run(&format!("train --resume --out {run} --epochs 4"));
+            assert_eq!(outcome.status, Some(1), "{name}: {}", outcome.stderr);
+            assert!(outcome.stderr.contains(&name), "{name}: {}", outcome.stderr);
+            assert!(outcome.stderr.contains("train again"), "the mend: {}", outcome.stderr);
+            assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
+            assert_eq!(room.read(&name), bytes, "what is left stays as it is");
+            assert_eq!(room.epochs(&run), room.epochs("run"));
+        }
+    }
+    // a line of the metrics that the checkpoint speaks of
+    room.write("run/metrics.jsonl", "{\"epoch\": 1\n");
+    let outcome = room.run("train --resume --out run --epochs 4");
+    assert_eq!(outcome.status, Some(1));
+    assert!(outcome.stderr.contains("run/metrics.jsonl: line 1"), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_run_is_found_from_anywhere() {
+    let room = Room::new();
+    room.dataset("data");
+    room.ok("train data --hidden 16 --epochs 1 --out here/run");
+    let before = room.ok_json("eval here/run");
+    fs::create_dir(room.path("there")).unwrap();
+    let there = |args: &str| {
+        let output = room.command(args).current_dir(room.path("there")).output().unwrap();
+        assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    there("eval ../here/run");
+    there("predict ../here/run --out classes.npy");
+    there("train --resume --out ../here/run --epochs 2");
+    there("train ../data --resume --out ../here/run --epochs 3");
+    there("train --config ../here/run/config.toml --out again");
+    assert_eq!(room.epochs("here/run"), room.epochs("there/again"));
+    assert!(before["test"].is_f64());
+}

@@ -8,6 +8,11 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
     time::Instant,
 };
 
@@ -60,16 +65,15 @@ pub(crate) fn run(datasets: &Path, names: &[&str]) -> Result<()> {
     for experiment in
         plan.experiment.iter().filter(|e| names.is_empty() || names.iter().any(|n| e.name.contains(n)))
     {
-        let (mut scores, mut metric) = (Vec::new(), String::new());
         let clock = Instant::now();
-        for run in 0..experiment.runs {
-            let report = one(experiment, run, datasets, &work)
-                .with_context(|| format!("{} run {run}", experiment.name))?;
-            metric = report["test"]["metric"].as_str().unwrap_or_default().to_string();
-            let score = report["test"]["score"].as_f64().context("the summary has no test score")?;
-            eprintln!("{} run {run}: {score:.4} (best epoch {})", experiment.name, report["best"]["epoch"]);
-            scores.push(100.0 * score);
-        }
+        let reports = all(experiment, datasets, &work)?;
+        let metric = reports[0]["test"]["metric"].as_str().unwrap_or_default().to_string();
+        let scores: Vec<f64> = reports
+            .iter()
+            .map(|report| {
+                Ok(100.0 * report["test"]["score"].as_f64().context("the summary has no test score")?)
+            })
+            .collect::<Result<_>>()?;
         let mean = scores.iter().sum::<f64>() / scores.len() as f64;
         let squares: f64 = scores.iter().map(|s| (s - mean).powi(2)).sum();
         let std = (squares / (scores.len().max(2) - 1) as f64).sqrt();
@@ -82,6 +86,35 @@ pub(crate) fn run(datasets: &Path, names: &[&str]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Every run of an experiment, as many at once as there are cores, one thread each: the numbers do
+/// not depend on it.
+fn all(experiment: &Experiment, datasets: &Path, work: &Path) -> Result<Vec<serde_json::Value>> {
+    let next = AtomicUsize::new(0);
+    let reports: Mutex<Vec<Option<serde_json::Value>>> = Mutex::new(vec![None; experiment.runs]);
+    let worker = || -> Result<()> {
+        loop {
+            let run = next.fetch_add(1, Ordering::Relaxed);
+            if run >= experiment.runs {
+                return Ok(());
+            }
+            let report = one(experiment, run, datasets, work)
+                .with_context(|| format!("{} run {run}", experiment.name))?;
+            eprintln!(
+                "{} run {run}: {} (best epoch {})",
+                experiment.name, report["test"]["score"], report["best"]["epoch"]
+            );
+            reports.lock().expect("no worker panics while it holds the lock")[run] = Some(report);
+        }
+    };
+    thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker returns its errors"))
+    })?;
+    let reports = reports.into_inner().expect("the workers are gone");
+    reports.into_iter().map(|report| report.context("a run is missing")).collect()
 }
 
 /// One run: import (unless an earlier run has), train, read the summary.
@@ -100,7 +133,7 @@ fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Res
                 .concat(),
         )?;
     }
-    let out = work.join("run");
+    let out = work.join(format!("run-{run}"));
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
@@ -115,6 +148,8 @@ fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Res
         &text(&out),
         "--seed",
         &run.to_string(),
+        "--threads",
+        "1",
         "--json",
     ]
     .map(String::from);

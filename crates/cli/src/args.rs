@@ -19,6 +19,7 @@ pub(crate) fn threads() -> Arg {
         .long("threads")
         .value_name("N")
         .value_parser(value_parser!(u64).range(0..=4096))
+        .allow_negative_numbers(true)
         .default_value("0")
         .help("Threads; 0 takes all cores")
 }

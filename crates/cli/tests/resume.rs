@@ -26,7 +26,7 @@ fn draw(state: &mut u64) -> u64 {
 fn survives_being_killed(options: &str) {
     let room = Room::new();
     room.dataset("data");
-    let options = format!("{options} --hidden 16 --fanout 5,5 --batch-size 128 --epochs 5");
+    let options = format!("{options} --hidden 16 --fanout 5,5 --batch-size 128 --epochs 10");
     let began = Instant::now();
     room.ok(&format!("train data {options} --checkpoint-batches 2 --out whole"));
     let whole = began.elapsed();

@@ -5,6 +5,7 @@
 
 use std::{fmt, path::Path};
 
+use graphmill_graph::table::names;
 use serde_json::{Map, Value as Json};
 
 use crate::{Error, Result};
@@ -133,7 +134,18 @@ impl Key {
         self.name.replace('_', "-")
     }
 
-    /// The help text with its default.
+    /// The names of the table that this option chooses from, where its help text does not tell them.
+    fn known(&self) -> Option<String> {
+        match self.name {
+            "sampler" => Some(names(graphmill_loader::sampler::TABLE)),
+            "order" => Some(names(graphmill_loader::order::TABLE)),
+            "model" => Some(names(graphmill_nn::layer::TABLE)),
+            "strategy" => Some(names(crate::strategy::TABLE)),
+            _ => None,
+        }
+    }
+
+    /// The help text with the known names and the default.
     pub fn help(&self) -> String {
         let text: Vec<&str> = self.help.iter().map(|line| line.trim()).collect();
         let default = match (self.write)(&TrainConfig::default()) {
@@ -142,8 +154,11 @@ impl Key {
             other => other.to_string(),
         };
         let text = text.join(" ");
-        let text = text.trim_end_matches('.');
-        if default.is_empty() { text.to_string() } else { format!("{text} [default: {default}]") }
+        let mut text = text.trim_end_matches('.').to_string();
+        if let Some(known) = self.known() {
+            text += &format!(": {known}");
+        }
+        if default.is_empty() { text } else { format!("{text} [default: {default}]") }
     }
 }
 

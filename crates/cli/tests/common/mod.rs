@@ -100,6 +100,7 @@ impl Room {
                 member[v * classes + label] = 1;
             }
         }
+        dataset.metric = None;
         dataset.labels = Labels::Multi { member: member.into(), classes: *classes };
         dataset.save(self.path(name)).unwrap();
         dataset

@@ -161,6 +161,13 @@ impl Dataset {
     /// # Errors
     /// The first disagreement, with the place and the values.
     pub fn validate(&self) -> Result<()> {
+        self.validate_features()?;
+        self.validate_labels()?;
+        self.validate_split()
+    }
+
+    /// That there is a finite row per node.
+    fn validate_features(&self) -> Result<()> {
         let nodes = self.num_nodes();
         let expected = nodes.checked_mul(self.features.dim);
         if Some(self.features.len()) != expected {
@@ -182,6 +189,12 @@ impl Dataset {
                 i / self.features.dim
             )));
         }
+        Ok(())
+    }
+
+    /// That there is a label per node, within the classes.
+    fn validate_labels(&self) -> Result<()> {
+        let nodes = self.num_nodes();
         match &self.labels {
             Labels::Single { class, classes } => {
                 if class.len() != nodes {
@@ -211,6 +224,12 @@ impl Dataset {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// That the parts of the split are ascending, disjoint, labelled and in the graph.
+    fn validate_split(&self) -> Result<()> {
+        let nodes = self.num_nodes();
         let mut owner = vec![u8::MAX; nodes];
         let parts = self.split.parts();
         for (which, (part, ids)) in parts.iter().enumerate() {

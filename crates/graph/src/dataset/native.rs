@@ -96,7 +96,9 @@ impl Dataset {
             split: Split { train: train?, valid: valid?, test: test? },
             metric: m.metric.clone(),
         };
-        At::new(dir, "contents").locate(dataset.validate())?;
+        At::new(&dir.join(FEATURES), "contents").locate(dataset.validate_features())?;
+        At::new(&dir.join(LABELS), "contents").locate(dataset.validate_labels())?;
+        At::new(dir, "split").locate(dataset.validate_split())?;
         Ok(dataset)
     }
 

@@ -5,7 +5,13 @@
 //! O(L (E + V)) row operations instead of O(B k^L).
 //!
 //! Memory: the rows of one layer going in and of one coming out (`V x H` each, twice where rows are transformed before they are aggregated),
-//! plus one chunk. A layer is computed only for nodes that the layers above it need.
+//! plus one chunk. A chunk is bounded by edges as well as by nodes: hubs make it shorter. A layer is computed only
+//! for nodes that the layers above it need.
+
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use graphmill_graph::{Block, Graph, NodeId};
 use graphmill_loader::{
@@ -17,6 +23,11 @@ use graphmill_nn::{
     Backend, Matrix, Order, Pass, View, ViewMut,
     model::{Activations, Model},
 };
+use rayon::prelude::*;
+
+/// Edges of a chunk for each node that it may have: more than the mean degree of most graphs, so that only hubs
+/// make chunks shorter.
+const EDGES_PER_NODE: u64 = 256;
 
 /// What inference returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +140,10 @@ impl<'a> Inference<'a> {
             }
             let t: &[Matrix] = if order == Order::TransformFirst { &self.transformed } else { &[] };
             self.output.resize(nodes, model.layer_out_dim(l));
-            for ids in needed[l + 1].chunks(self.chunk) {
+            let mut rest = &needed[l + 1][..];
+            while !rest.is_empty() {
+                let (ids, after) = rest.split_at(chunk_len(self.graph, rest, self.chunk));
+                rest = after;
                 let block = &mut self.block;
                 let mut dst_ids = block.dst_ids.take().unwrap_or_default();
                 block.clear();
@@ -142,10 +156,15 @@ impl<'a> Inference<'a> {
                 dst_ids.clear();
                 dst_ids.extend_from_slice(ids);
                 (block.num_dst, block.num_src, block.dst_ids) = (ids.len(), nodes, Some(dst_ids));
-                let rows = &mut self.room.rows;
-                rows.resize(ids.len(), model.layer_out_dim(l));
-                model.infer(l, &pass, order, block, x.view(), t, &mut self.acts, rows.view_mut());
-                scatter(rows.view(), ids, self.output.view_mut());
+                let (x, acts) = (x.view(), &mut self.acts);
+                if let Some(span) = contiguous(ids) {
+                    model.infer(l, &pass, order, block, x, t, acts, self.output.rows_mut(span));
+                } else {
+                    let rows = &mut self.room.rows;
+                    rows.resize(ids.len(), model.layer_out_dim(l));
+                    model.infer(l, &pass, order, block, x, t, acts, rows.view_mut());
+                    scatter(rows.view(), ids, self.output.view_mut());
+                }
             }
             std::mem::swap(&mut self.input, &mut self.output);
             from_features = false;
@@ -168,20 +187,23 @@ impl<'a> Inference<'a> {
     /// `needed[l]`: the nodes, ascending, whose rows going into graph layer `l` (out of layer
     /// `l - 1`) matter.
     fn needed(&self, wanted: &[NodeId], layers: usize) -> Vec<Vec<NodeId>> {
-        let mut marked = vec![false; self.graph.num_nodes()];
-        wanted.iter().for_each(|&v| marked[v as usize] = true);
-        let listed = |marked: &[bool]| -> Vec<NodeId> {
-            marked.iter().enumerate().filter(|(_, m)| **m).map(|(v, _)| v as NodeId).collect()
+        // Relaxed suffices: marks are only ever set, and the join of each parallel loop orders them before the next.
+        let marked: Vec<AtomicBool> =
+            (0..self.graph.num_nodes()).into_par_iter().map(|_| AtomicBool::new(false)).collect();
+        let listed = || -> Vec<NodeId> {
+            let ids = marked.par_iter().with_min_len(1 << 12).enumerate();
+            ids.filter(|(_, mark)| mark.load(Relaxed)).map(|(v, _)| v as NodeId).collect()
         };
-        let mut needed = vec![listed(&marked)];
+        let mark = |v: NodeId| marked[v as usize].store(true, Relaxed);
+        wanted.iter().for_each(|&v| mark(v));
+        let mut needed = vec![listed()];
         for _ in 0..layers {
             let above = needed.last().expect("starts with one list");
             if above.len() < marked.len() {
-                for &v in above {
-                    self.graph.in_neighbors(v).iter().for_each(|&u| marked[u as usize] = true);
-                }
+                let each = above.par_iter().with_min_len(1 << 8);
+                each.for_each(|&v| self.graph.in_neighbors(v).iter().for_each(|&u| mark(u)));
             }
-            needed.push(listed(&marked));
+            needed.push(listed());
         }
         needed.reverse();
         needed
@@ -190,9 +212,27 @@ impl<'a> Inference<'a> {
 
 /// The span of ids that lie so close together that working on the few rows between them is cheaper
 /// than gathering. Ascending ids, at least one.
-fn dense(ids: &[NodeId]) -> Option<std::ops::Range<usize>> {
+fn dense(ids: &[NodeId]) -> Option<Range<usize>> {
     let span = ids[0] as usize..ids[ids.len() - 1] as usize + 1;
     (span.len() <= ids.len() + ids.len() / 4).then_some(span)
+}
+
+/// The ids as a span, where there are no others between them. Ascending ids, at least one.
+fn contiguous(ids: &[NodeId]) -> Option<Range<usize>> {
+    let span = ids[0] as usize..ids[ids.len() - 1] as usize + 1;
+    (span.len() == ids.len()).then_some(span)
+}
+
+/// How many of `ids` (at least one) make the next chunk: at most `chunk`, and no more than their edges allow; at least
+/// one.
+fn chunk_len(graph: &Graph, ids: &[NodeId], chunk: usize) -> usize {
+    let most = (chunk as u64).saturating_mul(EDGES_PER_NODE).min(u64::from(u32::MAX));
+    let mut edges = 0;
+    let fits = |v: &&NodeId| {
+        edges += graph.in_degree(**v) as u64;
+        edges <= most
+    };
+    ids.iter().take(chunk).take_while(fits).count().max(1)
 }
 
 /// One table per width, `rows` rows each.
@@ -213,13 +253,74 @@ fn gather<'r>(backend: &dyn Backend, table: &Matrix, ids: &[NodeId], room: &'r m
 /// `table[ids[i]] = rows[i]`, ids ascending.
 fn scatter(rows: View, ids: &[NodeId], table: ViewMut) {
     let (cols, from, to) = (rows.num_cols(), rows.host(), table.host());
-    let Some(&first) = ids.first() else { return };
-    let first = first as usize;
-    if ids[ids.len() - 1] as usize + 1 - first == ids.len() {
-        to[first * cols..(first + ids.len()) * cols].copy_from_slice(from);
-        return;
-    }
     for (&v, row) in ids.iter().zip(from.chunks_exact(cols)) {
         to[v as usize * cols..(v as usize + 1) * cols].copy_from_slice(row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_graph::{EdgeOptions, build};
+    use graphmill_nn::{backend::Cpu, model::ModelConfig};
+
+    use super::*;
+
+    /// Node 0 hears from 1..nodes, the others from the two before them.
+    fn hub(nodes: u32) -> Graph {
+        let mut edges: Vec<(u32, u32)> = (1..nodes).map(|u| (u, 0)).collect();
+        edges.extend((2..nodes).flat_map(|v| [(v - 1, v), (v - 2, v)]));
+        let (src, dst): (Vec<u32>, Vec<u32>) = edges.into_iter().unzip();
+        build(nodes as usize, &src, &dst, EdgeOptions::DIRECTED).unwrap()
+    }
+
+    #[test]
+    fn hubs_make_chunks_shorter_and_every_chunk_has_a_node() {
+        let graph = hub(1000);
+        let ids: Vec<u32> = (0..1000).collect();
+        // the hub has 999 in-neighbours: a chunk of two may have 512 edges
+        assert_eq!(chunk_len(&graph, &ids, 2), 1);
+        assert_eq!(chunk_len(&graph, &ids[1..], 2), 2);
+        assert_eq!(chunk_len(&graph, &ids, 4), 4);
+        assert_eq!(chunk_len(&graph, &ids[998..], 100), 2);
+        assert_eq!(chunk_len(&graph, &ids, usize::MAX), 1000);
+    }
+
+    /// Products of few rows and of many round differently.
+    fn close(a: &[f32], b: &[f32]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4 * (1.0 + b.abs()))
+    }
+
+    #[test]
+    fn any_chunk_and_any_nodes_give_the_same_rows() {
+        let graph = hub(700);
+        let data: Vec<f32> = (0..700 * 6).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+        let features = Matrix::from_slice(700, 6, &data);
+        let symmetric = SymmetricWeights::new(&graph);
+        for model in ["sage", "gcn", "gat", "gin"] {
+            let config = ModelConfig { model: model.into(), hidden: 8, ..ModelConfig::default() };
+            let model = Model::new(&config, 6, 3, 1).unwrap();
+            let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
+            let run = |chunk: usize, wanted: &[NodeId]| {
+                let mut out = Matrix::default();
+                Inference::new(&graph, &features, symmetric, &Cpu, chunk).run(
+                    &model,
+                    wanted,
+                    Output::Logits,
+                    &mut out,
+                );
+                out.view().host().to_vec()
+            };
+            let all: Vec<NodeId> = (0..700).collect();
+            let whole = run(usize::MAX, &all);
+            for chunk in [1, 2, 100] {
+                assert!(close(&run(chunk, &all), &whole), "{} by {chunk}", config.model);
+            }
+            // node 0 needs everything, node 699 the few before it
+            for wanted in [&[699, 5][..], &[0]] {
+                let rows: Vec<f32> =
+                    wanted.iter().flat_map(|&v| whole[v as usize * 3..][..3].to_vec()).collect();
+                assert!(close(&run(100, wanted), &rows), "{} of {wanted:?}", config.model);
+            }
+        }
     }
 }

@@ -12,6 +12,9 @@ use rayon::prelude::*;
 
 use crate::prefetch::prefetch;
 
+/// Destinations that one task fills.
+const TASK: usize = 4096;
+
 /// `1 / sqrt(d + 1)` per node of a graph.
 #[derive(Clone, Debug)]
 pub struct SymmetricWeights {
@@ -30,15 +33,39 @@ impl SymmetricWeights {
     }
 
     /// Fills the weights of a block whose `indices` are still global ids and whose destinations are
-    /// `dst`. O(D + E).
+    /// `dst`. O(D + E), parallel where there are many destinations.
     pub fn fill(&self, graph: &Graph, dst: &[NodeId], block: &mut Block) {
         let Block { indptr, indices, edge_weight, self_weight, .. } = block;
-        edge_weight.clear();
-        self_weight.clear();
-        for (i, &v) in dst.iter().enumerate() {
+        edge_weight.resize(indices.len(), 0.0);
+        self_weight.resize(dst.len(), 0.0);
+        self.fill_rows(graph, dst, indptr, indices, edge_weight, self_weight);
+    }
+
+    /// A run of destinations with their edges: `indptr` has one entry more and counts from its own first.
+    fn fill_rows(
+        &self,
+        graph: &Graph,
+        dst: &[NodeId],
+        indptr: &[u32],
+        indices: &[NodeId],
+        edge_weight: &mut [f32],
+        self_weight: &mut [f32],
+    ) {
+        let at = |i: usize| (indptr[i] - indptr[0]) as usize;
+        if dst.len() > TASK {
+            let middle = dst.len() / 2;
+            let (dst, indices) = (dst.split_at(middle), indices.split_at(at(middle)));
+            let (edges, own) = (edge_weight.split_at_mut(at(middle)), self_weight.split_at_mut(middle));
+            rayon::join(
+                || self.fill_rows(graph, dst.0, &indptr[..=middle], indices.0, edges.0, own.0),
+                || self.fill_rows(graph, dst.1, &indptr[middle..], indices.1, edges.1, own.1),
+            );
+            return;
+        }
+        for (i, (&v, self_weight)) in dst.iter().zip(self_weight).enumerate() {
             let own = self.inv_sqrt[v as usize];
-            self_weight.push(own * own);
-            let (from, to) = (indptr[i] as usize, indptr[i + 1] as usize);
+            *self_weight = own * own;
+            let (from, to) = (at(i), at(i + 1));
             if from == to {
                 continue;
             }
@@ -47,7 +74,7 @@ impl SymmetricWeights {
                 if let Some(&ahead) = indices.get(e + 16) {
                     prefetch(&self.inv_sqrt, ahead as usize);
                 }
-                edge_weight.push(drawn * self.inv_sqrt[indices[e] as usize]);
+                edge_weight[e] = drawn * self.inv_sqrt[indices[e] as usize];
             }
         }
     }
@@ -71,5 +98,30 @@ mod tests {
         let mut block = Block { num_dst: 1, indptr: vec![0, 2], indices: vec![2, 3], ..Block::default() };
         weights.fill(&graph, &[0], &mut block);
         assert!(block.edge_weight.iter().all(|w| (w - 0.75).abs() < 1e-7));
+    }
+
+    #[test]
+    fn many_destinations_are_filled_as_few_are() {
+        // node v hears from the v % 5 nodes after it
+        let nodes = 3 * TASK as u32 + 7;
+        let mut indptr = vec![0u64];
+        let mut indices = Vec::new();
+        for v in 0..nodes {
+            indices.extend((1..=v % 5).map(|i| (v + i) % nodes));
+            indptr.push(indices.len() as u64);
+        }
+        let graph = Graph::new(indptr.clone().into(), indices.clone().into()).unwrap();
+        let weights = SymmetricWeights::new(&graph);
+        let dst: Vec<NodeId> = (0..nodes).collect();
+        let indptr: Vec<u32> = indptr.iter().map(|&x| x as u32).collect();
+        let mut block = Block { num_dst: dst.len(), indptr, indices, ..Block::default() };
+        weights.fill(&graph, &dst, &mut block);
+        for v in [0, 4, TASK, 2 * TASK + 3, nodes as usize - 1] {
+            let mut row = Block { num_dst: 1, indptr: vec![0, (v % 5) as u32], ..Block::default() };
+            row.indices = block.indices[block.edges(v)].to_vec();
+            weights.fill(&graph, &[v as NodeId], &mut row);
+            assert_eq!(row.edge_weight, block.edge_weight[block.edges(v)]);
+            assert_eq!(row.self_weight, [block.self_weight[v]]);
+        }
     }
 }

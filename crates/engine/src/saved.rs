@@ -131,10 +131,16 @@ impl SavedRun {
     pub fn scores(&self, data: &Dataset) -> Result<Scores> {
         let model = self.model(data)?;
         let judged_by = self.own(build::metric(&self.config, data))?;
+        let backend = Cpu;
+        let (_, table) = build::features(data)?;
+        let symmetric = build::symmetric(&model, data);
+        let mut inference =
+            Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk);
+        let mut logits = Matrix::default();
         let mut parts = Vec::new();
         let mut test = None;
         for (part, nodes) in data.split.parts() {
-            let logits = self.infer(&model, data, nodes, Output::Logits)?;
+            inference.run(&model, nodes, Output::Logits, &mut logits);
             let scores: BTreeMap<String, Option<f64>> = metric::TABLE
                 .iter()
                 .map(|entry| (entry.name.to_string(), score(entry.make, &logits, data, nodes)))
@@ -166,7 +172,12 @@ impl SavedRun {
         let model = self.model(data)?;
         let multi = data.labels.is_multi();
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
-        let mut rows = self.infer(&model, data, &nodes, output)?;
+        let backend = Cpu;
+        let (_, table) = build::features(data)?;
+        let symmetric = build::symmetric(&model, data);
+        let mut rows = Matrix::default();
+        Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk)
+            .run(&model, &nodes, output, &mut rows);
         let (count, cols) = (rows.num_rows(), rows.num_cols());
         let (cols, kind) = match kind {
             Kind::Classes if multi => {
@@ -180,7 +191,6 @@ impl SavedRun {
                 (1, "classes")
             }
             Kind::Probabilities => {
-                let backend = Cpu;
                 if multi {
                     backend.sigmoid(rows.view_mut())
                 } else {
@@ -203,16 +213,6 @@ impl SavedRun {
             Error::Usage(message) => Error::format(RunDir::config_path(&self.dir), "options", message),
             other => other,
         })
-    }
-
-    fn infer(&self, model: &Model, data: &Dataset, nodes: &[NodeId], output: Output) -> Result<Matrix> {
-        let backend = Cpu;
-        let (_, table) = build::features(data)?;
-        let symmetric = build::symmetric(model, data);
-        let mut rows = Matrix::default();
-        Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk)
-            .run(model, nodes, output, &mut rows);
-        Ok(rows)
     }
 }
 

@@ -121,12 +121,13 @@ pub fn optimizer(config: &TrainConfig) -> Result<Box<dyn Optimizer>> {
 pub fn schedule(config: &TrainConfig) -> Result<Schedule> {
     let every =
         |otherwise: usize| if config.schedule_epochs == 0 { otherwise } else { config.schedule_epochs };
+    let count = u32::try_from(every(10)).unwrap_or(u32::MAX);
     let options = schedule::Options {
-        every: every(10) as u32,
+        every: count,
         gamma: config.schedule_factor,
         epochs: every(config.epochs) as f64,
         floor: config.min_lr / config.lr.max(f64::MIN_POSITIVE),
-        patience: every(10) as u32,
+        patience: count,
         warmup: config.warmup,
     };
     usage(Schedule::new(&config.schedule, config.lr, &options))

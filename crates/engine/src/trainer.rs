@@ -137,7 +137,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
             }
         }
     }
-    let mut early = EarlyStop::new(config.patience as u32);
+    let mut early = EarlyStop::new(u32::try_from(config.patience).unwrap_or(u32::MAX));
     early.state = place.patience;
     let before = place.seconds;
     let parameters = model.num_params();
@@ -145,8 +145,8 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
     learner.table = loader.fused.then(|| table.clone());
     learner.step = place.step;
     let mut strategy = (strategy.make)(graph.num_nodes());
-    let symmetric = build::symmetric(&learner.model, data);
-    let mut inference = Inference::new(&graph, &table, symmetric.as_ref(), &backend, config.eval_chunk);
+    let symmetric = loader.symmetric.as_ref();
+    let mut inference = Inference::new(&graph, &table, symmetric, &backend, config.eval_chunk);
     let batches = loader.num_batches();
     // from here on there is a run: what could be wrong with the options and the dataset has been seen
     if let Some(run) = run {
@@ -227,7 +227,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
         let last = epoch + 1 == config.epochs;
         let valid = &data.split.valid;
         let mut scored = None;
-        // without validation nodes the newest model is the best there is
+        // without validation nodes, or while their score is not defined, the newest model is the best there is
         let mut better = valid.is_empty();
         if !valid.is_empty() && ((epoch + 1).is_multiple_of(config.eval_every) || last) {
             observer.evaluate(valid.len());
@@ -238,6 +238,8 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
                 schedule.observe(judged);
                 better = early.observe(judged, loss);
                 scored = Some(Valid { score, loss });
+            } else {
+                better = place.best.is_none_or(|best| best.valid_score.is_none());
             }
         }
         if better {
@@ -331,4 +333,29 @@ pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[No
         Labels::Multi { member, .. } => Truth::Multi(member),
     };
     metric(&Input::new(logits.view().host(), data.labels.classes(), truth).against(nodes))
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_graph::{EdgeOptions, Features, Split, build as graph};
+
+    use super::*;
+    use crate::{config::Fanout, observer::Quiet};
+
+    #[test]
+    fn the_newest_model_is_the_best_while_no_score_is_defined() {
+        let data = Dataset {
+            name: "four".into(),
+            graph: graph(4, &[0, 1, 2], &[1, 2, 3], EdgeOptions::UNDIRECTED).unwrap(),
+            features: Features::f32(1, vec![0.0, 1.0, 0.5, 0.25]),
+            labels: Labels::Single { class: vec![0, 1, 1, 0].into(), classes: 2 },
+            // a single class among the validation nodes: there is no area under the curve
+            split: Split { train: vec![0, 1].into(), valid: vec![2].into(), test: vec![3].into() },
+            metric: Some("roc-auc".into()),
+        };
+        let config = TrainConfig { epochs: 3, layers: 1, fanout: Fanout(vec![-1]), ..TrainConfig::default() };
+        let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        let best = train(&config, &data, job).unwrap().best;
+        assert_eq!((best.epoch, best.valid_score), (3, None));
+    }
 }

@@ -37,7 +37,7 @@ fn promises(value: &Value, shape: Value, place: &str) {
     }
 }
 
-/// DESIGN's `summary.json`, and the output of `train --json`.
+/// The promised fields of `summary.json`, and the output of `train --json`.
 fn summary() -> Value {
     let tier = || serde_json::json!({"rows": "count", "bytes": "count"});
     serde_json::json!({

@@ -258,7 +258,7 @@ options! {
         fixed decay_first: bool = false, "BOOL";
         /// Learning-rate schedule: constant, step, cosine or plateau.
         fixed schedule: String = "constant", "NAME";
-        /// Epochs between steps (step), of a whole descent (cosine; 0: all epochs), or of patience (plateau).
+        /// Epochs between steps (step), of a whole descent (cosine; 0: all epochs), or scored epochs of patience (plateau).
         fixed schedule_epochs: usize = 0_usize, "N";
         /// Factor at each step (step, plateau).
         fixed schedule_factor: f64 = 0.5, "F";
@@ -270,7 +270,7 @@ options! {
         fixed clip: f64 = 0.0, "NORM";
         /// What tells the best epoch: the validation score (ties go by the loss), or the validation loss.
         fixed select: String = "score", "NAME";
-        /// Stop after so many epochs without a better one; 0 never stops early.
+        /// Stop after so many scored epochs (--eval-every) without a better one; 0 never stops early.
         free patience: usize = 0_usize, "N";
         /// Seed of every random choice.
         fixed seed: u64 = 0_u64, "N";

@@ -53,7 +53,7 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// A copy in anonymous memory backed by huge pages where the system grants them: random reads
-    /// of a large table then miss the TLB less (docs/performance.md).
+    /// of a large table then miss the TLB less.
     ///
     /// # Errors
     /// The memory cannot be had.

@@ -28,7 +28,7 @@ impl EdgeOptions {
 /// from source to destination); rows come out sorted by source, so the result does not depend on
 /// the order of the edges or on the number of threads.
 ///
-/// O(V + E log(largest degree)) work, `4 E' + 16 V` bytes beside the result, where `E'` counts both
+/// O(V + E log(largest degree)) work, `4 E' + 32 V` bytes beside the result, where `E'` counts both
 /// directions of an undirected graph.
 ///
 /// # Errors

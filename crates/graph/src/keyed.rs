@@ -1,6 +1,5 @@
 //! Counter-based random numbers: a stream is a pure function of its key, never of a shared state,
-//! so the same seed gives the same draws for any number of threads, machines or resumes
-//! (DESIGN section 6).
+//! so the same seed gives the same draws for any number of threads, machines or resumes.
 //!
 //! The generator is SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number
 //! generators*, OOPSLA 2014): `state += 0x9e3779b97f4a7c15; output = mix(state)`, where the

@@ -39,5 +39,5 @@ pub use dataset::{Dataset, Features, Labels, Split};
 pub use error::{Error, Result};
 pub use matrix::{Matrix, View, ViewMut};
 
-/// A node's number: 4.29 billion nodes fit (DESIGN section 5).
+/// A node's number: 4.29 billion nodes fit.
 pub type NodeId = u32;

@@ -3,7 +3,7 @@
 //! A dense table with one word per node of the graph; a word of at least `base` means "seen in
 //! this batch, local id = word - base". After a batch `base` moves past all ids handed out, so nothing is
 //! cleared until the words run over, once in four billion nodes. First-seen order is what makes the
-//! bottom layer's aggregation stream (docs/performance.md); never sort by global id.
+//! bottom layer's aggregation stream; never sort by global id.
 
 use graphmill_graph::NodeId;
 

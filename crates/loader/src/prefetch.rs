@@ -1,5 +1,5 @@
 //! Asking for a cache line before it is needed: random reads then overlap instead of queueing up,
-//! which is worth more to a sampler than any choice of hash map (docs/performance.md).
+//! which is worth more to a sampler than any choice of hash map.
 
 /// Brings the line of `slice[index]` towards the core. Out of range is fine and does nothing.
 #[inline(always)]

@@ -26,7 +26,7 @@ use graphmill_graph::Block;
 use crate::Order;
 
 /// Floating-point operations of a matrix product in the time in which aggregation moves a byte: on
-/// the machine measured (docs/performance.md) one core multiplies at 205 GFLOP/s and aggregates at 31 GB/s.
+/// the machine measured one core multiplies at 205 GFLOP/s and aggregates at 31 GB/s.
 const FLOPS_PER_BYTE: f64 = 7.0;
 
 /// Bytes moved per edge and per source by the counting sort that transposes a block: an edge is counted,

@@ -12,7 +12,7 @@ impl Full {
     /// Over `layers` hops.
     ///
     /// # Errors
-    /// There are none.
+    /// No hops, or more than 64.
     pub fn new(layers: usize) -> Result<Self, String> {
         Neighbor::new(&vec![-1; layers]).map(Self)
     }

@@ -12,7 +12,7 @@ use graphmill_graph::{Graph, NodeId, table::Entry};
 
 use crate::{MiniBatch, Relabel, weights::SymmetricWeights};
 
-/// What identifies a minibatch's random draws (DESIGN section 6).
+/// What identifies a minibatch's random draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchKey {
     /// The run's seed.
@@ -26,7 +26,7 @@ pub struct BatchKey {
 /// What the blocks are wanted for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Form<'a> {
-    /// Leave the bottom block global: no relabelling, no gathered copy (DESIGN section 4).
+    /// Leave the bottom block global: no relabelling, no gathered copy (ARCHITECTURE, fast path).
     pub fused: bool,
     /// Build the transposes of `blocks[l]` where bit `l` is set.
     pub transposed: u64,

@@ -107,8 +107,8 @@ impl Default for LayerConfig {
     }
 }
 
-/// Which factor of `A X W` is multiplied first (paper 003, section 6.1: the order is chosen per layer by
-/// its cost).
+/// Which factor of `A X W` is multiplied first (the order is chosen per layer by
+/// its cost, see [`crate::cost`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// `(A X) W`: aggregate the input rows, then transform the few destinations.

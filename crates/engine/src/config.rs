@@ -285,7 +285,7 @@ options! {
         /// Score the validation nodes every N epochs.
         fixed eval_every: usize = 1_usize, "N";
         /// Nodes per chunk of full-neighbour inference: bounds its memory.
-        free eval_chunk: usize = 16384_usize, "N";
+        fixed eval_chunk: usize = 16384_usize, "N";
         /// Write a checkpoint every N batches as well as after every epoch; 0 for epochs alone.
         free checkpoint_batches: usize = 0_usize, "N";
         /// At most so many seconds between checkpoints.

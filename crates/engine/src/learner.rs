@@ -36,7 +36,7 @@ impl SeedLabels {
 /// What one batch did.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchOutcome {
-    /// Mean loss over the seeds.
+    /// Mean loss over the seeds; not finite where the loss or the clipped gradient's norm is not.
     pub loss: f64,
     /// Norm of the gradient before clipping, where clipping is on.
     pub grad_norm: Option<f64>,
@@ -120,6 +120,9 @@ impl<'a> Learner<'a> {
         self.model.backward(&pass, &self.orders, &batch.blocks, x, &mut self.acts);
         let grad_norm = (self.clip > 0.0)
             .then(|| clip(backend, self.clip as f32, |see| self.model.visit_mut(&mut |_, param| see(param))));
+        if grad_norm.is_some_and(|norm| !norm.is_finite()) {
+            return BatchOutcome { loss: f64::NAN, grad_norm: None };
+        }
         self.optimizer.begin(lr as f32);
         let (optimizer, decay, first) = (&mut self.optimizer, self.weight_decay, self.decay_first);
         let mut index = 0;

@@ -117,6 +117,9 @@ fn all(experiment: &Experiment, datasets: &Path, work: &Path) -> Result<Vec<serd
     reports.into_iter().map(|report| report.context("a run is missing")).collect()
 }
 
+/// Held while a dataset is imported.
+static IMPORTING: Mutex<()> = Mutex::new(());
+
 /// One run: import (unless an earlier run has), train, read the summary.
 fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Result<serde_json::Value> {
     let fill = |word: &String| word.replace("{run}", &run.to_string());
@@ -126,6 +129,8 @@ fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Res
         .map(|c| if c.is_alphanumeric() { c } else { '_' })
         .collect();
     let data = work.join(key);
+    // runs on the same data wait for whoever imports it
+    let importing = IMPORTING.lock().expect("no worker panics while it holds the lock");
     if !data.exists() {
         let source = datasets.join(&experiment.source);
         graphmill(
@@ -133,6 +138,7 @@ fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Res
                 .concat(),
         )?;
     }
+    drop(importing);
     let out = work.join(format!("run-{run}"));
     if out.exists() {
         fs::remove_dir_all(&out)?;

@@ -5,7 +5,6 @@ mod best;
 pub mod build;
 pub mod checkpoint;
 pub mod config;
-mod disk;
 pub mod error;
 pub mod evaluate;
 pub mod learner;

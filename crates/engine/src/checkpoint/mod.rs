@@ -12,9 +12,7 @@
 //! `checkpoint.tmp/` to `checkpoint/`, and removes `checkpoint.old/`. A load takes `checkpoint/`, or
 //! `checkpoint.old/` where there is no `checkpoint/`. The directory `checkpoint/` is made by a rename only, so where it is
 //! there it is complete; `checkpoint.old/` is removed only while `checkpoint/` is there. So from the first
-//! completed save on, one of the two is complete after every step. A directory cannot be renamed
-//! onto another that holds files, which is why there are two renames and a name in between; the file system's one atomic
-//! exchange (`renameat2`) is Linux's alone and not supported everywhere there.
+//! completed save on, one of the two is complete after every step ([`atomic::exchange`] says why there are two).
 
 pub mod tensors;
 
@@ -24,14 +22,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use graphmill_graph::atomic::{self, Disk, Real};
 use graphmill_nn::{Model, optim::Optimizer};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{
-    Error, Result,
-    disk::{self, Disk, Real},
-};
+use crate::{Error, Result};
 use tensors::{MEND, Tensor, TensorRef, decode, encode};
 
 const MODEL: &str = "model.safetensors";
@@ -124,32 +120,29 @@ pub fn save_tensors<S: Serialize>(
     let written = write(&mut Real, dir, &contents);
     if written.is_err() {
         // a full disk should get its space back; if not even that works, the first error is the one to tell
-        let _ = disk::remove_all(&mut Real, &disk::sibling(dir, ".tmp"));
+        let _ = atomic::remove_all(&mut Real, &atomic::suffixed(dir, ".tmp"));
     }
     written
 }
 
 /// The steps of a save.
 fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>) -> Result<()> {
-    let (fresh, old) = (disk::sibling(dir, ".tmp"), disk::sibling(dir, ".old"));
-    let rename = |disk: &mut _, from: &Path, to: &Path| {
-        Disk::rename(disk, from, to).map_err(|e| Error::io(from, "rename", e))
-    };
+    let (fresh, old) = (atomic::suffixed(dir, ".tmp"), atomic::suffixed(dir, ".old"));
 
     // what a crash may have left behind
     if fs::exists(dir).map_err(|e| Error::io(dir, "look for", e))? {
-        disk::remove_all(disk, &old)?;
+        atomic::remove_all(disk, &old)?;
     } else if fs::exists(&old).map_err(|e| Error::io(&old, "look for", e))? {
-        rename(disk, &old, dir)?;
+        disk.rename(&old, dir).map_err(|e| Error::io(&old, "rename", e))?;
     }
-    disk::remove_all(disk, &fresh)?;
+    atomic::remove_all(disk, &fresh)?;
 
     disk.create_dir(&fresh).map_err(|e| Error::io(&fresh, "create", e))?;
     let mut files = BTreeMap::new();
     for (name, tensors) in [(MODEL, contents.model), (OPTIMIZER, contents.optimizer)] {
         let path = fresh.join(name);
         let bytes = encode(&dir.join(name), tensors)?;
-        disk.write(&path, &bytes).map_err(|e| Error::io(&path, "write", e))?;
+        disk.write(&path, |file| file.write_all(&bytes)).map_err(|e| Error::io(&path, "write", e))?;
         files.insert(name.to_string(), FileSum { bytes: bytes.len() as u64, xxh3: checksum(&bytes) });
     }
     let path = fresh.join(STATE);
@@ -163,20 +156,14 @@ fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>)
     let text = serde_json::to_string_pretty(&envelope)
         .map_err(|e| Error::format(dir.join(STATE), "state", e.to_string()))?;
     let text = text.replacen(NO_CHECKSUM, &checksum(text.as_bytes()), 1);
-    disk.write(&path, text.as_bytes()).map_err(|e| Error::io(&path, "write", e))?;
-    disk.sync_dir(&fresh).map_err(|e| Error::io(&fresh, "sync", e))?;
-
-    if fs::exists(dir).map_err(|e| Error::io(dir, "look for", e))? {
-        rename(disk, dir, &old)?;
-    }
-    rename(disk, &fresh, dir)?;
-    disk.sync_dir(disk::parent(dir)).map_err(|e| Error::io(disk::parent(dir), "sync", e))?;
-    disk::remove_all(disk, &old)
+    disk.write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| Error::io(&path, "write", e))?;
+    atomic::sync_dir(disk, &fresh)?;
+    Ok(atomic::exchange(disk, &fresh, dir, &old)?)
 }
 
 /// The directory that holds the checkpoint `dir`: see the module's head.
 fn complete(dir: &Path) -> Option<PathBuf> {
-    [dir.to_path_buf(), disk::sibling(dir, ".old")].into_iter().find(|dir| dir.is_dir())
+    [dir.to_path_buf(), atomic::suffixed(dir, ".old")].into_iter().find(|dir| dir.is_dir())
 }
 
 /// The parameters' file of the checkpoint directory `dir`; `None` where nothing was ever saved.
@@ -272,7 +259,7 @@ pub fn save_model(path: &Path, model: &Model) -> Result<()> {
 /// # Errors
 /// As [`save_model`], or a name that comes twice.
 pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
-    disk::write_atomic(&mut Real, path, &encode(path, params)?)
+    Ok(atomic::replace(&mut Real, path, &encode(path, params)?)?)
 }
 
 /// Reads the parameters that [`save_model`] wrote; the `model.safetensors` of a checkpoint will do as well.

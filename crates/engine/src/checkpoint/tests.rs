@@ -1,5 +1,6 @@
+use graphmill_graph::atomic::Mortal;
+
 use super::*;
-use crate::disk::tests::Mortal;
 
 /// A checkpoint whose every value is `i`.
 struct Made {

@@ -20,7 +20,8 @@ use super::{
     manifest::{self, FileEntry, Manifest},
 };
 use crate::{
-    Buffer, Error, Graph, Result, atomic,
+    Buffer, Error, Graph, Result,
+    atomic::{self, Disk, Real},
     npy::{self, Dtype, Element},
     place::At,
 };
@@ -146,8 +147,7 @@ impl Dataset {
         }
         let path = dir.join(manifest::FILE_NAME);
         let text = m.to_text()?;
-        atomic::write_synced(&path, |file| std::io::Write::write_all(file, text.as_bytes()))
-            .map_err(|e| Error::io(&path, "write", e))
+        Real.write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| Error::io(&path, "write", e))
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! checkpoint/model.safetensors        every parameter, by the name it is visited under
+//! checkpoint/best.safetensors         the same of the best epoch so far; no tensors before there is one
 //! checkpoint/optimizer.safetensors    the optimiser's state, by index and kind
-//! checkpoint/state.json               the caller's state, the step counter, checksums of all three files
+//! checkpoint/state.json               the caller's state, the step counter, checksums of all files
 //! ```
 //!
 //! # Why a checkpoint can be loaded at any moment
@@ -31,11 +32,12 @@ use crate::{Error, Result};
 use tensors::{MEND, Tensor, TensorRef, decode, encode};
 
 const MODEL: &str = "model.safetensors";
+const BEST: &str = "best.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
 
-/// The version of the layout above.
-const VERSION: u32 = 1;
+/// The version of the layout above. (1 had the best model beside the checkpoint instead of in it.)
+const VERSION: u32 = 2;
 
 /// Stands for the checksum of `state.json` while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000";
@@ -62,6 +64,8 @@ struct FileSum {
 pub struct Checkpoint<S> {
     /// The parameters.
     pub model: Vec<Tensor>,
+    /// The best epoch's parameters; none before there is one.
+    pub best: Vec<Tensor>,
     /// The optimiser's state.
     pub optimizer: Vec<Tensor>,
     /// Updates the optimiser has made.
@@ -75,6 +79,7 @@ pub struct Checkpoint<S> {
 /// What a checkpoint is written from.
 struct Contents<'a, S> {
     model: &'a [TensorRef<'a>],
+    best: &'a [TensorRef<'a>],
     optimizer: &'a [TensorRef<'a>],
     optimizer_steps: u64,
     state: &'a S,
@@ -89,7 +94,13 @@ fn checksum(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// The disk is full or not to be written; the checkpoint that was there is untouched.
-pub fn save<S: Serialize>(dir: &Path, model: &Model, optimizer: &dyn Optimizer, state: &S) -> Result<()> {
+pub fn save<S: Serialize>(
+    dir: &Path,
+    model: &Model,
+    best: &[TensorRef],
+    optimizer: &dyn Optimizer,
+    state: &S,
+) -> Result<()> {
     let mut params = Vec::new();
     model.visit(&mut |name, param| {
         let shape = [param.value.num_rows(), param.value.num_cols()];
@@ -101,8 +112,8 @@ pub fn save<S: Serialize>(dir: &Path, model: &Model, optimizer: &dyn Optimizer, 
         let shape = [matrix.num_rows(), matrix.num_cols()];
         owned.push(Tensor { name: name.to_string(), shape, data: matrix.view().host().to_vec() });
     });
-    let moments: Vec<TensorRef> = owned.iter().map(|t| (t.name.clone(), t.shape, &t.data[..])).collect();
-    save_tensors(dir, &params, &moments, optimizer.steps(), state)
+    let moments: Vec<TensorRef> = owned.iter().map(Tensor::borrow).collect();
+    save_tensors(dir, &params, best, &moments, optimizer.steps(), state)
 }
 
 /// [`save`] for matrices from anywhere.
@@ -112,11 +123,12 @@ pub fn save<S: Serialize>(dir: &Path, model: &Model, optimizer: &dyn Optimizer, 
 pub fn save_tensors<S: Serialize>(
     dir: &Path,
     model: &[TensorRef],
+    best: &[TensorRef],
     optimizer: &[TensorRef],
     optimizer_steps: u64,
     state: &S,
 ) -> Result<()> {
-    let contents = Contents { model, optimizer, optimizer_steps, state };
+    let contents = Contents { model, best, optimizer, optimizer_steps, state };
     let written = write(&mut Real, dir, &contents);
     if written.is_err() {
         // a full disk should get its space back; if not even that works, the first error is the one to tell
@@ -139,7 +151,7 @@ fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>)
 
     disk.create_dir(&fresh).map_err(|e| Error::io(&fresh, "create", e))?;
     let mut files = BTreeMap::new();
-    for (name, tensors) in [(MODEL, contents.model), (OPTIMIZER, contents.optimizer)] {
+    for (name, tensors) in [(MODEL, contents.model), (BEST, contents.best), (OPTIMIZER, contents.optimizer)] {
         let path = fresh.join(name);
         let bytes = encode(&dir.join(name), tensors)?;
         disk.write(&path, |file| file.write_all(&bytes)).map_err(|e| Error::io(&path, "write", e))?;
@@ -186,9 +198,10 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         let parse_error =
             |e: serde_json::Error| damaged(&path, &format!("line {}", e.line()), &e.to_string());
         let header: Envelope<serde::de::IgnoredAny> = serde_json::from_str(&text).map_err(parse_error)?;
-        if header.graphmill_checkpoint > VERSION {
+        if header.graphmill_checkpoint != VERSION {
+            let age = if header.graphmill_checkpoint > VERSION { "a newer" } else { "an older" };
             let message = format!(
-                "version {} was written by a newer graphmill; this one knows up to {VERSION}",
+                "version {} was written by {age} graphmill; this one knows {VERSION}: go on with that one, or train again",
                 header.graphmill_checkpoint
             );
             return Err(Error::format(&path, "graphmill_checkpoint", message));
@@ -210,6 +223,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         };
         Ok(Some(Self {
             model: tensors(MODEL)?,
+            best: tensors(BEST)?,
             optimizer: tensors(OPTIMIZER)?,
             optimizer_steps: envelope.optimizer_steps,
             state: envelope.state,
@@ -270,7 +284,7 @@ pub fn load_model(path: &Path, model: &mut Model) -> Result<()> {
     assign_model(path, &decode(path, &read(path)?)?, model)
 }
 
-fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -> Result<()> {
+pub(crate) fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -> Result<()> {
     let mut assign = Assign::new(path.to_path_buf(), tensors);
     model.visit_mut(&mut |name, param| {
         let shape = [param.value.num_rows(), param.value.num_cols()];

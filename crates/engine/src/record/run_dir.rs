@@ -4,7 +4,7 @@
 //! RUN/config.toml        every option, reusable with --config
 //! RUN/metrics.jsonl      an EpochRecord per line, as the epochs end
 //! RUN/checkpoint/        see crate::checkpoint
-//! RUN/best.safetensors   the parameters of the best epoch
+//! RUN/best.safetensors   the parameters of the best epoch, a copy of what the checkpoint holds
 //! RUN/summary.json       the Summary, at the end
 //! RUN/report.html        the same for the eye
 //! ```
@@ -370,7 +370,7 @@ mod tests {
     fn the_last_model_is_the_checkpoints() {
         let (_dir, run) = run();
         assert!(RunDir::last_model(run.path()).unwrap_err().to_string().contains("no checkpoint yet"));
-        checkpoint::save_tensors(&run.checkpoint(), &[], &[], 0, &()).unwrap();
+        checkpoint::save_tensors(&run.checkpoint(), &[], &[], &[], 0, &()).unwrap();
         assert!(RunDir::last_model(run.path()).unwrap().is_file());
     }
 

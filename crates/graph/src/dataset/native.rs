@@ -96,6 +96,7 @@ impl Dataset {
             labels,
             split: Split { train: train?, valid: valid?, test: test? },
             metric: m.metric.clone(),
+            checksum: Some(m.checksum.clone()),
         };
         At::new(&dir.join(FEATURES), "contents").locate(dataset.validate_features())?;
         At::new(&dir.join(LABELS), "contents").locate(dataset.validate_labels())?;

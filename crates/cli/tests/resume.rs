@@ -172,7 +172,7 @@ fn damage_is_named_and_nothing_is_touched() {
     let room = Room::new();
     room.dataset("data");
     room.ok("train data --hidden 16 --epochs 2 --out run");
-    let files = ["model.safetensors", "optimizer.safetensors", "state.json"];
+    let files = ["best.safetensors", "model.safetensors", "optimizer.safetensors", "state.json"];
     type Damage = fn(&mut Vec<u8>);
     let damages: [Damage; 4] = [
         |bytes| bytes.truncate(bytes.len() / 2),
@@ -225,4 +225,49 @@ fn a_run_is_found_from_anywhere() {
     there("train --config ../here/run/config.toml --out again");
     assert_eq!(room.epochs("here/run"), room.epochs("there/again"));
     assert!(before["test"].is_f64());
+}
+
+#[test]
+fn a_best_model_newer_than_the_checkpoint_is_written_again() {
+    let room = Room::new();
+    room.dataset("data");
+    let options = "train data --hidden 16 --fanout 5,5 --lr 0.001";
+    room.ok(&format!("{options} --epochs 2 --out run"));
+    let before = room.results("run");
+    room.ok(&format!("{options} --epochs 6 --out longer"));
+    let newer = room.read("longer/best.safetensors");
+    assert_ne!(newer, before.weights[0], "it improves");
+    // a copy from a later epoch, and none at all; resumed with fewer epochs than the checkpoint has
+    for bytes in [Some(newer), None] {
+        match bytes {
+            Some(bytes) => room.write("run/best.safetensors", bytes),
+            None => fs::remove_file(room.path("run/best.safetensors")).unwrap(),
+        }
+        room.ok("train --resume --out run --epochs 1");
+        before.assert_same(&room.results("run"), "the checkpoint's own best model");
+        assert_eq!(room.read("run/checkpoint/best.safetensors"), before.weights[0]);
+    }
+}
+
+#[test]
+fn another_dataset_in_the_same_place_is_refused() {
+    let room = Room::new();
+    let data = room.dataset("data");
+    room.ok("train data --hidden 16 --epochs 1 --out run");
+    let before = room.results("run");
+    let summary = room.json("run/summary.json");
+    let then = summary["dataset"]["checksum"].as_str().expect("of the manifest");
+    let mut other = data.clone();
+    other.split.train = data.split.train[1..].to_vec().into();
+    other.save_replacing(room.path("data")).unwrap();
+    let now = graphmill_graph::Dataset::open(room.path("data")).unwrap().checksum.unwrap();
+    let outcome = room.run("train --resume --out run --epochs 3");
+    assert_eq!(outcome.status, Some(1), "{}", outcome.stderr);
+    for word in ["run: this run was trained on sbm (3000 nodes", then, "cannot go on with sbm (", &now] {
+        assert!(outcome.stderr.contains(word), "'{word}' not in {}", outcome.stderr);
+    }
+    before.assert_same(&room.results("run"), "refused");
+    // imported again, but the same
+    data.save_replacing(room.path("data")).unwrap();
+    room.ok("train --resume --out run --epochs 2");
 }

@@ -1,60 +1,63 @@
-//! The best model of a run: kept in memory, written together with checkpoints, so that a run of
-//! short epochs does not wait for the disk whenever it improves.
-//!
-//! It is written before every checkpoint that knows of it. A run killed between the two finds a best model newer than
-//! its checkpoint; it repeats the epochs in between, comes to the same model and writes it again.
+//! The best model of a run: kept in memory and written inside every checkpoint, so that model and checkpoint never
+//! disagree. `best.safetensors` in the run directory is a copy for users, written behind the checkpoint; nothing of the
+//! run depends on it, and a run that is killed in between writes it again.
 
-use graphmill_nn::{Matrix, model::Model};
+use graphmill_nn::model::Model;
 
-use crate::{Result, RunDir, checkpoint};
+use crate::{
+    Result, RunDir,
+    checkpoint::{
+        self,
+        tensors::{Tensor, TensorRef},
+    },
+};
 
-/// The parameters of the best epoch.
+/// The parameters of the best epoch; none at first.
 #[derive(Debug, Default)]
 pub(crate) struct BestModel {
-    params: Vec<(String, Matrix)>,
-    unsaved: bool,
+    params: Vec<Tensor>,
+    exported: bool,
 }
 
 impl BestModel {
+    /// What a checkpoint held.
+    pub(crate) fn saved(params: Vec<Tensor>) -> Self {
+        Self { params, exported: false }
+    }
+
     /// Takes `model` as the best so far.
     pub(crate) fn keep(&mut self, model: &Model) {
-        let mut index = 0;
+        // the memory is reused: a run may improve in every epoch
+        let mut kept = std::mem::take(&mut self.params).into_iter();
         model.visit(&mut |name, param| {
-            if index == self.params.len() {
-                self.params.push((name.to_string(), Matrix::default()));
-            }
-            let kept = &mut self.params[index].1;
-            kept.resize(param.value.num_rows(), param.value.num_cols());
-            kept.view_mut().host().copy_from_slice(param.value.view().host());
-            index += 1;
+            let mut data = kept.next().map_or(Vec::new(), |tensor| tensor.data);
+            data.clear();
+            data.extend_from_slice(param.value.view().host());
+            let shape = [param.value.num_rows(), param.value.num_cols()];
+            self.params.push(Tensor { name: name.to_string(), shape, data });
         });
-        self.unsaved = true;
+        self.exported = false;
     }
 
-    /// Writes it to the run directory, if it is not there already.
-    pub(crate) fn save(&mut self, run: &RunDir) -> Result<()> {
-        if !self.unsaved {
-            return Ok(());
+    /// For a checkpoint.
+    pub(crate) fn tensors(&self) -> Vec<TensorRef<'_>> {
+        self.params.iter().map(Tensor::borrow).collect()
+    }
+
+    /// Writes the copy in the run directory, if it is not there already.
+    pub(crate) fn export(&mut self, run: &RunDir) -> Result<()> {
+        if !self.exported && !self.params.is_empty() {
+            checkpoint::save_params(&run.best_model(), &self.tensors())?;
+            self.exported = true;
         }
-        let mut tensors = Vec::with_capacity(self.params.len());
-        for (name, value) in &self.params {
-            tensors.push((name.clone(), [value.num_rows(), value.num_cols()], value.view().host()));
-        }
-        checkpoint::save_params(&run.best_model(), &tensors)?;
-        self.unsaved = false;
         Ok(())
     }
 
-    /// Puts the best parameters into `model`: the ones kept here, or those that an earlier part of the run has saved.
-    pub(crate) fn restore(&self, run: Option<&RunDir>, model: &mut Model) -> Result<()> {
-        if self.params.is_empty() {
-            return run.map_or(Ok(()), |run| checkpoint::load_model(&run.best_model(), model));
-        }
-        let mut kept = self.params.iter();
-        model.visit_mut(&mut |_, param| {
-            let (_, value) = kept.next().expect("kept from this model");
-            param.value.view_mut().host().copy_from_slice(value.view().host());
-        });
-        Ok(())
+    /// Puts the best parameters into `model`.
+    ///
+    /// # Errors
+    /// They are another model's.
+    pub(crate) fn restore(&self, model: &mut Model) -> Result<()> {
+        checkpoint::assign_model("best.safetensors".as_ref(), &self.params, model)
     }
 }

@@ -9,7 +9,12 @@ use graphmill_nn::{
     schedule::{self, Schedule},
 };
 
-use crate::{Error, Result, TrainConfig, memory};
+use rayon::prelude::*;
+
+use crate::{
+    Error, Result, TrainConfig,
+    memory::{self, Residence},
+};
 
 /// The dataset that a configuration names, or the built-in demo graph where it names none.
 ///
@@ -52,31 +57,24 @@ pub fn model(config: &TrainConfig, data: &Dataset) -> Result<Model> {
         return Err(Error::dataset(&data.name, "it has no labels: import it with labels"));
     }
     memory::check(config, data)?;
-    Model::new(&model_config(config), data.features.dim, data.labels.classes(), config.seed).map_err(
-        |error| {
-            use graphmill_nn::Error as Nn;
-            Error::Usage(match error {
-                Nn::Config { field, value, message } => {
-                    format!("--{} {value}: {message}", field.replace('_', "-"))
-                }
-                Nn::Graph(error) => error.to_string(),
-            })
-        },
-    )
+    Model::new(&model_config(config), data.features.dim, data.labels.classes(), config.seed).map_err(by_flag)
 }
 
-/// The feature rows in huge pages, with the table that layers read in place. Rows at rest in 16 bits are widened.
+/// The feature rows, with the table that layers read in place. Rows at rest in 16 bits are widened.
 ///
 /// # Errors
 /// The memory cannot be had.
-pub fn features(data: &Dataset) -> Result<(Host, Matrix)> {
-    let host = match &data.features.data {
-        FeatureData::F32(_) => Host::resident(&data.features)?,
+pub fn features(data: &Dataset, residence: Residence) -> Result<(Host, Matrix)> {
+    let wide = match &data.features.data {
+        FeatureData::F32(_) => data.features.clone(),
         FeatureData::F16(half) => {
-            use rayon::prelude::*;
             let wide: Vec<f32> = half.par_iter().map(|x| x.to_f32()).collect();
-            Host::resident(&Features::f32(data.features.dim, wide))?
+            Features::f32(data.features.dim, wide)
         }
+    };
+    let host = match residence {
+        Residence::HugePages => Host::resident(&wide)?,
+        Residence::InPlace => Host::new(&wide),
     };
     let table = host.table().expect("rows in host memory are a table");
     Ok((host, Matrix::shared(table, data.features.dim)))
@@ -111,7 +109,7 @@ pub fn order(config: &TrainConfig) -> Result<order::Order> {
 /// An unknown name or an impossible number.
 pub fn optimizer(config: &TrainConfig) -> Result<Box<dyn Optimizer>> {
     let options = optim::Options { momentum: config.momentum as f32, ..optim::Options::default() };
-    usage(optim::by_name(&config.optimizer, &options))
+    optim::by_name(&config.optimizer, &options).map_err(by_flag)
 }
 
 /// The learning-rate schedule.
@@ -124,13 +122,13 @@ pub fn schedule(config: &TrainConfig) -> Result<Schedule> {
     let count = u32::try_from(every(10)).unwrap_or(u32::MAX);
     let options = schedule::Options {
         every: count,
-        gamma: config.schedule_factor,
+        factor: config.schedule_factor,
         epochs: every(config.epochs) as f64,
-        floor: config.min_lr / config.lr.max(f64::MIN_POSITIVE),
+        min_lr: config.min_lr,
         patience: count,
         warmup: config.warmup,
     };
-    usage(Schedule::new(&config.schedule, config.lr, &options))
+    Schedule::new(&config.schedule, config.lr, &options).map_err(by_flag)
 }
 
 /// The score to judge by: the configuration's, or the dataset's, or the kind of labels' own.
@@ -144,6 +142,15 @@ pub fn metric(config: &TrainConfig, data: &Dataset) -> Result<&'static table::En
         (given, _) => given,
     };
     usage(table::find("metric", metric::TABLE, name))
+}
+
+/// A fault of a part's own description, under the flag that set it: fields are called as options are.
+fn by_flag(error: graphmill_nn::Error) -> Error {
+    use graphmill_nn::Error as Nn;
+    Error::Usage(match error {
+        Nn::Config { field, value, message } => format!("--{} {value}: {message}", field.replace('_', "-")),
+        Nn::Graph(error) => error.to_string(),
+    })
 }
 
 /// An unknown name came from the command line: wrong usage.

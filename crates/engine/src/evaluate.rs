@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use graphmill_graph::{Block, Graph, NodeId};
+use graphmill_graph::{Block, Dataset, Graph, Labels, NodeId};
 use graphmill_loader::{
     Sampler,
     sampler::{BatchKey, Scratch, full::Full},
@@ -21,6 +21,7 @@ use graphmill_loader::{
 };
 use graphmill_nn::{
     Backend, Matrix, Order, Pass, View, ViewMut,
+    metric::{Input, Metric, Truth},
     model::{Activations, Model},
 };
 use rayon::prelude::*;
@@ -28,6 +29,9 @@ use rayon::prelude::*;
 /// Edges of a chunk for each node that it may have: more than the mean degree of most graphs, so that only hubs
 /// make chunks shorter.
 const EDGES_PER_NODE: u64 = 256;
+
+/// Rows that one task scatters.
+const SCATTER_TASK: usize = 1 << 10;
 
 /// What inference returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +199,7 @@ impl<'a> Inference<'a> {
             ids.filter(|(_, mark)| mark.load(Relaxed)).map(|(v, _)| v as NodeId).collect()
         };
         let mark = |v: NodeId| marked[v as usize].store(true, Relaxed);
-        wanted.iter().for_each(|&v| mark(v));
+        wanted.par_iter().with_min_len(1 << 12).for_each(|&v| mark(v));
         let mut needed = vec![listed()];
         for _ in 0..layers {
             let above = needed.last().expect("starts with one list");
@@ -250,12 +254,37 @@ fn gather<'r>(backend: &dyn Backend, table: &Matrix, ids: &[NodeId], room: &'r m
     room.view()
 }
 
-/// `table[ids[i]] = rows[i]`, ids ascending.
+/// `table[ids[i]] = rows[i]`, ids strictly ascending. Parallel.
 fn scatter(rows: View, ids: &[NodeId], table: ViewMut) {
-    let (cols, from, to) = (rows.num_cols(), rows.host(), table.host());
-    for (&v, row) in ids.iter().zip(from.chunks_exact(cols)) {
-        to[v as usize * cols..(v as usize + 1) * cols].copy_from_slice(row);
+    scatter_from(rows.num_cols(), rows.host(), ids, 0, table.host());
+}
+
+/// [`scatter`] into the part of a table that starts with row `first`: halves of the ids write to separate parts.
+fn scatter_from(cols: usize, rows: &[f32], ids: &[NodeId], first: usize, table: &mut [f32]) {
+    if ids.len() > SCATTER_TASK {
+        let middle = ids.len() / 2;
+        let start = ids[middle] as usize;
+        let (rows, ids) = (rows.split_at(middle * cols), ids.split_at(middle));
+        let (low, high) = table.split_at_mut((start - first) * cols);
+        rayon::join(
+            || scatter_from(cols, rows.0, ids.0, first, low),
+            || scatter_from(cols, rows.1, ids.1, start, high),
+        );
+        return;
     }
+    for (&v, row) in ids.iter().zip(rows.chunks_exact(cols)) {
+        let at = (v as usize - first) * cols;
+        table[at..at + cols].copy_from_slice(row);
+    }
+}
+
+/// The score of `nodes`' logits; none where it is not defined.
+pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[NodeId]) -> Option<f64> {
+    let truth = match &data.labels {
+        Labels::Single { class, .. } => Truth::Single(class),
+        Labels::Multi { member, .. } => Truth::Multi(member),
+    };
+    metric(&Input::new(logits.view().host(), data.labels.classes(), truth).against(nodes))
 }
 
 #[cfg(test)]
@@ -264,6 +293,20 @@ mod tests {
     use graphmill_nn::{backend::Cpu, model::ModelConfig};
 
     use super::*;
+
+    #[test]
+    fn many_rows_are_scattered_as_few_are() {
+        let ids: Vec<NodeId> = (0..5 * SCATTER_TASK as u32).filter(|v| v % 7 < 3).collect();
+        let cols = 3;
+        let rows: Vec<f32> = ids.iter().flat_map(|&v| [v as f32, 0.5, -(v as f32)]).collect();
+        let mut expected = vec![9.0; 5 * SCATTER_TASK * cols];
+        for (&v, row) in ids.iter().zip(rows.chunks(cols)) {
+            expected[v as usize * cols..][..cols].copy_from_slice(row);
+        }
+        let mut table = Matrix::from_slice(5 * SCATTER_TASK, cols, &vec![9.0; 5 * SCATTER_TASK * cols]);
+        scatter(Matrix::from_slice(ids.len(), cols, &rows).view(), &ids, table.view_mut());
+        assert_eq!(table.view().host(), expected);
+    }
 
     /// Node 0 hears from 1..nodes, the others from the two before them.
     fn hub(nodes: u32) -> Graph {

@@ -7,6 +7,10 @@ use graphmill_nn::{
     model::{Activations, Model},
     optim::{Optimizer, clip},
 };
+use rayon::prelude::*;
+
+/// Nodes whose labels one task gathers.
+const TASK: usize = 1 << 12;
 
 /// The labels of one batch's seeds, gathered.
 #[derive(Clone, Debug, Default)]
@@ -23,11 +27,16 @@ impl SeedLabels {
         self.class.clear();
         self.member.clear();
         match labels {
-            Labels::Single { class, .. } => self.class.extend(nodes.iter().map(|&v| class[v as usize])),
+            Labels::Single { class, .. } => {
+                self.class.par_extend(nodes.par_iter().with_min_len(TASK).map(|&v| class[v as usize]));
+            }
             Labels::Multi { member, classes } => {
-                for &v in nodes {
-                    self.member.extend_from_slice(&member[v as usize * classes..(v as usize + 1) * classes]);
-                }
+                let classes = *classes;
+                self.member.resize(nodes.len() * classes, 0);
+                let rows = self.member.par_chunks_exact_mut(classes.max(1)).with_min_len(TASK);
+                rows.zip(nodes).for_each(|(row, &v)| {
+                    row.copy_from_slice(&member[v as usize * classes..(v as usize + 1) * classes]);
+                });
             }
         }
     }
@@ -73,7 +82,6 @@ pub struct Learner<'a> {
 
 impl<'a> Learner<'a> {
     /// A learner before its first step.
-    #[allow(clippy::too_many_arguments, reason = "a plain constructor: the fields are documented above")]
     pub fn new(
         backend: &'a dyn Backend,
         model: Model,

@@ -1,60 +1,119 @@
-//! Refuses a run that would only end in the system killing the process.
+//! What a run needs to hold, against what the machine has: a run that would only end in the system killing the process
+//! is refused, and one whose dataset does not fit twice reads it where it is.
 
-use graphmill_graph::Dataset;
+use graphmill_graph::{Dataset, dataset::FeatureData, memory::available};
 
 use crate::{Error, Result, TrainConfig};
 
-/// Refuses widths that need more memory than there is, with a lower bound on the need: parameters and gradients,
-/// and one layer's hidden rows of all nodes (what full-neighbour inference keeps).
+/// Where topology and features are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Residence {
+    /// Copies in huge pages: random reads miss the TLB less.
+    HugePages,
+    /// The dataset's own memory, for a dataset on disk its map: no copy, and pages that are not used give way.
+    InPlace,
+}
+
+/// Huge pages where the copies fit beside what the run needs anyway, with an eighth of the memory left for batches and
+/// for the pages of the dataset that are still read in place. What is computed does not depend on it.
+pub(crate) fn residence(config: &TrainConfig, data: &Dataset) -> Residence {
+    let needed = needed(config, data) + copies(data);
+    match available() {
+        Some(available) if needed > available as f64 * 0.875 => Residence::InPlace,
+        _ => Residence::HugePages,
+    }
+}
+
+/// Bytes of the copies that [`Residence::HugePages`] makes.
+fn copies(data: &Dataset) -> f64 {
+    let graph = &data.graph;
+    let weights = graph.edge_weight().map_or(0, <[f32]>::len);
+    let topology = 8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights;
+    (topology + 4 * data.features.len()) as f64
+}
+
+/// Refuses what needs more memory than there is, by a lower bound on the need.
 ///
 /// # Errors
-/// Wrong usage, naming `--hidden`.
+/// Wrong usage, naming `--hidden`; or the dataset, where its rows alone do not fit.
 pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
     // where the system does not say, refuse at least what no machine has
     let available = available().unwrap_or(1 << 46) as f64;
-    let needed = needed(config, data.num_nodes(), data.features.dim, data.labels.classes());
+    let (wide, needed) = (widened(data), needed(config, data));
+    let gb = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
+    if wide > available {
+        let message = format!(
+            "its features are stored in 16 bits and need {} of memory in 32, but {} are available",
+            gb(wide),
+            gb(available)
+        );
+        return Err(Error::dataset(&data.name, message));
+    }
     if needed <= available {
         return Ok(());
     }
     Err(Error::usage(format!(
-        "--hidden {}: with {} layers and {} nodes this needs at least {:.1} GB of memory, and {:.1} GB are available; \
-         choose a smaller width",
+        "--hidden {}: with {} layers and {} nodes this needs at least {} of memory, and {} are available; choose a \
+         smaller width",
         config.hidden,
         config.layers,
         data.num_nodes(),
-        needed / 1e9,
-        available / 1e9
+        gb(needed),
+        gb(available)
     )))
 }
 
-/// The lower bound, in bytes.
-fn needed(config: &TrainConfig, nodes: usize, dim: usize, classes: usize) -> f64 {
-    let (v, f, h, c) = (nodes as f64, dim as f64, config.hidden as f64, classes as f64);
+/// Bytes that a run takes wherever its dataset lies, a lower bound: parameters and gradients, one layer's hidden rows
+/// of all nodes (what full-neighbour inference keeps), and 16-bit features in 32 bits.
+fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
+    let (v, f, c) = (data.num_nodes() as f64, data.features.dim as f64, data.labels.classes() as f64);
+    let h = config.hidden as f64;
     let wide = config.layers + config.head_layers + usize::from(config.input_layer);
     if wide < 2 {
-        return 0.0;
+        return widened(data);
     }
     let params = f * h + (wide - 2) as f64 * h * h + h * c;
-    8.0 * params + 4.0 * v * h
+    8.0 * params + 4.0 * v * h + widened(data)
 }
 
-/// Bytes that a new process may take without pushing others out.
-fn available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+/// Bytes of features that are stored in 16 bits and widened to be trained on.
+fn widened(data: &Dataset) -> f64 {
+    match &data.features.data {
+        FeatureData::F32(_) => 0.0,
+        FeatureData::F16(half) => 4.0 * half.len() as f64,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use graphmill_graph::{EdgeOptions, Features, Labels, build};
+
     use super::*;
+
+    fn data() -> Dataset {
+        Dataset {
+            graph: build(1000, &[0, 1], &[1, 2], EdgeOptions::DIRECTED).unwrap(),
+            features: Features::f32(10, vec![0.0; 10_000]),
+            labels: Labels::Single { class: vec![0; 1000].into(), classes: 4 },
+            ..Dataset::default()
+        }
+    }
 
     #[test]
     fn the_bound_counts_weights_and_rows() {
         let config = TrainConfig { hidden: 100, layers: 3, ..TrainConfig::default() };
         let weights = 10 * 100 + 100 * 100 + 100 * 4;
-        assert_eq!(needed(&config, 1000, 10, 4), (8 * weights + 4 * 1000 * 100) as f64);
+        assert_eq!(needed(&config, &data()), (8 * weights + 4 * 1000 * 100) as f64);
         let linear = TrainConfig { layers: 1, ..config };
-        assert_eq!(needed(&linear, 1000, 10, 4), 0.0);
+        assert_eq!(needed(&linear, &data()), 0.0);
+    }
+
+    #[test]
+    fn copies_are_of_everything_that_training_reads() {
+        assert_eq!(copies(&data()), (8 * 1001 + 4 * 2 + 4 * 10_000) as f64);
+        let half = vec![Default::default(); 10_000].into();
+        let half = Dataset { features: Features { dim: 10, data: FeatureData::F16(half) }, ..data() };
+        assert_eq!((copies(&half), widened(&half)), (copies(&data()), 40_000.0));
+        assert_eq!(residence(&TrainConfig::default(), &data()), Residence::HugePages);
     }
 }

@@ -7,12 +7,13 @@ use std::{
 
 use graphmill_graph::{Dataset, NodeId, npy};
 use graphmill_nn::{Backend, Matrix, backend::Cpu, metric, model::Model};
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
-    evaluate::{Inference, Output},
-    trainer::score,
+    evaluate::{Inference, Output, score},
+    memory,
 };
 
 /// A run directory with a model in it.
@@ -132,7 +133,7 @@ impl SavedRun {
         let model = self.model(data)?;
         let judged_by = self.own(build::metric(&self.config, data))?;
         let backend = Cpu;
-        let (_, table) = build::features(data)?;
+        let (_, table) = build::features(data, memory::residence(&self.config, data))?;
         let symmetric = build::symmetric(&model, data);
         let mut inference =
             Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk);
@@ -173,7 +174,7 @@ impl SavedRun {
         let multi = data.labels.is_multi();
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let backend = Cpu;
-        let (_, table) = build::features(data)?;
+        let (_, table) = build::features(data, memory::residence(&self.config, data))?;
         let symmetric = build::symmetric(&model, data);
         let mut rows = Matrix::default();
         Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk)
@@ -181,12 +182,13 @@ impl SavedRun {
         let (count, cols) = (rows.num_rows(), rows.num_cols());
         let (cols, kind) = match kind {
             Kind::Classes if multi => {
-                let member: Vec<u8> = rows.view().host().iter().map(|&x| u8::from(x > 0.0)).collect();
+                let member: Vec<u8> = rows.view().host().par_iter().map(|&x| u8::from(x > 0.0)).collect();
                 npy::write(out, &member, &[count, cols])?;
                 (cols, "classes")
             }
             Kind::Classes => {
-                let classes: Vec<i64> = rows.view().host().chunks_exact(cols).map(first_largest).collect();
+                let classes: Vec<i64> =
+                    rows.view().host().par_chunks_exact(cols).map(first_largest).collect();
                 npy::write(out, &classes, &[count])?;
                 (1, "classes")
             }

@@ -1,68 +1,44 @@
 //! A training run from its first epoch to its summary. Read this file first.
 //!
 //! ```text
-//!   every epoch:  order ─► strategy { sample ─► extract ─► train } per batch ─► evaluate ─► record, checkpoint
+//!   every epoch:  order ─► strategy { sample ─► extract ─► train } per batch ─► score ─► record, checkpoint
 //! ```
 //!
 //! What a run computes is a function of its configuration, its dataset and the place it has
 //! reached ([`Place`]), which is why a run that was killed and resumed ends with the same bits as
-//! one that was not: the checkpoint holds the model, the optimiser's state and the place, and nothing
+//! one that was not: the checkpoint holds the models, the optimiser's state and the place, and nothing
 //! else matters.
 
 use std::time::Instant;
 
-use graphmill_graph::{Dataset, Labels, NodeId, table};
-use graphmill_loader::{Form, MiniBatch, Workspace};
+use graphmill_graph::{Dataset, NodeId, table};
+use graphmill_loader::MiniBatch;
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
-    cost::BlockShape,
-    metric::{Input, Metric, Truth},
-    model::Model,
-    schedule::{self, EarlyStop, Patience},
+    metric::Metric,
+    schedule::{EarlyStop, Schedule},
 };
-use serde::{Deserialize, Serialize};
 
+pub use crate::place::Place;
 use crate::{
     Error, Result, RunDir, TrainConfig,
     best::BestModel,
-    build,
     checkpoint::{self, Checkpoint},
-    evaluate::{Inference, Output},
+    evaluate::{Inference, Output, score},
     learner::{BatchOutcome, Learner},
+    memory::{self, Residence},
     observer::{Observer, Progress, Start},
-    record::{Best, EpochRecord, Stages, Summary, TestScore},
+    record::{Best, DatasetRecord, EpochRecord, Stages, Summary, TestScore},
+    setup::{self, Parts, Tables},
     stage::Loader,
-    strategy::{self, Epoch, Flow},
-    sums::{Sums, Valid},
+    strategy::{Epoch, Flow, Strategy},
+    sums::Valid,
 };
 
 /// Least seconds between the checkpoints that are written because an epoch has ended: epochs of milliseconds
 /// are repeated faster than they are saved.
 const EPOCH_CHECKPOINT_SECONDS: f64 = 1.0;
-
-/// Where a run stands. With the model and the optimiser's state it is all that a checkpoint holds.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Place {
-    /// The epoch in hand, from 0.
-    pub epoch: usize,
-    /// Batches done in it.
-    pub batch: u64,
-    /// Updates made in all.
-    pub step: u64,
-    /// What the epoch in hand has added up so far.
-    pub sums: Sums,
-    /// The best epoch so far.
-    pub best: Option<Best>,
-    /// Early stopping's memory.
-    pub patience: Patience,
-    /// The schedule's memory.
-    pub schedule: schedule::State,
-    /// Seconds the run has taken.
-    pub seconds: f64,
-    /// The largest staleness of any embedding used.
-    pub staleness: u64,
-}
 
 /// What a run is given besides its configuration and dataset.
 pub struct Job<'j> {
@@ -83,103 +59,148 @@ pub struct Job<'j> {
 /// finite, a run directory that cannot be written, or [`Error::Interrupted`] with a valid checkpoint
 /// behind it.
 pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
-    let Job { run, resume, observer, stop } = job;
+    train_from(memory::residence(config, data), config, data, job)
+}
+
+fn train_from(residence: Residence, config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
     let clock = Instant::now();
-    config.validate()?;
-    let metric = build::metric(config, data)?;
-    let sampler = build::sampler(config)?;
-    let order = build::order(config)?;
-    let strategy = table::find("strategy", strategy::TABLE, &config.strategy).map_err(Error::name)?;
-    let mut optimizer = build::optimizer(config)?;
-    let mut schedule = build::schedule(config)?;
-    let mut model = build::model(config, data)?;
-    if data.split.train.is_empty() {
-        let mend = "it has no training nodes: import it with --split, for example --split random:0.6,0.2,0.2";
-        return Err(Error::dataset(&data.name, mend));
-    }
+    let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = Parts::new(config, data)?;
+    let tables = Tables::new(data, residence)?;
+    let (loader, orders) = setup::loader(config, data, &tables, sampler, order, &model)?;
+    let mut learner = Learner::new(&Cpu, model, optimizer, &data.labels, orders, config);
+    learner.table = loader.fused.then(|| tables.features.clone());
 
-    // ------------------------------------------------------------------ what outlives an epoch
-    let backend = Cpu;
-    let graph = data.graph.to_huge_pages()?;
-    let (feature, table) = build::features(data)?;
-    let symmetric = build::symmetric(&model, data);
-    let batch_size = match config.batch_size {
-        0 => data.split.train.len(),
-        size => size,
+    let Job { run, resume, observer, stop } = job;
+    let mut trainer = Trainer {
+        config,
+        data,
+        metric,
+        loader: &loader,
+        strategy: strategy(data.num_nodes()),
+        learner,
+        inference: Inference::new(
+            &tables.graph,
+            &tables.features,
+            loader.symmetric.as_ref(),
+            &Cpu,
+            config.eval_chunk,
+        ),
+        order: Vec::new(),
+        logits: Matrix::default(),
+        schedule,
+        early: EarlyStop::new(u32::try_from(config.patience).unwrap_or(u32::MAX)),
+        place: Place { dataset: data.into(), ..Place::default() },
+        records: Vec::new(),
+        keeper: Keeper { run, best: BestModel::default(), saved: clock, began: clock, before: 0.0 },
+        observer,
+        stop,
     };
-    let mut loader = Loader {
-        graph: &graph,
-        train: &data.split.train,
-        seed: config.seed,
-        batch_size,
-        order,
-        sampler,
-        feature: &feature,
-        fused: false,
-        transposed: 0,
-        symmetric,
-    };
-    let orders = plan(config, &model, &mut loader)?;
-    let mut place = Place::default();
-    let mut records: Vec<EpochRecord> = Vec::new();
-    let mut best_model = BestModel::default();
-    if resume && let Some(run) = run {
-        match Checkpoint::<Place>::load(&run.checkpoint())? {
-            Some(saved) => {
-                saved.restore(&mut model, &mut *optimizer)?;
-                place = saved.state;
-                schedule.set_state(place.schedule);
-                records = run.keep_epochs(place.epoch)?;
-            }
-            None => {
-                observer.note("there is no checkpoint yet: starting from the beginning");
-                run.keep_epochs(0)?;
-            }
+    if residence == Residence::InPlace {
+        trainer.observer.note(
+            "memory is short: graph and features are read in place instead of from copies in huge pages",
+        );
+    }
+    if data.graph.edge_weight().is_some() {
+        trainer
+            .observer
+            .note("this dataset has edge weights: training does not use them, all edges count alike");
+    }
+    if resume {
+        trainer.resume()?;
+    }
+    trainer.start()?;
+    while !trainer.is_done() {
+        let flow = trainer.epoch()?;
+        let record = trainer.score();
+        trainer.record(record, flow)?;
+    }
+    trainer.finish()
+}
+
+/// A run under way. `'a` outlives it: configuration, dataset, tables.
+struct Trainer<'a> {
+    config: &'a TrainConfig,
+    data: &'a Dataset,
+    metric: &'static table::Entry<Metric>,
+    loader: &'a Loader<'a>,
+    strategy: Box<dyn Strategy>,
+    learner: Learner<'a>,
+    inference: Inference<'a>,
+    /// Of the epoch in hand; its memory is reused.
+    order: Vec<NodeId>,
+    /// Of the nodes that were scored last; its memory is reused.
+    logits: Matrix,
+    schedule: Schedule,
+    early: EarlyStop,
+    place: Place,
+    records: Vec<EpochRecord>,
+    keeper: Keeper<'a>,
+    observer: &'a mut dyn Observer,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl Trainer<'_> {
+    /// Takes up the checkpoint of the run directory, where there is one.
+    fn resume(&mut self) -> Result<()> {
+        let Some(run) = self.keeper.run else { return Ok(()) };
+        let Some(saved) = Checkpoint::<Place>::load(&run.checkpoint())? else {
+            self.observer.note("there is no checkpoint yet: starting from the beginning");
+            run.keep_epochs(0)?;
+            return Ok(());
+        };
+        let now = DatasetRecord::from(self.data);
+        if !saved.state.dataset.is_same(&now) {
+            let then = &saved.state.dataset;
+            let message = format!("this run was trained on {then} and cannot go on with {now}");
+            return Err(Error::run(run.path(), message));
         }
+        saved.restore(&mut self.learner.model, &mut *self.learner.optimizer)?;
+        self.keeper.best = BestModel::saved(saved.best);
+        self.keeper.before = saved.state.seconds;
+        self.place = saved.state;
+        self.learner.step = self.place.step;
+        self.schedule.set_state(self.place.schedule);
+        self.early.state = self.place.patience;
+        self.records = run.keep_epochs(self.place.epoch)?;
+        Ok(())
     }
-    let mut early = EarlyStop::new(u32::try_from(config.patience).unwrap_or(u32::MAX));
-    early.state = place.patience;
-    let before = place.seconds;
-    let parameters = model.num_params();
-    let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
-    learner.table = loader.fused.then(|| table.clone());
-    learner.step = place.step;
-    let mut strategy = (strategy.make)(graph.num_nodes());
-    let symmetric = loader.symmetric.as_ref();
-    let mut inference = Inference::new(&graph, &table, symmetric, &backend, config.eval_chunk);
-    let batches = loader.num_batches();
-    // from here on there is a run: what could be wrong with the options and the dataset has been seen
-    if let Some(run) = run {
-        run.write_config(config)?;
-    }
-    observer.start(&Start {
-        epochs: config.epochs,
-        batches,
-        seeds: loader.train.len(),
-        from: (place.epoch, place.batch),
-        metric: metric.name.to_string(),
-        parameters,
-    });
 
-    // ------------------------------------------------------------------ the epochs
-    let mut order_of_epoch: Vec<NodeId> = Vec::new();
-    let mut saved_at = Instant::now();
-    let mut logits = Matrix::default();
-    while place.epoch < config.epochs && !(config.patience > 0 && early.stops()) {
-        let epoch = place.epoch;
-        let began = Instant::now();
-        let earlier = place.sums.seconds;
-        loader.order(epoch as u64, &mut order_of_epoch);
+    /// From here on there is a run: what could be wrong with the options and the dataset has been seen.
+    fn start(&mut self) -> Result<()> {
+        if let Some(run) = self.keeper.run {
+            run.write_config(self.config)?;
+        }
+        self.observer.start(&Start {
+            epochs: self.config.epochs,
+            batches: self.loader.num_batches(),
+            seeds: self.loader.train.len(),
+            from: (self.place.epoch, self.place.batch),
+            metric: self.metric.name.to_string(),
+            parameters: self.learner.model.num_params(),
+        });
+        Ok(())
+    }
+
+    /// Whether all epochs are done, or early stopping has seen enough.
+    fn is_done(&self) -> bool {
+        self.place.epoch >= self.config.epochs || self.early.stops()
+    }
+
+    /// The batches of the epoch in hand: from the first, or from where a checkpoint left it.
+    fn epoch(&mut self) -> Result<Flow> {
+        let Self { config, loader, strategy, learner, place, keeper, observer, stop, order, .. } = self;
+        let (number, batches, from) = (place.epoch, loader.num_batches(), place.batch);
+        let (began, earlier) = (Instant::now(), place.sums.seconds);
+        loader.order(number as u64, order);
         place.sums.stages.order += began.elapsed().as_secs_f64();
 
-        let rate = schedule;
-        let from = place.batch;
-        let lr = |batch: u64| rate.lr(epoch as u32, batch as usize, batches as usize);
+        let schedule = self.schedule;
         let mut after = |learner: &Learner, batch: &MiniBatch, outcome: BatchOutcome, spent: &Stages| {
             place.sums.add(batch, outcome, spent);
+            place.sums.seconds = earlier + began.elapsed().as_secs_f64();
             if !outcome.loss.is_finite() {
                 return Err(Error::Diverged {
-                    epoch: epoch + 1,
+                    epoch: number + 1,
                     batch: batch.number + 1,
                     loss: outcome.loss,
                 });
@@ -187,7 +208,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
             place.batch = batch.number + 1;
             place.step = learner.step;
             observer.batch(&Progress {
-                epoch,
+                epoch: number,
                 batches: place.batch,
                 seeds: place.sums.seeds,
                 loss: place.sums.mean_loss(),
@@ -195,48 +216,48 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
             let stopping = stop();
             let many = config.checkpoint_batches as u64;
             let due = (many > 0 && place.batch.is_multiple_of(many))
-                || saved_at.elapsed().as_secs_f64() >= config.checkpoint_seconds;
-            if let Some(run) = run
-                && (stopping || due)
-                && (stopping || place.batch < batches)
-            {
-                place.sums.seconds = earlier + began.elapsed().as_secs_f64();
-                place.seconds = before + clock.elapsed().as_secs_f64();
-                best_model.save(run)?;
-                checkpoint::save(&run.checkpoint(), &learner.model, &*learner.optimizer, &place)?;
-                saved_at = Instant::now();
+                || keeper.saved.elapsed().as_secs_f64() >= config.checkpoint_seconds;
+            // behind the last batch the epoch's own checkpoint follows
+            if stopping || (due && place.batch < batches) {
+                keeper.save(learner, place)?;
             }
             Ok(if stopping { Flow::Stop } else { Flow::Continue })
         };
         let flow = strategy.run(Epoch {
-            number: epoch as u64,
-            order: &order_of_epoch,
+            number: number as u64,
+            order,
             from,
-            loader: &loader,
-            learner: &mut learner,
-            lr: &lr,
+            loader,
+            learner,
+            lr: &|batch| schedule.lr(number as u32, batch as usize, batches as usize),
             after: &mut after,
         })?;
-        if flow == Flow::Stop && place.batch < batches {
-            return Err(Error::Interrupted { epoch: epoch + 1, batch: place.batch, saved: run.is_some() });
-        }
         place.sums.seconds = earlier + began.elapsed().as_secs_f64();
+        if flow == Flow::Stop && place.batch < batches {
+            return Err(self.interrupted());
+        }
+        Ok(flow)
+    }
 
-        // -------------------------------------------------------------- scores, records, checkpoint
-        let clock_eval = Instant::now();
-        let last = epoch + 1 == config.epochs;
+    /// Scores the validation nodes where it is their turn, and keeps the model if it is the best so far.
+    fn score(&mut self) -> EpochRecord {
+        let clock = Instant::now();
+        let Self { config, data, learner, place, logits, .. } = self;
+        let (epoch, batches) = (place.epoch, self.loader.num_batches());
+        let lr = self.schedule.lr(epoch as u32, batches as usize - 1, batches as usize);
         let valid = &data.split.valid;
         let mut scored = None;
         // without validation nodes, or while their score is not defined, the newest model is the best there is
         let mut better = valid.is_empty();
-        if !valid.is_empty() && ((epoch + 1).is_multiple_of(config.eval_every) || last) {
-            observer.evaluate(valid.len());
-            inference.run(&learner.model, valid, Output::Logits, &mut logits);
-            if let Some(score) = score(metric.make, &logits, data, valid) {
-                let loss = learner.loss(&logits, valid);
+        let turn = (epoch + 1).is_multiple_of(config.eval_every) || epoch + 1 == config.epochs;
+        if turn && !valid.is_empty() {
+            self.observer.evaluate(valid.len());
+            self.inference.run(&learner.model, valid, Output::Logits, logits);
+            if let Some(score) = score(self.metric.make, logits, data, valid) {
+                let loss = learner.loss(logits, valid);
                 let judged = if config.select == "loss" { -loss } else { score };
-                schedule.observe(judged);
-                better = early.observe(judged, loss);
+                self.schedule.observe(judged);
+                better = self.early.observe(judged, loss);
                 scored = Some(Valid { score, loss });
             } else {
                 better = place.best.is_none_or(|best| best.valid_score.is_none());
@@ -244,107 +265,113 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
         }
         if better {
             place.best = Some(Best { epoch: epoch + 1, valid_score: scored.map(|valid| valid.score) });
-            best_model.keep(&learner.model);
+            self.keeper.best.keep(&learner.model);
         }
-        let lr_now = lr(batches - 1);
-        let record = place.sums.record(epoch + 1, scored, lr_now, clock_eval.elapsed().as_secs_f64());
-        observer.epoch(&record);
-        place = Place {
-            epoch: epoch + 1,
-            batch: 0,
-            sums: Sums::default(),
-            patience: early.state,
-            schedule: schedule.state(),
-            seconds: before + clock.elapsed().as_secs_f64(),
-            ..place
-        };
-        if let Some(run) = run {
+        place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64())
+    }
+
+    /// Records the epoch, goes on to the next, and writes a checkpoint where it is time.
+    fn record(&mut self, record: EpochRecord, flow: Flow) -> Result<()> {
+        self.observer.epoch(&record);
+        self.place.next_epoch();
+        self.place.patience = self.early.state;
+        self.place.schedule = self.schedule.state();
+        if let Some(run) = self.keeper.run {
             run.append_epoch(&record)?;
-            let ends = last || flow == Flow::Stop || (config.patience > 0 && early.stops());
-            let due = saved_at.elapsed().as_secs_f64() >= EPOCH_CHECKPOINT_SECONDS;
-            if due || ends {
-                best_model.save(run)?;
-                checkpoint::save(&run.checkpoint(), &learner.model, &*learner.optimizer, &place)?;
-                saved_at = Instant::now();
-            }
         }
-        records.push(record);
-        if flow == Flow::Stop && !last {
-            return Err(Error::Interrupted { epoch: epoch + 1, batch: batches, saved: run.is_some() });
+        self.records.push(record);
+        let done = self.is_done();
+        let due = self.keeper.saved.elapsed().as_secs_f64() >= EPOCH_CHECKPOINT_SECONDS;
+        if due || done || flow == Flow::Stop {
+            self.keeper.save(&self.learner, &mut self.place)?;
         }
+        if flow == Flow::Stop && self.place.epoch < self.config.epochs {
+            return Err(self.interrupted());
+        }
+        Ok(())
     }
 
-    // ------------------------------------------------------------------ the best model's test score
-    if let Some(run) = run {
-        best_model.save(run)?;
+    /// Scores the best model on the test nodes and sums the run up.
+    fn finish(mut self) -> Result<Summary> {
+        self.keeper.export()?;
+        if self.place.best.is_some() {
+            self.keeper.best.restore(&mut self.learner.model)?;
+        }
+        let test = &self.data.split.test;
+        let mut of_test = None;
+        if !test.is_empty() {
+            self.observer.evaluate(test.len());
+            self.inference.run(&self.learner.model, test, Output::Logits, &mut self.logits);
+            of_test = score(self.metric.make, &self.logits, self.data, test);
+        }
+        let summary = Summary::new(
+            self.config,
+            self.data,
+            self.records,
+            self.place.best.unwrap_or(Best { epoch: 0, valid_score: None }),
+            TestScore { metric: self.metric.name.to_string(), score: of_test },
+            self.keeper.seconds(),
+        );
+        if let Some(run) = self.keeper.run {
+            run.write_summary(&summary)?;
+        }
+        Ok(summary)
     }
-    if place.best.is_some() {
-        best_model.restore(run, &mut learner.model)?;
+
+    /// Someone asked the run to stop: where it stands.
+    fn interrupted(&self) -> Error {
+        let (epoch, batch) = match self.place.batch {
+            0 => (self.place.epoch, self.loader.num_batches()),
+            batch => (self.place.epoch + 1, batch),
+        };
+        Error::Interrupted { epoch, batch, saved: self.keeper.run.is_some() }
     }
-    let test = &data.split.test;
-    let mut test_score = None;
-    if !test.is_empty() {
-        observer.evaluate(test.len());
-        inference.run(&learner.model, test, Output::Logits, &mut logits);
-        test_score = score(metric.make, &logits, data, test);
-    }
-    let summary = Summary::new(
-        config,
-        data,
-        records,
-        place.best.unwrap_or(Best { epoch: 0, valid_score: None }),
-        TestScore { metric: metric.name.to_string(), score: test_score },
-        before + clock.elapsed().as_secs_f64(),
-    );
-    if let Some(run) = run {
-        run.write_summary(&summary)?;
-    }
-    Ok(summary)
 }
 
-/// Decides what holds for the whole run from the first batch's sizes: the order of the products, which blocks
-/// the backward pass wants transposed, and whether the bottom layer reads the feature table in place.
-fn plan(config: &TrainConfig, model: &Model, loader: &mut Loader) -> Result<Vec<graphmill_nn::Order>> {
-    let mut batch = MiniBatch::default();
-    let mut order = Vec::new();
-    loader.order(0, &mut order);
-    loader.pick(&order, 0, &mut batch);
-    let mut workspace = Workspace::new(loader.graph.num_nodes());
-    loader.sampler.sample(loader.graph, config.seed, 0, Form::default(), &mut workspace, &mut batch);
-    let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
-    let orders = model.orders(&shapes);
-    let possible = model.can_read_table(&orders);
-    if config.fused == "on" && !possible {
-        return Err(Error::usage(
-            "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, so it cannot \
-             read them in place; use --fused auto",
-        ));
-    }
-    loader.fused = possible && config.fused != "off";
-    loader.transposed =
-        (0..orders.len()).filter(|&l| model.needs_transposed(&orders, l)).fold(0, |bits, l| bits | 1 << l);
-    Ok(orders)
+/// Who writes checkpoints, and keeps the best model for them.
+struct Keeper<'a> {
+    run: Option<&'a RunDir>,
+    best: BestModel,
+    /// When the last checkpoint was written, or the run began.
+    saved: Instant,
+    /// When this part of the run began.
+    began: Instant,
+    /// Seconds that earlier parts took.
+    before: f64,
 }
 
-/// The score of `nodes`' logits.
-pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[NodeId]) -> Option<f64> {
-    let truth = match &data.labels {
-        Labels::Single { class, .. } => Truth::Single(class),
-        Labels::Multi { member, .. } => Truth::Multi(member),
-    };
-    metric(&Input::new(logits.view().host(), data.labels.classes(), truth).against(nodes))
+impl Keeper<'_> {
+    /// Seconds that the run has taken.
+    fn seconds(&self) -> f64 {
+        self.before + self.began.elapsed().as_secs_f64()
+    }
+
+    /// Writes a checkpoint, with the best model in it.
+    fn save(&mut self, learner: &Learner, place: &mut Place) -> Result<()> {
+        place.seconds = self.seconds();
+        let Some(run) = self.run else { return Ok(()) };
+        let best = self.best.tensors();
+        checkpoint::save(&run.checkpoint(), &learner.model, &best, &*learner.optimizer, place)?;
+        self.saved = Instant::now();
+        self.export()
+    }
+
+    /// Writes the best model where users look for it.
+    fn export(&mut self) -> Result<()> {
+        self.run.map_or(Ok(()), |run| self.best.export(run))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::{EdgeOptions, Features, Split, build as graph};
+    use graphmill_graph::{EdgeOptions, Features, Labels, Split, build as graph, dataset::FeatureData};
+    use half::f16;
 
     use super::*;
     use crate::{config::Fanout, observer::Quiet};
 
-    #[test]
-    fn the_newest_model_is_the_best_while_no_score_is_defined() {
-        let data = Dataset {
+    fn four() -> Dataset {
+        Dataset {
             name: "four".into(),
             graph: graph(4, &[0, 1, 2], &[1, 2, 3], EdgeOptions::UNDIRECTED).unwrap(),
             features: Features::f32(1, vec![0.0, 1.0, 0.5, 0.25]),
@@ -352,10 +379,55 @@ mod tests {
             // a single class among the validation nodes: there is no area under the curve
             split: Split { train: vec![0, 1].into(), valid: vec![2].into(), test: vec![3].into() },
             metric: Some("roc-auc".into()),
-        };
-        let config = TrainConfig { epochs: 3, layers: 1, fanout: Fanout(vec![-1]), ..TrainConfig::default() };
+            ..Dataset::default()
+        }
+    }
+
+    fn config() -> TrainConfig {
+        TrainConfig { epochs: 3, layers: 1, fanout: Fanout(vec![-1]), ..TrainConfig::default() }
+    }
+
+    #[test]
+    fn the_newest_model_is_the_best_while_no_score_is_defined() {
         let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        let best = train(&config, &data, job).unwrap().best;
+        let best = train(&config(), &four(), job).unwrap().best;
         assert_eq!((best.epoch, best.valid_score), (3, None));
+    }
+
+    /// Remembers the notes.
+    #[derive(Default)]
+    struct Notes(Vec<String>);
+
+    impl Observer for Notes {
+        fn note(&mut self, message: &str) {
+            self.0.push(message.to_string());
+        }
+    }
+
+    #[test]
+    fn in_place_and_from_copies_the_numbers_are_the_same() {
+        let mut half = four();
+        half.metric = None;
+        let mut whole = half.clone();
+        let FeatureData::F32(rows) = &whole.features.data else { unreachable!() };
+        half.features.data =
+            FeatureData::F16(rows.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>().into());
+        whole.graph = whole.graph.with_edge_weight(vec![1.0; 6].into()).unwrap();
+        let mut runs = Vec::new();
+        for data in [&whole, &half] {
+            for (residence, said) in [(Residence::HugePages, 0), (Residence::InPlace, 1)] {
+                let mut notes = Notes::default();
+                let job = Job { run: None, resume: false, observer: &mut notes, stop: &|| false };
+                let summary = train_from(residence, &config(), data, job).unwrap();
+                let about = |word: &str| notes.0.iter().filter(|note| note.contains(word)).count();
+                assert_eq!(
+                    (about("in place"), about("edge weights")),
+                    (said, usize::from(data.graph.edge_weight().is_some()))
+                );
+                let bits = |epoch: &EpochRecord| (epoch.loss.to_bits(), epoch.valid_loss.map(f64::to_bits));
+                runs.push((summary.epochs.iter().map(bits).collect::<Vec<_>>(), summary.test.score));
+            }
+        }
+        assert!(runs.iter().all(|run| *run == runs[0]), "{runs:?}");
     }
 }

@@ -1,11 +1,19 @@
 //! Files and directories that appear whole or not at all: written beside, synced, renamed.
+//!
+//! [`write`] and [`write_dir`] make what a user names: they write beside it under a name that nothing else uses.
+//! [`replace`] and [`exchange`] serve an owner of a directory who has locked it: their names beside are fixed, so that
+//! the owner's next process finds what a killed one left. Both go the same way, step by step through [`Disk`].
+
+mod disk;
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, BufWriter, Write},
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
+
+pub use disk::{Disk, Mortal, Real};
 
 use crate::{Error, Result};
 
@@ -14,11 +22,33 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// Creating, writing, syncing or renaming fails (a full disk, a missing directory, no permission).
-pub fn write(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
-    let temporary = Temporary(sibling(path)?);
-    write_synced(&temporary.0, fill).map_err(|e| Error::io(path, "write", e))?;
-    fs::rename(&temporary.0, path).map_err(|e| Error::io(path, "rename the finished file to", e))?;
-    sync_dir(parent(path))
+pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    write_by_way_of(&mut Real, &sibling(path)?, path, fill)
+}
+
+/// As [`write`], by way of `path.tmp`: for a file that only one process writes.
+///
+/// # Errors
+/// As for [`write`].
+pub fn replace(disk: &mut impl Disk, path: &Path, bytes: &[u8]) -> Result<()> {
+    write_by_way_of(disk, &suffixed(path, ".tmp"), path, |file| file.write_all(bytes))
+}
+
+fn write_by_way_of(
+    disk: &mut impl Disk,
+    beside: &Path,
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    let written = disk.write(beside, fill).map_err(|e| Error::io(path, "write", e)).and_then(|()| {
+        disk.rename(beside, path).map_err(|e| Error::io(path, "rename the finished file to", e))
+    });
+    if written.is_err() {
+        // a full disk should get its space back; if not even that works, the first error is the one to tell
+        let _ = disk.remove_file(beside);
+    }
+    written?;
+    sync_dir(disk, parent(path))
 }
 
 /// Writes the directory `path` through `fill`, which is handed a fresh sibling directory;
@@ -28,44 +58,82 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<
 /// # Errors
 /// What `fill` reports, or creating, syncing or renaming fails.
 pub fn write_dir(path: &Path, replace: bool, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let temporary = Temporary(sibling(path)?);
+    let (fresh, old) = (sibling(path)?, sibling(path)?);
     fs::create_dir_all(parent(path))
-        .and_then(|()| fs::create_dir(&temporary.0))
+        .and_then(|()| Real.create_dir(&fresh))
         .map_err(|e| Error::io(path, "create the directory", e))?;
-    fill(&temporary.0)?;
-    sync_dir(&temporary.0)?;
-    let moved = |e| Error::io(path, "move the finished directory to", e);
-    if replace && path.exists() {
-        let old = sibling(path)?;
-        fs::rename(path, &old).map_err(moved)?;
-        if let Err(e) = fs::rename(&temporary.0, path) {
-            // Back to how it was; the first error is the one to tell.
-            let _ = fs::rename(&old, path);
-            return Err(moved(e));
+    let written = fill(&fresh).and_then(|()| sync_dir(&mut Real, &fresh)).and_then(|()| {
+        // Only an empty directory can be removed this way, so nothing of the user's is lost.
+        match if replace { Ok(()) } else { fs::remove_dir(path) } {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io(path, "replace the directory", e)),
+            _ => exchange(&mut Real, &fresh, path, &old),
         }
-        sync_dir(parent(path))?;
-        return fs::remove_dir_all(&old).map_err(|e| Error::io(&old, "remove the replaced directory", e));
+    });
+    if written.is_err() {
+        let _ = remove_all(&mut Real, &fresh);
     }
-    // Only an empty directory can be removed this way, so nothing of the user's is lost.
-    match fs::remove_dir(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(Error::io(path, "replace the directory", e));
-        }
-        _ => fs::rename(&temporary.0, path).map_err(moved)?,
-    }
-    sync_dir(parent(path))
+    written
 }
 
-/// Creates `path`, fills it and waits until it is on the disk.
-pub(crate) fn write_synced(
-    path: &Path,
-    fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
-) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    let mut writer = BufWriter::with_capacity(1 << 20, file);
-    fill(&mut writer)?;
-    writer.flush()?;
-    writer.get_ref().sync_all()
+/// Puts the finished directory `fresh` in the place of `path`. What is there is renamed to `old` and removed at the
+/// end: a directory cannot be renamed onto another that holds files, hence two renames with a moment between them in
+/// which there is only `old`. (The file system's one atomic exchange, `renameat2`, is Linux's alone and not supported
+/// everywhere there.) After an error `path` is as it was, or new with `old` left beside it.
+///
+/// # Errors
+/// Renaming, syncing or removing fails.
+pub fn exchange(disk: &mut impl Disk, fresh: &Path, path: &Path, old: &Path) -> Result<()> {
+    let moved = |e| Error::io(path, "move the finished directory to", e);
+    let there = fs::exists(path).map_err(|e| Error::io(path, "look for", e))?;
+    if there {
+        disk.rename(path, old).map_err(moved)?;
+    }
+    if let Err(e) = disk.rename(fresh, path) {
+        if there {
+            // back to how it was; the first error is the one to tell
+            let _ = disk.rename(old, path);
+        }
+        return Err(moved(e));
+    }
+    sync_dir(disk, parent(path))?;
+    remove_all(disk, old)
+}
+
+/// Removes a directory with all that is in it, if it is there.
+///
+/// # Errors
+/// Something in it cannot be removed.
+pub fn remove_all(disk: &mut impl Disk, path: &Path) -> Result<()> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io(path, "read", e)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(|e| Error::io(path, "read", e))?;
+        let (kind, entry) = (entry.file_type(), entry.path());
+        if kind.is_ok_and(|kind| kind.is_dir()) {
+            remove_all(disk, &entry)?;
+        } else {
+            disk.remove_file(&entry).map_err(|e| Error::io(&entry, "remove", e))?;
+        }
+    }
+    disk.remove_dir(path).map_err(|e| Error::io(path, "remove", e))
+}
+
+/// Makes renames in `dir` last.
+///
+/// # Errors
+/// It cannot be opened or synced.
+pub fn sync_dir(disk: &mut impl Disk, dir: &Path) -> Result<()> {
+    disk.sync_dir(dir).map_err(|e| Error::io(dir, "sync the directory", e))
+}
+
+/// `path` with `suffix` behind its name: a sibling.
+pub fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(suffix);
+    name.into()
 }
 
 /// A name beside `path` that nothing else uses: hidden, and marked as temporary.
@@ -80,30 +148,7 @@ fn sibling(path: &Path) -> Result<PathBuf> {
 }
 
 fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// Makes renames in `dir` last. Systems that cannot sync a directory do without.
-fn sync_dir(dir: &Path) -> Result<()> {
-    #[cfg(unix)]
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| Error::io(dir, "sync the directory", e))?;
-    Ok(())
-}
-
-/// Removes the unfinished file or directory; after the rename there is nothing left to remove.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if self.0.is_dir() {
-            let _ = fs::remove_dir_all(&self.0);
-        } else {
-            let _ = fs::remove_file(&self.0);
-        }
-    }
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -115,7 +160,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         write(&path, |w| w.write_all(b"old")).unwrap();
-        let full = |w: &mut BufWriter<File>| {
+        let full = |w: &mut dyn Write| {
             w.write_all(b"half")?;
             Err(io::Error::new(io::ErrorKind::StorageFull, "disk full"))
         };
@@ -123,6 +168,52 @@ mod tests {
         assert!(error.contains("disk full"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn after_any_step_a_file_is_the_old_one_or_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        for steps in 0.. {
+            fs::write(&path, "old").unwrap();
+            let done = replace(&mut Mortal(steps), &path, b"new one").is_ok();
+            let now = fs::read_to_string(&path).unwrap();
+            assert!(now == "new one" || (!done && now == "old"), "{now} after {steps} steps");
+            if done {
+                break;
+            }
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left behind");
+    }
+
+    #[test]
+    fn after_any_step_of_an_exchange_one_of_the_two_is_whole() {
+        for steps in 0.. {
+            let dir = tempfile::tempdir().unwrap();
+            let [fresh, path, old] = ["fresh", "path", "old"].map(|name| dir.path().join(name));
+            for (dir, text) in [(&fresh, "new"), (&path, "before")] {
+                fs::create_dir(dir).unwrap();
+                fs::write(dir.join("f"), text).unwrap();
+            }
+            let done = exchange(&mut Mortal(steps), &fresh, &path, &old).is_ok();
+            let read = |dir: &Path| fs::read_to_string(dir.join("f")).ok();
+            match read(&path).as_deref() {
+                Some("new") => {}
+                Some("before") => assert!(!done && !old.exists()),
+                None => assert!(!done && read(&old).as_deref() == Some("before"), "after {steps} steps"),
+                Some(other) => panic!("{other}"),
+            }
+            if done {
+                assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left behind");
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let message = replace(&mut Real, Path::new("no/such/dir/file"), b"").unwrap_err().to_string();
+        assert!(message.starts_with("no/such/dir/file: cannot write: "), "{message}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl EdgeOptions {
 /// from source to destination); rows come out sorted by source, so the result does not depend on
 /// the order of the edges or on the number of threads.
 ///
-/// O(V + E log(largest degree)) work, `4 E' + 32 V` bytes beside the result, where `E'` counts both
+/// O(V + E log(largest degree)) work, parallel throughout, `4 E' + 32 V` bytes beside the result, where `E'` counts both
 /// directions of an undirected graph.
 ///
 /// # Errors
@@ -59,52 +59,89 @@ pub fn build(num_nodes: usize, src: &[NodeId], dst: &[NodeId], options: EdgeOpti
 
     // Relaxed suffices for all three uses: counts and cursors are independent sums, and the fork
     // and join of the parallel loops order them against everything outside.
-    let cursor: Vec<AtomicU64> = (0..num_nodes + 1).into_par_iter().map(|_| AtomicU64::new(0)).collect();
+    let degree: Vec<AtomicU64> = (0..num_nodes).into_par_iter().map(|_| AtomicU64::new(0)).collect();
     each(&|_, v| {
-        cursor[v as usize + 1].fetch_add(1, Relaxed);
+        degree[v as usize].fetch_add(1, Relaxed);
     });
-    let mut total = 0;
-    for c in &cursor {
-        total += c.load(Relaxed);
-        c.store(total, Relaxed);
-    }
-    let starts: Vec<u64> = cursor.iter().map(|c| c.load(Relaxed)).collect();
-    let slots: Vec<AtomicU32> = (0..total as usize).into_par_iter().map(|_| AtomicU32::new(0)).collect();
+    let starts = running_sum(&degree, |degree| degree.load(Relaxed));
+    let cursor = degree;
+    cursor.par_iter().zip(&starts).for_each(|(cursor, &start)| cursor.store(start, Relaxed));
+    let total = starts[num_nodes] as usize;
+    let slots: Vec<AtomicU32> = (0..total).into_par_iter().map(|_| AtomicU32::new(0)).collect();
     each(&|u, v| {
         let slot = cursor[v as usize].fetch_add(1, Relaxed);
         slots[slot as usize].store(u, Relaxed);
     });
     drop(cursor);
-    let mut indices: Vec<NodeId> = slots.into_iter().map(AtomicU32::into_inner).collect();
+    let mut indices: Vec<NodeId> = slots.par_iter().map(|slot| slot.load(Relaxed)).collect();
+    drop(slots);
 
-    // Sort each row; then, where duplicates go, count and close the gaps.
-    let mut rows: Vec<&mut [NodeId]> = Vec::with_capacity(num_nodes);
-    let mut rest = &mut indices[..];
-    for v in 0..num_nodes {
-        let (row, after) = rest.split_at_mut((starts[v + 1] - starts[v]) as usize);
-        rows.push(row);
+    // Sort each row and count what stays of it; where something goes, copy what stays.
+    let kept: Vec<AtomicU64> = (0..num_nodes).into_par_iter().map(|_| AtomicU64::new(0)).collect();
+    for_each_row(&starts, 0, &mut indices, &|v, row| {
+        row.sort_unstable();
+        let stays = if options.keep_duplicates { row.len() } else { dedup(row) };
+        kept[v].store(stays as u64, Relaxed);
+    });
+    let indptr = running_sum(&kept, |kept| kept.load(Relaxed));
+    if indptr[num_nodes] as usize == total {
+        return Graph::new(indptr.into(), indices.into());
+    }
+    let mut closed: Vec<NodeId> = vec![0; indptr[num_nodes] as usize];
+    for_each_row(&indptr, 0, &mut closed, &|v, row| {
+        row.copy_from_slice(&indices[starts[v] as usize..][..row.len()]);
+    });
+    Graph::new(indptr.into(), closed.into())
+}
+
+/// `0, x0, x0 + x1, ..`: one entry more than there are items. Parallel over pieces.
+fn running_sum<T: Sync>(items: &[T], value: impl Fn(&T) -> u64 + Sync) -> Vec<u64> {
+    const PIECE: usize = 1 << 14;
+    let sums: Vec<u64> = items.par_chunks(PIECE).map(|piece| piece.iter().map(&value).sum()).collect();
+    let mut starts = Vec::with_capacity(sums.len());
+    let mut start = 0;
+    for sum in sums {
+        starts.push(start);
+        start += sum;
+    }
+    let mut out = vec![0; items.len() + 1];
+    out[1..].par_chunks_mut(PIECE).zip(items.par_chunks(PIECE)).zip(starts).for_each(
+        |((out, piece), mut sum)| {
+            for (out, item) in out.iter_mut().zip(piece) {
+                sum += value(item);
+                *out = sum;
+            }
+        },
+    );
+    out
+}
+
+/// Calls `work(v, row)` for every row, in parallel. `starts` has an entry more than there are rows, the first of which is
+/// row `first`; `data` holds these rows alone.
+fn for_each_row(
+    starts: &[u64],
+    first: usize,
+    data: &mut [NodeId],
+    work: &(impl Fn(usize, &mut [NodeId]) + Sync),
+) {
+    /// Rows of a task.
+    const ROWS: usize = 256;
+    let rows = starts.len() - 1;
+    if rows > ROWS {
+        let middle = rows / 2;
+        let (low, high) = data.split_at_mut((starts[middle] - starts[0]) as usize);
+        rayon::join(
+            || for_each_row(&starts[..=middle], first, low, work),
+            || for_each_row(&starts[middle..], first + middle, high, work),
+        );
+        return;
+    }
+    let mut rest = data;
+    for (i, ends) in starts.windows(2).enumerate() {
+        let (row, after) = rest.split_at_mut((ends[1] - ends[0]) as usize);
+        work(first + i, row);
         rest = after;
     }
-    let kept: Vec<u64> = rows
-        .into_par_iter()
-        .with_min_len(256)
-        .map(|row| {
-            row.sort_unstable();
-            if options.keep_duplicates { row.len() as u64 } else { dedup(row) as u64 }
-        })
-        .collect();
-    let mut indptr = Vec::with_capacity(num_nodes + 1);
-    let mut end = 0;
-    indptr.push(0);
-    for v in 0..num_nodes {
-        let from = starts[v] as usize;
-        indices.copy_within(from..from + kept[v] as usize, end as usize);
-        end += kept[v];
-        indptr.push(end);
-    }
-    indices.truncate(end as usize);
-    indices.shrink_to_fit();
-    Graph::new(indptr.into(), indices.into())
 }
 
 /// Moves the distinct values of a sorted row to its front and counts them.
@@ -133,6 +170,24 @@ mod tests {
         assert!(error.contains("edge 1 joins nodes 1 and 2"), "{error}");
         assert!(build(2, &[0], &[], EdgeOptions::DIRECTED).is_err());
         assert_eq!(build(0, &[], &[], EdgeOptions::DIRECTED).unwrap().num_nodes(), 0);
+    }
+
+    #[test]
+    fn many_nodes_are_built_as_few_are() {
+        // a hub, empty rows and duplicates over several pieces of the sums and tasks of the rows
+        let nodes = 40_000u32;
+        let mut stream = crate::keyed::Stream::new(5);
+        let pairs: Vec<(u32, u32)> = (0..100_000u32)
+            .map(|i| {
+                let v = if i % 10 == 0 { 7 } else { 3 * stream.below(u64::from(nodes) / 3) as u32 };
+                (stream.below(300) as u32, v)
+            })
+            .collect();
+        let (src, dst): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+        let graph = build(nodes as usize, &src, &dst, EdgeOptions::DIRECTED).unwrap();
+        let expected: BTreeSet<(u32, u32)> = pairs.iter().map(|&(u, v)| (v, u)).collect();
+        let found = (0..nodes).flat_map(|v| graph.in_neighbors(v).iter().map(move |&u| (v, u)));
+        assert!(found.eq(expected));
     }
 
     proptest! {

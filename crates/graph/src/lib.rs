@@ -6,6 +6,7 @@
 //! - [`dataset`]: the native on-disk format and its importers.
 //! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: files that appear whole or not at all.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
+//! - [`memory`]: how much of it there is.
 //! - [`traverse`], [`stats`]: components and the figures `graphmill info` prints.
 //!
 //! One alphabet of dimensions serves the whole workspace: `V` nodes and `E` edges of a graph,
@@ -22,7 +23,7 @@ pub mod error;
 pub mod generate;
 pub mod keyed;
 pub mod matrix;
-mod memory;
+pub mod memory;
 pub mod npy;
 pub mod npz;
 mod place;

@@ -1,21 +1,36 @@
-//! Allocation whose size a file asked for: refused with a message where it cannot be meant, never
-//! an abort. (Every reader first bounds the size by the bytes that are really there; this is the
+//! How much memory there is, and allocation whose size a file asked for: refused with a message where it cannot be
+//! meant, never an abort. (Every reader first bounds the size by the bytes that are really there; this is the
 //! last line of defence.)
 
-use std::sync::OnceLock;
+use std::{fs, sync::OnceLock};
 
 use bytemuck::Zeroable;
 
 use crate::{Error, Result};
 
 /// The machine's memory in bytes, where the system tells it.
-fn total() -> Option<u64> {
+pub fn total() -> Option<u64> {
     static TOTAL: OnceLock<Option<u64>> = OnceLock::new();
-    *TOTAL.get_or_init(|| {
-        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-    })
+    *TOTAL.get_or_init(|| bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal"))
+}
+
+/// Bytes that a process may take now without pushing others out, where the system tells it. What it holds of files
+/// counts as free: the pages of a mapped dataset give way.
+pub fn available() -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
+}
+
+/// The most memory this process ever held, in bytes, where the system tells it.
+pub fn peak() -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
+}
+
+/// A field of the files above (proc_meminfo(5), proc_pid_status(5)): `name:   12340 kB` on a line of its own.
+fn bytes_of(text: &str, name: &str) -> Option<u64> {
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(field, _)| *field == name)?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 /// Refuses `count` elements of `T` when they are more than the machine has memory.
@@ -60,5 +75,14 @@ mod tests {
         assert!(zeroed::<u64>(usize::MAX).is_err());
         assert!(reserve::<u64>(usize::MAX / 16).is_err());
         assert_eq!(zeroed::<u8>(3).unwrap(), [0, 0, 0]);
+    }
+    #[test]
+    fn fields_are_read_with_their_unit() {
+        let text = "Name:\tx\nVmHWMax: 1 kB\nVmHWM:\t   12340 kB\nVmRSS:\t 1 kB\nBare: 7\n";
+        assert_eq!(bytes_of(text, "VmHWM"), Some(12_636_160));
+        assert_eq!((bytes_of(text, "Vm"), bytes_of(text, "Bare"), bytes_of("", "VmHWM")), (None, None, None));
+        if cfg!(target_os = "linux") {
+            assert!(available().unwrap() <= total().unwrap() && peak().unwrap() > 1 << 20);
+        }
     }
 }

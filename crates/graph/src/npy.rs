@@ -29,7 +29,12 @@ pub(crate) use dtype::convert;
 pub use dtype::{Dtype, Element, Kind, Number};
 pub use header::Header;
 
-use crate::{Buffer, Error, Result, atomic, memory, place::At};
+use crate::{
+    Buffer, Error, Result,
+    atomic::{self, Disk, Real},
+    memory,
+    place::At,
+};
 
 // Mapped arrays are used as they lie in the file.
 const _: () = assert!(cfg!(target_endian = "little"), "Graphmill needs a little-endian machine");
@@ -177,11 +182,10 @@ pub fn write<T: Element>(path: impl AsRef<Path>, data: &[T], shape: &[usize]) ->
     atomic::write(path, |file| write_to(file, data, shape))
 }
 
-/// As [`write()`], straight into a file that must not exist yet; for a directory that is itself
-/// moved into place.
+/// As [`write()`], straight into the file; for a directory that is itself moved into place.
 pub(crate) fn write_new<T: Element>(path: &Path, data: &[T], shape: &[usize]) -> Result<()> {
     check_shape(path, data, shape)?;
-    atomic::write_synced(path, |file| write_to(file, data, shape)).map_err(|e| Error::io(path, "write", e))
+    Real.write(path, |file| write_to(file, data, shape)).map_err(|e| Error::io(path, "write", e))
 }
 
 fn check_shape<T>(path: &Path, data: &[T], shape: &[usize]) -> Result<()> {
@@ -192,7 +196,7 @@ fn check_shape<T>(path: &Path, data: &[T], shape: &[usize]) -> Result<()> {
     Err(Error::invalid(format!("{}: {} values do not have the shape {shape:?}", path.display(), data.len())))
 }
 
-fn write_to<T: Element>(file: &mut impl Write, data: &[T], shape: &[usize]) -> io::Result<()> {
+fn write_to<T: Element>(file: &mut dyn Write, data: &[T], shape: &[usize]) -> io::Result<()> {
     let header = Header { dtype: T::DTYPE, shape: shape.to_vec(), fortran_order: false };
     file.write_all(&header.to_bytes())?;
     file.write_all(bytemuck::cast_slice(data))

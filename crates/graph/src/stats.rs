@@ -262,6 +262,7 @@ mod tests {
             labels: Labels::Single { class: vec![0, 0, 0, 1, 1, -1].into(), classes: 2 },
             split: Split { train: vec![0, 3].into(), valid: vec![1].into(), test: vec![2, 4].into() },
             metric: Some("accuracy".into()),
+            checksum: None,
         }
     }
 

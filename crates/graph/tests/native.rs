@@ -15,6 +15,7 @@ fn single() -> Dataset {
         labels: Labels::Single { class: vec![0, 2, 1, -1].into(), classes: 3 },
         split: Split { train: vec![0].into(), valid: vec![2].into(), test: vec![1].into() },
         metric: Some("accuracy".into()),
+        checksum: None,
     }
 }
 
@@ -39,7 +40,8 @@ fn bare() -> Dataset {
 
 /// Everything a dataset holds, for comparison.
 fn parts(dataset: &Dataset) -> String {
-    let Dataset { name, graph, features, labels, split, metric } = dataset;
+    // not the checksum: it is of the files
+    let Dataset { name, graph, features, labels, split, metric, checksum: _ } = dataset;
     let features: Vec<f32> = match &features.data {
         FeatureData::F32(data) => data.to_vec(),
         FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),

@@ -5,20 +5,21 @@
 //! be kept with the checkpoint.
 
 use graphmill_graph::table::{self, Entry};
-use graphmill_graph::{Error, Result};
 use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
 
 /// How the learning rate goes on after the warm-up; every factor is relative to the base rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// 1.
     Constant,
-    /// `gamma ^ floor(epoch / every)`.
+    /// `factor ^ floor(epoch / every)`.
     Step {
         /// Epochs between two reductions.
         every: u32,
         /// Factor of each.
-        gamma: f64,
+        factor: f64,
     },
     /// `floor + (1 - floor) (1 + cos(pi t)) / 2`, where `t` runs from 0 at the end of the warm-up to 1 after
     /// `epochs` epochs and stays there (Loshchilov and Hutter, *SGDR*, ICLR 2017, equation 5, without restarts).
@@ -28,30 +29,34 @@ pub enum Shape {
         /// The last factor.
         floor: f64,
     },
-    /// `max(factor ^ reductions, floor)`: a reduction after `patience` scores in a row that were
-    /// not better than the best. (PyTorch's `ReduceLROnPlateau` waits for one more.)
+    /// `max(factor ^ reductions, floor)`: a reduction after more than `patience` scores in a row that were not better
+    /// than the best, and then again. Better is by more than [`THRESHOLD`] of the best; a tie is not, nor is a score that
+    /// is no number: as PyTorch's `ReduceLROnPlateau` has it with its defaults.
     Plateau {
         /// Factor of each reduction.
         factor: f64,
-        /// Scores to wait.
+        /// Scores that are let pass.
         patience: u32,
         /// The least factor.
         floor: f64,
     },
 }
 
-/// What the shapes can be told; each reads its own part.
+/// By how much of the best a score must be better for `plateau` (PyTorch's default).
+pub const THRESHOLD: f64 = 1e-4;
+
+/// What the shapes can be told; each reads its own part. Errors call the values as the options of a run are called.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// `step`: epochs between two reductions, at least 1.
     pub every: u32,
     /// `step`, `plateau`: factor of each reduction, in `(0, 1]`.
-    pub gamma: f64,
+    pub factor: f64,
     /// `cosine`: epochs until the floor, more than the warm-up.
     pub epochs: f64,
-    /// `cosine`, `plateau`: the least factor, in `[0, 1]`.
-    pub floor: f64,
-    /// `plateau`: scores to wait, at least 1.
+    /// `cosine`, `plateau`: the least learning rate, at most the base.
+    pub min_lr: f64,
+    /// `plateau`: scores that are let pass.
     pub patience: u32,
     /// All: epochs of linear warm-up, may be a fraction; 0 for none.
     pub warmup: f64,
@@ -59,41 +64,37 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { every: 10, gamma: 0.5, epochs: 10.0, floor: 0.0, patience: 10, warmup: 0.0 }
+        Self { every: 10, factor: 0.5, epochs: 10.0, min_lr: 0.0, patience: 10, warmup: 0.0 }
     }
 }
 
-/// Picks a shape's own options.
-pub type Make = fn(&Options) -> Shape;
+/// Picks a shape's own options; the floor is the least factor.
+pub type Make = fn(options: &Options, floor: f64) -> Shape;
 
 /// The shapes.
 pub const TABLE: &[Entry<Make>] = &[
-    Entry { name: "constant", summary: "the same throughout", source: "", make: |_| Shape::Constant },
+    Entry { name: "constant", summary: "the same throughout", source: "", make: |_, _| Shape::Constant },
     Entry {
         name: "step",
-        summary: "times gamma every so many epochs",
+        summary: "times a factor every so many epochs",
         source: "",
-        make: |options| Shape::Step { every: options.every, gamma: options.gamma },
+        make: |options, _| Shape::Step { every: options.every, factor: options.factor },
     },
     Entry {
         name: "cosine",
         summary: "half a cosine wave down to a floor at the last epoch",
         source: "Loshchilov and Hutter, ICLR 2017, equation 5",
-        make: |options| Shape::Cosine { epochs: options.epochs, floor: options.floor },
+        make: |options, floor| Shape::Cosine { epochs: options.epochs, floor },
     },
     Entry {
         name: "plateau",
-        summary: "times gamma whenever the validation score has not improved for a while",
-        source: "",
-        make: |options| Shape::Plateau {
-            factor: options.gamma,
-            patience: options.patience,
-            floor: options.floor,
-        },
+        summary: "times a factor whenever the validation score has not improved for a while",
+        source: "PyTorch's ReduceLROnPlateau",
+        make: |options, floor| Shape::Plateau { factor: options.factor, patience: options.patience, floor },
     },
 ];
 
-/// Counts how long a score has not improved. Larger is better; NaN never is.
+/// Counts how long a score has not improved. Larger is better; one that is not finite never is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Patience {
     /// The best score so far.
@@ -109,7 +110,8 @@ impl Patience {
     /// with a lower loss (on few nodes many epochs score the same).
     pub fn observe(&mut self, score: f64, loss: f64) -> bool {
         let lower = loss < self.loss.unwrap_or(f64::INFINITY);
-        let better = !score.is_nan() && self.best.is_none_or(|best| score > best || (score == best && lower));
+        let better =
+            score.is_finite() && self.best.is_none_or(|best| score > best || (score == best && lower));
         if better {
             self.best = Some(score);
             self.loss = Some(loss).filter(|loss| loss.is_finite());
@@ -124,8 +126,10 @@ impl Patience {
 /// What a schedule remembers of the scores; kept with the checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// Since the last best score or the last reduction.
-    pub patience: Patience,
+    /// The best score so far.
+    pub best: Option<f64>,
+    /// Scores since it, or since the last reduction.
+    pub waited: u32,
     /// Reductions so far.
     pub reductions: u32,
 }
@@ -145,39 +149,28 @@ impl Schedule {
     /// # Errors
     /// No such name, or a value out of range.
     pub fn new(name: &str, base: f64, options: &Options) -> Result<Self> {
-        let shape = (table::find("schedule", TABLE, name)?.make)(options);
-        let check = |holds: bool, what: &str, value: f64, wanted: &str| {
-            if holds {
-                Ok(())
-            } else {
-                Err(Error::invalid(format!("{what} is {value}; it must be {wanted}")))
-            }
+        let entry = table::find("schedule", TABLE, name)?;
+        let &Options { every, factor, epochs, min_lr, warmup, .. } = options;
+        let check = |holds: bool, field: &'static str, value: f64, wanted: &str| {
+            if holds { Ok(()) } else { Err(Error::config(field, value, wanted)) }
         };
-        let fraction = |value: f64| (0.0..=1.0).contains(&value);
-        let gamma =
-            |gamma: f64| check(fraction(gamma) && gamma > 0.0, "gamma", gamma, "above 0 and at most 1");
-        let floor = |floor: f64| check(fraction(floor), "floor", floor, "between 0 and 1");
-        let positive = |value: u32, what: &str| check(value > 0, what, f64::from(value), "at least 1");
-
-        check(base > 0.0 && base.is_finite(), "the learning rate", base, "positive")?;
-        let warmup = options.warmup;
-        check(warmup >= 0.0 && warmup.is_finite(), "warmup", warmup, "0 or more epochs")?;
-        match shape {
-            Shape::Constant => {}
-            Shape::Step { every, gamma: g } => {
-                positive(every, "every")?;
-                gamma(g)?;
-            }
-            Shape::Cosine { epochs, floor: f } => {
-                let wanted = format!("more than the {warmup} epochs of warm-up");
-                check(epochs > warmup && epochs.is_finite(), "epochs", epochs, &wanted)?;
-                floor(f)?;
-            }
-            Shape::Plateau { factor, patience, floor: f } => {
-                gamma(factor)?;
-                positive(patience, "patience")?;
-                floor(f)?;
-            }
+        check(base > 0.0 && base.is_finite(), "lr", base, "must be positive")?;
+        check(warmup >= 0.0 && warmup.is_finite(), "warmup", warmup, "must be 0 or more epochs")?;
+        let shape = (entry.make)(options, min_lr / base);
+        if let Shape::Step { .. } = shape {
+            check(every > 0, "schedule_epochs", f64::from(every), "must be at least 1")?;
+        }
+        if let Shape::Step { .. } | Shape::Plateau { .. } = shape {
+            let wanted = "must be above 0 and at most 1";
+            check(factor > 0.0 && factor <= 1.0, "schedule_factor", factor, wanted)?;
+        }
+        if let Shape::Cosine { .. } | Shape::Plateau { .. } = shape {
+            let wanted = format!("must be between 0 and the learning rate, {base}");
+            check((0.0..=base).contains(&min_lr), "min_lr", min_lr, &wanted)?;
+        }
+        if let Shape::Cosine { .. } = shape {
+            let wanted = format!("must be shorter than the {epochs} epochs of the whole descent");
+            check(warmup < epochs && epochs.is_finite(), "warmup", warmup, &wanted)?;
         }
         Ok(Self { base, warmup, shape, state: State::default() })
     }
@@ -191,7 +184,7 @@ impl Schedule {
         let warm = if after < self.warmup { after / self.warmup } else { 1.0 };
         let factor = match self.shape {
             Shape::Constant => 1.0,
-            Shape::Step { every, gamma } => gamma.powf(f64::from(epoch / every)),
+            Shape::Step { every, factor } => factor.powf(f64::from(epoch / every)),
             Shape::Cosine { epochs, floor } => {
                 let t = ((before - self.warmup) / (epochs - self.warmup)).clamp(0.0, 1.0);
                 floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * t).cos())
@@ -204,13 +197,21 @@ impl Schedule {
     /// Takes the validation score of an epoch; whether the learning rate was reduced for it. Only `plateau` looks.
     pub fn observe(&mut self, score: f64) -> bool {
         let Shape::Plateau { factor, patience, floor } = self.shape else { return false };
-        self.state.patience.observe(score, f64::INFINITY);
-        let reduce = self.state.patience.waited >= patience
-            && factor.powf(f64::from(self.state.reductions)).max(floor) > floor;
-        if reduce {
-            self.state.reductions += 1;
-            self.state.patience.waited = 0;
+        let state = &mut self.state;
+        // for losses, which come negated, the same rule is PyTorch's mode 'min'
+        let better = |best: f64| score > best + THRESHOLD * best.abs();
+        if score.is_finite() && state.best.is_none_or(better) {
+            state.best = Some(score);
+            state.waited = 0;
+        } else {
+            state.waited += 1;
         }
+        if state.waited <= patience {
+            return false;
+        }
+        state.waited = 0;
+        let reduce = factor.powf(f64::from(state.reductions)) > floor;
+        state.reductions += u32::from(reduce);
         reduce
     }
 
@@ -270,14 +271,14 @@ mod tests {
 
     #[test]
     fn constant_and_step() {
-        let options = Options { every: 2, gamma: 0.1, ..Options::default() };
+        let options = Options { every: 2, factor: 0.1, ..Options::default() };
         close(&by_epoch(&Schedule::new("constant", 0.5, &options).unwrap(), 3), &[0.5, 0.5, 0.5]);
         close(&by_epoch(&Schedule::new("step", 1.0, &options).unwrap(), 5), &[1.0, 1.0, 0.1, 0.1, 0.01]);
     }
 
     #[test]
     fn cosine_falls_to_its_floor() {
-        let options = Options { epochs: 4.0, floor: 0.2, ..Options::default() };
+        let options = Options { epochs: 4.0, min_lr: 0.2, ..Options::default() };
         let schedule = Schedule::new("cosine", 1.0, &options).unwrap();
         let half = 0.5 * std::f64::consts::FRAC_1_SQRT_2;
         close(
@@ -291,8 +292,7 @@ mod tests {
 
     #[test]
     fn warm_up_rises_by_batch_in_front_of_any_shape() {
-        let options =
-            Options { warmup: 1.5, epochs: 3.5, every: 1, patience: 1, floor: 0.0, ..Options::default() };
+        let options = Options { warmup: 1.5, epochs: 3.5, every: 1, patience: 1, ..Options::default() };
         for entry in TABLE {
             let schedule = Schedule::new(entry.name, 1.0, &options).unwrap();
             close(&[schedule.lr(0, 0, 2), schedule.lr(0, 1, 2)], &[1.0 / 3.0, 2.0 / 3.0]);
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn plateau_waits_reduces_and_stops_at_its_floor() {
-        let options = Options { gamma: 0.5, patience: 2, floor: 0.3, ..Options::default() };
+        let options = Options { factor: 0.5, patience: 1, min_lr: 0.3, ..Options::default() };
         let mut schedule = Schedule::new("plateau", 1.0, &options).unwrap();
         let scores = [0.5, 0.6, 0.6, f64::NAN, 0.7, 0.1, 0.1, 0.1, 0.1];
         let reduced: Vec<bool> = scores.iter().map(|&score| schedule.observe(score)).collect();
@@ -320,6 +320,51 @@ mod tests {
         resumed.set_state(whole.state());
         assert!(resumed.observe(0.5) && whole.observe(0.5));
         assert_eq!(resumed, whole);
+    }
+
+    /// `torch.optim.lr_scheduler.ReduceLROnPlateau`, line by line, with its defaults but for factor and patience.
+    fn torch(mode: &str, factor: f64, patience: u32, metrics: &[f64]) -> Vec<f64> {
+        let (mut best, mut bad, mut lr) =
+            (if mode == "min" { f64::INFINITY } else { f64::NEG_INFINITY }, 0, 1.0f64);
+        let mut rates = Vec::new();
+        for &current in metrics {
+            let better = match mode {
+                "min" => current < best * (1.0 - 1e-4),
+                _ => current > best * (1.0 + 1e-4),
+            };
+            if better {
+                (best, bad) = (current, 0);
+            } else {
+                bad += 1;
+            }
+            if bad > patience {
+                lr = (lr * factor).max(0.0);
+                bad = 0;
+            }
+            rates.push(lr);
+        }
+        rates
+    }
+
+    #[test]
+    fn plateau_reduces_where_pytorch_does() {
+        // ties, steps around the threshold, NaN first and in between, falls, and a recovery
+        let scores =
+            [f64::NAN, 0.5, 0.5, 0.50004, 0.50006, 0.50006, f64::NAN, 0.4, 0.4, 0.9, 0.1, 0.1, 0.1, 0.1, 0.1];
+        for patience in 0..4 {
+            for (mode, sign) in [("max", 1.0), ("min", -1.0)] {
+                // as a loss: what is good is small
+                let metrics = scores.map(|score| if mode == "max" { score } else { 1.3 - score });
+                let options = Options { factor: 0.5, patience, ..Options::default() };
+                let mut schedule = Schedule::new("plateau", 1.0, &options).unwrap();
+                let rate = |&metric: &f64| {
+                    schedule.observe(sign * metric);
+                    schedule.lr(0, 0, 1)
+                };
+                let rates: Vec<f64> = metrics.iter().map(rate).collect();
+                assert_eq!(rates, torch(mode, 0.5, patience, &metrics), "{mode}, patience {patience}");
+            }
+        }
     }
 
     #[test]
@@ -341,12 +386,15 @@ mod tests {
     fn values_out_of_range_say_what_is_wanted() {
         let options = Options::default();
         let message = |name, lr, options: Options| Schedule::new(name, lr, &options).unwrap_err().to_string();
-        assert_eq!(message("constant", -1.0, options), "the learning rate is -1; it must be positive");
-        assert!(message("step", 0.1, Options { every: 0, ..options }).starts_with("every is 0"));
-        assert!(message("plateau", 0.1, Options { gamma: 1.5, ..options }).starts_with("gamma is 1.5"));
+        assert_eq!(message("constant", -1.0, options), "lr = -1: must be positive");
+        assert!(message("step", 0.1, Options { every: 0, ..options }).starts_with("schedule_epochs = 0"));
+        assert!(
+            message("plateau", 0.1, Options { factor: 1.5, ..options }).starts_with("schedule_factor = 1.5")
+        );
+        assert!(message("plateau", 0.1, Options { min_lr: 0.2, ..options }).starts_with("min_lr = 0.2"));
         assert_eq!(
             message("cosine", 0.1, Options { warmup: 12.0, ..options }),
-            "epochs is 10; it must be more than the 12 epochs of warm-up"
+            "warmup = 12: must be shorter than the 10 epochs of the whole descent"
         );
         assert_eq!(
             message("linear", 0.1, options),

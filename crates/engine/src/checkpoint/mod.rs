@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! checkpoint/model.safetensors        every parameter, by the name it is visited under
+//! checkpoint/best.safetensors         the same of the best epoch so far; no tensors before there is one
 //! checkpoint/optimizer.safetensors    the optimiser's state, by index and kind
-//! checkpoint/state.json               the caller's state, the step counter, checksums of all three files
+//! checkpoint/state.json               the caller's state, the step counter, checksums of all files
 //! ```
 //!
 //! # Why a checkpoint can be loaded at any moment
@@ -12,9 +13,7 @@
 //! `checkpoint.tmp/` to `checkpoint/`, and removes `checkpoint.old/`. A load takes `checkpoint/`, or
 //! `checkpoint.old/` where there is no `checkpoint/`. The directory `checkpoint/` is made by a rename only, so where it is
 //! there it is complete; `checkpoint.old/` is removed only while `checkpoint/` is there. So from the first
-//! completed save on, one of the two is complete after every step. A directory cannot be renamed
-//! onto another that holds files, which is why there are two renames and a name in between; the file system's one atomic
-//! exchange (`renameat2`) is Linux's alone and not supported everywhere there.
+//! completed save on, one of the two is complete after every step ([`atomic::exchange`] says why there are two).
 
 pub mod tensors;
 
@@ -24,22 +23,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use graphmill_graph::atomic::{self, Disk, Real};
 use graphmill_nn::{Model, optim::Optimizer};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{
-    Error, Result,
-    disk::{self, Disk, Real},
-};
+use crate::{Error, Result};
 use tensors::{MEND, Tensor, TensorRef, decode, encode};
 
 const MODEL: &str = "model.safetensors";
+const BEST: &str = "best.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
 
-/// The version of the layout above.
-const VERSION: u32 = 1;
+/// The version of the layout above. (1 had the best model beside the checkpoint instead of in it.)
+const VERSION: u32 = 2;
 
 /// Stands for the checksum of `state.json` while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000";
@@ -66,6 +64,8 @@ struct FileSum {
 pub struct Checkpoint<S> {
     /// The parameters.
     pub model: Vec<Tensor>,
+    /// The best epoch's parameters; none before there is one.
+    pub best: Vec<Tensor>,
     /// The optimiser's state.
     pub optimizer: Vec<Tensor>,
     /// Updates the optimiser has made.
@@ -79,6 +79,7 @@ pub struct Checkpoint<S> {
 /// What a checkpoint is written from.
 struct Contents<'a, S> {
     model: &'a [TensorRef<'a>],
+    best: &'a [TensorRef<'a>],
     optimizer: &'a [TensorRef<'a>],
     optimizer_steps: u64,
     state: &'a S,
@@ -93,7 +94,13 @@ fn checksum(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// The disk is full or not to be written; the checkpoint that was there is untouched.
-pub fn save<S: Serialize>(dir: &Path, model: &Model, optimizer: &dyn Optimizer, state: &S) -> Result<()> {
+pub fn save<S: Serialize>(
+    dir: &Path,
+    model: &Model,
+    best: &[TensorRef],
+    optimizer: &dyn Optimizer,
+    state: &S,
+) -> Result<()> {
     let mut params = Vec::new();
     model.visit(&mut |name, param| {
         let shape = [param.value.num_rows(), param.value.num_cols()];
@@ -105,8 +112,8 @@ pub fn save<S: Serialize>(dir: &Path, model: &Model, optimizer: &dyn Optimizer, 
         let shape = [matrix.num_rows(), matrix.num_cols()];
         owned.push(Tensor { name: name.to_string(), shape, data: matrix.view().host().to_vec() });
     });
-    let moments: Vec<TensorRef> = owned.iter().map(|t| (t.name.clone(), t.shape, &t.data[..])).collect();
-    save_tensors(dir, &params, &moments, optimizer.steps(), state)
+    let moments: Vec<TensorRef> = owned.iter().map(Tensor::borrow).collect();
+    save_tensors(dir, &params, best, &moments, optimizer.steps(), state)
 }
 
 /// [`save`] for matrices from anywhere.
@@ -116,40 +123,38 @@ pub fn save<S: Serialize>(dir: &Path, model: &Model, optimizer: &dyn Optimizer, 
 pub fn save_tensors<S: Serialize>(
     dir: &Path,
     model: &[TensorRef],
+    best: &[TensorRef],
     optimizer: &[TensorRef],
     optimizer_steps: u64,
     state: &S,
 ) -> Result<()> {
-    let contents = Contents { model, optimizer, optimizer_steps, state };
+    let contents = Contents { model, best, optimizer, optimizer_steps, state };
     let written = write(&mut Real, dir, &contents);
     if written.is_err() {
         // a full disk should get its space back; if not even that works, the first error is the one to tell
-        let _ = disk::remove_all(&mut Real, &disk::sibling(dir, ".tmp"));
+        let _ = atomic::remove_all(&mut Real, &atomic::suffixed(dir, ".tmp"));
     }
     written
 }
 
 /// The steps of a save.
 fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>) -> Result<()> {
-    let (fresh, old) = (disk::sibling(dir, ".tmp"), disk::sibling(dir, ".old"));
-    let rename = |disk: &mut _, from: &Path, to: &Path| {
-        Disk::rename(disk, from, to).map_err(|e| Error::io(from, "rename", e))
-    };
+    let (fresh, old) = (atomic::suffixed(dir, ".tmp"), atomic::suffixed(dir, ".old"));
 
     // what a crash may have left behind
     if fs::exists(dir).map_err(|e| Error::io(dir, "look for", e))? {
-        disk::remove_all(disk, &old)?;
+        atomic::remove_all(disk, &old)?;
     } else if fs::exists(&old).map_err(|e| Error::io(&old, "look for", e))? {
-        rename(disk, &old, dir)?;
+        disk.rename(&old, dir).map_err(|e| Error::io(&old, "rename", e))?;
     }
-    disk::remove_all(disk, &fresh)?;
+    atomic::remove_all(disk, &fresh)?;
 
     disk.create_dir(&fresh).map_err(|e| Error::io(&fresh, "create", e))?;
     let mut files = BTreeMap::new();
-    for (name, tensors) in [(MODEL, contents.model), (OPTIMIZER, contents.optimizer)] {
+    for (name, tensors) in [(MODEL, contents.model), (BEST, contents.best), (OPTIMIZER, contents.optimizer)] {
         let path = fresh.join(name);
         let bytes = encode(&dir.join(name), tensors)?;
-        disk.write(&path, &bytes).map_err(|e| Error::io(&path, "write", e))?;
+        disk.write(&path, |file| file.write_all(&bytes)).map_err(|e| Error::io(&path, "write", e))?;
         files.insert(name.to_string(), FileSum { bytes: bytes.len() as u64, xxh3: checksum(&bytes) });
     }
     let path = fresh.join(STATE);
@@ -163,20 +168,14 @@ fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>)
     let text = serde_json::to_string_pretty(&envelope)
         .map_err(|e| Error::format(dir.join(STATE), "state", e.to_string()))?;
     let text = text.replacen(NO_CHECKSUM, &checksum(text.as_bytes()), 1);
-    disk.write(&path, text.as_bytes()).map_err(|e| Error::io(&path, "write", e))?;
-    disk.sync_dir(&fresh).map_err(|e| Error::io(&fresh, "sync", e))?;
-
-    if fs::exists(dir).map_err(|e| Error::io(dir, "look for", e))? {
-        rename(disk, dir, &old)?;
-    }
-    rename(disk, &fresh, dir)?;
-    disk.sync_dir(disk::parent(dir)).map_err(|e| Error::io(disk::parent(dir), "sync", e))?;
-    disk::remove_all(disk, &old)
+    disk.write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| Error::io(&path, "write", e))?;
+    atomic::sync_dir(disk, &fresh)?;
+    Ok(atomic::exchange(disk, &fresh, dir, &old)?)
 }
 
 /// The directory that holds the checkpoint `dir`: see the module's head.
 fn complete(dir: &Path) -> Option<PathBuf> {
-    [dir.to_path_buf(), disk::sibling(dir, ".old")].into_iter().find(|dir| dir.is_dir())
+    [dir.to_path_buf(), atomic::suffixed(dir, ".old")].into_iter().find(|dir| dir.is_dir())
 }
 
 /// The parameters' file of the checkpoint directory `dir`; `None` where nothing was ever saved.
@@ -199,9 +198,10 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         let parse_error =
             |e: serde_json::Error| damaged(&path, &format!("line {}", e.line()), &e.to_string());
         let header: Envelope<serde::de::IgnoredAny> = serde_json::from_str(&text).map_err(parse_error)?;
-        if header.graphmill_checkpoint > VERSION {
+        if header.graphmill_checkpoint != VERSION {
+            let age = if header.graphmill_checkpoint > VERSION { "a newer" } else { "an older" };
             let message = format!(
-                "version {} was written by a newer graphmill; this one knows up to {VERSION}",
+                "version {} was written by {age} graphmill; this one knows {VERSION}: go on with that one, or train again",
                 header.graphmill_checkpoint
             );
             return Err(Error::format(&path, "graphmill_checkpoint", message));
@@ -223,6 +223,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         };
         Ok(Some(Self {
             model: tensors(MODEL)?,
+            best: tensors(BEST)?,
             optimizer: tensors(OPTIMIZER)?,
             optimizer_steps: envelope.optimizer_steps,
             state: envelope.state,
@@ -272,7 +273,7 @@ pub fn save_model(path: &Path, model: &Model) -> Result<()> {
 /// # Errors
 /// As [`save_model`], or a name that comes twice.
 pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
-    disk::write_atomic(&mut Real, path, &encode(path, params)?)
+    Ok(atomic::replace(&mut Real, path, &encode(path, params)?)?)
 }
 
 /// Reads the parameters that [`save_model`] wrote; the `model.safetensors` of a checkpoint will do as well.
@@ -283,7 +284,7 @@ pub fn load_model(path: &Path, model: &mut Model) -> Result<()> {
     assign_model(path, &decode(path, &read(path)?)?, model)
 }
 
-fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -> Result<()> {
+pub(crate) fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -> Result<()> {
     let mut assign = Assign::new(path.to_path_buf(), tensors);
     model.visit_mut(&mut |name, param| {
         let shape = [param.value.num_rows(), param.value.num_cols()];

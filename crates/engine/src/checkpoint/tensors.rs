@@ -25,6 +25,13 @@ pub struct Tensor {
     pub data: Vec<f32>,
 }
 
+impl Tensor {
+    /// The same to write.
+    pub fn borrow(&self) -> TensorRef<'_> {
+        (self.name.clone(), self.shape, &self.data)
+    }
+}
+
 /// The metadata's key of the checksum: XXH3 of every tensor's name, shape and bytes, by name.
 const CHECKSUM: &str = "xxh3";
 

@@ -1,5 +1,6 @@
+use graphmill_graph::atomic::Mortal;
+
 use super::*;
-use crate::disk::tests::Mortal;
 
 /// A checkpoint whose every value is `i`.
 struct Made {
@@ -25,12 +26,20 @@ impl Made {
 
     fn write(&self, disk: &mut impl Disk, dir: &Path) -> Result<()> {
         let model = [("conv.0.weight".to_string(), [2, 2], &self.model[..])];
+        let best = [("conv.0.weight".to_string(), [2, 2], &self.model[..])];
+        let best = if self.state.best.is_some() { &best[..] } else { &[] };
         let optimizer = [("0.m".to_string(), [1, 2], &self.moments[..])];
         let steps = self.state.epoch * 10;
         write(
             disk,
             dir,
-            &Contents { model: &model, optimizer: &optimizer, optimizer_steps: steps, state: &self.state },
+            &Contents {
+                model: &model,
+                best,
+                optimizer: &optimizer,
+                optimizer_steps: steps,
+                state: &self.state,
+            },
         )
     }
 }
@@ -42,6 +51,8 @@ fn loaded(dir: &Path) -> Option<u64> {
     let made = Made::new(i);
     assert_eq!((&checkpoint.model[0].data, checkpoint.model[0].shape), (&made.model, [2, 2]));
     assert_eq!(checkpoint.model[0].name, "conv.0.weight");
+    // the best model is always the one that the state speaks of
+    assert_eq!(checkpoint.best, checkpoint.model[..usize::from(i > 0)]);
     assert_eq!((&checkpoint.optimizer[0].data, checkpoint.optimizer_steps), (&made.moments, i * 10));
     assert_eq!(checkpoint.state, made.state);
     Some(i)
@@ -101,8 +112,8 @@ fn every_damaged_byte_is_an_error_that_names_the_file() {
     let run = tempfile::tempdir().unwrap();
     let dir = run.path().join("checkpoint");
     Made::new(7).write(&mut Real, &dir).unwrap();
-    assert_eq!(entries(&dir), [MODEL, OPTIMIZER, STATE]);
-    for name in [MODEL, OPTIMIZER, STATE] {
+    assert_eq!(entries(&dir), [BEST, MODEL, OPTIMIZER, STATE]);
+    for name in [BEST, MODEL, OPTIMIZER, STATE] {
         let path = dir.join(name);
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() {
@@ -127,17 +138,20 @@ fn every_damaged_byte_is_an_error_that_names_the_file() {
 }
 
 #[test]
-fn a_newer_version_says_so() {
+fn another_version_says_so() {
     let run = tempfile::tempdir().unwrap();
     let dir = run.path().join("checkpoint");
     Made::new(1).write(&mut Real, &dir).unwrap();
     let path = dir.join(STATE);
-    let text = fs::read_to_string(&path).unwrap().replacen(": 1,", ": 9,", 1);
-    let at = text.find("\"xxh3\": \"").unwrap() + 9;
-    let blank = format!("{}{NO_CHECKSUM}{}", &text[..at], &text[at + 16..]);
-    fs::write(&path, blank.replacen(NO_CHECKSUM, &checksum(blank.as_bytes()), 1)).unwrap();
-    let message = Checkpoint::<Place>::load(&dir).unwrap_err().to_string();
-    assert!(message.contains("version 9 was written by a newer graphmill"), "{message}");
+    let written = fs::read_to_string(&path).unwrap();
+    for (version, says) in [(9, "version 9 was written by a newer graphmill"), (1, "by an older graphmill")] {
+        let text = written.replacen(": 2,", &format!(": {version},"), 1);
+        let at = text.find("\"xxh3\": \"").unwrap() + 9;
+        let blank = format!("{}{NO_CHECKSUM}{}", &text[..at], &text[at + 16..]);
+        fs::write(&path, blank.replacen(NO_CHECKSUM, &checksum(blank.as_bytes()), 1)).unwrap();
+        let message = Checkpoint::<Place>::load(&dir).unwrap_err().to_string();
+        assert!(message.contains(says) && message.contains("train again"), "{message}");
+    }
 }
 
 #[test]
@@ -149,7 +163,7 @@ fn numbers_keep_their_bits() {
     let bits: Vec<f64> =
         (0..2000).map(|_| f64::from_bits(stream.next_u64())).filter(|x| x.is_finite()).collect();
     let counts = vec![u64::MAX, i64::MAX as u64 + 1, 0];
-    save_tensors(&dir, &[], &[], u64::MAX, &(&bits, &counts)).unwrap();
+    save_tensors(&dir, &[], &[], &[], u64::MAX, &(&bits, &counts)).unwrap();
     let back = Checkpoint::<(Vec<f64>, Vec<u64>)>::load(&dir).unwrap().unwrap();
     assert_eq!(
         back.state.0.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
@@ -195,7 +209,7 @@ mod of_a_model {
             let (mut whole, mut optimizer) = (model(4, 0), make());
             update(&mut whole, &mut *optimizer);
             update(&mut whole, &mut *optimizer);
-            save(&dir, &whole, &*optimizer, &"here").unwrap();
+            save(&dir, &whole, &[], &*optimizer, &"here").unwrap();
             let (mut resumed, mut fresh) = (model(4, 1), make());
             assert_ne!(values(&resumed), values(&whole));
             let checkpoint = Checkpoint::<String>::load(&dir).unwrap().unwrap();
@@ -216,7 +230,7 @@ mod of_a_model {
         let mut sgd = optim::by_name("sgd", &optim::Options::default()).unwrap();
         let mut trained = model(4, 0);
         update(&mut trained, &mut *adam);
-        save(&dir, &trained, &*adam, &()).unwrap();
+        save(&dir, &trained, &[], &*adam, &()).unwrap();
         save_model(&best, &trained).unwrap();
         let checkpoint = Checkpoint::<()>::load(&dir).unwrap().unwrap();
 

@@ -4,9 +4,9 @@ mod run_dir;
 
 pub use run_dir::RunDir;
 
-use std::fs;
+use std::fmt;
 
-use graphmill_graph::Dataset;
+use graphmill_graph::{Dataset, memory};
 use graphmill_loader::Traffic;
 use serde::{Deserialize, Serialize};
 
@@ -176,6 +176,30 @@ pub struct DatasetRecord {
     pub valid: usize,
     /// Test nodes.
     pub test: usize,
+    /// Of all its files, where it came from a dataset directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+}
+
+impl DatasetRecord {
+    /// Whether both are the same data: by their checksums, or where one has none by name and counts.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.checksum, &other.checksum) {
+            (Some(one), Some(two)) => one == two,
+            _ => Self { checksum: None, ..self.clone() } == Self { checksum: None, ..other.clone() },
+        }
+    }
+}
+
+impl fmt::Display for DatasetRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, nodes, edges, feature_dim, classes, .. } = self;
+        write!(f, "{name} ({nodes} nodes, {edges} edges, {feature_dim} features, {classes} classes")?;
+        match &self.checksum {
+            Some(checksum) => write!(f, ", checksum {checksum})"),
+            None => write!(f, ")"),
+        }
+    }
 }
 
 impl From<&Dataset> for DatasetRecord {
@@ -190,6 +214,7 @@ impl From<&Dataset> for DatasetRecord {
             train: data.split.train.len(),
             valid: data.split.valid.len(),
             test: data.split.test.len(),
+            checksum: data.checksum.clone(),
         }
     }
 }
@@ -236,21 +261,10 @@ impl Summary {
             best,
             test,
             staleness: Staleness::default(),
-            peak_rss_bytes: peak_rss_bytes().unwrap_or(0),
+            peak_rss_bytes: memory::peak().unwrap_or(0),
             seconds,
         }
     }
-}
-
-/// The most memory this process ever held (`VmHWM` of `/proc/self/status`, proc_pid_status(5)), where the system says.
-pub fn peak_rss_bytes() -> Option<u64> {
-    parse_peak(&fs::read_to_string("/proc/self/status").ok()?)
-}
-
-fn parse_peak(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -308,13 +322,19 @@ pub(crate) mod tests {
         assert_eq!((traffic.hit_rate(false), traffic.hit_rate(true)), (Some(0.75), Some(0.0)));
         assert_eq!(TrafficRecord::default().hit_rate(false), None);
     }
-
     #[test]
-    fn the_peak_is_read_from_the_status() {
-        assert_eq!(parse_peak("Name:\tx\nVmHWM:\t   12340 kB\nVmRSS:\t 1 kB\n"), Some(12_636_160));
-        assert_eq!(parse_peak("Name:\tx\n"), None);
-        if cfg!(target_os = "linux") {
-            assert!(peak_rss_bytes().unwrap() > 1 << 20);
-        }
+    fn datasets_are_the_same_by_checksum_or_by_counts() {
+        let named = |name: &str, nodes, checksum: Option<&str>| DatasetRecord {
+            name: name.into(),
+            nodes,
+            checksum: checksum.map(str::to_string),
+            ..DatasetRecord::default()
+        };
+        assert!(named("a", 3, Some("x")).is_same(&named("b", 3, Some("x"))), "moved");
+        assert!(!named("a", 3, Some("x")).is_same(&named("a", 3, Some("y"))), "imported again");
+        assert!(named("a", 3, None).is_same(&named("a", 3, Some("y"))));
+        assert!(!named("a", 3, None).is_same(&named("a", 4, None)));
+        let text = named("a", 3, Some("x")).to_string();
+        assert_eq!(text, "a (3 nodes, 0 edges, 0 features, 0 classes, checksum x)");
     }
 }

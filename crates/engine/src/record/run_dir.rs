@@ -4,7 +4,7 @@
 //! RUN/config.toml        every option, reusable with --config
 //! RUN/metrics.jsonl      an EpochRecord per line, as the epochs end
 //! RUN/checkpoint/        see crate::checkpoint
-//! RUN/best.safetensors   the parameters of the best epoch
+//! RUN/best.safetensors   the parameters of the best epoch, a copy of what the checkpoint holds
 //! RUN/summary.json       the Summary, at the end
 //! RUN/report.html        the same for the eye
 //! ```
@@ -15,12 +15,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use graphmill_graph::atomic::{self, Real};
+
 use super::{Best, DatasetRecord, EpochRecord, Summary, TestScore};
-use crate::{
-    Error, Result, TrainConfig, checkpoint,
-    disk::{self, Real},
-    report,
-};
+use crate::{Error, Result, TrainConfig, checkpoint, report};
 
 /// A run's directory. One that was made for a run that never began is taken back.
 #[derive(Debug)]
@@ -148,7 +146,7 @@ impl RunDir {
     /// # Errors
     /// The disk is full or not to be written.
     pub fn write_config(&self, config: &TrainConfig) -> Result<()> {
-        disk::write_atomic(&mut Real, &Self::config_path(&self.path), config.to_toml().as_bytes())
+        Ok(atomic::replace(&mut Real, &Self::config_path(&self.path), config.to_toml().as_bytes())?)
     }
 
     /// Adds an epoch to `metrics.jsonl` and waits until it is on the disk. Before the checkpoint that knows of it.
@@ -197,7 +195,7 @@ impl RunDir {
         let kept = &text[..end];
         if kept.len() < text.len() || !(kept.is_empty() || kept.ends_with('\n')) {
             let newline = if kept.is_empty() || kept.ends_with('\n') { "" } else { "\n" };
-            disk::write_atomic(&mut Real, &path, format!("{kept}{newline}").as_bytes())?;
+            atomic::replace(&mut Real, &path, format!("{kept}{newline}").as_bytes())?;
         }
         Ok(records)
     }
@@ -211,8 +209,8 @@ impl RunDir {
         let mut text = serde_json::to_string_pretty(summary)
             .map_err(|e| Error::format(&path, "summary", e.to_string()))?;
         text.push('\n');
-        disk::write_atomic(&mut Real, &path, text.as_bytes())?;
-        disk::write_atomic(&mut Real, &self.path.join(REPORT), report::html(summary).as_bytes())
+        atomic::replace(&mut Real, &path, text.as_bytes())?;
+        Ok(atomic::replace(&mut Real, &self.path.join(REPORT), report::html(summary).as_bytes())?)
     }
 
     /// Writes the `report.html` of the run in `run` anew from what it recorded, finished or not; where it is.
@@ -222,7 +220,7 @@ impl RunDir {
     pub fn write_report(run: &Path) -> Result<PathBuf> {
         let path = run.join(REPORT);
         let html = report::html(&Self::open(run)?.summary()?);
-        disk::write_atomic(&mut Real, &path, html.as_bytes())?;
+        atomic::replace(&mut Real, &path, html.as_bytes())?;
         Ok(path)
     }
 
@@ -372,7 +370,7 @@ mod tests {
     fn the_last_model_is_the_checkpoints() {
         let (_dir, run) = run();
         assert!(RunDir::last_model(run.path()).unwrap_err().to_string().contains("no checkpoint yet"));
-        checkpoint::save_tensors(&run.checkpoint(), &[], &[], 0, &()).unwrap();
+        checkpoint::save_tensors(&run.checkpoint(), &[], &[], &[], 0, &()).unwrap();
         assert!(RunDir::last_model(run.path()).unwrap().is_file());
     }
 

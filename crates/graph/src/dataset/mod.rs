@@ -11,6 +11,7 @@ pub mod native;
 use std::fmt;
 
 use half::f16;
+use rayon::prelude::*;
 
 use crate::{Buffer, Error, Graph, NodeId, Result, search::position};
 
@@ -30,6 +31,8 @@ pub struct Dataset {
     /// The score this dataset is usually judged by (`accuracy`, `f1-micro`, `f1-macro`, `roc-auc`,
     /// `average-precision`), where its importer knows.
     pub metric: Option<String>,
+    /// The checksum of the dataset directory it was read from: of the manifest, which holds those of all files.
+    pub checksum: Option<String>,
 }
 
 /// Node features, `V x dim`, row-major.
@@ -229,6 +232,30 @@ impl Dataset {
 
     /// That the parts of the split are ascending, disjoint, labelled and in the graph.
     fn validate_split(&self) -> Result<()> {
+        if self.split_is_sound() { Ok(()) } else { self.first_fault_of_split() }
+    }
+
+    /// Whether [`Dataset::first_fault_of_split`] finds nothing: the same in parallel, for large splits.
+    fn split_is_sound(&self) -> bool {
+        let [train, valid, test] = self.split.parts().map(|(_, ids)| &ids[..]);
+        let each = |ids: &[NodeId]| {
+            let ascends = !ids.par_windows(2).with_min_len(1 << 12).any(|pair| pair[0] >= pair[1]);
+            ascends
+                && ids.last().is_none_or(|&v| (v as usize) < self.num_nodes())
+                && position(ids, |&v| !self.labels.is_labelled(v)).is_none()
+        };
+        let disjoint = |a: &[NodeId], b: &[NodeId]| {
+            let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
+            position(few, |v| many.binary_search(v).is_ok()).is_none()
+        };
+        [train, valid, test].into_iter().all(each)
+            && disjoint(train, valid)
+            && disjoint(train, test)
+            && disjoint(valid, test)
+    }
+
+    /// The first fault of the split, node by node.
+    fn first_fault_of_split(&self) -> Result<()> {
         let nodes = self.num_nodes();
         let mut owner = vec![u8::MAX; nodes];
         let parts = self.split.parts();
@@ -274,5 +301,29 @@ impl fmt::Display for Dataset {
             self.split.valid.len(),
             self.split.test.len(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EdgeOptions, build};
+
+    #[test]
+    fn both_checks_of_a_split_agree() {
+        let labels = Labels::Single { class: vec![0, 0, 0, 0, 0, -1].into(), classes: 1 };
+        let graph = build(6, &[], &[], EdgeOptions::DIRECTED).unwrap();
+        let parts: [&[NodeId]; 9] =
+            [&[], &[0], &[1, 2], &[2, 1], &[3, 3], &[4], &[5], &[6], &[0, 1, 2, 3, 4]];
+        let mut sound = 0;
+        for i in 0..parts.len().pow(3) {
+            let part = |digit: u32| parts[i / parts.len().pow(digit) % parts.len()].to_vec().into();
+            let [train, valid, test] = [part(0), part(1), part(2)];
+            let split = Split { train, valid, test };
+            let data = Dataset { graph: graph.clone(), labels: labels.clone(), split, ..Dataset::default() };
+            assert_eq!(data.split_is_sound(), data.first_fault_of_split().is_ok(), "{:?}", data.split);
+            sound += u32::from(data.split_is_sound());
+        }
+        assert!(sound > 20);
     }
 }

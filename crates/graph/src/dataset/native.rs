@@ -20,7 +20,8 @@ use super::{
     manifest::{self, FileEntry, Manifest},
 };
 use crate::{
-    Buffer, Error, Graph, Result, atomic,
+    Buffer, Error, Graph, Result,
+    atomic::{self, Disk, Real},
     npy::{self, Dtype, Element},
     place::At,
 };
@@ -95,6 +96,7 @@ impl Dataset {
             labels,
             split: Split { train: train?, valid: valid?, test: test? },
             metric: m.metric.clone(),
+            checksum: Some(m.checksum.clone()),
         };
         At::new(&dir.join(FEATURES), "contents").locate(dataset.validate_features())?;
         At::new(&dir.join(LABELS), "contents").locate(dataset.validate_labels())?;
@@ -146,8 +148,7 @@ impl Dataset {
         }
         let path = dir.join(manifest::FILE_NAME);
         let text = m.to_text()?;
-        atomic::write_synced(&path, |file| std::io::Write::write_all(file, text.as_bytes()))
-            .map_err(|e| Error::io(&path, "write", e))
+        Real.write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| Error::io(&path, "write", e))
     }
 }
 

@@ -84,6 +84,7 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<Dataset> {
         labels: Labels::Single { class: class.into(), classes: options.classes },
         split: random_split(nodes, options),
         metric: Some("accuracy".into()),
+        checksum: None,
     })
 }
 

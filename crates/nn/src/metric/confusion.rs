@@ -4,8 +4,9 @@
 //! `F1 = 2 tp / (2 tp + fp + fn)` (van Rijsbergen, *Information Retrieval*, 1979, chapter 7).
 
 use graphmill_graph::table::Entry;
+use rayon::prelude::*;
 
-use super::{Input, Label, Metric, Row};
+use super::{Input, Label, Metric, Row, TASK};
 
 /// Rows whose prediction is right in every class: the usual accuracy for single labels, the share of exactly
 /// predicted sets for multiple ones (scikit-learn's `accuracy_score`).
@@ -57,7 +58,20 @@ fn predicted(row: &Row, argmax: usize, c: usize) -> bool {
     }
 }
 
+/// The counts of every class.
 fn counts(rows: &[Row], classes: usize) -> Vec<Counts> {
+    let add = |mut all: Vec<Counts>, more: Vec<Counts>| {
+        for (all, more) in all.iter_mut().zip(more) {
+            all.hit += more.hit;
+            all.wrong += more.wrong;
+        }
+        all
+    };
+    let none = || vec![Counts::default(); classes];
+    rows.par_chunks(TASK).map(|rows| count(rows, classes)).reduce(none, add)
+}
+
+fn count(rows: &[Row], classes: usize) -> Vec<Counts> {
     let mut counts = vec![Counts::default(); classes];
     for row in rows {
         let argmax = row.argmax();
@@ -75,7 +89,8 @@ fn counts(rows: &[Row], classes: usize) -> Vec<Counts> {
 fn accuracy(input: &Input) -> Option<f64> {
     let rows = input.rows()?;
     let right = rows
-        .iter()
+        .par_iter()
+        .with_min_len(TASK)
         .filter(|row| match row.label {
             Label::Class(class) => row.argmax() == class,
             Label::Set(_) => (0..input.classes).all(|c| row.is(c) == predicted(row, 0, c)),

@@ -11,6 +11,10 @@ mod ranking;
 use graphmill_graph::NodeId;
 use graphmill_graph::Result;
 use graphmill_graph::table::{self, Entry};
+use rayon::prelude::*;
+
+/// Rows that one task looks at. Rows are counted in whole numbers or summed in pieces that do not depend on the threads.
+const TASK: usize = 1 << 12;
 
 /// The labels to score against.
 #[derive(Clone, Copy, Debug)]
@@ -102,17 +106,19 @@ impl<'a> Input<'a> {
     /// The labelled rows, each with its logits; `None` where there are none or a logit is NaN.
     fn rows(&self) -> Option<Vec<Row<'a>>> {
         let c = self.classes;
-        let mut rows = Vec::with_capacity(self.num_rows());
-        for i in 0..self.num_rows() {
+        let labelled = |i| {
             let (score, truth) = self.row(i);
             let label = match self.truth {
-                Truth::Single(class) if class[truth] < 0 => continue,
+                Truth::Single(class) if class[truth] < 0 => return None,
                 Truth::Single(class) => Label::Class(class[truth] as usize),
                 Truth::Multi(member) => Label::Set(&member[truth * c..(truth + 1) * c]),
             };
-            rows.push(Row { logits: &self.scores[score * c..(score + 1) * c], label });
-        }
-        let broken = rows.iter().any(|row| row.logits.iter().any(|x| x.is_nan()));
+            Some(Row { logits: &self.scores[score * c..(score + 1) * c], label })
+        };
+        let all = (0..self.num_rows()).into_par_iter().with_min_len(TASK);
+        let rows: Vec<Row> = all.filter_map(labelled).collect();
+        let nan = |row: &Row| row.logits.iter().any(|x| x.is_nan());
+        let broken = rows.par_iter().with_min_len(TASK).any(nan);
         (!rows.is_empty() && !broken).then_some(rows)
     }
 }

@@ -9,7 +9,7 @@
 use graphmill_graph::table::Entry;
 use rayon::prelude::*;
 
-use super::{Input, Label, Metric, Row};
+use super::{Input, Label, Metric, Row, TASK};
 
 /// The probability that a positive outranks a negative, ties counting one half: with `rank` the positives' mid-ranks
 /// among all rows (Hanley and McNeil, *The meaning and use of the area under a ROC curve*, Radiology 1982),
@@ -33,6 +33,9 @@ pub(super) const AVERAGE_PRECISION: Entry<Metric> = Entry {
     make: |input| mean(input, average_precision),
 };
 
+/// Rows of a piece of a ranking.
+const PIECE: usize = 1 << 14;
+
 /// A row's score of one class, and whether it is a positive.
 type Ranked = (f64, bool);
 
@@ -40,7 +43,8 @@ type Ranked = (f64, bool);
 fn mean(input: &Input, metric: fn(&[Ranked]) -> Option<f64>) -> Option<f64> {
     let rows = input.rows()?;
     let softmax = matches!(rows[0].label, Label::Class(_));
-    let odds: Vec<Odds> = if softmax { rows.iter().map(Odds::new).collect() } else { Vec::new() };
+    let tasks = rows.par_iter().with_min_len(TASK);
+    let odds: Vec<Odds> = if softmax { tasks.map(Odds::new).collect() } else { Vec::new() };
     let classes = if softmax && input.classes == 2 { 1..2 } else { 0..input.classes };
     let each: Vec<Option<f64>> = classes
         .into_par_iter()
@@ -49,8 +53,10 @@ fn mean(input: &Input, metric: fn(&[Ranked]) -> Option<f64>) -> Option<f64> {
                 let score = if softmax { odds[i].of(row, c) } else { f64::from(row.logits[c]) };
                 (score, row.is(c))
             };
-            let mut ranked: Vec<Ranked> = rows.iter().enumerate().map(score).collect();
-            ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+            let tasks = rows.par_iter().with_min_len(TASK).enumerate();
+            let mut ranked: Vec<Ranked> = tasks.map(score).collect();
+            // rows of equal scores are counted together: their order does not matter
+            ranked.par_sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
             metric(&ranked)
         })
         .collect();
@@ -92,29 +98,57 @@ fn ties(ranked: &[Ranked]) -> impl Iterator<Item = (f64, f64)> {
         .map(|run| (run.len() as f64, run.iter().filter(|row| row.1).count() as f64))
 }
 
+/// The sum of `term(rows, hits, rows above, hits above)` over the runs of equal scores, and the number of hits; a hit is
+/// a positive. In pieces of [`PIECE`] rows and what belongs to their last run, so that the sum depends on the rows alone.
+fn sum_over_runs(ranked: &[Ranked], term: fn(f64, f64, f64, f64) -> f64) -> (f64, f64) {
+    let mut pieces = Vec::new();
+    let mut rest = ranked;
+    while rest.len() > PIECE {
+        let last = rest[PIECE - 1].0;
+        let (piece, after) = rest.split_at(PIECE + rest[PIECE..].partition_point(|row| row.0 == last));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(rest);
+    let positives = |piece: &&[Ranked]| piece.iter().filter(|row| row.1).count();
+    let hits: Vec<usize> = pieces.par_iter().map(positives).collect();
+    let (mut rows_above, mut hits_above) = (0, 0);
+    let above: Vec<(f64, f64)> = pieces
+        .iter()
+        .zip(&hits)
+        .map(|(piece, hits)| {
+            let above = (rows_above as f64, hits_above as f64);
+            rows_above += piece.len();
+            hits_above += hits;
+            above
+        })
+        .collect();
+    let sum = |(piece, &(mut rows_above, mut hits_above)): (&&[Ranked], &(f64, f64))| {
+        let mut sum = 0.0;
+        for (rows, hits) in ties(piece) {
+            sum += term(rows, hits, rows_above, hits_above);
+            rows_above += rows;
+            hits_above += hits;
+        }
+        sum
+    };
+    let sums: Vec<f64> = pieces.par_iter().zip(&above).map(sum).collect();
+    (sums.iter().sum(), hits_above as f64)
+}
+
 fn auc(ranked: &[Ranked]) -> Option<f64> {
-    let positives = ranked.iter().filter(|row| row.1).count() as f64;
-    let negatives = ranked.len() as f64 - positives;
-    if positives == 0.0 || negatives == 0.0 {
-        return None;
-    }
     // pairs (positive, negative) in the right order: each negative counts the positives above it and half of those beside it
-    let (mut above, mut pairs) = (0.0, 0.0);
-    for (rows, hits) in ties(ranked) {
-        pairs += (rows - hits) * (above + 0.5 * hits);
-        above += hits;
-    }
-    Some(pairs / (positives * negatives))
+    let (pairs, positives) =
+        sum_over_runs(ranked, |rows, hits, _, hits_above| (rows - hits) * (hits_above + 0.5 * hits));
+    let negatives = ranked.len() as f64 - positives;
+    (positives > 0.0 && negatives > 0.0).then(|| pairs / (positives * negatives))
 }
 
 fn average_precision(ranked: &[Ranked]) -> Option<f64> {
-    let positives = ranked.iter().filter(|row| row.1).count() as f64;
-    let (mut rows, mut hits, mut sum) = (0.0, 0.0, 0.0);
-    for (run, run_hits) in ties(ranked) {
-        rows += run;
-        hits += run_hits;
-        sum += run_hits * hits / rows;
-    }
+    // every hit of a run counts the precision down to the run's end
+    let (sum, positives) = sum_over_runs(ranked, |rows, hits, rows_above, hits_above| {
+        hits * (hits_above + hits) / (rows_above + rows)
+    });
     (positives > 0.0).then(|| sum / positives)
 }
 
@@ -155,6 +189,37 @@ mod tests {
         let (auc, ap) = one(&[0.0, -0.0, 0.0], &[1, 0, 0]);
         close(auc, 0.5);
         close(ap, 1.0 / 3.0);
+    }
+
+    #[test]
+    fn many_rows_in_pieces_are_ranked_as_by_one_loop() {
+        use graphmill_graph::keyed::Stream;
+        // few distinct scores make runs longer than a piece, many make runs of one
+        for kinds in [1, 3, 1000, 1 << 23] {
+            let mut stream = Stream::new(kinds);
+            let n = 3 * PIECE + 5;
+            let logits: Vec<f32> = (0..n).map(|_| stream.below(kinds) as f32).collect();
+            let truth: Vec<u8> = (0..n).map(|_| stream.below(3) as u8 / 2).collect();
+            let mut ranked: Vec<Ranked> =
+                logits.iter().zip(&truth).map(|(&x, &t)| (f64::from(x), t > 0)).collect();
+            ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+            let (mut rows, mut hits, mut pairs, mut precision) = (0.0, 0.0, 0.0, 0.0);
+            for (run, run_hits) in ties(&ranked) {
+                pairs += (run - run_hits) * (hits + 0.5 * run_hits);
+                rows += run;
+                hits += run_hits;
+                precision += run_hits * hits / rows;
+            }
+            let with = |threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| one(&logits, &truth))
+            };
+            let (auc, ap) = with(1);
+            assert_eq!((auc, ap), with(3));
+            // pairs are halves: their sums are exact in any order
+            assert_eq!(auc, Some(pairs / (hits * (rows - hits))));
+            close(ap, precision / hits);
+        }
     }
 
     #[test]

@@ -11,11 +11,10 @@
 //! Memory: two matrices per parameter. [`super::adamw`] is the same with the decay taken out of `g`.
 
 use graphmill_graph::table::Entry;
-use graphmill_graph::{Error, Result};
 
 use super::{Make, Optimizer, Options, Slots, adamw};
 use crate::backend::AdamStep;
-use crate::{Backend, Matrix, Param};
+use crate::{Backend, Error, Matrix, Param, Result};
 
 pub(super) const ENTRY: Entry<Make> = Entry {
     name: "adam",
@@ -43,7 +42,7 @@ impl Adam {
         Options::fraction("beta1", beta1)?;
         Options::fraction("beta2", beta2)?;
         if !(eps > 0.0 && eps.is_finite()) {
-            return Err(Error::invalid(format!("eps is {eps}; it must be positive, say 1e-8")));
+            return Err(Error::config("eps", eps, "must be positive, say 1e-8"));
         }
         let step = AdamStep {
             lr: 0.0,

@@ -29,9 +29,8 @@ pub use clip::{clip, global_norm};
 pub use sgd::Sgd;
 
 use graphmill_graph::table::{self, Entry};
-use graphmill_graph::{Error, Result};
 
-use crate::{Backend, Matrix, Param};
+use crate::{Backend, Error, Matrix, Param, Result};
 
 /// A rule that turns gradients into updates.
 pub trait Optimizer: Send {
@@ -69,7 +68,8 @@ pub trait Optimizer: Send {
 /// What the optimisers can be told; each reads its own part. The defaults are PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// `sgd`: weight of the velocity, in `[0, 1)`.
+    /// `sgd`: weight of the velocity, in `[0, 1)`. Checked for all, so that no run is recorded with a momentum that
+    /// cannot be.
     pub momentum: f32,
     /// `sgd`: whether to look ahead; needs momentum.
     pub nesterov: bool,
@@ -89,11 +89,11 @@ impl Default for Options {
 
 impl Options {
     /// Refuses a fraction outside `[0, 1)`.
-    fn fraction(name: &str, value: f32) -> Result<()> {
+    fn fraction(name: &'static str, value: f32) -> Result<()> {
         if (0.0..1.0).contains(&value) {
             Ok(())
         } else {
-            Err(Error::invalid(format!("{name} is {value}; it must be at least 0 and below 1")))
+            Err(Error::config(name, value, "must be at least 0 and below 1"))
         }
     }
 }
@@ -109,7 +109,9 @@ pub const TABLE: &[Entry<Make>] = &[sgd::ENTRY, adam::ENTRY, adamw::ENTRY];
 /// # Errors
 /// No such name, or an option out of range.
 pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Optimizer>> {
-    (table::find("optimizer", TABLE, name)?.make)(options)
+    let entry = table::find("optimizer", TABLE, name)?;
+    Options::fraction("momentum", options.momentum)?;
+    (entry.make)(options)
 }
 
 /// The state of one parameter, as `N` matrices of the parameter's shape.
@@ -244,10 +246,14 @@ mod tests {
     fn options_out_of_range_say_what_is_wanted() {
         let message = |name, options: Options| by_name(name, &options).err().unwrap().to_string();
         let options = Options::default();
-        assert_eq!(
-            message("sgd", Options { momentum: 1.5, ..options }),
-            "momentum is 1.5; it must be at least 0 and below 1"
-        );
+        for entry in TABLE {
+            for momentum in [-0.5, 1.0, 1.5, f32::NAN] {
+                assert_eq!(
+                    message(entry.name, Options { momentum, ..options }),
+                    format!("momentum = {momentum}: must be at least 0 and below 1")
+                );
+            }
+        }
         assert!(message("sgd", Options { nesterov: true, ..options }).contains("momentum"));
         assert!(message("adam", Options { beta2: 1.0, ..options }).contains("beta2"));
         assert!(message("adamw", Options { eps: 0.0, ..options }).contains("eps"));

@@ -11,11 +11,10 @@
 //! Memory: one matrix per parameter.
 
 use graphmill_graph::table::Entry;
-use graphmill_graph::{Error, Result};
 
 use super::{Make, Optimizer, Options, Slots};
 use crate::backend::SgdStep;
-use crate::{Backend, Matrix, Param};
+use crate::{Backend, Error, Matrix, Param, Result};
 
 pub(super) const ENTRY: Entry<Make> = Entry {
     name: "sgd",
@@ -40,9 +39,7 @@ impl Sgd {
     pub fn new(options: &Options) -> Result<Self> {
         Options::fraction("momentum", options.momentum)?;
         if options.nesterov && options.momentum == 0.0 {
-            return Err(Error::invalid(
-                "nesterov looks ahead along the momentum, which is 0; set one, say 0.9",
-            ));
+            return Err(Error::config("momentum", 0, "nesterov looks ahead along it; set one, say 0.9"));
         }
         let Options { momentum, nesterov, .. } = *options;
         Ok(Self { momentum, nesterov, lr: 0.0, steps: 0, velocity: Slots::default() })

@@ -31,7 +31,7 @@ pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions) -> Result
     let split = at.locate(given_split(splits, options.split))?;
     let name = options.name.clone().unwrap_or(name);
     let metric = options.metric.clone().or(metric);
-    let mut dataset = Dataset { name, graph, features, labels, split, metric };
+    let mut dataset = Dataset { name, graph, features, labels, split, metric, checksum: None };
     at.locate(dataset.validate())?;
     if options.largest_component {
         dataset = largest_component(dataset)?;

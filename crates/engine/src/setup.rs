@@ -1,0 +1,119 @@
+//! What outlives an epoch: the parts of a run, made from its configuration and dataset, and the tables they read.
+
+use graphmill_graph::{Dataset, Graph, table};
+use graphmill_loader::{
+    Form, MiniBatch, Sampler, Workspace, feature::Host, order, weights::SymmetricWeights,
+};
+use graphmill_nn::{
+    Matrix, Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
+};
+
+use crate::{Error, Result, TrainConfig, build, memory::Residence, stage::Loader, strategy};
+
+/// What the options name. Making it checks all of them, before anything that takes long.
+pub(crate) struct Parts {
+    pub(crate) metric: &'static table::Entry<Metric>,
+    pub(crate) sampler: Box<dyn Sampler>,
+    pub(crate) order: order::Order,
+    pub(crate) strategy: strategy::Make,
+    pub(crate) optimizer: Box<dyn Optimizer>,
+    pub(crate) schedule: Schedule,
+    pub(crate) model: Model,
+}
+
+impl Parts {
+    /// # Errors
+    /// An option that is unknown or impossible, or a dataset that cannot be trained on.
+    pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+        config.validate()?;
+        let parts = Self {
+            metric: build::metric(config, data)?,
+            sampler: build::sampler(config)?,
+            order: build::order(config)?,
+            strategy: table::find("strategy", strategy::TABLE, &config.strategy).map_err(Error::name)?.make,
+            optimizer: build::optimizer(config)?,
+            schedule: build::schedule(config)?,
+            model: build::model(config, data)?,
+        };
+        if data.split.train.is_empty() {
+            let mend =
+                "it has no training nodes: import it with --split, for example --split random:0.6,0.2,0.2";
+            return Err(Error::dataset(&data.name, mend));
+        }
+        Ok(parts)
+    }
+}
+
+/// The memory that training reads at random.
+pub(crate) struct Tables {
+    pub(crate) graph: Graph,
+    /// The feature rows, for the extract stage.
+    pub(crate) feature: Host,
+    /// The same rows, for layers that read them in place.
+    pub(crate) features: Matrix,
+}
+
+impl Tables {
+    /// # Errors
+    /// The memory cannot be had.
+    pub(crate) fn new(data: &Dataset, residence: Residence) -> Result<Self> {
+        let graph = match residence {
+            Residence::HugePages => data.graph.to_huge_pages()?,
+            Residence::InPlace => data.graph.clone(),
+        };
+        let (feature, features) = build::features(data, residence)?;
+        Ok(Self { graph, feature, features })
+    }
+}
+
+/// The read-only stages of a run, and the order of each layer's products. Both hold for the whole run; what depends on
+/// the sizes of batches (the order of the products, which blocks the backward pass wants transposed, and whether the
+/// bottom layer reads the feature table in place) is decided by the first batch's.
+///
+/// # Errors
+/// `--fused on` for a model that cannot read the table in place.
+pub(crate) fn loader<'a>(
+    config: &TrainConfig,
+    data: &'a Dataset,
+    tables: &'a Tables,
+    sampler: Box<dyn Sampler>,
+    order: order::Order,
+    model: &Model,
+) -> Result<(Loader<'a>, Vec<Order>)> {
+    let symmetric: Option<SymmetricWeights> = build::symmetric(model, data);
+    let batch_size = if config.batch_size == 0 { data.split.train.len() } else { config.batch_size };
+    let mut loader = Loader {
+        graph: &tables.graph,
+        train: &data.split.train,
+        seed: config.seed,
+        batch_size,
+        order,
+        sampler,
+        feature: &tables.feature,
+        fused: false,
+        transposed: 0,
+        symmetric,
+    };
+    let orders = model.orders(&first_shapes(&loader));
+    let possible = model.can_read_table(&orders);
+    if config.fused == "on" && !possible {
+        return Err(Error::usage(
+            "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, so it cannot \
+             read them in place; use --fused auto",
+        ));
+    }
+    loader.fused = possible && config.fused != "off";
+    loader.transposed =
+        (0..orders.len()).filter(|&l| model.needs_transposed(&orders, l)).fold(0, |bits, l| bits | 1 << l);
+    Ok((loader, orders))
+}
+
+/// The sizes of the first batch's blocks.
+fn first_shapes(loader: &Loader) -> Vec<BlockShape> {
+    let (mut order, mut batch) = (Vec::new(), MiniBatch::default());
+    loader.order(0, &mut order);
+    loader.pick(&order, 0, &mut batch);
+    let mut workspace = Workspace::new(loader.graph.num_nodes());
+    loader.sampler.sample(loader.graph, loader.seed, 0, Form::default(), &mut workspace, &mut batch);
+    batch.blocks.iter().map(BlockShape::from).collect()
+}

@@ -10,7 +10,7 @@ use graphmill_graph::Block;
 
 use super::{
     aggregate::{Sum, Unit, nth},
-    attention::{entries, for_heads, of_heads, softmax_rows},
+    attention::{entries, for_heads, softmax_rows},
     columns,
     epilogue::{Identity, forward_rows},
     level::{Isa, kernel, prefetch},
@@ -194,15 +194,10 @@ kernel! {
         let Input { block, heads, .. } = job;
         let base = block.indptr[rows.start] as usize;
         for (v, own) in rows.zip(own.chunks_exact_mut(heads)) {
-            let edges = &mut edges[job.run(v, base)];
-            // first to `own`, for all entries
             let row = job.row(block.own_row(v));
-            head_dots(s, row, target, own);
-            entry_dots(s, job, v, source, Some(&*own), edges);
-            for_heads!(heads, (h, N) => {
-                let source = dots::<_, N>(s, row, source, h);
-                own[h..h + N].iter_mut().zip(source).for_each(|(own, source)| *own += source);
-            });
+            head_dots(s, row, target, None, own);
+            entry_dots(s, job, v, source, Some(&*own), &mut edges[job.run(v, base)]);
+            for_heads!(heads, (h, N) => dots::<_, N, true>(s, row, source, h, own));
         }
     }
 
@@ -241,13 +236,13 @@ kernel! {
             let edges = &mut edges[job.run(v, base)];
             let row = job.row(block.own_row(v));
             entry_dots(s, job, v, grad, None, edges);
-            head_dots(s, row, grad, own);
+            head_dots(s, row, grad, None, own);
             let of_edges = given.map(|x| &x[job.run(v, 0)]);
             let of_own = given.map(|x| &x[(block.num_edges() + v) * heads..][..heads]);
             for_heads!(heads, (h, N) => {
                 let sum = score_gradients::<N>(heads, h, slope, of_edges, of_own, edges, own);
-                for (i, sum) in sum.into_iter().enumerate() {
-                    add_row(s, sum, row, &mut of_target[(h + i) * cols..][..cols]);
+                for i in 0..N {
+                    add_row(s, sum[i], row, &mut of_target[(h + i) * cols..][..cols]);
                 }
             });
             if cols > 0 {
@@ -273,34 +268,55 @@ kernel! {
     }
 }
 
-/// The dot products of a row with the vectors of heads `h..h + N` of `w` (`H x F`).
+// Loops over arrays of vectors go by index, and nothing here is a closure: iterator adapters and closures are
+// not always inlined into functions compiled for the instructions that `S` stands for.
+
+/// `out[h + i] = (out[h + i] if ADD) + x . w[h + i]` for `N` heads of `w` (`H x F`).
 #[inline(always)]
-fn dots<S: Simd, const N: usize>(s: S, x: &[f32], w: &[f32], h: usize) -> [f32; N] {
+#[allow(clippy::needless_range_loop, reason = "heads by number")]
+fn dots<S: Simd, const N: usize, const ADD: bool>(s: S, x: &[f32], w: &[f32], h: usize, out: &mut [f32]) {
     let cols = x.len();
-    let w = &w[h * cols..][..N * cols];
+    let mut of_heads: [&[f32]; N] = [&[]; N];
+    for i in 0..N {
+        of_heads[i] = &w[(h + i) * cols..][..cols];
+    }
     let mut acc = [s.splat(0.0); N];
     let mut c = 0;
-    while c < cols {
+    while c + S::LANES <= cols {
         let x = s.load(x, c);
-        for (i, acc) in acc.iter_mut().enumerate() {
-            *acc = s.mul_add(x, s.load(&w[i * cols..][..cols], c), *acc);
+        for i in 0..N {
+            acc[i] = s.mul_add(x, s.load(of_heads[i], c), acc[i]);
         }
         c += S::LANES;
     }
-    let mut out = [0.0; N];
-    for (out, &acc) in out.iter_mut().zip(&acc) {
-        *out = s.sum(acc);
+    if c < cols {
+        let zero = s.splat(0.0);
+        let x = s.load_part(&x[c..], zero);
+        for i in 0..N {
+            acc[i] = s.mul_add(x, s.load_part(&of_heads[i][c..], zero), acc[i]);
+        }
     }
-    out
+    let out = &mut out[h..h + N];
+    for i in 0..N {
+        let sum = s.sum(acc[i]);
+        out[i] = if ADD { out[i] + sum } else { sum };
+    }
 }
 
-/// The dot products of a row with every head's vector.
+/// `out[h] = add[h] + x . w[h]` for every head.
 #[inline(always)]
-fn head_dots<S: Simd>(s: S, x: &[f32], w: &[f32], out: &mut [f32]) {
-    for_heads!(out.len(), (h, N) => out[h..h + N].copy_from_slice(&dots::<_, N>(s, x, w, h)));
+fn head_dots<S: Simd>(s: S, x: &[f32], w: &[f32], add: Option<&[f32]>, out: &mut [f32]) {
+    if let Some(add) = add {
+        for h in 0..out.len() {
+            out[h] = add[h];
+        }
+        for_heads!(out.len(), (h, N) => dots::<_, N, true>(s, x, w, h, out));
+    } else {
+        for_heads!(out.len(), (h, N) => dots::<_, N, false>(s, x, w, h, out));
+    }
 }
 
-/// The dot products of the rows of a destination's edges with every head's vector, plus `add`.
+/// [`head_dots`] of the rows of a destination's edges.
 #[inline(always)]
 fn entry_dots<S: Simd>(s: S, job: Input, v: usize, w: &[f32], add: Option<&[f32]>, out: &mut [f32]) {
     let ahead = if job.cols == 0 { 0 } else { Sum::<Unit>::ahead(job.x, job.cols) };
@@ -310,10 +326,7 @@ fn entry_dots<S: Simd>(s: S, job: Input, v: usize, w: &[f32], add: Option<&[f32]
         {
             prefetch(job.x, next as usize * job.cols, job.cols);
         }
-        head_dots(s, job.row(job.block.indices[e] as usize), w, out);
-        if let Some(add) = add {
-            out.iter_mut().zip(add).for_each(|(out, add)| *out += add);
-        }
+        head_dots(s, job.row(job.block.indices[e] as usize), w, add, out);
     }
 }
 
@@ -329,32 +342,42 @@ fn score_gradients<const N: usize>(
     edges: &mut [f32],
     own: &mut [f32],
 ) -> [f32; N] {
-    let entries = edges.len() / heads;
-    // the edges, then the destination itself
-    let at = |i: usize, [edges, own]: [&[f32]; 2]| -> [f32; N] {
-        of_heads(if i < entries { &edges[i * heads..] } else { own }, h)
-    };
-    let [score, alpha, used] = [0, 1, 2].map(|i| [of_edges[i], of_own[i]]);
     // a dropped entry hands nothing back; the others what the dropout's scale makes of it
     let mut mean = [0.0; N];
-    for i in 0..=entries {
-        let (used, grad) = (at(i, used), at(i, [edges, own]));
-        for n in 0..N {
-            mean[n] += used[n] * grad[n];
+    let [_, _, used] = of_edges;
+    for at in (h..edges.len()).step_by(heads) {
+        for i in 0..N {
+            mean[i] += used[at + i] * edges[at + i];
         }
+    }
+    for i in 0..N {
+        mean[i] += of_own[2][h + i] * own[h + i];
     }
     let mut sum = [0.0; N];
-    for i in 0..=entries {
-        let (score, alpha, used, mut grad) = (at(i, score), at(i, alpha), at(i, used), at(i, [edges, own]));
-        for n in 0..N {
-            let g = used[n] * grad[n] - alpha[n] * mean[n];
-            grad[n] = if score[n] > 0.0 { g } else { slope * g };
-            sum[n] += grad[n];
-        }
-        let out = if i < entries { &mut edges[i * heads..] } else { &mut *own };
-        out[h..h + N].copy_from_slice(&grad);
+    for at in (h..edges.len()).step_by(heads) {
+        through_softmax(at, slope, of_edges, &mean, edges, &mut sum);
     }
+    through_softmax(h, slope, of_own, &mean, own, &mut sum);
     sum
+}
+
+/// The entry whose values begin at `at`: from the gradient of its attention to that of its score.
+#[inline(always)]
+fn through_softmax<const N: usize>(
+    at: usize,
+    slope: f32,
+    [score, alpha, used]: [&[f32]; 3],
+    mean: &[f32; N],
+    grad: &mut [f32],
+    sum: &mut [f32; N],
+) {
+    let (score, alpha, used) = (&score[at..at + N], &alpha[at..at + N], &used[at..at + N]);
+    let grad = &mut grad[at..at + N];
+    for i in 0..N {
+        let g = used[i] * grad[i] - alpha[i] * mean[i];
+        grad[i] = if score[i] > 0.0 { g } else { slope * g };
+        sum[i] += grad[i];
+    }
 }
 
 /// `out += a x`.
@@ -433,14 +456,15 @@ impl Tile<'_> {
         let len = (M * S::LANES).min(cols - at);
         assert!(len > (M - 1) * S::LANES);
         let mut acc = [[s.splat(0.0); M]; N];
-        for (&u, weight) in block.indices[block.edges(v)].iter().zip(edges.chunks_exact(heads)) {
-            add_scaled(s, &weight[h..h + N], &job.row(u as usize)[at..at + len], &mut acc);
+        for (i, &u) in block.indices[block.edges(v)].iter().enumerate() {
+            let weight = &edges[i * heads + h..][..N];
+            add_scaled(s, weight, &job.row(u as usize)[at..at + len], &mut acc);
         }
         add_scaled(s, &own[h..h + N], &job.row(block.own_row(v))[at..at + len], &mut acc);
-        for (i, acc) in acc.iter().enumerate() {
+        for i in 0..N {
             let out = &mut out[(h + i) * cols + at..][..len];
-            for (j, &acc) in acc.iter().enumerate() {
-                let sum = if add { s.add(acc, nth::<S, M>(s, out, j)) } else { acc };
+            for j in 0..M {
+                let sum = if add { s.add(acc[i][j], nth::<S, M>(s, out, j)) } else { acc[i][j] };
                 s.store(out, j * S::LANES, sum);
             }
         }
@@ -448,22 +472,24 @@ impl Tile<'_> {
     }
 }
 
-/// Adds a row of at most `M` vectors, times each weight. (A function and no closure: closures are not compiled
-/// for the instructions that `S` stands for.)
+/// Adds a row of at most `M` vectors, times each weight.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "heads and vectors by number")]
 fn add_scaled<S: Simd, const N: usize, const M: usize>(
     s: S,
     weight: &[f32],
     row: &[f32],
     acc: &mut [[S::F; M]; N],
 ) {
+    let weight = &weight[..N];
     let mut vectors = [s.splat(0.0); M];
-    for (j, vector) in vectors.iter_mut().enumerate() {
-        *vector = nth::<S, M>(s, row, j);
+    for j in 0..M {
+        vectors[j] = nth::<S, M>(s, row, j);
     }
-    for (&weight, acc) in weight.iter().zip(acc) {
-        for (&vector, acc) in vectors.iter().zip(acc) {
-            *acc = s.mul_add(s.splat(weight), vector, *acc);
+    for i in 0..N {
+        let weight = s.splat(weight[i]);
+        for j in 0..M {
+            acc[i][j] = s.mul_add(weight, vectors[j], acc[i][j]);
         }
     }
 }
@@ -520,8 +546,8 @@ impl Transposed<'_> {
             }
             add_scaled(s, &[of_source], &source[vector], &mut acc);
         }
-        for (j, &acc) in acc[0].iter().enumerate() {
-            s.store(&mut out[at..at + len], j * S::LANES, acc);
+        for j in 0..M {
+            s.store(&mut out[at..at + len], j * S::LANES, acc[0][j]);
         }
         M
     }

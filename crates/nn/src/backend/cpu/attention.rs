@@ -124,47 +124,58 @@ kernel! {
     }
 }
 
-/// The values of heads `h..h + N` of an entry.
-#[inline(always)]
-pub(super) fn of_heads<const N: usize>(entry: &[f32], h: usize) -> [f32; N] {
-    let mut out = [0.0; N];
-    out.copy_from_slice(&entry[h..h + N]);
-    out
-}
-
 /// Leaky ReLU of the scores of heads `h..h + N` of a destination's entries, less the largest of them.
 #[inline(always)]
 fn less_largest<const N: usize>(heads: usize, h: usize, slope: f32, edges: &mut [f32], own: &mut [f32]) {
     let mut max = [f32::NEG_INFINITY; N];
-    for entry in edges.chunks_exact_mut(heads).chain([&mut *own]) {
-        for (x, max) in entry[h..h + N].iter_mut().zip(&mut max) {
-            *x = if *x > 0.0 { *x } else { slope * *x };
-            *max = if *x > *max { *x } else { *max };
+    for at in (h..edges.len()).step_by(heads) {
+        leaky::<N>(slope, &mut edges[at..at + N], &mut max);
+    }
+    leaky::<N>(slope, &mut own[h..h + N], &mut max);
+    for at in (h..edges.len()).step_by(heads) {
+        let edge = &mut edges[at..at + N];
+        for i in 0..N {
+            edge[i] -= max[i];
         }
     }
-    for entry in edges.chunks_exact_mut(heads).chain([own]) {
-        for (x, max) in entry[h..h + N].iter_mut().zip(&max) {
-            *x -= max;
-        }
+    let own = &mut own[h..h + N];
+    for i in 0..N {
+        own[i] -= max[i];
+    }
+}
+
+/// Leaky ReLU of `N` values, in place; `max` follows.
+#[inline(always)]
+fn leaky<const N: usize>(slope: f32, x: &mut [f32], max: &mut [f32; N]) {
+    let x = &mut x[..N];
+    for i in 0..N {
+        x[i] = if x[i] > 0.0 { x[i] } else { slope * x[i] };
+        max[i] = if x[i] > max[i] { x[i] } else { max[i] };
     }
 }
 
 /// Divides heads `h..h + N` of a destination's entries by their sums.
 #[inline(always)]
 fn normalise<const N: usize>(heads: usize, h: usize, edges: &mut [f32], own: &mut [f32]) {
-    let mut sum = of_heads::<N>(own, h);
-    for edge in edges.chunks_exact(heads) {
-        for (sum, x) in sum.iter_mut().zip(&edge[h..h + N]) {
-            *sum += x;
+    let own = &mut own[h..h + N];
+    let mut sum = [0.0; N];
+    for i in 0..N {
+        sum[i] = own[i];
+    }
+    for at in (h..edges.len()).step_by(heads) {
+        let edge = &edges[at..at + N];
+        for i in 0..N {
+            sum[i] += edge[i];
         }
     }
-    let mut inverse = [0.0; N];
-    for (inverse, sum) in inverse.iter_mut().zip(&sum) {
-        *inverse = 1.0 / sum;
+    for i in 0..N {
+        sum[i] = 1.0 / sum[i];
+        own[i] *= sum[i];
     }
-    for entry in edges.chunks_exact_mut(heads).chain([own]) {
-        for (x, inverse) in entry[h..h + N].iter_mut().zip(&inverse) {
-            *x *= inverse;
+    for at in (h..edges.len()).step_by(heads) {
+        let edge = &mut edges[at..at + N];
+        for i in 0..N {
+            edge[i] *= sum[i];
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use graphmill_graph::Block;
 
 use super::{
-    aggregate::{Sum, Unit, nth},
+    aggregate::{OWN_AHEAD, Sum, Unit, nth},
     attention::{entries, for_heads, softmax_rows},
     columns,
     epilogue::{Identity, forward_rows},
@@ -320,6 +320,12 @@ fn head_dots<S: Simd>(s: S, x: &[f32], w: &[f32], add: Option<&[f32]>, out: &mut
 #[inline(always)]
 fn entry_dots<S: Simd>(s: S, job: Input, v: usize, w: &[f32], add: Option<&[f32]>, out: &mut [f32]) {
     let ahead = if job.cols == 0 { 0 } else { Sum::<Unit>::ahead(job.x, job.cols) };
+    if ahead != 0
+        && let Some(ids) = &job.block.dst_ids
+        && let Some(&next) = ids.get(v + OWN_AHEAD)
+    {
+        prefetch(job.x, next as usize * job.cols, job.cols);
+    }
     for (e, out) in job.block.edges(v).zip(out.chunks_exact_mut(job.heads)) {
         if ahead != 0
             && let Some(&next) = job.block.indices.get(e + ahead)

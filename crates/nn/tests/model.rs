@@ -4,8 +4,8 @@ mod support;
 
 use graphmill_graph::Block;
 use graphmill_nn::{
-    backend::Reference,
-    Activations, Matrix, Model, ModelConfig, Order, View, cost::BlockShape, layer::needs_transposed,
+    Activations, Matrix, Model, ModelConfig, Order, View, backend::Reference, cost::BlockShape,
+    layer::needs_transposed,
 };
 use support::{Checked, check, distance, dot, global, nudge, pass, random, random_block};
 

@@ -174,16 +174,7 @@ pub trait Backend: Send + Sync {
     /// [`Backend::gemm`] head by head: every matrix is `heads` runs of columns side by side, and
     /// `c[h] = beta c[h] + op(a[h]) op(b[h])`.
     #[allow(clippy::too_many_arguments, reason = "a product, by heads")]
-    fn head_gemm(
-        &self,
-        heads: usize,
-        a: View,
-        side_a: Side,
-        b: View,
-        side_b: Side,
-        beta: f32,
-        c: ViewMut,
-    );
+    fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut);
 
     // ------------------------------------------------------------------ aggregation
 

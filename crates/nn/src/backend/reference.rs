@@ -117,16 +117,7 @@ impl Backend for Reference {
         });
     }
 
-    fn head_gemm(
-        &self,
-        heads: usize,
-        a: View,
-        side_a: Side,
-        b: View,
-        side_b: Side,
-        beta: f32,
-        c: ViewMut,
-    ) {
+    fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
         let (of_a, of_b, of_c) = shape::head_gemm(heads, a, side_a, b, side_b, &c);
         let inner = if side_a == Side::Plain { of_a } else { a.num_rows() };
         fill(c, |i, j, old| {
@@ -363,12 +354,13 @@ impl Backend for Reference {
             alpha
         } else {
             let scale = f64::from(dropout.scale());
-            fill(used.reborrow(), |e, h, _| if dropped(dropout, e, h) { 0.0 } else { scale * at(alpha, e, h) });
+            fill(
+                used.reborrow(),
+                |e, h, _| if dropped(dropout, e, h) { 0.0 } else { scale * at(alpha, e, h) },
+            );
             used.as_view()
         };
-        fill(out, |v, c, _| {
-            entries(block, v).map(|(e, u)| at(used, e, c / cols) * at(x, u, c % cols)).sum()
-        });
+        fill(out, |v, c, _| entries(block, v).map(|(e, u)| at(used, e, c / cols) * at(x, u, c % cols)).sum());
     }
 
     fn attend_input_backward(

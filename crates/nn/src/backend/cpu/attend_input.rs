@@ -140,7 +140,8 @@ pub(super) fn backward(
         let grad = &grad[rows.start * size..rows.end * size];
         back_rows(isa, job, slope, given, grad, rows, edges.data, own.data, sums);
     });
-    for (out, sums) in [source_grad, target_grad].into_iter().zip(sums[..2 * size].chunks_exact(size.max(1))) {
+    for (out, sums) in [source_grad, target_grad].into_iter().zip(sums[..2 * size].chunks_exact(size.max(1)))
+    {
         for (i, out) in out.host().iter_mut().enumerate() {
             *out = sums[i % heads * cols + i / heads] as f32;
         }
@@ -194,10 +195,13 @@ kernel! {
         let Input { block, heads, .. } = job;
         let base = block.indptr[rows.start] as usize;
         for (v, own) in rows.zip(own.chunks_exact_mut(heads)) {
-            let row = job.row(block.own_row(v));
-            head_dots(s, row, target, None, own);
-            entry_dots(s, job, v, source, Some(&*own), &mut edges[job.run(v, base)]);
-            for_heads!(heads, (h, N) => dots::<_, N, true>(s, row, source, h, own));
+            let (row, edges) = (job.row(block.own_row(v)), &mut edges[job.run(v, base)]);
+            for_heads!(heads, (h, N) => {
+                let of_target = dots::<_, N>(s, row, of_heads(job, target, h), [0.0; N]);
+                let source = of_heads::<N>(job, source, h);
+                entry_dots(s, job, v, h, source, of_target, edges);
+                own[h..h + N].copy_from_slice(&dots(s, row, source, of_target));
+            });
         }
     }
 
@@ -235,11 +239,12 @@ kernel! {
             let grad = &grad[i * size..][..size];
             let edges = &mut edges[job.run(v, base)];
             let row = job.row(block.own_row(v));
-            entry_dots(s, job, v, grad, None, edges);
-            head_dots(s, row, grad, None, own);
             let of_edges = given.map(|x| &x[job.run(v, 0)]);
             let of_own = given.map(|x| &x[(block.num_edges() + v) * heads..][..heads]);
             for_heads!(heads, (h, N) => {
+                let of_grad = of_heads::<N>(job, grad, h);
+                entry_dots(s, job, v, h, of_grad, [0.0; N], edges);
+                own[h..h + N].copy_from_slice(&dots(s, row, of_grad, [0.0; N]));
                 let sum = score_gradients::<N>(heads, h, slope, of_edges, of_own, edges, own);
                 for i in 0..N {
                     add_row(s, sum[i], row, &mut of_target[(h + i) * cols..][..cols]);
@@ -271,68 +276,80 @@ kernel! {
 // Loops over arrays of vectors go by index, and nothing here is a closure: iterator adapters and closures are
 // not always inlined into functions compiled for the instructions that `S` stands for.
 
-/// `out[h + i] = (out[h + i] if ADD) + x . w[h + i]` for `N` heads of `w` (`H x F`).
+/// Rows `h..h + N` of `w` (`H x F`).
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "heads by number")]
-fn dots<S: Simd, const N: usize, const ADD: bool>(s: S, x: &[f32], w: &[f32], h: usize, out: &mut [f32]) {
-    let cols = x.len();
-    let mut of_heads: [&[f32]; N] = [&[]; N];
+fn of_heads<'a, const N: usize>(job: Input, w: &'a [f32], h: usize) -> [&'a [f32]; N] {
+    let mut rows: [&[f32]; N] = [&[]; N];
     for i in 0..N {
-        of_heads[i] = &w[(h + i) * cols..][..cols];
+        rows[i] = &w[(h + i) * job.cols..][..job.cols];
     }
+    rows
+}
+
+/// `add[i] + x . w[i]`, all of one length.
+#[inline(always)]
+fn dots<S: Simd, const N: usize>(s: S, x: &[f32], w: [&[f32]; N], add: [f32; N]) -> [f32; N] {
     let mut acc = [s.splat(0.0); N];
     let mut c = 0;
-    while c + S::LANES <= cols {
+    while c + S::LANES <= x.len() {
         let x = s.load(x, c);
         for i in 0..N {
-            acc[i] = s.mul_add(x, s.load(of_heads[i], c), acc[i]);
+            acc[i] = s.mul_add(x, s.load(w[i], c), acc[i]);
         }
         c += S::LANES;
     }
-    if c < cols {
+    if c < x.len() {
         let zero = s.splat(0.0);
         let x = s.load_part(&x[c..], zero);
         for i in 0..N {
-            acc[i] = s.mul_add(x, s.load_part(&of_heads[i][c..], zero), acc[i]);
+            acc[i] = s.mul_add(x, s.load_part(&w[i][c..], zero), acc[i]);
         }
     }
-    let out = &mut out[h..h + N];
-    for i in 0..N {
-        let sum = s.sum(acc[i]);
-        out[i] = if ADD { out[i] + sum } else { sum };
-    }
-}
-
-/// `out[h] = add[h] + x . w[h]` for every head.
-#[inline(always)]
-fn head_dots<S: Simd>(s: S, x: &[f32], w: &[f32], add: Option<&[f32]>, out: &mut [f32]) {
-    if let Some(add) = add {
-        for h in 0..out.len() {
-            out[h] = add[h];
+    let mut out = [0.0; N];
+    let mut i = 0;
+    while i + 4 <= N {
+        let sums = s.sum4([acc[i], acc[i + 1], acc[i + 2], acc[i + 3]]);
+        for j in 0..4 {
+            out[i + j] = add[i + j] + sums[j];
         }
-        for_heads!(out.len(), (h, N) => dots::<_, N, true>(s, x, w, h, out));
-    } else {
-        for_heads!(out.len(), (h, N) => dots::<_, N, false>(s, x, w, h, out));
+        i += 4;
     }
+    while i < N {
+        out[i] = add[i] + s.sum(acc[i]);
+        i += 1;
+    }
+    out
 }
 
-/// [`head_dots`] of the rows of a destination's edges.
+/// [`dots`] of the rows of a destination's edges, for heads `h..h + N`.
 #[inline(always)]
-fn entry_dots<S: Simd>(s: S, job: Input, v: usize, w: &[f32], add: Option<&[f32]>, out: &mut [f32]) {
-    let ahead = if job.cols == 0 { 0 } else { Sum::<Unit>::ahead(job.x, job.cols) };
+fn entry_dots<S: Simd, const N: usize>(
+    s: S,
+    job: Input,
+    v: usize,
+    h: usize,
+    w: [&[f32]; N],
+    add: [f32; N],
+    out: &mut [f32],
+) {
+    let ahead = if h > 0 || job.cols == 0 { 0 } else { Sum::<Unit>::ahead(job.x, job.cols) };
     if ahead != 0
         && let Some(ids) = &job.block.dst_ids
         && let Some(&next) = ids.get(v + OWN_AHEAD)
     {
         prefetch(job.x, next as usize * job.cols, job.cols);
     }
-    for (e, out) in job.block.edges(v).zip(out.chunks_exact_mut(job.heads)) {
+    for (i, e) in job.block.edges(v).enumerate() {
         if ahead != 0
             && let Some(&next) = job.block.indices.get(e + ahead)
         {
             prefetch(job.x, next as usize * job.cols, job.cols);
         }
-        head_dots(s, job.row(job.block.indices[e] as usize), w, add, out);
+        let sums = dots(s, job.row(job.block.indices[e] as usize), w, add);
+        let out = &mut out[i * job.heads + h..][..N];
+        for i in 0..N {
+            out[i] = sums[i];
+        }
     }
 }
 
@@ -399,15 +416,7 @@ fn add_row<S: Simd>(s: S, a: f32, x: &[f32], out: &mut [f32]) {
 
 /// `out[h] = (out[h] if add) + sum over the entries of destination v of weight[e, h] x[u]`, `out` of `H x F`.
 #[inline(always)]
-fn add_entries<S: Simd>(
-    s: S,
-    job: Input,
-    v: usize,
-    edges: &[f32],
-    own: &[f32],
-    add: bool,
-    out: &mut [f32],
-) {
+fn add_entries<S: Simd>(s: S, job: Input, v: usize, edges: &[f32], own: &[f32], add: bool, out: &mut [f32]) {
     let left = |at: usize| (job.cols - at).div_ceil(S::LANES);
     let mut h = 0;
     while h < job.heads {

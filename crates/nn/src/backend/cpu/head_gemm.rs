@@ -77,15 +77,7 @@ fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c: &mut [f32]
 }
 
 #[allow(clippy::too_many_arguments, reason = "a product, by heads")]
-pub(super) fn head_gemm(
-    heads: usize,
-    a: View,
-    side_a: Side,
-    b: View,
-    side_b: Side,
-    beta: f32,
-    c: ViewMut,
-) {
+pub(super) fn head_gemm(heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
     let (of_a, of_b, n) = shape::head_gemm(heads, a, side_a, b, side_b, &c);
     if heads == 1 {
         return gemm(a, side_a, b, side_b, beta, c);

@@ -56,16 +56,7 @@ impl Backend for Cpu {
         gemm::gemm(a, side_a, b, side_b, beta, c);
     }
 
-    fn head_gemm(
-        &self,
-        heads: usize,
-        a: View,
-        side_a: Side,
-        b: View,
-        side_b: Side,
-        beta: f32,
-        c: ViewMut,
-    ) {
+    fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
         head_gemm::head_gemm(heads, a, side_a, b, side_b, beta, c);
     }
 

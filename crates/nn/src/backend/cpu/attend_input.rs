@@ -9,7 +9,7 @@ use std::ops::Range;
 use graphmill_graph::Block;
 
 use super::{
-    aggregate::{OWN_AHEAD, Sum, Unit, nth},
+    aggregate::{OWN_AHEAD, Sum, Unit},
     attention::{entries, for_heads, softmax_rows},
     columns,
     epilogue::{Identity, forward_rows},
@@ -346,10 +346,7 @@ fn entry_dots<S: Simd, const N: usize>(
             prefetch(job.x, next as usize * job.cols, job.cols);
         }
         let sums = dots(s, job.row(job.block.indices[e] as usize), w, add);
-        let out = &mut out[i * job.heads + h..][..N];
-        for i in 0..N {
-            out[i] = sums[i];
-        }
+        out[i * job.heads + h..][..N].copy_from_slice(&sums);
     }
 }
 
@@ -478,12 +475,22 @@ impl Tile<'_> {
         add_scaled(s, &own[h..h + N], &job.row(block.own_row(v))[at..at + len], &mut acc);
         for i in 0..N {
             let out = &mut out[(h + i) * cols + at..][..len];
-            for j in 0..M {
-                let sum = if add { s.add(acc[i][j], nth::<S, M>(s, out, j)) } else { acc[i][j] };
+            for (j, &acc) in acc[i].iter().enumerate() {
+                let sum = if add { s.add(acc, vector::<S, M>(s, out, j)) } else { acc };
                 s.store(out, j * S::LANES, sum);
             }
         }
         M
+    }
+}
+
+/// Vector `j` of `M` in a row, the last of which may be partial.
+#[inline(always)]
+fn vector<S: Simd, const M: usize>(s: S, row: &[f32], j: usize) -> S::F {
+    if j + 1 < M {
+        s.load(&row[..(M - 1) * S::LANES], j * S::LANES)
+    } else {
+        s.load_part(&row[(M - 1) * S::LANES..], s.splat(0.0))
     }
 }
 
@@ -499,7 +506,7 @@ fn add_scaled<S: Simd, const N: usize, const M: usize>(
     let weight = &weight[..N];
     let mut vectors = [s.splat(0.0); M];
     for j in 0..M {
-        vectors[j] = nth::<S, M>(s, row, j);
+        vectors[j] = vector::<S, M>(s, row, j);
     }
     for i in 0..N {
         let weight = s.splat(weight[i]);
@@ -561,8 +568,8 @@ impl Transposed<'_> {
             }
             add_scaled(s, &[of_source], &source[vector], &mut acc);
         }
-        for j in 0..M {
-            s.store(&mut out[at..at + len], j * S::LANES, acc[0][j]);
+        for (j, &acc) in acc[0].iter().enumerate() {
+            s.store(&mut out[at..at + len], j * S::LANES, acc);
         }
         M
     }

@@ -159,9 +159,7 @@ fn leaky<const N: usize>(slope: f32, x: &mut [f32], max: &mut [f32; N]) {
 fn normalise<const N: usize>(heads: usize, h: usize, edges: &mut [f32], own: &mut [f32]) {
     let own = &mut own[h..h + N];
     let mut sum = [0.0; N];
-    for i in 0..N {
-        sum[i] = own[i];
-    }
+    sum.copy_from_slice(own);
     for at in (h..edges.len()).step_by(heads) {
         let edge = &edges[at..at + N];
         for i in 0..N {

@@ -117,7 +117,7 @@ impl<'a> Learner<'a> {
             (Some(table), true) => table.view(),
             _ => batch.features.view(),
         };
-        self.model.zero_grad();
+        self.model.zero_grad(backend);
         self.model.forward(&pass, &self.orders, &batch.blocks, x, &mut self.acts);
         self.seed_labels.gather(self.labels, &batch.seeds);
         let (logits, grad) = self.acts.logits_and_grad();

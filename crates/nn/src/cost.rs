@@ -80,6 +80,51 @@ pub fn cost(order: Order, shape: BlockShape, in_dim: usize, out_dim: usize, purp
         Order::AggregateFirst => (gather(d, f) + gemm(d), gemm(d), gemm(d) + gather(s, f) + transposing),
         Order::TransformFirst => (gemm(s) + gather(d, o), gather(s, o) + gemm(s) + transposing, gemm(s)),
     };
+    sum([forward, weights, input], purpose)
+}
+
+/// The same for graph attention ([`crate::layer::Gat`]), whose entries are the edges and the destinations
+/// themselves, with `H = heads` of `C = head_dim` columns each:
+///
+/// ```text
+///                     aggregate first                    transform first
+/// forward             gather(E, H D, F) + H dots         gather(E, D, H C) + 2 S H C
+/// weights' gradient   gather(E, H D, F) + H dots         gather(E, D, H C) + gather(E, S, H C) + 6 S H C
+/// input's gradient    gather(H E, S, F)
+/// ```
+///
+/// and the products, as above. `H dots` are a row's with every head's vector, and the sums beside them.
+pub fn attention(
+    order: Order,
+    shape: BlockShape,
+    in_dim: usize,
+    heads: usize,
+    head_dim: usize,
+    purpose: Purpose,
+) -> f64 {
+    let [d, s] = [shape.dst as f64, shape.src as f64];
+    let e = shape.edges as f64 + d;
+    let [f, h, o] = [in_dim as f64, heads as f64, (heads * head_dim) as f64];
+    let gemm = |rows: f64| 2.0 * rows * f * o / FLOPS_PER_BYTE;
+    let gather = |entries: f64, rows: f64, width: f64| entries * (4.0 * width + 4.0) + 4.0 * rows * width;
+    let transposing = TRANSPOSE * (s + e);
+    let dots = 4.0 * e * h * f / FLOPS_PER_BYTE;
+    let (forward, weights, input) = match order {
+        Order::AggregateFirst => {
+            let once = gather(e, h * d, f) + dots + gemm(d);
+            (once, once + gemm(d), gather(h * e, s, f) + transposing)
+        }
+        Order::TransformFirst => {
+            let forward = gemm(s) + gather(e, d, o) + 8.0 * s * o;
+            let weights = gather(e, d, o) + gather(e, s, o) + 24.0 * s * o + gemm(s) + transposing;
+            (forward, weights, gemm(s))
+        }
+    };
+    sum([forward, weights, input], purpose)
+}
+
+/// What the purpose needs of (forward, weights' gradients, input's gradient).
+fn sum([forward, weights, input]: [f64; 3], purpose: Purpose) -> f64 {
     match purpose {
         Purpose::Inference => forward,
         Purpose::BottomLayer => forward + weights,
@@ -91,9 +136,8 @@ pub fn cost(order: Order, shape: BlockShape, in_dim: usize, out_dim: usize, purp
 ///
 /// # Panics
 /// It knows none.
-pub fn choose(orders: &[Order], shape: BlockShape, in_dim: usize, out_dim: usize, purpose: Purpose) -> Order {
-    let cost = |order: &Order| cost(*order, shape, in_dim, out_dim, purpose);
-    *orders.iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("a layer knows an order")
+pub fn cheapest(orders: &[Order], cost: impl Fn(Order) -> f64) -> Order {
+    *orders.iter().min_by(|a, b| cost(**a).total_cmp(&cost(**b))).expect("a layer knows an order")
 }
 
 #[cfg(test)]
@@ -101,6 +145,10 @@ mod tests {
     use Order::{AggregateFirst, TransformFirst};
 
     use super::*;
+
+    fn choose(orders: &[Order], shape: BlockShape, in_dim: usize, out_dim: usize, purpose: Purpose) -> Order {
+        cheapest(orders, |order| cost(order, shape, in_dim, out_dim, purpose))
+    }
 
     const BOTH: &[Order] = &[AggregateFirst, TransformFirst];
     const PURPOSES: [Purpose; 3] = [Purpose::Inference, Purpose::BottomLayer, Purpose::InnerLayer];
@@ -129,6 +177,20 @@ mod tests {
                 assert_eq!(choose(BOTH, tree, f, o, purpose), AggregateFirst, "{f} to {o}, {purpose:?}");
             }
         }
+    }
+
+    #[test]
+    fn attention_aggregates_first_on_a_sampled_tree() {
+        let of = |shape, [f, heads, width]: [usize; 3], purpose| {
+            cheapest(BOTH, |order| attention(order, shape, f, heads, width, purpose))
+        };
+        let tree = BlockShape { dst: 11_000, src: 70_000, edges: 95_000 };
+        assert_eq!(of(tree, [100, 4, 64], Purpose::BottomLayer), AggregateFirst);
+        assert_eq!(of(tree, [256, 1, 47], Purpose::InnerLayer), AggregateFirst);
+        // over all neighbours the transformed rows are read once for all heads
+        let whole = BlockShape { dst: 1_000_000, src: 1_000_000, edges: 100_000_000 };
+        assert_eq!(of(whole, [1000, 8, 8], Purpose::Inference), TransformFirst);
+        assert_eq!(of(whole, [256, 1, 47], Purpose::Inference), TransformFirst);
     }
 
     #[test]

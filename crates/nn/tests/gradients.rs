@@ -6,7 +6,7 @@ mod support;
 use graphmill_graph::{Block, table};
 use graphmill_nn::{
     Finish, Layer, LayerConfig, Matrix, Order, Param, Pass, Saved, View,
-    backend::{Activation, Dropout},
+    backend::{Activation, Dropout, Reference},
     layer::{self, Linear, norm},
 };
 use support::{Checked, check, distance, dot, global, nudge, pass, random, random_block};
@@ -90,7 +90,7 @@ fn backward(
 ) -> (Vec<Matrix>, Matrix) {
     let (mut saved, mut grad, mut x_grad) = (Saved::default(), c.clone(), Matrix::default());
     let y = forward(layer, order, block, x, finish, &mut saved);
-    layer.visit_mut(&mut Param::zero_grad);
+    layer.visit_mut(&mut |p| p.zero_grad(&Reference));
     let wanted = input.then_some(&mut x_grad);
     layer.backward(&pass(true), order, block, x, y.view(), finish, &mut saved, &mut grad, wanted);
     if finish == Finish::NONE {
@@ -241,7 +241,7 @@ fn linear_matches_finite_differences() {
         };
         let y = run(&linear, &x);
         let (mut grad, mut x_grad) = (c.clone(), Matrix::default());
-        linear.visit_mut(&mut Param::zero_grad);
+        linear.visit_mut(&mut |p| p.zero_grad(&Reference));
         linear.backward(&pass(true), x.view(), y.view(), finish, &mut grad, Some(&mut x_grad));
         let mut grads = Vec::new();
         linear.visit(&mut |p| grads.push(p.grad.clone()));

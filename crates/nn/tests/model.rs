@@ -4,7 +4,8 @@ mod support;
 
 use graphmill_graph::Block;
 use graphmill_nn::{
-    Activations, Matrix, Model, ModelConfig, Order, View, cost::BlockShape, layer::needs_transposed,
+    Activations, Matrix, Model, ModelConfig, Order, View, backend::Reference, cost::BlockShape,
+    layer::needs_transposed,
 };
 use support::{Checked, check, distance, dot, global, nudge, pass, random, random_block};
 
@@ -85,7 +86,7 @@ fn gradients(
     c: &Matrix,
 ) -> Vec<(String, Matrix)> {
     let mut acts = Activations::default();
-    model.zero_grad();
+    model.zero_grad(&Reference);
     model.forward(&pass(true), orders, blocks, x, &mut acts);
     acts.logits_and_grad().1.host().copy_from_slice(c.view().host());
     model.backward(&pass(true), orders, blocks, x, &mut acts);
@@ -454,7 +455,7 @@ fn what_the_loader_is_asked_for() {
     ];
     let model = Model::new(&ModelConfig::default(), 100, 47, 0).unwrap();
     assert!(model.can_read_table(&model.orders(&shapes)));
-    assert_eq!(of(&named("gat")).orders(&shapes), [TransformFirst; 2]);
+    assert_eq!(of(&named("gat")).orders(&shapes), [AggregateFirst; 2]);
     assert_eq!(of(&named("gin")).orders(&shapes), [AggregateFirst; 2]);
     assert_eq!(model.inference_orders(1_000_000, 20_000_000), [AggregateFirst, TransformFirst]);
 }

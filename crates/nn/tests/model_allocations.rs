@@ -7,7 +7,7 @@ use std::{
     cell::Cell,
 };
 
-use graphmill_nn::{Activations, Model, ModelConfig, cost::BlockShape};
+use graphmill_nn::{Activations, Model, ModelConfig, backend::Reference, cost::BlockShape};
 use support::{pass, random, random_block};
 
 /// Counts this thread's requests for memory. Requests for zeroed memory are left out: the reference
@@ -84,7 +84,7 @@ fn a_step_allocates_nothing_in_the_steady_state() {
             let mut acts = Activations::default();
             let mut steps = || {
                 for (orders, (blocks, x)) in orders.iter().flat_map(|o| batches.iter().map(move |b| (o, b))) {
-                    model.zero_grad();
+                    model.zero_grad(&Reference);
                     model.forward(&pass(true), orders, blocks, x.view(), &mut acts);
                     acts.logits_and_grad().1.host().fill(0.1);
                     model.backward(&pass(true), orders, blocks, x.view(), &mut acts);

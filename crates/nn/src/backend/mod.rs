@@ -171,6 +171,11 @@ pub trait Backend: Send + Sync {
     /// factor is transposed, not both. `a` transposed reduces over rows (a weight gradient).
     fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut);
 
+    /// [`Backend::gemm`] head by head: every matrix is `heads` runs of columns side by side, and
+    /// `c[h] = beta c[h] + op(a[h]) op(b[h])`.
+    #[allow(clippy::too_many_arguments, reason = "a product, by heads")]
+    fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut);
+
     // ------------------------------------------------------------------ aggregation
 
     /// `dst = beta dst + A src`, with `A` as [`Weighting`] says: `S x F` to `D x F`. The block may
@@ -242,6 +247,63 @@ pub trait Backend: Send + Sync {
         z_grad: ViewMut,
     );
 
+    /// Attention over input rows, which all heads share: with `source` and `target` of `F x H`,
+    ///
+    /// ```text
+    /// score[e, h] = x[u] . source[., h] + x[own_row(v)] . target[., h]     (E + D) x H
+    /// alpha = softmax over e in {edges of v, v itself} of leaky_relu(score)
+    /// used = dropout(alpha)
+    /// out[v, h F + f] = sum over e of used[e, h] x[u, f]                   D x (H F)
+    /// ```
+    ///
+    /// `used` is written where the dropout drops, and may be empty else. Local or global blocks.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn attend_input(
+        &self,
+        block: &Block,
+        x: View,
+        source: View,
+        target: View,
+        slope: f32,
+        dropout: Dropout,
+        score: ViewMut,
+        alpha: ViewMut,
+        used: ViewMut,
+        out: ViewMut,
+    );
+
+    /// The gradients of [`Backend::attend_input`] from that of `out`: overwrites `score_grad` (`(E + D) x H`),
+    /// `source_grad` and `target_grad` (`F x H`). `used` is `alpha` itself where nothing was dropped. Local
+    /// or global blocks.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn attend_input_backward(
+        &self,
+        block: &Block,
+        x: View,
+        slope: f32,
+        score: View,
+        alpha: View,
+        used: View,
+        grad: View,
+        score_grad: ViewMut,
+        source_grad: ViewMut,
+        target_grad: ViewMut,
+    );
+
+    /// The gradient of [`Backend::attend_input`] with respect to `x`, after
+    /// [`Backend::attend_input_backward`]: overwrites `x_grad` (`S x F`). The block is local and transposed.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn attend_input_transposed(
+        &self,
+        block: &Block,
+        source: View,
+        target: View,
+        used: View,
+        grad: View,
+        score_grad: View,
+        x_grad: ViewMut,
+    );
+
     /// `out[r, o] = 1/H sum over h of x[r, h O + o]`: `R x (H O)` to `R x O`.
     fn head_mean(&self, x: View, heads: usize, out: ViewMut);
 
@@ -255,6 +317,9 @@ pub trait Backend: Send + Sync {
 
     /// `y = y + alpha x`.
     fn add(&self, alpha: f32, x: View, y: ViewMut);
+
+    /// Every element becomes `value`, whatever it was.
+    fn fill(&self, value: f32, x: ViewMut);
 
     /// `x = alpha x`.
     fn scale(&self, alpha: f32, x: ViewMut);

@@ -117,6 +117,23 @@ impl Backend for Reference {
         });
     }
 
+    fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+        let (of_a, of_b, of_c) = shape::head_gemm(heads, a, side_a, b, side_b, &c);
+        let inner = if side_a == Side::Plain { of_a } else { a.num_rows() };
+        fill(c, |i, j, old| {
+            let (h, j) = (j / of_c, j % of_c);
+            let sum: f64 = (0..inner)
+                .map(|l| {
+                    let (row, col) = if side_a == Side::Plain { (i, l) } else { (l, i) };
+                    let x = at(a, row, h * of_a + col);
+                    let (row, col) = if side_b == Side::Plain { (l, j) } else { (j, l) };
+                    x * at(b, row, h * of_b + col)
+                })
+                .sum();
+            keep(beta, old) + sum
+        });
+    }
+
     fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
         shape::aggregate(block, weighting, src, &dst);
         fill(dst, |v, f, old| {
@@ -301,6 +318,121 @@ impl Backend for Reference {
         fill(z_grad, |u, c, _| sum[u * cols + c]);
     }
 
+    fn attend_input(
+        &self,
+        block: &Block,
+        x: View,
+        source: View,
+        target: View,
+        slope: f32,
+        dropout: Dropout,
+        mut score: ViewMut,
+        mut alpha: ViewMut,
+        mut used: ViewMut,
+        out: ViewMut,
+    ) {
+        let of_entries = [score.as_view(), alpha.as_view()];
+        let heads = shape::attend_input(block, x, [source, target], of_entries, out.as_view());
+        let cols = x.num_cols();
+        let dot = |u: usize, w: View, h: usize| (0..cols).map(|f| at(x, u, f) * at(w, f, h)).sum::<f64>();
+        for v in 0..block.num_dst {
+            for h in 0..heads {
+                let t = dot(block.own_row(v), target, h);
+                for (e, u) in entries(block, v) {
+                    score.reborrow().host()[e * heads + h] = (dot(u, source, h) + t) as f32;
+                }
+                let logit = |e: usize| leaky(at(score.as_view(), e, h), f64::from(slope));
+                let max = entries(block, v).fold(f64::NEG_INFINITY, |m, (e, _)| m.max(logit(e)));
+                let sum: f64 = entries(block, v).map(|(e, _)| (logit(e) - max).exp()).sum();
+                for (e, _) in entries(block, v) {
+                    alpha.reborrow().host()[e * heads + h] = ((logit(e) - max).exp() / sum) as f32;
+                }
+            }
+        }
+        let alpha = alpha.as_view();
+        let used = if dropout.threshold() == 0 {
+            alpha
+        } else {
+            let scale = f64::from(dropout.scale());
+            fill(
+                used.reborrow(),
+                |e, h, _| if dropped(dropout, e, h) { 0.0 } else { scale * at(alpha, e, h) },
+            );
+            used.as_view()
+        };
+        fill(out, |v, c, _| entries(block, v).map(|(e, u)| at(used, e, c / cols) * at(x, u, c % cols)).sum());
+    }
+
+    fn attend_input_backward(
+        &self,
+        block: &Block,
+        x: View,
+        slope: f32,
+        score: View,
+        alpha: View,
+        used: View,
+        grad: View,
+        mut score_grad: ViewMut,
+        source_grad: ViewMut,
+        target_grad: ViewMut,
+    ) {
+        let weights = [source_grad.as_view(), target_grad.as_view()];
+        let heads = shape::attend_input(block, x, weights, [score, alpha], grad);
+        shape::same(score, used);
+        shape::same(score, score_grad.as_view());
+        let cols = x.num_cols();
+        for v in 0..block.num_dst {
+            for h in 0..heads {
+                let dot = |u: usize| (0..cols).map(|f| at(grad, v, h * cols + f) * at(x, u, f)).sum::<f64>();
+                let mean: f64 = entries(block, v).map(|(e, u)| at(used, e, h) * dot(u)).sum();
+                for (e, u) in entries(block, v) {
+                    let g = at(used, e, h) * dot(u) - at(alpha, e, h) * mean;
+                    let slope = if at(score, e, h) > 0.0 { 1.0 } else { f64::from(slope) };
+                    score_grad.reborrow().host()[e * heads + h] = (slope * g) as f32;
+                }
+            }
+        }
+        let score_grad = score_grad.as_view();
+        let sum = |f: usize, h: usize, row: &dyn Fn(usize, usize) -> usize| -> f64 {
+            (0..block.num_dst)
+                .flat_map(|v| entries(block, v).map(move |(e, u)| (v, e, u)))
+                .map(|(v, e, u)| at(score_grad, e, h) * at(x, row(v, u), f))
+                .sum()
+        };
+        fill(source_grad, |f, h, _| sum(f, h, &|_, u| u));
+        fill(target_grad, |f, h, _| sum(f, h, &|v, _| block.own_row(v)));
+    }
+
+    fn attend_input_transposed(
+        &self,
+        block: &Block,
+        source: View,
+        target: View,
+        used: View,
+        grad: View,
+        score_grad: View,
+        x_grad: ViewMut,
+    ) {
+        let of_entries = [used, score_grad];
+        let heads = shape::attend_input(block, x_grad.as_view(), [source, target], of_entries, grad);
+        shape::local(block);
+        let cols = x_grad.num_cols();
+        let mut sum = vec![0.0; block.num_src * cols];
+        for v in 0..block.num_dst {
+            for (e, u) in entries(block, v) {
+                for h in 0..heads {
+                    let g = at(score_grad, e, h);
+                    for f in 0..cols {
+                        sum[u * cols + f] +=
+                            at(used, e, h) * at(grad, v, h * cols + f) + g * at(source, f, h);
+                        sum[v * cols + f] += g * at(target, f, h);
+                    }
+                }
+            }
+        }
+        fill(x_grad, |u, f, _| sum[u * cols + f]);
+    }
+
     fn head_mean(&self, x: View, heads: usize, out: ViewMut) {
         let width = shape::head_mean(x, heads, out.as_view());
         fill(out, |r, o, _| (0..heads).map(|h| at(x, r, h * width + o)).sum::<f64>() / heads as f64);
@@ -319,6 +451,10 @@ impl Backend for Reference {
     fn add(&self, alpha: f32, x: View, y: ViewMut) {
         shape::same(x, y.as_view());
         fill(y, |r, c, old| f64::from(old) + f64::from(alpha) * at(x, r, c));
+    }
+
+    fn fill(&self, value: f32, x: ViewMut) {
+        fill(x, |_, _, _| f64::from(value));
     }
 
     fn scale(&self, alpha: f32, x: ViewMut) {

@@ -11,6 +11,27 @@ pub(crate) fn same(x: View, y: View) {
     assert_eq!((x.num_rows(), x.num_cols()), (y.num_rows(), y.num_cols()), "shapes differ");
 }
 
+/// The widths of a head in the three matrices of a product by heads.
+pub(crate) fn head_gemm(
+    heads: usize,
+    a: View,
+    side_a: Side,
+    b: View,
+    side_b: Side,
+    c: &ViewMut,
+) -> (usize, usize, usize) {
+    let widths = (width(a.num_cols(), heads), width(b.num_cols(), heads), width(c.num_cols(), heads));
+    let oriented = |x: View, width, side| match side {
+        Side::Plain => (x.num_rows(), width),
+        Side::Transposed => (width, x.num_rows()),
+    };
+    let ((m, k), (k2, n)) = (oriented(a, widths.0, side_a), oriented(b, widths.1, side_b));
+    assert!(side_a == Side::Plain || side_b == Side::Plain, "at most one factor is transposed");
+    assert_eq!(k, k2, "inner dimensions of a product by heads");
+    assert_eq!((c.num_rows(), widths.2), (m, n), "result of a product by heads");
+    widths
+}
+
 /// One row of `cols`.
 pub(crate) fn row(x: &View, cols: usize) {
     assert_eq!((x.num_rows(), x.num_cols()), (1, cols), "one row wanted");
@@ -109,6 +130,21 @@ pub(crate) fn attend(b: &Block, alpha: View, z: View, out: View) -> usize {
     assert_eq!(z.num_rows(), b.num_src, "sources of an attention");
     assert_eq!((out.num_rows(), out.num_cols()), (b.num_dst, z.num_cols()), "result of an attention");
     width(z.num_cols(), alpha.num_cols())
+}
+
+/// The number of heads.
+pub(crate) fn attend_input(b: &Block, x: View, weights: [View; 2], entries: [View; 2], out: View) -> usize {
+    block(b);
+    let [source, target] = weights;
+    let heads = source.num_cols();
+    same(source, target);
+    assert_eq!((x.num_rows(), x.num_cols()), (b.num_src, source.num_rows()), "sources of an attention");
+    assert_eq!((out.num_rows(), out.num_cols()), (b.num_dst, heads * x.num_cols()), "result of an attention");
+    for of_entries in entries {
+        let shape = (of_entries.num_rows(), of_entries.num_cols());
+        assert_eq!(shape, (b.num_edges() + b.num_dst, heads), "entries of an attention");
+    }
+    heads
 }
 
 /// The width of a head.

@@ -5,7 +5,11 @@ use graphmill_graph::{Block, keyed};
 use super::{Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved, site};
 use crate::{
     Error, Matrix, Result, View, ViewMut,
-    backend::{Activation, Dropout},
+    backend::{
+        Activation, Dropout,
+        Side::{Plain, Transposed},
+    },
+    cost::{self, BlockShape, Purpose},
 };
 
 /// Slope of the leaky ReLU for negative scores (section 3.3 of the paper).
@@ -24,7 +28,19 @@ const SLOPE: f32 = 0.2;
 /// paper's `a` is split into its two halves, as every implementation does. A destination attends
 /// to itself once, besides any self-loop among its edges.
 ///
-/// Transforms first: `S F H C + 2 S H C + E H C` multiplications, with `C` the width of a head.
+/// Transform first costs `S F H C + 2 S H C + E H C` multiplications, with `C` the width of a head.
+///
+/// Aggregate first: the heads' scores are linear in the input rows, and so are the sums,
+///
+/// ```text
+/// a_source . z[u] = x[u] . w_source,   w_source = W_h a_source                         F per head
+/// out[v] = (sum over u of dropout(alpha[u, v]) x[u]) W_h + b
+/// ```
+///
+/// so every head aggregates input rows, and only destinations are transformed: `2 E H F + D F H C`
+/// multiplications, and a row is read once for all heads. The gradient of `w_source` is carried on to `W_h` and
+/// `a_source` by the product rule: with `g` that of the scores, `g_w = sum over entries of g[u, v] x[u]`,
+/// `g_W = g_w a^T + ...` and `g_a = W^T g_w`.
 ///
 /// # Shapes
 /// - `weight`: `F x (H C)`; `source`, `target`: `1 x (H C)`; `bias`: `1 x O`
@@ -79,11 +95,90 @@ impl Gat {
         let dropout = pass.dropout(self.attention_dropout, site::ATTENTION);
         Finish { activation: Activation::Identity, dropout }
     }
+
+    /// [`Layer::backward`] of [`Order::AggregateFirst`].
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn aggregated_backward(
+        &mut self,
+        pass: &Pass,
+        block: &Block,
+        x: View,
+        y: View,
+        finish: Finish,
+        saved: &mut Saved,
+        grad: &mut Matrix,
+        x_grad: Option<&mut Matrix>,
+    ) {
+        let (backend, heads, in_dim) = (pass.backend, self.heads, self.in_dim());
+        let is_mean = self.is_mean();
+        let [
+            alpha,
+            dropped,
+            all_heads,
+            score,
+            source,
+            target,
+            rows,
+            rows_grad,
+            score_grad,
+            source_grad,
+            target_grad,
+        ] = &mut saved.m;
+        finish.backward(backend, self.bias.as_mut(), y, grad.view_mut());
+        let heads_grad = if is_mean {
+            all_heads.resize(block.num_dst, self.dims[0]);
+            backend.head_mean_backward(grad.view(), heads, all_heads.view_mut());
+            all_heads.view()
+        } else {
+            grad.view()
+        };
+        let Param { value: weight, grad: weight_grad, .. } = self.linear.weight_mut();
+        let weight = weight.view();
+        backend.head_gemm(heads, rows.view(), Transposed, heads_grad, Plain, 1.0, weight_grad.view_mut());
+        rows_grad.resize(block.num_dst, heads * in_dim);
+        backend.head_gemm(heads, heads_grad, Plain, weight, Transposed, 0.0, rows_grad.view_mut());
+        let used = if dropped.num_rows() == 0 { alpha.view() } else { dropped.view() };
+        score_grad.resize(alpha.num_rows(), heads);
+        source_grad.resize(in_dim, heads);
+        target_grad.resize(in_dim, heads);
+        backend.attend_input_backward(
+            block,
+            x,
+            SLOPE,
+            score.view(),
+            alpha.view(),
+            used,
+            rows_grad.view(),
+            score_grad.view_mut(),
+            source_grad.view_mut(),
+            target_grad.view_mut(),
+        );
+        if let Some(x_grad) = x_grad {
+            x_grad.resize(block.num_src, in_dim);
+            backend.attend_input_transposed(
+                block,
+                source.view(),
+                target.view(),
+                used,
+                rows_grad.view(),
+                score_grad.view(),
+                x_grad.view_mut(),
+            );
+        }
+        for (vector_grad, a) in [(source_grad, &mut self.source), (target_grad, &mut self.target)] {
+            let (value, a_grad) = (a.value.view(), a.grad.view_mut());
+            let weight_grad = weight_grad.view_mut();
+            backend.head_dot_backward(weight, value, heads, vector_grad.view(), weight_grad, a_grad);
+        }
+    }
 }
 
-// In `Saved::t`: z, and the two parts of the scores (S x H). In `Saved::m`: alpha, alpha after dropout
-// (only with dropout), the heads' rows or their gradient (D x H C, only when averaged), the gradient of
+// Transform first, in `Saved::t`: z, and the two parts of the scores (S x H). In `Saved::m`: alpha, alpha after
+// dropout (only with dropout), the heads' rows or their gradient (D x H C, only when averaged), the gradient of
 // alpha, scratch of its shape, the gradients of the scores' parts (S x H) and of z.
+//
+// Aggregate first, in `Saved::m`: the same three, the scores, the two halves of the scores' vectors (F x H), the
+// aggregated rows (D x H F), their gradient, that of the scores, and those of the vectors.
 impl Layer for Gat {
     fn in_dim(&self) -> usize {
         self.linear.in_dim()
@@ -112,7 +207,12 @@ impl Layer for Gat {
     }
 
     fn orders(&self) -> &'static [Order] {
-        &[Order::TransformFirst]
+        &[Order::AggregateFirst, Order::TransformFirst]
+    }
+
+    fn cost(&self, order: Order, shape: BlockShape, purpose: Purpose) -> f64 {
+        let head_dim = self.dims[0] / self.heads;
+        cost::attention(order, shape, self.in_dim(), self.heads, head_dim, purpose)
     }
 
     fn transformed_dims(&self) -> &[usize] {
@@ -162,10 +262,53 @@ impl Layer for Gat {
         finish.apply(backend, self.bias.as_ref(), out);
     }
 
+    fn aggregate_first(
+        &self,
+        pass: &Pass,
+        block: &Block,
+        x: View,
+        finish: Finish,
+        saved: &mut Saved,
+        mut out: ViewMut,
+    ) {
+        let (backend, heads, weight) = (pass.backend, self.heads, self.linear.weight().value.view());
+        let [alpha, dropped, all_heads, score, source, target, rows, ..] = &mut saved.m;
+        for (vector, a) in [(&mut *source, &self.source), (&mut *target, &self.target)] {
+            vector.resize(self.in_dim(), heads);
+            backend.head_dot(weight, a.value.view(), heads, vector.view_mut());
+        }
+        let entries = block.num_edges() + block.num_dst;
+        let dropout = self.attention_finish(pass).dropout;
+        score.resize(entries, heads);
+        alpha.resize(entries, heads);
+        dropped.resize(if dropout.threshold() == 0 { 0 } else { entries }, heads);
+        rows.resize(block.num_dst, heads * self.in_dim());
+        backend.attend_input(
+            block,
+            x,
+            source.view(),
+            target.view(),
+            SLOPE,
+            dropout,
+            score.view_mut(),
+            alpha.view_mut(),
+            dropped.view_mut(),
+            rows.view_mut(),
+        );
+        if self.is_mean() {
+            all_heads.resize(block.num_dst, self.dims[0]);
+            backend.head_gemm(heads, rows.view(), Plain, weight, Plain, 0.0, all_heads.view_mut());
+            backend.head_mean(all_heads.view(), heads, out.reborrow());
+        } else {
+            backend.head_gemm(heads, rows.view(), Plain, weight, Plain, 0.0, out.reborrow());
+        }
+        finish.apply(backend, self.bias.as_ref(), out);
+    }
+
     fn backward(
         &mut self,
         pass: &Pass,
-        _order: Order,
+        order: Order,
         block: &Block,
         x: View,
         y: View,
@@ -174,6 +317,9 @@ impl Layer for Gat {
         grad: &mut Matrix,
         x_grad: Option<&mut Matrix>,
     ) {
+        if order == Order::AggregateFirst {
+            return self.aggregated_backward(pass, block, x, y, finish, saved, grad, x_grad);
+        }
         let backend = pass.backend;
         let heads = self.heads;
         let [z, source, target] = &saved.t;

@@ -60,7 +60,7 @@ impl Gin {
 const RELU: Finish = Finish { activation: Activation::Relu, dropout: Dropout::NONE };
 
 // In `Saved::m`: the sum h (D x F), h W_1 + b_1 (D x O, only with a norm), the hidden rows (D x O), own
-// rows (D x F, only of a global block), the gradients of the hidden rows and of h, two for the norm.
+// rows (D x F, only of a global block), the gradients of the hidden rows and of h, a one, two for the norm.
 impl Layer for Gin {
     fn in_dim(&self) -> usize {
         self.first.in_dim()
@@ -105,7 +105,7 @@ impl Layer for Gin {
         saved: &mut Saved,
         out: ViewMut,
     ) {
-        let [sum, inner, hidden, room, _, _, kept @ ..] = &mut saved.m;
+        let [sum, inner, hidden, room, _, _, _, kept @ ..] = &mut saved.m;
         sum.resize(block.num_dst, x.num_cols());
         pass.backend.aggregate(block, self.weighting(block), x, 0.0, sum.view_mut());
         hidden.resize(block.num_dst, self.out_dim());
@@ -137,7 +137,7 @@ impl Layer for Gin {
         x_grad: Option<&mut Matrix>,
     ) {
         let weighting = self.weighting(block);
-        let [sum, inner, hidden, room, hidden_grad, sum_grad, kept @ ..] = &mut saved.m;
+        let [sum, inner, hidden, room, hidden_grad, sum_grad, one, kept @ ..] = &mut saved.m;
         self.second.backward(pass, hidden.view(), y, finish, grad, Some(hidden_grad));
         let finish = match &mut self.norm {
             Some(norm) => {
@@ -149,7 +149,9 @@ impl Layer for Gin {
         };
         self.first.backward(pass, sum.view(), hidden.view(), finish, hidden_grad, Some(sum_grad));
         let eps_grad = pass.backend.dot(super::own_rows_again(block, x, room), sum_grad.view());
-        self.eps.grad.view_mut().host()[0] += eps_grad as f32;
+        one.resize(1, 1);
+        pass.backend.fill(1.0, one.view_mut());
+        pass.backend.add(eps_grad as f32, one.view(), self.eps.grad.view_mut());
         if let Some(x_grad) = x_grad {
             x_grad.resize(block.num_src, self.in_dim());
             let to = x_grad.view_mut();

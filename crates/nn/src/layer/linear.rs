@@ -42,6 +42,16 @@ impl Linear {
         self.weight.value.num_cols()
     }
 
+    /// The weight.
+    pub fn weight(&self) -> &Param {
+        &self.weight
+    }
+
+    /// The weight, to be changed.
+    pub fn weight_mut(&mut self) -> &mut Param {
+        &mut self.weight
+    }
+
     /// The bias.
     pub fn bias(&self) -> Option<&Param> {
         self.bias.as_ref()

@@ -35,7 +35,11 @@ pub use pass::{Finish, Pass, site};
 pub use sage::{AGGREGATORS, Sage};
 pub use sage_pool::SagePool;
 
-use crate::{Matrix, Result, View, ViewMut, backend::EdgeWeight};
+use crate::{
+    Matrix, Result, View, ViewMut,
+    backend::EdgeWeight,
+    cost::{self, BlockShape, Purpose},
+};
 
 /// Makes a layer.
 pub type Make = fn(&LayerConfig) -> Result<Box<dyn Layer>>;
@@ -124,7 +128,7 @@ pub struct Saved {
     /// The transformed rows ([`Layer::transform`]).
     pub t: [Matrix; 3],
     /// Other matrices, in the layer's own numbering.
-    pub m: [Matrix; 9],
+    pub m: [Matrix; 11],
     /// Positions (the winners of a maximum).
     pub arg: Vec<u32>,
 }
@@ -146,9 +150,14 @@ pub trait Layer: Send + Sync {
     /// A copy.
     fn boxed(&self) -> Box<dyn Layer>;
 
-    /// The orders this layer can work in. A layer whose transformation is not linear (pooling,
-    /// attention) knows only [`Order::TransformFirst`]; GIN knows only [`Order::AggregateFirst`].
+    /// The orders this layer can work in. A layer whose transformation is not linear (pooling)
+    /// knows only [`Order::TransformFirst`]; GIN knows only [`Order::AggregateFirst`].
     fn orders(&self) -> &'static [Order];
+
+    /// What it costs on a block of these sizes in one of [`Layer::orders`], in bytes moved.
+    fn cost(&self, order: Order, shape: BlockShape, purpose: Purpose) -> f64 {
+        cost::cost(order, shape, self.in_dim(), self.out_dim(), purpose)
+    }
 
     /// Whether its weights are [`crate::backend::Weighting::STORED`]: the loader must fill the
     /// blocks' symmetric-normalisation weights.

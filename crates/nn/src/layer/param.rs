@@ -2,7 +2,7 @@
 
 use graphmill_graph::keyed;
 
-use crate::Matrix;
+use crate::{Backend, Matrix};
 
 /// A learnable matrix with its gradient.
 #[derive(Clone, Debug)]
@@ -49,8 +49,8 @@ impl Param {
     }
 
     /// Sets the gradient to zero, whatever it was (a product with 0 would keep a NaN).
-    pub fn zero_grad(&mut self) {
-        self.grad.view_mut().host().fill(0.0);
+    pub fn zero_grad(&mut self, backend: &dyn Backend) {
+        backend.fill(0.0, self.grad.view_mut());
     }
 
     /// Keeps the value out of the optimiser's hands.

@@ -25,7 +25,7 @@ pub use config::{ACTIVATIONS, ModelConfig, RESIDUALS, ResidualKind};
 use stage::{Residual, Stage};
 
 use crate::{
-    Error, LayerConfig, Order, Param, Result,
+    Backend, Error, LayerConfig, Order, Param, Result,
     backend::Activation,
     cost::{self, BlockShape, Purpose},
     layer::{self, Linear, norm},
@@ -166,8 +166,8 @@ impl Model {
     }
 
     /// Sets every gradient to zero.
-    pub fn zero_grad(&mut self) {
-        self.visit_mut(&mut |_, p| p.zero_grad());
+    pub fn zero_grad(&mut self, backend: &dyn Backend) {
+        self.visit_mut(&mut |_, p| p.zero_grad(backend));
     }
 
     /// Whether the loader must fill the blocks' symmetric-normalisation weights.
@@ -185,8 +185,8 @@ impl Model {
 
     fn choose(&self, shapes: &[BlockShape], purpose: impl Fn(&Self, usize) -> Purpose) -> Vec<Order> {
         let choose = |(l, stage): (usize, &Stage)| {
-            let (conv, shape) = (&stage.conv, *of_layer(shapes, l));
-            cost::choose(conv.orders(), shape, conv.in_dim(), conv.out_dim(), purpose(self, l))
+            let (shape, purpose) = (*of_layer(shapes, l), purpose(self, l));
+            cost::cheapest(stage.conv.orders(), |order| stage.conv.cost(order, shape, purpose))
         };
         self.stages.iter().enumerate().map(choose).collect()
     }

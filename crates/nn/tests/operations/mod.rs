@@ -147,6 +147,24 @@ fn gemm(b: &dyn Backend, shape: Shape, side_a: Side, side_b: Side) -> Outputs {
     out
 }
 
+fn head_gemm(b: &dyn Backend, shape: Shape, side_a: Side, side_b: Side) -> Outputs {
+    let mut inputs = Inputs::new(shape);
+    let Shape { rows, cols, inner, heads, .. } = shape;
+    let (m, n, k) = if side_a == Side::Transposed { (inner, cols, rows) } else { (rows, cols, inner) };
+    let mut factor = |side, rows, cols| {
+        let (rows, cols) = if side == Side::Plain { (rows, cols) } else { (cols, rows) };
+        inputs.matrix(rows, heads * cols)
+    };
+    let (a, x, mut c) = (factor(side_a, m, k), factor(side_b, k, n), factor(Side::Plain, m, n));
+    let mut out = Vec::new();
+    for beta in [1.0, 0.0] {
+        b.head_gemm(heads, a.view(), side_a, x.view(), side_b, beta, c.view_mut());
+        out.extend(all(&[c.view()]));
+        c.view_mut().host().fill(f32::NAN);
+    }
+    out
+}
+
 fn softmax_ce(b: &dyn Backend, shape: Shape, stretch: f32) -> Outputs {
     let mut inputs = Inputs::new(shape);
     let mut logits = inputs.rows();
@@ -168,6 +186,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("gemm NN", 1e-5, |b, s| gemm(b, s, Side::Plain, Side::Plain)),
     ("gemm NT", 1e-5, |b, s| gemm(b, s, Side::Plain, Side::Transposed)),
     ("gemm TN", 1e-5, |b, s| gemm(b, s, Side::Transposed, Side::Plain)),
+    ("gemm NN by heads", 1e-5, |b, s| head_gemm(b, s, Side::Plain, Side::Plain)),
+    ("gemm NT by heads", 1e-5, |b, s| head_gemm(b, s, Side::Plain, Side::Transposed)),
+    ("gemm TN by heads", 1e-5, |b, s| head_gemm(b, s, Side::Transposed, Side::Plain)),
     ("aggregate", 1e-5, |b, s| {
         let mut out = Vec::new();
         for global in [false, true] {
@@ -280,6 +301,74 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         }
         out
     }),
+    ("attend_input", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for global in [false, true] {
+            for dropout in DROPOUTS {
+                let mut inputs = Inputs::new(s);
+                let (block, x) = (inputs.block(global), inputs.sources());
+                let (source, target) = (inputs.matrix(s.cols, s.heads), inputs.matrix(s.cols, s.heads));
+                let (mut score, mut dst) = (attention(&mut inputs, &block), wide(&mut inputs, s.dst));
+                let (mut alpha, mut used) = (score.clone(), Matrix::zeros(score.num_rows(), s.heads));
+                b.attend_input(
+                    &block,
+                    x.view(),
+                    source.view(),
+                    target.view(),
+                    0.2,
+                    dropout,
+                    score.view_mut(),
+                    alpha.view_mut(),
+                    used.view_mut(),
+                    dst.view_mut(),
+                );
+                out.extend(all(&[score.view(), alpha.view(), used.view(), dst.view()]));
+            }
+        }
+        out
+    }),
+    ("attend_input_backward", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for global in [false, true] {
+            let mut inputs = Inputs::new(s);
+            let (block, x) = (inputs.block(global), inputs.sources());
+            let (alpha, used) = (attention(&mut inputs, &block), attention(&mut inputs, &block));
+            let score = inputs.matrix(alpha.num_rows(), s.heads);
+            let (grad, mut score_grad) = (wide(&mut inputs, s.dst), score.clone());
+            let (mut source, mut target) = (inputs.matrix(s.cols, s.heads), inputs.matrix(s.cols, s.heads));
+            b.attend_input_backward(
+                &block,
+                x.view(),
+                0.2,
+                score.view(),
+                alpha.view(),
+                used.view(),
+                grad.view(),
+                score_grad.view_mut(),
+                source.view_mut(),
+                target.view_mut(),
+            );
+            out.extend(all(&[score_grad.view(), source.view(), target.view()]));
+        }
+        out
+    }),
+    ("attend_input_transposed", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (block, mut x_grad) = (inputs.block(false), inputs.sources());
+        let (source, target) = (inputs.matrix(s.cols, s.heads), inputs.matrix(s.cols, s.heads));
+        let (used, grad) = (attention(&mut inputs, &block), wide(&mut inputs, s.dst));
+        let score_grad = inputs.matrix(used.num_rows(), s.heads);
+        b.attend_input_transposed(
+            &block,
+            source.view(),
+            target.view(),
+            used.view(),
+            grad.view(),
+            score_grad.view(),
+            x_grad.view_mut(),
+        );
+        all(&[x_grad.view()])
+    }),
     ("head_mean", 1e-6, |b, s| {
         let mut inputs = Inputs::new(s);
         let x = wide(&mut inputs, s.rows);
@@ -296,13 +385,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         b.gather(src.view(), &ids, out.view_mut());
         all(&[out.view()])
     }),
-    ("add, scale, copy", 1e-6, |b, s| {
+    ("add, scale, copy, fill", 1e-6, |b, s| {
         let mut inputs = Inputs::new(s);
-        let (x, mut y, mut z) = (inputs.rows(), inputs.rows(), inputs.rows());
+        let (x, mut y, mut z, mut filled) = (inputs.rows(), inputs.rows(), inputs.rows(), inputs.rows());
+        filled.view_mut().host().fill(f32::NAN);
+        b.fill(0.5, filled.view_mut());
         b.add(-0.3, x.view(), y.view_mut());
         b.copy(y.view(), z.view_mut());
         b.scale(1.7, z.view_mut());
-        all(&[y.view(), z.view()])
+        all(&[y.view(), z.view(), filled.view()])
     }),
     ("add_column_sums, dot", 1e-5, |b, s| {
         let mut inputs = Inputs::new(s);

@@ -130,11 +130,20 @@ impl<W: Weight> Sum<'_, W> {
     }
 }
 
+/// How many destinations ahead to ask for their own rows of a global block, which lie anywhere in the table.
+pub(super) const OWN_AHEAD: usize = 4;
+
 kernel! {
     fn sum_rows[W: Weight](s: S, job: &Sum<'_, W>, rows: Range<usize>, out: &mut [f32]) {
         let width = job.cols / job.heads;
         let ahead = Sum::<W>::ahead(job.src, job.cols);
         for (v, out) in rows.zip(out.chunks_exact_mut(job.cols)) {
+            if ahead != 0
+                && let Some(Own { ids: Some(ids), .. }) = job.own
+                && let Some(&next) = ids.get(v + OWN_AHEAD)
+            {
+                prefetch(job.src, next as usize * job.cols, job.cols);
+            }
             for h in 0..job.heads {
                 let mut at = h * width;
                 let end = at + width;

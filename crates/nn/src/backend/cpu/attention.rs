@@ -14,8 +14,41 @@ use super::{
 };
 use crate::{View, ViewMut, backend::shape};
 
+/// `$call` for all heads, `$n` (a constant) at a time from `$h` on: their values lie side by side, and loops
+/// over a constant number of them become vectors.
+macro_rules! for_heads {
+    ($heads:expr, ($h:ident, $n:ident) => $call:expr) => {{
+        let mut $h = 0;
+        while $h < $heads {
+            $h += match $heads - $h {
+                8.. => {
+                    const $n: usize = 8;
+                    $call;
+                    $n
+                }
+                4.. => {
+                    const $n: usize = 4;
+                    $call;
+                    $n
+                }
+                2.. => {
+                    const $n: usize = 2;
+                    $call;
+                    $n
+                }
+                _ => {
+                    const $n: usize = 1;
+                    $call;
+                    $n
+                }
+            };
+        }
+    }};
+}
+pub(super) use for_heads;
+
 /// Cuts an attention matrix between destinations: their edges' entries, and their own.
-fn entries<'a>(block: &'a Block, alpha: &'a mut [f32], heads: usize) -> (Runs<'a>, Rows<'a, f32>) {
+pub(super) fn entries<'a>(block: &'a Block, alpha: &'a mut [f32], heads: usize) -> (Runs<'a>, Rows<'a, f32>) {
     let (edges, own) = alpha.split_at_mut(block.num_edges() * heads);
     (Runs { data: edges, indptr: &block.indptr, width: heads }, Rows { data: own, width: heads })
 }
@@ -28,62 +61,119 @@ pub(super) fn edge_softmax(block: &Block, source: View, target: View, slope: f32
     let (isa, source, target) = (Isa::current(), source.host(), target.host());
     // some ten operations per entry
     parallel::runs(&block.indptr, 8 * heads, entries(block, alpha.host(), heads), |rows, (edges, own)| {
-        softmax_rows(isa, block, heads, source, target, slope, rows, edges.data, own.data);
+        scores(block, heads, source, target, rows.clone(), edges.data, own.data);
+        softmax_rows(isa, block, heads, slope, rows, edges.data, own.data);
     });
 }
 
+/// `source[u] + target[v]` for the entries of some destinations.
+fn scores(
+    block: &Block,
+    heads: usize,
+    source: &[f32],
+    target: &[f32],
+    rows: Range<usize>,
+    edges: &mut [f32],
+    own: &mut [f32],
+) {
+    let mut edges = edges.chunks_exact_mut(heads);
+    for (v, own) in rows.zip(own.chunks_exact_mut(heads)) {
+        let at = block.own_row(v);
+        let target = &target[at * heads..][..heads];
+        let add = |u: usize, out: &mut [f32]| {
+            let source = &source[u * heads..][..heads];
+            out.iter_mut().zip(source).zip(target).for_each(|((out, s), t)| *out = s + t);
+        };
+        for (&u, edge) in block.indices[block.edges(v)].iter().zip(&mut edges) {
+            add(u as usize, edge);
+        }
+        add(at, own);
+    }
+}
+
 kernel! {
+    /// From the scores of some destinations' entries to their attention, in place.
     fn softmax_rows[](
         s: S,
         block: &Block,
         heads: usize,
-        source: &[f32],
-        target: &[f32],
         slope: f32,
         rows: Range<usize>,
         edges: &mut [f32],
         own: &mut [f32],
     ) {
-        let leaky = |x: f32| if x > 0.0 { x } else { slope * x };
         let base = block.indptr[rows.start] as usize;
-        // logits less the largest of their destination and head
         for (v, own) in rows.clone().zip(own.chunks_exact_mut(heads)) {
-            let at = block.own_row(v);
-            let (source_own, target) = (&source[at * heads..][..heads], &target[at * heads..][..heads]);
             let run = block.edges(v);
-            let indices = &block.indices[run.clone()];
             let edges = &mut edges[(run.start - base) * heads..(run.end - base) * heads];
-            for h in 0..heads {
-                let mut max = leaky(source_own[h] + target[h]);
-                own[h] = max;
-                for (&u, edge) in indices.iter().zip(edges.chunks_exact_mut(heads)) {
-                    edge[h] = leaky(source[u as usize * heads + h] + target[h]);
-                    max = max.max(edge[h]);
-                }
-                own[h] -= max;
-                edges.chunks_exact_mut(heads).for_each(|edge| edge[h] -= max);
-            }
+            for_heads!(heads, (h, N) => less_largest::<N>(heads, h, slope, edges, own));
         }
         // all exponentials at once: the entries of a run of destinations lie together
-        let mut c = 0;
-        while c < edges.len() {
-            s.store(edges, c, math::exp(s, s.load(edges, c)));
-            c += S::LANES;
-        }
-        let mut c = 0;
-        while c < own.len() {
-            s.store(own, c, math::exp(s, s.load(own, c)));
-            c += S::LANES;
+        for run in [&mut *edges, &mut *own] {
+            let mut c = 0;
+            while c < run.len() {
+                s.store(run, c, math::exp(s, s.load(run, c)));
+                c += S::LANES;
+            }
         }
         for (v, own) in rows.zip(own.chunks_exact_mut(heads)) {
             let run = block.edges(v);
             let edges = &mut edges[(run.start - base) * heads..(run.end - base) * heads];
-            for h in 0..heads {
-                let sum = own[h] + edges.chunks_exact(heads).map(|edge| edge[h]).sum::<f32>();
-                let inverse = 1.0 / sum;
-                own[h] *= inverse;
-                edges.chunks_exact_mut(heads).for_each(|edge| edge[h] *= inverse);
-            }
+            for_heads!(heads, (h, N) => normalise::<N>(heads, h, edges, own));
+        }
+    }
+}
+
+/// Leaky ReLU of the scores of heads `h..h + N` of a destination's entries, less the largest of them.
+#[inline(always)]
+fn less_largest<const N: usize>(heads: usize, h: usize, slope: f32, edges: &mut [f32], own: &mut [f32]) {
+    let mut max = [f32::NEG_INFINITY; N];
+    for at in (h..edges.len()).step_by(heads) {
+        leaky::<N>(slope, &mut edges[at..at + N], &mut max);
+    }
+    leaky::<N>(slope, &mut own[h..h + N], &mut max);
+    for at in (h..edges.len()).step_by(heads) {
+        let edge = &mut edges[at..at + N];
+        for i in 0..N {
+            edge[i] -= max[i];
+        }
+    }
+    let own = &mut own[h..h + N];
+    for i in 0..N {
+        own[i] -= max[i];
+    }
+}
+
+/// Leaky ReLU of `N` values, in place; `max` follows.
+#[inline(always)]
+fn leaky<const N: usize>(slope: f32, x: &mut [f32], max: &mut [f32; N]) {
+    let x = &mut x[..N];
+    for i in 0..N {
+        x[i] = if x[i] > 0.0 { x[i] } else { slope * x[i] };
+        max[i] = if x[i] > max[i] { x[i] } else { max[i] };
+    }
+}
+
+/// Divides heads `h..h + N` of a destination's entries by their sums.
+#[inline(always)]
+fn normalise<const N: usize>(heads: usize, h: usize, edges: &mut [f32], own: &mut [f32]) {
+    let own = &mut own[h..h + N];
+    let mut sum = [0.0; N];
+    sum.copy_from_slice(own);
+    for at in (h..edges.len()).step_by(heads) {
+        let edge = &edges[at..at + N];
+        for i in 0..N {
+            sum[i] += edge[i];
+        }
+    }
+    for i in 0..N {
+        sum[i] = 1.0 / sum[i];
+        own[i] *= sum[i];
+    }
+    for at in (h..edges.len()).step_by(heads) {
+        let edge = &mut edges[at..at + N];
+        for i in 0..N {
+            edge[i] *= sum[i];
         }
     }
 }

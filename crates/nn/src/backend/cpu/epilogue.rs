@@ -20,7 +20,7 @@ pub(super) trait Pointwise: Copy + Send + Sync {
 }
 
 #[derive(Clone, Copy)]
-struct Identity;
+pub(super) struct Identity;
 
 #[derive(Clone, Copy)]
 struct Relu;

@@ -9,7 +9,7 @@
 //! | `math` | exponential and logarithm of vectors |
 //! | `parallel`, `scratch` | cutting work into pieces; memory for partial results |
 //! | `columns` | sums over rows, in a fixed order |
-//! | `gemm`, `aggregate`, `maximum`, `attention`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
+//! | `gemm`, `head_gemm`, `aggregate`, `maximum`, `attention`, `attend_input`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
 //! The same bits come out for any number of threads: see `parallel`. Between machines of different
 //! [`Level`]s they differ in the last places.
@@ -20,11 +20,13 @@ use super::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting};
 use crate::{View, ViewMut};
 
 mod aggregate;
+mod attend_input;
 mod attention;
 mod batch_norm;
 mod columns;
 mod epilogue;
 mod gemm;
+mod head_gemm;
 mod heads;
 mod level;
 mod loss;
@@ -52,6 +54,10 @@ impl Backend for Cpu {
 
     fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
         gemm::gemm(a, side_a, b, side_b, beta, c);
+    }
+
+    fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+        head_gemm::head_gemm(heads, a, side_a, b, side_b, beta, c);
     }
 
     fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
@@ -138,6 +144,62 @@ impl Backend for Cpu {
         attention::attend_backward(block, alpha, z, grad, alpha_grad, z_grad);
     }
 
+    fn attend_input(
+        &self,
+        block: &Block,
+        x: View,
+        source: View,
+        target: View,
+        slope: f32,
+        dropout: Dropout,
+        score: ViewMut,
+        alpha: ViewMut,
+        used: ViewMut,
+        out: ViewMut,
+    ) {
+        attend_input::attend_input(block, x, source, target, slope, dropout, score, alpha, used, out);
+    }
+
+    fn attend_input_backward(
+        &self,
+        block: &Block,
+        x: View,
+        slope: f32,
+        score: View,
+        alpha: View,
+        used: View,
+        grad: View,
+        score_grad: ViewMut,
+        source_grad: ViewMut,
+        target_grad: ViewMut,
+    ) {
+        attend_input::backward(
+            block,
+            x,
+            slope,
+            score,
+            alpha,
+            used,
+            grad,
+            score_grad,
+            source_grad,
+            target_grad,
+        );
+    }
+
+    fn attend_input_transposed(
+        &self,
+        block: &Block,
+        source: View,
+        target: View,
+        used: View,
+        grad: View,
+        score_grad: View,
+        x_grad: ViewMut,
+    ) {
+        attend_input::transposed(block, source, target, used, grad, score_grad, x_grad);
+    }
+
     fn head_mean(&self, x: View, heads: usize, out: ViewMut) {
         heads::head_mean(x, heads, out);
     }
@@ -152,6 +214,10 @@ impl Backend for Cpu {
 
     fn add(&self, alpha: f32, x: View, y: ViewMut) {
         rows::add(alpha, x, y);
+    }
+
+    fn fill(&self, value: f32, x: ViewMut) {
+        rows::elements(x.host(), 0, |_, x| x.fill(value));
     }
 
     fn scale(&self, alpha: f32, x: ViewMut) {

@@ -70,6 +70,11 @@ pub(crate) trait Simd: Copy + Send + Sync {
 
     /// The sum of the lanes, always in the same order.
     fn sum(self, a: Self::F) -> f32;
+    /// [`Simd::sum`] of each, not always in the same order as that.
+    #[inline(always)]
+    fn sum4(self, a: [Self::F; 4]) -> [f32; 4] {
+        [self.sum(a[0]), self.sum(a[1]), self.sum(a[2]), self.sum(a[3])]
+    }
     /// The largest lane.
     fn largest(self, a: Self::F) -> f32;
 

@@ -98,6 +98,23 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_storeu_epi32(x.as_mut_ptr().cast(), low_bits(x.len()), v) }
     }
 
+    // transposes while it adds: a third of the instructions of four sums
+    #[inline(always)]
+    fn sum4(self, a: [__m512; 4]) -> [f32; 4] {
+        // SAFETY: `self` proves that the machine has the instructions; both types are 16 bytes of f32.
+        unsafe {
+            let low = _mm512_add_ps(_mm512_unpacklo_ps(a[0], a[1]), _mm512_unpackhi_ps(a[0], a[1]));
+            let high = _mm512_add_ps(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));
+            let all = _mm512_add_ps(
+                _mm512_shuffle_ps::<0b01_00_01_00>(low, high),
+                _mm512_shuffle_ps::<0b11_10_11_10>(low, high),
+            );
+            let half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
+            let quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half));
+            std::mem::transmute::<__m128, [f32; 4]>(quarter)
+        }
+    }
+
     one_to_one! {
         add(a: F, b: F) -> F = _mm512_add_ps;
         sub(a: F, b: F) -> F = _mm512_sub_ps;

@@ -1,9 +1,11 @@
 //! From a configuration and a dataset to the parts of a run. Training, `eval` and `predict` share it.
 
-use graphmill_graph::{Dataset, Features, dataset::FeatureData, generate, table};
+use graphmill_graph::{Dataset, dataset::FeatureData, generate, matrix::TableType, table};
 use graphmill_loader::{Feature, feature::Host, order, sampler, weights::SymmetricWeights};
 use graphmill_nn::{
-    Matrix, metric,
+    Matrix,
+    backend::Precision,
+    metric,
     model::{Model, ModelConfig},
     optim::{self, Optimizer},
     schedule::{self, Schedule},
@@ -65,21 +67,26 @@ pub fn model(config: &TrainConfig, data: &Dataset) -> Result<Model> {
     )
 }
 
-/// The feature rows in huge pages, with the table that layers read in place. Rows at rest in 16 bits are widened.
+/// The feature rows in huge pages, with the table that layers read in place, as `--feature-precision` says.
 ///
 /// # Errors
-/// The memory cannot be had.
-pub fn features(data: &Dataset) -> Result<(Host, Matrix)> {
-    let host = match &data.features.data {
-        FeatureData::F32(_) => Host::resident(&data.features)?,
-        FeatureData::F16(half) => {
-            use rayon::prelude::*;
-            let wide: Vec<f32> = half.par_iter().map(|x| x.to_f32()).collect();
-            Host::resident(&Features::f32(data.features.dim, wide))?
-        }
+/// The memory cannot be had, or a value is beyond the range of that type.
+pub fn features(config: &TrainConfig, data: &Dataset) -> Result<(Host, Matrix)> {
+    let given = TableType::ALL.into_iter().find(|(name, _)| *name == config.feature_precision);
+    let kind = match (given, &data.features.data) {
+        (Some((_, kind)), _) => kind,
+        _ if precision(config) == Precision::Bf16 => TableType::Bf16,
+        (None, FeatureData::F32(_)) => TableType::F32,
+        (None, FeatureData::F16(_)) => TableType::F16,
     };
+    let host = Host::resident(&data.features, kind)?;
     let table = host.table().expect("rows in host memory are a table");
     Ok((host, Matrix::shared(table, data.features.dim)))
+}
+
+/// What dense products multiply in.
+pub fn precision(config: &TrainConfig) -> Precision {
+    if config.precision == "bf16" { Precision::Bf16 } else { Precision::F32 }
 }
 
 /// The symmetric weights, where the model wants them.

@@ -99,9 +99,9 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
     }
 
     // ------------------------------------------------------------------ what outlives an epoch
-    let backend = Cpu;
+    let backend = Cpu { precision: build::precision(config) };
     let graph = data.graph.to_huge_pages()?;
-    let (feature, table) = build::features(data)?;
+    let (feature, table) = build::features(config, data)?;
     let symmetric = build::symmetric(&model, data);
     let batch_size = match config.batch_size {
         0 => data.split.train.len(),

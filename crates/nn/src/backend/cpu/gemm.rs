@@ -13,6 +13,7 @@ use std::ops::Range;
 use gemm::Parallelism;
 
 use super::{
+    Precision,
     level::{Isa, kernel},
     parallel::{self, Chunks, Rows},
     scratch,
@@ -82,7 +83,15 @@ fn product(a: Factor, b: Factor, k: usize, n: usize, beta: f32, c: &mut [f32]) {
     }
 }
 
-pub(super) fn gemm(a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+pub(super) fn gemm(
+    _precision: Precision,
+    a: View,
+    side_a: Side,
+    b: View,
+    side_b: Side,
+    beta: f32,
+    c: ViewMut,
+) {
     let (m, n, k) = shape::gemm(a, side_a, b, side_b, &c);
     let c = c.host();
     if m * n == 0 {

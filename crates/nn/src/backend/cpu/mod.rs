@@ -41,9 +41,22 @@ mod update;
 
 pub use level::{Level, with_level};
 
+/// What dense products multiply in. Sums are f32 either way, and so is all that is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// 32-bit floats.
+    #[default]
+    F32,
+    /// Both factors rounded to the nearest bf16 (8 significant bits).
+    Bf16,
+}
+
 /// The CPU.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Cpu;
+pub struct Cpu {
+    /// What dense products multiply in.
+    pub precision: Precision,
+}
 
 impl Backend for Cpu {
     fn name(&self) -> &'static str {
@@ -51,7 +64,7 @@ impl Backend for Cpu {
     }
 
     fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
-        gemm::gemm(a, side_a, b, side_b, beta, c);
+        gemm::gemm(self.precision, a, side_a, b, side_b, beta, c);
     }
 
     fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {

@@ -10,7 +10,8 @@ use graphmill_nn::backend::{
     Activation, AdamStep, Backend, Cpu, Dropout, Precision, Side, Weighting,
     cpu::{Level, with_level},
 };
-use graphmill_nn::{Matrix, View};
+use graphmill_nn::{Matrix, View, matrix::TableData};
+use half::bf16;
 
 /// What is measured, but where a row says another precision.
 const CPU: Cpu = Cpu { precision: Precision::F32 };
@@ -74,7 +75,12 @@ impl Bench {
     #[allow(clippy::too_many_arguments, reason = "a product and its name")]
     fn gemm(&self, name: &str, a: View, side_a: Side, b: View, side_b: Side, c: &mut Matrix, k: usize) {
         let work = 2.0 * c.num_rows() as f64 * c.num_cols() as f64 * k as f64;
-        self.time(name, "GF/s ", work, || CPU.gemm(a, side_a, b, side_b, 0.0, c.view_mut()));
+        for (kind, precision) in [("", Precision::F32), (" bf16", Precision::Bf16)] {
+            let cpu = Cpu { precision };
+            self.time(&format!("gemm{kind} {name}"), "GF/s ", work, || {
+                cpu.gemm(a, side_a, b, side_b, 0.0, c.view_mut());
+            });
+        }
     }
 }
 
@@ -98,7 +104,13 @@ fn main() {
                 CPU.aggregate(&block, Weighting::MEAN, src.view(), 0.0, dst.view_mut());
             });
         }
+        let half: Vec<bf16> = src.view().host().iter().map(|&x| bf16::from_f32(x)).collect();
+        let half = Matrix::shared(TableData::Bf16(half.into()), cols);
         let block = block(false);
+        // half the bytes of each value read
+        bench.bytes(&format!("aggregate mean of bf16 random F={cols}"), 120_000 * cols + 200_000, || {
+            CPU.aggregate(&block, Weighting::MEAN, half.view(), 0.0, dst.view_mut());
+        });
         let (grad, mut back) = (random(20_000, cols), Matrix::zeros(200_000, cols));
         bench.bytes(&format!("aggregate_transposed F={cols}"), 400_000 * cols + 200_000, || {
             CPU.aggregate_transposed(&block, Weighting::MEAN, grad.view(), 0.0, back.view_mut());
@@ -113,17 +125,26 @@ fn main() {
     let (w100, w256, w47) = (random(100, 256), random(256, 256), random(256, 47));
     let mut out = Matrix::zeros(ROWS, 256);
     use Side::{Plain, Transposed};
-    bench.gemm("gemm 100k x 100 x 256", x100.view(), Plain, w100.view(), Plain, &mut out, 100);
-    bench.gemm("gemm 100k x 256 x 256", x256.view(), Plain, w256.view(), Plain, &mut out, 256);
-    bench.gemm("gemm dX 100k x 256 x 256", x256.view(), Plain, w256.view(), Transposed, &mut out, 256);
+    bench.gemm("100k x 100 x 256", x100.view(), Plain, w100.view(), Plain, &mut out, 100);
+    bench.gemm("100k x 256 x 256", x256.view(), Plain, w256.view(), Plain, &mut out, 256);
+    bench.gemm("dX 100k x 256 x 256", x256.view(), Plain, w256.view(), Transposed, &mut out, 256);
     let mut logits = Matrix::zeros(ROWS, 47);
-    bench.gemm("gemm 100k x 256 x 47", x256.view(), Plain, w47.view(), Plain, &mut logits, 256);
+    bench.gemm("100k x 256 x 47", x256.view(), Plain, w47.view(), Plain, &mut logits, 256);
     let mut dw = Matrix::zeros(256, 47);
-    bench.gemm("gemm dW 256 x 100k x 47", x256.view(), Transposed, grad47.view(), Plain, &mut dw, ROWS);
+    bench.gemm("dW 256 x 100k x 47", x256.view(), Transposed, grad47.view(), Plain, &mut dw, ROWS);
     let mut dw = Matrix::zeros(100, 256);
-    bench.gemm("gemm dW 100 x 100k x 256", x100.view(), Transposed, out.view(), Plain, &mut dw, ROWS);
+    bench.gemm("dW 100 x 100k x 256", x100.view(), Transposed, out.view(), Plain, &mut dw, ROWS);
     let mut dw = Matrix::zeros(256, 256);
-    bench.gemm("gemm dW 256 x 100k x 256", x256.view(), Transposed, x256.view(), Plain, &mut dw, ROWS);
+    bench.gemm("dW 256 x 100k x 256", x256.view(), Transposed, x256.view(), Plain, &mut dw, ROWS);
+    // the first layer of a minibatch of 1024 seeds
+    let (x, grad, mut out) = (random(8000, 100), random(8000, 256), Matrix::zeros(8000, 256));
+    bench.gemm("8k x 100 x 256", x.view(), Plain, w100.view(), Plain, &mut out, 100);
+    let mut dw = Matrix::zeros(100, 256);
+    bench.gemm("dW 100 x 8k x 256", x.view(), Transposed, grad.view(), Plain, &mut dw, 8000);
+    let (x, w, mut out) = (random(20_000, 602), random(602, 256), Matrix::zeros(20_000, 256));
+    bench.gemm("20k x 602 x 256", x.view(), Plain, w.view(), Plain, &mut out, 602);
+    let (grad, mut dw) = (random(20_000, 256), Matrix::zeros(602, 256));
+    bench.gemm("dW 602 x 20k x 256", x.view(), Transposed, grad.view(), Plain, &mut dw, 20_000);
 
     let (table, mut rows) = (random(2_000_000, 100), Matrix::zeros(200_000, 100));
     let mut stream = Stream::new(3);

@@ -1,4 +1,4 @@
-//! Dense products, by the `gemm` crate.
+//! Dense products: in f32 by the `gemm` crate, in bf16 by `gemm_bf16`.
 //!
 //! The crate computes serially; how a product is cut into such calls is decided here, by its shape
 //! alone, so the result cannot depend on the number of threads:
@@ -7,15 +7,19 @@
 //! - where a weight gradient reduces over many rows into a small result, by the inner dimension: every part
 //!   gets a result of its own, and these are added in order. The library alone does not gain from a second
 //!   thread there (256 x 100k x 47: 166 and 164 GFLOP/s), and short sums are also the more exact ones.
+//!
+//! A machine without instructions for bf16 rounds the factors to it and multiplies in f32: the same products, slower.
 
 use std::ops::Range;
 
 use gemm::Parallelism;
+use half::bf16;
 
 use super::{
     Precision,
     level::{Isa, kernel},
     parallel::{self, Chunks, Rows},
+    rows::elements,
     scratch,
 };
 use crate::{
@@ -39,10 +43,11 @@ struct Factor<'a> {
 }
 
 impl<'a> Factor<'a> {
-    fn new(x: View<'a>, side: Side) -> Self {
+    /// `rows x cols`, stored as it is or transposed.
+    fn new(data: &'a [f32], side: Side, rows: usize, cols: usize) -> Self {
         match side {
-            Side::Plain => Self { data: x.host(), rs: x.num_cols(), cs: 1 },
-            Side::Transposed => Self { data: x.host(), rs: 1, cs: x.num_cols() },
+            Side::Plain => Self { data, rs: cols, cs: 1 },
+            Side::Transposed => Self { data, rs: 1, cs: rows },
         }
     }
 
@@ -83,8 +88,9 @@ fn product(a: Factor, b: Factor, k: usize, n: usize, beta: f32, c: &mut [f32]) {
     }
 }
 
+/// `c = beta c + a b`, both factors rounded to `precision`.
 pub(super) fn gemm(
-    _precision: Precision,
+    precision: Precision,
     a: View,
     side_a: Side,
     b: View,
@@ -101,7 +107,45 @@ pub(super) fn gemm(
         c.iter_mut().for_each(|x| *x = if beta == 0.0 { 0.0 } else { beta * *x });
         return;
     }
-    let (a, b) = (Factor::new(a, side_a), Factor::new(b, side_b));
+    let (a, b) = (a.host(), b.host());
+    #[cfg(target_arch = "x86_64")]
+    if precision == Precision::Bf16 && super::gemm_bf16::is_available() {
+        return super::gemm_bf16::gemm(a, side_a, b, side_b, k, n, beta, c);
+    }
+    match precision {
+        Precision::F32 => by_library(a, side_a, b, side_b, k, n, beta, c),
+        Precision::Bf16 => {
+            let (mut room_a, mut room_b) = (scratch::take(a.len()), scratch::take(b.len()));
+            let (a, b) = (rounded(a, &mut room_a), rounded(b, &mut room_b));
+            by_library(a, side_a, b, side_b, k, n, beta, c);
+        }
+    }
+}
+
+/// The values rounded to bf16, in `room`.
+fn rounded<'r>(x: &[f32], room: &'r mut [f64]) -> &'r [f32] {
+    let out = &mut bytemuck::cast_slice_mut::<f64, f32>(room)[..x.len()];
+    elements(out, 1, |first, out| {
+        for (out, &x) in out.iter_mut().zip(&x[first..]) {
+            *out = bf16::from_f32(x).to_f32();
+        }
+    });
+    out
+}
+
+#[allow(clippy::too_many_arguments, reason = "a product")]
+fn by_library(
+    a: &[f32],
+    side_a: Side,
+    b: &[f32],
+    side_b: Side,
+    k: usize,
+    n: usize,
+    beta: f32,
+    c: &mut [f32],
+) {
+    let m = c.len() / n;
+    let (a, b) = (Factor::new(a, side_a, m, k), Factor::new(b, side_b, k, n));
     if side_a == Side::Transposed && k >= 2 * LONG && m * n <= PARTIALS / 2 {
         by_inner(a, b, k, m, n, beta, c);
     } else {
@@ -123,9 +167,13 @@ fn by_inner(a: Factor, b: Factor, k: usize, m: usize, n: usize, beta: f32, c: &m
     chunks.each((), partials, |inner: Range<usize>, (), partial| {
         product(a.from(0, inner.start), b.from(inner.start, 0), inner.len(), n, 0.0, partial);
     });
+    add_parts(partials, size, beta, c);
+}
+
+/// `c = beta c +` the sum of `partials`, `size` values each, in their order.
+pub(super) fn add_parts(partials: &[f32], size: usize, beta: f32, c: &mut [f32]) {
     let isa = Isa::current();
-    let partials = &partials[..];
-    parallel::rows(size, chunks.count(), Rows { data: c, width: 1 }, |range, c| {
+    parallel::rows(size, partials.len() / size, Rows { data: c, width: 1 }, |range, c| {
         add_partials(isa, partials, size, range.start, beta, c.data);
     });
 }

@@ -9,6 +9,7 @@
 //! | `math` | exponential and logarithm of vectors |
 //! | `parallel`, `scratch` | cutting work into pieces; memory for partial results |
 //! | `columns` | sums over rows, in a fixed order |
+//! | `gemm_bf16` | dense products by the instructions for bf16 |
 //! | `gemm`, `aggregate`, `maximum`, `attention`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
 //! The same bits come out for any number of threads: see `parallel`. Between machines of different
@@ -25,6 +26,8 @@ mod batch_norm;
 mod columns;
 mod epilogue;
 mod gemm;
+#[cfg(target_arch = "x86_64")]
+mod gemm_bf16;
 mod heads;
 mod level;
 mod loss;

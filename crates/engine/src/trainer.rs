@@ -100,6 +100,9 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
 
     // ------------------------------------------------------------------ what outlives an epoch
     let backend = Cpu { precision: build::precision(config) };
+    if !backend.precision.is_native() {
+        observer.note("this processor has no instructions for bf16: products are rounded to it and computed in f32, slower");
+    }
     let graph = data.graph.to_huge_pages()?;
     let (feature, table) = build::features(config, data)?;
     let symmetric = build::symmetric(&model, data);

@@ -109,7 +109,7 @@ pub(super) fn gemm(
     }
     let (a, b) = (a.host(), b.host());
     #[cfg(target_arch = "x86_64")]
-    if precision == Precision::Bf16 && super::gemm_bf16::is_available() {
+    if precision == Precision::Bf16 && precision.is_native() {
         return super::gemm_bf16::gemm(a, side_a, b, side_b, k, n, beta, c);
     }
     match precision {
@@ -160,14 +160,19 @@ fn by_library(
 
 fn by_inner(a: Factor, b: Factor, k: usize, m: usize, n: usize, beta: f32, c: &mut [f32]) {
     let size = m * n;
-    let len = (LONG / 2).max(k.div_ceil((PARTIALS / size).min(32)));
-    let chunks = Chunks::of(k, len);
+    let chunks = Chunks::of(k, k.div_ceil(parts(k, LONG / 2).min(PARTIALS / size)));
     let mut scratch = scratch::take((chunks.count() * size).div_ceil(2));
     let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..chunks.count() * size];
     chunks.each((), partials, |inner: Range<usize>, (), partial| {
         product(a.from(0, inner.start), b.from(inner.start, 0), inner.len(), n, 0.0, partial);
     });
     add_parts(partials, size, beta, c);
+}
+
+/// Into how many parts of some `len` a sum of `k` terms is cut: a multiple of four, which is even work for two and
+/// for four threads.
+pub(super) fn parts(k: usize, len: usize) -> usize {
+    k.div_ceil(len).next_multiple_of(4).min(32)
 }
 
 /// `c = beta c +` the sum of `partials`, `size` values each, in their order.

@@ -27,7 +27,7 @@ use std::{
 };
 
 use super::{
-    gemm::add_parts,
+    gemm::{add_parts, parts},
     level::{Isa, Level},
     parallel::{Chunks, Rows},
     scratch,
@@ -99,8 +99,7 @@ fn by_rows(a: &[f32], b: &[f32], side_b: Side, k: usize, n: usize, beta: f32, c:
 /// Where the left factor is transposed: by parts of the inner dimension.
 fn by_inner(a: Columns, b: Columns, k: usize, beta: f32, c: &mut [f32]) {
     let size = c.len();
-    // a multiple of four parts: even work for two and four threads
-    let parts = k.div_ceil(1024).next_multiple_of(4).min(32).min(PARTIALS / size).max(1);
+    let parts = parts(k, 4096).min(PARTIALS / size).max(1);
     let chunks = Chunks::of(k, k.div_ceil(parts).next_multiple_of(2));
     let mut memory = scratch::take((chunks.count() * size).div_ceil(2));
     let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut memory)[..chunks.count() * size];
@@ -357,8 +356,14 @@ unsafe fn all_panels<const ROW: usize, const PAIR: usize>(job: Tile, rows: usize
                     tiles::<8, 3, ROW, PAIR>(job, rows);
                     j += 3;
                 }
+                // 100 columns of a weight gradient leave 4 rows
                 _ => {
-                    tiles::<12, 2, ROW, PAIR>(job, rows);
+                    let whole = if rows % 12 <= 4 { rows - rows % 12 } else { rows };
+                    tiles::<12, 2, ROW, PAIR>(job, whole);
+                    if whole < rows {
+                        let (a, c) = (job.a.add(whole * ROW), job.c.add(whole * job.n));
+                        tiles::<4, 2, ROW, PAIR>(Tile { a, c, ..job }, rows - whole);
+                    }
                     j += 2;
                 }
             }

@@ -54,6 +54,20 @@ pub enum Precision {
     Bf16,
 }
 
+impl Precision {
+    /// Whether this machine has instructions for it. Where it has none, the factors are rounded and multiplied in f32:
+    /// the same products but for the order of sums, slower than in f32.
+    pub fn is_native(self) -> bool {
+        match self {
+            Self::F32 => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Bf16 => gemm_bf16::is_available(),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Bf16 => false,
+        }
+    }
+}
+
 /// The CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {

@@ -1,15 +1,15 @@
 //! From a configuration and a dataset to the parts of a run. Training, `eval` and `predict` share it.
 
-use graphmill_graph::{Dataset, Features, dataset::FeatureData, generate, table};
+use graphmill_graph::{Dataset, dataset::FeatureData, generate, matrix::TableType, table};
 use graphmill_loader::{Feature, feature::Host, order, sampler, weights::SymmetricWeights};
 use graphmill_nn::{
-    Matrix, metric,
+    Matrix,
+    backend::Precision,
+    metric,
     model::{Model, ModelConfig},
     optim::{self, Optimizer},
     schedule::{self, Schedule},
 };
-
-use rayon::prelude::*;
 
 use crate::{
     Error, Result, TrainConfig,
@@ -60,24 +60,36 @@ pub fn model(config: &TrainConfig, data: &Dataset) -> Result<Model> {
     Model::new(&model_config(config), data.features.dim, data.labels.classes(), config.seed).map_err(by_flag)
 }
 
-/// The feature rows, with the table that layers read in place. Rows at rest in 16 bits are widened.
+/// The type of the resident feature table's values: as `--feature-precision` says.
+pub(crate) fn table_type(config: &TrainConfig, data: &Dataset) -> TableType {
+    let given = TableType::ALL.into_iter().find(|(name, _)| *name == config.feature_precision);
+    match (given, &data.features.data) {
+        (Some((_, kind)), _) => kind,
+        _ if precision(config) == Precision::Bf16 => TableType::Bf16,
+        (None, FeatureData::F32(_)) => TableType::F32,
+        (None, FeatureData::F16(_)) => TableType::F16,
+    }
+}
+
+/// The feature rows, with the table that layers read in place. A table of another type than the stored one is a copy,
+/// wherever rows are to reside.
 ///
 /// # Errors
-/// The memory cannot be had.
-pub fn features(data: &Dataset, residence: Residence) -> Result<(Host, Matrix)> {
-    let wide = match &data.features.data {
-        FeatureData::F32(_) => data.features.clone(),
-        FeatureData::F16(half) => {
-            let wide: Vec<f32> = half.par_iter().map(|x| x.to_f32()).collect();
-            Features::f32(data.features.dim, wide)
-        }
-    };
-    let host = match residence {
-        Residence::HugePages => Host::resident(&wide)?,
-        Residence::InPlace => Host::new(&wide),
+/// The memory cannot be had, or a value is beyond the range of that type.
+pub fn features(config: &TrainConfig, data: &Dataset, residence: Residence) -> Result<(Host, Matrix)> {
+    let kind = table_type(config, data);
+    let host = if residence == Residence::InPlace && kind == data.features.data.kind() {
+        Host::new(&data.features)
+    } else {
+        Host::resident(&data.features, kind)?
     };
     let table = host.table().expect("rows in host memory are a table");
     Ok((host, Matrix::shared(table, data.features.dim)))
+}
+
+/// What dense products multiply in.
+pub fn precision(config: &TrainConfig) -> Precision {
+    if config.precision == "bf16" { Precision::Bf16 } else { Precision::F32 }
 }
 
 /// The symmetric weights, where the model wants them.

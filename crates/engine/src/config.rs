@@ -278,6 +278,10 @@ options! {
     "Execution" {
         /// Who runs which stage.
         fixed strategy: String = "sequential", "NAME";
+        /// What dense products multiply in: f32, or bf16 with f32 sums (weights, sums and all else stay f32).
+        fixed precision: String = "f32", "TYPE";
+        /// How the feature table is held in memory: f32, f16, bf16, or auto (bf16 with --precision bf16, else as stored).
+        fixed feature_precision: String = "auto", "TYPE";
         /// Where the arithmetic runs.
         free devices: String = "cpu", "LIST";
         /// Threads; 0 takes all cores. The numbers do not depend on it.
@@ -443,6 +447,15 @@ impl TrainConfig {
         if !["score", "loss"].contains(&self.select.as_str()) {
             return Err(Error::usage(format!("--select {}: score or loss", self.select)));
         }
+        if !["f32", "bf16"].contains(&self.precision.as_str()) {
+            return Err(Error::usage(format!("--precision {}: f32 or bf16", self.precision)));
+        }
+        if !["auto", "f32", "f16", "bf16"].contains(&self.feature_precision.as_str()) {
+            return Err(Error::usage(format!(
+                "--feature-precision {}: auto, f32, f16 or bf16",
+                self.feature_precision
+            )));
+        }
         if self.devices != "cpu" {
             return Err(Error::usage(format!("unknown device '{}'; known: cpu", self.devices)));
         }
@@ -514,6 +527,8 @@ mod tests {
         assert!(bad(|c| c.hidden = 0).starts_with("--hidden 0"));
         assert!(bad(|c| c.lr = -1.0).starts_with("--lr -1"));
         assert!(bad(|c| c.fused = "maybe".into()).contains("auto, on or off"));
+        assert!(bad(|c| c.precision = "f16".into()).contains("f32 or bf16"));
+        assert!(bad(|c| c.feature_precision = "f8".into()).contains("auto, f32, f16 or bf16"));
         assert!(TrainConfig::default().validate().is_ok());
     }
 }

@@ -108,7 +108,7 @@ impl<'a> Inference<'a> {
             self.input.resize(nodes, model.layer_in_dim(0));
             let Self { features, input, room, .. } = self;
             for ids in needed[0].chunks(self.chunk) {
-                match dense(ids) {
+                match dense(features, ids) {
                     Some(span) => model.input_rows(&pass, features.rows(span.clone()), input.rows_mut(span)),
                     None => {
                         let x = gather(self.backend, features, ids, &mut room.gathered);
@@ -127,7 +127,7 @@ impl<'a> Inference<'a> {
                 let Self { transformed, room, .. } = self;
                 fit(transformed, nodes, dims);
                 for ids in needed[l].chunks(self.chunk) {
-                    match dense(ids) {
+                    match dense(x, ids) {
                         Some(span) => {
                             model.transform_rows(l, &pass, x.rows(span.clone()), span.start, transformed)
                         }
@@ -215,10 +215,10 @@ impl<'a> Inference<'a> {
 }
 
 /// The span of ids that lie so close together that working on the few rows between them is cheaper
-/// than gathering. Ascending ids, at least one.
-fn dense(ids: &[NodeId]) -> Option<Range<usize>> {
+/// than gathering. Rows of 16-bit floats are always gathered: that widens them. Ascending ids, at least one.
+fn dense(table: &Matrix, ids: &[NodeId]) -> Option<Range<usize>> {
     let span = ids[0] as usize..ids[ids.len() - 1] as usize + 1;
-    (span.len() <= ids.len() + ids.len() / 4).then_some(span)
+    (table.is_wide() && span.len() <= ids.len() + ids.len() / 4).then_some(span)
 }
 
 /// The ids as a span, where there are no others between them. Ascending ids, at least one.
@@ -345,7 +345,7 @@ mod tests {
             let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
             let run = |chunk: usize, wanted: &[NodeId]| {
                 let mut out = Matrix::default();
-                Inference::new(&graph, &features, symmetric, &Cpu, chunk).run(
+                Inference::new(&graph, &features, symmetric, &Cpu::default(), chunk).run(
                     &model,
                     wanted,
                     Output::Logits,

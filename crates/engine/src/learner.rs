@@ -110,7 +110,14 @@ impl<'a> Learner<'a> {
 
     /// Stage 4: forward, loss, backward, update. Touches no parameter when the loss is not finite, so that the last
     /// good model survives.
+    ///
+    /// All of it runs on a thread of the pool: called from outside, each of some thirty operations would wake
+    /// a worker and wait for it.
     pub fn train(&mut self, batch: &MiniBatch, lr: f64) -> BatchOutcome {
+        rayon::scope(|_| self.step(batch, lr))
+    }
+
+    fn step(&mut self, batch: &MiniBatch, lr: f64) -> BatchOutcome {
         let backend = self.backend;
         let pass = Pass { backend, training: true, key: keyed::key(&[self.seed, self.step, 0x6472_6f70]) };
         let x = match (&self.table, batch.is_fused()) {

@@ -1,9 +1,9 @@
 //! What a run needs to hold, against what the machine has: a run that would only end in the system killing the process
 //! is refused, and one whose dataset does not fit twice reads it where it is.
 
-use graphmill_graph::{Dataset, dataset::FeatureData, memory::available};
+use graphmill_graph::{Dataset, memory::available};
 
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, build::table_type};
 
 /// Where topology and features are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,19 +17,20 @@ pub enum Residence {
 /// Huge pages where the copies fit beside what the run needs anyway, with an eighth of the memory left for batches and
 /// for the pages of the dataset that are still read in place. What is computed does not depend on it.
 pub(crate) fn residence(config: &TrainConfig, data: &Dataset) -> Residence {
-    let needed = needed(config, data) + copies(data);
+    let needed = needed(config, data) + copies(config, data);
     match available() {
         Some(available) if needed > available as f64 * 0.875 => Residence::InPlace,
         _ => Residence::HugePages,
     }
 }
 
-/// Bytes of the copies that [`Residence::HugePages`] makes.
-fn copies(data: &Dataset) -> f64 {
+/// Bytes of the copies that only [`Residence::HugePages`] makes.
+fn copies(config: &TrainConfig, data: &Dataset) -> f64 {
     let graph = &data.graph;
     let weights = graph.edge_weight().map_or(0, <[f32]>::len);
     let topology = 8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights;
-    (topology + 4 * data.features.len()) as f64
+    let table = table_type(config, data).width() * data.features.len();
+    (topology + table) as f64 - converted(config, data)
 }
 
 /// Refuses what needs more memory than there is, by a lower bound on the need.
@@ -39,11 +40,12 @@ fn copies(data: &Dataset) -> f64 {
 pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
     // where the system does not say, refuse at least what no machine has
     let available = available().unwrap_or(1 << 46) as f64;
-    let (wide, needed) = (widened(data), needed(config, data));
+    let (wide, needed) = (converted(config, data), needed(config, data));
     let gb = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
     if wide > available {
         let message = format!(
-            "its features are stored in 16 bits and need {} of memory in 32, but {} are available",
+            "its features need {} of memory in another precision than the stored one, but {} are available; use \
+             --feature-precision auto",
             gb(wide),
             gb(available)
         );
@@ -64,24 +66,22 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
 }
 
 /// Bytes that a run takes wherever its dataset lies, a lower bound: parameters and gradients, one layer's hidden rows
-/// of all nodes (what full-neighbour inference keeps), and 16-bit features in 32 bits.
+/// of all nodes (what full-neighbour inference keeps), and features converted to another precision.
 fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
     let (v, f, c) = (data.num_nodes() as f64, data.features.dim as f64, data.labels.classes() as f64);
     let h = config.hidden as f64;
     let wide = config.layers + config.head_layers + usize::from(config.input_layer);
     if wide < 2 {
-        return widened(data);
+        return converted(config, data);
     }
     let params = f * h + (wide - 2) as f64 * h * h + h * c;
-    8.0 * params + 4.0 * v * h + widened(data)
+    8.0 * params + 4.0 * v * h + converted(config, data)
 }
 
-/// Bytes of features that are stored in 16 bits and widened to be trained on.
-fn widened(data: &Dataset) -> f64 {
-    match &data.features.data {
-        FeatureData::F32(_) => 0.0,
-        FeatureData::F16(half) => 4.0 * half.len() as f64,
-    }
+/// Bytes of a feature table of another type than the stored one.
+fn converted(config: &TrainConfig, data: &Dataset) -> f64 {
+    let kind = table_type(config, data);
+    if kind == data.features.data.kind() { 0.0 } else { (kind.width() * data.features.len()) as f64 }
 }
 
 #[cfg(test)]
@@ -110,10 +110,14 @@ mod tests {
 
     #[test]
     fn copies_are_of_everything_that_training_reads() {
-        assert_eq!(copies(&data()), (8 * 1001 + 4 * 2 + 4 * 10_000) as f64);
+        let config = TrainConfig::default();
+        let topology = (8 * 1001 + 4 * 2) as f64;
+        assert_eq!(copies(&config, &data()), topology + 40_000.0);
         let half = vec![Default::default(); 10_000].into();
         let half = Dataset { features: Features { dim: 10, data: FeatureData::F16(half) }, ..data() };
-        assert_eq!((copies(&half), widened(&half)), (copies(&data()), 40_000.0));
-        assert_eq!(residence(&TrainConfig::default(), &data()), Residence::HugePages);
+        assert_eq!((copies(&config, &half), converted(&config, &half)), (topology + 20_000.0, 0.0));
+        let wide = TrainConfig { feature_precision: "f32".into(), ..config.clone() };
+        assert_eq!((copies(&wide, &half), converted(&wide, &half)), (topology, 40_000.0));
+        assert_eq!(residence(&config, &data()), Residence::HugePages);
     }
 }

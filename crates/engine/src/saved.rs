@@ -132,8 +132,9 @@ impl SavedRun {
     pub fn scores(&self, data: &Dataset) -> Result<Scores> {
         let model = self.model(data)?;
         let judged_by = self.own(build::metric(&self.config, data))?;
-        let backend = Cpu;
-        let (_, table) = build::features(data, memory::residence(&self.config, data))?;
+        let backend = Cpu { precision: build::precision(&self.config) };
+        let residence = memory::residence(&self.config, data);
+        let (_, table) = self.own(build::features(&self.config, data, residence))?;
         let symmetric = build::symmetric(&model, data);
         let mut inference =
             Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk);
@@ -173,8 +174,9 @@ impl SavedRun {
         let model = self.model(data)?;
         let multi = data.labels.is_multi();
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
-        let backend = Cpu;
-        let (_, table) = build::features(data, memory::residence(&self.config, data))?;
+        let backend = Cpu { precision: build::precision(&self.config) };
+        let residence = memory::residence(&self.config, data);
+        let (_, table) = self.own(build::features(&self.config, data, residence))?;
         let symmetric = build::symmetric(&model, data);
         let mut rows = Matrix::default();
         Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk)

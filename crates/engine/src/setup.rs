@@ -56,12 +56,12 @@ pub(crate) struct Tables {
 impl Tables {
     /// # Errors
     /// The memory cannot be had.
-    pub(crate) fn new(data: &Dataset, residence: Residence) -> Result<Self> {
+    pub(crate) fn new(config: &TrainConfig, data: &Dataset, residence: Residence) -> Result<Self> {
         let graph = match residence {
             Residence::HugePages => data.graph.to_huge_pages()?,
             Residence::InPlace => data.graph.clone(),
         };
-        let (feature, features) = build::features(data, residence)?;
+        let (feature, features) = build::features(config, data, residence)?;
         Ok(Self { graph, feature, features })
     }
 }

@@ -66,7 +66,7 @@ impl Loader<'_> {
             let rows = (batch.blocks[0].num_edges() + batch.blocks[0].num_dst) as u64;
             batch.features.resize(0, dim);
             batch.traffic =
-                Traffic { host: Rows { rows, bytes: rows * dim as u64 * 4 }, ..Traffic::default() };
+                Traffic { host: Rows { rows, bytes: rows * self.feature.row_bytes() }, ..Traffic::default() };
             return;
         }
         batch.features.resize(batch.input_nodes.len(), dim);

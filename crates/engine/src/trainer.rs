@@ -24,6 +24,7 @@ pub use crate::place::Place;
 use crate::{
     Error, Result, RunDir, TrainConfig,
     best::BestModel,
+    build,
     checkpoint::{self, Checkpoint},
     evaluate::{Inference, Output, score},
     learner::{BatchOutcome, Learner},
@@ -65,9 +66,10 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
 fn train_from(residence: Residence, config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
     let clock = Instant::now();
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = Parts::new(config, data)?;
-    let tables = Tables::new(data, residence)?;
+    let backend = Cpu { precision: build::precision(config) };
+    let tables = Tables::new(config, data, residence)?;
     let (loader, orders) = setup::loader(config, data, &tables, sampler, order, &model)?;
-    let mut learner = Learner::new(&Cpu, model, optimizer, &data.labels, orders, config);
+    let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
     learner.table = loader.fused.then(|| tables.features.clone());
 
     let Job { run, resume, observer, stop } = job;
@@ -82,7 +84,7 @@ fn train_from(residence: Residence, config: &TrainConfig, data: &Dataset, job: J
             &tables.graph,
             &tables.features,
             loader.symmetric.as_ref(),
-            &Cpu,
+            &backend,
             config.eval_chunk,
         ),
         order: Vec::new(),
@@ -95,6 +97,11 @@ fn train_from(residence: Residence, config: &TrainConfig, data: &Dataset, job: J
         observer,
         stop,
     };
+    if !backend.precision.is_native() {
+        trainer.observer.note(
+            "this processor has no instructions for bf16: products are rounded to it and computed in f32, slower",
+        );
+    }
     if residence == Residence::InPlace {
         trainer.observer.note(
             "memory is short: graph and features are read in place instead of from copies in huge pages",

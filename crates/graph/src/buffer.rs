@@ -57,23 +57,42 @@ impl<T: Pod> Buffer<T> {
     ///
     /// # Errors
     /// The memory cannot be had.
-    pub fn to_huge_pages(&self) -> Result<Self> {
-        let bytes: &[u8] = bytemuck::cast_slice(self);
-        if bytes.is_empty() {
+    pub fn to_huge_pages(&self) -> Result<Self>
+    where
+        T: Send + Sync,
+    {
+        self.convert_to_huge_pages(|from, to| to.copy_from_slice(from))
+    }
+
+    /// As [`Buffer::to_huge_pages`], of what `convert` makes of runs of the values.
+    ///
+    /// # Errors
+    /// The memory cannot be had.
+    pub fn convert_to_huge_pages<U: Pod + Send>(
+        &self,
+        convert: impl Fn(&[T], &mut [U]) + Sync,
+    ) -> Result<Buffer<U>>
+    where
+        T: Sync,
+    {
+        let values: &[T] = self;
+        if values.is_empty() {
             return Ok(Vec::new().into());
         }
-        let no = |e| Error::invalid(format!("cannot reserve {} bytes of memory: {e}", bytes.len()));
-        let mut map = MmapMut::map_anon(bytes.len()).map_err(no)?;
+        let bytes = size_of_val(values) / size_of::<T>() * size_of::<U>();
+        let no = |e| Error::invalid(format!("cannot reserve {bytes} bytes of memory: {e}"));
+        let mut map = MmapMut::map_anon(bytes).map_err(no)?;
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage); // a refusal costs speed only
         use rayon::prelude::*;
-        let chunk = 4 << 20;
-        map.par_chunks_mut(chunk)
-            .zip(bytes.par_chunks(chunk))
-            .for_each(|(to, from)| to.copy_from_slice(from));
+        let chunk = 1 << 20;
+        bytemuck::cast_slice_mut(&mut map)
+            .par_chunks_mut(chunk)
+            .zip(values.par_chunks(chunk))
+            .for_each(|(to, from)| convert(from, to));
         let map = map.make_read_only().map_err(no)?;
-        let len = self.len();
-        Ok(Self { storage: Storage::Mapped { map: Arc::new(map), offset: 0, len, of: PhantomData } })
+        let len = values.len();
+        Ok(Buffer { storage: Storage::Mapped { map: Arc::new(map), offset: 0, len, of: PhantomData } })
     }
 
     /// Whether the bytes come from a map rather than from this process's heap.

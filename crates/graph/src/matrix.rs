@@ -2,8 +2,13 @@
 //!
 //! Layers pass matrices around and never look inside: only a backend calls [`View::host`]. That is
 //! the seam where memory on a device will come in.
+//!
+//! A feature table may be shared as a matrix without copying it, also where it holds 16-bit floats: half the
+//! memory and half the traffic. Those are for the two operations that read tables, which ask for [`View::table`].
 
 use std::ops::Range;
+
+use half::{bf16, f16};
 
 use crate::Buffer;
 
@@ -26,7 +31,78 @@ enum Storage {
     /// Aligned memory of our own; may be longer than `rows * cols`.
     Owned(Vec<Line>),
     /// A read-only table, such as a dataset's features.
-    Shared(Buffer<f32>),
+    Shared(TableData),
+}
+
+/// A read-only table in host memory. Cloning shares the memory.
+#[derive(Clone, Debug)]
+pub enum TableData {
+    /// 32-bit floats.
+    F32(Buffer<f32>),
+    /// 16-bit floats of IEEE 754: 11 significant bits.
+    F16(Buffer<f16>),
+    /// The upper halves of 32-bit floats: their range, 8 significant bits.
+    Bf16(Buffer<bf16>),
+}
+
+/// A type of values that a table may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableType {
+    /// See [`TableData::F32`].
+    F32,
+    /// See [`TableData::F16`].
+    F16,
+    /// See [`TableData::Bf16`].
+    Bf16,
+}
+
+impl TableType {
+    /// All, with the names that users write.
+    pub const ALL: [(&'static str, Self); 3] = [("f32", Self::F32), ("f16", Self::F16), ("bf16", Self::Bf16)];
+
+    /// Bytes of a value.
+    pub fn width(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+}
+
+impl TableData {
+    /// The type of the values.
+    pub fn kind(&self) -> TableType {
+        match self {
+            Self::F32(_) => TableType::F32,
+            Self::F16(_) => TableType::F16,
+            Self::Bf16(_) => TableType::Bf16,
+        }
+    }
+
+    /// How many values.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(data) => data.len(),
+            Self::F16(data) => data.len(),
+            Self::Bf16(data) => data.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The values of a [`View`], as they are stored.
+#[derive(Clone, Copy, Debug)]
+pub enum Table<'a> {
+    /// See [`TableData::F32`].
+    F32(&'a [f32]),
+    /// See [`TableData::F16`].
+    F16(&'a [f16]),
+    /// See [`TableData::Bf16`].
+    Bf16(&'a [bf16]),
 }
 
 impl Default for Matrix {
@@ -56,7 +132,7 @@ impl Matrix {
     }
 
     /// A read-only table around `data` without copying it; `data.len()` is a multiple of `cols`.
-    pub fn shared(data: Buffer<f32>, cols: usize) -> Self {
+    pub fn shared(data: TableData, cols: usize) -> Self {
         let rows = data.len().checked_div(cols).unwrap_or(0);
         assert_eq!(rows * cols, data.len(), "{} values do not make rows of {cols}", data.len());
         Self { rows, cols, storage: Storage::Shared(data) }
@@ -70,6 +146,14 @@ impl Matrix {
     /// How many columns.
     pub fn num_cols(&self) -> usize {
         self.cols
+    }
+
+    /// Whether the values are f32.
+    pub fn is_wide(&self) -> bool {
+        match &self.storage {
+            Storage::Owned(_) => true,
+            Storage::Shared(data) => data.kind() == TableType::F32,
+        }
     }
 
     /// Takes a new shape. The values are unspecified afterwards; memory is kept and grows only.
@@ -113,7 +197,9 @@ impl Matrix {
 
 impl std::fmt::Debug for Matrix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let data = self.view().host();
+        let Table::F32(data) = self.view().table() else {
+            return write!(f, "Matrix({} x {}, 16-bit floats)", self.rows, self.cols);
+        };
         write!(f, "Matrix({} x {}, {:?}", self.rows, self.cols, &data[..data.len().min(8)])?;
         write!(f, "{})", if data.len() > 8 { " .." } else { "" })
     }
@@ -145,12 +231,25 @@ impl<'a> View<'a> {
     }
 
     /// The values, `rows * cols`, in host memory. For backends and tests.
+    ///
+    /// # Panics
+    /// They are 16-bit floats, which only operations that read a [`Table`] take: a bug in the caller.
     pub fn host(&self) -> &'a [f32] {
-        let data: &[f32] = match &self.matrix.storage {
-            Storage::Owned(data) => bytemuck::cast_slice(data),
-            Storage::Shared(data) => data,
-        };
-        &data[self.start * self.matrix.cols..(self.start + self.rows) * self.matrix.cols]
+        match self.table() {
+            Table::F32(data) => data,
+            Table::F16(_) | Table::Bf16(_) => panic!("a table of 16-bit floats: gather its rows first"),
+        }
+    }
+
+    /// The values, `rows * cols`, in host memory, as they are stored.
+    pub fn table(&self) -> Table<'a> {
+        let range = self.start * self.matrix.cols..(self.start + self.rows) * self.matrix.cols;
+        match &self.matrix.storage {
+            Storage::Owned(data) => Table::F32(&bytemuck::cast_slice(data)[range]),
+            Storage::Shared(TableData::F32(data)) => Table::F32(&data[range]),
+            Storage::Shared(TableData::F16(data)) => Table::F16(&data[range]),
+            Storage::Shared(TableData::Bf16(data)) => Table::Bf16(&data[range]),
+        }
     }
 }
 
@@ -209,6 +308,23 @@ mod tests {
         m.rows_mut(0..1).host().fill(9.0);
         assert_eq!(m.view().host()[..3], [9., 9., 3.]);
         assert_eq!(m.view().host().as_ptr() as usize % 64, 0);
+    }
+
+    #[test]
+    fn shared_tables_are_read_as_they_are_stored() {
+        let wide = Matrix::shared(TableData::F32(vec![1.0, 2.0, 3.0, 4.0].into()), 2);
+        assert_eq!(wide.rows(1..2).host(), [3.0, 4.0]);
+        let half = [1.0, 2.0, 3.0, 4.0].map(bf16::from_f32);
+        let half = Matrix::shared(TableData::Bf16(half.to_vec().into()), 2);
+        let Table::Bf16(row) = half.rows(1..2).table() else { panic!() };
+        assert_eq!(row, [3.0, 4.0].map(bf16::from_f32));
+        assert_eq!(format!("{half:?}"), "Matrix(2 x 2, 16-bit floats)");
+    }
+
+    #[test]
+    #[should_panic(expected = "gather its rows first")]
+    fn half_tables_are_not_read_as_f32() {
+        Matrix::shared(TableData::F16(vec![f16::ONE].into()), 1).view().host();
     }
 
     #[test]

@@ -7,11 +7,14 @@ use std::{hint::black_box, time::Instant};
 
 use graphmill_graph::{Block, keyed::Stream};
 use graphmill_nn::backend::{
-    Activation, AdamStep, Backend, Cpu, Dropout, Side, Weighting,
+    Activation, AdamStep, Backend, Cpu, Dropout, Precision, Side, Weighting,
     cpu::{Level, with_level},
 };
-use graphmill_nn::{Matrix, View};
+use graphmill_nn::{Matrix, View, matrix::TableData};
+use half::bf16;
 
+/// What is measured, but where a row says another precision.
+const CPU: Cpu = Cpu { precision: Precision::F32 };
 /// Rows of a dense operation.
 const ROWS: usize = 100_000;
 
@@ -72,7 +75,12 @@ impl Bench {
     #[allow(clippy::too_many_arguments, reason = "a product and its name")]
     fn gemm(&self, name: &str, a: View, side_a: Side, b: View, side_b: Side, c: &mut Matrix, k: usize) {
         let work = 2.0 * c.num_rows() as f64 * c.num_cols() as f64 * k as f64;
-        self.time(name, "GF/s ", work, || Cpu.gemm(a, side_a, b, side_b, 0.0, c.view_mut()));
+        for (kind, precision) in [("", Precision::F32), (" bf16", Precision::Bf16)] {
+            let cpu = Cpu { precision };
+            self.time(&format!("gemm{kind} {name}"), "GF/s ", work, || {
+                cpu.gemm(a, side_a, b, side_b, 0.0, c.view_mut());
+            });
+        }
     }
 }
 
@@ -85,7 +93,7 @@ fn main() {
     println!("{:?}; 1 thread, then {threads}; GB/s counts values read and written", Level::best());
 
     let (src, mut dst) = (random(200_000, 256), Matrix::zeros(200_000, 256));
-    bench.bytes("copy 200k x 256", 2 * 200_000 * 256, || Cpu.copy(src.view(), dst.view_mut()));
+    bench.bytes("copy 200k x 256", 2 * 200_000 * 256, || CPU.copy(src.view(), dst.view_mut()));
 
     for cols in [100, 128, 256] {
         let (src, mut dst) = (random(200_000, cols), Matrix::zeros(20_000, cols));
@@ -93,17 +101,23 @@ fn main() {
             let block = block(first_seen);
             let values = 220_000 * cols + 200_000;
             bench.bytes(&format!("aggregate mean {order} F={cols}"), values, || {
-                Cpu.aggregate(&block, Weighting::MEAN, src.view(), 0.0, dst.view_mut());
+                CPU.aggregate(&block, Weighting::MEAN, src.view(), 0.0, dst.view_mut());
             });
         }
+        let half: Vec<bf16> = src.view().host().iter().map(|&x| bf16::from_f32(x)).collect();
+        let half = Matrix::shared(TableData::Bf16(half.into()), cols);
         let block = block(false);
+        // half the bytes of each value read
+        bench.bytes(&format!("aggregate mean of bf16 random F={cols}"), 120_000 * cols + 200_000, || {
+            CPU.aggregate(&block, Weighting::MEAN, half.view(), 0.0, dst.view_mut());
+        });
         let (grad, mut back) = (random(20_000, cols), Matrix::zeros(200_000, cols));
         bench.bytes(&format!("aggregate_transposed F={cols}"), 400_000 * cols + 200_000, || {
-            Cpu.aggregate_transposed(&block, Weighting::MEAN, grad.view(), 0.0, back.view_mut());
+            CPU.aggregate_transposed(&block, Weighting::MEAN, grad.view(), 0.0, back.view_mut());
         });
         let mut arg = Vec::new();
         bench.bytes(&format!("aggregate_max F={cols}"), 240_000 * cols + 200_000, || {
-            Cpu.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
+            CPU.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
         });
     }
 
@@ -111,23 +125,32 @@ fn main() {
     let (w100, w256, w47) = (random(100, 256), random(256, 256), random(256, 47));
     let mut out = Matrix::zeros(ROWS, 256);
     use Side::{Plain, Transposed};
-    bench.gemm("gemm 100k x 100 x 256", x100.view(), Plain, w100.view(), Plain, &mut out, 100);
-    bench.gemm("gemm 100k x 256 x 256", x256.view(), Plain, w256.view(), Plain, &mut out, 256);
-    bench.gemm("gemm dX 100k x 256 x 256", x256.view(), Plain, w256.view(), Transposed, &mut out, 256);
+    bench.gemm("100k x 100 x 256", x100.view(), Plain, w100.view(), Plain, &mut out, 100);
+    bench.gemm("100k x 256 x 256", x256.view(), Plain, w256.view(), Plain, &mut out, 256);
+    bench.gemm("dX 100k x 256 x 256", x256.view(), Plain, w256.view(), Transposed, &mut out, 256);
     let mut logits = Matrix::zeros(ROWS, 47);
-    bench.gemm("gemm 100k x 256 x 47", x256.view(), Plain, w47.view(), Plain, &mut logits, 256);
+    bench.gemm("100k x 256 x 47", x256.view(), Plain, w47.view(), Plain, &mut logits, 256);
     let mut dw = Matrix::zeros(256, 47);
-    bench.gemm("gemm dW 256 x 100k x 47", x256.view(), Transposed, grad47.view(), Plain, &mut dw, ROWS);
+    bench.gemm("dW 256 x 100k x 47", x256.view(), Transposed, grad47.view(), Plain, &mut dw, ROWS);
     let mut dw = Matrix::zeros(100, 256);
-    bench.gemm("gemm dW 100 x 100k x 256", x100.view(), Transposed, out.view(), Plain, &mut dw, ROWS);
+    bench.gemm("dW 100 x 100k x 256", x100.view(), Transposed, out.view(), Plain, &mut dw, ROWS);
     let mut dw = Matrix::zeros(256, 256);
-    bench.gemm("gemm dW 256 x 100k x 256", x256.view(), Transposed, x256.view(), Plain, &mut dw, ROWS);
+    bench.gemm("dW 256 x 100k x 256", x256.view(), Transposed, x256.view(), Plain, &mut dw, ROWS);
+    // the first layer of a minibatch of 1024 seeds
+    let (x, grad, mut out) = (random(8000, 100), random(8000, 256), Matrix::zeros(8000, 256));
+    bench.gemm("8k x 100 x 256", x.view(), Plain, w100.view(), Plain, &mut out, 100);
+    let mut dw = Matrix::zeros(100, 256);
+    bench.gemm("dW 100 x 8k x 256", x.view(), Transposed, grad.view(), Plain, &mut dw, 8000);
+    let (x, w, mut out) = (random(20_000, 602), random(602, 256), Matrix::zeros(20_000, 256));
+    bench.gemm("20k x 602 x 256", x.view(), Plain, w.view(), Plain, &mut out, 602);
+    let (grad, mut dw) = (random(20_000, 256), Matrix::zeros(602, 256));
+    bench.gemm("dW 602 x 20k x 256", x.view(), Transposed, grad.view(), Plain, &mut dw, 20_000);
 
     let (table, mut rows) = (random(2_000_000, 100), Matrix::zeros(200_000, 100));
     let mut stream = Stream::new(3);
     let ids: Vec<u32> = (0..200_000).map(|_| stream.below(2_000_000) as u32).collect();
     bench.bytes("gather 200k of 2M rows of 100", 2 * 200_000 * 100, || {
-        Cpu.gather(table.view(), &ids, rows.view_mut());
+        CPU.gather(table.view(), &ids, rows.view_mut());
     });
     drop(table);
 
@@ -135,23 +158,23 @@ fn main() {
     let mut x = x256.clone();
     for (name, dropout) in [("", Dropout::NONE), (" + dropout", Dropout { p: 0.5, key: 1 })] {
         bench.bytes(&format!("bias + ReLU{name} 100k x 256"), 2 * ROWS * 256, || {
-            Cpu.epilogue(Some(bias.view()), Activation::Relu, dropout, x.view_mut());
+            CPU.epilogue(Some(bias.view()), Activation::Relu, dropout, x.view_mut());
         });
         bench.bytes(&format!("bias + ReLU{name} gradient 100k x 256"), 3 * ROWS * 256, || {
             let bias_grad = Some(bias_grad.view_mut());
-            Cpu.epilogue_backward(Activation::Relu, dropout, x256.view(), x.view_mut(), bias_grad);
+            CPU.epilogue_backward(Activation::Relu, dropout, x256.view(), x.view_mut(), bias_grad);
         });
     }
     let (gamma, mut stats) = (random(1, 256), Matrix::zeros(2, 256));
     bench.bytes("batch norm 100k x 256", 3 * ROWS * 256, || {
-        Cpu.batch_norm(x256.view(), gamma.view(), gamma.view(), 1e-5, stats.view_mut(), x.view_mut());
+        CPU.batch_norm(x256.view(), gamma.view(), gamma.view(), 1e-5, stats.view_mut(), x.view_mut());
     });
 
     let mut stream = Stream::new(4);
     let label: Vec<i32> = (0..ROWS).map(|_| stream.below(47) as i32).collect();
     let mut grad = Matrix::zeros(ROWS, 47);
     bench.bytes("softmax cross-entropy 100k x 47", 2 * ROWS * 47, || {
-        black_box(Cpu.softmax_cross_entropy(grad47.view(), &label, &[], 1e-5, grad.view_mut()));
+        black_box(CPU.softmax_cross_entropy(grad47.view(), &label, &[], 1e-5, grad.view_mut()));
     });
 
     // GAT: 4 heads of 32
@@ -159,10 +182,10 @@ fn main() {
     let (z, mut out) = (random(200_000, 128), Matrix::zeros(20_000, 128));
     let (source, mut alpha) = (random(200_000, 4), random(220_000, 4));
     bench.bytes("attend 4 heads of 32", 240_000 * 128 + 220_000 * 5, || {
-        Cpu.attend(&block, alpha.view(), z.view(), out.view_mut());
+        CPU.attend(&block, alpha.view(), z.view(), out.view_mut());
     });
     bench.bytes("edge softmax 4 heads", 440_000 * 4 + 200_000, || {
-        Cpu.edge_softmax(&block, source.view(), source.view(), 0.2, alpha.view_mut());
+        CPU.edge_softmax(&block, source.view(), source.view(), 0.2, alpha.view_mut());
     });
 
     let (g, mut m, mut v) = (random(1000, 1000), random(1000, 1000), Matrix::zeros(1000, 1000));
@@ -178,17 +201,17 @@ fn main() {
         correction2: 0.001,
     };
     bench.bytes("Adam 1M values", 7_000_000, || {
-        Cpu.adam(step, g.view(), m.view_mut(), v.view_mut(), value.view_mut());
+        CPU.adam(step, g.view(), m.view_mut(), v.view_mut(), value.view_mut());
     });
 
     for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
         let (src, mut dst) = (random(200_000, 100), Matrix::zeros(20_000, 100));
         bench.bytes(&format!("aggregate mean random F=100, {level:?}"), 220_000 * 100 + 200_000, || {
-            with_level(level, || Cpu.aggregate(&block, Weighting::MEAN, src.view(), 0.0, dst.view_mut()));
+            with_level(level, || CPU.aggregate(&block, Weighting::MEAN, src.view(), 0.0, dst.view_mut()));
         });
         bench.bytes(&format!("softmax cross-entropy 100k x 47, {level:?}"), 2 * ROWS * 47, || {
             with_level(level, || {
-                black_box(Cpu.softmax_cross_entropy(grad47.view(), &label, &[], 1e-5, grad.view_mut()))
+                black_box(CPU.softmax_cross_entropy(grad47.view(), &label, &[], 1e-5, grad.view_mut()))
             });
         });
     }

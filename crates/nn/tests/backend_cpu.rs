@@ -17,7 +17,7 @@ fn compare(shape: impl Fn(&str) -> Shape) {
         let expected = run(&Reference, shape);
         let largest = expected.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
-            let got = with_level(level, || run(&Cpu, shape));
+            let got = with_level(level, || run(&Cpu::default(), shape));
             assert_eq!(got.len(), expected.len(), "{name}");
             for (i, (x, y)) in got.iter().zip(&expected).enumerate() {
                 // written so that a NaN fails
@@ -91,7 +91,7 @@ fn any_number_of_threads_gives_the_same_bits() {
     for &(name, _, run) in OPERATIONS {
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
             let run = || -> Vec<u64> {
-                with_level(level, || run(&Cpu, big(name))).into_iter().map(f64::to_bits).collect()
+                with_level(level, || run(&Cpu::default(), big(name))).into_iter().map(f64::to_bits).collect()
             };
             let one = pools[0].install(run);
             for pool in &pools[1..] {

@@ -13,7 +13,7 @@ use std::fmt;
 use half::f16;
 use rayon::prelude::*;
 
-use crate::{Buffer, Error, Graph, NodeId, Result, search::position};
+use crate::{Buffer, Error, Graph, NodeId, Result, matrix::TableType, search::position};
 
 /// Everything a training run reads.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +51,16 @@ pub enum FeatureData {
     F32(Buffer<f32>),
     /// 16-bit floats, widened when read.
     F16(Buffer<f16>),
+}
+
+impl FeatureData {
+    /// The type of the values.
+    pub fn kind(&self) -> TableType {
+        match self {
+            Self::F32(_) => TableType::F32,
+            Self::F16(_) => TableType::F16,
+        }
+    }
 }
 
 impl Default for FeatureData {

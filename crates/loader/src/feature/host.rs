@@ -1,7 +1,11 @@
-//! Features in host memory: f32 rows are copied, f16 rows widened.
+//! Features in host memory: f32 rows are copied, rows of 16-bit floats widened.
 
-use graphmill_graph::{Buffer, Features, NodeId, Result, dataset::FeatureData};
-use half::{f16, slice::HalfFloatSliceExt};
+use graphmill_graph::{
+    Buffer, Error, Features, NodeId, Result,
+    dataset::FeatureData,
+    matrix::{TableData, TableType},
+};
+use half::{bf16, f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
 
 use super::{Feature, Rows, Traffic};
@@ -16,26 +20,65 @@ const TASK: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Host {
     dim: usize,
-    data: FeatureData,
+    data: TableData,
 }
 
 impl Host {
     /// Reads from `features` where they are.
     pub fn new(features: &Features) -> Self {
-        Self { dim: features.dim, data: features.data.clone() }
+        let data = match &features.data {
+            FeatureData::F32(data) => TableData::F32(data.clone()),
+            FeatureData::F16(data) => TableData::F16(data.clone()),
+        };
+        Self { dim: features.dim, data }
     }
 
-    /// Copies `features` into huge pages first: random rows then miss the TLB less.
+    /// Copies `features` into huge pages first, as values of type `kind` (rounded to nearest): random rows then miss
+    /// the TLB less.
     ///
     /// # Errors
-    /// The memory cannot be had.
-    pub fn resident(features: &Features) -> Result<Self> {
-        let data = match &features.data {
-            FeatureData::F32(data) => FeatureData::F32(data.to_huge_pages()?),
-            FeatureData::F16(data) => FeatureData::F16(data.to_huge_pages()?),
+    /// The memory cannot be had, or a value is beyond the range of `kind`.
+    pub fn resident(features: &Features, kind: TableType) -> Result<Self> {
+        use FeatureData as From;
+        let data = match (&features.data, kind) {
+            (From::F32(data), TableType::F32) => TableData::F32(data.to_huge_pages()?),
+            (From::F32(data), TableType::F16) => TableData::F16(in_range(
+                data.convert_to_huge_pages(|from, to: &mut [f16]| to.convert_from_f32_slice(from))?,
+                |x| x.is_finite(),
+                "f16 (up to 65504)",
+            )?),
+            (From::F32(data), TableType::Bf16) => TableData::Bf16(in_range(
+                data.convert_to_huge_pages(|from, to: &mut [bf16]| to.convert_from_f32_slice(from))?,
+                |x| x.is_finite(),
+                "bf16",
+            )?),
+            (From::F16(data), TableType::F32) => {
+                TableData::F32(data.convert_to_huge_pages(|from, to| from.convert_to_f32_slice(to))?)
+            }
+            (From::F16(data), TableType::F16) => TableData::F16(data.to_huge_pages()?),
+            (From::F16(data), TableType::Bf16) => {
+                TableData::Bf16(data.convert_to_huge_pages(|from, to| {
+                    from.iter().zip(to).for_each(|(x, to)| *to = bf16::from_f32(x.to_f32()));
+                })?)
+            }
         };
         Ok(Self { dim: features.dim, data })
     }
+}
+
+/// `data`, unless a value of it is not finite.
+fn in_range<T: bytemuck::Pod + Sync>(
+    data: Buffer<T>,
+    finite: impl Fn(&T) -> bool + Sync,
+    kind: &str,
+) -> Result<Buffer<T>> {
+    if data.par_chunks(1 << 14).all(|run| run.iter().all(&finite)) {
+        return Ok(data);
+    }
+    let first = data.iter().position(|x| !finite(x)).unwrap_or(0);
+    Err(Error::invalid(format!(
+        "value {first} of the feature table is beyond the range of {kind}; hold the table in f32"
+    )))
 }
 
 impl Feature for Host {
@@ -44,34 +87,30 @@ impl Feature for Host {
     }
 
     fn num_rows(&self) -> usize {
-        let values = match &self.data {
-            FeatureData::F32(data) => data.len(),
-            FeatureData::F16(data) => data.len(),
-        };
-        values.checked_div(self.dim).unwrap_or(0)
+        self.data.len().checked_div(self.dim).unwrap_or(0)
     }
 
     fn read(&self, ids: &[NodeId], out: &mut [f32]) -> Traffic {
         assert_eq!(out.len(), ids.len() * self.dim, "room for {} rows of {}", ids.len(), self.dim);
-        let width = match &self.data {
-            FeatureData::F32(data) => {
-                gather(data, self.dim, ids, out, |from: &[f32], to| to.copy_from_slice(from));
-                4
+        match &self.data {
+            TableData::F32(data) => gather(data, self.dim, ids, out, |from, to| to.copy_from_slice(from)),
+            TableData::F16(data) => {
+                gather(data, self.dim, ids, out, |from, to| from.convert_to_f32_slice(to))
             }
-            FeatureData::F16(data) => {
-                gather(data, self.dim, ids, out, |from: &[f16], to| from.convert_to_f32_slice(to));
-                2
+            TableData::Bf16(data) => {
+                gather(data, self.dim, ids, out, |from, to| from.convert_to_f32_slice(to))
             }
-        };
+        }
         let rows = ids.len() as u64;
-        Traffic { host: Rows { rows, bytes: rows * (self.dim * width) as u64 }, ..Traffic::default() }
+        Traffic { host: Rows { rows, bytes: rows * self.row_bytes() }, ..Traffic::default() }
     }
 
-    fn table(&self) -> Option<Buffer<f32>> {
-        match &self.data {
-            FeatureData::F32(data) => Some(data.clone()),
-            FeatureData::F16(_) => None,
-        }
+    fn row_bytes(&self) -> u64 {
+        (self.dim * self.data.kind().width()) as u64
+    }
+
+    fn table(&self) -> Option<TableData> {
+        Some(self.data.clone())
     }
 }
 
@@ -110,7 +149,7 @@ mod tests {
         let expected: Vec<f32> =
             ids.iter().flat_map(|&v| values[v as usize * 5..][..5].iter().copied()).collect();
         let plain = Features::f32(5, values.clone());
-        for feature in [Host::new(&plain), Host::resident(&plain).unwrap()] {
+        for feature in [Host::new(&plain), Host::resident(&plain, TableType::F32).unwrap()] {
             let mut out = vec![0.0; 2500 * 5];
             let traffic = feature.read(&ids, &mut out);
             assert_eq!(out, expected);
@@ -123,7 +162,39 @@ mod tests {
         let mut out = vec![0.0; 10];
         assert_eq!(half.read(&[3, 0], &mut out).host.bytes, 20);
         assert_eq!(out, [7.5, 8.0, 8.5, 9.0, 9.5, 0.0, 0.5, 1.0, 1.5, 2.0]);
-        assert!(half.table().is_none());
         assert_eq!(half.num_rows(), 200);
+    }
+
+    #[test]
+    fn resident_tables_are_rounded_to_the_type_asked_for() {
+        // representable in all three types, then in none
+        let values = vec![1.5, -0.25, 3.0, 1.0 / 3.0];
+        let stored: Vec<f16> = values.iter().map(|&x| f16::from_f32(x)).collect();
+        for features in [
+            Features::f32(2, values.clone()),
+            Features { dim: 2, data: FeatureData::F16(stored.clone().into()) },
+        ] {
+            for (_, kind) in TableType::ALL {
+                let host = Host::resident(&features, kind).unwrap();
+                assert_eq!(host.table().unwrap().kind(), kind);
+                let mut out = vec![0.0; 4];
+                let bytes = host.read(&[0, 1], &mut out).host.bytes;
+                assert_eq!(bytes, 4 * kind.width() as u64);
+                assert_eq!(out[..3], values[..3]);
+                let error = match kind {
+                    TableType::F32 | TableType::F16 => 2.0_f32.powi(-13),
+                    TableType::Bf16 => 2.0_f32.powi(-10),
+                };
+                assert!((out[3] - 1.0 / 3.0).abs() <= error, "{kind:?}: {}", out[3]);
+            }
+        }
+    }
+
+    #[test]
+    fn values_beyond_the_range_are_errors() {
+        let wide = Features::f32(1, vec![1.0, 70_000.0]);
+        let error = Host::resident(&wide, TableType::F16).unwrap_err().to_string();
+        assert!(error.contains("value 1") && error.contains("f16"), "{error}");
+        assert!(Host::resident(&wide, TableType::Bf16).is_ok());
     }
 }

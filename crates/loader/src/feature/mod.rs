@@ -2,7 +2,7 @@
 
 pub mod host;
 
-use graphmill_graph::{Buffer, NodeId};
+use graphmill_graph::{NodeId, matrix::TableData};
 
 pub use host::Host;
 
@@ -66,8 +66,11 @@ pub trait Feature: Send + Sync {
     /// Copies the rows of `ids` (each below `V`) to `out` (`len x F`) and says what that cost.
     fn read(&self, ids: &[NodeId], out: &mut [f32]) -> Traffic;
 
-    /// The whole table (`V x F`), where it can be read in place: f32 in host memory.
-    fn table(&self) -> Option<Buffer<f32>> {
+    /// Bytes of a row where it is stored.
+    fn row_bytes(&self) -> u64;
+
+    /// The whole table (`V x F`), where it can be read in place: in host memory.
+    fn table(&self) -> Option<TableData> {
         None
     }
 }

@@ -12,7 +12,7 @@ pub mod cpu;
 pub mod reference;
 mod shape;
 
-pub use cpu::Cpu;
+pub use cpu::{Cpu, Precision};
 pub use reference::Reference;
 
 /// Whether a factor of a product is used as it is or transposed.

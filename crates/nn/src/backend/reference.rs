@@ -8,7 +8,7 @@ use graphmill_graph::{Block, NodeId};
 use super::{
     Activation, AdamStep, Backend, Dropout, EdgeWeight, OwnWeight, SgdStep, Side, Weighting, dropped, shape,
 };
-use crate::{View, ViewMut};
+use crate::{View, ViewMut, matrix::Table};
 
 /// Plain loops.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,7 +16,12 @@ pub struct Reference;
 
 /// Element (`r`, `c`) of a matrix, in f64.
 fn at(x: View, r: usize, c: usize) -> f64 {
-    f64::from(x.host()[r * x.num_cols() + c])
+    let i = r * x.num_cols() + c;
+    match x.table() {
+        Table::F32(data) => f64::from(data[i]),
+        Table::F16(data) => f64::from(data[i]),
+        Table::Bf16(data) => f64::from(data[i]),
+    }
 }
 
 /// Overwrites every element with `f(row, col, old value)`.

@@ -5,7 +5,8 @@ use graphmill_graph::{Block, keyed::Stream};
 use graphmill_nn::backend::{
     Activation, AdamStep, Backend, Dropout, EdgeWeight, OwnWeight, SgdStep, Side, Weighting,
 };
-use graphmill_nn::{Matrix, View};
+use graphmill_nn::{Matrix, View, matrix::TableData};
+use half::{bf16, f16};
 
 /// Sizes of the inputs; what is in them follows from `seed`.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +102,18 @@ impl Inputs {
 
 fn all(outputs: &[View]) -> Outputs {
     outputs.iter().flat_map(|x| x.host()).map(|&x| f64::from(x)).collect()
+}
+
+/// The values as f16; some become subnormal.
+fn f16_table(x: Matrix) -> Matrix {
+    let small = |(i, x): (usize, &f32)| f16::from_f32(if i % 7 == 0 { x * 1e-5 } else { *x });
+    let half: Vec<f16> = x.view().host().iter().enumerate().map(small).collect();
+    Matrix::shared(TableData::F16(half.into()), x.num_cols())
+}
+
+fn bf16_table(x: Matrix) -> Matrix {
+    let half: Vec<bf16> = x.view().host().iter().map(|&x| bf16::from_f32(x)).collect();
+    Matrix::shared(TableData::Bf16(half.into()), x.num_cols())
 }
 
 const WEIGHTINGS: [Weighting; 6] = [
@@ -199,6 +212,22 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 b.aggregate(&block, weighting, src.view(), [0.0, 1.0, 0.7][i % 3], dst.view_mut());
                 out.extend(all(&[dst.view()]));
             }
+        }
+        out
+    }),
+    ("aggregate and gather of 16-bit floats", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for half in [f16_table, bf16_table] {
+            let mut inputs = Inputs::new(s);
+            let (block, src) = (inputs.block(true), half(inputs.sources()));
+            for (i, weighting) in WEIGHTINGS.into_iter().enumerate() {
+                let mut dst = inputs.destinations();
+                b.aggregate(&block, weighting, src.view(), [0.0, 1.0, 0.7][i % 3], dst.view_mut());
+                out.extend(all(&[dst.view()]));
+            }
+            let mut rows = inputs.destinations();
+            b.gather(src.view(), block.dst_ids.as_deref().unwrap(), rows.view_mut());
+            out.extend(all(&[rows.view()]));
         }
         out
     }),

@@ -12,11 +12,12 @@ use super::{
     level::{Isa, kernel, prefetch},
     parallel::{self, Rows},
     scratch,
-    simd::Simd,
+    simd::{Element, Simd},
 };
 use crate::{
     View, ViewMut,
     backend::{EdgeWeight, OwnWeight, Weighting, shape},
+    matrix::Table,
 };
 
 /// The coefficients of edges. `e` is the place in [`Sum::indices`], `u` the row found there, `h` of `heads` the head.
@@ -96,22 +97,22 @@ pub(super) enum OwnValue<'a> {
 }
 
 /// `out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]] + own(v) src[own row]`,
-/// where each row is `heads` runs with weights of their own.
+/// where each row is `heads` runs with weights of their own. Rows of 16-bit floats are widened in registers.
 #[derive(Clone, Copy)]
-pub(super) struct Sum<'a, W> {
+pub(super) struct Sum<'a, W, T = f32> {
     pub(super) indptr: &'a [u32],
     pub(super) indices: &'a [u32],
     pub(super) weight: W,
     /// Whether the sum over edges is divided by their number.
     pub(super) mean: bool,
     pub(super) own: Option<Own<'a>>,
-    pub(super) src: &'a [f32],
+    pub(super) src: &'a [T],
     pub(super) cols: usize,
     pub(super) heads: usize,
     pub(super) beta: f32,
 }
 
-impl<W: Weight> Sum<'_, W> {
+impl<W: Weight, T: Element> Sum<'_, W, T> {
     /// Fills `out`, in parallel.
     pub(super) fn run(self, out: &mut [f32]) {
         if self.cols == 0 {
@@ -125,8 +126,8 @@ impl<W: Weight> Sum<'_, W> {
 
     /// How many edges ahead to ask for rows of `cols` values: some 8 KiB, in rows. 0 is not at all: for
     /// inputs that the inner caches hold.
-    pub(super) fn ahead(src: &[f32], cols: usize) -> usize {
-        if src.len() < 64 * 1024 { 0 } else { (2048 / cols).clamp(2, 16) }
+    pub(super) fn ahead(src: &[T], cols: usize) -> usize {
+        if size_of_val(src) < 256 * 1024 { 0 } else { (8192 / (cols * size_of::<T>())).clamp(2, 16) }
     }
 }
 
@@ -134,9 +135,9 @@ impl<W: Weight> Sum<'_, W> {
 pub(super) const OWN_AHEAD: usize = 4;
 
 kernel! {
-    fn sum_rows[W: Weight](s: S, job: &Sum<'_, W>, rows: Range<usize>, out: &mut [f32]) {
+    fn sum_rows[W: Weight, T: Element](s: S, job: &Sum<'_, W, T>, rows: Range<usize>, out: &mut [f32]) {
         let width = job.cols / job.heads;
-        let ahead = Sum::<W>::ahead(job.src, job.cols);
+        let ahead = Sum::<W, T>::ahead(job.src, job.cols);
         for (v, out) in rows.zip(out.chunks_exact_mut(job.cols)) {
             if ahead != 0
                 && let Some(Own { ids: Some(ids), .. }) = job.own
@@ -154,15 +155,15 @@ kernel! {
                     let len = (count * S::LANES).min(end - at);
                     let out = &mut out[at..at + len];
                     match count {
-                        1 => block::<S, W, 1>(s, job, v, h, at, ahead, out),
-                        2 => block::<S, W, 2>(s, job, v, h, at, ahead, out),
-                        3 => block::<S, W, 3>(s, job, v, h, at, ahead, out),
-                        4 => block::<S, W, 4>(s, job, v, h, at, ahead, out),
-                        5 if S::BLOCK > 4 => block::<S, W, 5>(s, job, v, h, at, ahead, out),
-                        6 if S::BLOCK > 4 => block::<S, W, 6>(s, job, v, h, at, ahead, out),
-                        7 if S::BLOCK > 4 => block::<S, W, 7>(s, job, v, h, at, ahead, out),
-                        8 if S::BLOCK > 4 => block::<S, W, 8>(s, job, v, h, at, ahead, out),
-                        16 if S::BLOCK > 8 => block::<S, W, 16>(s, job, v, h, at, ahead, out),
+                        1 => block::<S, W, T, 1>(s, job, v, h, at, ahead, out),
+                        2 => block::<S, W, T, 2>(s, job, v, h, at, ahead, out),
+                        3 => block::<S, W, T, 3>(s, job, v, h, at, ahead, out),
+                        4 => block::<S, W, T, 4>(s, job, v, h, at, ahead, out),
+                        5 if S::BLOCK > 4 => block::<S, W, T, 5>(s, job, v, h, at, ahead, out),
+                        6 if S::BLOCK > 4 => block::<S, W, T, 6>(s, job, v, h, at, ahead, out),
+                        7 if S::BLOCK > 4 => block::<S, W, T, 7>(s, job, v, h, at, ahead, out),
+                        8 if S::BLOCK > 4 => block::<S, W, T, 8>(s, job, v, h, at, ahead, out),
+                        16 if S::BLOCK > 8 => block::<S, W, T, 16>(s, job, v, h, at, ahead, out),
                         _ => unreachable!("no block of {count} vectors"),
                     }
                     at += len;
@@ -182,9 +183,9 @@ fn vectors<S: Simd>(left: usize) -> usize {
 /// Columns `at..at + out.len()` of output row `v`, `N` vectors of which the last may be partial.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "one inner loop")]
-fn block<S: Simd, W: Weight, const N: usize>(
+fn block<S: Simd, W: Weight, T: Element, const N: usize>(
     s: S,
-    job: &Sum<'_, W>,
+    job: &Sum<'_, W, T>,
     v: usize,
     h: usize,
     at: usize,
@@ -206,12 +207,12 @@ fn block<S: Simd, W: Weight, const N: usize>(
         let row = &job.src[u * job.cols + at..][..len];
         if W::UNIT {
             for (i, acc) in acc.iter_mut().enumerate() {
-                *acc = s.add(*acc, nth::<S, N>(s, row, i));
+                *acc = s.add(*acc, nth::<S, _, N>(s, row, i));
             }
         } else {
             let w = s.splat(job.weight.of(e, u, h, job.heads));
             for (i, acc) in acc.iter_mut().enumerate() {
-                *acc = s.mul_add(w, nth::<S, N>(s, row, i), *acc);
+                *acc = s.mul_add(w, nth::<S, _, N>(s, row, i), *acc);
             }
         }
     }
@@ -231,13 +232,13 @@ fn block<S: Simd, W: Weight, const N: usize>(
         });
         let row = &job.src[u * job.cols + at..][..len];
         for (i, acc) in acc.iter_mut().enumerate() {
-            *acc = s.mul_add(w, nth::<S, N>(s, row, i), *acc);
+            *acc = s.mul_add(w, nth::<S, _, N>(s, row, i), *acc);
         }
     }
     if job.beta != 0.0 {
         let beta = s.splat(job.beta);
         for (i, acc) in acc.iter_mut().enumerate() {
-            *acc = s.mul_add(beta, nth::<S, N>(s, out, i), *acc);
+            *acc = s.mul_add(beta, nth::<S, _, N>(s, out, i), *acc);
         }
     }
     for (i, &acc) in acc.iter().enumerate() {
@@ -251,11 +252,11 @@ fn block<S: Simd, W: Weight, const N: usize>(
 
 /// Vector `i` of `N` in a row, the last of which may be partial.
 #[inline(always)]
-pub(super) fn nth<S: Simd, const N: usize>(s: S, row: &[f32], i: usize) -> S::F {
+fn nth<S: Simd, T: Element, const N: usize>(s: S, row: &[T], i: usize) -> S::F {
     if i + 1 < N {
-        s.load(&row[..(N - 1) * S::LANES], i * S::LANES)
+        T::load_full(s, &row[..(N - 1) * S::LANES][i * S::LANES..])
     } else {
-        s.load_part(&row[(N - 1) * S::LANES..], s.splat(0.0))
+        T::load(s, &row[(N - 1) * S::LANES..])
     }
 }
 
@@ -270,14 +271,22 @@ fn own<'a>(block: &'a Block, weight: OwnWeight) -> Option<Own<'a>> {
 
 pub(super) fn aggregate(block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
     shape::aggregate(block, weighting, src, &dst);
+    match src.table() {
+        Table::F32(table) => aggregate_of(block, weighting, table, beta, dst),
+        Table::F16(table) => aggregate_of(block, weighting, table, beta, dst),
+        Table::Bf16(table) => aggregate_of(block, weighting, table, beta, dst),
+    }
+}
+
+fn aggregate_of<T: Element>(block: &Block, weighting: Weighting, src: &[T], beta: f32, dst: ViewMut) {
     let sum = Sum {
         indptr: &block.indptr,
         indices: &block.indices,
         weight: Unit,
         mean: weighting.edge == EdgeWeight::Mean,
         own: own(block, weighting.own),
-        src: src.host(),
-        cols: src.num_cols(),
+        src,
+        cols: dst.num_cols(),
         heads: 1,
         beta,
     };
@@ -325,9 +334,9 @@ pub(super) fn aggregate_transposed(
     }
 }
 
-impl<'a> Sum<'a, Unit> {
+impl<'a, T> Sum<'a, Unit, T> {
     /// The same with other coefficients.
-    fn with<W>(self, weight: W) -> Sum<'a, W> {
+    fn with<W>(self, weight: W) -> Sum<'a, W, T> {
         let Self { indptr, indices, mean, own, src, cols, heads, beta, .. } = self;
         Sum { weight, indptr, indices, mean, own, src, cols, heads, beta }
     }

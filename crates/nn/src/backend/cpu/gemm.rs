@@ -1,4 +1,4 @@
-//! Dense products, by the `gemm` crate.
+//! Dense products: in f32 by the `gemm` crate, in bf16 by `gemm_bf16`.
 //!
 //! The crate computes serially; how a product is cut into such calls is decided here, by its shape
 //! alone, so the result cannot depend on the number of threads:
@@ -7,14 +7,19 @@
 //! - where a weight gradient reduces over many rows into a small result, by the inner dimension: every part
 //!   gets a result of its own, and these are added in order. The library alone does not gain from a second
 //!   thread there (256 x 100k x 47: 166 and 164 GFLOP/s), and short sums are also the more exact ones.
+//!
+//! A machine without instructions for bf16 rounds the factors to it and multiplies in f32: the same products, slower.
 
 use std::ops::Range;
 
 use gemm::Parallelism;
+use half::bf16;
 
 use super::{
+    Precision,
     level::{Isa, kernel},
     parallel::{self, Chunks, Rows},
+    rows::elements,
     scratch,
 };
 use crate::{
@@ -31,32 +36,33 @@ const PARTIALS: usize = 4 << 20;
 
 /// A factor: `data[i * rs + j * cs]`.
 #[derive(Clone, Copy)]
-struct Factor<'a> {
+pub(super) struct Factor<'a> {
     data: &'a [f32],
     rs: usize,
     cs: usize,
 }
 
 impl<'a> Factor<'a> {
-    fn new(x: View<'a>, side: Side) -> Self {
+    /// Stored as it is or transposed, in rows of `stride` values.
+    pub(super) fn new(data: &'a [f32], side: Side, stride: usize) -> Self {
         match side {
-            Side::Plain => Self { data: x.host(), rs: x.num_cols(), cs: 1 },
-            Side::Transposed => Self { data: x.host(), rs: 1, cs: x.num_cols() },
+            Side::Plain => Self { data, rs: stride, cs: 1 },
+            Side::Transposed => Self { data, rs: 1, cs: stride },
         }
     }
 
     /// Element (`i`, `j`) on.
-    fn from(self, i: usize, j: usize) -> Self {
+    pub(super) fn from(self, i: usize, j: usize) -> Self {
         Self { data: &self.data[i * self.rs + j * self.cs..], ..self }
     }
 }
 
-/// `c = beta c + a b`, serially; `c` has `n` columns.
-fn product(a: Factor, b: Factor, k: usize, n: usize, beta: f32, c: &mut [f32]) {
-    let m = c.len() / n;
+/// `c = beta c + a b`, serially: `m x k` by `k x n`; the rows of `c` are `stride` apart.
+pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c: &mut [f32], stride: usize) {
     assert!((m - 1) * a.rs + (k - 1) * a.cs < a.data.len());
     assert!((k - 1) * b.rs + (n - 1) * b.cs < b.data.len());
-    // SAFETY: the last element of each factor is inside its slice, by the lines above; `c` is `m x n`, row-major.
+    assert!((m - 1) * stride + n <= c.len() && n <= stride);
+    // SAFETY: the last element of each matrix is inside its slice, by the lines above.
     unsafe {
         gemm::gemm(
             m,
@@ -64,7 +70,7 @@ fn product(a: Factor, b: Factor, k: usize, n: usize, beta: f32, c: &mut [f32]) {
             k,
             c.as_mut_ptr(),
             1,
-            n as isize,
+            stride as isize,
             beta != 0.0,
             a.data.as_ptr(),
             a.cs as isize,
@@ -82,7 +88,16 @@ fn product(a: Factor, b: Factor, k: usize, n: usize, beta: f32, c: &mut [f32]) {
     }
 }
 
-pub(super) fn gemm(a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+/// `c = beta c + a b`, both factors rounded to `precision`.
+pub(super) fn gemm(
+    precision: Precision,
+    a: View,
+    side_a: Side,
+    b: View,
+    side_b: Side,
+    beta: f32,
+    c: ViewMut,
+) {
     let (m, n, k) = shape::gemm(a, side_a, b, side_b, &c);
     let c = c.host();
     if m * n == 0 {
@@ -92,7 +107,46 @@ pub(super) fn gemm(a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: V
         c.iter_mut().for_each(|x| *x = if beta == 0.0 { 0.0 } else { beta * *x });
         return;
     }
-    let (a, b) = (Factor::new(a, side_a), Factor::new(b, side_b));
+    let (a, b) = (a.host(), b.host());
+    #[cfg(target_arch = "x86_64")]
+    if precision == Precision::Bf16 && precision.is_native() {
+        return super::gemm_bf16::gemm(a, side_a, b, side_b, k, n, beta, c);
+    }
+    match precision {
+        Precision::F32 => by_library(a, side_a, b, side_b, k, n, beta, c),
+        Precision::Bf16 => {
+            let (mut room_a, mut room_b) = (scratch::take(a.len()), scratch::take(b.len()));
+            let (a, b) = (rounded(a, &mut room_a), rounded(b, &mut room_b));
+            by_library(a, side_a, b, side_b, k, n, beta, c);
+        }
+    }
+}
+
+/// The values rounded to bf16, in `room`.
+fn rounded<'r>(x: &[f32], room: &'r mut [f64]) -> &'r [f32] {
+    let out = &mut bytemuck::cast_slice_mut::<f64, f32>(room)[..x.len()];
+    elements(out, 1, |first, out| {
+        for (out, &x) in out.iter_mut().zip(&x[first..]) {
+            *out = bf16::from_f32(x).to_f32();
+        }
+    });
+    out
+}
+
+#[allow(clippy::too_many_arguments, reason = "a product")]
+fn by_library(
+    a: &[f32],
+    side_a: Side,
+    b: &[f32],
+    side_b: Side,
+    k: usize,
+    n: usize,
+    beta: f32,
+    c: &mut [f32],
+) {
+    let m = c.len() / n;
+    let stride = |side, plain, transposed| if side == Side::Plain { plain } else { transposed };
+    let (a, b) = (Factor::new(a, side_a, stride(side_a, k, m)), Factor::new(b, side_b, stride(side_b, n, k)));
     if side_a == Side::Transposed && k >= 2 * LONG && m * n <= PARTIALS / 2 {
         by_inner(a, b, k, m, n, beta, c);
     } else {
@@ -100,23 +154,33 @@ pub(super) fn gemm(a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: V
         let len = (GRAIN / (n * k)).max(m.div_ceil(256)).next_multiple_of(48);
         let chunks = Chunks::of(m, len);
         chunks.each(Rows { data: c, width: n }, &mut [], |rows, c, _: &mut [()]| {
-            product(a.from(rows.start, 0), b, k, n, beta, c.data);
+            product(a.from(rows.start, 0), b, [rows.len(), n, k], beta, c.data, n);
         });
     }
 }
 
 fn by_inner(a: Factor, b: Factor, k: usize, m: usize, n: usize, beta: f32, c: &mut [f32]) {
     let size = m * n;
-    let len = (LONG / 2).max(k.div_ceil((PARTIALS / size).min(32)));
-    let chunks = Chunks::of(k, len);
+    let chunks = Chunks::of(k, k.div_ceil(parts(k, LONG / 2).min(PARTIALS / size)));
     let mut scratch = scratch::take((chunks.count() * size).div_ceil(2));
     let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..chunks.count() * size];
     chunks.each((), partials, |inner: Range<usize>, (), partial| {
-        product(a.from(0, inner.start), b.from(inner.start, 0), inner.len(), n, 0.0, partial);
+        let (a, b) = (a.from(0, inner.start), b.from(inner.start, 0));
+        product(a, b, [size / n, n, inner.len()], 0.0, partial, n);
     });
+    add_parts(partials, size, beta, c);
+}
+
+/// Into how many parts of some `len` a sum of `k` terms is cut: a multiple of four, which is even work for two and
+/// for four threads.
+pub(super) fn parts(k: usize, len: usize) -> usize {
+    k.div_ceil(len).next_multiple_of(4).min(32)
+}
+
+/// `c = beta c +` the sum of `partials`, `size` values each, in their order.
+pub(super) fn add_parts(partials: &[f32], size: usize, beta: f32, c: &mut [f32]) {
     let isa = Isa::current();
-    let partials = &partials[..];
-    parallel::rows(size, chunks.count(), Rows { data: c, width: 1 }, |range, c| {
+    parallel::rows(size, partials.len() / size, Rows { data: c, width: 1 }, |range, c| {
         add_partials(isa, partials, size, range.start, beta, c.data);
     });
 }

@@ -10,7 +10,7 @@ use std::cell::Cell;
 pub enum Level {
     /// What every machine has.
     Portable,
-    /// AVX2 and FMA: x86-64 since 2013.
+    /// AVX2, FMA and F16C: x86-64 since 2013.
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
@@ -25,7 +25,11 @@ impl Level {
         match self {
             Self::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => {
                 Self::Avx2.is_available()
@@ -106,7 +110,7 @@ macro_rules! kernel {
 
             #[cfg(target_arch = "x86_64")]
             #[allow(clippy::too_many_arguments, reason = "as above")]
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
             fn avx512<$($generics)*>($($arg: $ty),*) $(-> $out)? {
                 // SAFETY: the caller has these features.
                 body(unsafe { $crate::backend::cpu::simd_x86::Avx512::new() }, $($arg),*)
@@ -114,7 +118,7 @@ macro_rules! kernel {
 
             #[cfg(target_arch = "x86_64")]
             #[allow(clippy::too_many_arguments, reason = "as above")]
-            #[target_feature(enable = "avx2,fma")]
+            #[target_feature(enable = "avx2,fma,f16c")]
             fn avx2<$($generics)*>($($arg: $ty),*) $(-> $out)? {
                 // SAFETY: the caller has these features.
                 body(unsafe { $crate::backend::cpu::simd_x86::Avx2::new() }, $($arg),*)
@@ -137,7 +141,7 @@ pub(crate) use kernel;
 /// Asks for the cache lines of `len` values from `start` on, of which those inside `data` matter.
 /// A hint: any address is fine.
 #[inline(always)]
-pub(crate) fn prefetch(data: &[f32], start: usize, len: usize) {
+pub(crate) fn prefetch<T>(data: &[T], start: usize, len: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -146,7 +150,7 @@ pub(crate) fn prefetch(data: &[f32], start: usize, len: usize) {
         while at < len {
             // SAFETY: every x86-64 has the instruction, and it does not fault.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at).cast()) };
-            at += 16;
+            at += 64 / size_of::<T>();
         }
         // a row that does not start on a line ends on one more
         // SAFETY: as above.

@@ -9,6 +9,7 @@
 //! | `math` | exponential and logarithm of vectors |
 //! | `parallel`, `scratch` | cutting work into pieces; memory for partial results |
 //! | `columns` | sums over rows, in a fixed order |
+//! | `gemm_bf16` | dense products by the instructions for bf16 |
 //! | `gemm`, `head_gemm`, `aggregate`, `maximum`, `attention`, `attend_input`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
 //! The same bits come out for any number of threads: see `parallel`. Between machines of different
@@ -26,6 +27,8 @@ mod batch_norm;
 mod columns;
 mod epilogue;
 mod gemm;
+#[cfg(target_arch = "x86_64")]
+mod gemm_bf16;
 mod head_gemm;
 mod heads;
 mod level;
@@ -43,9 +46,36 @@ mod update;
 
 pub use level::{Level, with_level};
 
+/// What dense products multiply in. Sums are f32 either way, and so is all that is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// 32-bit floats.
+    #[default]
+    F32,
+    /// Both factors rounded to the nearest bf16 (8 significant bits).
+    Bf16,
+}
+
+impl Precision {
+    /// Whether this machine has instructions for it. Where it has none, the factors are rounded and multiplied in f32:
+    /// the same products but for the order of sums, slower than in f32.
+    pub fn is_native(self) -> bool {
+        match self {
+            Self::F32 => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Bf16 => gemm_bf16::is_available(),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Bf16 => false,
+        }
+    }
+}
+
 /// The CPU.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Cpu;
+pub struct Cpu {
+    /// What dense products multiply in.
+    pub precision: Precision,
+}
 
 impl Backend for Cpu {
     fn name(&self) -> &'static str {
@@ -53,11 +83,11 @@ impl Backend for Cpu {
     }
 
     fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
-        gemm::gemm(a, side_a, b, side_b, beta, c);
+        gemm::gemm(self.precision, a, side_a, b, side_b, beta, c);
     }
 
     fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
-        head_gemm::head_gemm(heads, a, side_a, b, side_b, beta, c);
+        head_gemm::head_gemm(self.precision, heads, a, side_a, b, side_b, beta, c);
     }
 
     fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {

@@ -6,8 +6,9 @@ use super::{
     aggregate::{Sum, Unit},
     level::{Isa, kernel, prefetch},
     parallel::{self, Rows},
+    simd::Element,
 };
-use crate::{View, ViewMut, backend::shape};
+use crate::{View, ViewMut, backend::shape, matrix::Table};
 
 /// Calls `f` with the first index and the values of pieces of `data`, in parallel; `inputs` is how many
 /// values are read for each.
@@ -17,20 +18,21 @@ pub(super) fn elements(data: &mut [f32], inputs: usize, f: impl Fn(usize, &mut [
 
 pub(super) fn gather(src: View, ids: &[NodeId], dst: ViewMut) {
     shape::gather(src, ids, &dst);
-    let (cols, src) = (src.num_cols(), src.host());
+    match src.table() {
+        Table::F32(table) => gather_of(table, ids, dst),
+        Table::F16(table) => gather_of(table, ids, dst),
+        Table::Bf16(table) => gather_of(table, ids, dst),
+    }
+}
+
+fn gather_of<T: Element>(src: &[T], ids: &[NodeId], dst: ViewMut) {
+    let cols = dst.num_cols();
     if cols == 0 {
         return;
     }
-    let ahead = Sum::<Unit>::ahead(src, cols);
+    let isa = Isa::current();
     parallel::rows(ids.len(), cols, Rows { data: dst.host(), width: cols }, |range, out| {
-        for (i, out) in range.zip(out.data.chunks_exact_mut(cols)) {
-            if ahead != 0
-                && let Some(&next) = ids.get(i + ahead)
-            {
-                prefetch(src, next as usize * cols, cols);
-            }
-            out.copy_from_slice(&src[ids[i] as usize * cols..][..cols]);
-        }
+        gather_rows(isa, src, cols, &ids[range.start..], out.data);
     });
 }
 
@@ -52,6 +54,27 @@ pub(super) fn copy(src: View, dst: ViewMut) {
 }
 
 kernel! {
+    /// The first of `ids`, as many as `out` has rows.
+    fn gather_rows[T: Element](s: S, src: &[T], cols: usize, ids: &[NodeId], out: &mut [f32]) {
+        let ahead = Sum::<Unit, T>::ahead(src, cols);
+        for (i, out) in out.chunks_exact_mut(cols).enumerate() {
+            if ahead != 0
+                && let Some(&next) = ids.get(i + ahead)
+            {
+                prefetch(src, next as usize * cols, cols);
+            }
+            let row = &src[ids[i] as usize * cols..][..cols];
+            let mut c = 0;
+            while c + S::LANES <= cols {
+                s.store(out, c, T::load_full(s, &row[c..]));
+                c += S::LANES;
+            }
+            if c < cols {
+                s.store_part(&mut out[c..], T::load(s, &row[c..]));
+            }
+        }
+    }
+
     fn add_elements[](s: S, alpha: f32, x: &[f32], y: &mut [f32]) {
         let mut c = 0;
         while c < y.len() {

@@ -7,6 +7,8 @@
 //! Everything is `inline(always)`: the functions must dissolve into a caller compiled with the
 //! right target features (see [`super::level`]), or they would be compiled without them.
 
+use half::{bf16, f16};
+
 /// A set of vector instructions.
 pub(crate) trait Simd: Copy + Send + Sync {
     /// Values in a vector.
@@ -30,6 +32,10 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn load_part(self, x: &[f32], fill: Self::F) -> Self::F;
     /// Writes the first lanes to `x`, at most `LANES`.
     fn store_part(self, x: &mut [f32], v: Self::F);
+    /// The first lanes come from `x`, of which at most `LANES` values are read, the others are zeros.
+    fn load_f16(self, x: &[f16]) -> Self::F;
+    /// As [`Simd::load_f16`].
+    fn load_bf16(self, x: &[bf16]) -> Self::F;
     /// `x[at..]` as far as it goes or a vector holds, then zeros.
     fn load_u(self, x: &[u32], at: usize) -> Self::U;
     /// To `x[at..]` as far as it goes or a vector holds.
@@ -107,6 +113,44 @@ pub(crate) trait Simd: Copy + Send + Sync {
     }
 }
 
+/// What a feature table may hold: read as f32.
+pub(crate) trait Element: bytemuck::Pod + Send + Sync {
+    /// The first lanes come from `x`, of which at most [`Simd::LANES`] values are read, the others are zeros.
+    fn load<S: Simd>(s: S, x: &[Self]) -> S::F;
+
+    /// All lanes come from `x`, which is long enough.
+    #[inline(always)]
+    fn load_full<S: Simd>(s: S, x: &[Self]) -> S::F {
+        Self::load(s, &x[..S::LANES])
+    }
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, x: &[Self]) -> S::F {
+        s.load_part(x, s.splat(0.0))
+    }
+
+    #[inline(always)]
+    fn load_full<S: Simd>(s: S, x: &[Self]) -> S::F {
+        s.load(&x[..S::LANES], 0)
+    }
+}
+
+impl Element for f16 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, x: &[Self]) -> S::F {
+        s.load_f16(x)
+    }
+}
+
+impl Element for bf16 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, x: &[Self]) -> S::F {
+        s.load_bf16(x)
+    }
+}
+
 /// Arrays, left to the compiler: for machines without an implementation of their own.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
@@ -152,6 +196,18 @@ impl Simd for Portable {
     #[inline(always)]
     fn store_part(self, x: &mut [f32], v: Self::F) {
         x.iter_mut().zip(v).for_each(|(x, lane)| *x = lane);
+    }
+    #[inline(always)]
+    fn load_f16(self, x: &[f16]) -> Self::F {
+        let mut out = [0.0; N];
+        out.iter_mut().zip(x).for_each(|(lane, x)| *lane = x.to_f32());
+        out
+    }
+    #[inline(always)]
+    fn load_bf16(self, x: &[bf16]) -> Self::F {
+        let mut out = [0.0; N];
+        out.iter_mut().zip(x).for_each(|(lane, x)| *lane = x.to_f32());
+        out
     }
     #[inline(always)]
     fn load_u(self, x: &[u32], at: usize) -> Self::U {

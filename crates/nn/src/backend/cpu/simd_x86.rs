@@ -2,13 +2,15 @@
 
 use std::arch::x86_64::*;
 
+use half::{bf16, f16};
+
 use super::simd::Simd;
 
 /// AVX-512 F, BW, DQ and VL. A value proves that the machine has them.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
-/// AVX2 and FMA. A value proves that the machine has them.
+/// AVX2, FMA and F16C. A value proves that the machine has them.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(());
 
@@ -86,6 +88,19 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_storeu_ps(x.as_mut_ptr(), low_bits(x.len()), v) }
     }
     #[inline(always)]
+    fn load_f16(self, x: &[f16]) -> Self::F {
+        // SAFETY: only lanes inside the slice are read.
+        unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(low_bits(x.len()), x.as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn load_bf16(self, x: &[bf16]) -> Self::F {
+        // SAFETY: only lanes inside the slice are read.
+        unsafe {
+            let bits = _mm256_maskz_loadu_epi16(low_bits(x.len()), x.as_ptr().cast());
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits)))
+        }
+    }
+    #[inline(always)]
     fn load_u(self, x: &[u32], at: usize) -> Self::U {
         let x = &x[at..];
         // SAFETY: only lanes inside the slice are read.
@@ -161,6 +176,23 @@ unsafe fn prefix(n: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(PREFIX.as_ptr().add(8 - n.min(8)).cast()) }
 }
 
+/// The first eight values, zeros where there are fewer.
+///
+/// # Safety
+/// The machine has AVX2.
+#[inline(always)]
+unsafe fn eight(x: &[u16]) -> __m128i {
+    let mut part = [0u16; 8];
+    let from = if x.len() >= 8 {
+        x.as_ptr()
+    } else {
+        part[..x.len()].copy_from_slice(x);
+        part.as_ptr()
+    };
+    // SAFETY: eight values may be read there.
+    unsafe { _mm_loadu_si128(from.cast()) }
+}
+
 impl Simd for Avx2 {
     const LANES: usize = 8;
     const BLOCK: usize = 8;
@@ -190,6 +222,19 @@ impl Simd for Avx2 {
     fn store_part(self, x: &mut [f32], v: Self::F) {
         // SAFETY: only lanes inside the slice are written.
         unsafe { _mm256_maskstore_ps(x.as_mut_ptr(), prefix(x.len()), v) }
+    }
+    #[inline(always)]
+    fn load_f16(self, x: &[f16]) -> Self::F {
+        // SAFETY: `self` proves that the machine has the instruction.
+        unsafe { _mm256_cvtph_ps(eight(bytemuck::cast_slice(x))) }
+    }
+    #[inline(always)]
+    fn load_bf16(self, x: &[bf16]) -> Self::F {
+        // SAFETY: `self` proves that the machine has the instructions.
+        unsafe {
+            let bits = eight(bytemuck::cast_slice(x));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits)))
+        }
     }
     #[inline(always)]
     fn load_u(self, x: &[u32], at: usize) -> Self::U {

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 /// Rows one task reads.
 const TASK: usize = 4096;
 /// Bytes in cache lines to read in a call: more than caches hold.
-const BYTES: usize = 128 << 20;
+const BYTES: usize = 2 * super::VALUES;
 /// Bytes in cache lines to have on their way at once, a core: the best depends on the machine and the width.
 pub(super) const IN_FLIGHT: &[usize] = &[2 << 10, 4 << 10, 8 << 10, 16 << 10];
 

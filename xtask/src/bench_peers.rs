@@ -32,6 +32,9 @@ setting in epochs and aggregation (`--malloc thp`).
 struct Options {
     peers: PathBuf,
     data: PathBuf,
+    /// Interpreters that were named.
+    named: HashMap<Place, PathBuf>,
+    /// Interpreters of the peers that are installed.
     python: HashMap<Peer, PathBuf>,
     threads: Vec<usize>,
     rounds: usize,
@@ -43,25 +46,54 @@ struct Options {
 enum Peer {
     Dgl,
     Pyg,
+    /// PyTorch alone, of either environment: PyG's is the newer.
+    Torch,
 }
 
 impl Peer {
-    const ALL: [Self; 2] = [Self::Dgl, Self::Pyg];
+    const ALL: [Self; 3] = [Self::Dgl, Self::Pyg, Self::Torch];
 
     fn name(self) -> &'static str {
         match self {
             Self::Dgl => "DGL",
             Self::Pyg => "PyG",
+            Self::Torch => "PyTorch",
         }
     }
 
-    /// Option of its interpreter, variable of its environment, and what it must be able to import.
-    fn source(self) -> (&'static str, &'static str, &'static str) {
+    /// Its name among the versions that `peers.py` reports.
+    fn package(self) -> &'static str {
         match self {
-            Self::Dgl => ("--dgl", "VENV_DGL", "import dgl, dgl.graphbolt"),
-            Self::Pyg => ("--pyg", "VENV_PEERS", "import torch_geometric, torch_sparse"),
+            Self::Dgl => "dgl",
+            Self::Pyg => "torch_geometric",
+            Self::Torch => "torch",
         }
     }
+
+    /// What its interpreter must be able to import.
+    fn import(self) -> &'static str {
+        match self {
+            Self::Dgl => "import dgl, dgl.graphbolt",
+            Self::Pyg => "import torch_geometric, torch_sparse",
+            Self::Torch => "import torch",
+        }
+    }
+
+    /// The environments to look in.
+    fn places(self) -> &'static [Place] {
+        match self {
+            Self::Dgl => &[Place::Dgl],
+            Self::Pyg => &[Place::Pyg],
+            Self::Torch => &[Place::Pyg, Place::Dgl],
+        }
+    }
+}
+
+/// A Python environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Dgl,
+    Pyg,
 }
 
 /// One process of a peer's against ours.
@@ -101,9 +133,14 @@ enum Take {
 
 /// Runs the comparisons.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
-    let options = parse(words)?;
-    let installed: HashSet<Peer> =
-        Peer::ALL.into_iter().filter(|&peer| is_installed(&options, peer)).collect();
+    let mut options = parse(words)?;
+    for peer in Peer::ALL {
+        let mut named = peer.places().iter().filter_map(|place| options.named.get(place));
+        match named.find(|python| imports(python, peer.import())).cloned() {
+            Some(python) => drop(options.python.insert(peer, python)),
+            None => eprintln!("{} is not installed: see --dgl and --pyg", peer.name()),
+        }
+    }
     super::build_release()?;
     let chosen = |row: &Row| {
         options.words.is_empty() || options.words.iter().any(|word| row.what.contains(word.as_str()))
@@ -116,7 +153,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     println!("| --- | --- | --- | --- | --- | --- |");
     let mut ready = HashSet::new();
     for duel in &duels {
-        if !installed.contains(&duel.peer) {
+        if !options.python.contains_key(&duel.peer) {
             for row in &duel.rows {
                 println!("| {} | {} | | {} | not installed | |", row.what, row.threads, duel.peer.name());
             }
@@ -136,15 +173,16 @@ fn parse(words: &[&str]) -> Result<Options> {
     let mut options = Options {
         peers: PathBuf::new(),
         data: "target/bench-peers".into(),
+        named: HashMap::new(),
         python: HashMap::new(),
         threads: vec![1, 2],
         rounds: 3,
         quick: false,
         words: Vec::new(),
     };
-    for peer in Peer::ALL {
-        if let Some(venv) = env::var_os(peer.source().1) {
-            options.python.insert(peer, Path::new(&venv).join("bin/python"));
+    for (place, variable) in [(Place::Dgl, "VENV_DGL"), (Place::Pyg, "VENV_PEERS")] {
+        if let Some(venv) = env::var_os(variable) {
+            options.named.insert(place, Path::new(&venv).join("bin/python"));
         }
     }
     let mut rest = words.iter().copied();
@@ -152,8 +190,8 @@ fn parse(words: &[&str]) -> Result<Options> {
         let mut value = || rest.next().with_context(|| format!("{word} wants a value"));
         match word {
             "--data" => options.data = value()?.into(),
-            "--dgl" => drop(options.python.insert(Peer::Dgl, value()?.into())),
-            "--pyg" => drop(options.python.insert(Peer::Pyg, value()?.into())),
+            "--dgl" => drop(options.named.insert(Place::Dgl, value()?.into())),
+            "--pyg" => drop(options.named.insert(Place::Pyg, value()?.into())),
             "--rounds" => options.rounds = value()?.parse().context("--rounds wants a number")?,
             "--threads" => {
                 let list = value()?.split(',').map(str::parse).collect::<Result<_, _>>();
@@ -178,24 +216,17 @@ fn parse(words: &[&str]) -> Result<Options> {
     Ok(options)
 }
 
-/// Whether the peer can be imported.
-fn is_installed(options: &Options, peer: Peer) -> bool {
-    let (option, variable, import) = peer.source();
-    let works = options.python.get(&peer).is_some_and(|python| {
-        let output = Command::new(python).args(["-c", import]).env("DGLBACKEND", "pytorch").output();
-        output.is_ok_and(|output| output.status.success())
-    });
-    if !works {
-        eprintln!("{} is not installed: name its interpreter by {option} or {variable}", peer.name());
-    }
-    works
+/// Whether the interpreter is there and runs this.
+fn imports(python: &Path, import: &str) -> bool {
+    let output = Command::new(python).args(["-c", import]).env("DGLBACKEND", "pytorch").output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// Every comparison.
 fn duels(options: &Options) -> Vec<Duel> {
     let mut duels = Vec::new();
     for &threads in &options.threads {
-        for peer in Peer::ALL {
+        for peer in [Peer::Dgl, Peer::Pyg] {
             duels.push(sampling(options, peer, threads));
         }
         for (workload, model, fanout) in [
@@ -233,8 +264,9 @@ fn repeat(options: &Options, runs: usize) -> usize {
 fn sampling(options: &Options, peer: Peer, threads: usize) -> Duel {
     let system = match peer {
         Peer::Dgl => "dgl",
-        Peer::Pyg if has_pyg_lib(options) => "pyg",
-        Peer::Pyg => "pyg-ts",
+        // without pyg-lib PyG samples by torch-sparse
+        _ if options.python.get(&peer).is_some_and(|python| imports(python, "import pyg_lib")) => "pyg",
+        _ => "pyg-ts",
     };
     let sizes = [("15,10,5", 1024), ("15,10,5", 8000), ("10,25", 1024), ("10,25", 8000)];
     let row = |(fanout, batch): (&str, usize)| Row {
@@ -255,12 +287,6 @@ fn sampling(options: &Options, peer: Peer, threads: usize) -> Duel {
         patience(options)
     );
     Duel { peer, theirs: split(&theirs), rows: sizes.map(row).into() }
-}
-
-/// Without it PyG samples by torch-sparse.
-fn has_pyg_lib(options: &Options) -> bool {
-    let Some(python) = options.python.get(&Peer::Pyg) else { return false };
-    Command::new(python).args(["-c", "import pyg_lib"]).output().is_ok_and(|output| output.status.success())
 }
 
 fn epoch(options: &Options, workload: &str, model: &str, fanout: &str, threads: usize) -> Duel {
@@ -305,7 +331,7 @@ fn products(options: &Options, threads: usize) -> Duel {
         [plain, row(op, format!("{k} x 100000 x {n}, weight gradient"))]
     });
     let theirs = format!("gemm --workload w1 --threads {threads} {}", patience(options));
-    Duel { peer: Peer::Pyg, rows: rows.collect(), theirs: split(&theirs) }
+    Duel { peer: Peer::Torch, rows: rows.collect(), theirs: split(&theirs) }
 }
 
 fn gather(options: &Options, threads: usize) -> Duel {
@@ -321,7 +347,7 @@ fn gather(options: &Options, threads: usize) -> Duel {
     };
     let theirs =
         format!("gather --system torch --workload w1 --threads {threads} --malloc thp {}", patience(options));
-    Duel { peer: Peer::Pyg, theirs: split(&theirs), rows: vec![row] }
+    Duel { peer: Peer::Torch, theirs: split(&theirs), rows: vec![row] }
 }
 
 /// On a block of 60000 training nodes with 10 neighbours each, drawn by each side for itself.
@@ -354,6 +380,7 @@ fn aggregation(options: &Options, dim: usize, threads: usize) -> Duel {
 /// Both in turn, then the rows.
 fn fight(options: &Options, duel: &Duel) -> Result<()> {
     let mut figures = vec![(Vec::new(), Vec::new()); duel.rows.len()];
+    let mut name = duel.peer.name().to_string();
     for _ in 0..options.rounds {
         let mut reports: HashMap<&[String], Value> = HashMap::new();
         for (row, (ours, _)) in duel.rows.iter().zip(&mut figures) {
@@ -369,12 +396,15 @@ fn fight(options: &Options, duel: &Duel) -> Result<()> {
                 break;
             }
         };
+        if let Some(version) = lines.first().and_then(|line| line["versions"][duel.peer.package()].as_str()) {
+            name = format!("{} {version}", duel.peer.name());
+        }
         for (row, (_, theirs)) in duel.rows.iter().zip(&mut figures) {
             theirs.extend(row.their_figure(&lines));
         }
     }
     for (row, (ours, theirs)) in duel.rows.iter().zip(&mut figures) {
-        let (unit, name) = (row.unit, duel.peer.name());
+        let unit = row.unit;
         if theirs.is_empty() {
             println!("| {} | {} | {} {unit} | {name} | failed | |", row.what, row.threads, shown(ours));
             continue;
@@ -466,7 +496,9 @@ fn bench(options: &Options, words: &[String]) -> Result<Value> {
         "w1" | "w2" => imported(options, word).display().to_string(),
         _ => word.clone(),
     });
-    let output = super::graphmill(&["bench".to_string()].into_iter().chain(words).collect::<Vec<_>>())?;
+    let line: Vec<String> = ["bench".into(), "--json".into()].into_iter().chain(words).collect();
+    eprintln!("graphmill {}", line.join(" "));
+    let output = super::graphmill(&line)?;
     Ok(serde_json::from_str(&output)?)
 }
 
@@ -533,6 +565,7 @@ fn prepare(options: &Options, peer: Peer, name: &str) -> Result<()> {
             &part("val_idx.npy"),
             "--test",
             &part("test_idx.npy"),
+            "--json",
         ]
         .map(String::from);
         eprintln!("{name}: import");

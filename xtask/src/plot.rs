@@ -99,13 +99,13 @@ impl Plot<'_> {
             out += &text("small", x, bottom + 20.0, "middle", &label(point.x));
         }
         out += &text("", (left + right) / 2.0, HEIGHT - 14.0, "middle", self.x);
-        out += &text("", left, top - 10.0, "end", self.y);
+        out += &text("", 16.0, top - 10.0, "start", self.y);
         // the key, at the right
         let key = top - 14.0;
-        let _ = writeln!(out, "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{key:.1}\" r=\"4\"/>", left + 130.0);
-        out += &text("", left + 142.0, key + 4.0, "start", self.names[0]);
-        let _ = writeln!(out, "<path class=\"line\" d=\"M{:.1} {key:.1}h28\"/>", left + 290.0);
-        out += &text("", left + 326.0, key + 4.0, "start", self.names[1]);
+        let _ = writeln!(out, "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{key:.1}\" r=\"4\"/>", left + 110.0);
+        out += &text("", left + 121.0, key + 4.0, "start", self.names[0]);
+        let _ = writeln!(out, "<path class=\"line\" d=\"M{:.1} {key:.1}h28\"/>", left + 296.0);
+        out += &text("", left + 332.0, key + 4.0, "start", self.names[1]);
 
         let mut path = String::new();
         for (i, point) in self.points.iter().enumerate() {

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use crate::plot::{Plot, Point};
 
+/// What does not vary.
+const FIXED: &str = "GraphSAGE, else K = 15,10, B = 1024, F = 100, H = 256";
+
 /// One axis: what varies, and what stays.
 struct Sweep {
     name: &'static str,
@@ -99,13 +102,13 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
             let report: Value = serde_json::from_str(&super::graphmill(&words)?)?;
             points.push(point(&report, value as f64)?);
             let (graph, threads) = (&report["graph"]["name"], &report["threads"]);
-            about = format!("GraphSAGE, {}, {threads} threads", graph.as_str().unwrap_or_default());
+            about = format!("{}, {threads} threads; {FIXED}", graph.as_str().unwrap_or_default());
         }
         let plot = Plot {
             title: sweep.title,
             subtitle: &about,
             x: sweep.axis,
-            y: "ms",
+            y: "ms a batch",
             names: ["measured, min .. max", "cost model at the machine's limits"],
             doubling: sweep.doubling,
             points: &points,

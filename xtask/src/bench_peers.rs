@@ -5,10 +5,12 @@
 //! makes the workloads W1 (R-MAT) and W2 (block model). Each comparison runs ours and theirs in turn, several times,
 //! on the same graph; a peer that is not installed gives rows that say so. `WORD`s choose the rows whose name has one.
 //!
-//! - `--data DIR`: where the workloads are, or are made [target/bench-peers]
-//! - `--dgl PYTHON`, `--pyg PYTHON`: interpreters with the peers [`$VENV_DGL/bin/python`, `$VENV_PEERS/bin/python`]
-//! - `--threads LIST`: numbers of threads [1,2]
-//! - `--rounds N`: turns of each comparison [3]
+//! Options, with their defaults:
+//!
+//! - `--data DIR`: where the workloads are, or are made (`target/bench-peers`)
+//! - `--dgl PYTHON`, `--pyg PYTHON`: interpreters with the peers (`$VENV_DGL/bin/python`, `$VENV_PEERS/bin/python`)
+//! - `--threads LIST`: numbers of threads (`1,2`)
+//! - `--rounds N`: turns of each comparison (`3`)
 //! - `--quick`: one short turn, to see that all of it works; the figures say nothing
 
 use std::{

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The limits are measured in the same run, on the same threads ([`machine`]): absolute figures move from
-//! machine to machine and with what else runs there, shares of a limit do so less. One file per bench, in [`TABLE`].
+//! machine to machine and with what else runs there, shares of a limit do so less. One file per bench, in `TABLE`.
 //!
 //! A case is a warm-up and then [`Options::repeat`] runs; a run repeats the work for at least a fiftieth of a second.
 

@@ -7,7 +7,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -16,7 +15,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -54,10 +53,7 @@ struct Experiment {
 pub(crate) fn run(datasets: &Path, names: &[&str]) -> Result<()> {
     let plan = fs::read_to_string("configs/accuracy.toml").context("run this from the repository's root")?;
     let plan: Plan = toml::from_str(&plan)?;
-    let status = Command::new(super::cargo()).args(["build", "--release", "-p", "graphmill"]).status()?;
-    if !status.success() {
-        bail!("the build failed");
-    }
+    super::build_release()?;
     let work = PathBuf::from("target/accuracy");
     fs::create_dir_all(&work)?;
     println!("| experiment | metric | runs | mean ± std | published | seconds a run |");
@@ -133,7 +129,7 @@ fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Res
     let importing = IMPORTING.lock().expect("no worker panics while it holds the lock");
     if !data.exists() {
         let source = datasets.join(&experiment.source);
-        graphmill(
+        super::graphmill(
             &[&["import".into(), experiment.format.clone(), text(&source), text(&data)], &import[..]]
                 .concat(),
         )?;
@@ -159,19 +155,10 @@ fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Res
         "--json",
     ]
     .map(String::from);
-    let json = graphmill(&[&fixed[..], &train[..]].concat())?;
+    let json = super::graphmill(&[&fixed[..], &train[..]].concat())?;
     Ok(serde_json::from_str(&json)?)
 }
 
 fn text(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// Runs the command and returns its standard output.
-fn graphmill(arguments: &[String]) -> Result<String> {
-    let output = Command::new("target/release/graphmill").args(arguments).output()?;
-    if !output.status.success() {
-        bail!("graphmill {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(String::from_utf8(output.stdout)?)
 }

@@ -2,10 +2,15 @@
 //!
 //! - `cargo xtask test` runs everything a change must pass.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
+//! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
+//! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
 
 mod accuracy;
+mod bench_peers;
+mod plot;
+mod scaling;
 
-use std::{env, process::Command};
+use std::{env, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result, bail};
 
@@ -17,12 +22,22 @@ const STEPS: &[(&str, &[&str])] = &[
     ("tests", &["test", "--workspace"]),
 ];
 
+/// What `cargo xtask` can be told.
+const USAGE: &[&str] = &[
+    "test",
+    "accuracy DATASETS [NAME ...]",
+    "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
+    "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
+];
+
 fn main() -> Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test(),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
-        _ => bail!("usage: cargo xtask test | cargo xtask accuracy DATASETS [NAME ...]"),
+        ["bench-peers", ref words @ ..] => bench_peers::run(words),
+        ["scaling", ref words @ ..] => scaling::run(words),
+        _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }
 }
 
@@ -45,4 +60,23 @@ fn test() -> Result<()> {
 /// The cargo that runs us.
 fn cargo() -> std::ffi::OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Builds the `graphmill` command for [`graphmill`].
+fn build_release() -> Result<()> {
+    let status = Command::new(cargo()).args(["build", "--release", "-p", "graphmill"]).status()?;
+    if !status.success() {
+        bail!("the build failed");
+    }
+    Ok(())
+}
+
+/// Runs the command and returns its standard output.
+fn graphmill(arguments: &[String]) -> Result<String> {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let output = Command::new(target.join("release/graphmill")).args(arguments).output()?;
+    if !output.status.success() {
+        bail!("graphmill {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8(output.stdout)?)
 }

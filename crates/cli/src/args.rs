@@ -39,9 +39,9 @@ pub(crate) fn required<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
     get_path(matches, name).expect("clap has checked that it is there")
 }
 
-/// Adds every training option ([`config::KEYS`]) as a flag.
-pub(crate) fn with_training_options(mut command: Command) -> Command {
-    for key in config::KEYS.iter().filter(|key| key.name != "dataset") {
+/// Adds every training option ([`config::KEYS`]) but the `absent` ones as a flag.
+pub(crate) fn with_training_options(mut command: Command, absent: &[&str]) -> Command {
+    for key in config::KEYS.iter().filter(|key| !absent.contains(&key.name)) {
         let mut arg = Arg::new(key.name)
             .long(key.flag())
             .value_name(key.value)
@@ -56,13 +56,14 @@ pub(crate) fn with_training_options(mut command: Command) -> Command {
     command
 }
 
-/// Applies the training options that were given to `config`; returns their names.
+/// Applies the training options that were given to `config`; returns their names. `absent` as above.
 pub(crate) fn apply_training_options(
     matches: &ArgMatches,
     config: &mut TrainConfig,
+    absent: &[&str],
 ) -> Result<Vec<&'static str>, Error> {
     let mut given = Vec::new();
-    for key in config::KEYS.iter().filter(|key| key.name != "dataset") {
+    for key in config::KEYS.iter().filter(|key| !absent.contains(&key.name)) {
         if let Some(word) = matches.get_one::<String>(key.name) {
             (key.parse)(config, word)
                 .map_err(|message| Error::usage(format!("--{}: {message}", key.flag())))?;

@@ -1,6 +1,7 @@
 //! Who runs what, where, and how far ahead: configuration, stages, strategies, the trainer, exact
 //! inference, checkpoints, records and reports. [`trainer`] is the file to read first.
 
+pub mod bench;
 mod best;
 pub mod build;
 pub mod checkpoint;

@@ -1,5 +1,6 @@
 //! One file per command, and the table of them.
 
+mod bench;
 mod eval;
 mod generate;
 mod import;
@@ -25,6 +26,7 @@ const TABLE: &[Entry] = &[
     Entry { command: eval::command, run: eval::run },
     Entry { command: predict::command, run: predict::run },
     Entry { command: report::command, run: report::run },
+    Entry { command: bench::command, run: bench::run },
 ];
 
 /// The whole command line.

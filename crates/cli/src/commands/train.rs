@@ -30,7 +30,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(Arg::new("quiet").long("quiet").short('q').action(ArgAction::SetTrue).help("No progress bars"))
         .arg(args::json());
-    args::with_training_options(command)
+    args::with_training_options(command, &["dataset"])
 }
 
 /// Trains.
@@ -86,7 +86,7 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
     if let Some(file) = args::get_path(matches, "config") {
         given.extend(config.read_file(file)?);
     }
-    given.extend(args::apply_training_options(matches, &mut config)?);
+    given.extend(args::apply_training_options(matches, &mut config, &["dataset"])?);
     if let Some(path) = args::get_path(matches, "dataset") {
         let text = path.to_str().map(str::to_string);
         config.dataset =

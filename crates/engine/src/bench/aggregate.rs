@@ -1,0 +1,84 @@
+//! Means over the bottom blocks of sampled batches, and their transpose: GB/s of source rows read (one an edge) and
+//! result rows written. Rows that several edges share are counted for each, though caches may hold them: on a graph
+//! with hubs a rate may pass what the memory moves.
+//!
+//! Several batches are taken in turn, each with rows of its own, so that caches are as cold as training finds them.
+//!
+//! - `local`: sources numbered as first seen, in a gathered matrix;
+//! - `global`: sources read in place from the table of all nodes (the fast path);
+//! - `transposed`: gradients from destinations to local sources.
+//!
+//! Limits: copying a large array; and reading random rows of this width.
+
+use graphmill_graph::{Block, Buffer, Matrix};
+use graphmill_loader::{Form, MiniBatch, Workspace};
+use graphmill_nn::backend::{Backend, Cpu, Weighting};
+
+use super::{Bench, random};
+use crate::{Result, build};
+
+/// Widths, where none is asked for.
+const WIDTHS: &[usize] = &[100, 128, 256];
+
+/// Batches taken in turn, at most.
+const BATCHES: usize = 8;
+/// Bytes of source rows over all batches, about, at most; one batch there is always.
+const BYTES: usize = 512 << 20;
+
+/// Measures.
+pub(super) fn run(bench: &mut Bench) -> Result<()> {
+    let local = bottoms(bench, Form { transposed: !0, ..Form::default() })?;
+    let global = bottoms(bench, Form { fused: true, ..Form::default() })?;
+    let given = bench.options.dim.map(|dim| vec![dim]);
+    for &width in given.as_deref().unwrap_or(WIDTHS) {
+        let count = (BYTES / (4 * width * local[0].num_src.max(1))).clamp(1, local.len());
+        let (local, global) = (&local[..count], &global[..count]);
+        let limit = bench.moving(width);
+        let mut dst: Vec<Matrix> = local.iter().map(|block| random(block.num_dst, width)).collect();
+        let mut src: Vec<Matrix> = local.iter().map(|block| random(block.num_src, width)).collect();
+        let rows = |of: fn(&Block) -> usize| local.iter().map(of).sum::<usize>() as f64 / count as f64;
+        let moved = |of: fn(&Block) -> usize| 4e-9 * width as f64 * (rows(Block::num_edges) + rows(of));
+        let mut turn = (0..count).cycle();
+        let mut next = || turn.next().expect("a cycle of at least one");
+
+        let times = bench.time(|| {
+            let i = next();
+            Cpu.aggregate(&local[i], Weighting::MEAN, src[i].view(), 0.0, dst[i].view_mut());
+        });
+        bench.rate(format!("local f32 F={width}"), "GB/s", moved(|block| block.num_dst), &times, limit);
+
+        let times = bench.time(|| {
+            let i = next();
+            Cpu.aggregate_transposed(&local[i], Weighting::MEAN, dst[i].view(), 0.0, src[i].view_mut());
+        });
+        bench.rate(format!("transposed f32 F={width}"), "GB/s", moved(|block| block.num_src), &times, limit);
+        drop(src);
+
+        let table = Buffer::from(random(bench.data.num_nodes(), width).view().host().to_vec());
+        let table = Matrix::shared(table.to_huge_pages()?, width);
+        let times = bench.time(|| {
+            let i = next();
+            Cpu.aggregate(&global[i], Weighting::MEAN, table.view(), 0.0, dst[i].view_mut());
+        });
+        bench.rate(format!("global f32 F={width}"), "GB/s", moved(|block| block.num_dst), &times, limit);
+    }
+    Ok(())
+}
+
+/// The bottom blocks of the first batches.
+fn bottoms(bench: &Bench, form: Form) -> Result<Vec<Block>> {
+    let config = &bench.options.train;
+    let mut order = Vec::new();
+    (build::order(config)?)(&bench.data.split.train, config.seed, 0, &mut order);
+    let graph = &bench.data.graph;
+    let sampler = build::sampler(config)?;
+    let mut workspace = Workspace::new(graph.num_nodes());
+    let size = bench.seeds();
+    let batches = (order.len() / size).clamp(1, BATCHES);
+    let blocks = order.chunks(size).take(batches).enumerate().map(|(number, seeds)| {
+        let mut batch = MiniBatch { number: number as u64, seeds: seeds.to_vec(), ..MiniBatch::default() };
+        sampler.sample(graph, config.seed, 0, form, &mut workspace, &mut batch);
+        batch.blocks.swap_remove(0)
+    });
+    Ok(blocks.collect())
+}

@@ -1,0 +1,92 @@
+//! Whole epochs through the trainer, after one to warm up: seconds of the epoch and of each stage. `unaccounted` is what
+//! of the epoch's seconds no stage has: bookkeeping between batches. Nothing is evaluated or saved.
+//!
+//! Limit: the model of [`cost`](super::cost), for the models that it knows.
+
+use graphmill_graph::NodeId;
+use graphmill_loader::{Form, MiniBatch, Workspace};
+use graphmill_nn::cost::BlockShape;
+
+use super::{
+    Bench, Limit,
+    cost::{Rates, Seconds, Size, predict},
+    time::Times,
+};
+use crate::{
+    Error, Job, Result, TrainConfig, build,
+    observer::Quiet,
+    record::{EpochRecord, Stages},
+};
+
+/// Batches whose sizes are averaged for the model.
+const BATCHES: usize = 8;
+
+/// Measures.
+pub(super) fn run(bench: &mut Bench) -> Result<()> {
+    if let Some(dim) = bench.options.dim.filter(|&dim| dim != bench.data.features.dim) {
+        let (name, own) = (&bench.data.name, bench.data.features.dim);
+        return Err(Error::usage(format!("--dim {dim}: the features of {name} have a width of {own}")));
+    }
+    let config = TrainConfig { epochs: bench.options.repeat + 1, patience: 0, ..bench.options.train.clone() };
+    let predicted = predicted(bench, &config)?;
+    let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let summary = crate::train(&config, bench.data, job)?;
+    let epochs = &summary.epochs[1..];
+
+    let batches = bench.data.split.train.len() as f64 / bench.seeds() as f64;
+    let of = |stage: fn(&Seconds) -> f64| {
+        predicted.map(|seconds| Limit { value: batches * stage(&seconds), of: "cost model", row: None })
+    };
+    let times =
+        |value: &dyn Fn(&EpochRecord) -> f64| Times::new(epochs.iter().map(value).collect::<Vec<f64>>());
+    let sum = |stages: &Stages| stages.parts().iter().map(|(_, seconds)| seconds).sum::<f64>();
+    let name = format!("{} {} hidden {}", config.model, config.fanout, config.hidden);
+    let mut case = |what: &str, value: &dyn Fn(&EpochRecord) -> f64, limit| {
+        bench.duration(format!("{name}: {what}"), "s", &times(value), limit);
+    };
+    case("epoch", &|epoch| epoch.seconds, of(Seconds::sum));
+    case("order", &|epoch| epoch.stages.order, None);
+    case("sample", &|epoch| epoch.stages.sample, of(|seconds| seconds.sample));
+    case("extract", &|epoch| epoch.stages.extract, of(|seconds| seconds.extract));
+    case("train", &|epoch| epoch.stages.train, of(|seconds| seconds.train));
+    case("all stages", &|epoch| sum(&epoch.stages), None);
+    case("unaccounted", &|epoch| epoch.seconds - sum(&epoch.stages), None);
+    let limit = of(Seconds::sum).map(|limit| Limit { value: limit.value / batches, ..limit });
+    let per_batch = times(&|epoch: &EpochRecord| epoch.seconds / batches);
+    bench.duration(format!("{name}: a batch"), "ms", &per_batch, limit);
+    Ok(())
+}
+
+/// What the cost model says of a batch, from the mean sizes of the first few.
+fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>> {
+    let data = bench.data;
+    let model = build::model(config, data)?;
+    let sampler = build::sampler(config)?;
+    let train = &data.split.train;
+    let mut order: Vec<NodeId> = Vec::new();
+    (build::order(config)?)(train, config.seed, 0, &mut order);
+    let mut workspace = Workspace::new(data.num_nodes());
+    let mut batch = MiniBatch::default();
+    let mut sizes = vec![Size::default(); config.layers];
+    let mut orders = Vec::new();
+    let size = bench.seeds();
+    // a last batch that is shorter plays no part, unless it is alone
+    let batches = (order.len() / size).clamp(1, BATCHES);
+    for (number, seeds) in order.chunks(size).take(batches).enumerate() {
+        batch.number = number as u64;
+        batch.seeds.clear();
+        batch.seeds.extend_from_slice(seeds);
+        sampler.sample(&data.graph, config.seed, 0, Form::default(), &mut workspace, &mut batch);
+        if number == 0 {
+            orders = model.orders(&batch.blocks.iter().map(BlockShape::from).collect::<Vec<_>>());
+        }
+        sizes.iter_mut().zip(&batch.blocks).for_each(|(size, block)| size.add(block, batches));
+    }
+    let rates = Rates {
+        reads: bench.machine.random_reads(data.graph.num_edges()),
+        copy: 1e9 * bench.machine.copy(),
+        rows: 1e9 * bench.machine.random_rows(data.features.dim),
+        peak: 1e9 * bench.machine.peak(),
+    };
+    Ok(predict(config, &model, &orders, &sizes, rates))
+}

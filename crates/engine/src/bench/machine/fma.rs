@@ -1,0 +1,78 @@
+//! Fused multiply-adds that never leave the registers: what no dense product can pass.
+
+use std::hint::black_box;
+
+/// Rounds of a call.
+const ROUNDS: usize = 1 << 20;
+/// Values that are updated side by side: the operation's latency times how many start at once, in the widest vectors.
+const LANES: usize = 16 * CHAINS;
+/// Vectors of them.
+const CHAINS: usize = 12;
+/// Floating-point operations of a call on one thread.
+pub(super) const OPERATIONS: f64 = (2 * ROUNDS * LANES) as f64;
+
+// N.B. plain loops: a closure given to `map` is not compiled with the instructions, which costs a factor of a hundred.
+
+/// One call, on every thread of the pool.
+pub(super) fn run() {
+    rayon::broadcast(|_| black_box(chains(black_box(0.999), black_box(0.001))));
+}
+
+/// `x = a x + b` over and over.
+fn chains(a: f32, b: f32) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the machine has the instructions.
+        return unsafe { avx512(a, b) };
+    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        // SAFETY: as above.
+        return unsafe { avx2(a, b) };
+    }
+    portable(a, b)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn avx512(a: f32, b: f32) -> f32 {
+    use std::arch::x86_64::{_mm512_add_ps, _mm512_fmadd_ps, _mm512_reduce_add_ps, _mm512_set1_ps};
+    let (a, b) = (_mm512_set1_ps(a), _mm512_set1_ps(b));
+    let mut x = [b; CHAINS];
+    for _ in 0..ROUNDS {
+        for x in &mut x {
+            *x = _mm512_fmadd_ps(*x, a, b);
+        }
+    }
+    let mut sum = x[0];
+    for x in &x[1..] {
+        sum = _mm512_add_ps(sum, *x);
+    }
+    _mm512_reduce_add_ps(sum)
+}
+
+/// Twice as many rounds of half as wide vectors.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2(a: f32, b: f32) -> f32 {
+    use std::arch::x86_64::{_mm256_add_ps, _mm256_cvtss_f32, _mm256_fmadd_ps, _mm256_set1_ps};
+    let (a, b) = (_mm256_set1_ps(a), _mm256_set1_ps(b));
+    let mut x = [b; CHAINS];
+    for _ in 0..2 * ROUNDS {
+        for x in &mut x {
+            *x = _mm256_fmadd_ps(*x, a, b);
+        }
+    }
+    let mut sum = x[0];
+    for x in &x[1..] {
+        sum = _mm256_add_ps(sum, *x);
+    }
+    _mm256_cvtss_f32(sum)
+}
+
+/// In two operations: without the instruction `mul_add` is a slow call.
+fn portable(a: f32, b: f32) -> f32 {
+    let mut x = [b; 32];
+    for _ in 0..ROUNDS * LANES / x.len() {
+        x.iter_mut().for_each(|x| *x = *x * a + b);
+    }
+    x.iter().sum()
+}

@@ -1,0 +1,124 @@
+//! What the machine can do, measured on the threads of the current rayon pool: what the benches are held against.
+//!
+//! Of each limit the best run counts: nothing makes a memory faster than it is, but much makes it slower.
+
+mod copy;
+mod fma;
+mod rows;
+
+use super::{
+    Measured,
+    time::{self, Times},
+};
+
+/// Values of each array that is copied, and of a table of rows: 256 MiB, above what caches hold. (Tests need no limits.)
+const VALUES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+
+/// Measures each limit when it is first asked for.
+#[derive(Debug)]
+pub struct Machine {
+    repeat: usize,
+    results: Vec<Measured>,
+}
+
+impl Machine {
+    /// With so many runs of each measurement.
+    pub fn new(repeat: usize) -> Self {
+        Self { repeat, results: Vec::new() }
+    }
+
+    /// What was measured so far.
+    pub fn into_results(self) -> Vec<Measured> {
+        self.results
+    }
+
+    /// Copying a large array, with ordinary or streaming stores, whichever is faster: GB/s read and written.
+    pub fn copy(&mut self) -> f64 {
+        if self.best("copy").is_none() {
+            let mut arrays = copy::Arrays::new(VALUES);
+            for (name, copy) in copy::KINDS {
+                let times = time::time(self.repeat, || arrays.run(*copy));
+                self.record(name, "GB/s", 8e-9 * VALUES as f64, &times);
+            }
+        }
+        copy::KINDS.iter().filter_map(|(name, _)| self.best(name)).fold(0.0, f64::max)
+    }
+
+    /// Reading rows of `width` values at random places of a large table, asked for ahead: GB/s.
+    pub fn random_rows(&mut self, width: usize) -> f64 {
+        let width = width.max(1);
+        self.reads(&format!("random rows F={width}"), "GB/s", VALUES / width, width, 4e-9 * width as f64)
+    }
+
+    /// Reading single values at random places of an array of `values`, asked for ahead: reads per second.
+    pub fn random_reads(&mut self, values: usize) -> f64 {
+        self.reads(
+            &format!("random reads of {:.1} MB", 4e-6 * values as f64),
+            "reads/s",
+            values.max(1),
+            1,
+            1.0,
+        )
+    }
+
+    /// Reads rows at random, each of which is worth `amount`.
+    fn reads(&mut self, name: &str, unit: &'static str, rows: usize, width: usize, amount: f64) -> f64 {
+        if let Some(known) = self.best(name) {
+            return known;
+        }
+        let reads = rows::Reads::new(rows, width);
+        let times = rows::IN_FLIGHT.iter().map(|&ahead| time::time(self.repeat, || reads.run(ahead)));
+        let best = times.min_by(|a, b| a.spread().0.total_cmp(&b.spread().0)).expect("some distance");
+        self.record(name, unit, amount * reads.len() as f64, &best)
+    }
+
+    /// Fused multiply-adds on registers alone, with the widest vectors there are: GFLOP/s of f32.
+    pub fn peak(&mut self) -> f64 {
+        let name = "fused multiply-adds f32";
+        self.best(name).unwrap_or_else(|| {
+            let operations = rayon::current_num_threads() as f64 * fma::OPERATIONS;
+            let times = time::time(self.repeat, fma::run);
+            self.record(name, "GFLOP/s", operations / 1e9, &times)
+        })
+    }
+
+    /// The best run of a measurement that was made.
+    fn best(&self, name: &str) -> Option<f64> {
+        self.results.iter().find(|result| result.case == name).map(|result| result.max)
+    }
+
+    /// Keeps a measurement whose calls did `amount`, and returns its best run.
+    fn record(&mut self, name: &str, unit: &'static str, amount: f64, times: &Times) -> f64 {
+        let (least, median, most) = times.spread();
+        self.results.push(Measured {
+            bench: "machine",
+            case: name.to_string(),
+            unit,
+            median: amount / median,
+            min: amount / most,
+            max: amount / least,
+            limit: None,
+            of_limit: None,
+            limit_of: None,
+            row_limit: None,
+            seconds: median,
+            runs: times.len(),
+        });
+        amount / least
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_measured_once_and_positive() {
+        let mut machine = Machine::new(1);
+        let [reads, peak] = [machine.random_reads(1000), machine.peak()];
+        assert!(reads > 0.0 && peak > 0.0);
+        assert_eq!((machine.random_reads(1000), machine.peak()), (reads, peak));
+        let names: Vec<String> = machine.into_results().into_iter().map(|result| result.case).collect();
+        assert_eq!(names, ["random reads of 0.0 MB", "fused multiply-adds f32"]);
+    }
+}

@@ -1,0 +1,76 @@
+//! Drawing blocks: seeds and edges per second.
+//!
+//! In the two ways that training draws them: one batch on each thread, several at once, as `sequential` does; or a
+//! single batch over all threads. In the two forms: relabelled (the general path) and fused (the bottom block keeps
+//! global ids). Transposes, which a backward pass may want, are not made.
+//!
+//! Limit: random reads of single values from an array as large as the graph's neighbour lists, one an edge. Drawing
+//! reads one value an edge there; relabelling adds another to a table of 4 bytes a node.
+
+use graphmill_graph::NodeId;
+use graphmill_loader::{Form, MiniBatch, Workspace};
+use rayon::prelude::*;
+
+use super::{Bench, Limit};
+use crate::{Result, build};
+
+/// Edges to draw between two looks at the clock, about.
+const EDGES: usize = 4 << 20;
+
+/// Measures.
+pub(super) fn run(bench: &mut Bench) -> Result<()> {
+    let config = &bench.options.train;
+    let sampler = build::sampler(config)?;
+    let graph = bench.data.graph.to_huge_pages()?;
+    let mut order: Vec<NodeId> = Vec::new();
+    (build::order(config)?)(&bench.data.split.train, config.seed, 0, &mut order);
+    let threads = rayon::current_num_threads();
+    let size = bench.seeds();
+    let batches = order.len().div_ceil(size);
+    let slot = || (Workspace::new(graph.num_nodes()), MiniBatch::default());
+    let mut slots: Vec<_> = (0..threads).map(|_| slot()).collect();
+    let limit = bench.machine.random_reads(graph.num_edges());
+    let limit = Limit { value: limit, of: "random reads", row: None };
+
+    let ways: &[(&str, usize)] = if threads > 1 {
+        &[("one batch per thread", threads), ("one batch over all threads", 1)]
+    } else {
+        &[("one batch per thread", 1)]
+    };
+    for (form, fused) in [("relabelled", false), ("fused", true)] {
+        for &(way, abreast) in ways {
+            let form_of = Form { fused, ..Form::default() };
+            let draw = |number: usize, (workspace, batch): &mut (Workspace, MiniBatch)| {
+                let start = number % batches * size;
+                batch.number = (number % batches) as u64;
+                batch.seeds.clear();
+                batch.seeds.extend_from_slice(&order[start..(start + size).min(order.len())]);
+                sampler.sample(&graph, config.seed, 0, form_of, workspace, batch);
+                (batch.seeds.len(), batch.num_edges())
+            };
+            // groups of batches abreast, as long as one look at the clock should take
+            let (_, edges) = draw(0, &mut slots[0]);
+            let groups = (EDGES / (edges.max(1) * abreast)).clamp(1, 64);
+            let (mut seeds, mut edges) = (0, 0);
+            let times = bench.time(|| {
+                (seeds, edges) = (0, 0);
+                for group in 0..groups {
+                    let slots = &mut slots[..abreast];
+                    let drawn = if let [slot] = slots {
+                        draw(group, slot)
+                    } else {
+                        let drawn = slots.par_iter_mut().enumerate();
+                        let drawn = drawn.map(|(i, slot)| draw(group * abreast + i, slot));
+                        drawn.reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+                    };
+                    (seeds, edges) = (seeds + drawn.0, edges + drawn.1);
+                }
+            });
+            let case = format!("{form}, {way}");
+            let of_seeds = Limit { value: limit.value * seeds as f64 / edges.max(1) as f64, ..limit };
+            bench.rate(&case, "edges/s", edges as f64, &times, limit);
+            bench.rate(&case, "seeds/s", seeds as f64, &times, of_seeds);
+        }
+    }
+    Ok(())
+}

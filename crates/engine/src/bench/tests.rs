@@ -1,0 +1,74 @@
+use super::*;
+use crate::config::Fanout;
+
+fn small() -> Options {
+    Options {
+        train: TrainConfig {
+            fanout: Fanout(vec![3, 2]),
+            batch_size: 64,
+            hidden: 8,
+            ..TrainConfig::default()
+        },
+        dim: Some(12),
+        repeat: 2,
+        scale: 10,
+    }
+}
+
+fn case<'a>(report: &'a Report, ends: &str) -> &'a Measured {
+    report.results.iter().find(|row| row.case.ends_with(ends)).unwrap_or_else(|| panic!("no '{ends}'"))
+}
+
+#[test]
+fn the_generated_graph_trains_on_nodes_with_edges() {
+    let data = generated(&small()).unwrap();
+    assert_eq!((data.num_nodes(), data.features.dim, data.labels.classes()), (1024, 12, CLASSES));
+    assert_eq!(data.split.train.len(), 192);
+    assert!(data.split.train.iter().all(|&v| data.graph.in_degree(v) > 0));
+    assert!(data.split.valid.is_empty() && data.split.test.is_empty());
+    data.validate().unwrap();
+}
+
+#[test]
+fn the_stages_of_an_epoch_and_the_rest_add_up_to_it() {
+    let report = run("epoch", &small(), None).unwrap();
+    let of = |ends| case(&report, ends);
+    let [epoch, all, rest] = [of(": epoch"), of("all stages"), of("unaccounted")];
+    // two runs: medians are means
+    assert!((all.median + rest.median - epoch.median).abs() < 1e-9, "{epoch:?} {all:?} {rest:?}");
+    assert!(rest.min >= 0.0 && all.median > 0.0);
+    let parts: f64 = ["order", "sample", "extract", "train"]
+        .iter()
+        .map(|stage| case(&report, &format!(": {stage}")).median)
+        .sum();
+    assert!((parts - all.median).abs() < 1e-9);
+    assert_eq!((of(": a batch").unit, epoch.unit), ("ms", "s"));
+    assert!((of(": a batch").median - 1e3 * epoch.median / 3.0).abs() < 1e-9, "3 batches of 64");
+    assert!(epoch.limit.unwrap() > 0.0 && epoch.of_limit.unwrap() > 0.0);
+    assert!(of("a batch").limit.unwrap() > 0.0);
+}
+
+#[test]
+fn a_dataset_is_measured_as_it_is() {
+    let data =
+        generate::generate("sbm", &GenerateOptions { nodes: 600, dim: 7, ..Default::default() }).unwrap();
+    let wide = run("epoch", &small(), Some(data.clone())).unwrap_err();
+    assert!(wide.is_usage() && wide.to_string().contains("--dim 12") && wide.to_string().contains("of 7"));
+    let report = run("gemm", &Options { dim: None, ..small() }, Some(data)).unwrap();
+    assert_eq!((report.graph.nodes, report.graph.train), (600, 300));
+    case(&report, "100000 x 7 x 8");
+    case(&report, "8 x 100000 x 10, weight gradient");
+}
+
+#[test]
+fn what_cannot_be_measured_says_so() {
+    let unknown = run("sampel", &small(), None).unwrap_err();
+    assert!(unknown.is_usage());
+    assert_eq!(
+        unknown.to_string(),
+        "unknown bench 'sampel'; known: sample, gather, aggregate, gemm, epoch, all"
+    );
+    let mut data = generated(&small()).unwrap();
+    data.split = Default::default();
+    assert!(run("epoch", &small(), Some(data)).unwrap_err().to_string().contains("--split"));
+}

@@ -1,0 +1,71 @@
+//! The clock: a warm-up, then runs that are long enough to be timed.
+
+use std::time::Instant;
+
+/// Least seconds of a run: what is shorter is repeated within it.
+const LEAST: f64 = 0.02;
+
+/// Seconds of one call, run by run, ascending; at least one run.
+#[derive(Clone, Debug)]
+pub(super) struct Times(Vec<f64>);
+
+impl Times {
+    /// Of these runs, at least one.
+    pub(super) fn new(mut seconds: Vec<f64>) -> Self {
+        assert!(!seconds.is_empty(), "a case has a run");
+        seconds.sort_by(f64::total_cmp);
+        Self(seconds)
+    }
+
+    /// How many runs.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The least, the median (the mean of the middle two) and the largest.
+    pub(super) fn spread(&self) -> (f64, f64, f64) {
+        let (runs, n) = (&self.0, self.0.len());
+        (runs[0], (runs[(n - 1) / 2] + runs[n / 2]) / 2.0, runs[n - 1])
+    }
+}
+
+/// Times `work`, inside the current rayon pool: a warm-up, then `repeat` runs.
+pub(super) fn time(repeat: usize, work: impl FnMut() + Send) -> Times {
+    // a scope runs on a thread of the pool, so that calls do not pay for the way there
+    rayon::scope(|_| {
+        let mut work = work;
+        work(); // touches new pages, wakes threads, fills caches
+        let clock = Instant::now();
+        work();
+        let calls = (LEAST / clock.elapsed().as_secs_f64().max(1e-9)).ceil().max(1.0);
+        let runs = (0..repeat).map(|_| {
+            let clock = Instant::now();
+            (0..calls as usize).for_each(|_| work());
+            clock.elapsed().as_secs_f64() / calls
+        });
+        Times::new(runs.collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(Times::new(vec![3.0, 1.0, 2.0]).spread(), (1.0, 2.0, 3.0));
+        assert_eq!(Times::new(vec![4.0, 1.0, 2.0, 3.0]).spread(), (1.0, 2.5, 4.0));
+        assert_eq!(Times::new(vec![7.0]).spread(), (7.0, 7.0, 7.0));
+    }
+
+    #[test]
+    fn short_work_is_repeated_within_a_run() {
+        let mut calls = 0;
+        let times = time(2, || {
+            calls += 1;
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        });
+        assert!(times.len() == 2 && times.spread().0 >= 0.002);
+        assert!(calls > 6, "two calls before and some in each run: {calls}");
+    }
+}

@@ -114,7 +114,10 @@ mod tests {
         let topology = (8 * 1001 + 4 * 2) as f64;
         assert_eq!(copies(&config, &data()), topology + 40_000.0);
         let half = vec![Default::default(); 10_000].into();
-        let half = Dataset { features: Features { dim: 10, data: FeatureData::F16(half) }, ..data() };
+        let half = Dataset {
+            features: Features { dim: 10, data: graphmill_graph::dataset::FeatureData::F16(half) },
+            ..data()
+        };
         assert_eq!((copies(&config, &half), converted(&config, &half)), (topology + 20_000.0, 0.0));
         let wide = TrainConfig { feature_precision: "f32".into(), ..config.clone() };
         assert_eq!((copies(&wide, &half), converted(&wide, &half)), (topology, 40_000.0));

@@ -10,8 +10,8 @@
 //!
 //! Limits: copying a large array; and reading random rows of this width.
 
-use graphmill_graph::{Block, Buffer, Matrix};
-use graphmill_loader::{Form, MiniBatch, Workspace};
+use graphmill_graph::{Block, Features, Matrix, matrix::TableType};
+use graphmill_loader::{Feature, Form, MiniBatch, Workspace, feature::Host};
 use graphmill_nn::backend::{Backend, Cpu, Weighting};
 
 use super::{Bench, random};
@@ -29,6 +29,7 @@ const BYTES: usize = 512 << 20;
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let local = bottoms(bench, Form { transposed: !0, ..Form::default() })?;
     let global = bottoms(bench, Form { fused: true, ..Form::default() })?;
+    let cpu = Cpu::default();
     let given = bench.options.dim.map(|dim| vec![dim]);
     for &width in given.as_deref().unwrap_or(WIDTHS) {
         let count = (BYTES / (4 * width * local[0].num_src.max(1))).clamp(1, local.len());
@@ -43,24 +44,29 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 
         let times = bench.time(|| {
             let i = next();
-            Cpu.aggregate(&local[i], Weighting::MEAN, src[i].view(), 0.0, dst[i].view_mut());
+            cpu.aggregate(&local[i], Weighting::MEAN, src[i].view(), 0.0, dst[i].view_mut());
         });
         bench.rate(format!("local f32 F={width}"), "GB/s", moved(|block| block.num_dst), &times, limit);
 
         let times = bench.time(|| {
             let i = next();
-            Cpu.aggregate_transposed(&local[i], Weighting::MEAN, dst[i].view(), 0.0, src[i].view_mut());
+            cpu.aggregate_transposed(&local[i], Weighting::MEAN, dst[i].view(), 0.0, src[i].view_mut());
         });
         bench.rate(format!("transposed f32 F={width}"), "GB/s", moved(|block| block.num_src), &times, limit);
         drop(src);
 
-        let table = Buffer::from(random(bench.data.num_nodes(), width).view().host().to_vec());
-        let table = Matrix::shared(table.to_huge_pages()?, width);
-        let times = bench.time(|| {
-            let i = next();
-            Cpu.aggregate(&global[i], Weighting::MEAN, table.view(), 0.0, dst[i].view_mut());
-        });
-        bench.rate(format!("global f32 F={width}"), "GB/s", moved(|block| block.num_dst), &times, limit);
+        let table = Features::f32(width, random(bench.data.num_nodes(), width).view().host().to_vec());
+        for (name, kind) in TableType::ALL {
+            let table = Host::resident(&table, kind)?.table().expect("rows in host memory are a table");
+            let table = Matrix::shared(table, width);
+            let times = bench.time(|| {
+                let i = next();
+                cpu.aggregate(&global[i], Weighting::MEAN, table.view(), 0.0, dst[i].view_mut());
+            });
+            let read = 1e-9 * (kind.width() * width) as f64 * rows(Block::num_edges);
+            let written = 4e-9 * width as f64 * rows(|block| block.num_dst);
+            bench.rate(format!("global {name} F={width}"), "GB/s", read + written, &times, limit);
+        }
     }
     Ok(())
 }

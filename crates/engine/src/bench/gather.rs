@@ -5,6 +5,7 @@
 use graphmill_graph::{
     Features,
     keyed::{Stream, key},
+    matrix::TableType,
 };
 use graphmill_loader::{Feature, feature::Host};
 
@@ -37,5 +38,5 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 fn tables(nodes: usize, width: usize) -> Result<Vec<(&'static str, Host)>> {
     let wide = random(nodes, width);
     let wide = Features::f32(width, wide.view().host().to_vec());
-    Ok(vec![("f32", Host::resident(&wide)?)])
+    TableType::ALL.into_iter().map(|(name, kind)| Ok((name, Host::resident(&wide, kind)?))).collect()
 }

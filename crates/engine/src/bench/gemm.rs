@@ -1,10 +1,11 @@
 //! The dense products of a training step: GFLOP/s.
 //!
 //! `M x K x N` is `M` rows of width `K` times a weight of `K x N`; a weight gradient reduces over the rows instead. `F`
-//! is the features' width, `H` the hidden one, `C` the number of classes. Limit: fused multiply-adds on registers.
+//! is the features' width, `H` the hidden one, `C` the number of classes. Limit: f32 fused multiply-adds on
+//! registers, for products in bf16 too, which the processor's own instructions may bring beyond it.
 
 use graphmill_graph::Matrix;
-use graphmill_nn::backend::{Backend, Cpu, Side};
+use graphmill_nn::backend::{Backend, Cpu, Precision, Side};
 
 use super::{Bench, CLASSES, DIM, Limit, random};
 use crate::Result;
@@ -18,19 +19,27 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let features = bench.options.dim.unwrap_or(positive(bench.data.features.dim, DIM));
     let hidden = bench.options.train.hidden;
     let classes = positive(bench.data.labels.classes(), CLASSES);
-    let limit = Limit { value: bench.machine.peak(), of: "fused multiply-adds", row: None };
-    for (k, n) in [(features, hidden), (hidden, hidden), (hidden, classes)] {
-        let (x, w, mut y) = (random(ROWS, k), random(k, n), Matrix::zeros(ROWS, n));
-        let work = 2e-9 * (ROWS * k * n) as f64;
-        let times = bench.time(|| {
-            Cpu.gemm(x.view(), Side::Plain, w.view(), Side::Plain, 0.0, y.view_mut());
-        });
-        bench.rate(format!("{ROWS} x {k} x {n}"), "GFLOP/s", work, &times, limit);
-        let mut gradient = Matrix::zeros(k, n);
-        let times = bench.time(|| {
-            Cpu.gemm(x.view(), Side::Transposed, y.view(), Side::Plain, 0.0, gradient.view_mut());
-        });
-        bench.rate(format!("{k} x {ROWS} x {n}, weight gradient"), "GFLOP/s", work, &times, limit);
+    let mut precisions = vec![("", Precision::F32)];
+    if Precision::Bf16.is_native() {
+        precisions.push(("bf16 ", Precision::Bf16));
+    }
+    for (name, precision) in precisions {
+        let (cpu, of) = (Cpu { precision }, "f32 fused multiply-adds");
+        let limit = Limit { value: bench.machine.peak(), of, row: None };
+        for (k, n) in [(features, hidden), (hidden, hidden), (hidden, classes)] {
+            let (x, w, mut y) = (random(ROWS, k), random(k, n), Matrix::zeros(ROWS, n));
+            let work = 2e-9 * (ROWS * k * n) as f64;
+            let times = bench.time(|| {
+                cpu.gemm(x.view(), Side::Plain, w.view(), Side::Plain, 0.0, y.view_mut());
+            });
+            bench.rate(format!("{name}{ROWS} x {k} x {n}"), "GFLOP/s", work, &times, limit);
+            let mut gradient = Matrix::zeros(k, n);
+            let times = bench.time(|| {
+                cpu.gemm(x.view(), Side::Transposed, y.view(), Side::Plain, 0.0, gradient.view_mut());
+            });
+            let case = format!("{name}{k} x {ROWS} x {n}, weight gradient");
+            bench.rate(case, "GFLOP/s", work, &times, limit);
+        }
     }
     Ok(())
 }

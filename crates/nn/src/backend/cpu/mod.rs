@@ -9,7 +9,8 @@
 //! | `math` | exponential and logarithm of vectors |
 //! | `parallel`, `scratch` | cutting work into pieces; memory for partial results |
 //! | `columns` | sums over rows, in a fixed order |
-//! | `gemm`, `head_gemm`, `aggregate`, `maximum`, `attention`, `attend_input`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
+//! | `attend_rows` | dot products and sums of rows for several heads at once |
+//! | `gemm`, `head_gemm`, `aggregate`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
 //! The same bits come out for any number of threads: see `parallel`. Between machines of different
 //! [`Level`]s they differ in the last places.
@@ -21,6 +22,8 @@ use crate::{View, ViewMut};
 
 mod aggregate;
 mod attend_input;
+mod attend_input_grad;
+mod attend_rows;
 mod attention;
 mod batch_norm;
 mod columns;
@@ -173,7 +176,7 @@ impl Backend for Cpu {
         source_grad: ViewMut,
         target_grad: ViewMut,
     ) {
-        attend_input::backward(
+        attend_input_grad::backward(
             block,
             x,
             slope,
@@ -197,7 +200,7 @@ impl Backend for Cpu {
         score_grad: View,
         x_grad: ViewMut,
     ) {
-        attend_input::transposed(block, source, target, used, grad, score_grad, x_grad);
+        attend_input_grad::transposed(block, source, target, used, grad, score_grad, x_grad);
     }
 
     fn head_mean(&self, x: View, heads: usize, out: ViewMut) {

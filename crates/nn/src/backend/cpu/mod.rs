@@ -10,7 +10,8 @@
 //! | `parallel`, `scratch` | cutting work into pieces; memory for partial results |
 //! | `columns` | sums over rows, in a fixed order |
 //! | `gemm_bf16` | dense products by the instructions for bf16 |
-//! | `gemm`, `head_gemm`, `aggregate`, `maximum`, `attention`, `attend_input`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
+//! | `attend_rows` | dot products and sums of rows for several heads at once |
+//! | `gemm`, `head_gemm`, `aggregate`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
 //! The same bits come out for any number of threads: see `parallel`. Between machines of different
 //! [`Level`]s they differ in the last places.
@@ -22,6 +23,8 @@ use crate::{View, ViewMut};
 
 mod aggregate;
 mod attend_input;
+mod attend_input_grad;
+mod attend_rows;
 mod attention;
 mod batch_norm;
 mod columns;
@@ -203,7 +206,7 @@ impl Backend for Cpu {
         source_grad: ViewMut,
         target_grad: ViewMut,
     ) {
-        attend_input::backward(
+        attend_input_grad::backward(
             block,
             x,
             slope,
@@ -227,7 +230,7 @@ impl Backend for Cpu {
         score_grad: View,
         x_grad: ViewMut,
     ) {
-        attend_input::transposed(block, source, target, used, grad, score_grad, x_grad);
+        attend_input_grad::transposed(block, source, target, used, grad, score_grad, x_grad);
     }
 
     fn head_mean(&self, x: View, heads: usize, out: ViewMut) {

@@ -1,6 +1,6 @@
 //! Files and directories that appear whole or not at all: written beside, synced, renamed.
 //!
-//! [`write`] and [`write_dir`] make what a user names: they write beside it under a name that nothing else uses.
+//! [`write()`] and [`write_dir`] make what a user names: they write beside it under a name that nothing else uses.
 //! [`replace`] and [`exchange`] serve an owner of a directory who has locked it: their names beside are fixed, so that
 //! the owner's next process finds what a killed one left. Both go the same way, step by step through [`Disk`].
 
@@ -26,10 +26,10 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     write_by_way_of(&mut Real, &sibling(path)?, path, fill)
 }
 
-/// As [`write`], by way of `path.tmp`: for a file that only one process writes.
+/// As [`write()`], by way of `path.tmp`: for a file that only one process writes.
 ///
 /// # Errors
-/// As for [`write`].
+/// As for [`write()`].
 pub fn replace(disk: &mut impl Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     write_by_way_of(disk, &suffixed(path, ".tmp"), path, |file| file.write_all(bytes))
 }

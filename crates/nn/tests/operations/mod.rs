@@ -104,6 +104,9 @@ fn all(outputs: &[View]) -> Outputs {
     outputs.iter().flat_map(|x| x.host()).map(|&x| f64::from(x)).collect()
 }
 
+/// The tables that a layer may read in place.
+const TABLES: [fn(Matrix) -> Matrix; 3] = [|x| x, f16_table, bf16_table];
+
 /// The values as f16; some become subnormal.
 fn f16_table(x: Matrix) -> Matrix {
     let small = |(i, x): (usize, &f32)| f16::from_f32(if i % 7 == 0 { x * 1e-5 } else { *x });
@@ -332,10 +335,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     }),
     ("attend_input", 1e-5, |b, s| {
         let mut out = Vec::new();
-        for global in [false, true] {
+        for (global, table) in [false, true].into_iter().flat_map(|g| TABLES.map(|t| (g, t))) {
             for dropout in DROPOUTS {
                 let mut inputs = Inputs::new(s);
-                let (block, x) = (inputs.block(global), inputs.sources());
+                let (block, x) = (inputs.block(global), table(inputs.sources()));
                 let (source, target) = (inputs.matrix(s.cols, s.heads), inputs.matrix(s.cols, s.heads));
                 let (mut score, mut dst) = (attention(&mut inputs, &block), wide(&mut inputs, s.dst));
                 let (mut alpha, mut used) = (score.clone(), Matrix::zeros(score.num_rows(), s.heads));
@@ -358,9 +361,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     }),
     ("attend_input_backward", 1e-5, |b, s| {
         let mut out = Vec::new();
-        for global in [false, true] {
+        for (global, table) in [false, true].into_iter().flat_map(|g| TABLES.map(|t| (g, t))) {
             let mut inputs = Inputs::new(s);
-            let (block, x) = (inputs.block(global), inputs.sources());
+            let (block, x) = (inputs.block(global), table(inputs.sources()));
             let (alpha, used) = (attention(&mut inputs, &block), attention(&mut inputs, &block));
             let score = inputs.matrix(alpha.num_rows(), s.heads);
             let (grad, mut score_grad) = (wide(&mut inputs, s.dst), score.clone());

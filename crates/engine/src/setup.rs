@@ -1,9 +1,7 @@
 //! What outlives an epoch: the parts of a run, made from its configuration and dataset, and the tables they read.
 
 use graphmill_graph::{Dataset, Graph, table};
-use graphmill_loader::{
-    Form, MiniBatch, Sampler, Workspace, feature::Host, order, weights::SymmetricWeights,
-};
+use graphmill_loader::{MiniBatch, Sampler, Workspace, feature::Host, order, weights::SymmetricWeights};
 use graphmill_nn::{
     Matrix, Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
 };
@@ -94,7 +92,7 @@ pub(crate) fn loader<'a>(
         transposed: 0,
         symmetric,
     };
-    let orders = model.orders(&first_shapes(&loader));
+    let orders = model.orders(&first_shapes(&loader)?);
     let possible = model.can_read_table(&orders);
     if config.fused == "on" && !possible {
         return Err(Error::usage(
@@ -109,11 +107,11 @@ pub(crate) fn loader<'a>(
 }
 
 /// The sizes of the first batch's blocks.
-fn first_shapes(loader: &Loader) -> Vec<BlockShape> {
+fn first_shapes(loader: &Loader) -> Result<Vec<BlockShape>> {
     let (mut order, mut batch) = (Vec::new(), MiniBatch::default());
     loader.order(0, &mut order);
     loader.pick(&order, 0, &mut batch);
     let mut workspace = Workspace::new(loader.graph.num_nodes());
-    loader.sampler.sample(loader.graph, loader.seed, 0, Form::default(), &mut workspace, &mut batch);
-    batch.blocks.iter().map(BlockShape::from).collect()
+    loader.sample(0, &mut workspace, &mut batch)?;
+    Ok(batch.blocks.iter().map(BlockShape::from).collect())
 }

@@ -1,5 +1,7 @@
 //! One layer's message-flow graph: which source rows each destination row aggregates.
 
+mod transpose;
+
 use crate::NodeId;
 
 /// A bipartite block with `D` destinations and `S` sources, in CSC form over the destinations.
@@ -44,6 +46,7 @@ pub struct Transposed {
     pub dst: Vec<u32>,
     /// Position of that edge in [`Block::indices`], `E`.
     pub edge: Vec<u32>,
+    room: transpose::Room,
 }
 
 impl Block {
@@ -81,32 +84,18 @@ impl Block {
         self.transposed.edge.clear();
     }
 
-    /// Fills [`Block::transposed`] of a local block by a counting sort. O(S + E).
+    /// Fills [`Block::transposed`] of a local block. O(S + E).
     pub fn transpose(&mut self) {
-        let Self { num_dst, num_src, indptr, indices, transposed: t, .. } = self;
-        t.indptr.clear();
-        t.indptr.resize(*num_src + 1, 0);
-        for &u in indices.iter() {
-            t.indptr[u as usize + 1] += 1;
+        transpose::serial(self);
+    }
+
+    /// As [`Block::transpose`], over the threads of the pool where the block is large enough to pay.
+    pub fn par_transpose(&mut self) {
+        if self.num_edges() >= transpose::LARGE && rayon::current_num_threads() > 1 {
+            transpose::spread(self);
+        } else {
+            transpose::serial(self);
         }
-        for u in 0..*num_src {
-            t.indptr[u + 1] += t.indptr[u];
-        }
-        t.dst.clear();
-        t.dst.resize(indices.len(), 0);
-        t.edge.clear();
-        t.edge.resize(indices.len(), 0);
-        // indptr[u] serves as the write cursor of u and is shifted back afterwards
-        for (v, ends) in indptr.windows(2).enumerate().take(*num_dst) {
-            for e in ends[0]..ends[1] {
-                let slot = &mut t.indptr[indices[e as usize] as usize];
-                t.dst[*slot as usize] = v as u32;
-                t.edge[*slot as usize] = e;
-                *slot += 1;
-            }
-        }
-        t.indptr.copy_within(0..*num_src, 1);
-        t.indptr[0] = 0;
     }
 
     /// Whether [`Block::transpose`] was called since the last change.

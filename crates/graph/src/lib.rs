@@ -28,6 +28,7 @@ pub mod npy;
 pub mod npz;
 mod place;
 mod search;
+pub mod shared;
 pub mod stats;
 pub mod table;
 pub mod traverse;

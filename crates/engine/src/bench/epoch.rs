@@ -11,6 +11,7 @@ use super::{
     Bench, Limit,
     cost::{Rates, Seconds, Size, predict},
     time::Times,
+    too_large,
 };
 use crate::{
     Error, Job, Result, TrainConfig, build,
@@ -76,7 +77,9 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
         batch.number = number as u64;
         batch.seeds.clear();
         batch.seeds.extend_from_slice(seeds);
-        sampler.sample(&data.graph, config.seed, 0, Form::default(), &mut workspace, &mut batch);
+        sampler
+            .sample(&data.graph, config.seed, 0, Form::default(), &mut workspace, &mut batch)
+            .map_err(too_large)?;
         if number == 0 {
             orders = model.orders(&batch.blocks.iter().map(BlockShape::from).collect::<Vec<_>>());
         }

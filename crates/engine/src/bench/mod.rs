@@ -298,6 +298,11 @@ impl Bench<'_> {
     }
 }
 
+/// A batch that no block can hold.
+fn too_large(error: impl std::fmt::Display) -> Error {
+    Error::usage(format!("--batch-size or --fanout: {error}"))
+}
+
 /// `rows x cols` of small random values.
 fn random(rows: usize, cols: usize) -> Matrix {
     let mut matrix = Matrix::zeros(rows, cols);

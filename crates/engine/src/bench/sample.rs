@@ -11,7 +11,7 @@ use graphmill_graph::NodeId;
 use graphmill_loader::{Form, MiniBatch, Workspace};
 use rayon::prelude::*;
 
-use super::{Bench, Limit};
+use super::{Bench, Limit, too_large};
 use crate::{Result, build};
 
 /// Edges to draw between two looks at the clock, about.
@@ -45,11 +45,12 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                 batch.number = (number % batches) as u64;
                 batch.seeds.clear();
                 batch.seeds.extend_from_slice(&order[start..(start + size).min(order.len())]);
-                sampler.sample(&graph, config.seed, 0, form_of, workspace, batch);
-                (batch.seeds.len(), batch.num_edges())
+                workspace.set_parallel(abreast == 1);
+                let drawn = sampler.sample(&graph, config.seed, 0, form_of, workspace, batch);
+                drawn.map(|()| (batch.seeds.len(), batch.num_edges()))
             };
             // groups of batches abreast, as long as one look at the clock should take
-            let (_, edges) = draw(0, &mut slots[0]);
+            let (_, edges) = draw(0, &mut slots[0]).map_err(too_large)?;
             let groups = (EDGES / (edges.max(1) * abreast)).clamp(1, 64);
             let (mut seeds, mut edges) = (0, 0);
             let times = bench.time(|| {
@@ -57,10 +58,11 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                 for group in 0..groups {
                     let slots = &mut slots[..abreast];
                     let drawn = if let [slot] = slots {
-                        draw(group, slot)
+                        draw(group, slot).unwrap_or_default()
                     } else {
                         let drawn = slots.par_iter_mut().enumerate();
-                        let drawn = drawn.map(|(i, slot)| draw(group * abreast + i, slot));
+                        let drawn =
+                            drawn.map(|(i, slot)| draw(group * abreast + i, slot).unwrap_or_default());
                         drawn.reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
                     };
                     (seeds, edges) = (seeds + drawn.0, edges + drawn.1);

@@ -11,7 +11,7 @@
 //! Memory latency is what sampling costs, so the loop is software-pipelined over groups of nodes: draw the offsets of
 //! one group, to where its neighbours will stand, and prefetch their cache lines; then replace the offsets of the group before by neighbours.
 //!
-//! Whether a draw is taken already is asked of a small table of marks, one per offset up to [`MARKED`]. Larger rows share
+//! Whether a draw is taken already is asked of a small table of marks, one per offset up to 4096. Larger rows share
 //! marks: two draws that meet there may or may not be equal, which is rare, and then Floyd's choice is repeated
 //! exactly on the row.
 

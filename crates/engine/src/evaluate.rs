@@ -149,7 +149,9 @@ impl<'a> Inference<'a> {
                 block.clear();
                 let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
                 let (indptr, indices) = (&mut block.indptr, &mut block.indices);
-                self.full.sample_layer(self.graph, 0, ids, key, &mut self.scratch, indptr, indices);
+                self.full
+                    .sample_layer(self.graph, 0, ids, key, &mut self.scratch, indptr, indices)
+                    .expect("a chunk's edges fit a block, but for a node with 2^32 in-neighbours");
                 if let Some(symmetric) = self.symmetric {
                     symmetric.fill(self.graph, ids, block);
                 }

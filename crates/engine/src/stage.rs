@@ -4,9 +4,13 @@
 
 use graphmill_graph::{Graph, NodeId};
 use graphmill_loader::{
-    Feature, Form, MiniBatch, Sampler, Traffic, Workspace, feature::Rows, order::Order,
+    Feature, Form, MiniBatch, Sampler, Traffic, Workspace,
+    feature::Rows,
+    order::{self, Order},
     weights::SymmetricWeights,
 };
+
+use crate::{Error, Result};
 
 /// The read-only stages. One value serves every worker.
 pub struct Loader<'a> {
@@ -38,24 +42,58 @@ impl Loader<'_> {
         self.train.len().div_ceil(self.batch_size) as u64
     }
 
-    /// Stage 1: this epoch's order of the training nodes.
+    /// Stage 1: this epoch's order of the training nodes. Where one batch holds them all there is nothing to shuffle but
+    /// the rows of that batch; they are left as they are, so that what was sampled can be kept ([`Loader::draw`]).
     pub fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
-        (self.order)(self.train, self.seed, epoch, out);
+        let order = if self.num_batches() == 1 { order::sequential::order } else { self.order };
+        order(self.train, self.seed, epoch, out);
+    }
+
+    /// Batch `number`'s seeds among `order`.
+    fn seeds<'o>(&self, order: &'o [NodeId], number: u64) -> &'o [NodeId] {
+        let start = number as usize * self.batch_size;
+        &order[start..(start + self.batch_size).min(order.len())]
     }
 
     /// Stage 1, for one batch: takes batch `number`'s seeds from `order`.
     pub fn pick(&self, order: &[NodeId], number: u64, batch: &mut MiniBatch) {
-        let start = number as usize * self.batch_size;
         batch.number = number;
         batch.seeds.clear();
-        batch.seeds.extend_from_slice(&order[start..(start + self.batch_size).min(order.len())]);
+        batch.seeds.extend_from_slice(self.seeds(order, number));
     }
 
     /// Stage 2: draws the blocks of a batch.
-    pub fn sample(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) {
+    ///
+    /// # Errors
+    /// A block has more edges than fit; wrong usage.
+    pub fn sample(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
         let form =
             Form { fused: self.fused, transposed: self.transposed, symmetric: self.symmetric.as_ref() };
-        self.sampler.sample(self.graph, self.seed, epoch, form, workspace, batch);
+        self.sampler
+            .sample(self.graph, self.seed, epoch, form, workspace, batch)
+            .map_err(|error| Error::usage(format!("--batch-size or --fanout: {error}")))
+    }
+
+    /// Stages 1 and 2 for a batch that this loader sampled before, or for a new one: where nothing is drawn at
+    /// random and the seeds are the same, the blocks are those that the batch holds already.
+    ///
+    /// # Errors
+    /// As [`Loader::sample`].
+    pub fn draw(
+        &self,
+        order: &[NodeId],
+        epoch: u64,
+        number: u64,
+        workspace: &mut Workspace,
+        batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let holds = !batch.blocks.is_empty() && batch.seeds == self.seeds(order, number);
+        if holds && !self.sampler.is_random() {
+            batch.number = number;
+            return Ok(());
+        }
+        self.pick(order, number, batch);
+        self.sample(epoch, workspace, batch)
     }
 
     /// Stage 3: gathers the feature rows of the input nodes. On the fast path nothing is gathered,
@@ -71,5 +109,52 @@ impl Loader<'_> {
         }
         batch.features.resize(batch.input_nodes.len(), dim);
         batch.traffic = self.feature.read(&batch.input_nodes, batch.features.view_mut().host());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_graph::{Features, Graph};
+    use graphmill_loader::{feature::Host, order::random, sampler::neighbor::Neighbor};
+
+    use super::*;
+
+    #[test]
+    fn only_what_would_be_sampled_alike_is_kept() {
+        // everyone hears from everyone, itself included
+        let graph = Graph::new(
+            (0..=8).map(|v| v * 8).collect::<Vec<u64>>().into(),
+            (0..64).map(|e| e % 8).collect::<Vec<u32>>().into(),
+        );
+        let graph = graph.unwrap();
+        let feature = Host::new(&Features::f32(1, vec![0.0; 8]));
+        for (fanout, batch_size, kept) in [([-1, -1], 6, true), ([-1, 2], 6, false), ([-1, -1], 3, false)] {
+            let loader = Loader {
+                graph: &graph,
+                train: &[5, 1, 3, 0, 2, 7],
+                seed: 1,
+                batch_size,
+                order: random::order,
+                sampler: Box::new(Neighbor::new(&fanout).unwrap()),
+                feature: &feature,
+                fused: false,
+                transposed: 0,
+                symmetric: None,
+            };
+            let (mut workspace, mut batch, mut order) = (Workspace::new(8), MiniBatch::default(), Vec::new());
+            for epoch in 0..3 {
+                loader.order(epoch, &mut order);
+                loader.draw(&order, epoch, 0, &mut workspace, &mut batch).unwrap();
+                assert_eq!(batch.blocks[0].edge_weight.is_empty(), epoch == 0 || !kept);
+                let mut fresh = MiniBatch::default();
+                loader.draw(&order, epoch, 0, &mut Workspace::new(8), &mut fresh).unwrap();
+                assert_eq!(batch.input_nodes, fresh.input_nodes);
+                for (block, fresh) in batch.blocks.iter_mut().zip(&fresh.blocks) {
+                    assert_eq!((&block.indptr, &block.indices), (&fresh.indptr, &fresh.indices));
+                    // a mark that sampling would remove
+                    block.edge_weight.push(1.0);
+                }
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use graphmill_graph::{Dataset, Labels, NodeId, table};
-use graphmill_loader::{Form, MiniBatch, Workspace};
+use graphmill_loader::{MiniBatch, Workspace};
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
@@ -310,7 +310,7 @@ fn plan(config: &TrainConfig, model: &Model, loader: &mut Loader) -> Result<Vec<
     loader.order(0, &mut order);
     loader.pick(&order, 0, &mut batch);
     let mut workspace = Workspace::new(loader.graph.num_nodes());
-    loader.sampler.sample(loader.graph, config.seed, 0, Form::default(), &mut workspace, &mut batch);
+    loader.sample(0, &mut workspace, &mut batch)?;
     let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
     let orders = model.orders(&shapes);
     let possible = model.can_read_table(&orders);

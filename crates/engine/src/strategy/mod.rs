@@ -39,7 +39,8 @@ pub enum Flow {
     Stop,
 }
 
-/// Runs the batches of an epoch, in order. It may keep memory across epochs.
+/// Runs the batches of an epoch, in order. It may keep memory, and minibatches, across the
+/// epochs of one run: the loader is the same for all of them.
 pub trait Strategy: Send {
     /// From `epoch.from` to the end, or until told to stop.
     ///

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Sampling is parallel over batches: as many as there are threads are drawn at once, one each, into
-//! minibatches that are recycled. Extraction and training are parallel inside one batch. What a batch
+//! minibatches that are recycled; fewer batches than threads are spread over threads themselves. Extraction and training are parallel inside one batch. What a batch
 //! holds depends on its number alone, so the number of threads changes nothing but the time.
 
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// For a graph of that many nodes.
+    /// For a graph of that many nodes, and one run: the batches of the last epoch are kept.
     pub fn new(num_nodes: usize) -> Self {
         Self { num_nodes, slots: Vec::new() }
     }
@@ -41,15 +41,15 @@ impl Strategy for Sequential {
         while next < batches {
             let group = &mut self.slots[..ahead.min(batches - next) as usize];
             let clock = Instant::now();
+            let alone = group.len() < rayon::current_num_threads();
             let draw = |(i, (workspace, batch)): (usize, &mut (Workspace, MiniBatch))| {
-                loader.pick(order, next + i as u64, batch);
-                loader.sample(number, workspace, batch);
+                workspace.set_parallel(alone);
+                loader.draw(order, number, next + i as u64, workspace, batch)
             };
-            // a single batch is drawn in parallel inside instead
             if group.len() > 1 {
-                group.par_iter_mut().enumerate().for_each(draw);
+                group.par_iter_mut().enumerate().try_for_each(draw)?;
             } else {
-                group.iter_mut().enumerate().for_each(draw);
+                group.iter_mut().enumerate().try_for_each(draw)?;
             }
             let sample = clock.elapsed().as_secs_f64() / group.len() as f64;
             next += group.len() as u64;

@@ -1,6 +1,6 @@
 //! All neighbours at every hop: what sampling approximates.
 
-use graphmill_graph::{Graph, NodeId};
+use graphmill_graph::{Graph, NodeId, Result};
 
 use super::{BatchKey, Sampler, Scratch, neighbor::Neighbor};
 
@@ -23,6 +23,14 @@ impl Sampler for Full {
         self.0.num_layers()
     }
 
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    fn draws_by_node(&self) -> bool {
+        true
+    }
+
     fn sample_layer(
         &self,
         graph: &Graph,
@@ -32,7 +40,7 @@ impl Sampler for Full {
         scratch: &mut Scratch,
         indptr: &mut Vec<u32>,
         indices: &mut Vec<NodeId>,
-    ) {
-        self.0.sample_layer(graph, hop, dst, key, scratch, indptr, indices);
+    ) -> Result<()> {
+        self.0.sample_layer(graph, hop, dst, key, scratch, indptr, indices)
     }
 }

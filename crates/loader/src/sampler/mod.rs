@@ -7,8 +7,12 @@
 
 pub mod full;
 pub mod neighbor;
+mod parts;
 
-use graphmill_graph::{Graph, NodeId, table::Entry};
+use std::sync::Mutex;
+
+use graphmill_graph::{Block, Graph, NodeId, Result, table::Entry};
+use parts::{PART, Parts, draw_and_number};
 
 use crate::{MiniBatch, Relabel, weights::SymmetricWeights};
 
@@ -35,25 +39,49 @@ pub struct Form<'a> {
 }
 
 /// Memory a worker lends to a sampler and gets back: reused for every batch.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Workspace {
     relabel: Relabel,
     scratch: Scratch,
-}
-
-/// Room for one hop's draws.
-#[derive(Clone, Debug, Default)]
-pub struct Scratch {
-    /// Edge positions drawn for the group of nodes in flight, and for the one before it.
-    pub positions: [Vec<u64>; 2],
-    /// Membership table for large fanouts.
-    pub table: Vec<u32>,
+    parts: Parts,
 }
 
 impl Workspace {
-    /// For a graph of `num_nodes` nodes: 4 bytes per node.
+    /// For a graph of `num_nodes` nodes (see [`Relabel::new`] for the memory).
     pub fn new(num_nodes: usize) -> Self {
-        Self { relabel: Relabel::new(num_nodes), scratch: Scratch::default() }
+        Self { relabel: Relabel::new(num_nodes), scratch: Scratch::default(), parts: Parts::default() }
+    }
+
+    /// Whether one batch may be spread over the threads of the pool (it may at first): off where every thread has a batch of its
+    /// own. It changes nothing but the time.
+    pub fn set_parallel(&mut self, parallel: bool) {
+        self.scratch.parallel = parallel;
+    }
+}
+
+/// Room for one hop's draws.
+#[derive(Debug)]
+pub struct Scratch {
+    /// Whether a call may be spread over the threads of the pool.
+    pub parallel: bool,
+    /// Per thread: membership table for large fanouts.
+    pub tables: Vec<Mutex<Vec<u32>>>,
+    /// Edges of each run of destinations.
+    pub counts: Vec<u64>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self { parallel: true, tables: Vec::new(), counts: Vec::new() }
+    }
+}
+
+impl Scratch {
+    /// Makes room for that many threads.
+    fn fit(&mut self, threads: usize) {
+        if self.tables.len() < threads {
+            self.tables.resize_with(threads, Mutex::default);
+        }
     }
 }
 
@@ -62,8 +90,21 @@ pub trait Sampler: Send + Sync {
     /// `L`: how many blocks a minibatch has.
     fn num_layers(&self) -> usize;
 
+    /// Whether the same seeds may get other blocks under another key.
+    fn is_random(&self) -> bool {
+        true
+    }
+
+    /// Whether what is drawn for a destination depends on no other destination, so that a hop may be drawn in parts.
+    fn draws_by_node(&self) -> bool {
+        false
+    }
+
     /// Draws the in-neighbours of `dst` at hop `hop` (0 is next to the seeds): `indptr` (`D + 1`)
     /// and `indices` (global ids) are overwritten. A pure function of the arguments' values.
+    ///
+    /// # Errors
+    /// The block would have more edges than its 32-bit positions can number.
     #[allow(clippy::too_many_arguments, reason = "one hop: what is drawn from, for whom, and where it goes")]
     fn sample_layer(
         &self,
@@ -74,10 +115,13 @@ pub trait Sampler: Send + Sync {
         scratch: &mut Scratch,
         indptr: &mut Vec<u32>,
         indices: &mut Vec<NodeId>,
-    );
+    ) -> Result<()>;
 
     /// Fills `batch.blocks` and `batch.input_nodes` from `batch.seeds` (distinct, below `V`) and
     /// `batch.number`.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample_layer`]; the blocks are then undefined.
     fn sample(
         &self,
         graph: &Graph,
@@ -86,10 +130,10 @@ pub trait Sampler: Send + Sync {
         form: Form,
         workspace: &mut Workspace,
         batch: &mut MiniBatch,
-    ) {
+    ) -> Result<()> {
         let layers = self.num_layers();
         let key = BatchKey { seed, epoch, batch: batch.number };
-        let Workspace { relabel, scratch } = workspace;
+        let Workspace { relabel, scratch, parts } = workspace;
         let MiniBatch { seeds, blocks, input_nodes: nodes, .. } = batch;
         nodes.clear();
         nodes.extend_from_slice(seeds);
@@ -101,24 +145,38 @@ pub trait Sampler: Send + Sync {
             let ids = block.dst_ids.take();
             block.clear();
             block.num_dst = nodes.len();
-            self.sample_layer(graph, hop, nodes, key, scratch, &mut block.indptr, &mut block.indices);
-            if let Some(symmetric) = form.symmetric {
-                symmetric.fill(graph, nodes, block);
-            }
+            let draw = |dst: &[NodeId], scratch: &mut Scratch, block: &mut Block| {
+                self.sample_layer(graph, hop, dst, key, scratch, &mut block.indptr, &mut block.indices)?;
+                if let Some(symmetric) = form.symmetric {
+                    symmetric.fill(graph, dst, block);
+                }
+                Ok(())
+            };
             if bottom && form.fused {
+                draw(nodes, scratch, block)?;
                 let mut ids = ids.unwrap_or_default();
                 ids.clear();
                 ids.extend_from_slice(nodes);
                 block.dst_ids = Some(ids);
                 block.num_src = graph.num_nodes();
+                continue;
+            }
+            let several = scratch.parallel && rayon::current_num_threads() > 1;
+            if several && nodes.len() > PART && self.draws_by_node() {
+                draw_and_number(draw, relabel, scratch, parts, nodes, block)?;
             } else {
-                relabel.relabel(&mut block.indices, nodes);
-                block.num_src = nodes.len();
-                if form.transposed >> (layers - 1 - hop) & 1 == 1 {
-                    block.transpose();
-                }
+                draw(nodes, scratch, block)?;
+                let new = &mut parts.new;
+                new.clear();
+                relabel.relabel(&mut block.indices, nodes, new);
+                nodes.extend_from_slice(new);
+            }
+            block.num_src = nodes.len();
+            if form.transposed >> (layers - 1 - hop) & 1 == 1 {
+                if scratch.parallel { block.par_transpose() } else { block.transpose() }
             }
         }
+        Ok(())
     }
 }
 

@@ -8,21 +8,33 @@
 //!
 //! The draws of a node are a function of (seed, epoch, batch, hop, node) alone.
 //!
-//! Memory latency is what sampling costs, so the loop is software-pipelined over groups of nodes: draw the positions of
-//! one group and prefetch their cache lines, then read the neighbours of the group before.
+//! Memory latency is what sampling costs, so the loop is software-pipelined over groups of nodes: draw the offsets of
+//! one group, to where its neighbours will stand, and prefetch their cache lines; then replace the offsets of the group before by neighbours.
+//!
+//! Whether a draw is taken already is asked of a small table of marks, one per offset up to 4096. Larger rows share
+//! marks: two draws that meet there may or may not be equal, which is rare, and then Floyd's choice is repeated
+//! exactly on the row.
 
-use graphmill_graph::{Graph, NodeId, keyed};
+use std::sync::Mutex;
+
+use graphmill_graph::{Graph, NodeId, Result, keyed};
 use rayon::prelude::*;
 
-use super::{BatchKey, Sampler, Scratch};
+use super::{BatchKey, Sampler, Scratch, parts::too_many};
 use crate::prefetch::prefetch;
 
 /// Nodes whose reads are in flight together.
 const GROUP: usize = 16;
-/// Destinations one task draws for, when a call is spread over threads.
-const TASK: usize = 2048;
-/// Up to this fanout membership is a scan of the drawn positions, above it a hash table.
-const SCAN: usize = 48;
+/// Destinations, and edges, from which a call is spread over threads; and about what one task then does.
+const TASK: usize = 4096;
+/// Destinations whose edges one task counts.
+const COUNT: usize = 1 << 14;
+/// Up to this fanout whole rows are written without asking how long they are.
+const FEW: usize = 32;
+/// Offsets with a mark of their own.
+const MARKED: usize = 4096;
+/// Up to this fanout equal draws are found by a scan of the row, above it by a hash table.
+const SCAN: usize = 256;
 
 /// Uniform neighbour sampling.
 #[derive(Clone, Debug)]
@@ -57,6 +69,14 @@ impl Sampler for Neighbor {
         self.fanout.len()
     }
 
+    fn is_random(&self) -> bool {
+        self.fanout.iter().any(|&k| k != usize::MAX)
+    }
+
+    fn draws_by_node(&self) -> bool {
+        true
+    }
+
     fn sample_layer(
         &self,
         graph: &Graph,
@@ -66,120 +86,262 @@ impl Sampler for Neighbor {
         scratch: &mut Scratch,
         indptr: &mut Vec<u32>,
         indices: &mut Vec<NodeId>,
-    ) {
+    ) -> Result<()> {
         let fanout = self.fanout[hop];
         let key = keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]);
-        let rows = graph.indptr();
-        indptr.clear();
-        indptr.push(0);
-        let mut edges = 0u64;
-        for (i, &v) in dst.iter().enumerate() {
-            if let Some(&ahead) = dst.get(i + GROUP) {
-                prefetch(rows, ahead as usize);
-            }
-            edges += (rows[v as usize + 1] - rows[v as usize]).min(fanout as u64);
-            indptr.push(edges as u32);
+        scratch.fit(rayon::current_num_threads());
+        let edges = count(graph, fanout, dst, scratch, indptr)?;
+        indices.resize(edges, 0);
+        let draws = Draws { graph, fanout, key };
+        if scratch.parallel && dst.len().max(edges) >= 2 * TASK && rayon::current_num_threads() > 1 {
+            draws.spread(dst, indptr, indices, &scratch.tables);
+        } else {
+            draws.draw(dst, indptr, indices, &scratch.tables);
         }
-        assert!(
-            edges <= u64::from(u32::MAX),
-            "one block of {edges} edges: a block holds at most {}; use a smaller batch or fanout",
-            u32::MAX
-        );
-        indices.resize(edges as usize, 0);
-        if dst.len() < 2 * TASK || rayon::current_num_threads() == 1 {
-            draw(graph, fanout, key, dst, indptr, indices, scratch);
-            return;
-        }
-        // every task owns its run of the output
-        let mut rest = &mut indices[..];
-        let mut tasks = Vec::with_capacity(dst.len().div_ceil(TASK));
-        for (i, part) in dst.chunks(TASK).enumerate() {
-            let ends = &indptr[i * TASK..=i * TASK + part.len()];
-            let (own, after) = rest.split_at_mut((ends[part.len()] - ends[0]) as usize);
-            tasks.push((part, ends, own));
-            rest = after;
-        }
-        tasks.into_par_iter().for_each_init(Scratch::default, |scratch, (part, ends, own)| {
-            draw(graph, fanout, key, part, ends, own, scratch);
-        });
+        Ok(())
     }
 }
 
-/// Writes the drawn neighbours of `dst` to `out`; the run of `dst[i]` is
-/// `indptr[i] - indptr[0] .. indptr[i + 1] - indptr[0]`.
-fn draw(
+/// Writes where the edges of each of `dst` begin and returns how many there are in all.
+fn count(
     graph: &Graph,
     fanout: usize,
-    key: u64,
     dst: &[NodeId],
-    indptr: &[u32],
-    out: &mut [NodeId],
     scratch: &mut Scratch,
-) {
-    let (rows, neighbors) = (graph.indptr(), graph.indices());
-    let Scratch { positions: [current, previous], table } = scratch;
-    previous.clear();
-    let mut written = 0;
-    for (group, nodes) in dst.chunks(GROUP).enumerate() {
-        current.clear();
-        for (i, &v) in nodes.iter().enumerate() {
-            let i = group * GROUP + i;
-            if let Some(&ahead) = dst.get(i + GROUP) {
+    indptr: &mut Vec<u32>,
+) -> Result<usize> {
+    let rows = graph.indptr();
+    // a run of destinations: ends counted from the run's own start. Where they wrap, so does the sum, and is refused
+    let run = |dst: &[NodeId], ends: &mut [u32]| {
+        let (mut edges, mut longest) = (0u64, 0);
+        for (i, (&v, end)) in dst.iter().zip(ends).enumerate() {
+            if let Some(&ahead) = dst.get(i + 2 * GROUP) {
                 prefetch(rows, ahead as usize);
             }
-            let (start, end) = (rows[v as usize], rows[v as usize + 1]);
-            let count = (indptr[i + 1] - indptr[i]) as usize;
-            let from = current.len();
-            if (end - start) as usize <= fanout {
-                // one prefetch per cache line of the row
-                current.extend(start..end);
-                (start..end).step_by(16).for_each(|e| prefetch(neighbors, e as usize));
+            let degree = rows[v as usize + 1] - rows[v as usize];
+            longest = degree.max(longest);
+            edges += degree.min(fanout as u64);
+            *end = edges as u32;
+        }
+        // a row's offsets have 32 bits too
+        if longest > u64::from(u32::MAX) { longest } else { edges }
+    };
+    indptr.resize(dst.len() + 1, 0);
+    indptr[0] = 0;
+    let ends = &mut indptr[1..];
+    let edges = if scratch.parallel && dst.len() >= 2 * COUNT {
+        let before = &mut scratch.counts;
+        before.clear();
+        before.resize(dst.len().div_ceil(COUNT), 0);
+        let runs = dst.par_chunks(COUNT).zip(ends.par_chunks_mut(COUNT)).zip(before.par_iter_mut());
+        runs.for_each(|((dst, ends), edges)| *edges = run(dst, ends));
+        let mut sum = 0;
+        for edges in before.iter_mut() {
+            sum += std::mem::replace(edges, sum);
+        }
+        let runs = ends.par_chunks_mut(COUNT).zip(&scratch.counts).skip(1);
+        runs.for_each(|(ends, &before)| {
+            ends.iter_mut().for_each(|end| *end = end.wrapping_add(before as u32))
+        });
+        sum
+    } else {
+        run(dst, ends)
+    };
+    if edges > u64::from(u32::MAX) {
+        return Err(too_many(edges));
+    }
+    Ok(edges as usize)
+}
+
+/// One hop's draws.
+struct Draws<'a> {
+    graph: &'a Graph,
+    fanout: usize,
+    key: u64,
+}
+
+impl Draws<'_> {
+    /// As [`Draws::draw`], cut into tasks of about as many edges.
+    fn spread(&self, dst: &[NodeId], indptr: &[u32], out: &mut [NodeId], tables: &[Mutex<Vec<u32>>]) {
+        // a destination costs about as much as two edges
+        let cost = |i: usize| (indptr[i] - indptr[0]) as usize + 2 * i;
+        let all = cost(dst.len());
+        if all <= 4 * TASK || dst.len() == 1 {
+            return self.draw(dst, indptr, out, tables);
+        }
+        let (mut low, mut high) = (1, dst.len() - 1);
+        while low < high {
+            let middle = low.midpoint(high);
+            if cost(middle) < all / 2 { low = middle + 1 } else { high = middle }
+        }
+        let (dst, out) = (dst.split_at(low), out.split_at_mut((indptr[low] - indptr[0]) as usize));
+        rayon::join(
+            || self.spread(dst.0, &indptr[..=low], out.0, tables),
+            || self.spread(dst.1, &indptr[low..], out.1, tables),
+        );
+    }
+
+    /// Writes the drawn neighbours of `dst` to `out`; the run of `dst[i]` is
+    /// `indptr[i] - indptr[0] .. indptr[i + 1] - indptr[0]`.
+    fn draw(&self, dst: &[NodeId], indptr: &[u32], out: &mut [NodeId], tables: &[Mutex<Vec<u32>>]) {
+        if self.fanout == usize::MAX {
+            self.copy(dst, indptr, out);
+        } else if self.graph.num_edges() as u64 <= 1 << 32 {
+            self.pipeline::<true>(dst, indptr, out, tables);
+        } else {
+            self.pipeline::<false>(dst, indptr, out, tables);
+        }
+    }
+
+    /// [`Draws::draw`] of whole rows.
+    fn copy(&self, dst: &[NodeId], indptr: &[u32], out: &mut [NodeId]) {
+        let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
+        let row = |v: NodeId| rows[v as usize] as usize..rows[v as usize + 1] as usize;
+        for (i, &v) in dst.iter().enumerate() {
+            if let Some(&ahead) = dst.get(i + 2 * GROUP) {
+                prefetch(rows, ahead as usize);
+            }
+            if let Some(&ahead) = dst.get(i + GROUP) {
+                // long rows are left to the hardware
+                row(ahead).step_by(16).take(4).for_each(|e| prefetch(neighbors, e));
+            }
+            let run = (indptr[i] - indptr[0]) as usize..(indptr[i + 1] - indptr[0]) as usize;
+            out[run].copy_from_slice(&neighbors[row(v)]);
+        }
+    }
+
+    /// [`Draws::draw`] of at most `fanout` neighbours. Between the two stages `out` holds positions among the graph's edges
+    /// where 32 bits number them (`NEAR`), and otherwise among the row's.
+    fn pipeline<const NEAR: bool>(
+        &self,
+        dst: &[NodeId],
+        indptr: &[u32],
+        out: &mut [NodeId],
+        tables: &[Mutex<Vec<u32>>],
+    ) {
+        let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
+        let at = |i: usize| (indptr[i] - indptr[0]) as usize;
+        let start = |i: usize| rows[dst[i] as usize];
+        let base = |i: usize| if NEAR { start(i) as u32 } else { 0 };
+        let mut marks = Marks { of: [0; MARKED], now: 0 };
+        let (mut whole, mut drawn) = ([0; GROUP], [0; GROUP]);
+        for first in (0..dst.len() + GROUP).step_by(GROUP) {
+            // Which rows are taken whole is a coin toss to a branch: sort them out without one.
+            let (mut wholes, mut draws) = (0, 0);
+            for i in first..(first + GROUP).min(dst.len()) {
+                if let Some(&ahead) = dst.get(i + GROUP) {
+                    prefetch(rows, ahead as usize);
+                }
+                let is_whole = rows[dst[i] as usize + 1] - start(i) <= self.fanout as u64;
+                whole[wholes] = i;
+                wholes += usize::from(is_whole);
+                drawn[draws] = i;
+                draws += usize::from(!is_whole);
+            }
+            for &i in &whole[..wholes] {
+                let (from, to, base) = (at(i), at(i + 1), base(i));
+                // The same number for every row: what is too much is overwritten by the rows that follow.
+                let width = if self.fanout <= FEW { (from + self.fanout).min(out.len()) } else { to };
+                (base..).zip(&mut out[from..width]).for_each(|(position, slot)| *slot = position);
+                for e in (0..to - from).step_by(16).take(4) {
+                    prefetch(neighbors, start(i) as usize + e);
+                }
+            }
+            for &i in &drawn[..draws] {
+                let node = u64::from(dst[i]).wrapping_mul(keyed::GOLDEN);
+                let stream = keyed::Stream::new(keyed::mix(self.key ^ node));
+                let (start, degree) = (start(i), rows[dst[i] as usize + 1] - start(i));
+                let (base, out) = (base(i), &mut out[at(i)..at(i + 1)]);
+                floyd(stream, degree, out, &mut marks, tables, |offset| {
+                    prefetch(neighbors, start as usize + offset as usize);
+                    base + offset
+                });
+            }
+            let done = first.saturating_sub(GROUP)..first.min(dst.len());
+            if NEAR {
+                let run = at(done.start)..at(done.end);
+                out[run].iter_mut().for_each(|slot| *slot = neighbors[*slot as usize]);
             } else {
-                let stream = keyed::Stream::new(keyed::mix(key ^ u64::from(v).wrapping_mul(keyed::GOLDEN)));
-                floyd(stream, count, end - start, current, table);
-                for position in &mut current[from..] {
-                    *position += start;
-                    prefetch(neighbors, *position as usize);
+                for i in done {
+                    let row = &neighbors[start(i) as usize..rows[dst[i] as usize + 1] as usize];
+                    out[at(i)..at(i + 1)].iter_mut().for_each(|slot| *slot = row[*slot as usize]);
                 }
             }
         }
-        for &position in previous.iter() {
-            out[written] = neighbors[position as usize];
-            written += 1;
-        }
-        std::mem::swap(current, previous);
-    }
-    for &position in previous.iter() {
-        out[written] = neighbors[position as usize];
-        written += 1;
     }
 }
 
-/// Appends `k` distinct numbers of `0..d` to `out`, `k < d`.
-#[inline]
-fn floyd(mut stream: keyed::Stream, k: usize, d: u64, out: &mut Vec<u64>, table: &mut Vec<u32>) {
-    let from = out.len();
-    if k <= SCAN {
-        for j in d - k as u64..d {
-            let t = stream.below(j + 1);
-            let taken = out[from..].iter().fold(false, |taken, &p| taken | (p == t));
-            out.push(if taken { j } else { t });
+/// Which offsets were met lately: those whose mark is `now`.
+struct Marks {
+    of: [u16; MARKED],
+    now: u16,
+}
+
+impl Marks {
+    /// Forgets them all.
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.now = self.now.wrapping_add(1);
+        if self.now == 0 {
+            self.of.fill(0);
+            self.now = 1;
+        }
+    }
+}
+
+/// Fills `out` with `seen` of distinct numbers of `0..d`, `out.len() < d <= 2^32`. `seen` keeps differences.
+#[inline(always)]
+fn floyd(
+    mut stream: keyed::Stream,
+    d: u64,
+    out: &mut [u32],
+    marks: &mut Marks,
+    tables: &[Mutex<Vec<u32>>],
+    seen: impl Fn(u32) -> u32,
+) {
+    let first = d - out.len() as u64;
+    let exact = d <= MARKED as u64;
+    let mut met = false;
+    marks.clear();
+    for (j, slot) in (first..).zip(out.iter_mut()) {
+        let t = stream.below(j + 1);
+        let taken = marks.of[t as usize % MARKED] == marks.now;
+        met |= taken;
+        let t = if taken & exact { j } else { t };
+        marks.of[t as usize % MARKED] = marks.now;
+        *slot = seen(t as u32);
+    }
+    if met && !exact {
+        repeat(seen(first as u32), out, tables);
+    }
+}
+
+/// Floyd's choice over the draws in `out`: a draw that is taken by then is replaced by its turn's own number, which
+/// cannot be taken before.
+#[cold]
+fn repeat(first: u32, out: &mut [u32], tables: &[Mutex<Vec<u32>>]) {
+    if out.len() <= SCAN {
+        for i in 1..out.len() {
+            let (before, t) = (&out[..i], out[i]);
+            if before.iter().fold(false, |taken, &p| taken | (p == t)) {
+                out[i] = first + i as u32;
+            }
         }
         return;
     }
-    // Open addressing over the places of what was drawn; `j` itself is never taken before its turn.
-    let bits = usize::BITS - (2 * k).leading_zeros();
+    // Open addressing over the places of what was drawn. Nobody holds a table across a call to the pool, so no one waits.
+    let own = rayon::current_thread_index().unwrap_or(0) % tables.len();
+    let mut table = tables[own].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     table.clear();
-    table.resize(1 << bits, u32::MAX);
+    table.resize((2 * out.len()).next_power_of_two(), u32::MAX);
     let mask = table.len() - 1;
-    for j in d - k as u64..d {
-        let mut t = stream.below(j + 1);
-        let mut slot = keyed::mix(t) as usize & mask;
+    for i in 0..out.len() {
+        let mut slot = keyed::mix(u64::from(out[i])) as usize & mask;
         while table[slot] != u32::MAX {
-            if out[from + table[slot] as usize] == t {
-                t = j;
-                slot = keyed::mix(t) as usize & mask;
+            if out[table[slot] as usize] == out[i] {
+                out[i] = first + i as u32;
                 // look for a free slot only
+                slot = keyed::mix(u64::from(out[i])) as usize & mask;
                 while table[slot] != u32::MAX {
                     slot = (slot + 1) & mask;
                 }
@@ -187,7 +349,94 @@ fn floyd(mut stream: keyed::Stream, k: usize, d: u64, out: &mut Vec<u64>, table:
             }
             slot = (slot + 1) & mask;
         }
-        table[slot] = (out.len() - from) as u32;
-        out.push(t);
+        table[slot] = i as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Node `v` hears from `degrees[v]` nodes.
+    fn graph(degrees: &[u64]) -> Graph {
+        let mut indptr = vec![0];
+        for degree in degrees {
+            indptr.push(indptr[indptr.len() - 1] + degree);
+        }
+        let edges = indptr[degrees.len()];
+        let indices: Vec<u32> = (0..edges).map(|e| (e * 7 % degrees.len() as u64) as u32).collect();
+        Graph::new(indptr.into(), indices.into()).unwrap()
+    }
+
+    /// The plain loop: Floyd's algorithm as it is written, node after node.
+    fn plain(graph: &Graph, fanout: usize, key: u64, dst: &[NodeId]) -> Vec<NodeId> {
+        let mut out = Vec::new();
+        for &v in dst {
+            let row = graph.in_neighbors(v);
+            let (d, k) = (row.len() as u64, fanout as u64);
+            if d <= k {
+                out.extend(row);
+                continue;
+            }
+            let mut stream = keyed::Stream::new(keyed::mix(key ^ u64::from(v).wrapping_mul(keyed::GOLDEN)));
+            let mut taken = Vec::new();
+            for j in d - k..d {
+                let t = stream.below(j + 1);
+                taken.push(if taken.contains(&t) { j } else { t });
+            }
+            out.extend(taken.iter().map(|&t| row[t as usize]));
+        }
+        out
+    }
+
+    #[test]
+    fn the_pipeline_draws_what_the_plain_loop_draws() {
+        // short rows, rows with a mark per offset, and longer ones
+        let graph =
+            graph(&(0..400u64).map(|v| if v % 50 == 3 { 9000 + v } else { v % 77 }).collect::<Vec<_>>());
+        let dst: Vec<NodeId> = (0..400).map(|i| i * 151 % 400).collect();
+        for fanout in [1, 5, 25, FEW, FEW + 1, 70, SCAN, SCAN + 1, 2000] {
+            let draws = Draws { graph: &graph, fanout, key: 12 + fanout as u64 };
+            let expected = plain(&graph, fanout, draws.key, &dst);
+            let mut scratch = Scratch::default();
+            scratch.fit(3);
+            let mut indptr = Vec::new();
+            let edges = count(&graph, fanout, &dst, &mut scratch, &mut indptr).unwrap();
+            let mut out = vec![0; edges];
+            draws.pipeline::<true>(&dst, &indptr, &mut out, &scratch.tables);
+            assert_eq!(out, expected, "fanout {fanout}");
+            out.fill(0);
+            draws.pipeline::<false>(&dst, &indptr, &mut out, &scratch.tables);
+            assert_eq!(out, expected, "fanout {fanout}, as in graphs of more than 2^32 edges");
+            out.fill(0);
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+            pool.install(|| draws.spread(&dst, &indptr, &mut out, &scratch.tables));
+            assert_eq!(out, expected, "fanout {fanout}, spread");
+        }
+    }
+
+    #[test]
+    fn many_destinations_are_counted_as_few_are() {
+        let graph = graph(&[3, 0, 9]);
+        let dst: Vec<NodeId> = (0..3 * COUNT as u32 + 5).map(|i| i % 3).collect();
+        let run = |parallel| {
+            let (mut indptr, mut scratch) = (vec![7; 3], Scratch { parallel, ..Scratch::default() });
+            count(&graph, 5, &dst, &mut scratch, &mut indptr).map(|edges| (edges, indptr)).unwrap()
+        };
+        assert_eq!(run(true), run(false));
+        assert_eq!(run(true).0 as u32, run(true).1[dst.len()]);
+    }
+
+    #[test]
+    fn a_block_of_too_many_edges_is_refused() {
+        let graph = graph(&[1 << 20]);
+        for (times, parallel) in [(4096, false), (COUNT * 2 + 4096, true)] {
+            let mut scratch = Scratch { parallel, ..Scratch::default() };
+            let dst = vec![0; times];
+            let error =
+                count(&graph, usize::MAX, &dst, &mut scratch, &mut Vec::new()).unwrap_err().to_string();
+            assert!(error.contains(&(times << 20).to_string()), "{error}");
+        }
+        assert!(count(&graph, usize::MAX, &[0; 4095], &mut Scratch::default(), &mut Vec::new()).is_ok());
     }
 }

@@ -27,7 +27,9 @@ fn random_graph(nodes: u32, edges: usize, seed: u64) -> Graph {
 
 fn sample(sampler: &dyn Sampler, graph: &Graph, seeds: &[NodeId], key: BatchKey, form: Form) -> MiniBatch {
     let mut batch = MiniBatch { number: key.batch, seeds: seeds.to_vec(), ..MiniBatch::default() };
-    sampler.sample(graph, key.seed, key.epoch, form, &mut Workspace::new(graph.num_nodes()), &mut batch);
+    sampler
+        .sample(graph, key.seed, key.epoch, form, &mut Workspace::new(graph.num_nodes()), &mut batch)
+        .unwrap();
     batch
 }
 
@@ -168,6 +170,20 @@ fn draws_depend_on_every_part_of_the_key_and_on_nothing_else() {
         }
         assert_eq!(first.input_nodes, again.input_nodes);
     }
+    // hops of many destinations, drawn in parts
+    let wide = random_graph(100_000, 300_000, 2);
+    let seeds_of_wide: Vec<u32> = (0..70_000).rev().collect();
+    let symmetric = SymmetricWeights::new(&wide);
+    let form_of_wide = Form { symmetric: Some(&symmetric), ..form };
+    let blocks = [1, 3].map(|threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| sample(&sampler, &wide, &seeds_of_wide, KEY, form_of_wide))
+    });
+    assert!(seeds_of_wide.len() > 2 * PART && blocks[0].input_nodes == blocks[1].input_nodes);
+    for (a, b) in blocks[0].blocks.iter().zip(&blocks[1].blocks) {
+        assert!(a.indptr == b.indptr && a.indices == b.indices && a.transposed.edge == b.transposed.edge);
+        assert!(a.edge_weight == b.edge_weight && a.self_weight == b.self_weight);
+    }
     for key in [BatchKey { seed: 6, ..KEY }, BatchKey { epoch: 3, ..KEY }, BatchKey { batch: 10, ..KEY }] {
         assert_ne!(first.blocks[1].indices, sample(&sampler, &graph, &seeds, key, form).blocks[1].indices);
     }
@@ -177,7 +193,7 @@ fn draws_depend_on_every_part_of_the_key_and_on_nothing_else() {
     for number in [3, 4, 9] {
         batch.number = number;
         batch.seeds = seeds.clone();
-        sampler.sample(&graph, KEY.seed, KEY.epoch, form, &mut workspace, &mut batch);
+        sampler.sample(&graph, KEY.seed, KEY.epoch, form, &mut workspace, &mut batch).unwrap();
     }
     assert_eq!(batch.blocks[0].indices, first.blocks[0].indices);
 }

@@ -1,0 +1,149 @@
+//! After warm-up epochs the whole way of a minibatch, from its seeds to its update, asks for no memory: sampling,
+//! extraction and training through the sequential strategy, counted over all threads.
+//!
+//! On one thread the count is exactly zero. On several, rayon's queues may ask now and then (a queue that grows, a block of
+//! retired memory), which has nothing to do with batches: most epochs must be without. The library of dense products
+//! packs into fresh memory in each call, so that the reference backend stands in for [`Cpu`], of which only
+//! a steady count is asked.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use graphmill_engine::{
+    TrainConfig, build,
+    config::Fanout,
+    learner::Learner,
+    stage::Loader,
+    strategy::{Epoch, Flow, Strategy, sequential::Sequential},
+    sums::Sums,
+};
+use graphmill_graph::{
+    Dataset,
+    generate::{GenerateOptions, generate},
+};
+use graphmill_nn::{
+    Backend,
+    backend::{Cpu, Reference},
+    cost::BlockShape,
+};
+
+/// Counts the requests of all threads.
+struct Counting;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // The reference backend makes its own f64 sums of zeroed memory (`vec![0.0; n]`); nothing else asks for it in
+        // a batch: what grows is reallocated.
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Requests for memory in each of `EPOCHS` epochs.
+fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<usize> {
+    let model = build::model(config, data).unwrap();
+    let (feature, table) = build::features(data).unwrap();
+    let orders = model.orders(&[BlockShape { dst: 100, src: 1000, edges: 2000 }]);
+    let orders = vec![orders[0]; config.layers];
+    let fused = config.fused == "on";
+    assert!(!fused || model.can_read_table(&orders));
+    let loader = Loader {
+        graph: &data.graph,
+        train: &data.split.train,
+        seed: 1,
+        batch_size: if config.batch_size == 0 { data.split.train.len() } else { config.batch_size },
+        order: build::order(config).unwrap(),
+        sampler: build::sampler(config).unwrap(),
+        feature: &feature,
+        fused,
+        transposed: if fused { !1 } else { !0 },
+        symmetric: build::symmetric(&model, data),
+    };
+    let optimizer = build::optimizer(config).unwrap();
+    let mut learner = Learner::new(backend, model, optimizer, &data.labels, orders, config);
+    learner.table = fused.then_some(table);
+    let mut strategy = Sequential::new(data.num_nodes());
+    let mut order = Vec::new();
+    loader.order(0, &mut order);
+    let mut sums = Sums::default();
+    let mut run = |_| {
+        let before = COUNT.load(Relaxed);
+        let epoch = Epoch {
+            // The same seeds and draws every time: a batch larger than all before it makes its buffers grow, which
+            // is not what is asked here.
+            number: 0,
+            order: &order,
+            from: 0,
+            loader: &loader,
+            learner: &mut learner,
+            lr: &|_| 0.01,
+            after: &mut |_, batch, outcome, spent| {
+                sums.add(batch, outcome, spent);
+                Ok(Flow::Continue)
+            },
+        };
+        assert_eq!(strategy.run(epoch).unwrap(), Flow::Continue);
+        COUNT.load(Relaxed) - before
+    };
+    (0..EPOCHS).map(&mut run).collect()
+}
+
+const EPOCHS: usize = 7;
+const WARM: usize = 2;
+
+#[test]
+fn a_batch_allocates_nothing_in_the_steady_state() {
+    let options = GenerateOptions { nodes: 3000, degree: Some(30.0), dim: 8, ..GenerateOptions::default() };
+    let data = generate("sbm", &options).unwrap();
+    let small =
+        TrainConfig { hidden: 8, fanout: Fanout(vec![3, 4]), batch_size: 400, ..TrainConfig::default() };
+    // one batch an epoch, drawn anew and spread over the threads in all that it does
+    let large = TrainConfig { fanout: Fanout(vec![10, 300]), batch_size: 0, ..small.clone() };
+    // one that is the same every time
+    let whole = TrainConfig { fanout: Fanout(vec![-1, -1]), ..large.clone() };
+    let backends: [&dyn Backend; 2] = [&Reference, &Cpu];
+    for (model, fused) in [("sage", "on"), ("sage", "off"), ("gcn", "off")] {
+        for config in [&small, &large, &whole] {
+            let config = TrainConfig { model: model.into(), fused: fused.into(), ..config.clone() };
+            for (backend, threads) in [(0, 1), (0, 2), (1, 1)] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let counts = pool.install(|| requests(&data, &config, backends[backend]));
+                assert!(counts[0] > 0, "the counter counts");
+                let steady = &counts[WARM..];
+                let least = *steady.iter().min().unwrap();
+                let as_least = steady.iter().filter(|&&count| count == least).count();
+                let case = format!("{threads} threads, backend {backend}, {config:?}: {counts:?}");
+                match (backend, threads) {
+                    (0, 1) => assert!(steady.iter().all(|&count| count == 0), "{case}"),
+                    (0, _) => assert!(least == 0 && 2 * as_least > steady.len(), "{case}"),
+                    _ => assert!(2 * as_least > steady.len(), "{case}"),
+                }
+            }
+        }
+    }
+}

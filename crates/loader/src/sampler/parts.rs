@@ -1,0 +1,83 @@
+//! A hop drawn in parts, so that one thread numbers what was drawn while the others draw on.
+//!
+//! ```text
+//!   one thread:  . . . . . | number part 0 | number part 1 | ..
+//!   the others:  draw part 0 | draw part 1 | draw part 2 | ..
+//! ```
+//!
+//! Numbering goes from the first edge to the last, one after the other, as without parts: the same result.
+
+use graphmill_graph::{Block, Error, NodeId, Result};
+
+use super::Scratch;
+use crate::Relabel;
+
+/// Destinations of a part.
+pub(super) const PART: usize = 1 << 15;
+
+/// Room for two parts in flight, and more.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    front: Block,
+    back: Block,
+    /// Nodes that a hop sees first.
+    pub(super) new: Vec<NodeId>,
+}
+
+/// Fills `block` with the edges of all `nodes`, numbered, and appends the nodes seen first. `draw` fills a block with the edges of some
+/// destinations: global ids, and weights where they are wanted.
+///
+/// # Errors
+/// What `draw` reports, and more edges in all than a block can number.
+pub(super) fn draw_and_number(
+    draw: impl Fn(&[NodeId], &mut Scratch, &mut Block) -> Result<()> + Sync,
+    relabel: &mut Relabel,
+    scratch: &mut Scratch,
+    parts: &mut Parts,
+    nodes: &mut Vec<NodeId>,
+    block: &mut Block,
+) -> Result<()> {
+    let Parts { front, back, new } = parts;
+    new.clear();
+    block.indptr.push(0);
+    let mut rest = nodes.chunks(PART);
+    draw(rest.next().unwrap_or_default(), scratch, front)?;
+    loop {
+        let part = rest.next();
+        let (numbered, drawn) = rayon::join(
+            || {
+                relabel.relabel(&mut front.indices, nodes, new);
+                append(front, block)
+            },
+            || part.map_or(Ok(()), |dst| draw(dst, scratch, back)),
+        );
+        numbered?;
+        drawn?;
+        if part.is_none() {
+            break;
+        }
+        std::mem::swap(front, back);
+    }
+    nodes.extend_from_slice(new);
+    Ok(())
+}
+
+/// Adds the edges of `part` to those of `block`.
+fn append(part: &Block, block: &mut Block) -> Result<()> {
+    let edges = block.num_edges() + part.num_edges();
+    let Ok(_) = u32::try_from(edges) else { return Err(too_many(edges as u64)) };
+    let before = block.num_edges() as u32;
+    block.indptr.extend(part.indptr[1..].iter().map(|end| before + end));
+    block.indices.extend_from_slice(&part.indices);
+    block.edge_weight.extend_from_slice(&part.edge_weight);
+    block.self_weight.extend_from_slice(&part.self_weight);
+    Ok(())
+}
+
+/// A block would have `edges` edges, or more.
+pub(super) fn too_many(edges: u64) -> Error {
+    Error::invalid(format!(
+        "a minibatch needs a block of at least {edges} edges and a block holds at most {}: use a smaller batch or fanout",
+        u32::MAX
+    ))
+}

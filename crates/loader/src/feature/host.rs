@@ -8,13 +8,17 @@ use graphmill_graph::{
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
 
-use super::{Feature, Rows, Traffic};
+use super::{Feature, Rows, Traffic, stream::stream};
 use crate::prefetch::prefetch;
 
 /// Rows ahead whose lines are asked for.
 const AHEAD: usize = 8;
 /// Rows one task copies.
 const TASK: usize = 1024;
+/// Values of a result from which on it is written past the caches: more than they hold.
+const STREAM: usize = 8 << 20;
+/// Values that are put together before they are written past the caches.
+const STAGE: usize = 4096;
 
 /// A table in host memory (owned, in huge pages, or mapped from a file).
 #[derive(Clone, Debug)]
@@ -127,13 +131,30 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
     }
     let data: &[T] = data;
     let step = (64 / size_of::<T>()).max(1);
+    let row = |v: NodeId| &data[v as usize * dim..(v as usize + 1) * dim];
+    let ask = |v: NodeId| {
+        let start = v as usize * dim;
+        (start..start + dim).step_by(step).for_each(|at| prefetch(data, at));
+    };
+    let streams = out.len() >= STREAM && dim <= STAGE;
     ids.par_chunks(TASK).zip(out.par_chunks_mut(TASK * dim)).for_each(|(ids, out)| {
-        for (i, (&v, out)) in ids.iter().zip(out.chunks_exact_mut(dim)).enumerate() {
-            if let Some(&ahead) = ids.get(i + AHEAD) {
-                let start = ahead as usize * dim;
-                (start..start + dim).step_by(step).for_each(|at| prefetch(data, at));
+        let rows = |ids: &[NodeId], next: &[NodeId], out: &mut [f32]| {
+            for (i, (&v, out)) in ids.iter().zip(out.chunks_exact_mut(dim)).enumerate() {
+                if let Some(&ahead) = ids.get(i + AHEAD).or_else(|| next.get(i + AHEAD - ids.len())) {
+                    ask(ahead);
+                }
+                copy(row(v), out);
             }
-            copy(&data[v as usize * dim..(v as usize + 1) * dim], out);
+        };
+        if !streams {
+            return rows(ids, &[], out);
+        }
+        let mut stage = [0.0; STAGE];
+        let count = STAGE / dim;
+        for (i, out) in out.chunks_mut(count * dim).enumerate() {
+            let (now, next) = ids[i * count..].split_at(out.len() / dim);
+            rows(now, next, &mut stage[..out.len()]);
+            stream(&stage[..out.len()], out);
         }
     });
 }
@@ -163,6 +184,18 @@ mod tests {
         assert_eq!(half.read(&[3, 0], &mut out).host.bytes, 20);
         assert_eq!(out, [7.5, 8.0, 8.5, 9.0, 9.5, 0.0, 0.5, 1.0, 1.5, 2.0]);
         assert_eq!(half.num_rows(), 200);
+    }
+
+    #[test]
+    fn a_result_larger_than_the_caches_is_the_same() {
+        let values: Vec<f32> = (0..100 * 50).map(|x| x as f32).collect();
+        let feature = Host::new(&Features::f32(50, values.clone()));
+        let ids: Vec<u32> = (0..STREAM as u32 / 50 + 7).map(|i| i * 37 % 100).collect();
+        let mut out = vec![0.0; ids.len() * 50];
+        feature.read(&ids, &mut out);
+        for (&v, row) in ids.iter().zip(out.chunks_exact(50)) {
+            assert_eq!(row, &values[v as usize * 50..][..50]);
+        }
     }
 
     #[test]

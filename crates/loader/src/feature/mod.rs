@@ -1,6 +1,7 @@
 //! Node ids to feature rows: tiers that nest, with counters.
 
 pub mod host;
+mod stream;
 
 use graphmill_graph::{NodeId, matrix::TableData};
 

@@ -5,7 +5,7 @@ use graphmill_graph::keyed::Stream;
 use graphmill_nn::{
     Matrix,
     backend::{
-        Backend, Cpu, Precision,
+        Activation, Backend, Cpu, Dropout, Precision,
         Side::{self, Plain, Transposed},
         cpu::{Level, with_level},
     },
@@ -149,4 +149,21 @@ fn rows_do_not_depend_on_the_rows_around_them() {
     let mut some = Matrix::zeros(30, 47);
     CPU.gemm(factors.a.rows(105..135), Plain, factors.b.view(), Plain, 0.0, some.view_mut());
     assert_eq!(some.view().host(), &all[105 * 47..135 * 47]);
+}
+
+#[test]
+fn what_follows_a_product_is_the_same_in_one_operation_and_in_two() {
+    let mut inputs = Stream::new(9);
+    let mut random = |rows: usize, cols: usize| {
+        let values: Vec<f32> = (0..rows * cols).map(|_| inputs.uniform() as f32 - 0.5).collect();
+        Matrix::from_slice(rows, cols, &values)
+    };
+    // several pieces, the last of them short
+    let (x, w, bias, y) = (random(1001, 90), random(90, 130), random(1, 130), random(1001, 130));
+    let dropout = Dropout { p: 0.3, key: 7 };
+    let (mut one, mut two) = (y.clone(), y);
+    CPU.dense(x.view(), w.view(), 1.0, Some(bias.view()), Activation::Relu, dropout, one.view_mut());
+    CPU.gemm(x.view(), Plain, w.view(), Plain, 1.0, two.view_mut());
+    CPU.epilogue(Some(bias.view()), Activation::Relu, dropout, two.view_mut());
+    assert!(one.view().host() == two.view().host());
 }

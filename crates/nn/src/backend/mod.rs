@@ -336,6 +336,23 @@ pub trait Backend: Send + Sync {
     /// In place `x = dropout(activation(x + bias))`, `bias` of `1 x F`: one pass over the rows.
     fn epilogue(&self, bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut);
 
+    /// `out = dropout(activation(beta out + x w + bias))`: what a dense layer does, [`Backend::gemm`] and then
+    /// [`Backend::epilogue`], which a backend may do while rows are still in its caches.
+    #[allow(clippy::too_many_arguments, reason = "two operations in one")]
+    fn dense(
+        &self,
+        x: View,
+        w: View,
+        beta: f32,
+        bias: Option<View>,
+        activation: Activation,
+        dropout: Dropout,
+        mut out: ViewMut,
+    ) {
+        self.gemm(x, Side::Plain, w, Side::Plain, beta, out.reborrow());
+        self.epilogue(bias, activation, dropout, out);
+    }
+
     /// The gradient of [`Backend::epilogue`] from its output `y`, in place on `grad`; the column
     /// sums of the result are added to `bias_grad`.
     fn epilogue_backward(

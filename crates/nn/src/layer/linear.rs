@@ -75,9 +75,12 @@ impl Linear {
     }
 
     /// `out = finish(beta out + x W + b)`, `R x F` to `R x O`; with `beta == 0` the old `out` is not read.
-    pub fn forward(&self, pass: &Pass, x: View, beta: f32, finish: Finish, mut out: ViewMut) {
-        self.forward_product(pass, x, beta, out.reborrow());
-        finish.apply(pass.backend, self.bias.as_ref(), out);
+    pub fn forward(&self, pass: &Pass, x: View, beta: f32, finish: Finish, out: ViewMut) {
+        if self.bias.is_none() && finish == Finish::NONE {
+            return self.forward_product(pass, x, beta, out);
+        }
+        let (weight, bias) = (self.weight.value.view(), self.bias.as_ref().map(|bias| bias.value.view()));
+        pass.backend.dense(x, weight, beta, bias, finish.activation, finish.dropout, out);
     }
 
     /// `out = beta out + x W`: without bias.

@@ -205,6 +205,20 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("gemm NN by heads", 1e-5, |b, s| head_gemm(b, s, Side::Plain, Side::Plain)),
     ("gemm NT by heads", 1e-5, |b, s| head_gemm(b, s, Side::Plain, Side::Transposed)),
     ("gemm TN by heads", 1e-5, |b, s| head_gemm(b, s, Side::Transposed, Side::Plain)),
+    ("gemm and what follows it", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for (i, (activation, dropout)) in
+            ACTIVATIONS.into_iter().flat_map(|a| DROPOUTS.into_iter().map(move |d| (a, d))).enumerate()
+        {
+            let mut inputs = Inputs::new(s);
+            let (x, w) = (inputs.matrix(s.rows, s.inner), inputs.matrix(s.inner, s.cols));
+            let (bias, mut y) = (inputs.row(), inputs.rows());
+            let bias = (i % 3 > 0).then(|| bias.view());
+            b.dense(x.view(), w.view(), [0.0, 1.0][i % 2], bias, activation, dropout, y.view_mut());
+            out.extend(all(&[y.view()]));
+        }
+        out
+    }),
     ("aggregate", 1e-5, |b, s| {
         let mut out = Vec::new();
         for global in [false, true] {

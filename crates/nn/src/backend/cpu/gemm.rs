@@ -98,6 +98,21 @@ pub(super) fn gemm(
     beta: f32,
     c: ViewMut,
 ) {
+    gemm_then(precision, a, side_a, b, side_b, beta, c, |_, _| {});
+}
+
+/// [`gemm`], and then `finish` on every run of rows of `c` (which are never cut), as soon as it is there.
+#[allow(clippy::too_many_arguments, reason = "a product and what follows it")]
+pub(super) fn gemm_then(
+    precision: Precision,
+    a: View,
+    side_a: Side,
+    b: View,
+    side_b: Side,
+    beta: f32,
+    c: ViewMut,
+    finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
+) {
     let (m, n, k) = shape::gemm(a, side_a, b, side_b, &c);
     let c = c.host();
     if m * n == 0 {
@@ -105,19 +120,19 @@ pub(super) fn gemm(
     }
     if k == 0 {
         c.iter_mut().for_each(|x| *x = if beta == 0.0 { 0.0 } else { beta * *x });
-        return;
+        return finish(0..m, c);
     }
     let (a, b) = (a.host(), b.host());
     #[cfg(target_arch = "x86_64")]
     if precision == Precision::Bf16 && precision.is_native() {
-        return super::gemm_bf16::gemm(a, side_a, b, side_b, k, n, beta, c);
+        return super::gemm_bf16::gemm(a, side_a, b, side_b, k, n, beta, c, finish);
     }
     match precision {
-        Precision::F32 => by_library(a, side_a, b, side_b, k, n, beta, c),
+        Precision::F32 => by_library(a, side_a, b, side_b, k, n, beta, c, finish),
         Precision::Bf16 => {
             let (mut room_a, mut room_b) = (scratch::take(a.len()), scratch::take(b.len()));
             let (a, b) = (rounded(a, &mut room_a), rounded(b, &mut room_b));
-            by_library(a, side_a, b, side_b, k, n, beta, c);
+            by_library(a, side_a, b, side_b, k, n, beta, c, finish);
         }
     }
 }
@@ -143,18 +158,21 @@ fn by_library(
     n: usize,
     beta: f32,
     c: &mut [f32],
+    finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
 ) {
     let m = c.len() / n;
     let stride = |side, plain, transposed| if side == Side::Plain { plain } else { transposed };
     let (a, b) = (Factor::new(a, side_a, stride(side_a, k, m)), Factor::new(b, side_b, stride(side_b, n, k)));
     if side_a == Side::Transposed && k >= 2 * LONG && m * n <= PARTIALS / 2 {
         by_inner(a, b, k, m, n, beta, c);
+        finish(0..m, c);
     } else {
         // whole tiles of any kernel, of at least `GRAIN` multiplications
         let len = (GRAIN / (n * k)).max(m.div_ceil(256)).next_multiple_of(48);
         let chunks = Chunks::of(m, len);
         chunks.each(Rows { data: c, width: n }, &mut [], |rows, c, _: &mut [()]| {
             product(a.from(rows.start, 0), b, [rows.len(), n, k], beta, c.data, n);
+            finish(rows, c.data);
         });
     }
 }

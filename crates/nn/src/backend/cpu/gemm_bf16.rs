@@ -69,19 +69,31 @@ pub(super) fn gemm(
     n: usize,
     beta: f32,
     c: &mut [f32],
+    finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
 ) {
     let m = c.len() / n;
     assert!(is_available() && m * n == c.len() && a.len() == m * k && b.len() == k * n);
     match side_a {
-        Side::Plain => by_rows(a, b, side_b, k, n, beta, c),
+        Side::Plain => by_rows(a, b, side_b, k, n, beta, c, finish),
         Side::Transposed => {
-            by_inner(Columns { data: a, width: m }, Columns { data: b, width: n }, k, beta, c)
+            by_inner(Columns { data: a, width: m }, Columns { data: b, width: n }, k, beta, c);
+            finish(0..m, c);
         }
     }
 }
 
 /// By rows of the result.
-fn by_rows(a: &[f32], b: &[f32], side_b: Side, k: usize, n: usize, beta: f32, c: &mut [f32]) {
+#[allow(clippy::too_many_arguments, reason = "a product and what follows it")]
+fn by_rows(
+    a: &[f32],
+    b: &[f32],
+    side_b: Side,
+    k: usize,
+    n: usize,
+    beta: f32,
+    c: &mut [f32],
+    finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
+) {
     let m = c.len() / n;
     let len = k.div_ceil(2) * n.next_multiple_of(16);
     let mut memory = scratch::take(len.div_ceil(2) + LINE);
@@ -93,6 +105,7 @@ fn by_rows(a: &[f32], b: &[f32], side_b: Side, k: usize, n: usize, beta: f32, c:
     Chunks::of(m, len).each(Rows { data: c, width: n }, &mut [], |range, c, _: &mut [()]| {
         // SAFETY: the machine has the instructions.
         unsafe { multiply(&a[range.start * k..range.end * k], packed, k, n, beta, c.data) };
+        finish(range, c.data);
     });
 }
 

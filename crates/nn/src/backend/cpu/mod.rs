@@ -273,6 +273,19 @@ impl Backend for Cpu {
         epilogue::epilogue(bias, activation, dropout, x);
     }
 
+    fn dense(
+        &self,
+        x: View,
+        w: View,
+        beta: f32,
+        bias: Option<View>,
+        activation: Activation,
+        dropout: Dropout,
+        out: ViewMut,
+    ) {
+        epilogue::dense(self.precision, x, w, beta, bias, activation, dropout, out);
+    }
+
     fn epilogue_backward(
         &self,
         activation: Activation,

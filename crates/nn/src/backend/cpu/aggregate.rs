@@ -127,7 +127,7 @@ impl<W: Weight, T: Element> Sum<'_, W, T> {
     /// How many edges ahead to ask for rows of `cols` values: some 8 KiB, in rows. 0 is not at all: for
     /// inputs that the inner caches hold.
     pub(super) fn ahead(src: &[T], cols: usize) -> usize {
-        if size_of_val(src) < 256 * 1024 { 0 } else { (8192 / (cols * size_of::<T>())).clamp(2, 16) }
+        if size_of_val(src) < 256 * 1024 { 0 } else { (8192 / (cols * size_of::<T>())).clamp(2, 32) }
     }
 }
 

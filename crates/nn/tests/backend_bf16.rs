@@ -167,3 +167,34 @@ fn what_follows_a_product_is_the_same_in_one_operation_and_in_two() {
     CPU.epilogue(Some(bias.view()), Activation::Relu, dropout, two.view_mut());
     assert!(one.view().host() == two.view().host());
 }
+
+#[test]
+fn two_weight_gradients_at_once_are_those_of_two_products() {
+    let mut stream = Stream::new(10);
+    let mut random = |rows: usize, cols: usize| {
+        let values: Vec<f32> = (0..rows * cols).map(|_| stream.uniform() as f32 - 0.5).collect();
+        Matrix::from_slice(rows, cols, &values)
+    };
+    // one block, several parts, nothing to add, nothing to add to
+    for (k, widths, n) in
+        [(7, [3, 30], 17), (9001, [100, 25], 47), (0, [2, 3], 4), (5, [0, 3], 4), (5, [2, 3], 0)]
+    {
+        let (a, b) = (widths.map(|m| random(k, m)), random(k, n));
+        let (mut one, mut two) = (widths.map(|m| random(m, n)), widths.map(|m| random(m, n)));
+        two.clone_from(&one);
+        CPU.weight_gradients(
+            a.each_ref().map(Matrix::view),
+            b.view(),
+            1.0,
+            one.each_mut().map(Matrix::view_mut),
+        );
+        for (a, c) in a.iter().zip(&mut two) {
+            CPU.gemm(a.view(), Transposed, b.view(), Plain, 1.0, c.view_mut());
+        }
+        for (one, two) in one.iter().zip(&two) {
+            for (x, y) in one.view().host().iter().zip(two.view().host()) {
+                assert!((x - y).abs() <= 1e-5 * k as f32, "{x} {y}, {k} {widths:?} {n}");
+            }
+        }
+    }
+}

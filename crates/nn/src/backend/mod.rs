@@ -176,6 +176,14 @@ pub trait Backend: Send + Sync {
     #[allow(clippy::too_many_arguments, reason = "a product, by heads")]
     fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut);
 
+    /// `c[i] = beta c[i] + a[i]^T b`: the gradients of two weights whose products were added, so that `b`, the gradient of
+    /// the sum, need be prepared only once.
+    fn weight_gradients(&self, a: [View; 2], b: View, beta: f32, c: [ViewMut; 2]) {
+        for (a, c) in a.into_iter().zip(c) {
+            self.gemm(a, Side::Transposed, b, Side::Plain, beta, c);
+        }
+    }
+
     // ------------------------------------------------------------------ aggregation
 
     /// `dst = beta dst + A src`, with `A` as [`Weighting`] says: `S x F` to `D x F`. The block may

@@ -113,6 +113,12 @@ impl Linear {
         pass.backend.gemm(x, Transposed, grad, Plain, 1.0, self.weight.grad.view_mut());
     }
 
+    /// [`Linear::backward_product`] for two layers whose outputs were added: `grad` is that of the sum.
+    pub fn backward_products(pass: &Pass, of: [&mut Self; 2], x: [View; 2], grad: View) {
+        let grads = of.map(|linear| linear.weight.grad.view_mut());
+        pass.backend.weight_gradients(x, grad, 1.0, grads);
+    }
+
     /// `x_grad = beta x_grad + grad W^T`.
     pub fn input_grad(&self, pass: &Pass, grad: View, beta: f32, x_grad: ViewMut) {
         pass.backend.gemm(grad, Plain, self.weight.value.view(), Transposed, beta, x_grad);

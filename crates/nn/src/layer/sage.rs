@@ -157,10 +157,12 @@ impl Layer for Sage {
     ) {
         let weighting = Self::weighting(block);
         let [mean, room, through, ..] = &mut saved.m;
-        self.own.backward(pass, super::own_rows_again(block, x, room), y, finish, grad, None);
+        finish.backward(pass.backend, self.own.bias_mut(), y, grad.view_mut());
+        let own = super::own_rows_again(block, x, room);
         match order {
             Order::AggregateFirst => {
-                self.neigh.backward_product(pass, mean.view(), grad.view());
+                let both = [&mut self.neigh, &mut self.own];
+                Linear::backward_products(pass, both, [mean.view(), own], grad.view());
                 if let Some(x_grad) = &mut x_grad {
                     through.resize(block.num_dst, self.in_dim());
                     self.neigh.input_grad(pass, grad.view(), 0.0, through.view_mut());
@@ -170,6 +172,7 @@ impl Layer for Sage {
                 }
             }
             Order::TransformFirst => {
+                self.own.backward_product(pass, own, grad.view());
                 through.resize(block.num_src, self.out_dim);
                 let to = through.view_mut();
                 pass.backend.aggregate_transposed(block, weighting, grad.view(), 0.0, to);

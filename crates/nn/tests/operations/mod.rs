@@ -205,6 +205,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("gemm NN by heads", 1e-5, |b, s| head_gemm(b, s, Side::Plain, Side::Plain)),
     ("gemm NT by heads", 1e-5, |b, s| head_gemm(b, s, Side::Plain, Side::Transposed)),
     ("gemm TN by heads", 1e-5, |b, s| head_gemm(b, s, Side::Transposed, Side::Plain)),
+    ("gemm TN, two at once", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (x, y, grad) =
+            (inputs.matrix(s.rows, s.inner), inputs.matrix(s.rows, s.cols), inputs.matrix(s.rows, s.cols));
+        let (mut of_x, mut of_y) = (inputs.matrix(s.inner, s.cols), inputs.matrix(s.cols, s.cols));
+        b.weight_gradients([x.view(), y.view()], grad.view(), 1.0, [of_x.view_mut(), of_y.view_mut()]);
+        all(&[of_x.view(), of_y.view()])
+    }),
     ("gemm and what follows it", 1e-5, |b, s| {
         let mut out = Vec::new();
         for (i, (activation, dropout)) in

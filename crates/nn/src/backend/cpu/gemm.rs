@@ -137,6 +137,31 @@ pub(super) fn gemm_then(
     }
 }
 
+/// `c[i] = beta c[i] + a[i]^T b`, all factors rounded to `precision`. In bf16 `b` is packed once.
+pub(super) fn weight_gradients(precision: Precision, a: [View; 2], b: View, beta: f32, c: [ViewMut; 2]) {
+    #[cfg(target_arch = "x86_64")]
+    if precision == Precision::Bf16 && precision.is_native() {
+        for (a, c) in a.iter().zip(&c) {
+            shape::gemm(*a, Side::Transposed, b, Side::Plain, c);
+        }
+        let some = b.num_rows() * b.num_cols() > 0 && a.iter().all(|a| a.num_cols() > 0);
+        if some {
+            let widths = a.map(|a| a.num_cols());
+            return super::gemm_bf16::weight_gradients(
+                a.map(|a| a.host()),
+                widths,
+                b.host(),
+                b.num_cols(),
+                beta,
+                c.map(ViewMut::host),
+            );
+        }
+    }
+    for (a, c) in a.into_iter().zip(c) {
+        gemm(precision, a, Side::Transposed, b, Side::Plain, beta, c);
+    }
+}
+
 /// The values rounded to bf16, in `room`.
 fn rounded<'r>(x: &[f32], room: &'r mut [f64]) -> &'r [f32] {
     let out = &mut bytemuck::cast_slice_mut::<f64, f32>(room)[..x.len()];
@@ -186,7 +211,7 @@ fn by_inner(a: Factor, b: Factor, k: usize, m: usize, n: usize, beta: f32, c: &m
         let (a, b) = (a.from(0, inner.start), b.from(inner.start, 0));
         product(a, b, [size / n, n, inner.len()], 0.0, partial, n);
     });
-    add_parts(partials, size, beta, c);
+    add_parts(partials, size, 0, beta, c);
 }
 
 /// Into how many parts of some `len` a sum of `k` terms is cut: a multiple of four, which is even work for two and
@@ -195,11 +220,11 @@ pub(super) fn parts(k: usize, len: usize) -> usize {
     k.div_ceil(len).next_multiple_of(4).min(32)
 }
 
-/// `c = beta c +` the sum of `partials`, `size` values each, in their order.
-pub(super) fn add_parts(partials: &[f32], size: usize, beta: f32, c: &mut [f32]) {
+/// `c = beta c +` the sum of `partials`, `size` values each, in their order: of the values from `first` on.
+pub(super) fn add_parts(partials: &[f32], size: usize, first: usize, beta: f32, c: &mut [f32]) {
     let isa = Isa::current();
-    parallel::rows(size, partials.len() / size, Rows { data: c, width: 1 }, |range, c| {
-        add_partials(isa, partials, size, range.start, beta, c.data);
+    parallel::rows(c.len(), partials.len() / size, Rows { data: c, width: 1 }, |range, c| {
+        add_partials(isa, partials, size, first + range.start, beta, c.data);
     });
 }
 

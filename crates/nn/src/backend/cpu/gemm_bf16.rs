@@ -76,7 +76,7 @@ pub(super) fn gemm(
     match side_a {
         Side::Plain => by_rows(a, b, side_b, k, n, beta, c, finish),
         Side::Transposed => {
-            by_inner(Columns { data: a, width: m }, Columns { data: b, width: n }, k, beta, c);
+            by_inner([Columns { data: a, width: m }], Columns { data: b, width: n }, k, beta, [c]);
             finish(0..m, c);
         }
     }
@@ -109,20 +109,43 @@ fn by_rows(
     });
 }
 
-/// Where the left factor is transposed: by parts of the inner dimension.
-fn by_inner(a: Columns, b: Columns, k: usize, beta: f32, c: &mut [f32]) {
-    let size = c.len();
+/// `c[i] = beta c[i] + a[i]^T b`, where `a[i]` has `widths[i]` columns and `b` has `n`; no dimension is 0.
+///
+/// # Panics
+/// The machine lacks the instructions, or a factor is of another length.
+pub(super) fn weight_gradients(
+    a: [&[f32]; 2],
+    widths: [usize; 2],
+    b: &[f32],
+    n: usize,
+    beta: f32,
+    c: [&mut [f32]; 2],
+) {
+    assert!(is_available());
+    let k = b.len() / n;
+    let columns = |i: usize| Columns { data: a[i], width: widths[i] };
+    by_inner([columns(0), columns(1)], Columns { data: b, width: n }, k, beta, c);
+}
+
+/// Where left factors are transposed: by parts of the inner dimension.
+fn by_inner<const N: usize>(a: [Columns; N], b: Columns, k: usize, beta: f32, c: [&mut [f32]; N]) {
+    let size: usize = c.iter().map(|c| c.len()).sum();
     let parts = parts(k, 4096).min(PARTIALS / size).max(1);
     let chunks = Chunks::of(k, k.div_ceil(parts).next_multiple_of(2));
     let mut memory = scratch::take((chunks.count() * size).div_ceil(2));
     let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut memory)[..chunks.count() * size];
-    let len = LONG_DEPTH * (a.width.next_multiple_of(ROWS) + b.width.next_multiple_of(16));
+    let widest = a.iter().map(|a| a.width.next_multiple_of(ROWS)).max().unwrap_or(0);
+    let len = LONG_DEPTH * (widest + b.width.next_multiple_of(16));
     chunks.each((), partials, |range, (), partial| {
         let mut memory = scratch::take(len.div_ceil(2) + LINE);
         // SAFETY: the machine has the instructions.
         unsafe { multiply_transposed(a, b, range, pairs(&mut memory, len), partial) };
     });
-    add_parts(partials, size, beta, c);
+    let mut first = 0;
+    for c in c {
+        add_parts(partials, size, first, beta, c);
+        first += c.len();
+    }
 }
 
 /// `len` pairs from the first cache line on.
@@ -300,31 +323,40 @@ struct Columns<'a> {
 /// # Panics
 /// A slice is of another length.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn multiply_transposed(
-    a: Columns,
+unsafe fn multiply_transposed<const N: usize>(
+    a: [Columns; N],
     b: Columns,
     range: Range<usize>,
     packed: &mut [u32],
     c: &mut [f32],
 ) {
-    let (m, n) = (a.width, b.width);
-    assert!(range.end * m <= a.data.len() && range.end * n <= b.data.len() && c.len() == m * n);
-    let (left, right) = packed.split_at_mut(LONG_DEPTH * m.next_multiple_of(ROWS));
+    let n = b.width;
+    let (rows, widest) = a.iter().fold((0, 0), |(rows, widest), a| (rows + a.width, a.width.max(widest)));
+    assert!(a.iter().all(|a| range.end * a.width <= a.data.len()));
+    assert!(range.end * n <= b.data.len() && c.len() == rows * n);
+    let (left, right) = packed.split_at_mut(LONG_DEPTH * widest.next_multiple_of(ROWS));
     assert!(right.len() >= LONG_DEPTH * n.next_multiple_of(16));
     for start in range.clone().step_by(2 * LONG_DEPTH) {
         let depth = (2 * LONG_DEPTH).min(range.end - start);
         let count = depth.div_ceil(2);
+        let beta = if start == range.start { 0.0 } else { 1.0 };
         // SAFETY: the rows are inside, by the lines above, and so is what is packed of them.
-        unsafe {
-            pack_across::<ROWS>(a.data[start * m..].as_ptr(), depth, m, left.as_mut_ptr());
-            pack_across::<16>(b.data[start * n..].as_ptr(), depth, n, right.as_mut_ptr());
-            let beta = if start == range.start { 0.0 } else { 1.0 };
-            for first in (0..m).step_by(ROWS) {
-                let a = left[first * count..][..ROWS * count].as_ptr();
-                let c = c[first * n..].as_mut_ptr();
-                let job = Tile { a, b: right.as_ptr(), count, n, n_left: n, beta, c };
-                all_panels::<1, ROWS>(job, ROWS.min(m - first));
+        unsafe { pack_across::<16>(b.data[start * n..].as_ptr(), depth, n, right.as_mut_ptr()) };
+        let mut c = &mut c[..];
+        for a in &a {
+            let m = a.width;
+            let (own, rest) = c.split_at_mut(m * n);
+            // SAFETY: as above; a factor's rows of `c` are its own.
+            unsafe {
+                pack_across::<ROWS>(a.data[start * m..].as_ptr(), depth, m, left.as_mut_ptr());
+                for first in (0..m).step_by(ROWS) {
+                    let a = left[first * count..][..ROWS * count].as_ptr();
+                    let c = own[first * n..].as_mut_ptr();
+                    let job = Tile { a, b: right.as_ptr(), count, n, n_left: n, beta, c };
+                    all_panels::<1, ROWS>(job, ROWS.min(m - first));
+                }
             }
+            c = rest;
         }
     }
 }

@@ -71,5 +71,5 @@ pub(super) fn head_gemm(
             product(a, b, [m, n, inner.len()], 0.0, &mut partial[h * n..], stride);
         }
     });
-    add_parts(partials, size, beta, c);
+    add_parts(partials, size, 0, beta, c);
 }

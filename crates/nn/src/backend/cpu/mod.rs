@@ -89,6 +89,10 @@ impl Backend for Cpu {
         gemm::gemm(self.precision, a, side_a, b, side_b, beta, c);
     }
 
+    fn weight_gradients(&self, a: [View; 2], b: View, beta: f32, c: [ViewMut; 2]) {
+        gemm::weight_gradients(self.precision, a, b, beta, c);
+    }
+
     fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
         head_gemm::head_gemm(self.precision, heads, a, side_a, b, side_b, beta, c);
     }

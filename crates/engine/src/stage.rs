@@ -12,6 +12,11 @@ use graphmill_loader::{
 
 use crate::{Error, Result};
 
+/// A batch that no block can hold: wrong usage.
+pub(crate) fn too_large(error: impl std::fmt::Display) -> Error {
+    Error::usage(format!("--batch-size or --fanout: {error}"))
+}
+
 /// The read-only stages. One value serves every worker.
 pub struct Loader<'a> {
     /// Who hears from whom.
@@ -69,9 +74,7 @@ impl Loader<'_> {
     pub fn sample(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
         let form =
             Form { fused: self.fused, transposed: self.transposed, symmetric: self.symmetric.as_ref() };
-        self.sampler
-            .sample(self.graph, self.seed, epoch, form, workspace, batch)
-            .map_err(|error| Error::usage(format!("--batch-size or --fanout: {error}")))
+        self.sampler.sample(self.graph, self.seed, epoch, form, workspace, batch).map_err(too_large)
     }
 
     /// Stages 1 and 2 for a batch that this loader sampled before, or for a new one: where nothing is drawn at

@@ -34,7 +34,7 @@ use graphmill_graph::{
 use serde::Serialize;
 
 use self::{machine::Machine, time::Times};
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, stage::too_large};
 
 /// What to measure, and on what.
 #[derive(Clone, Debug)]
@@ -296,11 +296,6 @@ impl Bench<'_> {
         let row = self.machine.random_rows(width);
         Limit { value: self.machine.copy(), of: "copy", row: Some(row) }
     }
-}
-
-/// A batch that no block can hold.
-fn too_large(error: impl std::fmt::Display) -> Error {
-    Error::usage(format!("--batch-size or --fanout: {error}"))
 }
 
 /// `rows x cols` of small random values.

@@ -52,22 +52,25 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
             // groups of batches abreast, as long as one look at the clock should take
             let (_, edges) = draw(0, &mut slots[0]).map_err(too_large)?;
             let groups = (EDGES / (edges.max(1) * abreast)).clamp(1, 64);
-            let (mut seeds, mut edges) = (0, 0);
+            let (mut seeds, mut edges, mut failed) = (0, 0, Ok(()));
             let times = bench.time(|| {
                 (seeds, edges) = (0, 0);
                 for group in 0..groups {
                     let slots = &mut slots[..abreast];
                     let drawn = if let [slot] = slots {
-                        draw(group, slot).unwrap_or_default()
+                        draw(group, slot)
                     } else {
                         let drawn = slots.par_iter_mut().enumerate();
-                        let drawn =
-                            drawn.map(|(i, slot)| draw(group * abreast + i, slot).unwrap_or_default());
-                        drawn.reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+                        let drawn = drawn.map(|(i, slot)| draw(group * abreast + i, slot));
+                        drawn.try_reduce(|| (0, 0), |a, b| Ok((a.0 + b.0, a.1 + b.1)))
                     };
-                    (seeds, edges) = (seeds + drawn.0, edges + drawn.1);
+                    match drawn {
+                        Ok(drawn) => (seeds, edges) = (seeds + drawn.0, edges + drawn.1),
+                        Err(error) => failed = Err(too_large(error)),
+                    }
                 }
             });
+            failed?;
             let case = format!("{form}, {way}");
             let of_seeds = Limit { value: limit.value * seeds as f64 / edges.max(1) as f64, ..limit };
             bench.rate(&case, "edges/s", edges as f64, &times, limit);

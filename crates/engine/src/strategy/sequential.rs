@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Sampling is parallel over batches: as many as there are threads are drawn at once, one each, into
-//! minibatches that are recycled; fewer batches than threads are spread over threads themselves. Extraction and training are parallel inside one batch. What a batch
-//! holds depends on its number alone, so the number of threads changes nothing but the time.
+//! minibatches that are recycled; fewer batches than threads are spread over threads themselves. Extraction and
+//! training are parallel inside one batch. What a batch holds depends on its number alone, so the number of threads
+//! changes nothing but the time.
 
 use std::time::Instant;
 

@@ -25,12 +25,13 @@ pub use options::{ImportOptions, METRICS, Normalize, SplitRule};
 
 use super::{Dataset, Features, Labels, Split};
 use crate::{
-    NodeId, Result,
+    Result,
+    external::{Edges, Scratch},
     table::{self, Entry},
 };
 
 /// Reads a source of one format.
-pub type Importer = fn(&Path, &ImportOptions) -> Result<Raw>;
+pub type Importer = fn(&Path, &ImportOptions, &Scratch) -> Result<Raw>;
 
 /// The formats, in the order in which help lists them.
 pub const TABLE: &[Entry<Importer>] = &[
@@ -67,13 +68,8 @@ pub struct Raw {
     pub name: String,
     /// `V`.
     pub num_nodes: usize,
-    /// Where each edge comes from (`E`).
-    pub src: Vec<NodeId>,
-    /// Where each edge goes to (`E`).
-    pub dst: Vec<NodeId>,
-    /// The format means undirected simple graphs: edges are made symmetric, self-loops and
-    /// duplicates go, whatever the options say.
-    pub undirected: bool,
+    /// The edges, in a collection that knows what to make of them (see [`ImportOptions::edge_options`]).
+    pub edges: Edges,
     /// `V` rows, or none at all.
     pub features: Features,
     /// `V` labels, -1 where unknown.
@@ -91,6 +87,6 @@ pub struct Raw {
 pub fn import(format: &str, src: impl AsRef<Path>, options: &ImportOptions) -> Result<Dataset> {
     let entry = table::find("format", TABLE, format)?;
     options.check(format)?;
-    let raw = (entry.make)(src.as_ref(), options)?;
+    let raw = (entry.make)(src.as_ref(), options, &Scratch::in_memory())?;
     steps::finish(raw, src.as_ref(), options)
 }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::{ImportOptions, Normalize, Raw, SplitRule};
 use crate::{
-    Buffer, Dataset, EdgeOptions, Error, Features, Graph, Labels, NodeId, Result, Split, build,
+    Buffer, Dataset, Error, Features, Graph, Labels, NodeId, Result, Split,
     dataset::FeatureData,
     keyed::{Stream, key},
     memory,
@@ -18,16 +18,10 @@ use crate::{
 /// Makes the dataset out of what the importer read from `source`.
 pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions) -> Result<Dataset> {
     let at = At::new(source, "import");
-    let Raw { name, num_nodes, src, dst, undirected, features, labels, splits, metric } = raw;
+    let Raw { name, num_nodes, edges, features, labels, splits, metric } = raw;
     // Building takes some 24 bytes a node beside the edges.
     drop(at.locate(memory::reserve::<[u64; 3]>(num_nodes))?);
-    let edge_options = EdgeOptions {
-        undirected: options.undirected || undirected,
-        drop_self_loops: options.no_self_loops || undirected,
-        keep_duplicates: options.keep_duplicates && !undirected,
-    };
-    let graph = at.locate(build(num_nodes, &src, &dst, edge_options))?;
-    drop((src, dst));
+    let graph = at.locate(edges.build(num_nodes))?;
     let split = at.locate(given_split(splits, options.split))?;
     let name = options.name.clone().unwrap_or(name);
     let metric = options.metric.clone().or(metric);
@@ -259,15 +253,20 @@ fn standardize(features: &mut Features, train: &[NodeId]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::external::Scratch;
 
     /// Two components, {0, 2, 4} and {1, 3}, and the lone node 5.
     fn raw() -> Raw {
+        raw_of(&ImportOptions::default(), false)
+    }
+
+    fn raw_of(options: &ImportOptions, undirected: bool) -> Raw {
+        let mut edges = Scratch::in_memory().edges(options.edge_options(undirected));
+        edges.extend(&[0, 2, 1, 0, 2], &[2, 4, 3, 2, 2]).unwrap();
         Raw {
             name: "tiny".into(),
             num_nodes: 6,
-            src: vec![0, 2, 1, 0, 2],
-            dst: vec![2, 4, 3, 2, 2],
-            undirected: false,
+            edges,
             features: Features::f32(2, vec![1., 1., 9., 9., 3., 1., 9., 9., 5., 1., 0., 0.]),
             labels: Labels::Single { class: vec![0, 1, 1, 0, -1, 0].into(), classes: 2 },
             splits: vec![
@@ -279,7 +278,7 @@ mod tests {
     }
 
     fn done(options: ImportOptions) -> Dataset {
-        finish(raw(), Path::new("tiny"), &options).unwrap()
+        finish(raw_of(&options, false), Path::new("tiny"), &options).unwrap()
     }
 
     fn floats(dataset: &Dataset) -> Vec<f32> {
@@ -294,7 +293,7 @@ mod tests {
         let options = ImportOptions { undirected: true, ..Default::default() };
         assert_eq!(done(options).graph.in_neighbors(2), [0, 2, 4]);
         let options = ImportOptions { keep_duplicates: true, ..Default::default() };
-        let forced = finish(Raw { undirected: true, ..raw() }, Path::new("tiny"), &options).unwrap();
+        let forced = finish(raw_of(&options, true), Path::new("tiny"), &options).unwrap();
         assert_eq!((forced.graph.in_neighbors(2), forced.graph.num_edges()), (&[0, 4][..], 6));
     }
 

@@ -23,10 +23,10 @@ use ids::Ids;
 use text::{finite, table, whole};
 
 use super::{ImportOptions, Raw, features, labels};
-use crate::{Features, Labels, NodeId, Result, npy, place::At};
+use crate::{Features, Labels, NodeId, Result, external::Scratch, npy, place::At};
 
 /// Reads the file or directory `src`.
-pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
+pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let files = Files::find(src, options)?;
     let features = files.features.as_deref().map(read_features).transpose()?;
     let labels = files.labels.as_deref().map(read_labels).transpose()?;
@@ -67,23 +67,15 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     if src_ids.is_empty() {
         return Err(at.error("the file holds no edges"));
     }
+    let mut edges = scratch.edges(options.edge_options(false));
+    edges.extend(&src_ids, &dst_ids)?;
     let num_nodes = ids.len();
     let splits = parts::read(&files, &ids)?;
     let labels = labels.map_or_else(|| labels::unknown(num_nodes), |(labels, _)| labels);
     let features = features.map_or_else(Features::default, |(features, _)| features);
     let name = src.file_name().unwrap_or_default().to_string_lossy();
     let name = if src.is_dir() { &name } else { name.split('.').next().unwrap_or_default() };
-    Ok(Raw {
-        name: name.to_string(),
-        num_nodes,
-        src: src_ids,
-        dst: dst_ids,
-        undirected: false,
-        features,
-        labels,
-        splits,
-        metric: None,
-    })
+    Ok(Raw { name: name.to_string(), num_nodes, edges, features, labels, splits, metric: None })
 }
 
 fn path_of(path: &Option<PathBuf>) -> String {

@@ -16,6 +16,7 @@
 
 mod dtype;
 mod header;
+mod pieces;
 
 use std::{
     fs::File,
@@ -28,6 +29,7 @@ use bytemuck::Pod;
 pub(crate) use dtype::convert;
 pub use dtype::{Dtype, Element, Kind, Number};
 pub use header::Header;
+pub(crate) use pieces::{PIECE, Pieces};
 
 use crate::{
     Buffer, Error, Result,

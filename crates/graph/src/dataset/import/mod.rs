@@ -7,13 +7,23 @@
 //! The direction of edges: a matrix entry `(i, j)` and a line `i j` are an edge from `i` to `j`, so
 //! `i` becomes an in-neighbour of `j`.
 
+mod adjacency;
+mod blocks;
+mod class_map;
 mod csr;
 mod edges;
+mod feature_rows;
 mod features;
+mod graphbolt;
+mod graphsage;
 mod graphsaint;
+mod json;
+mod label_rows;
 mod labels;
 mod npz;
+mod ogb;
 mod options;
+mod pairs;
 mod pickle;
 mod planetoid;
 mod splits;
@@ -52,6 +62,24 @@ pub const TABLE: &[Entry<Importer>] = &[
         summary: "the ind.NAME.* files of Cora, CiteSeer and PubMed, with their public split",
         source: "Yang, Cohen and Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, ICML 2016",
         make: planetoid::read,
+    },
+    Entry {
+        name: "ogb",
+        summary: "an OGB node property directory (raw/*.csv.gz or raw/data.npz, split/*), such as ogbn_arxiv",
+        source: "Hu et al., Open Graph Benchmark, NeurIPS 2020: ogb/io/read_graph_raw.py",
+        make: ogb::read,
+    },
+    Entry {
+        name: "graphsage",
+        summary: "NAME-G.json with NAME-class_map.json, NAME-id_map.json and NAME-feats.npy, or PPI as DGL has it",
+        source: "Hamilton, Ying and Leskovec, Inductive representation learning on large graphs, NeurIPS 2017: the repository's README; dgl/data/ppi.py",
+        make: graphsage::read,
+    },
+    Entry {
+        name: "graphbolt",
+        summary: "a GraphBolt directory: metadata.yaml, and edges, features and tasks as csv or .npy",
+        source: "DGL, docs/source/stochastic_training/ondisk-dataset-specification.rst",
+        make: graphbolt::read,
     },
     Entry {
         name: "edges",

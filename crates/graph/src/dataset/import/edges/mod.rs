@@ -14,7 +14,7 @@ mod ends;
 mod files;
 mod ids;
 mod parts;
-mod text;
+pub(super) mod text;
 
 use std::path::{Path, PathBuf};
 

@@ -76,6 +76,11 @@ impl<'a, T: Element> Pieces<'a, T> {
         Ok(&self.values)
     }
 
+    /// The values that [`Pieces::next`] gave last.
+    pub(super) fn into_values(self) -> Vec<T> {
+        self.values
+    }
+
     /// Passes over `count` values.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::{csr::check_row_starts, feature_rows::file_name};
 use crate::{
     NodeId, Result,
-    external::{Edges, Scratch, Unit},
+    external::{Edges, Needs, Scratch, Unit},
     npy::PIECE,
     npz::Npz,
     place::At,
@@ -12,10 +12,17 @@ use crate::{
 
 /// Adds an edge `i -> j` for every stored entry (whatever its value) of the square matrix in `{prefix}indptr`,
 /// `{prefix}indices`, `{prefix}shape` and `{prefix}data` (which must be there); returns the number of its rows.
+/// `features`: the bytes of the features that will follow.
 ///
 /// # Errors
 /// The arrays are damaged or disagree, or the matrix is not square.
-pub(super) fn read(npz: &mut Npz, prefix: &str, edges: &mut Edges, scratch: &Scratch) -> Result<usize> {
+pub(super) fn read(
+    npz: &mut Npz,
+    prefix: &str,
+    features: u64,
+    edges: &mut Edges,
+    scratch: &Scratch,
+) -> Result<usize> {
     let path = npz.path().to_path_buf();
     let at = |array: &str| At::new(&path, format!("member {prefix}{array}.npy"));
     let shape = npz.read_as::<u64>(&format!("{prefix}shape"))?.data;
@@ -33,9 +40,17 @@ pub(super) fn read(npz: &mut Npz, prefix: &str, edges: &mut Edges, scratch: &Scr
         let message = format!("{values} values for the {entries} column numbers of {prefix}indices");
         return Err(at("data").error(message));
     }
+    scratch.expect(&Needs {
+        nodes: rows as u64,
+        edges: edges.directions() * entries as u64,
+        features,
+        estimated: false,
+    })?;
     let indptr = npz.read_as::<u64>(&format!("{prefix}indptr"))?.data;
     check_row_starts(&indptr, rows, entries, &at("indptr"))?;
-
+    if edges.take_up_all() {
+        return Ok(rows);
+    }
     scratch.stage(&format!("edges of {}", file_name(&at("indices"))), Some(entries as u64), Unit::Edges);
     let mut columns = npz.pieces::<NodeId>(&format!("{prefix}indices"))?;
     let (mut src, mut row, mut done) = (Vec::with_capacity(PIECE.min(entries)), 0, 0);
@@ -87,7 +102,7 @@ mod tests {
         let mut npz = Npz::open(&path).unwrap();
         let scratch = Scratch::in_memory();
         let mut edges = scratch.edges(EdgeOptions { keep_duplicates: true, ..EdgeOptions::DIRECTED });
-        let nodes = read(&mut npz, "m_", &mut edges, &scratch);
+        let nodes = read(&mut npz, "m_", 0, &mut edges, &scratch);
         nodes.and_then(|nodes| edges.build(nodes)).map_err(|e| e.to_string())
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Sink<'a> {
     scratch: &'a Scratch,
     nodes: usize,
     dim: usize,
+    /// Rows that came, those included that an earlier process has already written.
+    count: usize,
     /// None where rows are empty.
     rows: Option<Rows<f32>>,
 }
@@ -31,7 +33,7 @@ impl<'a> Sink<'a> {
         };
         scratch.stage(&format!("features of {}", file_name(at)), Some(nodes as u64), Unit::Rows);
         let rows = if dim > 0 { Some(scratch.rows::<f32>("features", dim)?) } else { None };
-        Ok(Self { at, scratch, nodes, dim, rows })
+        Ok(Self { at, scratch, nodes, dim, count: 0, rows })
     }
 
     /// Adds whole rows.
@@ -44,17 +46,18 @@ impl<'a> Sink<'a> {
             return Err(self.at.error(format!(
                 "feature {} of node {} is {}: features are finite numbers",
                 i % self.dim,
-                rows.len() + i / self.dim,
+                self.count + i / self.dim,
                 piece[i]
             )));
         }
-        rows.extend(piece)?;
-        if rows.len() > self.nodes {
+        self.count += piece.len() / self.dim;
+        if self.count > self.nodes {
             let message =
                 format!("more than {} rows of features, but there are {} nodes", self.nodes, self.nodes);
             return Err(self.at.error(message));
         }
-        self.scratch.done(rows.len() as u64);
+        rows.extend(piece)?;
+        self.scratch.done(self.count as u64);
         Ok(())
     }
 
@@ -64,8 +67,8 @@ impl<'a> Sink<'a> {
     /// There are fewer rows than nodes, or the scratch cannot be read.
     pub(super) fn finish(self) -> Result<Features> {
         let Some(rows) = self.rows else { return Ok(Features::default()) };
-        if rows.len() != self.nodes {
-            let message = format!("{} rows of features, but there are {} nodes", rows.len(), self.nodes);
+        if self.count != self.nodes {
+            let message = format!("{} rows of features, but there are {} nodes", self.count, self.nodes);
             return Err(self.at.error(message));
         }
         Ok(Features::f32(self.dim, rows.finish()?))
@@ -99,6 +102,11 @@ pub(super) fn from_npz(npz: &mut Npz, name: &str, nodes: usize, scratch: &Scratc
     let (path, shape) = (npz.path().to_path_buf(), npz.header(name)?.shape);
     let at = At::new(&path, format!("member {name}.npy"));
     stream(scratch, &shape, nodes, &at, |each| npz.for_each_rows(name, each))
+}
+
+/// The bytes that the features in an array of this shape will take.
+pub(super) fn bytes(shape: &[usize]) -> u64 {
+    shape.iter().fold(4, |bytes: u64, &axis| bytes.saturating_mul(axis as u64))
 }
 
 /// What a stage calls the file.

@@ -28,8 +28,9 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         }
     }
     let mut edges = scratch.edges(options.edge_options(false));
-    let num_nodes = adjacency::read(&mut npz, "", &mut edges, scratch)?;
-    let features = feature_rows::from_npy(&npy::open(src.join("feats.npy"))?, num_nodes, scratch)?;
+    let features = npy::open(src.join("feats.npy"))?;
+    let num_nodes = adjacency::read(&mut npz, "", feature_rows::bytes(&features.shape), &mut edges, scratch)?;
+    let features = feature_rows::from_npy(&features, num_nodes, scratch)?;
     let labels = class_map::read(&src.join("class_map.json"), num_nodes, |key| number(key, num_nodes))?;
     let split = read_roles(&src.join("role.json"), num_nodes)?;
     let name = src.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

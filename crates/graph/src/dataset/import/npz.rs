@@ -39,7 +39,9 @@ fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<R
     let path = npz.path().to_path_buf();
     let at = |member: &str| At::new(&path, format!("member {member}.npy"));
     let mut edges = scratch.edges(options.edge_options(false));
-    let num_nodes = adjacency::read(npz, "adj_", &mut edges, scratch)?;
+    let dense =
+        if npz.contains("attr_matrix") { feature_rows::bytes(&npz.header("attr_matrix")?.shape) } else { 0 };
+    let num_nodes = adjacency::read(npz, "adj_", dense, &mut edges, scratch)?;
     let features = if npz.contains("attr_indptr") {
         let attributes = Csr::from_npz(npz, "attr_")?;
         let dense = attributes.to_dense(&at("attr_shape"))?;

@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ImportOptions, Raw,
-    edges::text::{finite, for_each_batch, table, whole},
+    edges::text::{Lines, fields, finite, for_each_batch, table, whole},
     feature_rows, label_rows,
     pairs::{Shape, Sink},
     splits,
 };
 use crate::{
     Buffer, EdgeOptions, Error, Features, Labels, NodeId, Result, Split,
-    external::{Edges, Scratch},
+    external::{Edges, Needs, Scratch},
     npz::Npz,
     place::At,
 };
@@ -92,15 +92,18 @@ fn read_text(raw: &Path, edges: &mut Edges, scratch: &Scratch) -> Result<Parts> 
     let node_list = required(raw, "num-node-list")?;
     let num_nodes = only_count(&node_list, node_list_values(&node_list)?)?;
     let edge_path = required(raw, "edge")?;
-    Sink { edges, nodes: num_nodes, scratch }.text(&edge_path)?;
-    if let Some(path) = find(raw, "num-edge-list") {
-        let expected = only_count(&path, node_list_values(&path)?)?;
-        if edges.len() != expected as u64 {
-            let message = format!("{} edges, but {} says {expected}", edges.len(), path.display());
-            return Err(At::new(&edge_path, "rows").error(message));
-        }
+    let edge_list = required(raw, "num-edge-list")?;
+    let expected = only_count(&edge_list, node_list_values(&edge_list)?)? as u64;
+    let feature_path = find(raw, "node-feat");
+    let width = feature_path.as_deref().map(width).transpose()?.unwrap_or(0);
+    let mut sink = Sink { edges, nodes: num_nodes, scratch };
+    sink.expect(Needs { edges: expected, ..Needs::default() }, feature_rows::bytes(&[num_nodes, width]))?;
+    sink.text(&edge_path)?;
+    if edges.len() != expected {
+        let message = format!("{} edges, but {} says {expected}", edges.len(), edge_list.display());
+        return Err(At::new(&edge_path, "rows").error(message));
     }
-    let features = match find(raw, "node-feat") {
+    let features = match feature_path {
         Some(path) => text_features(&path, num_nodes, scratch)?,
         None => Features::default(),
     };
@@ -110,6 +113,11 @@ fn read_text(raw: &Path, edges: &mut Edges, scratch: &Scratch) -> Result<Parts> 
         rows.extend(columns, batch)
     })?;
     Ok(Parts { num_nodes, features, labels: rows.finish()? })
+}
+
+/// How many columns a text table has.
+fn width(path: &Path) -> Result<usize> {
+    Ok(Lines::open(path)?.next()?.map_or(0, |(_, line)| fields(line).count()))
 }
 
 /// The values of a list that has one entry per graph.
@@ -152,7 +160,14 @@ fn read_binary(raw: &Path, edges: &mut Edges, scratch: &Scratch) -> Result<Parts
     let path = raw.join("data.npz");
     let mut npz = Npz::open(&path)?;
     let num_nodes = only_count(&path, npz.read_as::<u64>("num_nodes_list")?.data)?;
-    Sink { edges, nodes: num_nodes, scratch }.npz(&mut npz, "edge_index", Shape::TwoRows)?;
+    let feature_bytes = match npz.contains("node_feat") {
+        true => feature_rows::bytes(&npz.header("node_feat")?.shape),
+        false => 0,
+    };
+    let mut sink = Sink { edges, nodes: num_nodes, scratch };
+    let count = npz.header("edge_index")?.len() as u64 / 2;
+    sink.expect(Needs { edges: count, ..Needs::default() }, feature_bytes)?;
+    sink.npz(&mut npz, "edge_index", Shape::TwoRows)?;
     let features = match npz.contains("node_feat") {
         true => feature_rows::from_npz(&mut npz, "node_feat", num_nodes, scratch)?,
         false => Features::default(),
@@ -329,7 +344,7 @@ mod tests {
             let error = run(&root).unwrap_err();
             assert!(error.contains(why) && error.contains(name), "{error}");
         };
-        fails("raw/edge.csv.gz", "0,1\n1,4\n3,3\n", "line 2: two node ids below 4");
+        fails("raw/edge.csv.gz", "0,1\n1,4\n3,3\n", "line 2: the edge joins nodes 1 and 4, but there are 4");
         fails("raw/edge.csv.gz", "0,1\n1,2\n", "2 edges, but");
         fails("raw/num-node-list.csv.gz", "2\n2\n", "2 graphs; one was expected");
         fails("raw/num-node-list.csv.gz", "x\n4\n0\n", "2 graphs");

@@ -3,21 +3,15 @@
 
 use std::path::Path;
 
-use super::{
-    edges::text::{Lines, fields, whole},
-    feature_rows::file_name,
-};
+use super::{edges::ends, feature_rows::file_name};
 use crate::{
     NodeId, Result,
-    external::{Edges, Scratch, Unit},
+    external::{Edges, Needs, Scratch, Unit},
     npy::{Header, NpyFile, PIECE, Pieces},
     npz::Npz,
     place::At,
     search::position,
 };
-
-/// Edges that are handed on at a time.
-const BLOCK: usize = PIECE / 2;
 
 /// Where edges go, and what their ends must be below.
 pub(super) struct Sink<'a> {
@@ -36,6 +30,15 @@ pub(super) enum Shape {
 }
 
 impl Sink<'_> {
+    /// Tells what the source will come to: so many edges, and the bytes of its features.
+    ///
+    /// # Errors
+    /// There is not enough disk for it.
+    pub(super) fn expect(&self, edges: Needs, features: u64) -> Result<()> {
+        let stored = edges.edges.saturating_mul(self.edges.directions());
+        self.scratch.expect(&Needs { nodes: self.nodes as u64, edges: stored, features, ..edges })
+    }
+
     fn begin(&self, at: &At, total: Option<u64>) {
         self.scratch.stage(&format!("edges of {}", file_name(at)), total, Unit::Edges);
     }
@@ -55,29 +58,17 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// The edges of a text table without a header: source, destination.
+    /// The edges of a text table: source, destination.
     ///
     /// # Errors
     /// The file cannot be read, or a line is no edge between two of the nodes.
     pub(super) fn text(&mut self, path: &Path) -> Result<()> {
-        let mut lines = Lines::open(path)?;
-        self.begin(&lines.at(), None);
-        let (mut src, mut dst) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
-        loop {
-            let parsed = match lines.next()? {
-                None => break,
-                Some((_, line)) => edge_of(line, self.nodes),
-            };
-            let (u, v) = parsed.map_err(|message| lines.at().error(message))?;
-            src.push(u);
-            dst.push(v);
-            if src.len() == BLOCK {
-                self.extend(&src, &dst, &lines.at())?;
-                src.clear();
-                dst.clear();
-            }
+        if self.edges.take_up_all() {
+            return Ok(());
         }
-        self.extend(&src, &dst, &lines.at())
+        ends::read::<NodeId>(path, Some(self.nodes), self.scratch, &mut |src, dst| {
+            self.edges.extend(src, dst)
+        })
     }
 
     /// The edges of an array.
@@ -86,6 +77,9 @@ impl Sink<'_> {
     /// The array has another shape, cannot be read, or holds what is no node.
     pub(super) fn npy(&mut self, array: &NpyFile, shape: Shape) -> Result<()> {
         let first = array.pieces(0);
+        if self.edges.take_up_all() {
+            return Ok(());
+        }
         match count(first.header(), shape, first.at())? {
             (edges, true) => self.halves(first, array.pieces(edges)),
             (_, false) => self.interleaved(first),
@@ -97,6 +91,9 @@ impl Sink<'_> {
     /// # Errors
     /// As for [`Sink::npy`].
     pub(super) fn npz(&mut self, npz: &mut Npz, name: &str, shape: Shape) -> Result<()> {
+        if self.edges.take_up_all() {
+            return Ok(());
+        }
         let path = npz.path().to_path_buf();
         let first = npz.pieces(name)?;
         match count(first.header(), shape, first.at())? {
@@ -142,19 +139,6 @@ impl Sink<'_> {
             let (src, dst): (Vec<_>, Vec<_>) = piece.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
             self.extend(&src, &dst, pairs.at())?;
         }
-    }
-}
-
-/// The two ends on a line.
-fn edge_of(line: &str, nodes: usize) -> Result<(NodeId, NodeId), String> {
-    let mut ends = fields(line);
-    let mut end = || ends.next().and_then(whole::<NodeId>).filter(|&v| (v as usize) < nodes);
-    match (end(), end(), ends.next()) {
-        (Some(u), Some(v), None) => Ok((u, v)),
-        _ => Err(format!(
-            "two node ids below {nodes} (source, destination) expected, '{}' found",
-            line.escape_debug()
-        )),
     }
 }
 
@@ -238,8 +222,8 @@ mod tests {
             })
             .unwrap_err()
         };
-        for bad in ["0,1\n0\n", "0,1\n0,1000\n", "0,1\n0,-1\n", "0,1\nx,1\n", "0,1\n0,1,2\n"] {
-            assert!(text(bad).contains("line 2: two node ids below 1000"), "{}", text(bad));
+        for bad in ["0,1\n0\n", "0,1\n0,1000\n", "0,1\n0,-1\n", "0,1\nx,1\n"] {
+            assert!(text(bad).contains("edges: line 2: "), "{}", text(bad));
         }
         let array = |data: &'static [i64], axes: &'static [usize], shape| {
             run(move |sink, path| {

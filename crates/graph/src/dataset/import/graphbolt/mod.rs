@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use metadata::{FeatureFile, Metadata, Set, SetFile, Task};
 
 use super::{
-    ImportOptions, Raw, feature_rows,
+    ImportOptions, Raw,
+    edges::ends,
+    feature_rows,
     label_rows::{self, LabelRows},
     labels,
     pairs::{Shape, Sink},
@@ -24,7 +26,7 @@ use super::{
 };
 use crate::{
     Buffer, Features, Labels, NodeId, Result, Split,
-    external::Scratch,
+    external::{Needs, Scratch},
     memory,
     npy::{self, NpyFile},
     place::At,
@@ -43,11 +45,28 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let (num_nodes, edge_file) = source.topology()?;
     let mut edges = scratch.edges(options.edge_options(false));
     let mut sink = Sink { edges: &mut edges, nodes: num_nodes, scratch };
+    let (feature_file, label_file) = source.tables(scratch);
+    let features = match feature_file {
+        Some(file) => Some(source.open(&file.format, &file.path, "feature_data")?),
+        None => None,
+    };
+    let bytes = features.as_ref().map_or(0, |array| feature_rows::bytes(&array.shape));
     match edge_file.format.as_str() {
-        "csv" => sink.text(&source.path(&edge_file.path))?,
-        _ => sink.npy(&source.open(&edge_file.format, &edge_file.path, "graph.edges")?, Shape::TwoRows)?,
+        "csv" => {
+            let path = source.path(&edge_file.path);
+            sink.expect(ends::estimate(&path)?, bytes)?;
+            sink.text(&path)?
+        }
+        _ => {
+            let array = source.open(&edge_file.format, &edge_file.path, "graph.edges")?;
+            sink.expect(Needs { edges: array.len() as u64 / 2, ..Needs::default() }, bytes)?;
+            sink.npy(&array, Shape::TwoRows)?
+        }
     }
-    let (features, label_file) = source.features(num_nodes, scratch)?;
+    let features = match features {
+        Some(array) => feature_rows::from_npy(&array, num_nodes, scratch)?,
+        None => Features::default(),
+    };
     let mut known = match label_file {
         Some(file) => {
             Some(label_rows::from_npy(&source.open(&file.format, &file.path, "feature_data")?, num_nodes)?)
@@ -118,8 +137,8 @@ impl Source<'_> {
         }
     }
 
-    /// The features of the nodes, and the table of their labels.
-    fn features(&self, nodes: usize, scratch: &Scratch) -> Result<(Features, Option<&FeatureFile>)> {
+    /// The tables of features and of labels of the nodes.
+    fn tables(&self, scratch: &Scratch) -> (Option<&FeatureFile>, Option<&FeatureFile>) {
         let files = self.metadata.feature_data.as_deref().unwrap_or_default();
         let of_nodes = || files.iter().filter(|file| file.domain == "node");
         let label = of_nodes().find(|file| LABELS.contains(&file.name.as_str()));
@@ -131,13 +150,7 @@ impl Source<'_> {
                 scratch.note(&format!("'{}' of {}s is not read", file.name, file.domain));
             }
         }
-        let features = match chosen {
-            Some(file) => {
-                feature_rows::from_npy(&self.open(&file.format, &file.path, "feature_data")?, nodes, scratch)?
-            }
-            None => Features::default(),
-        };
-        Ok((features, label))
+        (chosen, label)
     }
 
     /// The task whose seeds are nodes.
@@ -384,7 +397,7 @@ tasks:
         fails("format: csv", "format: parquet", "graph.edges: 'edges/cite.csv' has the format 'parquet'");
         fails("num_classes: 5", "num_classes: 2", "num_classes: 2 classes, but the labels have 3");
         fails("num_classes: 5", "num_classes: 50000", "50000 classes");
-        fails("num: 4", "num: 3", "cite.csv: line 2: two node ids below 3");
+        fails("num: 4", "num: 3", "cite.csv: line 2: the edge joins nodes 3 and 1, but there are 3");
         fails("name: seeds, format: numpy, in_memory: true", "name: seats, format: numpy", "");
         let error = run(directory(
             &YAML

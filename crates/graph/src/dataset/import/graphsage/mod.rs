@@ -22,7 +22,7 @@ use numbering::{GONE, Numbering};
 use super::{ImportOptions, Raw, blocks::Blocks, class_map, feature_rows, splits};
 use crate::{
     Buffer, EdgeOptions, Error, Features, Labels, Result, Split,
-    external::{Scratch, Unit},
+    external::{Edges, Needs, Scratch, Unit},
     npy,
     place::At,
 };
@@ -44,21 +44,26 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         true => Numbering::by_map(&graph, &id_map)?,
         false => Numbering::by_place(&graph, 0)?,
     };
-    let mut edges = Blocks::new(scratch.edges(edge_options(graph.directed, options)));
-    scratch.stage(&format!("edges of {}", name_of(graph.path())), None, Unit::Edges);
-    let dropped = push_links(&graph, &numbering, &mut edges, scratch)?;
     if numbering.gone() > 0 {
-        scratch.note(&format!(
-            "{} nodes are not in {} and were dropped, with {dropped} links",
-            numbering.gone(),
-            name_of(&id_map)
-        ));
+        let (gone, map) = (numbering.gone(), name_of(&id_map));
+        scratch.note(&format!("{gone} nodes are not in {map} and are dropped, with their links"));
     }
     let num_nodes = numbering.len();
     let features = file("-feats.npy");
-    let features = match features.exists() {
-        true => feature_rows::from_npy(&npy::open(&features)?, num_nodes, scratch)?,
-        false => Features::default(),
+    let features = if features.exists() { Some(npy::open(features)?) } else { None };
+    let mut edges = scratch.edges(edge_options(graph.directed, options));
+    scratch.expect(&Needs {
+        nodes: num_nodes as u64,
+        edges: graph.estimated_links().saturating_mul(edges.directions()),
+        features: features.as_ref().map_or(0, |array| feature_rows::bytes(&array.shape)),
+        estimated: true,
+    })?;
+    if !edges.take_up_all() {
+        edges = push_links(&graph, &numbering, edges, scratch)?;
+    }
+    let features = match features {
+        Some(array) => feature_rows::from_npy(&array, num_nodes, scratch)?,
+        None => Features::default(),
     };
     let labels = class_map::read(&file("-class_map.json"), num_nodes, |key| match numbering.of(key) {
         Some(GONE) => Ok(None),
@@ -68,7 +73,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let split = split(&graph, &numbering, &labels)?;
     let name = name_of(&prefix);
     let splits = split.into_iter().collect();
-    Ok(Raw { name, num_nodes, edges: edges.finish()?, features, labels, splits, ..Raw::default() })
+    Ok(Raw { name, num_nodes, edges, features, labels, splits, ..Raw::default() })
 }
 
 /// The edges of a graph that is undirected unless it says otherwise; loops and repeats are its own.
@@ -77,16 +82,19 @@ fn edge_options(directed: bool, options: &ImportOptions) -> EdgeOptions {
     EdgeOptions { undirected: options.undirected || !directed, ..options }
 }
 
-/// Collects the links; returns how many were dropped.
-fn push_links(graph: &NodeLink, numbering: &Numbering, edges: &mut Blocks, scratch: &Scratch) -> Result<u64> {
+/// Collects the links.
+fn push_links(graph: &NodeLink, numbering: &Numbering, edges: Edges, scratch: &Scratch) -> Result<Edges> {
+    scratch.stage(&format!("edges of {}", name_of(graph.path())), None, Unit::Edges);
+    let mut blocks = Blocks::new(edges);
     let mut done = 0u64;
     graph.links(numbering, |src, dst| {
         done += 1;
         if done.is_multiple_of(1 << 16) {
             scratch.done(done);
         }
-        edges.push(src, dst)
-    })
+        blocks.push(src, dst)
+    })?;
+    blocks.finish()
 }
 
 /// The marked nodes, those without a label left out; none where no node is marked.

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     super::{
-        ImportOptions, Raw,
-        blocks::Blocks,
-        feature_rows,
+        ImportOptions, Raw, feature_rows,
         label_rows::{self, LabelRows},
     },
     edge_options, name_of,
@@ -20,8 +18,8 @@ use super::{
 use crate::{
     Buffer, Features, NodeId, Result, Split,
     dataset::NamedGraph,
-    external::{Scratch, Unit},
-    npy,
+    external::{Needs, Scratch},
+    npy::{self, NpyFile},
     place::At,
 };
 
@@ -43,13 +41,24 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     if num_nodes >= NodeId::MAX as usize {
         return Err(At::new(src, "nodes").error("more nodes than 32-bit ids can number"));
     }
-    let mut edges = Blocks::new(scratch.edges(edge_options(directed, options)));
+    let arrays = feature_files(&parts)?;
+    let mut edges = scratch.edges(edge_options(directed, options));
+    let links: u64 = parts.iter().map(|part| part.graph.estimated_links()).sum();
+    scratch.expect(&Needs {
+        nodes: num_nodes as u64,
+        edges: links.saturating_mul(edges.directions()),
+        features: arrays.iter().map(|array| feature_rows::bytes(&array.shape)).sum(),
+        estimated: true,
+    })?;
+    let complete = edges.take_up_all();
     let mut graphs: Vec<NamedGraph> = Vec::new();
     let mut ids = Vec::new();
     let mut first = 0;
     for part in &parts {
-        scratch.stage(&format!("edges of {}", name_of(part.graph.path())), None, Unit::Edges);
-        push_links(&part.graph, &Numbering::by_place(&part.graph, first as NodeId)?, &mut edges, scratch)?;
+        if !complete {
+            let numbering = Numbering::by_place(&part.graph, first as NodeId)?;
+            edges = push_links(&part.graph, &numbering, edges, scratch)?;
+        }
         part.add_graphs(&mut graphs, first)?;
         let end = first + part.graph.len();
         ids.push((part.name, (first as NodeId..end as NodeId).collect::<Vec<_>>()));
@@ -63,7 +72,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
             .into()
     };
     let split = Split { train: of("train"), valid: of("valid"), test: of("test") };
-    let features = features(&parts, num_nodes, scratch)?;
+    let features = features(&parts, &arrays, num_nodes, scratch)?;
     let labels_at = parts[0].file("labels.npy");
     let mut labels = LabelRows::new(num_nodes, At::new(&labels_at, "labels"));
     for part in &parts {
@@ -72,16 +81,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     }
     let labels = labels.finish()?;
     let name = name_of(src);
-    Ok(Raw {
-        name,
-        num_nodes,
-        edges: edges.finish()?,
-        features,
-        labels,
-        splits: vec![split],
-        graphs,
-        metric: None,
-    })
+    Ok(Raw { name, num_nodes, edges, features, labels, splits: vec![split], graphs, metric: None })
 }
 
 /// A part of the split.
@@ -121,21 +121,28 @@ impl Part<'_> {
     }
 }
 
-/// The features of all parts, one behind the other; none where there are no files.
-fn features(parts: &[Part], num_nodes: usize, scratch: &Scratch) -> Result<Features> {
+/// The arrays of features; none where there are no files.
+fn feature_files(parts: &[Part]) -> Result<Vec<NpyFile>> {
     let paths: Vec<PathBuf> = parts.iter().map(|part| part.file("feats.npy")).collect();
     if !paths.iter().any(|path| path.exists()) {
-        return Ok(Features::default());
+        return Ok(Vec::new());
     }
-    let arrays = paths.iter().map(npy::open).collect::<Result<Vec<_>>>()?;
-    let width = arrays[0].shape.get(1).copied().unwrap_or(0);
+    paths.iter().map(npy::open).collect()
+}
+
+/// The features of all parts, one behind the other.
+fn features(parts: &[Part], arrays: &[NpyFile], num_nodes: usize, scratch: &Scratch) -> Result<Features> {
+    let Some(array) = arrays.first() else {
+        return Ok(Features::default());
+    };
+    let width = array.shape.get(1).copied().unwrap_or(0);
     for (array, part) in arrays.iter().zip(parts) {
         if array.shape != [part.graph.len(), width] {
             let message = format!("shape [{}, {width}] expected, {:?} found", part.graph.len(), array.shape);
             return Err(At::new(array.path(), "features").error(message));
         }
     }
-    let at = At::new(&paths[0], "features");
+    let at = At::new(array.path(), "features");
     feature_rows::stream(scratch, &[num_nodes, width], num_nodes, &at, |each| {
         arrays.iter().try_for_each(|array| array.for_each_rows(&mut *each))
     })

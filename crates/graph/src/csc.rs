@@ -30,6 +30,23 @@ impl Graph {
     /// `indptr` is empty, does not start at 0, decreases, or does not end at `E`; an id is not
     /// below `V`; there are more nodes than [`NodeId`] can number.
     pub fn new(indptr: Buffer<u64>, indices: Buffer<NodeId>) -> Result<Self> {
+        let graph = Self::of_sound_edges(indptr, indices, None)?;
+        let nodes = graph.num_nodes();
+        match position(&graph.indices, |&u| u as usize >= nodes) {
+            Some(e) => Err(graph.no_such_node(e)),
+            None => Ok(graph),
+        }
+    }
+
+    /// As [`Graph::new`] and [`Graph::with_edge_weight`], for a caller that has looked at every index and weight.
+    ///
+    /// # Errors
+    /// What [`Graph::new`] finds wrong with `indptr`, or the lengths disagree.
+    pub(crate) fn of_sound_edges(
+        indptr: Buffer<u64>,
+        indices: Buffer<NodeId>,
+        edge_weight: Option<Buffer<f32>>,
+    ) -> Result<Self> {
         let Some((&last, nodes)) = indptr.last().zip(indptr.len().checked_sub(1)) else {
             return Err(Error::invalid("indptr is empty: it needs one entry more than there are nodes"));
         };
@@ -53,35 +70,35 @@ impl Graph {
                 indptr[v + 1]
             )));
         }
-        if let Some(e) = position(&indices, |&u| u as usize >= nodes) {
-            return Err(Error::invalid(format!(
-                "indices[{e}] is node {}, but there are {nodes} nodes",
-                indices[e]
-            )));
+        if let Some(weight) = edge_weight.as_ref().filter(|weight| weight.len() != indices.len()) {
+            return Err(Error::invalid(format!("{} edge weights for {} edges", weight.len(), indices.len())));
         }
-        Ok(Self { indptr, indices, edge_weight: None })
+        Ok(Self { indptr, indices, edge_weight })
+    }
+
+    /// What is wrong with an edge from a node that does not exist.
+    pub(crate) fn no_such_node(&self, e: usize) -> Error {
+        let (u, nodes) = (self.indices[e], self.num_nodes());
+        Error::invalid(format!("indices[{e}] is node {u}, but there are {nodes} nodes"))
     }
 
     /// The same graph with a weight per edge (`E`, in the order of `indices`).
     ///
     /// # Errors
     /// The lengths disagree or a weight is not finite and non-negative.
-    pub fn with_edge_weight(mut self, edge_weight: Buffer<f32>) -> Result<Self> {
-        if edge_weight.len() != self.indices.len() {
-            return Err(Error::invalid(format!(
-                "{} edge weights for {} edges",
-                edge_weight.len(),
-                self.indices.len()
-            )));
+    pub fn with_edge_weight(self, edge_weight: Buffer<f32>) -> Result<Self> {
+        let Self { indptr, indices, .. } = self;
+        let graph = Self::of_sound_edges(indptr, indices, Some(edge_weight))?;
+        match graph.edge_weight.as_ref().and_then(|weight| position(weight, is_no_weight)) {
+            Some(e) => Err(graph.no_such_weight(e)),
+            None => Ok(graph),
         }
-        if let Some(e) = position(&edge_weight, |&w| !(w >= 0.0 && w.is_finite())) {
-            return Err(Error::invalid(format!(
-                "edge weight {e} is {}: weights are finite and at least 0",
-                edge_weight[e]
-            )));
-        }
-        self.edge_weight = Some(edge_weight);
-        Ok(self)
+    }
+
+    /// What is wrong with an edge whose weight [`is_no_weight`].
+    pub(crate) fn no_such_weight(&self, e: usize) -> Error {
+        let weight = self.edge_weight.as_ref().map_or(f32::NAN, |weight| weight[e]);
+        Error::invalid(format!("edge weight {e} is {weight}: weights are finite and at least 0"))
     }
 
     /// `V`.
@@ -132,6 +149,11 @@ impl Graph {
             edge_weight: self.edge_weight.as_ref().map(Buffer::to_huge_pages).transpose()?,
         })
     }
+}
+
+/// Whether an edge cannot weigh that.
+pub(crate) fn is_no_weight(weight: &f32) -> bool {
+    !(*weight >= 0.0 && weight.is_finite())
 }
 
 #[cfg(test)]

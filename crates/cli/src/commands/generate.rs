@@ -6,7 +6,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_engine::Error;
 use graphmill_graph::{
     dataset::native::check_target,
-    generate::{GenerateOptions, TABLE},
+    external::Scratch,
+    generate::{FeatureType, GenerateOptions, TABLE},
     stats, table,
 };
 
@@ -49,6 +50,7 @@ pub(crate) fn command() -> Command {
         ))
         .arg(option("p-in", "P", format!("Share of edges inside a class (sbm) [default: {}]", d.p_in)))
         .arg(option("feature-dim", "N", format!("Features per node [default: {}]", d.dim)).alias("dim"))
+        .arg(option("feature-type", "TYPE", "How features are stored: f32 or f16 [default: f32]".into()))
         .arg(option(
             "signal",
             "X",
@@ -83,7 +85,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let options = options(matches)?;
     let dst = args::required(matches, "dst");
     check_target(dst, matches.get_flag("force"))?;
-    let mut dataset = (entry.make)(&options).map_err(|e| Error::usage(e.to_string()))?;
+    let mut dataset =
+        (entry.make)(&options, &Scratch::in_memory()).map_err(|e| Error::usage(e.to_string()))?;
     if let Some(name) = dst.file_name() {
         dataset.name = name.to_string_lossy().into_owned();
     }
@@ -92,8 +95,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         dataset.save(dst)?
     }
-    let info = stats::info(&dataset);
-    if matches.get_flag("json") { output::json(&info) } else { output::text(&format!("{dataset}\n")) }
+    if matches.get_flag("json") {
+        output::json(&stats::info(&dataset))
+    } else {
+        output::text(&format!("{dataset}\n"))
+    }
 }
 
 /// Reads the options that were given.
@@ -108,6 +114,11 @@ fn options(matches: &ArgMatches) -> Result<GenerateOptions, Error> {
     set(matches, "signal", &mut o.signal)?;
     set(matches, "label-noise", &mut o.label_noise)?;
     set(matches, "seed", &mut o.seed)?;
+    if let Some(word) = matches.get_one::<String>("feature-type") {
+        let known = FeatureType::ALL.into_iter().find(|(name, _)| name == word);
+        (_, o.feature_type) =
+            known.ok_or_else(|| Error::usage(format!("--feature-type: '{word}' is neither f32 nor f16")))?;
+    }
     if matches.contains_id("edges") {
         let mut edges = 0;
         set(matches, "edges", &mut edges)?;

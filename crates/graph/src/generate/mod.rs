@@ -6,19 +6,22 @@
 
 mod alias;
 mod attributes;
+mod draw;
 mod kronecker;
 mod options;
 mod sbm;
 
-pub use options::GenerateOptions;
+pub use options::{FeatureType, GenerateOptions};
 
 use crate::{
     Dataset, Result,
+    external::Scratch,
     table::{Entry, find},
 };
 
-/// Makes a dataset by options; each generator documents which of them it reads.
-pub type Make = fn(&GenerateOptions) -> Result<Dataset>;
+/// Makes a dataset by options, with edges and features collected in the scratch: what it keeps in files may be larger
+/// than memory. Each generator documents which options it reads.
+pub type Make = fn(&GenerateOptions, &Scratch) -> Result<Dataset>;
 
 /// Every generator.
 pub const TABLE: &[Entry<Make>] = &[
@@ -36,7 +39,7 @@ pub const TABLE: &[Entry<Make>] = &[
     },
 ];
 
-/// The dataset that generator `name` makes of `options`.
+/// The dataset that generator `name` makes of `options`, in memory.
 ///
 /// ```
 /// use graphmill_graph::generate::{GenerateOptions, generate};
@@ -49,7 +52,7 @@ pub const TABLE: &[Entry<Make>] = &[
 /// # Errors
 /// No such generator, or options that nothing can be made of.
 pub fn generate(name: &str, options: &GenerateOptions) -> Result<Dataset> {
-    (find("generator", TABLE, name)?.make)(options)
+    (find("generator", TABLE, name)?.make)(options, &Scratch::in_memory())
 }
 
 /// The built-in demo: a block model of fifty thousand nodes in ten classes whose features say
@@ -75,7 +78,7 @@ pub fn demo() -> Result<Dataset> {
         seed: 1,
         ..Default::default()
     };
-    let mut dataset = sbm::generate(&options)?;
+    let mut dataset = sbm::generate(&options, &Scratch::in_memory())?;
     dataset.name = "demo".into();
     Ok(dataset)
 }
@@ -87,6 +90,10 @@ mod tests {
 
     fn in_pool(threads: usize, make: impl FnOnce() -> Result<Dataset> + Send) -> Dataset {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(make).unwrap()
+    }
+
+    fn make(entry: &Entry<Make>, options: &GenerateOptions) -> Result<Dataset> {
+        (entry.make)(options, &Scratch::in_memory())
     }
 
     fn assert_same(a: &Dataset, b: &Dataset) {
@@ -121,13 +128,13 @@ mod tests {
                     directed,
                     ..Default::default()
                 };
-                let one = in_pool(1, || (entry.make)(&options));
+                let one = in_pool(1, || make(entry, &options));
                 for threads in [2, 5] {
-                    assert_same(&one, &in_pool(threads, || (entry.make)(&options)));
+                    assert_same(&one, &in_pool(threads, || make(entry, &options)));
                 }
                 one.validate().unwrap();
                 assert_eq!(one.name, entry.name);
-                let other = (entry.make)(&GenerateOptions { seed: 7, ..options }).unwrap();
+                let other = make(entry, &GenerateOptions { seed: 7, ..options }).unwrap();
                 assert_ne!(one.graph.indices(), other.graph.indices(), "{}: the seed matters", entry.name);
                 assert_ne!(classes(&one), classes(&other));
             }
@@ -155,9 +162,9 @@ mod tests {
             (GenerateOptions { dim: 1 << 50, ..good.clone() }, "memory"),
         ];
         for entry in TABLE {
-            (entry.make)(&good).unwrap().validate().unwrap();
+            make(entry, &good).unwrap().validate().unwrap();
             for (options, word) in bad {
-                let message = (entry.make)(options).unwrap_err().to_string();
+                let message = make(entry, options).unwrap_err().to_string();
                 assert!(message.contains(word), "{}: '{word}' not in '{message}'", entry.name);
             }
         }

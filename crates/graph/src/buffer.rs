@@ -130,7 +130,7 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Gives back the pages of a run of a mapped file; reading them again reads the file again.
-    fn release(&self, run: Range<usize>) {
+    pub(crate) fn release(&self, run: Range<usize>) {
         #[cfg(unix)]
         if let Storage::Mapped { map, offset, of_file: true, .. } = &self.storage {
             let (start, bytes) = (offset + run.start * size_of::<T>(), run.len() * size_of::<T>());

@@ -1,5 +1,7 @@
 //! The graph: for every node the run of its in-neighbours (compressed sparse columns).
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::{Buffer, Error, NodeId, Result, search::position};
@@ -123,6 +125,25 @@ impl Graph {
         (self.indptr[v as usize + 1] - self.indptr[v as usize]) as usize
     }
 
+    /// Calls `see` with runs of nodes, ascending, that have about `edges` edges each (a node is not divided), and gives the
+    /// pages of a mapped graph's edges back behind each run.
+    pub(crate) fn scan(&self, edges: usize, mut see: impl FnMut(Range<NodeId>)) {
+        let nodes = self.num_nodes();
+        let mut first = 0;
+        while first < nodes {
+            let start = self.indptr[first];
+            let most = start.saturating_add(edges as u64);
+            let fits = self.indptr[first + 1..].partition_point(|&end| end <= most).max(1);
+            // nodes without edges come in runs of some length too
+            let end = first + fits.min(edges.max(1));
+            see(first as NodeId..end as NodeId);
+            if self.indices.len() > edges {
+                self.indices.release(start as usize..self.indptr[end] as usize);
+            }
+            first = end;
+        }
+    }
+
     /// Row starts, `V + 1`.
     pub fn indptr(&self) -> &[u64] {
         &self.indptr
@@ -159,6 +180,24 @@ pub(crate) fn is_no_weight(weight: &f32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scan_sees_every_node_once_in_runs_of_few_edges() {
+        let degrees = [0u64, 0, 5, 1, 1, 0, 9, 0, 0, 0, 0, 2];
+        let indptr: Vec<u64> = (0..=degrees.len()).map(|v| degrees[..v].iter().sum()).collect();
+        let edges = indptr[degrees.len()] as usize;
+        let graph = Graph::new(indptr.into(), vec![0; edges].into()).unwrap();
+        for most in [1, 2, 3, 7, 100] {
+            let mut next = 0;
+            graph.scan(most, |run| {
+                assert_eq!(run.start, next);
+                let sum: u64 = degrees[run.start as usize..run.end as usize].iter().sum();
+                assert!(sum <= most as u64 || run.len() == 1 && !run.is_empty());
+                next = run.end;
+            });
+            assert_eq!(next as usize, degrees.len());
+        }
+    }
 
     #[test]
     fn every_kind_of_damage_is_refused() {

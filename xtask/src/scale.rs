@@ -144,7 +144,7 @@ fn train(options: &Options, point: &mut Point) -> Result<()> {
             options.threads
         )
     };
-    let mut summary = |epochs: usize, fused: &str| -> Result<Value> {
+    let summary = |epochs: usize, fused: &str| -> Result<Value> {
         let _ = fs::remove_dir_all(&run);
         let text = command(&line(epochs, fused), &[&run, &point.dir])?;
         fs::remove_dir_all(&run)?;

@@ -4,14 +4,14 @@ use std::{
     fs::File,
     marker::PhantomData,
     ops::{Deref, Range},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use bytemuck::Pod;
 use memmap2::{Mmap, MmapMut};
 
-use crate::{Error, Result};
+use crate::{Error, Result, dataset::manifest::FileEntry, npy::Element};
 
 /// Elements that are copied between two looks at what may be given back.
 const WINDOW: usize = 16 << 20;
@@ -33,7 +33,15 @@ enum Storage<T> {
         len: usize,
         of_file: bool,
         of: PhantomData<T>,
+        written: Option<Arc<Written>>,
     },
+}
+
+/// An `.npy` file that this process wrote value by value, each checked: a dataset may take it over as it is.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) path: PathBuf,
+    pub(crate) entry: FileEntry,
 }
 
 impl<T: Pod> Buffer<T> {
@@ -66,7 +74,14 @@ impl<T: Pod> Buffer<T> {
             return Err(Error::format(path, format!("byte {offset}"), "the data is not aligned"));
         }
         Ok(Self {
-            storage: Storage::Mapped { map: Arc::new(map), offset, len, of_file: true, of: PhantomData },
+            storage: Storage::Mapped {
+                map: Arc::new(map),
+                offset,
+                len,
+                of_file: true,
+                of: PhantomData,
+                written: None,
+            },
         })
     }
 
@@ -112,7 +127,14 @@ impl<T: Pod> Buffer<T> {
         let map = map.make_read_only().map_err(no)?;
         let len = values.len();
         Ok(Buffer {
-            storage: Storage::Mapped { map: Arc::new(map), offset: 0, len, of_file: false, of: PhantomData },
+            storage: Storage::Mapped {
+                map: Arc::new(map),
+                offset: 0,
+                len,
+                of_file: false,
+                of: PhantomData,
+                written: None,
+            },
         })
     }
 
@@ -148,6 +170,29 @@ impl<T: Pod> Buffer<T> {
         #[cfg(unix)]
         if let Storage::Mapped { map, of_file: true, .. } = &self.storage {
             let _ = map.advise(memmap2::Advice::Random); // a refusal costs speed only
+        }
+    }
+
+    /// Maps the whole array that was just written.
+    ///
+    /// # Errors
+    /// As for [`npy::open`](crate::npy::open).
+    pub(crate) fn map_written(path: PathBuf, entry: FileEntry) -> Result<Self>
+    where
+        T: Element,
+    {
+        let mut buffer = crate::npy::open(&path)?.map::<T>()?;
+        if let Storage::Mapped { written, .. } = &mut buffer.storage {
+            *written = Some(Arc::new(Written { path, entry }));
+        }
+        Ok(buffer)
+    }
+
+    /// The file that this process wrote and this buffer maps whole.
+    pub(crate) fn written(&self) -> Option<&Written> {
+        match &self.storage {
+            Storage::Mapped { written, .. } => written.as_deref(),
+            Storage::Owned(_) => None,
         }
     }
 

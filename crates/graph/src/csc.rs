@@ -84,6 +84,17 @@ impl Graph {
         Error::invalid(format!("indices[{e}] is node {u}, but there are {nodes} nodes"))
     }
 
+    /// A graph whose parts the builder out of memory has written and knows to be sound.
+    pub(crate) fn sorted(indptr: Buffer<u64>, indices: Buffer<NodeId>) -> Self {
+        debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
+        Self { indptr, indices, edge_weight: None }
+    }
+
+    /// Row starts and in-neighbours as they are kept.
+    pub(crate) fn buffers(&self) -> (&Buffer<u64>, &Buffer<NodeId>) {
+        (&self.indptr, &self.indices)
+    }
+
     /// The same graph with a weight per edge (`E`, in the order of `indices`).
     ///
     /// # Errors

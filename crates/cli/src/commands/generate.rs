@@ -5,9 +5,8 @@ use std::str::FromStr;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_engine::Error;
 use graphmill_graph::{
-    dataset::native::check_target,
-    external::Scratch,
-    generate::{FeatureType, GenerateOptions, TABLE},
+    dataset::import::Work,
+    generate::{FeatureType, GenerateOptions, TABLE, generate_to},
     stats, table,
 };
 
@@ -81,20 +80,14 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let name = matches.get_one::<String>("generator").expect("required");
-    let entry = table::find("generator", TABLE, name).map_err(|e| Error::usage(e.to_string()))?;
+    table::find("generator", TABLE, name).map_err(|e| Error::usage(e.to_string()))?;
     let options = options(matches)?;
-    let dst = args::required(matches, "dst");
-    check_target(dst, matches.get_flag("force"))?;
-    let mut dataset =
-        (entry.make)(&options, &Scratch::in_memory()).map_err(|e| Error::usage(e.to_string()))?;
-    if let Some(name) = dst.file_name() {
-        dataset.name = name.to_string_lossy().into_owned();
-    }
-    if matches.get_flag("force") {
-        dataset.save_replacing(dst)?
-    } else {
-        dataset.save(dst)?
-    }
+    let work = Work { replace: matches.get_flag("force"), ..Work::default() };
+    let dataset =
+        generate_to(name, args::required(matches, "dst"), &options, work).map_err(|error| match error {
+            graphmill_graph::Error::Invalid(message) => Error::usage(message),
+            other => other.into(),
+        })?;
     if matches.get_flag("json") {
         output::json(&stats::info(&dataset))
     } else {

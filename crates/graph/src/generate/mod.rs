@@ -13,9 +13,13 @@ mod sbm;
 
 pub use options::{FeatureType, GenerateOptions};
 
+use std::path::Path;
+
 use crate::{
-    Dataset, Result,
-    external::Scratch,
+    Dataset, Result, atomic,
+    dataset::{import::Work, native::check_target},
+    external::{Scratch, Unit},
+    memory,
     table::{Entry, find},
 };
 
@@ -53,6 +57,39 @@ pub const TABLE: &[Entry<Make>] = &[
 /// No such generator, or options that nothing can be made of.
 pub fn generate(name: &str, options: &GenerateOptions) -> Result<Dataset> {
     (find("generator", TABLE, name)?.make)(options, &Scratch::in_memory())
+}
+
+/// Generates into the dataset directory `dst`, which appears whole or not at all and gives the dataset its name, within a
+/// budget of memory: what does not fit is kept in the directory `dst.generating` meanwhile. When the process is killed
+/// that directory stays, and the same call goes on from there; after an error it is removed.
+///
+/// Returns the dataset, mapped where it was written on the way.
+///
+/// # Errors
+/// As for [`generate`]; `dst` holds something already; there is not enough disk.
+pub fn generate_to(
+    name: &str,
+    dst: impl AsRef<Path>,
+    options: &GenerateOptions,
+    work: Work,
+) -> Result<Dataset> {
+    let (entry, dst) = (find("generator", TABLE, name)?, dst.as_ref());
+    check_target(dst, work.replace)?;
+    let memory = work.memory.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
+    let told = format!("{} generate {name} {options:?}", env!("CARGO_PKG_VERSION"));
+    let scratch = Scratch::open(&atomic::suffixed(dst, ".generating"), &told, memory, work.watch)?;
+    let made = (entry.make)(options, &scratch).and_then(|mut dataset| {
+        if let Some(name) = dst.file_name() {
+            dataset.name = name.to_string_lossy().into_owned();
+        }
+        scratch.stage("writing the dataset", None, Unit::Bytes);
+        if work.replace { dataset.save_replacing(dst) } else { dataset.save(dst) }.map(|()| dataset)
+    });
+    // After an error the first one is the one to tell.
+    let removed = scratch.remove();
+    let dataset = made?;
+    removed?;
+    Ok(dataset)
 }
 
 /// The built-in demo: a block model of fifty thousand nodes in ten classes whose features say
@@ -170,6 +207,24 @@ mod tests {
         }
         let message = generate("ring", &good).unwrap_err().to_string();
         assert_eq!(message, "unknown generator 'ring'; known: kronecker, sbm");
+    }
+
+    #[test]
+    fn what_is_written_within_a_budget_is_what_is_made_in_memory() {
+        let room = tempfile::tempdir().unwrap();
+        let dst = room.path().join("kronecker");
+        // more edges and rows than the least budget, 64 MiB, keeps in memory
+        let options = GenerateOptions { scale: 16, degree: Some(40.0), dim: 20, ..Default::default() };
+        let written =
+            generate_to("kronecker", &dst, &options, Work { memory: Some(0), ..Work::default() }).unwrap();
+        let FeatureData::F32(features) = &written.features.data else { panic!("f32 was asked for") };
+        assert!(features.is_mapped(), "the rows went to a file");
+        let made = generate("kronecker", &options).unwrap();
+        assert_same(&written, &made);
+        assert_same(&Dataset::open(&dst).unwrap(), &made);
+        assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 1, "nothing is left beside it");
+        let again = generate_to("kronecker", &dst, &options, Work::default()).unwrap_err().to_string();
+        assert!(again.contains("--force"), "{again}");
     }
 
     #[test]

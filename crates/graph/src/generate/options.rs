@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, NodeId, Result, external::Scratch, memory::available};
+use crate::{
+    Error, NodeId, Result,
+    external::{Needs, Scratch},
+    memory::available,
+};
 
 /// How generated features are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +138,12 @@ impl GenerateOptions {
             )));
         }
         self.check_memory(nodes, draws, scratch)?;
+        scratch.expect(&Needs {
+            nodes: nodes as u64,
+            edges: (draws * two) as u64,
+            features: (nodes * self.dim * self.feature_type.width()) as u64,
+            estimated: true,
+        })?;
         Ok(draws.round() as usize)
     }
 
@@ -164,10 +174,7 @@ impl GenerateOptions {
         let collected = 8.0 * draws + 8.0 * stored + (self.feature_type.width() * values) as f64;
         // Per node: starts, cursors, weights, labels and split.
         let always = 64.0 * nodes as f64 + 4.0 * self.classes as f64 * self.dim as f64;
-        let needed = match scratch.dir() {
-            Some(_) => always + collected.min(scratch.memory() as f64),
-            None => always + collected,
-        };
+        let needed = always + collected.min(scratch.memory() as f64);
         // Where the system does not say, refuse at least what no machine has.
         let available = available().unwrap_or(1 << 46);
         if needed <= available as f64 {

@@ -10,6 +10,7 @@
 //! Rows belong to nodes in the order of their ids: 0, 1, 2, ..., or with `compact_ids` the ids that
 //! the edges name, ascending.
 
+mod chunks;
 mod ends;
 mod files;
 mod ids;
@@ -19,7 +20,7 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use files::Files;
-use ids::Ids;
+use ids::{Ids, Sparse};
 use text::{finite, table, whole};
 
 use super::{ImportOptions, Raw, features, labels};
@@ -51,24 +52,24 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let known = known.map(|(count, _)| count);
 
     let at = At::new(&files.edges, "ids");
-    let (src_ids, dst_ids, ids) = if options.compact_ids {
-        let (from, to) = ends::read::<u64>(&files.edges, None)?;
-        let ids = Ids::compact(&from, &to, known, &at)?;
-        let number = |id: &u64| ids.number(*id).ok_or_else(|| at.error("more ids than 32 bits can number"));
-        let src: Vec<NodeId> = from.iter().map(number).collect::<Result<_>>()?;
-        drop(from);
-        let dst = to.iter().map(number).collect::<Result<_>>()?;
-        (src, dst, ids)
+    let mut edges = scratch.edges(options.edge_options(false));
+    let mut needs = ends::estimate(&files.edges)?;
+    needs.edges *= if options.undirected { 2 } else { 1 };
+    needs.features = features.as_ref().map_or(0, |(features, _)| features.bytes() as u64);
+    scratch.expect(&needs)?;
+    let ids = if options.compact_ids {
+        let mut sparse = Sparse::new(scratch)?;
+        ends::read::<u64>(&files.edges, None, scratch, &mut |from, to| sparse.extend(from, to))?;
+        sparse.number(known, &mut edges, &at)?
     } else {
-        let (src, dst) = ends::read::<NodeId>(&files.edges, known)?;
-        let ids = Ids::plain(&src, &dst, known, &at)?;
-        (src, dst, ids)
+        if !edges.take_up_all() {
+            ends::read::<NodeId>(&files.edges, known, scratch, &mut |from, to| edges.extend(from, to))?;
+        }
+        Ids::plain(edges.largest(), edges.len(), known, &at)?
     };
-    if src_ids.is_empty() {
+    if edges.is_empty() {
         return Err(at.error("the file holds no edges"));
     }
-    let mut edges = scratch.edges(options.edge_options(false));
-    edges.extend(&src_ids, &dst_ids)?;
     let num_nodes = ids.len();
     let splits = parts::read(&files, &ids)?;
     let labels = labels.map_or_else(|| labels::unknown(num_nodes), |(labels, _)| labels);

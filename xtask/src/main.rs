@@ -4,10 +4,12 @@
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
 //! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
+//! - `cargo xtask scale [OPTION ...]` measures a batch's time on graphs of 2^20 to 2^25 nodes.
 
 mod accuracy;
 mod bench_peers;
 mod plot;
+mod scale;
 mod scaling;
 
 use std::{env, path::PathBuf, process::Command};
@@ -28,6 +30,7 @@ const USAGE: &[&str] = &[
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
+    "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out FILE]",
 ];
 
 fn main() -> Result<()> {
@@ -37,6 +40,7 @@ fn main() -> Result<()> {
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["scaling", ref words @ ..] => scaling::run(words),
+        ["scale", ref words @ ..] => scale::run(words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }
 }

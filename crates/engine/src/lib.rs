@@ -10,6 +10,7 @@ pub mod error;
 pub mod evaluate;
 pub mod learner;
 pub mod memory;
+mod nodes;
 pub mod observer;
 mod place;
 pub mod record;

@@ -108,7 +108,7 @@ impl Drop for Bar {
 }
 
 /// 1234567 as `1,234,567`.
-fn thousands(n: u64) -> String {
+pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {

@@ -21,6 +21,7 @@ const COLLECTIONS: &[(&str, &str)] = &[
     ("graphbolt.toml", include_str!("catalogue/graphbolt.toml")),
     ("musae.toml", include_str!("catalogue/musae.toml")),
     ("snap.toml", include_str!("catalogue/snap.toml")),
+    ("topologies.toml", include_str!("catalogue/topologies.toml")),
 ];
 
 /// What is asked of a dataset's nodes.
@@ -289,16 +290,17 @@ pub fn find(name: &str) -> Result<&'static Entry> {
     let plain = |name: &str| name.to_lowercase().replace('_', "-");
     let wanted = plain(name);
     all().iter().find(|entry| plain(&entry.name) == wanted).ok_or_else(|| {
-        let distance = |entry: &&Entry| strsim::damerau_levenshtein(&plain(&entry.name), &wanted);
-        let near = all().iter().min_by_key(distance).filter(|entry| distance(entry) <= 1 + wanted.len() / 4);
-        // the right word with something before or behind it: 'products' for 'ogbn-products'
-        let part = || {
-            let long = |entry: &&Entry| wanted.len() > 2 && plain(&entry.name).contains(&wanted);
-            all().iter().find(long)
+        // what follows the family's name is as good as the whole: 'products' for 'ogbn-products'
+        let distance = |entry: &&Entry| {
+            let whole = plain(&entry.name);
+            let rest = whole.split_once('-').map_or(whole.as_str(), |(_, rest)| rest);
+            [whole.as_str(), rest].map(|known| strsim::damerau_levenshtein(known, &wanted)).into_iter().min()
         };
+        let near =
+            all().iter().min_by_key(distance).filter(|entry| distance(entry) <= Some(1 + wanted.len() / 4));
         Error::Unknown {
             name: name.to_string(),
-            near: near.or_else(part).map(|entry| entry.name.clone()),
+            near: near.map(|entry| entry.name.clone()),
             known: all().iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>().join(", "),
         }
     })
@@ -342,6 +344,7 @@ mod tests {
         };
         assert_eq!(near("pubmd").as_deref(), Some("pubmed"));
         assert_eq!(near("products").as_deref(), Some("ogbn-products"));
+        assert_eq!(near("produkts").as_deref(), Some("ogbn-products"));
         assert_eq!(near("nothing-like-it-at-all"), None);
         assert_eq!(near(""), None);
     }

@@ -179,8 +179,8 @@ fn one(
     sums.set(&file.name, &sha256)?;
     let checked = expected.map_or(Check::Nothing, |(.., check)| check);
     if checked == Check::Nothing {
-        watch
-            .note(&format!("{}: not verified, no checksum of it is published; recorded {sha256}", file.name));
+        let why = if options.verify { "no checksum of it is published" } else { "as was asked" };
+        watch.note(&format!("{}: not verified, {why}; recorded {sha256}", file.name));
     }
     Ok(Got { name: file.name.clone(), bytes, sha256, origin, checked })
 }

@@ -58,8 +58,27 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
     table::find("format", TABLE, format).map_err(Error::name)?;
+    let options = options(matches)?;
+    options.check(format).map_err(|error| Error::usage(error.to_string()))?;
+    let dst = args::required(matches, "dst");
+    check_target(dst, matches.get_flag("force"))?;
+    let dataset = import::import(format, args::required(matches, "src"), &options)?;
+    if matches.get_flag("force") {
+        dataset.save_replacing(dst)?
+    } else {
+        dataset.save(dst)?
+    }
+    if matches.get_flag("json") {
+        output::json(&stats::info(&dataset))
+    } else {
+        output::text(&format!("{dataset}\n"))
+    }
+}
+
+/// The options that were given.
+pub(super) fn options(matches: &ArgMatches) -> Result<ImportOptions, Error> {
     let path = |name| args::get_path(matches, name).map(|path| path.to_path_buf());
-    let options = ImportOptions {
+    Ok(ImportOptions {
         undirected: matches.get_flag("undirected"),
         no_self_loops: matches.get_flag("no-self-loops"),
         keep_duplicates: matches.get_flag("keep-duplicates"),
@@ -76,21 +95,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         test: path("test"),
         compact_ids: matches.get_flag("compact-ids"),
         num_nodes: parsed(matches, "num-nodes")?,
-    };
-    options.check(format).map_err(|error| Error::usage(error.to_string()))?;
-    let dst = args::required(matches, "dst");
-    check_target(dst, matches.get_flag("force"))?;
-    let dataset = import::import(format, args::required(matches, "src"), &options)?;
-    if matches.get_flag("force") {
-        dataset.save_replacing(dst)?
-    } else {
-        dataset.save(dst)?
-    }
-    if matches.get_flag("json") {
-        output::json(&stats::info(&dataset))
-    } else {
-        output::text(&format!("{dataset}\n"))
-    }
+    })
 }
 
 /// The value of an option, where it was given.

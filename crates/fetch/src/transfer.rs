@@ -295,7 +295,7 @@ pub(crate) fn parent(path: &Path) -> &Path {
 /// Refuses what the disk of `path` has no room for, where the system tells that.
 pub(crate) fn check_space(path: &Path, needed: u64) -> Result<()> {
     let dir = if path.is_dir() { path } else { parent(path) };
-    match fs4::available_space(dir) {
+    match rustix::fs::statvfs(dir).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)) {
         Ok(free) if free < needed => Err(Error::Space { path: dir.to_path_buf(), needed, free }),
         _ => Ok(()),
     }

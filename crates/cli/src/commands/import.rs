@@ -60,25 +60,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
     table::find("format", TABLE, format).map_err(Error::name)?;
-    let path = |name| args::get_path(matches, name).map(|path| path.to_path_buf());
-    let options = ImportOptions {
-        undirected: matches.get_flag("undirected"),
-        no_self_loops: matches.get_flag("no-self-loops"),
-        keep_duplicates: matches.get_flag("keep-duplicates"),
-        largest_component: matches.get_flag("largest-component"),
-        normalize: parsed(matches, "normalize")?.unwrap_or_default(),
-        split: parsed(matches, "split")?,
-        split_seed: parsed(matches, "split-seed")?.unwrap_or_default(),
-        metric: matches.get_one::<String>("metric").cloned(),
-        name: matches.get_one::<String>("name").cloned(),
-        features: path("features"),
-        labels: path("labels"),
-        train: path("train"),
-        valid: path("valid"),
-        test: path("test"),
-        compact_ids: matches.get_flag("compact-ids"),
-        num_nodes: parsed(matches, "num-nodes")?,
-    };
+    let options = options(matches)?;
     options.check(format).map_err(|error| Error::usage(error.to_string()))?;
     let (src, dst) = (args::required(matches, "src"), args::required(matches, "dst"));
     let replace = matches.get_flag("force");
@@ -95,6 +77,29 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         output::text(&format!("{dataset}\n"))
     }
+}
+
+/// The options that were given.
+pub(super) fn options(matches: &ArgMatches) -> Result<ImportOptions, Error> {
+    let path = |name| args::get_path(matches, name).map(|path| path.to_path_buf());
+    Ok(ImportOptions {
+        undirected: matches.get_flag("undirected"),
+        no_self_loops: matches.get_flag("no-self-loops"),
+        keep_duplicates: matches.get_flag("keep-duplicates"),
+        largest_component: matches.get_flag("largest-component"),
+        normalize: parsed(matches, "normalize")?.unwrap_or_default(),
+        split: parsed(matches, "split")?,
+        split_seed: parsed(matches, "split-seed")?.unwrap_or_default(),
+        metric: matches.get_one::<String>("metric").cloned(),
+        name: matches.get_one::<String>("name").cloned(),
+        features: path("features"),
+        labels: path("labels"),
+        train: path("train"),
+        valid: path("valid"),
+        test: path("test"),
+        compact_ids: matches.get_flag("compact-ids"),
+        num_nodes: parsed(matches, "num-nodes")?,
+    })
 }
 
 /// The value of an option, where it was given.

@@ -3,10 +3,12 @@
 //! - `cargo xtask test` runs everything a change must pass.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
+//! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
 //! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
 
 mod accuracy;
 mod bench_peers;
+mod fuzz;
 mod plot;
 mod scaling;
 
@@ -27,6 +29,7 @@ const USAGE: &[&str] = &[
     "test",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
+    "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
 ];
 
@@ -36,6 +39,7 @@ fn main() -> Result<()> {
         ["test"] => test(),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
+        ["fuzz", ref words @ ..] => fuzz::run(words),
         ["scaling", ref words @ ..] => scaling::run(words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }

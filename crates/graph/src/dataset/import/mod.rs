@@ -10,6 +10,8 @@
 mod csr;
 mod edges;
 mod features;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod graphsaint;
 mod labels;
 mod npz;

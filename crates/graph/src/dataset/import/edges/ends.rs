@@ -10,7 +10,7 @@ use crate::{Result, npy, place::At};
 
 /// The two ends of every edge, as written; below `nodes` where that is known.
 pub(super) fn read<T: Id>(path: &Path, nodes: Option<usize>) -> Result<(Vec<T>, Vec<T>)> {
-    let limit = nodes.map_or(u64::MAX, |nodes| nodes as u64);
+    let limit = nodes.map(|nodes| nodes as u64);
     if is_npy(path) {
         return read_array(path, limit);
     }
@@ -26,12 +26,14 @@ pub(super) fn read<T: Id>(path: &Path, nodes: Option<usize>) -> Result<(Vec<T>, 
             let mut ends = fields(line);
             let (a, b) = (ends.next().unwrap_or_default(), ends.next());
             match (whole::<T>(a), b.map(whole::<T>)) {
-                (Some(u), Some(Some(v))) if u.max(v).into() < limit => {
-                    from.push(u);
-                    to.push(v);
-                    continue;
-                }
-                (Some(u), Some(Some(v))) => outside(u, v, limit),
+                (Some(u), Some(Some(v))) => match outside(u, v, limit) {
+                    None => {
+                        from.push(u);
+                        to.push(v);
+                        continue;
+                    }
+                    Some(wrong) => wrong,
+                },
                 (_, None) => format!("two node ids expected, '{}' found", line.escape_debug()),
                 (None, _) => not_an_id::<T>(a),
                 (_, Some(None)) => not_an_id::<T>(b.unwrap_or_default()),
@@ -48,8 +50,10 @@ pub(super) trait Id: npy::Element + std::str::FromStr + std::fmt::Display + Ord 
 impl Id for u32 {}
 impl Id for u64 {}
 
-fn outside<T: Id>(u: T, v: T, limit: u64) -> String {
-    format!("the edge joins nodes {u} and {v}, but there are {limit} nodes")
+/// What is wrong with an edge whose ends are not both below `limit`, where there is one.
+fn outside<T: Id>(u: T, v: T, limit: Option<u64>) -> Option<String> {
+    let limit = limit.filter(|&limit| u.max(v).into() >= limit)?;
+    Some(format!("the edge joins nodes {u} and {v}, but there are {limit} nodes"))
 }
 
 fn not_an_id<T: Id>(field: &str) -> String {
@@ -62,7 +66,7 @@ fn not_an_id<T: Id>(field: &str) -> String {
 }
 
 /// Edges as an array `[E, 2]` or, as PyG writes them, `[2, E]`.
-fn read_array<T: Id>(path: &Path, limit: u64) -> Result<(Vec<T>, Vec<T>)> {
+fn read_array<T: Id>(path: &Path, limit: Option<u64>) -> Result<(Vec<T>, Vec<T>)> {
     let array = npy::open(path)?;
     let data = array.read_as::<T>()?;
     let (from, to): (Vec<T>, Vec<T>) = match array.shape[..] {
@@ -73,8 +77,9 @@ fn read_array<T: Id>(path: &Path, limit: u64) -> Result<(Vec<T>, Vec<T>)> {
             return Err(At::new(path, "header").error(message));
         }
     };
-    match from.iter().zip(&to).position(|(&u, &v)| u.max(v).into() >= limit) {
+    let wrong = from.iter().zip(&to).enumerate().find_map(|(e, (&u, &v))| Some((e, outside(u, v, limit)?)));
+    match wrong {
         None => Ok((from, to)),
-        Some(e) => Err(At::new(path, format!("edge {e}")).error(outside(from[e], to[e], limit))),
+        Some((e, message)) => Err(At::new(path, format!("edge {e}")).error(message)),
     }
 }

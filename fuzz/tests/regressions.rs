@@ -29,7 +29,7 @@ fn no_input_is_a_fault() {
         for (path, data) in &seeds {
             if let Err(e) = run(target, data, path) {
                 panic!(
-                    "{} is refused ({e}): if the format changed, write the seeds anew (cargo run -p graphmill-fuzz --bin seeds)",
+                    "{} is refused ({e}): if the format changed, write the seeds anew (cargo run -p graphmill-fuzz --example seeds)",
                     path.display()
                 );
             }

@@ -1,4 +1,4 @@
-//! Runs files through a target without a fuzzer: `cargo run -p graphmill-fuzz --bin replay -- TARGET FILE...`
+//! Runs files through a target without a fuzzer: `cargo run -p graphmill-fuzz --example replay -- TARGET FILE...`
 
 use std::{env, fs, process::ExitCode};
 

@@ -1,11 +1,17 @@
 //! Owned vectors and memory maps behind one type, so that a graph does not care where it lives.
 
-use std::{fs::File, marker::PhantomData, ops::Deref, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    marker::PhantomData,
+    ops::Deref,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bytemuck::Pod;
 use memmap2::{Mmap, MmapMut};
 
-use crate::{Error, Result};
+use crate::{Error, Result, dataset::manifest::FileEntry, npy::Element};
 
 /// A read-only run of `T`: owned, mapped from a file, or in anonymous huge pages. Cloning
 /// shares the memory.
@@ -17,7 +23,14 @@ pub struct Buffer<T> {
 #[derive(Clone)]
 enum Storage<T> {
     Owned(Arc<Vec<T>>),
-    Mapped { map: Arc<Mmap>, offset: usize, len: usize, of: PhantomData<T> },
+    Mapped { map: Arc<Mmap>, offset: usize, len: usize, of: PhantomData<T>, written: Option<Arc<Written>> },
+}
+
+/// An `.npy` file that this process wrote value by value, each checked: a dataset may take it over as it is.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) path: PathBuf,
+    pub(crate) entry: FileEntry,
 }
 
 impl<T: Pod> Buffer<T> {
@@ -49,7 +62,9 @@ impl<T: Pod> Buffer<T> {
         if !(map.as_ptr() as usize + offset).is_multiple_of(align_of::<T>()) {
             return Err(Error::format(path, format!("byte {offset}"), "the data is not aligned"));
         }
-        Ok(Self { storage: Storage::Mapped { map: Arc::new(map), offset, len, of: PhantomData } })
+        Ok(Self {
+            storage: Storage::Mapped { map: Arc::new(map), offset, len, of: PhantomData, written: None },
+        })
     }
 
     /// A copy in anonymous memory backed by huge pages where the system grants them: random reads
@@ -92,7 +107,32 @@ impl<T: Pod> Buffer<T> {
             .for_each(|(to, from)| convert(from, to));
         let map = map.make_read_only().map_err(no)?;
         let len = values.len();
-        Ok(Buffer { storage: Storage::Mapped { map: Arc::new(map), offset: 0, len, of: PhantomData } })
+        Ok(Buffer {
+            storage: Storage::Mapped { map: Arc::new(map), offset: 0, len, of: PhantomData, written: None },
+        })
+    }
+
+    /// Maps the whole array that was just written.
+    ///
+    /// # Errors
+    /// As for [`npy::open`](crate::npy::open).
+    pub(crate) fn map_written(path: PathBuf, entry: FileEntry) -> Result<Self>
+    where
+        T: Element,
+    {
+        let mut buffer = crate::npy::open(&path)?.map::<T>()?;
+        if let Storage::Mapped { written, .. } = &mut buffer.storage {
+            *written = Some(Arc::new(Written { path, entry }));
+        }
+        Ok(buffer)
+    }
+
+    /// The file that this process wrote and this buffer maps whole.
+    pub(crate) fn written(&self) -> Option<&Written> {
+        match &self.storage {
+            Storage::Mapped { written, .. } => written.as_deref(),
+            Storage::Owned(_) => None,
+        }
     }
 
     /// Whether the bytes come from a map rather than from this process's heap.

@@ -62,6 +62,17 @@ impl Graph {
         Ok(Self { indptr, indices, edge_weight: None })
     }
 
+    /// A graph whose parts the builder out of memory has written and knows to be sound.
+    pub(crate) fn sorted(indptr: Buffer<u64>, indices: Buffer<NodeId>) -> Self {
+        debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
+        Self { indptr, indices, edge_weight: None }
+    }
+
+    /// Row starts and in-neighbours as they are kept.
+    pub(crate) fn buffers(&self) -> (&Buffer<u64>, &Buffer<NodeId>) {
+        (&self.indptr, &self.indices)
+    }
+
     /// The same graph with a weight per edge (`E`, in the order of `indices`).
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! - [`Buffer`]: an owned vector or a memory map behind one type.
 //! - [`dataset`]: the native on-disk format and its importers.
 //! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: files that appear whole or not at all.
+//! - [`external`]: edges and rows beyond the size of memory.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`memory`]: how much of it there is.
 //! - [`traverse`], [`stats`]: components and the figures `graphmill info` prints.
@@ -20,6 +21,7 @@ pub mod builder;
 pub mod csc;
 pub mod dataset;
 pub mod error;
+pub mod external;
 pub mod generate;
 pub mod keyed;
 pub mod matrix;

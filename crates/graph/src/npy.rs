@@ -16,10 +16,11 @@
 
 mod dtype;
 mod header;
+mod writer;
 
 use std::{
     fs::File,
-    io::{self, BufReader, Write},
+    io::{self, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -28,6 +29,7 @@ use bytemuck::Pod;
 pub(crate) use dtype::convert;
 pub use dtype::{Dtype, Element, Kind, Number};
 pub use header::Header;
+pub(crate) use writer::Writer;
 
 use crate::{
     Buffer, Error, Result,
@@ -122,6 +124,25 @@ impl NpyFile {
         let mut data = at.locate(memory::reserve(self.len()))?;
         convert(&bytes, self.dtype, 0, &mut data).map_err(|e| at.error(e))?;
         c_order(data, &self.shape, self.fortran_order, &at)
+    }
+
+    /// Some of the values, in the order of the file, converted to `T`. Reads these alone.
+    ///
+    /// # Errors
+    /// The range is not within the array, reading fails, or a value does not fit `T`.
+    pub fn values<T: Element>(&mut self, range: std::ops::Range<usize>) -> Result<Vec<T>> {
+        let at = At::new(&self.path, "data");
+        if range.start > range.end || range.end > self.len() {
+            return Err(at.error(format!("values {range:?} of {} asked for", self.len())));
+        }
+        let mut data = at.locate(memory::reserve(range.len()))?;
+        let mut bytes: Vec<u8> = at.locate(memory::zeroed(range.len() * self.dtype.size))?;
+        let start = self.offset + range.start * self.dtype.size;
+        let read =
+            self.file.seek(SeekFrom::Start(start as u64)).and_then(|_| self.file.read_exact(&mut bytes));
+        read.map_err(|e| Error::io(&self.path, "read", e))?;
+        convert(&bytes, self.dtype, range.start, &mut data).map_err(|e| at.error(e))?;
+        Ok(data)
     }
 
     /// The values as `T`: mapped where the file already holds them so, converted otherwise.

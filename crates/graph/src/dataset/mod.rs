@@ -5,7 +5,7 @@
 
 pub mod checksum;
 pub mod import;
-mod manifest;
+pub(crate) mod manifest;
 pub mod native;
 
 use std::fmt;
@@ -192,6 +192,9 @@ impl Dataset {
             )));
         }
         let bad = match &self.features.data {
+            // checked as they were written
+            FeatureData::F32(data) if data.written().is_some() => None,
+            FeatureData::F16(data) if data.written().is_some() => None,
             FeatureData::F32(data) => position(data, |x| !x.is_finite()),
             FeatureData::F16(data) => position(data, |x| !x.is_finite()),
         };

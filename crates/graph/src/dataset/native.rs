@@ -125,12 +125,13 @@ impl Dataset {
             files: Default::default(),
             checksum: String::new(),
         };
-        let indptr = self.graph.indptr();
+        let (indptr, indices) = self.graph.buffers();
         // The empty graph has an empty indptr in memory; on disk it has its one zero.
-        add(&mut m, dir, INDPTR, if indptr.is_empty() { &[0] } else { indptr }, &[nodes + 1])?;
-        add(&mut m, dir, INDICES, self.graph.indices(), &[self.graph.num_edges()])?;
+        let one = Buffer::from(vec![0]);
+        add(&mut m, dir, INDPTR, if indptr.is_empty() { &one } else { indptr }, &[nodes + 1])?;
+        add(&mut m, dir, INDICES, indices, &[self.graph.num_edges()])?;
         if let Some(weight) = self.graph.edge_weight() {
-            add(&mut m, dir, EDGE_WEIGHT, weight, &[weight.len()])?;
+            write(&mut m, dir, EDGE_WEIGHT, weight, &[weight.len()])?;
         }
         if self.features.dim > 0 {
             let shape = [nodes, self.features.dim];
@@ -158,8 +159,28 @@ fn directory_name(dir: &Path) -> String {
     dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Writes one array and enters it in the manifest, with the checksum of what the disk now holds.
+/// Puts one array in its place and enters it in the manifest: a file that this process has already written is linked,
+/// anything else is written.
 fn add<T: Element>(
+    manifest: &mut Manifest,
+    dir: &Path,
+    name: &str,
+    data: &Buffer<T>,
+    shape: &[usize],
+) -> Result<()> {
+    let same = |entry: &FileEntry| entry.shape == shape && entry.dtype == T::DTYPE.to_string();
+    match data.written().filter(|written| same(&written.entry)) {
+        // a file system without links has it copied
+        Some(written) if fs::hard_link(&written.path, dir.join(name)).is_ok() => {
+            manifest.files.insert(name.into(), written.entry.clone());
+            Ok(())
+        }
+        _ => write(manifest, dir, name, data, shape),
+    }
+}
+
+/// Writes one array and enters it in the manifest, with the checksum of what the disk now holds.
+fn write<T: Element>(
     manifest: &mut Manifest,
     dir: &Path,
     name: &str,

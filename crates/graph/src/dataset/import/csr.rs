@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::{NodeId, Result, memory, npz::Npz, place::At, search::position};
+use crate::{NodeId, Result, external::Edges, memory, npz::Npz, place::At, search::position};
 
 /// A sparse matrix: row `i` holds `data[k]` at column `indices[k]` for `k` in
 /// `indptr[i]..indptr[i + 1]`.
@@ -79,18 +79,19 @@ impl Csr {
         Ok(())
     }
 
-    /// The edges `i -> j` of a square matrix, one for every stored entry (whatever its value).
-    pub(super) fn into_edges(self, at: &At) -> Result<(Vec<NodeId>, Vec<NodeId>)> {
+    /// Adds an edge `i -> j` of a square matrix for every stored entry (whatever its value).
+    pub(super) fn into_edges(self, edges: &mut Edges, at: &At) -> Result<()> {
         if self.rows != self.columns {
             let message = format!("the adjacency is {} x {}, not square", self.rows, self.columns);
             return Err(at.error(message));
         }
-        let mut src = at.locate(memory::reserve(self.indices.len()))?;
         for (i, pair) in self.indptr.windows(2).enumerate() {
             let i = NodeId::try_from(i).map_err(|_| at.error("more nodes than 32-bit ids can number"))?;
-            src.extend(std::iter::repeat_n(i, (pair[1] - pair[0]) as usize));
+            for &j in &self.indices[pair[0] as usize..pair[1] as usize] {
+                edges.push(i, j)?;
+            }
         }
-        Ok((src, self.indices))
+        Ok(())
     }
 
     /// The whole matrix, row-major; entries given twice are added, as SciPy does.
@@ -145,7 +146,11 @@ mod tests {
         let matrix = csr(&[0, 2, 2, 4], &[0, 2, 1, 1], 3);
         matrix.check(&at, &at).unwrap();
         assert_eq!(matrix.to_dense(&at).unwrap(), [1., 0., 2., 0., 0., 0., 0., 7., 0.]);
-        assert_eq!(matrix.into_edges(&at).unwrap(), (vec![0, 0, 2, 2], vec![0, 2, 1, 1]));
+        let options = crate::EdgeOptions { keep_duplicates: true, ..crate::EdgeOptions::DIRECTED };
+        let mut edges = crate::external::Scratch::in_memory().edges(options);
+        matrix.into_edges(&mut edges, &at).unwrap();
+        let graph = edges.build(3).unwrap();
+        assert_eq!((graph.indptr(), graph.indices()), (&[0, 1, 3, 4][..], &[0, 2, 2, 0][..]));
     }
 
     #[test]
@@ -160,7 +165,13 @@ mod tests {
         fails(csr(&[0, 2, 1, 2], &[0, 0], 1), "after row 1");
         fails(csr(&[0, 1], &[5], 5), "column 5");
         fails(Csr { rows: usize::MAX, ..csr(&[0], &[], 0) }, "row starts");
-        assert!(csr(&[0, 1], &[1], 2).into_edges(&at).unwrap_err().to_string().contains("not square"));
+        assert!(
+            csr(&[0, 1], &[1], 2)
+                .into_edges(&mut Edges::default(), &at)
+                .unwrap_err()
+                .to_string()
+                .contains("not square")
+        );
         let wide = csr(&[0, 1], &[0], 1 << 40).to_dense(&at).unwrap_err().to_string();
         assert!(wide.contains("claims"), "{wide}");
     }

@@ -17,10 +17,10 @@ use serde::{
 };
 
 use super::{ImportOptions, Raw, csr::Csr, features, labels, splits};
-use crate::{Buffer, Error, Features, Labels, Result, Split, npy, npz::Npz, place::At};
+use crate::{Buffer, Error, Features, Labels, Result, Split, external::Scratch, npy, npz::Npz, place::At};
 
 /// Reads the directory `src`.
-pub(super) fn read(src: &Path, _: &ImportOptions) -> Result<Raw> {
+pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let adjacency_path = src.join("adj_full.npz");
     let mut npz = Npz::open(&adjacency_path)?;
     if npz.contains("format") {
@@ -32,22 +32,13 @@ pub(super) fn read(src: &Path, _: &ImportOptions) -> Result<Raw> {
     }
     let adjacency = Csr::from_npz(&mut npz, "", true)?;
     let num_nodes = adjacency.rows;
-    let (edge_src, edge_dst) = adjacency.into_edges(&At::new(&adjacency_path, "member shape.npy"))?;
+    let mut edges = scratch.edges(options.edge_options(false));
+    adjacency.into_edges(&mut edges, &At::new(&adjacency_path, "member shape.npy"))?;
     let features = read_features(&src.join("feats.npy"), num_nodes)?;
     let labels = read_labels(&src.join("class_map.json"), num_nodes)?;
     let split = read_roles(&src.join("role.json"), num_nodes)?;
     let name = src.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Raw {
-        name,
-        num_nodes,
-        src: edge_src,
-        dst: edge_dst,
-        undirected: false,
-        features,
-        labels,
-        splits: vec![split],
-        metric: None,
-    })
+    Ok(Raw { name, num_nodes, edges, features, labels, splits: vec![split], metric: None })
 }
 
 fn read_features(path: &Path, nodes: usize) -> Result<Features> {

@@ -13,6 +13,7 @@ mod features;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod graphsaint;
+mod identity;
 mod labels;
 mod npz;
 mod options;
@@ -25,14 +26,16 @@ use std::path::Path;
 
 pub use options::{ImportOptions, METRICS, Normalize, SplitRule};
 
-use super::{Dataset, Features, Labels, Split};
+use super::{Dataset, Features, Labels, Split, native::check_target};
 use crate::{
-    NodeId, Result,
+    Result, atomic,
+    external::{Edges, Quiet, Scratch, Unit, Watch},
+    memory,
     table::{self, Entry},
 };
 
 /// Reads a source of one format.
-pub type Importer = fn(&Path, &ImportOptions) -> Result<Raw>;
+pub type Importer = fn(&Path, &ImportOptions, &Scratch) -> Result<Raw>;
 
 /// The formats, in the order in which help lists them.
 pub const TABLE: &[Entry<Importer>] = &[
@@ -63,19 +66,14 @@ pub const TABLE: &[Entry<Importer>] = &[
 ];
 
 /// What an importer found, before the shared steps.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Raw {
     /// What the source is called.
     pub name: String,
     /// `V`.
     pub num_nodes: usize,
-    /// Where each edge comes from (`E`).
-    pub src: Vec<NodeId>,
-    /// Where each edge goes to (`E`).
-    pub dst: Vec<NodeId>,
-    /// The format means undirected simple graphs: edges are made symmetric, self-loops and
-    /// duplicates go, whatever the options say.
-    pub undirected: bool,
+    /// The edges, in a collection that knows what to make of them (see [`ImportOptions::edge_options`]).
+    pub edges: Edges,
     /// `V` rows, or none at all.
     pub features: Features,
     /// `V` labels, -1 where unknown.
@@ -86,13 +84,69 @@ pub struct Raw {
     pub metric: Option<String>,
 }
 
-/// Imports `src`, which has the format called `format`.
+/// Imports `src`, which has the format called `format`, into memory.
 ///
 /// # Errors
 /// An unknown format, an option that does not fit it, or a fault in the source, with file and place.
 pub fn import(format: &str, src: impl AsRef<Path>, options: &ImportOptions) -> Result<Dataset> {
+    read(format, src.as_ref(), options, &Scratch::in_memory())
+}
+
+/// How [`import_to`] goes about it.
+pub struct Work {
+    /// Bytes of memory to stay within; `None` takes half of what is available.
+    pub memory: Option<u64>,
+    /// A dataset that is there is replaced.
+    pub replace: bool,
+    /// Is told how far the import is.
+    pub watch: Box<dyn Watch>,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self { memory: None, replace: false, watch: Box::new(Quiet) }
+    }
+}
+
+/// Imports `src` into the dataset directory `dst`, which appears whole or not at all, within a budget of memory. What
+/// does not fit is kept in the directory `dst.importing` meanwhile. A killed import leaves that directory behind, and
+/// the same import of the same source goes on from there; after an error it is removed.
+///
+/// Returns the dataset, mapped, without reading it again.
+///
+/// # Errors
+/// As for [`import`]; `dst` holds something already; there is not enough disk.
+pub fn import_to(
+    format: &str,
+    src: impl AsRef<Path>,
+    dst: impl AsRef<Path>,
+    options: &ImportOptions,
+    work: Work,
+) -> Result<Dataset> {
+    let (src, dst) = (src.as_ref(), dst.as_ref());
+    check_target(dst, work.replace)?;
+    let memory = work.memory.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
+    let beside = atomic::suffixed(dst, ".importing");
+    let scratch = Scratch::open(&beside, &identity::of(format, src, options)?, memory, work.watch)?;
+    let imported = read(format, src, options, &scratch).and_then(|dataset| {
+        scratch.stage("writing the dataset", None, Unit::Bytes);
+        if work.replace {
+            dataset.save_replacing(dst)?
+        } else {
+            dataset.save(dst)?
+        }
+        Ok(dataset)
+    });
+    // After an error the first one is the one to tell.
+    let removed = scratch.remove();
+    let dataset = imported?;
+    removed?;
+    Ok(dataset)
+}
+
+fn read(format: &str, src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Dataset> {
     let entry = table::find("format", TABLE, format)?;
     options.check(format)?;
-    let raw = (entry.make)(src.as_ref(), options)?;
-    steps::finish(raw, src.as_ref(), options)
+    let raw = (entry.make)(src, options, scratch)?;
+    steps::finish(raw, src, options, scratch)
 }

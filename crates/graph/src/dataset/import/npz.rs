@@ -10,15 +10,21 @@
 use std::path::Path;
 
 use super::{ImportOptions, Raw, csr::Csr, features, labels, splits};
-use crate::{Features, Labels, Result, Split, npz::Npz, place::At};
+use crate::{
+    Features, Labels, Result, Split,
+    external::{Edges, Scratch},
+    npz::Npz,
+    place::At,
+};
 
 /// Reads the file `src`.
-pub(super) fn read(src: &Path, _: &ImportOptions) -> Result<Raw> {
+pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
+    let edges = scratch.edges(options.edge_options(false));
     let mut npz = Npz::open(src)?;
     let mut raw = if npz.contains("adj_indptr") {
-        shchur(&mut npz)?
+        shchur(&mut npz, edges)?
     } else if npz.contains("node_features") {
-        heterophilous(&mut npz)?
+        heterophilous(&mut npz, edges)?
     } else {
         return Err(At::new(src, "archive").error(format!(
             "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous sets) is there; it holds: {}",
@@ -29,12 +35,12 @@ pub(super) fn read(src: &Path, _: &ImportOptions) -> Result<Raw> {
     Ok(raw)
 }
 
-fn shchur(npz: &mut Npz) -> Result<Raw> {
+fn shchur(npz: &mut Npz, mut edges: Edges) -> Result<Raw> {
     let path = npz.path().to_path_buf();
     let at = |member: &str| At::new(&path, format!("member {member}.npy"));
     let adjacency = Csr::from_npz(npz, "adj_", true)?;
     let num_nodes = adjacency.rows;
-    let (src, dst) = adjacency.into_edges(&at("adj_shape"))?;
+    adjacency.into_edges(&mut edges, &at("adj_shape"))?;
     let features = if npz.contains("attr_indptr") {
         let attributes = Csr::from_npz(npz, "attr_", false)?;
         let dense = attributes.to_dense(&at("attr_shape"))?;
@@ -55,21 +61,21 @@ fn shchur(npz: &mut Npz) -> Result<Raw> {
     } else {
         labels::unknown(num_nodes)
     };
-    Ok(Raw { num_nodes, src, dst, features, labels, ..Raw::default() })
+    Ok(Raw { num_nodes, edges, features, labels, ..Raw::default() })
 }
 
-fn heterophilous(npz: &mut Npz) -> Result<Raw> {
+fn heterophilous(npz: &mut Npz, mut edges: Edges) -> Result<Raw> {
     let path = npz.path().to_path_buf();
     let at = |member: &str| At::new(&path, format!("member {member}.npy"));
     let num_nodes = npz.header("node_features")?.shape.first().copied().unwrap_or(0);
     let features = matrix(npz, "node_features", num_nodes)?;
     let labels = read_labels(npz, "node_labels", num_nodes)?;
-    let edges = npz.read_as::<u32>("edges")?;
-    if !matches!(edges.shape[..], [_, 2]) {
-        return Err(at("edges").error(format!("shape [edges, 2] expected, {:?} found", edges.shape)));
+    let pairs = npz.read_as::<u32>("edges")?;
+    if !matches!(pairs.shape[..], [_, 2]) {
+        return Err(at("edges").error(format!("shape [edges, 2] expected, {:?} found", pairs.shape)));
     }
-    if let Some(i) = edges.data.iter().position(|&v| v as usize >= num_nodes) {
-        let message = format!("edge {} names node {}, but there are {num_nodes} nodes", i / 2, edges.data[i]);
+    if let Some(i) = pairs.data.iter().position(|&v| v as usize >= num_nodes) {
+        let message = format!("edge {} names node {}, but there are {num_nodes} nodes", i / 2, pairs.data[i]);
         return Err(at("edges").error(message));
     }
     let mut parts = Vec::new();
@@ -93,9 +99,10 @@ fn heterophilous(npz: &mut Npz) -> Result<Raw> {
         Labels::Single { classes: 2, .. } => Some("roc-auc".into()),
         _ => None,
     };
-    let src = edges.data.iter().step_by(2).copied().collect();
-    let dst = edges.data.iter().skip(1).step_by(2).copied().collect();
-    Ok(Raw { num_nodes, src, dst, features, labels, splits, metric, ..Raw::default() })
+    for pair in pairs.data.chunks_exact(2) {
+        edges.push(pair[0], pair[1])?;
+    }
+    Ok(Raw { num_nodes, edges, features, labels, splits, metric, ..Raw::default() })
 }
 
 fn expect_rows(rows: usize, nodes: usize, at: &At) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use crate::{Error, Result};
+use crate::{EdgeOptions, Error, Result};
 
 /// The scores a dataset may be judged by.
 pub const METRICS: &[&str] = &["accuracy", "f1-micro", "f1-macro", "roc-auc", "average-precision"];
@@ -45,6 +45,16 @@ pub struct ImportOptions {
 }
 
 impl ImportOptions {
+    /// What becomes of a source's edges. A format that means `undirected` simple graphs has its edges made symmetric,
+    /// without self-loops and duplicates, whatever the options say.
+    pub fn edge_options(&self, undirected: bool) -> EdgeOptions {
+        EdgeOptions {
+            undirected: self.undirected || undirected,
+            drop_self_loops: self.no_self_loops || undirected,
+            keep_duplicates: self.keep_duplicates && !undirected,
+        }
+    }
+
     /// Refuses options that do not fit `format` and metrics that nobody knows. Importing asks this too.
     ///
     /// # Errors

@@ -14,13 +14,13 @@ use super::{
     pickle::{self, Pickle},
     splits,
 };
-use crate::{Buffer, Error, Features, Labels, NodeId, Result, Split, memory, place::At};
+use crate::{Buffer, Error, Features, Labels, NodeId, Result, Split, external::Scratch, memory, place::At};
 
 /// Nodes of the public validation part (Kipf and Welling, ICLR 2017, section 5.1).
 const VALID: usize = 500;
 
 /// Reads the files that begin with `src` (`DIR/ind.cora`), or the only set of the directory `src`.
-pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
+pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let prefix = find_prefix(src, options.name.as_deref())?;
     let file = |suffix: &str| {
         let mut path = prefix.clone().into_os_string();
@@ -69,14 +69,13 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     let graph_path = file("graph");
     let at = At::new(&graph_path, "pickle");
     let pairs = with_pickle(&graph_path, |pickle, at| pickle.adjacency().map_err(|e| at.error(e)))?;
-    let (mut from, mut to) = (Vec::with_capacity(pairs.len()), Vec::with_capacity(pairs.len()));
+    let mut edges = scratch.edges(options.edge_options(true));
     for (u, v) in pairs {
         if u.max(v) >= num_nodes as u64 {
             let message = format!("an edge joins nodes {u} and {v}, but there are {num_nodes} nodes");
             return Err(at.error(message));
         }
-        from.push(u as NodeId);
-        to.push(v as NodeId);
+        edges.push(u as NodeId, v as NodeId)?;
     }
     let range = |from: usize, to: usize| -> Buffer<NodeId> {
         (from as NodeId..to as NodeId).collect::<Vec<_>>().into()
@@ -91,9 +90,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     Ok(Raw {
         name: name.strip_prefix("ind.").unwrap_or(&name).to_string(),
         num_nodes,
-        src: from,
-        dst: to,
-        undirected: true,
+        edges,
         features: Features::f32(dim, features),
         labels: Labels::Single { class: class.into(), classes },
         splits: vec![split],

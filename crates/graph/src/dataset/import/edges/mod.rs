@@ -10,6 +10,7 @@
 //! Rows belong to nodes in the order of their ids: 0, 1, 2, ..., or with `compact_ids` the ids that
 //! the edges name, ascending.
 
+mod chunks;
 mod ends;
 mod files;
 mod ids;
@@ -19,14 +20,14 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use files::Files;
-use ids::Ids;
+use ids::{Ids, Sparse};
 use text::{finite, table, whole};
 
 use super::{ImportOptions, Raw, features, labels};
-use crate::{Features, Labels, NodeId, Result, npy, place::At};
+use crate::{Features, Labels, NodeId, Result, external::Scratch, npy, place::At};
 
 /// Reads the file or directory `src`.
-pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
+pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let files = Files::find(src, options)?;
     let features = files.features.as_deref().map(read_features).transpose()?;
     let labels = files.labels.as_deref().map(read_labels).transpose()?;
@@ -51,20 +52,22 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     let known = known.map(|(count, _)| count);
 
     let at = At::new(&files.edges, "ids");
-    let (src_ids, dst_ids, ids) = if options.compact_ids {
-        let (from, to) = ends::read::<u64>(&files.edges, None)?;
-        let ids = Ids::compact(&from, &to, known, &at)?;
-        let number = |id: &u64| ids.number(*id).ok_or_else(|| at.error("more ids than 32 bits can number"));
-        let src: Vec<NodeId> = from.iter().map(number).collect::<Result<_>>()?;
-        drop(from);
-        let dst = to.iter().map(number).collect::<Result<_>>()?;
-        (src, dst, ids)
+    let mut edges = scratch.edges(options.edge_options(false));
+    let mut needs = ends::estimate(&files.edges)?;
+    needs.edges *= if options.undirected { 2 } else { 1 };
+    needs.features = features.as_ref().map_or(0, |(features, _)| features.bytes() as u64);
+    scratch.expect(&needs)?;
+    let ids = if options.compact_ids {
+        let mut sparse = Sparse::new(scratch)?;
+        ends::read::<u64>(&files.edges, None, scratch, &mut |from, to| sparse.extend(from, to))?;
+        sparse.number(known, &mut edges, &at)?
     } else {
-        let (src, dst) = ends::read::<NodeId>(&files.edges, known)?;
-        let ids = Ids::plain(&src, &dst, known, &at)?;
-        (src, dst, ids)
+        if !edges.take_up_all() {
+            ends::read::<NodeId>(&files.edges, known, scratch, &mut |from, to| edges.extend(from, to))?;
+        }
+        Ids::plain(edges.largest(), edges.len(), known, &at)?
     };
-    if src_ids.is_empty() {
+    if edges.is_empty() {
         return Err(at.error("the file holds no edges"));
     }
     let num_nodes = ids.len();
@@ -73,17 +76,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     let features = features.map_or_else(Features::default, |(features, _)| features);
     let name = src.file_name().unwrap_or_default().to_string_lossy();
     let name = if src.is_dir() { &name } else { name.split('.').next().unwrap_or_default() };
-    Ok(Raw {
-        name: name.to_string(),
-        num_nodes,
-        src: src_ids,
-        dst: dst_ids,
-        undirected: false,
-        features,
-        labels,
-        splits,
-        metric: None,
-    })
+    Ok(Raw { name: name.to_string(), num_nodes, edges, features, labels, splits, metric: None })
 }
 
 fn path_of(path: &Option<PathBuf>) -> String {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A longer line is no table: a row of a million features fits.
-const LONGEST_LINE: u64 = 1 << 26;
+pub(super) const LONGEST_LINE: u64 = 1 << 26;
 /// Lines and bytes that are parsed together.
 const BATCH: (usize, usize) = (1 << 13, 1 << 22);
 

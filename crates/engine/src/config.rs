@@ -301,6 +301,9 @@ options! {
     }
 }
 
+/// Deeper networks are a slip of the hand.
+const MOST_LAYERS: usize = 64;
+
 /// The option of that name, written with dashes or underscores.
 pub fn key(name: &str) -> Option<&'static Key> {
     let name = name.replace('-', "_");
@@ -373,7 +376,7 @@ impl TrainConfig {
         }
         if given.contains(&"layers") {
             let last = self.fanout.0.last().copied().unwrap_or(10);
-            self.fanout.0.resize(layers, last);
+            self.fanout.0.resize(layers.min(MOST_LAYERS), last); // validate() refuses more
         } else {
             self.layers = hops;
         }
@@ -420,7 +423,7 @@ impl TrainConfig {
             ("hidden", self.hidden, 1 << 20),
             ("heads", self.heads, 1 << 10),
             ("out-heads", self.out_heads, 1 << 10),
-            ("layers", self.layers, 64),
+            ("layers", self.layers, MOST_LAYERS),
             ("eval-every", self.eval_every, usize::MAX),
             ("eval-chunk", self.eval_chunk, usize::MAX),
             ("epochs", self.epochs, 1_000_000_000),

@@ -8,6 +8,8 @@ pub mod checkpoint;
 pub mod config;
 pub mod error;
 pub mod evaluate;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 pub mod learner;
 pub mod memory;
 mod nodes;

@@ -238,7 +238,7 @@ fn first_largest(logits: &[f32]) -> i64 {
 }
 
 /// Reads a list of nodes below `num_nodes`.
-fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
+pub(crate) fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
     let check = |place: String, id: i64| match NodeId::try_from(id) {
         Ok(v) if (v as usize) < num_nodes => Ok(v),
         _ => Err(Error::format(file, place, format!("node {id} is outside the graph's {num_nodes} nodes"))),

@@ -103,7 +103,7 @@ impl Manifest {
     }
 
     /// Checks the text of the manifest at `path`.
-    fn parse(text: &str, path: &Path) -> Result<Self> {
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Self> {
         let at = |place: &'static str| At::new(path, place);
         let json = |e: serde_json::Error| {
             let place = format!("line {} column {}", e.line(), e.column());

@@ -14,6 +14,8 @@ mod csr;
 mod edges;
 mod feature_rows;
 mod features;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod graphbolt;
 mod graphsage;
 mod graphsaint;

@@ -222,6 +222,8 @@ mod tests {
         assert_eq!((edges(&dataset), dataset.split.train[0]), (vec![(2, 0), (0, 1)], 2));
         let error = run(dir.path(), &ImportOptions::default()).unwrap_err();
         assert!(error.contains("line 2: '70000000000' is not") && error.contains("compact-ids"), "{error}");
+        let last = directory(&[("edges.txt", "18446744073709551615 1\n")]);
+        assert_eq!(edges(&run(last.path(), &options).unwrap()), [(1, 0)], "every 64-bit id is one");
         std::fs::write(dir.path().join("train.txt"), "5\n").unwrap();
         assert!(run(dir.path(), &options).unwrap_err().contains("no edge names the node 5"));
         std::fs::write(dir.path().join("labels.txt"), "0\n1\n").unwrap();

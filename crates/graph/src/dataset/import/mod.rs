@@ -7,6 +7,7 @@
 //! The direction of edges: a matrix entry `(i, j)` and a line `i j` are an edge from `i` to `j`, so
 //! `i` becomes an in-neighbour of `j`.
 
+mod blocks;
 mod csr;
 mod edges;
 mod features;
@@ -21,6 +22,7 @@ mod steps;
 
 use std::path::Path;
 
+pub use edges::Flavour;
 pub use options::{ImportOptions, METRICS, Normalize, SplitRule};
 
 use super::{Dataset, Features, Labels, Split};
@@ -55,8 +57,8 @@ pub const TABLE: &[Entry<Importer>] = &[
     },
     Entry {
         name: "edges",
-        summary: "an edge list as text, and features, labels and splits as text or .npy",
-        source: "SNAP edge lists; the layout of the multi-label sets of Zhao et al., TMLR 2023",
+        summary: "an edge list as text (plain, SNAP, METIS, WebGraph) with features, labels and splits as text or .npy, or a GNNLab directory",
+        source: "SNAP edge lists; METIS manual, section 4.5.1; WebGraph's ASCIIGraph; GNNLab's datagen/README.md; the layout of the multi-label sets of Zhao et al., TMLR 2023",
         make: edges::read,
     },
 ];

@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
+use super::Flavour;
 use crate::{EdgeOptions, Error, Result};
 
 /// The scores a dataset may be judged by.
@@ -32,6 +33,10 @@ pub struct ImportOptions {
     pub features: Option<PathBuf>,
     /// `edges` only: the label file.
     pub labels: Option<PathBuf>,
+    /// `edges` only: a file of pairs of nodes and classes, in the place of labels.
+    pub label_pairs: Option<PathBuf>,
+    /// `edges` only: a file with an id per node.
+    pub nodes: Option<PathBuf>,
     /// `edges` only: the training nodes.
     pub train: Option<PathBuf>,
     /// `edges` only: the validation nodes.
@@ -42,6 +47,10 @@ pub struct ImportOptions {
     pub compact_ids: bool,
     /// `edges` only: how many nodes there are, when no file says so.
     pub num_nodes: Option<usize>,
+    /// `edges` only: how the edges are written.
+    pub flavour: Flavour,
+    /// `edges` only: the id of the first node, in all files.
+    pub first_id: u64,
 }
 
 impl ImportOptions {
@@ -66,12 +75,24 @@ impl ImportOptions {
         let edges_only = [
             ("features", self.features.is_some()),
             ("labels", self.labels.is_some()),
+            ("label-pairs", self.label_pairs.is_some()),
+            ("nodes", self.nodes.is_some()),
             ("train", self.train.is_some()),
             ("valid", self.valid.is_some()),
             ("test", self.test.is_some()),
             ("compact-ids", self.compact_ids),
             ("num-nodes", self.num_nodes.is_some()),
+            ("flavour", self.flavour != Flavour::Auto),
+            ("first-id", self.first_id != 0),
         ];
+        if self.compact_ids && self.first_id != 0 {
+            return Err(Error::invalid(
+                "compact-ids numbers nodes by ascending id, whatever the first: leave out first-id",
+            ));
+        }
+        if self.labels.is_some() && self.label_pairs.is_some() {
+            return Err(Error::invalid("labels and label-pairs say the same thing twice: leave out one"));
+        }
         match edges_only.iter().find(|(_, given)| *given && format != "edges") {
             None => Ok(()),
             Some((name, _)) => Err(Error::invalid(format!(

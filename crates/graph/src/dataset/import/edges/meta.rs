@@ -1,0 +1,70 @@
+//! `meta.json`: what the tables of a directory cannot say. Every field may be missing.
+//!
+//! ```text
+//! {"name": "cora", "nodes": 2708, "edges": 10556, "classes": 7, "metric": "accuracy"}
+//! ```
+//!
+//! `nodes` and `edges` must be what the files hold; classes beyond the largest label have no node.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::graphsaint::json_error;
+use crate::{Error, Labels, Result, place::At};
+
+/// Beside a directory of tables.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in super::super::super) struct Meta {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in super::super::super) name: Option<String>,
+    /// `V`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in super::super::super) nodes: Option<usize>,
+    /// Lines of the list of edges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in super::super::super) edges: Option<u64>,
+    /// `C`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in super::super::super) classes: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in super::super::super) metric: Option<String>,
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+impl Meta {
+    /// Reads the file `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is something else.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
+        let meta: Self = serde_json::from_slice(&text).map_err(|e| json_error(path, &e))?;
+        Ok(Self { path: path.to_path_buf(), ..meta })
+    }
+
+    /// That the list holds as many edges as this says.
+    pub(super) fn check_edges(&self, found: u64, list: &Path) -> Result<()> {
+        match self.edges {
+            Some(edges) if edges != found => Err(At::new(&self.path, "edges")
+                .error(format!("{edges} edges, but {} holds {found}: is it truncated?", list.display()))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The labels with as many classes as this says.
+    pub(super) fn with_classes(&self, labels: Labels) -> Result<Labels> {
+        match (labels, self.classes) {
+            (Labels::Single { class, classes: used }, Some(classes))
+                if classes >= used && classes <= i32::MAX as usize =>
+            {
+                Ok(Labels::Single { class, classes })
+            }
+            (labels, Some(classes)) if classes != labels.classes() => Err(At::new(&self.path, "classes")
+                .error(format!("{classes} classes, but the labels have {}", labels.classes()))),
+            (labels, _) => Ok(labels),
+        }
+    }
+}

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     Dataset, Graph, Labels, NodeId,
-    dataset::FeatureData,
+    dataset::{FeatureData, NamedGraph},
     keyed::key,
     traverse::{Components, summarize, weak_components},
 };
@@ -51,6 +51,8 @@ pub struct Info {
     pub self_loops: usize,
     /// How many in-neighbours nodes have.
     pub degree: Degree,
+    /// The graphs that the dataset is the union of; none where it is one graph.
+    pub graphs: Vec<Part>,
     /// Weakly connected components.
     pub components: Components,
     /// How alike neighbours' labels are; only where labels are single and an edge joins two
@@ -90,6 +92,26 @@ pub struct Bin {
     pub to: u64,
     /// How many nodes have such a degree.
     pub nodes: usize,
+}
+
+/// One of several graphs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// What it is called.
+    pub name: String,
+    /// Its nodes.
+    pub nodes: usize,
+    /// Its edges, every stored direction counted.
+    pub edges: usize,
+}
+
+impl Part {
+    fn new(part: &NamedGraph, graph: &Graph) -> Self {
+        let indptr = graph.indptr();
+        let starts = |v: usize| indptr.get(v).copied().unwrap_or(0);
+        let edges = starts(part.nodes.end) - starts(part.nodes.start);
+        Self { name: part.name.clone(), nodes: part.nodes.len(), edges: edges as usize }
+    }
 }
 
 /// Bytes at rest.
@@ -141,6 +163,7 @@ pub fn info(dataset: &Dataset) -> Info {
         isolated,
         self_loops,
         degree: degree(graph),
+        graphs: dataset.graphs.iter().map(|part| Part::new(part, graph)).collect(),
         components: summarize(&weak_components(graph)),
         homophily,
         class_counts,
@@ -261,6 +284,7 @@ mod tests {
             features: Features::f32(2, vec![0.0; 12]),
             labels: Labels::Single { class: vec![0, 0, 0, 1, 1, -1].into(), classes: 2 },
             split: Split { train: vec![0, 3].into(), valid: vec![1].into(), test: vec![2, 4].into() },
+            graphs: Vec::new(),
             metric: Some("accuracy".into()),
             checksum: None,
         }
@@ -320,6 +344,20 @@ mod tests {
         let info = info(&Dataset::default());
         assert_eq!((info.nodes, info.degree.max, info.components.count, info.symmetric), (0, 0, 0, true));
         assert!(info.to_string().contains("nodes"));
+    }
+
+    #[test]
+    fn graphs_are_counted_one_by_one() {
+        let graph = build(6, &[0, 0, 1, 3], &[1, 2, 2, 4], EdgeOptions::UNDIRECTED).unwrap();
+        let graphs = vec![NamedGraph::new("left", 0..3), NamedGraph::new("right", 3..6)];
+        let info = info(&Dataset { graph, graphs, ..small() });
+        let part = |name: &str, nodes, edges| Part { name: name.into(), nodes, edges };
+        assert_eq!(info.graphs, [part("left", 3, 6), part("right", 3, 2)]);
+        assert!(
+            info.to_string()
+                .contains("  graphs                  2   left 3 nodes, 6 edges; right 3 nodes, 2 edges\n"),
+            "{info}"
+        );
     }
 
     #[test]

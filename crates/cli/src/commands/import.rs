@@ -40,7 +40,7 @@ pub(crate) fn command() -> Command {
         .arg(flag("keep-duplicates", "Keep several edges between the same two nodes"))
         .arg(flag("largest-component", "Keep the largest weakly connected component alone"))
         .arg(option("normalize", "HOW", "Features: none, rows (divide by their sum) or standard (z-scores of the training nodes) [default: none]"))
-        .arg(option("split", "RULE", "given, given:K, planetoid:TRAIN,VALID (nodes per class) or random:A,B,C (fractions) [default: the first that is given]"))
+        .arg(option("split", "RULE", "given, given:K, planetoid:TRAIN,VALID (nodes per class), random:A,B,C (fractions) or graphs:TRAIN/VALID/TEST (names of several graphs) [default: the first that is given]"))
         .arg(option("split-seed", "N", "Seed of planetoid and random splits [default: 0]"))
         .arg(option("metric", "NAME", "Score the dataset is judged by").value_parser(METRICS.to_vec()))
         .arg(option("name", "NAME", "What to call it [default: the source's name]"))

@@ -1,15 +1,18 @@
 //! A dataset: topology, features, labels and a split, in memory or mapped from a directory.
 //!
+//! - [`NamedGraph`]: datasets that are the union of several graphs.
 //! - [`native`]: the directory format (a manifest and `.npy` files with checksums).
 //! - [`import`]: the table of importers and the options they share.
 
 pub mod checksum;
+mod graphs;
 pub mod import;
 mod manifest;
 pub mod native;
 
 use std::fmt;
 
+pub use graphs::{GraphParts, NamedGraph};
 use half::f16;
 use rayon::prelude::*;
 
@@ -28,6 +31,8 @@ pub struct Dataset {
     pub labels: Labels,
     /// Which nodes train, validate and test.
     pub split: Split,
+    /// The graphs that this one is the disjoint union of: none, or runs of nodes that cover all of them.
+    pub graphs: Vec<NamedGraph>,
     /// The score this dataset is usually judged by (`accuracy`, `f1-micro`, `f1-macro`, `roc-auc`,
     /// `average-precision`), where its importer knows.
     pub metric: Option<String>,
@@ -169,13 +174,15 @@ impl Dataset {
     }
 
     /// Checks that the parts agree: lengths, label ranges, finite features, split ids in range,
-    /// ascending and disjoint. O(V (F + C)), parallel.
+    /// ascending and disjoint, no edge between two graphs. O(V (F + C)), and O(E) where there are several
+    /// graphs; parallel.
     ///
     /// # Errors
     /// The first disagreement, with the place and the values.
     pub fn validate(&self) -> Result<()> {
         self.validate_features()?;
         self.validate_labels()?;
+        graphs::validate(&self.graphs, &self.graph)?;
         self.validate_split()
     }
 

@@ -1,7 +1,7 @@
 //! The directory format: `graphmill.json` and `.npy` files that NumPy opens and Graphmill maps.
 //!
 //! ```text
-//! graphmill.json    manifest: counts, and type, shape, size and checksum of every file
+//! graphmill.json    manifest: counts, the names of several graphs, and type, shape, size and checksum of every file
 //! indptr.npy        u64 [V + 1]     row starts of the CSC graph
 //! indices.npy       u32 [E]         in-neighbours
 //! edge_weight.npy   f4  [E]         only where edges have weights
@@ -17,6 +17,7 @@ use half::f16;
 use super::{
     Dataset, FeatureData, Features, Labels, Split,
     checksum::checksum,
+    graphs,
     manifest::{self, FileEntry, Manifest},
 };
 use crate::{
@@ -95,11 +96,14 @@ impl Dataset {
             features: Features { dim: m.feature_dim, data },
             labels,
             split: Split { train: train?, valid: valid?, test: test? },
+            graphs: m.graphs.clone(),
             metric: m.metric.clone(),
             checksum: Some(m.checksum.clone()),
         };
         At::new(&dir.join(FEATURES), "contents").locate(dataset.validate_features())?;
         At::new(&dir.join(LABELS), "contents").locate(dataset.validate_labels())?;
+        At::new(&dir.join(manifest::FILE_NAME), "graphs")
+            .locate(graphs::validate(&dataset.graphs, &dataset.graph))?;
         At::new(dir, "split").locate(dataset.validate_split())?;
         Ok(dataset)
     }
@@ -122,6 +126,7 @@ impl Dataset {
             classes: self.labels.classes(),
             multilabel: self.labels.is_multi(),
             metric: self.metric.clone(),
+            graphs: self.graphs.clone(),
             files: Default::default(),
             checksum: String::new(),
         };

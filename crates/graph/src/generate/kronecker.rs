@@ -79,6 +79,7 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<Dataset> {
         features: gaussian_features(nodes, options, None),
         labels: Labels::Single { class: class.into(), classes: options.classes },
         split: random_split(nodes, options),
+        graphs: Vec::new(),
         metric: Some("accuracy".into()),
         checksum: None,
     })

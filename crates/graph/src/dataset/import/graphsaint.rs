@@ -38,7 +38,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let labels = read_labels(&src.join("class_map.json"), num_nodes)?;
     let split = read_roles(&src.join("role.json"), num_nodes)?;
     let name = src.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Raw { name, num_nodes, edges, features, labels, splits: vec![split], metric: None })
+    Ok(Raw { name, num_nodes, edges, features, labels, splits: vec![split], ..Raw::default() })
 }
 
 fn read_features(path: &Path, nodes: usize) -> Result<Features> {

@@ -25,7 +25,7 @@ use std::path::Path;
 pub use edges::Flavour;
 pub use options::{ImportOptions, METRICS, Normalize, SplitRule};
 
-use super::{Dataset, Features, Labels, Split};
+use super::{Dataset, Features, Labels, NamedGraph, Split, graphs};
 use crate::{
     Result,
     external::{Edges, Scratch},
@@ -78,6 +78,8 @@ pub struct Raw {
     pub labels: Labels,
     /// The splits that come with the source, ids ascending.
     pub splits: Vec<Split>,
+    /// The graphs that the source is the union of, in the order of their nodes; none where it is one graph.
+    pub graphs: Vec<NamedGraph>,
     /// How the source is usually scored.
     pub metric: Option<String>,
 }

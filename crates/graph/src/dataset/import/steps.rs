@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use rayon::prelude::*;
 
-use super::{ImportOptions, Normalize, Raw, SplitRule};
+use super::{ImportOptions, Normalize, Raw, SplitRule, graphs};
 use crate::{
     Buffer, Dataset, Error, Features, Graph, Labels, NodeId, Result, Split,
     dataset::FeatureData,
@@ -18,25 +18,28 @@ use crate::{
 /// Makes the dataset out of what the importer read from `source`.
 pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions) -> Result<Dataset> {
     let at = At::new(source, "import");
-    let Raw { name, num_nodes, edges, features, labels, splits, metric } = raw;
+    let Raw { name, num_nodes, edges, features, labels, splits, graphs, metric } = raw;
     // Building takes some 24 bytes a node beside the edges.
     drop(at.locate(memory::reserve::<[u64; 3]>(num_nodes))?);
     let graph = at.locate(edges.build(num_nodes))?;
-    let split = at.locate(given_split(splits, options.split))?;
+    let split = at.locate(given_split(splits, options.split.as_ref()))?;
     let name = options.name.clone().unwrap_or(name);
     let metric = options.metric.clone().or(metric);
-    let mut dataset = Dataset { name, graph, features, labels, split, metric, checksum: None };
+    let mut dataset = Dataset { name, graph, features, labels, split, graphs, metric, checksum: None };
     at.locate(dataset.validate())?;
     if options.largest_component {
         dataset = largest_component(dataset)?;
     }
     let seed = options.split_seed;
-    match options.split {
+    match options.split.clone() {
         Some(SplitRule::Planetoid { train, valid }) => {
             dataset.split = at.locate(per_class(&dataset, train, valid, seed))?;
         }
         Some(SplitRule::Random { train, valid, test }) => {
             dataset.split = at.locate(random(&dataset, [train, valid, test], seed))?;
+        }
+        Some(SplitRule::Graphs(parts)) => {
+            dataset.split = at.locate(graphs::split(&dataset.graphs, &dataset.labels, &parts))?;
         }
         Some(SplitRule::Given(_)) | None => {}
     }
@@ -50,18 +53,18 @@ pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions) -> Result
 }
 
 /// The split that the source brings and the rule asks for; no split where another rule makes one.
-fn given_split(mut splits: Vec<Split>, rule: Option<SplitRule>) -> Result<Split> {
+fn given_split(mut splits: Vec<Split>, rule: Option<&SplitRule>) -> Result<Split> {
     match rule {
         None if splits.is_empty() => Ok(Split::default()),
         None => Ok(splits.swap_remove(0)),
         Some(SplitRule::Given(_)) if splits.is_empty() => {
             Err(Error::invalid("the source has no split; use planetoid:TRAIN,VALID or random:A,B,C"))
         }
-        Some(SplitRule::Given(k)) if k >= splits.len() => Err(Error::invalid(format!(
+        Some(SplitRule::Given(k)) if *k >= splits.len() => Err(Error::invalid(format!(
             "split given:{k}: the source has {} split(s), numbered from 0",
             splits.len()
         ))),
-        Some(SplitRule::Given(k)) => Ok(splits.swap_remove(k)),
+        Some(SplitRule::Given(k)) => Ok(splits.swap_remove(*k)),
         Some(_) => Ok(Split::default()),
     }
 }
@@ -119,6 +122,7 @@ fn largest_component(dataset: Dataset) -> Result<Dataset> {
         features: Features { dim, data },
         labels,
         split,
+        graphs: graphs::restrict(&dataset.graphs, &kept),
         ..dataset
     })
 }
@@ -253,7 +257,7 @@ fn standardize(features: &mut Features, train: &[NodeId]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::external::Scratch;
+    use crate::{dataset::NamedGraph, external::Scratch};
 
     /// Two components, {0, 2, 4} and {1, 3}, and the lone node 5.
     fn raw() -> Raw {
@@ -273,6 +277,7 @@ mod tests {
                 Split { train: vec![0, 1].into(), valid: vec![2].into(), test: vec![3].into() },
                 Split { train: vec![2].into(), valid: vec![].into(), test: vec![0].into() },
             ],
+            graphs: Vec::new(),
             metric: None,
         }
     }
@@ -308,6 +313,25 @@ mod tests {
         assert_eq!(class[..], [0, 1, -1]);
         assert_eq!((&dataset.split.train[..], &dataset.split.valid[..]), (&[0][..], &[1][..]));
         assert!(dataset.split.test.is_empty());
+    }
+
+    #[test]
+    fn graphs_are_split_by_name_and_follow_the_component() {
+        let graphs = || Raw {
+            num_nodes: 6,
+            graphs: vec![NamedGraph::new("most", 0..5), NamedGraph::new("lone", 5..6)],
+            ..raw()
+        };
+        let rule = |rule: &str| ImportOptions { split: Some(rule.parse().unwrap()), ..Default::default() };
+        let dataset = finish(graphs(), Path::new("tiny"), &rule("graphs:most//lone")).unwrap();
+        assert_eq!((&dataset.split.train[..], &dataset.split.test[..]), (&[0, 1, 2, 3][..], &[5][..]));
+        let options = ImportOptions { largest_component: true, ..Default::default() };
+        let dataset = finish(graphs(), Path::new("tiny"), &options).unwrap();
+        assert_eq!(dataset.graphs, [NamedGraph::new("most", 0..3)]);
+        let error =
+            finish(graphs(), Path::new("tiny"), &rule("graphs:most/all/lone")).unwrap_err().to_string();
+        assert!(error.contains("unknown graph 'all'; known: most, lone"), "{error}");
+        assert!(finish(raw(), Path::new("tiny"), &rule("graphs:a//")).is_err());
     }
 
     #[test]

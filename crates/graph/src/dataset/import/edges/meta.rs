@@ -4,6 +4,7 @@
 //! {"name": "cora", "nodes": 2708, "edges": 10556, "classes": 7, "metric": "accuracy"}
 //! ```
 //!
+//! `graphs`, a list of `{"name": "DE", "nodes": {"start": 0, "end": 9498}}`, says of which graphs this is the union.
 //! `nodes` and `edges` must be what the files hold; classes beyond the largest label have no node.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::super::graphsaint::json_error;
-use crate::{Error, Labels, Result, place::At};
+use crate::{Error, Labels, Result, dataset::NamedGraph, place::At};
 
 /// Beside a directory of tables.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub(in super::super::super) struct Meta {
     pub(in super::super::super) classes: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) metric: Option<String>,
+    /// The graphs that the dataset is the union of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in super::super::super) graphs: Option<Vec<NamedGraph>>,
     #[serde(skip)]
     path: PathBuf,
 }

@@ -106,7 +106,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let name = src.file_name().unwrap_or_default().to_string_lossy();
     let name = if src.is_dir() { &name } else { name.split('.').next().unwrap_or_default() };
     let name = meta.name.unwrap_or_else(|| name.to_string());
-    Ok(Raw { name, num_nodes, edges, features, labels, splits, metric: meta.metric })
+    let graphs = meta.graphs.unwrap_or_default();
+    Ok(Raw { name, num_nodes, edges, features, labels, splits, graphs, metric: meta.metric })
 }
 
 /// Takes down that there are `count` nodes, as `by` says.

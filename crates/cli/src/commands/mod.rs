@@ -2,6 +2,7 @@
 
 mod bench;
 mod eval;
+mod export;
 mod generate;
 mod import;
 mod info;
@@ -21,6 +22,7 @@ struct Entry {
 const TABLE: &[Entry] = &[
     Entry { command: train::command, run: train::run },
     Entry { command: import::command, run: import::run },
+    Entry { command: export::command, run: export::run },
     Entry { command: generate::command, run: generate::run },
     Entry { command: info::command, run: info::run },
     Entry { command: eval::command, run: eval::run },

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod eval;
+mod export;
 mod files;
 mod generate;
 mod import;

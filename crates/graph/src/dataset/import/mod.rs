@@ -23,6 +23,7 @@ mod steps;
 use std::path::Path;
 
 pub use edges::Flavour;
+pub(super) use edges::meta::Meta;
 pub use options::{ImportOptions, METRICS, Normalize, SplitRule};
 
 use super::{Dataset, Features, Labels, NamedGraph, Split, graphs};

@@ -29,13 +29,17 @@ pub(in super::super::super) struct Meta {
     /// `C`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) classes: Option<usize>,
+    /// Whether labels are sets of classes, where a single column of them leaves that open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in super::super::super) multi: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) metric: Option<String>,
     /// The graphs that the dataset is the union of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) graphs: Option<Vec<NamedGraph>>,
     #[serde(skip)]
-    path: PathBuf,
+    /// The file, for messages.
+    pub(in super::super::super) path: PathBuf,
 }
 
 impl Meta {
@@ -60,15 +64,22 @@ impl Meta {
 
     /// The labels with as many classes as this says.
     pub(super) fn with_classes(&self, labels: Labels) -> Result<Labels> {
-        match (labels, self.classes) {
-            (Labels::Single { class, classes: used }, Some(classes))
+        let labels = match (labels, self.multi, self.classes) {
+            (Labels::Single { class, .. }, Some(true), Some(1)) => {
+                let member = class.iter().map(|&c| u8::try_from(c).unwrap_or(u8::MAX)).collect();
+                super::labels::multi(member, 1, &At::new(&self.path, "multi"))?
+            }
+            (Labels::Single { class, classes: used }, _, Some(classes))
                 if classes >= used && classes <= i32::MAX as usize =>
             {
-                Ok(Labels::Single { class, classes })
+                Labels::Single { class, classes }
             }
-            (labels, Some(classes)) if classes != labels.classes() => Err(At::new(&self.path, "classes")
+            (labels, ..) => labels,
+        };
+        match self.classes {
+            Some(classes) if classes != labels.classes() => Err(At::new(&self.path, "classes")
                 .error(format!("{classes} classes, but the labels have {}", labels.classes()))),
-            (labels, _) => Ok(labels),
+            _ => Ok(labels),
         }
     }
 }

@@ -63,7 +63,7 @@ fn part(mut list: Vec<u64>, ids: &Ids, first: u64, at: &At) -> Result<Buffer<Nod
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parts {
-    train: Vec<u64>,
+    train: Option<Vec<u64>>,
     #[serde(alias = "val")]
     valid: Option<Vec<u64>>,
     test: Option<Vec<u64>>,
@@ -84,7 +84,7 @@ fn read_json(path: &Path, ids: &Ids, first: u64) -> Result<Vec<Split>> {
             None => Ok(Buffer::default()),
         };
         Ok(Split {
-            train: named("train", Some(parts.train))?,
+            train: named("train", parts.train)?,
             valid: named("valid", parts.valid)?,
             test: named("test", parts.test)?,
         })

@@ -15,6 +15,8 @@ mod graphsaint;
 mod labels;
 mod npz;
 mod options;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod pickle;
 mod planetoid;
 mod splits;
@@ -61,6 +63,13 @@ pub const TABLE: &[Entry<Importer>] = &[
         summary: "an edge list as text (plain, SNAP, METIS, WebGraph) with features, labels and splits as text or .npy, or a GNNLab directory",
         source: "SNAP edge lists; METIS manual, section 4.5.1; WebGraph's ASCIIGraph; GNNLab's datagen/README.md; the layout of the multi-label sets of Zhao et al., TMLR 2023",
         make: edges::read,
+    },
+    #[cfg(feature = "parquet")]
+    Entry {
+        name: "parquet",
+        summary: "tables of edges and perhaps nodes as Parquet files",
+        source: "Apache Parquet format, version 2; column names as PyG and DGL call their fields",
+        make: parquet::read,
     },
 ];
 

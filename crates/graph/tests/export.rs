@@ -234,7 +234,7 @@ fn targets_are_replaced_only_when_asked_and_only_if_they_are_exports() {
     fails("edges", "d", &force, "'thesis.tex'");
     fs::create_dir(path("empty")).unwrap();
     export("edges", &tiny(), path("empty"), &plain).unwrap();
-    fails("npz", "absent/a.npz", &plain, "cannot write");
+    fails("npz", "absent/a.npz", &plain, "directory it should be in");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "nothing temporary is left");
 
     let once = ExportOptions { undirected_once: true, ..Default::default() };

@@ -43,15 +43,15 @@ pub(super) struct Manifest {
 /// What a file of the dataset must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FileEntry {
+pub(crate) struct FileEntry {
     /// Element type, in NumPy's notation.
-    pub(super) dtype: String,
+    pub(crate) dtype: String,
     /// Length of every axis.
-    pub(super) shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
     /// Size of the file.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Of the whole file (see [`checksum`]).
-    pub(super) checksum: String,
+    pub(crate) checksum: String,
 }
 
 /// The fields that every version has; read first, so that another version is named as such.
@@ -103,7 +103,7 @@ impl Manifest {
     }
 
     /// Checks the text of the manifest at `path`.
-    fn parse(text: &str, path: &Path) -> Result<Self> {
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Self> {
         let at = |place: &'static str| At::new(path, place);
         let json = |e: serde_json::Error| {
             let place = format!("line {} column {}", e.line(), e.column());

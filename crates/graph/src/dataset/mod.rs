@@ -9,7 +9,7 @@ pub mod checksum;
 pub mod export;
 mod graphs;
 pub mod import;
-mod manifest;
+pub(crate) mod manifest;
 pub mod native;
 
 use std::fmt;
@@ -190,28 +190,36 @@ impl Dataset {
 
     /// That there is a finite row per node.
     fn validate_features(&self) -> Result<()> {
-        let nodes = self.num_nodes();
-        let expected = nodes.checked_mul(self.features.dim);
-        if Some(self.features.len()) != expected {
-            return Err(Error::invalid(format!(
-                "features hold {} values, but {nodes} nodes x {} features are {} values",
-                self.features.len(),
-                self.features.dim,
-                expected.map_or("too many".into(), |n| n.to_string()),
-            )));
-        }
+        self.validate_feature_count()?;
         let bad = match &self.features.data {
+            // checked as they were written
+            FeatureData::F32(data) if data.written().is_some() => None,
+            FeatureData::F16(data) if data.written().is_some() => None,
             FeatureData::F32(data) => position(data, |x| !x.is_finite()),
             FeatureData::F16(data) => position(data, |x| !x.is_finite()),
         };
-        if let Some(i) = bad {
-            return Err(Error::invalid(format!(
-                "feature {} of node {} is not a finite number",
-                i % self.features.dim,
-                i / self.features.dim
-            )));
+        bad.map_or(Ok(()), |i| Err(self.not_finite(i)))
+    }
+
+    /// That there is a row per node.
+    fn validate_feature_count(&self) -> Result<()> {
+        let nodes = self.num_nodes();
+        let expected = nodes.checked_mul(self.features.dim);
+        if Some(self.features.len()) == expected {
+            return Ok(());
         }
-        Ok(())
+        Err(Error::invalid(format!(
+            "features hold {} values, but {nodes} nodes x {} features are {} values",
+            self.features.len(),
+            self.features.dim,
+            expected.map_or("too many".into(), |n| n.to_string()),
+        )))
+    }
+
+    /// What is wrong with value `i` of the features, which is not finite.
+    fn not_finite(&self, i: usize) -> Error {
+        let dim = self.features.dim.max(1);
+        Error::invalid(format!("feature {} of node {} is not a finite number", i % dim, i / dim))
     }
 
     /// That there is a label per node, within the classes.

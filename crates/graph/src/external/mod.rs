@@ -6,11 +6,15 @@
 //! - [`Watch`]: who is told how far the work is.
 
 mod edges;
+mod needs;
 mod rows;
 mod scratch;
+mod sort;
+mod spill;
 mod watch;
 
 pub use edges::Edges;
+pub use needs::Needs;
 pub use rows::Rows;
 pub use scratch::Scratch;
 pub use watch::{Quiet, Unit, Watch};

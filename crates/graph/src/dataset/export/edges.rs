@@ -19,7 +19,6 @@ use crate::{
     Dataset, Error, Labels, NodeId, Result,
     atomic::{self, Disk, Real},
     dataset::{FeatureData, import::Meta},
-    external::Scratch,
     npy::write_new,
 };
 
@@ -43,12 +42,7 @@ fn separator(dst: &Path) -> Option<u8> {
 }
 
 /// Writes the directory or the file `dst`.
-pub(super) fn write(
-    dataset: &Dataset,
-    dst: &Path,
-    options: &ExportOptions,
-    _: &Scratch,
-) -> Result<Vec<String>> {
+pub(super) fn write(dataset: &Dataset, dst: &Path, options: &ExportOptions) -> Result<Vec<String>> {
     let once = options.undirected_once;
     if once && !is_symmetric(&dataset.graph) {
         return Err(Error::invalid(

@@ -16,13 +16,14 @@ use std::{fs, path::Path};
 
 use super::Dataset;
 use crate::{
-    Error, Result,
-    external::Scratch,
+    Error, Result, atomic,
+    external::{Quiet, Scratch},
+    memory,
     table::{self, Entry},
 };
 
 /// Writes a dataset in one format and says what could not be written. The target was checked.
-pub type Exporter = fn(&Dataset, &Path, &ExportOptions, &Scratch) -> Result<Vec<String>>;
+pub type Exporter = fn(&Dataset, &Path, &ExportOptions) -> Result<Vec<String>>;
 
 /// The formats, in the order in which help lists them.
 pub const TABLE: &[Entry<Exporter>] = &[
@@ -83,7 +84,21 @@ pub fn export(
     options.check(format)?;
     check_target(format, dst, options.replace)?;
     dataset.validate()?;
-    (entry.make)(dataset, dst, options, &Scratch::in_memory())
+    (entry.make)(dataset, dst, options)
+}
+
+/// Hands `work` a scratch beside `dst`, which is gone afterwards.
+fn with_scratch<R>(dst: &Path, work: impl FnOnce(&Scratch) -> Result<R>) -> Result<R> {
+    // What a killed export left is not taken up: it may be of another dataset of the same name.
+    let purpose = format!("export {}", std::process::id());
+    let memory = memory::available().map_or(1 << 30, |bytes| bytes / 2);
+    let scratch = Scratch::open(&atomic::suffixed(dst, ".exporting"), &purpose, memory, Box::new(Quiet))?;
+    let done = work(&scratch);
+    // After an error the first one is the one to tell.
+    let removed = scratch.remove();
+    let done = done?;
+    removed?;
+    Ok(done)
 }
 
 /// Whether `dst` may be written. Exporting asks this too; asking before a dataset is opened saves the wait.
@@ -93,6 +108,10 @@ pub fn export(
 pub fn check_target(format: &str, dst: &Path, replace: bool) -> Result<()> {
     let is_file = format == "npz" || edges::is_list(dst);
     let refuse = |message: &str| Err(Error::format(dst, "target", message));
+    let parent = dst.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if is_file && parent.is_some_and(|parent| !parent.is_dir()) {
+        return refuse("the directory it should be in is not there; make it first");
+    }
     let kind = match fs::metadata(dst) {
         Ok(kind) => kind,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),

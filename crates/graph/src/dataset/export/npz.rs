@@ -21,7 +21,7 @@ use std::{
 
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-use super::{ExportOptions, rows, symmetry::is_symmetric};
+use super::{ExportOptions, rows, symmetry::is_symmetric, with_scratch};
 use crate::{
     Dataset, EdgeOptions, Error, Features, Graph, Labels, NodeId, Result, atomic,
     external::Scratch,
@@ -32,12 +32,7 @@ use crate::{
 const PIECE: usize = 1 << 16;
 
 /// Writes the file `dst`.
-pub(super) fn write(
-    dataset: &Dataset,
-    dst: &Path,
-    options: &ExportOptions,
-    scratch: &Scratch,
-) -> Result<Vec<String>> {
+pub(super) fn write(dataset: &Dataset, dst: &Path, options: &ExportOptions) -> Result<Vec<String>> {
     let mut lost = Vec::new();
     if dataset.graph.edge_weight().is_some() {
         lost.push("the weights of the edges".to_string());
@@ -48,14 +43,20 @@ pub(super) fn write(
     if dataset.labels.is_multi() && dataset.labels.classes() == 0 {
         return Err(Error::invalid("sets of labels without any class: there is nothing to export"));
     }
-    let by_source = if is_symmetric(&dataset.graph) {
-        dataset.graph.clone()
+    if is_symmetric(&dataset.graph) {
+        write_archive(dataset, &dataset.graph, dst, options)?;
     } else {
-        transpose(&dataset.graph, scratch)?
-    };
+        with_scratch(dst, |scratch| {
+            write_archive(dataset, &transpose(&dataset.graph, scratch)?, dst, options)
+        })?;
+    }
+    Ok(lost)
+}
+
+fn write_archive(dataset: &Dataset, by_source: &Graph, dst: &Path, options: &ExportOptions) -> Result<()> {
     atomic::write(dst, |file| {
         let mut archive = Archive::new(file, options.compress);
-        adjacency(&mut archive, &by_source)?;
+        adjacency(&mut archive, by_source)?;
         attributes(&mut archive, &dataset.features, dataset.num_nodes())?;
         labels(&mut archive, &dataset.labels, dataset.num_nodes())?;
         for (name, (_, ids)) in ["train_mask", "val_mask", "test_mask"].iter().zip(dataset.split.parts()) {
@@ -64,8 +65,7 @@ pub(super) fn write(
             }
         }
         archive.finish()
-    })?;
-    Ok(lost)
+    })
 }
 
 /// The same edges, each turned around.

@@ -9,14 +9,16 @@ use super::{ImportOptions, Normalize, Raw, SplitRule, graphs};
 use crate::{
     Buffer, Dataset, Error, Features, Graph, Labels, NodeId, Result, Split,
     dataset::FeatureData,
+    external::Scratch,
     keyed::{Stream, key},
     memory,
+    npy::Element,
     place::At,
     traverse::weak_components,
 };
 
 /// Makes the dataset out of what the importer read from `source`.
-pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions) -> Result<Dataset> {
+pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Dataset> {
     let at = At::new(source, "import");
     let Raw { name, num_nodes, edges, features, labels, splits, graphs, metric } = raw;
     // Building takes some 24 bytes a node beside the edges.
@@ -28,7 +30,7 @@ pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions) -> Result
     let mut dataset = Dataset { name, graph, features, labels, split, graphs, metric, checksum: None };
     at.locate(dataset.validate())?;
     if options.largest_component {
-        dataset = largest_component(dataset)?;
+        dataset = largest_component(dataset, scratch)?;
     }
     let seed = options.split_seed;
     match options.split.clone() {
@@ -45,8 +47,10 @@ pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions) -> Result
     }
     match options.normalize {
         Normalize::None => {}
-        Normalize::Rows => normalize_rows(&mut dataset.features),
-        Normalize::Standard => at.locate(standardize(&mut dataset.features, &dataset.split.train))?,
+        Normalize::Rows => normalize_rows(&mut dataset.features, scratch)?,
+        Normalize::Standard => {
+            at.locate(standardize(&mut dataset.features, &dataset.split.train, scratch))?
+        }
     }
     at.locate(dataset.validate())?;
     Ok(dataset)
@@ -71,7 +75,7 @@ fn given_split(mut splits: Vec<Split>, rule: Option<&SplitRule>) -> Result<Split
 
 /// Keeps the largest weakly connected component (of equal ones that of the smallest node) with
 /// the features, labels and split of its nodes. O(V F + E).
-fn largest_component(dataset: Dataset) -> Result<Dataset> {
+fn largest_component(dataset: Dataset, scratch: &Scratch) -> Result<Dataset> {
     let component = weak_components(&dataset.graph);
     let mut size = vec![0u32; component.len()];
     for &c in &component {
@@ -91,18 +95,25 @@ fn largest_component(dataset: Dataset) -> Result<Dataset> {
     let graph = &dataset.graph;
     let mut indptr = Vec::with_capacity(kept.len() + 1);
     indptr.push(0);
-    let mut indices = Vec::with_capacity(kept.iter().map(|&v| graph.in_degree(v)).sum());
+    let mut indices = scratch.column::<NodeId>("component-indices")?;
+    let mut some = Vec::new();
     for &v in &kept {
-        indices.extend(graph.in_neighbors(v).iter().map(|&u| number[u as usize]));
-        indptr.push(indices.len() as u64);
+        some.extend(graph.in_neighbors(v).iter().map(|&u| number[u as usize]));
+        indptr.push((indices.len() + some.len()) as u64);
+        if some.len() >= PIECE {
+            indices.extend(&some)?;
+            some.clear();
+        }
     }
+    indices.extend(&some)?;
+    let graph = Graph::sorted(indptr.into(), indices.finish()?);
     let part = |ids: &[NodeId]| -> Buffer<NodeId> {
         ids.iter().map(|&v| number[v as usize]).filter(|&v| v != GONE).collect::<Vec<_>>().into()
     };
     let dim = dataset.features.dim;
     let data = match &dataset.features.data {
-        FeatureData::F32(data) => FeatureData::F32(rows(data, dim, &kept).into()),
-        FeatureData::F16(data) => FeatureData::F16(rows(data, dim, &kept).into()),
+        FeatureData::F32(data) => FeatureData::F32(kept_rows(scratch, data, dim, &kept)?),
+        FeatureData::F16(data) => FeatureData::F16(kept_rows(scratch, data, dim, &kept)?),
     };
     let labels = match &dataset.labels {
         Labels::Single { class, classes } => {
@@ -117,19 +128,25 @@ fn largest_component(dataset: Dataset) -> Result<Dataset> {
         valid: part(&dataset.split.valid),
         test: part(&dataset.split.test),
     };
-    Ok(Dataset {
-        graph: Graph::new(indptr.into(), indices.into())?,
-        features: Features { dim, data },
-        labels,
-        split,
-        graphs: graphs::restrict(&dataset.graphs, &kept),
-        ..dataset
-    })
+    let graphs = graphs::restrict(&dataset.graphs, &kept);
+    Ok(Dataset { graph, features: Features { dim, data }, labels, split, graphs, ..dataset })
 }
 
 /// The rows `kept` of a row-major matrix of `width` columns.
 fn rows<T: Copy>(data: &[T], width: usize, kept: &[NodeId]) -> Vec<T> {
     kept.iter().flat_map(|&v| &data[v as usize * width..(v as usize + 1) * width]).copied().collect()
+}
+
+/// Values that are handled together on their way to a scratch.
+const PIECE: usize = 1 << 20;
+
+/// The same through the scratch, for tables beyond memory.
+fn kept_rows<T: Element>(scratch: &Scratch, data: &[T], dim: usize, kept: &[NodeId]) -> Result<Buffer<T>> {
+    let mut out = scratch.rows("component-features", dim)?;
+    if dim > 0 {
+        kept.chunks(PIECE.div_ceil(dim)).try_for_each(|kept| out.extend(&rows(data, dim, kept)))?;
+    }
+    out.finish()
 }
 
 /// Purposes of random numbers, part of the stream's key.
@@ -197,32 +214,46 @@ fn sorted(mut parts: [Vec<NodeId>; 3]) -> Split {
     Split { train: train.into(), valid: valid.into(), test: test.into() }
 }
 
-/// The features as owned 32-bit floats, to be changed in place.
-fn owned(features: &Features) -> Vec<f32> {
-    match &features.data {
-        FeatureData::F32(data) => data.to_vec(),
-        FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
+/// The features as 32-bit floats, each row changed by `change`, through the scratch.
+fn change_rows(
+    features: &Features,
+    scratch: &Scratch,
+    change: impl Fn(&mut [f32]) + Sync,
+) -> Result<Features> {
+    let dim = features.dim;
+    let mut out = scratch.rows::<f32>("normalized", dim)?;
+    let mut piece: Vec<f32> = Vec::new();
+    let step = PIECE.div_ceil(dim) * dim;
+    for start in (0..features.len()).step_by(step) {
+        let range = start..(start + step).min(features.len());
+        piece.clear();
+        match &features.data {
+            FeatureData::F32(data) => piece.extend_from_slice(&data[range]),
+            FeatureData::F16(data) => piece.extend(data[range].iter().map(|x| x.to_f32())),
+        }
+        piece.par_chunks_mut(dim).for_each(&change);
+        out.extend(&piece)?;
     }
+    Ok(Features::f32(dim, out.finish()?))
 }
 
 /// Divides every row by the sum of its values; rows that sum to zero stay.
-fn normalize_rows(features: &mut Features) {
+fn normalize_rows(features: &mut Features, scratch: &Scratch) -> Result<()> {
     if features.is_empty() {
-        return;
+        return Ok(());
     }
-    let mut data = owned(features);
-    data.par_chunks_mut(features.dim).for_each(|row| {
+    *features = change_rows(features, scratch, |row| {
         let sum: f64 = row.iter().map(|&x| f64::from(x)).sum();
         if sum != 0.0 {
             row.iter_mut().for_each(|x| *x = (f64::from(*x) / sum) as f32);
         }
-    });
-    *features = Features::f32(features.dim, data);
+    })?;
+    Ok(())
 }
 
 /// Brings every column to mean 0 and deviation 1 over the training nodes; constant columns are
 /// only shifted. (GraphSAINT fits the same scaler on its training nodes.)
-fn standardize(features: &mut Features, train: &[NodeId]) -> Result<()> {
+fn standardize(features: &mut Features, train: &[NodeId], scratch: &Scratch) -> Result<()> {
     if features.is_empty() {
         return Ok(());
     }
@@ -231,33 +262,57 @@ fn standardize(features: &mut Features, train: &[NodeId]) -> Result<()> {
             "normalize standard: it is fitted on the training nodes, and there are none; ask for a split",
         ));
     }
-    let dim = features.dim;
-    let mut data = owned(features);
-    // Sums run over the nodes in ascending order, so no thread count can change them.
-    let moments: Vec<(f64, f64)> = (0..dim)
-        .into_par_iter()
-        .map(|j| {
-            let column = || train.iter().map(|&v| f64::from(data[v as usize * dim + j]));
-            let mean = column().sum::<f64>() / train.len() as f64;
-            let variance = column().map(|x| (x - mean).powi(2)).sum::<f64>() / train.len() as f64;
-            // Rounding leaves a constant column a hair of variance: compare with its size.
-            let constant = variance.sqrt() <= 1e-7 * mean.abs();
-            (mean, if constant { 1.0 } else { variance.sqrt() })
-        })
-        .collect();
-    data.par_chunks_mut(dim).for_each(|row| {
+    let moments = moments(features, train);
+    *features = change_rows(features, scratch, |row| {
         for (x, (mean, deviation)) in row.iter_mut().zip(&moments) {
             *x = ((f64::from(*x) - mean) / deviation) as f32;
         }
-    });
-    *features = Features::f32(dim, data);
+    })?;
     Ok(())
+}
+
+/// Mean and deviation of every column over the training nodes; deviation 1 where a column is constant. Two passes over
+/// their rows, a group of columns for each thread.
+fn moments(features: &Features, train: &[NodeId]) -> Vec<(f64, f64)> {
+    let dim = features.dim;
+    let value = |v: NodeId, j: usize| match &features.data {
+        FeatureData::F32(data) => f64::from(data[v as usize * dim + j]),
+        FeatureData::F16(data) => data[v as usize * dim + j].to_f64(),
+    };
+    // Sums run over the nodes in ascending order, so no thread count can change them.
+    const GROUP: usize = 16;
+    let groups: Vec<Vec<(f64, f64)>> = (0..dim.div_ceil(GROUP))
+        .into_par_iter()
+        .map(|group| {
+            let columns = group * GROUP..((group + 1) * GROUP).min(dim);
+            let sum = |term: &dyn Fn(usize, f64) -> f64| {
+                let mut sums = vec![0.0; columns.len()];
+                for &v in train {
+                    for (sum, j) in sums.iter_mut().zip(columns.clone()) {
+                        *sum += term(j - columns.start, value(v, j));
+                    }
+                }
+                sums.iter_mut().for_each(|sum| *sum /= train.len() as f64);
+                sums
+            };
+            let mean = sum(&|_, x| x);
+            let variance = sum(&|i, x| (x - mean[i]).powi(2));
+            let both = mean.into_iter().zip(variance);
+            // Rounding leaves a constant column a hair of variance: compare with its size.
+            both.map(|(mean, variance)| {
+                let constant = variance.sqrt() <= 1e-7 * mean.abs();
+                (mean, if constant { 1.0 } else { variance.sqrt() })
+            })
+            .collect()
+        })
+        .collect();
+    groups.concat()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{dataset::NamedGraph, external::Scratch};
+    use crate::dataset::NamedGraph;
 
     /// Two components, {0, 2, 4} and {1, 3}, and the lone node 5.
     fn raw() -> Raw {
@@ -283,11 +338,14 @@ mod tests {
     }
 
     fn done(options: ImportOptions) -> Dataset {
-        finish(raw_of(&options, false), Path::new("tiny"), &options).unwrap()
+        finish(raw_of(&options, false), Path::new("tiny"), &options, &Scratch::in_memory()).unwrap()
     }
 
     fn floats(dataset: &Dataset) -> Vec<f32> {
-        owned(&dataset.features)
+        match &dataset.features.data {
+            FeatureData::F32(data) => data.to_vec(),
+            FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
+        }
     }
 
     #[test]
@@ -298,7 +356,8 @@ mod tests {
         let options = ImportOptions { undirected: true, ..Default::default() };
         assert_eq!(done(options).graph.in_neighbors(2), [0, 2, 4]);
         let options = ImportOptions { keep_duplicates: true, ..Default::default() };
-        let forced = finish(raw_of(&options, true), Path::new("tiny"), &options).unwrap();
+        let forced =
+            finish(raw_of(&options, true), Path::new("tiny"), &options, &Scratch::in_memory()).unwrap();
         assert_eq!((forced.graph.in_neighbors(2), forced.graph.num_edges()), (&[0, 4][..], 6));
     }
 
@@ -323,15 +382,17 @@ mod tests {
             ..raw()
         };
         let rule = |rule: &str| ImportOptions { split: Some(rule.parse().unwrap()), ..Default::default() };
-        let dataset = finish(graphs(), Path::new("tiny"), &rule("graphs:most//lone")).unwrap();
+        let dataset =
+            finish(graphs(), Path::new("tiny"), &rule("graphs:most//lone"), &Scratch::in_memory()).unwrap();
         assert_eq!((&dataset.split.train[..], &dataset.split.test[..]), (&[0, 1, 2, 3][..], &[5][..]));
         let options = ImportOptions { largest_component: true, ..Default::default() };
-        let dataset = finish(graphs(), Path::new("tiny"), &options).unwrap();
+        let dataset = finish(graphs(), Path::new("tiny"), &options, &Scratch::in_memory()).unwrap();
         assert_eq!(dataset.graphs, [NamedGraph::new("most", 0..3)]);
-        let error =
-            finish(graphs(), Path::new("tiny"), &rule("graphs:most/all/lone")).unwrap_err().to_string();
+        let error = finish(graphs(), Path::new("tiny"), &rule("graphs:most/all/lone"), &Scratch::in_memory())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("unknown graph 'all'; known: most, lone"), "{error}");
-        assert!(finish(raw(), Path::new("tiny"), &rule("graphs:a//")).is_err());
+        assert!(finish(raw(), Path::new("tiny"), &rule("graphs:a//"), &Scratch::in_memory()).is_err());
     }
 
     #[test]
@@ -339,10 +400,16 @@ mod tests {
         let rule = |k| ImportOptions { split: Some(SplitRule::Given(k)), ..Default::default() };
         assert_eq!(done(rule(1)).split.train[..], [2]);
         assert_eq!(done(ImportOptions::default()).split.train[..], [0, 1]);
-        let error = finish(raw(), Path::new("tiny"), &rule(2)).unwrap_err().to_string();
+        let error =
+            finish(raw(), Path::new("tiny"), &rule(2), &Scratch::in_memory()).unwrap_err().to_string();
         assert!(error.contains("2 split(s)"), "{error}");
         let none = Raw { splits: vec![], ..raw() };
-        assert!(finish(none, Path::new("tiny"), &rule(0)).unwrap_err().to_string().contains("no split"));
+        assert!(
+            finish(none, Path::new("tiny"), &rule(0), &Scratch::in_memory())
+                .unwrap_err()
+                .to_string()
+                .contains("no split")
+        );
     }
 
     #[test]
@@ -368,7 +435,7 @@ mod tests {
         assert_eq!(rule("random:0.4,0,0", 3).train[..], rule("random:0.4,0,0", 3).train[..]);
         let fails = |rule: &str| {
             let options = ImportOptions { split: Some(rule.parse().unwrap()), ..Default::default() };
-            finish(raw(), Path::new("tiny"), &options).unwrap_err().to_string()
+            finish(raw(), Path::new("tiny"), &options, &Scratch::in_memory()).unwrap_err().to_string()
         };
         assert!(fails("planetoid:2,1").contains("class 1 has only 2"), "{}", fails("planetoid:2,1"));
         assert!(fails("random:0.01,0.5,0.1").contains("none to train on"));
@@ -388,16 +455,18 @@ mod tests {
         assert_eq!(floats(&dataset)[..6], [-2., 0., 6., 8., 0., 0.]);
         let none = Raw { splits: vec![], ..raw() };
         let options = ImportOptions { normalize: Normalize::Standard, ..Default::default() };
-        let error = finish(none, Path::new("tiny"), &options).unwrap_err().to_string();
+        let error = finish(none, Path::new("tiny"), &options, &Scratch::in_memory()).unwrap_err().to_string();
         assert!(error.contains("training nodes"), "{error}");
     }
 
     #[test]
     fn parts_that_disagree_are_refused_with_the_source() {
         let wrong = Raw { labels: Labels::Single { class: vec![0].into(), classes: 1 }, ..raw() };
-        let error = finish(wrong, Path::new("tiny"), &ImportOptions::default()).unwrap_err().to_string();
+        let error = finish(wrong, Path::new("tiny"), &ImportOptions::default(), &Scratch::in_memory())
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("tiny: import: 1 labels for 6 nodes"), "{error}");
         let wrong = Raw { num_nodes: usize::MAX, ..raw() };
-        assert!(finish(wrong, Path::new("tiny"), &ImportOptions::default()).is_err());
+        assert!(finish(wrong, Path::new("tiny"), &ImportOptions::default(), &Scratch::in_memory()).is_err());
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::graphsaint::json_error;
+use super::super::json;
 use crate::{Error, Labels, Result, dataset::NamedGraph, place::At};
 
 /// Beside a directory of tables.
@@ -49,7 +49,7 @@ impl Meta {
     /// It cannot be read, or is something else.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
-        let meta: Self = serde_json::from_slice(&text).map_err(|e| json_error(path, &e))?;
+        let meta: Self = serde_json::from_slice(&text).map_err(|e| json::error(path, &e))?;
         Ok(Self { path: path.to_path_buf(), ..meta })
     }
 

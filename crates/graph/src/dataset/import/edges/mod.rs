@@ -15,7 +15,8 @@
 //!
 //! The edges may have other [`Flavour`]s: SNAP, METIS, WebGraph's ASCII, or GNNLab's directory, which has everything.
 
-mod ends;
+mod chunks;
+pub(super) mod ends;
 mod files;
 mod first_id;
 mod flavour;
@@ -24,19 +25,24 @@ pub(in super::super) mod meta;
 mod nodes;
 mod pairs;
 mod parts;
-mod text;
+pub(super) mod text;
 
 use std::path::{Path, PathBuf};
 
 use files::Files;
 pub use flavour::Flavour;
 use flavour::{gnnlab, metis, snap, webgraph};
-use ids::Ids;
+use ids::{Ids, Sparse};
 use meta::Meta;
 use text::{finite, table, whole};
 
 use super::{ImportOptions, Raw, features, labels};
-use crate::{Features, Labels, NodeId, Result, external::Scratch, npy, place::At};
+use crate::{
+    Features, Labels, NodeId, Result,
+    external::{Edges, Needs, Scratch},
+    npy,
+    place::At,
+};
 
 /// Reads the file or directory `src`.
 pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
@@ -81,15 +87,14 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         }
         _ => {
             let known = known.map(|(count, _)| count);
-            let (src, dst, ids) = read_ends(&files, known, header, options)?;
-            if src.is_empty() && meta.edges != Some(0) {
+            let bytes = features.as_ref().map_or(0, |(features, _)| features.bytes() as u64);
+            let (edges, ids) = read_list(&files, known, header, bytes, options, scratch)?;
+            if edges.is_empty() && meta.edges != Some(0) {
                 return Err(At::new(&files.edges, "ids").error("the file holds no edges"));
             }
             if let Some(header) = header {
-                header.check(src.len() as u64, &files.edges)?;
+                header.check(edges.len(), &files.edges)?;
             }
-            let mut edges = scratch.edges(options.edge_options(false));
-            edges.extend(&src, &dst)?;
             (edges, ids)
         }
     };
@@ -127,41 +132,56 @@ fn agree(known: &mut Option<(usize, String)>, count: usize, by: String) -> Resul
     }
 }
 
-/// The ends of all edges as node numbers, from a list of edges.
-fn read_ends(
+/// The edges of a list, and how its ids become node numbers.
+fn read_list(
     files: &Files,
     known: Option<usize>,
     header: Option<snap::Header>,
+    features: u64,
     options: &ImportOptions,
-) -> Result<(Vec<NodeId>, Vec<NodeId>, Ids)> {
-    let at = At::new(&files.edges, "ids");
+    scratch: &Scratch,
+) -> Result<(Edges, Ids)> {
+    let (path, first) = (&files.edges, options.first_id);
+    let at = At::new(path, "ids");
+    let mut edges = scratch.edges(options.edge_options(false));
+    let mut needs = match header {
+        Some(header) => Needs { edges: header.edges, ..Needs::default() },
+        None => ends::estimate(path)?,
+    };
+    needs.edges = needs.edges.saturating_mul(edges.directions());
+    needs.features = features;
+    scratch.expect(&needs)?;
     if options.compact_ids {
-        let (from, to) = ends::read::<u64>(&files.edges, None)?;
-        let ids = Ids::compact(&from, &to, known, &at)?;
-        let number = |id: &u64| ids.number(*id).ok_or_else(|| at.error("more ids than 32 bits can number"));
-        let src: Vec<NodeId> = from.iter().map(number).collect::<Result<_>>()?;
-        drop(from);
-        let dst = to.iter().map(number).collect::<Result<_>>()?;
-        return Ok((src, dst, ids));
+        let mut sparse = Sparse::new(scratch)?;
+        ends::read::<u64>(path, None, scratch, &mut |from, to| sparse.extend(from, to))?;
+        let ids = sparse.number(known, &mut edges, &at)?;
+        return Ok((edges, ids));
     }
-    // The nodes of a SNAP list are those that edges name: a larger id is no error there, but ids leave gaps.
-    let limit =
-        known.filter(|_| header.is_none()).map(|nodes| nodes.saturating_add(options.first_id as usize));
-    let (mut src, mut dst) = ends::read::<NodeId>(&files.edges, limit)?;
-    first_id::below(&mut src, options.first_id, &at)?;
-    first_id::below(&mut dst, options.first_id, &at)?;
-    let largest = src.iter().chain(&dst).max().copied();
-    if let (Some(header), Some(largest)) =
-        (header, largest.filter(|&v| known.is_some_and(|nodes| v as usize >= nodes)))
+    if !edges.take_up_all() {
+        // The nodes of a SNAP list are those that edges name: a larger id is no error there, but ids leave gaps.
+        let limit = known.filter(|_| header.is_none()).map(|nodes| nodes.saturating_add(first as usize));
+        if first == 0 {
+            ends::read::<NodeId>(path, limit, scratch, &mut |from, to| edges.extend(from, to))?;
+        } else {
+            ends::read::<NodeId>(path, limit, scratch, &mut |from, to| {
+                let (mut from, mut to) = (from.to_vec(), to.to_vec());
+                first_id::below(&mut from, first, &at)?;
+                first_id::below(&mut to, first, &at)?;
+                edges.extend(&from, &to)
+            })?;
+        }
+    }
+    if let (Some(header), Some(nodes), Some(largest)) = (header, known, edges.largest())
+        && largest as usize >= nodes
     {
         return Err(at.error(format!(
             "the largest id is {}, but by the header there are {} nodes: ids leave gaps, use compact-ids (or flavour plain, where ids without edges are nodes too)",
-            u64::from(largest) + options.first_id,
+            u64::from(largest) + first,
             header.nodes
         )));
     }
-    let ids = Ids::plain(&src, &dst, known, &at)?;
-    Ok((src, dst, ids))
+    let ids = Ids::plain(edges.largest(), edges.len(), known, &at)?;
+    Ok((edges, ids))
 }
 
 fn path_of(path: &Option<PathBuf>) -> String {
@@ -307,6 +327,8 @@ mod tests {
         assert_eq!((edges(&dataset), dataset.split.train[0]), (vec![(2, 0), (0, 1)], 2));
         let error = run(dir.path(), &ImportOptions::default()).unwrap_err();
         assert!(error.contains("line 2: '70000000000' is not") && error.contains("compact-ids"), "{error}");
+        let last = directory(&[("edges.txt", "18446744073709551615 1\n")]);
+        assert_eq!(edges(&run(last.path(), &options).unwrap()), [(1, 0)], "every 64-bit id is one");
         std::fs::write(dir.path().join("train.txt"), "5\n").unwrap();
         assert!(run(dir.path(), &options).unwrap_err().contains("no edge names the node 5"));
         std::fs::write(dir.path().join("labels.txt"), "0\n1\n").unwrap();

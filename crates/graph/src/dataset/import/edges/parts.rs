@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{
-    super::{graphsaint::json_error, splits},
+    super::{json, splits},
     files::Files,
     first_id::below,
     ids::Ids,
@@ -77,7 +77,7 @@ fn read_json(path: &Path, ids: &Ids, first: u64) -> Result<Vec<Split>> {
     } else {
         serde_json::from_slice::<Parts>(&text).map(|parts| vec![parts])
     };
-    let parsed = parsed.map_err(|e| json_error(path, &e))?;
+    let parsed = parsed.map_err(|e| json::error(path, &e))?;
     let split = |(k, parts): (usize, Parts)| {
         let named = |name: &str, list: Option<Vec<u64>>| match list {
             Some(list) => part(list, ids, first, &At::new(path, format!("split {k}, '{name}'"))),

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     NodeId, Result,
-    external::{Edges, Scratch},
+    external::{Edges, Needs, Scratch},
     npy::Number,
     place::At,
 };
@@ -118,15 +118,22 @@ fn end(number: Option<Number>) -> Result<u64, String> {
     key(number).ok_or_else(|| format!("{} is no node id", number.map_or("nothing".into(), |x| x.to_string())))
 }
 
-/// The edges and the number of nodes.
+/// The edges and the number of nodes; `features` are the bytes of the features beside them.
 pub(super) fn read(
     table: &Table,
     ids: &Ids,
+    features: u64,
     options: &ImportOptions,
     scratch: &Scratch,
 ) -> Result<(Edges, usize)> {
     let ends = ends(table, scratch)?;
-    let mut edges = Blocks::new(scratch.edges(options.edge_options(false)));
+    let edges = scratch.edges(options.edge_options(false));
+    scratch.expect(&Needs {
+        edges: table.rows.saturating_mul(edges.directions()),
+        features,
+        ..Needs::default()
+    })?;
+    let mut edges = Blocks::new(edges);
     let first = if matches!(ids, Ids::Plain(_)) { options.first_id } else { 0 };
     table.read(&ends, scratch, |cells, rows, at| {
         for row in 0..rows {

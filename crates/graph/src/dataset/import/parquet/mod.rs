@@ -74,7 +74,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         }
         _ => Ids::Plain(options.num_nodes),
     };
-    let (edges, num_nodes) = edges::read(&table, &ids, options, scratch)?;
+    let bytes = nodes.as_ref().map_or(0, |nodes| nodes.features.bytes() as u64);
+    let (edges, num_nodes) = edges::read(&table, &ids, bytes, options, scratch)?;
     let name = src.file_name().unwrap_or_default().to_string_lossy();
     let name = if src.is_dir() { &name } else { name.split('.').next().unwrap_or_default() }.to_string();
     let nodes = nodes.unwrap_or_else(|| Nodes { labels: labels::unknown(num_nodes), ..Nodes::default() });

@@ -22,7 +22,7 @@ use bytemuck::Pod;
 use super::super::super::{ImportOptions, Raw, blocks::Blocks, features, labels, splits};
 use crate::{
     Buffer, Error, Features, Labels, NodeId, Result, Split,
-    external::{Edges, Scratch, Unit},
+    external::{Edges, Needs, Scratch, Unit},
     place::At,
 };
 
@@ -67,8 +67,16 @@ impl Meta {
 pub(in super::super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let meta = Meta::read(src.join("meta.txt"))?;
     let num_nodes = meta.get("NUM_NODE")?;
-    let edges = Blocks::new(scratch.edges(options.edge_options(false)));
-    let edges = read_edges(src, num_nodes, meta.get("NUM_EDGE")?, edges, scratch)?;
+    let count = meta.get("NUM_EDGE")?;
+    let edges = scratch.edges(options.edge_options(false));
+    let features = std::fs::metadata(src.join("feat.bin")).map_or(0, |data| data.len());
+    scratch.expect(&Needs {
+        nodes: num_nodes as u64,
+        edges: edges.directions().saturating_mul(count as u64),
+        features,
+        estimated: false,
+    })?;
+    let edges = read_edges(src, num_nodes, count, Blocks::new(edges), scratch)?;
     let name = src.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let features = read_features(&src.join("feat.bin"), num_nodes, &meta, scratch)?;
     let labels = read_labels(&src.join("label.bin"), num_nodes, &meta, scratch)?;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     NodeId, Result,
-    external::{Edges, Scratch},
+    external::{Edges, Needs, Scratch},
     keyed::key,
     place::At,
 };
@@ -40,7 +40,13 @@ pub(in super::super) fn read(
     if header.before > 0 || header.edge_weights {
         scratch.note("the weights of nodes and edges are not read");
     }
-    let mut edges = Blocks::new(scratch.edges(options.edge_options(false)));
+    let edges = scratch.edges(options.edge_options(false));
+    scratch.expect(&Needs {
+        nodes: header.nodes as u64,
+        edges: header.edges.saturating_mul(2),
+        ..Needs::default()
+    })?;
+    let mut edges = Blocks::new(edges);
     let mut balance = 0u64;
     for v in 0..header.nodes {
         let mut place = 0;

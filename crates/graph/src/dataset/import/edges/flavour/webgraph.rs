@@ -4,12 +4,15 @@
 use std::path::Path;
 
 use super::{
-    super::super::{ImportOptions, blocks::Blocks},
+    super::{
+        super::{ImportOptions, blocks::Blocks},
+        chunks,
+    },
     numbers::{Numbers, Token},
 };
 use crate::{
     NodeId, Result,
-    external::{Edges, Scratch},
+    external::{Edges, Needs, Scratch},
 };
 
 /// The edges from every node to its successors, and the number of nodes.
@@ -27,7 +30,17 @@ pub(in super::super) fn read(
         let message = format!("{nodes} nodes: ids of 32 bits cannot number them");
         return Err(numbers.at_last_line().error(message));
     }
-    let mut edges = Blocks::new(scratch.edges(options.edge_options(false)));
+    let edges = scratch.edges(options.edge_options(false));
+    let (text, whole) = chunks::peek(path)?;
+    let numbers_of_text = text.split(|b| b.is_ascii_whitespace()).filter(|word| !word.is_empty()).count();
+    let count = whole as f64 / text.len().max(1) as f64 * numbers_of_text as f64;
+    scratch.expect(&Needs {
+        nodes,
+        edges: edges.directions().saturating_mul(count as u64),
+        features: 0,
+        estimated: true,
+    })?;
+    let mut edges = Blocks::new(edges);
     let mut v = 0u64;
     loop {
         match numbers.next()? {

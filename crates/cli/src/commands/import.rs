@@ -15,6 +15,9 @@ use serde_json::json;
 
 use crate::{args, output, work};
 
+/// The help of `--flavour`.
+const FLAVOURS: &str = "How the edges are written: plain, snap, metis, webgraph, gnnlab or auto (by the name's ending, .graph, .metis and .graph-txt, a comment '# Nodes: N Edges: M', or a GNNLab directory's files) [default: auto]";
+
 /// The arguments.
 pub(crate) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
@@ -44,11 +47,15 @@ pub(crate) fn command() -> Command {
         .arg(option("name", "NAME", "What to call it [default: the source's name]"))
         .arg(file("features", "Feature rows, CSV or .npy"))
         .arg(file("labels", "Labels, CSV or .npy"))
+        .arg(file("label-pairs", "Labels as rows node,class, in the place of --labels"))
+        .arg(file("nodes", "Ids, one a row: how many nodes there are"))
         .arg(file("train", "Training nodes, text or .npy"))
         .arg(file("valid", "Validation nodes, text or .npy"))
         .arg(file("test", "Test nodes, text or .npy"))
         .arg(flag("compact-ids", "Ids are any whole numbers: number the nodes by ascending id").help_heading("Parts of 'edges'"))
         .arg(option("num-nodes", "N", "How many nodes there are, where no file says so").help_heading("Parts of 'edges'"))
+        .arg(option("first-id", "N", "Id of the first node, in all files [default: 0]").help_heading("Parts of 'edges'"))
+        .arg(option("flavour", "NAME", FLAVOURS).help_heading("Parts of 'edges'"))
         .arg(args::memory())
         .arg(flag("force", "Replace a dataset that is there"))
         .arg(args::threads())
@@ -94,11 +101,15 @@ pub(super) fn options(matches: &ArgMatches) -> Result<ImportOptions, Error> {
         name: matches.get_one::<String>("name").cloned(),
         features: path("features"),
         labels: path("labels"),
+        label_pairs: path("label-pairs"),
+        nodes: path("nodes"),
         train: path("train"),
         valid: path("valid"),
         test: path("test"),
         compact_ids: matches.get_flag("compact-ids"),
         num_nodes: parsed(matches, "num-nodes")?,
+        flavour: parsed(matches, "flavour")?.unwrap_or_default(),
+        first_id: parsed(matches, "first-id")?.unwrap_or_default(),
     })
 }
 

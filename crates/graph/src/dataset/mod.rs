@@ -3,8 +3,10 @@
 //! - [`NamedGraph`]: datasets that are the union of several graphs.
 //! - [`native`]: the directory format (a manifest and `.npy` files with checksums).
 //! - [`import`]: the table of importers and the options they share.
+//! - [`export`]: the table of exporters.
 
 pub mod checksum;
+pub mod export;
 mod graphs;
 pub mod import;
 pub(crate) mod manifest;

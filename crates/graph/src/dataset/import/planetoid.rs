@@ -46,7 +46,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let tests = read_index(&index_path, allx.rows, tx.rows)?;
     // The test nodes may leave gaps, but not more than CiteSeer's many times over: a damaged id
     // must not ask for memory.
-    let num_nodes = tests.iter().max().map_or(allx.rows, |&last| last + 1);
+    let num_nodes = tests.iter().max().map_or(allx.rows, |&last| last.saturating_add(1));
     if num_nodes > 2 * (allx.rows + tx.rows) + 1024 {
         return Err(At::new(&index_path, "test ids").error(format!(
             "node {} is far beyond the {} rows of features",
@@ -94,6 +94,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         features: Features::f32(dim, features),
         labels: Labels::Single { class: class.into(), classes },
         splits: vec![split],
+        graphs: Vec::new(),
         metric: None,
     })
 }
@@ -243,6 +244,7 @@ mod tests {
         fails("test.index", b"5\n", "1 ids for the 2 rows");
         fails("test.index", b"5\n5\n", "stands twice");
         fails("test.index", b"5\n99999999999\n", "far beyond");
+        fails("test.index", b"5\n18446744073709551615\n", "far beyond");
         fails("ty", &hot(&[[1, 0]]), "[1, 2] found, [2, 2] expected");
         fails("ally", &hot(&[[1, 0], [1, 1], [0, 1]]), "row 1 is [1, 1]");
         fails("ally", &hot(&[[1, 0], [3, 0], [0, 1]]), "row 1 is [3, 0]");

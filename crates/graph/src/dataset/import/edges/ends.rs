@@ -20,20 +20,21 @@ use crate::{
 const PIECE: usize = 1 << 20;
 
 /// Takes the two ends of some edges.
-pub(super) type Sink<'a, T> = dyn FnMut(&[T], &[T]) -> Result<()> + 'a;
+pub(in super::super) type Sink<'a, T> = dyn FnMut(&[T], &[T]) -> Result<()> + 'a;
 
 /// Hands the two ends of every edge to `sink`, as written, in their order, a piece at a time; all are below `nodes`
 /// where that is known.
 ///
 /// # Errors
 /// A line that is no edge, with its number; what `sink` reports.
-pub(super) fn read<T: Id>(
+pub(in super::super) fn read<T: Id>(
     path: &Path,
     nodes: Option<usize>,
     scratch: &Scratch,
     sink: &mut Sink<'_, T>,
 ) -> Result<()> {
-    let limit = nodes.map_or(u64::MAX, |nodes| nodes as u64);
+    // wider than an id: where nothing is known, 2^64 - 1 is one as well
+    let limit = nodes.map_or(1 << 64, |nodes| nodes as u128);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if is_npy(path) {
         return read_array(path, limit, &name, scratch, sink);
@@ -82,7 +83,7 @@ pub(super) fn read<T: Id>(
 }
 
 /// Reads the first chunk of a text file and tells what the whole will come to.
-pub(super) fn estimate(path: &Path) -> Result<Needs> {
+pub(in super::super) fn estimate(path: &Path) -> Result<Needs> {
     if is_npy(path) {
         let edges = (npy::open(path)?.len() / 2) as u64;
         return Ok(Needs { edges, ..Needs::default() });
@@ -124,7 +125,7 @@ struct Parsed<T> {
 
 impl<T: Id> Parsed<T> {
     /// Parses the lines from byte `start` on.
-    fn new(chunk: &[u8], start: usize, limit: u64) -> Self {
+    fn new(chunk: &[u8], start: usize, limit: u128) -> Self {
         let skipped = chunk[..start].iter().filter(|&&b| b == b'\n').count() as u64;
         let room = (chunk.len() - start) / 8;
         let mut parsed = Self {
@@ -138,7 +139,7 @@ impl<T: Id> Parsed<T> {
             parsed.lines += 1;
             if let Some((u, v, after)) = plain(rest) {
                 let (a, b) = (T::from_id(u), T::from_id(v));
-                if let (Some(a), Some(b), true) = (a, b, u.max(v) < limit) {
+                if let (Some(a), Some(b), true) = (a, b, u128::from(u.max(v)) < limit) {
                     parsed.from.push(a);
                     parsed.to.push(b);
                     rest = after;
@@ -205,12 +206,12 @@ fn digits(bytes: &[u8], start: usize) -> Option<(u64, usize)> {
 }
 
 /// The edge on a line of data.
-fn any_line<T: Id>(line: &[u8], limit: u64) -> Result<(T, T), String> {
+fn any_line<T: Id>(line: &[u8], limit: u128) -> Result<(T, T), String> {
     let line = std::str::from_utf8(line).map_err(|_| "the line is not text (UTF-8)".to_string())?;
     let mut ends = fields(line);
     let (a, b) = (ends.next().unwrap_or_default(), ends.next());
     match (whole::<T>(a), b.map(whole::<T>)) {
-        (Some(u), Some(Some(v))) if u.max(v).into() < limit => Ok((u, v)),
+        (Some(u), Some(Some(v))) if u128::from(u.max(v).into()) < limit => Ok((u, v)),
         (Some(u), Some(Some(v))) => Err(outside(u, v, limit)),
         (_, None) => Err(format!("two node ids expected, '{}' found", line.escape_debug())),
         (None, _) => Err(not_an_id::<T>(a)),
@@ -219,7 +220,9 @@ fn any_line<T: Id>(line: &[u8], limit: u64) -> Result<(T, T), String> {
 }
 
 /// Ids are numbers of 32 bits, or before they are made compact of 64.
-pub(super) trait Id: npy::Element + std::str::FromStr + std::fmt::Display + Ord + Into<u64> {
+pub(in super::super) trait Id:
+    npy::Element + std::str::FromStr + std::fmt::Display + Ord + Into<u64>
+{
     fn from_id(id: u64) -> Option<Self>;
 }
 
@@ -237,7 +240,7 @@ impl Id for u64 {
     }
 }
 
-fn outside<T: Id>(u: T, v: T, limit: u64) -> String {
+fn outside<T: Id>(u: T, v: T, limit: u128) -> String {
     format!("the edge joins nodes {u} and {v}, but there are {limit} nodes")
 }
 
@@ -253,7 +256,7 @@ fn not_an_id<T: Id>(field: &str) -> String {
 /// Edges as an array `[E, 2]` or, as PyG writes them, `[2, E]`.
 fn read_array<T: Id>(
     path: &Path,
-    limit: u64,
+    limit: u128,
     name: &str,
     scratch: &Scratch,
     sink: &mut Sink<'_, T>,
@@ -278,7 +281,7 @@ fn read_array<T: Id>(
         } else {
             (array.values(start..start + count)?, array.values(edges + start..edges + start + count)?)
         };
-        if let Some(e) = from.iter().zip(&to).position(|(&u, &v)| u.max(v).into() >= limit) {
+        if let Some(e) = from.iter().zip(&to).position(|(&u, &v)| u128::from(u.max(v).into()) >= limit) {
             let message = outside(from[e], to[e], limit);
             return Err(At::new(path, format!("edge {}", start + e)).error(message));
         }

@@ -11,11 +11,11 @@
 //! the edges name, ascending.
 
 mod chunks;
-mod ends;
+pub(super) mod ends;
 mod files;
 mod ids;
 mod parts;
-mod text;
+pub(super) mod text;
 
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let features = features.map_or_else(Features::default, |(features, _)| features);
     let name = src.file_name().unwrap_or_default().to_string_lossy();
     let name = if src.is_dir() { &name } else { name.split('.').next().unwrap_or_default() };
-    Ok(Raw { name: name.to_string(), num_nodes, edges, features, labels, splits, metric: None })
+    Ok(Raw { name: name.to_string(), num_nodes, edges, features, labels, splits, ..Raw::default() })
 }
 
 fn path_of(path: &Option<PathBuf>) -> String {
@@ -222,6 +222,8 @@ mod tests {
         assert_eq!((edges(&dataset), dataset.split.train[0]), (vec![(2, 0), (0, 1)], 2));
         let error = run(dir.path(), &ImportOptions::default()).unwrap_err();
         assert!(error.contains("line 2: '70000000000' is not") && error.contains("compact-ids"), "{error}");
+        let last = directory(&[("edges.txt", "18446744073709551615 1\n")]);
+        assert_eq!(edges(&run(last.path(), &options).unwrap()), [(1, 0)], "every 64-bit id is one");
         std::fs::write(dir.path().join("train.txt"), "5\n").unwrap();
         assert!(run(dir.path(), &options).unwrap_err().contains("no edge names the node 5"));
         std::fs::write(dir.path().join("labels.txt"), "0\n1\n").unwrap();

@@ -48,6 +48,7 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     }
     native(dir, &mut add)?;
     import(&mut add);
+    resume(&mut add);
     run(dir, &mut add)?;
     for (i, rule) in
         ["given:0", "planetoid:20,30", "random:0.5,0.25,0.25", "standard"].into_iter().enumerate()
@@ -225,6 +226,36 @@ fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
 /// `rows x 1` ones.
 fn ones_of(rows: usize) -> Vec<u8> {
     numbers(&vec![1f32; rows], &[rows, 1])
+}
+
+/// Three edges in two parts, collected but not sorted yet, and then with the first part sorted.
+fn resume(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
+    let keys: Vec<u8> =
+        [(0u64, 1u64), (3, 0), (2, 5)].iter().flat_map(|(u, v)| (v << 32 | u).to_le_bytes()).collect();
+    let edges = br#"{"splitters":[8589934592],"symmetric":false,"drop_self_loops":false,"blocks":[[0,2],[1,1]],"edges":3,"largest":5,"complete":true}"#;
+    let mut files: Vec<(&str, &[u8])> = vec![
+        ("work/work.json", br#"{"format":"graphmill-scratch-1","work":"fuzz"}"#),
+        ("work/scratch-edges.json", edges),
+        ("work/scratch-edges.bin", &keys),
+    ];
+    add("resume", "collected", join("", &files));
+    let indptr = array("<u8", false, &[2], &[0u64.to_le_bytes(), 1u64.to_le_bytes()].concat());
+    let indices = array("<u4", false, &[2], &[3u32.to_le_bytes(), 0u32.to_le_bytes()].concat());
+    let padded = |array: &[u8], data: usize| -> Vec<u8> {
+        let (head, data) = array.split_at(array.len() - data);
+        let mut head = head.to_vec();
+        head.resize(128, 0); // the writer's header, which is filled in at the end
+        [&head, data].concat()
+    };
+    let (indptr, indices) = (padded(&indptr, 16), padded(&indices, 8));
+    files.extend([
+        ("work/scratch-csc.json", &br#"{"parts":1,"edges":2,"rows":2}"#[..]),
+        ("work/scratch-indptr.npy", &indptr),
+        ("work/scratch-indptr.json", br#"{"columns":null,"dtype":"<u8","values":2}"#),
+        ("work/scratch-indices.npy", &indices),
+        ("work/scratch-indices.json", br#"{"columns":null,"dtype":"<u4","values":2}"#),
+    ]);
+    add("resume", "sorting", join("", &files));
 }
 
 /// What a run writes.

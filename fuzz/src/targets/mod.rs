@@ -46,6 +46,7 @@ table! {
     import_graphsaint "the importer graphsaint"
     import_planetoid "the importer planetoid"
     import_edges "the importer edges: text, gzip, .npy, JSON"
+    resume "what a killed import left in its directory"
     rules "words of the command line: split rules, normalisations"
     #[cfg(feature = "engine")] options "words of the command line: options of train"
     #[cfg(feature = "engine")] config "config.toml"

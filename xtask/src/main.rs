@@ -5,11 +5,13 @@
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
 //! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
+//! - `cargo xtask scale [OPTION ...]` measures a batch's time on graphs of 2^20 to 2^25 nodes.
 
 mod accuracy;
 mod bench_peers;
 mod fuzz;
 mod plot;
+mod scale;
 mod scaling;
 
 use std::{env, path::PathBuf, process::Command};
@@ -31,6 +33,7 @@ const USAGE: &[&str] = &[
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
+    "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out FILE]",
 ];
 
 fn main() -> Result<()> {
@@ -41,6 +44,7 @@ fn main() -> Result<()> {
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["fuzz", ref words @ ..] => fuzz::run(words),
         ["scaling", ref words @ ..] => scaling::run(words),
+        ["scale", ref words @ ..] => scale::run(words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }
 }

@@ -79,6 +79,11 @@ pub(crate) fn table_type(config: &TrainConfig, data: &Dataset) -> TableType {
 pub fn features(config: &TrainConfig, data: &Dataset, residence: Residence) -> Result<(Host, Matrix)> {
     let kind = table_type(config, data);
     let host = if residence == Residence::InPlace && kind == data.features.data.kind() {
+        // there is no copy because there is no room for one: the system's cache will not hold them either
+        match &data.features.data {
+            FeatureData::F32(rows) => rows.expect_random_reads(),
+            FeatureData::F16(rows) => rows.expect_random_reads(),
+        }
         Host::new(&data.features)
     } else {
         Host::resident(&data.features, kind)?

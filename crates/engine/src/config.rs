@@ -208,6 +208,8 @@ options! {
         fixed fanout: Fanout = Fanout(vec![15, 10]), "K,K";
         /// Seeds per minibatch; 0 takes all training nodes at once.
         fixed batch_size: usize = 1024_usize, "N";
+        /// Minibatches of an epoch at most, 0 for all: every epoch then trains on other random nodes.
+        fixed max_batches: usize = 0_usize, "N";
         /// Order of the seeds.
         fixed order: String = "random", "NAME";
         /// Let the bottom layer aggregate straight from the feature table: auto, on or off.
@@ -288,6 +290,8 @@ options! {
         free threads: usize = 0_usize, "N";
         /// Score the validation nodes every N epochs.
         fixed eval_every: usize = 1_usize, "N";
+        /// Score so many of the validation and of the test nodes, always the same random ones; 0 scores all.
+        fixed eval_nodes: usize = 0_usize, "N";
         /// Nodes per chunk of full-neighbour inference: bounds its memory.
         fixed eval_chunk: usize = 16384_usize, "N";
         /// Write a checkpoint every N batches as well as after every epoch; 0 for epochs alone.

@@ -12,6 +12,7 @@ pub mod evaluate;
 pub mod fuzz;
 pub mod learner;
 pub mod memory;
+mod nodes;
 pub mod observer;
 mod place;
 pub mod record;

@@ -16,11 +16,12 @@
 
 mod dtype;
 mod header;
+mod pieces;
 mod writer;
 
 use std::{
     fs::File,
-    io::{self, BufReader, Read, Seek, SeekFrom, Write},
+    io::{self, BufReader, Write},
     path::{Path, PathBuf},
 };
 
@@ -29,6 +30,7 @@ use bytemuck::Pod;
 pub(crate) use dtype::convert;
 pub use dtype::{Dtype, Element, Kind, Number};
 pub use header::Header;
+pub(crate) use pieces::{PIECE, Pieces};
 pub(crate) use writer::Writer;
 
 use crate::{
@@ -135,14 +137,9 @@ impl NpyFile {
         if range.start > range.end || range.end > self.len() {
             return Err(at.error(format!("values {range:?} of {} asked for", self.len())));
         }
-        let mut data = at.locate(memory::reserve(range.len()))?;
-        let mut bytes: Vec<u8> = at.locate(memory::zeroed(range.len() * self.dtype.size))?;
-        let start = self.offset + range.start * self.dtype.size;
-        let read =
-            self.file.seek(SeekFrom::Start(start as u64)).and_then(|_| self.file.read_exact(&mut bytes));
-        read.map_err(|e| Error::io(&self.path, "read", e))?;
-        convert(&bytes, self.dtype, range.start, &mut data).map_err(|e| at.error(e))?;
-        Ok(data)
+        let mut pieces = self.pieces(range.start);
+        pieces.next(range.len())?;
+        Ok(pieces.into_values())
     }
 
     /// The values as `T`: mapped where the file already holds them so, converted otherwise.

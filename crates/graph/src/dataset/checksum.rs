@@ -12,12 +12,21 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Bytes per leaf: small enough to spread over cores, large enough that the root is cheap.
-const CHUNK: usize = 1 << 20;
+pub(crate) const CHUNK: usize = 1 << 20;
 
 /// The checksum of `bytes`. Parallel; memory speed.
 pub fn checksum(bytes: &[u8]) -> String {
-    let leaves: Vec<u128> = bytes.par_chunks(CHUNK).map(xxh3_128).collect();
-    let mut root = (bytes.len() as u64).to_le_bytes().to_vec();
+    root(bytes.len() as u64, &bytes.par_chunks(CHUNK).map(leaf).collect::<Vec<_>>())
+}
+
+/// The hash of one chunk.
+pub(crate) fn leaf(chunk: &[u8]) -> u128 {
+    xxh3_128(chunk)
+}
+
+/// The checksum of `length` bytes whose chunks have these hashes.
+pub(crate) fn root(length: u64, leaves: &[u128]) -> String {
+    let mut root = length.to_le_bytes().to_vec();
     root.extend(leaves.iter().flat_map(|leaf| leaf.to_le_bytes()));
     format!("{:032x}", xxh3_128(&root))
 }

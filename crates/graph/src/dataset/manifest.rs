@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::checksum::checksum;
+use super::{NamedGraph, checksum::checksum};
 use crate::{Error, Result, place::At};
 
 /// The manifest's file name.
@@ -32,6 +32,9 @@ pub(super) struct Manifest {
     pub(super) classes: usize,
     pub(super) multilabel: bool,
     pub(super) metric: Option<String>,
+    /// Left out where there are none, as in every manifest of the first programs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) graphs: Vec<NamedGraph>,
     pub(super) files: BTreeMap<String, FileEntry>,
     /// Of this text, with zeros in the place of these 32 digits.
     pub(super) checksum: String,
@@ -65,6 +68,12 @@ impl Manifest {
         let text = serde_json::to_string_pretty(&unsigned)
             .map_err(|e| Error::invalid(format!("the manifest cannot be written: {e}")))?
             + "\n";
+        if text.len() as u64 > LONGEST {
+            return Err(Error::invalid(format!(
+                "the manifest would take {} bytes, more than {LONGEST}: fewer graphs or shorter names fit",
+                text.len()
+            )));
+        }
         let (before, after) = split(&text, UNSIGNED).expect("the checksum was just written");
         Ok(format!("{before}{}{after}", checksum(text.as_bytes())))
     }
@@ -148,6 +157,7 @@ mod tests {
             classes: 0,
             multilabel: false,
             metric: None,
+            graphs: vec![NamedGraph::new("one", 0..2)],
             files: BTreeMap::from([("indptr.npy".into(), entry)]),
             checksum: String::new(),
         }

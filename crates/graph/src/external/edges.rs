@@ -83,6 +83,11 @@ impl Edges {
         self.scratch.memory() / 48 / if self.options.undirected { 2 } else { 1 }
     }
 
+    /// How many stored edges become of one: two where they are stored both ways.
+    pub fn directions(&self) -> u64 {
+        if self.options.undirected { 2 } else { 1 }
+    }
+
     /// How many edges were added.
     pub fn len(&self) -> u64 {
         self.pushed

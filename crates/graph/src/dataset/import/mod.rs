@@ -7,16 +7,26 @@
 //! The direction of edges: a matrix entry `(i, j)` and a line `i j` are an edge from `i` to `j`, so
 //! `i` becomes an in-neighbour of `j`.
 
+mod adjacency;
+mod blocks;
+mod class_map;
 mod csr;
 mod edges;
+mod feature_rows;
 mod features;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod graphbolt;
+mod graphsage;
 mod graphsaint;
 mod identity;
+mod json;
+mod label_rows;
 mod labels;
 mod npz;
+mod ogb;
 mod options;
+mod pairs;
 mod pickle;
 mod planetoid;
 mod splits;
@@ -26,7 +36,7 @@ use std::path::Path;
 
 pub use options::{ImportOptions, METRICS, Normalize, SplitRule};
 
-use super::{Dataset, Features, Labels, Split, native::check_target};
+use super::{Dataset, Features, Labels, NamedGraph, Split, graphs, native::check_target};
 use crate::{
     Result, atomic,
     external::{Edges, Quiet, Scratch, Unit, Watch},
@@ -58,6 +68,24 @@ pub const TABLE: &[Entry<Importer>] = &[
         make: planetoid::read,
     },
     Entry {
+        name: "ogb",
+        summary: "an OGB node property directory (raw/*.csv.gz or raw/data.npz, split/*), such as ogbn_arxiv",
+        source: "Hu et al., Open Graph Benchmark, NeurIPS 2020: ogb/io/read_graph_raw.py",
+        make: ogb::read,
+    },
+    Entry {
+        name: "graphsage",
+        summary: "NAME-G.json with NAME-class_map.json, NAME-id_map.json and NAME-feats.npy, or PPI as DGL has it",
+        source: "Hamilton, Ying and Leskovec, Inductive representation learning on large graphs, NeurIPS 2017: the repository's README; dgl/data/ppi.py",
+        make: graphsage::read,
+    },
+    Entry {
+        name: "graphbolt",
+        summary: "a GraphBolt directory: metadata.yaml, and edges, features and tasks as csv or .npy",
+        source: "DGL, docs/source/stochastic_training/ondisk-dataset-specification.rst",
+        make: graphbolt::read,
+    },
+    Entry {
         name: "edges",
         summary: "an edge list as text, and features, labels and splits as text or .npy",
         source: "SNAP edge lists; the layout of the multi-label sets of Zhao et al., TMLR 2023",
@@ -80,6 +108,8 @@ pub struct Raw {
     pub labels: Labels,
     /// The splits that come with the source, ids ascending.
     pub splits: Vec<Split>,
+    /// The graphs that the source is the union of, in the order of their nodes; none where it is one graph.
+    pub graphs: Vec<NamedGraph>,
     /// How the source is usually scored.
     pub metric: Option<String>,
 }

@@ -9,22 +9,22 @@
 
 use std::path::Path;
 
-use super::{ImportOptions, Raw, csr::Csr, features, labels, splits};
-use crate::{
-    Features, Labels, Result, Split,
-    external::{Edges, Scratch},
-    npz::Npz,
-    place::At,
+use super::{
+    ImportOptions, Raw, adjacency,
+    csr::Csr,
+    feature_rows, features, labels,
+    pairs::{Shape, Sink},
+    splits,
 };
+use crate::{Features, Labels, Result, Split, external::Scratch, npz::Npz, place::At};
 
 /// Reads the file `src`.
 pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
-    let edges = scratch.edges(options.edge_options(false));
     let mut npz = Npz::open(src)?;
     let mut raw = if npz.contains("adj_indptr") {
-        shchur(&mut npz, edges)?
+        shchur(&mut npz, options, scratch)?
     } else if npz.contains("node_features") {
-        heterophilous(&mut npz, edges)?
+        heterophilous(&mut npz, options, scratch)?
     } else {
         return Err(At::new(src, "archive").error(format!(
             "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous sets) is there; it holds: {}",
@@ -35,25 +35,26 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     Ok(raw)
 }
 
-fn shchur(npz: &mut Npz, mut edges: Edges) -> Result<Raw> {
+fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let path = npz.path().to_path_buf();
     let at = |member: &str| At::new(&path, format!("member {member}.npy"));
-    let adjacency = Csr::from_npz(npz, "adj_", true)?;
-    let num_nodes = adjacency.rows;
-    adjacency.into_edges(&mut edges, &at("adj_shape"))?;
+    let mut edges = scratch.edges(options.edge_options(false));
+    let dense =
+        if npz.contains("attr_matrix") { feature_rows::bytes(&npz.header("attr_matrix")?.shape) } else { 0 };
+    let num_nodes = adjacency::read(npz, "adj_", dense, &mut edges, scratch)?;
     let features = if npz.contains("attr_indptr") {
-        let attributes = Csr::from_npz(npz, "attr_", false)?;
+        let attributes = Csr::from_npz(npz, "attr_")?;
         let dense = attributes.to_dense(&at("attr_shape"))?;
         features::from_array(dense, &[attributes.rows, attributes.columns], num_nodes, &at("attr_data"))?
     } else if npz.contains("attr_matrix") {
-        matrix(npz, "attr_matrix", num_nodes)?
+        feature_rows::from_npz(npz, "attr_matrix", num_nodes, scratch)?
     } else {
         Features::default()
     };
     let labels = if npz.contains("labels") {
         read_labels(npz, "labels", num_nodes)?
     } else if npz.contains("labels_indptr") {
-        let sets = Csr::from_npz(npz, "labels_", false)?;
+        let sets = Csr::from_npz(npz, "labels_")?;
         expect_rows(sets.rows, num_nodes, &at("labels_shape"))?;
         let dense = sets.to_dense(&at("labels_shape"))?;
         let member = dense.into_iter().map(|x| if x == 0.0 || x == 1.0 { x as u8 } else { 2 }).collect();
@@ -64,20 +65,14 @@ fn shchur(npz: &mut Npz, mut edges: Edges) -> Result<Raw> {
     Ok(Raw { num_nodes, edges, features, labels, ..Raw::default() })
 }
 
-fn heterophilous(npz: &mut Npz, mut edges: Edges) -> Result<Raw> {
+fn heterophilous(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let path = npz.path().to_path_buf();
     let at = |member: &str| At::new(&path, format!("member {member}.npy"));
     let num_nodes = npz.header("node_features")?.shape.first().copied().unwrap_or(0);
-    let features = matrix(npz, "node_features", num_nodes)?;
+    let features = feature_rows::from_npz(npz, "node_features", num_nodes, scratch)?;
     let labels = read_labels(npz, "node_labels", num_nodes)?;
-    let pairs = npz.read_as::<u32>("edges")?;
-    if !matches!(pairs.shape[..], [_, 2]) {
-        return Err(at("edges").error(format!("shape [edges, 2] expected, {:?} found", pairs.shape)));
-    }
-    if let Some(i) = pairs.data.iter().position(|&v| v as usize >= num_nodes) {
-        let message = format!("edge {} names node {}, but there are {num_nodes} nodes", i / 2, pairs.data[i]);
-        return Err(at("edges").error(message));
-    }
+    let mut edges = scratch.edges(options.edge_options(false));
+    Sink { edges: &mut edges, nodes: num_nodes, scratch }.npz(npz, "edges", Shape::TwoColumns)?;
     let mut parts = Vec::new();
     for name in ["train_masks", "val_masks", "test_masks"] {
         if npz.contains(name) {
@@ -99,19 +94,11 @@ fn heterophilous(npz: &mut Npz, mut edges: Edges) -> Result<Raw> {
         Labels::Single { classes: 2, .. } => Some("roc-auc".into()),
         _ => None,
     };
-    for pair in pairs.data.chunks_exact(2) {
-        edges.push(pair[0], pair[1])?;
-    }
     Ok(Raw { num_nodes, edges, features, labels, splits, metric, ..Raw::default() })
 }
 
 fn expect_rows(rows: usize, nodes: usize, at: &At) -> Result<()> {
     if rows == nodes { Ok(()) } else { Err(at.error(format!("{rows} rows for {nodes} nodes"))) }
-}
-
-fn matrix(npz: &mut Npz, name: &str, nodes: usize) -> Result<Features> {
-    let array = npz.read_as::<f32>(name)?;
-    features::from_array(array.data, &array.shape, nodes, &At::new(npz.path(), format!("member {name}.npy")))
 }
 
 fn read_labels(npz: &mut Npz, name: &str, nodes: usize) -> Result<Labels> {

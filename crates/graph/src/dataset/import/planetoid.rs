@@ -94,6 +94,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         features: Features::f32(dim, features),
         labels: Labels::Single { class: class.into(), classes },
         splits: vec![split],
+        graphs: Vec::new(),
         metric: None,
     })
 }

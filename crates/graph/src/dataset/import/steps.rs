@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use rayon::prelude::*;
 
-use super::{ImportOptions, Normalize, Raw, SplitRule};
+use super::{ImportOptions, Normalize, Raw, SplitRule, graphs};
 use crate::{
     Buffer, Dataset, Error, Features, Graph, Labels, NodeId, Result, Split,
     dataset::FeatureData,
@@ -20,25 +20,28 @@ use crate::{
 /// Makes the dataset out of what the importer read from `source`.
 pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Dataset> {
     let at = At::new(source, "import");
-    let Raw { name, num_nodes, edges, features, labels, splits, metric } = raw;
+    let Raw { name, num_nodes, edges, features, labels, splits, graphs, metric } = raw;
     // Building takes some 24 bytes a node beside the edges.
     drop(at.locate(memory::reserve::<[u64; 3]>(num_nodes))?);
     let graph = at.locate(edges.build(num_nodes))?;
-    let split = at.locate(given_split(splits, options.split))?;
+    let split = at.locate(given_split(splits, options.split.as_ref()))?;
     let name = options.name.clone().unwrap_or(name);
     let metric = options.metric.clone().or(metric);
-    let mut dataset = Dataset { name, graph, features, labels, split, metric, checksum: None };
+    let mut dataset = Dataset { name, graph, features, labels, split, graphs, metric, checksum: None };
     at.locate(dataset.validate())?;
     if options.largest_component {
         dataset = largest_component(dataset, scratch)?;
     }
     let seed = options.split_seed;
-    match options.split {
+    match options.split.clone() {
         Some(SplitRule::Planetoid { train, valid }) => {
             dataset.split = at.locate(per_class(&dataset, train, valid, seed))?;
         }
         Some(SplitRule::Random { train, valid, test }) => {
             dataset.split = at.locate(random(&dataset, [train, valid, test], seed))?;
+        }
+        Some(SplitRule::Graphs(parts)) => {
+            dataset.split = at.locate(graphs::split(&dataset.graphs, &dataset.labels, &parts))?;
         }
         Some(SplitRule::Given(_)) | None => {}
     }
@@ -54,18 +57,18 @@ pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions, scratch: 
 }
 
 /// The split that the source brings and the rule asks for; no split where another rule makes one.
-fn given_split(mut splits: Vec<Split>, rule: Option<SplitRule>) -> Result<Split> {
+fn given_split(mut splits: Vec<Split>, rule: Option<&SplitRule>) -> Result<Split> {
     match rule {
         None if splits.is_empty() => Ok(Split::default()),
         None => Ok(splits.swap_remove(0)),
         Some(SplitRule::Given(_)) if splits.is_empty() => {
             Err(Error::invalid("the source has no split; use planetoid:TRAIN,VALID or random:A,B,C"))
         }
-        Some(SplitRule::Given(k)) if k >= splits.len() => Err(Error::invalid(format!(
+        Some(SplitRule::Given(k)) if *k >= splits.len() => Err(Error::invalid(format!(
             "split given:{k}: the source has {} split(s), numbered from 0",
             splits.len()
         ))),
-        Some(SplitRule::Given(k)) => Ok(splits.swap_remove(k)),
+        Some(SplitRule::Given(k)) => Ok(splits.swap_remove(*k)),
         Some(_) => Ok(Split::default()),
     }
 }
@@ -125,7 +128,8 @@ fn largest_component(dataset: Dataset, scratch: &Scratch) -> Result<Dataset> {
         valid: part(&dataset.split.valid),
         test: part(&dataset.split.test),
     };
-    Ok(Dataset { graph, features: Features { dim, data }, labels, split, ..dataset })
+    let graphs = graphs::restrict(&dataset.graphs, &kept);
+    Ok(Dataset { graph, features: Features { dim, data }, labels, split, graphs, ..dataset })
 }
 
 /// The rows `kept` of a row-major matrix of `width` columns.
@@ -308,6 +312,7 @@ fn moments(features: &Features, train: &[NodeId]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::NamedGraph;
 
     /// Two components, {0, 2, 4} and {1, 3}, and the lone node 5.
     fn raw() -> Raw {
@@ -327,6 +332,7 @@ mod tests {
                 Split { train: vec![0, 1].into(), valid: vec![2].into(), test: vec![3].into() },
                 Split { train: vec![2].into(), valid: vec![].into(), test: vec![0].into() },
             ],
+            graphs: Vec::new(),
             metric: None,
         }
     }
@@ -366,6 +372,27 @@ mod tests {
         assert_eq!(class[..], [0, 1, -1]);
         assert_eq!((&dataset.split.train[..], &dataset.split.valid[..]), (&[0][..], &[1][..]));
         assert!(dataset.split.test.is_empty());
+    }
+
+    #[test]
+    fn graphs_are_split_by_name_and_follow_the_component() {
+        let graphs = || Raw {
+            num_nodes: 6,
+            graphs: vec![NamedGraph::new("most", 0..5), NamedGraph::new("lone", 5..6)],
+            ..raw()
+        };
+        let rule = |rule: &str| ImportOptions { split: Some(rule.parse().unwrap()), ..Default::default() };
+        let dataset =
+            finish(graphs(), Path::new("tiny"), &rule("graphs:most//lone"), &Scratch::in_memory()).unwrap();
+        assert_eq!((&dataset.split.train[..], &dataset.split.test[..]), (&[0, 1, 2, 3][..], &[5][..]));
+        let options = ImportOptions { largest_component: true, ..Default::default() };
+        let dataset = finish(graphs(), Path::new("tiny"), &options, &Scratch::in_memory()).unwrap();
+        assert_eq!(dataset.graphs, [NamedGraph::new("most", 0..3)]);
+        let error = finish(graphs(), Path::new("tiny"), &rule("graphs:most/all/lone"), &Scratch::in_memory())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("unknown graph 'all'; known: most, lone"), "{error}");
+        assert!(finish(raw(), Path::new("tiny"), &rule("graphs:a//"), &Scratch::in_memory()).is_err());
     }
 
     #[test]

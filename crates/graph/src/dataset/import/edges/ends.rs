@@ -20,14 +20,14 @@ use crate::{
 const PIECE: usize = 1 << 20;
 
 /// Takes the two ends of some edges.
-pub(super) type Sink<'a, T> = dyn FnMut(&[T], &[T]) -> Result<()> + 'a;
+pub(in super::super) type Sink<'a, T> = dyn FnMut(&[T], &[T]) -> Result<()> + 'a;
 
 /// Hands the two ends of every edge to `sink`, as written, in their order, a piece at a time; all are below `nodes`
 /// where that is known.
 ///
 /// # Errors
 /// A line that is no edge, with its number; what `sink` reports.
-pub(super) fn read<T: Id>(
+pub(in super::super) fn read<T: Id>(
     path: &Path,
     nodes: Option<usize>,
     scratch: &Scratch,
@@ -83,7 +83,7 @@ pub(super) fn read<T: Id>(
 }
 
 /// Reads the first chunk of a text file and tells what the whole will come to.
-pub(super) fn estimate(path: &Path) -> Result<Needs> {
+pub(in super::super) fn estimate(path: &Path) -> Result<Needs> {
     if is_npy(path) {
         let edges = (npy::open(path)?.len() / 2) as u64;
         return Ok(Needs { edges, ..Needs::default() });
@@ -220,7 +220,9 @@ fn any_line<T: Id>(line: &[u8], limit: u128) -> Result<(T, T), String> {
 }
 
 /// Ids are numbers of 32 bits, or before they are made compact of 64.
-pub(super) trait Id: npy::Element + std::str::FromStr + std::fmt::Display + Ord + Into<u64> {
+pub(in super::super) trait Id:
+    npy::Element + std::str::FromStr + std::fmt::Display + Ord + Into<u64>
+{
     fn from_id(id: u64) -> Option<Self>;
 }
 

@@ -11,11 +11,11 @@
 //! the edges name, ascending.
 
 mod chunks;
-mod ends;
+pub(super) mod ends;
 mod files;
 mod ids;
 mod parts;
-mod text;
+pub(super) mod text;
 
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let features = features.map_or_else(Features::default, |(features, _)| features);
     let name = src.file_name().unwrap_or_default().to_string_lossy();
     let name = if src.is_dir() { &name } else { name.split('.').next().unwrap_or_default() };
-    Ok(Raw { name: name.to_string(), num_nodes, edges, features, labels, splits, metric: None })
+    Ok(Raw { name: name.to_string(), num_nodes, edges, features, labels, splits, ..Raw::default() })
 }
 
 fn path_of(path: &Option<PathBuf>) -> String {

@@ -197,8 +197,14 @@ fn read_features(path: &Path) -> Result<(Features, usize)> {
     if is_npy(path) {
         let array = npy::open(path)?;
         let rows = array.shape.first().copied().unwrap_or(0);
-        let features =
-            features::from_array(array.load::<f32>()?, &array.shape, rows, &At::new(path, "features"))?;
+        let at = At::new(path, "features");
+        let features = features::from_array(array.load::<f32>()?, &array.shape, rows, &at)?;
+        if features.dim == 0 {
+            // any number of such rows takes no byte: it says nothing of how many nodes there are
+            return Err(
+                at.error(format!("{rows} rows without columns; leave the file out if there are no features"))
+            );
+        }
         return Ok((features, rows));
     }
     let table = table(path, "a finite number", finite)?;

@@ -66,7 +66,7 @@ pub(crate) fn table_type(config: &TrainConfig, data: &Dataset) -> TableType {
     match (given, &data.features.data) {
         (Some((_, kind)), _) => kind,
         _ if precision(config) == Precision::Bf16 => TableType::Bf16,
-        (None, FeatureData::F32(_)) => TableType::F32,
+        (None, FeatureData::F32(_) | FeatureData::Csr(_)) => TableType::F32,
         (None, FeatureData::F16(_)) => TableType::F16,
     }
 }
@@ -78,8 +78,8 @@ pub(crate) fn table_type(config: &TrainConfig, data: &Dataset) -> TableType {
 /// The memory cannot be had, or a value is beyond the range of that type.
 pub fn features(config: &TrainConfig, data: &Dataset, residence: Residence) -> Result<(Host, Matrix)> {
     let kind = table_type(config, data);
-    let host = if residence == Residence::InPlace && kind == data.features.data.kind() {
-        Host::new(&data.features)
+    let host = if residence == Residence::InPlace && Some(kind) == data.features.data.kind() {
+        Host::new(&data.features)?
     } else {
         Host::resident(&data.features, kind)?
     };

@@ -81,7 +81,7 @@ fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
 /// Bytes of a feature table of another type than the stored one.
 fn converted(config: &TrainConfig, data: &Dataset) -> f64 {
     let kind = table_type(config, data);
-    if kind == data.features.data.kind() { 0.0 } else { (kind.width() * data.features.len()) as f64 }
+    if Some(kind) == data.features.data.kind() { 0.0 } else { (kind.width() * data.features.len()) as f64 }
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ mod tests {
             (0..64).map(|e| e % 8).collect::<Vec<u32>>().into(),
         );
         let graph = graph.unwrap();
-        let feature = Host::new(&Features::f32(1, vec![0.0; 8]));
+        let feature = Host::new(&Features::f32(1, vec![0.0; 8])).unwrap();
         for (fanout, batch_size, kept) in [([-1, -1], 6, true), ([-1, 2], 6, false), ([-1, -1], 3, false)] {
             let loader = Loader {
                 graph: &graph,

@@ -5,6 +5,7 @@
 //! - [`Buffer`]: an owned vector or a memory map behind one type.
 //! - [`dataset`]: the native on-disk format and its importers.
 //! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: files that appear whole or not at all.
+//! - [`SparseRows`]: feature rows of which few values are not zero.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`memory`]: how much of it there is.
 //! - [`traverse`], [`stats`]: components and the figures `graphmill info` prints.
@@ -29,6 +30,7 @@ pub mod npz;
 mod place;
 mod search;
 pub mod shared;
+pub mod sparse;
 pub mod stats;
 pub mod table;
 pub mod traverse;
@@ -40,6 +42,7 @@ pub use csc::Graph;
 pub use dataset::{Dataset, Features, Labels, Split};
 pub use error::{Error, Result};
 pub use matrix::{Matrix, View, ViewMut};
+pub use sparse::SparseRows;
 
 /// A node's number: 4.29 billion nodes fit.
 pub type NodeId = u32;

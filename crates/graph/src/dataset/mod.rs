@@ -13,7 +13,7 @@ use std::fmt;
 use half::f16;
 use rayon::prelude::*;
 
-use crate::{Buffer, Error, Graph, NodeId, Result, matrix::TableType, search::position};
+use crate::{Buffer, Error, Graph, NodeId, Result, SparseRows, matrix::TableType, search::position};
 
 /// Everything a training run reads.
 #[derive(Clone, Debug, Default)]
@@ -51,14 +51,17 @@ pub enum FeatureData {
     F32(Buffer<f32>),
     /// 16-bit floats, widened when read.
     F16(Buffer<f16>),
+    /// The values that are not zero, with their columns.
+    Csr(SparseRows),
 }
 
 impl FeatureData {
-    /// The type of the values.
-    pub fn kind(&self) -> TableType {
+    /// The type of the values of a dense table; none where rows are sparse.
+    pub fn kind(&self) -> Option<TableType> {
         match self {
-            Self::F32(_) => TableType::F32,
-            Self::F16(_) => TableType::F16,
+            Self::F32(_) => Some(TableType::F32),
+            Self::F16(_) => Some(TableType::F16),
+            Self::Csr(_) => None,
         }
     }
 }
@@ -75,11 +78,26 @@ impl Features {
         Self { dim, data: FeatureData::F32(data.into()) }
     }
 
-    /// How many values are stored.
+    /// Sparse rows.
+    pub fn csr(rows: SparseRows) -> Self {
+        Self { dim: rows.num_cols(), data: FeatureData::Csr(rows) }
+    }
+
+    /// How many values are stored: all, or of sparse rows those that are not zero.
+    pub fn stored(&self) -> usize {
+        match &self.data {
+            FeatureData::F32(data) => data.len(),
+            FeatureData::F16(data) => data.len(),
+            FeatureData::Csr(rows) => rows.stored(),
+        }
+    }
+
+    /// How many values a dense table of them has: `V x dim`.
     pub fn len(&self) -> usize {
         match &self.data {
             FeatureData::F32(data) => data.len(),
             FeatureData::F16(data) => data.len(),
+            FeatureData::Csr(rows) => rows.num_rows().saturating_mul(self.dim),
         }
     }
 
@@ -93,6 +111,7 @@ impl Features {
         match &self.data {
             FeatureData::F32(data) => data.len() * 4,
             FeatureData::F16(data) => data.len() * 2,
+            FeatureData::Csr(rows) => rows.bytes(),
         }
     }
 }
@@ -182,6 +201,17 @@ impl Dataset {
     /// That there is a finite row per node.
     fn validate_features(&self) -> Result<()> {
         let nodes = self.num_nodes();
+        if let FeatureData::Csr(rows) = &self.features.data {
+            // what they hold was checked when they were made
+            let (found, expected) = ([rows.num_rows(), rows.num_cols()], [nodes, self.features.dim]);
+            return if found == expected {
+                Ok(())
+            } else {
+                Err(Error::invalid(format!(
+                    "sparse features of shape {found:?}, but {expected:?} is expected"
+                )))
+            };
+        }
         let expected = nodes.checked_mul(self.features.dim);
         if Some(self.features.len()) != expected {
             return Err(Error::invalid(format!(
@@ -194,6 +224,7 @@ impl Dataset {
         let bad = match &self.features.data {
             FeatureData::F32(data) => position(data, |x| !x.is_finite()),
             FeatureData::F16(data) => position(data, |x| !x.is_finite()),
+            FeatureData::Csr(_) => None,
         };
         if let Some(i) = bad {
             return Err(Error::invalid(format!(

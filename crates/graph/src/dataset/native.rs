@@ -6,6 +6,10 @@
 //! indices.npy       u32 [E]         in-neighbours
 //! edge_weight.npy   f4  [E]         only where edges have weights
 //! features.npy      f4 or f2 [V, F] only where nodes have features
+//!                                   or, where that takes fewer bytes, what of them is not zero, by rows:
+//! features_indptr.npy   u64 [V + 1]     row starts
+//! features_indices.npy  u32 [stored]    columns, ascending within a row
+//! features_values.npy   f4  [stored]
 //! labels.npy        i4 [V] (-1 unknown) or u1 [V, C] (0 and 1)
 //! train.npy valid.npy test.npy      u32, ascending and disjoint
 //! ```
@@ -20,7 +24,7 @@ use super::{
     manifest::{self, FileEntry, Manifest},
 };
 use crate::{
-    Buffer, Error, Graph, Result,
+    Buffer, Error, Graph, Result, SparseRows,
     atomic::{self, Disk, Real},
     npy::{self, Dtype, Element},
     place::At,
@@ -30,8 +34,18 @@ const INDPTR: &str = "indptr.npy";
 const INDICES: &str = "indices.npy";
 const EDGE_WEIGHT: &str = "edge_weight.npy";
 const FEATURES: &str = "features.npy";
+const FEATURES_INDPTR: &str = "features_indptr.npy";
+const FEATURES_INDICES: &str = "features_indices.npy";
+const FEATURES_VALUES: &str = "features_values.npy";
 const LABELS: &str = "labels.npy";
 const SPLIT: [&str; 3] = ["train.npy", "valid.npy", "test.npy"];
+
+/// Whether this version of the format has an array of that name.
+fn is_known(name: &str) -> bool {
+    [INDPTR, INDICES, EDGE_WEIGHT, FEATURES, FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES, LABELS]
+        .contains(&name)
+        || SPLIT.contains(&name)
+}
 
 impl Dataset {
     /// Writes the dataset to the directory `dir`, which must be missing or empty. Everything is
@@ -74,21 +88,13 @@ impl Dataset {
             let weight = stored.map::<f32>(EDGE_WEIGHT, &[edges])?;
             graph = At::new(&dir.join(EDGE_WEIGHT), "contents").locate(graph.with_edge_weight(weight))?;
         }
-        let shape = [nodes, m.feature_dim];
-        let data = match (stored.has(FEATURES), stored.dtype(FEATURES)) {
-            (false, _) if m.feature_dim == 0 => FeatureData::default(),
-            (_, Some(dtype)) if dtype == f16::DTYPE => FeatureData::F16(stored.map(FEATURES, &shape)?),
-            _ => FeatureData::F32(stored.map(FEATURES, &shape)?),
-        };
+        let data = stored.features()?;
         let labels = if m.multilabel {
             Labels::Multi { member: stored.map(LABELS, &[nodes, m.classes])?, classes: m.classes }
         } else {
             Labels::Single { class: stored.map(LABELS, &[nodes])?, classes: m.classes }
         };
-        let [train, valid, test] = SPLIT.map(|name| {
-            let length = m.files.get(name).and_then(|file| file.shape.first().copied());
-            stored.map::<u32>(name, &[length.unwrap_or(0)])
-        });
+        let [train, valid, test] = SPLIT.map(|name| stored.map::<u32>(name, &[stored.length(name)]));
         let dataset = Self {
             name: if m.name.is_empty() { directory_name(dir) } else { m.name.clone() },
             graph,
@@ -137,6 +143,11 @@ impl Dataset {
             match &self.features.data {
                 FeatureData::F32(data) => add(&mut m, dir, FEATURES, data, &shape)?,
                 FeatureData::F16(data) => add(&mut m, dir, FEATURES, data, &shape)?,
+                FeatureData::Csr(rows) => {
+                    add(&mut m, dir, FEATURES_INDPTR, rows.indptr(), &[nodes + 1])?;
+                    add(&mut m, dir, FEATURES_INDICES, rows.indices(), &[rows.stored()])?;
+                    add(&mut m, dir, FEATURES_VALUES, rows.values(), &[rows.stored()])?;
+                }
             }
         }
         match &self.labels {
@@ -215,10 +226,7 @@ pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
                 .into(),
         );
     }
-    let ours = |name: &str| {
-        [manifest::FILE_NAME, INDPTR, INDICES, EDGE_WEIGHT, FEATURES, LABELS].contains(&name)
-            || SPLIT.contains(&name)
-    };
+    let ours = |name: &str| name == manifest::FILE_NAME || is_known(name);
     if let Some(name) = names.iter().find(|name| !name.to_str().is_some_and(ours)) {
         let name = name.to_string_lossy();
         return refuse(format!(
@@ -248,19 +256,39 @@ impl Stored<'_> {
         self.manifest.files.contains_key(name)
     }
 
+    /// The number of entries that the manifest says an array of one axis has.
+    fn length(&self, name: &str) -> usize {
+        self.manifest.files.get(name).and_then(|file| file.shape.first().copied()).unwrap_or(0)
+    }
+
+    /// The feature rows, in whichever form they are there.
+    fn features(&self) -> Result<FeatureData> {
+        let m = &self.manifest;
+        let shape = [m.nodes, m.feature_dim];
+        let sparse = [FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES].iter().any(|name| self.has(name));
+        Ok(match (self.has(FEATURES), self.dtype(FEATURES)) {
+            (true, _) if sparse => return Err(self.wrong("files", "features both dense and sparse")),
+            (false, _) if sparse => {
+                let stored = [self.length(FEATURES_INDICES)];
+                let indptr = self.map(FEATURES_INDPTR, &[m.nodes.saturating_add(1)])?;
+                let indices = self.map(FEATURES_INDICES, &stored)?;
+                let values = self.map(FEATURES_VALUES, &stored)?;
+                let rows = SparseRows::new(m.feature_dim, indptr, indices, values);
+                FeatureData::Csr(At::new(&self.dir.join(FEATURES_INDICES), "contents").locate(rows)?)
+            }
+            (false, _) if m.feature_dim == 0 => FeatureData::default(),
+            (_, Some(dtype)) if dtype == f16::DTYPE => FeatureData::F16(self.map(FEATURES, &shape)?),
+            _ => FeatureData::F32(self.map(FEATURES, &shape)?),
+        })
+    }
+
     fn dtype(&self, name: &str) -> Option<Dtype> {
         Dtype::parse(&self.manifest.files.get(name)?.dtype)
     }
 
     /// Every file the manifest names must be one this version knows.
     fn check_names(&self) -> Result<()> {
-        let known = [INDPTR, INDICES, EDGE_WEIGHT, FEATURES, LABELS];
-        match self
-            .manifest
-            .files
-            .keys()
-            .find(|name| !known.contains(&name.as_str()) && !SPLIT.contains(&name.as_str()))
-        {
+        match self.manifest.files.keys().find(|name| !is_known(name)) {
             None => Ok(()),
             Some(name) => Err(self.wrong("files", &format!("'{name}' is not a file of this format"))),
         }

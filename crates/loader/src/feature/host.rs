@@ -28,13 +28,17 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads from `features` where they are.
-    pub fn new(features: &Features) -> Self {
+    /// Reads from `features` where they are; sparse rows are copied to a dense table.
+    ///
+    /// # Errors
+    /// The memory for that table cannot be had.
+    pub fn new(features: &Features) -> Result<Self> {
         let data = match &features.data {
             FeatureData::F32(data) => TableData::F32(data.clone()),
             FeatureData::F16(data) => TableData::F16(data.clone()),
+            FeatureData::Csr(data) => TableData::F32(data.to_dense()?.into()),
         };
-        Self { dim: features.dim, data }
+        Ok(Self { dim: features.dim, data })
     }
 
     /// Copies `features` into huge pages first, as values of type `kind` (rounded to nearest): random rows then miss
@@ -44,6 +48,9 @@ impl Host {
     /// The memory cannot be had, or a value is beyond the range of `kind`.
     pub fn resident(features: &Features, kind: TableType) -> Result<Self> {
         use FeatureData as From;
+        if let From::Csr(data) = &features.data {
+            return Self::resident(&Features::f32(features.dim, data.to_dense()?), kind);
+        }
         let data = match (&features.data, kind) {
             (From::F32(data), TableType::F32) => TableData::F32(data.to_huge_pages()?),
             (From::F32(data), TableType::F16) => TableData::F16(in_range(
@@ -65,6 +72,7 @@ impl Host {
                     from.iter().zip(to).for_each(|(x, to)| *to = bf16::from_f32(x.to_f32()));
                 })?)
             }
+            (From::Csr(_), _) => unreachable!("made dense above"),
         };
         Ok(Self { dim: features.dim, data })
     }
@@ -170,7 +178,7 @@ mod tests {
         let expected: Vec<f32> =
             ids.iter().flat_map(|&v| values[v as usize * 5..][..5].iter().copied()).collect();
         let plain = Features::f32(5, values.clone());
-        for feature in [Host::new(&plain), Host::resident(&plain, TableType::F32).unwrap()] {
+        for feature in [Host::new(&plain).unwrap(), Host::resident(&plain, TableType::F32).unwrap()] {
             let mut out = vec![0.0; 2500 * 5];
             let traffic = feature.read(&ids, &mut out);
             assert_eq!(out, expected);
@@ -179,7 +187,7 @@ mod tests {
         }
         // f16 keeps 11 bits: exact for small multiples of a half
         let small: Vec<f16> = (0..1000).map(|x| f16::from_f32(x as f32 * 0.5)).collect();
-        let half = Host::new(&Features { dim: 5, data: FeatureData::F16(small.into()) });
+        let half = Host::new(&Features { dim: 5, data: FeatureData::F16(small.into()) }).unwrap();
         let mut out = vec![0.0; 10];
         assert_eq!(half.read(&[3, 0], &mut out).host.bytes, 20);
         assert_eq!(out, [7.5, 8.0, 8.5, 9.0, 9.5, 0.0, 0.5, 1.0, 1.5, 2.0]);
@@ -189,7 +197,7 @@ mod tests {
     #[test]
     fn a_result_larger_than_the_caches_is_the_same() {
         let values: Vec<f32> = (0..100 * 50).map(|x| x as f32).collect();
-        let feature = Host::new(&Features::f32(50, values.clone()));
+        let feature = Host::new(&Features::f32(50, values.clone())).unwrap();
         let ids: Vec<u32> = (0..STREAM as u32 / 50 + 7).map(|i| i * 37 % 100).collect();
         let mut out = vec![0.0; ids.len() * 50];
         feature.read(&ids, &mut out);

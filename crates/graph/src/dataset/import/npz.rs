@@ -13,10 +13,10 @@ use super::{ImportOptions, Raw, csr::Csr, features, labels, splits};
 use crate::{Features, Labels, Result, Split, npz::Npz, place::At};
 
 /// Reads the file `src`.
-pub(super) fn read(src: &Path, _: &ImportOptions) -> Result<Raw> {
+pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     let mut npz = Npz::open(src)?;
     let mut raw = if npz.contains("adj_indptr") {
-        shchur(&mut npz)?
+        shchur(&mut npz, options.dense_features)?
     } else if npz.contains("node_features") {
         heterophilous(&mut npz)?
     } else {
@@ -29,7 +29,7 @@ pub(super) fn read(src: &Path, _: &ImportOptions) -> Result<Raw> {
     Ok(raw)
 }
 
-fn shchur(npz: &mut Npz) -> Result<Raw> {
+fn shchur(npz: &mut Npz, dense_features: bool) -> Result<Raw> {
     let path = npz.path().to_path_buf();
     let at = |member: &str| At::new(&path, format!("member {member}.npy"));
     let adjacency = Csr::from_npz(npz, "adj_", true)?;
@@ -37,8 +37,7 @@ fn shchur(npz: &mut Npz) -> Result<Raw> {
     let (src, dst) = adjacency.into_edges(&at("adj_shape"))?;
     let features = if npz.contains("attr_indptr") {
         let attributes = Csr::from_npz(npz, "attr_", false)?;
-        let dense = attributes.to_dense(&at("attr_shape"))?;
-        features::from_array(dense, &[attributes.rows, attributes.columns], num_nodes, &at("attr_data"))?
+        features::from_csr(attributes, num_nodes, dense_features, &at("attr_shape"), &at("attr_data"))?
     } else if npz.contains("attr_matrix") {
         matrix(npz, "attr_matrix", num_nodes)?
     } else {

@@ -48,7 +48,7 @@ pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions) -> Result
     }
     match options.normalize {
         Normalize::None => {}
-        Normalize::Rows => normalize_rows(&mut dataset.features),
+        Normalize::Rows => at.locate(normalize_rows(&mut dataset.features))?,
         Normalize::Standard => at.locate(standardize(&mut dataset.features, &dataset.split.train))?,
     }
     at.locate(dataset.validate())?;
@@ -106,6 +106,7 @@ fn largest_component(dataset: Dataset) -> Result<Dataset> {
     let data = match &dataset.features.data {
         FeatureData::F32(data) => FeatureData::F32(rows(data, dim, &kept).into()),
         FeatureData::F16(data) => FeatureData::F16(rows(data, dim, &kept).into()),
+        FeatureData::Csr(data) => FeatureData::Csr(data.select(&kept)?),
     };
     let labels = match &dataset.labels {
         Labels::Single { class, classes } => {
@@ -200,19 +201,24 @@ fn sorted(mut parts: [Vec<NodeId>; 3]) -> Split {
 }
 
 /// The features as owned 32-bit floats, to be changed in place.
-fn owned(features: &Features) -> Vec<f32> {
-    match &features.data {
+fn owned(features: &Features) -> Result<Vec<f32>> {
+    Ok(match &features.data {
         FeatureData::F32(data) => data.to_vec(),
         FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
-    }
+        FeatureData::Csr(data) => data.to_dense()?,
+    })
 }
 
 /// Divides every row by the sum of its values; rows that sum to zero stay.
-fn normalize_rows(features: &mut Features) {
+fn normalize_rows(features: &mut Features) -> Result<()> {
     if features.is_empty() {
-        return;
+        return Ok(());
     }
-    let mut data = owned(features);
+    if let FeatureData::Csr(data) = &features.data {
+        *features = Features::csr(data.normalized()?);
+        return Ok(());
+    }
+    let mut data = owned(features)?;
     data.par_chunks_mut(features.dim).for_each(|row| {
         let sum: f64 = row.iter().map(|&x| f64::from(x)).sum();
         if sum != 0.0 {
@@ -220,10 +226,11 @@ fn normalize_rows(features: &mut Features) {
         }
     });
     *features = Features::f32(features.dim, data);
+    Ok(())
 }
 
 /// Brings every column to mean 0 and deviation 1 over the training nodes; constant columns are
-/// only shifted. (GraphSAINT fits the same scaler on its training nodes.)
+/// only shifted. (GraphSAINT fits the same scaler on its training nodes.) Sparse rows become dense: zeros are shifted too.
 fn standardize(features: &mut Features, train: &[NodeId]) -> Result<()> {
     if features.is_empty() {
         return Ok(());
@@ -234,7 +241,7 @@ fn standardize(features: &mut Features, train: &[NodeId]) -> Result<()> {
         ));
     }
     let dim = features.dim;
-    let mut data = owned(features);
+    let mut data = owned(features)?;
     // Sums run over the nodes in ascending order, so no thread count can change them.
     let moments: Vec<(f64, f64)> = (0..dim)
         .into_par_iter()
@@ -283,7 +290,7 @@ mod tests {
     }
 
     fn floats(dataset: &Dataset) -> Vec<f32> {
-        owned(&dataset.features)
+        owned(&dataset.features).unwrap()
     }
 
     #[test]
@@ -367,6 +374,31 @@ mod tests {
         let options = ImportOptions { normalize: Normalize::Standard, ..Default::default() };
         let error = finish(none, Path::new("tiny"), &options).unwrap_err().to_string();
         assert!(error.contains("training nodes"), "{error}");
+    }
+
+    #[test]
+    fn sparse_features_take_the_same_steps() {
+        let sparse = |dense: Vec<f32>| {
+            let rows = dense.chunks(2).map(|row| row.iter().filter(|&&x| x != 0.0).count() as u64);
+            let indptr = std::iter::once(0).chain(rows.scan(0, |end, n| {
+                *end += n;
+                Some(*end)
+            }));
+            let stored = || dense.iter().enumerate().filter(|(_, x)| **x != 0.0);
+            let (indices, values): (Vec<u32>, Vec<f32>) = stored().map(|(i, &x)| (i as u32 % 2, x)).unzip();
+            let indptr: Vec<u64> = indptr.collect();
+            Features::csr(crate::SparseRows::new(2, indptr.into(), indices.into(), values.into()).unwrap())
+        };
+        let values = vec![1., 0., 9., 9., 0., 3., 9., 0., 5., 1., 0., 0.];
+        for (normalize, stays) in
+            [(Normalize::None, true), (Normalize::Rows, true), (Normalize::Standard, false)]
+        {
+            let options = ImportOptions { normalize, largest_component: true, ..Default::default() };
+            let import = |features| finish(Raw { features, ..raw() }, Path::new("tiny"), &options).unwrap();
+            let (dense, sparse) = (import(Features::f32(2, values.clone())), import(sparse(values.clone())));
+            assert_eq!(floats(&sparse), floats(&dense), "{normalize}");
+            assert_eq!(matches!(sparse.features.data, FeatureData::Csr(_)), stays);
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use graphmill_loader::{
 };
 use graphmill_nn::{
     Backend, Matrix, Order, Pass, View, ViewMut,
+    layer::gather_rows,
     metric::{Input, Metric, Truth},
     model::{Activations, Model},
 };
@@ -65,8 +66,24 @@ pub struct Inference<'a> {
 #[derive(Default)]
 struct Room {
     rows: Matrix,
-    gathered: Matrix,
+    gathered: Gathered,
     tables: Vec<Matrix>,
+}
+
+/// Rows of a table, dense or sparse as the table is.
+#[derive(Default)]
+struct Gathered {
+    dense: Matrix,
+    sparse: Matrix,
+}
+
+impl Gathered {
+    /// `table[ids]`.
+    fn fill(&mut self, backend: &dyn Backend, table: &Matrix, ids: &[NodeId]) -> View<'_> {
+        let room = if table.is_sparse() { &mut self.sparse } else { &mut self.dense };
+        gather_rows(backend, table.view(), ids, room);
+        room.view()
+    }
 }
 
 impl<'a> Inference<'a> {
@@ -102,7 +119,13 @@ impl<'a> Inference<'a> {
         let layers = if output == Output::Embeddings && !model.has_head() { layers - 1 } else { layers };
         let needed = self.needed(wanted, layers);
         let nodes = self.graph.num_nodes();
-        let orders = model.inference_orders(nodes, self.graph.num_edges());
+        let mut orders = model.inference_orders(nodes, self.graph.num_edges());
+        if self.features.is_sparse() {
+            assert!(
+                model.start_with_product(&mut orders),
+                "a run with this model does not keep features sparse"
+            );
+        }
 
         if model.has_input_layer() {
             self.input.resize(nodes, model.layer_in_dim(0));
@@ -111,7 +134,7 @@ impl<'a> Inference<'a> {
                 match dense(features, ids) {
                     Some(span) => model.input_rows(&pass, features.rows(span.clone()), input.rows_mut(span)),
                     None => {
-                        let x = gather(self.backend, features, ids, &mut room.gathered);
+                        let x = room.gathered.fill(self.backend, features, ids);
                         room.rows.resize(ids.len(), input.num_cols());
                         model.input_rows(&pass, x, room.rows.view_mut());
                         scatter(room.rows.view(), ids, input.view_mut());
@@ -132,7 +155,7 @@ impl<'a> Inference<'a> {
                             model.transform_rows(l, &pass, x.rows(span.clone()), span.start, transformed)
                         }
                         None => {
-                            let rows = gather(self.backend, x, ids, &mut room.gathered);
+                            let rows = room.gathered.fill(self.backend, x, ids);
                             fit(&mut room.tables, ids.len(), dims);
                             model.transform_rows(l, &pass, rows, 0, &mut room.tables);
                             for (rows, table) in room.tables.iter().zip(transformed.iter_mut()) {
@@ -177,7 +200,10 @@ impl<'a> Inference<'a> {
         }
 
         let last = if from_features { self.features } else { &self.input };
-        let rows = gather(self.backend, last, wanted, &mut self.room.rows);
+        let rows = &mut self.room.rows;
+        rows.resize(wanted.len(), last.num_cols());
+        self.backend.gather(last.view(), wanted, rows.view_mut());
+        let rows = rows.view();
         if output == Output::Logits && model.has_head() {
             out.resize(wanted.len(), model.classes());
             for start in (0..wanted.len()).step_by(self.chunk) {
@@ -217,7 +243,8 @@ impl<'a> Inference<'a> {
 }
 
 /// The span of ids that lie so close together that working on the few rows between them is cheaper
-/// than gathering. Rows of 16-bit floats are always gathered: that widens them. Ascending ids, at least one.
+/// than gathering. Rows of 16-bit floats are always gathered, which widens them, and so are sparse ones. Ascending ids, at
+/// least one.
 fn dense(table: &Matrix, ids: &[NodeId]) -> Option<Range<usize>> {
     let span = ids[0] as usize..ids[ids.len() - 1] as usize + 1;
     (table.is_wide() && span.len() <= ids.len() + ids.len() / 4).then_some(span)
@@ -247,13 +274,6 @@ fn fit(tables: &mut Vec<Matrix>, rows: usize, dims: &[usize]) {
     for (table, &dim) in tables.iter_mut().zip(dims) {
         table.resize(rows, dim);
     }
-}
-
-/// `table[ids]` in `room`.
-fn gather<'r>(backend: &dyn Backend, table: &Matrix, ids: &[NodeId], room: &'r mut Matrix) -> View<'r> {
-    room.resize(ids.len(), table.num_cols());
-    backend.gather(table.view(), ids, room.view_mut());
-    room.view()
 }
 
 /// `table[ids[i]] = rows[i]`, ids strictly ascending. Parallel.

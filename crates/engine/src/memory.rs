@@ -1,9 +1,12 @@
 //! What a run needs to hold, against what the machine has: a run that would only end in the system killing the process
 //! is refused, and one whose dataset does not fit twice reads it where it is.
 
-use graphmill_graph::{Dataset, memory::available};
+use graphmill_graph::{Dataset, dataset::FeatureData, memory::available};
 
-use crate::{Error, Result, TrainConfig, build::table_type};
+use crate::{
+    Error, Result, TrainConfig,
+    build::{keeps_sparse, table_type},
+};
 
 /// Where topology and features are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +32,10 @@ fn copies(config: &TrainConfig, data: &Dataset) -> f64 {
     let graph = &data.graph;
     let weights = graph.edge_weight().map_or(0, <[f32]>::len);
     let topology = 8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights;
-    let table = table_type(config, data).width() * data.features.len();
+    let table = match keeps_sparse(config, data) {
+        true => data.features.bytes(),
+        false => table_type(config, data).width() * data.features.len(),
+    };
     (topology + table) as f64 - converted(config, data)
 }
 
@@ -43,12 +49,13 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
     let (wide, needed) = (converted(config, data), needed(config, data));
     let gb = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
     if wide > available {
-        let message = format!(
-            "its features need {} of memory in another precision than the stored one, but {} are available; use \
-             --feature-precision auto",
-            gb(wide),
-            gb(available)
-        );
+        let (what, mend) = match data.features.data {
+            FeatureData::Csr(_) => ("as a dense table", "--sparse on"),
+            _ => ("in another precision than the stored one", "--feature-precision auto"),
+        };
+        let (wide, available) = (gb(wide), gb(available));
+        let message =
+            format!("its features need {wide} of memory {what}, but {available} are available; use {mend}");
         return Err(Error::dataset(&data.name, message));
     }
     if needed <= available {
@@ -80,6 +87,9 @@ fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
 
 /// Bytes of a feature table of another type than the stored one.
 fn converted(config: &TrainConfig, data: &Dataset) -> f64 {
+    if keeps_sparse(config, data) {
+        return 0.0;
+    }
     let kind = table_type(config, data);
     if Some(kind) == data.features.data.kind() { 0.0 } else { (kind.width() * data.features.len()) as f64 }
 }

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::{Buffer, Error, NodeId, Result, memory, search::position};
+use crate::{Block, Buffer, Error, NodeId, Result, memory, search::position};
 
 /// Rows one task looks over.
 const TASK: usize = 1 << 10;
@@ -196,6 +196,58 @@ impl SparseRows {
             indices: self.indices.to_huge_pages()?,
             values: self.values.to_huge_pages()?,
         })
+    }
+}
+
+/// Fills the edges of `block` and their weights with the rows `ids`, in that order: a row is a destination, its columns are
+/// sources. Parallel.
+///
+/// # Panics
+/// They are more than a block's 32-bit positions can number.
+pub(crate) fn gather<'r>(
+    ids: &[NodeId],
+    row: impl Fn(NodeId) -> (&'r [u32], &'r [f32]) + Copy + Sync,
+    block: &mut Block,
+) {
+    let Block { indptr, indices, edge_weight, transposed, .. } = block;
+    transposed.indptr.clear();
+    indptr.clear();
+    indptr.push(0);
+    let mut end = 0;
+    for &v in ids {
+        end += row(v).0.len() as u64;
+        indptr.push(u32::try_from(end).expect("fewer than 2^32 stored values in the rows of a batch"));
+    }
+    // every place of these is written below
+    indices.resize(end as usize, 0);
+    edge_weight.resize(end as usize, 0.0);
+    copy(ids, row, indptr, indices, edge_weight);
+}
+
+/// Copies rows to the places that `indptr` gives them, halves of the ids to separate parts.
+fn copy<'r>(
+    ids: &[NodeId],
+    row: impl Fn(NodeId) -> (&'r [u32], &'r [f32]) + Copy + Sync,
+    indptr: &[u32],
+    indices: &mut [u32],
+    values: &mut [f32],
+) {
+    if ids.len() > TASK {
+        let middle = ids.len() / 2;
+        let at = (indptr[middle] - indptr[0]) as usize;
+        let (ids, indices) = (ids.split_at(middle), indices.split_at_mut(at));
+        let values = values.split_at_mut(at);
+        rayon::join(
+            || copy(ids.0, row, &indptr[..=middle], indices.0, values.0),
+            || copy(ids.1, row, &indptr[middle..], indices.1, values.1),
+        );
+        return;
+    }
+    for (&v, ends) in ids.iter().zip(indptr.windows(2)) {
+        let place = (ends[0] - indptr[0]) as usize..(ends[1] - indptr[0]) as usize;
+        let (columns, of_row) = row(v);
+        indices[place.clone()].copy_from_slice(columns);
+        values[place].copy_from_slice(of_row);
     }
 }
 

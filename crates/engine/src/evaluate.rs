@@ -311,7 +311,7 @@ pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[No
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::{EdgeOptions, build};
+    use graphmill_graph::{EdgeOptions, SparseRows, build};
     use graphmill_nn::{backend::Cpu, model::ModelConfig};
 
     use super::*;
@@ -356,18 +356,35 @@ mod tests {
     }
 
     #[test]
+    fn the_embeddings_of_one_layer_are_the_features() {
+        let data = [0.0, 1.5, 0.0, 2.0, 0.0, 0.0];
+        let features = Matrix::sparse_table(SparseRows::from_dense(2, &data).unwrap());
+        let config = ModelConfig { layers: 1, ..ModelConfig::default() };
+        let (model, graph, mut out) = (Model::new(&config, 2, 3, 1).unwrap(), hub(3), Matrix::default());
+        Inference::new(&graph, &features, None, &Cpu::default(), 10).run(
+            &model,
+            &[2, 0],
+            Output::Embeddings,
+            &mut out,
+        );
+        assert_eq!(out.view().host(), [0.0, 0.0, 0.0, 1.5]);
+    }
+
+    #[test]
     fn any_chunk_and_any_nodes_give_the_same_rows() {
         let graph = hub(700);
         let data: Vec<f32> = (0..700 * 6).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+        let data: Vec<f32> = data.iter().map(|&x| if x < 0.0 { 0.0 } else { x }).collect();
         let features = Matrix::from_slice(700, 6, &data);
+        let sparse = Matrix::sparse_table(SparseRows::from_dense(6, &data).unwrap());
         let symmetric = SymmetricWeights::new(&graph);
         for model in ["sage", "gcn", "gat", "gin"] {
             let config = ModelConfig { model: model.into(), hidden: 8, ..ModelConfig::default() };
             let model = Model::new(&config, 6, 3, 1).unwrap();
             let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
-            let run = |chunk: usize, wanted: &[NodeId]| {
+            let from = |features: &Matrix, chunk: usize, wanted: &[NodeId]| {
                 let mut out = Matrix::default();
-                Inference::new(&graph, &features, symmetric, &Cpu::default(), chunk).run(
+                Inference::new(&graph, features, symmetric, &Cpu::default(), chunk).run(
                     &model,
                     wanted,
                     Output::Logits,
@@ -375,8 +392,13 @@ mod tests {
                 );
                 out.view().host().to_vec()
             };
+            let run = |chunk, wanted: &[NodeId]| from(&features, chunk, wanted);
             let all: Vec<NodeId> = (0..700).collect();
             let whole = run(usize::MAX, &all);
+            for chunk in [100, 1000] {
+                assert!(close(&from(&sparse, chunk, &all), &whole), "{} of sparse rows", config.model);
+                assert!(close(&from(&sparse, chunk, &[3, 1]), &[&whole[9..12], &whole[3..6]].concat()));
+            }
             for chunk in [1, 2, 100] {
                 assert!(close(&run(chunk, &all), &whole), "{} by {chunk}", config.model);
             }

@@ -96,7 +96,7 @@ fn converted(config: &TrainConfig, data: &Dataset) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::{EdgeOptions, Features, Labels, build};
+    use graphmill_graph::{EdgeOptions, Features, Labels, SparseRows, build};
 
     use super::*;
 
@@ -132,5 +132,12 @@ mod tests {
         let wide = TrainConfig { feature_precision: "f32".into(), ..config.clone() };
         assert_eq!((copies(&wide, &half), converted(&wide, &half)), (topology, 40_000.0));
         assert_eq!(residence(&config, &data()), Residence::HugePages);
+        // one value in each row: kept sparse, or as wide as the table
+        let rows =
+            SparseRows::from_dense(10, &[1., 0., 0., 0., 0., 0., 0., 0., 0., 0.].repeat(1000)).unwrap();
+        let sparse = Dataset { features: Features::csr(rows), ..data() };
+        let of = |sparse: &str| TrainConfig { sparse: sparse.into(), ..config.clone() };
+        assert_eq!((copies(&of("on"), &sparse), converted(&of("on"), &sparse)), (topology + 16_008.0, 0.0));
+        assert_eq!((copies(&of("off"), &sparse), converted(&of("off"), &sparse)), (topology, 40_000.0));
     }
 }

@@ -65,6 +65,25 @@ impl SparseRows {
         Ok(rows)
     }
 
+    /// What is not zero of a dense table of `columns` columns, row-major. O(R F).
+    ///
+    /// # Errors
+    /// The values do not make rows, or one is not finite.
+    pub fn from_dense(columns: usize, table: &[f32]) -> Result<Self> {
+        if !table.len().is_multiple_of(columns.max(1)) || columns > u32::MAX as usize {
+            return Err(Error::invalid(format!("{} values do not make rows of {columns}", table.len())));
+        }
+        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        for row in table.chunks(columns.max(1)) {
+            for (j, &x) in row.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+                indices.push(j as u32);
+                values.push(x);
+            }
+            indptr.push(indices.len() as u64);
+        }
+        Self::new(columns, indptr.into(), indices.into(), values.into())
+    }
+
     /// What is wrong with the first column or value that is wrong.
     fn first_fault(&self) -> Option<String> {
         let sound = |i: &usize| {
@@ -268,6 +287,12 @@ mod tests {
         let some = sparse.select(&[2, 1, 0, 2]).unwrap();
         assert_eq!(some.indptr()[..], [0, 1, 1, 3, 4]);
         assert_eq!((&some.indices()[..], some.row(2).1), (&[1, 0, 3, 1][..], &[1.0, 3.0][..]));
+        let again = SparseRows::from_dense(4, &sparse.to_dense().unwrap()).unwrap();
+        assert_eq!(
+            (&again.indptr()[..], &again.indices()[..]),
+            (&sparse.indptr()[..], &sparse.indices()[..])
+        );
+        assert!(SparseRows::from_dense(3, &[1.0; 4]).is_err());
         assert_eq!(sparse.normalized().unwrap().values()[..], [0.25, 0.75, 1.0]);
         let zero = rows(2, &[0, 2], &[0, 1], &[1.0, -1.0]).unwrap();
         assert_eq!(zero.normalized().unwrap().values()[..], [1.0, -1.0]);

@@ -29,16 +29,7 @@ fn holey(rows: usize, cols: usize, seed: u64) -> Matrix {
 
 /// The same rows, sparse: as a table, and gathered and transposed.
 fn sparse(x: &Matrix) -> (Matrix, Matrix) {
-    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
-    for row in x.view().host().chunks(x.num_cols()) {
-        for (j, &value) in row.iter().enumerate().filter(|(_, x)| **x != 0.0) {
-            indices.push(j as u32);
-            values.push(value);
-        }
-        indptr.push(indices.len() as u64);
-    }
-    let rows = SparseRows::new(x.num_cols(), indptr.into(), indices.into(), values.into()).unwrap();
-    let table = Matrix::sparse_table(rows);
+    let table = Matrix::sparse_table(SparseRows::from_dense(x.num_cols(), x.view().host()).unwrap());
     let mut gathered = Matrix::default();
     gathered.gather_sparse(table.view(), &(0..x.num_rows() as u32).collect::<Vec<_>>());
     gathered.transpose_sparse();

@@ -378,17 +378,7 @@ mod tests {
 
     #[test]
     fn sparse_features_take_the_same_steps() {
-        let sparse = |dense: Vec<f32>| {
-            let rows = dense.chunks(2).map(|row| row.iter().filter(|&&x| x != 0.0).count() as u64);
-            let indptr = std::iter::once(0).chain(rows.scan(0, |end, n| {
-                *end += n;
-                Some(*end)
-            }));
-            let stored = || dense.iter().enumerate().filter(|(_, x)| **x != 0.0);
-            let (indices, values): (Vec<u32>, Vec<f32>) = stored().map(|(i, &x)| (i as u32 % 2, x)).unzip();
-            let indptr: Vec<u64> = indptr.collect();
-            Features::csr(crate::SparseRows::new(2, indptr.into(), indices.into(), values.into()).unwrap())
-        };
+        let sparse = |dense: Vec<f32>| Features::csr(crate::SparseRows::from_dense(2, &dense).unwrap());
         let values = vec![1., 0., 9., 9., 0., 3., 9., 0., 5., 1., 0., 0.];
         for (normalize, stays) in
             [(Normalize::None, true), (Normalize::Rows, true), (Normalize::Standard, false)]

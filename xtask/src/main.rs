@@ -3,11 +3,15 @@
 //! - `cargo xtask test` runs everything a change must pass.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
+//! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
 //! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
+//! - `cargo xtask scale [OPTION ...]` measures a batch's time on graphs of 2^20 to 2^25 nodes.
 
 mod accuracy;
 mod bench_peers;
+mod fuzz;
 mod plot;
+mod scale;
 mod scaling;
 
 use std::{env, path::PathBuf, process::Command};
@@ -27,7 +31,9 @@ const USAGE: &[&str] = &[
     "test",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
+    "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
+    "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out FILE]",
 ];
 
 fn main() -> Result<()> {
@@ -36,7 +42,9 @@ fn main() -> Result<()> {
         ["test"] => test(),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
+        ["fuzz", ref words @ ..] => fuzz::run(words),
         ["scaling", ref words @ ..] => scaling::run(words),
+        ["scale", ref words @ ..] => scale::run(words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-use graphmill_engine::Error;
+use graphmill_engine::{Dataset, Error};
 
 /// Writes one JSON document to standard output.
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
@@ -12,6 +12,22 @@ pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     writeln!(out)?;
     out.flush()?;
     Ok(())
+}
+
+/// What a dataset holds, as far as that is known without reading it: some of what `info` tells.
+pub(crate) fn counts(dataset: &Dataset) -> serde_json::Value {
+    serde_json::json!({
+        "name": dataset.name,
+        "nodes": dataset.num_nodes(),
+        "edges": dataset.graph.num_edges(),
+        "feature_dim": dataset.features.dim,
+        "classes": dataset.labels.classes(),
+        "multilabel": dataset.labels.is_multi(),
+        "train": dataset.split.train.len(),
+        "valid": dataset.split.valid.len(),
+        "test": dataset.split.test.len(),
+        "metric": dataset.metric,
+    })
 }
 
 /// Writes text to standard output.

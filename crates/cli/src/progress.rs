@@ -108,7 +108,7 @@ impl Drop for Bar {
 }
 
 /// 1234567 as `1,234,567`.
-fn thousands(n: u64) -> String {
+pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -121,7 +121,7 @@ fn thousands(n: u64) -> String {
 }
 
 /// Seconds as `m:ss` or `h:mm:ss`.
-fn clock(seconds: f64) -> String {
+pub(crate) fn clock(seconds: f64) -> String {
     let s = seconds.max(0.0) as u64;
     if s >= 3600 {
         format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)

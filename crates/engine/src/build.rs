@@ -135,6 +135,12 @@ pub fn features(config: &TrainConfig, data: &Dataset, residence: Residence) -> R
             Residence::HugePages => Host::resident_sparse(rows)?,
         }
     } else if residence == Residence::InPlace && Some(kind) == data.features.data.kind() {
+        // there is no copy because there is no room for one: the system's cache will not hold them either
+        match &data.features.data {
+            FeatureData::F32(rows) => rows.expect_random_reads(),
+            FeatureData::F16(rows) => rows.expect_random_reads(),
+            FeatureData::Csr(_) => {}
+        }
         Host::new(&data.features)
     } else {
         Host::resident(&data.features, kind)?

@@ -208,6 +208,8 @@ options! {
         fixed fanout: Fanout = Fanout(vec![15, 10]), "K,K";
         /// Seeds per minibatch; 0 takes all training nodes at once.
         fixed batch_size: usize = 1024_usize, "N";
+        /// Minibatches of an epoch at most, 0 for all: every epoch then trains on other random nodes.
+        fixed max_batches: usize = 0_usize, "N";
         /// Order of the seeds.
         fixed order: String = "random", "NAME";
         /// Let the bottom layer aggregate straight from the feature table: auto, on or off.
@@ -291,6 +293,8 @@ options! {
         free threads: usize = 0_usize, "N";
         /// Score the validation nodes every N epochs.
         fixed eval_every: usize = 1_usize, "N";
+        /// Score so many of the validation and of the test nodes, always the same random ones; 0 scores all.
+        fixed eval_nodes: usize = 0_usize, "N";
         /// Nodes per chunk of full-neighbour inference: bounds its memory.
         fixed eval_chunk: usize = 16384_usize, "N";
         /// Write a checkpoint every N batches as well as after every epoch; 0 for epochs alone.
@@ -299,6 +303,9 @@ options! {
         free checkpoint_seconds: f64 = 60.0, "S";
     }
 }
+
+/// Deeper networks are a slip of the hand.
+const MOST_LAYERS: usize = 64;
 
 /// The option of that name, written with dashes or underscores.
 pub fn key(name: &str) -> Option<&'static Key> {
@@ -372,7 +379,7 @@ impl TrainConfig {
         }
         if given.contains(&"layers") {
             let last = self.fanout.0.last().copied().unwrap_or(10);
-            self.fanout.0.resize(layers, last);
+            self.fanout.0.resize(layers.min(MOST_LAYERS), last); // validate() refuses more
         } else {
             self.layers = hops;
         }
@@ -419,7 +426,7 @@ impl TrainConfig {
             ("hidden", self.hidden, 1 << 20),
             ("heads", self.heads, 1 << 10),
             ("out-heads", self.out_heads, 1 << 10),
-            ("layers", self.layers, 64),
+            ("layers", self.layers, MOST_LAYERS),
             ("eval-every", self.eval_every, usize::MAX),
             ("eval-chunk", self.eval_chunk, usize::MAX),
             ("epochs", self.epochs, 1_000_000_000),

@@ -4,14 +4,12 @@
 //! seed by seed would visit most of the graph again and again. Layer by layer every node's row is computed once per layer:
 //! O(L (E + V)) row operations instead of O(B k^L).
 //!
-//! Memory: the rows of one layer going in and of one coming out (`V x H` each, twice where rows are transformed before they are aggregated),
-//! plus one chunk. A chunk is bounded by edges as well as by nodes: hubs make it shorter. A layer is computed only
-//! for nodes that the layers above it need.
+//! A layer is computed only for the nodes that the layers above it need, and has rows only for them. Memory: the rows of
+//! one layer going in and of one coming out (`N x H` each for the N nodes needed, all V where most are wanted; twice where
+//! rows are transformed before they are aggregated), plus one chunk. A chunk is bounded by edges as well as by nodes: hubs
+//! make it shorter.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::ops::Range;
 
 use graphmill_graph::{Block, Dataset, Graph, Labels, NodeId};
 use graphmill_loader::{
@@ -20,19 +18,18 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
-    Backend, Matrix, Order, Pass, View, ViewMut,
+    Backend, Matrix, Order, Pass, View,
     layer::gather_rows,
     metric::{Input, Metric, Truth},
     model::{Activations, Model},
 };
 use rayon::prelude::*;
 
+use crate::nodes::{Marks, NodeSet};
+
 /// Edges of a chunk for each node that it may have: more than the mean degree of most graphs, so that only hubs
 /// make chunks shorter.
 const EDGES_PER_NODE: u64 = 256;
-
-/// Rows that one task scatters.
-const SCATTER_TASK: usize = 1 << 10;
 
 /// What inference returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,15 +56,8 @@ pub struct Inference<'a> {
     input: Matrix,
     output: Matrix,
     transformed: Vec<Matrix>,
-    room: Room,
-}
-
-/// Room for one chunk.
-#[derive(Default)]
-struct Room {
-    rows: Matrix,
-    gathered: Gathered,
-    tables: Vec<Matrix>,
+    /// Gathered rows.
+    room: Gathered,
 }
 
 /// Rows of a table, dense or sparse as the table is.
@@ -108,7 +98,7 @@ impl<'a> Inference<'a> {
             input: Matrix::default(),
             output: Matrix::default(),
             transformed: Vec::new(),
-            room: Room::default(),
+            room: Gathered::default(),
         }
     }
 
@@ -117,60 +107,37 @@ impl<'a> Inference<'a> {
         let pass = Pass { backend: self.backend, training: false, key: 0 };
         let layers = model.num_layers();
         let layers = if output == Output::Embeddings && !model.has_head() { layers - 1 } else { layers };
-        let needed = self.needed(wanted, layers);
         let nodes = self.graph.num_nodes();
         let mut orders = model.inference_orders(nodes, self.graph.num_edges());
         if self.features.is_sparse() {
-            assert!(
-                model.start_with_product(&mut orders),
-                "a run with this model does not keep features sparse"
-            );
+            assert!(model.start_with_product(&mut orders), "no run with this model keeps features sparse");
         }
-
-        if model.has_input_layer() {
-            self.input.resize(nodes, model.layer_in_dim(0));
-            let Self { features, input, room, .. } = self;
-            for ids in needed[0].chunks(self.chunk) {
-                match dense(features, ids) {
-                    Some(span) => model.input_rows(&pass, features.rows(span.clone()), input.rows_mut(span)),
-                    None => {
-                        let x = room.gathered.fill(self.backend, features, ids);
-                        room.rows.resize(ids.len(), input.num_cols());
-                        model.input_rows(&pass, x, room.rows.view_mut());
-                        scatter(room.rows.view(), ids, input.view_mut());
-                    }
-                }
-            }
+        let mut needed = self.needed(wanted, layers);
+        // where the first layer aggregates rows of the feature table, it reads them in place
+        let in_place = !model.has_input_layer() && orders[..layers].first() != Some(&Order::TransformFirst);
+        if !in_place && 2 * needed[0].len() > nodes {
+            needed[0] = NodeSet::all(nodes);
         }
-        let mut from_features = !model.has_input_layer();
+        let mut from_features = self.first_rows(model, &pass, in_place, &needed[0]);
         for (l, &order) in orders[..layers].iter().enumerate() {
+            let (sources, destinations) = (&needed[l], &needed[l + 1]);
             let x = if from_features { self.features } else { &self.input };
+            let places = (!from_features).then_some(sources);
             if order == Order::TransformFirst {
-                let dims = model.transformed_dims(l);
                 let Self { transformed, room, .. } = self;
-                fit(transformed, nodes, dims);
-                for ids in needed[l].chunks(self.chunk) {
-                    match dense(x, ids) {
-                        Some(span) => {
-                            model.transform_rows(l, &pass, x.rows(span.clone()), span.start, transformed)
-                        }
-                        None => {
-                            let rows = room.gathered.fill(self.backend, x, ids);
-                            fit(&mut room.tables, ids.len(), dims);
-                            model.transform_rows(l, &pass, rows, 0, &mut room.tables);
-                            for (rows, table) in room.tables.iter().zip(transformed.iter_mut()) {
-                                scatter(rows.view(), ids, table.view_mut());
-                            }
-                        }
-                    }
+                fit(transformed, x.num_rows(), model.transformed_dims(l));
+                for start in (0..x.num_rows()).step_by(self.chunk) {
+                    let run = start..start.saturating_add(self.chunk).min(x.num_rows());
+                    let rows = rows_of(self.backend, x, run, room);
+                    model.transform_rows(l, &pass, rows, start, transformed);
                 }
             }
             let t: &[Matrix] = if order == Order::TransformFirst { &self.transformed } else { &[] };
-            self.output.resize(nodes, model.layer_out_dim(l));
-            let mut rest = &needed[l + 1][..];
-            while !rest.is_empty() {
-                let (ids, after) = rest.split_at(chunk_len(self.graph, rest, self.chunk));
-                rest = after;
+            self.output.resize(destinations.len(), model.layer_out_dim(l));
+            let mut at = 0;
+            while at < destinations.len() {
+                let rest = &destinations.ids()[at..];
+                let ids = &rest[..chunk_len(self.graph, rest, self.chunk)];
                 let block = &mut self.block;
                 let mut dst_ids = block.dst_ids.take().unwrap_or_default();
                 block.clear();
@@ -184,26 +151,28 @@ impl<'a> Inference<'a> {
                 }
                 dst_ids.clear();
                 dst_ids.extend_from_slice(ids);
-                (block.num_dst, block.num_src, block.dst_ids) = (ids.len(), nodes, Some(dst_ids));
-                let (x, acts) = (x.view(), &mut self.acts);
-                if let Some(span) = contiguous(ids) {
-                    model.infer(l, &pass, order, block, x, t, acts, self.output.rows_mut(span));
-                } else {
-                    let rows = &mut self.room.rows;
-                    rows.resize(ids.len(), model.layer_out_dim(l));
-                    model.infer(l, &pass, order, block, x, t, acts, rows.view_mut());
-                    scatter(rows.view(), ids, self.output.view_mut());
+                if let Some(places) = places {
+                    places.number(&mut block.indices);
+                    places.number(&mut dst_ids);
                 }
+                (block.num_dst, block.num_src, block.dst_ids) = (ids.len(), x.num_rows(), Some(dst_ids));
+                let out = self.output.rows_mut(at..at + ids.len());
+                model.infer(l, &pass, order, block, x.view(), t, &mut self.acts, out);
+                at += ids.len();
             }
             std::mem::swap(&mut self.input, &mut self.output);
             from_features = false;
         }
 
+        let mut rows = wanted.to_vec();
+        if !from_features {
+            needed[layers].number(&mut rows);
+        }
         let last = if from_features { self.features } else { &self.input };
-        let rows = &mut self.room.rows;
-        rows.resize(wanted.len(), last.num_cols());
-        self.backend.gather(last.view(), wanted, rows.view_mut());
-        let rows = rows.view();
+        let room = &mut self.room.dense;
+        room.resize(rows.len(), last.num_cols());
+        self.backend.gather(last.view(), &rows, room.view_mut());
+        let rows = room.view();
         if output == Output::Logits && model.has_head() {
             out.resize(wanted.len(), model.classes());
             for start in (0..wanted.len()).step_by(self.chunk) {
@@ -216,44 +185,66 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// `needed[l]`: the nodes, ascending, whose rows going into graph layer `l` (out of layer
-    /// `l - 1`) matter.
-    fn needed(&self, wanted: &[NodeId], layers: usize) -> Vec<Vec<NodeId>> {
-        // Relaxed suffices: marks are only ever set, and the join of each parallel loop orders them before the next.
-        let marked: Vec<AtomicBool> =
-            (0..self.graph.num_nodes()).into_par_iter().map(|_| AtomicBool::new(false)).collect();
-        let listed = || -> Vec<NodeId> {
-            let ids = marked.par_iter().with_min_len(1 << 12).enumerate();
-            ids.filter(|(_, mark)| mark.load(Relaxed)).map(|(v, _)| v as NodeId).collect()
-        };
-        let mark = |v: NodeId| marked[v as usize].store(true, Relaxed);
-        wanted.par_iter().with_min_len(1 << 12).for_each(|&v| mark(v));
-        let mut needed = vec![listed()];
-        for _ in 0..layers {
-            let above = needed.last().expect("starts with one list");
-            if above.len() < marked.len() {
-                let each = above.par_iter().with_min_len(1 << 8);
-                each.for_each(|&v| self.graph.in_neighbors(v).iter().for_each(|&u| mark(u)));
+    /// Makes the rows that the first layer reads: of the input layer, or of the feature table where few are needed and
+    /// not in place. False where they are in `self.input`, a row for each of `needed`; true where the layer is to read
+    /// the table itself.
+    fn first_rows(&mut self, model: &Model, pass: &Pass, in_place: bool, needed: &NodeSet) -> bool {
+        let Self { features, input, room, backend, .. } = self;
+        if model.has_input_layer() {
+            input.resize(needed.len(), model.layer_in_dim(0));
+            for (i, ids) in needed.ids().chunks(self.chunk).enumerate() {
+                let at = i * self.chunk;
+                let x = match contiguous(ids).filter(|_| features.is_wide()) {
+                    Some(span) => features.rows(span),
+                    None => room.fill(*backend, features, ids),
+                };
+                model.input_rows(pass, x, input.rows_mut(at..at + ids.len()));
             }
-            needed.push(listed());
+            return false;
+        }
+        if in_place || needed.is_all() {
+            return true;
+        }
+        gather_rows(*backend, features.view(), needed.ids(), input);
+        false
+    }
+
+    /// `needed[l]`: the nodes whose rows going into graph layer `l` (out of layer `l - 1`) matter.
+    fn needed(&self, wanted: &[NodeId], layers: usize) -> Vec<NodeSet> {
+        let marks = Marks::new(self.graph.num_nodes());
+        wanted.par_iter().with_min_len(1 << 12).for_each(|&v| marks.mark(v));
+        let mut needed = vec![marks.set()];
+        for _ in 0..layers {
+            let above = needed.last().expect("starts with one set");
+            if !above.is_all() {
+                let each = above.ids().par_iter().with_min_len(1 << 8);
+                each.for_each(|&v| self.graph.in_neighbors(v).iter().for_each(|&u| marks.mark(u)));
+            }
+            needed.push(marks.set());
         }
         needed.reverse();
         needed
     }
 }
 
-/// The span of ids that lie so close together that working on the few rows between them is cheaper
-/// than gathering. Rows of 16-bit floats are always gathered, which widens them, and so are sparse ones. Ascending ids, at
-/// least one.
-fn dense(table: &Matrix, ids: &[NodeId]) -> Option<Range<usize>> {
-    let span = ids[0] as usize..ids[ids.len() - 1] as usize + 1;
-    (table.is_wide() && span.len() <= ids.len() + ids.len() / 4).then_some(span)
-}
-
 /// The ids as a span, where there are no others between them. Ascending ids, at least one.
 fn contiguous(ids: &[NodeId]) -> Option<Range<usize>> {
     let span = ids[0] as usize..ids[ids.len() - 1] as usize + 1;
     (span.len() == ids.len()).then_some(span)
+}
+
+/// A run of the table's rows, to be multiplied: where they are, or widened or gathered in `room`.
+fn rows_of<'r>(
+    backend: &dyn Backend,
+    table: &'r Matrix,
+    run: Range<usize>,
+    room: &'r mut Gathered,
+) -> View<'r> {
+    if table.is_wide() || table.view().sparse().is_some() {
+        return table.rows(run);
+    }
+    let ids: Vec<NodeId> = run.map(|v| v as NodeId).collect();
+    room.fill(backend, table, &ids)
 }
 
 /// How many of `ids` (at least one) make the next chunk: at most `chunk`, and no more than their edges allow; at least
@@ -276,30 +267,6 @@ fn fit(tables: &mut Vec<Matrix>, rows: usize, dims: &[usize]) {
     }
 }
 
-/// `table[ids[i]] = rows[i]`, ids strictly ascending. Parallel.
-fn scatter(rows: View, ids: &[NodeId], table: ViewMut) {
-    scatter_from(rows.num_cols(), rows.host(), ids, 0, table.host());
-}
-
-/// [`scatter`] into the part of a table that starts with row `first`: halves of the ids write to separate parts.
-fn scatter_from(cols: usize, rows: &[f32], ids: &[NodeId], first: usize, table: &mut [f32]) {
-    if ids.len() > SCATTER_TASK {
-        let middle = ids.len() / 2;
-        let start = ids[middle] as usize;
-        let (rows, ids) = (rows.split_at(middle * cols), ids.split_at(middle));
-        let (low, high) = table.split_at_mut((start - first) * cols);
-        rayon::join(
-            || scatter_from(cols, rows.0, ids.0, first, low),
-            || scatter_from(cols, rows.1, ids.1, start, high),
-        );
-        return;
-    }
-    for (&v, row) in ids.iter().zip(rows.chunks_exact(cols)) {
-        let at = (v as usize - first) * cols;
-        table[at..at + cols].copy_from_slice(row);
-    }
-}
-
 /// The score of `nodes`' logits; none where it is not defined.
 pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[NodeId]) -> Option<f64> {
     let truth = match &data.labels {
@@ -315,20 +282,6 @@ mod tests {
     use graphmill_nn::{backend::Cpu, model::ModelConfig};
 
     use super::*;
-
-    #[test]
-    fn many_rows_are_scattered_as_few_are() {
-        let ids: Vec<NodeId> = (0..5 * SCATTER_TASK as u32).filter(|v| v % 7 < 3).collect();
-        let cols = 3;
-        let rows: Vec<f32> = ids.iter().flat_map(|&v| [v as f32, 0.5, -(v as f32)]).collect();
-        let mut expected = vec![9.0; 5 * SCATTER_TASK * cols];
-        for (&v, row) in ids.iter().zip(rows.chunks(cols)) {
-            expected[v as usize * cols..][..cols].copy_from_slice(row);
-        }
-        let mut table = Matrix::from_slice(5 * SCATTER_TASK, cols, &vec![9.0; 5 * SCATTER_TASK * cols]);
-        scatter(Matrix::from_slice(ids.len(), cols, &rows).view(), &ids, table.view_mut());
-        assert_eq!(table.view().host(), expected);
-    }
 
     /// Node 0 hears from 1..nodes, the others from the two before them.
     fn hub(nodes: u32) -> Graph {
@@ -378,8 +331,11 @@ mod tests {
         let features = Matrix::from_slice(700, 6, &data);
         let sparse = Matrix::sparse_table(SparseRows::from_dense(6, &data).unwrap());
         let symmetric = SymmetricWeights::new(&graph);
-        for model in ["sage", "gcn", "gat", "gin"] {
-            let config = ModelConfig { model: model.into(), hidden: 8, ..ModelConfig::default() };
+        let variants = [("sage", 8, false), ("sage", 3, false), ("sage", 8, true)];
+        for (model, hidden, input_layer) in
+            [("gcn", 8, false), ("gat", 8, false), ("gin", 8, false)].into_iter().chain(variants)
+        {
+            let config = ModelConfig { model: model.into(), hidden, input_layer, ..ModelConfig::default() };
             let model = Model::new(&config, 6, 3, 1).unwrap();
             let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
             let from = |features: &Matrix, chunk: usize, wanted: &[NodeId]| {
@@ -402,8 +358,8 @@ mod tests {
             for chunk in [1, 2, 100] {
                 assert!(close(&run(chunk, &all), &whole), "{} by {chunk}", config.model);
             }
-            // node 0 needs everything, node 699 the few before it
-            for wanted in [&[699, 5][..], &[0]] {
+            // node 0 needs everything, node 699 the few before it, 5 and 0 most of the rest
+            for wanted in [&[699, 650, 699][..], &[699, 5], &[0]] {
                 let rows: Vec<f32> =
                     wanted.iter().flat_map(|&v| whole[v as usize * 3..][..3].to_vec()).collect();
                 assert!(close(&run(100, wanted), &rows), "{} of {wanted:?}", config.model);

@@ -8,8 +8,11 @@ pub mod checkpoint;
 pub mod config;
 pub mod error;
 pub mod evaluate;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 pub mod learner;
 pub mod memory;
+mod nodes;
 pub mod observer;
 mod place;
 pub mod record;

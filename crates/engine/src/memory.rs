@@ -8,35 +8,63 @@ use crate::{
     build::{keeps_sparse, table_type},
 };
 
-/// Where topology and features are read from.
+/// Where something is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Residence {
-    /// Copies in huge pages: random reads miss the TLB less.
+    /// A copy in huge pages: random reads miss the TLB less.
     HugePages,
     /// The dataset's own memory, for a dataset on disk its map: no copy, and pages that are not used give way.
     InPlace,
 }
 
-/// Huge pages where the copies fit beside what the run needs anyway, with an eighth of the memory left for batches and
-/// for the pages of the dataset that are still read in place. What is computed does not depend on it.
-pub(crate) fn residence(config: &TrainConfig, data: &Dataset) -> Residence {
-    let needed = needed(config, data) + copies(config, data);
-    match available() {
-        Some(available) if needed > available as f64 * 0.875 => Residence::InPlace,
-        _ => Residence::HugePages,
+/// Where topology and features are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Residences {
+    /// The topology.
+    pub graph: Residence,
+    /// The feature rows.
+    pub features: Residence,
+}
+
+impl Residences {
+    /// Both alike.
+    pub fn both(residence: Residence) -> Self {
+        Self { graph: residence, features: residence }
     }
 }
 
-/// Bytes of the copies that only [`Residence::HugePages`] makes.
-fn copies(config: &TrainConfig, data: &Dataset) -> f64 {
+/// Huge pages for what fits beside what the run needs anyway, with an eighth of the memory left for batches and for the
+/// pages of the dataset that are still read in place: the topology first, as sampling is nothing but random reads of it. What
+/// is computed does not depend on it.
+pub fn residence(config: &TrainConfig, data: &Dataset) -> Residences {
+    available().map_or(Residences::both(Residence::HugePages), |available| {
+        residence_within(0.875 * available as f64, config, data)
+    })
+}
+
+/// [`residence`] where that many bytes may be taken.
+fn residence_within(room: f64, config: &TrainConfig, data: &Dataset) -> Residences {
+    let (graph, table) = (topology(data), table(config, data));
+    let needed = needed(config, data);
+    let place = |fits: bool| if fits { Residence::HugePages } else { Residence::InPlace };
+    let graph_fits = needed + graph <= room;
+    let taken = if graph_fits { needed + graph } else { needed };
+    Residences { graph: place(graph_fits), features: place(graph_fits && taken + table <= room) }
+}
+
+/// Bytes of a copy of the topology.
+fn topology(data: &Dataset) -> f64 {
     let graph = &data.graph;
     let weights = graph.edge_weight().map_or(0, <[f32]>::len);
-    let topology = 8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights;
-    let table = match keeps_sparse(config, data) {
-        true => data.features.bytes(),
-        false => table_type(config, data).width() * data.features.len(),
-    };
-    (topology + table) as f64 - converted(config, data)
+    (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
+}
+
+/// Bytes of a copy of the features that only [`Residence::HugePages`] makes.
+fn table(config: &TrainConfig, data: &Dataset) -> f64 {
+    if keeps_sparse(config, data) {
+        return data.features.bytes() as f64;
+    }
+    (table_type(config, data).width() * data.features.len()) as f64 - converted(config, data)
 }
 
 /// Refuses what needs more memory than there is, by a lower bound on the need.
@@ -63,7 +91,7 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
     }
     Err(Error::usage(format!(
         "--hidden {}: with {} layers and {} nodes this needs at least {} of memory, and {} are available; choose a \
-         smaller width",
+         smaller width, or score fewer nodes with --eval-nodes",
         config.hidden,
         config.layers,
         data.num_nodes(),
@@ -73,10 +101,12 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
 }
 
 /// Bytes that a run takes wherever its dataset lies, a lower bound: parameters and gradients, one layer's hidden rows
-/// of all nodes (what full-neighbour inference keeps), and features converted to another precision.
+/// of all nodes (what full-neighbour inference keeps; of the nodes to be scored, where those are few), and features
+/// converted to another precision.
 fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
     let (v, f, c) = (data.num_nodes() as f64, data.features.dim as f64, data.labels.classes() as f64);
     let h = config.hidden as f64;
+    let v = if config.eval_nodes > 0 { v.min(config.eval_nodes as f64) } else { v };
     let wide = config.layers + config.head_layers + usize::from(config.input_layer);
     if wide < 2 {
         return converted(config, data);
@@ -121,23 +151,21 @@ mod tests {
     #[test]
     fn copies_are_of_everything_that_training_reads() {
         let config = TrainConfig::default();
-        let topology = (8 * 1001 + 4 * 2) as f64;
-        assert_eq!(copies(&config, &data()), topology + 40_000.0);
+        assert_eq!((topology(&data()), table(&config, &data())), ((8 * 1001 + 4 * 2) as f64, 40_000.0));
         let half = vec![Default::default(); 10_000].into();
         let half = Dataset {
             features: Features { dim: 10, data: graphmill_graph::dataset::FeatureData::F16(half) },
             ..data()
         };
-        assert_eq!((copies(&config, &half), converted(&config, &half)), (topology + 20_000.0, 0.0));
+        assert_eq!((table(&config, &half), converted(&config, &half)), (20_000.0, 0.0));
         let wide = TrainConfig { feature_precision: "f32".into(), ..config.clone() };
-        assert_eq!((copies(&wide, &half), converted(&wide, &half)), (topology, 40_000.0));
-        assert_eq!(residence(&config, &data()), Residence::HugePages);
+        assert_eq!((table(&wide, &half), converted(&wide, &half)), (0.0, 40_000.0));
         // one value in each row: kept sparse, or as wide as the table
         let rows =
             SparseRows::from_dense(10, &[1., 0., 0., 0., 0., 0., 0., 0., 0., 0.].repeat(1000)).unwrap();
         let sparse = Dataset { features: Features::csr(rows), ..data() };
         let of = |sparse: &str| TrainConfig { sparse: sparse.into(), ..config.clone() };
-        assert_eq!((copies(&of("on"), &sparse), converted(&of("on"), &sparse)), (topology + 16_008.0, 0.0));
-        assert_eq!((copies(&of("off"), &sparse), converted(&of("off"), &sparse)), (topology, 40_000.0));
+        assert_eq!((table(&of("on"), &sparse), converted(&of("on"), &sparse)), (16_008.0, 0.0));
+        assert_eq!((table(&of("off"), &sparse), converted(&of("off"), &sparse)), (0.0, 40_000.0));
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
     evaluate::{Inference, Output, score},
     memory,
+    nodes::some,
 };
 
 /// A run directory with a model in it.
@@ -67,7 +68,7 @@ pub struct Scores {
 pub struct PartScores {
     /// "train", "valid" or "test".
     pub part: &'static str,
-    /// How many nodes it has.
+    /// How many nodes were scored: all it has, or as many as the run's --eval-nodes says.
     pub nodes: usize,
     /// Every metric there is, by name; none where it is not defined.
     pub scores: BTreeMap<String, Option<f64>>,
@@ -133,7 +134,7 @@ impl SavedRun {
         let model = self.model(data)?;
         let judged_by = self.own(build::metric(&self.config, data))?;
         let backend = Cpu { precision: build::precision(&self.config) };
-        let residence = memory::residence(&self.config, data);
+        let residence = memory::residence(&self.config, data).features;
         let (_, table) = self.own(build::features(&self.config, data, residence))?;
         let symmetric = build::symmetric(&model, data);
         let mut inference =
@@ -142,6 +143,7 @@ impl SavedRun {
         let mut parts = Vec::new();
         let mut test = None;
         for (part, nodes) in data.split.parts() {
+            let nodes = &some(nodes, self.config.eval_nodes)[..];
             inference.run(&model, nodes, Output::Logits, &mut logits);
             let scores: BTreeMap<String, Option<f64>> = metric::TABLE
                 .iter()
@@ -169,13 +171,17 @@ impl SavedRun {
     pub fn predict(&self, data: &Dataset, nodes: Option<&Path>, kind: Kind, out: &Path) -> Result<Written> {
         let nodes = match nodes {
             Some(file) => read_nodes(file, data.num_nodes())?,
-            None => (0..data.num_nodes() as NodeId).collect(),
+            None => {
+                let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
+                self.own(memory::check(&all, data))?;
+                (0..data.num_nodes() as NodeId).collect()
+            }
         };
         let model = self.model(data)?;
         let multi = data.labels.is_multi();
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let backend = Cpu { precision: build::precision(&self.config) };
-        let residence = memory::residence(&self.config, data);
+        let residence = memory::residence(&self.config, data).features;
         let (_, table) = self.own(build::features(&self.config, data, residence))?;
         let symmetric = build::symmetric(&model, data);
         let mut rows = Matrix::default();
@@ -232,7 +238,7 @@ fn first_largest(logits: &[f32]) -> i64 {
 }
 
 /// Reads a list of nodes below `num_nodes`.
-fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
+pub(crate) fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
     let check = |place: String, id: i64| match NodeId::try_from(id) {
         Ok(v) if (v as usize) < num_nodes => Ok(v),
         _ => Err(Error::format(file, place, format!("node {id} is outside the graph's {num_nodes} nodes"))),

@@ -6,7 +6,12 @@ use graphmill_nn::{
     Matrix, Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
 };
 
-use crate::{Error, Result, TrainConfig, build, memory::Residence, stage::Loader, strategy};
+use crate::{
+    Error, Result, TrainConfig, build,
+    memory::{Residence, Residences},
+    stage::Loader,
+    strategy,
+};
 
 /// What the options name. Making it checks all of them, before anything that takes long.
 pub(crate) struct Parts {
@@ -54,12 +59,12 @@ pub(crate) struct Tables {
 impl Tables {
     /// # Errors
     /// The memory cannot be had.
-    pub(crate) fn new(config: &TrainConfig, data: &Dataset, residence: Residence) -> Result<Self> {
-        let graph = match residence {
+    pub(crate) fn new(config: &TrainConfig, data: &Dataset, residence: Residences) -> Result<Self> {
+        let graph = match residence.graph {
             Residence::HugePages => data.graph.to_huge_pages()?,
             Residence::InPlace => data.graph.clone(),
         };
-        let (feature, features) = build::features(config, data, residence)?;
+        let (feature, features) = build::features(config, data, residence.features)?;
         Ok(Self { graph, feature, features })
     }
 }
@@ -85,6 +90,7 @@ pub(crate) fn loader<'a>(
         train: &data.split.train,
         seed: config.seed,
         batch_size,
+        max_batches: config.max_batches,
         order,
         sampler,
         feature: &tables.feature,

@@ -27,6 +27,8 @@ pub struct Loader<'a> {
     pub seed: u64,
     /// Seeds per batch, at least 1.
     pub batch_size: usize,
+    /// Batches of an epoch at most; 0 for all.
+    pub max_batches: usize,
     /// The ordering.
     pub order: Order,
     /// The sampler.
@@ -44,13 +46,19 @@ pub struct Loader<'a> {
 impl Loader<'_> {
     /// How many batches an epoch has.
     pub fn num_batches(&self) -> u64 {
-        self.train.len().div_ceil(self.batch_size) as u64
+        let batches = self.train.len().div_ceil(self.batch_size);
+        if self.max_batches == 0 { batches as u64 } else { batches.min(self.max_batches) as u64 }
+    }
+
+    /// How many seeds an epoch has.
+    pub fn num_seeds(&self) -> usize {
+        self.train.len().min((self.num_batches() as usize).saturating_mul(self.batch_size))
     }
 
     /// Stage 1: this epoch's order of the training nodes. Where one batch holds them all there is nothing to shuffle but
     /// the rows of that batch; they are left as they are, so that what was sampled can be kept ([`Loader::draw`]).
     pub fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
-        let order = if self.num_batches() == 1 { order::sequential::order } else { self.order };
+        let order = if self.train.len() <= self.batch_size { order::sequential::order } else { self.order };
         order(self.train, self.seed, epoch, out);
     }
 
@@ -144,6 +152,7 @@ mod tests {
                 train: &[5, 1, 3, 0, 2, 7],
                 seed: 1,
                 batch_size,
+                max_batches: 0,
                 order: random::order,
                 sampler: Box::new(Neighbor::new(&fanout).unwrap()),
                 feature: &feature,
@@ -166,5 +175,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_bounded_epoch_is_the_beginning_of_the_whole_one() {
+        let feature = Host::new(&Features::f32(1, vec![0.0; 8]));
+        let graph = Graph::new(vec![0; 9].into(), vec![].into()).unwrap();
+        let with = |max_batches, batch_size| Loader {
+            graph: &graph,
+            train: &[0, 1, 2, 3, 4, 5, 6],
+            seed: 1,
+            batch_size,
+            max_batches,
+            order: random::order,
+            sampler: Box::new(Neighbor::new(&[1]).unwrap()),
+            feature: &feature,
+            fused: false,
+            transposed: 0,
+            symmetric: None,
+        };
+        let counts = |max_batches, batch_size| {
+            let loader = with(max_batches, batch_size);
+            (loader.num_batches(), loader.num_seeds())
+        };
+        assert_eq!(
+            [counts(0, 3), counts(3, 3), counts(2, 3), counts(9, 3)],
+            [(3, 7), (3, 7), (2, 6), (3, 7)]
+        );
+        let (mut all, mut one) = (Vec::new(), Vec::new());
+        with(0, 3).order(4, &mut all);
+        with(1, 3).order(4, &mut one);
+        assert_eq!(all, one, "a single batch of several is shuffled too");
     }
 }

@@ -28,7 +28,8 @@ use crate::{
     checkpoint::{self, Checkpoint},
     evaluate::{Inference, Output, score},
     learner::{BatchOutcome, Learner},
-    memory::{self, Residence},
+    memory::{self, Residence, Residences},
+    nodes::some,
     observer::{Observer, Progress, Start},
     record::{Best, DatasetRecord, EpochRecord, Stages, Summary, TestScore},
     setup::{self, Parts, Tables},
@@ -63,7 +64,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
     train_from(memory::residence(config, data), config, data, job)
 }
 
-fn train_from(residence: Residence, config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
+fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
     let clock = Instant::now();
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = Parts::new(config, data)?;
     let backend = Cpu { precision: build::precision(config) };
@@ -87,6 +88,7 @@ fn train_from(residence: Residence, config: &TrainConfig, data: &Dataset, job: J
             &backend,
             config.eval_chunk,
         ),
+        valid: some(&data.split.valid, config.eval_nodes),
         order: Vec::new(),
         logits: Matrix::default(),
         schedule,
@@ -102,10 +104,14 @@ fn train_from(residence: Residence, config: &TrainConfig, data: &Dataset, job: J
             "this processor has no instructions for bf16: products are rounded to it and computed in f32, slower",
         );
     }
-    if residence == Residence::InPlace {
-        trainer.observer.note(
-            "memory is short: graph and features are read in place instead of from copies in huge pages",
-        );
+    let in_place = match (residence.graph, residence.features) {
+        (Residence::InPlace, _) => Some("graph and features are"),
+        (_, Residence::InPlace) => Some("features are"),
+        _ => None,
+    };
+    if let Some(what) = in_place {
+        let note = format!("memory is short: {what} read in place instead of from copies in huge pages");
+        trainer.observer.note(&note);
     }
     if data.graph.edge_weight().is_some() {
         trainer
@@ -133,6 +139,8 @@ struct Trainer<'a> {
     strategy: Box<dyn Strategy>,
     learner: Learner<'a>,
     inference: Inference<'a>,
+    /// The validation nodes that are scored.
+    valid: Vec<NodeId>,
     /// Of the epoch in hand; its memory is reused.
     order: Vec<NodeId>,
     /// Of the nodes that were scored last; its memory is reused.
@@ -180,7 +188,7 @@ impl Trainer<'_> {
         self.observer.start(&Start {
             epochs: self.config.epochs,
             batches: self.loader.num_batches(),
-            seeds: self.loader.train.len(),
+            seeds: self.loader.num_seeds(),
             from: (self.place.epoch, self.place.batch),
             metric: self.metric.name.to_string(),
             parameters: self.learner.model.num_params(),
@@ -249,10 +257,9 @@ impl Trainer<'_> {
     /// Scores the validation nodes where it is their turn, and keeps the model if it is the best so far.
     fn score(&mut self) -> EpochRecord {
         let clock = Instant::now();
-        let Self { config, data, learner, place, logits, .. } = self;
+        let Self { config, data, learner, place, logits, valid, .. } = self;
         let (epoch, batches) = (place.epoch, self.loader.num_batches());
         let lr = self.schedule.lr(epoch as u32, batches as usize - 1, batches as usize);
-        let valid = &data.split.valid;
         let mut scored = None;
         // without validation nodes, or while their score is not defined, the newest model is the best there is
         let mut better = valid.is_empty();
@@ -304,7 +311,7 @@ impl Trainer<'_> {
         if self.place.best.is_some() {
             self.keeper.best.restore(&mut self.learner.model)?;
         }
-        let test = &self.data.split.test;
+        let test = &some(&self.data.split.test, self.config.eval_nodes)[..];
         let mut of_test = None;
         if !test.is_empty() {
             self.observer.evaluate(test.len());
@@ -427,7 +434,7 @@ mod tests {
         dense.features = Features::f32(30, rows);
         let run = |residence, config: &TrainConfig, data: &Dataset| {
             let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-            train_from(residence, config, data, job).unwrap()
+            train_from(Residences::both(residence), config, data, job).unwrap()
         };
         let base = TrainConfig {
             hidden: 16,
@@ -478,7 +485,7 @@ mod tests {
             for (residence, said) in [(Residence::HugePages, 0), (Residence::InPlace, 1)] {
                 let mut notes = Notes::default();
                 let job = Job { run: None, resume: false, observer: &mut notes, stop: &|| false };
-                let summary = train_from(residence, &config(), data, job).unwrap();
+                let summary = train_from(Residences::both(residence), &config(), data, job).unwrap();
                 let about = |word: &str| notes.0.iter().filter(|note| note.contains(word)).count();
                 assert_eq!(
                     (about("in place"), about("edge weights")),

@@ -82,6 +82,7 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
         train: &data.split.train,
         seed: 1,
         batch_size: if config.batch_size == 0 { data.split.train.len() } else { config.batch_size },
+        max_batches: 0,
         order: build::order(config).unwrap(),
         sampler: build::sampler(config).unwrap(),
         feature: &feature,

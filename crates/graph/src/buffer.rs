@@ -1,11 +1,20 @@
 //! Owned vectors and memory maps behind one type, so that a graph does not care where it lives.
 
-use std::{fs::File, marker::PhantomData, ops::Deref, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    marker::PhantomData,
+    ops::{Deref, Range},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bytemuck::Pod;
 use memmap2::{Mmap, MmapMut};
 
-use crate::{Error, Result};
+use crate::{Error, Result, dataset::manifest::FileEntry, npy::Element};
+
+/// Elements that are copied between two looks at what may be given back.
+const WINDOW: usize = 16 << 20;
 
 /// A read-only run of `T`: owned, mapped from a file, or in anonymous huge pages. Cloning
 /// shares the memory.
@@ -17,7 +26,22 @@ pub struct Buffer<T> {
 #[derive(Clone)]
 enum Storage<T> {
     Owned(Arc<Vec<T>>),
-    Mapped { map: Arc<Mmap>, offset: usize, len: usize, of: PhantomData<T> },
+    /// `of_file`: a map of a file, shared and read-only; otherwise of anonymous memory.
+    Mapped {
+        map: Arc<Mmap>,
+        offset: usize,
+        len: usize,
+        of_file: bool,
+        of: PhantomData<T>,
+        written: Option<Arc<Written>>,
+    },
+}
+
+/// An `.npy` file that this process wrote value by value, each checked: a dataset may take it over as it is.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) path: PathBuf,
+    pub(crate) entry: FileEntry,
 }
 
 impl<T: Pod> Buffer<T> {
@@ -49,7 +73,16 @@ impl<T: Pod> Buffer<T> {
         if !(map.as_ptr() as usize + offset).is_multiple_of(align_of::<T>()) {
             return Err(Error::format(path, format!("byte {offset}"), "the data is not aligned"));
         }
-        Ok(Self { storage: Storage::Mapped { map: Arc::new(map), offset, len, of: PhantomData } })
+        Ok(Self {
+            storage: Storage::Mapped {
+                map: Arc::new(map),
+                offset,
+                len,
+                of_file: true,
+                of: PhantomData,
+                written: None,
+            },
+        })
     }
 
     /// A copy in anonymous memory backed by huge pages where the system grants them: random reads
@@ -86,13 +119,81 @@ impl<T: Pod> Buffer<T> {
         let _ = map.advise(memmap2::Advice::HugePage); // a refusal costs speed only
         use rayon::prelude::*;
         let chunk = 1 << 20;
-        bytemuck::cast_slice_mut(&mut map)
-            .par_chunks_mut(chunk)
-            .zip(values.par_chunks(chunk))
-            .for_each(|(to, from)| convert(from, to));
+        let mut windows = bytemuck::cast_slice_mut(&mut map).chunks_mut(WINDOW);
+        self.scan(WINDOW, |_, from| {
+            let to = windows.next().expect("as many values go out as come in");
+            to.par_chunks_mut(chunk).zip(from.par_chunks(chunk)).for_each(|(to, from)| convert(from, to));
+        });
         let map = map.make_read_only().map_err(no)?;
         let len = values.len();
-        Ok(Buffer { storage: Storage::Mapped { map: Arc::new(map), offset: 0, len, of: PhantomData } })
+        Ok(Buffer {
+            storage: Storage::Mapped {
+                map: Arc::new(map),
+                offset: 0,
+                len,
+                of_file: false,
+                of: PhantomData,
+                written: None,
+            },
+        })
+    }
+
+    /// Calls `see` with runs of `window` elements and where they begin, one run after the other. The pages of a mapped file
+    /// that is longer than a window are given back run by run: what this process holds grows by one window. (The system
+    /// may keep them as its cache.)
+    pub fn scan(&self, window: usize, mut see: impl FnMut(usize, &[T])) {
+        let window = window.max(1);
+        for (i, run) in self.chunks(window).enumerate() {
+            see(i * window, run);
+            if self.len() > window {
+                self.release(i * window..i * window + run.len());
+            }
+        }
+    }
+
+    /// Gives back the pages of a run of a mapped file; reading them again reads the file again.
+    pub(crate) fn release(&self, run: Range<usize>) {
+        #[cfg(unix)]
+        if let Storage::Mapped { map, offset, of_file: true, .. } = &self.storage {
+            let (start, bytes) = (offset + run.start * size_of::<T>(), run.len() * size_of::<T>());
+            // SAFETY: the run is inside the map, which is a shared read-only map of a file: without its pages it reads
+            // the same bytes, from the file again. A refusal costs memory only.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, bytes) };
+        }
+        #[cfg(not(unix))]
+        let _ = run;
+    }
+
+    /// Tells the system that a mapped file will be read at random, for a file that memory does not hold: it then reads
+    /// the pages that are asked for and not their neighbours as well.
+    pub fn expect_random_reads(&self) {
+        #[cfg(unix)]
+        if let Storage::Mapped { map, of_file: true, .. } = &self.storage {
+            let _ = map.advise(memmap2::Advice::Random); // a refusal costs speed only
+        }
+    }
+
+    /// Maps the whole array that was just written.
+    ///
+    /// # Errors
+    /// As for [`npy::open`](crate::npy::open).
+    pub(crate) fn map_written(path: PathBuf, entry: FileEntry) -> Result<Self>
+    where
+        T: Element,
+    {
+        let mut buffer = crate::npy::open(&path)?.map::<T>()?;
+        if let Storage::Mapped { written, .. } = &mut buffer.storage {
+            *written = Some(Arc::new(Written { path, entry }));
+        }
+        Ok(buffer)
+    }
+
+    /// The file that this process wrote and this buffer maps whole.
+    pub(crate) fn written(&self) -> Option<&Written> {
+        match &self.storage {
+            Storage::Mapped { written, .. } => written.as_deref(),
+            Storage::Owned(_) => None,
+        }
     }
 
     /// Whether the bytes come from a map rather than from this process's heap.
@@ -149,6 +250,27 @@ mod tests {
         assert_eq!(&*mapped, &data[..]);
         assert_eq!(&*mapped.to_huge_pages().unwrap(), &data[..]);
         assert_eq!(&*Buffer::from(data.clone()), &data[..]);
+    }
+
+    #[test]
+    fn what_was_scanned_and_given_back_still_reads_the_same() {
+        let data: Vec<u32> = (0..100_000).collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytemuck::cast_slice(&data)).unwrap();
+        let mapped = Buffer::<u32>::map(file.as_file(), file.path(), 0, data.len()).unwrap();
+        // anonymous maps must not lose their pages
+        for buffer in [&mapped, &mapped.to_huge_pages().unwrap(), &data.clone().into()] {
+            buffer.expect_random_reads();
+            for window in [1 << 10, 3000, 100_000, usize::MAX] {
+                let mut seen = Vec::new();
+                buffer.scan(window, |start, run| {
+                    assert_eq!(start, seen.len());
+                    seen.extend_from_slice(run);
+                });
+                assert_eq!(seen, data);
+                assert_eq!(&**buffer, &data[..]);
+            }
+        }
     }
 
     #[test]

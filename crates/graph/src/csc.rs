@@ -1,5 +1,7 @@
 //! The graph: for every node the run of its in-neighbours (compressed sparse columns).
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::{Buffer, Error, NodeId, Result, search::position};
@@ -30,6 +32,23 @@ impl Graph {
     /// `indptr` is empty, does not start at 0, decreases, or does not end at `E`; an id is not
     /// below `V`; there are more nodes than [`NodeId`] can number.
     pub fn new(indptr: Buffer<u64>, indices: Buffer<NodeId>) -> Result<Self> {
+        let graph = Self::of_sound_edges(indptr, indices, None)?;
+        let nodes = graph.num_nodes();
+        match position(&graph.indices, |&u| u as usize >= nodes) {
+            Some(e) => Err(graph.no_such_node(e)),
+            None => Ok(graph),
+        }
+    }
+
+    /// As [`Graph::new`] and [`Graph::with_edge_weight`], for a caller that has looked at every index and weight.
+    ///
+    /// # Errors
+    /// What [`Graph::new`] finds wrong with `indptr`, or the lengths disagree.
+    pub(crate) fn of_sound_edges(
+        indptr: Buffer<u64>,
+        indices: Buffer<NodeId>,
+        edge_weight: Option<Buffer<f32>>,
+    ) -> Result<Self> {
         let Some((&last, nodes)) = indptr.last().zip(indptr.len().checked_sub(1)) else {
             return Err(Error::invalid("indptr is empty: it needs one entry more than there are nodes"));
         };
@@ -53,35 +72,46 @@ impl Graph {
                 indptr[v + 1]
             )));
         }
-        if let Some(e) = position(&indices, |&u| u as usize >= nodes) {
-            return Err(Error::invalid(format!(
-                "indices[{e}] is node {}, but there are {nodes} nodes",
-                indices[e]
-            )));
+        if let Some(weight) = edge_weight.as_ref().filter(|weight| weight.len() != indices.len()) {
+            return Err(Error::invalid(format!("{} edge weights for {} edges", weight.len(), indices.len())));
         }
-        Ok(Self { indptr, indices, edge_weight: None })
+        Ok(Self { indptr, indices, edge_weight })
+    }
+
+    /// What is wrong with an edge from a node that does not exist.
+    pub(crate) fn no_such_node(&self, e: usize) -> Error {
+        let (u, nodes) = (self.indices[e], self.num_nodes());
+        Error::invalid(format!("indices[{e}] is node {u}, but there are {nodes} nodes"))
+    }
+
+    /// A graph whose parts the builder out of memory has written and knows to be sound.
+    pub(crate) fn sorted(indptr: Buffer<u64>, indices: Buffer<NodeId>) -> Self {
+        debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
+        Self { indptr, indices, edge_weight: None }
+    }
+
+    /// Row starts and in-neighbours as they are kept.
+    pub(crate) fn buffers(&self) -> (&Buffer<u64>, &Buffer<NodeId>) {
+        (&self.indptr, &self.indices)
     }
 
     /// The same graph with a weight per edge (`E`, in the order of `indices`).
     ///
     /// # Errors
     /// The lengths disagree or a weight is not finite and non-negative.
-    pub fn with_edge_weight(mut self, edge_weight: Buffer<f32>) -> Result<Self> {
-        if edge_weight.len() != self.indices.len() {
-            return Err(Error::invalid(format!(
-                "{} edge weights for {} edges",
-                edge_weight.len(),
-                self.indices.len()
-            )));
+    pub fn with_edge_weight(self, edge_weight: Buffer<f32>) -> Result<Self> {
+        let Self { indptr, indices, .. } = self;
+        let graph = Self::of_sound_edges(indptr, indices, Some(edge_weight))?;
+        match graph.edge_weight.as_ref().and_then(|weight| position(weight, is_no_weight)) {
+            Some(e) => Err(graph.no_such_weight(e)),
+            None => Ok(graph),
         }
-        if let Some(e) = position(&edge_weight, |&w| !(w >= 0.0 && w.is_finite())) {
-            return Err(Error::invalid(format!(
-                "edge weight {e} is {}: weights are finite and at least 0",
-                edge_weight[e]
-            )));
-        }
-        self.edge_weight = Some(edge_weight);
-        Ok(self)
+    }
+
+    /// What is wrong with an edge whose weight [`is_no_weight`].
+    pub(crate) fn no_such_weight(&self, e: usize) -> Error {
+        let weight = self.edge_weight.as_ref().map_or(f32::NAN, |weight| weight[e]);
+        Error::invalid(format!("edge weight {e} is {weight}: weights are finite and at least 0"))
     }
 
     /// `V`.
@@ -104,6 +134,25 @@ impl Graph {
     #[inline]
     pub fn in_degree(&self, v: NodeId) -> usize {
         (self.indptr[v as usize + 1] - self.indptr[v as usize]) as usize
+    }
+
+    /// Calls `see` with runs of nodes, ascending, that have about `edges` edges each (a node is not divided), and gives the
+    /// pages of a mapped graph's edges back behind each run.
+    pub(crate) fn scan(&self, edges: usize, mut see: impl FnMut(Range<NodeId>)) {
+        let nodes = self.num_nodes();
+        let mut first = 0;
+        while first < nodes {
+            let start = self.indptr[first];
+            let most = start.saturating_add(edges as u64);
+            let fits = self.indptr[first + 1..].partition_point(|&end| end <= most).max(1);
+            // nodes without edges come in runs of some length too
+            let end = first + fits.min(edges.max(1));
+            see(first as NodeId..end as NodeId);
+            if self.indices.len() > edges {
+                self.indices.release(start as usize..self.indptr[end] as usize);
+            }
+            first = end;
+        }
     }
 
     /// Row starts, `V + 1`.
@@ -134,9 +183,32 @@ impl Graph {
     }
 }
 
+/// Whether an edge cannot weigh that.
+pub(crate) fn is_no_weight(weight: &f32) -> bool {
+    !(*weight >= 0.0 && weight.is_finite())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scan_sees_every_node_once_in_runs_of_few_edges() {
+        let degrees = [0u64, 0, 5, 1, 1, 0, 9, 0, 0, 0, 0, 2];
+        let indptr: Vec<u64> = (0..=degrees.len()).map(|v| degrees[..v].iter().sum()).collect();
+        let edges = indptr[degrees.len()] as usize;
+        let graph = Graph::new(indptr.into(), vec![0; edges].into()).unwrap();
+        for most in [1, 2, 3, 7, 100] {
+            let mut next = 0;
+            graph.scan(most, |run| {
+                assert_eq!(run.start, next);
+                let sum: u64 = degrees[run.start as usize..run.end as usize].iter().sum();
+                assert!(sum <= most as u64 || run.len() == 1 && !run.is_empty());
+                next = run.end;
+            });
+            assert_eq!(next as usize, degrees.len());
+        }
+    }
 
     #[test]
     fn every_kind_of_damage_is_refused() {

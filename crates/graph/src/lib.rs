@@ -6,6 +6,7 @@
 //! - [`dataset`]: the native on-disk format and its importers.
 //! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: files that appear whole or not at all.
 //! - [`SparseRows`]: feature rows of which few values are not zero.
+//! - [`external`]: edges and rows beyond the size of memory.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`memory`]: how much of it there is.
 //! - [`traverse`], [`stats`]: components and the figures `graphmill info` prints.
@@ -21,6 +22,7 @@ pub mod builder;
 pub mod csc;
 pub mod dataset;
 pub mod error;
+pub mod external;
 pub mod generate;
 pub mod keyed;
 pub mod matrix;

@@ -16,6 +16,8 @@
 
 mod dtype;
 mod header;
+mod pieces;
+mod writer;
 
 use std::{
     fs::File,
@@ -28,6 +30,8 @@ use bytemuck::Pod;
 pub(crate) use dtype::convert;
 pub use dtype::{Dtype, Element, Kind, Number};
 pub use header::Header;
+pub(crate) use pieces::{PIECE, Pieces};
+pub(crate) use writer::Writer;
 
 use crate::{
     Buffer, Error, Result,
@@ -122,6 +126,20 @@ impl NpyFile {
         let mut data = at.locate(memory::reserve(self.len()))?;
         convert(&bytes, self.dtype, 0, &mut data).map_err(|e| at.error(e))?;
         c_order(data, &self.shape, self.fortran_order, &at)
+    }
+
+    /// Some of the values, in the order of the file, converted to `T`. Reads these alone.
+    ///
+    /// # Errors
+    /// The range is not within the array, reading fails, or a value does not fit `T`.
+    pub fn values<T: Element>(&mut self, range: std::ops::Range<usize>) -> Result<Vec<T>> {
+        let at = At::new(&self.path, "data");
+        if range.start > range.end || range.end > self.len() {
+            return Err(at.error(format!("values {range:?} of {} asked for", self.len())));
+        }
+        let mut pieces = self.pieces(range.start);
+        pieces.next(range.len())?;
+        Ok(pieces.into_values())
     }
 
     /// The values as `T`: mapped where the file already holds them so, converted otherwise.

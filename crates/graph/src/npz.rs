@@ -16,7 +16,7 @@ use zip::{CompressionMethod, ZipArchive, read::ZipFile};
 
 use crate::{
     Error, Result, memory,
-    npy::{Element, Header, Kind, c_order, convert},
+    npy::{Element, Header, Kind, Pieces, c_order, convert},
     place::At,
 };
 
@@ -101,6 +101,32 @@ impl Npz {
         })
     }
 
+    /// The array `name` piece by piece, converted to `T`, in the order of the file.
+    ///
+    /// # Errors
+    /// There is no such array, or its header is damaged.
+    pub(crate) fn pieces<T: Element>(&mut self, name: &str) -> Result<Pieces<'_, T>> {
+        let (header, member, at) = self.find(name)?;
+        Ok(Pieces::new(member, header, 0, at))
+    }
+
+    /// Hands whole rows (entries of the first axis) of the array `name` to `each` in their order, some at a time,
+    /// converted to `T`. (A matrix in Fortran order is turned in memory.)
+    ///
+    /// # Errors
+    /// There is no such array, it is damaged, a value does not fit `T`, and those of `each`.
+    pub(crate) fn for_each_rows<T: Element>(
+        &mut self,
+        name: &str,
+        mut each: impl FnMut(&[T]) -> Result<()>,
+    ) -> Result<()> {
+        let header = self.header(name)?;
+        if header.fortran_order && header.shape.len() > 1 {
+            return each(&self.read_as(name)?.data);
+        }
+        self.pieces(name)?.rows(each)
+    }
+
     /// The text that the single-valued array `name` holds (`|S` or `<U`).
     ///
     /// # Errors
@@ -127,8 +153,14 @@ impl Npz {
         })
     }
 
-    /// Finds the member, checks what it declares, and hands it on behind its header.
+    /// Finds the member and hands it on behind its header.
     fn with<R>(&mut self, name: &str, read: impl FnOnce(Header, &mut Member, &At) -> Result<R>) -> Result<R> {
+        let (header, mut member, at) = self.find(name)?;
+        read(header, &mut member, &at)
+    }
+
+    /// The member behind its header, which is read and checked.
+    fn find(&mut self, name: &str) -> Result<(Header, Member<'_>, At<'_>)> {
         let file_name = format!("{name}.npy");
         let at = At::new(&self.path, format!("member {file_name}"));
         if self.archive.index_for_name(&file_name).is_none() {
@@ -154,7 +186,7 @@ impl Npz {
                 member.size()
             )));
         }
-        read(header, &mut member, &at)
+        Ok((header, member, at))
     }
 }
 
@@ -240,6 +272,18 @@ mod tests {
             );
             let many = npz.read_as::<u32>("many").unwrap();
             assert!(many.data.iter().copied().eq(0..400_000));
+            let mut rows = Vec::new();
+            npz.for_each_rows::<u64>("many", |piece| {
+                rows.extend_from_slice(piece);
+                Ok(())
+            })
+            .unwrap();
+            assert!(rows.into_iter().eq(0..400_000));
+            let mut pieces = npz.pieces::<i64>("small").unwrap();
+            pieces.skip(1).unwrap();
+            assert_eq!(pieces.next(2).unwrap(), [2, 3]);
+            drop(pieces);
+            assert!(npz.pieces::<i64>("absent").is_err());
             assert_eq!(npz.text("format").unwrap(), "csr");
             assert_eq!(npz.text("wide").unwrap(), "csr");
             assert!(npz.text("small").is_err());

@@ -27,16 +27,39 @@ use crate::{Graph, NodeId};
 /// assert_eq!(weak_components(&graph), [0, 1, 0, 3]);
 /// ```
 pub fn weak_components(graph: &Graph) -> Vec<NodeId> {
+    let nodes = graph.num_nodes() as NodeId;
+    let forest = Forest::new(graph.num_nodes());
+    (0..nodes).into_par_iter().with_min_len(1 << 10).for_each(|v| {
+        graph.in_neighbors(v).iter().for_each(|&u| forest.join(u, v));
+    });
+    forest.roots()
+}
+
+/// Components under way: edges are added by any number of threads.
+#[derive(Debug)]
+pub(crate) struct Forest {
     // Relaxed suffices: a parent entry carries no other data, any value ever stored in it is a
     // smaller-or-equal member of the same component, and the join of the loop orders the rest.
-    let nodes = graph.num_nodes() as NodeId;
-    let parent: Vec<AtomicU32> = (0..nodes).into_par_iter().map(AtomicU32::new).collect();
-    (0..nodes).into_par_iter().with_min_len(1 << 10).for_each(|v| {
-        for &u in graph.in_neighbors(v) {
-            union(&parent, u, v);
-        }
-    });
-    (0..nodes).into_par_iter().with_min_len(1 << 12).map(|v| find(&parent, v)).collect()
+    parent: Vec<AtomicU32>,
+}
+
+impl Forest {
+    /// Every node alone.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { parent: (0..nodes as NodeId).into_par_iter().map(AtomicU32::new).collect() }
+    }
+
+    /// Adds an edge.
+    #[inline]
+    pub(crate) fn join(&self, u: NodeId, v: NodeId) {
+        union(&self.parent, u, v);
+    }
+
+    /// What [`weak_components`] returns, when all edges are in.
+    pub(crate) fn roots(self) -> Vec<NodeId> {
+        let nodes = self.parent.len() as NodeId;
+        (0..nodes).into_par_iter().with_min_len(1 << 12).map(|v| find(&self.parent, v)).collect()
+    }
 }
 
 /// The root of `v`'s tree now, halving the path on the way.
@@ -85,6 +108,12 @@ pub struct Components {
 
 /// Sums up what [`weak_components`] returned. O(V).
 pub fn summarize(components: &[NodeId]) -> Components {
+    summarize_with(components, |_| false).0
+}
+
+/// As [`summarize`], with the number of those nodes that are a component of their own and that `counts`.
+pub(crate) fn summarize_with(components: &[NodeId], counts: impl Fn(NodeId) -> bool) -> (Components, usize) {
+    let mut alone = 0;
     let mut sizes = vec![0u32; components.len()];
     for &root in components {
         sizes[root as usize] += 1;
@@ -96,8 +125,9 @@ pub fn summarize(components: &[NodeId]) -> Components {
             summary.largest = size as usize;
             summary.largest_root = Some(root as NodeId);
         }
+        alone += usize::from(size == 1 && counts(root as NodeId));
     }
-    summary
+    (summary, alone)
 }
 
 /// For every node (`V`) how many hops away from the nearest of `sources` it is when edges are

@@ -2,7 +2,11 @@
 
 use std::{fs, path::Path};
 
-use graphmill_graph::{Dataset, Features, Graph, Labels, SparseRows, Split, dataset::FeatureData, npy};
+use graphmill_graph::{
+    Dataset, Features, Graph, Labels, SparseRows, Split,
+    dataset::{FeatureData, NamedGraph},
+    npy,
+};
 use half::f16;
 
 /// 0 -> 1, 1 -> 2, 0 -> 2 with weights; two features; three classes, one node unknown.
@@ -14,6 +18,7 @@ fn single() -> Dataset {
         features: Features::f32(2, vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
         labels: Labels::Single { class: vec![0, 2, 1, -1].into(), classes: 3 },
         split: Split { train: vec![0].into(), valid: vec![2].into(), test: vec![1].into() },
+        graphs: Vec::new(),
         metric: Some("accuracy".into()),
         checksum: None,
     }
@@ -25,6 +30,7 @@ fn multi() -> Dataset {
         features: Features { dim: 1, data: FeatureData::F16(half.into()) },
         labels: Labels::Multi { member: vec![1, 0, 0, 0, 1, 1, 0, 1].into(), classes: 2 },
         split: Split { train: vec![1, 3].into(), ..Split::default() },
+        graphs: vec![NamedGraph::new("all", 0..3), NamedGraph::new("lone", 3..4)],
         metric: None,
         ..single()
     }
@@ -46,14 +52,14 @@ fn bare() -> Dataset {
 /// Everything a dataset holds, for comparison.
 fn parts(dataset: &Dataset) -> String {
     // not the checksum: it is of the files
-    let Dataset { name, graph, features, labels, split, metric, checksum: _ } = dataset;
+    let Dataset { name, graph, features, labels, split, graphs, metric, checksum: _ } = dataset;
     let features: Vec<f32> = match &features.data {
         FeatureData::F32(data) => data.to_vec(),
         FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
         FeatureData::Csr(data) => data.to_dense().unwrap(),
     };
     format!(
-        "{name} {:?} {:?} {:?} {features:?} {labels:?} {split:?} {metric:?}",
+        "{name} {:?} {:?} {:?} {features:?} {labels:?} {split:?} {graphs:?} {metric:?}",
         graph.indptr(),
         graph.indices(),
         graph.edge_weight()
@@ -111,6 +117,16 @@ fn a_directory_is_replaced_only_when_asked_and_only_if_it_is_a_dataset() {
     assert!(single().save(other.join("thesis.tex")).is_err());
     assert_eq!(fs::read_to_string(other.join("thesis.tex")).unwrap(), "mine");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary directory is left");
+}
+
+#[test]
+fn a_directory_without_several_graphs_says_nothing_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    single().save(dir.path().join("one")).unwrap();
+    assert!(!fs::read_to_string(dir.path().join("one/graphmill.json")).unwrap().contains("graphs"));
+    let crossed =
+        Dataset { graphs: vec![NamedGraph::new("a", 0..1), NamedGraph::new("b", 1..4)], ..single() };
+    assert!(crossed.save(dir.path().join("two")).unwrap_err().to_string().contains("no edge joins two"));
 }
 
 #[test]

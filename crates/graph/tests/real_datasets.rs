@@ -5,7 +5,10 @@ use std::{path::PathBuf, time::Instant};
 
 use graphmill_graph::{
     Dataset, Labels,
-    dataset::import::{ImportOptions, import},
+    dataset::{
+        FeatureData,
+        import::{ImportOptions, import},
+    },
 };
 
 fn real(path: &str) -> Option<PathBuf> {
@@ -137,4 +140,35 @@ fn the_large_one() {
     println!("opened in {:.2} s", start.elapsed().as_secs_f64());
     assert_eq!(counts(&opened), counts(&dataset));
     assert_eq!(opened.graph.indices(), dataset.graph.indices());
+}
+
+#[test]
+fn ogb_and_graphsage_layouts() {
+    let Some(ogb) = load("ogb", "minesweeper_ogb", &undirected()) else { return };
+    let npz = load("npz", "heterophilous/minesweeper.npz", &undirected()).unwrap();
+    assert_eq!((counts(&ogb), split(&ogb)), ([10_000, 2 * 39_402, 7, 2], [5000, 2500, 2500]));
+    same(&ogb, &npz);
+
+    let sage = load("graphsage", "human_go_graphsage", &ImportOptions::default()).unwrap();
+    let edges = load("edges", "human_go", &ImportOptions { undirected: true, ..Default::default() }).unwrap();
+    assert_eq!((counts(&sage), split(&sage)), ([3106, 32_486, 32, 14], [1675, 187, 1244]));
+    same(&sage, &edges);
+    let saint = load("graphsaint", "human_go_graphsaint", &ImportOptions::default()).unwrap();
+    same(&sage, &saint);
+}
+
+/// That two copies of the same data, in different layouts, are the same.
+fn same(a: &Dataset, b: &Dataset) {
+    assert_eq!((a.graph.indptr(), a.graph.indices()), (b.graph.indptr(), b.graph.indices()));
+    for ((part, a), (_, b)) in a.split.parts().into_iter().zip(b.split.parts()) {
+        assert_eq!(a[..], b[..], "{part}");
+    }
+    match (&a.labels, &b.labels) {
+        (Labels::Single { class: a, .. }, Labels::Single { class: b, .. }) => assert_eq!(a[..], b[..]),
+        (Labels::Multi { member: a, .. }, Labels::Multi { member: b, .. }) => assert_eq!(a[..], b[..]),
+        _ => panic!("labels of two kinds"),
+    }
+    let (FeatureData::F32(a), FeatureData::F32(b)) = (&a.features.data, &b.features.data) else { panic!() };
+    let close = a.iter().zip(&b[..]).all(|(x, y)| (x - y).abs() <= 1e-6 * y.abs().max(1.0));
+    assert!(a.len() == b.len() && close, "features differ");
 }

@@ -13,6 +13,8 @@ const ABSENT: &[&str] = &[
     "select",
     "patience",
     "eval_every",
+    "eval_nodes",
+    "max_batches",
     "eval_chunk",
     "checkpoint_batches",
     "checkpoint_seconds",

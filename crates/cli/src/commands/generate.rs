@@ -5,8 +5,8 @@ use std::str::FromStr;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_engine::Error;
 use graphmill_graph::{
-    dataset::native::check_target,
-    generate::{GenerateOptions, TABLE},
+    dataset::import::Work,
+    generate::{FeatureType, GenerateOptions, TABLE, generate_to},
     stats, table,
 };
 
@@ -49,6 +49,7 @@ pub(crate) fn command() -> Command {
         ))
         .arg(option("p-in", "P", format!("Share of edges inside a class (sbm) [default: {}]", d.p_in)))
         .arg(option("feature-dim", "N", format!("Features per node [default: {}]", d.dim)).alias("dim"))
+        .arg(option("feature-type", "TYPE", "How features are stored: f32 or f16 [default: f32]".into()))
         .arg(option(
             "signal",
             "X",
@@ -79,21 +80,19 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let name = matches.get_one::<String>("generator").expect("required");
-    let entry = table::find("generator", TABLE, name).map_err(|e| Error::usage(e.to_string()))?;
+    table::find("generator", TABLE, name).map_err(|e| Error::usage(e.to_string()))?;
     let options = options(matches)?;
-    let dst = args::required(matches, "dst");
-    check_target(dst, matches.get_flag("force"))?;
-    let mut dataset = (entry.make)(&options).map_err(|e| Error::usage(e.to_string()))?;
-    if let Some(name) = dst.file_name() {
-        dataset.name = name.to_string_lossy().into_owned();
-    }
-    if matches.get_flag("force") {
-        dataset.save_replacing(dst)?
+    let work = Work { replace: matches.get_flag("force"), ..Work::default() };
+    let dataset =
+        generate_to(name, args::required(matches, "dst"), &options, work).map_err(|error| match error {
+            graphmill_graph::Error::Invalid(message) => Error::usage(message),
+            other => other.into(),
+        })?;
+    if matches.get_flag("json") {
+        output::json(&stats::info(&dataset))
     } else {
-        dataset.save(dst)?
+        output::text(&format!("{dataset}\n"))
     }
-    let info = stats::info(&dataset);
-    if matches.get_flag("json") { output::json(&info) } else { output::text(&format!("{dataset}\n")) }
 }
 
 /// Reads the options that were given.
@@ -108,6 +107,11 @@ fn options(matches: &ArgMatches) -> Result<GenerateOptions, Error> {
     set(matches, "signal", &mut o.signal)?;
     set(matches, "label-noise", &mut o.label_noise)?;
     set(matches, "seed", &mut o.seed)?;
+    if let Some(word) = matches.get_one::<String>("feature-type") {
+        let known = FeatureType::ALL.into_iter().find(|(name, _)| name == word);
+        (_, o.feature_type) =
+            known.ok_or_else(|| Error::usage(format!("--feature-type: '{word}' is neither f32 nor f16")))?;
+    }
     if matches.contains_id("edges") {
         let mut edges = 0;
         set(matches, "edges", &mut edges)?;

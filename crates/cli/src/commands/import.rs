@@ -1,18 +1,19 @@
 //! `graphmill import FORMAT SRC DST`: a graph in one of the field's formats becomes a dataset.
 
-use std::str::FromStr;
+use std::{str::FromStr, time::Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_engine::Error;
 use graphmill_graph::{
     dataset::{
-        import::{self, ImportOptions, METRICS, TABLE},
+        import::{self, ImportOptions, METRICS, TABLE, Work},
         native::check_target,
     },
-    stats, table,
+    memory, table,
 };
+use serde_json::json;
 
-use crate::{args, output};
+use crate::{args, output, work};
 
 /// The arguments.
 pub(crate) fn command() -> Command {
@@ -38,7 +39,7 @@ pub(crate) fn command() -> Command {
         .arg(flag("largest-component", "Keep the largest weakly connected component alone"))
         .arg(option("normalize", "HOW", "Features: none, rows (divide by their sum) or standard (z-scores of the training nodes) [default: none]"))
         .arg(flag("dense-features", "Store features as a dense table also where sparse rows take fewer bytes"))
-        .arg(option("split", "RULE", "given, given:K, planetoid:TRAIN,VALID (nodes per class) or random:A,B,C (fractions) [default: the first that is given]"))
+        .arg(option("split", "RULE", "given, given:K, planetoid:TRAIN,VALID (nodes per class), random:A,B,C (fractions) or graphs:TRAIN/VALID/TEST (names of several graphs) [default: the first that is given]"))
         .arg(option("split-seed", "N", "Seed of planetoid and random splits [default: 0]"))
         .arg(option("metric", "NAME", "Score the dataset is judged by").value_parser(METRICS.to_vec()))
         .arg(option("name", "NAME", "What to call it [default: the source's name]"))
@@ -49,6 +50,7 @@ pub(crate) fn command() -> Command {
         .arg(file("test", "Test nodes, text or .npy"))
         .arg(flag("compact-ids", "Ids are any whole numbers: number the nodes by ascending id").help_heading("Parts of 'edges'"))
         .arg(option("num-nodes", "N", "How many nodes there are, where no file says so").help_heading("Parts of 'edges'"))
+        .arg(args::memory())
         .arg(flag("force", "Replace a dataset that is there"))
         .arg(args::threads())
         .arg(args::json())
@@ -59,8 +61,29 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");
     table::find("format", TABLE, format).map_err(Error::name)?;
+    let options = options(matches)?;
+    options.check(format).map_err(|error| Error::usage(error.to_string()))?;
+    let (src, dst) = (args::required(matches, "src"), args::required(matches, "dst"));
+    let replace = matches.get_flag("force");
+    check_target(dst, replace)?;
+    let began = Instant::now();
+    let work =
+        Work { memory: args::get_memory(matches)?, replace, watch: work::watch(matches.get_flag("json")) };
+    let dataset = import::import_to(format, src, dst, &options, work)?;
+    if matches.get_flag("json") {
+        let mut told = output::counts(&dataset);
+        told["seconds"] = json!(began.elapsed().as_secs_f64());
+        told["peak_rss_bytes"] = json!(memory::peak());
+        output::json(&told)
+    } else {
+        output::text(&format!("{dataset}\n"))
+    }
+}
+
+/// The options that were given.
+pub(super) fn options(matches: &ArgMatches) -> Result<ImportOptions, Error> {
     let path = |name| args::get_path(matches, name).map(|path| path.to_path_buf());
-    let options = ImportOptions {
+    Ok(ImportOptions {
         undirected: matches.get_flag("undirected"),
         no_self_loops: matches.get_flag("no-self-loops"),
         keep_duplicates: matches.get_flag("keep-duplicates"),
@@ -78,21 +101,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         test: path("test"),
         compact_ids: matches.get_flag("compact-ids"),
         num_nodes: parsed(matches, "num-nodes")?,
-    };
-    options.check(format).map_err(|error| Error::usage(error.to_string()))?;
-    let dst = args::required(matches, "dst");
-    check_target(dst, matches.get_flag("force"))?;
-    let dataset = import::import(format, args::required(matches, "src"), &options)?;
-    if matches.get_flag("force") {
-        dataset.save_replacing(dst)?
-    } else {
-        dataset.save(dst)?
-    }
-    if matches.get_flag("json") {
-        output::json(&stats::info(&dataset))
-    } else {
-        output::text(&format!("{dataset}\n"))
-    }
+    })
 }
 
 /// The value of an option, where it was given.

@@ -1,6 +1,7 @@
 //! One file per command, and the table of them.
 
 mod bench;
+mod datasets;
 mod eval;
 mod generate;
 mod import;
@@ -20,6 +21,7 @@ struct Entry {
 /// Every command there is.
 const TABLE: &[Entry] = &[
     Entry { command: train::command, run: train::run },
+    Entry { command: datasets::command, run: datasets::run },
     Entry { command: import::command, run: import::run },
     Entry { command: generate::command, run: generate::run },
     Entry { command: info::command, run: info::run },

@@ -12,6 +12,7 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_engine::{Error, Job, RunDir, TrainConfig, record::Summary};
+use graphmill_graph::dataset::native::is_too_large_to_verify;
 
 use crate::{args, output, progress};
 
@@ -49,6 +50,10 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let mut observer = progress::watch(matches.get_flag("quiet"));
     observer.note(&format!("{dataset}"));
+    if !config.dataset.is_empty() && is_too_large_to_verify(dataset.features.bytes() as u64) {
+        observer
+            .note("features are too large to be verified on every run: graphmill info --verify reads them");
+    }
     let stop = || stop.load(Ordering::Relaxed) > 0;
     let job = Job { run: Some(&run), resume, observer: &mut *observer, stop: &stop };
     let outcome = graphmill_engine::train(&config, &dataset, job);
@@ -165,6 +170,15 @@ fn describe(summary: &Summary, dir: &Path) -> String {
         summary.best.epoch,
         score(summary.best.valid_score),
     );
+    let scored = summary.config["eval_nodes"].as_u64().unwrap_or(0) as usize;
+    let (valid, test) = (summary.dataset.valid, summary.dataset.test);
+    if scored > 0 && scored < valid.max(test) {
+        text += &format!(
+            "scores are of {} of {valid} validation and {} of {test} test nodes (--eval-nodes)\n",
+            scored.min(valid),
+            scored.min(test)
+        );
+    }
     let seconds: f64 = summary.epochs.iter().map(|epoch| epoch.seconds).sum();
     text += &format!(
         "{} epochs in {seconds:.1} s of training, {:.1} s in all, {:.2} GiB peak memory\n",

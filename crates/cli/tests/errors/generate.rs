@@ -25,6 +25,8 @@ fn impossible_numbers_are_wrong_usage() {
         "--feature-dim -1",
         "--feature-dim 99999999999",
         "--signal nan",
+        "--signal 1e4 --feature-type f16",
+        "--feature-type f64",
         "--label-noise 2",
         "--split 1,1,1",
         "--split 0.5,0.5",

@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod datasets;
 mod eval;
 mod files;
 mod generate;

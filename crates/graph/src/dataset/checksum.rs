@@ -12,19 +12,74 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Bytes per leaf: small enough to spread over cores, large enough that the root is cheap.
-const CHUNK: usize = 1 << 20;
+pub(crate) const CHUNK: usize = 1 << 20;
 
 /// The checksum of `bytes`. Parallel; memory speed.
 pub fn checksum(bytes: &[u8]) -> String {
-    let leaves: Vec<u128> = bytes.par_chunks(CHUNK).map(xxh3_128).collect();
-    let mut root = (bytes.len() as u64).to_le_bytes().to_vec();
+    root(bytes.len() as u64, &bytes.par_chunks(CHUNK).map(leaf).collect::<Vec<_>>())
+}
+
+/// The hash of one chunk.
+pub(crate) fn leaf(chunk: &[u8]) -> u128 {
+    xxh3_128(chunk)
+}
+
+/// The checksum of `length` bytes whose chunks have these hashes.
+pub(crate) fn root(length: u64, leaves: &[u128]) -> String {
+    let mut root = length.to_le_bytes().to_vec();
     root.extend(leaves.iter().flat_map(|leaf| leaf.to_le_bytes()));
     format!("{:032x}", xxh3_128(&root))
+}
+
+/// The checksum of bytes that come one chunk after the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tree {
+    length: u64,
+    leaves: Vec<u128>,
+}
+
+impl Tree {
+    /// Bytes of every chunk but the last.
+    pub(crate) const CHUNK: usize = CHUNK;
+
+    /// Adds a chunk: of [`Tree::CHUNK`] bytes, unless it is the last.
+    pub(crate) fn add(&mut self, chunk: &[u8]) {
+        debug_assert!(self.length.is_multiple_of(CHUNK as u64), "a short chunk is the last");
+        self.length += chunk.len() as u64;
+        self.leaves.push(xxh3_128(chunk));
+    }
+
+    /// Puts another chunk of the same length in the place of the first.
+    pub(crate) fn replace_first(&mut self, chunk: &[u8]) {
+        self.leaves[0] = xxh3_128(chunk);
+    }
+
+    /// What [`checksum`] gives for all the bytes.
+    pub(crate) fn finish(&self) -> String {
+        let mut root = self.length.to_le_bytes().to_vec();
+        root.extend(self.leaves.iter().flat_map(|leaf| leaf.to_le_bytes()));
+        format!("{:032x}", xxh3_128(&root))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chunk_by_chunk_it_is_the_same() {
+        for length in [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK] {
+            let mut bytes: Vec<u8> = (0..length).map(|i| (i * 31 % 251) as u8).collect();
+            let mut tree = Tree::default();
+            bytes.chunks(CHUNK).for_each(|chunk| tree.add(chunk));
+            assert_eq!(tree.finish(), checksum(&bytes));
+            if length > 0 {
+                bytes[0] ^= 1;
+                tree.replace_first(&bytes[..length.min(CHUNK)]);
+                assert_eq!(tree.finish(), checksum(&bytes));
+            }
+        }
+    }
 
     #[test]
     fn it_is_what_the_format_says() {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::checksum::checksum;
+use super::{NamedGraph, checksum::checksum};
 use crate::{Error, Result, place::At};
 
 /// The manifest's file name.
@@ -32,6 +32,9 @@ pub(super) struct Manifest {
     pub(super) classes: usize,
     pub(super) multilabel: bool,
     pub(super) metric: Option<String>,
+    /// Left out where there are none, as in every manifest of the first programs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) graphs: Vec<NamedGraph>,
     pub(super) files: BTreeMap<String, FileEntry>,
     /// Of this text, with zeros in the place of these 32 digits.
     pub(super) checksum: String,
@@ -40,15 +43,15 @@ pub(super) struct Manifest {
 /// What a file of the dataset must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FileEntry {
+pub(crate) struct FileEntry {
     /// Element type, in NumPy's notation.
-    pub(super) dtype: String,
+    pub(crate) dtype: String,
     /// Length of every axis.
-    pub(super) shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
     /// Size of the file.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Of the whole file (see [`checksum`]).
-    pub(super) checksum: String,
+    pub(crate) checksum: String,
 }
 
 /// The fields that every version has; read first, so that another version is named as such.
@@ -65,6 +68,12 @@ impl Manifest {
         let text = serde_json::to_string_pretty(&unsigned)
             .map_err(|e| Error::invalid(format!("the manifest cannot be written: {e}")))?
             + "\n";
+        if text.len() as u64 > LONGEST {
+            return Err(Error::invalid(format!(
+                "the manifest would take {} bytes, more than {LONGEST}: fewer graphs or shorter names fit",
+                text.len()
+            )));
+        }
         let (before, after) = split(&text, UNSIGNED).expect("the checksum was just written");
         Ok(format!("{before}{}{after}", checksum(text.as_bytes())))
     }
@@ -94,7 +103,7 @@ impl Manifest {
     }
 
     /// Checks the text of the manifest at `path`.
-    fn parse(text: &str, path: &Path) -> Result<Self> {
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Self> {
         let at = |place: &'static str| At::new(path, place);
         let json = |e: serde_json::Error| {
             let place = format!("line {} column {}", e.line(), e.column());
@@ -148,6 +157,7 @@ mod tests {
             classes: 0,
             multilabel: false,
             metric: None,
+            graphs: vec![NamedGraph::new("one", 0..2)],
             files: BTreeMap::from([("indptr.npy".into(), entry)]),
             checksum: String::new(),
         }

@@ -1,15 +1,18 @@
 //! A dataset: topology, features, labels and a split, in memory or mapped from a directory.
 //!
+//! - [`NamedGraph`]: datasets that are the union of several graphs.
 //! - [`native`]: the directory format (a manifest and `.npy` files with checksums).
 //! - [`import`]: the table of importers and the options they share.
 
 pub mod checksum;
+mod graphs;
 pub mod import;
-mod manifest;
+pub(crate) mod manifest;
 pub mod native;
 
 use std::fmt;
 
+pub use graphs::{GraphParts, NamedGraph};
 use half::f16;
 use rayon::prelude::*;
 
@@ -28,6 +31,8 @@ pub struct Dataset {
     pub labels: Labels,
     /// Which nodes train, validate and test.
     pub split: Split,
+    /// The graphs that this one is the disjoint union of: none, or runs of nodes that cover all of them.
+    pub graphs: Vec<NamedGraph>,
     /// The score this dataset is usually judged by (`accuracy`, `f1-micro`, `f1-macro`, `roc-auc`,
     /// `average-precision`), where its importer knows.
     pub metric: Option<String>,
@@ -188,52 +193,59 @@ impl Dataset {
     }
 
     /// Checks that the parts agree: lengths, label ranges, finite features, split ids in range,
-    /// ascending and disjoint. O(V (F + C)), parallel.
+    /// ascending and disjoint, no edge between two graphs. O(V (F + C)), and O(E) where there are several
+    /// graphs; parallel.
     ///
     /// # Errors
     /// The first disagreement, with the place and the values.
     pub fn validate(&self) -> Result<()> {
         self.validate_features()?;
         self.validate_labels()?;
+        graphs::validate(&self.graphs, &self.graph)?;
         self.validate_split()
     }
 
     /// That there is a finite row per node.
     fn validate_features(&self) -> Result<()> {
-        let nodes = self.num_nodes();
-        if let FeatureData::Csr(rows) = &self.features.data {
-            // what they hold was checked when they were made
-            let (found, expected) = ([rows.num_rows(), rows.num_cols()], [nodes, self.features.dim]);
-            return if found == expected {
-                Ok(())
-            } else {
-                Err(Error::invalid(format!(
-                    "sparse features of shape {found:?}, but {expected:?} is expected"
-                )))
-            };
-        }
-        let expected = nodes.checked_mul(self.features.dim);
-        if Some(self.features.len()) != expected {
-            return Err(Error::invalid(format!(
-                "features hold {} values, but {nodes} nodes x {} features are {} values",
-                self.features.len(),
-                self.features.dim,
-                expected.map_or("too many".into(), |n| n.to_string()),
-            )));
-        }
+        self.validate_feature_count()?;
         let bad = match &self.features.data {
+            // checked as they were written
+            FeatureData::F32(data) if data.written().is_some() => None,
+            FeatureData::F16(data) if data.written().is_some() => None,
             FeatureData::F32(data) => position(data, |x| !x.is_finite()),
             FeatureData::F16(data) => position(data, |x| !x.is_finite()),
+            // checked when they were made
             FeatureData::Csr(_) => None,
         };
-        if let Some(i) = bad {
-            return Err(Error::invalid(format!(
-                "feature {} of node {} is not a finite number",
-                i % self.features.dim,
-                i / self.features.dim
-            )));
+        bad.map_or(Ok(()), |i| Err(self.not_finite(i)))
+    }
+
+    /// That there is a row per node.
+    fn validate_feature_count(&self) -> Result<()> {
+        let nodes = self.num_nodes();
+        if let FeatureData::Csr(rows) = &self.features.data {
+            let (found, expected) = ([rows.num_rows(), rows.num_cols()], [nodes, self.features.dim]);
+            if found != expected {
+                let message = format!("sparse features of shape {found:?}, but {expected:?} is expected");
+                return Err(Error::invalid(message));
+            }
         }
-        Ok(())
+        let expected = nodes.checked_mul(self.features.dim);
+        if Some(self.features.len()) == expected {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "features hold {} values, but {nodes} nodes x {} features are {} values",
+            self.features.len(),
+            self.features.dim,
+            expected.map_or("too many".into(), |n| n.to_string()),
+        )))
+    }
+
+    /// What is wrong with value `i` of the features, which is not finite.
+    fn not_finite(&self, i: usize) -> Error {
+        let dim = self.features.dim.max(1);
+        Error::invalid(format!("feature {} of node {} is not a finite number", i % dim, i / dim))
     }
 
     /// That there is a label per node, within the classes.

@@ -4,9 +4,10 @@
 
 use rayon::prelude::*;
 
-use super::GenerateOptions;
+use super::{GenerateOptions, draw};
 use crate::{
-    Features, NodeId, Split,
+    Features, NodeId, Result, Split,
+    external::Scratch,
     keyed::{Stream, key},
 };
 
@@ -40,27 +41,30 @@ pub(super) fn random_classes(nodes: usize, classes: usize, seed: u64) -> Vec<i32
 
 /// Features `V x F`: standard normal noise, plus `signal` times the mean of the node's class where
 /// `class` is given. The class means are standard normal themselves.
-pub(super) fn gaussian_features(nodes: usize, options: &GenerateOptions, class: Option<&[i32]>) -> Features {
+///
+/// # Errors
+/// Writing to the scratch directory fails.
+pub(super) fn gaussian_features(
+    nodes: usize,
+    options: &GenerateOptions,
+    scratch: &Scratch,
+    class: Option<&[i32]>,
+) -> Result<Features> {
     let dim = options.dim;
-    if dim == 0 {
-        return Features::default();
-    }
     let noise = domain(options.seed, Purpose::Feature);
     let mean_domain = domain(options.seed, Purpose::ClassMean);
     let mut means = vec![0.0f32; if class.is_some() { options.classes * dim } else { 0 }];
-    for (c, mean) in means.chunks_exact_mut(dim).enumerate() {
+    for (c, mean) in means.chunks_exact_mut(dim.max(1)).enumerate() {
         fill_normal(&mut Stream::new(key(&[mean_domain, c as u64])), mean);
         mean.iter_mut().for_each(|x| *x *= options.signal as f32);
     }
-    let mut data = vec![0.0f32; nodes * dim];
-    data.par_chunks_exact_mut(dim).with_min_len(1 << 6).enumerate().for_each(|(v, row)| {
+    draw::features(options, scratch, nodes, |v, row| {
         fill_normal(&mut Stream::new(key(&[noise, v as u64])), row);
         if let Some(class) = class {
             let mean = &means[class[v] as usize * dim..][..dim];
             row.iter_mut().zip(mean).for_each(|(x, m)| *x += m);
         }
-    });
-    Features::f32(dim, data)
+    })
 }
 
 /// Standard normals, by both halves of Box and Muller's transform: half the logarithms of
@@ -132,11 +136,10 @@ mod tests {
         let options = GenerateOptions { classes: 2, dim: 3, signal: 2.0, ..Default::default() };
         let plain = GenerateOptions { signal: 0.0, ..options.clone() };
         let class = [0, 1, 0];
-        let values = |options: &GenerateOptions, class: Option<&[i32]>| match gaussian_features(
-            3, options, class,
-        )
-        .data
-        {
+        let made = |options: &GenerateOptions, class: Option<&[i32]>| {
+            gaussian_features(3, options, &Scratch::in_memory(), class).unwrap()
+        };
+        let values = |options: &GenerateOptions, class: Option<&[i32]>| match made(options, class).data {
             FeatureData::F32(data) => data.to_vec(),
             FeatureData::F16(_) | FeatureData::Csr(_) => unreachable!(),
         };

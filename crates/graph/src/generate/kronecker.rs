@@ -13,15 +13,15 @@
 //! edge independent of all others. Reads `scale`, `initiator`, `edges`, `degree`, `directed`,
 //! `shuffle_ids`, `classes`, `dim`, the split and `seed`; features and labels are pure noise.
 
-use rayon::prelude::*;
-
 use super::{
     GenerateOptions,
     alias::Alias,
     attributes::{Purpose, domain, gaussian_features, random_classes, random_split},
+    draw,
 };
 use crate::{
-    Dataset, EdgeOptions, Error, Labels, NodeId, Result, build,
+    Dataset, Error, Labels, NodeId, Result,
+    external::Scratch,
     keyed::{Stream, key},
 };
 
@@ -33,7 +33,7 @@ const STEP: u32 = 4;
 /// # Errors
 /// More than 2^31 nodes, an initiator that is negative, not finite or all zero, or what
 /// [`GenerateOptions`] refuses.
-pub(super) fn generate(options: &GenerateOptions) -> Result<Dataset> {
+pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<Dataset> {
     if options.scale > 31 {
         return Err(Error::invalid(format!(
             "scale {}: 2^{} nodes are too many, at most 2^31 fit 32-bit node ids",
@@ -55,30 +55,23 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<Dataset> {
             options.initiator
         )));
     }
-    let draws = options.edges_to_draw(nodes, sum.powi(options.scale as i32))?;
+    let draws = options.edges_to_draw(nodes, sum.powi(options.scale as i32), scratch)?;
 
     let fall = Fall::new(options);
     let relabel = Relabel::new(options.scale, options.seed);
-    let (mut src, mut dst) = (Vec::new(), Vec::new());
-    (0..draws)
-        .into_par_iter()
-        .with_min_len(1 << 12)
-        .map(|e| {
-            let (u, v) = fall.edge(e as u64);
-            if options.shuffle_ids { (relabel.apply(u), relabel.apply(v)) } else { (u, v) }
-        })
-        .unzip_into_vecs(&mut src, &mut dst);
-    let how = if options.directed { EdgeOptions::DIRECTED } else { EdgeOptions::UNDIRECTED };
-    let graph = build(nodes, &src, &dst, how)?;
-    drop((src, dst));
+    let graph = draw::graph(options, scratch, nodes, draws, |e| {
+        let (u, v) = fall.edge(e);
+        if options.shuffle_ids { (relabel.apply(u), relabel.apply(v)) } else { (u, v) }
+    })?;
 
     let class = random_classes(nodes, options.classes, options.seed);
     Ok(Dataset {
         name: "kronecker".into(),
         graph,
-        features: gaussian_features(nodes, options, None),
+        features: gaussian_features(nodes, options, scratch, None)?,
         labels: Labels::Single { class: class.into(), classes: options.classes },
         split: random_split(nodes, options),
+        graphs: Vec::new(),
         metric: Some("accuracy".into()),
         checksum: None,
     })
@@ -165,6 +158,10 @@ impl Relabel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn generate(options: &GenerateOptions) -> Result<Dataset> {
+        super::generate(options, &Scratch::in_memory())
+    }
 
     #[test]
     fn renumbering_is_a_permutation_that_hides_the_order() {

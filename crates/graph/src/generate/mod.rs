@@ -6,19 +6,26 @@
 
 mod alias;
 mod attributes;
+mod draw;
 mod kronecker;
 mod options;
 mod sbm;
 
-pub use options::GenerateOptions;
+pub use options::{FeatureType, GenerateOptions};
+
+use std::path::Path;
 
 use crate::{
-    Dataset, Result,
+    Dataset, Result, atomic,
+    dataset::{import::Work, native::check_target},
+    external::{Scratch, Unit},
+    memory,
     table::{Entry, find},
 };
 
-/// Makes a dataset by options; each generator documents which of them it reads.
-pub type Make = fn(&GenerateOptions) -> Result<Dataset>;
+/// Makes a dataset by options, with edges and features collected in the scratch: what it keeps in files may be larger
+/// than memory. Each generator documents which options it reads.
+pub type Make = fn(&GenerateOptions, &Scratch) -> Result<Dataset>;
 
 /// Every generator.
 pub const TABLE: &[Entry<Make>] = &[
@@ -36,7 +43,7 @@ pub const TABLE: &[Entry<Make>] = &[
     },
 ];
 
-/// The dataset that generator `name` makes of `options`.
+/// The dataset that generator `name` makes of `options`, in memory.
 ///
 /// ```
 /// use graphmill_graph::generate::{GenerateOptions, generate};
@@ -49,7 +56,40 @@ pub const TABLE: &[Entry<Make>] = &[
 /// # Errors
 /// No such generator, or options that nothing can be made of.
 pub fn generate(name: &str, options: &GenerateOptions) -> Result<Dataset> {
-    (find("generator", TABLE, name)?.make)(options)
+    (find("generator", TABLE, name)?.make)(options, &Scratch::in_memory())
+}
+
+/// Generates into the dataset directory `dst`, which appears whole or not at all and gives the dataset its name, within a
+/// budget of memory: what does not fit is kept in the directory `dst.generating` meanwhile. When the process is killed
+/// that directory stays, and the same call goes on from there; after an error it is removed.
+///
+/// Returns the dataset, mapped where it was written on the way.
+///
+/// # Errors
+/// As for [`generate`]; `dst` holds something already; there is not enough disk.
+pub fn generate_to(
+    name: &str,
+    dst: impl AsRef<Path>,
+    options: &GenerateOptions,
+    work: Work,
+) -> Result<Dataset> {
+    let (entry, dst) = (find("generator", TABLE, name)?, dst.as_ref());
+    check_target(dst, work.replace)?;
+    let memory = work.memory.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
+    let told = format!("{} generate {name} {options:?}", env!("CARGO_PKG_VERSION"));
+    let scratch = Scratch::open(&atomic::suffixed(dst, ".generating"), &told, memory, work.watch)?;
+    let made = (entry.make)(options, &scratch).and_then(|mut dataset| {
+        if let Some(name) = dst.file_name() {
+            dataset.name = name.to_string_lossy().into_owned();
+        }
+        scratch.stage("writing the dataset", None, Unit::Bytes);
+        if work.replace { dataset.save_replacing(dst) } else { dataset.save(dst) }.map(|()| dataset)
+    });
+    // After an error the first one is the one to tell.
+    let removed = scratch.remove();
+    let dataset = made?;
+    removed?;
+    Ok(dataset)
 }
 
 /// The built-in demo: a block model of fifty thousand nodes in ten classes whose features say
@@ -75,7 +115,7 @@ pub fn demo() -> Result<Dataset> {
         seed: 1,
         ..Default::default()
     };
-    let mut dataset = sbm::generate(&options)?;
+    let mut dataset = sbm::generate(&options, &Scratch::in_memory())?;
     dataset.name = "demo".into();
     Ok(dataset)
 }
@@ -87,6 +127,10 @@ mod tests {
 
     fn in_pool(threads: usize, make: impl FnOnce() -> Result<Dataset> + Send) -> Dataset {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(make).unwrap()
+    }
+
+    fn make(entry: &Entry<Make>, options: &GenerateOptions) -> Result<Dataset> {
+        (entry.make)(options, &Scratch::in_memory())
     }
 
     fn assert_same(a: &Dataset, b: &Dataset) {
@@ -121,13 +165,13 @@ mod tests {
                     directed,
                     ..Default::default()
                 };
-                let one = in_pool(1, || (entry.make)(&options));
+                let one = in_pool(1, || make(entry, &options));
                 for threads in [2, 5] {
-                    assert_same(&one, &in_pool(threads, || (entry.make)(&options)));
+                    assert_same(&one, &in_pool(threads, || make(entry, &options)));
                 }
                 one.validate().unwrap();
                 assert_eq!(one.name, entry.name);
-                let other = (entry.make)(&GenerateOptions { seed: 7, ..options }).unwrap();
+                let other = make(entry, &GenerateOptions { seed: 7, ..options }).unwrap();
                 assert_ne!(one.graph.indices(), other.graph.indices(), "{}: the seed matters", entry.name);
                 assert_ne!(classes(&one), classes(&other));
             }
@@ -155,14 +199,32 @@ mod tests {
             (GenerateOptions { dim: 1 << 50, ..good.clone() }, "memory"),
         ];
         for entry in TABLE {
-            (entry.make)(&good).unwrap().validate().unwrap();
+            make(entry, &good).unwrap().validate().unwrap();
             for (options, word) in bad {
-                let message = (entry.make)(options).unwrap_err().to_string();
+                let message = make(entry, options).unwrap_err().to_string();
                 assert!(message.contains(word), "{}: '{word}' not in '{message}'", entry.name);
             }
         }
         let message = generate("ring", &good).unwrap_err().to_string();
         assert_eq!(message, "unknown generator 'ring'; known: kronecker, sbm");
+    }
+
+    #[test]
+    fn what_is_written_within_a_budget_is_what_is_made_in_memory() {
+        let room = tempfile::tempdir().unwrap();
+        let dst = room.path().join("kronecker");
+        // more edges and rows than the least budget, 64 MiB, keeps in memory
+        let options = GenerateOptions { scale: 16, degree: Some(40.0), dim: 20, ..Default::default() };
+        let written =
+            generate_to("kronecker", &dst, &options, Work { memory: Some(0), ..Work::default() }).unwrap();
+        let FeatureData::F32(features) = &written.features.data else { panic!("f32 was asked for") };
+        assert!(features.is_mapped(), "the rows went to a file");
+        let made = generate("kronecker", &options).unwrap();
+        assert_same(&written, &made);
+        assert_same(&Dataset::open(&dst).unwrap(), &made);
+        assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 1, "nothing is left beside it");
+        let again = generate_to("kronecker", &dst, &options, Work::default()).unwrap_err().to_string();
+        assert!(again.contains("--force"), "{again}");
     }
 
     #[test]

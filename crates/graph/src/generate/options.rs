@@ -2,7 +2,35 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, NodeId, Result};
+use crate::{
+    Error, NodeId, Result,
+    external::{Needs, Scratch},
+    memory::available,
+};
+
+/// How generated features are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FeatureType {
+    /// 32-bit floats.
+    #[default]
+    F32,
+    /// 16-bit floats: half the size.
+    F16,
+}
+
+impl FeatureType {
+    /// All, with the names that users write.
+    pub const ALL: [(&'static str, Self); 2] = [("f32", Self::F32), ("f16", Self::F16)];
+
+    /// Bytes of a value.
+    pub fn width(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 => 2,
+        }
+    }
+}
 
 /// What to make up. One struct serves every generator, the command line and configuration files;
 /// a generator ignores what it has no use for.
@@ -37,6 +65,8 @@ pub struct GenerateOptions {
     pub p_in: f64,
     /// Features per node `F`; 0 makes none. Default 64.
     pub dim: usize,
+    /// How features are stored. Default f32.
+    pub feature_type: FeatureType,
     /// `sbm`: length of a class's mean feature vector in units of the noise, per feature. Default
     /// 0.15.
     pub signal: f64,
@@ -66,6 +96,7 @@ impl Default for GenerateOptions {
             degree_exponent: 2.5,
             p_in: 0.5,
             dim: 64,
+            feature_type: FeatureType::F32,
             signal: 0.15,
             label_noise: 0.0,
             train: 0.5,
@@ -79,8 +110,8 @@ impl Default for GenerateOptions {
 impl GenerateOptions {
     /// How many edges to draw among `nodes` nodes, `expected` of them stored in CSC where neither
     /// `edges` nor `degree` says otherwise; checks everything that is common to the generators, and
-    /// that the result fits into memory.
-    pub(super) fn edges_to_draw(&self, nodes: usize, expected: f64) -> Result<usize> {
+    /// that what `scratch` keeps in memory fits there.
+    pub(super) fn edges_to_draw(&self, nodes: usize, expected: f64, scratch: &Scratch) -> Result<usize> {
         self.check_common()?;
         let two = if self.directed { 1.0 } else { 2.0 };
         let pairs = nodes as f64 * nodes as f64 / two;
@@ -106,7 +137,13 @@ impl GenerateOptions {
                 "{draws:.0} edges among {nodes} nodes: there are only {pairs:.0} pairs; draw fewer edges"
             )));
         }
-        self.check_memory(nodes, draws)?;
+        self.check_memory(nodes, draws, scratch)?;
+        scratch.expect(&Needs {
+            nodes: nodes as u64,
+            edges: (draws * two) as u64,
+            features: (nodes * self.dim * self.feature_type.width()) as u64,
+            estimated: true,
+        })?;
         Ok(draws.round() as usize)
     }
 
@@ -128,20 +165,18 @@ impl GenerateOptions {
     }
 
     /// Refuses what would only end in the system killing the process.
-    fn check_memory(&self, nodes: usize, draws: f64) -> Result<()> {
+    fn check_memory(&self, nodes: usize, draws: f64, scratch: &Scratch) -> Result<()> {
         let values = nodes.checked_mul(self.dim).filter(|n| n.checked_mul(4).is_some()).ok_or_else(|| {
             Error::invalid(format!("{nodes} nodes x {} features are too many features", self.dim))
         })?;
-        // Pairs as drawn; slots and the result of the sort (see `builder::build`); per node starts,
-        // cursors, row slices, weights, labels and split.
+        // Pairs as drawn; slots and the result of the sort (see `builder::build`).
         let stored = draws * if self.directed { 1.0 } else { 2.0 };
-        let needed = 8.0 * draws
-            + 8.0 * stored
-            + 64.0 * nodes as f64
-            + 4.0 * values as f64
-            + 4.0 * self.classes as f64 * self.dim as f64;
+        let collected = 8.0 * draws + 8.0 * stored + (self.feature_type.width() * values) as f64;
+        // Per node: starts, cursors, weights, labels and split.
+        let always = 64.0 * nodes as f64 + 4.0 * self.classes as f64 * self.dim as f64;
+        let needed = always + collected.min(scratch.memory() as f64);
         // Where the system does not say, refuse at least what no machine has.
-        let available = available_memory().unwrap_or(1 << 46);
+        let available = available().unwrap_or(1 << 46);
         if needed <= available as f64 {
             return Ok(());
         }
@@ -171,14 +206,6 @@ pub(super) fn check_nodes(nodes: usize) -> Result<()> {
     Err(Error::invalid(format!("{nodes} nodes: there must be 1 to {}, as node ids are 32-bit", NodeId::MAX)))
 }
 
-/// Bytes that the system could give us without swapping, where it says.
-fn available_memory() -> Option<u64> {
-    let report = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = report.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,15 +213,24 @@ mod tests {
     #[test]
     fn edges_degree_or_expectation_say_how_many_to_draw() {
         let both = GenerateOptions::default();
-        assert_eq!(both.edges_to_draw(100, 250.0).unwrap(), 125, "an undirected edge is stored twice");
+        assert_eq!(
+            both.edges_to_draw(100, 250.0, &Scratch::in_memory()).unwrap(),
+            125,
+            "an undirected edge is stored twice"
+        );
         let directed = GenerateOptions { directed: true, ..Default::default() };
-        assert_eq!(directed.edges_to_draw(100, 250.0).unwrap(), 250);
+        assert_eq!(directed.edges_to_draw(100, 250.0, &Scratch::in_memory()).unwrap(), 250);
         let degree = GenerateOptions { degree: Some(7.0), ..Default::default() };
-        assert_eq!(degree.edges_to_draw(100, 0.0).unwrap(), 350);
+        assert_eq!(degree.edges_to_draw(100, 0.0, &Scratch::in_memory()).unwrap(), 350);
         let edges = GenerateOptions { edges: Some(42), ..Default::default() };
-        assert_eq!(edges.edges_to_draw(100, 0.0).unwrap(), 42);
+        assert_eq!(edges.edges_to_draw(100, 0.0, &Scratch::in_memory()).unwrap(), 42);
         let all = GenerateOptions { edges: Some(10_001), directed: true, ..Default::default() };
-        assert!(all.edges_to_draw(100, 0.0).unwrap_err().to_string().contains("10000 pairs"));
+        assert!(
+            all.edges_to_draw(100, 0.0, &Scratch::in_memory())
+                .unwrap_err()
+                .to_string()
+                .contains("10000 pairs")
+        );
     }
 
     #[test]

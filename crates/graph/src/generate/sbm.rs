@@ -21,18 +21,24 @@
 use rayon::prelude::*;
 
 use super::{
-    GenerateOptions,
+    FeatureType, GenerateOptions,
     alias::Alias,
     attributes::{Purpose, domain, gaussian_features, random_classes, random_split},
+    draw,
     options::{check_nodes, check_share},
 };
 use crate::{
-    Dataset, EdgeOptions, Error, Labels, NodeId, Result, build,
+    Dataset, Error, Labels, NodeId, Result,
+    external::Scratch,
     keyed::{Stream, key},
 };
 
 /// The largest weight over the least.
 const MAX_WEIGHT: f64 = 200.0;
+
+/// The largest signal that 16-bit floats (up to 65504) hold: a class mean is at most 6.7 times the signal, and so is the
+/// noise.
+const MAX_HALF_SIGNAL: f64 = 8192.0;
 
 /// Average degree where the options say nothing.
 const DEFAULT_DEGREE: f64 = 16.0;
@@ -42,7 +48,7 @@ const DEFAULT_DEGREE: f64 = 16.0;
 /// # Errors
 /// No nodes or too many, a share outside 0..=1, an exponent of at most 1, a signal that is not
 /// finite, or what [`GenerateOptions`] refuses.
-pub(super) fn generate(options: &GenerateOptions) -> Result<Dataset> {
+pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<Dataset> {
     let nodes = options.nodes;
     check_nodes(nodes)?;
     check_share("p_in", options.p_in)?;
@@ -59,23 +65,21 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<Dataset> {
             options.signal
         )));
     }
-    let draws =
-        options.edges_to_draw(nodes, (DEFAULT_DEGREE * nodes as f64).min(nodes as f64 * nodes as f64))?;
+    if options.feature_type == FeatureType::F16 && options.signal.abs() > MAX_HALF_SIGNAL {
+        return Err(Error::invalid(format!(
+            "signal is {}: with f16 features it may be {MAX_HALF_SIGNAL} at most",
+            options.signal
+        )));
+    }
+    let expected = (DEFAULT_DEGREE * nodes as f64).min(nodes as f64 * nodes as f64);
+    let draws = options.edges_to_draw(nodes, expected, scratch)?;
 
     let class = random_classes(nodes, options.classes, options.seed);
     let ends = Ends::new(&class, options);
-    let (mut src, mut dst) = (Vec::new(), Vec::new());
-    (0..draws)
-        .into_par_iter()
-        .with_min_len(1 << 12)
-        .map(|e| ends.edge(e as u64))
-        .unzip_into_vecs(&mut src, &mut dst);
+    let graph = draw::graph(options, scratch, nodes, draws, |e| ends.edge(e))?;
     drop(ends);
-    let how = if options.directed { EdgeOptions::DIRECTED } else { EdgeOptions::UNDIRECTED };
-    let graph = build(nodes, &src, &dst, how)?;
-    drop((src, dst));
 
-    let features = gaussian_features(nodes, options, Some(&class));
+    let features = gaussian_features(nodes, options, scratch, Some(&class))?;
     let class = replace_some(class, options);
     Ok(Dataset {
         name: "sbm".into(),
@@ -83,6 +87,7 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<Dataset> {
         features,
         labels: Labels::Single { class: class.into(), classes: options.classes },
         split: random_split(nodes, options),
+        graphs: Vec::new(),
         metric: Some("accuracy".into()),
         checksum: None,
     })
@@ -172,6 +177,10 @@ impl<'a> Ends<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn generate(options: &GenerateOptions) -> Result<Dataset> {
+        super::generate(options, &Scratch::in_memory())
+    }
 
     fn options() -> GenerateOptions {
         GenerateOptions {

@@ -115,6 +115,12 @@ pub trait Element: Pod + Send + Sync {
     /// The value, where it fits: integers must be whole and in range, floats may round but a
     /// finite value must stay finite.
     fn from_number(number: Number) -> Option<Self>;
+
+    /// Whether the value is finite; integers are.
+    #[inline(always)]
+    fn finite(&self) -> bool {
+        true
+    }
 }
 
 macro_rules! float {
@@ -131,6 +137,11 @@ macro_rules! float {
                 };
                 let narrow: Self = $from(wide);
                 (narrow.is_finite() || !wide.is_finite()).then_some(narrow)
+            }
+
+            #[inline(always)]
+            fn finite(&self) -> bool {
+                self.is_finite()
             }
         }
     };

@@ -67,12 +67,17 @@ impl Header {
 
     /// The text of a version 1 header with everything before the data, a multiple of 64 bytes.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes_of(0)
+    }
+
+    /// As [`Header::to_bytes`], of at least `least` bytes, a multiple of 64.
+    pub(crate) fn to_bytes_of(&self, least: usize) -> Vec<u8> {
         let axes: String = self.shape.iter().map(|n| format!("{n}, ")).collect();
         let axes = if self.shape.len() == 1 { axes.trim_end() } else { axes.trim_end_matches(", ") };
         let fortran = if self.fortran_order { "True" } else { "False" };
         let mut text =
             format!("{{'descr': '{}', 'fortran_order': {fortran}, 'shape': ({axes}), }}", self.dtype);
-        let total = (MAGIC.len() + 4 + text.len() + 1).next_multiple_of(64);
+        let total = (MAGIC.len() + 4 + text.len() + 1).next_multiple_of(64).max(least);
         let length = total - MAGIC.len() - 4;
         while text.len() < length - 1 {
             text.push(' ');

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Info;
+use super::{Info, Part};
 
 impl fmt::Display for Info {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -20,6 +20,16 @@ impl fmt::Display for Info {
         };
         let bytes = size(self.bytes.topology);
         row("edges", grouped(self.edges), format!("{direction}{weighted}, {loops}, {bytes}"))?;
+        if !self.graphs.is_empty() {
+            let part =
+                |g: &Part| format!("{} {} nodes, {} edges", g.name, grouped(g.nodes), grouped(g.edges));
+            let more = match self.graphs.len().saturating_sub(SHOWN) {
+                0 => String::new(),
+                n => format!("; and {} more", grouped(n)),
+            };
+            let parts = self.graphs.iter().take(SHOWN).map(part).collect::<Vec<_>>().join("; ");
+            row("graphs", grouped(self.graphs.len()), parts + &more)?;
+        }
         let share = 100.0 * self.components.largest as f64 / self.nodes.max(1) as f64;
         let largest = format!("largest {} nodes ({share:.1} %)", grouped(self.components.largest));
         row("components", grouped(self.components.count), largest)?;
@@ -75,6 +85,9 @@ impl fmt::Display for Info {
         Ok(())
     }
 }
+
+/// So many of several graphs are named.
+const SHOWN: usize = 8;
 
 /// Characters of the longest bar.
 const BAR: usize = 40;

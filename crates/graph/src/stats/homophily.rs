@@ -1,9 +1,8 @@
 //! How alike the labels of neighbours are, by three measures of the literature.
 
-use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::{Graph, NodeId};
+use crate::NodeId;
 
 /// Homophily over the edges that join two different labelled nodes, each stored direction counted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -23,74 +22,84 @@ pub struct Homophily {
 }
 
 /// Per class: edges within it, edges into it, edges out of it.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Ends {
     within: u64,
     into: u64,
     out: u64,
 }
 
-/// The homophily of classes `class` (`V`) on `graph`, where `class_counts` (`C`) says how many nodes each
-/// class has; None where no edge joins two different labelled nodes. O(E + C).
-pub(super) fn homophily(graph: &Graph, class: &[i32], class_counts: &[usize]) -> Option<Homophily> {
-    if class.len() != graph.num_nodes() {
-        return None;
+/// The ends of edges, counted by class (`C`).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    ends: Vec<Ends>,
+}
+
+impl Tally {
+    /// None yet.
+    pub(super) fn new(classes: usize) -> Self {
+        Self { ends: vec![Ends::default(); classes] }
     }
-    // -1 and whatever else is no class wraps to an index outside.
-    let class_of = |v: NodeId| Some(class[v as usize] as usize).filter(|&c| c < class_counts.len());
-    // Few long runs: each holds a table of C rows.
-    let run = graph.num_nodes().div_ceil(64).max(1 << 12);
-    let ends = (0..graph.num_nodes())
-        .into_par_iter()
-        .with_min_len(run)
-        .fold(
-            || vec![Ends::default(); class_counts.len()],
-            |mut ends, v| {
-                let v = v as NodeId;
-                let Some(to) = class_of(v) else { return ends };
-                for &u in graph.in_neighbors(v).iter().filter(|&&u| u != v) {
-                    let Some(from) = class_of(u) else { continue };
-                    ends[to].within += u64::from(from == to);
-                    ends[to].into += 1;
-                    ends[from].out += 1;
-                }
-                ends
-            },
-        )
-        .reduce(
-            || vec![Ends::default(); class_counts.len()],
-            |mut a, b| {
-                for (a, b) in a.iter_mut().zip(b) {
-                    a.within += b.within;
-                    a.into += b.into;
-                    a.out += b.out;
-                }
-                a
-            },
-        );
-    let edges: u64 = ends.iter().map(|e| e.into).sum();
-    if edges == 0 {
-        return None;
+
+    /// Whether it is of no class at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
     }
-    let edge = ends.iter().map(|e| e.within).sum::<u64>() as f64 / edges as f64;
-    let one_class = ends.iter().any(|e| e.into + e.out == 2 * edges);
-    let chance: f64 = ends.iter().map(|e| ((e.into + e.out) as f64 / (2 * edges) as f64).powi(2)).sum();
-    let labelled: usize = class_counts.iter().sum();
-    let excess: f64 = ends
-        .iter()
-        .zip(class_counts)
-        .filter(|(e, _)| e.into > 0)
-        .map(|(e, &n)| (e.within as f64 / e.into as f64 - n as f64 / labelled as f64).max(0.0))
-        .sum();
-    Some(Homophily {
-        edge,
-        adjusted: (!one_class).then(|| (edge - chance) / (1.0 - chance)),
-        class_insensitive: (class_counts.len() > 1).then(|| excess / (class_counts.len() - 1) as f64),
-    })
+
+    /// Adds the edges into node `v` from `sources`. `class` is of all nodes; -1 and whatever else is no class does not
+    /// count.
+    #[inline]
+    pub(super) fn add(&mut self, class: &[i32], v: NodeId, sources: &[NodeId]) {
+        let count = self.ends.len();
+        // what is no class wraps to an index outside
+        let class_of = |v: NodeId| Some(class[v as usize] as usize).filter(|&c| c < count);
+        let Some(to) = class_of(v) else { return };
+        for &u in sources.iter().filter(|&&u| u != v) {
+            let Some(from) = class_of(u) else { continue };
+            self.ends[to].within += u64::from(from == to);
+            self.ends[to].into += 1;
+            self.ends[from].out += 1;
+        }
+    }
+
+    /// Adds what another has counted.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (a, b) in self.ends.iter_mut().zip(&other.ends) {
+            a.within += b.within;
+            a.into += b.into;
+            a.out += b.out;
+        }
+    }
+
+    /// The homophily, where `class_counts` (`C`) says how many nodes each class has; None where no edge joins two
+    /// different labelled nodes.
+    pub(super) fn homophily(&self, class_counts: &[usize]) -> Option<Homophily> {
+        let ends = &self.ends;
+        let edges: u64 = ends.iter().map(|e| e.into).sum();
+        if edges == 0 {
+            return None;
+        }
+        let edge = ends.iter().map(|e| e.within).sum::<u64>() as f64 / edges as f64;
+        let one_class = ends.iter().any(|e| e.into + e.out == 2 * edges);
+        let chance: f64 = ends.iter().map(|e| ((e.into + e.out) as f64 / (2 * edges) as f64).powi(2)).sum();
+        let labelled: usize = class_counts.iter().sum();
+        let excess: f64 = ends
+            .iter()
+            .zip(class_counts)
+            .filter(|(e, _)| e.into > 0)
+            .map(|(e, &n)| (e.within as f64 / e.into as f64 - n as f64 / labelled as f64).max(0.0))
+            .sum();
+        Some(Homophily {
+            edge,
+            adjusted: (!one_class).then(|| (edge - chance) / (1.0 - chance)),
+            class_insensitive: (class_counts.len() > 1).then(|| excess / (class_counts.len() - 1) as f64),
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::{
         Dataset, EdgeOptions, Labels, build,
         stats::{info, tests::small},
@@ -107,8 +116,13 @@ mod tests {
     fn edges_of_unlabelled_nodes_and_self_loops_do_not_count() {
         // 0 -> 0, 0 -> 1, 1 -> 2, 2 -> 1; node 2 is unlabelled: one edge counts, between unequals.
         let graph = build(3, &[0, 0, 1, 2], &[0, 1, 2, 1], EdgeOptions::DIRECTED).unwrap();
-        let found = super::homophily(&graph, &[0, 1, -1], &[1, 1]).unwrap();
+        let homophily = |class: &[i32], counts: &[usize]| {
+            let mut tally = Tally::new(counts.len());
+            (0..3).for_each(|v| tally.add(class, v, graph.in_neighbors(v)));
+            tally.homophily(counts)
+        };
+        let found = homophily(&[0, 1, -1], &[1, 1]).unwrap();
         assert_eq!((found.edge, found.adjusted, found.class_insensitive), (0.0, Some(-1.0), Some(0.0)));
-        assert_eq!(super::homophily(&graph, &[0, -1, -1], &[1, 0]), None);
+        assert_eq!(homophily(&[0, -1, -1], &[1, 0]), None);
     }
 }

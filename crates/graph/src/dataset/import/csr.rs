@@ -1,8 +1,8 @@
-//! Compressed sparse rows as SciPy stores them: an adjacency or a sparse feature matrix.
+//! Compressed sparse rows as SciPy stores them: a sparse feature matrix or sets of classes.
 
 use rayon::prelude::*;
 
-use crate::{NodeId, Result, memory, npz::Npz, place::At, search::position};
+use crate::{Result, memory, npz::Npz, place::At, search::position};
 
 /// A sparse matrix: row `i` holds `data[k]` at column `indices[k]` for `k` in
 /// `indptr[i]..indptr[i + 1]`.
@@ -12,14 +12,13 @@ pub(super) struct Csr {
     pub(super) columns: usize,
     pub(super) indptr: Vec<u64>,
     pub(super) indices: Vec<u32>,
-    /// The values; empty for a pattern.
+    /// The values.
     pub(super) data: Vec<f32>,
 }
 
 impl Csr {
-    /// Reads the arrays `{prefix}indptr`, `{prefix}indices`, `{prefix}shape` and, unless only the
-    /// pattern is wanted, `{prefix}data`, which must be there in either case.
-    pub(super) fn from_npz(npz: &mut Npz, prefix: &str, pattern: bool) -> Result<Self> {
+    /// Reads the arrays `{prefix}indptr`, `{prefix}indices`, `{prefix}shape` and `{prefix}data`.
+    pub(super) fn from_npz(npz: &mut Npz, prefix: &str) -> Result<Self> {
         let path = npz.path().to_path_buf();
         let name = |array: &str| format!("{prefix}{array}");
         let place = |array: &str| format!("member {prefix}{array}.npy");
@@ -40,7 +39,7 @@ impl Csr {
             columns: usize::try_from(columns).unwrap_or(usize::MAX),
             indptr: npz.read_as(&name("indptr"))?.data,
             indices: npz.read_as(&name("indices"))?.data,
-            data: if pattern { Vec::new() } else { npz.read_as(&name("data"))?.data },
+            data: npz.read_as(&name("data"))?.data,
         };
         csr.check(&At::new(&path, place("indptr")), &At::new(&path, place("indices")))?;
         Ok(csr)
@@ -49,27 +48,7 @@ impl Csr {
     /// Checks that the arrays belong together; errors of the row starts and of the column numbers
     /// have places of their own.
     pub(super) fn check(&self, indptr: &At, indices: &At) -> Result<()> {
-        if Some(self.indptr.len()) != self.rows.checked_add(1) {
-            return Err(indptr.error(format!(
-                "{} row starts, but {} rows need one more than that",
-                self.indptr.len(),
-                self.rows
-            )));
-        }
-        let (first, last) = (self.indptr[0], self.indptr[self.rows]);
-        if first != 0 || last != self.indices.len() as u64 {
-            return Err(indptr.error(format!(
-                "row starts run from {first} to {last}, but there are {} entries",
-                self.indices.len()
-            )));
-        }
-        if let Some(i) = self.indptr.windows(2).position(|pair| pair[0] > pair[1]) {
-            return Err(indptr.error(format!(
-                "row starts decrease after row {i}: {} to {}",
-                self.indptr[i],
-                self.indptr[i + 1]
-            )));
-        }
+        check_row_starts(&self.indptr, self.rows, self.indices.len(), indptr)?;
         if let Some(k) = position(&self.indices, |&j| j as usize >= self.columns) {
             return Err(indices.error(format!(
                 "entry {k} is in column {}, but there are {} columns",
@@ -77,20 +56,6 @@ impl Csr {
             )));
         }
         Ok(())
-    }
-
-    /// The edges `i -> j` of a square matrix, one for every stored entry (whatever its value).
-    pub(super) fn into_edges(self, at: &At) -> Result<(Vec<NodeId>, Vec<NodeId>)> {
-        if self.rows != self.columns {
-            let message = format!("the adjacency is {} x {}, not square", self.rows, self.columns);
-            return Err(at.error(message));
-        }
-        let mut src = at.locate(memory::reserve(self.indices.len()))?;
-        for (i, pair) in self.indptr.windows(2).enumerate() {
-            let i = NodeId::try_from(i).map_err(|_| at.error("more nodes than 32-bit ids can number"))?;
-            src.extend(std::iter::repeat_n(i, (pair[1] - pair[0]) as usize));
-        }
-        Ok((src, self.indices))
     }
 
     /// Brings the columns of every row into ascending order, each there once, without zeros: entries given twice are
@@ -163,6 +128,27 @@ impl Csr {
     }
 }
 
+/// Checks the row starts of a matrix of so many rows and entries.
+pub(super) fn check_row_starts(starts: &[u64], rows: usize, entries: usize, at: &At) -> Result<()> {
+    if Some(starts.len()) != rows.checked_add(1) {
+        return Err(at.error(format!("{} row starts, but {rows} rows need one more than that", starts.len())));
+    }
+    let (first, last) = (starts[0], starts[rows]);
+    if first != 0 || last != entries as u64 {
+        return Err(
+            at.error(format!("row starts run from {first} to {last}, but there are {entries} entries"))
+        );
+    }
+    if let Some(i) = starts.windows(2).position(|pair| pair[0] > pair[1]) {
+        return Err(at.error(format!(
+            "row starts decrease after row {i}: {} to {}",
+            starts[i],
+            starts[i + 1]
+        )));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -180,12 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn edges_and_dense_rows_come_out() {
+    fn dense_rows_come_out() {
         let at = At::new(Path::new("a"), "m");
         let matrix = csr(&[0, 2, 2, 4], &[0, 2, 1, 1], 3);
         matrix.check(&at, &at).unwrap();
         assert_eq!(matrix.to_dense(&at).unwrap(), [1., 0., 2., 0., 0., 0., 0., 7., 0.]);
-        assert_eq!(matrix.into_edges(&at).unwrap(), (vec![0, 0, 2, 2], vec![0, 2, 1, 1]));
     }
 
     #[test]
@@ -214,7 +199,6 @@ mod tests {
         fails(csr(&[0, 2, 1, 2], &[0, 0], 1), "after row 1");
         fails(csr(&[0, 1], &[5], 5), "column 5");
         fails(Csr { rows: usize::MAX, ..csr(&[0], &[], 0) }, "row starts");
-        assert!(csr(&[0, 1], &[1], 2).into_edges(&at).unwrap_err().to_string().contains("not square"));
         let wide = csr(&[0, 1], &[0], 1 << 40).to_dense(&at).unwrap_err().to_string();
         assert!(wide.contains("claims"), "{wide}");
     }

@@ -9,18 +9,15 @@
 //!   have no known class.
 //! - `role.json`: ids under `tr`, `va`, `te`.
 
-use std::{fmt, path::Path};
+use std::path::Path;
 
-use serde::{
-    Deserialize,
-    de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor},
-};
+use serde::Deserialize;
 
-use super::{ImportOptions, Raw, csr::Csr, features, labels, splits};
-use crate::{Buffer, Error, Features, Labels, Result, Split, npy, npz::Npz, place::At};
+use super::{ImportOptions, Raw, adjacency, class_map, feature_rows, json, splits};
+use crate::{Buffer, Result, Split, external::Scratch, npy, npz::Npz, place::At};
 
 /// Reads the directory `src`.
-pub(super) fn read(src: &Path, _: &ImportOptions) -> Result<Raw> {
+pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let adjacency_path = src.join("adj_full.npz");
     let mut npz = Npz::open(&adjacency_path)?;
     if npz.contains("format") {
@@ -30,29 +27,14 @@ pub(super) fn read(src: &Path, _: &ImportOptions) -> Result<Raw> {
             return Err(at.error(format!("'{format}' found, 'csr' expected; save matrix.tocsr()")));
         }
     }
-    let adjacency = Csr::from_npz(&mut npz, "", true)?;
-    let num_nodes = adjacency.rows;
-    let (edge_src, edge_dst) = adjacency.into_edges(&At::new(&adjacency_path, "member shape.npy"))?;
-    let features = read_features(&src.join("feats.npy"), num_nodes)?;
-    let labels = read_labels(&src.join("class_map.json"), num_nodes)?;
+    let mut edges = scratch.edges(options.edge_options(false));
+    let features = npy::open(src.join("feats.npy"))?;
+    let num_nodes = adjacency::read(&mut npz, "", feature_rows::bytes(&features.shape), &mut edges, scratch)?;
+    let features = feature_rows::from_npy(&features, num_nodes, scratch)?;
+    let labels = class_map::read(&src.join("class_map.json"), num_nodes, |key| number(key, num_nodes))?;
     let split = read_roles(&src.join("role.json"), num_nodes)?;
     let name = src.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Raw {
-        name,
-        num_nodes,
-        src: edge_src,
-        dst: edge_dst,
-        undirected: false,
-        features,
-        labels,
-        splits: vec![split],
-        metric: None,
-    })
-}
-
-fn read_features(path: &Path, nodes: usize) -> Result<Features> {
-    let array = npy::open(path)?;
-    features::from_array(array.load::<f32>()?, &array.shape, nodes, &At::new(path, "features"))
+    Ok(Raw { name, num_nodes, edges, features, labels, splits: vec![split], ..Raw::default() })
 }
 
 #[derive(Deserialize)]
@@ -66,8 +48,8 @@ struct Roles {
 }
 
 fn read_roles(path: &Path, nodes: usize) -> Result<Split> {
-    let text = map_text(path)?;
-    let roles: Roles = serde_json::from_slice(&text).map_err(|e| json_error(path, &e))?;
+    let text = json::map(path)?;
+    let roles: Roles = serde_json::from_slice(&text).map_err(|e| json::error(path, &e))?;
     let part = |name: &'static str, ids: Option<Vec<u64>>| match ids {
         Some(ids) => splits::from_ids(ids, nodes, &At::new(path, format!("'{name}'"))),
         None => Ok(Buffer::default()),
@@ -79,144 +61,12 @@ fn read_roles(path: &Path, nodes: usize) -> Result<Split> {
     })
 }
 
-fn read_labels(path: &Path, nodes: usize) -> Result<Labels> {
-    let text = map_text(path)?;
-    let mut map = ClassMap { nodes, seen: vec![false; nodes], class: Vec::new(), sets: None };
-    let mut json = serde_json::Deserializer::from_slice(&text);
-    let at = At::new(path, "class map");
-    map.deserialize(&mut json).and_then(|()| json.end()).map_err(|e| json_error(path, &e))?;
-    let Some((member, classes)) = map.sets else {
-        map.class.resize(nodes, -1);
-        return labels::single(&map.class, &at);
-    };
-    if let Some(v) = map.seen.iter().position(|seen| !seen) {
-        return Err(at.error(format!("node {v} is missing; with sets of classes every node has one")));
-    }
-    labels::multi(member, classes, &at)
-}
-
-fn map_text(path: &Path) -> Result<Buffer<u8>> {
-    let file = std::fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
-    let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
-    Buffer::map(&file, path, 0, size as usize)
-}
-
-/// A JSON error at its line and column.
-pub(super) fn json_error(path: &Path, error: &serde_json::Error) -> Error {
-    Error::format(path, format!("line {} column {}", error.line(), error.column()), error.to_string())
-}
-
-/// Reads the map entry by entry into arrays by node: no tree of JSON values is built.
-struct ClassMap {
-    nodes: usize,
-    seen: Vec<bool>,
-    class: Vec<i64>,
-    /// `V x C` memberships and `C`, once the first entry has shown a list.
-    sets: Option<(Vec<u8>, usize)>,
-}
-
-impl<'de> DeserializeSeed<'de> for &mut ClassMap {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for &mut ClassMap {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map from node ids to classes")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let wrong = |message: String| Err(de::Error::custom(message));
-        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-            let v = match key.parse::<usize>() {
-                Ok(v) if v < self.nodes => v,
-                Ok(v) => return wrong(format!("node {v}, but there are {} nodes", self.nodes)),
-                Err(_) => return wrong(format!("'{key}' is not a node id")),
-            };
-            if std::mem::replace(&mut self.seen[v], true) {
-                return wrong(format!("node {v} stands twice"));
-            }
-            match (map.next_value::<Entry>()?, &mut self.sets) {
-                (Entry::Class(class), None) => {
-                    self.class.resize(self.nodes, -1);
-                    self.class[v] = class;
-                }
-                (Entry::Set(set), None) if self.class.is_empty() => {
-                    // Bounded by what is really there: the first list's length times the nodes.
-                    let Some(size) = set.len().checked_mul(self.nodes) else {
-                        return wrong("too many classes".into());
-                    };
-                    let mut member: Vec<u8> = match crate::memory::zeroed(size) {
-                        Ok(member) => member,
-                        Err(e) => return wrong(e.to_string()),
-                    };
-                    member[v * set.len()..(v + 1) * set.len()].copy_from_slice(&set);
-                    self.sets = Some((member, set.len()));
-                }
-                (Entry::Set(set), Some((member, classes))) if set.len() == *classes => {
-                    member[v * *classes..(v + 1) * *classes].copy_from_slice(&set);
-                }
-                (Entry::Set(set), Some((_, classes))) => {
-                    return wrong(format!("node {v} has a list of {}, the first has {classes}", set.len()));
-                }
-                _ => return wrong(format!("node {v}: classes and lists of classes are mixed")),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A class, or a list of zeros and ones.
-enum Entry {
-    Class(i64),
-    Set(Vec<u8>),
-}
-
-impl<'de> Deserialize<'de> for Entry {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        json.deserialize_any(EntryVisitor)
-    }
-}
-
-struct EntryVisitor;
-
-impl<'de> Visitor<'de> for EntryVisitor {
-    type Value = Entry;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a class number or a list of zeros and ones")
-    }
-
-    fn visit_i64<E: de::Error>(self, x: i64) -> Result<Entry, E> {
-        Ok(Entry::Class(x))
-    }
-
-    fn visit_u64<E: de::Error>(self, x: u64) -> Result<Entry, E> {
-        i64::try_from(x).map(Entry::Class).map_err(|_| E::custom(format!("{x} is no class")))
-    }
-
-    fn visit_f64<E: de::Error>(self, x: f64) -> Result<Entry, E> {
-        match <i64 as npy::Element>::from_number(npy::Number::Float(x)) {
-            Some(class) => Ok(Entry::Class(class)),
-            None => Err(E::custom(format!("{x} is not a whole number: labels are classes"))),
-        }
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Entry, A::Error> {
-        let mut set = Vec::new();
-        while let Some(entry) = list.next_element::<Entry>()? {
-            match entry {
-                Entry::Class(bit @ 0..=1) => set.push(bit as u8),
-                Entry::Class(x) => return Err(de::Error::custom(format!("{x} in a list of zeros and ones"))),
-                Entry::Set(_) => return Err(de::Error::custom("a list in a list")),
-            }
-        }
-        Ok(Entry::Set(set))
+/// The node that a key names: ids are numbers.
+fn number(key: &str, nodes: usize) -> Result<Option<usize>, String> {
+    match key.parse::<usize>() {
+        Ok(v) if v < nodes => Ok(Some(v)),
+        Ok(v) => Err(format!("node {v}, but there are {nodes} nodes")),
+        Err(_) => Err(format!("'{}' is not a node id", key.escape_debug())),
     }
 }
 
@@ -224,7 +74,7 @@ impl<'de> Visitor<'de> for EntryVisitor {
 mod tests {
     use super::*;
     use crate::{
-        Dataset,
+        Dataset, Labels,
         dataset::{FeatureData, import::import},
         npz::testing::{archive, member, member_of},
     };

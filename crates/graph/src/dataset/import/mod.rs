@@ -7,13 +7,26 @@
 //! The direction of edges: a matrix entry `(i, j)` and a line `i j` are an edge from `i` to `j`, so
 //! `i` becomes an in-neighbour of `j`.
 
+mod adjacency;
+mod blocks;
+mod class_map;
 mod csr;
 mod edges;
+mod feature_rows;
 mod features;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+mod graphbolt;
+mod graphsage;
 mod graphsaint;
+mod identity;
+mod json;
+mod label_rows;
 mod labels;
 mod npz;
+mod ogb;
 mod options;
+mod pairs;
 mod pickle;
 mod planetoid;
 mod splits;
@@ -23,14 +36,16 @@ use std::path::Path;
 
 pub use options::{ImportOptions, METRICS, Normalize, SplitRule};
 
-use super::{Dataset, Features, Labels, Split};
+use super::{Dataset, Features, Labels, NamedGraph, Split, graphs, native::check_target};
 use crate::{
-    NodeId, Result,
+    Result, atomic,
+    external::{Edges, Quiet, Scratch, Unit, Watch},
+    memory,
     table::{self, Entry},
 };
 
 /// Reads a source of one format.
-pub type Importer = fn(&Path, &ImportOptions) -> Result<Raw>;
+pub type Importer = fn(&Path, &ImportOptions, &Scratch) -> Result<Raw>;
 
 /// The formats, in the order in which help lists them.
 pub const TABLE: &[Entry<Importer>] = &[
@@ -53,6 +68,24 @@ pub const TABLE: &[Entry<Importer>] = &[
         make: planetoid::read,
     },
     Entry {
+        name: "ogb",
+        summary: "an OGB node property directory (raw/*.csv.gz or raw/data.npz, split/*), such as ogbn_arxiv",
+        source: "Hu et al., Open Graph Benchmark, NeurIPS 2020: ogb/io/read_graph_raw.py",
+        make: ogb::read,
+    },
+    Entry {
+        name: "graphsage",
+        summary: "NAME-G.json with NAME-class_map.json, NAME-id_map.json and NAME-feats.npy, or PPI as DGL has it",
+        source: "Hamilton, Ying and Leskovec, Inductive representation learning on large graphs, NeurIPS 2017: the repository's README; dgl/data/ppi.py",
+        make: graphsage::read,
+    },
+    Entry {
+        name: "graphbolt",
+        summary: "a GraphBolt directory: metadata.yaml, and edges, features and tasks as csv or .npy",
+        source: "DGL, docs/source/stochastic_training/ondisk-dataset-specification.rst",
+        make: graphbolt::read,
+    },
+    Entry {
         name: "edges",
         summary: "an edge list as text, and features, labels and splits as text or .npy",
         source: "SNAP edge lists; the layout of the multi-label sets of Zhao et al., TMLR 2023",
@@ -61,36 +94,89 @@ pub const TABLE: &[Entry<Importer>] = &[
 ];
 
 /// What an importer found, before the shared steps.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Raw {
     /// What the source is called.
     pub name: String,
     /// `V`.
     pub num_nodes: usize,
-    /// Where each edge comes from (`E`).
-    pub src: Vec<NodeId>,
-    /// Where each edge goes to (`E`).
-    pub dst: Vec<NodeId>,
-    /// The format means undirected simple graphs: edges are made symmetric, self-loops and
-    /// duplicates go, whatever the options say.
-    pub undirected: bool,
+    /// The edges, in a collection that knows what to make of them (see [`ImportOptions::edge_options`]).
+    pub edges: Edges,
     /// `V` rows, or none at all.
     pub features: Features,
     /// `V` labels, -1 where unknown.
     pub labels: Labels,
     /// The splits that come with the source, ids ascending.
     pub splits: Vec<Split>,
+    /// The graphs that the source is the union of, in the order of their nodes; none where it is one graph.
+    pub graphs: Vec<NamedGraph>,
     /// How the source is usually scored.
     pub metric: Option<String>,
 }
 
-/// Imports `src`, which has the format called `format`.
+/// Imports `src`, which has the format called `format`, into memory.
 ///
 /// # Errors
 /// An unknown format, an option that does not fit it, or a fault in the source, with file and place.
 pub fn import(format: &str, src: impl AsRef<Path>, options: &ImportOptions) -> Result<Dataset> {
+    read(format, src.as_ref(), options, &Scratch::in_memory())
+}
+
+/// How [`import_to`] goes about it.
+pub struct Work {
+    /// Bytes of memory to stay within; `None` takes half of what is available.
+    pub memory: Option<u64>,
+    /// A dataset that is there is replaced.
+    pub replace: bool,
+    /// Is told how far the import is.
+    pub watch: Box<dyn Watch>,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self { memory: None, replace: false, watch: Box::new(Quiet) }
+    }
+}
+
+/// Imports `src` into the dataset directory `dst`, which appears whole or not at all, within a budget of memory. What
+/// does not fit is kept in the directory `dst.importing` meanwhile. A killed import leaves that directory behind, and
+/// the same import of the same source goes on from there; after an error it is removed.
+///
+/// Returns the dataset, mapped, without reading it again.
+///
+/// # Errors
+/// As for [`import`]; `dst` holds something already; there is not enough disk.
+pub fn import_to(
+    format: &str,
+    src: impl AsRef<Path>,
+    dst: impl AsRef<Path>,
+    options: &ImportOptions,
+    work: Work,
+) -> Result<Dataset> {
+    let (src, dst) = (src.as_ref(), dst.as_ref());
+    check_target(dst, work.replace)?;
+    let memory = work.memory.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
+    let beside = atomic::suffixed(dst, ".importing");
+    let scratch = Scratch::open(&beside, &identity::of(format, src, options)?, memory, work.watch)?;
+    let imported = read(format, src, options, &scratch).and_then(|dataset| {
+        scratch.stage("writing the dataset", None, Unit::Bytes);
+        if work.replace {
+            dataset.save_replacing(dst)?
+        } else {
+            dataset.save(dst)?
+        }
+        Ok(dataset)
+    });
+    // After an error the first one is the one to tell.
+    let removed = scratch.remove();
+    let dataset = imported?;
+    removed?;
+    Ok(dataset)
+}
+
+fn read(format: &str, src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Dataset> {
     let entry = table::find("format", TABLE, format)?;
     options.check(format)?;
-    let raw = (entry.make)(src.as_ref(), options)?;
-    steps::finish(raw, src.as_ref(), options)
+    let raw = (entry.make)(src, options, scratch)?;
+    steps::finish(raw, src, options, scratch)
 }

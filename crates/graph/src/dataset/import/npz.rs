@@ -9,16 +9,22 @@
 
 use std::path::Path;
 
-use super::{ImportOptions, Raw, csr::Csr, features, labels, splits};
-use crate::{Features, Labels, Result, Split, npz::Npz, place::At};
+use super::{
+    ImportOptions, Raw, adjacency,
+    csr::Csr,
+    feature_rows, features, labels,
+    pairs::{Shape, Sink},
+    splits,
+};
+use crate::{Features, Labels, Result, Split, external::Scratch, npz::Npz, place::At};
 
 /// Reads the file `src`.
-pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
+pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let mut npz = Npz::open(src)?;
     let mut raw = if npz.contains("adj_indptr") {
-        shchur(&mut npz, options.dense_features)?
+        shchur(&mut npz, options, scratch)?
     } else if npz.contains("node_features") {
-        heterophilous(&mut npz)?
+        heterophilous(&mut npz, options, scratch)?
     } else {
         return Err(At::new(src, "archive").error(format!(
             "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous sets) is there; it holds: {}",
@@ -29,24 +35,26 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     Ok(raw)
 }
 
-fn shchur(npz: &mut Npz, dense_features: bool) -> Result<Raw> {
+fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let path = npz.path().to_path_buf();
     let at = |member: &str| At::new(&path, format!("member {member}.npy"));
-    let adjacency = Csr::from_npz(npz, "adj_", true)?;
-    let num_nodes = adjacency.rows;
-    let (src, dst) = adjacency.into_edges(&at("adj_shape"))?;
+    let mut edges = scratch.edges(options.edge_options(false));
+    let dense =
+        if npz.contains("attr_matrix") { feature_rows::bytes(&npz.header("attr_matrix")?.shape) } else { 0 };
+    let num_nodes = adjacency::read(npz, "adj_", dense, &mut edges, scratch)?;
     let features = if npz.contains("attr_indptr") {
-        let attributes = Csr::from_npz(npz, "attr_", false)?;
-        features::from_csr(attributes, num_nodes, dense_features, &at("attr_shape"), &at("attr_data"))?
+        let attributes = Csr::from_npz(npz, "attr_")?;
+        let dense = options.dense_features;
+        features::from_csr(attributes, num_nodes, dense, &at("attr_shape"), &at("attr_data"))?
     } else if npz.contains("attr_matrix") {
-        matrix(npz, "attr_matrix", num_nodes)?
+        feature_rows::from_npz(npz, "attr_matrix", num_nodes, scratch)?
     } else {
         Features::default()
     };
     let labels = if npz.contains("labels") {
         read_labels(npz, "labels", num_nodes)?
     } else if npz.contains("labels_indptr") {
-        let sets = Csr::from_npz(npz, "labels_", false)?;
+        let sets = Csr::from_npz(npz, "labels_")?;
         expect_rows(sets.rows, num_nodes, &at("labels_shape"))?;
         let dense = sets.to_dense(&at("labels_shape"))?;
         let member = dense.into_iter().map(|x| if x == 0.0 || x == 1.0 { x as u8 } else { 2 }).collect();
@@ -54,23 +62,17 @@ fn shchur(npz: &mut Npz, dense_features: bool) -> Result<Raw> {
     } else {
         labels::unknown(num_nodes)
     };
-    Ok(Raw { num_nodes, src, dst, features, labels, ..Raw::default() })
+    Ok(Raw { num_nodes, edges, features, labels, ..Raw::default() })
 }
 
-fn heterophilous(npz: &mut Npz) -> Result<Raw> {
+fn heterophilous(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let path = npz.path().to_path_buf();
     let at = |member: &str| At::new(&path, format!("member {member}.npy"));
     let num_nodes = npz.header("node_features")?.shape.first().copied().unwrap_or(0);
-    let features = matrix(npz, "node_features", num_nodes)?;
+    let features = feature_rows::from_npz(npz, "node_features", num_nodes, scratch)?;
     let labels = read_labels(npz, "node_labels", num_nodes)?;
-    let edges = npz.read_as::<u32>("edges")?;
-    if !matches!(edges.shape[..], [_, 2]) {
-        return Err(at("edges").error(format!("shape [edges, 2] expected, {:?} found", edges.shape)));
-    }
-    if let Some(i) = edges.data.iter().position(|&v| v as usize >= num_nodes) {
-        let message = format!("edge {} names node {}, but there are {num_nodes} nodes", i / 2, edges.data[i]);
-        return Err(at("edges").error(message));
-    }
+    let mut edges = scratch.edges(options.edge_options(false));
+    Sink { edges: &mut edges, nodes: num_nodes, scratch }.npz(npz, "edges", Shape::TwoColumns)?;
     let mut parts = Vec::new();
     for name in ["train_masks", "val_masks", "test_masks"] {
         if npz.contains(name) {
@@ -92,18 +94,11 @@ fn heterophilous(npz: &mut Npz) -> Result<Raw> {
         Labels::Single { classes: 2, .. } => Some("roc-auc".into()),
         _ => None,
     };
-    let src = edges.data.iter().step_by(2).copied().collect();
-    let dst = edges.data.iter().skip(1).step_by(2).copied().collect();
-    Ok(Raw { num_nodes, src, dst, features, labels, splits, metric, ..Raw::default() })
+    Ok(Raw { num_nodes, edges, features, labels, splits, metric, ..Raw::default() })
 }
 
 fn expect_rows(rows: usize, nodes: usize, at: &At) -> Result<()> {
     if rows == nodes { Ok(()) } else { Err(at.error(format!("{rows} rows for {nodes} nodes"))) }
-}
-
-fn matrix(npz: &mut Npz, name: &str, nodes: usize) -> Result<Features> {
-    let array = npz.read_as::<f32>(name)?;
-    features::from_array(array.data, &array.shape, nodes, &At::new(npz.path(), format!("member {name}.npy")))
 }
 
 fn read_labels(npz: &mut Npz, name: &str, nodes: usize) -> Result<Labels> {

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use crate::{Error, Result};
+use crate::{EdgeOptions, Error, Result, dataset::GraphParts};
 
 /// The scores a dataset may be judged by.
 pub const METRICS: &[&str] = &["accuracy", "f1-micro", "f1-macro", "roc-auc", "average-precision"];
@@ -47,6 +47,16 @@ pub struct ImportOptions {
 }
 
 impl ImportOptions {
+    /// What becomes of a source's edges. A format that means `undirected` simple graphs has its edges made symmetric,
+    /// without self-loops and duplicates, whatever the options say.
+    pub fn edge_options(&self, undirected: bool) -> EdgeOptions {
+        EdgeOptions {
+            undirected: self.undirected || undirected,
+            drop_self_loops: self.no_self_loops || undirected,
+            keep_duplicates: self.keep_duplicates && !undirected,
+        }
+    }
+
     /// Refuses options that do not fit `format` and metrics that nobody knows. Importing asks this too.
     ///
     /// # Errors
@@ -113,7 +123,7 @@ impl fmt::Display for Normalize {
 }
 
 /// How the nodes are split.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SplitRule {
     /// `given` or `given:K`: the split number K (from 0) of the source.
     Given(usize),
@@ -133,6 +143,8 @@ pub enum SplitRule {
         /// Fraction that tests.
         test: f64,
     },
+    /// `graphs:A/B/C,D`: the nodes of the graph A train, those of B validate, those of C and D test.
+    Graphs(GraphParts),
 }
 
 impl FromStr for SplitRule {
@@ -141,7 +153,7 @@ impl FromStr for SplitRule {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |why: &str| {
             Error::invalid(format!(
-                "split '{text}': {why}; write given, given:K, planetoid:TRAIN,VALID (nodes per class) or random:A,B,C (fractions that sum to at most 1)"
+                "split '{text}': {why}; write given, given:K, planetoid:TRAIN,VALID (nodes per class), random:A,B,C (fractions that sum to at most 1) or graphs:TRAIN/VALID/TEST (names, with commas between those of a part)"
             ))
         };
         let (rule, values) = text.split_once(':').unwrap_or((text, ""));
@@ -169,6 +181,20 @@ impl FromStr for SplitRule {
                 }
                 Ok(Self::Random { train, valid, test })
             }
+            ("graphs", _) => {
+                let names =
+                    |part: &str| part.split(',').map(|name| name.trim().to_string()).collect::<Vec<_>>();
+                let part = |part: &str| if part.trim().is_empty() { Vec::new() } else { names(part) };
+                let parts: Vec<&str> = values.split('/').collect();
+                let [train, valid, test] = parts[..] else {
+                    return Err(wrong("three parts with a slash between them expected"));
+                };
+                let parts = GraphParts { train: part(train), valid: part(valid), test: part(test) };
+                if parts.train.is_empty() {
+                    return Err(wrong("there must be a graph to train on"));
+                }
+                Ok(Self::Graphs(parts))
+            }
             ("given" | "planetoid" | "random", _) => Err(wrong("the number of values does not fit")),
             _ => Err(wrong("unknown rule")),
         }
@@ -181,6 +207,10 @@ impl fmt::Display for SplitRule {
             Self::Given(k) => write!(f, "given:{k}"),
             Self::Planetoid { train, valid } => write!(f, "planetoid:{train},{valid}"),
             Self::Random { train, valid, test } => write!(f, "random:{train},{valid},{test}"),
+            Self::Graphs(parts) => {
+                let part = |names: &[String]| names.join(",");
+                write!(f, "graphs:{}/{}/{}", part(&parts.train), part(&parts.valid), part(&parts.test))
+            }
         }
     }
 }
@@ -196,8 +226,11 @@ mod tests {
         assert_eq!(rule("given:3"), Ok(SplitRule::Given(3)));
         assert_eq!(rule("planetoid:20,30"), Ok(SplitRule::Planetoid { train: 20, valid: 30 }));
         let random = SplitRule::Random { train: 0.5, valid: 0.25, test: 0.25 };
-        assert_eq!(rule("random:0.5,0.25,0.25"), Ok(random));
+        assert_eq!(rule("random:0.5,0.25,0.25"), Ok(random.clone()));
         assert_eq!(rule(&random.to_string()), Ok(random));
+        let graphs = rule("graphs:DE/ENGB/ES, FR").unwrap();
+        assert_eq!(graphs.to_string(), "graphs:DE/ENGB/ES,FR");
+        assert_eq!(rule("graphs:a//").unwrap().to_string(), "graphs:a//");
         assert!(rule("random:0.6,0.2,0.2").is_ok(), "sums to 1 but for rounding");
         for bad in [
             "",
@@ -213,6 +246,10 @@ mod tests {
             "random:nan,0,0",
             "random:0.5,0.5",
             "random:0.5,-0.1,0.1",
+            "graphs",
+            "graphs:a/b",
+            "graphs:/a/b",
+            "graphs:a/b/c/d",
         ] {
             let error = rule(bad).unwrap_err();
             assert!(error.contains("planetoid:TRAIN,VALID"), "{bad}: {error}");

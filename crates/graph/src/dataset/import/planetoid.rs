@@ -16,13 +16,13 @@ use super::{
     pickle::{self, Pickle},
     splits,
 };
-use crate::{Buffer, Error, Labels, NodeId, Result, Split, place::At};
+use crate::{Buffer, Error, Labels, NodeId, Result, Split, external::Scratch, place::At};
 
 /// Nodes of the public validation part (Kipf and Welling, ICLR 2017, section 5.1).
 const VALID: usize = 500;
 
 /// Reads the files that begin with `src` (`DIR/ind.cora`), or the only set of the directory `src`.
-pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
+pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let prefix = find_prefix(src, options.name.as_deref())?;
     let file = |suffix: &str| {
         let mut path = prefix.clone().into_os_string();
@@ -48,7 +48,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     let tests = read_index(&index_path, allx.rows, tx.rows)?;
     // The test nodes may leave gaps, but not more than CiteSeer's many times over: a damaged id
     // must not ask for memory.
-    let num_nodes = tests.iter().max().map_or(allx.rows, |&last| last + 1);
+    let num_nodes = tests.iter().max().map_or(allx.rows, |&last| last.saturating_add(1));
     if num_nodes > 2 * (allx.rows + tx.rows) + 1024 {
         return Err(At::new(&index_path, "test ids").error(format!(
             "node {} is far beyond the {} rows of features",
@@ -74,14 +74,13 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     let graph_path = file("graph");
     let at = At::new(&graph_path, "pickle");
     let pairs = with_pickle(&graph_path, |pickle, at| pickle.adjacency().map_err(|e| at.error(e)))?;
-    let (mut from, mut to) = (Vec::with_capacity(pairs.len()), Vec::with_capacity(pairs.len()));
+    let mut edges = scratch.edges(options.edge_options(true));
     for (u, v) in pairs {
         if u.max(v) >= num_nodes as u64 {
             let message = format!("an edge joins nodes {u} and {v}, but there are {num_nodes} nodes");
             return Err(at.error(message));
         }
-        from.push(u as NodeId);
-        to.push(v as NodeId);
+        edges.push(u as NodeId, v as NodeId)?;
     }
     let range = |from: usize, to: usize| -> Buffer<NodeId> {
         (from as NodeId..to as NodeId).collect::<Vec<_>>().into()
@@ -96,12 +95,11 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     Ok(Raw {
         name: name.strip_prefix("ind.").unwrap_or(&name).to_string(),
         num_nodes,
-        src: from,
-        dst: to,
-        undirected: true,
+        edges,
         features,
         labels: Labels::Single { class: class.into(), classes },
         splits: vec![split],
+        graphs: Vec::new(),
         metric: None,
     })
 }
@@ -267,6 +265,7 @@ mod tests {
         fails("test.index", b"5\n", "1 ids for the 2 rows");
         fails("test.index", b"5\n5\n", "stands twice");
         fails("test.index", b"5\n99999999999\n", "far beyond");
+        fails("test.index", b"5\n18446744073709551615\n", "far beyond");
         fails("ty", &hot(&[[1, 0]]), "[1, 2] found, [2, 2] expected");
         fails("ally", &hot(&[[1, 0], [1, 1], [0, 1]]), "row 1 is [1, 1]");
         fails("ally", &hot(&[[1, 0], [3, 0], [0, 1]]), "row 1 is [3, 0]");

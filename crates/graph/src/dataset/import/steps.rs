@@ -5,76 +5,77 @@ use std::{collections::BTreeMap, path::Path};
 
 use rayon::prelude::*;
 
-use super::{ImportOptions, Normalize, Raw, SplitRule};
+use super::{ImportOptions, Normalize, Raw, SplitRule, graphs};
 use crate::{
-    Buffer, Dataset, EdgeOptions, Error, Features, Graph, Labels, NodeId, Result, Split, build,
+    Buffer, Dataset, Error, Features, Graph, Labels, NodeId, Result, Split,
     dataset::FeatureData,
+    external::Scratch,
     keyed::{Stream, key},
     memory,
+    npy::Element,
     place::At,
     traverse::weak_components,
 };
 
 /// Makes the dataset out of what the importer read from `source`.
-pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions) -> Result<Dataset> {
+pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Dataset> {
     let at = At::new(source, "import");
-    let Raw { name, num_nodes, src, dst, undirected, features, labels, splits, metric } = raw;
+    let Raw { name, num_nodes, edges, features, labels, splits, graphs, metric } = raw;
     // Building takes some 24 bytes a node beside the edges.
     drop(at.locate(memory::reserve::<[u64; 3]>(num_nodes))?);
-    let edge_options = EdgeOptions {
-        undirected: options.undirected || undirected,
-        drop_self_loops: options.no_self_loops || undirected,
-        keep_duplicates: options.keep_duplicates && !undirected,
-    };
-    let graph = at.locate(build(num_nodes, &src, &dst, edge_options))?;
-    drop((src, dst));
-    let split = at.locate(given_split(splits, options.split))?;
+    let graph = at.locate(edges.build(num_nodes))?;
+    let split = at.locate(given_split(splits, options.split.as_ref()))?;
     let name = options.name.clone().unwrap_or(name);
     let metric = options.metric.clone().or(metric);
-    let mut dataset = Dataset { name, graph, features, labels, split, metric, checksum: None };
+    let mut dataset = Dataset { name, graph, features, labels, split, graphs, metric, checksum: None };
     at.locate(dataset.validate())?;
     if options.largest_component {
-        dataset = largest_component(dataset)?;
+        dataset = largest_component(dataset, scratch)?;
     }
     let seed = options.split_seed;
-    match options.split {
+    match options.split.clone() {
         Some(SplitRule::Planetoid { train, valid }) => {
             dataset.split = at.locate(per_class(&dataset, train, valid, seed))?;
         }
         Some(SplitRule::Random { train, valid, test }) => {
             dataset.split = at.locate(random(&dataset, [train, valid, test], seed))?;
         }
+        Some(SplitRule::Graphs(parts)) => {
+            dataset.split = at.locate(graphs::split(&dataset.graphs, &dataset.labels, &parts))?;
+        }
         Some(SplitRule::Given(_)) | None => {}
     }
     match options.normalize {
         Normalize::None => {}
-        Normalize::Rows => at.locate(normalize_rows(&mut dataset.features))?,
-        Normalize::Standard => at.locate(standardize(&mut dataset.features, &dataset.split.train))?,
+        Normalize::Rows => at.locate(normalize_rows(&mut dataset.features, scratch))?,
+        Normalize::Standard => {
+            at.locate(standardize(&mut dataset.features, &dataset.split.train, scratch))?
+        }
     }
     at.locate(dataset.validate())?;
     Ok(dataset)
 }
 
 /// The split that the source brings and the rule asks for; no split where another rule makes one.
-fn given_split(mut splits: Vec<Split>, rule: Option<SplitRule>) -> Result<Split> {
+fn given_split(mut splits: Vec<Split>, rule: Option<&SplitRule>) -> Result<Split> {
     match rule {
         None if splits.is_empty() => Ok(Split::default()),
         None => Ok(splits.swap_remove(0)),
         Some(SplitRule::Given(_)) if splits.is_empty() => {
             Err(Error::invalid("the source has no split; use planetoid:TRAIN,VALID or random:A,B,C"))
         }
-        Some(SplitRule::Given(k)) if k >= splits.len() => Err(Error::invalid(format!(
+        Some(SplitRule::Given(k)) if *k >= splits.len() => Err(Error::invalid(format!(
             "split given:{k}: the source has {} split(s), numbered from 0",
             splits.len()
         ))),
-        Some(SplitRule::Given(k)) => Ok(splits.swap_remove(k)),
+        Some(SplitRule::Given(k)) => Ok(splits.swap_remove(*k)),
         Some(_) => Ok(Split::default()),
     }
 }
 
 /// Keeps the largest weakly connected component (of equal ones that of the smallest node) with
 /// the features, labels and split of its nodes. O(V F + E).
-fn largest_component(dataset: Dataset) -> Result<Dataset> {
+fn largest_component(dataset: Dataset, scratch: &Scratch) -> Result<Dataset> {
     let component = weak_components(&dataset.graph);
     let mut size = vec![0u32; component.len()];
     for &c in &component {
@@ -94,18 +95,25 @@ fn largest_component(dataset: Dataset) -> Result<Dataset> {
     let graph = &dataset.graph;
     let mut indptr = Vec::with_capacity(kept.len() + 1);
     indptr.push(0);
-    let mut indices = Vec::with_capacity(kept.iter().map(|&v| graph.in_degree(v)).sum());
+    let mut indices = scratch.column::<NodeId>("component-indices")?;
+    let mut some = Vec::new();
     for &v in &kept {
-        indices.extend(graph.in_neighbors(v).iter().map(|&u| number[u as usize]));
-        indptr.push(indices.len() as u64);
+        some.extend(graph.in_neighbors(v).iter().map(|&u| number[u as usize]));
+        indptr.push((indices.len() + some.len()) as u64);
+        if some.len() >= PIECE {
+            indices.extend(&some)?;
+            some.clear();
+        }
     }
+    indices.extend(&some)?;
+    let graph = Graph::sorted(indptr.into(), indices.finish()?);
     let part = |ids: &[NodeId]| -> Buffer<NodeId> {
         ids.iter().map(|&v| number[v as usize]).filter(|&v| v != GONE).collect::<Vec<_>>().into()
     };
     let dim = dataset.features.dim;
     let data = match &dataset.features.data {
-        FeatureData::F32(data) => FeatureData::F32(rows(data, dim, &kept).into()),
-        FeatureData::F16(data) => FeatureData::F16(rows(data, dim, &kept).into()),
+        FeatureData::F32(data) => FeatureData::F32(kept_rows(scratch, data, dim, &kept)?),
+        FeatureData::F16(data) => FeatureData::F16(kept_rows(scratch, data, dim, &kept)?),
         FeatureData::Csr(data) => FeatureData::Csr(data.select(&kept)?),
     };
     let labels = match &dataset.labels {
@@ -121,18 +129,25 @@ fn largest_component(dataset: Dataset) -> Result<Dataset> {
         valid: part(&dataset.split.valid),
         test: part(&dataset.split.test),
     };
-    Ok(Dataset {
-        graph: Graph::new(indptr.into(), indices.into())?,
-        features: Features { dim, data },
-        labels,
-        split,
-        ..dataset
-    })
+    let graphs = graphs::restrict(&dataset.graphs, &kept);
+    Ok(Dataset { graph, features: Features { dim, data }, labels, split, graphs, ..dataset })
 }
 
 /// The rows `kept` of a row-major matrix of `width` columns.
 fn rows<T: Copy>(data: &[T], width: usize, kept: &[NodeId]) -> Vec<T> {
     kept.iter().flat_map(|&v| &data[v as usize * width..(v as usize + 1) * width]).copied().collect()
+}
+
+/// Values that are handled together on their way to a scratch.
+const PIECE: usize = 1 << 20;
+
+/// The same through the scratch, for tables beyond memory.
+fn kept_rows<T: Element>(scratch: &Scratch, data: &[T], dim: usize, kept: &[NodeId]) -> Result<Buffer<T>> {
+    let mut out = scratch.rows("component-features", dim)?;
+    if dim > 0 {
+        kept.chunks(PIECE.div_ceil(dim)).try_for_each(|kept| out.extend(&rows(data, dim, kept)))?;
+    }
+    out.finish()
 }
 
 /// Purposes of random numbers, part of the stream's key.
@@ -200,17 +215,38 @@ fn sorted(mut parts: [Vec<NodeId>; 3]) -> Split {
     Split { train: train.into(), valid: valid.into(), test: test.into() }
 }
 
-/// The features as owned 32-bit floats, to be changed in place.
-fn owned(features: &Features) -> Result<Vec<f32>> {
-    Ok(match &features.data {
-        FeatureData::F32(data) => data.to_vec(),
-        FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
-        FeatureData::Csr(data) => data.to_dense()?,
-    })
+/// The features as 32-bit floats, each row changed by `change`, through the scratch.
+fn change_rows(
+    features: &Features,
+    scratch: &Scratch,
+    change: impl Fn(&mut [f32]) + Sync,
+) -> Result<Features> {
+    let dim = features.dim;
+    let mut out = scratch.rows::<f32>("normalized", dim)?;
+    let mut piece: Vec<f32> = Vec::new();
+    let step = PIECE.div_ceil(dim) * dim;
+    for start in (0..features.len()).step_by(step) {
+        let range = start..(start + step).min(features.len());
+        piece.clear();
+        match &features.data {
+            FeatureData::F32(data) => piece.extend_from_slice(&data[range]),
+            FeatureData::F16(data) => piece.extend(data[range].iter().map(|x| x.to_f32())),
+            FeatureData::Csr(data) => {
+                piece.resize(range.len(), 0.0);
+                for (v, row) in (start / dim..).zip(piece.chunks_exact_mut(dim)) {
+                    let (columns, values) = data.row(v);
+                    columns.iter().zip(values).for_each(|(&j, &x)| row[j as usize] = x);
+                }
+            }
+        }
+        piece.par_chunks_mut(dim).for_each(&change);
+        out.extend(&piece)?;
+    }
+    Ok(Features::f32(dim, out.finish()?))
 }
 
-/// Divides every row by the sum of its values; rows that sum to zero stay.
-fn normalize_rows(features: &mut Features) -> Result<()> {
+/// Divides every row by the sum of its values; rows that sum to zero stay. Sparse rows stay sparse.
+fn normalize_rows(features: &mut Features, scratch: &Scratch) -> Result<()> {
     if features.is_empty() {
         return Ok(());
     }
@@ -218,20 +254,18 @@ fn normalize_rows(features: &mut Features) -> Result<()> {
         *features = Features::csr(data.normalized()?);
         return Ok(());
     }
-    let mut data = owned(features)?;
-    data.par_chunks_mut(features.dim).for_each(|row| {
+    *features = change_rows(features, scratch, |row| {
         let sum: f64 = row.iter().map(|&x| f64::from(x)).sum();
         if sum != 0.0 {
             row.iter_mut().for_each(|x| *x = (f64::from(*x) / sum) as f32);
         }
-    });
-    *features = Features::f32(features.dim, data);
+    })?;
     Ok(())
 }
 
 /// Brings every column to mean 0 and deviation 1 over the training nodes; constant columns are
 /// only shifted. (GraphSAINT fits the same scaler on its training nodes.) Sparse rows become dense: zeros are shifted too.
-fn standardize(features: &mut Features, train: &[NodeId]) -> Result<()> {
+fn standardize(features: &mut Features, train: &[NodeId], scratch: &Scratch) -> Result<()> {
     if features.is_empty() {
         return Ok(());
     }
@@ -240,57 +274,95 @@ fn standardize(features: &mut Features, train: &[NodeId]) -> Result<()> {
             "normalize standard: it is fitted on the training nodes, and there are none; ask for a split",
         ));
     }
-    let dim = features.dim;
-    let mut data = owned(features)?;
-    // Sums run over the nodes in ascending order, so no thread count can change them.
-    let moments: Vec<(f64, f64)> = (0..dim)
-        .into_par_iter()
-        .map(|j| {
-            let column = || train.iter().map(|&v| f64::from(data[v as usize * dim + j]));
-            let mean = column().sum::<f64>() / train.len() as f64;
-            let variance = column().map(|x| (x - mean).powi(2)).sum::<f64>() / train.len() as f64;
-            // Rounding leaves a constant column a hair of variance: compare with its size.
-            let constant = variance.sqrt() <= 1e-7 * mean.abs();
-            (mean, if constant { 1.0 } else { variance.sqrt() })
-        })
-        .collect();
-    data.par_chunks_mut(dim).for_each(|row| {
+    let moments = moments(features, train);
+    *features = change_rows(features, scratch, |row| {
         for (x, (mean, deviation)) in row.iter_mut().zip(&moments) {
             *x = ((f64::from(*x) - mean) / deviation) as f32;
         }
-    });
-    *features = Features::f32(dim, data);
+    })?;
     Ok(())
+}
+
+/// Mean and deviation of every column over the training nodes; deviation 1 where a column is constant. Two passes over
+/// their rows, a group of columns for each thread.
+fn moments(features: &Features, train: &[NodeId]) -> Vec<(f64, f64)> {
+    let dim = features.dim;
+    let value = |v: NodeId, j: usize| match &features.data {
+        FeatureData::F32(data) => f64::from(data[v as usize * dim + j]),
+        FeatureData::F16(data) => data[v as usize * dim + j].to_f64(),
+        FeatureData::Csr(data) => {
+            let (columns, values) = data.row(v as usize);
+            columns.binary_search(&(j as u32)).map_or(0.0, |k| f64::from(values[k]))
+        }
+    };
+    // Sums run over the nodes in ascending order, so no thread count can change them.
+    const GROUP: usize = 16;
+    let groups: Vec<Vec<(f64, f64)>> = (0..dim.div_ceil(GROUP))
+        .into_par_iter()
+        .map(|group| {
+            let columns = group * GROUP..((group + 1) * GROUP).min(dim);
+            let sum = |term: &dyn Fn(usize, f64) -> f64| {
+                let mut sums = vec![0.0; columns.len()];
+                for &v in train {
+                    for (sum, j) in sums.iter_mut().zip(columns.clone()) {
+                        *sum += term(j - columns.start, value(v, j));
+                    }
+                }
+                sums.iter_mut().for_each(|sum| *sum /= train.len() as f64);
+                sums
+            };
+            let mean = sum(&|_, x| x);
+            let variance = sum(&|i, x| (x - mean[i]).powi(2));
+            let both = mean.into_iter().zip(variance);
+            // Rounding leaves a constant column a hair of variance: compare with its size.
+            both.map(|(mean, variance)| {
+                let constant = variance.sqrt() <= 1e-7 * mean.abs();
+                (mean, if constant { 1.0 } else { variance.sqrt() })
+            })
+            .collect()
+        })
+        .collect();
+    groups.concat()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::NamedGraph;
 
     /// Two components, {0, 2, 4} and {1, 3}, and the lone node 5.
     fn raw() -> Raw {
+        raw_of(&ImportOptions::default(), false)
+    }
+
+    fn raw_of(options: &ImportOptions, undirected: bool) -> Raw {
+        let mut edges = Scratch::in_memory().edges(options.edge_options(undirected));
+        edges.extend(&[0, 2, 1, 0, 2], &[2, 4, 3, 2, 2]).unwrap();
         Raw {
             name: "tiny".into(),
             num_nodes: 6,
-            src: vec![0, 2, 1, 0, 2],
-            dst: vec![2, 4, 3, 2, 2],
-            undirected: false,
+            edges,
             features: Features::f32(2, vec![1., 1., 9., 9., 3., 1., 9., 9., 5., 1., 0., 0.]),
             labels: Labels::Single { class: vec![0, 1, 1, 0, -1, 0].into(), classes: 2 },
             splits: vec![
                 Split { train: vec![0, 1].into(), valid: vec![2].into(), test: vec![3].into() },
                 Split { train: vec![2].into(), valid: vec![].into(), test: vec![0].into() },
             ],
+            graphs: Vec::new(),
             metric: None,
         }
     }
 
     fn done(options: ImportOptions) -> Dataset {
-        finish(raw(), Path::new("tiny"), &options).unwrap()
+        finish(raw_of(&options, false), Path::new("tiny"), &options, &Scratch::in_memory()).unwrap()
     }
 
     fn floats(dataset: &Dataset) -> Vec<f32> {
-        owned(&dataset.features).unwrap()
+        match &dataset.features.data {
+            FeatureData::F32(data) => data.to_vec(),
+            FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
+            FeatureData::Csr(data) => data.to_dense().unwrap(),
+        }
     }
 
     #[test]
@@ -301,7 +373,8 @@ mod tests {
         let options = ImportOptions { undirected: true, ..Default::default() };
         assert_eq!(done(options).graph.in_neighbors(2), [0, 2, 4]);
         let options = ImportOptions { keep_duplicates: true, ..Default::default() };
-        let forced = finish(Raw { undirected: true, ..raw() }, Path::new("tiny"), &options).unwrap();
+        let forced =
+            finish(raw_of(&options, true), Path::new("tiny"), &options, &Scratch::in_memory()).unwrap();
         assert_eq!((forced.graph.in_neighbors(2), forced.graph.num_edges()), (&[0, 4][..], 6));
     }
 
@@ -319,14 +392,41 @@ mod tests {
     }
 
     #[test]
+    fn graphs_are_split_by_name_and_follow_the_component() {
+        let graphs = || Raw {
+            num_nodes: 6,
+            graphs: vec![NamedGraph::new("most", 0..5), NamedGraph::new("lone", 5..6)],
+            ..raw()
+        };
+        let rule = |rule: &str| ImportOptions { split: Some(rule.parse().unwrap()), ..Default::default() };
+        let dataset =
+            finish(graphs(), Path::new("tiny"), &rule("graphs:most//lone"), &Scratch::in_memory()).unwrap();
+        assert_eq!((&dataset.split.train[..], &dataset.split.test[..]), (&[0, 1, 2, 3][..], &[5][..]));
+        let options = ImportOptions { largest_component: true, ..Default::default() };
+        let dataset = finish(graphs(), Path::new("tiny"), &options, &Scratch::in_memory()).unwrap();
+        assert_eq!(dataset.graphs, [NamedGraph::new("most", 0..3)]);
+        let error = finish(graphs(), Path::new("tiny"), &rule("graphs:most/all/lone"), &Scratch::in_memory())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("unknown graph 'all'; known: most, lone"), "{error}");
+        assert!(finish(raw(), Path::new("tiny"), &rule("graphs:a//"), &Scratch::in_memory()).is_err());
+    }
+
+    #[test]
     fn given_splits_are_numbered() {
         let rule = |k| ImportOptions { split: Some(SplitRule::Given(k)), ..Default::default() };
         assert_eq!(done(rule(1)).split.train[..], [2]);
         assert_eq!(done(ImportOptions::default()).split.train[..], [0, 1]);
-        let error = finish(raw(), Path::new("tiny"), &rule(2)).unwrap_err().to_string();
+        let error =
+            finish(raw(), Path::new("tiny"), &rule(2), &Scratch::in_memory()).unwrap_err().to_string();
         assert!(error.contains("2 split(s)"), "{error}");
         let none = Raw { splits: vec![], ..raw() };
-        assert!(finish(none, Path::new("tiny"), &rule(0)).unwrap_err().to_string().contains("no split"));
+        assert!(
+            finish(none, Path::new("tiny"), &rule(0), &Scratch::in_memory())
+                .unwrap_err()
+                .to_string()
+                .contains("no split")
+        );
     }
 
     #[test]
@@ -352,7 +452,7 @@ mod tests {
         assert_eq!(rule("random:0.4,0,0", 3).train[..], rule("random:0.4,0,0", 3).train[..]);
         let fails = |rule: &str| {
             let options = ImportOptions { split: Some(rule.parse().unwrap()), ..Default::default() };
-            finish(raw(), Path::new("tiny"), &options).unwrap_err().to_string()
+            finish(raw(), Path::new("tiny"), &options, &Scratch::in_memory()).unwrap_err().to_string()
         };
         assert!(fails("planetoid:2,1").contains("class 1 has only 2"), "{}", fails("planetoid:2,1"));
         assert!(fails("random:0.01,0.5,0.1").contains("none to train on"));
@@ -372,7 +472,7 @@ mod tests {
         assert_eq!(floats(&dataset)[..6], [-2., 0., 6., 8., 0., 0.]);
         let none = Raw { splits: vec![], ..raw() };
         let options = ImportOptions { normalize: Normalize::Standard, ..Default::default() };
-        let error = finish(none, Path::new("tiny"), &options).unwrap_err().to_string();
+        let error = finish(none, Path::new("tiny"), &options, &Scratch::in_memory()).unwrap_err().to_string();
         assert!(error.contains("training nodes"), "{error}");
     }
 
@@ -384,7 +484,10 @@ mod tests {
             [(Normalize::None, true), (Normalize::Rows, true), (Normalize::Standard, false)]
         {
             let options = ImportOptions { normalize, largest_component: true, ..Default::default() };
-            let import = |features| finish(Raw { features, ..raw() }, Path::new("tiny"), &options).unwrap();
+            let import = |features| {
+                let raw = Raw { features, ..raw() };
+                finish(raw, Path::new("tiny"), &options, &Scratch::in_memory()).unwrap()
+            };
             let (dense, sparse) = (import(Features::f32(2, values.clone())), import(sparse(values.clone())));
             assert_eq!(floats(&sparse), floats(&dense), "{normalize}");
             assert_eq!(matches!(sparse.features.data, FeatureData::Csr(_)), stays);
@@ -394,9 +497,11 @@ mod tests {
     #[test]
     fn parts_that_disagree_are_refused_with_the_source() {
         let wrong = Raw { labels: Labels::Single { class: vec![0].into(), classes: 1 }, ..raw() };
-        let error = finish(wrong, Path::new("tiny"), &ImportOptions::default()).unwrap_err().to_string();
+        let error = finish(wrong, Path::new("tiny"), &ImportOptions::default(), &Scratch::in_memory())
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("tiny: import: 1 labels for 6 nodes"), "{error}");
         let wrong = Raw { num_nodes: usize::MAX, ..raw() };
-        assert!(finish(wrong, Path::new("tiny"), &ImportOptions::default()).is_err());
+        assert!(finish(wrong, Path::new("tiny"), &ImportOptions::default(), &Scratch::in_memory()).is_err());
     }
 }

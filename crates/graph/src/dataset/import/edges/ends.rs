@@ -1,54 +1,246 @@
-//! The two ends of every edge, from text or an array.
+//! The two ends of every edge, from text or an array, a piece at a time.
 
 use std::path::Path;
 
-use super::{
-    is_npy,
-    text::{Lines, fields, is_header, whole},
-};
-use crate::{Result, npy, place::At};
+use rayon::prelude::*;
 
-/// The two ends of every edge, as written; below `nodes` where that is known.
-pub(super) fn read<T: Id>(path: &Path, nodes: Option<usize>) -> Result<(Vec<T>, Vec<T>)> {
-    let limit = nodes.map_or(u64::MAX, |nodes| nodes as u64);
+use super::{
+    chunks::{self, Chunks},
+    is_npy,
+    text::{fields, is_header, whole},
+};
+use crate::{
+    Result,
+    external::{Needs, Scratch, Unit},
+    npy,
+    place::At,
+};
+
+/// Edges of an array that are handled together.
+const PIECE: usize = 1 << 20;
+
+/// Takes the two ends of some edges.
+pub(in super::super) type Sink<'a, T> = dyn FnMut(&[T], &[T]) -> Result<()> + 'a;
+
+/// Hands the two ends of every edge to `sink`, as written, in their order, a piece at a time; all are below `nodes`
+/// where that is known.
+///
+/// # Errors
+/// A line that is no edge, with its number; what `sink` reports.
+pub(in super::super) fn read<T: Id>(
+    path: &Path,
+    nodes: Option<usize>,
+    scratch: &Scratch,
+    sink: &mut Sink<'_, T>,
+) -> Result<()> {
+    // wider than an id: where nothing is known, 2^64 - 1 is one as well
+    let limit = nodes.map_or(1 << 64, |nodes| nodes as u128);
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if is_npy(path) {
-        return read_array(path, limit);
+        return read_array(path, limit, &name, scratch, sink);
     }
-    let (mut from, mut to) = (Vec::new(), Vec::new());
-    let mut lines = Lines::open(path)?;
+    let mut chunks = Chunks::open(path)?;
+    let (size, _) = chunks.progress();
+    scratch.stage(&format!("reading {name}"), Some(size), Unit::Bytes);
+    let failed = |lines: u64, e: std::io::Error| {
+        At::new(path, format!("line {}", lines + 1)).error(format!("cannot be read: {e}"))
+    };
+    let mut lines = 0;
     let mut first = true;
     loop {
-        let wrong = {
-            let Some((_, line)) = lines.next()? else { break };
-            if std::mem::take(&mut first) && is_header(fields(line).take(2)) {
-                continue;
+        // as many chunks as there are threads are parsed side by side
+        let mut group = Vec::new();
+        while group.len() < rayon::current_num_threads() {
+            match chunks.next() {
+                Ok(Some(chunk)) => group.push(chunk),
+                Ok(None) => break,
+                Err(e) => return Err(failed(lines, e)),
             }
-            let mut ends = fields(line);
-            let (a, b) = (ends.next().unwrap_or_default(), ends.next());
-            match (whole::<T>(a), b.map(whole::<T>)) {
-                (Some(u), Some(Some(v))) if u.max(v).into() < limit => {
-                    from.push(u);
-                    to.push(v);
+        }
+        if group.is_empty() {
+            return Ok(());
+        }
+        let mut start = 0;
+        if first {
+            start = before_data(&group[0]);
+            first = group[0].len() == start;
+        }
+        let parsed: Vec<Parsed<T>> = group
+            .par_iter()
+            .enumerate()
+            .map(|(i, chunk)| Parsed::new(chunk, if i == 0 { start } else { 0 }, limit))
+            .collect();
+        for parsed in parsed {
+            sink(&parsed.from, &parsed.to)?;
+            if let Some(message) = parsed.fault {
+                let line = lines + parsed.lines;
+                return Err(At::new(path, format!("line {line}")).error(message));
+            }
+            lines += parsed.lines;
+        }
+        scratch.done(chunks.progress().1);
+    }
+}
+
+/// Reads the first chunk of a text file and tells what the whole will come to.
+pub(in super::super) fn estimate(path: &Path) -> Result<Needs> {
+    if is_npy(path) {
+        let edges = (npy::open(path)?.len() / 2) as u64;
+        return Ok(Needs { edges, ..Needs::default() });
+    }
+    let (text, whole) = chunks::peek(path)?;
+    let lines = text.iter().filter(|&&b| b == b'\n').count() as u64 + 1;
+    let edges = (whole as f64 / text.len().max(1) as f64 * lines as f64) as u64;
+    Ok(Needs { edges, estimated: true, ..Needs::default() })
+}
+
+/// How many bytes come before the first line of data: a byte order mark, comments, empty lines and a line that names
+/// the columns. (They are counted as lines by [`Parsed::new`].)
+fn before_data(chunk: &[u8]) -> usize {
+    let mut at = if chunk.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    while at < chunk.len() {
+        let end = chunk[at..].iter().position(|&b| b == b'\n').map_or(chunk.len(), |i| at + i + 1);
+        let line = chunk[at..end].trim_ascii();
+        if is_data(line) {
+            let names = std::str::from_utf8(line).is_ok_and(|line| is_header(fields(line).take(2)));
+            return if names { end } else { at };
+        }
+        at = end;
+    }
+    at
+}
+
+fn is_data(line: &[u8]) -> bool {
+    !line.is_empty() && !matches!(line[0], b'#' | b'%')
+}
+
+/// What a chunk holds.
+struct Parsed<T> {
+    from: Vec<T>,
+    to: Vec<T>,
+    /// Lines up to the end, or to the faulty one.
+    lines: u64,
+    fault: Option<String>,
+}
+
+impl<T: Id> Parsed<T> {
+    /// Parses the lines from byte `start` on.
+    fn new(chunk: &[u8], start: usize, limit: u128) -> Self {
+        let skipped = chunk[..start].iter().filter(|&&b| b == b'\n').count() as u64;
+        let room = (chunk.len() - start) / 8;
+        let mut parsed = Self {
+            from: Vec::with_capacity(room),
+            to: Vec::with_capacity(room),
+            lines: skipped,
+            fault: None,
+        };
+        let mut rest = &chunk[start..];
+        while !rest.is_empty() {
+            parsed.lines += 1;
+            if let Some((u, v, after)) = plain(rest) {
+                let (a, b) = (T::from_id(u), T::from_id(v));
+                if let (Some(a), Some(b), true) = (a, b, u128::from(u.max(v)) < limit) {
+                    parsed.from.push(a);
+                    parsed.to.push(b);
+                    rest = after;
                     continue;
                 }
-                (Some(u), Some(Some(v))) => outside(u, v, limit),
-                (_, None) => format!("two node ids expected, '{}' found", line.escape_debug()),
-                (None, _) => not_an_id::<T>(a),
-                (_, Some(None)) => not_an_id::<T>(b.unwrap_or_default()),
             }
-        };
-        return Err(lines.at().error(wrong));
+            let end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
+            let line = rest[..end].trim_ascii();
+            rest = rest.get(end + 1..).unwrap_or_default();
+            if !is_data(line) {
+                continue;
+            }
+            match any_line::<T>(line, limit) {
+                Ok((u, v)) => {
+                    parsed.from.push(u);
+                    parsed.to.push(v);
+                }
+                Err(message) => {
+                    parsed.fault = Some(message);
+                    break;
+                }
+            }
+        }
+        parsed
     }
-    Ok((from, to))
+}
+
+/// An edge as nearly all lines write it: two numbers of digits with blanks or a comma between them and nothing behind;
+/// and what follows the line. `None` for every other line, which [`any_line`] knows more of.
+#[inline(always)]
+fn plain(bytes: &[u8]) -> Option<(u64, u64, &[u8])> {
+    let (u, at) = digits(bytes, 0)?;
+    let mut at = at;
+    match bytes.get(at)? {
+        b' ' | b'\t' => {
+            while matches!(bytes.get(at)?, b' ' | b'\t') {
+                at += 1;
+            }
+        }
+        b',' => at += 1,
+        _ => return None,
+    }
+    let (v, mut at) = digits(bytes, at)?;
+    if bytes.get(at) == Some(&b'\r') {
+        at += 1;
+    }
+    match bytes.get(at) {
+        None => Some((u, v, &[])),
+        Some(b'\n') => Some((u, v, &bytes[at + 1..])),
+        Some(_) => None,
+    }
+}
+
+/// One to eighteen digits from `at` on, and where they end.
+#[inline(always)]
+fn digits(bytes: &[u8], start: usize) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    let mut at = start;
+    while let Some(digit) = bytes.get(at).map(|b| b.wrapping_sub(b'0')).filter(|&d| d < 10) {
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        at += 1;
+    }
+    (at > start && at - start <= 18).then_some((value, at))
+}
+
+/// The edge on a line of data.
+fn any_line<T: Id>(line: &[u8], limit: u128) -> Result<(T, T), String> {
+    let line = std::str::from_utf8(line).map_err(|_| "the line is not text (UTF-8)".to_string())?;
+    let mut ends = fields(line);
+    let (a, b) = (ends.next().unwrap_or_default(), ends.next());
+    match (whole::<T>(a), b.map(whole::<T>)) {
+        (Some(u), Some(Some(v))) if u128::from(u.max(v).into()) < limit => Ok((u, v)),
+        (Some(u), Some(Some(v))) => Err(outside(u, v, limit)),
+        (_, None) => Err(format!("two node ids expected, '{}' found", line.escape_debug())),
+        (None, _) => Err(not_an_id::<T>(a)),
+        (_, Some(None)) => Err(not_an_id::<T>(b.unwrap_or_default())),
+    }
 }
 
 /// Ids are numbers of 32 bits, or before they are made compact of 64.
-pub(super) trait Id: npy::Element + std::str::FromStr + std::fmt::Display + Ord + Into<u64> {}
+pub(in super::super) trait Id:
+    npy::Element + std::str::FromStr + std::fmt::Display + Ord + Into<u64>
+{
+    fn from_id(id: u64) -> Option<Self>;
+}
 
-impl Id for u32 {}
-impl Id for u64 {}
+impl Id for u32 {
+    #[inline(always)]
+    fn from_id(id: u64) -> Option<Self> {
+        id.try_into().ok()
+    }
+}
 
-fn outside<T: Id>(u: T, v: T, limit: u64) -> String {
+impl Id for u64 {
+    #[inline(always)]
+    fn from_id(id: u64) -> Option<Self> {
+        Some(id)
+    }
+}
+
+fn outside<T: Id>(u: T, v: T, limit: u128) -> String {
     format!("the edge joins nodes {u} and {v}, but there are {limit} nodes")
 }
 
@@ -62,19 +254,100 @@ fn not_an_id<T: Id>(field: &str) -> String {
 }
 
 /// Edges as an array `[E, 2]` or, as PyG writes them, `[2, E]`.
-fn read_array<T: Id>(path: &Path, limit: u64) -> Result<(Vec<T>, Vec<T>)> {
-    let array = npy::open(path)?;
-    let data = array.read_as::<T>()?;
-    let (from, to): (Vec<T>, Vec<T>) = match array.shape[..] {
-        [_, 2] => data.chunks_exact(2).map(|edge| (edge[0], edge[1])).unzip(),
-        [2, edges] => (data[..edges].to_vec(), data[edges..].to_vec()),
+fn read_array<T: Id>(
+    path: &Path,
+    limit: u128,
+    name: &str,
+    scratch: &Scratch,
+    sink: &mut Sink<'_, T>,
+) -> Result<()> {
+    let mut array = npy::open(path)?;
+    let (edges, by_pairs) = match array.shape[..] {
+        [edges, 2] if !array.fortran_order => (edges, true),
+        [2, edges] if !array.fortran_order => (edges, false),
+        [edges, 2] => (edges, false), // in Fortran order its columns lie one behind the other
+        [2, edges] => (edges, true),
         _ => {
             let message = format!("shape [edges, 2] or [2, edges] expected, {:?} found", array.shape);
             return Err(At::new(path, "header").error(message));
         }
     };
-    match from.iter().zip(&to).position(|(&u, &v)| u.max(v).into() >= limit) {
-        None => Ok((from, to)),
-        Some(e) => Err(At::new(path, format!("edge {e}")).error(outside(from[e], to[e], limit))),
+    scratch.stage(&format!("reading {name}"), Some(edges as u64), Unit::Edges);
+    for start in (0..edges).step_by(PIECE) {
+        let count = PIECE.min(edges - start);
+        let (from, to): (Vec<T>, Vec<T>) = if by_pairs {
+            let pairs = array.values::<T>(start * 2..(start + count) * 2)?;
+            pairs.chunks_exact(2).map(|edge| (edge[0], edge[1])).unzip()
+        } else {
+            (array.values(start..start + count)?, array.values(edges + start..edges + start + count)?)
+        };
+        if let Some(e) = from.iter().zip(&to).position(|(&u, &v)| u128::from(u.max(v).into()) >= limit) {
+            let message = outside(from[e], to[e], limit);
+            return Err(At::new(path, format!("edge {}", start + e)).error(message));
+        }
+        sink(&from, &to)?;
+        scratch.done((start + count) as u64);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The plainest possible version.
+    fn line_by_line(text: &str) -> Result<Vec<(u32, u32)>, String> {
+        let mut edges = Vec::new();
+        let mut first = true;
+        for line in text.lines().map(str::trim).filter(|line| is_data(line.as_bytes())) {
+            if !(std::mem::take(&mut first) && is_header(fields(line).take(2))) {
+                edges.push(any_line::<u32>(line.as_bytes(), 1000)?);
+            }
+        }
+        Ok(edges)
+    }
+
+    fn parsed(text: &str) -> Result<Vec<(u32, u32)>, String> {
+        let start = before_data(text.as_bytes());
+        let parsed = Parsed::<u32>::new(text.as_bytes(), start, 1000);
+        match parsed.fault {
+            Some(message) => Err(message),
+            None => Ok(parsed.from.into_iter().zip(parsed.to).collect()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn same_as_line_by_line(text in "([0-9]{1,4}[ ,\t;]{1,2}[0-9.\"]{1,3}[ ,;x]{0,2}[0-9]{0,2}\r?\n|#x\n|a,b\n| ?\n){0,8}") {
+            prop_assert_eq!(parsed(&text), line_by_line(&text));
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_and_faults_placed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("e.txt");
+        let mut text = "# a comment\nfrom to\n".to_string();
+        (0..400_000).for_each(|i| text.push_str(&format!("{} {}\n", i % 97, i)));
+        let read = |text: &str, nodes| {
+            std::fs::write(&path, text).unwrap();
+            let (mut count, mut sum) = (0, 0u64);
+            let result = read::<u32>(&path, nodes, &Scratch::in_memory(), &mut |from, to| {
+                count += from.len();
+                sum += to.iter().map(|&v| u64::from(v)).sum::<u64>();
+                Ok(())
+            });
+            result.map(|()| (count, sum)).map_err(|e| e.to_string())
+        };
+        assert_eq!(read(&text, None).unwrap(), (400_000, 400_000 * 399_999 / 2));
+        let error = read(&text, Some(399_999)).unwrap_err();
+        assert!(error.contains("line 400002: the edge joins nodes 68 and 399999"), "{error}");
+        let needs = estimate(&path).unwrap();
+        assert!(needs.estimated && needs.edges.abs_diff(400_000) < 40_000, "{needs:?}");
+        assert_eq!(read("", None).unwrap(), (0, 0));
+        assert_eq!(read("\u{feff}0 1", None).unwrap(), (1, 1));
+        assert!(read("0 1\n\n1\n", None).unwrap_err().contains("line 3: two node ids"));
     }
 }

@@ -10,23 +10,24 @@
 //! Rows belong to nodes in the order of their ids: 0, 1, 2, ..., or with `compact_ids` the ids that
 //! the edges name, ascending.
 
-mod ends;
+mod chunks;
+pub(super) mod ends;
 mod files;
 mod ids;
 mod parts;
-mod text;
+pub(super) mod text;
 
 use std::path::{Path, PathBuf};
 
 use files::Files;
-use ids::Ids;
+use ids::{Ids, Sparse};
 use text::{finite, table, whole};
 
 use super::{ImportOptions, Raw, features, labels};
-use crate::{Features, Labels, NodeId, Result, npy, place::At};
+use crate::{Features, Labels, NodeId, Result, external::Scratch, npy, place::At};
 
 /// Reads the file or directory `src`.
-pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
+pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let files = Files::find(src, options)?;
     let features = files.features.as_deref().map(read_features).transpose()?;
     let labels = files.labels.as_deref().map(read_labels).transpose()?;
@@ -51,20 +52,22 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     let known = known.map(|(count, _)| count);
 
     let at = At::new(&files.edges, "ids");
-    let (src_ids, dst_ids, ids) = if options.compact_ids {
-        let (from, to) = ends::read::<u64>(&files.edges, None)?;
-        let ids = Ids::compact(&from, &to, known, &at)?;
-        let number = |id: &u64| ids.number(*id).ok_or_else(|| at.error("more ids than 32 bits can number"));
-        let src: Vec<NodeId> = from.iter().map(number).collect::<Result<_>>()?;
-        drop(from);
-        let dst = to.iter().map(number).collect::<Result<_>>()?;
-        (src, dst, ids)
+    let mut edges = scratch.edges(options.edge_options(false));
+    let mut needs = ends::estimate(&files.edges)?;
+    needs.edges *= if options.undirected { 2 } else { 1 };
+    needs.features = features.as_ref().map_or(0, |(features, _)| features.bytes() as u64);
+    scratch.expect(&needs)?;
+    let ids = if options.compact_ids {
+        let mut sparse = Sparse::new(scratch)?;
+        ends::read::<u64>(&files.edges, None, scratch, &mut |from, to| sparse.extend(from, to))?;
+        sparse.number(known, &mut edges, &at)?
     } else {
-        let (src, dst) = ends::read::<NodeId>(&files.edges, known)?;
-        let ids = Ids::plain(&src, &dst, known, &at)?;
-        (src, dst, ids)
+        if !edges.take_up_all() {
+            ends::read::<NodeId>(&files.edges, known, scratch, &mut |from, to| edges.extend(from, to))?;
+        }
+        Ids::plain(edges.largest(), edges.len(), known, &at)?
     };
-    if src_ids.is_empty() {
+    if edges.is_empty() {
         return Err(at.error("the file holds no edges"));
     }
     let num_nodes = ids.len();
@@ -73,17 +76,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions) -> Result<Raw> {
     let features = features.map_or_else(Features::default, |(features, _)| features);
     let name = src.file_name().unwrap_or_default().to_string_lossy();
     let name = if src.is_dir() { &name } else { name.split('.').next().unwrap_or_default() };
-    Ok(Raw {
-        name: name.to_string(),
-        num_nodes,
-        src: src_ids,
-        dst: dst_ids,
-        undirected: false,
-        features,
-        labels,
-        splits,
-        metric: None,
-    })
+    Ok(Raw { name: name.to_string(), num_nodes, edges, features, labels, splits, ..Raw::default() })
 }
 
 fn path_of(path: &Option<PathBuf>) -> String {
@@ -229,6 +222,8 @@ mod tests {
         assert_eq!((edges(&dataset), dataset.split.train[0]), (vec![(2, 0), (0, 1)], 2));
         let error = run(dir.path(), &ImportOptions::default()).unwrap_err();
         assert!(error.contains("line 2: '70000000000' is not") && error.contains("compact-ids"), "{error}");
+        let last = directory(&[("edges.txt", "18446744073709551615 1\n")]);
+        assert_eq!(edges(&run(last.path(), &options).unwrap()), [(1, 0)], "every 64-bit id is one");
         std::fs::write(dir.path().join("train.txt"), "5\n").unwrap();
         assert!(run(dir.path(), &options).unwrap_err().contains("no edge names the node 5"));
         std::fs::write(dir.path().join("labels.txt"), "0\n1\n").unwrap();

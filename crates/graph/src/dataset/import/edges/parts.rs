@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{
-    super::{graphsaint::json_error, splits},
+    super::{json, splits},
     files::Files,
     ids::Ids,
     is_npy,
@@ -69,7 +69,7 @@ fn read_json(path: &Path, ids: &Ids) -> Result<Vec<Split>> {
     } else {
         serde_json::from_slice::<Parts>(&text).map(|parts| vec![parts])
     };
-    let parsed = parsed.map_err(|e| json_error(path, &e))?;
+    let parsed = parsed.map_err(|e| json::error(path, &e))?;
     let split = |(k, parts): (usize, Parts)| {
         let part = |name: &str, list: Option<Vec<u64>>| match list {
             Some(list) => ids.part(list, &At::new(path, format!("split {k}, '{name}'"))),

@@ -19,12 +19,12 @@ use crate::{
 };
 
 /// A longer line is no table: a row of a million features fits.
-const LONGEST_LINE: u64 = 1 << 26;
+pub(super) const LONGEST_LINE: u64 = 1 << 26;
 /// Lines and bytes that are parsed together.
 const BATCH: (usize, usize) = (1 << 13, 1 << 22);
 
 /// The lines of a file that carry data: not empty, no comment (`#` or `%`).
-pub(super) struct Lines {
+pub(in super::super) struct Lines {
     path: PathBuf,
     reader: Box<dyn BufRead>,
     line: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Opens `path`, unpacking it if it is gzipped.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(in super::super) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let mut reader = BufReader::with_capacity(1 << 20, file);
         let head = reader.fill_buf().map_err(|e| Error::io(path, "read", e))?;
@@ -47,12 +47,12 @@ impl Lines {
     }
 
     /// Where the last line is.
-    pub(super) fn at(&self) -> At<'_> {
+    pub(in super::super) fn at(&self) -> At<'_> {
         At::new(&self.path, format!("line {}", self.number))
     }
 
     /// The next line with its number, without white space around it.
-    pub(super) fn next(&mut self) -> Result<Option<(usize, &str)>> {
+    pub(in super::super) fn next(&mut self) -> Result<Option<(usize, &str)>> {
         loop {
             self.line.clear();
             self.number += 1;
@@ -81,7 +81,7 @@ impl Lines {
 
 /// The fields of a line: between commas, else between semicolons, else between white space; without
 /// spaces and quotes around them.
-pub(super) fn fields(line: &str) -> impl Iterator<Item = &str> {
+pub(in super::super) fn fields(line: &str) -> impl Iterator<Item = &str> {
     let separator = [',', ';'].into_iter().find(|&c| line.contains(c));
     let (separated, spaced) = match separator {
         Some(c) => (Some(line.split(c)), None),
@@ -94,12 +94,12 @@ pub(super) fn fields(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A whole number, which may be written with a point (`3.0`), as NumPy and pandas do.
-pub(super) fn whole<T: Element + std::str::FromStr>(field: &str) -> Option<T> {
+pub(in super::super) fn whole<T: Element + std::str::FromStr>(field: &str) -> Option<T> {
     field.parse().ok().or_else(|| T::from_number(Number::Float(field.parse().ok()?)))
 }
 
 /// A finite 32-bit float.
-pub(super) fn finite(field: &str) -> Option<f32> {
+pub(in super::super) fn finite(field: &str) -> Option<f32> {
     field.parse().ok().filter(|x: &f32| x.is_finite())
 }
 
@@ -110,11 +110,11 @@ pub(super) fn is_header<'a>(mut fields: impl Iterator<Item = &'a str>) -> bool {
 
 /// A text table of numbers.
 #[derive(Debug)]
-pub(super) struct Table<T> {
-    pub(super) rows: usize,
-    pub(super) columns: usize,
+pub(in super::super) struct Table<T> {
+    pub(in super::super) rows: usize,
+    pub(in super::super) columns: usize,
     /// Row-major.
-    pub(super) data: Vec<T>,
+    pub(in super::super) data: Vec<T>,
 }
 
 /// Reads the table at `path`, whose fields `parse` turns into values; `what` says in messages what
@@ -123,15 +123,35 @@ pub(super) struct Table<T> {
 /// # Errors
 /// A field that does not parse, a row of another length than the first (with line numbers), or no
 /// rows at all.
-pub(super) fn table<T: Element>(
+pub(in super::super) fn table<T: Element>(
     path: &Path,
     what: &str,
     parse: impl Fn(&str) -> Option<T> + Sync,
 ) -> Result<Table<T>> {
-    let mut lines = Lines::open(path)?;
     let mut table = Table { rows: 0, columns: 0, data: Vec::new() };
+    for_each_batch(path, what, parse, |columns, rows| {
+        table.columns = columns;
+        table.rows += rows.len() / columns;
+        table.data.extend_from_slice(rows);
+        Ok(())
+    })?;
+    Ok(table)
+}
+
+/// As [`table`], but hands the rows to `each` a batch at a time, with the number of columns (1 at least).
+///
+/// # Errors
+/// As for [`table`], and those of `each`.
+pub(in super::super) fn for_each_batch<T: Element>(
+    path: &Path,
+    what: &str,
+    parse: impl Fn(&str) -> Option<T> + Sync,
+    mut each: impl FnMut(usize, &[T]) -> Result<()>,
+) -> Result<()> {
+    let mut lines = Lines::open(path)?;
     let mut batch: Vec<(usize, String)> = Vec::new();
-    let mut first = true;
+    let mut data = Vec::new();
+    let (mut columns, mut first) = (0, true);
     loop {
         let mut bytes = 0;
         while batch.len() < BATCH.0 && bytes < BATCH.1 {
@@ -143,22 +163,23 @@ pub(super) fn table<T: Element>(
             batch.push((number, line.to_string()));
         }
         let Some((_, row)) = batch.first() else { break };
-        if table.columns == 0 {
-            table.columns = fields(row).count();
+        if columns == 0 {
+            columns = fields(row).count();
         }
         let rows: Vec<Result<Vec<T>, String>> =
-            batch.par_iter().map(|(_, line)| parse_row(line, table.columns, what, &parse)).collect();
+            batch.par_iter().map(|(_, line)| parse_row(line, columns, what, &parse)).collect();
+        data.clear();
         for ((number, _), row) in batch.iter().zip(rows) {
             let row = row.map_err(|message| At::new(path, format!("line {number}")).error(message))?;
-            table.data.extend_from_slice(&row);
-            table.rows += 1;
+            data.extend_from_slice(&row);
         }
+        each(columns, &data)?;
         batch.clear();
     }
-    if table.rows == 0 {
+    if columns == 0 {
         return Err(At::new(path, "contents").error("there are no rows"));
     }
-    Ok(table)
+    Ok(())
 }
 
 fn parse_row<T>(

@@ -361,6 +361,7 @@ impl Machine<'_> {
                 self.copied += bytes.len();
                 Object::Decoded(bytes)
             }
+            (Class::NoBytes, []) => Object::Decoded(Vec::new()),
             _ => return Err(format!("a call of {class:?} that data does not need; nothing is run")),
         };
         if self.copied > self.data.len() {
@@ -438,6 +439,11 @@ mod tests {
         let place = data.windows(6).position(|w| w == b"T\x01\0\0\0?").unwrap();
         data.splice(place..place + 6, encoded.iter().copied());
         assert_eq!(read(&data).unwrap().array::<i64>().unwrap().0, [-1]);
+        // no bytes at all are a call
+        let mut data = pickle(&array("i1", &[0], b""));
+        let place = data.windows(5).position(|w| w == b"T\0\0\0\0").unwrap();
+        data.splice(place..place + 5, b"c__builtin__\nbytes\n)R".iter().copied());
+        assert_eq!(read(&data).unwrap().array::<i64>().unwrap(), (vec![], vec![0]));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(super) enum Class {
     List,
     /// `_codecs.encode`: how Python 3 writes bytes in protocol 2.
     Encode,
+    /// `bytes`: how it writes none of them.
+    NoBytes,
 }
 
 /// Modules and names by which Python 2 and 3, and old and new NumPy and SciPy, call them.
@@ -41,6 +43,7 @@ const CLASSES: &[(&str, &str, Class)] = &[
     ("__builtin__", "list", Class::List),
     ("builtins", "list", Class::List),
     ("_codecs", "encode", Class::Encode),
+    ("__builtin__", "bytes", Class::NoBytes),
 ];
 
 impl Class {

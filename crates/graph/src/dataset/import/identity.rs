@@ -1,0 +1,67 @@
+//! What tells one import from another: all that its outcome depends on.
+
+use std::{fs, path::Path, time::UNIX_EPOCH};
+
+use super::ImportOptions;
+use crate::{Error, Result};
+
+/// Files of a source that are looked at; a source with more is not told apart by the rest.
+const MOST_FILES: usize = 10_000;
+
+/// The format, the options, and name, size and time of every file of the source.
+pub(super) fn of(format: &str, src: &Path, options: &ImportOptions) -> Result<String> {
+    let mut told = format!("{} {format} {options:?}", env!("CARGO_PKG_VERSION"));
+    let mut files = 0;
+    let named = [&options.features, &options.labels, &options.train, &options.valid, &options.test];
+    for path in std::iter::once(src).chain(named.into_iter().flatten().map(|path| path.as_path())) {
+        // a prefix of several files, as Planetoid's, is told by its directory
+        let there = if path.exists() { Some(path) } else { path.parent() };
+        if let Some(path) = there.filter(|path| path.exists()) {
+            tell(path, 0, &mut files, &mut told)?;
+        }
+    }
+    Ok(told)
+}
+
+fn tell(path: &Path, depth: usize, files: &mut usize, told: &mut String) -> Result<()> {
+    let data = fs::metadata(path).map_err(|e| Error::io(path, "look at", e))?;
+    *files += 1;
+    if *files > MOST_FILES {
+        return Ok(());
+    }
+    if data.is_dir() && depth < 4 {
+        let entries = fs::read_dir(path).map_err(|e| Error::io(path, "look into", e))?;
+        let mut entries: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        entries.sort_unstable();
+        return entries.iter().try_for_each(|entry| tell(entry, depth + 1, files, told));
+    }
+    if data.is_file() {
+        let time = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let nanos = time.map_or(0, |time| time.as_nanos());
+        told.push_str(&format!("\n{} {} {nanos}", path.display(), data.len()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_changes_with_the_source_and_the_options() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("edges.txt");
+        fs::write(&file, "0 1\n").unwrap();
+        let plain = ImportOptions::default();
+        let first = of("edges", dir.path(), &plain).unwrap();
+        assert_eq!(of("edges", dir.path(), &plain).unwrap(), first);
+        let other = ImportOptions { undirected: true, ..Default::default() };
+        assert_ne!(of("edges", dir.path(), &other).unwrap(), first);
+        assert_ne!(of("npz", dir.path(), &plain).unwrap(), first);
+        fs::write(&file, "0 1\n1 0\n").unwrap();
+        assert_ne!(of("edges", dir.path(), &plain).unwrap(), first);
+        assert!(of("edges", &dir.path().join("ind.x"), &plain).is_ok());
+        let named = ImportOptions { labels: Some(file.clone()), ..Default::default() };
+        assert!(of("edges", Path::new("no/such"), &named).unwrap().contains("edges.txt 8"));
+    }
+}

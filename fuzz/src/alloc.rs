@@ -1,0 +1,92 @@
+//! The declared limit: a global allocator that counts what is held, and ends the process when a run of a target holds
+//! more than its input justifies.
+//!
+//! ```text
+//! limit = 64 MiB + 128 x unpacked bytes
+//! ```
+//!
+//! 64 MiB is what the readers may take whatever the input (buffers, and dense features of a sparse matrix of a few
+//! entries). 128 bytes are 16 words: the smallest entry of a file is a byte (an `i1` row start of an `.npy` array, a digit
+//! and its comma in text), and while a graph is built from it, ids, cursors, row starts, labels and their 64-bit sources are
+//! held at once. What is deflated counts as unpacked: deflate expands at most 1032 times (zlib's technical notes).
+//!
+//! A request beyond the limit ends the process even where it would have been refused politely: on a larger machine
+//! it would have succeeded. Memory maps of input files are not counted; they hold no more than the files.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+/// Bytes that any input may ask for.
+pub const FLOOR: usize = 64 << 20;
+/// Bytes that each unpacked byte of the input may ask for.
+pub const PER_BYTE: usize = 128;
+/// The most that deflate expands.
+pub const DEFLATE: usize = 1032;
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Counts `size` more bytes. Relaxed: the count is a sum, and a run's threads are joined within it.
+fn take(size: usize) {
+    let live = LIVE.fetch_add(size, Relaxed).saturating_add(size);
+    let limit = LIMIT.load(Relaxed);
+    if live > limit {
+        LIMIT.store(usize::MAX, Relaxed); // the message may allocate
+        eprintln!(
+            "allocation of {size} bytes brings the total to {live}, beyond the declared limit of {limit}"
+        );
+        std::process::abort(); // unwinding out of an allocator is not allowed
+    }
+}
+
+// SAFETY: every call goes to the system's allocator with the layout it came with; counting changes nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        take(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        take(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        take(size);
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+/// Runs `work` on an input of `unpacked` bytes under the limit.
+pub fn limited<T>(unpacked: usize, work: impl FnOnce() -> T) -> T {
+    let allowed = unpacked.saturating_mul(PER_BYTE).saturating_add(FLOOR);
+    LIMIT.store(LIVE.load(Relaxed).saturating_add(allowed), Relaxed);
+    let _lifted = Lift;
+    work()
+}
+
+/// Lifts the limit when a run ends, be it by a panic.
+struct Lift;
+
+impl Drop for Lift {
+    fn drop(&mut self) {
+        LIMIT.store(usize::MAX, Relaxed);
+    }
+}

@@ -1,0 +1,44 @@
+//! Fuzzing of every reader: whatever the bytes, an error or a value, never a panic, and never more memory than the bytes
+//! justify ([`alloc`]).
+//!
+//! A target is a function of bytes in a file of its own; [`targets::TABLE`] lists them. `cargo fuzz` runs them under
+//! libFuzzer, the test `regressions` runs every seed, every input that once was a fault, and some mutations of them.
+
+pub mod alloc;
+pub mod input;
+pub mod mutate;
+pub mod pack;
+pub mod scratch;
+#[cfg(feature = "engine")]
+pub mod seeds;
+pub mod targets;
+
+/// Defines a program of `cargo fuzz` that runs one target; without `cargo fuzz` it only says how to run it.
+#[macro_export]
+macro_rules! program {
+    ($target:ident) => {
+        #[cfg(fuzzing)]
+        libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+            $crate::one_thread();
+            let _ = $crate::targets::$target::run(data);
+        });
+
+        #[cfg(not(fuzzing))]
+        fn main() {
+            println!("cargo +nightly fuzz run {}", stringify!($target));
+        }
+    };
+}
+
+/// Makes this thread the only one of parallel loops: small inputs are read in microseconds, and handing each to another
+/// thread would take longer.
+///
+/// # Panics
+/// The pool cannot be made.
+pub fn one_thread() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+        pool.build_global().expect("the pool is made once");
+    });
+}

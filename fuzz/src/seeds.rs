@@ -1,0 +1,277 @@
+//! Seeds that are made rather than cut from real files: small inputs that their readers accept.
+
+use std::{fs, path::Path};
+
+use graphmill_engine::{
+    TrainConfig,
+    checkpoint::{save_model, save_tensors},
+    record::{EpochRecord, RunDir, Summary},
+};
+use graphmill_graph::{Buffer, Dataset, EdgeOptions, Features, Labels, Split, build, npy};
+
+use crate::{
+    input::{join, members},
+    targets::safetensors::model,
+};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// A seed: its target, its name, its bytes.
+pub type Seed = (&'static str, String, Vec<u8>);
+
+/// Every made seed; files are written to the empty directory `dir` on the way.
+///
+/// # Errors
+/// `dir` cannot be written.
+pub fn all(dir: &Path) -> Result<Vec<Seed>> {
+    let mut seeds = Vec::new();
+    let mut add = |target: &'static str, name: &str, bytes: Vec<u8>| {
+        seeds.push((target, format!("made-{name}"), bytes));
+    };
+    let arrays = [
+        ("f4", array("<f4", false, &[3, 2], &[0; 24])),
+        ("f2", array("<f2", false, &[2], &[0, 60, 0, 64])),
+        ("big", array(">i8", false, &[1], &[0, 0, 0, 0, 0, 0, 0, 5])),
+        ("fortran", array("<i4", true, &[2, 2], &[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0])),
+        ("bool", array("|b1", false, &[3], &[1, 0, 1])),
+        ("single", array("<f8", false, &[], &[0; 8])),
+        ("empty", array("|u1", false, &[0, 7], &[])),
+    ];
+    for (name, bytes) in &arrays {
+        add("npy_header", name, bytes.clone());
+        add("npy", name, bytes.clone());
+        add("npz", name, join("", &[("a.npz", &members(&[("a.npy", bytes), ("b.npy", &arrays[4].1)]))]));
+    }
+    let text = [("narrow", array("|S3", false, &[], b"csr")), ("wide", array("<U1", false, &[], b"c\0\0\0"))];
+    for (name, bytes) in &text {
+        add("npz", name, join("", &[("a.npz", &members(&[("format.npy", bytes)]))]));
+    }
+    native(dir, &mut add)?;
+    import(&mut add);
+    run(dir, &mut add)?;
+    for (i, rule) in
+        ["given:0", "planetoid:20,30", "random:0.5,0.25,0.25", "standard"].into_iter().enumerate()
+    {
+        add("rules", &i.to_string(), rule.as_bytes().to_vec());
+    }
+    add(
+        "options",
+        "train",
+        b"layers=3\nlr=0.01\nseed=18446744073709551615\nmodel=gat\ninput-layer=on".to_vec(),
+    );
+    add("options", "fanout", b"fanout=15,10,-1\ndropout=0.25\nbatch-size=0".to_vec());
+    let nodes = array("<i8", false, &[2], &[[7, 0, 0, 0, 0, 0, 0, 0], [0; 8]].concat());
+    add("nodes", "text", join("", &[("a.txt", b"3\n# none\n 99\n\n")]));
+    add("nodes", "array", join("", &[("a.npy", &nodes)]));
+    Ok(seeds)
+}
+
+/// An `.npy` file.
+fn array(descr: &str, fortran: bool, shape: &[usize], data: &[u8]) -> Vec<u8> {
+    let axes: String = shape.iter().map(|n| format!("{n},")).collect();
+    let fortran = if fortran { "True" } else { "False" };
+    let text = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': ({axes}), }}");
+    let aligned = (10 + text.len() + 1).next_multiple_of(16); // as NumPy before 1.14; later ones align to 64
+    let text = format!("{text:width$}\n", width = aligned - 11);
+    [b"\x93NUMPY\x01\0", &(text.len() as u16).to_le_bytes()[..], text.as_bytes(), data].concat()
+}
+
+fn numbers<T: npy::Element>(data: &[T], shape: &[usize]) -> Vec<u8> {
+    array(&T::DTYPE.to_string(), false, shape, bytemuck::cast_slice(data))
+}
+
+/// The files of a directory, by their paths in `root`.
+fn files(root: &Path, dir: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            all.extend(files(root, &path)?);
+        } else {
+            all.push((path.strip_prefix(root)?.to_string_lossy().into_owned(), fs::read(&path)?));
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+fn joined(files: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (&name[..], &bytes[..])).collect();
+    join("", &files)
+}
+
+/// Three nodes; single labels, then several, weights and 16-bit features.
+fn native(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<()> {
+    let ids = |ids: &[u32]| -> Buffer<u32> { ids.to_vec().into() };
+    let graph = build(3, &[0, 1, 2], &[1, 2, 2], EdgeOptions::DIRECTED)?;
+    let single = Dataset {
+        name: "tiny".into(),
+        graph: graph.clone(),
+        features: Features::f32(2, vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
+        labels: Labels::Single { class: vec![0, 1, -1].into(), classes: 2 },
+        split: Split { train: ids(&[0]), valid: ids(&[1]), test: ids(&[]) },
+        metric: Some("accuracy".into()),
+        checksum: None,
+    };
+    let several = Dataset {
+        graph: graph.with_edge_weight(vec![0.5f32, 1.0, 2.0].into())?,
+        labels: Labels::Multi { member: vec![0, 1, 1, 1, 0, 0].into(), classes: 2 },
+        features: Features::default(),
+        metric: None,
+        ..single.clone()
+    };
+    for (name, dataset) in [("single", single), ("several", several)] {
+        let place = dir.join(name);
+        dataset.save(&place)?;
+        let files = files(&place, &place)?;
+        add("native", name, joined(&files));
+        let manifest = files.iter().find(|(name, _)| name == "graphmill.json").ok_or("no manifest")?;
+        add("manifest", name, manifest.1.clone());
+        let text = String::from_utf8(manifest.1.clone())?;
+        let at = text.rfind("\"checksum\": \"").ok_or("no checksum")? + 13;
+        let unsigned = [&text[..at], super::targets::manifest::UNSIGNED, &text[at + 32..]].concat();
+        add("manifest", &format!("{name}-unsigned"), unsigned.into_bytes());
+    }
+    Ok(())
+}
+
+/// The importers' sources.
+fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
+    let indptr = numbers(&[0i32, 1, 2, 3], &[4]);
+    let indices = numbers(&[1i32, 2, 2], &[3]);
+    let ones = numbers(&[1f32, 1., 1.], &[3]);
+    let square = numbers(&[3i64, 3], &[2]);
+    let shchur = members(&[
+        ("adj_data.npy", &ones),
+        ("adj_indices.npy", &indices),
+        ("adj_indptr.npy", &indptr),
+        ("adj_shape.npy", &square),
+        ("attr_data.npy", &ones),
+        ("attr_indices.npy", &indices),
+        ("attr_indptr.npy", &indptr),
+        ("attr_shape.npy", &square),
+        ("labels.npy", &numbers(&[0i8, 1, -1], &[3])),
+    ]);
+    add(
+        "import_npz",
+        "shchur",
+        join("split=planetoid:1,0 largest-component undirected", &[("a.npz", &shchur)]),
+    );
+    let dense = members(&[
+        ("adj_data.npy", &ones),
+        ("adj_indices.npy", &indices),
+        ("adj_indptr.npy", &indptr),
+        ("adj_shape.npy", &square),
+        ("attr_matrix.npy", &ones_of(3)),
+        ("labels_data.npy", &ones),
+        ("labels_indices.npy", &indices),
+        ("labels_indptr.npy", &indptr),
+        ("labels_shape.npy", &square),
+    ]);
+    add("import_npz", "dense", join("no-self-loops keep-duplicates normalize=rows", &[("a.npz", &dense)]));
+    let mask = |bits: [u8; 3]| array("|b1", false, &[1, 3], &bits);
+    let heterophilous = members(&[
+        ("node_features.npy", &ones_of(3)),
+        ("node_labels.npy", &numbers(&[0i64, 1, 1], &[3])),
+        ("edges.npy", &numbers(&[0i64, 1, 2, 1], &[2, 2])),
+        ("train_masks.npy", &mask([1, 0, 0])),
+        ("val_masks.npy", &mask([0, 1, 0])),
+        ("test_masks.npy", &mask([0, 0, 1])),
+    ]);
+    add("import_npz", "masks", join("normalize=standard", &[("a.npz", &heterophilous)]));
+    let adjacency = members(&[
+        ("indices.npy", &indices),
+        ("indptr.npy", &indptr),
+        ("format.npy", &array("|S3", false, &[], b"csr")),
+        ("shape.npy", &square),
+        ("data.npy", &array("|b1", false, &[3], &[1, 1, 1])),
+    ]);
+    for (name, classes) in [
+        ("single", &b"{\"0\": 1, \"2\": 0}"[..]),
+        ("several", b"{\"0\": [1, 0], \"1\": [0, 0], \"2\": [1, 1]}"),
+    ] {
+        let files: [(&str, &[u8]); 4] = [
+            ("adj_full.npz", &adjacency),
+            ("feats.npy", &ones_of(3)),
+            ("class_map.json", classes),
+            ("role.json", b"{\"tr\": [0], \"te\": [2]}"),
+        ];
+        add("import_graphsaint", name, join("normalize=standard", &files));
+    }
+    let text: [(&str, &[u8]); 4] = [
+        ("edges.csv", b"from,to\n0,1\n1,2\n2,2\n"),
+        ("features.csv", b"1.0,2.0\n3.0,-4e-3\n0,0\n"),
+        ("labels.csv", b"0\n1\n-1\n"),
+        ("split.json", b"{\"train\": [0], \"val\": [1]}"),
+    ];
+    add("import_edges", "text", join("undirected largest-component", &text));
+    let packed: [(&str, &[u8]); 3] = [
+        ("edges.txt.gz", b"# comment\n7\t90\n90 18446744073709551615\n"),
+        ("labels.csv", b"1,0\n0,0\n1,1\n"),
+        ("train.txt", b"7\n90\n"),
+    ];
+    add("import_edges", "compact", join("compact-ids", &packed));
+    let arrays: [(&str, &[u8]); 5] = [
+        ("edges.npy", &numbers(&[0i64, 1, 2, 1, 2, 2], &[2, 3])),
+        ("features.npy", &ones_of(3)),
+        ("labels.npy", &numbers(&[0i64, 1, 1], &[3, 1])),
+        ("train.npy", &array("|b1", false, &[3], &[1, 0, 1])),
+        ("valid.npy", &numbers(&[1i32], &[1])),
+    ];
+    add("import_edges", "arrays", join("split=random:0.5,0.25,0.25", &arrays));
+    add("import_edges", "counted", join("num-nodes=9", &[("edges.txt", b"0 1\n8 3\n")]));
+}
+
+/// `rows x 1` ones.
+fn ones_of(rows: usize) -> Vec<u8> {
+    numbers(&vec![1f32; rows], &[rows, 1])
+}
+
+/// What a run writes.
+fn run(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<()> {
+    let toml = TrainConfig::default().to_toml();
+    add("config", "default", toml.clone().into_bytes());
+    add("config", "short", b"fanout = [5, 5, 5]\nmodel = \"gat\"\nlr = 1e-2\ninput_layer = true\n".to_vec());
+    let file = dir.join("model.safetensors");
+    save_model(&file, &model())?;
+    add("safetensors", "model", fs::read(&file)?);
+    add("safetensors", "none", b"\x02\0\0\0\0\0\0\0{}".to_vec());
+
+    let place = dir.join("saved");
+    fs::create_dir(&place)?;
+    let tensor = ("w".to_string(), [1, 2], &[1.0f32, 2.0][..]);
+    let state = serde_json::json!({ "epoch": 3, "best": null });
+    save_tensors(&place.join("checkpoint"), &[tensor.clone()], &[], &[tensor], 7, &state)?;
+    add("checkpoint", "state", joined(&files(&place, &place)?));
+
+    let place = dir.join("run");
+    let run = RunDir::create(&place)?;
+    run.write_config(&TrainConfig::default())?;
+    let epochs: Vec<EpochRecord> = (1..=2)
+        .map(|epoch| EpochRecord {
+            epoch,
+            loss: 0.5,
+            valid_score: Some(0.25),
+            seconds: 1.0,
+            ..Default::default()
+        })
+        .collect();
+    for epoch in &epochs {
+        run.append_epoch(epoch)?;
+    }
+    let short = |all: Vec<(String, Vec<u8>)>| -> Vec<(String, Vec<u8>)> {
+        let known = |name: &str| ["config.toml", "metrics.jsonl", "summary.json"].contains(&name);
+        all.into_iter()
+            .filter(|(name, _)| known(name))
+            .map(
+                |(name, bytes)| {
+                    if name == "config.toml" { (name, b"hidden = 8\n".to_vec()) } else { (name, bytes) }
+                },
+            )
+            .collect()
+    };
+    add("run_dir", "going", joined(&short(files(&place, &place)?)));
+    run.write_summary(&Summary { epochs, ..Summary::default() })?;
+    add("run_dir", "finished", joined(&short(files(&place, &place)?)));
+    Ok(())
+}

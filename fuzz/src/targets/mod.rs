@@ -1,0 +1,139 @@
+//! The targets, one a file.
+
+use std::path::Path;
+
+use graphmill_graph::dataset::import::{ImportOptions, import};
+
+use crate::{alloc::limited, input::Input, scratch::with_files};
+
+/// What a reader said: that it accepted the input, or why not.
+pub type Answer = Result<(), Box<dyn std::error::Error>>;
+
+/// A row of [`TABLE`].
+pub struct Target {
+    /// What `cargo fuzz run` calls it.
+    pub name: &'static str,
+    /// What it reads.
+    pub summary: &'static str,
+    /// Runs it on one input.
+    pub run: fn(&[u8]) -> Answer,
+    /// Words of the format, from which mutations are made.
+    pub tokens: &'static [&'static [u8]],
+}
+
+macro_rules! table {
+    ($($(#[$when:meta])? $name:ident $summary:literal)+) => {
+        $($(#[$when])? pub mod $name;)+
+
+        /// Every target.
+        pub const TABLE: &[Target] = &[
+            $(
+                $(#[$when])?
+                Target { name: stringify!($name), summary: $summary, run: $name::run, tokens: $name::TOKENS },
+            )+
+        ];
+    };
+}
+
+table! {
+    npy_header "the header of an .npy array"
+    npy "an .npy array, mapped and converted"
+    npz "an .npz archive: every member as numbers and as text"
+    pickle "a pickle, and the arrays, matrices and neighbour lists in it"
+    manifest "the text of graphmill.json, its checksum made to fit"
+    native "a dataset directory, its checksums made to fit"
+    import_npz "the importer npz"
+    import_graphsaint "the importer graphsaint"
+    import_planetoid "the importer planetoid"
+    import_edges "the importer edges: text, gzip, .npy, JSON"
+    rules "words of the command line: split rules, normalisations"
+    #[cfg(feature = "engine")] options "words of the command line: options of train"
+    #[cfg(feature = "engine")] config "config.toml"
+    #[cfg(feature = "engine")] safetensors "a model's safetensors file"
+    #[cfg(feature = "engine")] checkpoint "a checkpoint directory, its checksums made to fit"
+    #[cfg(feature = "engine")] run_dir "a run's metrics.jsonl and summary.json, and the report of them"
+    #[cfg(feature = "engine")] nodes "the list of nodes that predict takes"
+}
+
+/// The dictionary's words of arrays.
+pub(crate) const ARRAY_TOKENS: &[&[u8]] = &[
+    b"\x93NUMPY\x01\0v\0",
+    b"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }",
+    b"'descr': ",
+    b"'fortran_order': True",
+    b"'shape': (",
+    b"(0,)",
+    b"(4294967296, 4294967296)",
+    b"'|b1'",
+    b"'|i1'",
+    b"'<i4'",
+    b"'>i8'",
+    b"'<f2'",
+    b"'<f8'",
+    b"'|S3'",
+    b"'<U33'",
+    crate::input::FILE,
+    crate::input::MEMBER,
+];
+
+/// The import of a source of several files; `source` is its path in the directory of the files, empty for the directory.
+pub(crate) fn import_files(
+    target: &'static str,
+    format: &str,
+    names: &[&'static str],
+    source: &str,
+    data: &[u8],
+) -> Answer {
+    let input = Input::read(data, names);
+    let options = import_options(&input, format);
+    with_files(target, &input.files, |dir| {
+        let source = if source.is_empty() { dir.to_path_buf() } else { dir.join(source) };
+        let dataset = limited(input.unpacked, || import(format, source, &options))?;
+        assert!(dataset.validate().is_ok(), "an imported dataset is sound");
+        Ok(())
+    })
+}
+
+/// The options of an import, as words. `num-nodes` is what the user says, not the file: it is kept small.
+fn import_options(input: &Input, format: &str) -> ImportOptions {
+    ImportOptions {
+        undirected: input.has("undirected"),
+        no_self_loops: input.has("no-self-loops"),
+        keep_duplicates: input.has("keep-duplicates"),
+        largest_component: input.has("largest-component"),
+        normalize: input.option("normalize").and_then(|rule| rule.parse().ok()).unwrap_or_default(),
+        split: input.option("split").and_then(|rule| rule.parse().ok()),
+        compact_ids: format == "edges" && input.has("compact-ids"),
+        num_nodes: input
+            .option("num-nodes")
+            .filter(|_| format == "edges")
+            .and_then(|n| n.parse().ok().filter(|n| *n <= 1 << 16)),
+        ..ImportOptions::default()
+    }
+}
+
+/// A reader of one file that is called `name`.
+pub(crate) fn one_file(
+    target: &'static str,
+    name: &str,
+    data: &[u8],
+    unpacked: usize,
+    read: impl FnOnce(&Path) -> Answer,
+) -> Answer {
+    with_files(target, &[(name, data)], |dir| {
+        let path = dir.join(name);
+        limited(unpacked, || read(&path))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_target_has_a_program() {
+        let manifest = include_str!("../../Cargo.toml");
+        for target in super::TABLE {
+            let path = format!("fuzz_targets/{}.rs", target.name);
+            assert!(manifest.contains(&path), "Cargo.toml has no program for '{}'", target.name);
+        }
+    }
+}

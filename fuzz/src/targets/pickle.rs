@@ -1,0 +1,44 @@
+//! A pickle, and everything that importers take out of one.
+
+use graphmill_graph::dataset::import::fuzz;
+
+use super::Answer;
+use crate::alloc::limited;
+
+pub(super) const TOKENS: &[&[u8]] = &[
+    b"\x80\x02",
+    b"cnumpy.core.multiarray\n_reconstruct\n",
+    b"cnumpy._core.multiarray\n_reconstruct\n",
+    b"cnumpy\nndarray\n",
+    b"cnumpy\ndtype\n",
+    b"cscipy.sparse.csr\ncsr_matrix\n",
+    b"cscipy.sparse._csr\ncsr_matrix\n",
+    b"ccollections\ndefaultdict\n",
+    b"ccollections\nOrderedDict\n",
+    b"c__builtin__\nlist\n",
+    b"c_codecs\nencode\n",
+    b"\x8c\x05numpy\x8c\x05dtype\x93",
+    b"U\x01<",
+    b"U\x02i4",
+    b"U\x02f4",
+    b"U\x06_shape",
+    b"U\x06indptr",
+    b"U\x07indices",
+    b"U\x04data",
+    b"X\x04\0\0\0data",
+    b"X\x06\0\0\0latin1",
+    b"K\0\x85",
+    b"U\x01b\x87R",
+    b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0",
+    b"q\0",
+    b"h\0",
+    b"](",
+    b"}(",
+    b"tRq",
+    b"ub.",
+];
+
+/// One input: the bytes of the pickle.
+pub fn run(data: &[u8]) -> Answer {
+    Ok(limited(data.len(), || fuzz::pickle(data))?)
+}

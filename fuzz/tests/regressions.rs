@@ -1,0 +1,70 @@
+//! Every seed, every input that once was a fault, and mutations of them, through their targets: no panic, and no
+//! allocation beyond the declared limit. One test, on one thread: the limit is the process's.
+
+use std::{
+    fs,
+    panic::{self, AssertUnwindSafe},
+    path::{Path, PathBuf},
+};
+
+use graphmill_fuzz::{
+    mutate::mutate,
+    scratch::with_files,
+    targets::{Answer, TABLE, Target},
+};
+
+/// Mutations per target; `GRAPHMILL_MUTATIONS` asks for another number.
+const MUTATIONS: u64 = 2000;
+
+#[test]
+fn no_input_is_a_fault() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    graphmill_fuzz::one_thread();
+    let asked = std::env::var("GRAPHMILL_MUTATIONS").ok();
+    let mutations = asked.map_or(MUTATIONS, |number| number.parse().unwrap());
+    for target in TABLE {
+        let start = std::time::Instant::now();
+        let seeds = inputs(&root.join("seeds").join(target.name));
+        assert!(!seeds.is_empty(), "{} has no seeds", target.name);
+        for (path, data) in &seeds {
+            if let Err(e) = run(target, data, path) {
+                panic!(
+                    "{} is refused ({e}): if the format changed, write the seeds anew (cargo run -p graphmill-fuzz --example seeds)",
+                    path.display()
+                );
+            }
+        }
+        let faults = inputs(&root.join("regressions").join(target.name));
+        for (path, data) in &faults {
+            let _ = run(target, data, path);
+        }
+        let all: Vec<&[u8]> = seeds.iter().chain(&faults).map(|(_, data)| &data[..]).collect();
+        for i in 0..mutations {
+            let input = all[i as usize % all.len()];
+            let other = all[(i / 7) as usize % all.len()];
+            let data = mutate(input, other, target.tokens, target.name, i);
+            // an allocation beyond the limit ends the process, so the input is written before it is run
+            with_files("last", &[(target.name, &data)], |dir| {
+                let _ = run(target, &data, &dir.join(target.name));
+            });
+        }
+        eprintln!("{}: {:.2?}", target.name, start.elapsed());
+    }
+}
+
+fn run(target: &Target, data: &[u8], path: &Path) -> Answer {
+    let answer = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(data)));
+    answer.unwrap_or_else(|_| {
+        let kept = std::env::temp_dir().join(format!("graphmill-fuzz-{}", target.name));
+        fs::write(&kept, data).unwrap();
+        panic!("{} panics on {}; the input is kept as {}", target.name, path.display(), kept.display());
+    })
+}
+
+fn inputs(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_none_or(|ending| ending != "md"));
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}

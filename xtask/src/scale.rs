@@ -1,0 +1,227 @@
+//! `cargo xtask scale [--from 20] [--to 25] [--generator kronecker|uniform] [--rounds 3] [--threads N] [--dim 64]
+//! [--data DIR] [--out FILE]`: the time of a minibatch on graphs of equal average degree, from small ones to ones that
+//! leave every cache: it should be flat.
+//!
+//! GraphSAGE, 2 layers, hidden 256, fanout 15,10, batches of 1024, average degree 16. Every graph is generated on disk and
+//! trained on from there by `graphmill train --max-batches`; a run is an epoch to warm up and eight that count, and runs
+//! go round the graphs, so that whatever else the machine does falls on all alike. Times are medians over the epochs of all
+//! rounds, each the mean of its batches.
+//!
+//! `kronecker` has the default initiator: hubs and nodes without an edge, both the more the larger the graph, so that a
+//! batch has other sizes. `uniform` has four equal initiator entries: the same distribution of degrees at every size.
+//!
+//! Graphs are made where they are missing below `--data` and stay there; without it they are removed at the end.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+/// Batches of an epoch, and epochs that count.
+const BATCHES: usize = 10;
+const EPOCHS: usize = 8;
+
+/// What was asked for.
+struct Options {
+    from: u32,
+    to: u32,
+    uniform: bool,
+    rounds: usize,
+    threads: usize,
+    dim: usize,
+    data: Option<PathBuf>,
+    out: Option<PathBuf>,
+}
+
+/// One graph's figures.
+struct Point {
+    scale: u32,
+    dir: PathBuf,
+    edges: u64,
+    /// Of every epoch that counts: seconds a batch of sample, extract and train.
+    epochs: Vec<[f64; 3]>,
+    /// A batch: sampled edges, rows read in place, distinct input nodes.
+    sizes: [f64; 3],
+    /// Seconds to order the seeds of an epoch: the one thing that grows with the graph.
+    order: f64,
+    peak: f64,
+}
+
+/// Measures.
+pub(crate) fn run(words: &[&str]) -> Result<()> {
+    let options = parse(words)?;
+    super::build_release()?;
+    let room = match &options.data {
+        Some(dir) => dir.clone(),
+        None => std::env::temp_dir().join(format!("graphmill-scale-{}", std::process::id())),
+    };
+    fs::create_dir_all(&room)?;
+    let outcome = measure(&options, &room);
+    if options.data.is_none() {
+        fs::remove_dir_all(&room)?;
+    }
+    let points = outcome?;
+    let report = report(&options, &points)?;
+    if let Some(out) = &options.out {
+        fs::write(out, serde_json::to_string_pretty(&report)? + "\n")?;
+    }
+    Ok(())
+}
+
+fn parse(words: &[&str]) -> Result<Options> {
+    let mut o =
+        Options { from: 20, to: 25, uniform: false, rounds: 3, threads: 0, dim: 64, data: None, out: None };
+    for pair in words.chunks(2) {
+        let [name, value] = *pair else { bail!("{} wants a value", pair[0]) };
+        match name {
+            "--from" => o.from = value.parse()?,
+            "--to" => o.to = value.parse()?,
+            "--rounds" => o.rounds = value.parse()?,
+            "--threads" => o.threads = value.parse()?,
+            "--dim" => o.dim = value.parse()?,
+            "--data" => o.data = Some(value.into()),
+            "--out" => o.out = Some(value.into()),
+            "--generator" => {
+                o.uniform = match value {
+                    "uniform" => true,
+                    "kronecker" => false,
+                    other => bail!("no generator {other}; known: kronecker, uniform"),
+                }
+            }
+            other => bail!(
+                "no option {other}; known: --from, --to, --generator, --rounds, --threads, --dim, --data, --out"
+            ),
+        }
+    }
+    ensure!(
+        o.from <= o.to && o.rounds > 0,
+        "--from {} --to {} --rounds {}: nothing to measure",
+        o.from,
+        o.to,
+        o.rounds
+    );
+    Ok(o)
+}
+
+fn measure(options: &Options, room: &std::path::Path) -> Result<Vec<Point>> {
+    let mut points = Vec::new();
+    for scale in options.from..=options.to {
+        let name = if options.uniform { "uniform" } else { "kronecker" };
+        let dir = room.join(format!("{name}-{scale}-{}", options.dim));
+        if !dir.exists() {
+            let initiator = if options.uniform { "--initiator 1,1,1,1" } else { "" };
+            let line = format!(
+                "generate kronecker --scale {scale} --degree 16 --feature-dim {} --split 0.5,0,0 {initiator}",
+                options.dim
+            );
+            command(&line, &[&dir])?;
+        }
+        points.push(Point {
+            scale,
+            dir,
+            edges: 0,
+            epochs: Vec::new(),
+            sizes: [0.0; 3],
+            order: 0.0,
+            peak: 0.0,
+        });
+    }
+    for _ in 0..options.rounds {
+        for point in &mut points {
+            train(options, point)?;
+        }
+    }
+    Ok(points)
+}
+
+/// One run on a graph.
+fn train(options: &Options, point: &mut Point) -> Result<()> {
+    let run = point.dir.with_extension("run");
+    let line = |epochs: usize, fused: &str| {
+        format!(
+            "train --json --quiet --fanout 15,10 --batch-size 1024 --hidden 256 --max-batches {BATCHES} --epochs {epochs} \
+             --eval-nodes 1 --fused {fused} --threads {} --out",
+            options.threads
+        )
+    };
+    let summary = |epochs: usize, fused: &str| -> Result<Value> {
+        let _ = fs::remove_dir_all(&run);
+        let text = command(&line(epochs, fused), &[&run, &point.dir])?;
+        fs::remove_dir_all(&run)?;
+        Ok(serde_json::from_str(&text)?)
+    };
+    let found = summary(1 + EPOCHS, "auto")?;
+    let number = |value: &Value| value.as_f64().context("a number");
+    let epochs = found["epochs"].as_array().context("a summary has epochs")?;
+    let batches = BATCHES as f64;
+    for epoch in &epochs[1..] {
+        let mut times = [0.0; 3];
+        for (time, stage) in times.iter_mut().zip(["sample", "extract", "train"]) {
+            *time = number(&epoch["stages"][stage])? / batches;
+        }
+        point.epochs.push(times);
+    }
+    if point.edges == 0 {
+        let last = epochs.last().context("a summary has epochs")?;
+        // what is not read in place is gathered once for every distinct node
+        let distinct = summary(1, "off")?;
+        point.sizes = [
+            number(&last["sampled_edges"])? / batches,
+            number(&last["traffic"]["host"]["rows"])? / batches,
+            number(&distinct["epochs"][0]["traffic"]["host"]["rows"])? / batches,
+        ];
+        point.order = number(&last["stages"]["order"])?;
+        point.edges = found["dataset"]["edges"].as_u64().context("a number of edges")?;
+    }
+    point.peak = number(&found["peak_rss_bytes"])?.max(point.peak);
+    Ok(())
+}
+
+/// Runs `graphmill` with the words of a line and some paths.
+fn command(line: &str, paths: &[&PathBuf]) -> Result<String> {
+    let mut words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+    words.extend(paths.iter().map(|path| path.display().to_string()));
+    eprintln!("graphmill {}", words.join(" "));
+    super::graphmill(&words)
+}
+
+/// Prints the table, and gives it as a document.
+fn report(options: &Options, points: &[Point]) -> Result<Value> {
+    println!(
+        "  nodes       edges  ms a batch  least  sample  extract   train  ratio | edges  rows  distinct  ratio | order s  peak GiB"
+    );
+    let first = points.first().context("at least one graph")?;
+    let mut rows = Vec::new();
+    for point in points {
+        let of = |what: &dyn Fn(&[f64; 3]) -> f64| median(point.epochs.iter().map(what).collect()) * 1e3;
+        let sum = |times: &[f64; 3]| times.iter().sum::<f64>();
+        let (all, sample, extract, train) = (of(&sum), of(&|t| t[0]), of(&|t| t[1]), of(&|t| t[2]));
+        let least = 1e3 * point.epochs.iter().map(sum).fold(f64::INFINITY, f64::min);
+        let base = 1e3 * median(first.epochs.iter().map(sum).collect());
+        let [edges, read, distinct] = point.sizes;
+        let peak = point.peak / f64::from(1 << 30);
+        println!(
+            "  2^{:<4} {:>11}  {all:>10.3} {least:>6.3}  {sample:>6.3}  {extract:>7.3}  {train:>6.3}  {:>5.3} | \
+             {edges:>5.0} {read:>5.0}  {distinct:>8.0}  {:>5.3} | {:>7.3}  {peak:>8.2}",
+            point.scale,
+            point.edges,
+            all / base,
+            edges / first.sizes[0],
+            point.order
+        );
+        rows.push(json!({
+            "scale": point.scale, "edges": point.edges, "ms": all, "least_ms": least, "sample_ms": sample,
+            "extract_ms": extract, "train_ms": train, "ratio": all / base, "sampled_edges": edges, "rows_read": read,
+            "distinct_inputs": distinct, "order_seconds": point.order, "peak_bytes": point.peak,
+            "epochs": point.epochs.len(),
+        }));
+    }
+    let generator = if options.uniform { "uniform" } else { "kronecker" };
+    Ok(json!({ "generator": generator, "dim": options.dim, "batches_an_epoch": BATCHES, "points": rows }))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    (values[(n - 1) / 2] + values[n / 2]) / 2.0
+}

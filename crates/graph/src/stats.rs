@@ -33,8 +33,10 @@ pub struct Info {
     pub edges: usize,
     /// `F`.
     pub feature_dim: usize,
-    /// `f32` or `f16`.
+    /// `f32`, `f16`, or `csr` where only the values that are not zero are stored.
     pub feature_type: &'static str,
+    /// How many feature values are stored.
+    pub feature_values: usize,
     /// `C`.
     pub classes: usize,
     /// Whether a node may have several classes.
@@ -156,7 +158,9 @@ pub fn info(dataset: &Dataset) -> Info {
         feature_type: match dataset.features.data {
             FeatureData::F32(_) => "f32",
             FeatureData::F16(_) => "f16",
+            FeatureData::Csr(_) => "csr",
         },
+        feature_values: dataset.features.stored(),
         classes: dataset.labels.classes(),
         multilabel: dataset.labels.is_multi(),
         train: dataset.split.train.len(),

@@ -104,7 +104,7 @@ impl<'a, T: Element> Pieces<'a, T> {
     /// As for [`Pieces::next`], and those of `each`.
     pub(crate) fn rows(mut self, mut each: impl FnMut(&[T]) -> Result<()>) -> Result<()> {
         let row: usize = self.header.shape.iter().skip(1).product();
-        let most = if row == 0 { PIECE } else { (PIECE / row).max(1) * row };
+        let most = PIECE.checked_div(row).map_or(PIECE, |rows| rows.max(1) * row);
         loop {
             let piece = self.next(most)?;
             if piece.is_empty() {
@@ -198,7 +198,7 @@ mod tests {
         assert!(rows::<f32>(&array).unwrap().iter().copied().eq(values.iter().map(|&x| x as f32)));
         array
             .for_each_rows::<u64>(|piece| {
-                assert!(piece.len() % 10 == 0 && piece.len() <= PIECE);
+                assert!(piece.len().is_multiple_of(10) && piece.len() <= PIECE);
                 Ok(())
             })
             .unwrap();

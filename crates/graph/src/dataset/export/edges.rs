@@ -78,6 +78,7 @@ fn write_parts(dataset: &Dataset, dir: &Path, options: &ExportOptions, count: u6
         _ if dataset.features.dim == 0 => {}
         FeatureData::F32(data) => write_new(&path, data, &shape)?,
         FeatureData::F16(data) => write_new(&path, data, &shape)?,
+        FeatureData::Csr(rows) => write_new(&path, &rows.to_dense()?, &shape)?,
     }
     let path = dir.join("labels.npy");
     match &dataset.labels {

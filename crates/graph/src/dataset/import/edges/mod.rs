@@ -36,7 +36,7 @@ use ids::{Ids, Sparse};
 use meta::Meta;
 use text::{finite, table, whole};
 
-use super::{ImportOptions, Raw, features, labels};
+use super::{ImportOptions, Raw, claims, features, labels};
 use crate::{
     Features, Labels, NodeId, Result,
     external::{Edges, Needs, Scratch},
@@ -100,6 +100,10 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     };
     meta.check_edges(edges.len(), &files.edges)?;
     let num_nodes = ids.len();
+    let told = features.is_some() || labels.is_some() || nodes.is_some() || options.num_nodes.is_some();
+    if !told && !matches!(flavour, Flavour::Metis | Flavour::WebGraph) {
+        claims::nodes(num_nodes, edges.len(), &At::new(&files.edges, "ids"))?;
+    }
     let splits = parts::read(&files, &ids, first)?;
     let labels = match (labels, &files.pairs) {
         (Some((labels, _)), _) => labels,

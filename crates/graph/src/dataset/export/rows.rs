@@ -25,12 +25,6 @@ pub(super) fn visit(
                     value(j as u32, x)?;
                 }
             }
-            FeatureData::Csr(rows) => {
-                let (columns, values) = rows.row(i);
-                for (&j, &x) in columns.iter().zip(values) {
-                    value(j, x)?;
-                }
-            }
             FeatureData::F16(data) => {
                 for (j, &x) in data[range].iter().enumerate().filter(|(_, x)| x.to_bits() != 0) {
                     value(j as u32, x.to_f32())?;

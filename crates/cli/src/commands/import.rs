@@ -15,6 +15,9 @@ use serde_json::json;
 
 use crate::{args, output, work};
 
+/// The help of `--flavour`.
+const FLAVOURS: &str = "How the edges are written: plain, snap, metis, webgraph, gnnlab or auto (by the name's ending, .graph, .metis and .graph-txt, a comment '# Nodes: N Edges: M', or a GNNLab directory's files) [default: auto]";
+
 /// The arguments.
 pub(crate) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
@@ -38,17 +41,22 @@ pub(crate) fn command() -> Command {
         .arg(flag("keep-duplicates", "Keep several edges between the same two nodes"))
         .arg(flag("largest-component", "Keep the largest weakly connected component alone"))
         .arg(option("normalize", "HOW", "Features: none, rows (divide by their sum) or standard (z-scores of the training nodes) [default: none]"))
+        .arg(flag("dense-features", "Store features as a dense table also where sparse rows take fewer bytes"))
         .arg(option("split", "RULE", "given, given:K, planetoid:TRAIN,VALID (nodes per class), random:A,B,C (fractions) or graphs:TRAIN/VALID/TEST (names of several graphs) [default: the first that is given]"))
         .arg(option("split-seed", "N", "Seed of planetoid and random splits [default: 0]"))
         .arg(option("metric", "NAME", "Score the dataset is judged by").value_parser(METRICS.to_vec()))
         .arg(option("name", "NAME", "What to call it [default: the source's name]"))
         .arg(file("features", "Feature rows, CSV or .npy"))
         .arg(file("labels", "Labels, CSV or .npy"))
+        .arg(file("label-pairs", "Labels as rows node,class, in the place of --labels"))
+        .arg(file("nodes", "Ids, one a row: how many nodes there are"))
         .arg(file("train", "Training nodes, text or .npy"))
         .arg(file("valid", "Validation nodes, text or .npy"))
         .arg(file("test", "Test nodes, text or .npy"))
         .arg(flag("compact-ids", "Ids are any whole numbers: number the nodes by ascending id").help_heading("Parts of 'edges'"))
         .arg(option("num-nodes", "N", "How many nodes there are, where no file says so").help_heading("Parts of 'edges'"))
+        .arg(option("first-id", "N", "Id of the first node, in all files [default: 0]").help_heading("Parts of 'edges'"))
+        .arg(option("flavour", "NAME", FLAVOURS).help_heading("Parts of 'edges'"))
         .arg(args::memory())
         .arg(flag("force", "Replace a dataset that is there"))
         .arg(args::threads())
@@ -88,17 +96,22 @@ pub(super) fn options(matches: &ArgMatches) -> Result<ImportOptions, Error> {
         keep_duplicates: matches.get_flag("keep-duplicates"),
         largest_component: matches.get_flag("largest-component"),
         normalize: parsed(matches, "normalize")?.unwrap_or_default(),
+        dense_features: matches.get_flag("dense-features"),
         split: parsed(matches, "split")?,
         split_seed: parsed(matches, "split-seed")?.unwrap_or_default(),
         metric: matches.get_one::<String>("metric").cloned(),
         name: matches.get_one::<String>("name").cloned(),
         features: path("features"),
         labels: path("labels"),
+        label_pairs: path("label-pairs"),
+        nodes: path("nodes"),
         train: path("train"),
         valid: path("valid"),
         test: path("test"),
         compact_ids: matches.get_flag("compact-ids"),
         num_nodes: parsed(matches, "num-nodes")?,
+        flavour: parsed(matches, "flavour")?.unwrap_or_default(),
+        first_id: parsed(matches, "first-id")?.unwrap_or_default(),
     })
 }
 

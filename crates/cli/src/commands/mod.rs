@@ -3,6 +3,7 @@
 mod bench;
 mod datasets;
 mod eval;
+mod export;
 mod generate;
 mod import;
 mod info;
@@ -23,6 +24,7 @@ const TABLE: &[Entry] = &[
     Entry { command: train::command, run: train::run },
     Entry { command: datasets::command, run: datasets::run },
     Entry { command: import::command, run: import::run },
+    Entry { command: export::command, run: export::run },
     Entry { command: generate::command, run: generate::run },
     Entry { command: info::command, run: info::run },
     Entry { command: eval::command, run: eval::run },

@@ -6,6 +6,7 @@
 mod common;
 mod datasets;
 mod eval;
+mod export;
 mod files;
 mod generate;
 mod import;

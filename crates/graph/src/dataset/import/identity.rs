@@ -12,8 +12,10 @@ const MOST_FILES: usize = 10_000;
 pub(super) fn of(format: &str, src: &Path, options: &ImportOptions) -> Result<String> {
     let mut told = format!("{} {format} {options:?}", env!("CARGO_PKG_VERSION"));
     let mut files = 0;
-    let named = [&options.features, &options.labels, &options.train, &options.valid, &options.test];
-    for path in std::iter::once(src).chain(named.into_iter().flatten().map(|path| path.as_path())) {
+    let tables = [&options.features, &options.labels, &options.label_pairs, &options.nodes];
+    let parts = [&options.train, &options.valid, &options.test];
+    let named = tables.into_iter().chain(parts);
+    for path in std::iter::once(src).chain(named.flatten().map(|path| path.as_path())) {
         // a prefix of several files, as Planetoid's, is told by its directory
         let there = if path.exists() { Some(path) } else { path.parent() };
         if let Some(path) = there.filter(|path| path.exists()) {

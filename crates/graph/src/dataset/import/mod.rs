@@ -9,6 +9,7 @@
 
 mod adjacency;
 mod blocks;
+mod claims;
 mod class_map;
 mod csr;
 mod edges;
@@ -27,6 +28,8 @@ mod npz;
 mod ogb;
 mod options;
 mod pairs;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod pickle;
 mod planetoid;
 mod splits;
@@ -34,6 +37,8 @@ mod steps;
 
 use std::path::Path;
 
+pub use edges::Flavour;
+pub(super) use edges::meta::Meta;
 pub use options::{ImportOptions, METRICS, Normalize, SplitRule};
 
 use super::{Dataset, Features, Labels, NamedGraph, Split, graphs, native::check_target};
@@ -87,9 +92,16 @@ pub const TABLE: &[Entry<Importer>] = &[
     },
     Entry {
         name: "edges",
-        summary: "an edge list as text, and features, labels and splits as text or .npy",
-        source: "SNAP edge lists; the layout of the multi-label sets of Zhao et al., TMLR 2023",
+        summary: "an edge list as text (plain, SNAP, METIS, WebGraph) with features, labels and splits as text or .npy, or a GNNLab directory",
+        source: "SNAP edge lists; METIS manual, section 4.5.1; WebGraph's ASCIIGraph; GNNLab's datagen/README.md; the layout of the multi-label sets of Zhao et al., TMLR 2023",
         make: edges::read,
+    },
+    #[cfg(feature = "parquet")]
+    Entry {
+        name: "parquet",
+        summary: "tables of edges and perhaps nodes as Parquet files",
+        source: "Apache Parquet format, version 2; column names as PyG and DGL call their fields",
+        make: parquet::read,
     },
 ];
 

@@ -1,7 +1,8 @@
 //! One `.npz` file, by its keys:
 //!
 //! - `adj_data, adj_indices, adj_indptr, adj_shape` (CSR), `attr_*` (CSR) or `attr_matrix` (dense),
-//!   `labels` or `labels_*` (CSR): the Shchur benchmark sets, also PyG's and DGL's copies. Further
+//!   `labels` or `labels_*` (CSR): the Shchur benchmark sets, also PyG's and DGL's copies. A split may be given as
+//!   `train_mask`, `val_mask` and `test_mask`; `class_names` may name classes that no node has. Further
 //!   keys (names, metadata) are not read. Values are kept as they are (PyG sets those above 0 to 1).
 //! - `node_features, node_labels, edges, train_masks, val_masks, test_masks`: the heterophilous
 //!   sets, one split per row of the masks. Sets of two classes are scored by ROC-AUC (Platonov et
@@ -44,8 +45,8 @@ fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<R
     let num_nodes = adjacency::read(npz, "adj_", dense, &mut edges, scratch)?;
     let features = if npz.contains("attr_indptr") {
         let attributes = Csr::from_npz(npz, "attr_")?;
-        let dense = attributes.to_dense(&at("attr_shape"))?;
-        features::from_array(dense, &[attributes.rows, attributes.columns], num_nodes, &at("attr_data"))?
+        let dense = options.dense_features;
+        features::from_csr(attributes, num_nodes, dense, &at("attr_shape"), &at("attr_data"))?
     } else if npz.contains("attr_matrix") {
         feature_rows::from_npz(npz, "attr_matrix", num_nodes, scratch)?
     } else {
@@ -62,7 +63,36 @@ fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<R
     } else {
         labels::unknown(num_nodes)
     };
-    Ok(Raw { num_nodes, edges, features, labels, ..Raw::default() })
+    let labels = match labels {
+        Labels::Single { class, classes } if npz.contains("class_names") => {
+            let named = npz.header("class_names")?.shape.first().copied().unwrap_or(0);
+            Labels::Single { class, classes: classes.max(named.min(i32::MAX as usize)) }
+        }
+        labels => labels,
+    };
+    let splits = own_split(npz, num_nodes)?.into_iter().collect();
+    Ok(Raw { num_nodes, edges, features, labels, splits, ..Raw::default() })
+}
+
+/// The split of `train_mask`, `val_mask` and `test_mask`, where one of them is there.
+fn own_split(npz: &mut Npz, nodes: usize) -> Result<Option<Split>> {
+    let mut part = |name: &str| -> Result<Option<crate::Buffer<u32>>> {
+        if !npz.contains(name) {
+            return Ok(None);
+        }
+        let mut rows = masks(npz, name, nodes)?;
+        if rows.len() != 1 {
+            let at = At::new(npz.path(), format!("member {name}.npy"));
+            return Err(at.error(format!("one mask expected, {} found", rows.len())));
+        }
+        Ok(rows.pop())
+    };
+    let parts = [part("train_mask")?, part("val_mask")?, part("test_mask")?];
+    if parts.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let [train, valid, test] = parts.map(Option::unwrap_or_default);
+    Ok(Some(Split { train, valid, test }))
 }
 
 fn heterophilous(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {

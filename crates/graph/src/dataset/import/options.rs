@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
+use super::Flavour;
 use crate::{EdgeOptions, Error, Result, dataset::GraphParts};
 
 /// The scores a dataset may be judged by.
@@ -20,6 +21,8 @@ pub struct ImportOptions {
     pub largest_component: bool,
     /// What to do to the features.
     pub normalize: Normalize,
+    /// Store features as a dense table also where sparse rows would take fewer bytes.
+    pub dense_features: bool,
     /// How to split the nodes; `None` takes the first split that the source has, or none.
     pub split: Option<SplitRule>,
     /// Seed of random splits.
@@ -32,16 +35,24 @@ pub struct ImportOptions {
     pub features: Option<PathBuf>,
     /// `edges` only: the label file.
     pub labels: Option<PathBuf>,
+    /// `edges` only: a file of pairs of nodes and classes, in the place of labels.
+    pub label_pairs: Option<PathBuf>,
+    /// `edges` and `parquet`: a file with an id per node.
+    pub nodes: Option<PathBuf>,
     /// `edges` only: the training nodes.
     pub train: Option<PathBuf>,
     /// `edges` only: the validation nodes.
     pub valid: Option<PathBuf>,
     /// `edges` only: the test nodes.
     pub test: Option<PathBuf>,
-    /// `edges` only: ids are any whole numbers; nodes are numbered by ascending id.
+    /// `edges` and `parquet`: ids are any whole numbers; nodes are numbered by ascending id.
     pub compact_ids: bool,
-    /// `edges` only: how many nodes there are, when no file says so.
+    /// `edges` and `parquet`: how many nodes there are, when no file says so.
     pub num_nodes: Option<usize>,
+    /// `edges` only: how the edges are written.
+    pub flavour: Flavour,
+    /// `edges` and `parquet`: the id of the first node, in all files.
+    pub first_id: u64,
 }
 
 impl ImportOptions {
@@ -63,19 +74,34 @@ impl ImportOptions {
         if let Some(metric) = self.metric.as_deref().filter(|metric| !METRICS.contains(metric)) {
             return Err(Error::Unknown { axis: "metric", name: metric.into(), known: METRICS.join(", ") });
         }
-        let edges_only = [
-            ("features", self.features.is_some()),
-            ("labels", self.labels.is_some()),
-            ("train", self.train.is_some()),
-            ("valid", self.valid.is_some()),
-            ("test", self.test.is_some()),
-            ("compact-ids", self.compact_ids),
-            ("num-nodes", self.num_nodes.is_some()),
+        let edges: &[&str] = &["edges"];
+        let tables: &[&str] = &["edges", "parquet"];
+        let of_formats = [
+            ("features", self.features.is_some(), edges),
+            ("labels", self.labels.is_some(), edges),
+            ("label-pairs", self.label_pairs.is_some(), edges),
+            ("nodes", self.nodes.is_some(), tables),
+            ("train", self.train.is_some(), edges),
+            ("valid", self.valid.is_some(), edges),
+            ("test", self.test.is_some(), edges),
+            ("compact-ids", self.compact_ids, tables),
+            ("num-nodes", self.num_nodes.is_some(), tables),
+            ("flavour", self.flavour != Flavour::Auto, edges),
+            ("first-id", self.first_id != 0, tables),
         ];
-        match edges_only.iter().find(|(_, given)| *given && format != "edges") {
+        if self.compact_ids && self.first_id != 0 {
+            return Err(Error::invalid(
+                "compact-ids numbers nodes by ascending id, whatever the first: leave out first-id",
+            ));
+        }
+        if self.labels.is_some() && self.label_pairs.is_some() {
+            return Err(Error::invalid("labels and label-pairs say the same thing twice: leave out one"));
+        }
+        match of_formats.iter().find(|(_, given, formats)| *given && !formats.contains(&format)) {
             None => Ok(()),
-            Some((name, _)) => Err(Error::invalid(format!(
-                "the option '{name}' belongs to the format 'edges'; '{format}' has its own place for it"
+            Some((name, _, formats)) => Err(Error::invalid(format!(
+                "the option '{name}' belongs to the format '{}'; '{format}' has its own place for it",
+                formats.join("' and '")
             ))),
         }
     }

@@ -10,6 +10,10 @@ pub(super) struct Files {
     pub(super) edges: PathBuf,
     pub(super) features: Option<PathBuf>,
     pub(super) labels: Option<PathBuf>,
+    /// Classes as pairs, where there is no file of labels.
+    pub(super) pairs: Option<PathBuf>,
+    pub(super) nodes: Option<PathBuf>,
+    pub(super) meta: Option<PathBuf>,
     pub(super) json: Option<PathBuf>,
     pub(super) parts: [Option<PathBuf>; 3],
 }
@@ -21,6 +25,9 @@ impl Files {
             edges: src.to_path_buf(),
             features: None,
             labels: None,
+            pairs: None,
+            nodes: None,
+            meta: None,
             json: None,
             parts: [None, None, None],
         };
@@ -39,9 +46,16 @@ impl Files {
             if options.features.is_none() {
                 files.features = one(&["features"], TABLES)?;
             }
-            if options.labels.is_none() {
+            if options.labels.is_none() && options.label_pairs.is_none() {
                 files.labels = one(&["labels"], TABLES)?;
+                if files.labels.is_none() {
+                    files.pairs = one(&["label_pairs", "group-edges"], TABLES)?;
+                }
             }
+            if options.nodes.is_none() {
+                files.nodes = one(&["nodes"], TABLES)?;
+            }
+            files.meta = one(&["meta"], &[".json"])?;
             if named.iter().all(|path| path.is_none()) {
                 files.json = one(&["split", "splits"], &[".json"])?;
                 if files.json.is_none() {
@@ -52,6 +66,8 @@ impl Files {
         }
         files.features = options.features.clone().or(files.features);
         files.labels = options.labels.clone().or(files.labels);
+        files.pairs = options.label_pairs.clone().or(files.pairs);
+        files.nodes = options.nodes.clone().or(files.nodes);
         if named.iter().any(|path| path.is_some()) {
             files.parts = named.map(Clone::clone);
         }

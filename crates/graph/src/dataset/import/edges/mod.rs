@@ -8,29 +8,55 @@
 //! `val`) and `test` (an id per line; as `.npy` also a mask). Options name other files.
 //!
 //! Rows belong to nodes in the order of their ids: 0, 1, 2, ..., or with `compact_ids` the ids that
-//! the edges name, ascending.
+//! the edges name, ascending. With `first_id` they begin at another id, 1 say, in all files.
+//!
+//! A file `nodes` (an id per row) or `meta.json` (see [`meta`]) says how many nodes there are, and `label_pairs` or
+//! `group-edges` (a line `node,class` for each class of a node) stands for labels.
+//!
+//! The edges may have other [`Flavour`]s: SNAP, METIS, WebGraph's ASCII, or GNNLab's directory, which has everything.
 
 mod chunks;
 pub(super) mod ends;
 mod files;
+mod first_id;
+mod flavour;
 mod ids;
+pub(in super::super) mod meta;
+mod nodes;
+mod pairs;
 mod parts;
 pub(super) mod text;
 
 use std::path::{Path, PathBuf};
 
 use files::Files;
+pub use flavour::Flavour;
+use flavour::{gnnlab, metis, snap, webgraph};
 use ids::{Ids, Sparse};
-use text::{finite, table, whole};
+use meta::Meta;
+use text::{finite, for_each_batch, table, whole};
 
-use super::{ImportOptions, Raw, features, labels};
-use crate::{Features, Labels, NodeId, Result, external::Scratch, npy, place::At};
+use super::{ImportOptions, Raw, claims, feature_rows, labels};
+use crate::{
+    Features, Labels, NodeId, Result,
+    external::{Edges, Needs, Rows, Scratch, Unit},
+    npy,
+    place::At,
+};
 
 /// Reads the file or directory `src`.
 pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
+    if options.flavour.is_gnnlab(src) {
+        return gnnlab::read(src, options, scratch);
+    }
     let files = Files::find(src, options)?;
-    let features = files.features.as_deref().map(read_features).transpose()?;
+    let flavour = options.flavour.of_file(&files.edges)?;
+    let first = options.first_id;
+    let features = files.features.as_deref().map(|path| read_features(path, scratch)).transpose()?;
     let labels = files.labels.as_deref().map(read_labels).transpose()?;
+    let nodes = files.nodes.as_deref().map(|path| nodes::count(path, options)).transpose()?.flatten();
+    let meta = files.meta.as_deref().map(Meta::read).transpose()?.unwrap_or_default();
+    let header = if flavour == Flavour::Snap { snap::header(&files.edges)? } else { None };
 
     // Whoever says how many nodes there are must agree with the others.
     let mut known: Option<(usize, String)> = None;
@@ -38,45 +64,128 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         (options.num_nodes, "the option num-nodes".to_string()),
         (features.as_ref().map(|(_, rows)| *rows), path_of(&files.features)),
         (labels.as_ref().map(|(_, rows)| *rows), path_of(&files.labels)),
+        (nodes, path_of(&files.nodes)),
+        (meta.nodes, path_of(&files.meta)),
+        (header.map(|header| header.nodes), format!("the header of {}", files.edges.display())),
     ];
     for (count, by) in claims {
         let Some(count) = count else { continue };
-        match &known {
-            Some((other, first)) if *other != count => {
-                let message = format!("{count} nodes, but {first} has {other}");
-                return Err(At::new(Path::new(&by), "rows").error(message));
-            }
-            _ => known = Some((count, by)),
-        }
+        agree(&mut known, count, by)?;
     }
-    let known = known.map(|(count, _)| count);
 
-    let at = At::new(&files.edges, "ids");
-    let mut edges = scratch.edges(options.edge_options(false));
-    let mut needs = ends::estimate(&files.edges)?;
-    needs.edges *= if options.undirected { 2 } else { 1 };
-    needs.features = features.as_ref().map_or(0, |(features, _)| features.bytes() as u64);
-    scratch.expect(&needs)?;
-    let ids = if options.compact_ids {
-        let mut sparse = Sparse::new(scratch)?;
-        ends::read::<u64>(&files.edges, None, scratch, &mut |from, to| sparse.extend(from, to))?;
-        sparse.number(known, &mut edges, &at)?
-    } else {
-        if !edges.take_up_all() {
-            ends::read::<NodeId>(&files.edges, known, scratch, &mut |from, to| edges.extend(from, to))?;
+    let (edges, ids) = match flavour {
+        Flavour::Metis | Flavour::WebGraph if options.compact_ids => {
+            let message =
+                format!("compact-ids: the lists of neighbours of {flavour} have no ids of their own");
+            return Err(At::new(&files.edges, "ids").error(message));
         }
-        Ids::plain(edges.largest(), edges.len(), known, &at)?
+        Flavour::Metis | Flavour::WebGraph => {
+            let read = if flavour == Flavour::Metis { metis::read } else { webgraph::read };
+            let (edges, nodes) = read(&files.edges, options, scratch)?;
+            agree(&mut known, nodes, files.edges.display().to_string())?;
+            (edges, Ids::Plain(nodes))
+        }
+        _ => {
+            let known = known.map(|(count, _)| count);
+            let bytes = features.as_ref().map_or(0, |(features, _)| features.bytes() as u64);
+            let (edges, ids) = read_list(&files, known, header, bytes, options, scratch)?;
+            if edges.is_empty() && meta.edges != Some(0) {
+                return Err(At::new(&files.edges, "ids").error("the file holds no edges"));
+            }
+            if let Some(header) = header {
+                header.check(edges.len(), &files.edges)?;
+            }
+            (edges, ids)
+        }
     };
-    if edges.is_empty() {
-        return Err(at.error("the file holds no edges"));
-    }
+    meta.check_edges(edges.len(), &files.edges)?;
     let num_nodes = ids.len();
-    let splits = parts::read(&files, &ids)?;
-    let labels = labels.map_or_else(|| labels::unknown(num_nodes), |(labels, _)| labels);
+    let told = features.is_some() || labels.is_some() || nodes.is_some() || options.num_nodes.is_some();
+    if !told && !matches!(flavour, Flavour::Metis | Flavour::WebGraph) {
+        claims::nodes(num_nodes, edges.len(), &At::new(&files.edges, "ids"))?;
+    }
+    let splits = parts::read(&files, &ids, first)?;
+    let labels = match (labels, &files.pairs) {
+        (Some((labels, _)), _) => labels,
+        (None, Some(path)) => pairs::read(path, &ids, first)?,
+        (None, None) => labels::unknown(num_nodes),
+    };
+    let labels = meta.with_classes(labels)?;
     let features = features.map_or_else(Features::default, |(features, _)| features);
     let name = src.file_name().unwrap_or_default().to_string_lossy();
     let name = if src.is_dir() { &name } else { name.split('.').next().unwrap_or_default() };
-    Ok(Raw { name: name.to_string(), num_nodes, edges, features, labels, splits, ..Raw::default() })
+    let name = meta.name.unwrap_or_else(|| name.to_string());
+    let graphs = meta.graphs.unwrap_or_default();
+    Ok(Raw { name, num_nodes, edges, features, labels, splits, graphs, metric: meta.metric })
+}
+
+/// Takes down that there are `count` nodes, as `by` says.
+///
+/// # Errors
+/// Another has said something else.
+fn agree(known: &mut Option<(usize, String)>, count: usize, by: String) -> Result<()> {
+    match known {
+        Some((other, first)) if *other != count => {
+            let message = format!("{count} nodes, but {first} has {other}");
+            Err(At::new(Path::new(&by), "rows").error(message))
+        }
+        _ => {
+            *known = Some((count, by));
+            Ok(())
+        }
+    }
+}
+
+/// The edges of a list, and how its ids become node numbers.
+fn read_list(
+    files: &Files,
+    known: Option<usize>,
+    header: Option<snap::Header>,
+    features: u64,
+    options: &ImportOptions,
+    scratch: &Scratch,
+) -> Result<(Edges, Ids)> {
+    let (path, first) = (&files.edges, options.first_id);
+    let at = At::new(path, "ids");
+    let mut edges = scratch.edges(options.edge_options(false));
+    let mut needs = match header {
+        Some(header) => Needs { edges: header.edges, ..Needs::default() },
+        None => ends::estimate(path)?,
+    };
+    needs.edges = needs.edges.saturating_mul(edges.directions());
+    needs.features = features;
+    scratch.expect(&needs)?;
+    if options.compact_ids {
+        let mut sparse = Sparse::new(scratch)?;
+        ends::read::<u64>(path, None, scratch, &mut |from, to| sparse.extend(from, to))?;
+        let ids = sparse.number(known, &mut edges, &at)?;
+        return Ok((edges, ids));
+    }
+    if !edges.take_up_all() {
+        // The nodes of a SNAP list are those that edges name: a larger id is no error there, but ids leave gaps.
+        let limit = known.filter(|_| header.is_none()).map(|nodes| nodes.saturating_add(first as usize));
+        if first == 0 {
+            ends::read::<NodeId>(path, limit, scratch, &mut |from, to| edges.extend(from, to))?;
+        } else {
+            ends::read::<NodeId>(path, limit, scratch, &mut |from, to| {
+                let (mut from, mut to) = (from.to_vec(), to.to_vec());
+                first_id::below(&mut from, first, &at)?;
+                first_id::below(&mut to, first, &at)?;
+                edges.extend(&from, &to)
+            })?;
+        }
+    }
+    if let (Some(header), Some(nodes), Some(largest)) = (header, known, edges.largest())
+        && largest as usize >= nodes
+    {
+        return Err(at.error(format!(
+            "the largest id is {}, but by the header there are {} nodes: ids leave gaps, use compact-ids (or flavour plain, where ids without edges are nodes too)",
+            u64::from(largest) + first,
+            header.nodes
+        )));
+    }
+    let ids = Ids::plain(edges.largest(), edges.len(), known, &at)?;
+    Ok((edges, ids))
 }
 
 fn path_of(path: &Option<PathBuf>) -> String {
@@ -88,16 +197,27 @@ fn is_npy(path: &Path) -> bool {
 }
 
 /// The features and the number of rows.
-fn read_features(path: &Path) -> Result<(Features, usize)> {
+fn read_features(path: &Path, scratch: &Scratch) -> Result<(Features, usize)> {
     if is_npy(path) {
         let array = npy::open(path)?;
         let rows = array.shape.first().copied().unwrap_or(0);
-        let features =
-            features::from_array(array.load::<f32>()?, &array.shape, rows, &At::new(path, "features"))?;
-        return Ok((features, rows));
+        return Ok((feature_rows::from_npy(&array, rows, scratch)?, rows));
     }
-    let table = table(path, "a finite number", finite)?;
-    Ok((Features::f32(table.columns, table.data), table.rows))
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    scratch.stage(&format!("features of {name}"), None, Unit::Rows);
+    let mut rows: Option<Rows<f32>> = None;
+    let mut count = 0;
+    for_each_batch(path, "a finite number", finite, |columns, batch| {
+        let rows = match &mut rows {
+            Some(rows) => rows,
+            none => none.insert(scratch.rows("features", columns)?),
+        };
+        count += batch.len() / columns;
+        scratch.done(count as u64);
+        rows.extend(batch)
+    })?;
+    let Some(rows) = rows else { return Ok(Default::default()) };
+    Ok((Features::f32(rows.columns(), rows.finish()?), count))
 }
 
 /// The labels and the number of rows.
@@ -260,6 +380,119 @@ mod tests {
         assert!(error.contains("largest id is 4000000000, but there are only 2 edges"), "{error}");
         assert!(run(directory(&[]).path(), &ImportOptions::default()).unwrap_err().contains("no edges.*"));
         assert!(run(Path::new("absent.csv"), &ImportOptions::default()).unwrap_err().contains("cannot open"));
+    }
+
+    #[test]
+    fn snap_headers_are_checked() {
+        let list = |header: &str| format!("# x\n# Nodes: {header}\n# FromNodeId\tToNodeId\n0\t1\n3\t1\n");
+        let run_list = |header: &str, options: &ImportOptions| {
+            let dir = directory(&[("a.txt", &list(header))]);
+            run(&dir.path().join("a.txt"), options)
+        };
+        let options = ImportOptions::default();
+        assert_eq!(run_list("4 Edges: 2", &options).unwrap().num_nodes(), 4);
+        assert_eq!(run_list("6 Edges: 2", &options).unwrap().num_nodes(), 6);
+        let error = run_list("3 Edges: 2", &options).unwrap_err();
+        assert!(
+            error.contains("a.txt: ids: the largest id is 3") && error.contains("compact-ids"),
+            "{error}"
+        );
+        let error = run_list("4 Edges: 3", &options).unwrap_err();
+        assert!(error.contains("a.txt: header: 3 edges, but there are 2 lines"), "{error}");
+        let compact = ImportOptions { compact_ids: true, ..Default::default() };
+        assert_eq!(run_list("3 Edges: 2", &compact).unwrap().num_nodes(), 3);
+        assert!(
+            run_list("4 Edges: 2", &compact).unwrap_err().contains("3 different ids, but there are 4 nodes")
+        );
+        let plain = ImportOptions { flavour: Flavour::Plain, ..Default::default() };
+        assert_eq!(run_list("9 Edges: 9", &plain).unwrap().num_nodes(), 4);
+    }
+
+    const BLOG: &[(&str, &str)] = &[
+        ("nodes.csv", "1\n2\n3\n4\n"),
+        ("edges.csv", "1,2\n3,1\n"),
+        ("group-edges.csv", "2,1\n2,3\n4,3\n"),
+        ("train.txt", "2\n"),
+    ];
+
+    #[test]
+    fn ids_from_1_with_sets_of_classes_as_pairs() {
+        let one = ImportOptions { first_id: 1, ..Default::default() };
+        let dataset = run(directory(BLOG).path(), &one).unwrap();
+        assert_eq!((dataset.num_nodes(), edges(&dataset)), (4, vec![(2, 0), (0, 1)]));
+        let Labels::Multi { member, classes: 3 } = &dataset.labels else { panic!() };
+        assert_eq!(member[..], [0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(dataset.split.train[..], [1]);
+        // the same by options, with sparse ids and sparse classes
+        let dir =
+            directory(&[("e", "10,20\n30,10\n"), ("p", "node,group\n20,7\n20,9\n"), ("n", "30\n10\n20\n")]);
+        let path = |name: &str| Some(dir.path().join(name));
+        let compact = ImportOptions {
+            compact_ids: true,
+            label_pairs: path("p"),
+            nodes: path("n"),
+            ..Default::default()
+        };
+        let dataset = run(&dir.path().join("e"), &compact).unwrap();
+        let Labels::Multi { member, classes: 2 } = &dataset.labels else { panic!() };
+        assert_eq!((edges(&dataset), &member[..]), (vec![(2, 0), (0, 1)], &[0, 0, 1, 1, 0, 0][..]));
+    }
+
+    #[test]
+    fn faults_of_first_ids_nodes_and_pairs() {
+        let fails = |change: (&str, &str), options: ImportOptions, why: &str| {
+            let dir = directory(BLOG);
+            std::fs::write(dir.path().join(change.0), change.1).unwrap();
+            let error = run(dir.path(), &options).unwrap_err();
+            assert!(error.contains(why) && error.contains(change.0), "{error}");
+        };
+        let from = |first_id: u64| ImportOptions { first_id, ..Default::default() };
+        fails(
+            ("nodes.csv", "1\n2\n3\n4\n"),
+            from(0),
+            "4 nodes from 1 to 4, where 0 to 3 was expected; say first-id 1",
+        );
+        fails(("nodes.csv", "1\n2\n9\n"), from(1), "use compact-ids");
+        fails(("nodes.csv", "1\n1\n"), from(1), "node 1 stands twice");
+        fails(("edges.csv", "1,2\n0,1\n"), from(1), "entry 1 is 0, but ids begin at 1");
+        fails(("edges.csv", "1,2\n5,1\n"), from(1), "line 2: the edge joins nodes 5 and 1");
+        fails(("group-edges.csv", "1\n"), from(1), "1 columns found");
+        fails(("group-edges.csv", "1,x\n"), from(1), "line 1: column 2: 'x'");
+        fails(("group-edges.csv", "5,1\n"), from(1), "row 0 names the node 5");
+        fails(("group-edges.csv", "2,0\n"), from(1), "entry 1 is 0");
+        fails(("group-edges.csv", "1,4000000000\n"), from(1), "only 1 are in use");
+        fails(("train.txt", "0\n"), from(1), "entry 0 is 0, but ids begin at 1");
+        fails(("train.txt", "5\n"), from(1), "node 4");
+        let both = ImportOptions { compact_ids: true, ..from(1) };
+        assert!(run(directory(BLOG).path(), &both).unwrap_err().contains("leave out first-id"));
+        let dir = directory(&[("e", "0,1\n"), ("n", "a\nb\n")]);
+        let asked = ImportOptions { nodes: Some(dir.path().join("n")), ..Default::default() };
+        assert!(
+            run(&dir.path().join("e"), &asked).unwrap_err().contains("row 0 does not begin with a node id")
+        );
+    }
+
+    #[test]
+    fn meta_says_what_tables_cannot() {
+        let with = |meta: &str| {
+            let dir = directory(&[("edges.txt", "0 1\n"), ("labels.txt", "0\n1\n0\n"), ("meta.json", meta)]);
+            run(dir.path(), &ImportOptions::default())
+        };
+        let dataset =
+            with(r#"{"name": "x", "nodes": 3, "edges": 1, "classes": 5, "metric": "roc-auc"}"#).unwrap();
+        assert_eq!((dataset.name.as_str(), dataset.labels.classes()), ("x", 5));
+        assert_eq!(dataset.metric.as_deref(), Some("roc-auc"));
+        assert!(with("{}").is_ok());
+        for (meta, why) in [
+            (r#"{"nodes": 4}"#, "rows: 4 nodes, but"),
+            (r#"{"edges": 2}"#, "edges: 2 edges, but"),
+            (r#"{"classes": 1}"#, "classes: 1 classes, but the labels have 2"),
+            (r#"{"colour": 1}"#, "line 1 column"),
+            (r#"{"nodes": -1}"#, "line 1 column"),
+        ] {
+            let error = with(meta).unwrap_err();
+            assert!(error.contains("meta.json") && error.contains(why), "{error}");
+        }
     }
 
     #[test]

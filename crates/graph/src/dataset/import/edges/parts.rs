@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::{
     super::{json, splits},
     files::Files,
+    first_id::below,
     ids::Ids,
     is_npy,
     text::{table, whole},
@@ -18,22 +19,23 @@ use crate::{
 };
 
 /// The splits that the files hold; none where there are no files.
-pub(super) fn read(files: &Files, ids: &Ids) -> Result<Vec<Split>> {
+/// Ids begin at `first`.
+pub(super) fn read(files: &Files, ids: &Ids, first: u64) -> Result<Vec<Split>> {
     if let Some(path) = &files.json {
-        return read_json(path, ids);
+        return read_json(path, ids, first);
     }
     if files.parts.iter().all(|path| path.is_none()) {
         return Ok(Vec::new());
     }
-    let part = |i: usize| match &files.parts[i] {
-        Some(path) => read_part(path, ids),
+    let nth = |i: usize| match &files.parts[i] {
+        Some(path) => read_part(path, ids, first),
         None => Ok(Buffer::default()),
     };
-    Ok(vec![Split { train: part(0)?, valid: part(1)?, test: part(2)? }])
+    Ok(vec![Split { train: nth(0)?, valid: nth(1)?, test: nth(2)? }])
 }
 
 /// One part of the split: an id per line, or an array of ids, or an array that is a mask.
-fn read_part(path: &Path, ids: &Ids) -> Result<Buffer<NodeId>> {
+fn read_part(path: &Path, ids: &Ids, first: u64) -> Result<Buffer<NodeId>> {
     let at = At::new(path, "ids");
     if is_npy(path) {
         let array = npy::open(path)?;
@@ -43,25 +45,31 @@ fn read_part(path: &Path, ids: &Ids) -> Result<Buffer<NodeId>> {
         if array.dtype.kind == Kind::Bool {
             return splits::from_mask(&array.read_as::<u8>()?, ids.len(), &at);
         }
-        return ids.part(array.read_as()?, &at);
+        return part(array.read_as()?, ids, first, &at);
     }
     let table = table(path, "a node id (a whole number)", whole::<u64>)?;
     if table.columns != 1 {
         return Err(at.error(format!("one id per line expected, {} columns found", table.columns)));
     }
-    ids.part(table.data, &at)
+    part(table.data, ids, first, &at)
+}
+
+/// The nodes of one part that the files call `list`.
+fn part(mut list: Vec<u64>, ids: &Ids, first: u64, at: &At) -> Result<Buffer<NodeId>> {
+    below(&mut list, first, at)?;
+    ids.part(list, at)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parts {
-    train: Vec<u64>,
+    train: Option<Vec<u64>>,
     #[serde(alias = "val")]
     valid: Option<Vec<u64>>,
     test: Option<Vec<u64>>,
 }
 
-fn read_json(path: &Path, ids: &Ids) -> Result<Vec<Split>> {
+fn read_json(path: &Path, ids: &Ids, first: u64) -> Result<Vec<Split>> {
     let text = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
     let list = text.trim_ascii_start().first() == Some(&b'[');
     let parsed = if list {
@@ -71,14 +79,14 @@ fn read_json(path: &Path, ids: &Ids) -> Result<Vec<Split>> {
     };
     let parsed = parsed.map_err(|e| json::error(path, &e))?;
     let split = |(k, parts): (usize, Parts)| {
-        let part = |name: &str, list: Option<Vec<u64>>| match list {
-            Some(list) => ids.part(list, &At::new(path, format!("split {k}, '{name}'"))),
+        let named = |name: &str, list: Option<Vec<u64>>| match list {
+            Some(list) => part(list, ids, first, &At::new(path, format!("split {k}, '{name}'"))),
             None => Ok(Buffer::default()),
         };
         Ok(Split {
-            train: part("train", Some(parts.train))?,
-            valid: part("valid", parts.valid)?,
-            test: part("test", parts.test)?,
+            train: named("train", parts.train)?,
+            valid: named("valid", parts.valid)?,
+            test: named("test", parts.test)?,
         })
     };
     parsed.into_iter().enumerate().map(split).collect()

@@ -1,0 +1,137 @@
+//! Exporters: from a [`Dataset`] back to the field's own formats, so that what was prepared here can be used elsewhere.
+//!
+//! Every exporter is a function in a file of its own that writes to a file or directory which appears whole or not at
+//! all. Data goes to disk in pieces: a dataset that is mapped stays so. To add a format, copy `npz.rs` and add its row to
+//! [`TABLE`].
+//!
+//! What an importer reads back is the dataset that was exported, but for what [`export`] says stays behind.
+
+mod edges;
+mod lines;
+mod npz;
+mod rows;
+mod symmetry;
+
+use std::{fs, path::Path};
+
+use super::Dataset;
+use crate::{
+    Error, Result, atomic,
+    external::{Quiet, Scratch},
+    memory,
+    table::{self, Entry},
+};
+
+/// Writes a dataset in one format and says what could not be written. The target was checked.
+pub type Exporter = fn(&Dataset, &Path, &ExportOptions) -> Result<Vec<String>>;
+
+/// The formats, in the order in which help lists them.
+pub const TABLE: &[Entry<Exporter>] = &[
+    Entry {
+        name: "npz",
+        summary: "one .npz file with sparse adjacency and features, labels and masks, as PyG's read_npz takes it",
+        source: "Shchur et al., Pitfalls of graph neural network evaluation, 2018; torch_geometric/io/npz.py",
+        make: npz::write,
+    },
+    Entry {
+        name: "edges",
+        summary: "a directory of edges.txt, features, labels, split.json and meta.json; or, where the name ends in .txt, .tsv or .csv (also .gz), the list of edges alone",
+        source: "SNAP edge lists; what 'graphmill import edges' reads",
+        make: edges::write,
+    },
+];
+
+/// The options of [`export`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// Replace an earlier export.
+    pub replace: bool,
+    /// `edges` only: write each edge of a symmetric graph once, from the smaller id to the larger.
+    pub undirected_once: bool,
+    /// Compress: `npz` members by deflate, the list of edges by gzip (which a name ending in `.gz` also asks for).
+    pub compress: bool,
+}
+
+impl ExportOptions {
+    /// Refuses options that do not fit `format`. Exporting asks this too.
+    ///
+    /// # Errors
+    /// The first such option, or an unknown format.
+    pub fn check(&self, format: &str) -> Result<()> {
+        table::find("format", TABLE, format)?;
+        if self.undirected_once && format != "edges" {
+            return Err(Error::invalid(format!(
+                "the option 'undirected-once' belongs to the format 'edges'; '{format}' stores every direction"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Exports `dataset` to `dst` in the format called `format`. Returns what the format cannot hold, a sentence each.
+///
+/// # Errors
+/// An unknown format, an option that does not fit it, a dataset that does not [`validate`](Dataset::validate), a target
+/// that may not be replaced, or writing fails; then `dst` is as it was.
+pub fn export(
+    format: &str,
+    dataset: &Dataset,
+    dst: impl AsRef<Path>,
+    options: &ExportOptions,
+) -> Result<Vec<String>> {
+    let dst = dst.as_ref();
+    let entry = table::find("format", TABLE, format)?;
+    options.check(format)?;
+    check_target(format, dst, options.replace)?;
+    dataset.validate()?;
+    (entry.make)(dataset, dst, options)
+}
+
+/// Hands `work` a scratch beside `dst`, which is gone afterwards.
+fn with_scratch<R>(dst: &Path, work: impl FnOnce(&Scratch) -> Result<R>) -> Result<R> {
+    // What a killed export left is not taken up: it may be of another dataset of the same name.
+    let purpose = format!("export {}", std::process::id());
+    let memory = memory::available().map_or(1 << 30, |bytes| bytes / 2);
+    let scratch = Scratch::open(&atomic::suffixed(dst, ".exporting"), &purpose, memory, Box::new(Quiet))?;
+    let done = work(&scratch);
+    // After an error the first one is the one to tell.
+    let removed = scratch.remove();
+    let done = done?;
+    removed?;
+    Ok(done)
+}
+
+/// Whether `dst` may be written. Exporting asks this too; asking before a dataset is opened saves the wait.
+///
+/// # Errors
+/// Something is there and `replace` is not set, or it is no earlier export.
+pub fn check_target(format: &str, dst: &Path, replace: bool) -> Result<()> {
+    let is_file = format == "npz" || edges::is_list(dst);
+    let refuse = |message: &str| Err(Error::format(dst, "target", message));
+    let parent = dst.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if is_file && parent.is_some_and(|parent| !parent.is_dir()) {
+        return refuse("the directory it should be in is not there; make it first");
+    }
+    let kind = match fs::metadata(dst) {
+        Ok(kind) => kind,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io(dst, "look at", e)),
+    };
+    match (is_file, kind.is_dir()) {
+        (true, true) => return refuse("this is a directory; choose another name for the file"),
+        (false, false) => return refuse("this is a file; choose another name for the directory"),
+        (true, false) if !replace => {
+            return refuse("it is already there; replace it with --force, or choose another name");
+        }
+        (true, false) => return Ok(()),
+        (false, true) => {}
+    }
+    let entries = fs::read_dir(dst).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let names: Vec<_> = entries.map_err(|e| Error::io(dst, "look into", e))?;
+    let ours = |name: &str| edges::FILES.contains(&name);
+    match names.iter().map(|entry| entry.file_name()).find(|name| !name.to_str().is_some_and(ours)) {
+        Some(name) => refuse(&format!("it holds '{}'; choose another directory", name.to_string_lossy())),
+        None if names.is_empty() || replace => Ok(()),
+        None => refuse("it already holds an export; replace it with --force, or choose another directory"),
+    }
+}

@@ -1,0 +1,65 @@
+//! Flavours of edge lists, tables and the exporters on real data. Runs only where `GRAPHMILL_DATASETS` names the
+//! directory that holds them; the counts are the published ones (undirected edges count twice).
+
+use std::path::PathBuf;
+
+use graphmill_graph::{
+    Dataset,
+    dataset::import::{ImportOptions, import},
+};
+
+fn real(path: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(std::env::var_os("GRAPHMILL_DATASETS")?).join(path);
+    path.exists().then_some(path)
+}
+
+fn load(format: &str, path: &str, options: &ImportOptions) -> Option<Dataset> {
+    let dataset = import(format, real(path)?, options).unwrap_or_else(|e| panic!("{e}"));
+    println!("{dataset}");
+    Some(dataset)
+}
+
+fn counts(d: &Dataset) -> [usize; 4] {
+    [d.num_nodes(), d.graph.num_edges(), d.features.dim, d.labels.classes()]
+}
+
+#[test]
+fn metis() {
+    for (path, expected) in [
+        ("metis/4elt.graph", [15_606, 2 * 45_878, 0, 0]),
+        ("metis/mdual.graph.gz", [258_569, 2 * 513_132, 0, 0]),
+    ] {
+        let Some(dataset) = load("edges", path, &ImportOptions::default()) else { return };
+        assert_eq!(counts(&dataset), expected);
+    }
+}
+
+#[test]
+fn webgraph_and_snap_are_the_same_graph() {
+    let Some(ascii) = load("edges", "cnr-2000/cnr-2000.graph-txt.gz", &ImportOptions::default()) else {
+        return;
+    };
+    assert_eq!(counts(&ascii), [325_557, 3_216_152, 0, 0]);
+    let snap = load("edges", "cnr-2000/cnr-2000.edges.txt.gz", &ImportOptions::default()).unwrap();
+    assert_eq!(ascii.graph.indptr(), snap.graph.indptr());
+    assert_eq!(ascii.graph.indices(), snap.graph.indices());
+}
+
+#[test]
+fn sparse_ids() {
+    let compact = ImportOptions { compact_ids: true, undirected: true, ..Default::default() };
+    let Some(dataset) = load("edges", "snap/ca-AstroPh.txt.gz", &compact) else { return };
+    assert_eq!(counts(&dataset), [18_772, 2 * 198_110 - 60, 0, 0]);
+    let error =
+        import("edges", real("snap/ca-AstroPh.txt.gz").unwrap(), &ImportOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("compact-ids"), "{error}");
+}
+
+#[test]
+fn ids_from_1_and_sets_of_classes() {
+    let options = ImportOptions { first_id: 1, undirected: true, ..Default::default() };
+    let Some(dataset) = load("edges", "blogcatalog", &options) else { return };
+    assert_eq!(counts(&dataset), [10_312, 2 * 333_983, 0, 39]);
+    let graphmill_graph::Labels::Multi { member, .. } = &dataset.labels else { panic!("sets of classes") };
+    assert_eq!(member.iter().map(|&m| usize::from(m)).sum::<usize>(), 14_476);
+}

@@ -236,7 +236,7 @@ fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
         ("indptr.bin", &words(&[0, 1, 2, 3])),
         ("indices.bin", &words(&[1, 2, 2])),
         ("feat.bin", &words(&[0, 0, 0])),
-        ("label.bin", &words(&[1, 0, 0, 0, u32::MAX, u32::MAX])),
+        ("label.bin", &words(&[1, 0, 0, 0, 1, 0])),
         ("train_set.bin", &words(&[0])),
         ("valid_set.bin", &words(&[1])),
         ("test_set.bin", &words(&[2])),

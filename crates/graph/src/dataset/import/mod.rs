@@ -12,6 +12,7 @@ mod blocks;
 mod class_map;
 mod csr;
 mod edges;
+mod facebook100;
 mod feature_rows;
 mod features;
 #[cfg(feature = "fuzz")]
@@ -88,6 +89,12 @@ pub const TABLE: &[Entry<Importer>] = &[
         summary: "a GraphBolt directory: metadata.yaml, and edges, features and tasks as csv or .npy",
         source: "DGL, docs/source/stochastic_training/ondisk-dataset-specification.rst",
         make: graphbolt::read,
+    },
+    Entry {
+        name: "facebook100",
+        summary: "a Facebook100 school (a MATLAB .mat file), or a directory of several: one dataset of their graphs",
+        source: "Traud, Mucha and Porter, Social structure of Facebook networks, Physica A 2012: the archive's readme",
+        make: facebook100::read,
     },
     Entry {
         name: "edges",

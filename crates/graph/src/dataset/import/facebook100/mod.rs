@@ -63,7 +63,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         nodes: num_nodes as u64,
         edges: edges.directions() * schools.iter().map(|school| school.entries).sum::<u64>(),
         features: features.bytes() as u64,
-        estimated: false,
+        estimated: true, // a friendship that stands in both directions becomes no more
     })?;
     if !edges.take_up_all() {
         let mut blocks = Blocks::new(edges);
@@ -192,11 +192,10 @@ impl School {
             if variable.name != "A" {
                 continue;
             }
-            let at = variable.at().clone();
-            let matrix = variable.sparse()?;
-            if matrix.starts.len() != self.nodes + 1 {
-                return Err(at.error("the file has changed while it was read"));
+            if variable.shape != [self.nodes; 2] {
+                return Err(variable.at().error("the file has changed while it was read"));
             }
+            let matrix = variable.sparse()?;
             for (j, run) in (first..).zip(matrix.starts.windows(2)) {
                 for &i in &matrix.row[run[0] as usize..run[1] as usize] {
                     edges.push(first + i, j)?;

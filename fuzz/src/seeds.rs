@@ -3,22 +3,14 @@
 use std::{fs, io::Write, path::Path};
 
 use flate2::{Compression, write::ZlibEncoder};
-use graphmill_engine::{
-    TrainConfig,
-    checkpoint::{save_model, save_tensors},
-    record::{EpochRecord, RunDir, Summary},
-};
 use graphmill_graph::{
-    Buffer, Dataset, EdgeOptions, Features, Labels, Split, build,
+    Buffer, Dataset, EdgeOptions, Features, Labels, SparseRows, Split, build,
     dataset::{FeatureData, NamedGraph},
     npy,
 };
 use half::f16;
 
-use crate::{
-    input::{join, members},
-    targets::safetensors::model,
-};
+use crate::input::{join, members};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -57,22 +49,14 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     import_directories(&mut add);
     import_schools(&mut add)?;
     resume(&mut add);
-    run(dir, &mut add)?;
     for (i, rule) in ["given:0", "planetoid:20,30", "random:0.5,0.25,0.25", "standard", "graphs:a/b,c/"]
         .into_iter()
         .enumerate()
     {
         add("rules", &i.to_string(), rule.as_bytes().to_vec());
     }
-    add(
-        "options",
-        "train",
-        b"layers=3\nlr=0.01\nseed=18446744073709551615\nmodel=gat\ninput-layer=on".to_vec(),
-    );
-    add("options", "fanout", b"fanout=15,10,-1\ndropout=0.25\nbatch-size=0".to_vec());
-    let nodes = array("<i8", false, &[2], &[[7, 0, 0, 0, 0, 0, 0, 0], [0; 8]].concat());
-    add("nodes", "text", join("", &[("a.txt", b"3\n# none\n 99\n\n")]));
-    add("nodes", "array", join("", &[("a.npy", &nodes)]));
+    #[cfg(feature = "engine")]
+    engine(dir, &mut add)?;
     Ok(seeds)
 }
 
@@ -136,7 +120,9 @@ fn native(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
         features: Features { dim: 1, data: FeatureData::F16(vec![f16::ONE; 3].into()) },
         ..single.clone()
     };
-    for (name, dataset) in [("single", single), ("several", several), ("union", union)] {
+    let table = SparseRows::from_dense(2, &[0.0, 1.0, 0.0, 0.0, 2.5, 3.0])?;
+    let sparse = Dataset { features: Features { dim: 2, data: FeatureData::Csr(table) }, ..single.clone() };
+    for (name, dataset) in [("single", single), ("several", several), ("union", union), ("sparse", sparse)] {
         let place = dir.join(name);
         dataset.save(&place)?;
         let files = files(&place, &place)?;
@@ -235,6 +221,36 @@ fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
         ("valid.npy", &numbers(&[1i32], &[1])),
     ];
     add("import_edges", "arrays", join("split=random:0.5,0.25,0.25", &arrays));
+    add(
+        "import_edges",
+        "metis",
+        join("source=edges.graph", &[("edges.graph", b"% c\n3 2 001\n2 5 3 1\n1 5\n1 1\n")]),
+    );
+    add("import_edges", "webgraph", join("source=edges.graph-txt", &[("edges.graph-txt", b"3\n1 2\n\n0\n")]));
+    add(
+        "import_edges",
+        "snap",
+        join("source=edges.txt", &[("edges.txt", b"# Nodes: 3 Edges: 2\n0\t1\n1\t2\n")]),
+    );
+    let words = |words: &[u32]| -> Vec<u8> { bytemuck::cast_slice(words).to_vec() };
+    let gnnlab: [(&str, &[u8]); 8] = [
+        ("meta.txt", b"NUM_NODE 3\nNUM_EDGE 3\nFEAT_DIM 1\nNUM_CLASS 2\nNUM_TRAIN_SET 1\nNUM_VALID_SET 1\nNUM_TEST_SET 1\n"),
+        ("indptr.bin", &words(&[0, 1, 2, 3])),
+        ("indices.bin", &words(&[1, 2, 2])),
+        ("feat.bin", &words(&[0, 0, 0])),
+        ("label.bin", &words(&[1, 0, 0, 0, u32::MAX, u32::MAX])),
+        ("train_set.bin", &words(&[0])),
+        ("valid_set.bin", &words(&[1])),
+        ("test_set.bin", &words(&[2])),
+    ];
+    add("import_edges", "gnnlab", join("", &gnnlab));
+    let social: [(&str, &[u8]); 4] = [
+        ("edges.csv", b"1,2\n2,3\n"),
+        ("nodes.csv", b"1\n2\n3\n"),
+        ("group-edges.csv", b"1,1\n3,2\n"),
+        ("meta.json", br#"{"name": "t", "nodes": 3, "edges": 2, "classes": 2, "graphs": [{"name": "a", "nodes": {"start": 0, "end": 3}}]}"#),
+    ];
+    add("import_edges", "social", join("first-id=1", &social));
     add("import_edges", "counted", join("num-nodes=9", &[("edges.txt", b"0 1\n8 3\n")]));
 }
 
@@ -393,8 +409,26 @@ fn resume(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     add("resume", "sorting", join("", &files));
 }
 
-/// What a run writes.
-fn run(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<()> {
+/// What the engine reads: options, what a run writes, lists of nodes.
+#[cfg(feature = "engine")]
+fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<()> {
+    use graphmill_engine::{
+        TrainConfig,
+        checkpoint::{save_model, save_tensors},
+        record::{EpochRecord, RunDir, Summary},
+    };
+
+    use crate::targets::safetensors::model;
+
+    add(
+        "options",
+        "train",
+        b"layers=3\nlr=0.01\nseed=18446744073709551615\nmodel=gat\ninput-layer=on".to_vec(),
+    );
+    add("options", "fanout", b"fanout=15,10,-1\ndropout=0.25\nbatch-size=0".to_vec());
+    let nodes = array("<i8", false, &[2], &[[7, 0, 0, 0, 0, 0, 0, 0], [0; 8]].concat());
+    add("nodes", "text", join("", &[("a.txt", b"3\n# none\n 99\n\n")]));
+    add("nodes", "array", join("", &[("a.npy", &nodes)]));
     let toml = TrainConfig::default().to_toml();
     add("config", "default", toml.clone().into_bytes());
     add("config", "short", b"fanout = [5, 5, 5]\nmodel = \"gat\"\nlr = 1e-2\ninput_layer = true\n".to_vec());

@@ -74,7 +74,11 @@ fn another_import_in_the_same_place_starts_clean() {
     }
     // while it works, nobody else may
     let second = room.run(COMMAND);
-    assert!(second.status == Some(0) || second.stderr.contains("another process is at work"), "{}", second.stderr);
+    assert!(
+        second.status == Some(0) || second.stderr.contains("another process is at work"),
+        "{}",
+        second.stderr
+    );
     child.kill().unwrap();
     child.wait().unwrap();
     room.ok("import edges edges.txt other --no-self-loops");

@@ -2,12 +2,8 @@
 
 use rayon::prelude::*;
 
+use super::claims;
 use crate::{Result, memory, npz::Npz, place::At, search::position};
-
-/// Values of a dense matrix that are made whatever the file holds (64 MiB).
-const SMALL: usize = 1 << 24;
-/// Beyond that, values of a dense matrix for each entry and row: the sparsest features in use have some hundred.
-const MOST_ZEROS: usize = 1 << 12;
 
 /// A sparse matrix: row `i` holds `data[k]` at column `indices[k]` for `k` in
 /// `indptr[i]..indptr[i + 1]`.
@@ -107,15 +103,7 @@ impl Csr {
     pub(super) fn to_dense(&self, at: &At) -> Result<Vec<f32>> {
         self.check_width(at)?;
         let size = self.rows.saturating_mul(self.columns);
-        let backed = self.indices.len() + self.rows;
-        if size > SMALL && size / MOST_ZEROS > backed {
-            return Err(at.error(format!(
-                "{} x {} values, of which the file holds {}: too many to make dense; the shape is damaged, or the matrix must stay sparse",
-                self.rows,
-                self.columns,
-                self.indices.len()
-            )));
-        }
+        claims::dense(self.rows, self.columns, self.indices.len() + self.rows, at)?;
         let mut dense: Vec<f32> = at.locate(memory::zeroed(size))?;
         if self.columns > 0 {
             dense.par_chunks_mut(self.columns).zip(self.indptr.par_windows(2)).for_each(|(row, pair)| {
@@ -216,6 +204,6 @@ mod tests {
         let wide = csr(&[0, 1], &[0], 1 << 40).to_dense(&at).unwrap_err().to_string();
         assert!(wide.contains("claims"), "{wide}");
         let corner = csr(&[0, 1], &[1 << 30], (1 << 30) + 1).to_dense(&at).unwrap_err().to_string();
-        assert!(corner.contains("of which the file holds 1"), "{corner}");
+        assert!(corner.contains("the file holds 2 values"), "{corner}");
     }
 }

@@ -9,6 +9,7 @@
 
 mod adjacency;
 mod blocks;
+mod claims;
 mod class_map;
 mod csr;
 mod edges;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use metadata::{FeatureFile, Metadata, Set, SetFile, Task};
 
 use super::{
-    ImportOptions, Raw,
+    ImportOptions, Raw, claims,
     edges::ends,
     feature_rows,
     label_rows::{self, LabelRows},
@@ -37,11 +37,6 @@ const SEEDS: &[&str] = &["seeds", "seed_nodes", "node_ids"];
 /// What a table of features is called before others.
 const FEATURES: &[&str] = &["feat", "feats", "feature", "features"];
 const LABELS: &[&str] = &["label", "labels"];
-
-/// Nodes that are believed where no table tells them, in all and for each edge.
-const UNTOLD: (u64, u64) = (1_000_000, 64);
-/// Entries of label sets that are made whatever there is, and beyond that for each entry that is there.
-const UNLABELLED: (usize, usize) = (1 << 24, 64);
 
 /// Reads the directory (or the `metadata.yaml`) `src`.
 pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
@@ -84,11 +79,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         }
         None => None,
     };
-    if features.dim == 0 && known.is_none() && num_nodes as u64 > UNTOLD.0 + UNTOLD.1 * edges.len() {
-        return Err(source.at("graph.nodes").error(format!(
-            "{num_nodes} nodes, but there are only {} edges, and no table has a row for each node: the number is damaged",
-            edges.len()
-        )));
+    if features.dim == 0 && known.is_none() {
+        claims::nodes(num_nodes, edges.len(), &source.at("graph.nodes"))?;
     }
     let mut split = None;
     if let Some(task) = source.task(scratch)? {
@@ -274,12 +266,7 @@ fn enter(known: &mut Option<Labels>, new: Labels, ids: &[u64], nodes: usize, at:
                 Labels::Single { .. } => labels::unknown(nodes),
                 Labels::Multi { member, classes } => {
                     let size = nodes.saturating_mul(*classes);
-                    if size > UNLABELLED.0 && size / UNLABELLED.1 > member.len() {
-                        return Err(at.error(format!(
-                            "sets of {classes} classes for {} of {nodes} nodes: give the labels of all nodes as a table",
-                            ids.len()
-                        )));
-                    }
+                    claims::dense(nodes, *classes, member.len(), at)?;
                     Labels::Multi { member: at.locate(memory::zeroed(size))?.into(), classes: *classes }
                 }
             };

@@ -238,7 +238,7 @@ fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
         ("indptr.bin", &words(&[0, 1, 2, 3])),
         ("indices.bin", &words(&[1, 2, 2])),
         ("feat.bin", &words(&[0, 0, 0])),
-        ("label.bin", &words(&[1, 0, 0, 0, u32::MAX, u32::MAX])),
+        ("label.bin", &words(&[1, 0, 0, 0, 1, 0])),
         ("train_set.bin", &words(&[0])),
         ("valid_set.bin", &words(&[1])),
         ("test_set.bin", &words(&[2])),
@@ -441,7 +441,7 @@ fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
     fs::create_dir(&place)?;
     let tensor = ("w".to_string(), [1, 2], &[1.0f32, 2.0][..]);
     let state = serde_json::json!({ "epoch": 3, "best": null });
-    save_tensors(&place.join("checkpoint"), &[tensor.clone()], &[], &[tensor], 7, &state)?;
+    save_tensors(&place.join("checkpoint"), std::slice::from_ref(&tensor), &[], std::slice::from_ref(&tensor), 7, &state)?;
     add("checkpoint", "state", joined(&files(&place, &place)?));
 
     let place = dir.join("run");

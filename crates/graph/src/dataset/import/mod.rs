@@ -25,6 +25,7 @@ mod identity;
 mod json;
 mod label_rows;
 mod labels;
+mod musae;
 mod npz;
 mod ogb;
 mod options;
@@ -90,6 +91,12 @@ pub const TABLE: &[Entry<Importer>] = &[
         summary: "a GraphBolt directory: metadata.yaml, and edges, features and tasks as csv or .npy",
         source: "DGL, docs/source/stochastic_training/ondisk-dataset-specification.rst",
         make: graphbolt::read,
+    },
+    Entry {
+        name: "musae",
+        summary: "musae_NAME_{edges.csv,features.json,target.csv} (Twitch, Facebook, GitHub), or a directory of several such directories: one dataset of their graphs",
+        source: "Rozemberczki, Allen and Sarkar, Multi-scale attributed node embedding, J. Complex Networks 2021",
+        make: musae::read,
     },
     Entry {
         name: "facebook100",

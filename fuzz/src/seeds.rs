@@ -441,7 +441,14 @@ fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
     fs::create_dir(&place)?;
     let tensor = ("w".to_string(), [1, 2], &[1.0f32, 2.0][..]);
     let state = serde_json::json!({ "epoch": 3, "best": null });
-    save_tensors(&place.join("checkpoint"), std::slice::from_ref(&tensor), &[], std::slice::from_ref(&tensor), 7, &state)?;
+    save_tensors(
+        &place.join("checkpoint"),
+        std::slice::from_ref(&tensor),
+        &[],
+        std::slice::from_ref(&tensor),
+        7,
+        &state,
+    )?;
     add("checkpoint", "state", joined(&files(&place, &place)?));
 
     let place = dir.join("run");

@@ -122,7 +122,7 @@ pub(crate) fn table_type(config: &TrainConfig, data: &Dataset) -> TableType {
     }
 }
 
-/// The feature rows, with the table that layers read in place: sparse where [`keeps_sparse`]. A table of another type than
+/// The feature rows, with the table that layers read in place: sparse where `keeps_sparse`. A table of another type than
 /// the stored one is a copy, wherever rows are to reside.
 ///
 /// # Errors

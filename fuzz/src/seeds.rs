@@ -1,7 +1,8 @@
 //! Seeds that are made rather than cut from real files: small inputs that their readers accept.
 
-use std::{fs, path::Path};
+use std::{fs, io::Write, path::Path};
 
+use flate2::{Compression, write::ZlibEncoder};
 use graphmill_graph::{
     Buffer, Dataset, EdgeOptions, Features, Labels, SparseRows, Split, build,
     dataset::{FeatureData, NamedGraph},
@@ -46,6 +47,7 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     native(dir, &mut add)?;
     import(&mut add);
     import_directories(&mut add);
+    import_schools(&mut add)?;
     resume(&mut add);
     for (i, rule) in ["given:0", "planetoid:20,30", "random:0.5,0.25,0.25", "standard", "graphs:a/b,c/"]
         .into_iter()
@@ -334,6 +336,44 @@ fn import_directories(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     add("import_graphbolt", "arrays", join("normalize=none", &files));
 }
 
+/// The sources of facebook100: two schools of two people, one packed.
+fn import_schools(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<()> {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let element = |kind: u32, data: &[u8]| {
+        let mut out = [&words(&[kind, data.len() as u32]), data].concat();
+        out.resize(out.len().next_multiple_of(8), 0);
+        out
+    };
+    // class, room for entries, shape, name, and what follows
+    let matrix = |class: u32, room: u32, shape: [u32; 2], name: &str, rest: &[Vec<u8>]| {
+        let head = [words(&[class, room]), words(&shape)].map(|words| element(6, &words)).concat();
+        element(14, &[head, element(1, name.as_bytes()), rest.concat()].concat())
+    };
+    let ones: Vec<u8> = [1f64.to_le_bytes(); 2].concat();
+    let parts = [element(5, &words(&[1, 0])), element(5, &words(&[0, 1, 2])), element(9, &ones)];
+    let adjacency = matrix(5, 2, [2, 2], "A", &parts);
+    let codes: Vec<u8> = [1u16, 2, 1, 2, 9, 0, 0, 0, 5, 6, 2009, 0, 0, 300]
+        .iter()
+        .flat_map(|code| code.to_le_bytes())
+        .collect();
+    let info = matrix(11, 0, [2, 7], "local_info", &[element(4, &codes)]);
+    let mut header = b"MATLAB 5.0 MAT-file".to_vec();
+    header.resize(124, b' ');
+    header.extend(b"\0\x01IM");
+    let packed = |variable: &[u8]| -> Result<Vec<u8>> {
+        let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
+        zlib.write_all(variable)?;
+        let data = zlib.finish()?;
+        Ok([words(&[15, data.len() as u32]), data].concat())
+    };
+    let plain = [&header[..], &adjacency, &info].concat();
+    let deflated = [&header[..], &packed(&adjacency)?, &packed(&info)?].concat();
+    add("import_facebook100", "one", join("split=random:0.5,0.5,0 normalize=rows", &[("a.mat", &plain)]));
+    let both: [(&str, &[u8]); 2] = [("a.mat", &plain), ("b.mat", &deflated)];
+    add("import_facebook100", "two", join("split=graphs:a/b/", &both));
+    Ok(())
+}
+
 /// `rows x 1` ones.
 fn ones_of(rows: usize) -> Vec<u8> {
     numbers(&vec![1f32; rows], &[rows, 1])
@@ -401,7 +441,14 @@ fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
     fs::create_dir(&place)?;
     let tensor = ("w".to_string(), [1, 2], &[1.0f32, 2.0][..]);
     let state = serde_json::json!({ "epoch": 3, "best": null });
-    save_tensors(&place.join("checkpoint"), &[tensor.clone()], &[], &[tensor], 7, &state)?;
+    save_tensors(
+        &place.join("checkpoint"),
+        std::slice::from_ref(&tensor),
+        &[],
+        std::slice::from_ref(&tensor),
+        7,
+        &state,
+    )?;
     add("checkpoint", "state", joined(&files(&place, &place)?));
 
     let place = dir.join("run");

@@ -41,7 +41,8 @@ fn paths_that_are_not_what_they_should_be() {
     let before = room.results("run");
     refused(&room, "import edges file data", FAILED, &["data", "--force"], "new");
     refused(&room, "import edges file run", FAILED, &["run", "nothing was written"], "new");
-    for format in ["npz", "graphsaint", "planetoid", "ogb", "graphsage", "graphbolt", "edges"] {
+    for format in ["npz", "graphsaint", "planetoid", "ogb", "graphsage", "graphbolt", "facebook100", "edges"]
+    {
         refused(&room, &format!("import {format} nowhere new"), FAILED, &["nowhere"], "new");
         refused(&room, &format!("import {format} run new"), FAILED, &["run"], "new");
     }

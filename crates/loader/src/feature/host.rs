@@ -32,12 +32,12 @@ pub struct Host {
 enum Stored {
     Dense(TableData),
     /// With a matrix around them.
-    Sparse(SparseRows, Matrix),
+    Sparse(SparseRows, Box<Matrix>),
 }
 
 impl Stored {
     fn sparse(rows: SparseRows) -> Self {
-        Self::Sparse(rows.clone(), Matrix::sparse_table(rows))
+        Self::Sparse(rows.clone(), Box::new(Matrix::sparse_table(rows)))
     }
 }
 
@@ -64,7 +64,7 @@ impl Host {
     pub fn matrix(&self) -> Matrix {
         match &self.data {
             Stored::Dense(data) => Matrix::shared(data.clone(), self.dim),
-            Stored::Sparse(_, table) => table.clone(),
+            Stored::Sparse(_, table) => Matrix::clone(table),
         }
     }
 

@@ -13,6 +13,7 @@ mod claims;
 mod class_map;
 mod csr;
 mod edges;
+mod facebook100;
 mod feature_rows;
 mod features;
 #[cfg(feature = "fuzz")]
@@ -24,6 +25,7 @@ mod identity;
 mod json;
 mod label_rows;
 mod labels;
+mod musae;
 mod npz;
 mod ogb;
 mod options;
@@ -89,6 +91,18 @@ pub const TABLE: &[Entry<Importer>] = &[
         summary: "a GraphBolt directory: metadata.yaml, and edges, features and tasks as csv or .npy",
         source: "DGL, docs/source/stochastic_training/ondisk-dataset-specification.rst",
         make: graphbolt::read,
+    },
+    Entry {
+        name: "musae",
+        summary: "musae_NAME_{edges.csv,features.json,target.csv} (Twitch, Facebook, GitHub), or a directory of several such directories: one dataset of their graphs",
+        source: "Rozemberczki, Allen and Sarkar, Multi-scale attributed node embedding, J. Complex Networks 2021",
+        make: musae::read,
+    },
+    Entry {
+        name: "facebook100",
+        summary: "a Facebook100 school (a MATLAB .mat file), or a directory of several: one dataset of their graphs",
+        source: "Traud, Mucha and Porter, Social structure of Facebook networks, Physica A 2012: the archive's readme",
+        make: facebook100::read,
     },
     Entry {
         name: "edges",

@@ -170,10 +170,30 @@ impl Place<'_> {
     }
 }
 
+/// Opens a file and checks that what its metadata says of places lies within it: the reader takes them at their word.
 fn open(path: &Path) -> Result<SerializedFileReader<File>> {
     let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-    SerializedFileReader::new(file)
-        .map_err(|e| At::new(path, "metadata").error(format!("not a readable Parquet file: {e}")))
+    let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
+    let reader = SerializedFileReader::new(file)
+        .map_err(|e| At::new(path, "metadata").error(format!("not a readable Parquet file: {e}")))?;
+    for (g, group) in reader.metadata().row_groups().iter().enumerate() {
+        for column in group.columns() {
+            let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+            let length = column.compressed_size();
+            let end = u64::try_from(start).ok().zip(u64::try_from(length).ok());
+            let inside =
+                end.and_then(|(start, length)| start.checked_add(length)).is_some_and(|end| end <= size);
+            let counts = column.num_values() >= 0 && column.data_page_offset() >= 0 && group.num_rows() >= 0;
+            if !inside || !counts {
+                let place = format!("metadata, row group {g}");
+                let name = column.column_path().string().escape_debug().to_string();
+                return Err(At::new(path, place).error(format!(
+                    "the column '{name}' is said to be {length} bytes from byte {start} on, but the file has {size}: it is damaged"
+                )));
+            }
+        }
+    }
+    Ok(reader)
 }
 
 /// The names of the top columns, with what they hold.

@@ -169,6 +169,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
+/// A text, and how many bytes of its file are read.
 type Opened = (Box<dyn Read>, Rc<Cell<u64>>);
 
 /// Opens `path`, unpacking it if it is gzipped; also how many bytes of the file have been taken so far.

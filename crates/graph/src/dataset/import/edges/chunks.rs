@@ -1,4 +1,4 @@
-//! A text file in chunks of whole lines, read and unpacked ahead by a thread of its own.
+//! A text file in chunks of whole lines, read and unpacked ahead by a thread of its own (a small one by the caller's).
 
 use std::{
     fs::File,
@@ -21,9 +21,13 @@ use crate::{Error, Result};
 const CHUNK: usize = 1 << 20;
 /// Chunks read ahead.
 const AHEAD: usize = 16;
+/// Files up to this size are read by the caller: a thread would cost more than it hides.
+const SMALL: u64 = 1 << 16;
 
 /// The chunks of a file; a gzipped one is unpacked.
 pub(super) struct Chunks {
+    /// The reader of a small file, and what lies behind the last chunk's last line.
+    here: Option<(Box<dyn Read + Send>, Vec<u8>)>,
     receiver: Option<Receiver<io::Result<Vec<u8>>>>,
     thread: Option<JoinHandle<()>>,
     packed: Arc<AtomicU64>,
@@ -77,6 +81,9 @@ impl Chunks {
     /// Opens the file and begins to read.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let (mut reader, packed, size) = unpacked(path, 1 << 18)?;
+        if size <= SMALL {
+            return Ok(Self { here: Some((reader, Vec::new())), receiver: None, thread: None, packed, size });
+        }
         let (sender, receiver) = sync_channel(AHEAD);
         let work = move || {
             let mut rest = Vec::new();
@@ -91,7 +98,7 @@ impl Chunks {
         };
         let thread = Builder::new().name("read".into()).spawn(work);
         let thread = Some(thread.map_err(|e| Error::io(path, "start a thread to read", e))?);
-        Ok(Self { receiver: Some(receiver), thread, packed, size })
+        Ok(Self { here: None, receiver: Some(receiver), thread, packed, size })
     }
 
     /// The next chunk: whole lines, the last of which may lack its end in the last chunk.
@@ -99,6 +106,10 @@ impl Chunks {
     /// # Errors
     /// Reading or unpacking fails, or a line is longer than any table has.
     pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if let Some((reader, rest)) = &mut self.here {
+            let chunk = next_chunk(reader, rest)?;
+            return Ok(Some(chunk).filter(|chunk| !chunk.is_empty()));
+        }
         let Some(receiver) = &self.receiver else { return Ok(None) };
         match receiver.recv() {
             Ok(Ok(chunk)) if chunk.is_empty() => Ok(None),

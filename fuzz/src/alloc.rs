@@ -2,11 +2,11 @@
 //! more than its input justifies.
 //!
 //! ```text
-//! limit = 64 MiB + 128 x unpacked bytes
+//! limit = 128 MiB + 128 x unpacked bytes
 //! ```
 //!
-//! 64 MiB is what the readers may take whatever the input (buffers, and dense features of a sparse matrix of a few
-//! entries). 128 bytes are 16 words: the smallest entry of a file is a byte (an `i1` row start of an `.npy` array, a digit
+//! 128 MiB is what the readers may take whatever the input: buffers, a graph of a million nodes whose ids a single edge
+//! names, a table of 2^24 entries of a few values (`import/claims.rs`). 128 bytes are 16 words: the smallest entry of a file is a byte (an `i1` row start of an `.npy` array, a digit
 //! and its comma in text), and while a graph is built from it, ids, cursors, row starts, labels and their 64-bit sources are
 //! held at once. What is deflated counts as unpacked: deflate expands at most 1032 times (zlib's technical notes).
 //!
@@ -19,7 +19,7 @@ use std::{
 };
 
 /// Bytes that any input may ask for.
-pub const FLOOR: usize = 64 << 20;
+pub const FLOOR: usize = 128 << 20;
 /// Bytes that each unpacked byte of the input may ask for.
 pub const PER_BYTE: usize = 128;
 /// The most that deflate expands.

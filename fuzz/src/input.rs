@@ -39,7 +39,8 @@ impl<'a> Input<'a> {
             let (name, bytes) = named(part);
             let Some(&name) = names.iter().find(|known| known.as_bytes() == name) else { continue };
             if files.iter().all(|(there, _)| *there != name) {
-                unpacked += bytes.len() * if is_packed(name, bytes) { DEFLATE } else { 1 };
+                let deflated = is_packed(name, bytes) || has_packed_variables(name, bytes);
+                unpacked += bytes.len() * if deflated { DEFLATE } else { 1 };
                 files.push((name, pack(name, bytes)));
             }
         }
@@ -83,6 +84,11 @@ pub fn members(members: &[(&str, &[u8])]) -> Vec<u8> {
 fn is_packed(name: &str, bytes: &[u8]) -> bool {
     name.ends_with(".npz") && bytes.starts_with(b"PK")
         || name.ends_with(".gz") && bytes.starts_with(b"\x1f\x8b")
+}
+
+/// Whether a MATLAB file may hold deflated variables (elements of type 15, in either byte order).
+fn has_packed_variables(name: &str, bytes: &[u8]) -> bool {
+    name.ends_with(".mat") && bytes.windows(4).any(|word| matches!(word, [15, 0, 0, 0] | [0, 0, 0, 15]))
 }
 
 fn pack<'a>(name: &str, bytes: &'a [u8]) -> Cow<'a, [u8]> {

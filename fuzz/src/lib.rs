@@ -9,7 +9,6 @@ pub mod input;
 pub mod mutate;
 pub mod pack;
 pub mod scratch;
-#[cfg(feature = "engine")]
 pub mod seeds;
 pub mod targets;
 

@@ -35,6 +35,22 @@ pub fn with_files<T>(
     work(&dir)
 }
 
+/// As [`with_files`], for a reader that changes or removes files: everything is written anew each time.
+///
+/// # Panics
+/// The directory cannot be written.
+pub fn with_fresh_files<T>(
+    target: &'static str,
+    files: &[(&str, impl AsRef<[u8]>)],
+    work: impl FnOnce(&Path) -> T,
+) -> T {
+    let old = SCRATCH.with_borrow_mut(|all| all.remove(target));
+    if let Some(old) = old {
+        fs::remove_dir_all(old.dir).expect("the scratch directory cannot be removed");
+    }
+    with_files(target, files, work)
+}
+
 impl Scratch {
     fn new(target: &str) -> Self {
         let root = Path::new("/dev/shm");

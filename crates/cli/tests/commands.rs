@@ -273,3 +273,23 @@ fn results_go_to_standard_output_and_nothing_else_does() {
         assert!(help.contains(text), "{help}");
     }
 }
+
+#[test]
+fn a_bounded_run_says_what_it_scored_and_eval_scores_the_same() {
+    let room = Room::new();
+    room.ok("generate sbm data --nodes 3000 --classes 4 --feature-dim 8 --feature-type f16");
+    assert_eq!(room.ok_json("info data --verify")["feature_type"], "f16");
+    let bounds = "--max-batches 2 --batch-size 100 --eval-nodes 50";
+    let text = room.ok(&format!("train data --out run --epochs 2 --hidden 8 {bounds}"));
+    assert!(text.contains("scores are of 50 of 750 validation and 50 of 750 test nodes"), "{text}");
+    let summary = room.json("run/summary.json");
+    assert!(summary["epochs"].as_array().unwrap().iter().all(|epoch| epoch["seeds"] == 200), "{summary}");
+    let scores = room.ok_json("eval run");
+    assert_eq!(scores["test"], summary["test"]["score"]);
+    assert!(scores["parts"].as_array().unwrap().iter().all(|part| part["nodes"] == 50), "{scores}");
+    // as many as there are is all of them
+    let all = |eval: &str, out: &str| {
+        room.ok_json(&format!("train data --out {out} --epochs 1 --hidden 8 {eval}"))["test"]["score"].clone()
+    };
+    assert_eq!(all("", "one"), all("--eval-nodes 750", "two"));
+}

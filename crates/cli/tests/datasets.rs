@@ -106,7 +106,7 @@ fn a_download_that_is_interrupted_goes_on() {
     let server = Server::start(move |request, number| {
         let reply = Reply::file(request, &bytes, "\"a\"");
         // long enough for the signal to come first, and then the connection ends and the wish is seen
-        if number == 0 { Reply { silent: Duration::from_millis(600), ..reply.cut(100_000) } } else { reply }
+        if number == 0 { Reply { silent: Duration::from_secs(2), ..reply.cut(100_000) } } else { reply }
     });
     let args = format!("datasets download web-Google here --mirror {}", server.url);
     let mut child = room.command(&args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();

@@ -9,6 +9,8 @@ fn same_for_any_number_of_threads(options: &str, multi_label: bool) {
     let room = Room::new();
     if multi_label {
         room.multi_label_dataset("data")
+    } else if options.contains("--sparse") {
+        room.sparse_dataset("data")
     } else {
         room.dataset("data")
     };
@@ -69,6 +71,12 @@ fn gin_with_batch_norm() {
 #[test]
 fn several_labels() {
     same_for_any_number_of_threads("--norm l2 --clip 1", true);
+}
+
+#[test]
+fn sparse_features() {
+    same_for_any_number_of_threads("--sparse on --residual linear --input-dropout 0.3", false);
+    same_for_any_number_of_threads("--sparse on --model gcn --batch-size 0 --precision bf16", false);
 }
 
 #[test]

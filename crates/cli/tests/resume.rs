@@ -25,7 +25,11 @@ fn draw(state: &mut u64) -> u64 {
 /// Kills a run again and again, at moments drawn anew every time.
 fn survives_being_killed(options: &str) {
     let room = Room::new();
-    room.dataset("data");
+    if options.contains("--sparse") {
+        room.sparse_dataset("data")
+    } else {
+        room.dataset("data")
+    };
     let options = format!("{options} --hidden 16 --fanout 5,5 --batch-size 128 --epochs 10");
     let began = Instant::now();
     room.ok(&format!("train data {options} --checkpoint-batches 2 --out whole"));
@@ -70,6 +74,11 @@ fn a_killed_run_ends_with_the_same_bits() {
 #[test]
 fn a_killed_run_with_running_statistics_ends_with_the_same_bits() {
     survives_being_killed("--model gin --norm batch --optimizer sgd --warmup 2 --eval-every 2");
+}
+
+#[test]
+fn a_killed_run_with_sparse_features_ends_with_the_same_bits() {
+    survives_being_killed("--sparse on --input-dropout 0.3");
 }
 
 /// How many epochs the run has recorded.

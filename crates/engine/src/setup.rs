@@ -74,7 +74,7 @@ impl Tables {
 /// bottom layer reads the feature table in place) is decided by the first batch's.
 ///
 /// # Errors
-/// `--fused on` for a model that cannot read the table in place.
+/// `--fused on` for a model that cannot read the table in place, or sparse rows for one that cannot multiply them first.
 pub(crate) fn loader<'a>(
     config: &TrainConfig,
     data: &'a Dataset,
@@ -98,7 +98,14 @@ pub(crate) fn loader<'a>(
         transposed: 0,
         symmetric,
     };
-    let orders = model.orders(&first_shapes(&loader)?);
+    let mut orders = model.orders(&first_shapes(&loader)?);
+    if tables.features.is_sparse() && !model.start_with_product(&mut orders) {
+        return Err(Error::usage(format!(
+            "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read sparse rows; use \
+             --sparse off",
+            config.sparse
+        )));
+    }
     let possible = model.can_read_table(&orders);
     if config.fused == "on" && !possible {
         return Err(Error::usage(

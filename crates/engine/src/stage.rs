@@ -82,6 +82,7 @@ impl Loader<'_> {
     pub fn sample(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
         let form =
             Form { fused: self.fused, transposed: self.transposed, symmetric: self.symmetric.as_ref() };
+        batch.extracted = false;
         self.sampler.sample(self.graph, self.seed, epoch, form, workspace, batch).map_err(too_large)
     }
 
@@ -107,9 +108,12 @@ impl Loader<'_> {
         self.sample(epoch, workspace, batch)
     }
 
-    /// Stage 3: gathers the feature rows of the input nodes. On the fast path nothing is gathered,
-    /// and what the bottom layer will read is counted.
+    /// Stage 3: gathers the feature rows of the input nodes, unless the batch holds them still. On the fast path nothing is
+    /// gathered, and what the bottom layer will read is counted.
     pub fn extract(&self, batch: &mut MiniBatch) {
+        if std::mem::replace(&mut batch.extracted, true) {
+            return;
+        }
         let dim = self.feature.dim();
         if batch.is_fused() {
             let rows = (batch.blocks[0].num_edges() + batch.blocks[0].num_dst) as u64;
@@ -118,8 +122,11 @@ impl Loader<'_> {
                 Traffic { host: Rows { rows, bytes: rows * self.feature.row_bytes() }, ..Traffic::default() };
             return;
         }
-        batch.features.resize(batch.input_nodes.len(), dim);
-        batch.traffic = self.feature.read(&batch.input_nodes, batch.features.view_mut().host());
+        batch.traffic = self.feature.gather(&batch.input_nodes, &mut batch.features);
+        if batch.features.is_sparse() {
+            // for the gradient of what multiplies them
+            batch.features.transpose_sparse();
+        }
     }
 }
 

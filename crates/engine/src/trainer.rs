@@ -378,7 +378,11 @@ impl Keeper<'_> {
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::{EdgeOptions, Features, Labels, Split, build as graph, dataset::FeatureData};
+    use graphmill_graph::{
+        EdgeOptions, Features, Labels, SparseRows, Split, build as graph,
+        dataset::FeatureData,
+        generate::{GenerateOptions, generate},
+    };
     use half::f16;
 
     use super::*;
@@ -415,6 +419,55 @@ mod tests {
     impl Observer for Notes {
         fn note(&mut self, message: &str) {
             self.0.push(message.to_string());
+        }
+    }
+
+    /// Sparse rows are another order of summation, with the same batches and the same dropped values.
+    #[test]
+    fn sparse_and_dense_features_train_alike() {
+        let options = GenerateOptions { nodes: 800, classes: 4, dim: 30, ..GenerateOptions::default() };
+        let mut dense = generate("sbm", &options).unwrap();
+        let FeatureData::F32(rows) = &dense.features.data else { unreachable!() };
+        let rows: Vec<f32> = rows.iter().map(|&x| if x < 1.2 { 0.0 } else { x }).collect();
+        let mut sparse = dense.clone();
+        sparse.features = Features::csr(SparseRows::from_dense(30, &rows).unwrap());
+        dense.features = Features::f32(30, rows);
+        let run = |residence, config: &TrainConfig, data: &Dataset| {
+            let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+            train_from(Residences::both(residence), config, data, job).unwrap()
+        };
+        let base = TrainConfig {
+            hidden: 16,
+            epochs: 3,
+            batch_size: 150,
+            fanout: Fanout(vec![5, 5]),
+            lr: 0.01,
+            sparse: "on".into(),
+            ..TrainConfig::default()
+        };
+        let s = String::from;
+        for config in [
+            TrainConfig { model: s("sage"), input_dropout: 0.3, ..base.clone() },
+            TrainConfig { model: s("sage"), aggregator: s("max-pool"), ..base.clone() },
+            TrainConfig { model: s("gcn"), batch_size: 0, input_dropout: 0.3, ..base.clone() },
+            TrainConfig { model: s("gcn"), residual: s("linear"), norm: s("batch"), ..base.clone() },
+            TrainConfig { model: s("gat"), input_dropout: 0.3, ..base.clone() },
+            TrainConfig { model: s("gin"), norm: s("layer"), ..base.clone() },
+            TrainConfig { model: s("sage"), input_layer: true, head_layers: 1, ..base.clone() },
+        ] {
+            let of_sparse = run(Residence::HugePages, &config, &sparse);
+            let in_place = run(Residence::InPlace, &config, &sparse);
+            let of_dense =
+                run(Residence::HugePages, &TrainConfig { fused: s("off"), ..config.clone() }, &dense);
+            let off = run(Residence::HugePages, &TrainConfig { sparse: s("off"), ..config.clone() }, &sparse);
+            for (e, a) in of_sparse.epochs.iter().enumerate() {
+                assert_eq!(a.loss.to_bits(), in_place.epochs[e].loss.to_bits(), "{config:?}");
+                for b in [&of_dense.epochs[e], &off.epochs[e]] {
+                    assert!((a.loss - b.loss).abs() < 2e-3 * b.loss, "{} and {}, {config:?}", a.loss, b.loss);
+                    let (a, b) = (a.valid_score.unwrap(), b.valid_score.unwrap());
+                    assert!((a - b).abs() < 0.02, "{a} and {b}, {config:?}");
+                }
+            }
         }
     }
 

@@ -21,7 +21,8 @@ use graphmill_engine::{
     sums::Sums,
 };
 use graphmill_graph::{
-    Dataset,
+    Dataset, Features, SparseRows,
+    dataset::FeatureData,
     generate::{GenerateOptions, generate},
 };
 use graphmill_nn::{
@@ -70,7 +71,10 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
     let model = build::model(config, data).unwrap();
     let (feature, table) = build::features(config, data, Residence::InPlace).unwrap();
     let orders = model.orders(&[BlockShape { dst: 100, src: 1000, edges: 2000 }]);
-    let orders = vec![orders[0]; config.layers];
+    let mut orders = vec![orders[0]; config.layers];
+    if table.is_sparse() {
+        assert!(model.start_with_product(&mut orders));
+    }
     let fused = config.fused == "on";
     assert!(!fused || model.can_read_table(&orders));
     let loader = Loader {
@@ -129,12 +133,19 @@ fn a_batch_allocates_nothing_in_the_steady_state() {
     // one that is the same every time
     let whole = TrainConfig { fanout: Fanout(vec![-1, -1]), ..large.clone() };
     let backends: [&dyn Backend; 2] = [&Reference, &Cpu::default()];
-    for (model, fused) in [("sage", "on"), ("sage", "off"), ("gcn", "off")] {
+    let mut sparse = data.clone();
+    let FeatureData::F32(rows) = &data.features.data else { unreachable!() };
+    let some: Vec<f32> = rows.iter().map(|&x| if x < 1.0 { 0.0 } else { x }).collect();
+    sparse.features = Features::csr(SparseRows::from_dense(8, &some).unwrap());
+    let cases =
+        [("sage", "on", &data), ("sage", "off", &data), ("gcn", "off", &data), ("sage", "off", &sparse)];
+    for (model, fused, data) in cases {
         for config in [&small, &large, &whole] {
-            let config = TrainConfig { model: model.into(), fused: fused.into(), ..config.clone() };
+            let (model, fused, sparse) = (model.into(), fused.into(), "on".into());
+            let config = TrainConfig { model, fused, sparse, ..config.clone() };
             for (backend, threads) in [(0, 1), (0, 2), (1, 1)] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                let counts = pool.install(|| requests(&data, &config, backends[backend]));
+                let counts = pool.install(|| requests(data, &config, backends[backend]));
                 assert!(counts[0] > 0, "the counter counts");
                 let steady = &counts[WARM..];
                 let least = *steady.iter().min().unwrap();

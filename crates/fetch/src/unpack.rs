@@ -37,7 +37,7 @@ pub(crate) fn unpack(archive: &Path, dir: &Path, stop: &AtomicBool, watch: &mut 
     let file = File::open(archive).map_err(|e| Error::io(archive, "open", e))?;
     let mut zip = ZipArchive::new(BufReader::new(file)).map_err(|e| damaged(archive, "its directory", e))?;
     let members = examine(archive, dir, &mut zip)?;
-    let total = members.iter().map(|member| member.bytes).sum();
+    let total = bytes(&members);
     watch.begin("unpacking", &name(archive), 0, Some(total));
     let mut missing = Vec::new();
     for member in members {
@@ -47,11 +47,16 @@ pub(crate) fn unpack(archive: &Path, dir: &Path, stop: &AtomicBool, watch: &mut 
             missing.push(member);
         }
     }
-    check_space(dir, missing.iter().map(|member| member.bytes).sum())?;
+    check_space(dir, bytes(&missing))?;
     for member in missing {
         write(archive, &mut zip, &member, stop, watch)?;
     }
     Ok(total)
+}
+
+/// What the members declare in all; an archive may declare anything.
+fn bytes(members: &[Member]) -> u64 {
+    members.iter().fold(0, |sum, member| sum.saturating_add(member.bytes))
 }
 
 /// Every file of the archive, if all of its names may be written.

@@ -5,6 +5,7 @@
 //! - [`Buffer`]: an owned vector or a memory map behind one type.
 //! - [`dataset`]: the native on-disk format and its importers.
 //! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: files that appear whole or not at all.
+//! - [`SparseRows`]: feature rows of which few values are not zero.
 //! - [`external`]: edges and rows beyond the size of memory.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`memory`]: how much of it there is.
@@ -31,6 +32,7 @@ pub mod npz;
 mod place;
 mod search;
 pub mod shared;
+pub mod sparse;
 pub mod stats;
 pub mod table;
 pub mod traverse;
@@ -42,6 +44,7 @@ pub use csc::Graph;
 pub use dataset::{Dataset, Features, Labels, Split};
 pub use error::{Error, Result};
 pub use matrix::{Matrix, View, ViewMut};
+pub use sparse::SparseRows;
 
 /// A node's number: 4.29 billion nodes fit.
 pub type NodeId = u32;

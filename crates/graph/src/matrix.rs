@@ -5,12 +5,15 @@
 //!
 //! A feature table may be shared as a matrix without copying it, also where it holds 16-bit floats: half the
 //! memory and half the traffic. Those are for the two operations that read tables, which ask for [`View::table`].
+//!
+//! Rows of which few values are not zero may be held as such ([`View::sparse`]): for the products, which are then sums of few
+//! rows of the other factor, and for gathers.
 
 use std::ops::Range;
 
 use half::{bf16, f16};
 
-use crate::Buffer;
+use crate::{Block, Buffer, NodeId, SparseRows, block::Transposed, sparse};
 
 /// A cache line of values: vectors of these are aligned for the widest registers.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -32,6 +35,26 @@ enum Storage {
     Owned(Vec<Line>),
     /// A read-only table, such as a dataset's features.
     Shared(TableData),
+    /// A read-only table of sparse rows, to gather from.
+    SparseTable(SparseRows),
+    /// Sparse rows of our own. `X W` is the weighted aggregation of the rows of `W` over a block whose destinations are
+    /// the rows of `X` and whose sources are its columns, and `X^T Y` that over its transpose.
+    Sparse(Box<Block>),
+}
+
+/// Sparse rows, as products read them.
+#[derive(Clone, Copy, Debug)]
+pub struct Sparse<'a> {
+    /// Where the stored values of each row start, and the last end, in `indices` and `values`.
+    pub indptr: &'a [u32],
+    /// Column of every stored value of the whole matrix, ascending within a row.
+    pub indices: &'a [u32],
+    /// The stored values of the whole matrix.
+    pub values: &'a [f32],
+    /// The number in the whole matrix of the first of these rows.
+    pub first: usize,
+    /// The stored values of the whole matrix by column, rows ascending, where [`Matrix::transpose_sparse`] was called.
+    pub transposed: &'a Transposed,
 }
 
 /// A read-only table in host memory. Cloning shares the memory.
@@ -138,6 +161,43 @@ impl Matrix {
         Self { rows, cols, storage: Storage::Shared(data) }
     }
 
+    /// A read-only table around sparse rows without copying them.
+    pub fn sparse_table(rows: SparseRows) -> Self {
+        let (num_rows, cols) = (rows.num_rows(), rows.num_cols());
+        Self { rows: num_rows, cols, storage: Storage::SparseTable(rows) }
+    }
+
+    /// Becomes the rows `ids` of `from`, which are sparse, in that order. Parallel; memory is kept and grows only.
+    ///
+    /// # Panics
+    /// `from` is dense, or the rows store more than 2^32 - 1 values.
+    pub fn gather_sparse(&mut self, from: View, ids: &[NodeId]) {
+        if !matches!(self.storage, Storage::Sparse(_)) {
+            self.storage = Storage::Sparse(Box::default());
+        }
+        let Storage::Sparse(block) = &mut self.storage else { unreachable!("it was just made") };
+        let row = |v: NodeId| from.sparse_row(v as usize).expect("sparse rows are gathered from sparse rows");
+        sparse::gather(ids, row, block);
+        (block.num_dst, block.num_src) = (ids.len(), from.num_cols());
+        (self.rows, self.cols) = (ids.len(), from.num_cols());
+    }
+
+    /// Lists the stored values by column too, for products with the transpose. Over the threads of the pool where that pays.
+    ///
+    /// # Panics
+    /// The rows were not made by [`Matrix::gather_sparse`].
+    pub fn transpose_sparse(&mut self) {
+        match &mut self.storage {
+            Storage::Sparse(block) => block.par_transpose(),
+            _ => panic!("only gathered sparse rows are transposed"),
+        }
+    }
+
+    /// Whether the rows are sparse.
+    pub fn is_sparse(&self) -> bool {
+        matches!(self.storage, Storage::SparseTable(_) | Storage::Sparse(_))
+    }
+
     /// How many rows.
     pub fn num_rows(&self) -> usize {
         self.rows
@@ -148,11 +208,12 @@ impl Matrix {
         self.cols
     }
 
-    /// Whether the values are f32.
+    /// Whether runs of rows can be multiplied where they are: the values are f32, and all are there.
     pub fn is_wide(&self) -> bool {
         match &self.storage {
             Storage::Owned(_) => true,
             Storage::Shared(data) => data.kind() == TableType::F32,
+            Storage::SparseTable(_) | Storage::Sparse(_) => false,
         }
     }
 
@@ -162,7 +223,7 @@ impl Matrix {
         match &mut self.storage {
             Storage::Owned(data) if data.len() >= lines => {}
             Storage::Owned(data) => data.resize(lines, Line([0.0; 16])),
-            Storage::Shared(_) => self.storage = Storage::Owned(vec![Line([0.0; 16]); lines]),
+            _ => self.storage = Storage::Owned(vec![Line([0.0; 16]); lines]),
         }
         self.rows = rows;
         self.cols = cols;
@@ -170,13 +231,13 @@ impl Matrix {
 
     /// All rows.
     pub fn view(&self) -> View<'_> {
-        View { matrix: self, start: 0, rows: self.rows }
+        View { matrix: self, start: 0, rows: self.rows, values: None }
     }
 
     /// Some rows.
     pub fn rows(&self, range: Range<usize>) -> View<'_> {
         assert!(range.start <= range.end && range.end <= self.rows, "rows {range:?} of {}", self.rows);
-        View { matrix: self, start: range.start, rows: range.len() }
+        View { matrix: self, start: range.start, rows: range.len(), values: None }
     }
 
     /// All rows, to be written.
@@ -197,6 +258,9 @@ impl Matrix {
 
 impl std::fmt::Debug for Matrix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_sparse() {
+            return write!(f, "Matrix({} x {}, sparse)", self.rows, self.cols);
+        }
         let Table::F32(data) = self.view().table() else {
             return write!(f, "Matrix({} x {}, 16-bit floats)", self.rows, self.cols);
         };
@@ -211,6 +275,8 @@ pub struct View<'a> {
     matrix: &'a Matrix,
     start: usize,
     rows: usize,
+    /// In the place of the stored values of sparse rows.
+    values: Option<&'a [f32]>,
 }
 
 impl<'a> View<'a> {
@@ -227,7 +293,48 @@ impl<'a> View<'a> {
     /// A run of these rows.
     pub fn rows(&self, range: Range<usize>) -> View<'a> {
         assert!(range.start <= range.end && range.end <= self.rows, "rows {range:?} of {}", self.rows);
-        View { matrix: self.matrix, start: self.start + range.start, rows: range.len() }
+        View { start: self.start + range.start, rows: range.len(), ..*self }
+    }
+
+    /// Whether the rows are sparse.
+    pub fn is_sparse(&self) -> bool {
+        self.matrix.is_sparse()
+    }
+
+    /// The rows as products read them, where they are sparse and gathered.
+    pub fn sparse(&self) -> Option<Sparse<'a>> {
+        let Storage::Sparse(block) = &self.matrix.storage else { return None };
+        Some(Sparse {
+            indptr: &block.indptr[self.start..=self.start + self.rows],
+            indices: &block.indices,
+            values: self.values.unwrap_or(&block.edge_weight),
+            first: self.start,
+            transposed: &block.transposed,
+        })
+    }
+
+    /// The columns and values stored of row `i`, where rows are sparse.
+    #[inline]
+    pub fn sparse_row(&self, i: usize) -> Option<(&'a [u32], &'a [f32])> {
+        assert!(i < self.rows, "row {i} of {}", self.rows);
+        match &self.matrix.storage {
+            Storage::SparseTable(rows) => Some(rows.row(self.start + i)),
+            Storage::Sparse(block) => {
+                let run = block.edges(self.start + i);
+                Some((&block.indices[run.clone()], &self.values.unwrap_or(&block.edge_weight)[run]))
+            }
+            Storage::Owned(_) | Storage::Shared(_) => None,
+        }
+    }
+
+    /// The same sparse rows with other values: as many as the whole matrix stores, in its order.
+    ///
+    /// # Panics
+    /// The rows are not gathered sparse rows, or the number of values is another.
+    pub fn with_values(self, values: &'a [f32]) -> Self {
+        let stored = self.sparse().expect("gathered sparse rows").values.len();
+        assert_eq!(values.len(), stored, "as many values as are stored");
+        Self { values: Some(values), ..self }
     }
 
     /// The values, `rows * cols`, in host memory. For backends and tests.
@@ -249,6 +356,9 @@ impl<'a> View<'a> {
             Storage::Shared(TableData::F32(data)) => Table::F32(&data[range]),
             Storage::Shared(TableData::F16(data)) => Table::F16(&data[range]),
             Storage::Shared(TableData::Bf16(data)) => Table::Bf16(&data[range]),
+            Storage::SparseTable(_) | Storage::Sparse(_) => {
+                panic!("sparse rows: only products and gathers read them")
+            }
         }
     }
 }
@@ -274,7 +384,7 @@ impl<'a> ViewMut<'a> {
 
     /// The same rows, to be read.
     pub fn as_view(&self) -> View<'_> {
-        View { matrix: self.matrix, start: self.start, rows: self.rows }
+        View { matrix: self.matrix, start: self.start, rows: self.rows, values: None }
     }
 
     /// The same rows, lent on.
@@ -291,7 +401,7 @@ impl<'a> ViewMut<'a> {
         let cols = matrix.cols;
         match &mut matrix.storage {
             Storage::Owned(data) => &mut bytemuck::cast_slice_mut(data)[start * cols..(start + rows) * cols],
-            Storage::Shared(_) => panic!("a shared table is read-only"),
+            _ => panic!("shared tables and sparse rows are read-only"),
         }
     }
 }
@@ -325,6 +435,49 @@ mod tests {
     #[should_panic(expected = "gather its rows first")]
     fn half_tables_are_not_read_as_f32() {
         Matrix::shared(TableData::F16(vec![f16::ONE].into()), 1).view().host();
+    }
+
+    #[test]
+    fn sparse_rows_are_gathered_and_transposed() {
+        let indptr = vec![0, 1, 1, 3];
+        let rows = SparseRows::new(4, indptr.into(), vec![2, 0, 2].into(), vec![5.0, 1.0, 3.0].into());
+        let table = Matrix::sparse_table(rows.unwrap());
+        let mut batch = Matrix::default();
+        batch.gather_sparse(table.view(), &[2, 0, 1]);
+        batch.transpose_sparse();
+        let sparse = batch.view().sparse().unwrap();
+        assert_eq!((sparse.indptr, sparse.indices), (&[0, 2, 3, 3][..], &[0, 2, 2][..]));
+        assert_eq!((sparse.values, &sparse.transposed.dst[..]), (&[1.0, 3.0, 5.0][..], &[0, 0, 1][..]));
+        assert_eq!(sparse.transposed.indptr, [0, 1, 1, 3, 3]);
+        let other = [7.0, 8.0, 9.0];
+        let view = batch.view().with_values(&other).rows(1..3);
+        assert_eq!(view.sparse_row(0), Some((&[2][..], &[9.0][..])));
+        assert_eq!((view.sparse().unwrap().indptr, view.sparse().unwrap().first), (&[2, 3, 3][..], 1));
+        // and from there on
+        let mut again = Matrix::zeros(3, 3);
+        again.gather_sparse(batch.view(), &[1, 1]);
+        assert_eq!(again.view().sparse().unwrap().values, [5.0, 5.0]);
+        assert_eq!(format!("{again:?}"), "Matrix(2 x 4, sparse)");
+        assert!(table.view().sparse().is_none() && table.is_sparse() && !table.is_wide());
+    }
+
+    #[test]
+    fn many_sparse_rows_are_gathered_as_few_are() {
+        let n: u32 = 5000;
+        let indptr: Vec<u64> = (0..=u64::from(n)).map(|v| v * (v + 1) / 2 % 7 + 3 * v).collect();
+        let indptr: Vec<u64> =
+            (0..indptr.len()).map(|v| indptr[..=v].iter().copied().max().unwrap()).collect();
+        let indices: Vec<u32> = indptr.windows(2).flat_map(|pair| 0..(pair[1] - pair[0]) as u32).collect();
+        let values: Vec<f32> = (0..indices.len()).map(|k| k as f32).collect();
+        let indptr: Vec<u64> = indptr.iter().map(|start| start - indptr[0]).collect();
+        let rows = SparseRows::new(40, indptr.into(), indices.into(), values.into()).unwrap();
+        let ids: Vec<u32> = (0..n).map(|i| i * 37 % n).collect();
+        let expected = rows.select(&ids).unwrap();
+        let mut batch = Matrix::default();
+        batch.gather_sparse(Matrix::sparse_table(rows).view(), &ids);
+        let sparse = batch.view().sparse().unwrap();
+        assert_eq!((sparse.indices, sparse.values), (&expected.indices()[..], &expected.values()[..]));
+        assert!(sparse.indptr.iter().zip(&expected.indptr()[..]).all(|(&a, &b)| u64::from(a) == b));
     }
 
     #[test]

@@ -21,6 +21,9 @@ use crate::{
 /// Edges that are looked at before their pages are given back.
 const EDGES: usize = 16 << 20;
 
+/// Nodes whose edges are looked at for one thing after the other.
+const BLOCK: usize = 256;
+
 /// The figures of a dataset; its `Display` gives the table people read, [`Serialize`] the
 /// document programs read.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,8 +36,10 @@ pub struct Info {
     pub edges: usize,
     /// `F`.
     pub feature_dim: usize,
-    /// `f32` or `f16`.
+    /// `f32`, `f16`, or `csr` where only the values that are not zero are stored.
     pub feature_type: &'static str,
+    /// How many feature values are stored.
+    pub feature_values: usize,
     /// `C`.
     pub classes: usize,
     /// Whether a node may have several classes.
@@ -156,7 +161,9 @@ pub fn info(dataset: &Dataset) -> Info {
         feature_type: match dataset.features.data {
             FeatureData::F32(_) => "f32",
             FeatureData::F16(_) => "f16",
+            FeatureData::Csr(_) => "csr",
         },
+        feature_values: dataset.features.stored(),
         classes: dataset.labels.classes(),
         multilabel: dataset.labels.is_multi(),
         train: dataset.split.train.len(),
@@ -195,7 +202,7 @@ struct Edges {
     components: Vec<NodeId>,
 }
 
-/// Looks at every edge once, for all that needs it: a graph on disk is read once.
+/// Looks at all edges for all that needs them: a graph on disk is read once.
 ///
 /// Symmetry needs no sorted rows and no random reads: over all edges, the hashes of `(u, v)` and
 /// those of `(v, u)` add up to the same exactly when the two collections of pairs are the same, but
@@ -209,19 +216,27 @@ fn edges(graph: &Graph, labels: &Labels) -> Edges {
     let (mut self_loops, mut imbalance, mut tally) = (0, 0u64, Tally::new(classes));
     graph.scan(EDGES, |nodes| {
         // few long runs: each holds a table of C rows
-        let run = nodes.len().div_ceil(64).max(1 << 12);
-        let parts = nodes.into_par_iter().with_min_len(run).fold(
+        let blocks = nodes.len().div_ceil(BLOCK);
+        let run = blocks.div_ceil(64).max(16);
+        let parts = (0..blocks).into_par_iter().with_min_len(run).fold(
             || (0, 0u64, Tally::new(classes)),
-            |(mut loops, mut sum, mut tally), v| {
-                let sources = graph.in_neighbors(v);
-                for &u in sources {
-                    loops += usize::from(u == v);
-                    let (there, back) = (key(&[u.into(), v.into()]), key(&[v.into(), u.into()]));
-                    sum = sum.wrapping_add(there).wrapping_sub(back);
-                    forest.join(u, v);
+            |(mut loops, mut sum, mut tally), block| {
+                let start = nodes.start + (block * BLOCK) as NodeId;
+                let block = start..nodes.end.min(start.saturating_add(BLOCK as NodeId));
+                // One loop for each question, over edges that the caches hold by then: the random reads of one overlap
+                // with each other, not with the arithmetic of the next.
+                for v in block.clone() {
+                    graph.in_neighbors(v).iter().for_each(|&u| forest.join(u, v));
+                }
+                for v in block.clone() {
+                    for &u in graph.in_neighbors(v) {
+                        loops += usize::from(u == v);
+                        let (there, back) = (key(&[u.into(), v.into()]), key(&[v.into(), u.into()]));
+                        sum = sum.wrapping_add(there).wrapping_sub(back);
+                    }
                 }
                 if classes > 0 {
-                    tally.add(class, v, sources);
+                    block.for_each(|v| tally.add(class, v, graph.in_neighbors(v)));
                 }
                 (loops, sum, tally)
             },

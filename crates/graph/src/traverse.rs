@@ -52,7 +52,10 @@ impl Forest {
     /// Adds an edge.
     #[inline]
     pub(crate) fn join(&self, u: NodeId, v: NodeId) {
-        union(&self.parent, u, v);
+        // soon most nodes hang right under one root
+        if self.parent[u as usize].load(Relaxed) != self.parent[v as usize].load(Relaxed) {
+            union(&self.parent, u, v);
+        }
     }
 
     /// What [`weak_components`] returns, when all edges are in.

@@ -18,6 +18,7 @@ fn parts(dataset: &Dataset) -> String {
     let bits: Vec<u32> = match &features.data {
         FeatureData::F32(data) => data.iter().map(|x| x.to_bits()).collect(),
         FeatureData::F16(data) => data.iter().map(|x| x.to_f32().to_bits()).collect(),
+        FeatureData::Csr(rows) => rows.to_dense().unwrap().iter().map(|x| x.to_bits()).collect(),
     };
     let (indptr, indices, dim) = (graph.indptr(), graph.indices(), features.dim);
     let labels = match labels {

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use graphmill_graph::{
-    Dataset, Features, Graph, Labels, Split,
+    Dataset, Features, Graph, Labels, SparseRows, Split,
     dataset::{FeatureData, NamedGraph},
     npy,
 };
@@ -36,6 +36,11 @@ fn multi() -> Dataset {
     }
 }
 
+fn sparse() -> Dataset {
+    let rows = SparseRows::new(9, vec![0, 2, 2, 3, 4].into(), vec![0, 8, 3, 3].into(), vec![1.0; 4].into());
+    Dataset { features: Features::csr(rows.unwrap()), ..single() }
+}
+
 fn bare() -> Dataset {
     Dataset {
         graph: Graph::new(vec![0, 0].into(), vec![].into()).unwrap(),
@@ -51,6 +56,7 @@ fn parts(dataset: &Dataset) -> String {
     let features: Vec<f32> = match &features.data {
         FeatureData::F32(data) => data.to_vec(),
         FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
+        FeatureData::Csr(data) => data.to_dense().unwrap(),
     };
     format!(
         "{name} {:?} {:?} {:?} {features:?} {labels:?} {split:?} {graphs:?} {metric:?}",
@@ -63,7 +69,7 @@ fn parts(dataset: &Dataset) -> String {
 #[test]
 fn what_is_saved_is_opened_again() {
     let dir = tempfile::tempdir().unwrap();
-    for (name, dataset) in [("single", single()), ("multi", multi())] {
+    for (name, dataset) in [("single", single()), ("multi", multi()), ("sparse", sparse())] {
         let path = dir.path().join("made/on/the/way").join(name);
         dataset.save(&path).unwrap();
         let opened = Dataset::open(&path).unwrap();
@@ -71,6 +77,7 @@ fn what_is_saved_is_opened_again() {
         let mapped = match &opened.features.data {
             FeatureData::F32(data) => data.is_mapped(),
             FeatureData::F16(data) => data.is_mapped(),
+            FeatureData::Csr(data) => data.values().is_mapped() && data.indptr().is_mapped(),
         };
         assert!(mapped);
     }
@@ -139,7 +146,7 @@ fn files(dir: &Path) -> Vec<std::path::PathBuf> {
 /// Steps that are coprime with 8 reach every bit of a byte; the manifest's own tests flip all.
 #[test]
 fn truncations_and_flipped_bits_are_errors_that_name_the_file() {
-    for dataset in [single(), multi()] {
+    for dataset in [single(), multi(), sparse()] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         dataset.save(&path).unwrap();

@@ -101,3 +101,28 @@ fn musae() {
     assert_eq!(counts(&union), [sum[0], 2 * sum[1], 3170, 2]);
     assert_eq!((union.graphs.len(), union.split.train.len(), union.split.valid.len()), (7, 9498, 7126));
 }
+
+#[test]
+fn facebook100() {
+    let schools = [
+        ("Amherst41", 2235, 90_954),
+        ("Caltech36", 769, 16_656),
+        ("Cornell5", 18_660, 790_777),
+        ("JohnsHopkins55", 5180, 186_586),
+        ("Reed98", 962, 18_812),
+    ];
+    let mut sum = [0, 0];
+    for (name, nodes, edges) in schools {
+        let path = format!("fb100_mat/{name}.mat");
+        let Some(school) = load("facebook100", &path, &ImportOptions::default()) else { return };
+        let found = (&school.name[..], school.num_nodes(), school.graph.num_edges(), school.labels.classes());
+        assert_eq!(found, (name, nodes, 2 * edges, 2));
+        // every row has at most a one for each of six attributes
+        assert!(school.features.stored() <= 6 * nodes && school.features.dim > 100);
+        sum = [sum[0] + nodes, sum[1] + 2 * edges];
+    }
+    let rule = "graphs:Cornell5/JohnsHopkins55/Amherst41,Caltech36,Reed98".parse().unwrap();
+    let all =
+        load("facebook100", "fb100_mat", &ImportOptions { split: Some(rule), ..Default::default() }).unwrap();
+    assert_eq!((all.num_nodes(), all.graph.num_edges(), all.graphs.len()), (sum[0], sum[1], 5));
+}

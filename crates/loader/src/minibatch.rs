@@ -20,8 +20,10 @@ pub struct MiniBatch {
     /// Nodes whose feature rows `extract` gathers: the sources of `blocks[0]`, seeds first, in first-seen order
     /// (filled by `sample`). If `blocks[0]` is global nothing is gathered, and these are its destinations.
     pub input_nodes: Vec<NodeId>,
-    /// One row per input node (filled by `extract`), empty when `blocks[0]` is global.
+    /// One row per input node (filled by `extract`), empty when `blocks[0]` is global. Sparse rows are transposed too.
     pub features: Matrix,
+    /// Whether `features` and `traffic` are those of these blocks: `extract` says so, `sample` takes it back.
+    pub extracted: bool,
     /// What was read, tier by tier (filled by `extract`).
     pub traffic: Traffic,
     /// Weight of each seed in the loss, or empty: all equal (filled by samplers that need it).

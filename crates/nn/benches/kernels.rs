@@ -5,12 +5,12 @@
 
 use std::{hint::black_box, time::Instant};
 
-use graphmill_graph::{Block, keyed::Stream};
+use graphmill_graph::{Block, SparseRows, keyed::Stream};
 use graphmill_nn::backend::{
     Activation, AdamStep, Backend, Cpu, Dropout, Precision, Side, Weighting,
     cpu::{Level, with_level},
 };
-use graphmill_nn::{Matrix, View, matrix::TableData};
+use graphmill_nn::{Matrix, View, layer::gather_rows, matrix::TableData};
 use half::bf16;
 
 /// What is measured, but where a row says another precision.
@@ -79,6 +79,38 @@ impl Bench {
             let cpu = Cpu { precision };
             self.time(&format!("gemm{kind} {name}"), "GF/s ", work, || {
                 cpu.gemm(a, side_a, b, side_b, 0.0, c.view_mut());
+            });
+        }
+    }
+}
+
+/// What the first layer does with a batch of rows, gathered from a table: product and its gradient, with dense rows and
+/// with sparse ones, of which a few in a hundred values are not zero. Where the two cross is `--sparse auto`'s rule.
+fn sparse_rows(bench: &Bench) {
+    use Side::{Plain, Transposed};
+    const ROWS: usize = 4000;
+    let mut stream = Stream::new(9);
+    let ids: Vec<u32> = (0..ROWS as u32).map(|i| i * 7 % ROWS as u32).collect();
+    for (dim, width) in [(100, 64), (700, 16), (700, 64), (700, 256), (3000, 16), (3000, 64), (3000, 256)] {
+        let (w, grad, mut out) = (random(dim, width), random(ROWS, width), Matrix::zeros(ROWS, width));
+        let mut w_grad = Matrix::zeros(dim, width);
+        let mut rows = Matrix::default();
+        for percent in [100, 1, 3, 6, 10, 15, 25] {
+            let mut value = |_| if stream.below(100) < percent { stream.uniform() as f32 } else { 0.0 };
+            let data: Vec<f32> = (0..ROWS * dim).map(&mut value).collect();
+            let dense = percent == 100;
+            let table = match dense {
+                true => Matrix::from_slice(ROWS, dim, &data),
+                false => Matrix::sparse_table(SparseRows::from_dense(dim, &data).expect("finite values")),
+            };
+            let name = format!("sparse rows {percent} % of {dim}, times {dim} x {width}");
+            bench.time(&name, "M rows/s", 1e3 * ROWS as f64, || {
+                gather_rows(&CPU, table.view(), &ids, &mut rows);
+                if !dense {
+                    rows.transpose_sparse();
+                }
+                CPU.gemm(rows.view(), Plain, w.view(), Plain, 0.0, out.view_mut());
+                CPU.gemm(rows.view(), Transposed, grad.view(), Plain, 0.0, w_grad.view_mut());
             });
         }
     }
@@ -153,6 +185,8 @@ fn main() {
         CPU.gather(table.view(), &ids, rows.view_mut());
     });
     drop(table);
+
+    sparse_rows(&bench);
 
     let (bias, mut bias_grad) = (random(1, 256), Matrix::zeros(1, 256));
     let mut x = x256.clone();

@@ -7,7 +7,8 @@ use std::{
     cell::Cell,
 };
 
-use graphmill_nn::{Activations, Model, ModelConfig, backend::Reference, cost::BlockShape};
+use graphmill_graph::SparseRows;
+use graphmill_nn::{Activations, Matrix, Model, ModelConfig, backend::Reference, cost::BlockShape};
 use support::{pass, random, random_block};
 
 /// Counts this thread's requests for memory. Requests for zeroed memory are left out: the reference
@@ -62,6 +63,10 @@ fn a_step_allocates_nothing_in_the_steady_state() {
         input_dropout: 0.1,
         ..base.clone()
     };
+    // a value in every row
+    let (ends, columns) = ((0..=90).collect::<Vec<u64>>(), (0..90).map(|i| i % 10).collect::<Vec<u32>>());
+    let rows = SparseRows::new(10, ends.into(), columns.into(), vec![1.5; 90].into()).unwrap();
+    let (table, ids) = (Matrix::sparse_table(rows), (0..90).rev().collect::<Vec<u32>>());
     let l2 = ModelConfig { norm: s("l2"), ..base.clone() };
     for (name, aggregator) in
         [("sage", "mean"), ("sage", "max-pool"), ("gcn", "mean"), ("gat", "mean"), ("gin", "mean")]
@@ -81,20 +86,35 @@ fn a_step_allocates_nothing_in_the_steady_state() {
             });
             let sides = [[9, 1, 99], [1, 9, 9]].map(|[dst, src, edges]| BlockShape { dst, src, edges });
             let orders = [0, 1].map(|i| model.orders(&[sides[i], sides[1 - i]]));
-            let mut acts = Activations::default();
-            let mut steps = || {
-                for (orders, (blocks, x)) in orders.iter().flat_map(|o| batches.iter().map(move |b| (o, b))) {
-                    model.zero_grad(&Reference);
-                    model.forward(&pass(true), orders, blocks, x.view(), &mut acts);
-                    acts.logits_and_grad().1.host().fill(0.1);
-                    model.backward(&pass(true), orders, blocks, x.view(), &mut acts);
+            for sparse in [false, true] {
+                let mut orders = orders.clone();
+                if sparse {
+                    orders.iter_mut().for_each(|orders| assert!(model.start_with_product(orders)));
                 }
-            };
-            steps();
-            assert!(COUNT.get() > 0, "the counter counts");
-            COUNT.set(0);
-            steps();
-            assert_eq!(COUNT.get(), 0, "{config:?}");
+                let (mut acts, mut gathered) = (Activations::default(), Matrix::default());
+                let mut steps = || {
+                    for (orders, (blocks, x)) in
+                        orders.iter().flat_map(|o| batches.iter().map(move |b| (o, b)))
+                    {
+                        let x = if sparse {
+                            gathered.gather_sparse(table.view(), &ids[..blocks[0].num_src]);
+                            gathered.transpose_sparse();
+                            gathered.view()
+                        } else {
+                            x.view()
+                        };
+                        model.zero_grad(&Reference);
+                        model.forward(&pass(true), orders, blocks, x, &mut acts);
+                        acts.logits_and_grad().1.host().fill(0.1);
+                        model.backward(&pass(true), orders, blocks, x, &mut acts);
+                    }
+                };
+                steps();
+                assert!(COUNT.get() > 0, "the counter counts");
+                COUNT.set(0);
+                steps();
+                assert_eq!(COUNT.get(), 0, "{config:?} {sparse}");
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The importer `edges`: a directory of text tables, gzipped or not, arrays and JSON.
 
 use super::{Answer, import_files};
+use crate::input::Input;
 
 pub(super) const TOKENS: &[&[u8]] = &[
     crate::input::FILE,
@@ -16,6 +17,19 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"valid.npy\n",
     b"test.csv\n",
     b"compact-ids ",
+    b"first-id=1 ",
+    b"flavour=metis ",
+    b"flavour=webgraph ",
+    b"flavour=snap ",
+    b"flavour=gnnlab ",
+    b"source=edges.graph ",
+    b"# Nodes: 3 Edges: 2\n",
+    b"NUM_NODE 3\nNUM_EDGE 3\nFEAT_DIM 1\nNUM_CLASS 2\n",
+    b"NUM_TRAIN_SET 1\nNUM_VALID_SET 1\nNUM_TEST_SET 1\n",
+    b"{\"nodes\": 3, \"edges\": 3, \"classes\": 2}",
+    b"\"graphs\": [{\"name\": \"a\", \"nodes\": {\"start\": 0, \"end\": 3}}]",
+    b"group-edges.csv\n",
+    b"nodes.csv\n",
     b"num-nodes=4 ",
     b"undirected ",
     b"# comment\n",
@@ -38,6 +52,21 @@ const NAMES: &[&str] = &[
     "edges.txt",
     "edges.txt.gz",
     "edges.npy",
+    "edges.graph",
+    "edges.graph-txt",
+    "meta.txt",
+    "meta.json",
+    "nodes.csv",
+    "group-edges.csv",
+    "indptr.bin",
+    "indptr64.bin",
+    "indices.bin",
+    "indices64.bin",
+    "feat.bin",
+    "label.bin",
+    "train_set.bin",
+    "valid_set.bin",
+    "test_set.bin",
     "features.csv",
     "features.npy",
     "labels.csv",
@@ -49,7 +78,8 @@ const NAMES: &[&str] = &[
     "test.csv",
 ];
 
-/// One input: options of an import, and files of the directory.
+/// One input: options of an import, and files of the directory. `source=FILE` imports that file alone.
 pub fn run(data: &[u8]) -> Answer {
-    import_files("import_edges", "edges", NAMES, "", data)
+    let source = Input::read(data, &[]).option("source").filter(|name| NAMES.contains(name));
+    import_files("import_edges", "edges", NAMES, source.unwrap_or_default(), data)
 }

@@ -45,7 +45,12 @@ table! {
     import_npz "the importer npz"
     import_graphsaint "the importer graphsaint"
     import_planetoid "the importer planetoid"
-    import_edges "the importer edges: text, gzip, .npy, JSON"
+    import_ogb "the importer ogb, text and binary"
+    import_graphsage "the importer graphsage: node-link JSON, and PPI as DGL has it"
+    import_graphbolt "the importer graphbolt: YAML, CSV and arrays"
+    import_facebook100 "the importer facebook100: MATLAB files, packed or not"
+    import_edges "the importer edges in its flavours: text, gzip, arrays, JSON, METIS, WebGraph, SNAP, GNNLab"
+    resume "what a killed import left in its directory"
     rules "words of the command line: split rules, normalisations"
     #[cfg(feature = "engine")] options "words of the command line: options of train"
     #[cfg(feature = "engine")] config "config.toml"
@@ -104,6 +109,17 @@ fn import_options(input: &Input, format: &str) -> ImportOptions {
         normalize: input.option("normalize").and_then(|rule| rule.parse().ok()).unwrap_or_default(),
         split: input.option("split").and_then(|rule| rule.parse().ok()),
         compact_ids: format == "edges" && input.has("compact-ids"),
+        first_id: input
+            .option("first-id")
+            .filter(|_| format == "edges")
+            .and_then(|id| id.parse().ok())
+            .unwrap_or_default(),
+        flavour: input
+            .option("flavour")
+            .filter(|_| format == "edges")
+            .and_then(|flavour| flavour.parse().ok())
+            .unwrap_or_default(),
+        dense_features: input.has("dense-features"),
         num_nodes: input
             .option("num-nodes")
             .filter(|_| format == "edges")

@@ -41,6 +41,7 @@ pub(crate) fn command() -> Command {
         .arg(flag("keep-duplicates", "Keep several edges between the same two nodes"))
         .arg(flag("largest-component", "Keep the largest weakly connected component alone"))
         .arg(option("normalize", "HOW", "Features: none, rows (divide by their sum) or standard (z-scores of the training nodes) [default: none]"))
+        .arg(flag("dense-features", "Store features as a dense table also where sparse rows take fewer bytes"))
         .arg(option("split", "RULE", "given, given:K, planetoid:TRAIN,VALID (nodes per class), random:A,B,C (fractions) or graphs:TRAIN/VALID/TEST (names of several graphs) [default: the first that is given]"))
         .arg(option("split-seed", "N", "Seed of planetoid and random splits [default: 0]"))
         .arg(option("metric", "NAME", "Score the dataset is judged by").value_parser(METRICS.to_vec()))
@@ -95,6 +96,7 @@ pub(super) fn options(matches: &ArgMatches) -> Result<ImportOptions, Error> {
         keep_duplicates: matches.get_flag("keep-duplicates"),
         largest_component: matches.get_flag("largest-component"),
         normalize: parsed(matches, "normalize")?.unwrap_or_default(),
+        dense_features: matches.get_flag("dense-features"),
         split: parsed(matches, "split")?,
         split_seed: parsed(matches, "split-seed")?.unwrap_or_default(),
         metric: matches.get_one::<String>("metric").cloned(),

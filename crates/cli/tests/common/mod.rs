@@ -10,7 +10,8 @@ use std::{
 };
 
 use graphmill_graph::{
-    Dataset, Labels,
+    Dataset, Features, Labels, SparseRows,
+    dataset::FeatureData,
     generate::{GenerateOptions, generate},
     npy,
 };
@@ -88,6 +89,16 @@ impl Room {
     /// Saves a small block model: 5 classes, 24 features, 1500 nodes to train on.
     pub(crate) fn dataset(&self, name: &str) -> Dataset {
         let dataset = small();
+        dataset.save(self.path(name)).unwrap();
+        dataset
+    }
+
+    /// The same with one feature value in eight, and those sparse.
+    pub(crate) fn sparse_dataset(&self, name: &str) -> Dataset {
+        let mut dataset = small();
+        let FeatureData::F32(rows) = &dataset.features.data else { unreachable!() };
+        let some: Vec<f32> = rows.iter().map(|&x| if x < 1.2 { 0.0 } else { x }).collect();
+        dataset.features = Features::csr(SparseRows::from_dense(24, &some).unwrap());
         dataset.save(self.path(name)).unwrap();
         dataset
     }

@@ -19,6 +19,7 @@ fn unknown_names_list_the_known_ones() {
     refused(&room, args, USAGE, &["nonsense", "accuracy, f1-micro"], "new");
     refused(&room, "import edges data new --normalize nonsense", USAGE, &["none, rows, standard"], "new");
     refused(&room, "import edges data new --split nonsense", USAGE, &["given:K", "random:A,B,C"], "new");
+    refused(&room, "import edges data new --split graphs:a", USAGE, &["graphs:TRAIN/VALID/TEST"], "new");
 }
 
 #[test]
@@ -40,7 +41,8 @@ fn paths_that_are_not_what_they_should_be() {
     let before = room.results("run");
     refused(&room, "import edges file data", FAILED, &["data", "--force"], "new");
     refused(&room, "import edges file run", FAILED, &["run", "nothing was written"], "new");
-    for format in ["npz", "graphsaint", "planetoid", "edges"] {
+    for format in ["npz", "graphsaint", "planetoid", "ogb", "graphsage", "graphbolt", "facebook100", "edges"]
+    {
         refused(&room, &format!("import {format} nowhere new"), FAILED, &["nowhere"], "new");
         refused(&room, &format!("import {format} run new"), FAILED, &["run"], "new");
     }
@@ -219,4 +221,104 @@ fn a_planetoid_directory_names_the_file() {
         room.write("planetoid/ind.toy.test.index", "x\n");
         refused(&room, "import planetoid planetoid new", FAILED, &["planetoid/ind.toy."], "new");
     }
+}
+
+#[test]
+fn an_ogb_directory_names_the_file_and_the_line() {
+    let room = Room::new();
+    let furnish = || {
+        room.write("ogbn_toy/raw/num-node-list.csv", "3\n");
+        room.write("ogbn_toy/raw/num-edge-list.csv", "2\n");
+        room.write("ogbn_toy/raw/edge.csv", "0,1\n1,2\n");
+        room.write("ogbn_toy/raw/node-feat.csv", "1,0\n0,1\n1,1\n");
+        room.write("ogbn_toy/raw/node-label.csv", "0\n1\n1\n");
+        room.write("ogbn_toy/split/time/train.csv", "0\n");
+    };
+    furnish();
+    room.ok("import ogb ogbn_toy good");
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("raw/edge.csv", "0,1\n1,3\n", &["edge.csv: line 2", "3 nodes"]),
+        ("raw/edge.csv", "0,1\n", &["edge.csv: rows: 1 edges", "num-edge-list.csv says 2"]),
+        ("raw/num-node-list.csv", "3\n3\n", &["num-node-list.csv", "2 graphs"]),
+        ("raw/num-node-list.csv", "9999999999999\n", &["disk", "the work takes"]),
+        ("raw/node-feat.csv", "1,0\n0,x\n1,1\n", &["node-feat.csv: line 2", "'x'"]),
+        ("raw/node-label.csv", "0\n1\n", &["node-label.csv", "2 rows of labels, but there are 3 nodes"]),
+        ("split/time/train.csv", "7\n", &["train.csv", "node 7"]),
+    ];
+    for (file, text, says) in cases {
+        furnish();
+        room.write(&format!("ogbn_toy/{file}"), text);
+        refused(&room, "import ogb ogbn_toy new", FAILED, says, "new");
+    }
+    refused(&room, "import ogb ogbn_toy/raw new", FAILED, &["ogbn_toy/raw", "no 'raw' directory"], "new");
+}
+
+#[test]
+fn graphsage_files_name_the_file_and_the_line() {
+    let room = Room::new();
+    let furnish = || {
+        let nodes =
+            r#""nodes": [{"id": "a", "val": false, "test": false}, {"id": "b", "val": true, "test": false}]"#;
+        room.write("sage/x-G.json", format!("{{{nodes}, \"links\": [{{\"source\": 0, \"target\": 1}}]}}"));
+        room.write("sage/x-id_map.json", r#"{"a": 1, "b": 0}"#);
+        room.write("sage/x-class_map.json", r#"{"a": 0, "b": 1}"#);
+    };
+    furnish();
+    room.ok("import graphsage sage/x good");
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("x-G.json", "{\"nodes\": [\n{}], \"links\": []}", &["x-G.json: line 2", "id"]),
+        (
+            "x-G.json",
+            "{\"nodes\": [], \"links\": [{\"source\": 0, \"target\": 1}]}",
+            &["x-G.json: line 1", "no node"],
+        ),
+        ("x-id_map.json", r#"{"a": 1, "b": 2}"#, &["x-id_map.json", "the row 2"]),
+        ("x-class_map.json", r#"{"q": 1}"#, &["x-class_map.json: line 1", "'q' is no node"]),
+    ];
+    for (file, text, says) in cases {
+        furnish();
+        room.write(&format!("sage/{file}"), text);
+        refused(&room, "import graphsage sage new", FAILED, says, "new");
+    }
+}
+
+#[test]
+fn a_graphbolt_description_names_the_line_and_the_field() {
+    let room = Room::new();
+    let yaml = "graph:\n  nodes: [{num: 3}]\n  edges: [{format: csv, path: edges.csv}]\n";
+    let features = "feature_data: [{domain: node, name: feat, format: torch, path: feat.pt}]\n";
+    room.write("bolt/edges.csv", "0,1\n1,2\n");
+    room.write("bolt/metadata.yaml", yaml);
+    room.ok("import graphbolt bolt good");
+    for (text, says) in [
+        (yaml.replace("num: 3", "num: x"), &["metadata.yaml: line 2"][..]),
+        (yaml.replace("num: 3", "num: 2"), &["edges.csv: line 2", "2 nodes"]),
+        (yaml.replace("{num: 3}", "{num: 3}, {num: 4}"), &["metadata.yaml: graph", "2 types of nodes"]),
+        (yaml.replace("edges.csv", "absent.csv"), &["absent.csv", "cannot open"]),
+        (format!("{yaml}{features}"), &["metadata.yaml: feature_data", "torch", "save it as numpy"]),
+        ("[".into(), &["metadata.yaml"]),
+    ] {
+        room.write("bolt/metadata.yaml", text);
+        refused(&room, "import graphbolt bolt new", FAILED, says, "new");
+    }
+}
+
+#[test]
+fn graphs_are_told_by_name() {
+    let room = Room::new();
+    for (part, id) in [("train", 1i64), ("valid", 2), ("test", 3)] {
+        room.write(&format!("ppi/{part}_graph.json"), r#"{"nodes": [{"id": 0}, {"id": 1}], "links": []}"#);
+        npy::write(room.path(format!("ppi/{part}_graph_id.npy")), &[id; 2], &[2]).unwrap();
+        npy::write(room.path(format!("ppi/{part}_labels.npy")), &[1i64, 0, 0, 1], &[2, 2]).unwrap();
+    }
+    room.ok("import graphsage ppi good --split graphs:3/1/");
+    let info = room.ok_json("info good");
+    assert_eq!(info["graphs"][2], serde_json::json!({"name": "3", "nodes": 2, "edges": 0}));
+    assert_eq!(
+        (info["train"].as_u64(), info["valid"].as_u64(), info["test"].as_u64()),
+        (Some(2), Some(2), Some(0))
+    );
+    let says = &["unknown graph '4'", "1, 2, 3"];
+    refused(&room, "import graphsage ppi new --split graphs:1/2/4", FAILED, says, "new");
+    refused(&room, "import graphsage ppi new --split graphs:1/1/2", FAILED, &["'1' stands twice"], "new");
 }

@@ -21,11 +21,30 @@ fn unknown_names_list_the_known_ones() {
         ("aggregator", "mean, max-pool"),
         ("devices", "cpu"),
         ("fused", "auto, on or off"),
+        ("sparse", "auto, on or off"),
     ] {
         let args = format!("train data --out new --{flag} nonsense");
         refused(&room, &args, USAGE, &["nonsense", known], "new");
     }
     refused(&room, "train data --nonsense 3 --out new", USAGE, &["--nonsense"], "new");
+}
+
+#[test]
+fn what_sparse_rows_cannot_be_is_refused() {
+    let room = Room::new();
+    room.sparse_dataset("data");
+    for (option, says) in [
+        ("--fused on", &["--fused on", "--sparse off"][..]),
+        ("--feature-precision bf16", &["--feature-precision bf16", "--sparse off"]),
+    ] {
+        refused(&room, &format!("train data --sparse on {option} --out new"), USAGE, says, "new");
+        // left to itself it takes the dense table
+        room.ok(&format!("train data {option} --hidden 8 --epochs 1 --out {}", option.replace(' ', "")));
+    }
+    room.ok("train data --sparse on --hidden 8 --fanout 3 --epochs 1 --out run");
+    let whole = room.ok("predict run --embeddings --out rows.npy");
+    assert!(whole.contains("24"), "{whole}");
+    assert_eq!(room.floats("rows.npy").0, [3000, 24]);
 }
 
 #[test]

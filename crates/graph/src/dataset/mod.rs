@@ -18,7 +18,7 @@ pub use graphs::{GraphParts, NamedGraph};
 use half::f16;
 use rayon::prelude::*;
 
-use crate::{Buffer, Error, Graph, NodeId, Result, matrix::TableType, search::position};
+use crate::{Buffer, Error, Graph, NodeId, Result, SparseRows, matrix::TableType, search::position};
 
 /// Everything a training run reads.
 #[derive(Clone, Debug, Default)]
@@ -58,14 +58,17 @@ pub enum FeatureData {
     F32(Buffer<f32>),
     /// 16-bit floats, widened when read.
     F16(Buffer<f16>),
+    /// The values that are not zero, with their columns.
+    Csr(SparseRows),
 }
 
 impl FeatureData {
-    /// The type of the values.
-    pub fn kind(&self) -> TableType {
+    /// The type of the values of a dense table; none where rows are sparse.
+    pub fn kind(&self) -> Option<TableType> {
         match self {
-            Self::F32(_) => TableType::F32,
-            Self::F16(_) => TableType::F16,
+            Self::F32(_) => Some(TableType::F32),
+            Self::F16(_) => Some(TableType::F16),
+            Self::Csr(_) => None,
         }
     }
 }
@@ -82,11 +85,26 @@ impl Features {
         Self { dim, data: FeatureData::F32(data.into()) }
     }
 
-    /// How many values are stored.
+    /// Sparse rows.
+    pub fn csr(rows: SparseRows) -> Self {
+        Self { dim: rows.num_cols(), data: FeatureData::Csr(rows) }
+    }
+
+    /// How many values are stored: all, or of sparse rows those that are not zero.
+    pub fn stored(&self) -> usize {
+        match &self.data {
+            FeatureData::F32(data) => data.len(),
+            FeatureData::F16(data) => data.len(),
+            FeatureData::Csr(rows) => rows.stored(),
+        }
+    }
+
+    /// How many values a dense table of them has: `V x dim`.
     pub fn len(&self) -> usize {
         match &self.data {
             FeatureData::F32(data) => data.len(),
             FeatureData::F16(data) => data.len(),
+            FeatureData::Csr(rows) => rows.num_rows().saturating_mul(self.dim),
         }
     }
 
@@ -100,6 +118,7 @@ impl Features {
         match &self.data {
             FeatureData::F32(data) => data.len() * 4,
             FeatureData::F16(data) => data.len() * 2,
+            FeatureData::Csr(rows) => rows.bytes(),
         }
     }
 }
@@ -197,6 +216,8 @@ impl Dataset {
             FeatureData::F16(data) if data.written().is_some() => None,
             FeatureData::F32(data) => position(data, |x| !x.is_finite()),
             FeatureData::F16(data) => position(data, |x| !x.is_finite()),
+            // checked when they were made
+            FeatureData::Csr(_) => None,
         };
         bad.map_or(Ok(()), |i| Err(self.not_finite(i)))
     }
@@ -204,6 +225,13 @@ impl Dataset {
     /// That there is a row per node.
     fn validate_feature_count(&self) -> Result<()> {
         let nodes = self.num_nodes();
+        if let FeatureData::Csr(rows) = &self.features.data {
+            let (found, expected) = ([rows.num_rows(), rows.num_cols()], [nodes, self.features.dim]);
+            if found != expected {
+                let message = format!("sparse features of shape {found:?}, but {expected:?} is expected");
+                return Err(Error::invalid(message));
+            }
+        }
         let expected = nodes.checked_mul(self.features.dim);
         if Some(self.features.len()) == expected {
             return Ok(());

@@ -6,6 +6,10 @@
 //! indices.npy       u32 [E]         in-neighbours
 //! edge_weight.npy   f4  [E]         only where edges have weights
 //! features.npy      f4 or f2 [V, F] only where nodes have features
+//!                                   or, where that takes fewer bytes, what of them is not zero, by rows:
+//! features_indptr.npy   u64 [V + 1]     row starts
+//! features_indices.npy  u32 [stored]    columns, ascending within a row
+//! features_values.npy   f4  [stored]
 //! labels.npy        i4 [V] (-1 unknown) or u1 [V, C] (0 and 1)
 //! train.npy valid.npy test.npy      u32, ascending and disjoint
 //! ```
@@ -22,7 +26,7 @@ use super::{
     manifest::{self, FileEntry, Manifest},
 };
 use crate::{
-    Buffer, Error, Graph, Result,
+    Buffer, Error, Graph, Result, SparseRows,
     atomic::{self, Disk, Real},
     csc::is_no_weight,
     memory,
@@ -34,10 +38,20 @@ const INDPTR: &str = "indptr.npy";
 const INDICES: &str = "indices.npy";
 const EDGE_WEIGHT: &str = "edge_weight.npy";
 const FEATURES: &str = "features.npy";
+const FEATURES_INDPTR: &str = "features_indptr.npy";
+const FEATURES_INDICES: &str = "features_indices.npy";
+const FEATURES_VALUES: &str = "features_values.npy";
 const LABELS: &str = "labels.npy";
 /// Bytes of a file that are looked at before their pages are given back.
 const WINDOW: usize = 64 << 20;
 const SPLIT: [&str; 3] = ["train.npy", "valid.npy", "test.npy"];
+
+/// Whether this version of the format has an array of that name.
+fn is_known(name: &str) -> bool {
+    [INDPTR, INDICES, EDGE_WEIGHT, FEATURES, FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES, LABELS]
+        .contains(&name)
+        || SPLIT.contains(&name)
+}
 
 impl Dataset {
     /// Writes the dataset to the directory `dir`, which must be missing or empty. Everything is
@@ -115,6 +129,11 @@ impl Dataset {
             match &self.features.data {
                 FeatureData::F32(data) => add(&mut m, dir, FEATURES, data, &shape)?,
                 FeatureData::F16(data) => add(&mut m, dir, FEATURES, data, &shape)?,
+                FeatureData::Csr(rows) => {
+                    add(&mut m, dir, FEATURES_INDPTR, rows.indptr(), &[nodes + 1])?;
+                    add(&mut m, dir, FEATURES_INDICES, rows.indices(), &[rows.stored()])?;
+                    add(&mut m, dir, FEATURES_VALUES, rows.values(), &[rows.stored()])?;
+                }
             }
         }
         match &self.labels {
@@ -160,32 +179,13 @@ fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Dataset> {
     contents(INDICES, bad_edge.map(|e| graph.no_such_node(e)))?;
     contents(EDGE_WEIGHT, bad_weight.map(|e| graph.no_such_weight(e)))?;
 
-    let shape = [nodes, m.feature_dim];
-    let skip = m.files.get(FEATURES).is_some_and(|file| too_large(file.bytes));
-    let (data, bad_feature) = match (stored.has(FEATURES), stored.dtype(FEATURES)) {
-        (false, _) if m.feature_dim == 0 => (FeatureData::default(), None),
-        (_, Some(dtype)) if dtype == f16::DTYPE && skip => {
-            (FeatureData::F16(stored.map(FEATURES, &shape)?.1), None)
-        }
-        (_, Some(dtype)) if dtype == f16::DTYPE => {
-            let (data, bad) = stored.scan::<f16>(FEATURES, &shape, |x| !x.is_finite())?;
-            (FeatureData::F16(data), bad)
-        }
-        _ if skip => (FeatureData::F32(stored.map(FEATURES, &shape)?.1), None),
-        _ => {
-            let (data, bad) = stored.scan::<f32>(FEATURES, &shape, |x| !x.is_finite())?;
-            (FeatureData::F32(data), bad)
-        }
-    };
+    let (data, bad_feature) = stored.features(too_large)?;
     let labels = if m.multilabel {
         Labels::Multi { member: stored.read(LABELS, &[nodes, m.classes])?, classes: m.classes }
     } else {
         Labels::Single { class: stored.read(LABELS, &[nodes])?, classes: m.classes }
     };
-    let [train, valid, test] = SPLIT.map(|name| {
-        let length = m.files.get(name).and_then(|file| file.shape.first().copied());
-        stored.read::<u32>(name, &[length.unwrap_or(0)])
-    });
+    let [train, valid, test] = SPLIT.map(|name| stored.read::<u32>(name, &[stored.length(name)]));
     let dataset = Dataset {
         name: if m.name.is_empty() { directory_name(dir) } else { m.name.clone() },
         graph,
@@ -288,10 +288,7 @@ pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
                 .into(),
         );
     }
-    let ours = |name: &str| {
-        [manifest::FILE_NAME, INDPTR, INDICES, EDGE_WEIGHT, FEATURES, LABELS].contains(&name)
-            || SPLIT.contains(&name)
-    };
+    let ours = |name: &str| name == manifest::FILE_NAME || is_known(name);
     if let Some(name) = names.iter().find(|name| !name.to_str().is_some_and(ours)) {
         let name = name.to_string_lossy();
         return refuse(format!(
@@ -321,19 +318,53 @@ impl Stored<'_> {
         self.manifest.files.contains_key(name)
     }
 
+    /// The number of entries that the manifest says an array of one axis has.
+    fn length(&self, name: &str) -> usize {
+        self.manifest.files.get(name).and_then(|file| file.shape.first().copied()).unwrap_or(0)
+    }
+
+    /// The feature rows, in whichever form they are there, and the first value that is not finite. Of a dense table of
+    /// as many bytes as `too_large` says only the header is checked.
+    fn features(&self, too_large: impl Fn(u64) -> bool) -> Result<(FeatureData, Option<usize>)> {
+        let m = &self.manifest;
+        let shape = [m.nodes, m.feature_dim];
+        if [FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES].iter().any(|name| self.has(name)) {
+            if self.has(FEATURES) {
+                return Err(self.wrong("files", "features both dense and sparse"));
+            }
+            let stored = [self.length(FEATURES_INDICES)];
+            let indptr = self.read(FEATURES_INDPTR, &[m.nodes.saturating_add(1)])?;
+            let indices = self.read(FEATURES_INDICES, &stored)?;
+            let values = self.read(FEATURES_VALUES, &stored)?;
+            let rows = SparseRows::new(m.feature_dim, indptr, indices, values);
+            let rows = At::new(&self.dir.join(FEATURES_INDICES), "contents").locate(rows)?;
+            return Ok((FeatureData::Csr(rows), None));
+        }
+        let skip = m.files.get(FEATURES).is_some_and(|file| too_large(file.bytes));
+        Ok(match (self.has(FEATURES), self.dtype(FEATURES)) {
+            (false, _) if m.feature_dim == 0 => (FeatureData::default(), None),
+            (_, Some(dtype)) if dtype == f16::DTYPE && skip => {
+                (FeatureData::F16(self.map(FEATURES, &shape)?.1), None)
+            }
+            (_, Some(dtype)) if dtype == f16::DTYPE => {
+                let (data, bad) = self.scan::<f16>(FEATURES, &shape, |x| !x.is_finite())?;
+                (FeatureData::F16(data), bad)
+            }
+            _ if skip => (FeatureData::F32(self.map(FEATURES, &shape)?.1), None),
+            _ => {
+                let (data, bad) = self.scan::<f32>(FEATURES, &shape, |x| !x.is_finite())?;
+                (FeatureData::F32(data), bad)
+            }
+        })
+    }
+
     fn dtype(&self, name: &str) -> Option<Dtype> {
         Dtype::parse(&self.manifest.files.get(name)?.dtype)
     }
 
     /// Every file the manifest names must be one this version knows.
     fn check_names(&self) -> Result<()> {
-        let known = [INDPTR, INDICES, EDGE_WEIGHT, FEATURES, LABELS];
-        match self
-            .manifest
-            .files
-            .keys()
-            .find(|name| !known.contains(&name.as_str()) && !SPLIT.contains(&name.as_str()))
-        {
+        match self.manifest.files.keys().find(|name| !is_known(name)) {
             None => Ok(()),
             Some(name) => Err(self.wrong("files", &format!("'{name}' is not a file of this format"))),
         }

@@ -7,7 +7,7 @@ use super::{
     Rows, Scratch, Unit,
     spill::{Part, Parts, Spill, key},
 };
-use crate::{EdgeOptions, Graph, NodeId, Result};
+use crate::{EdgeOptions, Error, Graph, NodeId, Result};
 
 /// Keys that tell how to cut the edges into parts: every so-many-th of them.
 pub(super) fn sample(src: &[NodeId], dst: &[NodeId]) -> Vec<u64> {
@@ -42,8 +42,11 @@ pub(super) fn build(
     let parts = spill.into_parts()?;
     let total: u64 = parts.parts.iter().map(|part| part.keys).sum();
     scratch.stage("sorting edges", Some(total), Unit::Edges);
-    let mut csc = Csc::resume(scratch)?;
+    let mut csc = Csc::resume(scratch, num_nodes)?;
     let first = csc.parts;
+    if first > parts.parts.len() {
+        return Err(damaged());
+    }
     let mut sorted: u64 = parts.parts[..first].iter().map(|part| part.keys).sum();
     let threads = rayon::current_num_threads();
     let most = (scratch.memory() / 2 / 12 / threads as u64).max(1 << 16);
@@ -69,7 +72,7 @@ pub(super) fn build(
         sorted += group.iter().map(|part| part.keys).sum::<u64>();
         scratch.done(sorted);
     }
-    let graph = csc.finish(num_nodes)?;
+    let graph = csc.finish()?;
     parts.remove()?;
     Ok(graph)
 }
@@ -138,11 +141,20 @@ struct Csc {
     row: u64,
     /// Parts written.
     parts: usize,
+    /// Rows that the graph will have; there is no edge beyond.
+    nodes: u64,
+    /// Whether an earlier process wrote some of it.
+    resumed: bool,
     starts: Vec<u64>,
 }
 
+/// What an earlier process left is not what it wrote: its parts are not in order, or name nodes that there are not.
+fn damaged() -> Error {
+    Error::invalid("what a stopped import left is damaged; remove its directory (.importing) and start again")
+}
+
 impl Csc {
-    fn resume(scratch: &Scratch) -> Result<Self> {
+    fn resume(scratch: &Scratch, num_nodes: usize) -> Result<Self> {
         let (mut indptr, mut indices) = (scratch.column("indptr")?, scratch.column("indices")?);
         let state: State = scratch.load("csc").unwrap_or_default();
         indptr.start_at(state.rows)?;
@@ -162,6 +174,8 @@ impl Csc {
             synced: state.edges,
             row: state.rows.saturating_sub(1),
             parts: state.parts,
+            nodes: num_nodes as u64,
+            resumed: state.rows > 0,
             starts: Vec::new(),
         };
         if state.rows == 0 {
@@ -183,6 +197,13 @@ impl Csc {
     }
 
     fn extend(&mut self, run: &Run) -> Result<()> {
+        let (first, last) = (run.rows.first(), run.rows.last());
+        if first.is_some_and(|&(v, _)| u64::from(v) < self.row)
+            || last.is_some_and(|&(v, _)| u64::from(v) >= self.nodes)
+            || run.sources.iter().max().is_some_and(|&u| u64::from(u) >= self.nodes)
+        {
+            return Err(damaged());
+        }
         let mut starts = std::mem::take(&mut self.starts);
         starts.clear();
         let (mut row, mut edges) = (self.row, self.edges);
@@ -205,6 +226,9 @@ impl Csc {
 
     /// An edge that stands many times.
     fn repeat(&mut self, key: u64, copies: u64) -> Result<()> {
+        if key >> 32 < self.row || key >> 32 >= self.nodes || u64::from(key as NodeId) >= self.nodes {
+            return Err(damaged());
+        }
         self.close(key >> 32)?;
         let same = vec![key as NodeId; 1 << 16];
         let mut left = copies;
@@ -232,9 +256,16 @@ impl Csc {
         self.scratch.save("csc", &state)
     }
 
-    fn finish(mut self, num_nodes: usize) -> Result<Graph> {
-        self.close(num_nodes as u64)?;
-        Ok(Graph::sorted(self.indptr.finish()?, self.indices.finish()?))
+    fn finish(mut self) -> Result<Graph> {
+        self.close(self.nodes)?;
+        let (nodes, resumed) = (self.nodes, self.resumed);
+        let (indptr, indices) = (self.indptr.finish()?, self.indices.finish()?);
+        if resumed {
+            // what an earlier process wrote may be damaged
+            let graph = Graph::new(indptr, indices).ok().filter(|graph| graph.num_nodes() as u64 == nodes);
+            return graph.ok_or_else(damaged);
+        }
+        Ok(Graph::sorted(indptr, indices))
     }
 }
 
@@ -260,11 +291,11 @@ mod tests {
         let mut spill = Spill::create(scratch, options, sample(&src, &dst)).unwrap().unwrap();
         spill.extend(&src, &dst).unwrap();
         let parts = spill.into_parts().unwrap();
-        let mut csc = Csc::resume(scratch).unwrap();
+        let mut csc = Csc::resume(scratch, nodes).unwrap();
         for part in &parts.parts {
             large(scratch, &parts, part, options.keep_duplicates, most, 0, &mut csc).unwrap();
         }
-        csc.finish(nodes).unwrap()
+        csc.finish().unwrap()
     }
 
     proptest! {
@@ -336,7 +367,7 @@ mod tests {
         let mut spill = Spill::resume(&work, options).unwrap();
         spill.extend(&src[900_000..], &dst[900_000..]).unwrap();
         let parts = spill.into_parts().unwrap();
-        let mut csc = Csc::resume(&work).unwrap();
+        let mut csc = Csc::resume(&work, nodes as usize).unwrap();
         for part in &parts.parts[..200] {
             csc.extend(&Run::new(parts.read(part).unwrap(), false)).unwrap();
         }
@@ -345,7 +376,7 @@ mod tests {
         csc.extend(&Run::new(parts.read(&parts.parts[200]).unwrap(), false)).unwrap();
         drop((csc, parts, work));
         let work = scratch(&dir);
-        assert!(Csc::resume(&work).unwrap().edges > 0);
+        assert!(Csc::resume(&work, nodes as usize).unwrap().edges > 0);
         same(&pushed(&work, &pairs, options).build(nodes as usize).unwrap());
     }
 }

@@ -153,7 +153,10 @@ impl Spill {
         let fits = state.symmetric == options.undirected && state.drop_self_loops == options.drop_self_loops;
         let sound = state.splitters.is_sorted()
             && state.splitters.len() < usize::from(u16::MAX)
-            && state.blocks.iter().all(|&(part, _)| usize::from(part) <= state.splitters.len());
+            && state
+                .blocks
+                .iter()
+                .all(|&(part, keys)| usize::from(part) <= state.splitters.len() && keys as usize <= BLOCK);
         if !fits || !sound {
             return None;
         }

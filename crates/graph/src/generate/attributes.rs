@@ -141,7 +141,7 @@ mod tests {
         };
         let values = |options: &GenerateOptions, class: Option<&[i32]>| match made(options, class).data {
             FeatureData::F32(data) => data.to_vec(),
-            FeatureData::F16(_) => unreachable!(),
+            FeatureData::F16(_) | FeatureData::Csr(_) => unreachable!(),
         };
         let (noise, shifted) = (values(&plain, Some(&class)), values(&options, Some(&class)));
         assert_eq!(noise, values(&options, None));

@@ -107,7 +107,7 @@ impl Header {
 
     /// As [`Header::bytes`]; `None` where it, or a part of it, overflows.
     fn bytes_checked(&self) -> Option<usize> {
-        let mut bytes = self.dtype.size;
+        let mut bytes = self.dtype.size.max(1); // texts of no bytes are counted too
         for &n in &self.shape {
             bytes = bytes.checked_mul(n.max(1))?;
         }

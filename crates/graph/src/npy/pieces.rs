@@ -5,7 +5,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
 };
 
-use super::{Element, Header, NpyFile, convert};
+use super::{Element, Header, Kind, NpyFile, convert};
 use crate::{Result, memory, place::At};
 
 /// Values read at a time, more or less: enough for the conversion to run in parallel.
@@ -45,6 +45,7 @@ impl<'a, T: Element> Pieces<'a, T> {
     /// # Errors
     /// The data cannot be read or fails its checksum, or a value does not fit `T`.
     pub(crate) fn next(&mut self, most: usize) -> Result<&[T]> {
+        self.check_type()?;
         let count = most.min(self.header.len() - self.given);
         self.values.clear();
         if self.values.capacity() < count {
@@ -76,6 +77,17 @@ impl<'a, T: Element> Pieces<'a, T> {
         Ok(&self.values)
     }
 
+    /// Before memory is taken for them: texts may take no bytes at all, so their number says nothing.
+    fn check_type(&self) -> Result<()> {
+        match self.header.dtype.kind {
+            Kind::Bytes | Kind::Unicode => {
+                let dtype = self.header.dtype;
+                Err(self.at.error(format!("the type {dtype} is text, numbers were expected")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The values that [`Pieces::next`] gave last.
     pub(super) fn into_values(self) -> Vec<T> {
         self.values
@@ -104,7 +116,7 @@ impl<'a, T: Element> Pieces<'a, T> {
     /// As for [`Pieces::next`], and those of `each`.
     pub(crate) fn rows(mut self, mut each: impl FnMut(&[T]) -> Result<()>) -> Result<()> {
         let row: usize = self.header.shape.iter().skip(1).product();
-        let most = if row == 0 { PIECE } else { (PIECE / row).max(1) * row };
+        let most = PIECE.checked_div(row).map_or(PIECE, |rows| rows.max(1) * row);
         loop {
             let piece = self.next(most)?;
             if piece.is_empty() {
@@ -151,6 +163,7 @@ impl NpyFile {
         if !self.is_transposed() {
             return self.pieces(0).rows(each);
         }
+        self.pieces::<T>(0).check_type()?;
         let at = At::new(&self.path, "data");
         let &[rows, columns] = &self.shape[..] else {
             return Err(at.error(format!("Fortran order with {} axes is not read", self.shape.len())));
@@ -198,7 +211,7 @@ mod tests {
         assert!(rows::<f32>(&array).unwrap().iter().copied().eq(values.iter().map(|&x| x as f32)));
         array
             .for_each_rows::<u64>(|piece| {
-                assert!(piece.len() % 10 == 0 && piece.len() <= PIECE);
+                assert!(piece.len().is_multiple_of(10) && piece.len() <= PIECE);
                 Ok(())
             })
             .unwrap();
@@ -226,6 +239,22 @@ mod tests {
             std::fs::write(&path, [&header.to_bytes()[..], bytemuck::cast_slice(&data)].concat()).unwrap();
             assert!(rows::<u64>(&open(&path).unwrap()).unwrap().into_iter().eq(0..(n * columns) as u64));
         }
+    }
+
+    #[test]
+    fn texts_are_refused_before_memory_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.npy");
+        for fortran_order in [false, true] {
+            let header =
+                Header { dtype: Dtype::parse("|S0").unwrap(), shape: vec![1, 1 << 60], fortran_order };
+            std::fs::write(&path, header.to_bytes()).unwrap();
+            assert!(rows::<f32>(&open(&path).unwrap()).unwrap_err().to_string().contains("|S0 is text"));
+        }
+        let header =
+            Header { dtype: Dtype::parse("|S0").unwrap(), shape: vec![1 << 40; 2], fortran_order: false };
+        std::fs::write(&path, header.to_bytes()).unwrap();
+        assert!(open(&path).unwrap_err().to_string().contains("overflows"));
     }
 
     #[test]

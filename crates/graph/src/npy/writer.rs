@@ -51,12 +51,13 @@ impl<T: Element> Writer<T> {
     pub(crate) fn resume(path: &Path, len: u64) -> Result<Self> {
         let io = |e| Error::io(path, "resume", e);
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
-        let bytes = HEADER as u64 + len * size_of::<T>() as u64;
-        if file.metadata().map_err(io)?.len() < bytes {
+        let bytes = (size_of::<T>() as u64).checked_mul(len).and_then(|data| data.checked_add(HEADER as u64));
+        let size = file.metadata().map_err(io)?.len();
+        let Some(bytes) = bytes.filter(|&bytes| bytes <= size) else {
             let message =
                 format!("{len} values expected from an earlier run; remove the directory to start again");
             return Err(Error::format(path, "size", message));
-        }
+        };
         file.set_len(bytes).map_err(io)?;
         file.seek(SeekFrom::Start(HEADER as u64)).map_err(io)?;
         let mut writer = Self::over(path, file);

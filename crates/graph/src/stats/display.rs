@@ -34,7 +34,14 @@ impl fmt::Display for Info {
         let largest = format!("largest {} nodes ({share:.1} %)", grouped(self.components.largest));
         row("components", grouped(self.components.count), largest)?;
         let bytes = size(self.bytes.features);
-        row("features", grouped(self.feature_dim), format!("{}, {bytes}", self.feature_type))?;
+        let stored = match self.feature_type {
+            "csr" => {
+                let share = self.feature_values as f64 / (self.nodes * self.feature_dim).max(1) as f64;
+                format!(", {} values ({:.2} %)", grouped(self.feature_values), 100.0 * share)
+            }
+            _ => String::new(),
+        };
+        row("features", grouped(self.feature_dim), format!("{}{stored}, {bytes}", self.feature_type))?;
         let per_class = match (self.class_counts.iter().min(), self.class_counts.iter().max()) {
             (Some(min), Some(max)) => format!(", {} to {} nodes each", grouped(*min), grouped(*max)),
             _ => String::new(),

@@ -1,7 +1,7 @@
-//! Features in host memory: f32 rows are copied, rows of 16-bit floats widened.
+//! Features in host memory: f32 rows are copied, rows of 16-bit floats widened, sparse rows gathered as they are.
 
 use graphmill_graph::{
-    Buffer, Error, Features, NodeId, Result,
+    Buffer, Error, Features, Matrix, NodeId, Result, SparseRows,
     dataset::FeatureData,
     matrix::{TableData, TableType},
 };
@@ -24,26 +24,60 @@ const STAGE: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Host {
     dim: usize,
-    data: TableData,
+    data: Stored,
+}
+
+/// The rows.
+#[derive(Clone, Debug)]
+enum Stored {
+    Dense(TableData),
+    /// With a matrix around them.
+    Sparse(SparseRows, Box<Matrix>),
+}
+
+impl Stored {
+    fn sparse(rows: SparseRows) -> Self {
+        Self::Sparse(rows.clone(), Box::new(Matrix::sparse_table(rows)))
+    }
 }
 
 impl Host {
     /// Reads from `features` where they are.
     pub fn new(features: &Features) -> Self {
         let data = match &features.data {
-            FeatureData::F32(data) => TableData::F32(data.clone()),
-            FeatureData::F16(data) => TableData::F16(data.clone()),
+            FeatureData::F32(data) => Stored::Dense(TableData::F32(data.clone())),
+            FeatureData::F16(data) => Stored::Dense(TableData::F16(data.clone())),
+            FeatureData::Csr(rows) => Stored::sparse(rows.clone()),
         };
         Self { dim: features.dim, data }
     }
 
-    /// Copies `features` into huge pages first, as values of type `kind` (rounded to nearest): random rows then miss
-    /// the TLB less.
+    /// Copies sparse rows into huge pages, sparse as they are.
+    ///
+    /// # Errors
+    /// The memory cannot be had.
+    pub fn resident_sparse(rows: &SparseRows) -> Result<Self> {
+        Ok(Self { dim: rows.num_cols(), data: Stored::sparse(rows.to_huge_pages()?) })
+    }
+
+    /// All rows as a matrix, which shares their memory.
+    pub fn matrix(&self) -> Matrix {
+        match &self.data {
+            Stored::Dense(data) => Matrix::shared(data.clone(), self.dim),
+            Stored::Sparse(_, table) => Matrix::clone(table),
+        }
+    }
+
+    /// Copies `features` into huge pages first, as a dense table of values of type `kind` (rounded to nearest): random
+    /// rows then miss the TLB less.
     ///
     /// # Errors
     /// The memory cannot be had, or a value is beyond the range of `kind`.
     pub fn resident(features: &Features, kind: TableType) -> Result<Self> {
         use FeatureData as From;
+        if let From::Csr(data) = &features.data {
+            return Self::resident(&Features::f32(features.dim, data.to_dense()?), kind);
+        }
         let data = match (&features.data, kind) {
             (From::F32(data), TableType::F32) => TableData::F32(data.to_huge_pages()?),
             (From::F32(data), TableType::F16) => TableData::F16(in_range(
@@ -65,8 +99,9 @@ impl Host {
                     from.iter().zip(to).for_each(|(x, to)| *to = bf16::from_f32(x.to_f32()));
                 })?)
             }
+            (From::Csr(_), _) => unreachable!("made dense above"),
         };
-        Ok(Self { dim: features.dim, data })
+        Ok(Self { dim: features.dim, data: Stored::Dense(data) })
     }
 }
 
@@ -91,12 +126,19 @@ impl Feature for Host {
     }
 
     fn num_rows(&self) -> usize {
-        self.data.len().checked_div(self.dim).unwrap_or(0)
+        match &self.data {
+            Stored::Dense(data) => data.len().checked_div(self.dim).unwrap_or(0),
+            Stored::Sparse(rows, _) => rows.num_rows(),
+        }
     }
 
     fn read(&self, ids: &[NodeId], out: &mut [f32]) -> Traffic {
         assert_eq!(out.len(), ids.len() * self.dim, "room for {} rows of {}", ids.len(), self.dim);
-        match &self.data {
+        let data = match &self.data {
+            Stored::Dense(data) => data,
+            Stored::Sparse(rows, _) => return widen(rows, self.dim, ids, out),
+        };
+        match data {
             TableData::F32(data) => gather(data, self.dim, ids, out, |from, to| to.copy_from_slice(from)),
             TableData::F16(data) => {
                 gather(data, self.dim, ids, out, |from, to| from.convert_to_f32_slice(to))
@@ -109,13 +151,49 @@ impl Feature for Host {
         Traffic { host: Rows { rows, bytes: rows * self.row_bytes() }, ..Traffic::default() }
     }
 
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Traffic {
+        let Stored::Sparse(rows, table) = &self.data else {
+            out.resize(ids.len(), self.dim);
+            return self.read(ids, out.view_mut().host());
+        };
+        out.gather_sparse(table.view(), ids);
+        sparse_traffic(rows, ids)
+    }
+
     fn row_bytes(&self) -> u64 {
-        (self.dim * self.data.kind().width()) as u64
+        match &self.data {
+            Stored::Dense(data) => (self.dim * data.kind().width()) as u64,
+            Stored::Sparse(rows, _) => rows.bytes().checked_div(rows.num_rows()).unwrap_or(0) as u64,
+        }
     }
 
     fn table(&self) -> Option<TableData> {
-        Some(self.data.clone())
+        match &self.data {
+            Stored::Dense(data) => Some(data.clone()),
+            Stored::Sparse(..) => None,
+        }
     }
+}
+
+/// What reading sparse rows costs: of each a start, and columns and values.
+fn sparse_traffic(rows: &SparseRows, ids: &[NodeId]) -> Traffic {
+    let stored: usize = ids.iter().map(|&v| rows.row(v as usize).0.len()).sum();
+    let bytes = 8 * (ids.len() + stored) as u64;
+    Traffic { host: Rows { rows: ids.len() as u64, bytes }, ..Traffic::default() }
+}
+
+/// Sparse rows with their zeros.
+fn widen(rows: &SparseRows, dim: usize, ids: &[NodeId], out: &mut [f32]) -> Traffic {
+    if dim > 0 {
+        ids.par_chunks(TASK).zip(out.par_chunks_mut(TASK * dim)).for_each(|(ids, out)| {
+            out.fill(0.0);
+            for (&v, out) in ids.iter().zip(out.chunks_exact_mut(dim)) {
+                let (columns, values) = rows.row(v as usize);
+                columns.iter().zip(values).for_each(|(&j, &x)| out[j as usize] = x);
+            }
+        });
+    }
+    sparse_traffic(rows, ids)
 }
 
 /// Row by row in parallel, the lines of the rows ahead prefetched.
@@ -184,6 +262,27 @@ mod tests {
         assert_eq!(half.read(&[3, 0], &mut out).host.bytes, 20);
         assert_eq!(out, [7.5, 8.0, 8.5, 9.0, 9.5, 0.0, 0.5, 1.0, 1.5, 2.0]);
         assert_eq!(half.num_rows(), 200);
+    }
+
+    #[test]
+    fn sparse_rows_come_sparse_or_with_their_zeros() {
+        let indptr: Vec<u64> = vec![0, 2, 2, 3];
+        let rows =
+            SparseRows::new(5, indptr.into(), vec![0, 4, 2].into(), vec![1.0, 2.0, 3.0].into()).unwrap();
+        let features = Features::csr(rows.clone());
+        let dense = Host::resident(&features, TableType::F32).unwrap();
+        for host in [Host::new(&features), Host::resident_sparse(&rows).unwrap()] {
+            assert_eq!((host.dim(), host.num_rows(), host.row_bytes()), (5, 3, 56 / 3));
+            assert!(host.table().is_none() && host.matrix().is_sparse());
+            let mut out = Matrix::default();
+            let traffic = host.gather(&[2, 0, 1], &mut out);
+            assert_eq!(traffic.host, Rows { rows: 3, bytes: 48 });
+            assert_eq!(out.view().sparse().unwrap().values, [3.0, 1.0, 2.0]);
+            let (mut wide, mut expected) = (vec![9.0; 15], vec![9.0; 15]);
+            assert_eq!(host.read(&[2, 0, 1], &mut wide), traffic);
+            assert_eq!(dense.read(&[2, 0, 1], &mut expected).host.bytes, 60);
+            assert_eq!(wide, expected);
+        }
     }
 
     #[test]

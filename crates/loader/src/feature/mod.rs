@@ -3,7 +3,7 @@
 pub mod host;
 mod stream;
 
-use graphmill_graph::{NodeId, matrix::TableData};
+use graphmill_graph::{Matrix, NodeId, matrix::TableData};
 
 pub use host::Host;
 
@@ -67,10 +67,16 @@ pub trait Feature: Send + Sync {
     /// Copies the rows of `ids` (each below `V`) to `out` (`len x F`) and says what that cost.
     fn read(&self, ids: &[NodeId], out: &mut [f32]) -> Traffic;
 
-    /// Bytes of a row where it is stored.
+    /// Makes `out` the rows of `ids` (each below `V`), sparse where they are stored so, and says what that cost.
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Traffic {
+        out.resize(ids.len(), self.dim());
+        self.read(ids, out.view_mut().host())
+    }
+
+    /// Bytes of a row where it is stored; of sparse rows in the mean.
     fn row_bytes(&self) -> u64;
 
-    /// The whole table (`V x F`), where it can be read in place: in host memory.
+    /// The whole table (`V x F`), where it can be read in place: dense, in host memory.
     fn table(&self) -> Option<TableData> {
         None
     }

@@ -3,6 +3,10 @@
 //! Shapes are given in every comment; `S`, `D` and `E` are a block's sources, destinations and
 //! edges. Operations check shapes with assertions: a mismatch is a bug in a layer, not an input
 //! error. Every operation is deterministic: the same bits for any number of threads.
+//!
+//! Sparse rows ([`View::sparse`]) are read by the products, as their first factor, by [`Backend::add`], and by
+//! [`Backend::gather`], also from a table. Their products stay in f32 whatever the backend's precision: they are bound by
+//! memory.
 
 use graphmill_graph::{Block, NodeId};
 
@@ -325,6 +329,10 @@ pub trait Backend: Send + Sync {
 
     /// `y = y + alpha x`.
     fn add(&self, alpha: f32, x: View, y: ViewMut);
+
+    /// The values stored of the sparse rows `x` after dropout of its elements, `stored x 1`: an element is dropped
+    /// where [`Backend::epilogue`] drops that of a dense matrix.
+    fn drop_stored(&self, x: View, dropout: Dropout, out: ViewMut);
 
     /// Every element becomes `value`, whatever it was.
     fn fill(&self, value: f32, x: ViewMut);

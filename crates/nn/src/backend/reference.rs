@@ -16,6 +16,10 @@ pub struct Reference;
 
 /// Element (`r`, `c`) of a matrix, in f64.
 fn at(x: View, r: usize, c: usize) -> f64 {
+    if x.is_sparse() {
+        let (columns, values) = x.sparse_row(r).expect("sparse rows");
+        return columns.binary_search(&(c as u32)).map_or(0.0, |k| f64::from(values[k]));
+    }
     let i = r * x.num_cols() + c;
     match x.table() {
         Table::F32(data) => f64::from(data[i]),
@@ -456,6 +460,19 @@ impl Backend for Reference {
     fn add(&self, alpha: f32, x: View, y: ViewMut) {
         shape::same(x, y.as_view());
         fill(y, |r, c, old| f64::from(old) + f64::from(alpha) * at(x, r, c));
+    }
+
+    fn drop_stored(&self, x: View, dropout: Dropout, out: ViewMut) {
+        shape::drop_stored(x, &out);
+        let out = out.host();
+        let mut k = 0;
+        for r in 0..x.num_rows() {
+            let (columns, values) = x.sparse_row(r).expect("sparse rows");
+            for (&c, &value) in columns.iter().zip(values) {
+                out[k] = if dropped(dropout, r, c as usize) { 0.0 } else { value * dropout.scale() };
+                k += 1;
+            }
+        }
     }
 
     fn fill(&self, value: f32, x: ViewMut) {

@@ -154,6 +154,12 @@ pub(crate) fn head_mean(x: View, heads: usize, out: View) -> usize {
     width
 }
 
+/// How many values are stored.
+pub(crate) fn drop_stored(x: View, out: &ViewMut) {
+    let stored = x.sparse().expect("gathered sparse rows").values.len();
+    assert_eq!((out.num_rows(), out.num_cols()), (stored, 1), "one row per stored value");
+}
+
 fn width(cols: usize, heads: usize) -> usize {
     assert!(heads > 0 && cols.is_multiple_of(heads), "{cols} columns do not make {heads} heads");
     cols / heads

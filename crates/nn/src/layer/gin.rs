@@ -19,9 +19,11 @@ use crate::{
 /// MLP(h) = relu(norm(h W_1 + b_1)) W_2 + b_2
 /// ```
 ///
-/// `eps` is learned and starts at 0; `norm` is batch normalisation or nothing. The MLP is not
-/// linear, so it always aggregates first: `E F + D F O + D O^2` multiplications. Where the block stores
+/// `eps` is learned and starts at 0; `norm` is batch normalisation or nothing. Where the block stores
 /// edge weights (an estimator's coefficients) they weigh the sum.
+///
+/// The MLP is not linear, but its first product is, and may come before the sum. Aggregate first costs
+/// `E F + D F O + D O^2` multiplications, transform first `S F O + E O + D O^2`.
 ///
 /// # Shapes
 /// - `eps`: `1 x 1`; `mlp.0.weight`: `F x O`; `mlp.1.weight`: `O x O`; biases: `1 x O`
@@ -32,6 +34,8 @@ pub struct Gin {
     first: Linear,
     norm: Option<BatchNorm>,
     second: Linear,
+    /// `O`.
+    dim: usize,
 }
 
 impl Gin {
@@ -47,6 +51,7 @@ impl Gin {
             first: Linear::named(["mlp.0.weight", "mlp.0.bias"], in_dim, out_dim, bias, key(0)),
             norm: batch_norm.then(|| BatchNorm::named(["mlp.gamma", "mlp.beta", "mlp.running"], out_dim)),
             second: Linear::named(["mlp.1.weight", "mlp.1.bias"], out_dim, out_dim, bias, key(1)),
+            dim: out_dim,
         }))
     }
 
@@ -59,8 +64,34 @@ impl Gin {
 
 const RELU: Finish = Finish { activation: Activation::Relu, dropout: Dropout::NONE };
 
+impl Gin {
+    /// What the MLP does after its first product: `hidden` (`D x O`) are the hidden rows in the end. `inner` is `h W_1`
+    /// where there is a norm; else `hidden` is.
+    fn after_first(
+        &self,
+        pass: &Pass,
+        inner: &mut Matrix,
+        kept: &mut [Matrix],
+        hidden: &mut Matrix,
+        finish: Finish,
+        out: ViewMut,
+    ) {
+        let bias = self.first.bias();
+        match &self.norm {
+            Some(norm) => {
+                Finish::NONE.apply(pass.backend, bias, inner.view_mut());
+                norm.forward(pass, inner.view(), kept, hidden.view_mut());
+                RELU.apply(pass.backend, None, hidden.view_mut());
+            }
+            None => RELU.apply(pass.backend, bias, hidden.view_mut()),
+        }
+        self.second.forward(pass, hidden.view(), 0.0, finish, out);
+    }
+}
+
 // In `Saved::m`: the sum h (D x F), h W_1 + b_1 (D x O, only with a norm), the hidden rows (D x O), own
-// rows (D x F, only of a global block), the gradients of the hidden rows and of h, a one, two for the norm.
+// rows (D x F, only of a global block), the gradients of the hidden rows and of h (transform first: of x W_1, S x O), a
+// one, two for the norm. Transform first, in `Saved::t`: x W_1.
 impl Layer for Gin {
     fn in_dim(&self) -> usize {
         self.first.in_dim()
@@ -93,7 +124,35 @@ impl Layer for Gin {
     }
 
     fn orders(&self) -> &'static [Order] {
-        &[Order::AggregateFirst]
+        &[Order::AggregateFirst, Order::TransformFirst]
+    }
+
+    fn transformed_dims(&self) -> &[usize] {
+        std::slice::from_ref(&self.dim)
+    }
+
+    fn transform(&self, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
+        self.first.forward_product(pass, x, 0.0, t[0].rows_mut(at..at + x.num_rows()));
+    }
+
+    fn combine(
+        &self,
+        pass: &Pass,
+        block: &Block,
+        _x: View,
+        t: &[Matrix],
+        finish: Finish,
+        saved: &mut Saved,
+        out: ViewMut,
+    ) {
+        let [_, inner, hidden, _, _, _, _, kept @ ..] = &mut saved.m;
+        hidden.resize(block.num_dst, self.dim);
+        if self.norm.is_some() {
+            inner.resize(block.num_dst, self.dim);
+        }
+        let sum = if self.norm.is_some() { &mut *inner } else { &mut *hidden };
+        pass.backend.aggregate(block, self.weighting(block), t[0].view(), 0.0, sum.view_mut());
+        self.after_first(pass, inner, kept, hidden, finish, out);
     }
 
     fn aggregate_first(
@@ -127,7 +186,7 @@ impl Layer for Gin {
     fn backward(
         &mut self,
         pass: &Pass,
-        _order: Order,
+        order: Order,
         block: &Block,
         x: View,
         y: View,
@@ -147,15 +206,32 @@ impl Layer for Gin {
             }
             None => RELU,
         };
-        self.first.backward(pass, sum.view(), hidden.view(), finish, hidden_grad, Some(sum_grad));
-        let eps_grad = pass.backend.dot(super::own_rows_again(block, x, room), sum_grad.view());
+        let eps_grad = match order {
+            Order::AggregateFirst => {
+                self.first.backward(pass, sum.view(), hidden.view(), finish, hidden_grad, Some(sum_grad));
+                if let Some(x_grad) = x_grad {
+                    x_grad.resize(block.num_src, self.in_dim());
+                    let to = x_grad.view_mut();
+                    pass.backend.aggregate_transposed(block, weighting, sum_grad.view(), 0.0, to);
+                }
+                pass.backend.dot(super::own_rows_again(block, x, room), sum_grad.view())
+            }
+            Order::TransformFirst => {
+                let bias = self.first.bias_mut();
+                finish.backward(pass.backend, bias, hidden.view(), hidden_grad.view_mut());
+                sum_grad.resize(block.num_src, self.dim);
+                let to = sum_grad.view_mut();
+                pass.backend.aggregate_transposed(block, weighting, hidden_grad.view(), 0.0, to);
+                self.first.backward_product(pass, x, sum_grad.view());
+                if let Some(x_grad) = x_grad {
+                    x_grad.resize(block.num_src, self.in_dim());
+                    self.first.input_grad(pass, sum_grad.view(), 0.0, x_grad.view_mut());
+                }
+                pass.backend.dot(saved.t[0].rows(0..block.num_dst), hidden_grad.view())
+            }
+        };
         one.resize(1, 1);
         pass.backend.fill(1.0, one.view_mut());
         pass.backend.add(eps_grad as f32, one.view(), self.eps.grad.view_mut());
-        if let Some(x_grad) = x_grad {
-            x_grad.resize(block.num_src, self.in_dim());
-            let to = x_grad.view_mut();
-            pass.backend.aggregate_transposed(block, weighting, sum_grad.view(), 0.0, to);
-        }
     }
 }

@@ -23,7 +23,7 @@ mod pass;
 mod sage;
 mod sage_pool;
 
-use graphmill_graph::{Block, table::Entry};
+use graphmill_graph::{Block, NodeId, table::Entry};
 
 pub use gat::Gat;
 pub use gcn::Gcn;
@@ -36,7 +36,7 @@ pub use sage::{AGGREGATORS, Sage};
 pub use sage_pool::SagePool;
 
 use crate::{
-    Matrix, Result, View, ViewMut,
+    Backend, Matrix, Result, View, ViewMut,
     backend::EdgeWeight,
     cost::{self, BlockShape, Purpose},
 };
@@ -151,7 +151,7 @@ pub trait Layer: Send + Sync {
     fn boxed(&self) -> Box<dyn Layer>;
 
     /// The orders this layer can work in. A layer whose transformation is not linear (pooling)
-    /// knows only [`Order::TransformFirst`]; GIN knows only [`Order::AggregateFirst`].
+    /// knows only [`Order::TransformFirst`]. One that does not know that one cannot read sparse rows.
     fn orders(&self) -> &'static [Order];
 
     /// What it costs on a block of these sizes in one of [`Layer::orders`], in bytes moved.
@@ -271,10 +271,19 @@ pub fn needs_transposed(order: Order, wants_input_grad: bool) -> bool {
 /// into `room` for a global block.
 pub(crate) fn own_rows<'a>(pass: &Pass, block: &Block, x: View<'a>, room: &'a mut Matrix) -> View<'a> {
     if let Some(ids) = &block.dst_ids {
-        room.resize(block.num_dst, x.num_cols());
-        pass.backend.gather(x, ids, room.view_mut());
+        gather_rows(pass.backend, x, ids, room);
     }
     own_rows_again(block, x, room)
+}
+
+/// The rows `ids` of a table in `room`, to be multiplied: sparse where the table is.
+pub fn gather_rows(backend: &dyn Backend, table: View, ids: &[NodeId], room: &mut Matrix) {
+    if table.is_sparse() {
+        room.gather_sparse(table, ids);
+    } else {
+        room.resize(ids.len(), table.num_cols());
+        backend.gather(table, ids, room.view_mut());
+    }
 }
 
 /// What [`own_rows`] gave in the forward pass, `room` being kept since.

@@ -6,7 +6,7 @@ use crate::{Matrix, Saved, View, ViewMut};
 /// batch nothing is allocated. One value belongs to one model and one pass at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Activations {
-    /// The features after dropout, `S x F`.
+    /// The features after dropout, `S x F`, or the stored values of sparse ones.
     pub(super) dropped: Matrix,
     /// Of the input layer, `S x hidden`.
     pub(super) input: Rows,

@@ -183,6 +183,19 @@ impl Model {
         })
     }
 
+    /// Makes the bottom layer transform first where it reads the features themselves: the one order in which they may be
+    /// sparse. Says whether it can.
+    pub fn start_with_product(&self, orders: &mut [Order]) -> bool {
+        if self.input.is_some() {
+            return true;
+        }
+        let knows = self.stages[0].conv.orders().contains(&Order::TransformFirst);
+        if knows {
+            orders[0] = Order::TransformFirst;
+        }
+        knows
+    }
+
     fn choose(&self, shapes: &[BlockShape], purpose: impl Fn(&Self, usize) -> Purpose) -> Vec<Order> {
         let choose = |(l, stage): (usize, &Stage)| {
             let (shape, purpose) = (*of_layer(shapes, l), purpose(self, l));

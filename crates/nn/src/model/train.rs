@@ -14,7 +14,7 @@ impl Model {
     ///
     /// `blocks` are the layers' from the bottom up, or a single one for all; `x` is `S x F`, the
     /// features of the bottom block's sources, or the whole table where that block is global
-    /// ([`Model::can_read_table`]).
+    /// ([`Model::can_read_table`]). They may be sparse, and transposed, after [`Model::start_with_product`].
     pub fn forward(&self, pass: &Pass, orders: &[Order], blocks: &[Block], x: View, acts: &mut Activations) {
         self.forward_input(pass, x, acts);
         for (l, &order) in orders.iter().enumerate() {
@@ -28,12 +28,20 @@ impl Model {
         acts.fit(self.stages.len(), self.head.len());
         let dropout = self.feature_finish(pass);
         if dropout != Finish::NONE {
-            acts.dropped.resize(x.num_rows(), x.num_cols());
-            pass.backend.copy(x, acts.dropped.view_mut());
-            dropout.apply(pass.backend, None, acts.dropped.view_mut());
+            match x.sparse() {
+                Some(rows) => {
+                    acts.dropped.resize(rows.values.len(), 1);
+                    pass.backend.drop_stored(x, dropout.dropout, acts.dropped.view_mut());
+                }
+                None => {
+                    acts.dropped.resize(x.num_rows(), x.num_cols());
+                    pass.backend.copy(x, acts.dropped.view_mut());
+                    dropout.apply(pass.backend, None, acts.dropped.view_mut());
+                }
+            }
         }
         if let Some(input) = &self.input {
-            let x = if dropout == Finish::NONE { x } else { acts.dropped.view() };
+            let x = if dropout == Finish::NONE { x } else { after_dropout(x, &acts.dropped) };
             acts.input.out.resize(x.num_rows(), input.out_dim());
             input.forward(pass, x, 0.0, self.finish(pass, part::INPUT), acts.input.out.view_mut());
         }
@@ -136,7 +144,7 @@ impl Model {
         let finish = self.finish(pass, part::INPUT);
         let dropped = self.feature_finish(pass) != Finish::NONE;
         if let Some(input) = &mut self.input {
-            let x = if dropped { acts.dropped.view() } else { x };
+            let x = if dropped { after_dropout(x, &acts.dropped) } else { x };
             let Rows { out, grad } = &mut acts.input;
             input.backward(pass, x, out.view(), finish, grad, None);
         }
@@ -147,7 +155,7 @@ impl Model {
         if self.input.is_some() {
             input.view()
         } else if self.feature_finish(pass) != Finish::NONE {
-            dropped.view()
+            after_dropout(x, dropped)
         } else {
             x
         }
@@ -167,4 +175,9 @@ impl Model {
     pub(super) fn head_finish(&self, pass: &Pass, i: usize) -> Finish {
         if i + 1 == self.head.len() { Finish::NONE } else { self.finish(pass, part::HEAD + i as u64) }
     }
+}
+
+/// The features after dropout: `dropped`, or sparse rows with the values that are there.
+fn after_dropout<'a>(x: View<'a>, dropped: &'a Matrix) -> View<'a> {
+    if x.is_sparse() { x.with_values(dropped.view().host()) } else { dropped.view() }
 }

@@ -1,7 +1,7 @@
 //! A download's progress on standard error: one bar for the file in hand, with rate and remaining time. What a person
 //! should know is told as a line of its own; without a terminal those lines are all there is.
 
-use std::{io::IsTerminal, time::Duration};
+use std::io::IsTerminal;
 
 use graphmill_fetch::Watch;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -24,11 +24,12 @@ impl Watch for Bar {
     fn begin(&mut self, what: &'static str, name: &str, done: u64, total: Option<u64>) {
         let Some(bar) = &self.bar else { return };
         let style = match total {
+            // the name last: it gives way where the terminal is narrow
             Some(_) => {
-                "{prefix:>9.cyan.bold} {msg} {bar:20.cyan/238} {decimal_bytes}/{decimal_total_bytes} \
-                 {decimal_bytes_per_sec} {eta} left"
+                "{prefix:>9.cyan.bold} {bar:16.cyan/238} {decimal_bytes}/{decimal_total_bytes} \
+                 {decimal_bytes_per_sec} {eta} left  {wide_msg}"
             }
-            None => "{prefix:>9.cyan.bold} {msg} {decimal_bytes} {decimal_bytes_per_sec}",
+            None => "{prefix:>9.cyan.bold} {decimal_bytes} {decimal_bytes_per_sec}  {wide_msg}",
         };
         let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.reset();
@@ -59,10 +60,6 @@ impl Watch for Bar {
             Some(bar) => bar.suspend(|| eprintln!("{message}")),
             None => eprintln!("{message}"),
         }
-    }
-
-    fn wait(&mut self, reason: &str, time: Duration) {
-        self.note(&format!("{reason}; trying again in {} s", time.as_secs_f64()));
     }
 }
 

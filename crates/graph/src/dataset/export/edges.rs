@@ -19,7 +19,7 @@ use crate::{
     Dataset, Error, Labels, NodeId, Result,
     atomic::{self, Disk, Real},
     dataset::{FeatureData, import::Meta},
-    npy::write_new,
+    npy::{Writer, write_new},
 };
 
 /// All names that an export may hold.
@@ -78,6 +78,18 @@ fn write_parts(dataset: &Dataset, dir: &Path, options: &ExportOptions, count: u6
         _ if dataset.features.dim == 0 => {}
         FeatureData::F32(data) => write_new(&path, data, &shape)?,
         FeatureData::F16(data) => write_new(&path, data, &shape)?,
+        // row by row: as a dense table they may be far larger than memory
+        FeatureData::Csr(rows) => {
+            let mut table = Writer::create(&path)?;
+            let mut dense = vec![0.0f32; shape[1]];
+            for i in 0..nodes {
+                let (columns, values) = rows.row(i);
+                columns.iter().zip(values).for_each(|(&j, &x)| dense[j as usize] = x);
+                table.extend(&dense)?;
+                columns.iter().for_each(|&j| dense[j as usize] = 0.0);
+            }
+            table.finish(&shape)?;
+        }
     }
     let path = dir.join("labels.npy");
     match &dataset.labels {

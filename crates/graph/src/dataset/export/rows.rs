@@ -16,6 +16,10 @@ pub(super) fn visit(
     for i in 0..rows {
         let range = i * dim..(i + 1) * dim;
         match &features.data {
+            FeatureData::Csr(rows) => {
+                let (columns, values) = rows.row(i);
+                columns.iter().zip(values).try_for_each(|(&j, &x)| value(j, x))?;
+            }
             FeatureData::F32(data) => {
                 for (j, &x) in data[range].iter().enumerate().filter(|(_, x)| x.to_bits() != 0) {
                     value(j as u32, x)?;

@@ -113,7 +113,7 @@ mod tests {
         // pieces end within rows; empty rows stand before, between and behind
         let n = 1000;
         let degree = 2 * PIECE / n + 3;
-        let rows = |i: usize| if i % 3 == 0 { 0 } else { degree };
+        let rows = |i: usize| if i.is_multiple_of(3) { 0 } else { degree };
         let mut indptr = vec![0i64];
         (0..n).for_each(|i| indptr.push(indptr[i] + rows(i) as i64));
         let indices: Vec<i32> = (0..indptr[n] as usize).map(|k| (k * 7 % n) as i32).collect();

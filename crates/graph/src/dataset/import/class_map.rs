@@ -21,7 +21,8 @@ pub(super) fn read(
     number: impl Fn(&str) -> Result<Option<usize>, String>,
 ) -> Result<Labels> {
     let text = json::map(path)?;
-    let mut map = ClassMap { nodes, number, seen: vec![false; nodes], class: Vec::new(), sets: None };
+    let (seen, bytes) = (vec![false; nodes], text.len());
+    let mut map = ClassMap { nodes, number, bytes, seen, class: Vec::new(), sets: None };
     let mut reader = serde_json::Deserializer::from_slice(&text);
     let at = At::new(path, "class map");
     map.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|e| json::error(path, &e))?;
@@ -39,6 +40,8 @@ pub(super) fn read(
 struct ClassMap<N> {
     nodes: usize,
     number: N,
+    /// Of the file.
+    bytes: usize,
     seen: Vec<bool>,
     class: Vec<i64>,
     /// `V x C` memberships and `C`, once the first entry has shown a list.
@@ -76,10 +79,16 @@ impl<'de, N: Fn(&str) -> Result<Option<usize>, String>> Visitor<'de> for &mut Cl
                     self.class[v] = class;
                 }
                 (Entry::Set(set), None) if self.class.is_empty() => {
-                    // Bounded by what is really there: the first list's length times the nodes.
-                    let Some(size) = set.len().checked_mul(self.nodes) else {
-                        return wrong("too many classes".into());
-                    };
+                    // every node needs such a list, so the file holds at least a byte for each entry
+                    let size = set.len().saturating_mul(self.nodes);
+                    if size > self.bytes {
+                        return wrong(format!(
+                            "lists of {} classes for {} nodes do not fit into a file of {} bytes; every node needs one",
+                            set.len(),
+                            self.nodes,
+                            self.bytes
+                        ));
+                    }
                     let mut member: Vec<u8> = match crate::memory::zeroed(size) {
                         Ok(member) => member,
                         Err(e) => return wrong(e.to_string()),

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::claims;
 use crate::{Result, memory, npz::Npz, place::At, search::position};
 
 /// A sparse matrix: row `i` holds `data[k]` at column `indices[k]` for `k` in
@@ -58,10 +59,51 @@ impl Csr {
         Ok(())
     }
 
+    /// Brings the columns of every row into ascending order, each there once, without zeros: entries given twice are
+    /// added in their order, as SciPy does. In a pattern every entry becomes a 1, however often it is given.
+    pub(super) fn canonical(mut self, at: &At) -> Result<Self> {
+        let pattern = self.data.is_empty();
+        if pattern {
+            self.data = at.locate(memory::reserve(self.indices.len()))?;
+            self.data.resize(self.indices.len(), 1.0);
+        }
+        let ascends = |i: usize| {
+            let run = self.indptr[i] as usize..self.indptr[i + 1] as usize;
+            self.indices[run].is_sorted_by(|a, b| a < b)
+        };
+        if position(&self.data, |&x| x == 0.0).is_none()
+            && (0..self.rows).into_par_iter().with_min_len(1 << 10).all(ascends)
+        {
+            return Ok(self);
+        }
+        // Rows only ever become shorter, so they are written over themselves.
+        let (mut end, mut row) = (0, Vec::new());
+        for i in 0..self.rows {
+            let run = self.indptr[i] as usize..self.indptr[i + 1] as usize;
+            row.clear();
+            row.extend(self.indices[run.clone()].iter().copied().zip(self.data[run].iter().copied()));
+            row.sort_by_key(|&(j, _)| j); // stable: equal columns keep their order
+            self.indptr[i] = end as u64;
+            for same in row.chunk_by(|a, b| a.0 == b.0) {
+                let sum = same[1..].iter().fold(same[0].1, |sum, (_, x)| sum + x);
+                let x = if pattern { 1.0 } else { sum };
+                if x != 0.0 {
+                    (self.indices[end], self.data[end]) = (same[0].0, x);
+                    end += 1;
+                }
+            }
+        }
+        self.indptr[self.rows] = end as u64;
+        self.indices.truncate(end);
+        self.data.truncate(end);
+        Ok(self)
+    }
+
     /// The whole matrix, row-major; entries given twice are added, as SciPy does.
     pub(super) fn to_dense(&self, at: &At) -> Result<Vec<f32>> {
         self.check_width(at)?;
         let size = self.rows.saturating_mul(self.columns);
+        claims::dense(self.rows, self.columns, self.indices.len() + self.rows, at)?;
         let mut dense: Vec<f32> = at.locate(memory::zeroed(size))?;
         if self.columns > 0 {
             dense.par_chunks_mut(self.columns).zip(self.indptr.par_windows(2)).for_each(|(row, pair)| {
@@ -76,7 +118,7 @@ impl Csr {
 
     /// A width that no entry backs is a damaged shape, not a reason to allocate: some columns at
     /// the end may be empty, but not most of them.
-    fn check_width(&self, at: &At) -> Result<()> {
+    pub(super) fn check_width(&self, at: &At) -> Result<()> {
         let used = self.indices.par_iter().max().map_or(0, |&j| j as usize + 1);
         if self.columns > 2 * used + 1024 {
             return Err(at.error(format!(
@@ -134,6 +176,20 @@ mod tests {
     }
 
     #[test]
+    fn rows_become_ascending_and_distinct() {
+        let at = At::new(Path::new("a"), "m");
+        let matrix = |data: &[f32]| Csr { data: data.to_vec(), ..csr(&[0, 4, 4, 6], &[2, 0, 2, 1, 1, 0], 3) };
+        let sorted = matrix(&[1., 2., 3., 0., 5., -0.]).canonical(&at).unwrap();
+        assert_eq!((&sorted.indptr[..], &sorted.indices[..]), (&[0, 2, 2, 3][..], &[0, 2, 1][..]));
+        assert_eq!(sorted.data, [2., 4., 5.]);
+        let pattern = matrix(&[]).canonical(&at).unwrap();
+        assert_eq!((&pattern.indptr[..], &pattern.indices[..]), (&[0, 3, 3, 5][..], &[0, 1, 2, 0, 1][..]));
+        assert_eq!(pattern.data, [1.; 5]);
+        let already = csr(&[0, 2, 3], &[0, 2, 1], 3).canonical(&at).unwrap();
+        assert_eq!(already.indices, [0, 2, 1]);
+    }
+
+    #[test]
     fn arrays_that_disagree_are_refused() {
         let at = At::new(Path::new("a"), "m");
         let fails = |matrix: Csr, why: &str| {
@@ -147,5 +203,7 @@ mod tests {
         fails(Csr { rows: usize::MAX, ..csr(&[0], &[], 0) }, "row starts");
         let wide = csr(&[0, 1], &[0], 1 << 40).to_dense(&at).unwrap_err().to_string();
         assert!(wide.contains("claims"), "{wide}");
+        let corner = csr(&[0, 1], &[1 << 30], (1 << 30) + 1).to_dense(&at).unwrap_err().to_string();
+        assert!(corner.contains("the file holds 2 values"), "{corner}");
     }
 }

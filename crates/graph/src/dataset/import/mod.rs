@@ -9,9 +9,11 @@
 
 mod adjacency;
 mod blocks;
+mod claims;
 mod class_map;
 mod csr;
 mod edges;
+mod facebook100;
 mod feature_rows;
 mod features;
 #[cfg(feature = "fuzz")]
@@ -95,6 +97,12 @@ pub const TABLE: &[Entry<Importer>] = &[
         summary: "musae_NAME_{edges.csv,features.json,target.csv} (Twitch, Facebook, GitHub), or a directory of several such directories: one dataset of their graphs",
         source: "Rozemberczki, Allen and Sarkar, Multi-scale attributed node embedding, J. Complex Networks 2021",
         make: musae::read,
+    },
+    Entry {
+        name: "facebook100",
+        summary: "a Facebook100 school (a MATLAB .mat file), or a directory of several: one dataset of their graphs",
+        source: "Traud, Mucha and Porter, Social structure of Facebook networks, Physica A 2012: the archive's readme",
+        make: facebook100::read,
     },
     Entry {
         name: "edges",

@@ -45,8 +45,8 @@ fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<R
     let num_nodes = adjacency::read(npz, "adj_", dense, &mut edges, scratch)?;
     let features = if npz.contains("attr_indptr") {
         let attributes = Csr::from_npz(npz, "attr_")?;
-        let dense = attributes.to_dense(&at("attr_shape"))?;
-        features::from_array(dense, &[attributes.rows, attributes.columns], num_nodes, &at("attr_data"))?
+        let dense = options.dense_features;
+        features::from_csr(attributes, num_nodes, dense, &at("attr_shape"), &at("attr_data"))?
     } else if npz.contains("attr_matrix") {
         feature_rows::from_npz(npz, "attr_matrix", num_nodes, scratch)?
     } else {

@@ -33,7 +33,9 @@ use crate::{
 pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let raw = src.join("raw");
     refuse_others(src, &raw)?;
-    let name = src.file_name().unwrap_or_default().to_string_lossy().replace('_', "-");
+    // "." has a name too, which decides on inverse edges.
+    let root = src.canonicalize().map_err(|e| Error::io(src, "open", e))?;
+    let name = root.file_name().unwrap_or_default().to_string_lossy().replace('_', "-");
     let mut edges = scratch.edges(edge_options(&name, options));
     let Parts { num_nodes, features, labels } = if raw.join("data.npz").is_file() {
         read_binary(&raw, &mut edges, scratch)?
@@ -55,7 +57,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
 /// What OGB's loader makes of the edges of the set called `name`: with an inverse edge each, nothing else changes.
 fn edge_options(name: &str, options: &ImportOptions) -> EdgeOptions {
     let options = options.edge_options(false);
-    let inverse = ["ogbn-products", "ogbn-proteins"].contains(&name);
+    let inverse = ["products", "proteins"].contains(&name.strip_prefix("ogbn-").unwrap_or(name));
     EdgeOptions { undirected: options.undirected || inverse, ..options }
 }
 
@@ -290,7 +292,7 @@ mod tests {
 
     #[test]
     fn products_and_proteins_get_inverse_edges() {
-        for name in ["ogbn_products", "ogbn-proteins"] {
+        for name in ["ogbn_products", "ogbn-proteins", "products"] {
             let (_dir, root) = directory(name, TEXT);
             let dataset = run(&root).unwrap();
             assert_eq!(

@@ -21,6 +21,8 @@ pub struct ImportOptions {
     pub largest_component: bool,
     /// What to do to the features.
     pub normalize: Normalize,
+    /// Store features as a dense table also where sparse rows would take fewer bytes.
+    pub dense_features: bool,
     /// How to split the nodes; `None` takes the first split that the source has, or none.
     pub split: Option<SplitRule>,
     /// Seed of random splits.

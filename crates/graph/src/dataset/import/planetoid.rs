@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ImportOptions, Raw,
+    csr::Csr,
+    features,
     pickle::{self, Pickle},
     splits,
 };
-use crate::{Buffer, Error, Features, Labels, NodeId, Result, Split, external::Scratch, memory, place::At};
+use crate::{Buffer, Error, Labels, NodeId, Result, Split, external::Scratch, place::At};
 
 /// Nodes of the public validation part (Kipf and Welling, ICLR 2017, section 5.1).
 const VALID: usize = 500;
@@ -54,17 +56,20 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
             allx.rows + tx.rows
         )));
     }
-    let dim = allx.columns;
-    let mut features = allx.to_dense(&At::new(&allx_path, "pickle"))?;
-    let test_rows = tx.to_dense(&At::new(&tx_path, "pickle"))?;
-    let missing = (num_nodes - allx.rows).saturating_mul(dim);
-    features.append(&mut At::new(&tx_path, "pickle").locate(memory::zeroed(missing))?);
     let mut class = ally;
     class.resize(num_nodes, -1);
     for (i, &v) in tests.iter().enumerate() {
-        features[v * dim..(v + 1) * dim].copy_from_slice(&test_rows[i * dim..(i + 1) * dim]);
         class[v] = ty[i];
     }
+    let valid_end = (trained + VALID).min(allx.rows);
+    let at = At::new(&tx_path, "pickle");
+    let features = features::from_csr(
+        with_tests(allx, &tx, &tests, num_nodes),
+        num_nodes,
+        options.dense_features,
+        &at,
+        &at,
+    )?;
 
     let graph_path = file("graph");
     let at = At::new(&graph_path, "pickle");
@@ -83,7 +88,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let test = tests.iter().map(|&v| v as u64).collect();
     let split = Split {
         train: range(0, trained),
-        valid: range(trained, (trained + VALID).min(allx.rows)),
+        valid: range(trained, valid_end),
         test: splits::from_ids(test, num_nodes, &At::new(&index_path, "test ids"))?,
     };
     let name = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -91,12 +96,28 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         name: name.strip_prefix("ind.").unwrap_or(&name).to_string(),
         num_nodes,
         edges,
-        features: Features::f32(dim, features),
+        features,
         labels: Labels::Single { class: class.into(), classes },
         splits: vec![split],
         graphs: Vec::new(),
         metric: None,
     })
+}
+
+/// The rows of all nodes: those of `allx`, and below them row `i` of `tx` for node `tests[i]`; others are empty.
+fn with_tests(mut allx: Csr, tx: &Csr, tests: &[usize], num_nodes: usize) -> Csr {
+    let mut row_of = vec![None; num_nodes - allx.rows];
+    tests.iter().enumerate().for_each(|(i, &v)| row_of[v - allx.rows] = Some(i));
+    for row in row_of {
+        if let Some(i) = row {
+            let run = tx.indptr[i] as usize..tx.indptr[i + 1] as usize;
+            allx.indices.extend_from_slice(&tx.indices[run.clone()]);
+            allx.data.extend_from_slice(&tx.data[run]);
+        }
+        allx.indptr.push(allx.indices.len() as u64);
+    }
+    allx.rows = num_nodes;
+    allx
 }
 
 /// `src` itself, or the set `ind.NAME` in the directory `src`.

@@ -47,7 +47,7 @@ pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions, scratch: 
     }
     match options.normalize {
         Normalize::None => {}
-        Normalize::Rows => normalize_rows(&mut dataset.features, scratch)?,
+        Normalize::Rows => at.locate(normalize_rows(&mut dataset.features, scratch))?,
         Normalize::Standard => {
             at.locate(standardize(&mut dataset.features, &dataset.split.train, scratch))?
         }
@@ -114,6 +114,7 @@ fn largest_component(dataset: Dataset, scratch: &Scratch) -> Result<Dataset> {
     let data = match &dataset.features.data {
         FeatureData::F32(data) => FeatureData::F32(kept_rows(scratch, data, dim, &kept)?),
         FeatureData::F16(data) => FeatureData::F16(kept_rows(scratch, data, dim, &kept)?),
+        FeatureData::Csr(data) => FeatureData::Csr(data.select(&kept)?),
     };
     let labels = match &dataset.labels {
         Labels::Single { class, classes } => {
@@ -230,6 +231,13 @@ fn change_rows(
         match &features.data {
             FeatureData::F32(data) => piece.extend_from_slice(&data[range]),
             FeatureData::F16(data) => piece.extend(data[range].iter().map(|x| x.to_f32())),
+            FeatureData::Csr(data) => {
+                piece.resize(range.len(), 0.0);
+                for (v, row) in (start / dim..).zip(piece.chunks_exact_mut(dim)) {
+                    let (columns, values) = data.row(v);
+                    columns.iter().zip(values).for_each(|(&j, &x)| row[j as usize] = x);
+                }
+            }
         }
         piece.par_chunks_mut(dim).for_each(&change);
         out.extend(&piece)?;
@@ -237,9 +245,13 @@ fn change_rows(
     Ok(Features::f32(dim, out.finish()?))
 }
 
-/// Divides every row by the sum of its values; rows that sum to zero stay.
+/// Divides every row by the sum of its values; rows that sum to zero stay. Sparse rows stay sparse.
 fn normalize_rows(features: &mut Features, scratch: &Scratch) -> Result<()> {
     if features.is_empty() {
+        return Ok(());
+    }
+    if let FeatureData::Csr(data) = &features.data {
+        *features = Features::csr(data.normalized()?);
         return Ok(());
     }
     *features = change_rows(features, scratch, |row| {
@@ -252,7 +264,7 @@ fn normalize_rows(features: &mut Features, scratch: &Scratch) -> Result<()> {
 }
 
 /// Brings every column to mean 0 and deviation 1 over the training nodes; constant columns are
-/// only shifted. (GraphSAINT fits the same scaler on its training nodes.)
+/// only shifted. (GraphSAINT fits the same scaler on its training nodes.) Sparse rows become dense: zeros are shifted too.
 fn standardize(features: &mut Features, train: &[NodeId], scratch: &Scratch) -> Result<()> {
     if features.is_empty() {
         return Ok(());
@@ -278,6 +290,10 @@ fn moments(features: &Features, train: &[NodeId]) -> Vec<(f64, f64)> {
     let value = |v: NodeId, j: usize| match &features.data {
         FeatureData::F32(data) => f64::from(data[v as usize * dim + j]),
         FeatureData::F16(data) => data[v as usize * dim + j].to_f64(),
+        FeatureData::Csr(data) => {
+            let (columns, values) = data.row(v as usize);
+            columns.binary_search(&(j as u32)).map_or(0.0, |k| f64::from(values[k]))
+        }
     };
     // Sums run over the nodes in ascending order, so no thread count can change them.
     const GROUP: usize = 16;
@@ -345,6 +361,7 @@ mod tests {
         match &dataset.features.data {
             FeatureData::F32(data) => data.to_vec(),
             FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
+            FeatureData::Csr(data) => data.to_dense().unwrap(),
         }
     }
 
@@ -457,6 +474,24 @@ mod tests {
         let options = ImportOptions { normalize: Normalize::Standard, ..Default::default() };
         let error = finish(none, Path::new("tiny"), &options, &Scratch::in_memory()).unwrap_err().to_string();
         assert!(error.contains("training nodes"), "{error}");
+    }
+
+    #[test]
+    fn sparse_features_take_the_same_steps() {
+        let sparse = |dense: Vec<f32>| Features::csr(crate::SparseRows::from_dense(2, &dense).unwrap());
+        let values = vec![1., 0., 9., 9., 0., 3., 9., 0., 5., 1., 0., 0.];
+        for (normalize, stays) in
+            [(Normalize::None, true), (Normalize::Rows, true), (Normalize::Standard, false)]
+        {
+            let options = ImportOptions { normalize, largest_component: true, ..Default::default() };
+            let import = |features| {
+                let raw = Raw { features, ..raw() };
+                finish(raw, Path::new("tiny"), &options, &Scratch::in_memory()).unwrap()
+            };
+            let (dense, sparse) = (import(Features::f32(2, values.clone())), import(sparse(values.clone())));
+            assert_eq!(floats(&sparse), floats(&dense), "{normalize}");
+            assert_eq!(matches!(sparse.features.data, FeatureData::Csr(_)), stays);
+        }
     }
 
     #[test]

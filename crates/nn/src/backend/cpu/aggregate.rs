@@ -25,6 +25,11 @@ pub(super) trait Weight: Copy + Send + Sync {
     /// All are 1.
     const UNIT: bool = false;
     fn of(&self, e: usize, u: usize, h: usize, heads: usize) -> f32;
+    /// Whether the edge from row `u` and those after it are left out.
+    #[inline(always)]
+    fn is_beyond(&self, _u: usize) -> bool {
+        false
+    }
 }
 
 /// 1.
@@ -110,6 +115,20 @@ pub(super) struct Sum<'a, W, T = f32> {
     pub(super) cols: usize,
     pub(super) heads: usize,
     pub(super) beta: f32,
+}
+
+impl<'a, W, T> Sum<'a, W, T> {
+    /// `out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]]`, nothing else.
+    pub(super) fn weighted(
+        indptr: &'a [u32],
+        indices: &'a [u32],
+        weight: W,
+        src: &'a [T],
+        cols: usize,
+        beta: f32,
+    ) -> Self {
+        Sum { indptr, indices, weight, mean: false, own: None, src, cols, heads: 1, beta }
+    }
 }
 
 impl<W: Weight, T: Element> Sum<'_, W, T> {
@@ -199,6 +218,9 @@ fn block<S: Simd, W: Weight, T: Element, const N: usize>(
     let degree = edges.len();
     for e in edges {
         let u = job.indices[e] as usize;
+        if job.weight.is_beyond(u) {
+            break;
+        }
         if ahead != 0
             && let Some(&next) = job.indices.get(e + ahead)
         {

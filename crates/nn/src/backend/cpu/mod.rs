@@ -10,6 +10,7 @@
 //! | `parallel`, `scratch` | cutting work into pieces; memory for partial results |
 //! | `columns` | sums over rows, in a fixed order |
 //! | `gemm_bf16` | dense products by the instructions for bf16 |
+//! | `sparse` | products of rows of which few values are not zero |
 //! | `attend_rows` | dot products and sums of rows for several heads at once |
 //! | `gemm`, `head_gemm`, `aggregate`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
@@ -45,6 +46,7 @@ mod scratch;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
+mod sparse;
 mod update;
 
 pub use level::{Level, with_level};
@@ -86,10 +88,19 @@ impl Backend for Cpu {
     }
 
     fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+        if a.is_sparse() {
+            return sparse::product(a, side_a, b, side_b, beta, c);
+        }
         gemm::gemm(self.precision, a, side_a, b, side_b, beta, c);
     }
 
     fn weight_gradients(&self, a: [View; 2], b: View, beta: f32, c: [ViewMut; 2]) {
+        if a.iter().any(View::is_sparse) {
+            for (a, c) in a.into_iter().zip(c) {
+                self.gemm(a, Side::Transposed, b, Side::Plain, beta, c);
+            }
+            return;
+        }
         gemm::weight_gradients(self.precision, a, b, beta, c);
     }
 
@@ -246,11 +257,21 @@ impl Backend for Cpu {
     }
 
     fn gather(&self, src: View, ids: &[NodeId], dst: ViewMut) {
+        if src.is_sparse() {
+            return sparse::gather(src, ids, dst);
+        }
         rows::gather(src, ids, dst);
     }
 
     fn add(&self, alpha: f32, x: View, y: ViewMut) {
+        if x.is_sparse() {
+            return sparse::add(alpha, x, y);
+        }
         rows::add(alpha, x, y);
+    }
+
+    fn drop_stored(&self, x: View, dropout: Dropout, out: ViewMut) {
+        sparse::drop_stored(x, dropout, out);
     }
 
     fn fill(&self, value: f32, x: ViewMut) {
@@ -285,8 +306,12 @@ impl Backend for Cpu {
         bias: Option<View>,
         activation: Activation,
         dropout: Dropout,
-        out: ViewMut,
+        mut out: ViewMut,
     ) {
+        if x.is_sparse() {
+            sparse::product(x, Side::Plain, w, Side::Plain, beta, out.reborrow());
+            return epilogue::epilogue(bias, activation, dropout, out);
+        }
         epilogue::dense(self.precision, x, w, beta, bias, activation, dropout, out);
     }
 

@@ -193,9 +193,19 @@ fn plain(bytes: &[u8]) -> Option<(u64, u64, &[u8])> {
     }
 }
 
-/// One to eighteen digits from `at` on, and where they end.
+/// One to eighteen digits from `start` on, and where they end. Eight bytes are looked at together (Lemire's way of
+/// parsing eight digits, "Quickly parsing eight digits", 2018): digits are what is below 10 after `0` is taken away.
 #[inline(always)]
 fn digits(bytes: &[u8], start: usize) -> Option<(u64, usize)> {
+    if let Some(word) = bytes.get(start..).and_then(|rest| rest.first_chunk::<8>()) {
+        let values = u64::from_le_bytes(*word) ^ 0x3030_3030_3030_3030;
+        let others = (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
+        let count = others.trailing_zeros() / 8;
+        let ends = count < 8 || bytes.get(start + 8).is_none_or(|b| !b.is_ascii_digit());
+        if count > 0 && ends {
+            return Some((eight(values << (64 - 8 * count)), start + count as usize));
+        }
+    }
     let mut value = 0u64;
     let mut at = start;
     while let Some(digit) = bytes.get(at).map(|b| b.wrapping_sub(b'0')).filter(|&d| d < 10) {
@@ -203,6 +213,16 @@ fn digits(bytes: &[u8], start: usize) -> Option<(u64, usize)> {
         at += 1;
     }
     (at > start && at - start <= 18).then_some((value, at))
+}
+
+/// The number whose eight digits are the bytes of `values`, the first in the lowest.
+#[inline(always)]
+fn eight(values: u64) -> u64 {
+    const MASK: u64 = 0x0000_00ff_0000_00ff;
+    let pairs = values.wrapping_mul(10).wrapping_add(values >> 8);
+    let high = (pairs & MASK).wrapping_mul(100 + (1_000_000 << 32));
+    let low = (pairs >> 16 & MASK).wrapping_mul(1 + (10_000 << 32));
+    high.wrapping_add(low) >> 32
 }
 
 /// The edge on a line of data.
@@ -322,6 +342,17 @@ mod tests {
         #[test]
         fn same_as_line_by_line(text in "([0-9]{1,4}[ ,\t;]{1,2}[0-9.\"]{1,3}[ ,;x]{0,2}[0-9]{0,2}\r?\n|#x\n|a,b\n| ?\n){0,8}") {
             prop_assert_eq!(parsed(&text), line_by_line(&text));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn digits_are_what_they_say(number: u64, behind in "[ \t,x]?[0-9 ]{0,9}", shift in 0u32..64) {
+            let number = number >> shift;
+            let text = format!("{number}{behind}");
+            let plain: String = text.chars().take_while(char::is_ascii_digit).collect();
+            let expected = (plain.len() <= 18).then(|| (plain.parse::<u64>().unwrap(), plain.len()));
+            prop_assert_eq!(digits(text.as_bytes(), 0), expected, "{}", text);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::super::splits;
+use super::super::{claims, splits};
 use crate::{
     Buffer, NodeId, Result,
     external::{Edges, Rows, Scratch, Unit},
@@ -25,7 +25,7 @@ impl Ids {
         }
         let nodes = largest.map_or(0, |last| u64::from(last) + 1);
         // Sparse ids would make a graph of lone nodes, and a single one could ask for all memory.
-        if nodes > 1_000_000 + 64 * edges {
+        if !claims::are_plausible(nodes, edges) {
             return Err(at.error(format!(
                 "the largest id is {}, but there are only {edges} edges: use compact-ids if ids are sparse, or say num-nodes",
                 nodes - 1,

@@ -34,12 +34,12 @@ pub use flavour::Flavour;
 use flavour::{gnnlab, metis, snap, webgraph};
 use ids::{Ids, Sparse};
 use meta::Meta;
-use text::{finite, table, whole};
+use text::{finite, for_each_batch, table, whole};
 
-use super::{ImportOptions, Raw, features, labels};
+use super::{ImportOptions, Raw, claims, feature_rows, labels};
 use crate::{
     Features, Labels, NodeId, Result,
-    external::{Edges, Needs, Scratch},
+    external::{Edges, Needs, Rows, Scratch, Unit},
     npy,
     place::At,
 };
@@ -52,7 +52,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let files = Files::find(src, options)?;
     let flavour = options.flavour.of_file(&files.edges)?;
     let first = options.first_id;
-    let features = files.features.as_deref().map(read_features).transpose()?;
+    let features = files.features.as_deref().map(|path| read_features(path, scratch)).transpose()?;
     let labels = files.labels.as_deref().map(read_labels).transpose()?;
     let nodes = files.nodes.as_deref().map(|path| nodes::count(path, options)).transpose()?.flatten();
     let meta = files.meta.as_deref().map(Meta::read).transpose()?.unwrap_or_default();
@@ -100,6 +100,10 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     };
     meta.check_edges(edges.len(), &files.edges)?;
     let num_nodes = ids.len();
+    let told = features.is_some() || labels.is_some() || nodes.is_some() || options.num_nodes.is_some();
+    if !told && !matches!(flavour, Flavour::Metis | Flavour::WebGraph) {
+        claims::nodes(num_nodes, edges.len(), &At::new(&files.edges, "ids"))?;
+    }
     let splits = parts::read(&files, &ids, first)?;
     let labels = match (labels, &files.pairs) {
         (Some((labels, _)), _) => labels,
@@ -193,16 +197,27 @@ fn is_npy(path: &Path) -> bool {
 }
 
 /// The features and the number of rows.
-fn read_features(path: &Path) -> Result<(Features, usize)> {
+fn read_features(path: &Path, scratch: &Scratch) -> Result<(Features, usize)> {
     if is_npy(path) {
         let array = npy::open(path)?;
         let rows = array.shape.first().copied().unwrap_or(0);
-        let features =
-            features::from_array(array.load::<f32>()?, &array.shape, rows, &At::new(path, "features"))?;
-        return Ok((features, rows));
+        return Ok((feature_rows::from_npy(&array, rows, scratch)?, rows));
     }
-    let table = table(path, "a finite number", finite)?;
-    Ok((Features::f32(table.columns, table.data), table.rows))
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    scratch.stage(&format!("features of {name}"), None, Unit::Rows);
+    let mut rows: Option<Rows<f32>> = None;
+    let mut count = 0;
+    for_each_batch(path, "a finite number", finite, |columns, batch| {
+        let rows = match &mut rows {
+            Some(rows) => rows,
+            none => none.insert(scratch.rows("features", columns)?),
+        };
+        count += batch.len() / columns;
+        scratch.done(count as u64);
+        rows.extend(batch)
+    })?;
+    let Some(rows) = rows else { return Ok(Default::default()) };
+    Ok((Features::f32(rows.columns(), rows.finish()?), count))
 }
 
 /// The labels and the number of rows.

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::{
+    super::claims,
     first_id::below,
     ids::Ids,
     text::{table, whole},
@@ -38,6 +39,7 @@ pub(super) fn read(path: &Path, ids: &Ids, first: u64) -> Result<Labels> {
         )));
     }
     let classes = classes as usize;
+    claims::dense(ids.len(), classes, table.rows, &at)?;
     let mut member: Vec<u8> = at.locate(memory::zeroed(ids.len().saturating_mul(classes)))?;
     for (row, pair) in table.data.chunks_exact(2).enumerate() {
         let Some(v) = ids.number(pair[0]) else {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use metadata::{FeatureFile, Metadata, Set, SetFile, Task};
 
 use super::{
-    ImportOptions, Raw,
+    ImportOptions, Raw, claims,
     edges::ends,
     feature_rows,
     label_rows::{self, LabelRows},
@@ -67,12 +67,21 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         Some(array) => feature_rows::from_npy(&array, num_nodes, scratch)?,
         None => Features::default(),
     };
+    // A number alone is no reason to allocate; a row per node, or edges, are.
+    if features.dim == 0 && label_file.is_none() && num_nodes as u64 > 1_000_000 + 64 * edges.len() {
+        let message =
+            format!("{num_nodes} nodes, but only {} edges and neither features nor labels", edges.len());
+        return Err(source.at("graph.nodes").error(message));
+    }
     let mut known = match label_file {
         Some(file) => {
             Some(label_rows::from_npy(&source.open(&file.format, &file.path, "feature_data")?, num_nodes)?)
         }
         None => None,
     };
+    if features.dim == 0 && known.is_none() {
+        claims::nodes(num_nodes, edges.len(), &source.at("graph.nodes"))?;
+    }
     let mut split = None;
     if let Some(task) = source.task(scratch)? {
         let mut part = |name, sets| source.part(name, sets, num_nodes, &mut known);
@@ -255,8 +264,9 @@ fn enter(known: &mut Option<Labels>, new: Labels, ids: &[u64], nodes: usize, at:
         (None, new) => {
             let empty = match &new {
                 Labels::Single { .. } => labels::unknown(nodes),
-                Labels::Multi { classes, .. } => {
+                Labels::Multi { member, classes } => {
                     let size = nodes.saturating_mul(*classes);
+                    claims::dense(nodes, *classes, member.len(), at)?;
                     Labels::Multi { member: at.locate(memory::zeroed(size))?.into(), classes: *classes }
                 }
             };
@@ -398,7 +408,6 @@ tasks:
         fails("num_classes: 5", "num_classes: 2", "num_classes: 2 classes, but the labels have 3");
         fails("num_classes: 5", "num_classes: 50000", "50000 classes");
         fails("num: 4", "num: 3", "cite.csv: line 2: the edge joins nodes 3 and 1, but there are 3");
-        fails("name: seeds, format: numpy, in_memory: true", "name: seats, format: numpy", "");
         let error = run(directory(
             &YAML
                 .replace("name: class", "name: node_classification")
@@ -416,6 +425,8 @@ tasks:
         fails("data/valid2.npy", "data/absent.npy", "absent.npy: cannot open");
         fails("data/valid2.npy", "data/valid.npy", "node 1 is in 'test' and in 'valid'");
         fails("data/valid-labels.npy", "data/train-labels.npy", "train-labels.npy: labels: 2 rows of labels");
+        let bare = YAML.split_once("feature_data:").unwrap().0.replace("num: 4", "num: 4000000000000000000");
+        assert!(run(directory(&bare).path()).unwrap_err().contains("graph.nodes: 4000000000000000000 nodes"));
         assert!(run(Path::new("absent")).unwrap_err().contains("cannot open"));
     }
 

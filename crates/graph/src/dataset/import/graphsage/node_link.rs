@@ -193,7 +193,7 @@ impl NodeLink {
         Ok(if places { Ends::Places } else { Ends::Ids })
     }
 
-    fn read_links(&self, add: &mut dyn FnMut(Link) -> Result<(), String>) -> Result<()> {
+    fn read_links<'a>(&'a self, add: &'a mut OnLink<'a>) -> Result<()> {
         let mut document = Document { node: None, link: Some(add), directed: false, seen: [false; 2] };
         document.read(&self.text, &self.path)
     }
@@ -283,10 +283,15 @@ struct Link<'a> {
     target: Id<'a>,
 }
 
+/// Takes a node; a message is a fault of the file.
+type OnNode<'a> = dyn FnMut(Node) -> Result<(), String> + 'a;
+/// Takes a link; a message is a fault of the file.
+type OnLink<'a> = dyn FnMut(Link) -> Result<(), String> + 'a;
+
 /// Reads the document, handing on what is asked for and passing over the rest.
 struct Document<'a> {
-    node: Option<&'a mut dyn FnMut(Node) -> Result<(), String>>,
-    link: Option<&'a mut dyn FnMut(Link) -> Result<(), String>>,
+    node: Option<&'a mut OnNode<'a>>,
+    link: Option<&'a mut OnLink<'a>>,
     directed: bool,
     /// Whether the lists of nodes and links have come.
     seen: [bool; 2],
@@ -380,7 +385,10 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de> f
 mod tests {
     use super::*;
 
-    fn run(text: &str) -> Result<(Vec<(u32, u32)>, bool, Vec<Option<Role>>), String> {
+    /// The links, whether they are directed, and the marks of the nodes.
+    type Graph = (Vec<(u32, u32)>, bool, Vec<Option<Role>>);
+
+    fn run(text: &str) -> Result<Graph, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x-G.json");
         std::fs::write(&path, text).unwrap();

@@ -47,16 +47,20 @@ impl Numbering {
         let mut reader = serde_json::Deserializer::from_slice(&text);
         map.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|e| json::error(path, &e))?;
         let len = map.of.len();
-        let mut seen = vec![false; len];
-        for (key, &row) in &map.of {
-            // As many entries as rows: each row once, and below their number, is all of them.
-            if row as usize >= len || std::mem::replace(&mut seen[row as usize], true) {
-                return Err(At::new(path, "rows").error(format!(
-                    "'{}' has the row {row}: the rows of {len} ids are 0 to {} once each",
-                    key.escape_debug(),
-                    len - 1
-                )));
+        let mut count = vec![0u32; len];
+        for &row in map.of.values() {
+            if let Some(count) = count.get_mut(row as usize) {
+                *count += 1;
             }
+        }
+        // As many ids as rows: where each row below their number stands once, these are all.
+        let wrong = map.of.iter().filter(|(_, row)| count.get(**row as usize) != Some(&1)).min();
+        if let Some((key, row)) = wrong {
+            return Err(At::new(path, "rows").error(format!(
+                "'{}' has the row {row}: the rows of {len} ids are 0 to {} once each",
+                key.escape_debug(),
+                len - 1
+            )));
         }
         let mut of = map.of;
         let mut met = vec![false; len];

@@ -169,8 +169,11 @@ impl<'a> Numbers<'a> {
     }
 }
 
+/// A text, and how many bytes of its file are read.
+type Opened = (Box<dyn Read>, Rc<Cell<u64>>);
+
 /// Opens `path`, unpacking it if it is gzipped; also how many bytes of the file have been taken so far.
-pub(super) fn open(path: &Path) -> Result<(Box<dyn Read>, Rc<Cell<u64>>)> {
+pub(super) fn open(path: &Path) -> Result<Opened> {
     let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
     let taken = Rc::new(Cell::new(0));
     let mut reader = BufReader::with_capacity(PIECE, Counted { file, taken: Rc::clone(&taken) });

@@ -1,0 +1,103 @@
+//! Sparse rows: their products with a dense matrix, and what turns them into dense rows.
+//!
+//! `X W` is the sum of the rows of `W` that the columns of a row of `X` name, weighted by its values: an aggregation over a
+//! block whose destinations are the rows and whose sources are the columns. `X^T Y` is the same over the transposed lists.
+//! Both cost `2 stored O` operations, against `2 R F O` of a dense product.
+
+use graphmill_graph::NodeId;
+
+use super::{
+    aggregate::{ByEdge, Sum, Weight},
+    parallel::{self, Rows, Runs},
+};
+use crate::{
+    View, ViewMut,
+    backend::{Dropout, Side, mask_hash, shape},
+    matrix::Sparse,
+};
+
+/// The values by column, of the first so many rows.
+#[derive(Clone, Copy)]
+struct Prefix<'a> {
+    values: &'a [f32],
+    position: &'a [u32],
+    rows: usize,
+}
+
+impl Weight for Prefix<'_> {
+    #[inline(always)]
+    fn of(&self, e: usize, _: usize, _: usize, _: usize) -> f32 {
+        self.values[self.position[e] as usize]
+    }
+
+    #[inline(always)]
+    fn is_beyond(&self, u: usize) -> bool {
+        u >= self.rows
+    }
+}
+
+fn rows(x: View) -> Sparse {
+    x.sparse().expect("rows of a table are gathered before they are multiplied")
+}
+
+/// `c = beta c + op(x) b`, with `x` sparse.
+pub(super) fn product(x: View, side: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+    shape::gemm(x, side, b, side_b, &c);
+    assert_eq!(side_b, Side::Plain, "sparse rows are multiplied by a matrix as it is");
+    let (sparse, cols) = (rows(x), c.num_cols());
+    match side {
+        Side::Plain => {
+            let weight = ByEdge(sparse.values);
+            Sum::weighted(sparse.indptr, sparse.indices, weight, b.host(), cols, beta).run(c.host());
+        }
+        Side::Transposed => {
+            let t = sparse.transposed;
+            assert_eq!(t.indptr.len(), x.num_cols() + 1, "sparse rows are transposed first");
+            assert_eq!(sparse.first, 0, "a transpose is that of the first rows");
+            let weight = Prefix { values: sparse.values, position: &t.edge, rows: x.num_rows() };
+            Sum::weighted(&t.indptr, &t.dst, weight, b.host(), cols, beta).run(c.host());
+        }
+    }
+}
+
+/// `out[i] = x[ids[i]]`, with the zeros.
+pub(super) fn gather(x: View, ids: &[NodeId], out: ViewMut) {
+    shape::gather(x, ids, &out);
+    let width = out.num_cols();
+    parallel::rows(ids.len(), width, Rows { data: out.host(), width }, |range, out| {
+        out.data.fill(0.0);
+        for (&v, out) in ids[range].iter().zip(out.data.chunks_exact_mut(width.max(1))) {
+            let (columns, values) = x.sparse_row(v as usize).expect("sparse rows");
+            columns.iter().zip(values).for_each(|(&j, &value)| out[j as usize] = value);
+        }
+    });
+}
+
+/// `y = y + alpha x`.
+pub(super) fn add(alpha: f32, x: View, y: ViewMut) {
+    shape::same(x, y.as_view());
+    let width = y.num_cols();
+    parallel::rows(x.num_rows(), width, Rows { data: y.host(), width }, |range, y| {
+        for (i, y) in range.zip(y.data.chunks_exact_mut(width.max(1))) {
+            let (columns, values) = x.sparse_row(i).expect("sparse rows");
+            columns.iter().zip(values).for_each(|(&j, &value)| y[j as usize] += alpha * value);
+        }
+    });
+}
+
+/// The stored values after dropout.
+pub(super) fn drop_stored(x: View, dropout: Dropout, out: ViewMut) {
+    shape::drop_stored(x, &out);
+    let Sparse { indptr, .. } = rows(x);
+    let (scale, threshold) = (dropout.scale(), dropout.threshold());
+    parallel::runs(indptr, 1, Runs { data: out.host(), indptr, width: 1 }, |range, out| {
+        let mut out = out.data.iter_mut();
+        for i in range {
+            let (columns, values) = x.sparse_row(i).expect("sparse rows");
+            let key = dropout.row_key(i);
+            for ((&j, &value), out) in columns.iter().zip(values).zip(&mut out) {
+                *out = if mask_hash(key, j) < threshold { 0.0 } else { value * scale };
+            }
+        }
+    });
+}

@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
 
@@ -104,20 +105,21 @@ impl Table {
             for g in 0..reader.num_row_groups() {
                 let place = |row: u64| Place { path, row, group: g };
                 let fail = |e: ParquetError| place(row).damaged(&e);
-                let group = reader.get_row_group(g).map_err(fail)?;
+                let group = guarded(|| reader.get_row_group(g)).map_err(fail)?;
                 let expected = group.metadata().num_rows();
                 let mut open_columns = Vec::new();
                 for &c in wanted {
                     let leaf = leaves[c];
                     let column = group.metadata().column(leaf).column_descr_ptr();
-                    open_columns.push(Column::new(group.get_column_reader(leaf).map_err(fail)?, &column));
+                    let reader = guarded(|| group.get_column_reader(leaf)).map_err(fail)?;
+                    open_columns.push(Column::new(reader, &column));
                 }
                 let first = row;
                 loop {
                     let at = place(row);
                     let mut rows = None;
                     for (column, cells) in open_columns.iter_mut().zip(&mut cells) {
-                        let found = column.read(RUN, cells).map_err(|e| at.damaged(&e))?;
+                        let found = guarded(|| column.read(RUN, cells)).map_err(|e| at.damaged(&e))?;
                         let values = if cells.lengths.is_empty() {
                             cells.numbers.len().max(cells.texts.len())
                         } else {
@@ -170,11 +172,18 @@ impl Place<'_> {
     }
 }
 
+/// Turns a panic of the reader into an error. Some decoders assert what a damaged page does not keep (in version 60 the
+/// widths of packed integers, for one). Whatever a panic leaves half done is dropped with the error.
+fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(ParquetError::General("the data is damaged, and its reader gave up".into())))
+}
+
 /// Opens a file and checks that what its metadata says of places lies within it: the reader takes them at their word.
 fn open(path: &Path) -> Result<SerializedFileReader<File>> {
     let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
     let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
-    let reader = SerializedFileReader::new(file)
+    let reader = guarded(|| SerializedFileReader::new(file))
         .map_err(|e| At::new(path, "metadata").error(format!("not a readable Parquet file: {e}")))?;
     for (g, group) in reader.metadata().row_groups().iter().enumerate() {
         for column in group.columns() {

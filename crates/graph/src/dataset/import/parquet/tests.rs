@@ -331,6 +331,7 @@ fn faults_name_the_file_and_the_row() {
 fn damage_is_an_error_or_harmless() {
     let dir = tempfile::tempdir().unwrap();
     let src = dir.path();
+    let every = std::env::var_os("GRAPHMILL_EVERY_BIT").is_some(); // minutes
     for compression in
         [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(ZstdLevel::default())]
     {
@@ -343,7 +344,7 @@ fn damage_is_an_error_or_harmless() {
         for name in ["edges.parquet", "nodes.parquet"] {
             let path = src.join(name);
             let good = std::fs::read(&path).unwrap();
-            for length in 0..good.len() {
+            for length in (0..good.len()).step_by(if every { 1 } else { 5 }) {
                 std::fs::write(&path, &good[..length]).unwrap();
                 assert!(run(src, &ImportOptions::default()).is_err(), "{name}: truncated to {length}");
             }

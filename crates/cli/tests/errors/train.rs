@@ -39,7 +39,7 @@ fn what_sparse_rows_cannot_be_is_refused() {
     ] {
         refused(&room, &format!("train data --sparse on {option} --out new"), USAGE, says, "new");
         // left to itself it takes the dense table
-        room.ok(&format!("train data {option} --hidden 8 --epochs 1 --out run{}", option.replace(' ', "")));
+        room.ok(&format!("train data {option} --hidden 32 --epochs 1 --out run{}", option.replace(' ', "")));
     }
     room.ok("train data --sparse on --hidden 8 --fanout 3 --epochs 1 --out run");
     let whole = room.ok("predict run --embeddings --out rows.npy");

@@ -10,7 +10,7 @@ use graphmill_graph::{
     stats, table,
 };
 
-use crate::{args, output};
+use crate::{args, output, work};
 
 /// The arguments.
 pub(crate) fn command() -> Command {
@@ -72,6 +72,7 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Replace a dataset that is there"),
         )
+        .arg(args::memory())
         .arg(args::threads())
         .arg(args::json())
 }
@@ -82,7 +83,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let name = matches.get_one::<String>("generator").expect("required");
     table::find("generator", TABLE, name).map_err(|e| Error::usage(e.to_string()))?;
     let options = options(matches)?;
-    let work = Work { replace: matches.get_flag("force"), ..Work::default() };
+    let work = Work {
+        memory: args::get_memory(matches)?,
+        replace: matches.get_flag("force"),
+        watch: work::watch(matches.get_flag("json")),
+    };
     let dataset =
         generate_to(name, args::required(matches, "dst"), &options, work).map_err(|error| match error {
             graphmill_graph::Error::Invalid(message) => Error::usage(message),

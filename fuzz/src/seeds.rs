@@ -435,7 +435,6 @@ fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
     let file = dir.join("model.safetensors");
     save_model(&file, &model())?;
     add("safetensors", "model", fs::read(&file)?);
-    add("safetensors", "none", b"\x02\0\0\0\0\0\0\0{}".to_vec());
 
     let place = dir.join("saved");
     fs::create_dir(&place)?;

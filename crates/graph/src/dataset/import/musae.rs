@@ -75,7 +75,12 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         name: if alone { sources[0].name.clone() } else { file_name(src) },
         num_nodes,
         edges: edges.finish()?,
-        features: finish_features(features, &At::new(&sources[0].features, "features"))?,
+        features: finish_features(
+            features,
+            num_nodes,
+            options.dense_features,
+            &At::new(&sources[0].features, "features"),
+        )?,
         labels,
         splits: if alone { found_splits } else { Vec::new() },
         graphs: if alone { Vec::new() } else { graphs },
@@ -308,8 +313,8 @@ fn read_splits(path: &Path, first: usize, nodes: usize) -> Result<Vec<Split>> {
     parsed.into_iter().enumerate().map(split).collect()
 }
 
-/// Ones where the lists have ids.
-fn finish_features(mut features: Csr, at: &At) -> Result<Features> {
+/// Ones where the lists have ids; sparse where that is smaller.
+fn finish_features(features: Csr, nodes: usize, dense: bool, at: &At) -> Result<Features> {
     let columns = features.columns;
     if columns > features.indices.len() + SOME_FEATURES {
         return Err(at.error(format!(
@@ -318,8 +323,7 @@ fn finish_features(mut features: Csr, at: &At) -> Result<Features> {
             features.indices.len()
         )));
     }
-    features.data = vec![1.0; features.indices.len()];
-    Ok(Features::f32(columns, features.to_dense(at)?))
+    super::features::from_csr(features, nodes, dense, at, at)
 }
 
 #[cfg(test)]
@@ -358,8 +362,11 @@ mod tests {
     }
 
     fn floats(dataset: &Dataset) -> Vec<f32> {
-        let FeatureData::F32(data) = &dataset.features.data else { panic!() };
-        data.to_vec()
+        match &dataset.features.data {
+            FeatureData::F32(data) => data.to_vec(),
+            FeatureData::Csr(rows) => rows.to_dense().unwrap(),
+            FeatureData::F16(_) => panic!(),
+        }
     }
 
     #[test]

@@ -312,6 +312,22 @@ fn import_directories(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
         ("valid_labels.npy", &labels),
     ];
     add("import_graphsage", "parts", join("", &parts));
+    let twitch: [(&str, &[u8]); 4] = [
+        ("musae_a_edges.csv", b"from,to\n0,2\n2,1\n"),
+        ("musae_a_features.json", br#"{"2": [4, 0, 4], "0": [], "1": [1]}"#),
+        (
+            "musae_a_target.csv",
+            b"id,days,mature,views,partner,new_id\n70,1,True,5,False,2\n71,1,False,5,False,0\n9,1,True,5,False,1\n",
+        ),
+        ("splits.json", br#"[{"train": [2], "valid": [0], "test": [1]}]"#),
+    ];
+    add("import_musae", "twitch", join("", &twitch));
+    let pages: [(&str, &[u8]); 3] = [
+        ("musae_a_edges.csv", b"id_1,id_2\n0,1\n"),
+        ("musae_a_features.json", br#"{"0": [2], "1": [0, 1]}"#),
+        ("musae_a_target.csv", b"id,facebook_id,page_name,page_type\n0,5,\"a, b\",tvshow\n1,6,c,company\n"),
+    ];
+    add("import_musae", "pages", join("", &pages));
 
     let yaml = b"dataset_name: tiny\ngraph:\n  nodes:\n    - num: 3\n  edges:\n    - format: csv\n      path: edges.csv\n\
         feature_data:\n  - domain: node\n    name: feat\n    format: numpy\n    path: feat.npy\n\

@@ -48,6 +48,7 @@ table! {
     import_ogb "the importer ogb, text and binary"
     import_graphsage "the importer graphsage: node-link JSON, and PPI as DGL has it"
     import_graphbolt "the importer graphbolt: YAML, CSV and arrays"
+    import_musae "the importer musae: lists of edges, JSON and tables"
     import_facebook100 "the importer facebook100: MATLAB files, packed or not"
     import_edges "the importer edges in its flavours: text, gzip, arrays, JSON, METIS, WebGraph, SNAP, GNNLab"
     resume "what a killed import left in its directory"

@@ -1,7 +1,7 @@
 //! From a configuration and a dataset to the parts of a run. Training, `eval` and `predict` share it.
 
 use graphmill_graph::{Dataset, dataset::FeatureData, generate, matrix::TableType, table};
-use graphmill_loader::{feature::Host, order, sampler, weights::SymmetricWeights};
+use graphmill_loader::{feature::Host, order, sampler, subgraph::SubgraphOptions, weights::SymmetricWeights};
 use graphmill_nn::{
     Matrix,
     backend::Precision,
@@ -159,14 +159,26 @@ pub fn symmetric(model: &Model, data: &Dataset) -> Option<SymmetricWeights> {
     model.wants_symmetric_weights().then(|| SymmetricWeights::new(&data.graph))
 }
 
-/// The sampler.
+/// The sampler, with what it makes beforehand of the dataset's graph and training nodes.
 ///
 /// # Errors
-/// An unknown name or an impossible fanout.
-pub fn sampler(config: &TrainConfig) -> Result<Box<dyn sampler::Sampler>> {
+/// An unknown name or an impossible option.
+pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::Sampler>> {
     let entry = usage(table::find("sampler", sampler::TABLE, &config.sampler))?;
-    let options = sampler::SamplerOptions { fanout: config.fanout.0.clone() };
-    (entry.make)(&options).map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+    let options = sampler::SamplerOptions {
+        fanout: config.fanout.0.clone(),
+        seed: config.seed,
+        subgraph: SubgraphOptions {
+            budget: if config.batch_size == 0 { data.num_nodes() } else { config.batch_size },
+            frontier: config.frontier_size,
+            degree_cap: u32::try_from(config.degree_cap).unwrap_or(u32::MAX),
+            ..SubgraphOptions::default()
+        },
+        training: sampler::SubgraphTraining { inductive: config.inductive, coverage: config.coverage },
+    };
+    let source = sampler::Source { graph: &data.graph, train: &data.split.train };
+    let made = entry.make.make(&options, &source);
+    made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
 }
 
 /// The ordering of the seeds.

@@ -206,12 +206,20 @@ options! {
         fixed sampler: String = "neighbor", "NAME";
         /// Neighbours per node per hop, from the seeds outward; -1 takes all.
         fixed fanout: Fanout = Fanout(vec![15, 10]), "K,K";
-        /// Seeds per minibatch; 0 takes all training nodes at once.
+        /// Seeds per minibatch, 0 for all training nodes at once; with samplers of subgraphs, nodes per subgraph.
         fixed batch_size: usize = 1024_usize, "N";
         /// Minibatches of an epoch at most, 0 for all: every epoch then trains on other random nodes.
         fixed max_batches: usize = 0_usize, "N";
         /// Order of the seeds.
         fixed order: String = "random", "NAME";
+        /// Draw subgraphs among the training nodes alone (inductive).
+        fixed inductive: bool = false, "BOOL";
+        /// Count every node so often on average for the normalisation of subgraphs; 0 leaves it out.
+        fixed coverage: f64 = 50.0, "N";
+        /// Nodes of the frontier (frontier).
+        fixed frontier_size: usize = 1000_usize, "N";
+        /// A node of more neighbours is popped as if it had so many (frontier).
+        fixed degree_cap: usize = 3000_usize, "N";
         /// Let the bottom layer aggregate straight from the feature table: auto, on or off.
         fixed fused: String = "auto", "WHEN";
         /// Multiply sparse feature rows as they are in the first layer: auto (where few enough values are not zero), on

@@ -29,21 +29,21 @@ impl Parts {
     /// An option that is unknown or impossible, or a dataset that cannot be trained on.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
         config.validate()?;
-        let parts = Self {
-            metric: build::metric(config, data)?,
-            sampler: build::sampler(config)?,
-            order: build::order(config)?,
-            strategy: table::find("strategy", strategy::TABLE, &config.strategy).map_err(Error::name)?.make,
-            optimizer: build::optimizer(config)?,
-            schedule: build::schedule(config)?,
-            model: build::model(config, data)?,
-        };
         if data.split.train.is_empty() {
             let mend =
                 "it has no training nodes: import it with --split, for example --split random:0.6,0.2,0.2";
             return Err(Error::dataset(&data.name, mend));
         }
-        Ok(parts)
+        Ok(Self {
+            metric: build::metric(config, data)?,
+            order: build::order(config)?,
+            strategy: table::find("strategy", strategy::TABLE, &config.strategy).map_err(Error::name)?.make,
+            optimizer: build::optimizer(config)?,
+            schedule: build::schedule(config)?,
+            model: build::model(config, data)?,
+            // the one that may take long
+            sampler: build::sampler(config, data)?,
+        })
     }
 }
 
@@ -97,6 +97,7 @@ pub(crate) fn loader<'a>(
         fused: false,
         transposed: 0,
         symmetric,
+        aggregation: model.aggregation(),
     };
     let mut orders = model.orders(&first_shapes(&loader)?);
     if tables.features.is_sparse() && !model.start_with_product(&mut orders) {
@@ -106,7 +107,14 @@ pub(crate) fn loader<'a>(
             config.sparse
         )));
     }
-    let possible = model.can_read_table(&orders);
+    let subgraphs = loader.sampler.subgraphs().is_some();
+    if config.fused == "on" && subgraphs {
+        return Err(Error::usage(format!(
+            "--fused on: every layer reads the rows of a subgraph that --sampler {} has drawn; use --fused auto",
+            config.sampler
+        )));
+    }
+    let possible = model.can_read_table(&orders) && !subgraphs;
     if config.fused == "on" && !possible {
         return Err(Error::usage(
             "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, so it cannot \

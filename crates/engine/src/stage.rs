@@ -2,7 +2,7 @@
 //! says: `order` picks seeds, `sample` draws blocks, `extract` gathers feature rows (all three here,
 //! read-only and shared by any number of threads), `train` updates the model ([`crate::learner`]).
 
-use graphmill_graph::{Graph, NodeId};
+use graphmill_graph::{Graph, NodeId, block::Aggregation};
 use graphmill_loader::{
     Feature, Form, MiniBatch, Sampler, Traffic, Workspace,
     feature::Rows,
@@ -41,16 +41,19 @@ pub struct Loader<'a> {
     pub transposed: u64,
     /// Degrees, where the model wants symmetric weights.
     pub symmetric: Option<SymmetricWeights>,
+    /// What the model's layers make of neighbours' rows.
+    pub aggregation: Aggregation,
 }
 
 impl Loader<'_> {
     /// How many batches an epoch has.
     pub fn num_batches(&self) -> u64 {
-        let batches = self.train.len().div_ceil(self.batch_size);
-        if self.max_batches == 0 { batches as u64 } else { batches.min(self.max_batches) as u64 }
+        let all = || self.train.len().div_ceil(self.batch_size) as u64;
+        let batches = self.sampler.subgraphs().unwrap_or_else(all);
+        if self.max_batches == 0 { batches } else { batches.min(self.max_batches as u64) }
     }
 
-    /// How many seeds an epoch has.
+    /// How many seeds an epoch has; with subgraphs, about how many.
     pub fn num_seeds(&self) -> usize {
         self.train.len().min((self.num_batches() as usize).saturating_mul(self.batch_size))
     }
@@ -58,13 +61,16 @@ impl Loader<'_> {
     /// Stage 1: this epoch's order of the training nodes. Where one batch holds them all there is nothing to shuffle but
     /// the rows of that batch; they are left as they are, so that what was sampled can be kept ([`Loader::draw`]).
     pub fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
+        if self.sampler.subgraphs().is_some() {
+            return out.clear(); // they pick their seeds by themselves
+        }
         let order = if self.train.len() <= self.batch_size { order::sequential::order } else { self.order };
         order(self.train, self.seed, epoch, out);
     }
 
     /// Batch `number`'s seeds among `order`.
     fn seeds<'o>(&self, order: &'o [NodeId], number: u64) -> &'o [NodeId] {
-        let start = number as usize * self.batch_size;
+        let start = (number as usize * self.batch_size).min(order.len());
         &order[start..(start + self.batch_size).min(order.len())]
     }
 
@@ -80,8 +86,12 @@ impl Loader<'_> {
     /// # Errors
     /// A block has more edges than fit; wrong usage.
     pub fn sample(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
-        let form =
-            Form { fused: self.fused, transposed: self.transposed, symmetric: self.symmetric.as_ref() };
+        let form = Form {
+            fused: self.fused,
+            transposed: self.transposed,
+            symmetric: self.symmetric.as_ref(),
+            aggregation: self.aggregation,
+        };
         batch.extracted = false;
         self.sampler.sample(self.graph, self.seed, epoch, form, workspace, batch).map_err(too_large)
     }
@@ -159,6 +169,7 @@ mod tests {
                 fused: false,
                 transposed: 0,
                 symmetric: None,
+                aggregation: Aggregation::Mean,
             };
             let (mut workspace, mut batch, mut order) = (Workspace::new(8), MiniBatch::default(), Vec::new());
             for epoch in 0..3 {
@@ -193,6 +204,7 @@ mod tests {
             fused: false,
             transposed: 0,
             symmetric: None,
+            aggregation: Aggregation::Mean,
         };
         let counts = |max_batches, batch_size| {
             let loader = with(max_batches, batch_size);

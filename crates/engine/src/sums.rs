@@ -39,8 +39,9 @@ pub struct Valid {
 impl Sums {
     /// Adds a batch.
     pub fn add(&mut self, batch: &MiniBatch, outcome: BatchOutcome, spent: &Stages) {
-        self.loss += outcome.loss * batch.seeds.len() as f64;
-        self.seeds += batch.seeds.len() as u64;
+        let seeds = batch.num_seeds();
+        self.loss += outcome.loss * seeds as f64;
+        self.seeds += seeds as u64;
         self.edges += batch.num_edges() as u64;
         self.stages.sample += spent.sample;
         self.stages.extract += spent.extract;

@@ -1,8 +1,26 @@
 //! One layer's message-flow graph: which source rows each destination row aggregates.
 
+mod induce;
 mod transpose;
 
+pub use induce::Induce;
+
 use crate::NodeId;
+
+/// What a layer makes of its neighbours' rows, as far as it concerns a sampler that weighs edges: the weights with which the
+/// layer's sum over a sample estimates that over all neighbours without bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aggregation {
+    /// Nothing that edge weights enter (a maximum, attention).
+    #[default]
+    Other,
+    /// The mean over `d` neighbours: each weighs `1 / d`.
+    Mean,
+    /// The sum: each weighs 1.
+    Sum,
+    /// The symmetric-normalised sum: `1 / sqrt((d_u + 1) (d_v + 1))`.
+    Symmetric,
+}
 
 /// A bipartite block with `D` destinations and `S` sources, in CSC form over the destinations.
 ///
@@ -96,6 +114,12 @@ impl Block {
         } else {
             transpose::serial(self);
         }
+    }
+
+    /// As [`Block::transpose`], of a square block that has every edge both ways and ascending neighbours: it is its own
+    /// transpose, and one pass finds each edge's counterpart (Zeng et al., JPDC 2021, Algorithm 6).
+    pub fn transpose_symmetric(&mut self) {
+        transpose::symmetric(self);
     }
 
     /// Whether [`Block::transpose`] was called since the last change.

@@ -9,12 +9,14 @@
 //! - [`external`]: edges and rows beyond the size of memory.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`memory`]: how much of it there is.
-//! - [`traverse`], [`stats`]: components and the figures `graphmill info` prints.
+//! - [`traverse`], [`symmetry`], [`among`], [`stats`]: components, whether edges go both ways, the edges among some nodes, and
+//!   the figures `graphmill info` prints.
 //!
 //! One alphabet of dimensions serves the whole workspace: `V` nodes and `E` edges of a graph,
 //! `S` source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers,
 //! `F` feature, `H` hidden and `C` class width.
 
+pub mod among;
 pub mod atomic;
 pub mod block;
 pub mod buffer;
@@ -34,6 +36,7 @@ mod search;
 pub mod shared;
 pub mod sparse;
 pub mod stats;
+pub mod symmetry;
 pub mod table;
 pub mod traverse;
 

@@ -13,7 +13,7 @@ use crate::Traffic;
 pub struct MiniBatch {
     /// Number of the batch within its epoch (filled by `order`).
     pub number: u64,
-    /// Nodes whose labels are predicted, distinct (filled by `order`).
+    /// Nodes whose labels are predicted, distinct (filled by `order`, or by samplers of subgraphs).
     pub seeds: Vec<NodeId>,
     /// One block per layer, `blocks[0]` the farthest from the seeds (filled by `sample`).
     pub blocks: Vec<Block>,
@@ -31,6 +31,14 @@ pub struct MiniBatch {
 }
 
 impl MiniBatch {
+    /// Seeds whose loss counts.
+    pub fn num_seeds(&self) -> usize {
+        match &self.loss_weight[..] {
+            [] => self.seeds.len(),
+            weights => weights.iter().filter(|&&w| w != 0.0).count(),
+        }
+    }
+
     /// Edges over all blocks.
     pub fn num_edges(&self) -> usize {
         self.blocks.iter().map(Block::num_edges).sum()

@@ -77,7 +77,7 @@ fn bottoms(bench: &Bench, form: Form) -> Result<Vec<Block>> {
     let mut order = Vec::new();
     (build::order(config)?)(&bench.data.split.train, config.seed, 0, &mut order);
     let graph = &bench.data.graph;
-    let sampler = build::sampler(config)?;
+    let sampler = build::sampler(config, bench.data)?;
     let mut workspace = Workspace::new(graph.num_nodes());
     let size = bench.seeds();
     let batches = (order.len() / size).clamp(1, BATCHES);

@@ -62,7 +62,10 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>> {
     let data = bench.data;
     let model = build::model(config, data)?;
-    let sampler = build::sampler(config)?;
+    let sampler = build::sampler(config, data)?;
+    if sampler.subgraphs().is_some() {
+        return Ok(None); // one block for all layers
+    }
     let train = &data.split.train;
     let mut order: Vec<NodeId> = Vec::new();
     (build::order(config)?)(train, config.seed, 0, &mut order);

@@ -20,7 +20,7 @@ const EDGES: usize = 4 << 20;
 /// Measures.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let config = &bench.options.train;
-    let sampler = build::sampler(config)?;
+    let sampler = build::sampler(config, bench.data)?;
     let graph = bench.data.graph.to_huge_pages()?;
     let mut order: Vec<NodeId> = Vec::new();
     (build::order(config)?)(&bench.data.split.train, config.seed, 0, &mut order);
@@ -37,7 +37,11 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     } else {
         &[("one batch per thread", 1)]
     };
-    for (form, fused) in [("relabelled", false), ("fused", true)] {
+    let forms: &[_] = match sampler.subgraphs() {
+        Some(_) => &[("subgraphs", false)],
+        None => &[("relabelled", false), ("fused", true)],
+    };
+    for &(form, fused) in forms {
         for &(way, abreast) in ways {
             let form_of = Form { fused, ..Form::default() };
             let draw = |number: usize, (workspace, batch): &mut (Workspace, MiniBatch)| {

@@ -64,6 +64,23 @@ pub(super) fn serial(block: &mut Block) {
     t.indptr[0] = 0;
 }
 
+/// The permutation of the edges alone: reading destinations in ascending order, the next edge from `u` is the next in the row of
+/// `u`.
+pub(super) fn symmetric(block: &mut Block) {
+    let Block { num_dst, indptr, indices, transposed: t, .. } = block;
+    t.indptr.clone_from(indptr);
+    t.dst.clone_from(indices);
+    t.edge.resize(indices.len(), 0);
+    for (&u, e) in indices.iter().zip(0..) {
+        let slot = &mut t.indptr[u as usize];
+        t.edge[*slot as usize] = e;
+        *slot += 1;
+    }
+    // every cursor has come to the next row's start
+    t.indptr.copy_within(0..*num_dst, 1);
+    t.indptr[0] = 0;
+}
+
 /// In two passes, over the threads of the pool.
 pub(super) fn spread(block: &mut Block) {
     let Block { num_src, indptr, indices, transposed, .. } = block;

@@ -7,14 +7,26 @@
 
 pub mod full;
 pub mod neighbor;
+mod normalize;
 mod parts;
+pub mod subgraphs;
 
 use std::sync::Mutex;
 
-use graphmill_graph::{Block, Graph, NodeId, Result, table::Entry};
+use graphmill_graph::{
+    Block, Graph, NodeId, Result,
+    block::{Aggregation, Induce},
+    table::Entry,
+};
 use parts::{PART, Parts, draw_and_number};
 
-use crate::{MiniBatch, Relabel, weights::SymmetricWeights};
+pub use subgraphs::{SubgraphTraining, Subgraphs};
+
+use crate::{
+    MiniBatch, Relabel,
+    subgraph::{self, SubgraphOptions},
+    weights::SymmetricWeights,
+};
 
 /// What identifies a minibatch's random draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +48,8 @@ pub struct Form<'a> {
     pub transposed: u64,
     /// Fill the symmetric-normalisation weights.
     pub symmetric: Option<&'a SymmetricWeights>,
+    /// What the layers make of neighbours' rows, for samplers that weigh edges.
+    pub aggregation: Aggregation,
 }
 
 /// Memory a worker lends to a sampler and gets back: reused for every batch.
@@ -44,12 +58,23 @@ pub struct Workspace {
     relabel: Relabel,
     scratch: Scratch,
     parts: Parts,
+    induce: Induce,
+    room: subgraph::Room,
+    /// What the edges of a subgraph stand for.
+    weights: Vec<f32>,
 }
 
 impl Workspace {
     /// For a graph of `num_nodes` nodes (see [`Relabel::new`] for the memory).
     pub fn new(num_nodes: usize) -> Self {
-        Self { relabel: Relabel::new(num_nodes), scratch: Scratch::default(), parts: Parts::default() }
+        Self {
+            relabel: Relabel::new(num_nodes),
+            scratch: Scratch::default(),
+            parts: Parts::default(),
+            induce: Induce::default(),
+            room: subgraph::Room::default(),
+            weights: Vec::new(),
+        }
     }
 
     /// Whether one batch may be spread over the threads of the pool (it may at first): off where every thread has a batch of its
@@ -95,6 +120,12 @@ pub trait Sampler: Send + Sync {
         true
     }
 
+    /// How many subgraphs an epoch has, for a sampler that picks its seeds by itself: [`Sampler::sample`] then overwrites
+    /// `batch.seeds` and `batch.loss_weight` too, and makes one block for all layers.
+    fn subgraphs(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether what is drawn for a destination depends on no other destination, so that a hop may be drawn in parts.
     fn draws_by_node(&self) -> bool {
         false
@@ -108,14 +139,16 @@ pub trait Sampler: Send + Sync {
     #[allow(clippy::too_many_arguments, reason = "one hop: what is drawn from, for whom, and where it goes")]
     fn sample_layer(
         &self,
-        graph: &Graph,
-        hop: usize,
-        dst: &[NodeId],
-        key: BatchKey,
-        scratch: &mut Scratch,
-        indptr: &mut Vec<u32>,
-        indices: &mut Vec<NodeId>,
-    ) -> Result<()>;
+        _graph: &Graph,
+        _hop: usize,
+        _dst: &[NodeId],
+        _key: BatchKey,
+        _scratch: &mut Scratch,
+        _indptr: &mut Vec<u32>,
+        _indices: &mut Vec<NodeId>,
+    ) -> Result<()> {
+        unreachable!("this sampler draws whole subgraphs");
+    }
 
     /// Fills `batch.blocks` and `batch.input_nodes` from `batch.seeds` (distinct, below `V`) and
     /// `batch.number`.
@@ -133,7 +166,7 @@ pub trait Sampler: Send + Sync {
     ) -> Result<()> {
         let layers = self.num_layers();
         let key = BatchKey { seed, epoch, batch: batch.number };
-        let Workspace { relabel, scratch, parts } = workspace;
+        let Workspace { relabel, scratch, parts, .. } = workspace;
         let MiniBatch { seeds, blocks, input_nodes: nodes, .. } = batch;
         nodes.clear();
         nodes.extend_from_slice(seeds);
@@ -180,15 +213,53 @@ pub trait Sampler: Send + Sync {
     }
 }
 
-/// What a sampler is made from.
-#[derive(Clone, Debug)]
+/// What a sampler is made from. One struct serves all; each reads what concerns it.
+#[derive(Clone, Debug, Default)]
 pub struct SamplerOptions {
     /// Neighbours per node per hop, from the seeds outward; -1 takes all.
     pub fanout: Vec<i64>,
+    /// The run's seed: what is counted beforehand follows from it.
+    pub seed: u64,
+    /// What a subgraph is drawn by.
+    pub subgraph: SubgraphOptions,
+    /// Which nodes subgraphs are drawn from, and what they stand for.
+    pub training: SubgraphTraining,
+}
+
+/// What a sampler is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Who hears from whom.
+    pub graph: &'a Graph,
+    /// The nodes that train, distinct.
+    pub train: &'a [NodeId],
 }
 
 /// Makes a sampler, or says in one sentence what is wrong with the options.
-pub type Make = fn(&SamplerOptions) -> Result<Box<dyn Sampler>, String>;
+#[derive(Clone, Copy)]
+pub enum Make {
+    /// One that goes from seeds, hop by hop.
+    Hops(fn(&SamplerOptions, &Source) -> Result<Box<dyn Sampler>, String>),
+    /// One that draws subgraphs.
+    Subgraphs(subgraph::Make),
+}
+
+impl Make {
+    /// The sampler. What it reads often is made now.
+    ///
+    /// # Errors
+    /// What is wrong with the options.
+    pub fn make(&self, options: &SamplerOptions, source: &Source) -> Result<Box<dyn Sampler>, String> {
+        match self {
+            Self::Hops(make) => make(options, source),
+            Self::Subgraphs(make) => {
+                let make = |graph: &Graph, train: &[NodeId]| make(graph, train, &options.subgraph);
+                let made = Subgraphs::new(source.graph, source.train, &options.training, options.seed, make)?;
+                Ok(Box::new(made))
+            }
+        }
+    }
+}
 
 /// Every sampler there is.
 pub const TABLE: &[Entry<Make>] = &[
@@ -196,13 +267,19 @@ pub const TABLE: &[Entry<Make>] = &[
         name: "neighbor",
         summary: "k-hop uniform neighbour sampling without replacement",
         source: "Hamilton et al., NeurIPS 2017; FGNN section 2",
-        make: |options| Ok(Box::new(neighbor::Neighbor::new(&options.fanout)?)),
+        make: Make::Hops(|options, _| Ok(Box::new(neighbor::Neighbor::new(&options.fanout)?))),
     },
     Entry {
         name: "full",
         summary: "every neighbour at every hop: exact, and as large as it sounds",
         source: "",
-        make: |options| Ok(Box::new(full::Full::new(options.fanout.len())?)),
+        make: Make::Hops(|options, _| Ok(Box::new(full::Full::new(options.fanout.len())?))),
+    },
+    Entry {
+        name: "frontier",
+        summary: "subgraphs: a random walk of many nodes at once, popped by degree",
+        source: "Ribeiro and Towsley, IMC 2010; Zeng et al., JPDC 2021, section 4",
+        make: Make::Subgraphs(subgraph::TABLE[0].make),
     },
 ];
 

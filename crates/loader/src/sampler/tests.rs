@@ -57,7 +57,9 @@ proptest! {
         let seeds: Vec<u32> = (0..nodes).filter(|v| v % 3 == 0).collect();
         let key = BatchKey { batch, ..KEY };
         for entry in TABLE {
-            let sampler = (entry.make)(&SamplerOptions { fanout: fanout.clone() }).unwrap();
+            let Make::Hops(make) = entry.make else { continue };
+            let source = Source { graph: &graph, train: &seeds };
+            let sampler = make(&SamplerOptions { fanout: fanout.clone(), ..SamplerOptions::default() }, &source).unwrap();
             let out = sample(&*sampler, &graph, &seeds, key, Form { transposed: !0, ..Form::default() });
             let layers = sampler.num_layers();
             prop_assert_eq!(out.blocks.len(), layers);

@@ -1,6 +1,6 @@
 //! Graph convolution: the plainest layer, and the one to copy for a new one.
 
-use graphmill_graph::{Block, keyed};
+use graphmill_graph::{Block, block::Aggregation, keyed};
 
 use super::{Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved};
 use crate::{Matrix, Result, View, ViewMut, backend::Weighting};
@@ -65,8 +65,8 @@ impl Layer for Gcn {
         &[Order::AggregateFirst, Order::TransformFirst]
     }
 
-    fn wants_symmetric_weights(&self) -> bool {
-        true
+    fn aggregation(&self) -> Aggregation {
+        Aggregation::Symmetric
     }
 
     fn transformed_dims(&self) -> &[usize] {

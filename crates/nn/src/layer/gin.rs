@@ -1,6 +1,6 @@
 //! Graph isomorphism network.
 
-use graphmill_graph::{Block, keyed};
+use graphmill_graph::{Block, block::Aggregation, keyed};
 
 use super::{
     Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved,
@@ -121,6 +121,10 @@ impl Layer for Gin {
 
     fn boxed(&self) -> Box<dyn Layer> {
         Box::new(self.clone())
+    }
+
+    fn aggregation(&self) -> Aggregation {
+        Aggregation::Sum
     }
 
     fn orders(&self) -> &'static [Order] {

@@ -23,7 +23,7 @@ mod pass;
 mod sage;
 mod sage_pool;
 
-use graphmill_graph::{Block, NodeId, table::Entry};
+use graphmill_graph::{Block, NodeId, block::Aggregation, table::Entry};
 
 pub use gat::Gat;
 pub use gcn::Gcn;
@@ -159,10 +159,10 @@ pub trait Layer: Send + Sync {
         cost::cost(order, shape, self.in_dim(), self.out_dim(), purpose)
     }
 
-    /// Whether its weights are [`crate::backend::Weighting::STORED`]: the loader must fill the
-    /// blocks' symmetric-normalisation weights.
-    fn wants_symmetric_weights(&self) -> bool {
-        false
+    /// What it makes of the neighbours' rows: with [`Aggregation::Symmetric`] the loader must fill the blocks'
+    /// symmetric-normalisation weights, with the others it may store an estimator's.
+    fn aggregation(&self) -> Aggregation {
+        Aggregation::Other
     }
 
     /// The widths of the tables that [`Layer::transform`] fills, at most three; none for a layer that

@@ -1,7 +1,9 @@
 //! GraphSAGE with the mean aggregator, and the table of GraphSAGE's aggregators.
 
 use graphmill_graph::{
-    Block, keyed,
+    Block,
+    block::Aggregation,
+    keyed,
     table::{self, Entry},
 };
 
@@ -97,6 +99,10 @@ impl Layer for Sage {
 
     fn boxed(&self) -> Box<dyn Layer> {
         Box::new(self.clone())
+    }
+
+    fn aggregation(&self) -> Aggregation {
+        Aggregation::Mean
     }
 
     fn orders(&self) -> &'static [Order] {

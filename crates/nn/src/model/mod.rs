@@ -18,7 +18,7 @@ mod infer;
 mod stage;
 mod train;
 
-use graphmill_graph::{keyed, table};
+use graphmill_graph::{block::Aggregation, keyed, table};
 
 pub use activations::Activations;
 pub use config::{ACTIVATIONS, ModelConfig, RESIDUALS, ResidualKind};
@@ -170,9 +170,14 @@ impl Model {
         self.visit_mut(&mut |_, p| p.zero_grad(backend));
     }
 
+    /// What its layers, which are all of a kind, make of the neighbours' rows.
+    pub fn aggregation(&self) -> Aggregation {
+        self.stages[0].conv.aggregation()
+    }
+
     /// Whether the loader must fill the blocks' symmetric-normalisation weights.
     pub fn wants_symmetric_weights(&self) -> bool {
-        self.stages.iter().any(|stage| stage.conv.wants_symmetric_weights())
+        self.aggregation() == Aggregation::Symmetric
     }
 
     /// The cheapest order of each layer for training on blocks of these sizes, or on a single one that

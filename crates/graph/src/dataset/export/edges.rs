@@ -14,7 +14,8 @@ use std::{io::Write, path::Path};
 
 use serde::Serialize;
 
-use super::{ExportOptions, lines, lines::Style, symmetry::is_symmetric};
+use super::{ExportOptions, lines, lines::Style};
+use crate::symmetry::is_symmetric;
 use crate::{
     Dataset, Error, Labels, NodeId, Result,
     atomic::{self, Disk, Real},

@@ -10,7 +10,6 @@ mod edges;
 mod lines;
 mod npz;
 mod rows;
-mod symmetry;
 
 use std::{fs, path::Path};
 

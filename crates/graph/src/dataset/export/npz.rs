@@ -21,7 +21,8 @@ use std::{
 
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-use super::{ExportOptions, rows, symmetry::is_symmetric, with_scratch};
+use super::{ExportOptions, rows, with_scratch};
+use crate::symmetry::is_symmetric;
 use crate::{
     Dataset, EdgeOptions, Error, Features, Graph, Labels, NodeId, Result, atomic,
     external::Scratch,

@@ -6,7 +6,7 @@ use crate::{Graph, NodeId};
 
 /// Whether every edge stands as often in one direction as in the other. Rows that are not sorted (none that this project
 /// makes) count as no. O(E log(largest degree)), parallel.
-pub(super) fn is_symmetric(graph: &Graph) -> bool {
+pub fn is_symmetric(graph: &Graph) -> bool {
     let times = |row: &[NodeId], u: NodeId| {
         let from = row.partition_point(|&w| w < u);
         row[from..].partition_point(|&w| w == u)

@@ -1,0 +1,77 @@
+//! A graph's edges among some of its nodes.
+
+use rayon::prelude::*;
+
+use crate::{Graph, NodeId, Result};
+
+/// The graph of the same nodes with the edges among `nodes` alone: what an inductive run trains on. Edge weights are left out.
+/// O(V + in-degrees of `nodes`), parallel.
+///
+/// # Errors
+/// None in practice: `nodes` are below `V`.
+pub fn among(graph: &Graph, nodes: &[NodeId]) -> Result<Graph> {
+    let mut inside = vec![false; graph.num_nodes()];
+    nodes.iter().for_each(|&v| inside[v as usize] = true);
+    let kept = |v: usize| {
+        let row = if inside[v] { graph.in_neighbors(v as NodeId) } else { &[] };
+        row.iter().copied().filter(|&u| inside[u as usize])
+    };
+    let mut indptr = vec![0u64; graph.num_nodes() + 1];
+    indptr[1..]
+        .par_iter_mut()
+        .enumerate()
+        .with_min_len(1 << 10)
+        .for_each(|(v, n)| *n = kept(v).count() as u64);
+    for v in 1..indptr.len() {
+        indptr[v] += indptr[v - 1];
+    }
+    let mut indices = vec![0; indptr[indptr.len() - 1] as usize];
+    fill(&indptr, &mut indices, 0, &|v, row| row.iter_mut().zip(kept(v)).for_each(|(slot, u)| *slot = u));
+    Graph::new(indptr.into(), indices.into())
+}
+
+/// Runs of nodes that one task fills.
+const TASK: usize = 1 << 12;
+
+/// Hands every node from `first` its row of `rows`.
+fn fill(indptr: &[u64], rows: &mut [NodeId], first: usize, each: &(impl Fn(usize, &mut [NodeId]) + Sync)) {
+    let nodes = indptr.len() - 1;
+    let at = |i: usize| (indptr[i] - indptr[0]) as usize;
+    if nodes > TASK {
+        let middle = nodes / 2;
+        let (left, right) = rows.split_at_mut(at(middle));
+        rayon::join(
+            || fill(&indptr[..=middle], left, first, each),
+            || fill(&indptr[middle..], right, first + middle, each),
+        );
+        return;
+    }
+    for v in 0..nodes {
+        each(first + v, &mut rows[at(v)..at(v + 1)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EdgeOptions, build};
+
+    #[test]
+    fn only_edges_between_two_of_the_nodes_stay() {
+        let nodes = 3 * TASK as u32;
+        let src: Vec<u32> = (0..nodes).chain(0..nodes).collect();
+        let dst: Vec<u32> =
+            (0..nodes).map(|v| (v + 1) % nodes).chain((0..nodes).map(|v| (v * 5 + 2) % nodes)).collect();
+        let graph = build(nodes as usize, &src, &dst, EdgeOptions::DIRECTED).unwrap();
+        let some: Vec<u32> = (0..nodes).filter(|v| v % 3 < 2).collect();
+        let less = among(&graph, &some).unwrap();
+        assert_eq!(less.num_nodes(), graph.num_nodes());
+        for v in 0..nodes {
+            let all = graph.in_neighbors(v).iter().copied();
+            let expected: Vec<u32> = all.filter(|u| v % 3 < 2 && u % 3 < 2).collect();
+            assert_eq!(less.in_neighbors(v), expected, "{v}");
+        }
+        assert_eq!(among(&graph, &[]).unwrap().num_edges(), 0);
+        assert_eq!(among(&Graph::default(), &[]).unwrap().num_nodes(), 0);
+    }
+}

@@ -1,0 +1,123 @@
+//! GraphSAINT's normalisation: how often nodes and edges come up, counted beforehand, and what follows for the aggregation and
+//! the loss (Zeng et al., *GraphSAINT*, ICLR 2020, section 3.2 and algorithm 1).
+//!
+//! An edge `u -> v` of a subgraph stands for `C_v / C_uv` of the edge, `C` being the subgraphs among `N` that hold the node or the
+//! edge: given that `v` is in a subgraph, the weighted sum over its neighbours there estimates the sum over all of them without
+//! bias. A training node's loss counts `N / (C_v |V_train|)`, whose sum over a subgraph estimates the mean over the training
+//! nodes.
+//!
+//! The authors' code gives 10,000 to an edge and ten times `N / |V_train|` to a node that the counted subgraphs missed; here what was
+//! missed counts as seen once.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use graphmill_graph::{Block, Error, Graph, NodeId, Result, block::Induce};
+use rayon::prelude::*;
+
+use super::BatchKey;
+use crate::subgraph::Room;
+
+/// Subgraphs that are drawn before any of them is counted.
+const ROUND: u64 = 64;
+/// An edge stands for at most so many: as in the authors' code.
+const MOST: f32 = 1e4;
+/// The epoch number under which subgraphs are counted: no training epoch has it.
+const EPOCH: u64 = u64::MAX;
+
+/// What a subgraph's edges and nodes stand for.
+#[derive(Clone, Debug)]
+pub(super) struct Normalization {
+    /// `C_v / C_uv` of every edge of the graph, by its position, `E`.
+    pub(super) edge: Vec<f32>,
+    /// `N / C_v` of every node, `V`.
+    pub(super) node: Vec<f32>,
+}
+
+/// Draws the subgraph of a key.
+pub(super) type Draw<'a> = dyn Fn(BatchKey, &mut Room, &mut Vec<NodeId>) -> Result<()> + Sync + 'a;
+
+impl Normalization {
+    /// Counts over subgraphs of a run's `seed` until they have `enough` nodes in all. A function of the graph, the sampler and the
+    /// seed; parallel over subgraphs. Memory: 4 bytes an edge and 4 a node, and a worker's room a thread.
+    ///
+    /// # Errors
+    /// Drawing fails, or draws nothing.
+    pub(super) fn new(graph: &Graph, draw: &Draw, seed: u64, enough: u64) -> Result<Self> {
+        let zeros = |n: usize| (0..n).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
+        let (of_node, of_edge) = (zeros(graph.num_nodes()), zeros(graph.num_edges()));
+        let (mut subgraphs, mut drawn) = (0, 0u64);
+        let mut round: Vec<Vec<NodeId>> = vec![Vec::new(); ROUND as usize];
+        while drawn < enough {
+            let fill = |room: &mut Room, (i, nodes): (usize, &mut Vec<NodeId>)| {
+                draw(BatchKey { seed, epoch: EPOCH, batch: subgraphs + i as u64 }, room, nodes)
+            };
+            round.par_iter_mut().enumerate().try_for_each_init(Room::default, fill)?;
+            // as many as it takes: the same for any number of threads
+            let before = drawn;
+            let taken = round.iter().take_while(|nodes| {
+                let wanted = drawn < enough;
+                drawn += if wanted { nodes.len() as u64 } else { 0 };
+                wanted
+            });
+            let taken = taken.count();
+            if drawn == before {
+                return Err(Error::invalid("the sampler draws no nodes at all: is the graph without edges?"));
+            }
+            subgraphs += taken as u64;
+            // Sums of whole numbers: the order of the additions does not matter.
+            let add = |count: &AtomicU32| {
+                count.fetch_add(1, Relaxed);
+            };
+            let count = |(induce, block): &mut (Induce, Block), nodes: &Vec<NodeId>| {
+                nodes.iter().for_each(|&v| add(&of_node[v as usize]));
+                induce.block(graph, nodes, block, |e| add(&of_edge[e as usize]))
+            };
+            round[..taken].par_iter().try_for_each_init(<(Induce, Block)>::default, count)?;
+        }
+        let mut edge = vec![0.0; graph.num_edges()];
+        let weigh = |(v, of_edge, out): (usize, &[AtomicU32], &mut [f32])| {
+            let of_node = of_node[v].load(Relaxed).max(1) as f32;
+            for (of_edge, out) in of_edge.iter().zip(out) {
+                *out = (of_node / of_edge.load(Relaxed).max(1) as f32).min(MOST);
+            }
+        };
+        rows(graph, &of_edge, &mut edge, 0, &weigh);
+        let node = of_node.iter().map(|of_node| subgraphs as f32 / of_node.load(Relaxed).max(1) as f32);
+        Ok(Self { edge, node: node.collect() })
+    }
+}
+
+/// Nodes whose edges one task weighs.
+const TASK: usize = 1 << 12;
+
+/// Hands every node from `first` its counts and weights: both begin with the edges of that node.
+fn rows<'a>(
+    graph: &Graph,
+    counts: &'a [AtomicU32],
+    out: &'a mut [f32],
+    first: usize,
+    each: &(impl Fn((usize, &'a [AtomicU32], &'a mut [f32])) + Sync),
+) {
+    let indptr = graph.indptr();
+    let base = indptr.get(first).copied().unwrap_or(0);
+    let end = base + out.len() as u64;
+    let last = first + indptr[first..].partition_point(|&x| x < end);
+    if last - first > TASK {
+        let middle = first + (last - first) / 2;
+        let at = (indptr[middle] - base) as usize;
+        let (counts, out) = (counts.split_at(at), out.split_at_mut(at));
+        rayon::join(
+            || rows(graph, counts.0, out.0, first, each),
+            || rows(graph, counts.1, out.1, middle, each),
+        );
+        return;
+    }
+    let (mut counts, mut out) = (counts, out);
+    for v in first..last {
+        let degree = (indptr[v + 1] - indptr[v]) as usize;
+        let row;
+        (row, out) = out.split_at_mut(degree);
+        each((v, &counts[..degree], row));
+        counts = &counts[degree..];
+    }
+}

@@ -1,0 +1,411 @@
+//! Minibatches that are subgraphs (GraphSAINT): one square block for all layers, whose every node is a seed.
+//!
+//! The nodes come from a [`SubgraphSampler`]; here they are clipped, the edges among them found, weighed and transposed, and the
+//! loss of each node weighed. A subgraph holds nodes that do not train, too, where it is drawn from the whole graph: they carry
+//! messages, and their loss weighs nothing.
+
+use graphmill_graph::{
+    Block, Graph, NodeId, Result, among::among, block::Aggregation, keyed, symmetry::is_symmetric,
+};
+
+use super::{BatchKey, Form, Sampler, Workspace, normalize::Normalization};
+use crate::{
+    MiniBatch,
+    subgraph::{Room, SubgraphSampler},
+};
+
+/// Nodes of a subgraph come in multiples of this, where there are many: a cache line of 32-bit floats (Zeng et al., JPDC 2021,
+/// section 6.2).
+const LINE: usize = 16;
+/// Subgraphs of fewer nodes keep them all.
+const FEW: usize = 64 * LINE;
+
+/// Which nodes subgraphs are drawn from, and what they stand for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SubgraphTraining {
+    /// Whether subgraphs have training nodes only: what is trained then has not seen the others' features (inductive).
+    pub inductive: bool,
+    /// Nodes are counted so many times on average for the normalisation; 0 leaves sums and losses as they are.
+    pub coverage: f64,
+}
+
+impl Default for SubgraphTraining {
+    fn default() -> Self {
+        Self { inductive: false, coverage: 50.0 }
+    }
+}
+
+/// A subgraph sampler as a [`Sampler`].
+pub struct Subgraphs {
+    sampler: Box<dyn SubgraphSampler>,
+    /// What subgraphs are drawn from, where that is not the whole graph.
+    training: Option<Graph>,
+    trains: Vec<bool>,
+    /// How many training nodes there are.
+    count: usize,
+    symmetric: bool,
+    normalization: Option<Normalization>,
+}
+
+impl Subgraphs {
+    /// Subgraphs of `graph` for the training nodes `train`, by the sampler that `make` makes. Counts for the normalisation, which
+    /// takes `coverage` times as long as sampling an epoch.
+    ///
+    /// # Errors
+    /// `make` says what is wrong with its options, the coverage is no number from 0, or subgraphs cannot be drawn.
+    pub fn new(
+        graph: &Graph,
+        train: &[NodeId],
+        training: &SubgraphTraining,
+        seed: u64,
+        make: impl FnOnce(&Graph, &[NodeId]) -> Result<Box<dyn SubgraphSampler>, String>,
+    ) -> Result<Self, String> {
+        if !(0.0..=1e6).contains(&training.coverage) {
+            return Err(format!("--coverage {}: a number from 0 to 1000000", training.coverage));
+        }
+        let own = match training.inductive {
+            true => Some(among(graph, train).map_err(|e| e.to_string())?),
+            false => None,
+        };
+        let from = own.as_ref().unwrap_or(graph);
+        let mut trains = vec![false; graph.num_nodes()];
+        train.iter().for_each(|&v| trains[v as usize] = true);
+        let sampler = make(from, train)?;
+        let mut this = Self {
+            sampler,
+            symmetric: is_symmetric(from),
+            trains,
+            count: train.len(),
+            normalization: None,
+            training: None,
+        };
+        if training.coverage > 0.0 {
+            let nodes = if own.is_some() { train.len() } else { graph.num_nodes() };
+            let enough = (training.coverage * nodes as f64) as u64;
+            let draw = |key, room: &mut Room, nodes: &mut Vec<NodeId>| this.draw(from, key, room, nodes);
+            let normalization = Normalization::new(from, &draw, seed, enough);
+            this.normalization = Some(normalization.map_err(|e| e.to_string())?);
+        }
+        this.training = own;
+        Ok(this)
+    }
+
+    /// The nodes of a subgraph, ascending and clipped.
+    fn draw(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
+        self.sampler.sample(graph, key, room, nodes)?;
+        if nodes.len() >= FEW {
+            let key = keyed::key(&[key.seed, key.epoch, key.batch, 0x636c_6970]);
+            clip(nodes, nodes.len() % LINE, keyed::Stream::new(key));
+        }
+        Ok(())
+    }
+}
+
+/// Drops that many nodes at random.
+fn clip(nodes: &mut Vec<NodeId>, surplus: usize, mut stream: keyed::Stream) {
+    for _ in 0..surplus {
+        nodes.remove(stream.below(nodes.len() as u64) as usize);
+    }
+}
+
+impl Sampler for Subgraphs {
+    fn num_layers(&self) -> usize {
+        1
+    }
+
+    fn subgraphs(&self) -> Option<u64> {
+        let nodes = if self.training.is_some() { self.count } else { self.trains.len() };
+        Some(self.sampler.epoch(nodes).max(1) as u64)
+    }
+
+    fn sample(
+        &self,
+        graph: &Graph,
+        seed: u64,
+        epoch: u64,
+        form: Form,
+        workspace: &mut Workspace,
+        batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let graph = self.training.as_ref().unwrap_or(graph);
+        let key = BatchKey { seed, epoch, batch: batch.number };
+        let Workspace { induce, room, weights, .. } = workspace;
+        self.draw(graph, key, room, &mut batch.input_nodes)?;
+        let nodes = &batch.input_nodes;
+        batch.blocks.resize_with(1, Default::default);
+        let block = &mut batch.blocks[0];
+        weights.clear();
+        match &self.normalization {
+            Some(n) => induce.block(graph, nodes, block, |e| weights.push(n.edge[e as usize]))?,
+            None => induce.block(graph, nodes, block, |_| {})?,
+        }
+        weigh(graph, nodes, form.aggregation, weights, block);
+        if form.transposed != 0 {
+            if self.symmetric { block.transpose_symmetric() } else { block.transpose() }
+        }
+        batch.seeds.clear();
+        batch.seeds.extend_from_slice(nodes);
+        self.weigh_losses(batch);
+        Ok(())
+    }
+}
+
+impl Subgraphs {
+    /// The loss is a mean over all nodes of the subgraph: weights are by that many.
+    fn weigh_losses(&self, batch: &mut MiniBatch) {
+        let MiniBatch { seeds, loss_weight, .. } = batch;
+        loss_weight.clear();
+        let rows = seeds.len() as f64;
+        let trains = |v: NodeId| self.trains[v as usize];
+        match &self.normalization {
+            Some(n) => {
+                let all = (rows / self.count.max(1) as f64) as f32;
+                loss_weight
+                    .extend(seeds.iter().map(|&v| if trains(v) { all * n.node[v as usize] } else { 0.0 }));
+            }
+            None => {
+                let some = seeds.iter().filter(|&&v| trains(v)).count();
+                if some < seeds.len() {
+                    let all = (rows / some.max(1) as f64) as f32;
+                    loss_weight.extend(seeds.iter().map(|&v| if trains(v) { all } else { 0.0 }));
+                }
+            }
+        }
+    }
+}
+
+/// Fills the weights of a subgraph's edges, from what each stands for (none: as if it were all there is) and the layer's sum.
+fn weigh(graph: &Graph, nodes: &[NodeId], aggregation: Aggregation, stands_for: &[f32], block: &mut Block) {
+    let Block { indptr, indices, edge_weight, self_weight, .. } = block;
+    let known = !stands_for.is_empty();
+    if aggregation == Aggregation::Other || (aggregation != Aggregation::Symmetric && !known) {
+        return;
+    }
+    let degree = |v: NodeId| graph.in_degree(v) as f32;
+    edge_weight.resize(indices.len(), 0.0);
+    if aggregation == Aggregation::Symmetric {
+        self_weight.extend(nodes.iter().map(|&v| 1.0 / (degree(v) + 1.0)));
+    }
+    for (i, ends) in indptr.windows(2).enumerate() {
+        let run = ends[0] as usize..ends[1] as usize;
+        let all = degree(nodes[i]);
+        // without counts, the neighbours that are there stand for all
+        let share = if known || run.is_empty() { 1.0 } else { all / run.len() as f32 };
+        let factor = match aggregation {
+            Aggregation::Mean => share / all,
+            Aggregation::Symmetric => share * self_weight[i].sqrt(),
+            Aggregation::Sum | Aggregation::Other => share,
+        };
+        for e in run {
+            let other = if aggregation == Aggregation::Symmetric {
+                self_weight[indices[e] as usize].sqrt()
+            } else {
+                1.0
+            };
+            edge_weight[e] = factor * other * if known { stands_for[e] } else { 1.0 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use graphmill_graph::{EdgeOptions, build};
+
+    use super::*;
+    use crate::subgraph;
+
+    /// Every node for itself with a probability that grows with its number: nothing to do with walks, so that only the
+    /// normalisation can make up for it.
+    struct Biased;
+
+    impl SubgraphSampler for Biased {
+        fn budget(&self) -> usize {
+            20
+        }
+
+        fn sample(&self, graph: &Graph, key: BatchKey, _: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
+            let mut stream = keyed::Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
+            nodes.clear();
+            nodes.extend((0..graph.num_nodes() as NodeId).filter(|&v| stream.below(80) < 20 + u64::from(v)));
+            Ok(())
+        }
+    }
+
+    /// 40 nodes on a ring, each joined to four, and node 0 to all.
+    fn graph() -> Graph {
+        static GRAPH: LazyLock<Graph> = LazyLock::new(ring);
+        GRAPH.clone()
+    }
+
+    fn ring() -> Graph {
+        let ring = (0..40u32).flat_map(|v| [(v, (v + 1) % 40), (v, (v + 2) % 40), (v, 0)]);
+        let (src, dst): (Vec<u32>, Vec<u32>) = ring.filter(|(u, v)| u != v).unzip();
+        build(40, &src, &dst, EdgeOptions { undirected: true, ..EdgeOptions::DIRECTED }).unwrap()
+    }
+
+    fn biased(train: &[NodeId], training: SubgraphTraining) -> Subgraphs {
+        Subgraphs::new(&graph(), train, &training, 3, |_, _| Ok(Box::new(Biased))).unwrap()
+    }
+
+    fn sample(sampler: &Subgraphs, aggregation: Aggregation, number: u64) -> MiniBatch {
+        let mut batch = MiniBatch { number, ..MiniBatch::default() };
+        let form = Form { transposed: 0b10, aggregation, ..Form::default() };
+        sampler.sample(&graph(), 7, 0, form, &mut Workspace::new(40), &mut batch).unwrap();
+        batch
+    }
+
+    /// What the rows `x` of a subgraph's nodes add up to at each of its nodes, with the weights stored or as the mean.
+    fn sums(batch: &MiniBatch, x: impl Fn(NodeId) -> f64) -> Vec<f64> {
+        let block = &batch.blocks[0];
+        let row = |i: usize| {
+            let own = block.self_weight.get(i).map_or(0.0, |&w| f64::from(w) * x(batch.seeds[i]));
+            let edges = block.edges(i);
+            let each = |e: usize| {
+                let w = block.edge_weight.get(e).map_or(1.0 / edges.len() as f64, |&w| f64::from(w));
+                w * x(batch.seeds[block.indices[e] as usize])
+            };
+            own + edges.clone().map(each).sum::<f64>()
+        };
+        (0..block.num_dst).map(row).collect()
+    }
+
+    #[test]
+    fn normalised_sums_and_losses_are_right_on_average() {
+        let graph = graph();
+        let train: Vec<u32> = (0..40).filter(|v| v % 3 > 0).collect();
+        let x = |v: NodeId| f64::from(v * v % 17) + 1.0;
+        let loss = |v: NodeId| f64::from(v);
+        let d = |v: NodeId| graph.in_degree(v) as f64;
+        let exact = |aggregation: Aggregation, v: NodeId| -> f64 {
+            let each = |&u: &NodeId| match aggregation {
+                Aggregation::Mean => x(u) / d(v),
+                Aggregation::Symmetric => x(u) / ((d(u) + 1.0) * (d(v) + 1.0)).sqrt(),
+                _ => x(u),
+            };
+            let own = if aggregation == Aggregation::Symmetric { x(v) / (d(v) + 1.0) } else { 0.0 };
+            own + graph.in_neighbors(v).iter().map(each).sum::<f64>()
+        };
+        let training = SubgraphTraining { coverage: 20_000.0, ..SubgraphTraining::default() };
+        let sampler = biased(&train, training);
+        for aggregation in [Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric] {
+            let (mut times, mut sum, mut losses) = ([0.0; 40], [0.0; 40], 0.0);
+            let runs = 30_000;
+            for number in 0..runs {
+                let batch = sample(&sampler, aggregation, number);
+                for (&v, row) in batch.seeds.iter().zip(sums(&batch, x)) {
+                    times[v as usize] += 1.0;
+                    sum[v as usize] += row;
+                }
+                let weighed =
+                    batch.seeds.iter().zip(&batch.loss_weight).map(|(&v, &w)| f64::from(w) * loss(v));
+                losses += weighed.sum::<f64>() / batch.seeds.len() as f64 / runs as f64;
+            }
+            for v in 0..40 {
+                let (found, expected) = (sum[v] / times[v], exact(aggregation, v as u32));
+                assert!(
+                    (found / expected - 1.0).abs() < 0.05,
+                    "{aggregation:?} of {v}: {found}, not {expected}"
+                );
+            }
+            let expected = train.iter().map(|&v| loss(v)).sum::<f64>() / train.len() as f64;
+            assert!((losses / expected - 1.0).abs() < 0.02, "{losses}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn without_counts_the_neighbours_that_are_there_stand_for_all() {
+        let all: Vec<u32> = (0..40).collect();
+        let training = SubgraphTraining { coverage: 0.0, ..SubgraphTraining::default() };
+        let sampler = biased(&all, training);
+        let batch = sample(&sampler, Aggregation::Mean, 0);
+        assert!(batch.blocks[0].edge_weight.is_empty() && batch.loss_weight.is_empty());
+        assert_eq!(batch.num_seeds(), batch.seeds.len());
+        let batch = sample(&sampler, Aggregation::Symmetric, 0);
+        let block = &batch.blocks[0];
+        for i in 0..block.num_dst {
+            let d = graph().in_degree(batch.seeds[i]) as f32 + 1.0;
+            assert!((block.self_weight[i] - 1.0 / d).abs() < 1e-6);
+        }
+        // every other trains: the mean over those is the mean over all, weighed
+        let sampler = biased(&all[..20], training);
+        let batch = sample(&sampler, Aggregation::Other, 0);
+        let rows = batch.seeds.len() as f32;
+        assert!((batch.loss_weight.iter().sum::<f32>() - rows).abs() < 1e-3);
+        assert_eq!(batch.num_seeds(), batch.seeds.iter().filter(|&&v| v < 20).count());
+    }
+
+    #[test]
+    fn inductive_subgraphs_have_training_nodes_only_and_their_degrees() {
+        let train: Vec<u32> = (0..40).filter(|v| v % 2 == 0).collect();
+        let training = SubgraphTraining { inductive: true, coverage: 0.0 };
+        let make = |graph: &Graph, roots: &[NodeId]| {
+            let options = subgraph::SubgraphOptions { budget: 16, frontier: 4, ..Default::default() };
+            (subgraph::TABLE[0].make)(graph, roots, &options)
+        };
+        let sampler = Subgraphs::new(&graph(), &train, &training, 3, make).unwrap();
+        assert_eq!(sampler.subgraphs(), Some(2));
+        let batch = sample(&sampler, Aggregation::Symmetric, 1);
+        assert!(!batch.seeds.is_empty() && batch.seeds.iter().all(|v| v % 2 == 0));
+        let i = batch.seeds.iter().position(|&v| v != 0).unwrap();
+        // of an even node's four neighbours on the ring two are even, and node 0 is
+        let near = batch.seeds[i] == 2 || batch.seeds[i] == 38;
+        let degree = if near { 2.0 } else { 3.0 };
+        assert!((batch.blocks[0].self_weight[i] - 1.0 / (degree + 1.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_subgraph_is_a_function_of_its_key_and_its_block_is_square() {
+        let all: Vec<u32> = (0..40).collect();
+        let sampler = biased(&all, SubgraphTraining::default());
+        let mut workspace = Workspace::new(40);
+        let mut batch = MiniBatch::default();
+        let form = Form { transposed: 1, aggregation: Aggregation::Mean, ..Form::default() };
+        for number in [3, 1, 3] {
+            batch.number = number;
+            sampler.sample(&graph(), 7, 0, form, &mut workspace, &mut batch).unwrap();
+        }
+        let alone = sample(&sampler, Aggregation::Mean, 3);
+        assert_eq!(batch.seeds, alone.seeds);
+        assert_eq!(batch.input_nodes, alone.seeds);
+        let (a, b) = (&batch.blocks[0], &alone.blocks[0]);
+        assert_eq!((&a.indptr, &a.indices, &a.edge_weight), (&b.indptr, &b.indices, &b.edge_weight));
+        assert!(batch.blocks.len() == 1 && a.num_src == a.num_dst && a.is_transposed());
+        // the same counts for any number of threads
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let other = pool.install(|| biased(&all, SubgraphTraining::default()));
+        assert_eq!(other.normalization.unwrap().edge, sampler.normalization.unwrap().edge);
+    }
+
+    #[test]
+    fn many_nodes_are_clipped_to_whole_cache_lines() {
+        let mut nodes: Vec<u32> = (0..1043).collect();
+        clip(&mut nodes, 1043 % LINE, keyed::Stream::new(1));
+        assert_eq!(nodes.len() % LINE, 0);
+        assert!(nodes.is_sorted() && nodes.len() == 1040);
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_told() {
+        let make = |coverage| {
+            let training = SubgraphTraining { coverage, ..SubgraphTraining::default() };
+            Subgraphs::new(&graph(), &[1], &training, 3, |_, _| Ok(Box::new(Biased))).err()
+        };
+        assert!(make(f64::NAN).unwrap().contains("--coverage NaN"));
+        assert!(make(-1.0).is_some() && make(1.0).is_none());
+        struct Nothing;
+        impl SubgraphSampler for Nothing {
+            fn budget(&self) -> usize {
+                1
+            }
+            fn sample(&self, _: &Graph, _: BatchKey, _: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
+                nodes.clear();
+                Ok(())
+            }
+        }
+        let made =
+            Subgraphs::new(&graph(), &[1], &SubgraphTraining::default(), 3, |_, _| Ok(Box::new(Nothing)));
+        assert!(made.err().unwrap().contains("no nodes at all"));
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! - [`order`]: which seeds come when.
 //! - [`sampler`]: seeds to blocks.
+//! - [`subgraph`]: sets of nodes whose induced subgraphs are minibatches.
 //! - [`feature`]: node ids to feature rows, tier by tier, with counters.
 //!
 //! Useful alone, under any training framework. There are no gradients here, and no threads beyond data
@@ -14,6 +15,7 @@ pub mod minibatch;
 pub mod order;
 pub mod prefetch;
 pub mod sampler;
+pub mod subgraph;
 pub mod weights;
 
 pub use compact::Relabel;

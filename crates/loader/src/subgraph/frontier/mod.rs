@@ -1,0 +1,257 @@
+//! Frontier sampling: a random walk of `m` nodes at once (Ribeiro and Towsley, *Estimating and sampling graphs with
+//! multidimensional random walks*, IMC 2010; paper 003, Algorithms 2 to 4).
+//!
+//! A frontier of `m` nodes begins with uniform roots, drawn with replacement. Then `n - m` times a node is popped with probability
+//! proportional to its degree (at most the degree cap) and a uniform neighbour of it takes its place. The subgraph has all
+//! nodes that ever were in the frontier (the paper's Algorithm 2 adds the popped node, its Algorithm 3 the new one; as the authors'
+//! program we add the new one, so that both differ by the last frontier only).
+//!
+//! A node without neighbours has weight 0: it is never popped. When no node of the frontier has neighbours, the subgraph is done, with
+//! fewer nodes.
+//!
+//! Popping is the [`dashboard`]'s. What remains is the latency of memory, for the next node's degree hangs on two random
+//! reads. A neighbour drawn when its node joins is as uniform as one drawn when the node leaves; so it is drawn at once, and
+//! on the average node `m` pops remain in which to fetch it: first the edge, [`LAG`] pops later the row it leads to, and again `LAG` pops later
+//! the degree stands beside the tile.
+
+mod dashboard;
+#[cfg(test)]
+mod reference;
+mod simd;
+#[cfg(test)]
+mod tests;
+
+use graphmill_graph::{
+    Graph, NodeId, Result,
+    keyed::{self, Stream},
+};
+use rayon::prelude::*;
+
+use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler, check_roots};
+use crate::prefetch::prefetch;
+use dashboard::{Dashboard, Words, below};
+pub use simd::Level;
+use simd::{Fill, Portable, Scalar};
+
+/// Pops between one step of fetching a node's successor and the next.
+const LAG: usize = 8;
+
+/// Separate the keys of what is drawn: roots, neighbours, darts.
+const ROOTS: u64 = 0;
+const STEPS: u64 = 1;
+const DARTS: u64 = 2;
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub struct Frontier {
+    roots: Vec<NodeId>,
+    num_nodes: usize,
+    budget: usize,
+    frontier: usize,
+    eta: f64,
+    /// See [`Frontier::with_grain`].
+    grain: Option<u32>,
+    cap: u32,
+    level: Level,
+}
+
+/// What takes a node's place when it leaves, and how far fetching it has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Successor {
+    /// Until fetched: the edge that leads there. Then the start of its row.
+    at: u64,
+    node: NodeId,
+    /// [`PENDING`] until fetched.
+    degree: u32,
+}
+
+/// The degree of a successor not yet fetched.
+const PENDING: u32 = u32::MAX;
+
+/// What a frontier needs of a worker's memory.
+#[derive(Clone, Debug, Default)]
+pub struct FrontierRoom {
+    board: Dashboard,
+    successors: Vec<Successor>,
+}
+
+impl Frontier {
+    /// For `graph`, from `roots` (not none, below `V`), with the options' `budget`, `frontier`, `eta` and `degree_cap`. O(V).
+    ///
+    /// # Errors
+    /// An option out of range, said in one sentence.
+    pub fn new(graph: &Graph, roots: &[NodeId], options: &SubgraphOptions) -> Result<Self, String> {
+        let &SubgraphOptions { budget, frontier, eta, degree_cap, .. } = options;
+        check_roots(graph, roots)?;
+        if frontier == 0 || frontier > Dashboard::MAX_TILES {
+            return Err(format!("a frontier of {frontier} nodes: give 1 to {}", Dashboard::MAX_TILES));
+        }
+        if frontier > budget {
+            return Err(format!(
+                "a frontier of {frontier} nodes in subgraphs of {budget}: give a larger budget or a smaller frontier"
+            ));
+        }
+        if !(1.01..=64.0).contains(&eta) {
+            return Err(format!("eta is {eta}: the board is 1.01 to 64 times the frontier's weight"));
+        }
+        if degree_cap == 0 {
+            return Err("a degree cap of 0: no node could be popped, give 1 or more".into());
+        }
+        let longest = graph.indptr().par_windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+        if longest >= u64::from(PENDING) {
+            return Err(format!(
+                "a node has {longest} neighbours: a frontier walks rows of fewer than 2^32 - 1"
+            ));
+        }
+        Ok(Self {
+            roots: roots.to_vec(),
+            num_nodes: graph.num_nodes(),
+            budget,
+            frontier,
+            eta,
+            grain: None,
+            cap: degree_cap,
+            level: Level::best(),
+        })
+    }
+
+    /// Held to one set of instructions, for tests and measurements.
+    ///
+    /// # Panics
+    /// The machine lacks them.
+    pub fn with_level(self, level: Level) -> Self {
+        assert!(level.is_available(), "this machine has no {level:?}");
+        Self { level, ..self }
+    }
+
+    /// With cells of `2^grain` positions each, or of as many as suits the weights: for tests and measurements. 0 is the paper's board.
+    pub fn with_grain(self, grain: Option<u32>) -> Self {
+        Self { grain: grain.map(|grain| grain.min(16)), ..self }
+    }
+
+    /// The walk: overwrites `nodes` with all that ever were in the frontier, in the order they joined.
+    #[inline(always)]
+    fn walk<F: Fill>(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        room: &mut FrontierRoom,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<()> {
+        let (rows, neighbors) = (graph.indptr(), graph.indices());
+        let FrontierRoom { board, successors } = room;
+        let of = |what| keyed::key(&[key.seed, key.epoch, key.batch, what]);
+        let (mut stream, mut steps, mut darts) =
+            (Stream::new(of(ROOTS)), Words::new(of(STEPS)), Words::new(of(DARTS)));
+        nodes.clear();
+        nodes.extend((0..self.frontier).map(|_| self.roots[stream.below(self.roots.len() as u64) as usize]));
+        successors.clear();
+        // each loop's reads are independent of one another, and overlap
+        for &v in &nodes[..] {
+            let (start, end) = (rows[v as usize], rows[v as usize + 1]);
+            let degree = (end - start) as u32;
+            successors.push(Successor { at: start, node: 0, degree });
+        }
+        board.start::<F>(self.eta, self.grain, successors.iter().map(|next| next.degree.min(self.cap)))?;
+        for next in successors.iter_mut() {
+            *next = draw(next.at, next.degree, &mut steps, neighbors);
+        }
+        for next in successors.iter() {
+            prefetch_row(next, neighbors, rows);
+        }
+        for next in successors.iter_mut() {
+            fetch(next, neighbors, rows);
+        }
+        // tiles whose successors are on their way; at first those that are fetched already
+        let mut joined = [0u16; 2 * LAG];
+        for i in 0..self.budget - self.frontier {
+            let Some(pin) = board.pop::<F>(&mut darts) else { break };
+            let next = &mut successors[pin];
+            fetch(next, neighbors, rows);
+            nodes.push(next.node);
+            board.replace::<F>(pin, next.degree.min(self.cap))?;
+            *next = draw(next.at, next.degree, &mut steps, neighbors);
+            let slot = i % (2 * LAG);
+            fetch(&mut successors[usize::from(joined[slot])], neighbors, rows);
+            joined[slot] = pin as u16;
+            prefetch_row(&successors[usize::from(joined[(i + LAG) % (2 * LAG)])], neighbors, rows);
+        }
+        Ok(())
+    }
+}
+
+/// Draws the successor of a node whose row begins at `start` and asks for the edge.
+#[inline(always)]
+fn draw(start: u64, degree: u32, words: &mut Words, neighbors: &[NodeId]) -> Successor {
+    let at = start + below(words.take::<1>()[0], u64::from(degree));
+    prefetch(neighbors, at as usize);
+    // a node without neighbours has no successor, and is never popped
+    Successor { at, node: 0, degree: if degree == 0 { 0 } else { PENDING } }
+}
+
+/// Asks for the row of a successor whose edge has come.
+#[inline(always)]
+fn prefetch_row(next: &Successor, neighbors: &[NodeId], rows: &[u64]) {
+    if next.degree == PENDING {
+        prefetch(rows, neighbors[next.at as usize] as usize);
+    }
+}
+
+/// Reads the successor's degree, unless it is there.
+#[inline(always)]
+fn fetch(next: &mut Successor, neighbors: &[NodeId], rows: &[u64]) {
+    if next.degree == PENDING {
+        let node = neighbors[next.at as usize];
+        let (start, end) = (rows[node as usize], rows[node as usize + 1]);
+        *next = Successor { at: start, node, degree: (end - start) as u32 };
+    }
+}
+
+impl SubgraphSampler for Frontier {
+    fn budget(&self) -> usize {
+        self.budget
+    }
+
+    fn sample(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
+        room.start(graph, self.num_nodes)?;
+        let own = &mut room.frontier;
+        match self.level {
+            Level::Scalar => self.walk::<Scalar>(graph, key, own, nodes),
+            Level::Portable => self.walk::<Portable>(graph, key, own, nodes),
+            // SAFETY: the level is the best of the machine, or was found available.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { avx2(self, graph, key, own, nodes) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { avx512(self, graph, key, own, nodes) },
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => self.walk::<Portable>(graph, key, own, nodes),
+        }?;
+        room.visited.distinct(nodes);
+        Ok(())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn avx2(
+    sampler: &Frontier,
+    graph: &Graph,
+    key: BatchKey,
+    room: &mut FrontierRoom,
+    nodes: &mut Vec<NodeId>,
+) -> Result<()> {
+    sampler.walk::<simd::Avx2>(graph, key, room, nodes)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2")]
+fn avx512(
+    sampler: &Frontier,
+    graph: &Graph,
+    key: BatchKey,
+    room: &mut FrontierRoom,
+    nodes: &mut Vec<NodeId>,
+) -> Result<()> {
+    sampler.walk::<simd::Avx512>(graph, key, room, nodes)
+}

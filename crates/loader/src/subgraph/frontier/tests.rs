@@ -1,0 +1,176 @@
+use graphmill_graph::{
+    Graph,
+    generate::{GenerateOptions, generate},
+    keyed::{self, Stream},
+};
+
+use super::{
+    reference::{self, Choice},
+    *,
+};
+use crate::subgraph::testing::agree;
+
+/// Undirected, with degrees 1 to 4 and node 5 alone.
+fn small() -> Graph {
+    let pairs = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3)];
+    let rows: Vec<Vec<u32>> = (0..6)
+        .map(|v| pairs.iter().filter_map(|&(a, b)| (a == v).then_some(b).or((b == v).then_some(a))).collect())
+        .collect();
+    let indptr: Vec<u64> = (0..=6).map(|v| rows[..v].iter().map(|row| row.len() as u64).sum()).collect();
+    Graph::new(indptr.into(), rows.concat().into()).unwrap()
+}
+
+fn key(batch: u64) -> BatchKey {
+    BatchKey { seed: 3, epoch: 1, batch }
+}
+
+fn options(budget: usize, frontier: usize) -> SubgraphOptions {
+    SubgraphOptions { budget, frontier, ..SubgraphOptions::default() }
+}
+
+/// The nodes in the order they joined.
+fn joined(sampler: &Frontier, graph: &Graph, batch: u64, room: &mut FrontierRoom) -> Vec<u32> {
+    let mut nodes = Vec::new();
+    sampler.walk::<Portable>(graph, key(batch), room, &mut nodes).unwrap();
+    nodes
+}
+
+#[test]
+fn walks_are_distributed_as_the_references() {
+    const RUNS: u64 = 100_000;
+    let (graph, roots) = (small(), [0, 1, 3, 4, 5]);
+    let mut room = FrontierRoom::default();
+    for cap in [2, 100] {
+        let count = |walk: &mut dyn FnMut(u64) -> Vec<u32>| {
+            // two roots and two steps: every outcome is a kind of its own (a walk that ends early, too)
+            let mut counts = vec![0; 7 * 7 * 7 * 7];
+            for run in 0..RUNS {
+                let nodes = walk(run);
+                let kind = (0..4).fold(0, |kind, i| 7 * kind + nodes.get(i).map_or(6, |&v| v as usize));
+                counts[kind] += 1;
+            }
+            counts
+        };
+        let choices = [Choice::Intervals, Choice::RunningSums];
+        let [intervals, sums] = choices.map(|choice| {
+            count(&mut |run| {
+                reference::walk(&graph, &roots, (2, 4, cap), choice, Stream::new(keyed::key(&[9, run])))
+            })
+        });
+        agree(&intervals, &sums);
+        for grain in [None, Some(0), Some(2)] {
+            let options = SubgraphOptions { degree_cap: cap, ..options(4, 2) };
+            let sampler = Frontier::new(&graph, &roots, &options).unwrap().with_grain(grain);
+            let ours = count(&mut |run| joined(&sampler, &graph, run, &mut room));
+            agree(&intervals, &ours);
+        }
+    }
+}
+
+#[test]
+fn every_level_gives_the_same_subgraphs() {
+    let generator = GenerateOptions { scale: 10, degree: Some(25.0), dim: 0, ..GenerateOptions::default() };
+    let graph = generate("kronecker", &generator).unwrap().graph;
+    let roots: Vec<u32> = (0..1024).collect();
+    for (eta, cap, grain) in [(2.0, 3000, None), (1.3, 40, Some(0)), (4.0, 3000, Some(1))] {
+        let options = SubgraphOptions { eta, degree_cap: cap, ..options(700, 90) };
+        let mut expected: Option<Vec<Vec<u32>>> = None;
+        for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
+            let sampler =
+                Frontier::new(&graph, &roots, &options).unwrap().with_level(level).with_grain(grain);
+            let mut room = Room::default();
+            let subgraphs: Vec<_> = (0..5)
+                .map(|batch| {
+                    let mut nodes = vec![7; 3];
+                    sampler.sample(&graph, key(batch), &mut room, &mut nodes).unwrap();
+                    assert!(nodes.is_sorted_by(|a, b| a < b) && nodes.len() <= 700);
+                    nodes
+                })
+                .collect();
+            assert_ne!(subgraphs[0], subgraphs[1]);
+            assert_eq!(&subgraphs, expected.get_or_insert_with(|| subgraphs.clone()), "{level:?}");
+        }
+    }
+}
+
+#[test]
+fn a_step_goes_to_a_neighbour_of_the_frontier() {
+    let graph = small();
+    let sampler = Frontier::new(&graph, &[0, 5, 1], &options(60, 3)).unwrap();
+    let mut room = FrontierRoom::default();
+    for batch in 0..200 {
+        let nodes = joined(&sampler, &graph, batch, &mut room);
+        // all sets that the frontier may be by now
+        let mut fronts = vec![nodes[..3].to_vec()];
+        for &new in &nodes[3..] {
+            let mut after = Vec::new();
+            for front in &fronts {
+                for i in (0..3).filter(|&i| graph.in_neighbors(front[i]).contains(&new)) {
+                    let mut front = front.clone();
+                    front[i] = new;
+                    front.sort_unstable();
+                    after.push(front);
+                }
+            }
+            after.sort_unstable();
+            after.dedup();
+            assert!(!after.is_empty(), "{new} of {nodes:?}");
+            fronts = after;
+        }
+        assert!(nodes.len() == 60 || nodes == [5, 5, 5]);
+    }
+}
+
+#[test]
+fn rooms_do_not_matter() {
+    let graph = small();
+    let wide = Frontier::new(&graph, &[0, 1, 2, 3, 4, 5], &options(500, 400)).unwrap();
+    let narrow = Frontier::new(&graph, &[0, 1, 2], &options(9, 2)).unwrap();
+    let (mut used, mut nodes) = (FrontierRoom::default(), Vec::new());
+    for batch in 0..50 {
+        wide.walk::<Portable>(&graph, key(batch), &mut used, &mut nodes).unwrap();
+        let fresh = joined(&narrow, &graph, batch, &mut FrontierRoom::default());
+        assert_eq!(joined(&narrow, &graph, batch, &mut used), fresh);
+    }
+}
+
+#[test]
+fn walks_end_where_there_is_nowhere_to_go() {
+    let mut room = Room::default();
+    let mut nodes = Vec::new();
+    // no edges at all; then 0 <- 1 <- 2 only, where every walk ends at 2
+    let lonely = Graph::new(vec![0; 5].into(), vec![].into()).unwrap();
+    let line = Graph::new(vec![0, 1, 2, 2, 2].into(), vec![1, 2].into()).unwrap();
+    for (graph, roots, most) in [(&lonely, &[1, 3][..], 2), (&line, &[0, 3][..], 4)] {
+        let sampler = Frontier::new(graph, roots, &options(100, 4)).unwrap();
+        for batch in 0..20 {
+            sampler.sample(graph, key(batch), &mut room, &mut nodes).unwrap();
+            assert!(!nodes.is_empty() && nodes.len() <= most);
+        }
+    }
+    // a budget beyond the graph, and a frontier that is the budget
+    let graph = small();
+    for (budget, frontier) in [(10_000, 3), (5, 5)] {
+        let sampler = Frontier::new(&graph, &[0], &options(budget, frontier)).unwrap();
+        sampler.sample(&graph, key(0), &mut room, &mut nodes).unwrap();
+        assert_eq!(nodes.len(), if budget > 5 { 5 } else { 1 });
+    }
+}
+
+#[test]
+fn wrong_options_are_named() {
+    let graph = small();
+    let wrong = |options: SubgraphOptions| Frontier::new(&graph, &[0], &options).unwrap_err();
+    assert!(wrong(options(10, 0)).contains("1 to 65536"));
+    assert!(wrong(options(10, 11)).contains("subgraphs of 10"));
+    assert!(wrong(SubgraphOptions { eta: 1.0, ..options(10, 2) }).contains("eta is 1"));
+    assert!(wrong(SubgraphOptions { eta: f64::NAN, ..options(10, 2) }).contains("eta is NaN"));
+    assert!(wrong(SubgraphOptions { degree_cap: 0, ..options(10, 2) }).contains("cap of 0"));
+    let of = |roots: &[u32]| Frontier::new(&graph, roots, &options(10, 2)).unwrap_err();
+    assert!(of(&[]).contains("no nodes to start from"));
+    assert!(of(&[2, 6]).contains("node 6"));
+    let sampler = Frontier::new(&graph, &[0], &options(10, 2)).unwrap();
+    let other = Graph::new(vec![0, 0].into(), vec![].into()).unwrap();
+    let error = sampler.sample(&other, key(0), &mut Room::default(), &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("made for 6 nodes"));
+}

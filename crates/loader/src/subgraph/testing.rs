@@ -1,0 +1,40 @@
+//! Whether draws come as often as they should.
+
+/// Pearson's chi-square test of `counts` against probabilities proportional to `weights`: passes but for five standard deviations of
+/// the statistic. What weighs nothing must not have come up.
+pub(crate) fn fits(counts: &[u64], weights: &[f64]) {
+    let draws = counts.iter().sum::<u64>() as f64;
+    let all: f64 = weights.iter().sum();
+    let (mut statistic, mut kinds) = (0.0, 0.0);
+    for (&count, &weight) in counts.iter().zip(weights) {
+        if weight == 0.0 {
+            assert_eq!(count, 0, "{counts:?} for {weights:?}");
+            continue;
+        }
+        let expected = draws * weight / all;
+        statistic += (count as f64 - expected).powi(2) / expected;
+        kinds += 1.0;
+    }
+    let freedom: f64 = kinds - 1.0;
+    assert!(
+        statistic <= freedom + 5.0 * (2.0 * freedom).sqrt() + 5.0,
+        "chi-square {statistic} at {freedom} degrees of freedom: {counts:?} for {weights:?}"
+    );
+}
+
+/// The two-sample test: whether `a` and `b`, of as many draws each, are of one distribution.
+pub(crate) fn agree(a: &[u64], b: &[u64]) {
+    let (mut statistic, mut kinds) = (0.0, 0.0);
+    for (&a, &b) in a.iter().zip(b) {
+        // rarer kinds do not follow the statistic's law
+        if a + b >= 20 {
+            statistic += (a as f64 - b as f64).powi(2) / (a + b) as f64;
+            kinds += 1.0;
+        }
+    }
+    let freedom: f64 = kinds;
+    assert!(
+        kinds > 0.0 && statistic <= freedom + 5.0 * (2.0 * freedom).sqrt() + 5.0,
+        "chi-square {statistic} at {freedom} degrees of freedom"
+    );
+}

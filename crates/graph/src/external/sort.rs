@@ -349,13 +349,21 @@ mod tests {
         };
         let dir = tempfile::tempdir().unwrap();
         let work = scratch(&dir);
-        let edges = pushed(&work, &pairs, options);
-        assert_eq!((edges.len(), edges.largest()), (2_000_000, Some(nodes - 1)));
-        let graph = edges.build(nodes as usize).unwrap();
-        same(&graph);
-        assert!(Buffer::is_mapped(graph.buffers().1), "it went through the disk");
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let graph = pool.install(|| {
+                let edges = pushed(&work, &pairs, options);
+                assert_eq!((edges.len(), edges.largest()), (2_000_000, Some(nodes - 1)));
+                edges.build(nodes as usize).unwrap()
+            });
+            same(&graph);
+            assert!(Buffer::is_mapped(graph.buffers().1), "it went through the disk");
+            drop(graph);
+            work.remove().unwrap();
+            std::fs::create_dir_all(dir.path().join("work")).unwrap();
+        }
         assert!(pushed(&work, &pairs, options).build(10).unwrap_err().to_string().contains("10 nodes"));
-        drop((graph, work));
+        drop(work);
 
         // stopped while reading: the next one passes over what is there
         let work = scratch(&dir);

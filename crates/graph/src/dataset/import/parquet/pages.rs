@@ -107,7 +107,7 @@ impl ChunkReader for Chunk {
         let most = self.end.saturating_sub(start).min(MOST_HEADER);
         self.file.get_read(start)?.take(most).read_to_end(&mut bytes)?;
         let (mut unpacked, mut packed) = (None, None);
-        let header = thrift::look(&bytes, &mut |path, number| match path {
+        let header = thrift::look(&bytes, thrift::page, &mut |path, number| match path {
             [2] => unpacked = Some(number),
             [3] => packed = Some(number),
             _ => {}

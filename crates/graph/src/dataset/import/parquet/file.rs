@@ -90,7 +90,7 @@ fn read_footer(file: &fs::File, size: u64) -> std::io::Result<Option<Vec<u8>>> {
 /// an element says it has, and gives every leaf the names of all above it.
 fn check_schema(footer: &[u8]) -> Result<(), String> {
     let mut elements: Vec<(i64, i64)> = Vec::new(); // the length of the name, and the number of children
-    let read = thrift::look(footer, &mut |path, number| match path {
+    let read = thrift::look(footer, thrift::metadata, &mut |path, number| match path {
         [2, 4] => elements.push((number, 0)), // a name comes before the number of children
         [2, 5] => {
             if let Some((_, children)) = elements.last_mut() {

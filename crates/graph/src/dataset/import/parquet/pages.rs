@@ -107,7 +107,7 @@ impl ChunkReader for Chunk {
         let most = self.end.saturating_sub(start).min(MOST_HEADER);
         self.file.get_read(start)?.take(most).read_to_end(&mut bytes)?;
         let (mut unpacked, mut packed) = (None, None);
-        let header = thrift::look(&bytes, &mut |path, number| match path {
+        let header = thrift::look(&bytes, thrift::page, &mut |path, number| match path {
             [2] => unpacked = Some(number),
             [3] => packed = Some(number),
             _ => {}
@@ -161,9 +161,13 @@ impl Checked {
                 }
                 return Ok(());
             }
-            Page::DataPage { buf, num_values, encoding, .. } => {
-                let levels = match buf.first_chunk::<4>() {
-                    Some(&length) if self.optional => 4 + u64::from(u32::from_le_bytes(length)),
+            Page::DataPage { buf, num_values, encoding, def_level_encoding, .. } => {
+                // asked only of texts with lengths: where they begin (levels of the old encoding do not say it)
+                let levels = match (encoding, buf.first_chunk::<4>()) {
+                    (Encoding::DELTA_LENGTH_BYTE_ARRAY, Some(&length)) if self.optional => {
+                        let known = *def_level_encoding == Encoding::RLE;
+                        if known { 4 + u64::from(u32::from_le_bytes(length)) } else { u64::MAX }
+                    }
                     _ => 0,
                 };
                 (buf, *num_values, *encoding, levels)

@@ -73,7 +73,7 @@ impl Subgraphs {
         let sampler = make(from, train)?;
         let mut this = Self {
             sampler,
-            symmetric: is_symmetric(from),
+            symmetric: is_symmetric(from, false),
             trains,
             count: train.len(),
             normalization: None,

@@ -8,16 +8,11 @@ use super::{
     reference::{self, Choice},
     *,
 };
-use crate::subgraph::testing::agree;
+use crate::subgraph::testing::{agree, graph_of};
 
 /// Undirected, with degrees 1 to 4 and node 5 alone.
 fn small() -> Graph {
-    let pairs = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3)];
-    let rows: Vec<Vec<u32>> = (0..6)
-        .map(|v| pairs.iter().filter_map(|&(a, b)| (a == v).then_some(b).or((b == v).then_some(a))).collect())
-        .collect();
-    let indptr: Vec<u64> = (0..=6).map(|v| rows[..v].iter().map(|row| row.len() as u64).sum()).collect();
-    Graph::new(indptr.into(), rows.concat().into()).unwrap()
+    graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[]])
 }
 
 fn key(batch: u64) -> BatchKey {

@@ -1,8 +1,7 @@
 //! How fast subgraphs are sampled: the Dashboard against the straightforward frontier, wide stores against one cell at a time, every
 //! sampler on one thread and on all, and the time of a subgraph against the size of the graph.
 //!
-//! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`, `flatness`). Times are the best of many subgraphs'
-//! batches, in microseconds a subgraph; frontiers are of m = 1000 nodes and subgraphs of n = 8000 everywhere.
+//! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`, `flatness`). Times are the best of many, in microseconds a subgraph; frontiers are of m = 1000 nodes and subgraphs of n = 8000 everywhere.
 
 use std::{hint::black_box, time::Instant};
 
@@ -36,29 +35,28 @@ fn graph(scale: u32, degree: f64, initiator: [[f64; 2]; 2]) -> (Graph, Vec<NodeI
     (graph, roots)
 }
 
-/// The least microseconds a subgraph of some groups of five, after one to warm up.
-fn best(groups: u64, mut draw: impl FnMut(u64)) -> f64 {
-    const GROUP: u64 = 5;
+/// The least microseconds of some subgraphs, after one to warm up.
+fn best(subgraphs: u64, mut draw: impl FnMut(u64)) -> f64 {
     draw(0);
     let mut least = f64::INFINITY;
-    for group in 0..groups {
+    for batch in 0..subgraphs {
         let clock = Instant::now();
-        (0..GROUP).for_each(|i| draw(group * GROUP + i));
+        draw(batch);
         least = least.min(clock.elapsed().as_secs_f64());
     }
-    least / GROUP as f64 * 1e6
+    least * 1e6
 }
 
 fn time(sampler: &dyn SubgraphSampler, graph: &Graph) -> f64 {
     let (mut room, mut nodes) = (Room::default(), Vec::new());
-    best(60, |batch| {
+    best(300, |batch| {
         sampler
             .sample(graph, BatchKey { seed: 1, epoch: 0, batch }, &mut room, &mut nodes)
             .expect("a subgraph");
     })
 }
 
-/// The dashboard against the references, with each set of instructions, on the paper's board (a cell is one pin) and on its own.
+/// The dashboard against the references, with each set of instructions, on the paper's board and on ours.
 fn dashboard() {
     println!(
         "\nfrontier, us a subgraph: interval partition in f64 (the paper's text), running sums in u64; then the dashboard"
@@ -77,7 +75,7 @@ fn dashboard() {
                 continue;
             }
             let [intervals, sums] = [Choice::Intervals, Choice::RunningSums].map(|choice| {
-                best(6, |run| {
+                best(40, |run| {
                     let stream = Stream::new(keyed::key(&[run]));
                     black_box(reference::walk(&graph, &roots, (FRONTIER, BUDGET, cap), choice, stream));
                 })
@@ -86,13 +84,13 @@ fn dashboard() {
                 "{name} 2^{scale}, degree {degree:.1}, cap {cap}: intervals {intervals:.0}, sums {sums:.0}"
             );
             let options = SubgraphOptions { degree_cap: cap, ..options() };
-            for (board, grain) in [("a pin a cell", Some(0)), ("own grain", None)] {
+            for (board, as_published) in [("as published", true), ("ours", false)] {
                 print!("    {board:<14}");
                 let mut scalar = 0.0;
                 let mut least = f64::INFINITY;
                 for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
                     let sampler = Frontier::new(&graph, &roots, &options).expect("options that fit");
-                    let us = time(&sampler.with_level(level).with_grain(grain), &graph);
+                    let us = time(&sampler.with_level(level).as_published(as_published), &graph);
                     if level == Level::Scalar {
                         scalar = us;
                     }

@@ -35,21 +35,21 @@ fn graph(scale: u32, degree: f64, initiator: [[f64; 2]; 2]) -> (Graph, Vec<NodeI
     (graph, roots)
 }
 
-/// The least microseconds of some subgraphs, after one to warm up.
-fn best(subgraphs: u64, mut draw: impl FnMut(u64)) -> f64 {
+/// Microseconds a subgraph: the least of `groups` groups of `size` subgraphs, after one to warm up.
+fn best(groups: u64, size: u64, mut draw: impl FnMut(u64)) -> f64 {
     draw(0);
     let mut least = f64::INFINITY;
-    for batch in 0..subgraphs {
+    for group in 0..groups {
         let clock = Instant::now();
-        draw(batch);
+        (0..size).for_each(|i| draw(group * size + i));
         least = least.min(clock.elapsed().as_secs_f64());
     }
-    least * 1e6
+    least / size as f64 * 1e6
 }
 
 fn time(sampler: &dyn SubgraphSampler, graph: &Graph) -> f64 {
     let (mut room, mut nodes) = (Room::default(), Vec::new());
-    best(300, |batch| {
+    best(100, 5, |batch| {
         sampler
             .sample(graph, BatchKey { seed: 1, epoch: 0, batch }, &mut room, &mut nodes)
             .expect("a subgraph");
@@ -75,7 +75,7 @@ fn dashboard() {
                 continue;
             }
             let [intervals, sums] = [Choice::Intervals, Choice::RunningSums].map(|choice| {
-                best(40, |run| {
+                best(40, 1, |run| {
                     let stream = Stream::new(keyed::key(&[run]));
                     black_box(reference::walk(&graph, &roots, (FRONTIER, BUDGET, cap), choice, stream));
                 })

@@ -56,7 +56,7 @@ pub(super) struct Dashboard {
     tiles: Vec<Tile>,
     /// Tiles of this board.
     count: usize,
-    /// Per tile, the cells that bear its pins, live or not, from its start on.
+    /// Per tile, the cells that bear its pins, live or not, from its start on; 0 where pins are not taken over.
     runs: Vec<u32>,
     /// Cells that were written since the last clean-up.
     used: usize,
@@ -73,6 +73,8 @@ pub(super) struct Dashboard {
     pops: usize,
     /// See the module's text.
     as_published: bool,
+    /// All bits, or none in a board as published.
+    takes_over: u32,
 }
 
 impl Dashboard {
@@ -103,6 +105,7 @@ impl Dashboard {
         self.runs.clear();
         self.runs.resize(self.count, 0);
         (self.eta, self.factor, self.as_published, self.pops) = (eta, eta, as_published, self.count);
+        self.takes_over = if as_published { 0 } else { u32::MAX };
         self.clean_up::<F>()
     }
 
@@ -130,7 +133,7 @@ impl Dashboard {
         for ((pin, tile), run) in tiles.iter_mut().enumerate().zip(&mut self.runs) {
             tile.start = (at << shift) as u32;
             let len = cells_of(tile.len, shift);
-            *run = len as u32;
+            *run = len as u32 & self.takes_over;
             F::fill(cells, at, len, pin as u16);
             at += len;
         }
@@ -194,11 +197,11 @@ impl Dashboard {
         tile.len = len;
         self.pops += 1;
         let cells = cells_of(len, self.shift);
-        if cells <= self.runs[pin] as usize && !self.as_published {
+        if cells <= self.runs[pin] as usize {
             return Ok(());
         }
         tile.start = (self.used << self.shift) as u32;
-        self.runs[pin] = cells as u32;
+        self.runs[pin] = cells as u32 & self.takes_over;
         if self.used + cells > self.capacity {
             return self.clean_up::<F>();
         }

@@ -35,6 +35,16 @@ fn names(room: &Room) -> Vec<String> {
     names
 }
 
+/// Runs the import and kills it as soon as `when` says so.
+fn kill(room: &Room, command: &str, when: impl Fn() -> bool) {
+    let mut child = room.command(command).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    while !when() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 #[test]
 fn a_killed_import_goes_on_to_the_same_bytes() {
     let room = Room::new();
@@ -44,22 +54,57 @@ fn a_killed_import_goes_on_to_the_same_bytes() {
     room.ok(COMMAND);
     let whole = began.elapsed();
     fs::remove_dir_all(room.path("data")).unwrap();
-    let mut resumed = 0;
-    for quarter in 1..4 {
-        let mut child = room.command(COMMAND).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(whole * quarter / 4);
-        child.kill().unwrap();
-        child.wait().unwrap();
+    for sixth in 1..6 {
+        let began = Instant::now();
+        kill(&room, COMMAND, || began.elapsed() > whole * sixth / 6);
         let there = names(&room);
         assert!(there.is_empty() || there == ["data.importing"] || there == ["data"], "{there:?}");
     }
+    // the last one may have been done before it was killed
     if names(&room) != ["data"] {
-        let last = room.run(COMMAND).succeeded();
-        resumed += usize::from(last.stderr.contains("taking up"));
+        room.ok(COMMAND);
     }
-    assert_eq!(names(&room), ["data"], "{resumed} taken up");
+    assert_eq!(names(&room), ["data"]);
+    assert_same(&room, "data", "expected");
+}
+
+#[test]
+fn an_import_killed_while_the_dataset_is_written_goes_on() {
+    let room = Room::new();
+    edges(&room);
+    room.ok("import edges edges.txt expected --undirected --name edges");
+    for finished in ["", "/indices.npy", "/graphmill.json"] {
+        let begun = room.path(format!("data.importing/scratch-finished{finished}"));
+        kill(&room, COMMAND, || begun.exists());
+        let there = names(&room);
+        assert!(there == ["data.importing"] || there == ["data"] || there.len() == 2, "{there:?}");
+        if !room.path("data").exists() {
+            let told = room.run(COMMAND).succeeded().stderr;
+            assert!(told.contains("taking up"), "{told}");
+        } else if room.path("data.importing").exists() {
+            // killed after all was done, but for removing the directory beside
+            room.ok(&format!("{COMMAND} --force"));
+        }
+        assert_eq!(names(&room), ["data"]);
+        assert_same(&room, "data", "expected");
+        fs::remove_dir_all(room.path("data")).unwrap();
+    }
+    // a dataset that was to be replaced is there, the old one or the new one, whenever the process goes
+    room.ok("import edges edges.txt data --no-self-loops");
+    for part in ["finished", "replaced.json", "replaced"] {
+        let part = room.path(format!("data.importing/scratch-{part}"));
+        kill(&room, &format!("{COMMAND} --force"), || part.exists());
+        let moved = !room.path("data").exists();
+        assert!(!moved || room.path("data.importing/scratch-replaced/graphmill.json").exists());
+        let again = room.run(&format!("{COMMAND} --force")).succeeded();
+        assert_eq!(names(&room), ["data"], "{}", again.stderr);
+    }
+    assert_same(&room, "data", "expected");
+}
+
+fn assert_same(room: &Room, data: &str, expected: &str) {
     for name in ["indptr.npy", "indices.npy", "labels.npy", "graphmill.json"] {
-        assert!(room.read(format!("data/{name}")) == room.read(format!("expected/{name}")), "{name}");
+        assert!(room.read(format!("{data}/{name}")) == room.read(format!("{expected}/{name}")), "{name}");
     }
 }
 
@@ -126,6 +171,41 @@ fn a_place_that_cannot_be_written_is_told_before_anything_is_read() {
     assert_eq!(told.status, Some(2));
     assert!(told.stderr.contains("--memory: 'lots' is not a size"), "{}", told.stderr);
     assert!(!room.path("data2").exists() && !room.path("data2.importing").exists());
+}
+
+/// Places that not even the superuser may write to.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_only_place_is_told_before_anything_is_read() {
+    let room = Room::new();
+    room.write("edges.txt", "0 1\n");
+    let told = room.run("import edges edges.txt /proc/data");
+    assert_eq!(told.status, Some(1));
+    assert!(told.stderr.contains("/proc/data.importing: cannot create the directory"), "{}", told.stderr);
+    assert_eq!(names(&room), Vec::<String>::new());
+    // a mount of its own, where the machine lets a test have one
+    fs::create_dir(room.path("mount")).unwrap();
+    let mount = "mount --bind mount mount && mount -o remount,bind,ro mount && ! touch mount/probe";
+    let program = env!("CARGO_BIN_EXE_graphmill");
+    for (import, place) in [
+        ("import edges edges.txt mount/data", "mount/data.importing"),
+        ("generate sbm mount/data", "mount/data.generating"),
+    ] {
+        let script = format!("({mount}) 2> mount.txt || exit 77; exec {program} {import}");
+        let told = std::process::Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+            .current_dir(room.path(""))
+            .output();
+        let Ok(told) = told else { return };
+        let text = String::from_utf8_lossy(&told.stderr);
+        match told.status.code() {
+            Some(77) => return,
+            _ if text.starts_with("unshare:") => return,
+            code => assert_eq!(code, Some(1), "{text}"),
+        }
+        assert!(text.contains(place) && text.contains("Read-only file system"), "{text}");
+        assert_eq!(fs::read_dir(room.path("mount")).unwrap().count(), 0);
+    }
 }
 
 #[test]

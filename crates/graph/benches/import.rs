@@ -15,7 +15,10 @@ use std::{
 
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 use graphmill_graph::{
-    dataset::import::{ImportOptions, Work, import_to},
+    dataset::{
+        Work,
+        import::{ImportOptions, import_to},
+    },
     keyed::Stream,
     memory,
 };

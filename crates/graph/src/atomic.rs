@@ -58,19 +58,31 @@ fn write_by_way_of(
 /// # Errors
 /// What `fill` reports, or creating, syncing or renaming fails.
 pub fn write_dir(path: &Path, replace: bool, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let (fresh, old) = (sibling(path)?, sibling(path)?);
+    write_dir_by_way_of([&sibling(path)?, &sibling(path)?], path, replace, fill)
+}
+
+/// As [`write_dir`], by way of `fresh` and, for what is replaced, `old`: on the same file system, and neither there.
+///
+/// # Errors
+/// As for [`write_dir`].
+pub fn write_dir_by_way_of(
+    [fresh, old]: [&Path; 2],
+    path: &Path,
+    replace: bool,
+    fill: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
     fs::create_dir_all(parent(path))
-        .and_then(|()| Real.create_dir(&fresh))
+        .and_then(|()| Real.create_dir(fresh))
         .map_err(|e| Error::io(path, "create the directory", e))?;
-    let written = fill(&fresh).and_then(|()| sync_dir(&mut Real, &fresh)).and_then(|()| {
+    let written = fill(fresh).and_then(|()| sync_dir(&mut Real, fresh)).and_then(|()| {
         // Only an empty directory can be removed this way, so nothing of the user's is lost.
         match if replace { Ok(()) } else { fs::remove_dir(path) } {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io(path, "replace the directory", e)),
-            _ => exchange(&mut Real, &fresh, path, &old),
+            _ => exchange(&mut Real, fresh, path, old),
         }
     });
     if written.is_err() {
-        let _ = remove_all(&mut Real, &fresh);
+        let _ = remove_all(&mut Real, fresh);
     }
     written
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_engine::Error;
 use graphmill_graph::{
-    dataset::import::Work,
+    dataset::Work,
     generate::{FeatureType, GenerateOptions, TABLE, generate_to},
     stats, table,
 };

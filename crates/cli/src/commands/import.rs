@@ -6,8 +6,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_engine::Error;
 use graphmill_graph::{
     dataset::{
-        import::{self, ImportOptions, METRICS, TABLE, Work},
-        native::check_target,
+        Work,
+        import::{self, ImportOptions, METRICS, TABLE},
     },
     memory, table,
 };
@@ -71,11 +71,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let options = options(matches)?;
     options.check(format).map_err(|error| Error::usage(error.to_string()))?;
     let (src, dst) = (args::required(matches, "src"), args::required(matches, "dst"));
-    let replace = matches.get_flag("force");
-    check_target(dst, replace)?;
     let began = Instant::now();
-    let work =
-        Work { memory: args::get_memory(matches)?, replace, watch: work::watch(matches.get_flag("json")) };
+    let work = Work {
+        memory: args::get_memory(matches)?,
+        replace: matches.get_flag("force"),
+        watch: work::watch(matches.get_flag("json")),
+    };
     let dataset = import::import_to(format, src, dst, &options, work)?;
     if matches.get_flag("json") {
         let mut told = output::counts(&dataset);

@@ -11,12 +11,14 @@ mod graphs;
 pub mod import;
 pub(crate) mod manifest;
 pub mod native;
+pub(crate) mod work;
 
 use std::fmt;
 
 pub use graphs::{GraphParts, NamedGraph};
 use half::f16;
 use rayon::prelude::*;
+pub use work::Work;
 
 use crate::{Buffer, Error, Graph, NodeId, Result, SparseRows, matrix::TableType, search::position};
 

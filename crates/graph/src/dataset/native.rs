@@ -27,8 +27,9 @@ use super::{
 };
 use crate::{
     Buffer, Error, Graph, Result, SparseRows,
-    atomic::{self, Disk, Real},
+    atomic::{Disk, Real},
     csc::is_no_weight,
+    external::Scratch,
     memory,
     npy::{self, Dtype, Element},
     place::At,
@@ -95,9 +96,14 @@ impl Dataset {
     }
 
     fn save_to(&self, dir: &Path, replace: bool) -> Result<()> {
+        self.save_by_way_of(&Scratch::in_memory(), dir, replace)
+    }
+
+    /// As [`Dataset::save`] or [`Dataset::save_replacing`], made within the scratch.
+    pub(super) fn save_by_way_of(&self, scratch: &Scratch, dir: &Path, replace: bool) -> Result<()> {
         self.validate()?;
         let exists = check_target(dir, replace)?;
-        atomic::write_dir(dir, exists, |dir| self.write_files(dir))
+        scratch.publish(dir, exists, |dir| self.write_files(dir))
     }
 
     fn write_files(&self, dir: &Path) -> Result<()> {

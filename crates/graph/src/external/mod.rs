@@ -7,6 +7,7 @@
 
 mod edges;
 mod needs;
+mod publish;
 mod rows;
 mod scratch;
 mod sort;

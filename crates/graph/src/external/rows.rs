@@ -73,7 +73,8 @@ impl<T: Element> Rows<T> {
             return Err(Error::invalid(message));
         }
         if let Some(i) = position(values, |x| !x.finite()) {
-            let (row, column) = (self.len() + i / width, i % width);
+            let before = self.len() - self.known as usize / width;
+            let (row, column) = (before + i / width, i % width);
             return Err(Error::invalid(format!("column {column} of row {row} is not a finite number")));
         }
         let passed = self.known.min(values.len() as u64);

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{Edges, Needs, Quiet, Rows, Unit, Watch, needs};
+use super::{Edges, Needs, Quiet, Rows, Unit, Watch, needs, publish};
 use crate::{
     EdgeOptions, Error, Result,
     atomic::{self, Real},
@@ -89,6 +89,7 @@ impl Scratch {
         if lock.try_lock().is_err() {
             return Err(at.error("another process is at work here; wait for it, or choose another directory"));
         }
+        publish::restore(path)?;
         let purpose: Option<Purpose> =
             fs::read(path.join(PURPOSE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let same = purpose.is_some_and(|p| p.format == FORMAT && p.work == work);
@@ -96,7 +97,13 @@ impl Scratch {
             for entry in fs::read_dir(path).map_err(|e| Error::io(path, "look into", e))? {
                 let entry = entry.map_err(|e| Error::io(path, "look into", e))?.path();
                 if entry != lock_path {
-                    fs::remove_file(&entry).map_err(|e| Error::io(&entry, "remove", e))?;
+                    // a published dataset's beginnings are the one directory that may be here
+                    let removed = if entry.is_dir() {
+                        atomic::remove_all(&mut Real, &entry)
+                    } else {
+                        fs::remove_file(&entry).map_err(|e| Error::io(&entry, "remove", e))
+                    };
+                    removed?;
                 }
             }
         }
@@ -125,7 +132,7 @@ impl Scratch {
 
     /// The file `name` of the directory, if there is one.
     pub(super) fn file(&self, name: &str) -> Option<PathBuf> {
-        self.inner.dir.as_ref().map(|dir| dir.path.join(format!("scratch-{name}")))
+        self.inner.dir.as_ref().map(|dir| file(&dir.path, name))
     }
 
     /// Tells what the source will come to, as soon as that is known and before much is written.
@@ -195,6 +202,11 @@ impl Scratch {
     pub fn note(&self, message: &str) {
         self.inner.watch.note(message);
     }
+}
+
+/// The file `name` of the scratch in the directory `dir`.
+pub(super) fn file(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("scratch-{name}"))
 }
 
 impl Default for Scratch {

@@ -16,10 +16,9 @@ pub use options::{FeatureType, GenerateOptions};
 use std::path::Path;
 
 use crate::{
-    Dataset, Result, atomic,
-    dataset::{import::Work, native::check_target},
-    external::{Scratch, Unit},
-    memory,
+    Dataset, Result,
+    dataset::work::{self, Work},
+    external::Scratch,
     table::{Entry, find},
 };
 
@@ -74,22 +73,14 @@ pub fn generate_to(
     work: Work,
 ) -> Result<Dataset> {
     let (entry, dst) = (find("generator", TABLE, name)?, dst.as_ref());
-    check_target(dst, work.replace)?;
-    let memory = work.memory.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
-    let told = format!("{} generate {name} {options:?}", env!("CARGO_PKG_VERSION"));
-    let scratch = Scratch::open(&atomic::suffixed(dst, ".generating"), &told, memory, work.watch)?;
-    let made = (entry.make)(options, &scratch).and_then(|mut dataset| {
+    let told = || Ok(format!("{} generate {name} {options:?}", env!("CARGO_PKG_VERSION")));
+    work::run(work, dst, ".generating", told, |scratch| {
+        let mut dataset = (entry.make)(options, scratch)?;
         if let Some(name) = dst.file_name() {
             dataset.name = name.to_string_lossy().into_owned();
         }
-        scratch.stage("writing the dataset", None, Unit::Bytes);
-        if work.replace { dataset.save_replacing(dst) } else { dataset.save(dst) }.map(|()| dataset)
-    });
-    // After an error the first one is the one to tell.
-    let removed = scratch.remove();
-    let dataset = made?;
-    removed?;
-    Ok(dataset)
+        Ok(dataset)
+    })
 }
 
 /// The built-in demo: a block model of fifty thousand nodes in ten classes whose features say

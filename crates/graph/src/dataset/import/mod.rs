@@ -43,11 +43,13 @@ pub use edges::Flavour;
 pub(super) use edges::meta::Meta;
 pub use options::{ImportOptions, METRICS, Normalize, SplitRule};
 
-use super::{Dataset, Features, Labels, NamedGraph, Split, graphs, native::check_target};
+use super::{
+    Dataset, Features, Labels, NamedGraph, Split, graphs,
+    work::{self, Work},
+};
 use crate::{
-    Result, atomic,
-    external::{Edges, Quiet, Scratch, Unit, Watch},
-    memory,
+    Result,
+    external::{Edges, Scratch},
     table::{self, Entry},
 };
 
@@ -148,22 +150,6 @@ pub fn import(format: &str, src: impl AsRef<Path>, options: &ImportOptions) -> R
     read(format, src.as_ref(), options, &Scratch::in_memory())
 }
 
-/// How [`import_to`] goes about it.
-pub struct Work {
-    /// Bytes of memory to stay within; `None` takes half of what is available.
-    pub memory: Option<u64>,
-    /// A dataset that is there is replaced.
-    pub replace: bool,
-    /// Is told how far the import is.
-    pub watch: Box<dyn Watch>,
-}
-
-impl Default for Work {
-    fn default() -> Self {
-        Self { memory: None, replace: false, watch: Box::new(Quiet) }
-    }
-}
-
 /// Imports `src` into the dataset directory `dst`, which appears whole or not at all, within a budget of memory. What
 /// does not fit is kept in the directory `dst.importing` meanwhile. A killed import leaves that directory behind, and
 /// the same import of the same source goes on from there; after an error it is removed.
@@ -180,24 +166,8 @@ pub fn import_to(
     work: Work,
 ) -> Result<Dataset> {
     let (src, dst) = (src.as_ref(), dst.as_ref());
-    check_target(dst, work.replace)?;
-    let memory = work.memory.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
-    let beside = atomic::suffixed(dst, ".importing");
-    let scratch = Scratch::open(&beside, &identity::of(format, src, options)?, memory, work.watch)?;
-    let imported = read(format, src, options, &scratch).and_then(|dataset| {
-        scratch.stage("writing the dataset", None, Unit::Bytes);
-        if work.replace {
-            dataset.save_replacing(dst)?
-        } else {
-            dataset.save(dst)?
-        }
-        Ok(dataset)
-    });
-    // After an error the first one is the one to tell.
-    let removed = scratch.remove();
-    let dataset = imported?;
-    removed?;
-    Ok(dataset)
+    let told = || identity::of(format, src, options);
+    work::run(work, dst, ".importing", told, |scratch| read(format, src, options, scratch))
 }
 
 fn read(format: &str, src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Dataset> {

@@ -1,20 +1,16 @@
 //! A text file in chunks of whole lines, read and unpacked ahead by a thread of its own (a small one by the caller's).
 
 use std::{
-    fs::File,
-    io::{self, BufReader, Read},
+    io::{self, Read},
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-        mpsc::{Receiver, sync_channel},
-    },
+    sync::mpsc::{Receiver, sync_channel},
     thread::{Builder, JoinHandle},
 };
 
-use flate2::read::MultiGzDecoder;
-
-use super::text::LONGEST_LINE;
+use super::{
+    text::LONGEST_LINE,
+    unpack::{Progress, Unpacked},
+};
 use crate::{Error, Result};
 
 /// Bytes of a chunk: many lines, and a few chunks fit the second-level cache of their readers' cores.
@@ -27,62 +23,29 @@ const SMALL: u64 = 1 << 16;
 /// The chunks of a file; a gzipped one is unpacked.
 pub(super) struct Chunks {
     /// The reader of a small file, and what lies behind the last chunk's last line.
-    here: Option<(Box<dyn Read + Send>, Vec<u8>)>,
+    here: Option<(Unpacked, Vec<u8>)>,
     receiver: Option<Receiver<io::Result<Vec<u8>>>>,
     thread: Option<JoinHandle<()>>,
-    packed: Arc<AtomicU64>,
-    size: u64,
+    progress: Progress,
 }
 
 /// The beginning of the file's text, and about how many bytes its whole text has.
 pub(super) fn peek(path: &Path) -> Result<(Vec<u8>, u64)> {
-    let (reader, packed, size) = unpacked(path, 1 << 12)?;
+    let reader = Unpacked::open(path, 1 << 12)?;
+    let progress = reader.progress();
     let mut text = Vec::new();
     reader.take(CHUNK as u64).read_to_end(&mut text).map_err(|e| Error::io(path, "read", e))?;
-    let expansion = text.len() as f64 / packed.load(Relaxed).max(1) as f64;
-    Ok((text, (size as f64 * expansion) as u64))
-}
-
-type Unpacked = (Box<dyn Read + Send>, Arc<AtomicU64>, u64);
-
-/// The text of a file, which may be gzipped; how many of its bytes on the disk are read; how many there are.
-fn unpacked(path: &Path, buffer: usize) -> Result<Unpacked> {
-    let mut file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-    let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
-    let mut head = Vec::new();
-    Read::by_ref(&mut file).take(2).read_to_end(&mut head).map_err(|e| Error::io(path, "read", e))?;
-    let gzipped = head == [0x1f, 0x8b];
-    let packed = Arc::new(AtomicU64::new(0));
-    let all = Counted { inner: io::Cursor::new(head).chain(file), count: packed.clone() };
-    let reader: Box<dyn Read + Send> = if gzipped {
-        Box::new(MultiGzDecoder::new(BufReader::with_capacity(buffer, all)))
-    } else {
-        Box::new(all)
-    };
-    Ok((reader, packed, size))
-}
-
-/// Counts the bytes that pass.
-struct Counted<R> {
-    inner: R,
-    count: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        // A figure for people: it orders nothing.
-        self.count.fetch_add(read as u64, Relaxed);
-        Ok(read)
-    }
+    let expansion = text.len() as f64 / progress.taken().max(1) as f64;
+    Ok((text, (progress.size as f64 * expansion) as u64))
 }
 
 impl Chunks {
     /// Opens the file and begins to read.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let (mut reader, packed, size) = unpacked(path, 1 << 18)?;
-        if size <= SMALL {
-            return Ok(Self { here: Some((reader, Vec::new())), receiver: None, thread: None, packed, size });
+        let mut reader = Unpacked::open(path, 1 << 18)?;
+        let progress = reader.progress();
+        if progress.size <= SMALL {
+            return Ok(Self { here: Some((reader, Vec::new())), receiver: None, thread: None, progress });
         }
         let (sender, receiver) = sync_channel(AHEAD);
         let work = move || {
@@ -98,7 +61,7 @@ impl Chunks {
         };
         let thread = Builder::new().name("read".into()).spawn(work);
         let thread = Some(thread.map_err(|e| Error::io(path, "start a thread to read", e))?);
-        Ok(Self { here: None, receiver: Some(receiver), thread, packed, size })
+        Ok(Self { here: None, receiver: Some(receiver), thread, progress })
     }
 
     /// The next chunk: whole lines, the last of which may lack its end in the last chunk.
@@ -120,7 +83,7 @@ impl Chunks {
 
     /// Bytes of the file on the disk, and how many of them are read.
     pub(super) fn progress(&self) -> (u64, u64) {
-        (self.size, self.packed.load(Relaxed))
+        (self.progress.size, self.progress.taken())
     }
 }
 

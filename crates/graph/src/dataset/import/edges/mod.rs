@@ -26,6 +26,7 @@ mod nodes;
 mod pairs;
 mod parts;
 pub(super) mod text;
+mod unpack;
 
 use std::path::{Path, PathBuf};
 

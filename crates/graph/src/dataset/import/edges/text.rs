@@ -1,32 +1,33 @@
 //! Text tables: lines with numbers, fields between commas, tabs or spaces, comments, headers.
 //!
-//! Files are read line by line (gzip is recognised by its first bytes); wide rows are parsed in
+//! Files are read line by line; wide rows are parsed in
 //! parallel, a batch of lines at a time.
 
 use std::{
-    fs::File,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
-use flate2::read::MultiGzDecoder;
 use rayon::prelude::*;
 
+use super::unpack::Unpacked;
 use crate::{
-    Error, Result,
+    Result,
     npy::{Element, Number},
     place::At,
 };
 
 /// A longer line is no table: a row of a million features fits.
 pub(super) const LONGEST_LINE: u64 = 1 << 26;
+/// Bytes read at a time.
+const PIECE: usize = 1 << 20;
 /// Lines and bytes that are parsed together.
 const BATCH: (usize, usize) = (1 << 13, 1 << 22);
 
 /// The lines of a file that carry data: not empty, no comment (`#` or `%`).
 pub(in super::super) struct Lines {
     path: PathBuf,
-    reader: Box<dyn BufRead>,
+    reader: BufReader<Unpacked>,
     line: Vec<u8>,
     /// The number of the last line read, from 1.
     number: usize,
@@ -35,14 +36,7 @@ pub(in super::super) struct Lines {
 impl Lines {
     /// Opens `path`, unpacking it if it is gzipped.
     pub(in super::super) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-        let mut reader = BufReader::with_capacity(1 << 20, file);
-        let head = reader.fill_buf().map_err(|e| Error::io(path, "read", e))?;
-        let reader: Box<dyn BufRead> = if head.starts_with(&[0x1f, 0x8b]) {
-            Box::new(BufReader::with_capacity(1 << 20, MultiGzDecoder::new(reader)))
-        } else {
-            Box::new(reader)
-        };
+        let reader = BufReader::with_capacity(PIECE, Unpacked::open(path, PIECE)?);
         Ok(Self { path: path.to_path_buf(), reader, line: Vec::new(), number: 0 })
     }
 

@@ -2,17 +2,13 @@
 //! a hub's millions of neighbours must not have to fit into memory.
 
 use std::{
-    cell::Cell,
-    fs::File,
-    io::{BufReader, Read},
+    io::Read,
     path::{Path, PathBuf},
-    rc::Rc,
 };
 
-use flate2::bufread::MultiGzDecoder;
-
+use super::super::unpack::{Progress, Unpacked};
 use crate::{
-    Error, Result,
+    Result,
     external::{Scratch, Unit},
     place::At,
 };
@@ -34,7 +30,7 @@ pub(super) enum Token {
 /// The numbers of a file.
 pub(super) struct Numbers<'a> {
     path: PathBuf,
-    input: Box<dyn Read>,
+    input: Unpacked,
     /// Lines that begin with this byte are not read.
     comment: u8,
     buffer: Vec<u8>,
@@ -45,17 +41,17 @@ pub(super) struct Numbers<'a> {
     fresh: bool,
     /// Whether the line has any byte at all.
     begun: bool,
-    taken: Rc<Cell<u64>>,
+    progress: Progress,
     scratch: &'a Scratch,
 }
 
 impl<'a> Numbers<'a> {
     /// Opens `path`, unpacking it if it is gzipped, and tells the watcher of `scratch`.
     pub(super) fn open(path: &Path, comment: u8, scratch: &'a Scratch) -> Result<Self> {
-        let size = std::fs::metadata(path).map_err(|e| Error::io(path, "open", e))?.len();
-        let (input, taken) = open(path)?;
+        let input = Unpacked::open(path, PIECE)?;
+        let progress = input.progress();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        scratch.stage(&format!("reading {name}"), Some(size), Unit::Bytes);
+        scratch.stage(&format!("reading {name}"), Some(progress.size), Unit::Bytes);
         Ok(Self {
             path: path.to_path_buf(),
             input,
@@ -65,7 +61,7 @@ impl<'a> Numbers<'a> {
             line: 1,
             fresh: true,
             begun: false,
-            taken,
+            progress,
             scratch,
         })
     }
@@ -91,7 +87,7 @@ impl<'a> Numbers<'a> {
 
     #[cold]
     fn fill(&mut self) -> Result<bool> {
-        self.scratch.done(self.taken.get());
+        self.scratch.done(self.progress.taken());
         self.buffer.resize(PIECE, 0);
         self.next = 0;
         let read = loop {
@@ -166,37 +162,6 @@ impl<'a> Numbers<'a> {
         }
         self.end_line();
         Ok(())
-    }
-}
-
-/// A text, and how many bytes of its file are read.
-type Opened = (Box<dyn Read>, Rc<Cell<u64>>);
-
-/// Opens `path`, unpacking it if it is gzipped; also how many bytes of the file have been taken so far.
-pub(super) fn open(path: &Path) -> Result<Opened> {
-    let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-    let taken = Rc::new(Cell::new(0));
-    let mut reader = BufReader::with_capacity(PIECE, Counted { file, taken: Rc::clone(&taken) });
-    let head = std::io::BufRead::fill_buf(&mut reader).map_err(|e| Error::io(path, "read", e))?;
-    let input: Box<dyn Read> = if head.starts_with(&[0x1f, 0x8b]) {
-        Box::new(MultiGzDecoder::new(reader))
-    } else {
-        Box::new(reader)
-    };
-    Ok((input, taken))
-}
-
-/// Counts what goes through it.
-struct Counted {
-    file: File,
-    taken: Rc<Cell<u64>>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read(buffer)?;
-        self.taken.set(self.taken.get() + read as u64);
-        Ok(read)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{io::Read, path::Path};
 
-use super::numbers::open;
+use super::super::unpack::Unpacked;
 use crate::{Result, place::At};
 
 /// Comments are looked through so far.
@@ -22,7 +22,7 @@ pub(in super::super) struct Header {
 /// The file cannot be read.
 pub(in super::super) fn header(path: &Path) -> Result<Option<Header>> {
     let mut head = Vec::new();
-    let read = open(path)?.0.take(HEAD).read_to_end(&mut head);
+    let read = Unpacked::open(path, 1 << 12)?.take(HEAD).read_to_end(&mut head);
     read.map_err(|e| At::new(path, "beginning").error(format!("cannot be read: {e}")))?;
     let comments = head.split(|&b| b == b'\n').take_while(|line| line.starts_with(b"#"));
     Ok(comments.filter_map(|line| counts(std::str::from_utf8(line).ok()?)).next())

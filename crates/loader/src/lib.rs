@@ -2,6 +2,7 @@
 //!
 //! - [`order`]: which seeds come when.
 //! - [`sampler`]: seeds to blocks.
+//! - [`alias`]: draws by weight in O(1).
 //! - [`subgraph`]: sets of nodes whose induced subgraphs are minibatches.
 //! - [`feature`]: node ids to feature rows, tier by tier, with counters.
 //!
@@ -9,6 +10,7 @@
 //! parallelism inside one call: who runs what ahead of time is the engine's business. Every random
 //! draw is a function of (seed, epoch, batch, hop, node), see [`graphmill_graph::keyed`].
 
+pub mod alias;
 pub mod compact;
 pub mod feature;
 pub mod minibatch;

@@ -5,10 +5,17 @@
 //! and a set of roots, and does all that can be done beforehand then. Drawing is on one thread: subgraphs are independent, so cores have
 //! subgraphs of their own.
 
+pub mod cluster;
+pub mod edge;
+pub mod forest_fire;
 pub mod frontier;
+pub mod node;
+pub mod random_walk;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod visited;
+
+use std::sync::Arc;
 
 use graphmill_graph::{Error, Graph, NodeId, Result, table::Entry};
 
@@ -39,6 +46,9 @@ pub trait SubgraphSampler: Send + Sync {
 pub struct Room {
     visited: Visited,
     frontier: frontier::FrontierRoom,
+    /// Per draw: an edge's place, or the word that chooses it.
+    starts: Vec<u64>,
+    list: Vec<u32>,
 }
 
 impl Room {
@@ -69,29 +79,99 @@ fn check_roots(graph: &Graph, roots: &[NodeId]) -> Result<(), String> {
 /// What a subgraph sampler is made from. One struct serves all; each ignores what it has no use for.
 #[derive(Clone, Debug)]
 pub struct SubgraphOptions {
-    /// Nodes of a subgraph, at most.
+    /// The size of a subgraph. `saint-node`: draws; `saint-edge`: two for each edge; `saint-rw`: walks times steps; `frontier`, `forest-fire`:
+    /// nodes. Default 8000.
     pub budget: usize,
-    /// `frontier`: nodes of the frontier, `m`.
+    /// `saint-rw`: steps of a walk. Default 2.
+    pub walk_length: usize,
+    /// `frontier`: nodes of the frontier, `m`. Default 1000.
     pub frontier: usize,
-    /// `frontier`: cells of the dashboard by live cells, above 1.
+    /// `frontier`: how much larger than its live part the dashboard is laid out, 1.01 to 64. Larger is cleaned up less often, but more
+    /// darts miss. Default 2.
     pub eta: f64,
-    /// `frontier`: a node's weight is at most this, however many neighbours it has.
+    /// `frontier`: a node's weight is at most this, however many neighbours it has. Default 3000, as in the authors' program.
     pub degree_cap: u32,
+    /// `forest-fire`: the probability that a burning node sets fire to one more neighbour. Default 0.7, as its authors recommend.
+    pub burning: f64,
+    /// `cluster`: the part of each node (`V`); where not given, parts are grown.
+    pub partition: Option<Arc<[u32]>>,
+    /// `cluster`: how many parts to grow where no partition is given. Default 50.
+    pub parts: usize,
+    /// `cluster`: parts of a subgraph. Default 5.
+    pub parts_per_batch: usize,
 }
 
 impl Default for SubgraphOptions {
     fn default() -> Self {
-        Self { budget: 8000, frontier: 1000, eta: 2.0, degree_cap: 3000 }
+        Self {
+            budget: 8000,
+            walk_length: 2,
+            frontier: 1000,
+            eta: 2.0,
+            degree_cap: 3000,
+            burning: 0.7,
+            partition: None,
+            parts: 50,
+            parts_per_batch: 5,
+        }
     }
 }
 
-/// Makes a sampler for a graph and the nodes that walks may start from, or says in one sentence what is wrong with the options.
+/// Makes a sampler for a graph and the nodes that it may start from (not none, below `V`; in general the training nodes), or says in one
+/// sentence what is wrong with the options. Where `graph` is to be trained on in part only, it is given without the rest's edges.
 pub type Make = fn(&Graph, &[NodeId], &SubgraphOptions) -> Result<Box<dyn SubgraphSampler>, String>;
 
 /// Every subgraph sampler there is.
-pub const TABLE: &[Entry<Make>] = &[Entry {
-    name: "frontier",
-    summary: "a random walk of many nodes at once, popped by degree",
-    source: "Ribeiro and Towsley, IMC 2010; Zeng et al., JPDC 2021, section 4",
-    make: |graph, roots, options| Ok(Box::new(frontier::Frontier::new(graph, roots, options)?)),
-}];
+pub const TABLE: &[Entry<Make>] = &[
+    Entry {
+        name: "saint-node",
+        summary: "nodes drawn by degree",
+        source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+        make: |graph, roots, options| Ok(Box::new(node::Node::new(graph, roots, sized(options)?)?)),
+    },
+    Entry {
+        name: "saint-edge",
+        summary: "edges drawn by the inverse degrees of their ends",
+        source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+        make: |graph, _, options| Ok(Box::new(edge::Edge::new(graph, sized(options)?)?)),
+    },
+    Entry {
+        name: "saint-rw",
+        summary: "uniform random walks from uniform roots",
+        source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+        make: |graph, roots, options| {
+            Ok(Box::new(random_walk::RandomWalk::new(graph, roots, sized(options)?)?))
+        },
+    },
+    Entry {
+        name: "frontier",
+        summary: "a random walk of many nodes at once, popped by degree",
+        source: "Ribeiro and Towsley, IMC 2010; Zeng et al., JPDC 2021, section 4",
+        make: |graph, roots, options| Ok(Box::new(frontier::Frontier::new(graph, roots, sized(options)?)?)),
+    },
+    Entry {
+        name: "forest-fire",
+        summary: "fires that spread from uniform roots to some of a node's neighbours",
+        source: "Leskovec and Faloutsos, KDD 2006, section 3.3",
+        make: |graph, roots, options| {
+            Ok(Box::new(forest_fire::ForestFire::new(graph, roots, sized(options)?)?))
+        },
+    },
+    Entry {
+        name: "cluster",
+        summary: "unions of a partition's parts",
+        source: "Chiang et al., Cluster-GCN, KDD 2019, section 3.2",
+        make: |graph, roots, options| Ok(Box::new(cluster::Cluster::new(graph, roots, options)?)),
+    },
+];
+
+/// The options, unless their subgraphs have no nodes, or more than memory should be lent for.
+fn sized(options: &SubgraphOptions) -> Result<&SubgraphOptions, String> {
+    match options.budget {
+        1..=0x4000_0000 => Ok(options),
+        budget => Err(format!("subgraphs of {budget} nodes: give 1 to 2^30")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,14 @@
 //! Whether draws come as often as they should.
 
+use graphmill_graph::{Graph, NodeId};
+
+/// The graph whose node `v` hears from `rows[v]`.
+pub(crate) fn graph_of(rows: &[&[NodeId]]) -> Graph {
+    let indptr: Vec<u64> =
+        (0..=rows.len()).map(|v| rows[..v].iter().map(|row| row.len() as u64).sum()).collect();
+    Graph::new(indptr.into(), rows.concat().into()).expect("rows of nodes that there are")
+}
+
 /// Pearson's chi-square test of `counts` against probabilities proportional to `weights`: passes but for five standard deviations of
 /// the statistic. What weighs nothing must not have come up.
 pub(crate) fn fits(counts: &[u64], weights: &[f64]) {

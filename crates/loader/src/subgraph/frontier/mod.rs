@@ -49,8 +49,8 @@ pub struct Frontier {
     budget: usize,
     frontier: usize,
     eta: f64,
-    /// See [`Frontier::with_grain`].
-    grain: Option<u32>,
+    /// See [`Frontier::as_published`].
+    as_published: bool,
     cap: u32,
     level: Level,
 }
@@ -109,7 +109,7 @@ impl Frontier {
             budget,
             frontier,
             eta,
-            grain: None,
+            as_published: false,
             cap: degree_cap,
             level: Level::best(),
         })
@@ -124,9 +124,10 @@ impl Frontier {
         Self { level, ..self }
     }
 
-    /// With cells of `2^grain` positions each, or of as many as suits the weights: for tests and measurements. 0 is the paper's board.
-    pub fn with_grain(self, grain: Option<u32>) -> Self {
-        Self { grain: grain.map(|grain| grain.min(16)), ..self }
+    /// With the paper's board, a pin for every neighbour, or with ours: for tests and measurements. The distribution is the same, the
+    /// subgraphs are others.
+    pub fn as_published(self, as_published: bool) -> Self {
+        Self { as_published, ..self }
     }
 
     /// The walk: overwrites `nodes` with all that ever were in the frontier, in the order they joined.
@@ -152,7 +153,11 @@ impl Frontier {
             let degree = (end - start) as u32;
             successors.push(Successor { at: start, node: 0, degree });
         }
-        board.start::<F>(self.eta, self.grain, successors.iter().map(|next| next.degree.min(self.cap)))?;
+        board.start::<F>(
+            self.eta,
+            self.as_published,
+            successors.iter().map(|next| next.degree.min(self.cap)),
+        )?;
         for next in successors.iter_mut() {
             *next = draw(next.at, next.degree, &mut steps, neighbors);
         }

@@ -8,16 +8,11 @@ use super::{
     reference::{self, Choice},
     *,
 };
-use crate::subgraph::testing::agree;
+use crate::subgraph::testing::{agree, graph_of};
 
 /// Undirected, with degrees 1 to 4 and node 5 alone.
 fn small() -> Graph {
-    let pairs = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (2, 3)];
-    let rows: Vec<Vec<u32>> = (0..6)
-        .map(|v| pairs.iter().filter_map(|&(a, b)| (a == v).then_some(b).or((b == v).then_some(a))).collect())
-        .collect();
-    let indptr: Vec<u64> = (0..=6).map(|v| rows[..v].iter().map(|row| row.len() as u64).sum()).collect();
-    Graph::new(indptr.into(), rows.concat().into()).unwrap()
+    graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[]])
 }
 
 fn key(batch: u64) -> BatchKey {
@@ -58,9 +53,9 @@ fn walks_are_distributed_as_the_references() {
             })
         });
         agree(&intervals, &sums);
-        for grain in [None, Some(0), Some(2)] {
+        for as_published in [false, true] {
             let options = SubgraphOptions { degree_cap: cap, ..options(4, 2) };
-            let sampler = Frontier::new(&graph, &roots, &options).unwrap().with_grain(grain);
+            let sampler = Frontier::new(&graph, &roots, &options).unwrap().as_published(as_published);
             let ours = count(&mut |run| joined(&sampler, &graph, run, &mut room));
             agree(&intervals, &ours);
         }
@@ -72,12 +67,12 @@ fn every_level_gives_the_same_subgraphs() {
     let generator = GenerateOptions { scale: 10, degree: Some(25.0), dim: 0, ..GenerateOptions::default() };
     let graph = generate("kronecker", &generator).unwrap().graph;
     let roots: Vec<u32> = (0..1024).collect();
-    for (eta, cap, grain) in [(2.0, 3000, None), (1.3, 40, Some(0)), (4.0, 3000, Some(1))] {
+    for (eta, cap, as_published) in [(2.0, 3000, false), (1.3, 40, true), (4.0, 3000, true)] {
         let options = SubgraphOptions { eta, degree_cap: cap, ..options(700, 90) };
         let mut expected: Option<Vec<Vec<u32>>> = None;
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
             let sampler =
-                Frontier::new(&graph, &roots, &options).unwrap().with_level(level).with_grain(grain);
+                Frontier::new(&graph, &roots, &options).unwrap().with_level(level).as_published(as_published);
             let mut room = Room::default();
             let subgraphs: Vec<_> = (0..5)
                 .map(|batch| {

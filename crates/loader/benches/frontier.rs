@@ -1,0 +1,177 @@
+//! How fast subgraphs are sampled: the Dashboard against the straightforward frontier, wide stores against one cell at a time, every
+//! sampler on one thread and on all, and the time of a subgraph against the size of the graph.
+//!
+//! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`, `flatness`). Times are the best of many, in microseconds a subgraph; frontiers are of m = 1000 nodes and subgraphs of n = 8000 everywhere.
+
+use std::{hint::black_box, time::Instant};
+
+use graphmill_graph::{
+    Graph, NodeId,
+    generate::{GenerateOptions, generate},
+    keyed::{self, Stream},
+};
+use graphmill_loader::subgraph::{
+    BatchKey, Room, SubgraphOptions, SubgraphSampler, TABLE,
+    frontier::{Frontier, Level},
+};
+use rayon::prelude::*;
+
+#[path = "../src/subgraph/frontier/reference.rs"]
+mod reference;
+use reference::Choice;
+
+const FRONTIER: usize = 1000;
+const BUDGET: usize = 8000;
+/// Initiators: edges anywhere, and the Graph500's.
+const UNIFORM: [[f64; 2]; 2] = [[0.25, 0.25], [0.25, 0.25]];
+const RMAT: [[f64; 2]; 2] = [[0.57, 0.19], [0.19, 0.05]];
+
+/// A graph of `2^scale` nodes, and the nodes that have neighbours.
+fn graph(scale: u32, degree: f64, initiator: [[f64; 2]; 2]) -> (Graph, Vec<NodeId>) {
+    let options =
+        GenerateOptions { scale, initiator, degree: Some(degree), dim: 0, ..GenerateOptions::default() };
+    let graph = generate("kronecker", &options).expect("a graph").graph.to_huge_pages().expect("memory");
+    let roots = (0..graph.num_nodes() as NodeId).filter(|&v| graph.in_degree(v) > 0).collect();
+    (graph, roots)
+}
+
+/// Microseconds a subgraph: the least of `groups` groups of `size` subgraphs, after one to warm up.
+fn best(groups: u64, size: u64, mut draw: impl FnMut(u64)) -> f64 {
+    draw(0);
+    let mut least = f64::INFINITY;
+    for group in 0..groups {
+        let clock = Instant::now();
+        (0..size).for_each(|i| draw(group * size + i));
+        least = least.min(clock.elapsed().as_secs_f64());
+    }
+    least / size as f64 * 1e6
+}
+
+fn time(sampler: &dyn SubgraphSampler, graph: &Graph) -> f64 {
+    let (mut room, mut nodes) = (Room::default(), Vec::new());
+    best(100, 5, |batch| {
+        sampler
+            .sample(graph, BatchKey { seed: 1, epoch: 0, batch }, &mut room, &mut nodes)
+            .expect("a subgraph");
+    })
+}
+
+/// The dashboard against the references, with each set of instructions, on the paper's board and on ours.
+fn dashboard() {
+    println!(
+        "\nfrontier, us a subgraph: interval partition in f64 (the paper's text), running sums in u64; then the dashboard"
+    );
+    for (name, scale, degree, initiator) in [
+        ("uniform", 16, 25.0, UNIFORM),
+        ("uniform", 16, 50.0, UNIFORM),
+        ("uniform", 20, 25.0, UNIFORM),
+        ("R-MAT", 16, 30.0, RMAT),
+        ("R-MAT", 20, 30.0, RMAT),
+    ] {
+        let (graph, roots) = graph(scale, degree, initiator);
+        let degree = graph.num_edges() as f64 / graph.num_nodes() as f64;
+        for cap in [100, 3000] {
+            if initiator == UNIFORM && cap == 100 {
+                continue;
+            }
+            let [intervals, sums] = [Choice::Intervals, Choice::RunningSums].map(|choice| {
+                best(40, 1, |run| {
+                    let stream = Stream::new(keyed::key(&[run]));
+                    black_box(reference::walk(&graph, &roots, (FRONTIER, BUDGET, cap), choice, stream));
+                })
+            });
+            println!(
+                "{name} 2^{scale}, degree {degree:.1}, cap {cap}: intervals {intervals:.0}, sums {sums:.0}"
+            );
+            let options = SubgraphOptions { degree_cap: cap, ..options() };
+            for (board, as_published) in [("as published", true), ("ours", false)] {
+                print!("    {board:<14}");
+                let mut scalar = 0.0;
+                let mut least = f64::INFINITY;
+                for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
+                    let sampler = Frontier::new(&graph, &roots, &options).expect("options that fit");
+                    let us = time(&sampler.with_level(level).as_published(as_published), &graph);
+                    if level == Level::Scalar {
+                        scalar = us;
+                    }
+                    least = least.min(us);
+                    print!("{level:?} {us:.0}  ");
+                }
+                println!(
+                    "| wide / scalar {:.2}x, intervals {:.1}x, sums {:.1}x",
+                    scalar / least,
+                    intervals / least,
+                    sums / least
+                );
+            }
+        }
+    }
+}
+
+fn options() -> SubgraphOptions {
+    SubgraphOptions { budget: BUDGET, frontier: FRONTIER, parts: 656, ..SubgraphOptions::default() }
+}
+
+/// Subgraphs a second, on one thread and on all: a subgraph a thread.
+fn samplers() {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let (graph, roots) = graph(20, 30.0, RMAT);
+    println!("\nsubgraphs a second of an R-MAT graph of 2^20 nodes, on 1 thread and on {threads}");
+    for entry in TABLE {
+        let clock = Instant::now();
+        let sampler = (entry.make)(&graph, &roots, &options()).expect("options that fit");
+        let made = clock.elapsed().as_secs_f64() * 1e3;
+        print!("{:<14}made in {made:7.1} ms", entry.name);
+        let mut alone = 0.0;
+        for n in [1, threads] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("threads");
+            let mut rooms: Vec<(Room, Vec<NodeId>)> = vec![Default::default(); n];
+            const EACH: u64 = 20;
+            let mut least = f64::INFINITY;
+            for group in 0..12 {
+                let clock = Instant::now();
+                pool.install(|| {
+                    rooms.par_iter_mut().enumerate().for_each(|(i, (room, nodes))| {
+                        for batch in 0..EACH {
+                            let key = BatchKey { seed: group, epoch: i as u64, batch };
+                            sampler.sample(&graph, key, room, nodes).expect("a subgraph");
+                        }
+                    });
+                });
+                least = least.min(clock.elapsed().as_secs_f64());
+            }
+            let rate = n as f64 * EACH as f64 / least;
+            if n == 1 {
+                alone = rate;
+            }
+            print!("   {rate:8.0}/s ({:.2}x)", rate / alone);
+        }
+        println!();
+    }
+}
+
+/// A subgraph of equal size from larger and larger graphs.
+fn flatness() {
+    println!("\nus a subgraph by nodes of an R-MAT graph of degree 16");
+    let mut rows: Vec<String> = TABLE.iter().map(|entry| format!("{:<14}", entry.name)).collect();
+    for scale in [16, 18, 20] {
+        let (graph, roots) = graph(scale, 16.0, RMAT);
+        for (entry, row) in TABLE.iter().zip(&mut rows) {
+            // parts of as many nodes whatever the graph
+            let options = SubgraphOptions { parts: roots.len() / 1600, ..options() };
+            let sampler = (entry.make)(&graph, &roots, &options).expect("options that fit");
+            *row += &format!("  2^{scale} {:7.1}", time(&*sampler, &graph));
+        }
+    }
+    rows.iter().for_each(|row| println!("{row}"));
+}
+
+fn main() {
+    // cargo passes `--bench`
+    let filter = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
+    for (name, run) in [("dashboard", dashboard as fn()), ("samplers", samplers), ("flatness", flatness)] {
+        if name.contains(&filter) {
+            run();
+        }
+    }
+}

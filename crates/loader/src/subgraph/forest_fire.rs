@@ -1,0 +1,218 @@
+//! Forest fire (Leskovec and Faloutsos, *Sampling from large graphs*, KDD 2006, section 3.3): a fire starts at a uniform root. A burning
+//! node sets fire to `x` of its neighbours that did not burn yet, chosen uniformly, where `x` is geometric of mean `p / (1 - p)`: each further
+//! one with probability `p`. They burn in turn, first lit first. When the fire is out, another starts at a uniform root that did not
+//! burn; so until `budget` nodes burnt, or all roots and what their fires reached.
+//!
+//! Choosing among those that did not burn costs tries while few did, and a pass over the row once tries have failed for long:
+//! O(x) as a rule, O(deg) at worst, so hubs do not cost their degree.
+
+use graphmill_graph::{
+    Graph, NodeId, Result,
+    keyed::{self, Stream},
+};
+
+use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler, check_roots, visited::Visited};
+
+/// See the module's text. Memory: 4 bytes a root.
+#[derive(Clone, Debug)]
+pub struct ForestFire {
+    roots: Vec<NodeId>,
+    num_nodes: usize,
+    budget: usize,
+    burning: f64,
+}
+
+/// Tries in vain after which a list is made of what did not burn.
+const TRIES: usize = 16;
+
+impl ForestFire {
+    /// From `roots` (below `V`).
+    ///
+    /// # Errors
+    /// There are no roots, or the burning probability is not in `[0, 1)`.
+    pub fn new(graph: &Graph, roots: &[NodeId], options: &SubgraphOptions) -> Result<Self, String> {
+        check_roots(graph, roots)?;
+        if !(0.0..1.0).contains(&options.burning) {
+            return Err(format!(
+                "a burning probability of {}: give 0 or more and less than 1",
+                options.burning
+            ));
+        }
+        Ok(Self {
+            roots: roots.to_vec(),
+            num_nodes: graph.num_nodes(),
+            budget: options.budget,
+            burning: options.burning,
+        })
+    }
+
+    /// The nodes in the order in which they were lit.
+    fn burn(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) {
+        let Room { visited, list, .. } = room;
+        let mut stream = Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
+        nodes.clear();
+        let mut burning = 0;
+        while nodes.len() < self.budget {
+            if burning == nodes.len() {
+                if light(&self.roots, 1, &mut stream, visited, list, nodes) == 0 {
+                    break;
+                }
+                continue;
+            }
+            let row = graph.in_neighbors(nodes[burning]);
+            burning += 1;
+            let mut spread = 0;
+            while spread < row.len().min(self.budget - nodes.len()) && stream.uniform() < self.burning {
+                spread += 1;
+            }
+            light(row, spread, &mut stream, visited, list, nodes);
+        }
+    }
+}
+
+/// Lights `count` of those of `row` that did not burn, or all of them, one after the other uniformly (a node that is there twice
+/// counts twice), and returns how many.
+fn light(
+    row: &[NodeId],
+    count: usize,
+    stream: &mut Stream,
+    visited: &mut Visited,
+    list: &mut Vec<NodeId>,
+    nodes: &mut Vec<NodeId>,
+) -> usize {
+    let mut lit = 0;
+    let mut failed = 0;
+    // a try hits each that did not burn with the same probability
+    while lit < count && failed < TRIES && !row.is_empty() {
+        let v = row[stream.below(row.len() as u64) as usize];
+        if visited.insert(v) {
+            nodes.push(v);
+            lit += 1;
+        } else {
+            failed += 1;
+        }
+    }
+    if lit < count {
+        list.clear();
+        list.extend(row.iter().filter(|&&v| !visited.contains(v)));
+        while lit < count && !list.is_empty() {
+            let v = list.swap_remove(stream.below(list.len() as u64) as usize);
+            if visited.insert(v) {
+                nodes.push(v);
+                lit += 1;
+            }
+        }
+    }
+    lit
+}
+
+impl SubgraphSampler for ForestFire {
+    fn budget(&self) -> usize {
+        self.budget
+    }
+
+    fn sample(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
+        room.start(graph, self.num_nodes)?;
+        self.burn(graph, key, room, nodes);
+        room.visited.drain(nodes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subgraph::testing::{agree, fits, graph_of};
+
+    fn options(budget: usize, burning: f64) -> SubgraphOptions {
+        SubgraphOptions { budget, burning, ..SubgraphOptions::default() }
+    }
+
+    /// As the module's text says, with lists of what did not burn.
+    fn plain(graph: &Graph, roots: &[NodeId], budget: usize, p: f64, mut stream: Stream) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = Vec::new();
+        let mut burning = 0;
+        while nodes.len() < budget {
+            let (row, mut spread) = if burning == nodes.len() {
+                (roots, 1)
+            } else {
+                burning += 1;
+                let mut spread = 0;
+                while stream.uniform() < p {
+                    spread += 1;
+                }
+                (graph.in_neighbors(nodes[burning - 1]), spread)
+            };
+            let relight = burning == nodes.len();
+            let mut fresh: Vec<NodeId> = row.iter().copied().filter(|v| !nodes.contains(v)).collect();
+            if relight && fresh.is_empty() && std::ptr::eq(row, roots) {
+                break;
+            }
+            while spread > 0 && !fresh.is_empty() && nodes.len() < budget {
+                nodes.push(fresh.swap_remove(stream.below(fresh.len() as u64) as usize));
+                spread -= 1;
+            }
+        }
+        nodes
+    }
+
+    #[test]
+    fn fires_spread_as_the_plain_ones() {
+        let graph = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[], &[]]);
+        let roots = [0, 1, 4, 5];
+        for burning in [0.3, 0.8] {
+            let sampler = ForestFire::new(&graph, &roots, &options(4, burning)).unwrap();
+            let mut room = Room::default();
+            let mut nodes = Vec::new();
+            let kind =
+                |nodes: &[NodeId]| (0..4).fold(0, |k, i| 8 * k + nodes.get(i).map_or(7, |&v| v as usize));
+            let (mut ours, mut theirs) = (vec![0; 4096], vec![0; 4096]);
+            for batch in 0..100_000 {
+                room.start(&graph, 7).unwrap();
+                sampler.burn(&graph, BatchKey { seed: 5, epoch: 0, batch }, &mut room, &mut nodes);
+                ours[kind(&nodes)] += 1;
+                room.visited.drain(&mut nodes);
+                let stream = Stream::new(keyed::key(&[77, batch]));
+                theirs[kind(&plain(&graph, &roots, 4, burning, stream))] += 1;
+            }
+            agree(&ours, &theirs);
+        }
+    }
+
+    #[test]
+    fn fires_end() {
+        let graph = graph_of(&[&[1], &[], &[2], &[]]);
+        let mut room = Room::default();
+        let mut nodes = Vec::new();
+        let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
+        // all roots, and what they reach
+        let sampler = ForestFire::new(&graph, &[0, 2, 2], &options(1000, 0.999)).unwrap();
+        sampler.sample(&graph, key, &mut room, &mut nodes).unwrap();
+        assert_eq!(nodes, [0, 1, 2]);
+        let sampler = ForestFire::new(&graph, &[0, 1, 2, 3], &options(1000, 0.0)).unwrap();
+        sampler.sample(&graph, key, &mut room, &mut nodes).unwrap();
+        assert_eq!(nodes, [0, 1, 2, 3]);
+        for burning in [1.0, -0.1, f64::NAN] {
+            let error = ForestFire::new(&graph, &[0], &options(10, burning)).unwrap_err();
+            assert!(error.contains("burning probability"));
+        }
+    }
+
+    #[test]
+    fn those_that_did_not_burn_are_lit_uniformly() {
+        let row: Vec<NodeId> = (0..40).collect();
+        let mut counts = vec![0; 40];
+        let mut weights = vec![0.0; 40];
+        let mut stream = Stream::new(4);
+        for _ in 0..20_000 {
+            let mut visited = Visited::default();
+            visited.fit(40);
+            (0..37).for_each(|v| _ = visited.insert(v));
+            let mut nodes = Vec::new();
+            assert_eq!(light(&row, 1, &mut stream, &mut visited, &mut Vec::new(), &mut nodes), 1);
+            counts[nodes[0] as usize] += 1;
+        }
+        weights[37..].fill(1.0);
+        fits(&counts, &weights);
+    }
+}

@@ -1,0 +1,51 @@
+//! Nodes drawn by degree (GraphSAINT, section 3.2: the node sampler; as in the authors' program, `p(v)` proportional to degree).
+//!
+//! `budget` draws with replacement, each O(1) from an alias table: the subgraph has as many nodes as are distinct among them.
+
+use graphmill_graph::{
+    Graph, NodeId, Result,
+    keyed::{self, Stream},
+};
+use rayon::prelude::*;
+
+use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler, check_roots};
+use crate::alias::Alias;
+
+/// See the module's text. Memory: 12 bytes a root.
+#[derive(Clone, Debug)]
+pub struct Node {
+    roots: Vec<NodeId>,
+    table: Alias,
+    num_nodes: usize,
+    budget: usize,
+}
+
+impl Node {
+    /// Draws among `roots` (below `V`) by their degree in `graph`. O(roots), parallel.
+    ///
+    /// # Errors
+    /// There are no roots, or none has neighbours.
+    pub fn new(graph: &Graph, roots: &[NodeId], options: &SubgraphOptions) -> Result<Self, String> {
+        check_roots(graph, roots)?;
+        let degrees: Vec<f64> = roots.par_iter().map(|&v| graph.in_degree(v) as f64).collect();
+        let table = Alias::new(&degrees)
+            .map_err(|e| format!("nodes are drawn by their degree among the training nodes: {e}"))?;
+        Ok(Self { roots: roots.to_vec(), table, num_nodes: graph.num_nodes(), budget: options.budget })
+    }
+}
+
+impl SubgraphSampler for Node {
+    fn budget(&self) -> usize {
+        self.budget
+    }
+
+    fn sample(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
+        room.start(graph, self.num_nodes)?;
+        let mut stream = Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
+        nodes.clear();
+        nodes.extend((0..self.budget).map(|_| self.table.draw(&mut stream)));
+        nodes.iter_mut().for_each(|i| *i = self.roots[*i as usize]);
+        room.visited.distinct(nodes);
+        Ok(())
+    }
+}

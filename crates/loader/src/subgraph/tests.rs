@@ -1,0 +1,90 @@
+use super::{
+    testing::{fits, graph_of},
+    *,
+};
+use graphmill_graph::{
+    generate::{GenerateOptions, generate},
+    table::find,
+};
+
+fn key(batch: u64) -> BatchKey {
+    BatchKey { seed: 1, epoch: 0, batch }
+}
+
+fn options() -> SubgraphOptions {
+    SubgraphOptions { budget: 300, frontier: 40, parts: 20, parts_per_batch: 2, ..SubgraphOptions::default() }
+}
+
+#[test]
+fn every_sampler_gives_distinct_nodes_ascending_by_the_key_alone() {
+    let generator = GenerateOptions { scale: 11, degree: Some(12.0), dim: 0, ..GenerateOptions::default() };
+    let graph = generate("kronecker", &generator).unwrap().graph;
+    let roots: Vec<NodeId> = (0..2048).step_by(2).collect();
+    let mut room = Room::default();
+    for entry in TABLE {
+        let sampler = (entry.make)(&graph, &roots, &options()).unwrap();
+        assert!(sampler.budget() > 0 && sampler.epoch(roots.len()) > 0, "{}", entry.name);
+        let most = if entry.name == "saint-rw" { 450 } else { 300 };
+        let (mut nodes, mut again) = (vec![3, 2, 1], Vec::new());
+        let mut all = Vec::new();
+        for batch in 0..8 {
+            sampler.sample(&graph, key(batch), &mut room, &mut nodes).unwrap();
+            assert!(nodes.is_sorted_by(|a, b| a < b), "{}", entry.name);
+            assert!(entry.name == "cluster" || nodes.len() <= most, "{}: {}", entry.name, nodes.len());
+            assert!(nodes.last().is_some_and(|&v| v < 2048));
+            sampler.sample(&graph, key(batch), &mut Room::default(), &mut again).unwrap();
+            assert_eq!(nodes, again, "{}", entry.name);
+            all.push(nodes.clone());
+        }
+        assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{}", entry.name);
+    }
+}
+
+#[test]
+fn every_sampler_ends_on_poor_graphs_or_says_why_not() {
+    let graphs = [
+        (graph_of(&[&[], &[], &[]]), vec![0, 2]),
+        (graph_of(&[&[0]]), vec![0]),
+        (graph_of(&[&[1], &[2], &[]]), vec![0]),
+        (graph_of(&[&[1], &[0], &[]]), vec![2]),
+    ];
+    let options = SubgraphOptions { parts: 1, parts_per_batch: 1, ..SubgraphOptions::default() };
+    for entry in TABLE {
+        for (graph, roots) in &graphs {
+            match (entry.make)(graph, roots, &options) {
+                Ok(sampler) => {
+                    let mut nodes = Vec::new();
+                    sampler.sample(graph, key(0), &mut Room::default(), &mut nodes).unwrap();
+                    assert!(!nodes.is_empty(), "{}", entry.name);
+                }
+                Err(message) => {
+                    assert!(message.contains("edges") || message.contains("sum to 0"), "{message}")
+                }
+            }
+            if !matches!(entry.name, "saint-edge") {
+                let message = (entry.make)(graph, &[], &options).err().unwrap();
+                assert!(message.contains("no nodes to start from"), "{}: {message}", entry.name);
+            }
+            if entry.name != "cluster" {
+                for budget in [0, usize::MAX] {
+                    let message = (entry.make)(graph, roots, &SubgraphOptions { budget, ..options.clone() });
+                    assert!(message.err().unwrap().contains(&format!("subgraphs of {budget} nodes")));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nodes_come_by_degree() {
+    let graph = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[]]);
+    let make = find("sampler", TABLE, "saint-node").unwrap().make;
+    // one draw a subgraph, so that it is the draw
+    let sampler = make(&graph, &[0, 2, 4, 5], &SubgraphOptions { budget: 1, ..options() }).unwrap();
+    let (mut room, mut nodes, mut counts) = (Room::default(), Vec::new(), vec![0; 6]);
+    for batch in 0..20_000 {
+        sampler.sample(&graph, key(batch), &mut room, &mut nodes).unwrap();
+        counts[nodes[0] as usize] += 1;
+    }
+    fits(&counts, &[4.0, 0.0, 3.0, 0.0, 1.0, 0.0]);
+}

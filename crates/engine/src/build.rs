@@ -172,6 +172,10 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
             budget: if config.batch_size == 0 { data.num_nodes() } else { config.batch_size },
             frontier: config.frontier_size,
             degree_cap: u32::try_from(config.degree_cap).unwrap_or(u32::MAX),
+            walk_length: config.walk_length,
+            burning: config.burning,
+            parts: config.parts,
+            parts_per_batch: config.parts_per_batch,
             ..SubgraphOptions::default()
         },
         training: sampler::SubgraphTraining { inductive: config.inductive, coverage: config.coverage },

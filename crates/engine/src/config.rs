@@ -216,10 +216,18 @@ options! {
         fixed inductive: bool = false, "BOOL";
         /// Count every node so often on average for the normalisation of subgraphs; 0 leaves it out.
         fixed coverage: f64 = 50.0, "N";
+        /// Steps of a walk (saint-rw).
+        fixed walk_length: usize = 2_usize, "N";
         /// Nodes of the frontier (frontier).
         fixed frontier_size: usize = 1000_usize, "N";
         /// A node of more neighbours is popped as if it had so many (frontier).
         fixed degree_cap: usize = 3000_usize, "N";
+        /// Probability that fire spreads to one more neighbour (forest-fire).
+        fixed burning: f64 = 0.7, "P";
+        /// Parts of the graph (cluster).
+        fixed parts: usize = 50_usize, "N";
+        /// Parts of a subgraph (cluster).
+        fixed parts_per_batch: usize = 5_usize, "N";
         /// Let the bottom layer aggregate straight from the feature table: auto, on or off.
         fixed fused: String = "auto", "WHEN";
         /// Multiply sparse feature rows as they are in the first layer: auto (where few enough values are not zero), on

@@ -261,8 +261,25 @@ impl Make {
     }
 }
 
-/// Every sampler there is.
-pub const TABLE: &[Entry<Make>] = &[
+/// Every sampler there is: those that go from seeds, and those of subgraphs ([`subgraph::TABLE`]).
+pub const TABLE: &[Entry<Make>] = &{
+    const HOPS: usize = BY_HOPS.len();
+    let mut all = [BY_HOPS[0]; HOPS + subgraph::TABLE.len()];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = if i < HOPS {
+            BY_HOPS[i]
+        } else {
+            let Entry { name, summary, source, make } = subgraph::TABLE[i - HOPS];
+            Entry { name, summary, source, make: Make::Subgraphs(make) }
+        };
+        i += 1;
+    }
+    all
+};
+
+/// The samplers that go from seeds.
+const BY_HOPS: &[Entry<Make>] = &[
     Entry {
         name: "neighbor",
         summary: "k-hop uniform neighbour sampling without replacement",
@@ -274,12 +291,6 @@ pub const TABLE: &[Entry<Make>] = &[
         summary: "every neighbour at every hop: exact, and as large as it sounds",
         source: "",
         make: Make::Hops(|options, _| Ok(Box::new(full::Full::new(options.fanout.len())?))),
-    },
-    Entry {
-        name: "frontier",
-        summary: "subgraphs: a random walk of many nodes at once, popped by degree",
-        source: "Ribeiro and Towsley, IMC 2010; Zeng et al., JPDC 2021, section 4",
-        make: Make::Subgraphs(subgraph::TABLE[0].make),
     },
 ];
 

@@ -342,7 +342,9 @@ mod tests {
         let training = SubgraphTraining { inductive: true, coverage: 0.0 };
         let make = |graph: &Graph, roots: &[NodeId]| {
             let options = subgraph::SubgraphOptions { budget: 16, frontier: 4, ..Default::default() };
-            (subgraph::TABLE[0].make)(graph, roots, &options)
+            (graphmill_graph::table::find("sampler", subgraph::TABLE, "frontier").unwrap().make)(
+                graph, roots, &options,
+            )
         };
         let sampler = Subgraphs::new(&graph(), &train, &training, 3, make).unwrap();
         assert_eq!(sampler.subgraphs(), Some(2));

@@ -11,6 +11,7 @@
 //! | `columns` | sums over rows, in a fixed order |
 //! | `gemm_bf16` | dense products by the instructions for bf16 |
 //! | `sparse` | products of rows of which few values are not zero |
+//! | `slices`, `slicing`, `caches` | aggregation a slice of columns at a time; when that is faster; the sizes it turns on |
 //! | `attend_rows` | dot products and sums of rows for several heads at once |
 //! | `gemm`, `head_gemm`, `aggregate`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
@@ -28,6 +29,7 @@ mod attend_input_grad;
 mod attend_rows;
 mod attention;
 mod batch_norm;
+mod caches;
 mod columns;
 mod epilogue;
 mod gemm;
@@ -46,10 +48,13 @@ mod scratch;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
+mod slices;
+mod slicing;
 mod sparse;
 mod update;
 
 pub use level::{Level, with_level};
+pub use slicing::{Slicing, with_slicing};
 
 /// What dense products multiply in. Sums are f32 either way, and so is all that is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use graphmill_nn::{
 };
 use support::{random, random_block};
 
-const WEIGHTINGS: [Weighting; 5] = [
+const WEIGHTINGS: [Weighting; 6] = [
+    Weighting { edge: EdgeWeight::Normalised, own: OwnWeight::None },
     Weighting::MEAN,
     Weighting::STORED,
     Weighting { edge: EdgeWeight::One, own: OwnWeight::Constant(1.5) },

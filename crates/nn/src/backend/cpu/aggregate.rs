@@ -10,7 +10,7 @@ use graphmill_graph::Block;
 
 use super::{
     level::{Isa, kernel, prefetch},
-    parallel::{self, Rows},
+    parallel::{self, Rows, Runs},
     rows, scratch,
     simd::{Element, Simd},
     slicing,
@@ -179,13 +179,15 @@ kernel! {
                 prefetch(job.src, next as usize * job.cols, job.cols);
             }
             for h in 0..job.heads {
+                // the rows come into the cache with their first block
+                let ahead = if h == 0 { ahead } else { 0 };
                 run_of_row(s, job, v, h, h * width, ahead, &mut out[h * width..][..width]);
             }
         }
     }
 }
 
-/// The columns `at..at + out.len()` of output row `v`, all of one head.
+/// The columns `at..at + out.len()` of output row `v`, all of one head. Rows are asked for `ahead` edges ahead.
 #[inline(always)]
 pub(super) fn run_of_row<S: Simd, W: Weight, T: Element>(
     s: S,
@@ -193,12 +195,10 @@ pub(super) fn run_of_row<S: Simd, W: Weight, T: Element>(
     v: usize,
     h: usize,
     mut at: usize,
-    ahead: usize,
+    mut ahead: usize,
     mut out: &mut [f32],
 ) {
     while !out.is_empty() {
-        // the rows come into the cache with their first block
-        let ahead = if at == 0 { ahead } else { 0 };
         let count = vectors::<S>(out.len());
         let (out_block, rest) = out.split_at_mut((count * S::LANES).min(out.len()));
         out = rest;
@@ -216,6 +216,7 @@ pub(super) fn run_of_row<S: Simd, W: Weight, T: Element>(
             _ => unreachable!("no block of {count} vectors"),
         }
         at += len;
+        ahead = 0;
     }
 }
 
@@ -309,7 +310,7 @@ fn nth<S: Simd, T: Element, const N: usize>(s: S, row: &[T], i: usize) -> S::F {
     }
 }
 
-fn own<'a>(block: &'a Block, weight: OwnWeight) -> Option<Own<'a>> {
+pub(super) fn own<'a>(block: &'a Block, weight: OwnWeight) -> Option<Own<'a>> {
     let weight = match weight {
         OwnWeight::None => return None,
         OwnWeight::Constant(c) => OwnValue::Constant(c),
@@ -343,8 +344,27 @@ fn aggregate_of<T: Element>(block: &Block, weighting: Weighting, src: &[T], beta
     let width = if block.dst_ids.is_none() { slicing::width(sum.work()) } else { None };
     match weighting.edge {
         EdgeWeight::Stored => sum.with(ByEdge(&block.edge_weight)).run_by(width, dst.host()),
+        EdgeWeight::Normalised => {
+            let mut scratch = scratch::take(block.num_edges().div_ceil(2));
+            sum.with(ByEdge(normalised(block, &mut scratch))).run_by(width, dst.host());
+        }
         EdgeWeight::One | EdgeWeight::Mean => sum.run_by(width, dst.host()),
     }
+}
+
+/// The coefficients of [`EdgeWeight::Normalised`], in `room` for as many.
+fn normalised<'a>(block: &Block, room: &'a mut [f64]) -> &'a [f32] {
+    let data = &mut bytemuck::cast_slice_mut::<f64, f32>(room)[..block.num_edges()];
+    let runs = Runs { data: &mut *data, indptr: &block.indptr, width: 1 };
+    parallel::runs(&block.indptr, 1, runs, |rows, out| {
+        let mut out = out.data.iter_mut();
+        for v in rows {
+            let weight = &block.edge_weight[block.edges(v)];
+            let scale = 1.0 / weight.iter().sum::<f32>().max(1.0);
+            out.by_ref().zip(weight).for_each(|(x, w)| *x = scale * w);
+        }
+    });
+    data
 }
 
 pub(super) fn aggregate_transposed(
@@ -371,19 +391,10 @@ pub(super) fn aggregate_transposed(
     let width = slicing::width(sum.work());
     match weighting.edge {
         EdgeWeight::One => sum.run_by(width, out),
-        EdgeWeight::Stored if width.is_some() => {
-            // every slice reads the weights: they are brought into its order of the edges once
+        EdgeWeight::Stored => by_position(sum, width, &block.edge_weight, &transposed.edge, out),
+        EdgeWeight::Normalised => {
             let mut scratch = scratch::take(block.num_edges().div_ceil(2));
-            let weight = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..block.num_edges()];
-            rows::elements(weight, 1, |first, weight| {
-                for (w, &e) in weight.iter_mut().zip(&transposed.edge[first..]) {
-                    *w = block.edge_weight[e as usize];
-                }
-            });
-            sum.with(ByEdge(weight)).run_by(width, out);
-        }
-        EdgeWeight::Stored => {
-            sum.with(ByPosition { values: &block.edge_weight, position: &transposed.edge }).run(out);
+            by_position(sum, width, normalised(block, &mut scratch), &transposed.edge, out);
         }
         EdgeWeight::Mean => {
             let mut scratch = scratch::take(block.num_dst.div_ceil(2));
@@ -395,6 +406,22 @@ pub(super) fn aggregate_transposed(
             sum.with(ByRow(inverse)).run_by(width, out);
         }
     }
+}
+
+/// The sum with the coefficients `values[position[e]]`.
+fn by_position(sum: Sum<Unit>, width: Option<usize>, values: &[f32], position: &[u32], out: &mut [f32]) {
+    if width.is_none() {
+        return sum.with(ByPosition { values, position }).run(out);
+    }
+    // every slice reads them: they are brought into its order once
+    let mut scratch = scratch::take(position.len().div_ceil(2));
+    let weight = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..position.len()];
+    rows::elements(weight, 1, |first, weight| {
+        for (w, &e) in weight.iter_mut().zip(&position[first..]) {
+            *w = values[e as usize];
+        }
+    });
+    sum.with(ByEdge(weight)).run_by(width, out);
 }
 
 impl<'a, T> Sum<'a, Unit, T> {

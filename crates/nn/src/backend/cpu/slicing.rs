@@ -23,7 +23,7 @@ use super::{caches::Caches, slices::LINE};
 /// A line read from the second level, from the last, from memory: by the loop over whole rows, which asks for rows ahead.
 const READ: [f64; 3] = [2.3, 3.2, 7.6];
 /// The same from a slice, which lies close.
-const SUM: [f64; 3] = [1.5, 2.5, 7.6];
+const SUM: [f64; 3] = [1.5, 2.8, 7.6];
 /// An edge once more for each slice.
 const EDGE: f64 = 2.5;
 /// A line of sums written, as whole rows: to the second level or the last, and to memory.
@@ -32,10 +32,11 @@ const WRITE: [f64; 2] = [6.0, 20.0];
 const COPY: [f64; 2] = [10.3, 35.0];
 /// A row once more for each slice: its loop over the edges ends at a place hard to predict.
 const ROW: f64 = 30.0;
-/// The share of the last level that is there for rows and sums.
+/// The share of the last level that is there for rows and sums together; for slices, which sums go past.
 const SHARE: f64 = 0.9;
-/// In cache lines.
-const WIDTHS: [usize; 6] = [2, 4, 6, 8, 12, 16];
+const SLICE_SHARE: f64 = 0.4;
+/// In cache lines. Wider slices move more bytes and were never faster.
+const WIDTHS: [usize; 4] = [2, 4, 6, 8];
 
 /// How aggregation over a local block goes through the columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,18 +101,23 @@ impl Work {
         (cost < self.whole(caches)).then_some(lines * LINE)
     }
 
-    /// The shares of `bytes`, read by `readers` threads that hold them each for itself, that come from the second level,
-    /// the last, and memory.
-    fn shares(caches: Caches, bytes: f64, readers: f64) -> [f64; 3] {
+    /// The shares of `bytes` that come from the second level, the last (of which `last` bytes are there for them), and
+    /// memory.
+    fn shares(caches: Caches, bytes: f64, last: f64) -> [f64; 3] {
         let second = (caches.l2 as f64 / bytes).min(1.0);
-        let last = (SHARE * caches.l3 as f64 / (readers * bytes)).min(1.0).max(second);
+        let last = (last / bytes).min(1.0).max(second);
         [second, last - second, 1.0 - last]
     }
 
     /// The share of rows and sums together that is not in any cache.
     fn beyond(&self, caches: Caches) -> f64 {
+        self.of_all(caches)[2]
+    }
+
+    /// [`Work::shares`] of rows and sums together.
+    fn of_all(&self, caches: Caches) -> [f64; 3] {
         let bytes = 4.0 * (self.rows + self.sums) as f64 * self.cols as f64;
-        Self::shares(caches, bytes, 1.0)[2]
+        Self::shares(caches, bytes, SHARE * caches.l3 as f64)
     }
 
     fn lines(&self) -> f64 {
@@ -120,17 +126,16 @@ impl Work {
 
     /// Cycles with all columns at once.
     fn whole(&self, caches: Caches) -> f64 {
-        let bytes = 4.0 * (self.rows + self.sums) as f64 * self.cols as f64;
-        let read = dot(Self::shares(caches, bytes, 1.0), READ);
-        let beyond = self.beyond(caches);
-        let write = WRITE[0] + beyond * (WRITE[1] - WRITE[0]);
+        let read = dot(self.of_all(caches), READ);
+        let write = WRITE[0] + self.beyond(caches) * (WRITE[1] - WRITE[0]);
         self.lines() * (self.edges as f64 * read + self.sums as f64 * write)
     }
 
     /// Cycles with so many lines of columns at a time.
     fn sliced(&self, caches: Caches, threads: usize, lines: usize) -> f64 {
         let bytes = (4 * self.rows * lines * LINE) as f64;
-        let sum = dot(Self::shares(caches, bytes, threads as f64), SUM) + EDGE / lines as f64;
+        let last = SLICE_SHARE * caches.l3 as f64 / threads as f64;
+        let sum = dot(Self::shares(caches, bytes, last), SUM) + EDGE / lines as f64;
         let copy = COPY[0] + self.beyond(caches) * (COPY[1] - COPY[0]) + ROW / lines as f64;
         self.lines() * (self.edges as f64 * sum + (self.rows + self.sums) as f64 / 2.0 * copy)
     }
@@ -159,6 +164,8 @@ mod tests {
                 (8_000, 50, 512, true),
                 (8_000, 15, 1024, true),
                 (2_000, 15, 512, true),
+                (2_000, 50, 512, true),
+                (8_000, 50, 256, true),
                 (32_000, 15, 512, true),
                 (32_000, 50, 512, true),
                 (8_000, 15, 128, false),

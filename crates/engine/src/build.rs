@@ -38,6 +38,7 @@ pub fn model_config(config: &TrainConfig) -> ModelConfig {
         model: config.model.clone(),
         hidden: config.hidden,
         layers: config.layers,
+        hops: config.hops,
         heads: config.heads,
         out_heads: config.out_heads,
         aggregator: config.aggregator.clone(),

@@ -6,6 +6,7 @@
 use std::{fmt, path::Path};
 
 use graphmill_graph::table::names;
+use graphmill_nn::layer;
 use serde_json::{Map, Value as Json};
 
 use crate::{Error, Result};
@@ -239,8 +240,10 @@ options! {
         fixed model: String = "sage", "NAME";
         /// GraphSAGE's aggregator: mean or max-pool.
         fixed aggregator: String = "mean", "NAME";
-        /// Number of graph layers; as many as there are fanouts.
+        /// Number of graph layers; as many as there are fanouts (MixHop: times --hops).
         fixed layers: usize = 2_usize, "N";
+        /// Hops of each layer, its highest power of the adjacency matrix (MixHop).
+        fixed hops: usize = 2_usize, "N";
         /// Width of the hidden layers.
         fixed hidden: usize = 256_usize, "N";
         /// Attention heads of the hidden layers (GAT).
@@ -322,6 +325,8 @@ options! {
 
 /// Deeper networks are a slip of the hand.
 const MOST_LAYERS: usize = 64;
+/// So are higher powers.
+const MOST_HOPS: usize = 16;
 
 /// The option of that name, written with dashes or underscores.
 pub fn key(name: &str) -> Option<&'static Key> {
@@ -383,23 +388,38 @@ impl TrainConfig {
     /// # Errors
     /// Both were given and disagree.
     pub fn settle(&mut self, given: &[&str]) -> Result<()> {
-        let (layers, hops) = (self.layers, self.fanout.0.len());
-        if layers == hops {
+        let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
+        if layers.saturating_mul(each) == hops {
             return Ok(());
         }
-        if given.contains(&"layers") && given.contains(&"fanout") {
+        let fanout = given.contains(&"fanout");
+        if fanout && (given.contains(&"layers") || hops % each != 0) {
+            let per_layer = self.hops_per_layer();
             return Err(Error::usage(format!(
-                "--fanout {} has {hops} hops, but --layers is {layers}: one hop per layer",
+                "--fanout {} has {hops} hops, but --layers is {layers}: {per_layer}",
                 self.fanout
             )));
         }
-        if given.contains(&"layers") {
-            let last = self.fanout.0.last().copied().unwrap_or(10);
-            self.fanout.0.resize(layers.min(MOST_LAYERS), last); // validate() refuses more
+        if fanout {
+            self.layers = hops / each;
         } else {
-            self.layers = hops;
+            let last = self.fanout.0.last().copied().unwrap_or(10);
+            self.fanout.0.resize(layers.min(MOST_LAYERS) * each, last); // validate() refuses more
         }
         Ok(())
+    }
+
+    /// Hops of the sampler for each layer.
+    fn hops_of_layer(&self) -> usize {
+        layer::hops(&self.model, self.hops).clamp(1, MOST_HOPS)
+    }
+
+    /// The same in words.
+    fn hops_per_layer(&self) -> String {
+        match self.hops_of_layer() {
+            1 => "one hop per layer".into(),
+            each => format!("{each} hops per layer, as --hops says"),
+        }
     }
 
     /// Checks every value that needs no dataset to be checked.
@@ -443,6 +463,7 @@ impl TrainConfig {
             ("heads", self.heads, 1 << 10),
             ("out-heads", self.out_heads, 1 << 10),
             ("layers", self.layers, MOST_LAYERS),
+            ("hops", self.hops, MOST_HOPS),
             ("eval-every", self.eval_every, usize::MAX),
             ("eval-chunk", self.eval_chunk, usize::MAX),
             ("epochs", self.epochs, 1_000_000_000),
@@ -461,11 +482,10 @@ impl TrainConfig {
         if self.batch_size > u32::MAX as usize {
             return Err(Error::usage(format!("--batch-size {}: at most {}", self.batch_size, u32::MAX)));
         }
-        if self.fanout.0.len() != self.layers {
-            return Err(Error::usage(format!(
-                "--fanout {} must have {} hops, one per layer",
-                self.fanout, self.layers
-            )));
+        let hops = self.layers * self.hops_of_layer();
+        if self.fanout.0.len() != hops {
+            let per_layer = self.hops_per_layer();
+            return Err(Error::usage(format!("--fanout {} must have {hops} hops: {per_layer}", self.fanout)));
         }
         for (name, value) in [("fused", &self.fused), ("sparse", &self.sparse)] {
             if !["auto", "on", "off"].contains(&value.as_str()) {
@@ -542,6 +562,23 @@ mod tests {
         assert_eq!(config.layers, 1);
         let mut config = TrainConfig { fanout: Fanout(vec![5]), layers: 4, ..TrainConfig::default() };
         assert!(config.settle(&["fanout", "layers"]).is_err());
+    }
+
+    #[test]
+    fn a_layer_of_several_hops_takes_as_many_fanouts() {
+        let base = TrainConfig { model: "mixhop".into(), ..TrainConfig::default() };
+        let mut config = base.clone();
+        config.settle(&["model"]).unwrap();
+        assert_eq!((config.layers, config.fanout.0.as_slice()), (2, &[15, 10, 10, 10][..]));
+        let mut config = TrainConfig { hops: 3, fanout: Fanout(vec![5, 4, 3]), ..base.clone() };
+        config.settle(&["model", "hops", "fanout"]).unwrap();
+        config.validate().unwrap();
+        assert_eq!(config.layers, 1);
+        let mut config = TrainConfig { fanout: Fanout(vec![5, 4, 3]), ..base };
+        let error = config.settle(&["model", "fanout"]).unwrap_err().to_string();
+        assert!(error.contains("--fanout 5,4,3 has 3 hops"), "{error}");
+        assert!(error.contains("2 hops per layer, as --hops says"), "{error}");
+        assert!(TrainConfig { hops: 0, ..config }.validate().is_err());
     }
 
     #[test]

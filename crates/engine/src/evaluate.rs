@@ -105,8 +105,10 @@ impl<'a> Inference<'a> {
     /// The rows of `wanted` (each below `V`), one per entry and in its order, written to `out`.
     pub fn run(&mut self, model: &Model, wanted: &[NodeId], output: Output, out: &mut Matrix) {
         let pass = Pass { backend: self.backend, training: false, key: 0 };
-        let layers = model.num_layers();
-        let layers = if output == Output::Embeddings && !model.has_head() { layers - 1 } else { layers };
+        let layers = match output {
+            Output::Embeddings => model.num_embedding_layers(),
+            Output::Logits => model.num_layers(),
+        };
         let nodes = self.graph.num_nodes();
         let mut orders = model.inference_orders(nodes, self.graph.num_edges());
         if self.features.is_sparse() {

@@ -453,6 +453,8 @@ mod tests {
             TrainConfig { model: s("gcn"), residual: s("linear"), norm: s("batch"), ..base.clone() },
             TrainConfig { model: s("gat"), input_dropout: 0.3, ..base.clone() },
             TrainConfig { model: s("gin"), norm: s("layer"), ..base.clone() },
+            TrainConfig { model: s("pinsage"), ..base.clone() },
+            TrainConfig { model: s("mixhop"), fanout: Fanout(vec![5; 4]), ..base.clone() },
             TrainConfig { model: s("sage"), input_layer: true, head_layers: 1, ..base.clone() },
         ] {
             let of_sparse = run(Residence::HugePages, &config, &sparse);

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use graphmill_graph::{Block, table};
 use graphmill_nn::{
     Finish, Layer, LayerConfig, Matrix, Order, Saved,
+    backend::Activation,
     layer::{self, Norm, norm::BatchNorm},
 };
 use support::{pass, random, random_block};
@@ -142,6 +143,35 @@ fn gin(batch_norm: bool, block: &Block, x: &Dense, p: &Params) -> Dense {
     inner.map(|x| x.max(0.0)).times(&p["mlp.1.weight"]).plus(&p["mlp.1.bias"])
 }
 
+/// Weights are the block's, or all 1.
+fn pinsage(classifies: bool, block: &Block, x: &Dense, p: &Params) -> Dense {
+    let elu = |x: f64| if x > 0.0 { x } else { x.exp() - 1.0 };
+    let pooled = x.times(&p["pool.weight"]).plus(&p["pool.bias"]).map(elu);
+    let mut mean = Dense::new(block.num_dst, pooled.cols(), |_, _| 0.0);
+    for v in 0..block.num_dst {
+        let weight = |e: usize| f64::from(block.edge_weight.get(e).copied().unwrap_or(1.0));
+        let total: f64 = block.edges(v).map(weight).sum();
+        for e in block.edges(v) {
+            for c in 0..pooled.cols() {
+                mean.0[v][c] += weight(e) * pooled.0[block.indices[e] as usize][c] / total.max(1.0);
+            }
+        }
+    }
+    let own = x.first(block.num_dst).times(&p["self.weight"]).plus(&p["bias"]);
+    let z = mean.times(&p["neigh.weight"]).plus(&own);
+    if classifies {
+        return z;
+    }
+    let z = z.map(elu);
+    let norm: Vec<f64> = z.0.iter().map(|row| row.iter().map(|x| x * x).sum::<f64>().sqrt()).collect();
+    Dense::new(z.rows(), z.cols(), |r, c| z.0[r][c] / norm[r])
+}
+
+/// Columns `columns` of all rows.
+fn columns(m: &Dense, columns: std::ops::Range<usize>) -> Dense {
+    Dense::new(m.rows(), columns.len(), |r, c| m.0[r][columns.start + c])
+}
+
 /// A symmetric graph on `n` nodes without self-loops, as a square block with GCN's weights.
 fn symmetric_block(n: usize) -> Block {
     let linked = |u: usize, v: usize| u != v && (u * v + u + v).is_multiple_of(3);
@@ -244,6 +274,89 @@ fn gin_is_an_mlp_of_the_sum() {
     for batch_norm in [false, true] {
         let config = LayerConfig { batch_norm, ..config() };
         assert_formula("gin", &config, &random_block(9, 14, false, 4), |b, x, p| gin(batch_norm, b, x, p));
+    }
+}
+
+#[test]
+fn pinsage_is_a_mean_by_importance_and_the_own_row_of_length_1() {
+    for classifies in [false, true] {
+        let config = LayerConfig { classifies, activation: Activation::Elu, ..config() };
+        for weighted in [false, true] {
+            let mut block = random_block(9, 14, weighted, 5);
+            // visit counts, and sums below 1
+            block.edge_weight.iter_mut().enumerate().for_each(|(e, w)| *w *= [0.3, 4.0][e / 6 % 2]);
+            assert_formula("pinsage", &config, &block, |b, x, p| pinsage(classifies, b, x, p));
+        }
+    }
+}
+
+#[test]
+fn rows_of_zeros_stay_zeros_in_pinsage() {
+    let mut layer = (table::find("layer", layer::TABLE, "pinsage").unwrap().make)(&config()).unwrap();
+    let block = random_block(5, 8, true, 6);
+    let (x, saved) = (Matrix::zeros(8, 5), &mut Saved::default());
+    let (mut y, mut grad) = (Matrix::zeros(5, 6), random(5, 6, 7));
+    let order = Order::TransformFirst;
+    layer.forward(&pass(true), order, &block, x.view(), Finish::NONE, saved, y.view_mut());
+    assert!(y.view().host().iter().all(|&y| y == 0.0));
+    layer.backward(&pass(true), order, &block, x.view(), y.view(), Finish::NONE, saved, &mut grad, None);
+    layer.visit(&mut |p| assert!(p.grad.view().host().iter().all(|g| g.is_finite())));
+}
+
+/// The hops of one MixHop layer on a square block against powers of the dense matrix, formed.
+fn assert_mixhop(hops: usize, out_dim: usize, classifies: bool) {
+    let block = symmetric_block(8);
+    let x = random(8, 5, 30);
+    let (mut rows, mut params) = (x.clone(), Params::new());
+    for hop in 1..=hops {
+        let layer = make("mixhop", &LayerConfig { out_dim, hops, hop, classifies, ..config() });
+        layer.visit(&mut |p| {
+            params.insert(p.name, Dense::of(&p.value));
+        });
+        let mut out = Matrix::zeros(8, layer.out_dim());
+        let saved = &mut Saved::default();
+        layer.forward(
+            &pass(true),
+            layer.orders()[0],
+            &block,
+            rows.view(),
+            Finish::NONE,
+            saved,
+            out.view_mut(),
+        );
+        rows = out;
+    }
+    let a = adjacency(&block).plus(&Dense::new(8, 8, |r, c| f64::from(r == c)));
+    let degree: Vec<f64> = a.0.iter().map(|row| row.iter().sum()).collect();
+    let hat = Dense::new(8, 8, |v, u| a.0[v][u] / (degree[u] * degree[v]).sqrt());
+    let powers = hops + 1;
+    let mut expected = Dense::new(8, out_dim, |_, _| 0.0);
+    let (mut power, mut at) = (Dense::new(8, 8, |r, c| f64::from(r == c)), 0);
+    for k in 0..powers {
+        let width = if classifies { out_dim } else { out_dim / powers + usize::from(k < out_dim % powers) };
+        let part = power.times(&Dense::of(&x)).times(&columns(&params["weight"], at..at + width));
+        for v in 0..8 {
+            for c in 0..width {
+                let (to, share) = if classifies { (c, 1.0 / powers as f64) } else { (at + c, 1.0) };
+                expected.0[v][to] += share * part.0[v][c];
+            }
+        }
+        at += width;
+        power = hat.times(&power);
+    }
+    let expected = expected.plus(&params["bias"]);
+    for (row, expected) in Dense::of(&rows).0.iter().zip(&expected.0) {
+        for (y, e) in row.iter().zip(expected) {
+            assert!((y - e).abs() < 1e-5 * (1.0 + e.abs()), "order {hops}, {out_dim} columns: {y}, not {e}");
+        }
+    }
+}
+
+#[test]
+fn mixhop_is_powers_of_the_normalised_adjacency_side_by_side() {
+    for hops in 1..=4 {
+        assert_mixhop(hops, 10, false);
+        assert_mixhop(hops, 3, true);
     }
 }
 

@@ -22,6 +22,14 @@ fn layers() -> Vec<(&'static str, Box<dyn Layer>, bool)> {
     let mean = LayerConfig { heads: 2, concat: false, out_dim: 3, ..base.clone() };
     let one_head = LayerConfig { concat: false, ..base.clone() };
     let batch = LayerConfig { batch_norm: true, ..base.clone() };
+    let smooth = LayerConfig { activation: Activation::Elu, ..base.clone() };
+    let classes = LayerConfig { classifies: true, ..smooth.clone() };
+    // a layer of one hop; hops of one of three, whose four parts of 10 columns are unequal; scores of two powers
+    let hop = LayerConfig { in_dim: 5, out_dim: 5, ..base.clone() };
+    let first = LayerConfig { out_dim: 10, hops: 3, ..base.clone() };
+    let between = LayerConfig { hop: 2, ..first.clone() };
+    let last = LayerConfig { hop: 3, ..first.clone() };
+    let scores = LayerConfig { out_dim: 3, classifies: true, ..base.clone() };
     let unbiased = LayerConfig { bias: false, ..base.clone() };
     [
         ("sage", &base, false),
@@ -37,6 +45,15 @@ fn layers() -> Vec<(&'static str, Box<dyn Layer>, bool)> {
         ("gin", &base, false),
         ("gin", &base, true),
         ("gin", &batch, false),
+        ("mixhop", &hop, true),
+        ("mixhop", &first, true),
+        ("mixhop", &between, true),
+        ("mixhop", &last, true),
+        ("mixhop", &scores, true),
+        ("pinsage", &smooth, false),
+        ("pinsage", &smooth, true),
+        ("pinsage", &base, true),
+        ("pinsage", &classes, true),
     ]
     .map(|(name, config, weighted)| {
         let mut layer = (table::find("layer", layer::TABLE, name).unwrap().make)(config).unwrap();

@@ -36,6 +36,24 @@ fn configs() -> Vec<ModelConfig> {
         ModelConfig { norm: s("layer"), residual: s("linear"), head_layers: 1, ..named("gat") },
         named("gin"),
         ModelConfig { norm: s("batch"), residual: s("linear"), activation: s("elu"), ..named("gin") },
+        ModelConfig { activation: s("elu"), ..named("pinsage") },
+        ModelConfig {
+            norm: s("layer"),
+            residual: s("linear"),
+            head_layers: 1,
+            activation: s("elu"),
+            ..named("pinsage")
+        },
+        ModelConfig { layers: 1, activation: s("elu"), ..named("mixhop") },
+        ModelConfig {
+            layers: 1,
+            hops: 3,
+            norm: s("layer"),
+            head_layers: 1,
+            activation: s("elu"),
+            ..named("mixhop")
+        },
+        ModelConfig { hops: 1, input_layer: true, activation: s("elu"), ..named("mixhop") },
     ]
 }
 
@@ -103,7 +121,7 @@ fn gradients(
 fn models_match_finite_differences_in_every_order() {
     for config in configs() {
         let mut model = model(&config);
-        let mut blocks = blocks(config.layers, model.wants_symmetric_weights());
+        let mut blocks = blocks(model.num_layers(), model.wants_symmetric_weights());
         let x = random(blocks[0].num_src, F, 1);
         let c = random(4, C, 2);
         let mut first: Option<Vec<(String, Matrix)>> = None;
@@ -148,7 +166,7 @@ fn the_bottom_block_may_be_global_where_the_model_says_so() {
     let mut seen = 0;
     for config in configs() {
         let mut model = model(&config);
-        let mut blocks = blocks(config.layers, model.wants_symmetric_weights());
+        let mut blocks = blocks(model.num_layers(), model.wants_symmetric_weights());
         let x = random(blocks[0].num_src, F, 3);
         let c = random(4, C, 4);
         for orders in all_orders(&model) {
@@ -275,7 +293,7 @@ fn chunks_of_all_neighbours_give_what_a_minibatch_of_all_neighbours_gives() {
             model.forward(&pass(false), &orders, std::slice::from_ref(&graph), x.view(), &mut acts);
             assert!(distance(acts.logits(), all.view()) < 1e-5, "{config:?} {orders:?}");
             // a pyramid of blocks over three seeds
-            let (blocks, nodes) = full_blocks(&graph, 3, config.layers);
+            let (blocks, nodes) = full_blocks(&graph, 3, model.num_layers());
             let mut rows = Matrix::zeros(nodes.len(), F);
             for (i, &node) in nodes.iter().enumerate() {
                 rows.rows_mut(i..i + 1).host().copy_from_slice(x.rows(node..node + 1).host());
@@ -406,7 +424,10 @@ fn what_cannot_be_is_refused_with_a_mend() {
         change(&mut config);
         Model::new(&config, F, C, 0).err().expect("an error").to_string()
     };
-    assert_eq!(fail(&|c| c.model = "sagee".into()), "unknown model 'sagee'; known: sage, gcn, gat, gin");
+    assert_eq!(
+        fail(&|c| c.model = "sagee".into()),
+        "unknown model 'sagee'; known: sage, gcn, gat, gin, mixhop, pinsage"
+    );
     assert_eq!(fail(&|c| c.norm = "x".into()), "unknown norm 'x'; known: none, batch, layer, l2");
     assert_eq!(
         fail(&|c| c.activation = "x".into()),
@@ -422,6 +443,10 @@ fn what_cannot_be_is_refused_with_a_mend() {
     assert!(fail(&|c| (c.model, c.hidden, c.heads) = ("gat".into(), 10, 4)).starts_with("heads = 4"));
     assert!(fail(&|c| (c.model, c.aggregator) = ("gcn".into(), "max-pool".into())).contains("'gcn'"));
     assert!(fail(&|c| c.attention_dropout = 0.5).starts_with("attention_dropout"));
+    assert!(fail(&|c| c.hops = 0).starts_with("hops = 0"));
+    let few = fail(&|c| (c.model, c.hidden, c.hops) = ("mixhop".into(), 3, 3));
+    assert_eq!(few, "hidden = 3: a column at least for each of the 4 powers from 0 to 3; widen");
+    assert!(fail(&|c| (c.model, c.residual) = ("mixhop".into(), "linear".into())).contains("power 0"));
     let residual = fail(&|c| c.residual = "identity".into());
     assert_eq!(
         residual,

@@ -71,7 +71,7 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
     (build::order(config)?)(train, config.seed, 0, &mut order);
     let mut workspace = Workspace::new(data.num_nodes());
     let mut batch = MiniBatch::default();
-    let mut sizes = vec![Size::default(); config.layers];
+    let mut sizes = vec![Size::default(); model.num_layers()];
     let mut orders = Vec::new();
     let size = bench.seeds();
     // a last batch that is shorter plays no part, unless it is alone

@@ -37,6 +37,8 @@ pub enum EdgeWeight {
     Mean,
     /// [`Block::edge_weight`].
     Stored,
+    /// [`Block::edge_weight`] / max(the sum of those of the destination's edges, 1): a mean by importance.
+    Normalised,
 }
 
 /// The coefficient of a destination's own row in an aggregation.
@@ -204,6 +206,14 @@ pub trait Backend: Send + Sync {
         beta: f32,
         src_grad: ViewMut,
     );
+
+    /// One hop for the columns from `first` on, which are aggregated with the weights stored in the block
+    /// ([`Weighting::STORED`]); the columns before are the destinations' own rows: `S x F` to `D x F`. The block may be local
+    /// or global.
+    fn hop(&self, first: usize, block: &Block, src: View, dst: ViewMut);
+
+    /// The gradient of [`Backend::hop`]: overwrites `src_grad` (`S x F`). The block is local and transposed.
+    fn hop_transposed(&self, first: usize, block: &Block, dst_grad: View, src_grad: ViewMut);
 
     /// Elementwise maximum over the in-neighbours, `S x F` to `D x F`; 0 where there are none. The
     /// winning edge's position goes to `arg` (`D * F`, `u32::MAX` where there are none, the first

@@ -47,6 +47,10 @@ fn edge_coefficient(block: &Block, weight: EdgeWeight, v: usize, e: usize) -> f6
         EdgeWeight::One => 1.0,
         EdgeWeight::Mean => 1.0 / block.edges(v).len() as f64,
         EdgeWeight::Stored => f64::from(block.edge_weight[e]),
+        EdgeWeight::Normalised => {
+            let sum: f64 = block.edges(v).map(|e| f64::from(block.edge_weight[e])).sum();
+            f64::from(block.edge_weight[e]) / sum.max(1.0)
+        }
     }
 }
 
@@ -179,6 +183,28 @@ impl Backend for Reference {
             }
         }
         fill(src_grad, |u, f, old| keep(beta, old) + sum[u * cols + f]);
+    }
+
+    fn hop(&self, first: usize, block: &Block, src: View, dst: ViewMut) {
+        shape::hop(first, block, src, &dst);
+        fill(dst, |v, f, _| {
+            let own = at(src, block.own_row(v), f);
+            if f < first {
+                return own;
+            }
+            let edge = |e: usize| f64::from(block.edge_weight[e]) * at(src, block.indices[e] as usize, f);
+            f64::from(block.self_weight[v]) * own + block.edges(v).map(edge).sum::<f64>()
+        });
+    }
+
+    fn hop_transposed(&self, first: usize, block: &Block, dst_grad: View, mut src_grad: ViewMut) {
+        shape::hop_transposed(first, block, dst_grad, &src_grad);
+        self.aggregate_transposed(block, Weighting::STORED, dst_grad, 0.0, src_grad.reborrow());
+        fill(src_grad, |u, f, aggregated| match (f < first, u < block.num_dst) {
+            (false, _) => f64::from(aggregated),
+            (true, true) => at(dst_grad, u, f),
+            (true, false) => 0.0,
+        });
     }
 
     fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>) {

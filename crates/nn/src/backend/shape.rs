@@ -72,7 +72,7 @@ pub(crate) fn local(b: &Block) {
 }
 
 fn weights(block: &Block, weighting: Weighting) {
-    if weighting.edge == EdgeWeight::Stored {
+    if matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised) {
         assert_eq!(block.edge_weight.len(), block.num_edges(), "a block's edge weights");
     }
     if weighting.own == OwnWeight::Stored {
@@ -96,6 +96,16 @@ pub(crate) fn aggregate_transposed(b: &Block, weighting: Weighting, dst_grad: Vi
         (b.num_src, dst_grad.num_cols()),
         "result of an aggregation's gradient"
     );
+}
+
+pub(crate) fn hop(first: usize, b: &Block, src: View, dst: &ViewMut) {
+    aggregate(b, Weighting::STORED, src, dst);
+    assert!(first <= src.num_cols(), "columns that stay");
+}
+
+pub(crate) fn hop_transposed(first: usize, b: &Block, dst_grad: View, src_grad: &ViewMut) {
+    aggregate_transposed(b, Weighting::STORED, dst_grad, src_grad);
+    assert!(first <= dst_grad.num_cols(), "columns that stay");
 }
 
 pub(crate) fn aggregate_max_transposed(b: &Block, arg: &[u32], dst_grad: View, src_grad: &ViewMut) {

@@ -32,6 +32,11 @@ impl Linear {
         }
     }
 
+    /// `parts` layers side by side, without bias: each part's random weights are as for itself.
+    pub fn parts(name: &'static str, in_dim: usize, out_dim: usize, parts: usize, key: u64) -> Self {
+        Self { weight: Param::glorot(name, in_dim, out_dim, in_dim, out_dim / parts.max(1), key), bias: None }
+    }
+
     /// `F`.
     pub fn in_dim(&self) -> usize {
         self.weight.value.num_rows()

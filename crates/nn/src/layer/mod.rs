@@ -17,9 +17,11 @@ mod gat;
 mod gcn;
 mod gin;
 mod linear;
+mod mixhop;
 pub mod norm;
 mod param;
 mod pass;
+mod pinsage;
 mod sage;
 mod sage_pool;
 
@@ -29,15 +31,17 @@ pub use gat::Gat;
 pub use gcn::Gcn;
 pub use gin::Gin;
 pub use linear::Linear;
+pub use mixhop::MixHop;
 pub use norm::Norm;
 pub use param::Param;
 pub use pass::{Finish, Pass, site};
+pub use pinsage::PinSage;
 pub use sage::{AGGREGATORS, Sage};
 pub use sage_pool::SagePool;
 
 use crate::{
     Backend, Matrix, Result, View, ViewMut,
-    backend::EdgeWeight,
+    backend::{Activation, EdgeWeight},
     cost::{self, BlockShape, Purpose},
 };
 
@@ -70,7 +74,25 @@ pub const TABLE: &[Entry<Make>] = &[
         source: "Xu, Hu, Leskovec and Jegelka, ICLR 2019, arXiv:1810.00826",
         make: Gin::make,
     },
+    Entry {
+        name: "mixhop",
+        summary: "MixHop: powers of GCN's adjacency matrix side by side, each with its weights; --hops a layer",
+        source: "Abu-El-Haija et al., ICML 2019, arXiv:1905.00067",
+        make: MixHop::make,
+    },
+    Entry {
+        name: "pinsage",
+        summary: "PinSAGE: own row and the neighbours' mean by importance after a dense layer, rows of length 1",
+        source: "Ying et al., KDD 2018, arXiv:1806.01973",
+        make: PinSage::make,
+    },
 ];
+
+/// The hops of a layer of the table: how many blocks it reads, one after the other, each through a [`Layer`] of its own.
+/// `hops` is what the configuration says.
+pub fn hops(name: &str, hops: usize) -> usize {
+    if name == "mixhop" { hops } else { 1 }
+}
 
 /// What a layer is made from. A layer reads what concerns it.
 #[derive(Clone, Debug)]
@@ -91,6 +113,14 @@ pub struct LayerConfig {
     pub bias: bool,
     /// Whether batch normalisation stands inside the layer's own MLP (GIN).
     pub batch_norm: bool,
+    /// What the model does to a layer's rows, where a layer has to do it inside (PinSAGE).
+    pub activation: Activation,
+    /// Whether the output rows are the classes' scores.
+    pub classifies: bool,
+    /// Hops of the whole layer ([`hops`]).
+    pub hops: usize,
+    /// Which of them this is, from 1.
+    pub hop: usize,
     /// Root of the random streams of the initial weights.
     pub key: u64,
 }
@@ -106,6 +136,10 @@ impl Default for LayerConfig {
             aggregator: "mean".into(),
             bias: true,
             batch_norm: false,
+            activation: Activation::Relu,
+            classifies: false,
+            hops: 1,
+            hop: 1,
             key: 0,
         }
     }
@@ -163,6 +197,11 @@ pub trait Layer: Send + Sync {
     /// symmetric-normalisation weights, with the others it may store an estimator's.
     fn aggregation(&self) -> Aggregation {
         Aggregation::Other
+    }
+
+    /// Whether its rows are activated already: a model then does not.
+    fn is_activated(&self) -> bool {
+        false
     }
 
     /// The widths of the tables that [`Layer::transform`] fills, at most three; none for a layer that

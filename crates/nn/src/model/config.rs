@@ -18,6 +18,8 @@ use crate::{
 pub struct ModelConfig {
     /// The convolution, a name in [`layer::TABLE`].
     pub model: String,
+    /// Hops of a layer (`mixhop`): the highest power of the adjacency matrix.
+    pub hops: usize,
     /// Width of the hidden rows; of all heads together.
     pub hidden: usize,
     /// Convolutions.
@@ -50,6 +52,7 @@ impl Default for ModelConfig {
     fn default() -> Self {
         Self {
             model: "sage".into(),
+            hops: 2,
             hidden: 256,
             layers: 2,
             heads: 4,
@@ -127,6 +130,7 @@ impl ModelConfig {
         let sizes = [
             ("hidden", self.hidden),
             ("layers", self.layers),
+            ("hops", self.hops),
             ("heads", self.heads),
             ("out_heads", self.out_heads),
         ];
@@ -153,6 +157,16 @@ impl ModelConfig {
             let message = format!("model '{}' has no attention; leave 0", self.model);
             return Err(Error::config("attention_dropout", self.attention_dropout, message));
         }
+        if self.residual != "none" && layer::hops(&self.model, self.hops) > 1 {
+            let message = format!("a layer of '{}' has a power 0 of its own; leave 'none'", self.model);
+            return Err(Error::config("residual", &self.residual, message));
+        }
         Ok(())
+    }
+
+    /// How many blocks a pass through the model reads, one for each hop of each layer: what a sampler of neighbours must
+    /// make.
+    pub fn num_blocks(&self) -> usize {
+        self.layers * layer::hops(&self.model, self.hops)
     }
 }

@@ -9,6 +9,9 @@
 //! the sources of the next; the destinations of the last are the seeds. A single block stands for
 //! all layers (a sampled subgraph, whose sources are its destinations).
 //!
+//! A layer of several hops ([`layer::hops`]) reads a block for each, and is a layer of the picture for each: "layer" means
+//! one of those from here on.
+//!
 //! Training goes through [`Model::forward`] and [`Model::backward`] (`train.rs`). Evaluation over all
 //! neighbours goes layer by layer in chunks of nodes, so its memory is a table per layer (`infer.rs`).
 
@@ -44,6 +47,8 @@ pub struct Model {
     input_dropout: f32,
     input: Option<Linear>,
     stages: Vec<Stage>,
+    /// How many stages are below the last layer's first hop.
+    below_last: usize,
     head: Vec<Linear>,
     activation: Activation,
     dropout: f32,
@@ -69,12 +74,17 @@ impl Model {
         let key = |part: u64| keyed::key(&[seed, part]);
         let activation = table::find("activation", ACTIVATIONS, &config.activation)?.make;
         let input = config.input_layer.then(|| Linear::new(in_dim, hidden, true, key(part::INPUT)));
-        let mut stages = Vec::with_capacity(config.layers);
+        let hops = layer::hops(&config.model, config.hops);
+        let mut stages = Vec::with_capacity(config.num_blocks());
         for l in 0..config.layers {
             let from = if l == 0 && input.is_none() { in_dim } else { hidden };
             let classifies = l + 1 == config.layers && config.head_layers == 0;
             let to = if classifies { classes } else { hidden };
-            stages.push(make_stage(config, activation, l, [from, to], classifies, key(l as u64))?);
+            for hop in 1..=hops {
+                let key = key(stages.len() as u64);
+                let place = Place { l, classifies, hop, hops };
+                stages.push(make_stage(config, activation, place, [from, to], key)?);
+            }
         }
         let head = (0..config.head_layers)
             .map(|i| {
@@ -83,7 +93,9 @@ impl Model {
             })
             .collect();
         let (dropout, input_dropout) = (config.dropout, config.input_dropout);
-        let mut model = Self { input_dropout, input, stages, head, activation, dropout, names: Vec::new() };
+        let below_last = stages.len() - hops;
+        let mut model =
+            Self { input_dropout, input, stages, below_last, head, activation, dropout, names: Vec::new() };
         model.names = model.make_names();
         Ok(model)
     }
@@ -102,9 +114,15 @@ impl Model {
         names
     }
 
-    /// How many convolutions there are.
+    /// How many convolutions there are: as many as blocks.
     pub fn num_layers(&self) -> usize {
         self.stages.len()
+    }
+
+    /// How many of them make the embeddings, the rows that become scores: all where there is a head, else those below the
+    /// layer that gives the classes.
+    pub fn num_embedding_layers(&self) -> usize {
+        if self.head.is_empty() { self.below_last } else { self.stages.len() }
     }
 
     /// Width of the rows that layer `l` reads.
@@ -231,12 +249,23 @@ fn of_layer<T>(of_layers: &[T], l: usize) -> &T {
     if of_layers.len() == 1 { &of_layers[0] } else { &of_layers[l] }
 }
 
+/// Where a stage stands.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The layer of the configuration.
+    l: usize,
+    /// Whether that layer gives the classes.
+    classifies: bool,
+    /// Which of its hops, from 1.
+    hop: usize,
+    hops: usize,
+}
+
 fn make_stage(
     config: &ModelConfig,
     activation: Activation,
-    l: usize,
+    Place { l, classifies, hop, hops }: Place,
     [from, to]: [usize; 2],
-    classifies: bool,
     key: u64,
 ) -> Result<Stage> {
     let conv = (table::find("model", layer::TABLE, &config.model)?.make)(&LayerConfig {
@@ -248,8 +277,23 @@ fn make_stage(
         aggregator: config.aggregator.clone(),
         bias: true,
         batch_norm: config.norm == "batch",
+        activation,
+        classifies,
+        hops,
+        hop,
         key: keyed::key(&[key, 0]),
     })?;
+    if hop < hops {
+        // what follows a layer follows its last hop
+        return Ok(Stage {
+            conv,
+            residual: None,
+            norm: None,
+            activation: Activation::Identity,
+            dropout: 0.0,
+        });
+    }
+    let activation = if conv.is_activated() { Activation::Identity } else { activation };
     let residual = match table::find("residual", RESIDUALS, &config.residual)?.make {
         ResidualKind::Linear => {
             Some(Residual::Linear(Box::new(Linear::new(from, to, false, keyed::key(&[key, 1])))))

@@ -119,7 +119,8 @@ fn bf16_table(x: Matrix) -> Matrix {
     Matrix::shared(TableData::Bf16(half.into()), x.num_cols())
 }
 
-const WEIGHTINGS: [Weighting; 6] = [
+const WEIGHTINGS: [Weighting; 7] = [
+    Weighting { edge: EdgeWeight::Normalised, own: OwnWeight::None },
     Weighting::MEAN,
     Weighting::STORED,
     Weighting { edge: EdgeWeight::One, own: OwnWeight::None },
@@ -264,6 +265,23 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let mut src = inputs.sources();
             b.aggregate_transposed(&block, weighting, grad.view(), [0.0, 1.0, 0.7][i % 3], src.view_mut());
             out.extend(all(&[src.view()]));
+        }
+        out
+    }),
+    ("hop", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for first in [0, s.cols / 3, s.cols] {
+            for global in [false, true] {
+                let mut inputs = Inputs::new(s);
+                let (block, src, mut dst) = (inputs.block(global), inputs.sources(), inputs.destinations());
+                let (grad, mut back) = (inputs.destinations(), inputs.sources());
+                b.hop(first, &block, src.view(), dst.view_mut());
+                out.extend(all(&[dst.view()]));
+                if !global {
+                    b.hop_transposed(first, &block, grad.view(), back.view_mut());
+                    out.extend(all(&[back.view()]));
+                }
+            }
         }
         out
     }),

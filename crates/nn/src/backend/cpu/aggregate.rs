@@ -10,9 +10,10 @@ use graphmill_graph::Block;
 
 use super::{
     level::{Isa, kernel, prefetch},
-    parallel::{self, Rows},
-    scratch,
+    parallel::{self, Rows, Runs},
+    rows, scratch,
     simd::{Element, Simd},
+    slicing,
 };
 use crate::{
     View, ViewMut,
@@ -143,6 +144,19 @@ impl<W: Weight, T: Element> Sum<'_, W, T> {
         });
     }
 
+    /// As [`Sum::run`], or a slice of so many columns at a time.
+    fn run_by(self, width: Option<usize>, out: &mut [f32]) {
+        match width {
+            Some(width) => self.run_sliced(width, out),
+            None => self.run(out),
+        }
+    }
+
+    fn work(&self) -> slicing::Work {
+        let rows = self.src.len().checked_div(self.cols).unwrap_or(0);
+        slicing::Work { rows, sums: self.indptr.len() - 1, edges: self.indices.len(), cols: self.cols }
+    }
+
     /// How many edges ahead to ask for rows of `cols` values: some 8 KiB, in rows. 0 is not at all: for
     /// inputs that the inner caches hold.
     pub(super) fn ahead(src: &[T], cols: usize) -> usize {
@@ -165,30 +179,44 @@ kernel! {
                 prefetch(job.src, next as usize * job.cols, job.cols);
             }
             for h in 0..job.heads {
-                let mut at = h * width;
-                let end = at + width;
-                while at < end {
-                    // the rows come into the cache with their first block
-                    let ahead = if at == 0 { ahead } else { 0 };
-                    let count = vectors::<S>(end - at);
-                    let len = (count * S::LANES).min(end - at);
-                    let out = &mut out[at..at + len];
-                    match count {
-                        1 => block::<S, W, T, 1>(s, job, v, h, at, ahead, out),
-                        2 => block::<S, W, T, 2>(s, job, v, h, at, ahead, out),
-                        3 => block::<S, W, T, 3>(s, job, v, h, at, ahead, out),
-                        4 => block::<S, W, T, 4>(s, job, v, h, at, ahead, out),
-                        5 if S::BLOCK > 4 => block::<S, W, T, 5>(s, job, v, h, at, ahead, out),
-                        6 if S::BLOCK > 4 => block::<S, W, T, 6>(s, job, v, h, at, ahead, out),
-                        7 if S::BLOCK > 4 => block::<S, W, T, 7>(s, job, v, h, at, ahead, out),
-                        8 if S::BLOCK > 4 => block::<S, W, T, 8>(s, job, v, h, at, ahead, out),
-                        16 if S::BLOCK > 8 => block::<S, W, T, 16>(s, job, v, h, at, ahead, out),
-                        _ => unreachable!("no block of {count} vectors"),
-                    }
-                    at += len;
-                }
+                // the rows come into the cache with their first block
+                let ahead = if h == 0 { ahead } else { 0 };
+                run_of_row(s, job, v, h, h * width, ahead, &mut out[h * width..][..width]);
             }
         }
+    }
+}
+
+/// The columns `at..at + out.len()` of output row `v`, all of one head. Rows are asked for `ahead` edges ahead.
+#[inline(always)]
+pub(super) fn run_of_row<S: Simd, W: Weight, T: Element>(
+    s: S,
+    job: &Sum<'_, W, T>,
+    v: usize,
+    h: usize,
+    mut at: usize,
+    mut ahead: usize,
+    mut out: &mut [f32],
+) {
+    while !out.is_empty() {
+        let count = vectors::<S>(out.len());
+        let (out_block, rest) = out.split_at_mut((count * S::LANES).min(out.len()));
+        out = rest;
+        let len = out_block.len();
+        match count {
+            1 => block::<S, W, T, 1>(s, job, v, h, at, ahead, out_block),
+            2 => block::<S, W, T, 2>(s, job, v, h, at, ahead, out_block),
+            3 => block::<S, W, T, 3>(s, job, v, h, at, ahead, out_block),
+            4 => block::<S, W, T, 4>(s, job, v, h, at, ahead, out_block),
+            5 if S::BLOCK > 4 => block::<S, W, T, 5>(s, job, v, h, at, ahead, out_block),
+            6 if S::BLOCK > 4 => block::<S, W, T, 6>(s, job, v, h, at, ahead, out_block),
+            7 if S::BLOCK > 4 => block::<S, W, T, 7>(s, job, v, h, at, ahead, out_block),
+            8 if S::BLOCK > 4 => block::<S, W, T, 8>(s, job, v, h, at, ahead, out_block),
+            16 if S::BLOCK > 8 => block::<S, W, T, 16>(s, job, v, h, at, ahead, out_block),
+            _ => unreachable!("no block of {count} vectors"),
+        }
+        at += len;
+        ahead = 0;
     }
 }
 
@@ -282,7 +310,7 @@ fn nth<S: Simd, T: Element, const N: usize>(s: S, row: &[T], i: usize) -> S::F {
     }
 }
 
-fn own<'a>(block: &'a Block, weight: OwnWeight) -> Option<Own<'a>> {
+pub(super) fn own<'a>(block: &'a Block, weight: OwnWeight) -> Option<Own<'a>> {
     let weight = match weight {
         OwnWeight::None => return None,
         OwnWeight::Constant(c) => OwnValue::Constant(c),
@@ -312,10 +340,31 @@ fn aggregate_of<T: Element>(block: &Block, weighting: Weighting, src: &[T], beta
         heads: 1,
         beta,
     };
+    // a global block reads a few rows of a large table
+    let width = if block.dst_ids.is_none() { slicing::width(sum.work()) } else { None };
     match weighting.edge {
-        EdgeWeight::Stored => sum.with(ByEdge(&block.edge_weight)).run(dst.host()),
-        EdgeWeight::One | EdgeWeight::Mean => sum.run(dst.host()),
+        EdgeWeight::Stored => sum.with(ByEdge(&block.edge_weight)).run_by(width, dst.host()),
+        EdgeWeight::Normalised => {
+            let mut scratch = scratch::take(block.num_edges().div_ceil(2));
+            sum.with(ByEdge(normalised(block, &mut scratch))).run_by(width, dst.host());
+        }
+        EdgeWeight::One | EdgeWeight::Mean => sum.run_by(width, dst.host()),
     }
+}
+
+/// The coefficients of [`EdgeWeight::Normalised`], in `room` for as many.
+fn normalised<'a>(block: &Block, room: &'a mut [f64]) -> &'a [f32] {
+    let data = &mut bytemuck::cast_slice_mut::<f64, f32>(room)[..block.num_edges()];
+    let runs = Runs { data: &mut *data, indptr: &block.indptr, width: 1 };
+    parallel::runs(&block.indptr, 1, runs, |rows, out| {
+        let mut out = out.data.iter_mut();
+        for v in rows {
+            let weight = &block.edge_weight[block.edges(v)];
+            let scale = 1.0 / weight.iter().sum::<f32>().max(1.0);
+            out.by_ref().zip(weight).for_each(|(x, w)| *x = scale * w);
+        }
+    });
+    data
 }
 
 pub(super) fn aggregate_transposed(
@@ -339,10 +388,13 @@ pub(super) fn aggregate_transposed(
         beta,
     };
     let out = src_grad.host();
+    let width = slicing::width(sum.work());
     match weighting.edge {
-        EdgeWeight::One => sum.run(out),
-        EdgeWeight::Stored => {
-            sum.with(ByPosition { values: &block.edge_weight, position: &transposed.edge }).run(out);
+        EdgeWeight::One => sum.run_by(width, out),
+        EdgeWeight::Stored => by_position(sum, width, &block.edge_weight, &transposed.edge, out),
+        EdgeWeight::Normalised => {
+            let mut scratch = scratch::take(block.num_edges().div_ceil(2));
+            by_position(sum, width, normalised(block, &mut scratch), &transposed.edge, out);
         }
         EdgeWeight::Mean => {
             let mut scratch = scratch::take(block.num_dst.div_ceil(2));
@@ -351,9 +403,25 @@ pub(super) fn aggregate_transposed(
                 // never read where there are no edges
                 *x = 1.0 / block.edges(v).len() as f32;
             }
-            sum.with(ByRow(inverse)).run(out);
+            sum.with(ByRow(inverse)).run_by(width, out);
         }
     }
+}
+
+/// The sum with the coefficients `values[position[e]]`.
+fn by_position(sum: Sum<Unit>, width: Option<usize>, values: &[f32], position: &[u32], out: &mut [f32]) {
+    if width.is_none() {
+        return sum.with(ByPosition { values, position }).run(out);
+    }
+    // every slice reads them: they are brought into its order once
+    let mut scratch = scratch::take(position.len().div_ceil(2));
+    let weight = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..position.len()];
+    rows::elements(weight, 1, |first, weight| {
+        for (w, &e) in weight.iter_mut().zip(&position[first..]) {
+            *w = values[e as usize];
+        }
+    });
+    sum.with(ByEdge(weight)).run_by(width, out);
 }
 
 impl<'a, T> Sum<'a, Unit, T> {

@@ -142,10 +142,15 @@ pub(crate) use kernel;
 /// A hint: any address is fine.
 #[inline(always)]
 pub(crate) fn prefetch<T>(data: &[T], start: usize, len: usize) {
+    prefetch_at(data.as_ptr().wrapping_add(start), len);
+}
+
+/// As [`prefetch`], for `len` values from `first` on.
+#[inline(always)]
+pub(crate) fn prefetch_at<T>(first: *const T, len: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let first = data.as_ptr().wrapping_add(start);
         let mut at = 0;
         while at < len {
             // SAFETY: every x86-64 has the instruction, and it does not fault.
@@ -157,5 +162,5 @@ pub(crate) fn prefetch<T>(data: &[T], start: usize, len: usize) {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(len.saturating_sub(1)).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (data, start, len);
+    let _ = (first, len);
 }

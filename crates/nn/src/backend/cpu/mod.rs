@@ -11,8 +11,9 @@
 //! | `columns` | sums over rows, in a fixed order |
 //! | `gemm_bf16` | dense products by the instructions for bf16 |
 //! | `sparse` | products of rows of which few values are not zero |
+//! | `slices`, `slicing`, `caches` | aggregation a slice of columns at a time; when that is faster; the sizes it turns on |
 //! | `attend_rows` | dot products and sums of rows for several heads at once |
-//! | `gemm`, `head_gemm`, `aggregate`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
+//! | `gemm`, `head_gemm`, `aggregate`, `hop`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
 //! The same bits come out for any number of threads: see `parallel`. Between machines of different
 //! [`Level`]s they differ in the last places.
@@ -28,6 +29,7 @@ mod attend_input_grad;
 mod attend_rows;
 mod attention;
 mod batch_norm;
+mod caches;
 mod columns;
 mod epilogue;
 mod gemm;
@@ -35,6 +37,7 @@ mod gemm;
 mod gemm_bf16;
 mod head_gemm;
 mod heads;
+mod hop;
 mod level;
 mod loss;
 mod math;
@@ -46,10 +49,13 @@ mod scratch;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
+mod slices;
+mod slicing;
 mod sparse;
 mod update;
 
 pub use level::{Level, with_level};
+pub use slicing::{Slicing, with_slicing};
 
 /// What dense products multiply in. Sums are f32 either way, and so is all that is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,6 +127,14 @@ impl Backend for Cpu {
         src_grad: ViewMut,
     ) {
         aggregate::aggregate_transposed(block, weighting, dst_grad, beta, src_grad);
+    }
+
+    fn hop(&self, first: usize, block: &Block, src: View, dst: ViewMut) {
+        hop::hop(first, block, src, dst);
+    }
+
+    fn hop_transposed(&self, first: usize, block: &Block, dst_grad: View, src_grad: ViewMut) {
+        hop::hop_transposed(first, block, dst_grad, src_grad);
     }
 
     fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>) {

@@ -1,0 +1,224 @@
+//! One hop of MixHop's layer.
+
+use graphmill_graph::{Block, keyed};
+
+use super::{Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved};
+use crate::{
+    Error, Matrix, Result, View, ViewMut,
+    cost::{self, BlockShape, Purpose},
+};
+
+/// A hop of the layer of *MixHop: Higher-Order Graph Convolutional Architectures via Sparsified Neighborhood Mixing*
+/// (Abu-El-Haija et al., ICML 2019, equation 2), which Zeng et al. (JPDC 2021, equation 5) train on sampled subgraphs:
+///
+/// ```text
+/// out = A^0 x W_0 || A^1 x W_1 || ... || A^K x W_K  + b
+/// ```
+///
+/// with GCN's normalised adjacency matrix `A` (both papers; the coefficients are the block's weights, as in
+/// [`super::Gcn`]) and all powers side by side, of widths as equal as can be, the first ones wider. Powers are never
+/// formed: `A^k x = A (A^(k-1) x)`.
+///
+/// A hop reads one block, so a layer of order `K` is `K` of these, one after the other:
+///
+/// ```text
+/// hop 1      t = x [W_0 | ... | W_K]                         S x (K+1) parts
+/// hop i      the parts k > K - i become A t_k, the others stay the destinations' own rows
+/// hop K      + b, and what a model does after a layer
+/// ```
+///
+/// so part `k` is multiplied by `A` in the last `k` hops. Over a sampled subgraph all hops read the same square block; over
+/// sampled neighbours each has a block of its own, and the sampler `K` hops a layer.
+///
+/// A layer that gives the classes makes each part `C` wide and takes their mean: the paper's output layer, which mixes such
+/// parts by learned weights that add up to 1, at equal weights; every `W_k` scales its part itself.
+///
+/// Transforms first: `S F O + E O K / 2` multiplications for the layer. (Aggregating first would move rows of width `F` for
+/// every power.)
+///
+/// # Shapes
+/// - `weight`: `F x O` (`F x (K+1) C`), of the first hop; `bias`: `1 x O`, of the last
+/// - hop 1: in `S x F`; hop `K`: out `D x O`; between them rows of all parts
+#[derive(Clone, Debug)]
+pub struct MixHop {
+    /// `W_0 .. W_K`, in the first hop.
+    linear: Option<Linear>,
+    /// In the last hop.
+    bias: Option<Param>,
+    /// Columns of parts that stay.
+    stay: usize,
+    /// Columns of all parts.
+    width: usize,
+    in_dim: usize,
+    out_dim: usize,
+    /// `K + 1` in the last hop of a layer that gives the classes: as many parts are averaged.
+    averaged: Option<usize>,
+}
+
+impl MixHop {
+    /// Hop `config.hop` (from 1) of `config.hops` (`K`) of a layer `F` to `O`.
+    ///
+    /// # Errors
+    /// The width is less than the number of powers.
+    pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
+        let &LayerConfig { in_dim, out_dim, hop, hops, classifies, bias, key, .. } = config;
+        let powers = hops + 1;
+        let width = if classifies { powers * out_dim } else { out_dim };
+        if width < powers {
+            let message =
+                format!("a column at least for each of the {powers} powers from 0 to {hops}; widen");
+            return Err(Error::config("hidden", out_dim, message));
+        }
+        // the parts 0..=hops - hop stay
+        let stays = hops - hop + 1;
+        let (is_first, is_last) = (hop == 1, hop == hops);
+        Ok(Box::new(Self {
+            linear: is_first.then(|| Linear::parts("weight", in_dim, width, powers, keyed::key(&[key, 0]))),
+            bias: (is_last && bias).then(|| Param::zeros("bias", 1, out_dim)),
+            stay: stays * (width / powers) + stays.min(width % powers),
+            width,
+            in_dim: if is_first { in_dim } else { width },
+            out_dim: if is_last { out_dim } else { width },
+            averaged: (is_last && classifies).then_some(powers),
+        }))
+    }
+
+    /// One hop of `rows`: those of the sources, or a table that the global block names rows of.
+    fn hop(
+        &self,
+        pass: &Pass,
+        block: &Block,
+        rows: View,
+        finish: Finish,
+        saved: &mut Saved,
+        mut out: ViewMut,
+    ) {
+        match self.averaged {
+            None => pass.backend.hop(self.stay, block, rows, out.reborrow()),
+            Some(powers) => {
+                let [parts, ..] = &mut saved.m;
+                parts.resize(block.num_dst, self.width);
+                pass.backend.hop(self.stay, block, rows, parts.view_mut());
+                pass.backend.head_mean(parts.view(), powers, out.reborrow());
+            }
+        }
+        finish.apply(pass.backend, self.bias.as_ref(), out);
+    }
+}
+
+// In `Saved::m`: the parts before their mean (D x width) and their gradient, the gradient of the transformed rows (S x width).
+impl Layer for MixHop {
+    fn in_dim(&self) -> usize {
+        self.in_dim
+    }
+
+    fn out_dim(&self) -> usize {
+        self.out_dim
+    }
+
+    fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
+        if let Some(linear) = &self.linear {
+            linear.visit(see);
+        }
+        self.bias.iter().for_each(see);
+    }
+
+    fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        if let Some(linear) = &mut self.linear {
+            linear.visit_mut(see);
+        }
+        self.bias.iter_mut().for_each(see);
+    }
+
+    fn boxed(&self) -> Box<dyn Layer> {
+        Box::new(self.clone())
+    }
+
+    fn orders(&self) -> &'static [Order] {
+        // a hop that multiplies by no weights does nothing before it aggregates
+        if self.linear.is_some() { &[Order::TransformFirst] } else { &[Order::AggregateFirst] }
+    }
+
+    fn cost(&self, order: Order, shape: BlockShape, purpose: Purpose) -> f64 {
+        cost::cost(order, shape, self.in_dim, self.width, purpose)
+    }
+
+    fn wants_symmetric_weights(&self) -> bool {
+        true
+    }
+
+    fn transformed_dims(&self) -> &[usize] {
+        if self.linear.is_some() { std::slice::from_ref(&self.width) } else { &[] }
+    }
+
+    fn transform(&self, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
+        if let Some(linear) = &self.linear {
+            linear.forward_product(pass, x, 0.0, t[0].rows_mut(at..at + x.num_rows()));
+        }
+    }
+
+    fn combine(
+        &self,
+        pass: &Pass,
+        block: &Block,
+        _x: View,
+        t: &[Matrix],
+        finish: Finish,
+        saved: &mut Saved,
+        out: ViewMut,
+    ) {
+        self.hop(pass, block, t[0].view(), finish, saved, out);
+    }
+
+    fn aggregate_first(
+        &self,
+        pass: &Pass,
+        block: &Block,
+        x: View,
+        finish: Finish,
+        saved: &mut Saved,
+        out: ViewMut,
+    ) {
+        self.hop(pass, block, x, finish, saved, out);
+    }
+
+    fn backward(
+        &mut self,
+        pass: &Pass,
+        _order: Order,
+        block: &Block,
+        x: View,
+        y: View,
+        finish: Finish,
+        saved: &mut Saved,
+        grad: &mut Matrix,
+        x_grad: Option<&mut Matrix>,
+    ) {
+        let [_, parts_grad, through, ..] = &mut saved.m;
+        finish.backward(pass.backend, self.bias.as_mut(), y, grad.view_mut());
+        let grad = match self.averaged {
+            None => grad.view(),
+            Some(powers) => {
+                parts_grad.resize(block.num_dst, self.width);
+                pass.backend.head_mean_backward(grad.view(), powers, parts_grad.view_mut());
+                parts_grad.view()
+            }
+        };
+        let back = |to: &mut Matrix| {
+            to.resize(block.num_src, self.width);
+            pass.backend.hop_transposed(self.stay, block, grad, to.view_mut());
+        };
+        match (&mut self.linear, x_grad) {
+            (Some(linear), x_grad) => {
+                back(through);
+                linear.backward_product(pass, x, through.view());
+                if let Some(x_grad) = x_grad {
+                    x_grad.resize(block.num_src, self.in_dim);
+                    linear.input_grad(pass, through.view(), 0.0, x_grad.view_mut());
+                }
+            }
+            (None, Some(x_grad)) => back(x_grad),
+            (None, None) => {}
+        }
+    }
+}

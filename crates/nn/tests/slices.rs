@@ -1,0 +1,77 @@
+//! Aggregation a slice of columns at a time against whole rows: the same bits, for any width and any number of threads.
+
+mod support;
+
+use graphmill_graph::Block;
+use graphmill_nn::{
+    Matrix,
+    backend::{
+        Backend, Cpu, EdgeWeight, OwnWeight, Weighting,
+        cpu::{Level, Slicing, with_level, with_slicing},
+    },
+};
+use support::{random, random_block};
+
+const WEIGHTINGS: [Weighting; 6] = [
+    Weighting { edge: EdgeWeight::Normalised, own: OwnWeight::None },
+    Weighting::MEAN,
+    Weighting::STORED,
+    Weighting { edge: EdgeWeight::One, own: OwnWeight::Constant(1.5) },
+    Weighting { edge: EdgeWeight::Mean, own: OwnWeight::Stored },
+    Weighting { edge: EdgeWeight::Stored, own: OwnWeight::None },
+];
+
+/// Both directions with every weighting, as bits.
+fn run(block: &Block, cols: usize, slicing: Slicing) -> Vec<u32> {
+    let (x, grad) = (random(block.num_src, cols, 1), random(block.num_dst, cols, 2));
+    let mut bits = Vec::new();
+    for (i, weighting) in WEIGHTINGS.into_iter().enumerate() {
+        let beta = [0.0, 1.0, 0.7][i % 3];
+        let (mut out, mut back) = (grad.clone(), x.clone());
+        with_slicing(slicing, || {
+            Cpu::default().aggregate(block, weighting, x.view(), beta, out.view_mut());
+            Cpu::default().aggregate_transposed(block, weighting, grad.view(), beta, back.view_mut());
+        });
+        let all = [&out, &back].map(|m: &Matrix| m.view().host().to_vec());
+        bits.extend(all.iter().flatten().map(|x| x.to_bits()));
+    }
+    bits
+}
+
+#[test]
+fn any_width_gives_the_bits_of_whole_rows() {
+    for (dst, src, cols) in [(40, 90, 67), (33, 33, 16), (7, 12, 5), (50, 50, 300), (1, 1, 33), (0, 3, 40)] {
+        let block = random_block(dst, src, true, 3);
+        for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
+            let rows = with_level(level, || run(&block, cols, Slicing::Rows));
+            for width in [1, 16, 32, 48, 64, 1000] {
+                let sliced = with_level(level, || run(&block, cols, Slicing::Columns(width)));
+                assert!(sliced == rows, "{dst} from {src}, {cols} columns by {width} on {level:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_bits() {
+    // large enough to be cut into pieces, within slices too
+    let block = random_block(1201, 1978, true, 4);
+    let rows = run(&block, 133, Slicing::Rows);
+    for threads in [1, 2, 3, 5] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        for slicing in [Slicing::Columns(48), Slicing::Columns(16), Slicing::Auto] {
+            assert!(pool.install(|| run(&block, 133, slicing)) == rows, "{slicing:?}, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn what_is_chosen_alone_gives_the_bits_of_whole_rows() {
+    // 10 MB of rows of 14 edges each: slices are faster, and chosen, where caches are as they mostly are
+    let mut block = random_block(5000, 5000, true, 5);
+    block.indptr = (0..=5000).map(|v| 14 * v).collect();
+    block.indices = (0..70_000_u32).map(|e| e * 7919 % 5000).collect();
+    block.edge_weight = (0..70_000).map(|e| 0.1 + (e % 13) as f32).collect();
+    block.transpose();
+    assert!(run(&block, 512, Slicing::Auto) == run(&block, 512, Slicing::Rows));
+}

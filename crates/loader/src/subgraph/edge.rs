@@ -3,8 +3,8 @@
 //! No table over the edges is needed. A uniform node with neighbours, and a uniform neighbour of it: that draws each edge by
 //! `1 / deg` of its first end, and as every undirected edge is stored both ways, the sum over its ends is the distribution (a random walk of one
 //! step, as the paper remarks). Where edges are not stored both ways, `deg` is the in-degree of the end that receives and the out-degree of the
-//! one that sends: the draw then begins at a receiver or at a sender, in proportion to how many there are of each. O(1) a
-//! draw, two reads in memory order of nothing; the weights of edges are not asked.
+//! one that sends: the draw then begins at a receiver or at a sender, in proportion to how many there are of each. A draw is O(1):
+//! two reads, one after the other, of which many draws' overlap. The weights of edges are not asked.
 //!
 //! (PyTorch Geometric's sampler adds the degrees instead of their inverses.)
 

@@ -9,9 +9,9 @@
 //! A node without neighbours has weight 0: it is never popped. When no node of the frontier has neighbours, the subgraph is done, with
 //! fewer nodes.
 //!
-//! Popping is the [`dashboard`]'s. What remains is the latency of memory, for the next node's degree hangs on two random
+//! Popping is the Dashboard's (`dashboard.rs`). What remains is the latency of memory, for the next node's degree hangs on two random
 //! reads. A neighbour drawn when its node joins is as uniform as one drawn when the node leaves; so it is drawn at once, and
-//! on the average node `m` pops remain in which to fetch it: first the edge, [`LAG`] pops later the row it leads to, and again `LAG` pops later
+//! on the average node `m` pops remain in which to fetch it: first the edge, `LAG` pops later the row it leads to, and again `LAG` pops later
 //! the degree stands beside the tile.
 
 mod dashboard;

@@ -1,6 +1,6 @@
 //! One hop of MixHop's layer.
 
-use graphmill_graph::{Block, keyed};
+use graphmill_graph::{Block, block::Aggregation, keyed};
 
 use super::{Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved};
 use crate::{
@@ -143,8 +143,8 @@ impl Layer for MixHop {
         cost::cost(order, shape, self.in_dim, self.width, purpose)
     }
 
-    fn wants_symmetric_weights(&self) -> bool {
-        true
+    fn aggregation(&self) -> Aggregation {
+        Aggregation::Symmetric
     }
 
     fn transformed_dims(&self) -> &[usize] {

@@ -9,6 +9,7 @@
 //! names, a table of 2^24 entries of a few values (`import/claims.rs`). 128 bytes are 16 words: the smallest entry of a file is a byte (an `i1` row start of an `.npy` array, a digit
 //! and its comma in text), and while a graph is built from it, ids, cursors, row starts, labels and their 64-bit sources are
 //! held at once. What is deflated counts as unpacked: deflate expands at most 1032 times (zlib's technical notes).
+//! Parquet's runs of equal values count the same, and no row is believed to pack better (`import/parquet/file.rs`).
 //!
 //! A request beyond the limit ends the process even where it would have been refused politely: on a larger machine
 //! it would have succeeded. Memory maps of input files are not counted; they hold no more than the files.

@@ -5,7 +5,7 @@
 //! OPTIONS <ff>%%<ff> NAME \n BYTES <ff>%%<ff> NAME \n BYTES ...
 //! ```
 //!
-//! A file called `*.npz` whose bytes are no zip archive is a list of members, each again `NAME \n BYTES`, between marks
+//! A file called `*.npz` or `*.zip` whose bytes are no zip archive is a list of members, each again `NAME \n BYTES`, between marks
 //! `<ff>&&<ff>`; one called `*.gz` whose bytes are not gzipped is packed. Both get the checksums they need.
 
 use std::borrow::Cow;
@@ -39,7 +39,8 @@ impl<'a> Input<'a> {
             let (name, bytes) = named(part);
             let Some(&name) = names.iter().find(|known| known.as_bytes() == name) else { continue };
             if files.iter().all(|(there, _)| *there != name) {
-                let deflated = is_packed(name, bytes) || has_packed_variables(name, bytes);
+                let deflated =
+                    is_packed(name, bytes) || has_packed_variables(name, bytes) || name.ends_with(".parquet");
                 unpacked += bytes.len() * if deflated { DEFLATE } else { 1 };
                 files.push((name, pack(name, bytes)));
             }
@@ -80,10 +81,13 @@ pub fn members(members: &[(&str, &[u8])]) -> Vec<u8> {
     parts.join(MEMBER)
 }
 
+fn is_zip(name: &str) -> bool {
+    name.ends_with(".npz") || name.ends_with(".zip")
+}
+
 /// Whether the file comes as the archive that its name promises.
 fn is_packed(name: &str, bytes: &[u8]) -> bool {
-    name.ends_with(".npz") && bytes.starts_with(b"PK")
-        || name.ends_with(".gz") && bytes.starts_with(b"\x1f\x8b")
+    is_zip(name) && bytes.starts_with(b"PK") || name.ends_with(".gz") && bytes.starts_with(b"\x1f\x8b")
 }
 
 /// Whether a MATLAB file may hold deflated variables (elements of type 15, in either byte order).
@@ -94,7 +98,7 @@ fn has_packed_variables(name: &str, bytes: &[u8]) -> bool {
 fn pack<'a>(name: &str, bytes: &'a [u8]) -> Cow<'a, [u8]> {
     if is_packed(name, bytes) {
         bytes.into()
-    } else if name.ends_with(".npz") {
+    } else if is_zip(name) {
         let members: Vec<(&[u8], &[u8])> = split(bytes, MEMBER).map(named).collect();
         pack::zip(&members).into()
     } else if name.ends_with(".gz") {

@@ -1,5 +1,10 @@
 //! Seeds that are made rather than cut from real files: small inputs that their readers accept.
 
+#[cfg(feature = "fetch")]
+mod downloads;
+#[cfg(feature = "parquet")]
+mod tables;
+
 use std::{fs, io::Write, path::Path};
 
 use flate2::{Compression, write::ZlibEncoder};
@@ -55,6 +60,10 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     {
         add("rules", &i.to_string(), rule.as_bytes().to_vec());
     }
+    #[cfg(feature = "parquet")]
+    tables::add(&mut add)?;
+    #[cfg(feature = "fetch")]
+    downloads::add(&mut add)?;
     #[cfg(feature = "engine")]
     engine(dir, &mut add)?;
     Ok(seeds)

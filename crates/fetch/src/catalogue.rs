@@ -220,7 +220,7 @@ pub fn all() -> &'static [Entry] {
 }
 
 /// The datasets of one collection.
-fn parse(text: &str) -> Result<Vec<Entry>, String> {
+pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, String> {
     let shared: Collection = toml::from_str(text).map_err(|e| e.to_string())?;
     shared
         .dataset

@@ -138,7 +138,7 @@ fn reply(url: &str, response: Response<Body>) -> Result<Reply> {
 }
 
 /// `bytes 10-99/100`: where it starts, and the whole length where that is known.
-fn parse_range(text: &str) -> Option<(u64, Option<u64>)> {
+pub(crate) fn parse_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let total = if total == "*" { None } else { Some(total.parse().ok()?) };
     Some((range.split_once('-')?.0.parse().ok()?, total))

@@ -10,6 +10,8 @@ pub mod catalogue;
 mod checksum;
 mod download;
 mod error;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod http;
 mod transfer;
 mod unpack;

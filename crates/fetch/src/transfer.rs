@@ -140,6 +140,12 @@ struct Note {
     version: Version,
 }
 
+/// Whether the bytes are a note.
+#[cfg(feature = "fuzz")]
+pub(crate) fn is_note(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<Note>(bytes).is_ok()
+}
+
 /// The beginning of a file.
 struct Part {
     path: PathBuf,

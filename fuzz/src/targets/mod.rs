@@ -51,8 +51,11 @@ table! {
     import_musae "the importer musae: lists of edges, JSON and tables"
     import_facebook100 "the importer facebook100: MATLAB files, packed or not"
     import_edges "the importer edges in its flavours: text, gzip, arrays, JSON, METIS, WebGraph, SNAP, GNNLab"
+    #[cfg(feature = "parquet")] import_parquet "the importer parquet: tables of edges and nodes"
     resume "what a killed import left in its directory"
     rules "words of the command line: split rules, normalisations"
+    #[cfg(feature = "fetch")] fetch_unpack "archives, as a download unpacks them"
+    #[cfg(feature = "fetch")] fetch_sums "a download's checksums, notes and ranges, and the catalogue"
     #[cfg(feature = "engine")] options "words of the command line: options of train"
     #[cfg(feature = "engine")] config "config.toml"
     #[cfg(feature = "engine")] safetensors "a model's safetensors file"
@@ -102,6 +105,7 @@ pub(crate) fn import_files(
 
 /// The options of an import, as words. `num-nodes` is what the user says, not the file: it is kept small.
 fn import_options(input: &Input, format: &str) -> ImportOptions {
+    let has_ids = ["edges", "parquet"].contains(&format);
     ImportOptions {
         undirected: input.has("undirected"),
         no_self_loops: input.has("no-self-loops"),
@@ -109,10 +113,10 @@ fn import_options(input: &Input, format: &str) -> ImportOptions {
         largest_component: input.has("largest-component"),
         normalize: input.option("normalize").and_then(|rule| rule.parse().ok()).unwrap_or_default(),
         split: input.option("split").and_then(|rule| rule.parse().ok()),
-        compact_ids: format == "edges" && input.has("compact-ids"),
+        compact_ids: has_ids && input.has("compact-ids"),
         first_id: input
             .option("first-id")
-            .filter(|_| format == "edges")
+            .filter(|_| has_ids)
             .and_then(|id| id.parse().ok())
             .unwrap_or_default(),
         flavour: input
@@ -123,7 +127,7 @@ fn import_options(input: &Input, format: &str) -> ImportOptions {
         dense_features: input.has("dense-features"),
         num_nodes: input
             .option("num-nodes")
-            .filter(|_| format == "edges")
+            .filter(|_| has_ids)
             .and_then(|n| n.parse().ok().filter(|n| *n <= 1 << 16)),
         ..ImportOptions::default()
     }

@@ -56,6 +56,6 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             "left_out": lost,
         }));
     }
-    let left_out = lost.iter().map(|what| format!("left out: {what}\n")).collect::<String>();
-    output::text(&format!("{dataset}\n{left_out}"))
+    lost.iter().for_each(|what| eprintln!("left out: {what}"));
+    output::text(&format!("{dataset}\n"))
 }

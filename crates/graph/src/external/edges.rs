@@ -1,7 +1,10 @@
 //! Any number of edges in any order.
 
 use super::{Scratch, sort, spill::Spill};
-use crate::{EdgeOptions, Error, Graph, NodeId, Result, build};
+use crate::{EdgeOptions, Error, Graph, NodeId, Result, build, builder::deal};
+
+/// Edges that are dealt to parts on the disk together: enough for all threads, however few at a time are pushed.
+const TOGETHER: usize = 1 << 20;
 
 /// Edges on their way to a graph, in memory while they and the work of building from them fit the scratch's budget,
 /// and in its directory beyond. They are pushed in an order that the source alone decides, so that an import that
@@ -10,6 +13,7 @@ use crate::{EdgeOptions, Error, Graph, NodeId, Result, build};
 pub struct Edges {
     scratch: Scratch,
     options: EdgeOptions,
+    /// Edges that are not on the disk.
     src: Vec<NodeId>,
     dst: Vec<NodeId>,
     largest: Option<NodeId>,
@@ -61,18 +65,24 @@ impl Edges {
         let passed = self.known.min(src.len() as u64);
         self.known -= passed;
         let (src, dst) = (&src[passed as usize..], &dst[passed as usize..]);
-        if let Some(spill) = &mut self.spill {
-            return spill.extend(src, dst);
-        }
         self.src.extend_from_slice(src);
         self.dst.extend_from_slice(dst);
-        if self.src.len() as u64 > self.most_in_memory() {
-            let sample = sort::sample(&self.src, &self.dst);
-            if let Some(mut spill) = Spill::create(&self.scratch, self.options, sample)? {
-                spill.extend(&self.src, &self.dst)?;
-                (self.src, self.dst) = (Vec::new(), Vec::new());
-                self.spill = Some(spill);
-            }
+        if self.src.len() as u64 > self.most_in_memory() { self.deal() } else { Ok(()) }
+    }
+
+    /// Moves the edges in memory to the disk, where there is one.
+    fn deal(&mut self) -> Result<()> {
+        if self.spill.is_none() {
+            let sample = deal::sample(&self.src, &self.dst, self.options.undirected);
+            self.spill = Spill::create(&self.scratch, self.options, sample)?;
+        }
+        if let Some(spill) = &mut self.spill {
+            spill.extend(&self.src, &self.dst)?;
+            self.src.clear();
+            self.dst.clear();
+            // the first time there were more
+            self.src.shrink_to(2 * TOGETHER);
+            self.dst.shrink_to(2 * TOGETHER);
         }
         Ok(())
     }
@@ -80,6 +90,9 @@ impl Edges {
     /// How many edges are kept in memory: building takes 24 bytes for each direction (see [`build`]), in half of the
     /// budget.
     fn most_in_memory(&self) -> u64 {
+        if self.spill.is_some() {
+            return TOGETHER as u64;
+        }
         self.scratch.memory() / 48 / if self.options.undirected { 2 } else { 1 }
     }
 
@@ -113,10 +126,13 @@ impl Edges {
     ///
     /// # Errors
     /// An id is not below `num_nodes`, or the scratch directory cannot be read or written.
-    pub fn build(self, num_nodes: usize) -> Result<Graph> {
+    pub fn build(mut self, num_nodes: usize) -> Result<Graph> {
         if self.known > 0 {
             let message = "the source has become shorter since the import was stopped; start again without what it left";
             return Err(Error::invalid(message));
+        }
+        if self.spill.is_some() {
+            self.deal()?;
         }
         let Some(spill) = self.spill else {
             return build(num_nodes, &self.src, &self.dst, self.options);

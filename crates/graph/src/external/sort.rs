@@ -5,18 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Rows, Scratch, Unit,
-    spill::{Part, Parts, Spill, key},
+    spill::{Part, Parts, Spill},
 };
-use crate::{EdgeOptions, Error, Graph, NodeId, Result};
-
-/// Keys that tell how to cut the edges into parts: every so-many-th of them.
-pub(super) fn sample(src: &[NodeId], dst: &[NodeId]) -> Vec<u64> {
-    let step = (src.len() >> 16).max(1);
-    src.iter().zip(dst).step_by(step).flat_map(|(&u, &v)| [key(u, v), key(v, u)]).collect()
-}
+use crate::{EdgeOptions, Error, Graph, NodeId, Result, builder::radix};
 
 /// Edges between two points that a killed import can go on from.
 const SYNC: u64 = 1 << 28;
+
+/// Bytes that a key takes: it, its place while the part is sorted, and a source and a row, which are kept while they are
+/// written and the next parts are sorted.
+const BYTES: u64 = 8 + 8 + 2 * (4 + 16);
 
 /// How far the graph is on the disk.
 #[derive(Default, Serialize, Deserialize)]
@@ -31,8 +29,8 @@ struct State {
 
 /// Builds the graph of `num_nodes` nodes, all ids of which are below that.
 ///
-/// O(E log(part)) work on all cores; memory: one part of keys for each of them, within half of the scratch's budget
-/// (parts that are larger are cut again on the disk).
+/// O(E) work on all cores, which sort some parts while those before them are written; memory: half of the scratch's
+/// budget (a part that is larger is cut again on the disk).
 pub(super) fn build(
     scratch: &Scratch,
     spill: Spill,
@@ -48,29 +46,43 @@ pub(super) fn build(
         return Err(damaged());
     }
     let mut sorted: u64 = parts.parts[..first].iter().map(|part| part.keys).sum();
-    let threads = rayon::current_num_threads();
-    let most = (scratch.memory() / 2 / 12 / threads as u64).max(1 << 16);
+    let most = (scratch.memory() / 2 / BYTES).max(1 << 16);
     let mut at = first;
-    while at < parts.parts.len() {
-        // parts that fit memory are sorted side by side, a part that does not by itself
-        let fits = parts.parts[at..].iter().take(threads).take_while(|part| part.keys <= most).count();
-        let group = &parts.parts[at..at + fits.max(1)];
-        if fits == 0 {
-            large(scratch, &parts, &group[0], options.keep_duplicates, most, 0, &mut csc)?;
-        } else {
-            let runs: Vec<Result<Run>> = group
-                .par_iter()
-                .map(|part| Ok(Run::new(parts.read(part)?, options.keep_duplicates)))
-                .collect();
-            for run in runs {
-                csc.extend(&run?)?;
-            }
-        }
-        at += group.len();
+    let mut ready: Vec<Run> = Vec::new();
+    loop {
+        let mut room = most;
+        let fits = parts.parts[at..].iter().take(rayon::current_num_threads()).take_while(|part| {
+            let fits = part.keys <= room;
+            room = room.saturating_sub(part.keys);
+            fits
+        });
+        let group = &parts.parts[at..at + fits.count()];
+        let (written, runs) = rayon::join(
+            || ready.iter().try_for_each(|run| csc.extend(run)),
+            || {
+                group
+                    .par_iter()
+                    .map(|part| Ok(Run::new(parts.read(part)?, options.keep_duplicates)))
+                    .collect()
+            },
+        );
+        written?;
         csc.parts = at;
         csc.sync_if_due()?;
-        sorted += group.iter().map(|part| part.keys).sum::<u64>();
         scratch.done(sorted);
+        if at == parts.parts.len() {
+            break;
+        }
+        let runs: Result<Vec<Run>> = runs;
+        ready = runs?;
+        sorted += group.iter().map(|part| part.keys).sum::<u64>();
+        at += group.len();
+        if group.is_empty() {
+            let part = &parts.parts[at];
+            large(scratch, &parts, part, options.keep_duplicates, most, 0, &mut csc)?;
+            sorted += part.keys;
+            at += 1;
+        }
     }
     let graph = csc.finish()?;
     parts.remove()?;
@@ -112,19 +124,13 @@ struct Run {
 
 impl Run {
     fn new(mut keys: Vec<u64>, keep_duplicates: bool) -> Self {
-        keys.sort_unstable();
+        radix::sort(&mut keys);
         if !keep_duplicates {
             keys.dedup();
         }
         let sources = keys.iter().map(|&key| key as NodeId).collect();
-        let mut rows: Vec<(NodeId, u64)> = Vec::new();
-        for key in keys {
-            let v = (key >> 32) as NodeId;
-            match rows.last_mut() {
-                Some((last, count)) if *last == v => *count += 1,
-                _ => rows.push((v, 1)),
-            }
-        }
+        let rows = keys.chunk_by(|a, b| a >> 32 == b >> 32);
+        let rows = rows.map(|row| ((row[0] >> 32) as NodeId, row.len() as u64)).collect();
         Self { sources, rows }
     }
 }
@@ -274,7 +280,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Buffer, build as in_memory, external::Quiet, keyed::Stream};
+    use crate::{Buffer, build as in_memory, builder::deal::sample, external::Quiet, keyed::Stream};
 
     fn scratch(dir: &tempfile::TempDir) -> Scratch {
         Scratch::open(&dir.path().join("work"), "test", 64 << 20, Box::new(Quiet)).unwrap()
@@ -288,7 +294,8 @@ mod tests {
         most: u64,
     ) -> Graph {
         let (src, dst): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
-        let mut spill = Spill::create(scratch, options, sample(&src, &dst)).unwrap().unwrap();
+        let mut spill =
+            Spill::create(scratch, options, sample(&src, &dst, options.undirected)).unwrap().unwrap();
         spill.extend(&src, &dst).unwrap();
         let parts = spill.into_parts().unwrap();
         let mut csc = Csc::resume(scratch, nodes).unwrap();
@@ -342,20 +349,29 @@ mod tests {
         };
         let dir = tempfile::tempdir().unwrap();
         let work = scratch(&dir);
-        let edges = pushed(&work, &pairs, options);
-        assert_eq!((edges.len(), edges.largest()), (2_000_000, Some(nodes - 1)));
-        let graph = edges.build(nodes as usize).unwrap();
-        same(&graph);
-        assert!(Buffer::is_mapped(graph.buffers().1), "it went through the disk");
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let graph = pool.install(|| {
+                let edges = pushed(&work, &pairs, options);
+                assert_eq!((edges.len(), edges.largest()), (2_000_000, Some(nodes - 1)));
+                edges.build(nodes as usize).unwrap()
+            });
+            same(&graph);
+            assert!(Buffer::is_mapped(graph.buffers().1), "it went through the disk");
+            drop(graph);
+            work.remove().unwrap();
+            std::fs::create_dir_all(dir.path().join("work")).unwrap();
+        }
         assert!(pushed(&work, &pairs, options).build(10).unwrap_err().to_string().contains("10 nodes"));
-        drop((graph, work));
+        drop(work);
 
         // stopped while reading: the next one passes over what is there
         let work = scratch(&dir);
         work.remove().unwrap();
         drop(work);
         let work = scratch(&dir);
-        let mut spill = Spill::create(&work, options, sample(&src, &dst)).unwrap().unwrap();
+        let mut spill =
+            Spill::create(&work, options, sample(&src, &dst, options.undirected)).unwrap().unwrap();
         spill.extend(&src[..900_000], &dst[..900_000]).unwrap();
         spill.sync().unwrap();
         spill.extend(&src[900_000..1_000_000], &dst[900_000..1_000_000]).unwrap();

@@ -1,20 +1,24 @@
 //! Edges in a file, in parts by destination.
 //!
-//! An edge is a key, its destination in the upper and its source in the lower half of 64 bits: keys in ascending order
-//! are the rows of a CSC graph. Keys are dealt to parts by splitters, the quantiles of a sample, so that the parts are
-//! about equal; each part is later sorted by itself. The file is written in blocks of one part each, one behind the
-//! other, whatever part they belong to.
+//! All threads deal the keys of edges to parts (see [`deal`](crate::builder::deal)). The file is written in blocks of one
+//! part each, one behind the other, whatever part they belong to. In which order the keys of a part lie depends on the
+//! threads; that goes when the part is sorted.
 
 use std::{
     fs::{File, OpenOptions},
     io::{BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard},
 };
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Scratch;
-use crate::{EdgeOptions, Error, NodeId, Result};
+use crate::{
+    EdgeOptions, Error, NodeId, Result,
+    builder::deal::{Dealer, splitters},
+};
 
 /// Parts: so many that one of them is small against the whole, so few that their buffers are.
 const PARTS: usize = 256;
@@ -23,76 +27,17 @@ pub(super) const BLOCK: usize = 1 << 14;
 /// Edges between two points that a killed import can go on from.
 const SYNC: u64 = 1 << 27;
 
-/// The key of an edge.
-pub(super) fn key(src: NodeId, dst: NodeId) -> u64 {
-    u64::from(dst) << 32 | u64::from(src)
-}
-
-/// Splitters that cut a sample into about `parts` equal parts. A key that fills a part by itself gets one to itself, so
-/// that cutting the parts of one cut again comes to an end. Ascending and distinct.
-pub(super) fn splitters(mut sample: Vec<u64>, parts: usize) -> Vec<u64> {
-    sample.sort_unstable();
-    let mut found = Vec::with_capacity(parts);
-    for i in 1..parts {
-        let Some(&key) = sample.get(i * sample.len() / parts) else { break };
-        if found.last().is_some_and(|&last| last >= key) {
-            // the same again: it ends here
-            if found.last() == Some(&key) && key < u64::MAX {
-                found.push(key + 1);
-            }
-            continue;
-        }
-        found.push(key);
-    }
-    found
-}
-
-/// Which part a key belongs to: as many as there are splitters not above it.
-#[derive(Clone, Debug)]
-struct Dealer {
-    splitters: Vec<u64>,
-    /// For every value of a key's upper bits the first part that can be meant.
-    first: Vec<u16>,
-    shift: u32,
-}
-
-impl Dealer {
-    const BITS: u32 = 14;
-
-    fn new(splitters: Vec<u64>) -> Self {
-        let most = splitters.last().copied().unwrap_or(0);
-        let shift = (64 - most.leading_zeros()).saturating_sub(Self::BITS);
-        let first = (0..=(most >> shift) + 1)
-            .map(|top| splitters.partition_point(|&s| s <= top.checked_shl(shift).unwrap_or(u64::MAX)) as u16)
-            .collect();
-        Self { splitters, first, shift }
-    }
-
-    #[inline]
-    fn part(&self, key: u64) -> usize {
-        let top = ((key >> self.shift) as usize).min(self.first.len() - 1);
-        let mut part = usize::from(self.first[top]);
-        while self.splitters.get(part).is_some_and(|&s| s <= key) {
-            part += 1;
-        }
-        part
-    }
-}
-
 /// Edges in a file.
 #[derive(Debug)]
 pub(super) struct Spill {
     scratch: Scratch,
     name: String,
     path: PathBuf,
-    file: File,
+    file: Mutex<Blocks>,
     dealer: Dealer,
-    symmetric: bool,
-    drop_self_loops: bool,
-    /// The blocks in the file, in order: part and number of keys.
-    blocks: Vec<(u16, u32)>,
+    options: EdgeOptions,
     /// Keys of each part that no block holds yet.
-    open: Vec<Vec<u64>>,
+    open: Vec<Mutex<Vec<u64>>>,
     /// Edges pushed so far.
     edges: u64,
     synced: u64,
@@ -100,6 +45,13 @@ pub(super) struct Spill {
     largest: Option<NodeId>,
     /// Nothing more comes.
     complete: bool,
+}
+
+/// The file, and the blocks in it, in order: part and number of keys.
+#[derive(Debug)]
+struct Blocks {
+    file: File,
+    list: Vec<(u16, u32)>,
 }
 
 /// What is in the file for sure.
@@ -129,17 +81,15 @@ impl Spill {
         let Some(path) = scratch.file(&format!("{name}.bin")) else { return Ok(None) };
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
         let file = file.map_err(|e| Error::io(&path, "create", e))?;
-        let open = vec![Vec::new(); splitters.len() + 1];
+        let dealer = Dealer::new(splitters);
         Ok(Some(Self {
             scratch: scratch.clone(),
             name: name.into(),
             path,
-            file,
-            dealer: Dealer::new(splitters),
-            symmetric: options.undirected,
-            drop_self_loops: options.drop_self_loops,
-            blocks: Vec::new(),
-            open,
+            file: Mutex::new(Blocks { file, list: Vec::new() }),
+            open: (0..dealer.parts()).map(|_| Mutex::default()).collect(),
+            dealer,
+            options,
             edges: 0,
             synced: 0,
             largest: None,
@@ -168,17 +118,15 @@ impl Spill {
         }
         file.set_len(bytes).ok()?;
         file.seek(SeekFrom::Start(bytes)).ok()?;
-        let open = vec![Vec::new(); state.splitters.len() + 1];
+        let dealer = Dealer::new(state.splitters);
         Some(Self {
             scratch: scratch.clone(),
             name: "edges".into(),
             path,
-            file,
-            dealer: Dealer::new(state.splitters),
-            symmetric: state.symmetric,
-            drop_self_loops: state.drop_self_loops,
-            blocks: state.blocks,
-            open,
+            file: Mutex::new(Blocks { file, list: state.blocks }),
+            open: (0..dealer.parts()).map(|_| Mutex::default()).collect(),
+            dealer,
+            options,
             edges: state.edges,
             synced: state.edges,
             largest: state.largest,
@@ -204,20 +152,10 @@ impl Spill {
     /// Adds edges.
     pub(super) fn extend(&mut self, src: &[NodeId], dst: &[NodeId]) -> Result<()> {
         for (src, dst) in src.chunks(SYNC as usize).zip(dst.chunks(SYNC as usize)) {
-            for (&u, &v) in src.iter().zip(dst) {
-                if u == v {
-                    if !self.drop_self_loops {
-                        self.put(key(u, v))?;
-                    }
-                    continue;
-                }
-                self.put(key(u, v))?;
-                if self.symmetric {
-                    self.put(key(v, u))?;
-                }
-            }
+            self.dealer.deal_edges(src, dst, self.options, &|part, keys| self.put(part, keys))?;
             self.edges += src.len() as u64;
-            self.largest = self.largest.max(src.iter().chain(dst).copied().max());
+            let most = |ids: &[NodeId]| ids.par_iter().with_min_len(1 << 16).copied().max();
+            self.largest = self.largest.max(most(src)).max(most(dst));
             if self.edges - self.synced >= SYNC {
                 self.sync()?;
             }
@@ -225,37 +163,49 @@ impl Spill {
         Ok(())
     }
 
-    #[inline]
-    fn put(&mut self, key: u64) -> Result<()> {
-        let part = self.dealer.part(key);
-        let keys = &mut self.open[part];
-        keys.push(key);
-        if keys.len() == BLOCK { self.write(part) } else { Ok(()) }
+    /// Adds keys of a part.
+    fn put(&self, part: usize, mut keys: &[u64]) -> Result<()> {
+        let mut block = lock(&self.open[part]);
+        while !keys.is_empty() {
+            let (now, later) = keys.split_at(keys.len().min(BLOCK - block.len()));
+            block.extend_from_slice(now);
+            keys = later;
+            if block.len() == BLOCK {
+                self.write(part, &mut block)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes a part's keys in memory as a block.
     #[cold]
-    fn write(&mut self, part: usize) -> Result<()> {
-        let keys = &mut self.open[part];
+    fn write(&self, part: usize, keys: &mut Vec<u64>) -> Result<()> {
         if !keys.is_empty() {
-            let written = self.file.write_all(bytemuck::cast_slice(keys));
+            let mut blocks = lock(&self.file);
+            let written = blocks.file.write_all(bytemuck::cast_slice(keys));
             written.map_err(|e| Error::io(&self.path, "write", e))?;
-            self.blocks.push((part as u16, keys.len() as u32));
+            blocks.list.push((part as u16, keys.len() as u32));
             keys.clear();
         }
         Ok(())
     }
 
+    /// Writes what of all parts is in memory.
+    fn close_blocks(&self) -> Result<()> {
+        self.open.iter().enumerate().try_for_each(|(part, keys)| self.write(part, &mut lock(keys)))
+    }
+
     /// Makes a point that a killed import can go on from.
     pub(super) fn sync(&mut self) -> Result<()> {
-        (0..self.open.len()).try_for_each(|part| self.write(part))?;
-        self.file.sync_data().map_err(|e| Error::io(&self.path, "sync", e))?;
+        self.close_blocks()?;
+        let blocks = lock(&self.file);
+        blocks.file.sync_data().map_err(|e| Error::io(&self.path, "sync", e))?;
         self.synced = self.edges;
         let state = State {
-            splitters: self.dealer.splitters.clone(),
-            symmetric: self.symmetric,
-            drop_self_loops: self.drop_self_loops,
-            blocks: self.blocks.clone(),
+            splitters: self.dealer.splitters().to_vec(),
+            symmetric: self.options.undirected,
+            drop_self_loops: self.options.drop_self_loops,
+            blocks: blocks.list.clone(),
             edges: self.edges,
             largest: self.largest,
             complete: self.complete,
@@ -270,17 +220,22 @@ impl Spill {
         self.parts()
     }
 
-    fn parts(mut self) -> Result<Parts> {
-        (0..self.open.len()).try_for_each(|part| self.write(part))?;
+    fn parts(self) -> Result<Parts> {
+        self.close_blocks()?;
         let mut parts = vec![Part::default(); self.open.len()];
         let mut offset = 0;
-        for &(part, keys) in &self.blocks {
+        for &(part, keys) in &lock(&self.file).list {
             parts[usize::from(part)].blocks.push((offset, keys));
             parts[usize::from(part)].keys += u64::from(keys);
             offset += u64::from(keys) * 8;
         }
         Ok(Parts { path: self.path, parts })
     }
+}
+
+/// What a lock holds: nobody panics with it in hand.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("a sound lock")
 }
 
 /// The parts of a finished spill.
@@ -333,11 +288,11 @@ impl Parts {
             splitters(sample, parts).into_iter().flat_map(|key| [key, key.saturating_add(1)]).collect();
         splitters.dedup();
         let spill = Spill::create_named(scratch, name, plain, splitters)?;
-        let mut spill = spill.ok_or_else(|| Error::invalid("a spill without a directory"))?;
+        let spill = spill.ok_or_else(|| Error::invalid("a spill without a directory"))?;
         for &(offset, count) in &part.blocks {
             let block = &mut block[..count as usize];
             read_at(&mut file, &self.path, offset, block)?;
-            block.iter().try_for_each(|&key| spill.put(key))?;
+            spill.dealer.deal(block, &|part, keys| spill.put(part, keys))?;
         }
         spill.parts()
     }
@@ -369,35 +324,4 @@ fn read_at(file: &mut File, path: &Path, offset: u64, keys: &mut [u64]) -> Resul
         .seek(SeekFrom::Start(offset))
         .and_then(|_| BufReader::with_capacity(0, file).read_exact(bytemuck::cast_slice_mut(keys)));
     read.map_err(|e| Error::io(path, "read", e))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn dealing_is_by_the_splitters(
-            sample in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..50, Just(u64::MAX)], 1..300),
-            keys in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..60, Just(u64::MAX)], 1..100),
-            parts in 1usize..40,
-        ) {
-            let splitters = splitters(sample, parts);
-            prop_assert!(splitters.windows(2).all(|w| w[0] < w[1]));
-            let dealer = Dealer::new(splitters.clone());
-            for key in keys {
-                prop_assert_eq!(dealer.part(key), splitters.partition_point(|&s| s <= key), "{}", key);
-            }
-        }
-    }
-
-    #[test]
-    fn a_key_that_fills_parts_gets_one_to_itself() {
-        assert_eq!(splitters(vec![7; 100], 4), [7, 8]);
-        assert_eq!(splitters(vec![u64::MAX; 100], 4), [u64::MAX]);
-        assert_eq!(splitters((0..100).collect(), 4), [25, 50, 75]);
-        assert!(splitters(vec![], 4).is_empty());
-    }
 }

@@ -1,7 +1,8 @@
 //! A list of edges, and beside it what else a dataset holds:
 //!
 //! ```text
-//! edges.txt     (or .gz) SNAP's form: '# Nodes: N Edges: M', then 'from to' with a tab, ordered by 'to'
+//! edges.txt     (or .gz) SNAP's form: '# Nodes: N Edges: M', then 'from to' with a tab, ordered by 'to';
+//!               behind it the weight, where edges have weights (which no importer reads yet)
 //! features.npy  f4 or f2 [V, F], where there are any
 //! labels.npy    i4 [V] (-1 unknown) or u1 [V, C]
 //! split.json    {"train": [..], "valid": [..], "test": [..]}, parts that are not empty
@@ -44,16 +45,16 @@ fn separator(dst: &Path) -> Option<u8> {
 /// Writes the directory or the file `dst`.
 pub(super) fn write(dataset: &Dataset, dst: &Path, options: &ExportOptions) -> Result<Vec<String>> {
     let once = options.undirected_once;
-    if once && !is_symmetric(&dataset.graph) {
-        return Err(Error::invalid(
-            "undirected-once: the graph has edges that go one way only; export without it, or import with --undirected",
-        ));
+    if once && !is_symmetric(&dataset.graph, true) {
+        let why = if is_symmetric(&dataset.graph, false) {
+            "the graph has edges that weigh more one way than the other; export without it"
+        } else {
+            "the graph has edges that go one way only; export without it, or import with --undirected"
+        };
+        return Err(Error::invalid(format!("undirected-once: {why}")));
     }
     let count = lines::count(&dataset.graph, once);
     let mut lost = Vec::new();
-    if dataset.graph.edge_weight().is_some() {
-        lost.push("the weights of the edges".into());
-    }
     if let Some(separator) = separator(dst) {
         let style =
             Style { separator, once, gzip: options.compress || dst.extension().is_some_and(|e| e == "gz") };
@@ -118,7 +119,9 @@ fn write_parts(dataset: &Dataset, dir: &Path, options: &ExportOptions, count: u6
 fn head(dataset: &Dataset, count: u64, once: bool) -> String {
     let what = if once { "Undirected graph, each edge once" } else { "Directed graph" };
     let name: String = dataset.name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    format!("# {what}: {name}\n# Nodes: {} Edges: {count}\n# FromNodeId\tToNodeId\n", dataset.num_nodes())
+    let weight = if dataset.graph.edge_weight().is_some() { "\tWeight" } else { "" };
+    let nodes = dataset.num_nodes();
+    format!("# {what}: {name}\n# Nodes: {nodes} Edges: {count}\n# FromNodeId\tToNodeId{weight}\n")
 }
 
 #[derive(Serialize)]

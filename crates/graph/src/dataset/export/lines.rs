@@ -5,17 +5,20 @@ use std::io::{self, Write};
 use flate2::{Compression, write::GzEncoder};
 use rayon::prelude::*;
 
+use super::ordered::in_order;
 use crate::{Graph, NodeId};
 
-/// Edges of a piece. Pieces, and with them the bytes of a compressed file, do not depend on the number of threads.
-const PIECE: usize = 1 << 18;
-/// Pieces in memory at a time, some 4 MB each.
-const AT_ONCE: usize = 16;
+/// Edges of a piece: about a megabyte, which stays in a core's cache until it is written.
+const PIECE: usize = 1 << 16;
+/// Edges of a piece of a compressed file, whose bytes depend on it (but not on the number of threads).
+const PACKED_PIECE: usize = 1 << 18;
+/// The most bytes of a node's number.
+const DIGITS: usize = 10;
 
 /// How the lines are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
-    /// Between the two ids.
+    /// Between the two ids, and before a weight.
     pub(super) separator: u8,
     /// Edges from the smaller id to the larger (or the same) alone.
     pub(super) once: bool,
@@ -32,40 +35,47 @@ pub(super) fn count(graph: &Graph, once: bool) -> u64 {
     (0..graph.num_nodes() as NodeId).into_par_iter().with_min_len(1 << 10).map(ascending).sum()
 }
 
-/// Writes `head` and then the line `from to` of every edge, ordered by `to`.
+/// Writes `head` and then a line `from to` for every edge, with its weight behind it where edges have weights, ordered by
+/// `to`.
 pub(super) fn write(file: &mut dyn Write, head: &str, graph: &Graph, style: Style) -> io::Result<()> {
     file.write_all(&pack(head.as_bytes().to_vec(), style)?)?;
-    let pieces: Vec<usize> = (0..graph.num_edges()).step_by(PIECE).collect();
-    for batch in pieces.chunks(AT_ONCE) {
-        let texts: Vec<io::Result<Vec<u8>>> =
-            batch.par_iter().map(|&start| pack(piece(graph, start, style), style)).collect();
-        for text in texts {
-            file.write_all(&text?)?;
-        }
-    }
-    Ok(())
+    let edges = if style.gzip { PACKED_PIECE } else { PIECE };
+    in_order(
+        graph.num_edges().div_ceil(edges),
+        |i| pack(piece(graph, i * edges, edges, style), style),
+        |text| file.write_all(&text?),
+    )
 }
 
-/// The lines of the edges from number `start` on.
-fn piece(graph: &Graph, start: usize, style: Style) -> Vec<u8> {
-    let end = (start + PIECE).min(graph.num_edges());
-    let (indptr, indices) = (graph.indptr(), graph.indices());
-    let mut text = Vec::with_capacity(16 * (end - start));
-    let (mut from, mut to) = (itoa::Buffer::new(), itoa::Buffer::new());
+/// The lines of `count` edges from number `start` on.
+fn piece(graph: &Graph, start: usize, count: usize, style: Style) -> Vec<u8> {
+    let end = (start + count).min(graph.num_edges());
+    let (indptr, indices, weights) = (graph.indptr(), graph.indices(), graph.edge_weight());
+    let mut text = Vec::with_capacity(18 * (end - start));
+    let mut from = itoa::Buffer::new();
+    // What stands behind every source of a row: the same for all of it but for weights.
+    let mut tail = Vec::new();
     // The node whose row holds the edge `start`: the last that begins at or before it.
     let mut v = indptr.partition_point(|&first| first <= start as u64) - 1;
     let mut e = start;
     while e < end {
         let row_end = (indptr[v + 1] as usize).min(end);
-        let to = to.format(v).as_bytes();
-        for &u in &indices[e..row_end] {
+        tail.clear();
+        tail.push(style.separator);
+        tail.extend_from_slice(itoa::Buffer::new().format(v).as_bytes());
+        tail.push(if weights.is_some() { style.separator } else { b'\n' });
+        text.reserve((row_end - e) * (DIGITS + tail.len()));
+        for e in e..row_end {
+            let u = indices[e];
             if style.once && u as usize > v {
                 continue;
             }
             text.extend_from_slice(from.format(u).as_bytes());
-            text.push(style.separator);
-            text.extend_from_slice(to);
-            text.push(b'\n');
+            text.extend_from_slice(&tail);
+            if let Some(weights) = weights {
+                // the shortest digits that read back as the same number
+                writeln!(text, "{:?}", weights[e]).expect("memory takes what is written");
+            }
         }
         e = row_end;
         v += 1;

@@ -1,7 +1,9 @@
 //! One `.npz` file with the keys of the Shchur benchmark sets, which PyG (`read_npz`), DGL and our importer read:
 //!
 //! ```text
-//! adj_data f4, adj_indices, adj_indptr i4 or i8, adj_shape i8   CSR by source: row i holds the ends of edges from i
+//! adj_data f4, adj_indices, adj_indptr i4 or i8, adj_shape i8   CSR by source: row i holds the ends of edges from i;
+//!                                                               the data are weights, or ones (our importer reads
+//!                                                               the edges alone)
 //! attr_data f4, attr_indices, attr_indptr, attr_shape           CSR features
 //! labels                                                        i4 [V], -1 unknown, or u1 [V, C]
 //! class_names                                                   U [C], the classes' numbers
@@ -11,39 +13,44 @@
 //! Masks are called as PyG's `Data` calls them; the heterophilous sets' keys in the plural hold many splits, and a dataset
 //! has one. PyG sets features above 0 to 1 and drops self-loops when it reads these files; the values here are whole.
 //!
-//! Members are stored, as NumPy's `savez` does, or deflated. Their rows by source come from the graph itself where it is
-//! symmetric, else from its transpose, which is made within the scratch.
+//! Members are stored, as NumPy's `savez` does, or deflated (by one thread: a member is one stream). Their rows by source
+//! come from the graph itself where it is symmetric, else from its transpose, which is made within the scratch.
 
 use std::{
+    cell::Cell,
     io::{self, Seek, Write},
     path::Path,
 };
 
+use rayon::prelude::*;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-use super::{ExportOptions, rows, symmetry::is_symmetric, with_scratch};
+use super::{ExportOptions, ordered::in_order, rows, symmetry::is_symmetric, with_scratch};
 use crate::{
     Dataset, EdgeOptions, Error, Features, Graph, Labels, NodeId, Result, atomic,
     external::Scratch,
+    memory,
     npy::{Dtype, Header},
 };
 
 /// Edges or values handled at a time.
 const PIECE: usize = 1 << 16;
+/// Bytes that small values wait for each other in.
+const BUFFER: usize = 1 << 20;
 
 /// Writes the file `dst`.
 pub(super) fn write(dataset: &Dataset, dst: &Path, options: &ExportOptions) -> Result<Vec<String>> {
     let mut lost = Vec::new();
-    if dataset.graph.edge_weight().is_some() {
-        lost.push("the weights of the edges".to_string());
-    }
     if !dataset.graphs.is_empty() {
         lost.push("which nodes belong to which of the graphs".to_string());
+    }
+    if let Some(metric) = &dataset.metric {
+        lost.push(format!("the name of the metric, {metric}"));
     }
     if dataset.labels.is_multi() && dataset.labels.classes() == 0 {
         return Err(Error::invalid("sets of labels without any class: there is nothing to export"));
     }
-    if is_symmetric(&dataset.graph) {
+    if is_symmetric(&dataset.graph, false) {
         write_archive(dataset, &dataset.graph, dst, options)?;
     } else {
         with_scratch(dst, |scratch| {
@@ -56,7 +63,7 @@ pub(super) fn write(dataset: &Dataset, dst: &Path, options: &ExportOptions) -> R
 fn write_archive(dataset: &Dataset, by_source: &Graph, dst: &Path, options: &ExportOptions) -> Result<()> {
     atomic::write(dst, |file| {
         let mut archive = Archive::new(file, options.compress);
-        adjacency(&mut archive, by_source)?;
+        adjacency(&mut archive, &dataset.graph, by_source)?;
         attributes(&mut archive, &dataset.features, dataset.num_nodes())?;
         labels(&mut archive, &dataset.labels, dataset.num_nodes())?;
         for (name, (_, ids)) in ["train_mask", "val_mask", "test_mask"].iter().zip(dataset.split.parts()) {
@@ -79,25 +86,62 @@ fn transpose(graph: &Graph, scratch: &Scratch) -> Result<Graph> {
     edges.build(graph.num_nodes())
 }
 
-fn adjacency<W: Write + Seek>(archive: &mut Archive<W>, by_source: &Graph) -> io::Result<()> {
+fn adjacency<W: Write + Seek>(archive: &mut Archive<W>, graph: &Graph, by_source: &Graph) -> io::Result<()> {
     let (nodes, count) = (by_source.num_nodes(), by_source.num_edges());
     archive.start("adj_data", "<f4", &[count])?;
-    let ones = [1f32; PIECE];
-    for start in (0..count).step_by(PIECE) {
-        archive.write(&ones[..PIECE.min(count - start)])?;
+    match graph.edge_weight() {
+        Some(weights) if is_symmetric(graph, true) => archive.write(weights)?,
+        Some(weights) => {
+            let most = memory::available().map_or(1 << 28, |bytes| bytes / 8).max(1 << 20) as usize;
+            weights_by_source(graph, weights, by_source.indptr(), most, |run| archive.write(run))?;
+        }
+        None => {
+            let ones = [1f32; PIECE];
+            for start in (0..count).step_by(PIECE) {
+                archive.write(&ones[..PIECE.min(count - start)])?;
+            }
+        }
     }
     archive.start("adj_indices", index_type(nodes), &[count])?;
-    for run in by_source.indices().chunks(PIECE) {
-        archive.write_indices(run.iter().map(|&v| u64::from(v)), nodes)?;
-    }
+    archive.write_ids(by_source.indices(), nodes)?;
     archive.start("adj_indptr", index_type(count), &[nodes + 1])?;
     // The empty graph has an empty indptr in memory; the matrix has its one zero.
     let indptr = by_source.indptr();
-    for run in if indptr.is_empty() { &[0] } else { indptr }.chunks(PIECE) {
-        archive.write_indices(run.iter().copied(), count)?;
-    }
+    archive.write_offsets(if indptr.is_empty() { &[0] } else { indptr }, count)?;
     archive.start("adj_shape", "<i8", &[2])?;
     archive.write(&[nodes as i64; 2])
+}
+
+/// Hands the weights of the edges on in the order of the transpose, whose row starts are `indptr`: by source, then by
+/// destination, then as they stand in `graph`. About `most` of them are in memory at a time, and for as many the graph
+/// is read once.
+fn weights_by_source(
+    graph: &Graph,
+    weights: &[f32],
+    indptr: &[u64],
+    most: usize,
+    mut take: impl FnMut(&[f32]) -> io::Result<()>,
+) -> io::Result<()> {
+    let nodes = graph.num_nodes();
+    let mut first = 0;
+    while first < nodes {
+        let start = indptr[first];
+        let fits =
+            indptr[first + 1..].partition_point(|&end| end - start <= most as u64).clamp(1, most.max(1));
+        let sources = first as NodeId..(first + fits) as NodeId;
+        let mut places: Vec<usize> =
+            indptr[first..first + fits].iter().map(|&place| (place - start) as usize).collect();
+        let count = (indptr[first + fits] - start) as usize;
+        let mut run: Vec<f32> = memory::zeroed(count).map_err(io::Error::other)?;
+        for (u, weight) in graph.indices().iter().zip(weights).filter(|(u, _)| sources.contains(u)) {
+            let place = &mut places[*u as usize - first];
+            run[*place] = *weight;
+            *place += 1;
+        }
+        take(&run)?;
+        first += fits;
+    }
+    Ok(())
 }
 
 /// As CSR, also where there are none: PyG expects the keys.
@@ -106,33 +150,40 @@ fn attributes<W: Write + Seek>(
     features: &Features,
     nodes: usize,
 ) -> io::Result<()> {
-    let mut count = 0usize;
-    let nothing = || Ok(());
-    rows::visit(
-        features,
-        nodes,
-        |_, _| {
-            count += 1;
-            Ok(())
-        },
-        nothing,
-    )?;
+    let rows = (PIECE / features.dim.max(1)).max(1);
+    let pieces = nodes.div_ceil(rows);
+    let piece = |i: usize| i * rows..((i + 1) * rows).min(nodes);
+    let counts = |i: usize| {
+        let (mut counts, count) = (Vec::new(), Cell::new(0u64));
+        rows::visit(features, piece(i), |_, _| count.set(count.get() + 1), || counts.push(count.take()));
+        counts
+    };
+    let count: u64 = (0..pieces).into_par_iter().map(|i| counts(i).into_iter().sum::<u64>()).sum();
+    let count = count as usize;
     archive.start("attr_data", "<f4", &[count])?;
-    rows::visit(features, nodes, |_, x| archive.write(&[x]), nothing)?;
+    let values = |i: usize| {
+        let mut values = Vec::new();
+        rows::visit(features, piece(i), |_, x| values.push(x), || {});
+        values
+    };
+    in_order(pieces, values, |values| archive.write(&values))?;
     archive.start("attr_indices", index_type(features.dim), &[count])?;
-    rows::visit(features, nodes, |j, _| archive.write_indices([u64::from(j)], features.dim), nothing)?;
+    let columns = |i: usize| {
+        let mut columns = Vec::new();
+        rows::visit(features, piece(i), |j, _| columns.push(j), || {});
+        columns
+    };
+    in_order(pieces, columns, |columns| archive.write_ids(&columns, features.dim))?;
     archive.start("attr_indptr", index_type(count), &[nodes + 1])?;
-    archive.write_indices([0], count)?;
-    let so_far = std::cell::Cell::new(0u64);
-    rows::visit(
-        features,
-        nodes,
-        |_, _| {
-            so_far.set(so_far.get() + 1);
-            Ok(())
-        },
-        || archive.write_indices([so_far.get()], count),
-    )?;
+    archive.write_offsets(&[0], count)?;
+    let mut sum = 0;
+    in_order(pieces, counts, |mut ends| {
+        for end in &mut ends {
+            sum += *end;
+            *end = sum;
+        }
+        archive.write_offsets(&ends, count)
+    })?;
     archive.start("attr_shape", "<i8", &[2])?;
     archive.write(&[nodes as i64, features.dim as i64])
 }
@@ -198,7 +249,11 @@ fn mask<W: Write + Seek>(
 
 /// The narrowest type SciPy uses for numbers up to `most`.
 fn index_type(most: usize) -> &'static str {
-    if most <= i32::MAX as usize { "<i4" } else { "<i8" }
+    if is_narrow(most) { "<i4" } else { "<i8" }
+}
+
+fn is_narrow(most: usize) -> bool {
+    most <= i32::MAX as usize
 }
 
 /// An archive whose members are written one after the other, in pieces.
@@ -215,7 +270,7 @@ impl<'a> Archive<zip::write::StreamWriter<Deaf<'a>>> {
         Self {
             zip: ZipWriter::new_stream(Deaf { file, failed: false }),
             options: SimpleFileOptions::default().compression_method(method),
-            buffer: Vec::with_capacity(1 << 20),
+            buffer: Vec::with_capacity(BUFFER),
         }
     }
 }
@@ -235,21 +290,32 @@ impl<W: Write + Seek> Archive<W> {
 
     /// Values of the array in hand.
     fn write<T: bytemuck::NoUninit>(&mut self, values: &[T]) -> io::Result<()> {
-        self.buffer.extend_from_slice(bytemuck::cast_slice(values));
-        if self.buffer.len() >= 1 << 20 { self.flush() } else { Ok(()) }
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        if self.buffer.len() + bytes.len() < BUFFER {
+            self.buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.flush()?;
+        self.zip.write_all(bytes)
     }
 
     /// Numbers of the array in hand, in the type for numbers up to `most`.
-    fn write_indices(&mut self, values: impl IntoIterator<Item = u64>, most: usize) -> io::Result<()> {
-        let narrow = index_type(most) == "<i4";
-        for value in values {
-            if narrow {
-                self.buffer.extend_from_slice(&(value as i32).to_le_bytes());
-            } else {
-                self.buffer.extend_from_slice(&(value as i64).to_le_bytes());
-            }
+    fn write_ids(&mut self, ids: &[NodeId], most: usize) -> io::Result<()> {
+        if is_narrow(most) {
+            return self.write(ids); // numbers below 2^31 are the same with and without a sign
         }
-        if self.buffer.len() >= 1 << 20 { self.flush() } else { Ok(()) }
+        ids.chunks(PIECE)
+            .try_for_each(|ids| self.write(&ids.iter().map(|&id| u64::from(id)).collect::<Vec<_>>()))
+    }
+
+    /// As [`Archive::write_ids`].
+    fn write_offsets(&mut self, offsets: &[u64], most: usize) -> io::Result<()> {
+        if !is_narrow(most) {
+            return self.write(offsets);
+        }
+        offsets
+            .chunks(PIECE)
+            .try_for_each(|run| self.write(&run.iter().map(|&x| x as i32).collect::<Vec<_>>()))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -284,5 +350,35 @@ impl Write for Deaf<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         if self.failed { Ok(()) } else { self.file.flush() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::build;
+
+    proptest! {
+        /// Against a stable sort of the edges by source.
+        #[test]
+        fn weights_follow_their_edges(
+            edges in prop::collection::vec((0u32..6, 0u32..6), 0..30), most in 1usize..40,
+        ) {
+            let (src, dst): (Vec<_>, Vec<_>) = edges.into_iter().unzip();
+            let all = EdgeOptions { keep_duplicates: true, ..EdgeOptions::DIRECTED };
+            let graph = build(6, &src, &dst, all).unwrap();
+            let weights: Vec<f32> = (0..graph.num_edges()).map(|e| e as f32).collect();
+            let by_source = transpose(&graph, &Scratch::in_memory()).unwrap();
+            let mut found = Vec::new();
+            weights_by_source(&graph, &weights, by_source.indptr(), most, |run| {
+                found.extend_from_slice(run);
+                Ok(())
+            }).unwrap();
+            let mut expected: Vec<(NodeId, f32)> = graph.indices().iter().copied().zip(weights).collect();
+            expected.sort_by_key(|&(u, _)| u);
+            prop_assert!(found.into_iter().eq(expected.into_iter().map(|(_, weight)| weight)));
+        }
     }
 }

@@ -4,39 +4,95 @@ use rayon::prelude::*;
 
 use crate::{Graph, NodeId};
 
-/// Whether every edge stands as often in one direction as in the other. Rows that are not sorted (none that this project
-/// makes) count as no. O(E log(largest degree)), parallel.
-pub(super) fn is_symmetric(graph: &Graph) -> bool {
-    let times = |row: &[NodeId], u: NodeId| {
-        let from = row.partition_point(|&w| w < u);
-        row[from..].partition_point(|&w| w == u)
+/// Whether every edge stands as often in one direction as in the other, with the same weights where `weights` are to be
+/// looked at. Rows that are not sorted (none that this project makes) count as no.
+///
+/// The edges from a smaller to a larger id and those from a larger to a smaller one, turned around, are compared as
+/// multisets: by the sums of a hash of their members (MSet-Add-Hash of Clarke, Devadas, van Dijk, Gassend and Suh,
+/// *Incremental multiset hash functions*, Asiacrypt 2003, section 4, with a mixing function for the cryptographic one).
+/// Sums of 128 bits agree by chance once in 10^38 graphs. O(E), parallel, no memory.
+///
+/// N.B. Looking for the counterpart of each edge in its row misses the caches several times an edge.
+pub(super) fn is_symmetric(graph: &Graph, weights: bool) -> bool {
+    let weight = graph.edge_weight().filter(|_| weights);
+    let row = |v: NodeId| {
+        let start = graph.indptr()[v as usize] as usize;
+        let row = graph.in_neighbors(v);
+        if !row.is_sorted() {
+            return None;
+        }
+        let mut sums = [0u64; 2];
+        for (i, &u) in row.iter().enumerate().filter(|&(_, &u)| u != v) {
+            let ends = u64::from(u.max(v)) << 32 | u64::from(u.min(v));
+            let bits = weight.map_or(0, |weight| u64::from(weight[start + i].to_bits()));
+            let hashes = [mix(ends ^ mix(bits)), mix(ends.wrapping_add(mix(!bits)))];
+            for (sum, hash) in sums.iter_mut().zip(hashes) {
+                *sum = if u < v { sum.wrapping_add(hash) } else { sum.wrapping_sub(hash) };
+            }
+        }
+        Some(sums)
     };
+    let add = |a: [u64; 2], b: [u64; 2]| [a[0].wrapping_add(b[0]), a[1].wrapping_add(b[1])];
     let nodes = graph.num_nodes() as NodeId;
-    let sorted = |v: NodeId| graph.in_neighbors(v).is_sorted();
-    let mirrored = |v: NodeId| {
-        graph
-            .in_neighbors(v)
-            .chunk_by(|a, b| a == b)
-            .all(|run| times(graph.in_neighbors(run[0]), v) == run.len())
-    };
-    (0..nodes).into_par_iter().with_min_len(1 << 10).all(sorted)
-        && (0..nodes).into_par_iter().with_min_len(1 << 10).all(mirrored)
+    let sums = (0..nodes).into_par_iter().with_min_len(1 << 10).map(row);
+    sums.try_reduce(|| [0; 2], |a, b| Some(add(a, b))) == Some([0; 2])
+}
+
+/// The mixing function of SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, OOPSLA
+/// 2014), one to one.
+#[inline(always)]
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{EdgeOptions, build};
 
+    const ALL: EdgeOptions = EdgeOptions { keep_duplicates: true, ..EdgeOptions::DIRECTED };
+
     #[test]
     fn both_directions_are_counted() {
-        let all = EdgeOptions { keep_duplicates: true, ..EdgeOptions::DIRECTED };
-        let symmetric = |src: &[u32], dst: &[u32]| is_symmetric(&build(4, src, dst, all).unwrap());
+        let symmetric = |src: &[u32], dst: &[u32]| is_symmetric(&build(4, src, dst, ALL).unwrap(), true);
         assert!(symmetric(&[], &[]));
         assert!(symmetric(&[0, 1, 2], &[1, 0, 2]));
         assert!(symmetric(&[0, 1, 0, 1], &[1, 0, 1, 0]));
         assert!(!symmetric(&[0], &[1]));
         assert!(!symmetric(&[0, 1, 0], &[1, 0, 1]));
         assert!(!symmetric(&[0, 1, 2], &[1, 2, 0]));
+    }
+
+    #[test]
+    fn weights_are_compared_where_asked() {
+        // 0 <- 1, 1 <- 0, 2 <- 2
+        let graph = build(3, &[0, 1, 2], &[1, 0, 2], ALL).unwrap();
+        let weighted = |weights: [f32; 3]| graph.clone().with_edge_weight(weights.to_vec().into()).unwrap();
+        assert!(is_symmetric(&weighted([2., 2., 3.]), true));
+        assert!(!is_symmetric(&weighted([2., 3., 3.]), true));
+        assert!(is_symmetric(&weighted([2., 3., 3.]), false));
+    }
+
+    proptest! {
+        /// Against sorted lists of the edges and of the edges turned around.
+        #[test]
+        fn same_as_comparing_lists(
+            edges in prop::collection::vec((0u32..4, 0u32..4), 0..12), mirror: bool,
+        ) {
+            let mut edges = edges;
+            if mirror {
+                edges.extend(edges.clone().iter().map(|&(u, v)| (v, u)));
+            }
+            let mut turned: Vec<_> = edges.iter().map(|&(u, v)| (v, u)).collect();
+            let (src, dst): (Vec<_>, Vec<_>) = edges.iter().copied().unzip();
+            edges.sort_unstable();
+            turned.sort_unstable();
+            prop_assert_eq!(is_symmetric(&build(4, &src, &dst, ALL).unwrap(), true), edges == turned);
+        }
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn kind(column: &ColumnDescriptor, alone: bool) -> Kind {
     };
     let number = match column.physical_type() {
         Physical::BOOLEAN | Physical::INT32 | Physical::INT64 | Physical::FLOAT | Physical::DOUBLE => plain,
-        Physical::FIXED_LEN_BYTE_ARRAY => logical == Some(&LogicalType::Float16),
+        Physical::FIXED_LEN_BYTE_ARRAY => logical == Some(&LogicalType::Float16) && column.type_length() == 2,
         Physical::BYTE_ARRAY | Physical::INT96 => false,
     };
     let text = column.physical_type() == Physical::BYTE_ARRAY && column.max_rep_level() == 0;
@@ -69,8 +69,8 @@ fn is_unsigned(column: &ColumnDescriptor) -> bool {
 pub(super) struct Cells {
     /// Numbers, those of lists one behind the other; `None` where there is none.
     pub(super) numbers: Vec<Option<Number>>,
-    /// Texts, in the place of numbers.
-    pub(super) texts: Vec<Option<String>>,
+    /// Texts, in the place of numbers; equal ones of a dictionary share their bytes.
+    pub(super) texts: Vec<Option<ByteArray>>,
     /// How long every row's list is; empty where rows are no lists.
     pub(super) lengths: Vec<usize>,
 }
@@ -135,9 +135,7 @@ impl Column {
                 })
             }
             ColumnReader::ByteArrayColumnReader(c) => {
-                levels.read::<ByteArrayType, _>(c, rows, texts, lengths, |x: ByteArray| {
-                    String::from_utf8_lossy(x.data()).into_owned()
-                })
+                levels.read::<ByteArrayType, _>(c, rows, texts, lengths, |x: ByteArray| x)
             }
             ColumnReader::Int96ColumnReader(_) => Err(ParquetError::NYI("96-bit integers".into())),
         }

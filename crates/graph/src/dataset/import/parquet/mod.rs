@@ -13,12 +13,17 @@
 //!   numbers in their order.
 //!
 //! Row groups are read one after the other, some thousand rows at a time. What is in memory are a page of each column and
-//! what is as large as the number of nodes.
+//! what is as large as the number of nodes. What a file says of its sizes is checked before it is relied on: of its places
+//! and rows in `file.rs`, of its pages in `pages.rs`.
 
 mod column;
 mod edges;
+mod file;
+mod guard;
 mod nodes;
+mod pages;
 mod table;
+mod thrift;
 
 use std::path::{Path, PathBuf};
 

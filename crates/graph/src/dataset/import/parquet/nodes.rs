@@ -1,5 +1,7 @@
 //! The table of nodes: ids, labels, split and features.
 
+use parquet::data_type::ByteArray;
+
 use super::{
     super::{labels, splits},
     column::{Cells, Kind},
@@ -265,16 +267,14 @@ fn read_split(cells: &Cells, first: usize, at: &Place, parts: &mut [Vec<u64>; 3]
     for (row, text) in cells.texts.iter().enumerate() {
         put(
             row,
-            match text.as_deref() {
-                None | Some("" | "none") => None,
-                Some("train") => Some(0),
-                Some("valid" | "val" | "validation") => Some(1),
-                Some("test") => Some(2),
+            match text.as_ref().map(ByteArray::data) {
+                None | Some(b"" | b"none") => None,
+                Some(b"train") => Some(0),
+                Some(b"valid" | b"val" | b"validation") => Some(1),
+                Some(b"test") => Some(2),
                 Some(other) => {
-                    let message = format!(
-                        "column 'split': '{}' found, train, valid or test expected",
-                        other.escape_debug()
-                    );
+                    let word = other[..other.len().min(40)].escape_ascii();
+                    let message = format!("column 'split': '{word}' found, train, valid or test expected");
                     return Err(at.error(row, message));
                 }
             },

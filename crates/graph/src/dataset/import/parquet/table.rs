@@ -1,25 +1,24 @@
 //! A table in one or several Parquet files, read in runs of rows.
 
-use std::{
-    fs::File,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use parquet::{
-    errors::ParquetError,
-    file::reader::{FileReader, SerializedFileReader},
-};
+use parquet::{errors::ParquetError, file::metadata::RowGroupMetaData};
 
-use super::column::{Cells, Column, Kind, kind};
+use super::{
+    column::{Cells, Column, Kind},
+    file::Source,
+    guard::guarded,
+};
 use crate::{
     Error, Result,
     external::{Scratch, Unit},
     place::At,
 };
 
-/// Rows read at a time.
-const RUN: usize = 1 << 13;
+/// Rows read at a time, where they are short.
+const RUN: u64 = 1 << 13;
+/// Values read at a time, or those of one row.
+const VALUES: u64 = 1 << 20;
 
 /// The files of a table and its columns, which all files have alike.
 #[derive(Debug)]
@@ -38,9 +37,8 @@ impl Table {
     pub(super) fn open(files: Vec<PathBuf>) -> Result<Self> {
         let mut table = Self { files: Vec::new(), rows: 0, columns: Vec::new() };
         for path in files {
-            let reader = open(&path)?;
-            let metadata = reader.metadata().file_metadata();
-            let columns = columns_of(&reader);
+            let source = Source::open(&path)?;
+            let columns = source.columns();
             if table.files.is_empty() {
                 table.columns = columns;
             } else if table.columns != columns {
@@ -54,7 +52,9 @@ impl Table {
                     table.files[0].display()
                 )));
             }
-            table.rows = table.rows.saturating_add(u64::try_from(metadata.num_rows()).unwrap_or(0));
+            let groups = source.metadata.row_groups().iter();
+            let rows = groups.map(|group| group.num_rows().unsigned_abs()).fold(0, u64::saturating_add);
+            table.rows = table.rows.saturating_add(rows);
             table.files.push(path);
         }
         Ok(table)
@@ -96,30 +96,28 @@ impl Table {
         scratch.stage(&format!("reading {}", name(&self.files[0])), Some(self.rows), Unit::Rows);
         let mut done = 0u64;
         for path in &self.files {
-            let reader = open(path)?;
-            if columns_of(&reader) != self.columns {
+            let source = Source::open(path)?;
+            if source.columns() != self.columns {
                 return Err(At::new(path, "schema").error("the file has changed since it was opened"));
             }
-            let leaves = leaves_of(&reader);
+            let leaves = source.leaves();
             let mut row = 0u64;
-            for g in 0..reader.num_row_groups() {
+            for (g, group) in source.metadata.row_groups().iter().enumerate() {
                 let place = |row: u64| Place { path, row, group: g };
-                let fail = |e: ParquetError| place(row).damaged(&e);
-                let group = guarded(|| reader.get_row_group(g)).map_err(fail)?;
-                let expected = group.metadata().num_rows();
+                let expected = group.num_rows();
+                let wanted_leaves: Vec<usize> = wanted.iter().map(|&c| leaves[c]).collect();
+                let run = run(group, &wanted_leaves);
                 let mut open_columns = Vec::new();
-                for &c in wanted {
-                    let leaf = leaves[c];
-                    let column = group.metadata().column(leaf).column_descr_ptr();
-                    let reader = guarded(|| group.get_column_reader(leaf)).map_err(fail)?;
-                    open_columns.push(Column::new(reader, &column));
+                for &leaf in &wanted_leaves {
+                    let reader = source.column(g, leaf).map_err(|e| place(row).damaged(&e))?;
+                    open_columns.push(Column::new(reader, group.column(leaf).column_descr()));
                 }
                 let first = row;
                 loop {
                     let at = place(row);
                     let mut rows = None;
                     for (column, cells) in open_columns.iter_mut().zip(&mut cells) {
-                        let found = guarded(|| column.read(RUN, cells)).map_err(|e| at.damaged(&e))?;
+                        let found = guarded(|| column.read(run, cells)).map_err(|e| at.damaged(&e))?;
                         let values = if cells.lengths.is_empty() {
                             cells.numbers.len().max(cells.texts.len())
                         } else {
@@ -153,6 +151,15 @@ impl Table {
     }
 }
 
+/// How many rows of a group are read at a time: fewer where there are many columns, or lists that are long on the average.
+fn run(group: &RowGroupMetaData, leaves: &[usize]) -> usize {
+    let values = |&leaf: &usize| group.column(leaf).num_values().unsigned_abs();
+    let values = leaves.iter().map(values).fold(0, u64::saturating_add);
+    let rows = group.num_rows().unsigned_abs();
+    let fit = u128::from(VALUES) * u128::from(rows) / u128::from(values.max(1));
+    fit.clamp(1, RUN.into()) as usize
+}
+
 /// Where a run of rows begins.
 pub(super) struct Place<'a> {
     path: &'a Path,
@@ -170,60 +177,4 @@ impl Place<'_> {
         let place = format!("row group {}, after row {}", self.group, self.row);
         At::new(self.path, place).error(format!("cannot be read: {e}"))
     }
-}
-
-/// Turns a panic of the reader into an error. Some decoders assert what a damaged page does not keep (in version 60 the
-/// widths of packed integers, for one). Whatever a panic leaves half done is dropped with the error.
-fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(ParquetError::General("the data is damaged, and its reader gave up".into())))
-}
-
-/// Opens a file and checks that what its metadata says of places lies within it: the reader takes them at their word.
-fn open(path: &Path) -> Result<SerializedFileReader<File>> {
-    let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-    let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
-    let reader = guarded(|| SerializedFileReader::new(file))
-        .map_err(|e| At::new(path, "metadata").error(format!("not a readable Parquet file: {e}")))?;
-    for (g, group) in reader.metadata().row_groups().iter().enumerate() {
-        for column in group.columns() {
-            let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-            let length = column.compressed_size();
-            let end = u64::try_from(start).ok().zip(u64::try_from(length).ok());
-            let inside =
-                end.and_then(|(start, length)| start.checked_add(length)).is_some_and(|end| end <= size);
-            let counts = column.num_values() >= 0 && column.data_page_offset() >= 0 && group.num_rows() >= 0;
-            if !inside || !counts {
-                let place = format!("metadata, row group {g}");
-                let name = column.column_path().string().escape_debug().to_string();
-                return Err(At::new(path, place).error(format!(
-                    "the column '{name}' is said to be {length} bytes from byte {start} on, but the file has {size}: it is damaged"
-                )));
-            }
-        }
-    }
-    Ok(reader)
-}
-
-/// The names of the top columns, with what they hold.
-fn columns_of(reader: &SerializedFileReader<File>) -> Vec<(String, Kind)> {
-    let schema = reader.metadata().file_metadata().schema_descr();
-    let roots: Vec<usize> = (0..schema.num_columns()).map(|leaf| schema.get_column_root_idx(leaf)).collect();
-    let mut columns = Vec::new();
-    for leaf in 0..roots.len() {
-        if leaf > 0 && roots[leaf - 1] == roots[leaf] {
-            continue;
-        }
-        let alone = roots.get(leaf + 1) != Some(&roots[leaf]);
-        let column = schema.column(leaf);
-        columns.push((schema.get_column_root(leaf).name().to_string(), kind(&column, alone)));
-    }
-    columns
-}
-
-/// The first leaf of every top column.
-fn leaves_of(reader: &SerializedFileReader<File>) -> Vec<usize> {
-    let schema = reader.metadata().file_metadata().schema_descr();
-    let root = |leaf: usize| schema.get_column_root_idx(leaf);
-    (0..schema.num_columns()).filter(|&leaf| leaf == 0 || root(leaf - 1) != root(leaf)).collect()
 }

@@ -52,6 +52,7 @@ pub(super) fn edge_softmax(block: &Block, source: View, target: View, slope: f32
     }
 }
 
+#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
 pub(super) fn edge_softmax_backward(
     block: &Block,
     source: View,
@@ -122,6 +123,7 @@ pub(super) fn attend_backward(
     set(z_grad, |u, c, _| sum[u * cols + c]);
 }
 
+#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
 pub(super) fn attend_input(
     block: &Block,
     x: View,
@@ -163,6 +165,7 @@ pub(super) fn attend_input(
     set(out, |v, c, _| entries(block, v).map(|(e, u)| at(used, e, c / cols) * at(x, u, c % cols)).sum());
 }
 
+#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
 pub(super) fn attend_input_backward(
     block: &Block,
     x: View,

@@ -56,6 +56,18 @@ fn gcn() {
 }
 
 #[test]
+fn pinsage() {
+    same_for_any_number_of_threads("--model pinsage", false);
+}
+
+#[test]
+fn mixhop() {
+    // two hops are one layer of order 2, or two of order 1
+    same_for_any_number_of_threads("--model mixhop", false);
+    same_for_any_number_of_threads("--model mixhop --hops 1 --norm layer", false);
+}
+
+#[test]
 fn gat_with_attention_dropout() {
     same_for_any_number_of_threads(
         "--model gat --heads 2 --attention-dropout 0.3 --activation elu --lr 0.01",

@@ -8,7 +8,7 @@ use crate::{FAILED, USAGE, common::Room, furnished, refused};
 fn unknown_names_list_the_known_ones() {
     let room = furnished();
     for (flag, known) in [
-        ("model", "sage, gcn, gat, gin"),
+        ("model", "sage, gcn, gat, gin, mixhop, pinsage"),
         ("sampler", "neighbor, full"),
         ("optimizer", "sgd, adam, adamw"),
         ("schedule", "constant, step, cosine, plateau"),

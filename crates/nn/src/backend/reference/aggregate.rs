@@ -1,0 +1,124 @@
+//! Aggregation over the edges of a block.
+
+use graphmill_graph::Block;
+
+use super::{at, keep, set};
+use crate::{
+    View, ViewMut,
+    backend::{EdgeWeight, OwnWeight, Weighting, shape},
+};
+
+/// The coefficient of edge `e` into destination `v`.
+fn edge_coefficient(block: &Block, weight: EdgeWeight, v: usize, e: usize) -> f64 {
+    match weight {
+        EdgeWeight::One => 1.0,
+        EdgeWeight::Mean => 1.0 / block.edges(v).len() as f64,
+        EdgeWeight::Stored => f64::from(block.edge_weight[e]),
+        EdgeWeight::Normalised => {
+            let sum: f64 = block.edges(v).map(|e| f64::from(block.edge_weight[e])).sum();
+            f64::from(block.edge_weight[e]) / sum.max(1.0)
+        }
+    }
+}
+
+/// The coefficient of destination `v`'s own row.
+fn own_coefficient(block: &Block, weight: OwnWeight, v: usize) -> f64 {
+    match weight {
+        OwnWeight::None => 0.0,
+        OwnWeight::Constant(c) => f64::from(c),
+        OwnWeight::Stored => f64::from(block.self_weight[v]),
+    }
+}
+
+pub(super) fn aggregate(block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
+    shape::aggregate(block, weighting, src, &dst);
+    set(dst, |v, f, old| {
+        let mut sum = own_coefficient(block, weighting.own, v);
+        if sum != 0.0 {
+            sum *= at(src, block.own_row(v), f);
+        }
+        for e in block.edges(v) {
+            sum += edge_coefficient(block, weighting.edge, v, e) * at(src, block.indices[e] as usize, f);
+        }
+        keep(beta, old) + sum
+    });
+}
+
+pub(super) fn aggregate_transposed(
+    block: &Block,
+    weighting: Weighting,
+    dst_grad: View,
+    beta: f32,
+    src_grad: ViewMut,
+) {
+    shape::aggregate_transposed(block, weighting, dst_grad, &src_grad);
+    let cols = dst_grad.num_cols();
+    let mut sum = vec![0.0; block.num_src * cols];
+    for v in 0..block.num_dst {
+        for f in 0..cols {
+            let grad = at(dst_grad, v, f);
+            sum[block.own_row(v) * cols + f] += own_coefficient(block, weighting.own, v) * grad;
+            for e in block.edges(v) {
+                let u = block.indices[e] as usize;
+                sum[u * cols + f] += edge_coefficient(block, weighting.edge, v, e) * grad;
+            }
+        }
+    }
+    set(src_grad, |u, f, old| keep(beta, old) + sum[u * cols + f]);
+}
+
+pub(super) fn hop(first: usize, block: &Block, src: View, dst: ViewMut) {
+    shape::hop(first, block, src, &dst);
+    set(dst, |v, f, _| {
+        let own = at(src, block.own_row(v), f);
+        if f < first {
+            return own;
+        }
+        let edge = |e: usize| f64::from(block.edge_weight[e]) * at(src, block.indices[e] as usize, f);
+        f64::from(block.self_weight[v]) * own + block.edges(v).map(edge).sum::<f64>()
+    });
+}
+
+pub(super) fn hop_transposed(first: usize, block: &Block, dst_grad: View, mut src_grad: ViewMut) {
+    shape::hop_transposed(first, block, dst_grad, &src_grad);
+    aggregate_transposed(block, Weighting::STORED, dst_grad, 0.0, src_grad.reborrow());
+    set(src_grad, |u, f, aggregated| match (f < first, u < block.num_dst) {
+        (false, _) => f64::from(aggregated),
+        (true, true) => at(dst_grad, u, f),
+        (true, false) => 0.0,
+    });
+}
+
+pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>) {
+    shape::aggregate(block, Weighting { edge: EdgeWeight::One, own: OwnWeight::None }, src, &dst);
+    let cols = dst.num_cols();
+    arg.clear();
+    arg.resize(block.num_dst * cols, u32::MAX);
+    set(dst, |v, f, _| {
+        let mut edges = block.edges(v);
+        let Some(mut best) = edges.next() else { return 0.0 };
+        let value = |e: usize| at(src, block.indices[e] as usize, f);
+        for e in edges {
+            if value(e) > value(best) {
+                best = e;
+            }
+        }
+        arg[v * cols + f] = best as u32;
+        value(best)
+    });
+}
+
+pub(super) fn aggregate_max_transposed(block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut) {
+    shape::aggregate_max_transposed(block, arg, dst_grad, &src_grad);
+    let cols = dst_grad.num_cols();
+    let mut sum = vec![0.0; block.num_src * cols];
+    for v in 0..block.num_dst {
+        for f in 0..cols {
+            let e = arg[v * cols + f];
+            if e != u32::MAX {
+                sum[block.indices[e as usize] as usize * cols + f] += at(dst_grad, v, f);
+            }
+        }
+    }
+    set(src_grad, |u, f, _| sum[u * cols + f]);
+}

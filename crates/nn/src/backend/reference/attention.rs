@@ -1,0 +1,244 @@
+//! Attention.
+
+use graphmill_graph::Block;
+
+use super::{at, leaky, set};
+use crate::{
+    View, ViewMut,
+    backend::{Dropout, dropped, shape},
+};
+
+/// The entries of destination `v` in an attention matrix, with their source rows: its edges, then itself.
+fn entries(block: &Block, v: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let own = (block.num_edges() + v, block.own_row(v));
+    block.edges(v).map(|e| (e, block.indices[e] as usize)).chain([own])
+}
+
+pub(super) fn head_dot(z: View, a: View, heads: usize, out: ViewMut) {
+    let width = shape::head_dot(z, a, heads, &out.as_view());
+    set(out, |r, h, _| (h * width..(h + 1) * width).map(|c| at(z, r, c) * at(a, 0, c)).sum());
+}
+
+pub(super) fn head_dot_backward(
+    z: View,
+    a: View,
+    heads: usize,
+    grad: View,
+    z_grad: ViewMut,
+    a_grad: ViewMut,
+) {
+    let width = shape::head_dot(z, a, heads, &grad);
+    shape::same(z, z_grad.as_view());
+    shape::same(a, a_grad.as_view());
+    set(z_grad, |r, c, old| f64::from(old) + at(grad, r, c / width) * at(a, 0, c));
+    set(a_grad, |_, c, old| {
+        f64::from(old) + (0..z.num_rows()).map(|r| at(grad, r, c / width) * at(z, r, c)).sum::<f64>()
+    });
+}
+
+pub(super) fn edge_softmax(block: &Block, source: View, target: View, slope: f32, alpha: ViewMut) {
+    let heads = shape::edge_softmax(block, source, target, alpha.as_view());
+    let alpha = alpha.host();
+    for v in 0..block.num_dst {
+        for h in 0..heads {
+            let t = at(target, block.own_row(v), h);
+            let logit = |u: usize| leaky(at(source, u, h) + t, f64::from(slope));
+            let max = entries(block, v).fold(f64::NEG_INFINITY, |m, (_, u)| m.max(logit(u)));
+            let sum: f64 = entries(block, v).map(|(_, u)| (logit(u) - max).exp()).sum();
+            for (e, u) in entries(block, v) {
+                alpha[e * heads + h] = ((logit(u) - max).exp() / sum) as f32;
+            }
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+pub(super) fn edge_softmax_backward(
+    block: &Block,
+    source: View,
+    target: View,
+    slope: f32,
+    alpha: View,
+    alpha_grad: View,
+    scratch: ViewMut,
+    source_grad: ViewMut,
+    target_grad: ViewMut,
+) {
+    let heads = shape::edge_softmax(block, source, target, alpha);
+    shape::local(block);
+    shape::same(alpha, alpha_grad);
+    shape::same(alpha, scratch.as_view());
+    shape::same(source, source_grad.as_view());
+    shape::same(target, target_grad.as_view());
+    let mut source_sum = vec![0.0; block.num_src * heads];
+    let mut target_sum = vec![0.0; block.num_src * heads];
+    for v in 0..block.num_dst {
+        for h in 0..heads {
+            let mean: f64 = entries(block, v).map(|(e, _)| at(alpha, e, h) * at(alpha_grad, e, h)).sum();
+            for (e, u) in entries(block, v) {
+                let mut g = at(alpha, e, h) * (at(alpha_grad, e, h) - mean);
+                if source.host()[u * heads + h] + target.host()[v * heads + h] <= 0.0 {
+                    g *= f64::from(slope);
+                }
+                source_sum[u * heads + h] += g;
+                target_sum[v * heads + h] += g;
+            }
+        }
+    }
+    set(source_grad, |u, h, _| source_sum[u * heads + h]);
+    set(target_grad, |u, h, _| target_sum[u * heads + h]);
+}
+
+pub(super) fn attend(block: &Block, alpha: View, z: View, out: ViewMut) {
+    let width = shape::attend(block, alpha, z, out.as_view());
+    set(out, |v, c, _| entries(block, v).map(|(e, u)| at(alpha, e, c / width) * at(z, u, c)).sum());
+}
+
+pub(super) fn attend_backward(
+    block: &Block,
+    alpha: View,
+    z: View,
+    grad: View,
+    alpha_grad: ViewMut,
+    z_grad: ViewMut,
+) {
+    let width = shape::attend(block, alpha, z, grad);
+    shape::local(block);
+    shape::same(alpha, alpha_grad.as_view());
+    shape::same(z, z_grad.as_view());
+    let (heads, cols) = (alpha.num_cols(), z.num_cols());
+    let alpha_grad = alpha_grad.host();
+    let mut sum = vec![0.0; block.num_src * cols];
+    for v in 0..block.num_dst {
+        for (e, u) in entries(block, v) {
+            for h in 0..heads {
+                let range = h * width..(h + 1) * width;
+                alpha_grad[e * heads + h] = range.map(|c| at(grad, v, c) * at(z, u, c)).sum::<f64>() as f32;
+            }
+            for c in 0..cols {
+                sum[u * cols + c] += at(alpha, e, c / width) * at(grad, v, c);
+            }
+        }
+    }
+    set(z_grad, |u, c, _| sum[u * cols + c]);
+}
+
+#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+pub(super) fn attend_input(
+    block: &Block,
+    x: View,
+    source: View,
+    target: View,
+    slope: f32,
+    dropout: Dropout,
+    mut score: ViewMut,
+    mut alpha: ViewMut,
+    mut used: ViewMut,
+    out: ViewMut,
+) {
+    let of_entries = [score.as_view(), alpha.as_view()];
+    let heads = shape::attend_input(block, x, [source, target], of_entries, out.as_view());
+    let cols = x.num_cols();
+    let dot = |u: usize, w: View, h: usize| (0..cols).map(|f| at(x, u, f) * at(w, f, h)).sum::<f64>();
+    for v in 0..block.num_dst {
+        for h in 0..heads {
+            let t = dot(block.own_row(v), target, h);
+            for (e, u) in entries(block, v) {
+                score.reborrow().host()[e * heads + h] = (dot(u, source, h) + t) as f32;
+            }
+            let logit = |e: usize| leaky(at(score.as_view(), e, h), f64::from(slope));
+            let max = entries(block, v).fold(f64::NEG_INFINITY, |m, (e, _)| m.max(logit(e)));
+            let sum: f64 = entries(block, v).map(|(e, _)| (logit(e) - max).exp()).sum();
+            for (e, _) in entries(block, v) {
+                alpha.reborrow().host()[e * heads + h] = ((logit(e) - max).exp() / sum) as f32;
+            }
+        }
+    }
+    let alpha = alpha.as_view();
+    let used = if dropout.threshold() == 0 {
+        alpha
+    } else {
+        let scale = f64::from(dropout.scale());
+        set(used.reborrow(), |e, h, _| if dropped(dropout, e, h) { 0.0 } else { scale * at(alpha, e, h) });
+        used.as_view()
+    };
+    set(out, |v, c, _| entries(block, v).map(|(e, u)| at(used, e, c / cols) * at(x, u, c % cols)).sum());
+}
+
+#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+pub(super) fn attend_input_backward(
+    block: &Block,
+    x: View,
+    slope: f32,
+    score: View,
+    alpha: View,
+    used: View,
+    grad: View,
+    mut score_grad: ViewMut,
+    source_grad: ViewMut,
+    target_grad: ViewMut,
+) {
+    let weights = [source_grad.as_view(), target_grad.as_view()];
+    let heads = shape::attend_input(block, x, weights, [score, alpha], grad);
+    shape::same(score, used);
+    shape::same(score, score_grad.as_view());
+    let cols = x.num_cols();
+    for v in 0..block.num_dst {
+        for h in 0..heads {
+            let dot = |u: usize| (0..cols).map(|f| at(grad, v, h * cols + f) * at(x, u, f)).sum::<f64>();
+            let mean: f64 = entries(block, v).map(|(e, u)| at(used, e, h) * dot(u)).sum();
+            for (e, u) in entries(block, v) {
+                let g = at(used, e, h) * dot(u) - at(alpha, e, h) * mean;
+                let slope = if at(score, e, h) > 0.0 { 1.0 } else { f64::from(slope) };
+                score_grad.reborrow().host()[e * heads + h] = (slope * g) as f32;
+            }
+        }
+    }
+    let score_grad = score_grad.as_view();
+    let sum = |f: usize, h: usize, row: &dyn Fn(usize, usize) -> usize| -> f64 {
+        (0..block.num_dst)
+            .flat_map(|v| entries(block, v).map(move |(e, u)| (v, e, u)))
+            .map(|(v, e, u)| at(score_grad, e, h) * at(x, row(v, u), f))
+            .sum()
+    };
+    set(source_grad, |f, h, _| sum(f, h, &|_, u| u));
+    set(target_grad, |f, h, _| sum(f, h, &|v, _| block.own_row(v)));
+}
+
+pub(super) fn attend_input_transposed(
+    block: &Block,
+    source: View,
+    target: View,
+    used: View,
+    grad: View,
+    score_grad: View,
+    x_grad: ViewMut,
+) {
+    let of_entries = [used, score_grad];
+    let heads = shape::attend_input(block, x_grad.as_view(), [source, target], of_entries, grad);
+    shape::local(block);
+    let cols = x_grad.num_cols();
+    let mut sum = vec![0.0; block.num_src * cols];
+    for v in 0..block.num_dst {
+        for (e, u) in entries(block, v) {
+            for h in 0..heads {
+                let g = at(score_grad, e, h);
+                for f in 0..cols {
+                    sum[u * cols + f] += at(used, e, h) * at(grad, v, h * cols + f) + g * at(source, f, h);
+                    sum[v * cols + f] += g * at(target, f, h);
+                }
+            }
+        }
+    }
+    set(x_grad, |u, f, _| sum[u * cols + f]);
+}
+
+pub(super) fn head_mean(x: View, heads: usize, out: ViewMut) {
+    let width = shape::head_mean(x, heads, out.as_view());
+    set(out, |r, o, _| (0..heads).map(|h| at(x, r, h * width + o)).sum::<f64>() / heads as f64);
+}
+
+pub(super) fn head_mean_backward(grad: View, heads: usize, x_grad: ViewMut) {
+    let width = shape::head_mean(x_grad.as_view(), heads, grad);
+    set(x_grad, |r, c, _| at(grad, r, c % width) / heads as f64);
+}

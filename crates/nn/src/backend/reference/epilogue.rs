@@ -1,0 +1,68 @@
+//! What is done to rows last.
+
+use super::{at, leaky, set};
+use crate::{
+    View, ViewMut,
+    backend::{Activation, Dropout, dropped, shape},
+};
+
+fn activate(activation: Activation, x: f64) -> f64 {
+    match activation {
+        Activation::Identity => x,
+        // in this form a NaN stays one
+        Activation::Relu => {
+            if x <= 0.0 {
+                0.0
+            } else {
+                x
+            }
+        }
+        Activation::Elu if x > 0.0 => x,
+        Activation::Elu => x.exp_m1(),
+        Activation::LeakyRelu => leaky(x, 0.01),
+    }
+}
+
+/// The derivative of an activation, from its output.
+fn slope_at(activation: Activation, y: f64) -> f64 {
+    match activation {
+        Activation::Identity => 1.0,
+        _ if y > 0.0 => 1.0,
+        Activation::Relu => 0.0,
+        Activation::Elu => y + 1.0,
+        Activation::LeakyRelu => 0.01,
+    }
+}
+
+pub(super) fn epilogue(bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut) {
+    if let Some(bias) = &bias {
+        shape::row(bias, x.num_cols());
+    }
+    set(x, |r, c, old| {
+        if dropped(dropout, r, c) {
+            return 0.0;
+        }
+        let x = f64::from(old) + bias.map_or(0.0, |b| at(b, 0, c));
+        f64::from(dropout.scale()) * activate(activation, x)
+    });
+}
+
+pub(super) fn epilogue_backward(
+    activation: Activation,
+    dropout: Dropout,
+    y: View,
+    mut grad: ViewMut,
+    bias_grad: Option<ViewMut>,
+) {
+    shape::same(y, grad.as_view());
+    let scale = f64::from(dropout.scale());
+    set(grad.reborrow(), |r, c, old| {
+        if dropped(dropout, r, c) {
+            return 0.0;
+        }
+        f64::from(old) * scale * slope_at(activation, at(y, r, c) / scale)
+    });
+    if let Some(bias_grad) = bias_grad {
+        super::rows::add_column_sums(grad.as_view(), bias_grad);
+    }
+}

@@ -1,0 +1,38 @@
+//! Dense products, and those of sparse rows.
+
+use super::{at, keep, set};
+use crate::{
+    View, ViewMut,
+    backend::{Side, shape},
+};
+
+pub(super) fn gemm(a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+    let (_, _, k) = shape::gemm(a, side_a, b, side_b, &c);
+    set(c, |i, j, old| {
+        let sum: f64 = (0..k)
+            .map(|l| {
+                let x = if side_a == Side::Plain { at(a, i, l) } else { at(a, l, i) };
+                let y = if side_b == Side::Plain { at(b, l, j) } else { at(b, j, l) };
+                x * y
+            })
+            .sum();
+        keep(beta, old) + sum
+    });
+}
+
+pub(super) fn head_gemm(heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+    let (of_a, of_b, of_c) = shape::head_gemm(heads, a, side_a, b, side_b, &c);
+    let inner = if side_a == Side::Plain { of_a } else { a.num_rows() };
+    set(c, |i, j, old| {
+        let (h, j) = (j / of_c, j % of_c);
+        let sum: f64 = (0..inner)
+            .map(|l| {
+                let (row, col) = if side_a == Side::Plain { (i, l) } else { (l, i) };
+                let x = at(a, row, h * of_a + col);
+                let (row, col) = if side_b == Side::Plain { (l, j) } else { (j, l) };
+                x * at(b, row, h * of_b + col)
+            })
+            .sum();
+        keep(beta, old) + sum
+    });
+}

@@ -1,0 +1,55 @@
+//! Rows and elements.
+
+use graphmill_graph::NodeId;
+
+use super::{at, set};
+use crate::{
+    View, ViewMut,
+    backend::{Dropout, dropped, shape},
+};
+
+pub(super) fn gather(src: View, ids: &[NodeId], dst: ViewMut) {
+    shape::gather(src, ids, &dst);
+    set(dst, |r, c, _| at(src, ids[r] as usize, c));
+}
+
+pub(super) fn add(alpha: f32, x: View, y: ViewMut) {
+    shape::same(x, y.as_view());
+    set(y, |r, c, old| f64::from(old) + f64::from(alpha) * at(x, r, c));
+}
+
+pub(super) fn drop_stored(x: View, dropout: Dropout, out: ViewMut) {
+    shape::drop_stored(x, &out);
+    let out = out.host();
+    let mut k = 0;
+    for r in 0..x.num_rows() {
+        let (columns, values) = x.sparse_row(r).expect("sparse rows");
+        for (&c, &value) in columns.iter().zip(values) {
+            out[k] = if dropped(dropout, r, c as usize) { 0.0 } else { value * dropout.scale() };
+            k += 1;
+        }
+    }
+}
+
+pub(super) fn fill(value: f32, x: ViewMut) {
+    set(x, |_, _, _| f64::from(value));
+}
+
+pub(super) fn scale(alpha: f32, x: ViewMut) {
+    set(x, |_, _, old| f64::from(alpha) * f64::from(old));
+}
+
+pub(super) fn copy(src: View, dst: ViewMut) {
+    shape::same(src, dst.as_view());
+    dst.host().copy_from_slice(src.host());
+}
+
+pub(super) fn add_column_sums(x: View, out: ViewMut) {
+    shape::row(&out.as_view(), x.num_cols());
+    set(out, |_, c, old| f64::from(old) + (0..x.num_rows()).map(|r| at(x, r, c)).sum::<f64>());
+}
+
+pub(super) fn dot(x: View, y: View) -> f64 {
+    shape::same(x, y);
+    x.host().iter().zip(y.host()).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum()
+}

@@ -235,11 +235,14 @@ pub struct Source<'a> {
     pub train: &'a [NodeId],
 }
 
+/// Makes a sampler that goes from seeds.
+pub type MakeHops = fn(&SamplerOptions, &Source) -> Result<Box<dyn Sampler>, String>;
+
 /// Makes a sampler, or says in one sentence what is wrong with the options.
 #[derive(Clone, Copy)]
 pub enum Make {
     /// One that goes from seeds, hop by hop.
-    Hops(fn(&SamplerOptions, &Source) -> Result<Box<dyn Sampler>, String>),
+    Hops(MakeHops),
     /// One that draws subgraphs.
     Subgraphs(subgraph::Make),
 }

@@ -17,8 +17,9 @@ use std::{fs, path::PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-/// Batches of an epoch, and epochs that count.
-const BATCHES: usize = 10;
+/// Batches of an epoch (many: the order of an epoch, a pass over the training nodes, leaves the caches cold), and epochs that
+/// count.
+const BATCHES: usize = 50;
 const EPOCHS: usize = 8;
 
 /// What was asked for.

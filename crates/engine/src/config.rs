@@ -553,6 +553,22 @@ mod tests {
     }
 
     #[test]
+    fn every_recipe_can_be_read() {
+        let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+        let mut read = 0;
+        for entry in std::fs::read_dir(recipes).unwrap() {
+            let path = entry.unwrap().path();
+            if path.file_name().is_some_and(|name| name != "accuracy.toml") {
+                let mut config = TrainConfig::default();
+                config.read_file(&path).unwrap();
+                config.validate().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                read += 1;
+            }
+        }
+        assert!(read > 10);
+    }
+
+    #[test]
     fn layers_and_fanout_follow_each_other() {
         let mut config = TrainConfig { layers: 3, ..TrainConfig::default() };
         config.settle(&["layers"]).unwrap();

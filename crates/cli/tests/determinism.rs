@@ -146,3 +146,18 @@ fn fused_and_gathered_agree() {
         assert!((score(&on) - score(&off)).abs() < 0.01, "{model}: {} and {}", score(&on), score(&off));
     }
 }
+
+#[test]
+fn subgraphs() {
+    for options in [
+        "--sampler saint-node --model gcn",
+        "--sampler saint-edge --model gin",
+        "--sampler saint-rw --inductive",
+        "--sampler frontier --frontier-size 50 --model mixhop --hops 1",
+        "--sampler forest-fire --coverage 0 --model gat",
+        "--sampler cluster --parts 20 --parts-per-batch 4",
+    ] {
+        same_for_any_number_of_threads(&format!("{options} --batch-size 700"), false);
+    }
+    same_for_any_number_of_threads("--sampler frontier --frontier-size 50 --batch-size 700", true);
+}

@@ -29,6 +29,7 @@ impl Parts {
     /// An option that is unknown or impossible, or a dataset that cannot be trained on.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
         config.validate()?;
+        let model = build::model(config, data)?;
         if data.split.train.is_empty() {
             let mend =
                 "it has no training nodes: import it with --split, for example --split random:0.6,0.2,0.2";
@@ -40,7 +41,7 @@ impl Parts {
             strategy: table::find("strategy", strategy::TABLE, &config.strategy).map_err(Error::name)?.make,
             optimizer: build::optimizer(config)?,
             schedule: build::schedule(config)?,
-            model: build::model(config, data)?,
+            model,
             // the one that may take long
             sampler: build::sampler(config, data)?,
         })

@@ -48,6 +48,28 @@ fn what_sparse_rows_cannot_be_is_refused() {
 }
 
 #[test]
+fn what_no_subgraph_can_be_drawn_by_is_refused() {
+    let room = furnished();
+    for (options, says) in [
+        ("frontier --fused on", &["--fused on", "subgraph"][..]),
+        ("frontier --coverage -1", &["--coverage -1"]),
+        ("frontier --frontier-size 0", &["--sampler frontier", "0"]),
+        ("frontier --degree-cap 0", &["--sampler frontier", "0"]),
+        ("saint-rw --walk-length 0", &["--sampler saint-rw", "0"]),
+        ("forest-fire --burning 1", &["--sampler forest-fire", "1"]),
+        ("cluster --parts 0", &["--sampler cluster", "0"]),
+        ("cluster --parts 3 --parts-per-batch 4", &["--sampler cluster", "4"]),
+    ] {
+        refused(&room, &format!("train data --sampler {options} --out new"), USAGE, says, "new");
+    }
+    // more nodes than there are: all of them
+    for sampler in ["saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire"] {
+        let size = "--batch-size 100000 --frontier-size 40000 --coverage 1";
+        room.ok(&format!("train data --sampler {sampler} {size} --hidden 8 --epochs 1 --out {sampler}"));
+    }
+}
+
+#[test]
 fn impossible_numbers_name_their_flag() {
     let room = furnished();
     for option in [

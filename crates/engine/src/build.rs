@@ -1,7 +1,16 @@
 //! From a configuration and a dataset to the parts of a run. Training, `eval` and `predict` share it.
 
 use graphmill_graph::{Dataset, dataset::FeatureData, generate, matrix::TableType, table};
-use graphmill_loader::{feature::Host, order, sampler, subgraph::SubgraphOptions, weights::SymmetricWeights};
+use graphmill_loader::{
+    feature::Host,
+    order,
+    sampler::{
+        self,
+        weighted::{DrawBy, EdgeWeights},
+    },
+    subgraph::SubgraphOptions,
+    weights::SymmetricWeights,
+};
 use graphmill_nn::{
     Matrix,
     backend::Precision,
@@ -166,6 +175,12 @@ pub fn symmetric(model: &Model, data: &Dataset) -> Option<SymmetricWeights> {
 /// An unknown name or an impossible option.
 pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::Sampler>> {
     let entry = usage(table::find("sampler", sampler::TABLE, &config.sampler))?;
+    let walk_length = |own: usize| if config.walk_length == 0 { own } else { config.walk_length };
+    let weighted = sampler::WeightedOptions {
+        replace: config.replace,
+        weights: choice("edge-weights", &EdgeWeights::ALL, &config.edge_weights)?,
+        draw_by: choice("draw-by", &DrawBy::ALL, &config.draw_by)?,
+    };
     let options = sampler::SamplerOptions {
         fanout: config.fanout.0.clone(),
         seed: config.seed,
@@ -173,17 +188,32 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
             budget: if config.batch_size == 0 { data.num_nodes() } else { config.batch_size },
             frontier: config.frontier_size,
             degree_cap: u32::try_from(config.degree_cap).unwrap_or(u32::MAX),
-            walk_length: config.walk_length,
+            walk_length: walk_length(SubgraphOptions::default().walk_length),
             burning: config.burning,
             parts: config.parts,
             parts_per_batch: config.parts_per_batch,
             ..SubgraphOptions::default()
         },
         training: sampler::SubgraphTraining { inductive: config.inductive, coverage: config.coverage },
+        weighted,
+        walks: sampler::WalkOptions {
+            walks: config.walks,
+            length: walk_length(sampler::WalkOptions::default().length),
+            restart: config.restart,
+        },
     };
     let source = sampler::Source { graph: &data.graph, train: &data.split.train };
     let made = entry.make.make(&options, &source);
     made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+}
+
+/// The value of that name.
+fn choice<T: Copy>(flag: &str, all: &[(&str, T)], given: &str) -> Result<T> {
+    let found = all.iter().find(|(name, _)| *name == given).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        Error::usage(format!("--{flag} {given}: {}", known.join(", ")))
+    })
 }
 
 /// The ordering of the seeds.

@@ -217,8 +217,18 @@ options! {
         fixed inductive: bool = false, "BOOL";
         /// Count every node so often on average for the normalisation of subgraphs; 0 leaves it out.
         fixed coverage: f64 = 50.0, "N";
-        /// Steps of a walk (saint-rw).
-        fixed walk_length: usize = 2_usize, "N";
+        /// Draw a neighbour again (weighted).
+        fixed replace: bool = false, "BOOL";
+        /// What edges weigh (weighted): stored, or by their source in-degree, out-degree, inverse-in-degree or inverse-out-degree.
+        fixed edge_weights: String = "stored", "NAME";
+        /// Draw by alias tables, 8 bytes an edge, or by prefix-sums, without tables but as slow as rows are long (weighted).
+        fixed draw_by: String = "alias", "NAME";
+        /// Walks from each node (random-walk).
+        fixed walks: usize = 4_usize, "N";
+        /// Probability that a walk ends, after each step (random-walk).
+        fixed restart: f64 = 0.5, "P";
+        /// Steps of a walk; 0 takes the sampler's own, 2 (saint-rw) or 3 (random-walk).
+        fixed walk_length: usize = 0_usize, "N";
         /// Nodes of the frontier (frontier).
         fixed frontier_size: usize = 1000_usize, "N";
         /// A node of more neighbours is popped as if it had so many (frontier).

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use graphmill_graph::{Block, Dataset, Graph, Labels, NodeId};
+use graphmill_graph::{Block, Dataset, Graph, Labels, NodeId, block::Aggregation};
 use graphmill_loader::{
     Sampler,
     sampler::{BatchKey, Scratch, full::Full},
@@ -144,9 +144,8 @@ impl<'a> Inference<'a> {
                 let mut dst_ids = block.dst_ids.take().unwrap_or_default();
                 block.clear();
                 let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
-                let (indptr, indices) = (&mut block.indptr, &mut block.indices);
                 self.full
-                    .sample_layer(self.graph, 0, ids, key, &mut self.scratch, indptr, indices)
+                    .sample_layer(self.graph, 0, ids, key, Aggregation::Other, &mut self.scratch, block)
                     .expect("a chunk's edges fit a block, but for a node with 2^32 in-neighbours");
                 if let Some(symmetric) = self.symmetric {
                     symmetric.fill(self.graph, ids, block);

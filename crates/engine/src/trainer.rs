@@ -114,9 +114,11 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
         trainer.observer.note(&note);
     }
     if data.graph.edge_weight().is_some() {
-        trainer
-            .observer
-            .note("this dataset has edge weights: training does not use them, all edges count alike");
+        trainer.observer.note(if loader.sampler.reads_edge_weights() {
+            "this dataset has edge weights: neighbours are drawn by them, but scores count all edges alike"
+        } else {
+            "this dataset has edge weights: training does not use them, all edges count alike"
+        });
     }
     if resume {
         trainer.resume()?;

@@ -14,7 +14,11 @@ use graphmill_graph::{
 use graphmill_loader::{
     Form, MiniBatch, Sampler, Workspace,
     compact::{dense::Dense, table::Table},
-    sampler::neighbor::Neighbor,
+    sampler::{
+        SamplerOptions, Source, TABLE, WeightedOptions,
+        neighbor::Neighbor,
+        weighted::{DrawBy, EdgeWeights},
+    },
 };
 use rayon::{ThreadPool, prelude::*};
 
@@ -67,7 +71,7 @@ fn plain(graph: &Graph, fanout: &[i64], seeds: &[NodeId]) -> usize {
 /// One batch for each of `slots`, again and again over `order`; returns edges.
 fn batches(
     graph: &Graph,
-    sampler: &Neighbor,
+    sampler: &dyn Sampler,
     form: Form,
     epoch: u64,
     order: &[NodeId],
@@ -109,6 +113,33 @@ fn best<T: Send>(pool: &ThreadPool, mut run: impl FnMut(u64) -> T + Send) -> (f6
     })
 }
 
+/// Every random sampler that goes from seeds, with its variants, by name.
+fn by_hops(graph: &Graph, fanout: &[i64]) -> Vec<(String, Box<dyn Sampler>)> {
+    let mut all = Vec::new();
+    let mut add = |name: &str, variant: &str, weighted: WeightedOptions| {
+        let entry = TABLE.iter().find(|entry| entry.name == name).expect("a sampler");
+        let options = SamplerOptions { fanout: fanout.to_vec(), weighted, ..SamplerOptions::default() };
+        let clock = Instant::now();
+        let sampler = entry.make.make(&options, &Source { graph, train: &[] }).expect("a sampler");
+        let name = format!("{name}{variant}");
+        if clock.elapsed().as_millis() > 10 {
+            println!("{name:<32}made in {:.2} s", clock.elapsed().as_secs_f64());
+        }
+        all.push((name, sampler));
+    };
+    let by_weight = WeightedOptions::default();
+    add("neighbor", "", by_weight);
+    add("weighted", "", by_weight);
+    add("weighted", " again", WeightedOptions { replace: true, ..by_weight });
+    let sums = WeightedOptions { draw_by: DrawBy::PrefixSums, ..by_weight };
+    add("weighted", " sums", sums);
+    add("weighted", " sums again", WeightedOptions { replace: true, ..sums });
+    add("weighted", " sums degree", WeightedOptions { weights: EdgeWeights::InDegree, ..sums });
+    add("labor", "", by_weight);
+    add("random-walk", "", by_weight);
+    all
+}
+
 fn main() {
     // cargo passes `--bench`
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
@@ -147,6 +178,33 @@ fn main() {
                 }
                 println!();
             }
+        }
+    }
+
+    if wanted("samplers") {
+        // weights of 1 to 10, as GNNLab's
+        let weights: Vec<f32> =
+            (0..graph.num_edges() as u64).map(|e| (keyed::mix(e) % 10 + 1) as f32).collect();
+        let weighted = graph.clone().with_edge_weight(weights.into()).expect("weights");
+        let fanout = FANOUTS[0];
+        for (name, sampler) in pools[1].install(|| by_hops(&weighted, fanout)) {
+            let name = format!("samplers {fanout:?} {name}");
+            print!("{name:<40}");
+            for pool in &pools {
+                let mut slots = slots(pool.current_num_threads());
+                let (size, form) = (1024, Form { fused: true, ..Form::default() });
+                let (seconds, edges) = best(pool, |epoch| {
+                    batches(&weighted, &*sampler, form, epoch, &order[..16_384], size, &mut slots)
+                });
+                let (seeds, edges) = (16.384 / seconds, edges as f64 / seconds / 1e6);
+                print!("{seeds:8.0} k seeds/s {edges:6.1} M edges/s");
+            }
+            // and how much a batch has to read
+            let (mut workspace, mut batch) = (Workspace::new(graph.num_nodes()), MiniBatch::default());
+            batch.seeds = order[..1024].to_vec();
+            let drawn = sampler.sample(&weighted, 1, 0, Form::default(), &mut workspace, &mut batch);
+            drawn.expect("a batch that fits");
+            println!(" {:8} nodes {:8} edges a batch", batch.input_nodes.len(), batch.num_edges());
         }
     }
 

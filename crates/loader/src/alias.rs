@@ -4,12 +4,14 @@
 //! - [`Alias`] is one distribution over many outcomes. It is built in parallel: runs of outcomes have tables of their own, and one more
 //!   table draws the run. The runs' length is fixed, so the tables are the same for any number of threads. The table of runs
 //!   is small and stays cached, so a draw costs one read of the large one.
-//! - [`RowAlias`] is one distribution per node over its in-neighbours, rows in parallel, in two arrays as long as the edges.
+//! - [`RowAlias`] is one distribution per node over its in-neighbours, rows in parallel: 8 bytes an edge.
 //!
 //! Sums are in f64; a cell's threshold has 32 bits, so each probability is met to within 2^-32 / n per cell.
 
 use graphmill_graph::{Error, Graph, NodeId, Result, keyed::Stream};
 use rayon::prelude::*;
+
+use crate::prefetch::prefetch;
 
 /// Outcomes of a run.
 const RUN: usize = 1 << 16;
@@ -151,13 +153,22 @@ fn build(
     true
 }
 
-/// For each node a distribution over its in-neighbours: two words an edge, in the order of the graph's edges.
+/// For each node a distribution over its in-neighbours: a cell of 8 bytes an edge, in the order of the graph's edges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowAlias {
-    /// Per edge (`E`): below it a cell gives its own edge, as a fraction of 2^32.
-    threshold: Vec<u32>,
-    /// Per edge (`E`): which edge of the row a cell gives otherwise; [`NOTHING`] throughout rows whose weights are all 0.
-    other: Vec<u32>,
+    /// Per edge (`E`), `other` counting within the row; [`NOTHING`] throughout rows whose weights are all 0.
+    cells: Vec<Cell>,
+}
+
+/// Where a draw landed in a [`RowAlias`], before it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Aim {
+    /// The cell, by its place among all.
+    cell: u64,
+    /// The cell's number within the row.
+    own: u32,
+    /// The place within the cell, of 2^32.
+    place: u32,
 }
 
 /// The `other` of a row that has nothing to draw.
@@ -185,57 +196,58 @@ impl RowAlias {
                 "node {v} has 2^32 - 1 in-neighbours or more: too many for an alias table"
             )));
         }
-        let mut threshold = vec![0; weights.len()];
-        let mut other = vec![NOTHING; weights.len()];
-        // the arrays' parts of each run of rows
+        let mut cells = vec![Cell { threshold: 0, other: NOTHING }; weights.len()];
+        // the cells of each run of rows
         let mut parts = Vec::with_capacity(graph.num_nodes().div_ceil(ROWS));
-        let (mut thresholds, mut others) = (&mut threshold[..], &mut other[..]);
+        let mut all = &mut cells[..];
         for first in (0..graph.num_nodes()).step_by(ROWS) {
             let rows = &graph.indptr()[first..=(first + ROWS).min(graph.num_nodes())];
-            let edges = (rows[rows.len() - 1] - rows[0]) as usize;
-            let (part, rest) = thresholds.split_at_mut(edges);
-            thresholds = rest;
-            let (part_of_other, rest) = others.split_at_mut(edges);
-            others = rest;
-            parts.push((rows, part, part_of_other));
+            let (part, rest) = all.split_at_mut((rows[rows.len() - 1] - rows[0]) as usize);
+            all = rest;
+            parts.push((rows, part));
         }
-        parts.into_par_iter().for_each_init(Room::default, |room, (rows, threshold, other)| {
+        parts.into_par_iter().for_each_init(Room::default, |room, (rows, cells)| {
             for ends in rows.windows(2) {
                 let first = (ends[0] - rows[0]) as usize;
                 let row = &weights[ends[0] as usize..ends[1] as usize];
-                build(
-                    row.len(),
-                    |i| f64::from(row[i]),
-                    room,
-                    |i, cell| {
-                        (threshold[first + i], other[first + i]) = (cell.threshold, cell.other);
-                    },
-                );
+                build(row.len(), |i| f64::from(row[i]), room, |i, cell| cells[first + i] = cell);
             }
         });
-        Ok(Self { threshold, other })
+        Ok(Self { cells })
     }
 
     /// `E`.
     pub fn num_edges(&self) -> usize {
-        self.other.len()
+        self.cells.len()
     }
 
-    /// One in-neighbour of `v`, as its number within the row; `None` where there is none, or all weigh 0. One draw of 64 bits, and one read
-    /// of each array. `graph` is the one that this was made for.
+    /// One in-neighbour of `v`, as its number within the row; `None` where there is none, or all weigh 0. One draw of 64 bits, and one read.
+    /// `graph` is the one that this was made for.
     #[inline(always)]
     pub fn draw(&self, graph: &Graph, v: NodeId, stream: &mut Stream) -> Option<u32> {
         let (start, end) = (graph.indptr()[v as usize], graph.indptr()[v as usize + 1]);
-        if start == end {
+        if start == end || self.cells[start as usize].other == NOTHING {
             return None;
         }
-        let product = u128::from(stream.next_u64()) * u128::from(end - start);
-        let own = (product >> 64) as u64;
-        let cell = (start + own) as usize;
-        let other = self.other[cell];
-        let drawn =
-            if ((product as u64) >> 32) < u64::from(self.threshold[cell]) { own as u32 } else { other };
-        (drawn != NOTHING).then_some(drawn)
+        Some((self.settle(self.aim(start, end, stream.next_u64())) - start) as u32)
+    }
+
+    /// The first half of [`RowAlias::draw`], from a random word: asks for the cell, of a row of edges `start..end` that is not empty.
+    #[inline(always)]
+    pub fn aim(&self, start: u64, end: u64, word: u64) -> Aim {
+        let product = u128::from(word) * u128::from(end - start);
+        let own = (product >> 64) as u32;
+        let cell = start + u64::from(own);
+        prefetch(&self.cells, cell as usize);
+        Aim { cell, own, place: ((product as u64) >> 32) as u32 }
+    }
+
+    /// The second half: the position of the edge, of a row in which something can be drawn.
+    #[inline(always)]
+    pub fn settle(&self, aim: Aim) -> u64 {
+        let cell = self.cells[aim.cell as usize];
+        let other = aim.cell - u64::from(aim.own) + u64::from(cell.other);
+        if aim.place < cell.threshold { aim.cell } else { other }
     }
 }
 

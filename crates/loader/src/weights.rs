@@ -33,21 +33,25 @@ impl SymmetricWeights {
     }
 
     /// Fills the weights of a block whose `indices` are still global ids and whose destinations are
-    /// `dst`. O(D + E), parallel where there are many destinations.
+    /// `dst`. Edge weights that are there already say how many neighbours each edge stands for, instead of `d / k`. O(D + E),
+    /// parallel where there are many destinations.
     pub fn fill(&self, graph: &Graph, dst: &[NodeId], block: &mut Block) {
         let Block { indptr, indices, edge_weight, self_weight, .. } = block;
+        let known = !edge_weight.is_empty();
         edge_weight.resize(indices.len(), 0.0);
         self_weight.resize(dst.len(), 0.0);
-        self.fill_rows(graph, dst, indptr, indices, edge_weight, self_weight);
+        self.fill_rows(graph, dst, indptr, indices, known, edge_weight, self_weight);
     }
 
     /// A run of destinations with their edges: `indptr` has one entry more and counts from its own first.
+    #[allow(clippy::too_many_arguments, reason = "a block's parts, which are cut one by one")]
     fn fill_rows(
         &self,
         graph: &Graph,
         dst: &[NodeId],
         indptr: &[u32],
         indices: &[NodeId],
+        known: bool,
         edge_weight: &mut [f32],
         self_weight: &mut [f32],
     ) {
@@ -57,8 +61,8 @@ impl SymmetricWeights {
             let (dst, indices) = (dst.split_at(middle), indices.split_at(at(middle)));
             let (edges, own) = (edge_weight.split_at_mut(at(middle)), self_weight.split_at_mut(middle));
             rayon::join(
-                || self.fill_rows(graph, dst.0, &indptr[..=middle], indices.0, edges.0, own.0),
-                || self.fill_rows(graph, dst.1, &indptr[middle..], indices.1, edges.1, own.1),
+                || self.fill_rows(graph, dst.0, &indptr[..=middle], indices.0, known, edges.0, own.0),
+                || self.fill_rows(graph, dst.1, &indptr[middle..], indices.1, known, edges.1, own.1),
             );
             return;
         }
@@ -74,7 +78,8 @@ impl SymmetricWeights {
                 if let Some(&ahead) = indices.get(e + 16) {
                     prefetch(&self.inv_sqrt, ahead as usize);
                 }
-                edge_weight[e] = drawn * self.inv_sqrt[indices[e] as usize];
+                let stands_for = if known { own * edge_weight[e] } else { drawn };
+                edge_weight[e] = stands_for * self.inv_sqrt[indices[e] as usize];
             }
         }
     }
@@ -98,6 +103,10 @@ mod tests {
         let mut block = Block { num_dst: 1, indptr: vec![0, 2], indices: vec![2, 3], ..Block::default() };
         weights.fill(&graph, &[0], &mut block);
         assert!(block.edge_weight.iter().all(|w| (w - 0.75).abs() < 1e-7));
+        // as the sampler says what they stand for
+        block.edge_weight = vec![3.0, 0.5];
+        weights.fill(&graph, &[0], &mut block);
+        assert!(block.edge_weight.iter().zip([1.5, 0.25]).all(|(w, expected)| (w - expected).abs() < 1e-7));
     }
 
     #[test]

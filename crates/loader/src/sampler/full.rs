@@ -1,6 +1,6 @@
 //! All neighbours at every hop: what sampling approximates.
 
-use graphmill_graph::{Graph, NodeId, Result};
+use graphmill_graph::{Block, Graph, NodeId, Result, block::Aggregation};
 
 use super::{BatchKey, Sampler, Scratch, neighbor::Neighbor};
 
@@ -37,10 +37,10 @@ impl Sampler for Full {
         hop: usize,
         dst: &[NodeId],
         key: BatchKey,
+        aggregation: Aggregation,
         scratch: &mut Scratch,
-        indptr: &mut Vec<u32>,
-        indices: &mut Vec<NodeId>,
+        block: &mut Block,
     ) -> Result<()> {
-        self.0.sample_layer(graph, hop, dst, key, scratch, indptr, indices)
+        self.0.sample_layer(graph, hop, dst, key, aggregation, scratch, block)
     }
 }

@@ -6,10 +6,15 @@
 //! and destinations are a prefix of sources everywhere.
 
 pub mod full;
+pub mod labor;
 pub mod neighbor;
 mod normalize;
 mod parts;
+pub mod random_walk;
+mod reservoir;
+mod runs;
 pub mod subgraphs;
+pub mod weighted;
 
 use std::sync::Mutex;
 
@@ -20,7 +25,9 @@ use graphmill_graph::{
 };
 use parts::{PART, Parts, draw_and_number};
 
+pub use random_walk::WalkOptions;
 pub use subgraphs::{SubgraphTraining, Subgraphs};
+pub use weighted::WeightedOptions;
 
 use crate::{
     MiniBatch, Relabel,
@@ -93,11 +100,13 @@ pub struct Scratch {
     pub tables: Vec<Mutex<Vec<u32>>>,
     /// Edges of each run of destinations.
     pub counts: Vec<u64>,
+    /// Runs of destinations being drawn.
+    runs: Vec<runs::Run>,
 }
 
 impl Default for Scratch {
     fn default() -> Self {
-        Self { parallel: true, tables: Vec::new(), counts: Vec::new() }
+        Self { parallel: true, tables: Vec::new(), counts: Vec::new(), runs: Vec::new() }
     }
 }
 
@@ -131,8 +140,17 @@ pub trait Sampler: Send + Sync {
         false
     }
 
-    /// Draws the in-neighbours of `dst` at hop `hop` (0 is next to the seeds): `indptr` (`D + 1`)
-    /// and `indices` (global ids) are overwritten. A pure function of the arguments' values.
+    /// Whether it draws by the weights that are stored with the graph's edges.
+    fn reads_edge_weights(&self) -> bool {
+        false
+    }
+
+    /// Draws the in-neighbours of `dst` at hop `hop` (0 is next to the seeds): `block.indptr` (`D + 1`)
+    /// and `block.indices` (global ids) are overwritten. A pure function of the arguments' values.
+    ///
+    /// A sampler that weighs edges also fills `block.edge_weight` (`E`, empty before), for a layer that makes `aggregation` of them;
+    /// with [`Aggregation::Symmetric`] by how many of the node's neighbours an edge stands for, which [`SymmetricWeights::fill`] then
+    /// multiplies.
     ///
     /// # Errors
     /// The block would have more edges than its 32-bit positions can number.
@@ -143,9 +161,9 @@ pub trait Sampler: Send + Sync {
         _hop: usize,
         _dst: &[NodeId],
         _key: BatchKey,
+        _aggregation: Aggregation,
         _scratch: &mut Scratch,
-        _indptr: &mut Vec<u32>,
-        _indices: &mut Vec<NodeId>,
+        _block: &mut Block,
     ) -> Result<()> {
         unreachable!("this sampler draws whole subgraphs");
     }
@@ -179,7 +197,8 @@ pub trait Sampler: Send + Sync {
             block.clear();
             block.num_dst = nodes.len();
             let draw = |dst: &[NodeId], scratch: &mut Scratch, block: &mut Block| {
-                self.sample_layer(graph, hop, dst, key, scratch, &mut block.indptr, &mut block.indices)?;
+                block.edge_weight.clear();
+                self.sample_layer(graph, hop, dst, key, form.aggregation, scratch, block)?;
                 if let Some(symmetric) = form.symmetric {
                     symmetric.fill(graph, dst, block);
                 }
@@ -224,6 +243,10 @@ pub struct SamplerOptions {
     pub subgraph: SubgraphOptions,
     /// Which nodes subgraphs are drawn from, and what they stand for.
     pub training: SubgraphTraining,
+    /// By what neighbours are drawn.
+    pub weighted: WeightedOptions,
+    /// How nodes walk.
+    pub walks: WalkOptions,
 }
 
 /// What a sampler is made for.
@@ -294,6 +317,28 @@ const BY_HOPS: &[Entry<Make>] = &[
         summary: "every neighbour at every hop: exact, and as large as it sounds",
         source: "",
         make: Make::Hops(|options, _| Ok(Box::new(full::Full::new(options.fanout.len())?))),
+    },
+    Entry {
+        name: "weighted",
+        summary: "k-hop neighbour sampling by edge weight, with or without replacement",
+        source: "Walker, ACM TOMS 1977; Efraimidis and Spirakis, IPL 2006",
+        make: Make::Hops(|options, source| {
+            Ok(Box::new(weighted::Weighted::new(source.graph, &options.fanout, &options.weighted)?))
+        }),
+    },
+    Entry {
+        name: "labor",
+        summary: "layer-neighbour sampling: as many neighbours on average, shared by the nodes of a layer",
+        source: "Balin and Catalyurek, NeurIPS 2023, section 3 (LABOR-0)",
+        make: Make::Hops(|options, _| Ok(Box::new(labor::Labor::new(&options.fanout)?))),
+    },
+    Entry {
+        name: "random-walk",
+        summary: "the nodes that short random walks visit most, by how often (PinSAGE)",
+        source: "Ying et al., KDD 2018, section 3.1",
+        make: Make::Hops(|options, _| {
+            Ok(Box::new(random_walk::RandomWalk::new(&options.fanout, &options.walks)?))
+        }),
     },
 ];
 

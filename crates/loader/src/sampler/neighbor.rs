@@ -17,7 +17,7 @@
 
 use std::sync::Mutex;
 
-use graphmill_graph::{Graph, NodeId, Result, keyed};
+use graphmill_graph::{Block, Graph, NodeId, Result, block::Aggregation, keyed};
 use rayon::prelude::*;
 
 use super::{BatchKey, Sampler, Scratch, parts::too_many};
@@ -49,19 +49,21 @@ impl Neighbor {
     /// # Errors
     /// No hops, more than 64, or a fanout that is neither -1 nor positive.
     pub fn new(fanout: &[i64]) -> Result<Self, String> {
-        if fanout.is_empty() || fanout.len() > 64 {
-            return Err(format!("a fanout has 1 to 64 hops, not {}", fanout.len()));
-        }
-        let fanout = fanout
-            .iter()
-            .map(|&k| match k {
-                -1 => Ok(usize::MAX),
-                1..=1_000_000 => Ok(k as usize),
-                _ => Err(format!("fanout {k}: give a number of neighbours from 1 to 1000000, or -1 for all")),
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(Self { fanout })
+        Ok(Self { fanout: fanouts(fanout)? })
     }
+}
+
+/// Fanouts as they are given, -1 as `usize::MAX`.
+pub(super) fn fanouts(fanout: &[i64]) -> Result<Vec<usize>, String> {
+    if fanout.is_empty() || fanout.len() > 64 {
+        return Err(format!("a fanout has 1 to 64 hops, not {}", fanout.len()));
+    }
+    let each = |&k: &i64| match k {
+        -1 => Ok(usize::MAX),
+        1..=1_000_000 => Ok(k as usize),
+        _ => Err(format!("fanout {k}: give a number of neighbours from 1 to 1000000, or -1 for all")),
+    };
+    fanout.iter().map(each).collect()
 }
 
 impl Sampler for Neighbor {
@@ -83,10 +85,11 @@ impl Sampler for Neighbor {
         hop: usize,
         dst: &[NodeId],
         key: BatchKey,
+        _: Aggregation,
         scratch: &mut Scratch,
-        indptr: &mut Vec<u32>,
-        indices: &mut Vec<NodeId>,
+        block: &mut Block,
     ) -> Result<()> {
+        let Block { indptr, indices, .. } = block;
         let fanout = self.fanout[hop];
         let key = keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]);
         scratch.fit(rayon::current_num_threads());

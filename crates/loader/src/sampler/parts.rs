@@ -63,7 +63,7 @@ pub(super) fn draw_and_number(
 }
 
 /// Adds the edges of `part` to those of `block`.
-fn append(part: &Block, block: &mut Block) -> Result<()> {
+pub(super) fn append(part: &Block, block: &mut Block) -> Result<()> {
     let edges = block.num_edges() + part.num_edges();
     let Ok(_) = u32::try_from(edges) else { return Err(too_many(edges as u64)) };
     let before = block.num_edges() as u32;

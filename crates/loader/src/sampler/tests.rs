@@ -22,7 +22,83 @@ fn random_graph(nodes: u32, edges: usize, seed: u64) -> Graph {
     let mut stream = keyed::Stream::new(keyed::key(&[seed]));
     let mut draw = || stream.below(u64::from(nodes)) as u32;
     let (src, dst): (Vec<u32>, Vec<u32>) = (0..edges).map(|_| (draw(), draw())).unzip();
-    build(nodes as usize, &src, &dst, EdgeOptions::DIRECTED).unwrap()
+    let graph = build(nodes as usize, &src, &dst, EdgeOptions::DIRECTED).unwrap();
+    // some weigh nothing, and those of some nodes all
+    let weights = (0..graph.num_nodes() as u64).flat_map(|v| {
+        let row = 0..graph.in_degree(v as u32) as u64;
+        row.map(move |e| if v % 10 == 9 { 0.0 } else { ((e * 7 + v) % 5) as f32 })
+    });
+    let weights: Vec<f32> = weights.collect();
+    graph.with_edge_weight(weights.into()).unwrap()
+}
+
+/// Every sampler that goes from seeds, with the options that change what it promises.
+fn by_hops(fanout: &[i64], graph: &Graph, mut see: impl FnMut(&str, &SamplerOptions, &dyn Sampler)) {
+    for entry in TABLE {
+        let Make::Hops(make) = entry.make else { continue };
+        for replace in [false, true] {
+            for draw_by in [weighted::DrawBy::Alias, weighted::DrawBy::PrefixSums] {
+                let weighted = WeightedOptions { replace, draw_by, ..WeightedOptions::default() };
+                if weighted != WeightedOptions::default() && entry.name != "weighted" {
+                    continue;
+                }
+                let options =
+                    SamplerOptions { fanout: fanout.to_vec(), weighted, ..SamplerOptions::default() };
+                see(entry.name, &options, &*make(&options, &Source { graph, train: &[] }).unwrap());
+            }
+        }
+    }
+}
+
+/// What a sampler promises of a node's edges.
+struct Promise {
+    /// How many there are at least.
+    least: usize,
+    /// And at most.
+    most: usize,
+    /// Whether no two come from one node.
+    distinct: bool,
+    /// The nodes that they may come from.
+    from: HashSet<NodeId>,
+}
+
+/// What the sampler of that name promises of node `v` at a fanout.
+fn promise(name: &str, options: &SamplerOptions, graph: &Graph, v: NodeId, fanout: i64) -> Promise {
+    let k = usize::try_from(fanout).unwrap_or(usize::MAX);
+    let row = graph.in_neighbors(v);
+    let exactly = |edges, from: &[NodeId]| Promise {
+        least: edges,
+        most: edges,
+        distinct: true,
+        from: from.iter().copied().collect(),
+    };
+    let few = exactly(row.len().min(k), row);
+    match name {
+        "neighbor" => few,
+        "full" => exactly(row.len(), row),
+        // k on average
+        "labor" => Promise { least: if row.len() <= k { row.len() } else { 0 }, most: row.len(), ..few },
+        "weighted" => {
+            let first = graph.indptr()[v as usize] as usize;
+            let weight = &graph.edge_weight().unwrap()[first..];
+            let can: Vec<NodeId> =
+                row.iter().zip(weight).filter(|(_, w)| **w > 0.0).map(|(u, _)| *u).collect();
+            let again = options.weighted.replace && fanout > 0;
+            let edges = if again && !can.is_empty() { k } else { can.len().min(k) };
+            Promise { distinct: !again, ..exactly(edges, &can) }
+        }
+        "random-walk" => {
+            let WalkOptions { walks, length, .. } = options.walks;
+            let mut from = HashSet::new();
+            let mut at: HashSet<NodeId> = HashSet::from([v]);
+            for _ in 0..length {
+                at = at.iter().flat_map(|&u| graph.in_neighbors(u)).copied().collect();
+                from.extend(&at);
+            }
+            Promise { least: from.len().min(1), most: k.min(walks * length), distinct: true, from }
+        }
+        _ => panic!("say what {name} promises"),
+    }
 }
 
 fn sample(sampler: &dyn Sampler, graph: &Graph, seeds: &[NodeId], key: BatchKey, form: Form) -> MiniBatch {
@@ -46,8 +122,8 @@ fn drawn(block: &Block, nodes: &[NodeId]) -> Vec<Vec<NodeId>> {
 }
 
 proptest! {
-    /// For every sampler of the table: real edges, right counts, no duplicates, destinations a
-    /// prefix of sources, first-seen numbering, and the fast path drawing the same neighbours.
+    /// For every sampler of the table: edges as it promises them, destinations a prefix of sources, first-seen numbering, and the
+    /// fast path drawing the same neighbours.
     #[test]
     fn blocks_are_what_they_promise(
         edges in 0usize..3000, nodes in 1u32..200, batch in 0u64..50,
@@ -56,41 +132,61 @@ proptest! {
         let graph = random_graph(nodes, edges, batch);
         let seeds: Vec<u32> = (0..nodes).filter(|v| v % 3 == 0).collect();
         let key = BatchKey { batch, ..KEY };
-        for entry in TABLE {
-            let Make::Hops(make) = entry.make else { continue };
-            let source = Source { graph: &graph, train: &seeds };
-            let sampler = make(&SamplerOptions { fanout: fanout.clone(), ..SamplerOptions::default() }, &source).unwrap();
-            let out = sample(&*sampler, &graph, &seeds, key, Form { transposed: !0, ..Form::default() });
-            let layers = sampler.num_layers();
-            prop_assert_eq!(out.blocks.len(), layers);
-            prop_assert_eq!(&out.input_nodes[..seeds.len()], &seeds[..]);
-            prop_assert_eq!(out.input_nodes.iter().collect::<HashSet<_>>().len(), out.input_nodes.len());
-            for (l, block) in out.blocks.iter().enumerate() {
-                let hop = layers - 1 - l;
-                prop_assert_eq!(block.num_src, if l == 0 { out.input_nodes.len() } else { out.blocks[l - 1].num_dst });
-                prop_assert!(block.num_dst <= block.num_src && block.is_transposed());
-                let mut newest = block.num_dst as u32;
-                for (v, row) in drawn(block, &out.input_nodes).into_iter().enumerate() {
-                    let all = graph.in_neighbors(out.input_nodes[v]);
-                    let wanted = if entry.name == "full" || fanout[hop] < 0 { all.len() } else { all.len().min(fanout[hop] as usize) };
-                    prop_assert_eq!(row.len(), wanted);
-                    prop_assert_eq!(row.iter().collect::<HashSet<_>>().len(), row.len());
-                    prop_assert!(row.iter().all(|u| all.contains(u)));
-                    for e in block.edges(v) {
-                        prop_assert!(block.indices[e] <= newest);
-                        newest += u32::from(block.indices[e] == newest);
-                    }
-                }
-                prop_assert_eq!(newest as usize, block.num_src);
-            }
-            let fused = sample(&*sampler, &graph, &seeds, key, Form { fused: true, ..Form::default() });
-            prop_assert!(fused.is_fused());
-            for l in 0..layers {
-                let plain_nodes = &out.input_nodes;
-                prop_assert_eq!(drawn(&fused.blocks[l], &fused.input_nodes), drawn(&out.blocks[l], plain_nodes));
+        let mut checked = Ok(());
+        by_hops(&fanout, &graph, |name, options, sampler| {
+            let check = || keeps_its_promise(name, options, sampler, &graph, &seeds, key);
+            checked = std::mem::replace(&mut checked, Ok(())).and_then(|()| check());
+        });
+        checked?;
+    }
+}
+
+fn keeps_its_promise(
+    name: &str,
+    options: &SamplerOptions,
+    sampler: &dyn Sampler,
+    graph: &Graph,
+    seeds: &[NodeId],
+    key: BatchKey,
+) -> Result<(), TestCaseError> {
+    let out = sample(sampler, graph, seeds, key, Form { transposed: !0, ..Form::default() });
+    let layers = sampler.num_layers();
+    prop_assert_eq!(out.blocks.len(), layers);
+    prop_assert_eq!(&out.input_nodes[..seeds.len()], seeds);
+    prop_assert_eq!(out.input_nodes.iter().collect::<HashSet<_>>().len(), out.input_nodes.len());
+    for (l, block) in out.blocks.iter().enumerate() {
+        let hop = layers - 1 - l;
+        prop_assert_eq!(
+            block.num_src,
+            if l == 0 { out.input_nodes.len() } else { out.blocks[l - 1].num_dst }
+        );
+        prop_assert!(block.num_dst <= block.num_src && block.is_transposed());
+        prop_assert!([0, block.num_edges()].contains(&block.edge_weight.len()));
+        let mut newest = block.num_dst as u32;
+        for (v, row) in drawn(block, &out.input_nodes).into_iter().enumerate() {
+            let promise = promise(name, options, graph, out.input_nodes[v], options.fanout[hop]);
+            prop_assert!(
+                promise.least <= row.len() && row.len() <= promise.most,
+                "{} drew {} edges",
+                name,
+                row.len()
+            );
+            prop_assert!(!promise.distinct || row.iter().collect::<HashSet<_>>().len() == row.len());
+            prop_assert!(row.iter().all(|u| promise.from.contains(u)));
+            for e in block.edges(v) {
+                prop_assert!(block.indices[e] <= newest);
+                newest += u32::from(block.indices[e] == newest);
             }
         }
+        prop_assert_eq!(newest as usize, block.num_src);
     }
+    let fused = sample(sampler, graph, seeds, key, Form { fused: true, ..Form::default() });
+    prop_assert!(fused.is_fused());
+    for (fused_block, block) in fused.blocks.iter().zip(&out.blocks) {
+        prop_assert_eq!(drawn(fused_block, &fused.input_nodes), drawn(block, &out.input_nodes));
+        prop_assert_eq!(&fused_block.edge_weight, &block.edge_weight);
+    }
+    Ok(())
 }
 
 #[test]
@@ -198,6 +294,61 @@ fn draws_depend_on_every_part_of_the_key_and_on_nothing_else() {
         sampler.sample(&graph, KEY.seed, KEY.epoch, form, &mut workspace, &mut batch).unwrap();
     }
     assert_eq!(batch.blocks[0].indices, first.blocks[0].indices);
+}
+
+#[test]
+fn every_sampler_draws_alike_for_any_number_of_threads_and_any_company() {
+    let graph = random_graph(3000, 60_000, 1);
+    let seeds: Vec<u32> = (0..3000).rev().collect();
+    // more destinations than are drawn in one part
+    let wide = random_graph(100_000, 200_000, 2);
+    let seeds_of_wide: Vec<u32> = (0..70_000).rev().collect();
+    let of_wide = SymmetricWeights::new(&wide);
+    let form = Form { transposed: !0, aggregation: Aggregation::Sum, ..Form::default() };
+    let form_of_wide =
+        Form { symmetric: Some(&of_wide), aggregation: Aggregation::Symmetric, ..Form::default() };
+    for (graph, seeds, form) in [(&graph, &seeds, form), (&wide, &seeds_of_wide, form_of_wide)] {
+        by_hops(&[3, 4], graph, |name, _, sampler| {
+            let run = |threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| sample(sampler, graph, seeds, KEY, form))
+            };
+            let (one, three) = (run(1), run(3));
+            assert!(one.input_nodes == three.input_nodes, "{name}");
+            for (a, b) in one.blocks.iter().zip(&three.blocks) {
+                assert!(a.indptr == b.indptr && a.indices == b.indices, "{name}");
+                assert!(a.edge_weight == b.edge_weight && a.self_weight == b.self_weight, "{name}");
+            }
+            // a node alone draws what it draws among others
+            assert!(sampler.draws_by_node());
+            let top = &one.blocks[1];
+            for at in [0, 1, seeds.len() / 2, seeds.len() - 1] {
+                let alone = sample(sampler, graph, &seeds[at..=at], KEY, form);
+                let row = drawn(top, &one.input_nodes).swap_remove(at);
+                assert_eq!(drawn(&alone.blocks[1], &alone.input_nodes)[0], row, "{name}");
+                if !top.edge_weight.is_empty() {
+                    assert_eq!(alone.blocks[1].edge_weight, top.edge_weight[top.edges(at)], "{name}");
+                }
+            }
+            if sampler.is_random() {
+                for key in
+                    [BatchKey { seed: 6, ..KEY }, BatchKey { epoch: 3, ..KEY }, BatchKey { batch: 10, ..KEY }]
+                {
+                    let other = sample(sampler, graph, seeds, key, form);
+                    assert!(one.blocks[1].indices != other.blocks[1].indices, "{name}");
+                }
+            }
+            // a workspace that served another batch changes nothing
+            let mut workspace = Workspace::new(graph.num_nodes());
+            let mut batch = MiniBatch { seeds: seeds.clone(), ..MiniBatch::default() };
+            for number in [3, KEY.batch] {
+                batch.number = number;
+                sampler.sample(graph, KEY.seed, KEY.epoch, form, &mut workspace, &mut batch).unwrap();
+            }
+            assert!(batch.blocks[0].indices == one.blocks[0].indices, "{name}");
+            assert!(batch.blocks[0].edge_weight == one.blocks[0].edge_weight, "{name}");
+        });
+    }
 }
 
 #[test]

@@ -1,0 +1,343 @@
+//! PinSAGE's neighbourhoods (Ying et al., *Graph Convolutional Neural Networks for Web-Scale Recommender Systems*, KDD 2018, section 3.1): the `k` nodes
+//! that short random walks from a node visit most.
+//!
+//! A node sends out some walks, each step to a uniform in-neighbour. After each step a walk ends with the restart probability, and in any case after
+//! its last step or where there is nowhere to go. The node's neighbours are the `k` (the hop's fanout; -1: all) nodes visited most, in that order,
+//! lower ids first among equals; a walk that comes back to its start visits it, as in DGL and GNNLab. A node without in-neighbours gets none.
+//!
+//! The importance of a neighbour is its visits' share of those of all `k`. A layer that takes no certain sum of its neighbours (PinSAGE's) is given the
+//! visits as edge weights, a mean the importances, and a sum `d` times the importances, `d` being the node's in-degree; the symmetric normalisation
+//! multiplies that. With walks of one step all of these are unbiased estimates of the sums over all in-neighbours, where `k` takes all.
+//!
+//! The walks of a group of nodes take a step together, so that their reads overlap: O(walks x length) reads a node.
+
+use graphmill_graph::{Block, Graph, NodeId, Result, block::Aggregation, keyed};
+
+use super::{
+    BatchKey, Sampler, Scratch,
+    neighbor::fanouts,
+    runs::{Room, draw_runs},
+};
+use crate::prefetch::prefetch;
+
+/// Walks under way together, about.
+const GROUP: usize = 64;
+
+/// How nodes walk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WalkOptions {
+    /// Walks from each node. Default 4, as in GNNLab.
+    pub walks: usize,
+    /// Steps of a walk at most. Default 3.
+    pub length: usize,
+    /// The probability that a walk ends, after each of its steps. Default 0.5.
+    pub restart: f64,
+}
+
+impl Default for WalkOptions {
+    fn default() -> Self {
+        Self { walks: 4, length: 3, restart: 0.5 }
+    }
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub struct RandomWalk {
+    /// Per hop from the seeds outward; `usize::MAX` takes all.
+    fanout: Vec<usize>,
+    walks: usize,
+    length: usize,
+    restart: f64,
+}
+
+/// Where a walk is.
+#[derive(Clone, Debug)]
+pub(super) struct Walk {
+    stream: keyed::Stream,
+    /// A node, or the position of the edge to it.
+    at: u64,
+    /// The number within the group of the node that it started from.
+    from: u32,
+    goes: bool,
+}
+
+impl RandomWalk {
+    /// `fanout` as in [`super::neighbor::Neighbor::new`].
+    ///
+    /// # Errors
+    /// An impossible fanout, no walks or steps, more than 2^16 of both, or a restart probability that is none.
+    pub fn new(fanout: &[i64], options: &WalkOptions) -> Result<Self, String> {
+        let &WalkOptions { walks, length, restart } = options;
+        let visits = walks.saturating_mul(length);
+        if visits == 0 || visits > 1 << 16 {
+            return Err(format!("--walks {walks} of --walk-length {length}: from 1 to 65536 steps in all"));
+        }
+        if !(0.0..=1.0).contains(&restart) {
+            return Err(format!("--restart {restart}: a probability from 0 to 1"));
+        }
+        Ok(Self { fanout: fanouts(fanout)?, walks, length, restart })
+    }
+
+    /// Appends the neighbours of `dst` and their visits, or what they weigh.
+    #[allow(clippy::too_many_arguments, reason = "one hop: what is drawn from, for whom, and where it goes")]
+    fn draw(
+        &self,
+        graph: &Graph,
+        fanout: usize,
+        key: u64,
+        aggregation: Aggregation,
+        dst: &[NodeId],
+        room: &mut Room,
+        block: &mut Block,
+    ) {
+        for group in dst.chunks(GROUP.div_ceil(self.walks)) {
+            self.walk(graph, key, group, room);
+            room.visits.sort_unstable();
+            let mut rest = &room.visits[..];
+            for (i, &v) in (0..).zip(group) {
+                let of_node = rest.partition_point(|&visit| visit >> 32 == i);
+                let visits;
+                (visits, rest) = rest.split_at(of_node);
+                let ranked = &mut room.positions;
+                ranked.clear();
+                // many visits first, then low ids
+                let rank = |run: &[u64]| !(run.len() as u64) << 32 | run[0] & u64::from(u32::MAX);
+                ranked.extend(visits.chunk_by(|a, b| a == b).map(rank));
+                if ranked.len() > fanout {
+                    ranked.select_nth_unstable(fanout);
+                    ranked.truncate(fanout);
+                }
+                ranked.sort_unstable();
+                let count = |rank: u64| (u32::MAX - (rank >> 32) as u32) as f32;
+                let sum: f32 = ranked.iter().map(|&rank| count(rank)).sum();
+                let factor = match aggregation {
+                    Aggregation::Other => 1.0,
+                    Aggregation::Mean => 1.0 / sum,
+                    Aggregation::Sum | Aggregation::Symmetric => graph.in_degree(v) as f32 / sum,
+                };
+                block.indices.extend(ranked.iter().map(|&rank| rank as NodeId));
+                block.edge_weight.extend(ranked.iter().map(|&rank| count(rank) * factor));
+                block.indptr.push(block.indices.len() as u32);
+            }
+        }
+    }
+
+    /// Overwrites `room.visits` by the number of each walk's start within `group` and a node that it visited, in any order.
+    fn walk(&self, graph: &Graph, key: u64, group: &[NodeId], room: &mut Room) {
+        let (rows, neighbors) = (graph.indptr(), graph.indices());
+        let Room { walks, visits, .. } = room;
+        walks.clear();
+        visits.clear();
+        for (from, &v) in (0..).zip(group) {
+            prefetch(rows, v as usize);
+            let node = keyed::mix(key ^ u64::from(v).wrapping_mul(keyed::GOLDEN));
+            let walk = |number: usize| Walk {
+                stream: keyed::Stream::new(keyed::mix(node ^ number as u64)),
+                at: v.into(),
+                from,
+                goes: true,
+            };
+            walks.extend((0..self.walks).map(walk));
+        }
+        for _ in 0..self.length {
+            for walk in walks.iter_mut() {
+                let (start, end) = (rows[walk.at as usize], rows[walk.at as usize + 1]);
+                walk.goes = start < end;
+                walk.at = start + walk.stream.below(end - start);
+                prefetch(neighbors, walk.at as usize);
+            }
+            walks.retain_mut(|walk| {
+                if walk.goes {
+                    let to = neighbors[walk.at as usize];
+                    visits.push(u64::from(walk.from) << 32 | u64::from(to));
+                    walk.at = to.into();
+                    walk.goes = walk.stream.uniform() >= self.restart;
+                    prefetch(rows, to as usize);
+                }
+                walk.goes
+            });
+        }
+    }
+}
+
+impl Sampler for RandomWalk {
+    fn num_layers(&self) -> usize {
+        self.fanout.len()
+    }
+
+    fn draws_by_node(&self) -> bool {
+        true
+    }
+
+    fn sample_layer(
+        &self,
+        graph: &Graph,
+        hop: usize,
+        dst: &[NodeId],
+        key: BatchKey,
+        aggregation: Aggregation,
+        scratch: &mut Scratch,
+        block: &mut Block,
+    ) -> Result<()> {
+        let fanout = self.fanout[hop];
+        let key = keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]);
+        draw_runs(dst, scratch, block, |dst, room, block| {
+            self.draw(graph, fanout, key, aggregation, dst, room, block);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Form, MiniBatch, Workspace,
+        subgraph::testing::{fits, graph_of},
+        weights::SymmetricWeights,
+    };
+
+    /// The rows of nodes 0, 1, .. in turn: neighbours and weights.
+    fn draws(
+        options: WalkOptions,
+        fanout: i64,
+        graph: &Graph,
+        form: Form,
+        batches: u64,
+        mut see: impl FnMut(usize, &[NodeId], &[f32]),
+    ) {
+        let sampler = RandomWalk::new(&[fanout], &options).unwrap();
+        let mut workspace = Workspace::new(graph.num_nodes());
+        let mut batch =
+            MiniBatch { seeds: (0..graph.num_nodes() as NodeId).collect(), ..MiniBatch::default() };
+        for number in 0..batches {
+            batch.number = number;
+            sampler.sample(graph, 3, 0, Form { fused: true, ..form }, &mut workspace, &mut batch).unwrap();
+            let block = &batch.blocks[0];
+            (0..block.num_dst)
+                .for_each(|v| see(v, &block.indices[block.edges(v)], &block.edge_weight[block.edges(v)]));
+        }
+    }
+
+    /// Node 4 leads nowhere, node 5 hears from nobody and is heard by nobody.
+    fn graph() -> Graph {
+        graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[], &[]])
+    }
+
+    #[test]
+    fn single_walks_end_and_visit_as_often_as_they_should() {
+        let graph = graph();
+        let options = WalkOptions { walks: 1, length: 3, restart: 0.3 };
+        // by the ordered rows: which nodes with how many visits
+        let mut counts = [vec![0; 4096], vec![0; 4096]];
+        let code = |visits: &[u64; 6]| visits.iter().fold(0, |code, &c| code * 4 + c as usize);
+        draws(options, -1, &graph, Form::default(), 60_000, |v, row, weight| {
+            let mut visits = [0; 6];
+            row.iter().zip(weight).for_each(|(&u, &w)| visits[u as usize] = w as u64);
+            assert_eq!(row.is_empty(), v > 3);
+            if v < 2 {
+                counts[v][code(&visits)] += 1;
+            }
+        });
+        for (v, counts) in counts.iter().enumerate() {
+            let mut expected = vec![0.0; 4096];
+            let mut walks = vec![(v, 1.0, [0; 6])];
+            for step in 1..=3 {
+                let mut next = Vec::new();
+                for (at, p, visits) in walks {
+                    let row = graph.in_neighbors(at as u32);
+                    if row.is_empty() {
+                        expected[code(&visits)] += p;
+                    }
+                    for &u in row {
+                        let (p, mut visits) = (p / row.len() as f64, visits);
+                        visits[u as usize] += 1;
+                        let ends = if step == 3 { 1.0 } else { 0.3 };
+                        expected[code(&visits)] += p * ends;
+                        next.push((u as usize, p * (1.0 - ends), visits));
+                    }
+                }
+                walks = next;
+            }
+            fits(counts, &expected);
+        }
+    }
+
+    #[test]
+    fn walks_are_independent_and_the_most_visited_come_first() {
+        let graph = graph();
+        // two walks of a step each from node 1, to 0 or 2: one of both twice, or each once, the lower first
+        let options = WalkOptions { walks: 2, length: 1, restart: 0.5 };
+        let mut counts = vec![0; 3];
+        draws(options, 1, &graph, Form::default(), 20_000, |v, row, weight| {
+            if v == 1 {
+                counts[match (row, weight) {
+                    ([0], [1.0]) => 0,
+                    ([0], [2.0]) => 1,
+                    ([2], [2.0]) => 2,
+                    _ => panic!("{row:?} {weight:?}"),
+                }] += 1;
+            }
+        });
+        fits(&counts, &[2.0, 1.0, 1.0]);
+        let options = WalkOptions { walks: 50, length: 3, restart: 0.2 };
+        draws(options, 3, &graph, Form::default(), 50, |v, row, weight| {
+            assert_eq!(row.len(), if v < 4 { 3 } else { 0 });
+            let order: Vec<(f32, NodeId)> = weight.iter().map(|w| -w).zip(row.iter().copied()).collect();
+            assert!(order.is_sorted_by(|a, b| a.partial_cmp(b).unwrap().is_lt()), "{order:?}");
+        });
+    }
+
+    #[test]
+    fn walks_that_must_end_take_one_step_and_those_that_must_not_all() {
+        let ring = graph_of(&[&[1], &[2], &[3], &[0]]);
+        for (restart, visited) in [(1.0, 1), (0.0, 3)] {
+            let options = WalkOptions { walks: 4, length: 3, restart };
+            draws(options, -1, &ring, Form::default(), 100, |v, row, weight| {
+                assert_eq!(row.len(), visited);
+                let reach: Vec<NodeId> = (1..=visited).map(|step| (v + step) as NodeId % 4).collect();
+                assert!(row.iter().all(|u| reach.contains(u)) && weight.iter().all(|&w| w == 4.0));
+            });
+        }
+    }
+
+    #[test]
+    fn sums_over_walks_of_one_step_are_right_on_average() {
+        let graph = graph();
+        let symmetric = SymmetricWeights::new(&graph);
+        let x = |u: NodeId| f64::from(u) + 1.0;
+        let d = |v: NodeId| graph.in_degree(v) as f64;
+        for aggregation in [Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric] {
+            let wants = (aggregation == Aggregation::Symmetric).then_some(&symmetric);
+            let form = Form { aggregation, symmetric: wants, ..Form::default() };
+            let mut sums = [0.0; 6];
+            let (options, batches) = (WalkOptions { walks: 3, length: 1, restart: 0.5 }, 20_000);
+            draws(options, -1, &graph, form, batches, |v, row, weight| {
+                let sum: f64 = row.iter().zip(weight).map(|(&u, &w)| f64::from(w) * x(u)).sum();
+                sums[v] += sum / batches as f64;
+            });
+            for v in 0..6 {
+                let each = |&u: &NodeId| match aggregation {
+                    Aggregation::Mean => x(u) / d(v),
+                    Aggregation::Symmetric => x(u) / ((d(u) + 1.0) * (d(v) + 1.0)).sqrt(),
+                    _ => x(u),
+                };
+                let exact: f64 = graph.in_neighbors(v).iter().map(each).sum();
+                // one mean of three draws varies by less than its own size: six sigma of 20,000
+                assert!(
+                    (sums[v as usize] - exact).abs() <= 0.03 * exact,
+                    "{aggregation:?} {v}: {sums:?}, not {exact}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_walks_are_refused() {
+        let bad = |options: WalkOptions| RandomWalk::new(&[5], &options).unwrap_err();
+        let with = WalkOptions::default();
+        assert!(bad(WalkOptions { walks: 0, ..with }).contains("--walks 0"));
+        assert!(bad(WalkOptions { length: usize::MAX, ..with }).contains("--walk-length"));
+        assert!(bad(WalkOptions { restart: 1.5, ..with }).contains("--restart 1.5"));
+        assert!(bad(WalkOptions { restart: f64::NAN, ..with }).contains("--restart NaN"));
+    }
+}

@@ -48,14 +48,17 @@ fn what_sparse_rows_cannot_be_is_refused() {
 }
 
 #[test]
-fn what_no_subgraph_can_be_drawn_by_is_refused() {
+fn what_no_sampler_can_draw_by_is_refused() {
     let room = furnished();
     for (options, says) in [
         ("frontier --fused on", &["--fused on", "subgraph"][..]),
         ("frontier --coverage -1", &["--coverage -1"]),
         ("frontier --frontier-size 0", &["--sampler frontier", "0"]),
         ("frontier --degree-cap 0", &["--sampler frontier", "0"]),
-        ("saint-rw --walk-length 0", &["--sampler saint-rw", "0"]),
+        ("random-walk --restart 1.5", &["--sampler random-walk", "1.5"]),
+        ("random-walk --walks 0", &["--sampler random-walk", "0"]),
+        ("weighted --edge-weights nonsense", &["--edge-weights nonsense", "stored"]),
+        ("weighted --draw-by nonsense", &["--draw-by nonsense", "alias"]),
         ("forest-fire --burning 1", &["--sampler forest-fire", "1"]),
         ("cluster --parts 0", &["--sampler cluster", "0"]),
         ("cluster --parts 3 --parts-per-batch 4", &["--sampler cluster", "4"]),

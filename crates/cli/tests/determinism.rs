@@ -161,3 +161,14 @@ fn subgraphs() {
     }
     same_for_any_number_of_threads("--sampler frontier --frontier-size 50 --batch-size 700", true);
 }
+
+#[test]
+fn samplers_from_seeds() {
+    for options in [
+        "--sampler weighted --edge-weights inverse-in-degree --replace",
+        "--sampler labor --model gin",
+        "--sampler random-walk --model pinsage",
+    ] {
+        same_for_any_number_of_threads(options, false);
+    }
+}

@@ -81,7 +81,8 @@ impl Subgraphs {
         };
         if training.coverage > 0.0 {
             let nodes = if own.is_some() { train.len() } else { graph.num_nodes() };
-            let enough = (training.coverage * nodes as f64) as u64;
+            // one subgraph at least: without any, no loss would weigh anything
+            let enough = ((training.coverage * nodes as f64) as u64).max(1);
             let draw = |key, room: &mut Room, nodes: &mut Vec<NodeId>| this.draw(from, key, room, nodes);
             let normalization = Normalization::new(from, &draw, seed, enough);
             this.normalization = Some(normalization.map_err(|e| e.to_string())?);
@@ -396,6 +397,8 @@ mod tests {
         };
         assert!(make(f64::NAN).unwrap().contains("--coverage NaN"));
         assert!(make(-1.0).is_some() && make(1.0).is_none());
+        let least = SubgraphTraining { coverage: 1e-9, ..SubgraphTraining::default() };
+        assert!(sample(&biased(&[1, 39], least), Aggregation::Mean, 0).loss_weight.iter().any(|&w| w > 0.0));
         struct Nothing;
         impl SubgraphSampler for Nothing {
             fn budget(&self) -> usize {

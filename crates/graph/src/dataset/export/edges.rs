@@ -16,12 +16,12 @@ use std::{io::Write, path::Path};
 use serde::Serialize;
 
 use super::{ExportOptions, lines, lines::Style};
-use crate::symmetry::is_symmetric;
 use crate::{
     Dataset, Error, Labels, NodeId, Result,
     atomic::{self, Disk, Real},
     dataset::{FeatureData, import::Meta},
     npy::{Writer, write_new},
+    symmetry::is_symmetric,
 };
 
 /// All names that an export may hold.

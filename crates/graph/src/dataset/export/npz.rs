@@ -26,12 +26,12 @@ use rayon::prelude::*;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 use super::{ExportOptions, ordered::in_order, rows, with_scratch};
-use crate::symmetry::is_symmetric;
 use crate::{
     Dataset, EdgeOptions, Error, Features, Graph, Labels, NodeId, Result, atomic,
     external::Scratch,
     memory,
     npy::{Dtype, Header},
+    symmetry::is_symmetric,
 };
 
 /// Edges or values handled at a time.

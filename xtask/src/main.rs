@@ -6,6 +6,7 @@
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
 //! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
 //! - `cargo xtask scale [OPTION ...]` measures a batch's time on graphs of 2^20 to 2^25 nodes.
+//! - `cargo xtask subgraph-scaling [OPTION ...]` measures an iteration of subgraph training against size, depth and degree.
 
 mod accuracy;
 mod bench_peers;
@@ -13,6 +14,7 @@ mod fuzz;
 mod plot;
 mod scale;
 mod scaling;
+mod subgraph_scaling;
 
 use std::{env, path::PathBuf, process::Command};
 
@@ -34,6 +36,7 @@ const USAGE: &[&str] = &[
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
     "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out FILE]",
+    "subgraph-scaling [OPTION VALUE ...] [size] [depth] [degree]",
 ];
 
 fn main() -> Result<()> {
@@ -45,6 +48,7 @@ fn main() -> Result<()> {
         ["fuzz", ref words @ ..] => fuzz::run(words),
         ["scaling", ref words @ ..] => scaling::run(words),
         ["scale", ref words @ ..] => scale::run(words),
+        ["subgraph-scaling", ref words @ ..] => subgraph_scaling::run(words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }
 }

@@ -230,6 +230,7 @@ fn train(options: &Options, room: &Path, point: &mut Point) -> Result<()> {
     let iterations = ITERATIONS as f64;
     let epochs = summary["epochs"].as_array().context("a summary has epochs")?;
     point.size = [0.0; 2];
+    let before = point.epochs.len();
     for epoch in &epochs[1..] {
         let mut times = [0.0; 3];
         for (time, stage) in times.iter_mut().zip(STAGES) {
@@ -240,6 +241,8 @@ fn train(options: &Options, room: &Path, point: &mut Point) -> Result<()> {
             *size += number(&epoch[name])? / iterations / EPOCHS as f64;
         }
     }
+    let of_run = point.epochs[before..].iter().map(|times| 1e3 * times.iter().sum::<f64>()).collect();
+    eprintln!("  {:.2} ms an iteration", median(of_run));
     let dataset = &summary["dataset"];
     point.stored_degree = number(&dataset["edges"])? / number(&dataset["nodes"])?;
     point.peak = number(&summary["peak_rss_bytes"])?.max(point.peak);

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use graphmill_graph::{Block, keyed::Stream};
 use graphmill_nn::{
-    Finish, Layer, LayerConfig, Matrix, Order, Pass, Saved,
+    Finish, LayerConfig, Matrix, Order, Pass, Saved,
     backend::Cpu,
     cost::{BlockShape, Purpose, cost},
     layer::Sage,

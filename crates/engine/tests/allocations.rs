@@ -30,7 +30,10 @@ use graphmill_graph::{
 };
 use graphmill_nn::{
     Backend,
-    backend::{Cpu, Reference},
+    backend::{
+        Cpu, Reference,
+        cpu::{Slicing, with_slicing},
+    },
     cost::BlockShape,
 };
 
@@ -169,7 +172,7 @@ fn a_batch_allocates_nothing_in_the_steady_state() {
     }
 }
 
-/// Subgraphs, normalised, whose nodes are drawn in every way: by walks, edges, nodes and a frontier.
+/// Subgraphs, normalised, whose nodes are drawn in every way.
 #[test]
 fn a_subgraph_allocates_nothing_in_the_steady_state() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,6 +197,14 @@ fn a_subgraph_allocates_nothing_in_the_steady_state() {
                 counts[WARM..].iter().all(|&count| count == 0),
                 "{sampler}, {model}, {coverage}: {counts:?}"
             );
+            // beside the products' own requests, aggregation by slices of the features makes none
+            let config = TrainConfig { hidden: 64, ..config };
+            let least = |slicing| {
+                let cpu = Cpu::default();
+                let run = || with_slicing(slicing, || requests(&data, &config, &cpu));
+                *pool.install(run)[WARM..].iter().min().unwrap()
+            };
+            assert_eq!(least(Slicing::Columns(16)), least(Slicing::Rows), "{sampler}, {model}, {coverage}");
         }
     }
 }

@@ -38,7 +38,7 @@ use sums::Sums;
 use words::{Words, below};
 
 /// Pops between one step of fetching a node's successor and the next.
-const LAG: usize = 8;
+const LAG: usize = 16;
 
 /// Separate the keys of what is drawn: roots, neighbours, darts.
 const ROOTS: u64 = 0;

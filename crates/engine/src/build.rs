@@ -184,7 +184,11 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
         fanout: config.fanout.0.clone(),
         seed: config.seed,
         subgraph: subgraph_options(config, data),
-        training: sampler::SubgraphTraining { inductive: config.inductive, coverage: config.coverage },
+        training: sampler::SubgraphTraining {
+            inductive: config.inductive,
+            coverage: config.coverage,
+            estimator: choice("estimator", &sampler::Estimator::ALL, &config.estimator)?,
+        },
         weighted,
         walks: sampler::WalkOptions {
             walks: config.walks,

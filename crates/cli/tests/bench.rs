@@ -49,7 +49,9 @@ fn every_bench_has_cases_and_limits() {
     // products in bf16 come on top, where the processor has the instructions
     let in_bf16 = cases(&all, "gemm", "bf16 ").len();
     assert!(in_bf16 == 0 || in_bf16 == 6, "{in_bf16}");
-    for (bench, rows) in [("gather", 3), ("gemm", 6 + in_bf16), ("sample", 8), ("aggregate", 5)] {
+    for (bench, rows) in
+        [("gather", 3), ("gemm", 6 + in_bf16), ("sample", 8), ("frontier", 10), ("aggregate", 5)]
+    {
         let rows_of = cases(&all, bench, "");
         assert_eq!(rows_of.len(), rows, "{bench}");
         assert!(rows_of.iter().all(|row| row["of_limit"].as_f64().is_some_and(|share| share > 0.0)));
@@ -80,7 +82,10 @@ fn wrong_usage_says_what_is_known() {
     room.dataset("data");
     for (args, says) in [
         ("bench", "<BENCH>"),
-        ("bench nonsense", "unknown bench 'nonsense'; known: sample, gather, aggregate, gemm, epoch, all"),
+        (
+            "bench nonsense",
+            "unknown bench 'nonsense'; known: sample, frontier, gather, aggregate, gemm, epoch, all",
+        ),
         ("bench epoch --model nonsense", "sage, gcn, gat, gin"),
         ("bench epoch --repeat 0", "--repeat"),
         ("bench epoch --scale 40", "--scale"),

@@ -175,7 +175,6 @@ pub fn symmetric(model: &Model, data: &Dataset) -> Option<SymmetricWeights> {
 /// An unknown name or an impossible option.
 pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::Sampler>> {
     let entry = usage(table::find("sampler", sampler::TABLE, &config.sampler))?;
-    let walk_length = |own: usize| if config.walk_length == 0 { own } else { config.walk_length };
     let weighted = sampler::WeightedOptions {
         replace: config.replace,
         weights: choice("edge-weights", &EdgeWeights::ALL, &config.edge_weights)?,
@@ -184,16 +183,7 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
     let options = sampler::SamplerOptions {
         fanout: config.fanout.0.clone(),
         seed: config.seed,
-        subgraph: SubgraphOptions {
-            budget: if config.batch_size == 0 { data.num_nodes() } else { config.batch_size },
-            frontier: config.frontier_size,
-            degree_cap: u32::try_from(config.degree_cap).unwrap_or(u32::MAX),
-            walk_length: walk_length(SubgraphOptions::default().walk_length),
-            burning: config.burning,
-            parts: config.parts,
-            parts_per_batch: config.parts_per_batch,
-            ..SubgraphOptions::default()
-        },
+        subgraph: subgraph_options(config, data),
         training: sampler::SubgraphTraining {
             inductive: config.inductive,
             coverage: config.coverage,
@@ -202,13 +192,32 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
         weighted,
         walks: sampler::WalkOptions {
             walks: config.walks,
-            length: walk_length(sampler::WalkOptions::default().length),
+            length: walk_length(config, sampler::WalkOptions::default().length),
             restart: config.restart,
         },
     };
     let source = sampler::Source { graph: &data.graph, train: &data.split.train };
     let made = entry.make.make(&options, &source);
     made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+}
+
+/// What samplers of subgraphs are made from.
+pub(crate) fn subgraph_options(config: &TrainConfig, data: &Dataset) -> SubgraphOptions {
+    SubgraphOptions {
+        budget: if config.batch_size == 0 { data.num_nodes() } else { config.batch_size },
+        frontier: config.frontier_size,
+        degree_cap: u32::try_from(config.degree_cap).unwrap_or(u32::MAX),
+        walk_length: walk_length(config, SubgraphOptions::default().walk_length),
+        burning: config.burning,
+        parts: config.parts,
+        parts_per_batch: config.parts_per_batch,
+        ..SubgraphOptions::default()
+    }
+}
+
+/// Steps of a walk, `own` where none are given.
+fn walk_length(config: &TrainConfig, own: usize) -> usize {
+    if config.walk_length == 0 { own } else { config.walk_length }
 }
 
 /// The value of that name.

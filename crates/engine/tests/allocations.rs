@@ -8,7 +8,10 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use graphmill_engine::{
@@ -27,7 +30,10 @@ use graphmill_graph::{
 };
 use graphmill_nn::{
     Backend,
-    backend::{Cpu, Reference},
+    backend::{
+        Cpu, Reference,
+        cpu::{Slicing, with_slicing},
+    },
     cost::BlockShape,
 };
 
@@ -65,6 +71,9 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// Tests take turns: each counts all that is asked for.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Requests for memory in each of `EPOCHS` epochs.
 fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<usize> {
@@ -125,6 +134,7 @@ const WARM: usize = 2;
 
 #[test]
 fn a_batch_allocates_nothing_in_the_steady_state() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let options = GenerateOptions { nodes: 3000, degree: Some(30.0), dim: 8, ..GenerateOptions::default() };
     let data = generate("sbm", &options).unwrap();
     let small =
@@ -158,6 +168,43 @@ fn a_batch_allocates_nothing_in_the_steady_state() {
                     _ => assert!(2 * as_least > steady.len(), "{case}"),
                 }
             }
+        }
+    }
+}
+
+/// Subgraphs, normalised, whose nodes are drawn in every way.
+#[test]
+fn a_subgraph_allocates_nothing_in_the_steady_state() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = GenerateOptions { nodes: 3000, degree: Some(30.0), dim: 8, ..GenerateOptions::default() };
+    let data = generate("sbm", &options).unwrap();
+    for sampler in ["frontier", "saint-rw", "saint-edge", "saint-node", "forest-fire", "cluster"] {
+        for (model, coverage) in [("sage", 10.0), ("gcn", 10.0), ("sage", 0.0)] {
+            let config = TrainConfig {
+                sampler: sampler.into(),
+                model: model.into(),
+                fused: "off".into(),
+                hidden: 8,
+                batch_size: 1500,
+                frontier_size: 200,
+                coverage,
+                ..TrainConfig::default()
+            };
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+            let counts = pool.install(|| requests(&data, &config, &Reference));
+            assert!(counts[0] > 0, "the counter counts");
+            assert!(
+                counts[WARM..].iter().all(|&count| count == 0),
+                "{sampler}, {model}, {coverage}: {counts:?}"
+            );
+            // beside the products' own requests, aggregation by slices of the features makes none
+            let config = TrainConfig { hidden: 64, ..config };
+            let least = |slicing| {
+                let cpu = Cpu::default();
+                let run = || with_slicing(slicing, || requests(&data, &config, &cpu));
+                *pool.install(run)[WARM..].iter().min().unwrap()
+            };
+            assert_eq!(least(Slicing::Columns(16)), least(Slicing::Rows), "{sampler}, {model}, {coverage}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How fast subgraphs are sampled: the Dashboard against the straightforward frontier, wide stores against one cell at a time, every
+//! How fast subgraphs are sampled: the Dashboard and the tree of sums against the straightforward frontier, vectors against one number at a time, every
 //! sampler on one thread and on all, and the time of a subgraph against the size of the graph.
 //!
 //! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`, `flatness`). Times are the best of many, in microseconds a subgraph; frontiers are of m = 1000 nodes and subgraphs of n = 8000 everywhere.
@@ -56,10 +56,10 @@ fn time(sampler: &dyn SubgraphSampler, graph: &Graph) -> f64 {
     })
 }
 
-/// The dashboard against the references, with each set of instructions, on the paper's board and on ours.
+/// The dashboard and our tree of sums, with each set of instructions.
 fn dashboard() {
     println!(
-        "\nfrontier, us a subgraph: interval partition in f64 (the paper's text), running sums in u64; then the dashboard"
+        "\nfrontier, us a subgraph: interval partition in f64 (the paper's text), running sums in u64; then the paper's Dashboard and our tree of sums"
     );
     for (name, scale, degree, initiator) in [
         ("uniform", 16, 25.0, UNIFORM),
@@ -84,7 +84,7 @@ fn dashboard() {
                 "{name} 2^{scale}, degree {degree:.1}, cap {cap}: intervals {intervals:.0}, sums {sums:.0}"
             );
             let options = SubgraphOptions { degree_cap: cap, ..options() };
-            for (board, as_published) in [("as published", true), ("ours", false)] {
+            for (board, as_published) in [("Dashboard", true), ("ours", false)] {
                 print!("    {board:<14}");
                 let mut scalar = 0.0;
                 let mut least = f64::INFINITY;

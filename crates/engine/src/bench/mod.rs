@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   sample   order, draws, relabelling                       beside random reads of as large an array
+//!   frontier  subgraphs' nodes: walks of many nodes at once, others   beside the same
 //!   gather   feature rows of random nodes, copied            beside copying, and reading random rows
 //!   aggregate  means over a sampled block, and their transpose   beside the same
 //!   gemm     the dense products of a training step           beside the peak of fused multiply-adds
@@ -16,6 +17,7 @@
 mod aggregate;
 mod cost;
 mod epoch;
+mod frontier;
 mod gather;
 mod gemm;
 pub mod machine;
@@ -67,7 +69,7 @@ pub struct Measured {
     pub bench: &'static str,
     /// What was done.
     pub case: String,
-    /// `GB/s`, `GFLOP/s`, `edges/s`, `seeds/s`, `reads/s`: more is better; `s`, `ms`: less is.
+    /// `GB/s`, `GFLOP/s`, `edges/s`, `seeds/s`, `reads/s`, `subgraphs/s`: more is better; `s`, `ms`: less is.
     pub unit: &'static str,
     /// Over the runs.
     pub median: f64,
@@ -144,6 +146,7 @@ type Run = fn(&mut Bench) -> Result<()>;
 /// Every bench there is.
 const TABLE: &[Entry<Run>] = &[
     Entry { name: "sample", summary: "draw blocks", source: "", make: sample::run },
+    Entry { name: "frontier", summary: "draw subgraphs", source: "", make: frontier::run },
     Entry { name: "gather", summary: "copy feature rows of random nodes", source: "", make: gather::run },
     Entry { name: "aggregate", summary: "average rows over a block", source: "", make: aggregate::run },
     Entry { name: "gemm", summary: "multiply dense matrices", source: "", make: gemm::run },

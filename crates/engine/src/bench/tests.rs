@@ -49,6 +49,23 @@ fn the_stages_of_an_epoch_and_the_rest_add_up_to_it() {
 }
 
 #[test]
+fn subgraphs_are_drawn_on_one_thread_and_on_all() {
+    let options = small();
+    assert!(options.train.frontier_size > options.train.batch_size);
+    let of = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| run("frontier", &options, None)).unwrap()
+    };
+    let both = of(2);
+    for way in ["one thread", "one subgraph per thread"] {
+        let frontier = case(&both, &format!("frontier n=64 m=8, {way}"));
+        assert!(frontier.unit == "subgraphs/s" && frontier.median > 0.0 && frontier.limit.unwrap() > 0.0);
+        case(&both, &format!("saint-rw n=64, {way}"));
+    }
+    assert!(of(1).results.iter().all(|row| !row.case.contains("per thread")));
+}
+
+#[test]
 fn a_dataset_is_measured_as_it_is() {
     let data =
         generate::generate("sbm", &GenerateOptions { nodes: 600, dim: 7, ..Default::default() }).unwrap();
@@ -66,7 +83,7 @@ fn what_cannot_be_measured_says_so() {
     assert!(unknown.is_usage());
     assert_eq!(
         unknown.to_string(),
-        "unknown bench 'sampel'; known: sample, gather, aggregate, gemm, epoch, all"
+        "unknown bench 'sampel'; known: sample, frontier, gather, aggregate, gemm, epoch, all"
     );
     let mut data = generated(&small()).unwrap();
     data.split = Default::default();

@@ -55,8 +55,8 @@ fn line(f: &mut fmt::Formatter<'_>, row: &Measured, wide: usize) -> fmt::Result 
 /// What to divide by and to write in front of the unit: counts a second are millions.
 fn prefix(value: f64, unit: &str) -> (f64, &'static str) {
     match unit {
-        "edges/s" | "seeds/s" | "reads/s" if value >= 1e5 => (1e6, "M "),
-        "edges/s" | "seeds/s" | "reads/s" => (1e3, "k "),
+        "edges/s" | "seeds/s" | "reads/s" | "subgraphs/s" if value >= 1e5 => (1e6, "M "),
+        "edges/s" | "seeds/s" | "reads/s" | "subgraphs/s" => (1e3, "k "),
         _ => (1.0, ""),
     }
 }

@@ -86,8 +86,8 @@ pub struct SubgraphOptions {
     pub walk_length: usize,
     /// `frontier`: nodes of the frontier, `m`. Default 1000.
     pub frontier: usize,
-    /// `frontier`: how much larger than its live part the dashboard is laid out, 1.01 to 64. Larger is cleaned up less often, but more
-    /// darts miss. Default 2.
+    /// `frontier`, popped by the paper's Dashboard: how much larger than its live part the board is laid out, 1.01 to 64. Larger is cleaned up
+    /// less often, but more darts miss. Default 2.
     pub eta: f64,
     /// `frontier`: a node's weight is at most this, however many neighbours it has. Default 3000, as in the authors' program.
     pub degree_cap: u32,

@@ -9,7 +9,7 @@
 //! A node without neighbours has weight 0: it is never popped. When no node of the frontier has neighbours, the subgraph is done, with
 //! fewer nodes.
 //!
-//! Popping is the Dashboard's (`dashboard.rs`). What remains is the latency of memory, for the next node's degree hangs on two random
+//! Popping is a tree's of running sums (`sums.rs`), or the paper's Dashboard's (`dashboard.rs`) for comparison. What remains is the latency of memory, for the next node's degree hangs on two random
 //! reads. A neighbour drawn when its node joins is as uniform as one drawn when the node leaves; so it is drawn at once, and
 //! on the average node `m` pops remain in which to fetch it: first the edge, `LAG` pops later the row it leads to, and again `LAG` pops later
 //! the degree stands beside the tile.
@@ -18,8 +18,10 @@ mod dashboard;
 #[cfg(test)]
 mod reference;
 mod simd;
+mod sums;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use graphmill_graph::{
     Graph, NodeId, Result,
@@ -29,12 +31,14 @@ use rayon::prelude::*;
 
 use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler, check_roots};
 use crate::prefetch::prefetch;
-use dashboard::{Dashboard, Words, below};
+use dashboard::{Dashboard, MAX_TILES};
 pub use simd::Level;
-use simd::{Fill, Portable, Scalar};
+use simd::{Portable, Scalar, Simd};
+use sums::Sums;
+use words::{Words, below};
 
 /// Pops between one step of fetching a node's successor and the next.
-const LAG: usize = 8;
+const LAG: usize = 16;
 
 /// Separate the keys of what is drawn: roots, neighbours, darts.
 const ROOTS: u64 = 0;
@@ -68,10 +72,29 @@ struct Successor {
 /// The degree of a successor not yet fetched.
 const PENDING: u32 = u32::MAX;
 
+/// The weights of a frontier, to pop by.
+trait Popping {
+    /// Begins with `weights`; a board is `eta` times as large as what is live.
+    ///
+    /// # Errors
+    /// They are more than there are numbers for, or memory is short.
+    fn start<S: Simd>(&mut self, eta: f64, weights: impl ExactSizeIterator<Item = u32>) -> Result<()>;
+
+    /// A place with probability proportional to its weight; `None` where all weigh nothing.
+    fn pop<S: Simd>(&mut self, words: &mut Words) -> Option<usize>;
+
+    /// Gives place `at` to a node of another weight: once after a pop, at most.
+    ///
+    /// # Errors
+    /// As [`Popping::start`].
+    fn replace<S: Simd>(&mut self, at: usize, weight: u32) -> Result<()>;
+}
+
 /// What a frontier needs of a worker's memory.
 #[derive(Clone, Debug, Default)]
 pub struct FrontierRoom {
-    board: Dashboard,
+    sums: Sums,
+    dashboard: Dashboard,
     successors: Vec<Successor>,
 }
 
@@ -83,8 +106,8 @@ impl Frontier {
     pub fn new(graph: &Graph, roots: &[NodeId], options: &SubgraphOptions) -> Result<Self, String> {
         let &SubgraphOptions { budget, frontier, eta, degree_cap, .. } = options;
         check_roots(graph, roots)?;
-        if frontier == 0 || frontier > Dashboard::MAX_TILES {
-            return Err(format!("a frontier of {frontier} nodes: give 1 to {}", Dashboard::MAX_TILES));
+        if frontier == 0 || frontier > MAX_TILES {
+            return Err(format!("a frontier of {frontier} nodes: give 1 to {}", MAX_TILES));
         }
         if frontier > budget {
             return Err(format!(
@@ -124,23 +147,39 @@ impl Frontier {
         Self { level, ..self }
     }
 
-    /// With the paper's board, a pin for every neighbour, or with ours: for tests and measurements. The distribution is the same, the
-    /// subgraphs are others.
+    /// With the paper's Dashboard, or with our sums: for tests and measurements. The distribution is the same, the subgraphs are others.
+    /// (`eta` is the Dashboard's alone.)
     pub fn as_published(self, as_published: bool) -> Self {
         Self { as_published, ..self }
     }
 
     /// The walk: overwrites `nodes` with all that ever were in the frontier, in the order they joined.
     #[inline(always)]
-    fn walk<F: Fill>(
+    fn walk<S: Simd>(
         &self,
         graph: &Graph,
         key: BatchKey,
         room: &mut FrontierRoom,
         nodes: &mut Vec<NodeId>,
     ) -> Result<()> {
+        let FrontierRoom { sums, dashboard, successors } = room;
+        if self.as_published {
+            self.walk_by::<S>(dashboard, graph, key, successors, nodes)
+        } else {
+            self.walk_by::<S>(sums, graph, key, successors, nodes)
+        }
+    }
+
+    #[inline(always)]
+    fn walk_by<S: Simd>(
+        &self,
+        board: &mut impl Popping,
+        graph: &Graph,
+        key: BatchKey,
+        successors: &mut Vec<Successor>,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<()> {
         let (rows, neighbors) = (graph.indptr(), graph.indices());
-        let FrontierRoom { board, successors } = room;
         let of = |what| keyed::key(&[key.seed, key.epoch, key.batch, what]);
         let (mut stream, mut steps, mut darts) =
             (Stream::new(of(ROOTS)), Words::new(of(STEPS)), Words::new(of(DARTS)));
@@ -153,11 +192,7 @@ impl Frontier {
             let degree = (end - start) as u32;
             successors.push(Successor { at: start, node: 0, degree });
         }
-        board.start::<F>(
-            self.eta,
-            self.as_published,
-            successors.iter().map(|next| next.degree.min(self.cap)),
-        )?;
+        board.start::<S>(self.eta, successors.iter().map(|next| next.degree.min(self.cap)))?;
         for next in successors.iter_mut() {
             *next = draw(next.at, next.degree, &mut steps, neighbors);
         }
@@ -170,11 +205,11 @@ impl Frontier {
         // tiles whose successors are on their way; at first those that are fetched already
         let mut joined = [0u16; 2 * LAG];
         for i in 0..self.budget - self.frontier {
-            let Some(pin) = board.pop::<F>(&mut darts) else { break };
+            let Some(pin) = board.pop::<S>(&mut darts) else { break };
             let next = &mut successors[pin];
             fetch(next, neighbors, rows);
             nodes.push(next.node);
-            board.replace::<F>(pin, next.degree.min(self.cap))?;
+            board.replace::<S>(pin, next.degree.min(self.cap))?;
             *next = draw(next.at, next.degree, &mut steps, neighbors);
             let slot = i % (2 * LAG);
             fetch(&mut successors[usize::from(joined[slot])], neighbors, rows);
@@ -238,7 +273,7 @@ impl SubgraphSampler for Frontier {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn avx2(
     sampler: &Frontier,
     graph: &Graph,
@@ -250,7 +285,7 @@ fn avx2(
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
 fn avx512(
     sampler: &Frontier,
     graph: &Graph,

@@ -1,9 +1,12 @@
-//! Filling runs of cells with wide stores, chosen at run time: the sampler's parallelism within a core (section 4.3).
+//! What is done to many numbers at once, for instructions chosen at run time: the sampler's parallelism within a core (paper 003,
+//! section 4.3). For the tree of sums, counting and adding; for the Dashboard, filling runs of cells.
 //!
 //! What follows a run is free, or is written next: so only a run's first line is written in part, and its end needs no care. Up to
 //! 32 cells (two lines at most) there is no branch.
 
 use bytemuck::{Pod, Zeroable};
+
+use super::sums::{Before, FAN, ROUND};
 
 /// A set of instructions that the dashboard is compiled for. All give the same subgraphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,9 +15,9 @@ pub enum Level {
     Scalar,
     /// What the compiler makes of it for every machine of the architecture (SSE2 on x86-64).
     Portable,
-    /// AVX2 (and BMI): 16 cells a store.
+    /// AVX2 (and BMI, POPCNT): 16 cells a store, 8 sums an addition.
     Avx2,
-    /// AVX-512 F, BW, DQ and VL: 32 cells a store.
+    /// AVX-512 F, BW, DQ and VL: 32 cells a store, 16 sums an addition.
     Avx512,
 }
 
@@ -31,6 +34,7 @@ impl Level {
                 is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("bmi1")
                     && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("popcnt")
             }
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => {
@@ -62,9 +66,9 @@ pub(super) const LINE: usize = 32;
 /// Lines that a fill may write behind the one in which its run ends.
 pub(super) const SLACK: usize = 2;
 
-/// How darts are looked at, and how cells are filled.
-pub(super) trait Fill {
-    /// Whether darts are looked at one after the other.
+/// What is done to many numbers at once.
+pub(super) trait Simd {
+    /// Whether darts and numbers are looked at one after the other, as they are needed.
     const LAZY: bool = false;
 
     /// Writes `pin` to cells `start..start + len` and, perhaps, behind them; and nothing else anywhere.
@@ -72,12 +76,26 @@ pub(super) trait Fill {
     /// # Panics
     /// There are not [`SLACK`] lines behind the run.
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16);
+
+    /// How many children begin at or before `number`, at most 2^31 - 1 as all sums are: one at least, for the first begins at 0.
+    fn count(node: &Before, number: u32) -> usize;
+
+    /// Adds `more`, wrapping, to all that is behind `child`.
+    fn add_behind(node: &mut Before, child: usize, more: u32);
+
+    /// The same for a round of children.
+    #[inline(always)]
+    fn add_all_behind(node: &mut Before, children: &[usize; ROUND], mores: &[u32; ROUND]) {
+        for i in 0..ROUND {
+            Self::add_behind(node, children[i], mores[i]);
+        }
+    }
 }
 
 /// [`Level::Scalar`].
 pub(super) struct Scalar;
 
-impl Fill for Scalar {
+impl Simd for Scalar {
     const LAZY: bool = true;
 
     #[inline(always)]
@@ -88,16 +106,41 @@ impl Fill for Scalar {
             unsafe { std::ptr::write_volatile(cell, pin) };
         }
     }
+
+    #[inline(always)]
+    fn count(node: &Before, number: u32) -> usize {
+        node.0.iter().position(|&before| before > number).unwrap_or(FAN)
+    }
+
+    #[inline(always)]
+    fn add_behind(node: &mut Before, child: usize, more: u32) {
+        for before in &mut node.0[child + 1..] {
+            // SAFETY: as above.
+            unsafe { std::ptr::write_volatile(before, before.wrapping_add(more)) };
+        }
+    }
 }
 
 /// [`Level::Portable`].
 pub(super) struct Portable;
 
-impl Fill for Portable {
+impl Simd for Portable {
     #[inline(always)]
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16) {
         let cells: &mut [u16] = bytemuck::cast_slice_mut(lines);
         cells[start..start + len].fill(pin);
+    }
+
+    #[inline(always)]
+    fn count(node: &Before, number: u32) -> usize {
+        node.0.iter().map(|&before| u32::from(before <= number)).sum::<u32>() as usize
+    }
+
+    #[inline(always)]
+    fn add_behind(node: &mut Before, child: usize, more: u32) {
+        for (before, i) in node.0.iter_mut().zip(0u32..) {
+            *before = before.wrapping_add(if i > child as u32 { more } else { 0 });
+        }
     }
 }
 
@@ -106,7 +149,7 @@ impl Fill for Portable {
 pub(super) struct Avx2;
 
 #[cfg(target_arch = "x86_64")]
-impl Fill for Avx2 {
+impl Simd for Avx2 {
     #[inline(always)]
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16) {
         use std::arch::x86_64::{
@@ -129,6 +172,33 @@ impl Fill for Avx2 {
             }
         }
     }
+
+    #[inline(always)]
+    fn count(node: &Before, number: u32) -> usize {
+        use std::arch::x86_64::{
+            __m256i, _mm256_cmpgt_epi32, _mm256_load_si256, _mm256_movemask_epi8, _mm256_packs_epi16,
+            _mm256_packs_epi32, _mm256_set1_epi32, _mm256_setzero_si256,
+        };
+        // SAFETY: as above; a node is four vectors, aligned as lines are.
+        unsafe {
+            let number = _mm256_set1_epi32(number.cast_signed());
+            let at = std::ptr::from_ref(node).cast::<__m256i>();
+            let mut behind = [_mm256_setzero_si256(); 4];
+            for (i, behind) in behind.iter_mut().enumerate() {
+                *behind = _mm256_cmpgt_epi32(_mm256_load_si256(at.add(i)), number);
+            }
+            // a byte a child, in an order that a count does not ask for
+            let [a, b, c, d] = behind;
+            let (low, high) = (_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+            let behind = _mm256_movemask_epi8(_mm256_packs_epi16(low, high));
+            behind.count_zeros() as usize
+        }
+    }
+
+    #[inline(always)]
+    fn add_behind(node: &mut Before, child: usize, more: u32) {
+        Portable::add_behind(node, child, more);
+    }
 }
 
 /// [`Level::Avx512`]: only within functions that have it.
@@ -136,7 +206,7 @@ impl Fill for Avx2 {
 pub(super) struct Avx512;
 
 #[cfg(target_arch = "x86_64")]
-impl Fill for Avx512 {
+impl Simd for Avx512 {
     #[inline(always)]
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16) {
         use std::arch::x86_64::{__m512i, _mm512_mask_storeu_epi16, _mm512_set1_epi16, _mm512_store_si512};
@@ -153,36 +223,103 @@ impl Fill for Avx512 {
             }
         }
     }
+
+    #[inline(always)]
+    fn count(node: &Before, number: u32) -> usize {
+        use std::arch::x86_64::{__m512i, _mm512_cmple_epu32_mask, _mm512_load_si512, _mm512_set1_epi32};
+        // SAFETY: as above; a node is two vectors, aligned as lines are.
+        unsafe {
+            let number = _mm512_set1_epi32(number.cast_signed());
+            let at = std::ptr::from_ref(node).cast::<__m512i>();
+            // (not through a closure: it would be a function without the instructions)
+            let low = _mm512_cmple_epu32_mask(_mm512_load_si512(at), number);
+            let high = _mm512_cmple_epu32_mask(_mm512_load_si512(at.add(1)), number);
+            (u32::from(high) << 16 | u32::from(low)).count_ones() as usize
+        }
+    }
+
+    #[inline(always)]
+    fn add_behind(node: &mut Before, child: usize, more: u32) {
+        use std::arch::x86_64::{
+            __m512i, _mm512_load_si512, _mm512_mask_add_epi32, _mm512_set1_epi32, _mm512_store_si512,
+        };
+        // SAFETY: as above.
+        unsafe {
+            let more = _mm512_set1_epi32(more.cast_signed());
+            let at = std::ptr::from_mut(node).cast::<__m512i>();
+            let mask = u32::MAX << 1 << child;
+            let (low, high) = (_mm512_load_si512(at), _mm512_load_si512(at.add(1)));
+            _mm512_store_si512(at, _mm512_mask_add_epi32(low, mask as u16, low, more));
+            _mm512_store_si512(at.add(1), _mm512_mask_add_epi32(high, (mask >> 16) as u16, high, more));
+        }
+    }
+
+    #[inline(always)]
+    fn add_all_behind(node: &mut Before, children: &[usize; ROUND], mores: &[u32; ROUND]) {
+        use std::arch::x86_64::{
+            __m512i, _mm512_load_si512, _mm512_mask_add_epi32, _mm512_set1_epi32, _mm512_store_si512,
+        };
+        // SAFETY: as above.
+        unsafe {
+            let at = std::ptr::from_mut(node).cast::<__m512i>();
+            let (mut low, mut high) = (_mm512_load_si512(at), _mm512_load_si512(at.add(1)));
+            for i in 0..ROUND {
+                let (mask, more) = (u32::MAX << 1 << children[i], _mm512_set1_epi32(mores[i].cast_signed()));
+                low = _mm512_mask_add_epi32(low, mask as u16, low, more);
+                high = _mm512_mask_add_epi32(high, (mask >> 16) as u16, high, more);
+            }
+            _mm512_store_si512(at, low);
+            _mm512_store_si512(at.add(1), high);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check<F: Fill>() {
+    fn check<S: Simd>() {
         for start in 0..70usize {
             for len in [0, 1, 5, 16, 31, 32, 33, 64, 100] {
                 let mut lines = vec![Line([7; LINE]); (start + len).div_ceil(LINE) + SLACK];
-                F::fill(&mut lines, start, len, 9);
+                S::fill(&mut lines, start, len, 9);
                 let cells: &[u16] = bytemuck::cast_slice(&lines);
                 assert!(cells[..start].iter().all(|&c| c == 7), "start {start}, len {len}: before the run");
                 assert!(cells[start..start + len].iter().all(|&c| c == 9), "start {start}, len {len}");
                 assert!(cells.iter().all(|&c| c == 7 || c == 9));
             }
         }
+        let node = Before(std::array::from_fn(|i| 3 * (i as u32 / 2)));
+        for number in (0..60).chain([(1 << 31) - 1]) {
+            assert_eq!(S::count(&node, number), node.0.iter().filter(|&&before| before <= number).count());
+        }
+        let added = |children: &[usize], more: u32| {
+            let behind = |i| children.iter().filter(|&&child| i > child).count() as u32;
+            Before(std::array::from_fn(|i| node.0[i].wrapping_add(more.wrapping_mul(behind(i)))))
+        };
+        for child in 0..FAN {
+            for more in [5, 3u32.wrapping_neg()] {
+                let (mut one, mut all) = (node, node);
+                S::add_behind(&mut one, child, more);
+                assert_eq!(one, added(&[child], more));
+                let children = std::array::from_fn(|i| (i * child) % FAN);
+                S::add_all_behind(&mut all, &children, &[more; ROUND]);
+                assert_eq!(all, added(&children, more));
+            }
+        }
     }
 
     #[test]
-    fn a_run_is_filled_and_nothing_before_it() {
+    fn every_level_does_the_same() {
         check::<Scalar>();
         check::<Portable>();
         #[cfg(target_arch = "x86_64")]
         {
-            #[target_feature(enable = "avx2")]
+            #[target_feature(enable = "avx2,popcnt")]
             fn avx2() {
                 check::<Avx2>();
             }
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
             fn avx512() {
                 check::<Avx512>();
             }

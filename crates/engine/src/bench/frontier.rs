@@ -1,0 +1,76 @@
+//! Drawing subgraphs: their node sets, per second, by frontier sampling and by the others that draw as many nodes.
+//!
+//! On one thread, and with a subgraph on each thread, as training draws them. `n` is the batch size and `m` the frontier's; a frontier of more
+//! than half of `n` would hardly walk, so that `m` is an eighth of `n` then. (Clusters are not drawn: their parts lie ready.)
+//!
+//! Limit: random reads of single values from an array as large as the graph's neighbour lists, on as many threads, two for each of the `n`
+//! nodes: where a node's row is, and a neighbour. In a walk the second waits for the first and the next node for both, so that only
+//! a walk of many nodes at once can come near; choosing among them, and making a set of the nodes, is all beside it.
+
+use graphmill_graph::NodeId;
+use graphmill_loader::subgraph::{BatchKey, Room, TABLE};
+use rayon::prelude::*;
+
+use super::{Bench, Limit, machine::Machine, time, too_large};
+use crate::{Error, Result, build};
+
+/// Nodes to draw between two looks at the clock, about.
+const NODES: usize = 1 << 18;
+
+/// Reads of a node: where its row is, and a neighbour.
+const READS: f64 = 2.0;
+
+/// Measures.
+pub(super) fn run(bench: &mut Bench) -> Result<()> {
+    let (config, repeat) = (&bench.options.train, bench.options.repeat);
+    let mut options = build::subgraph_options(config, bench.data);
+    if options.frontier > options.budget / 2 {
+        options.frontier = (options.budget / 8).max(1);
+    }
+    let graph = bench.data.graph.to_huge_pages()?;
+    let (n, m, seed) = (options.budget, options.frontier, config.seed);
+    let threads = rayon::current_num_threads();
+    let one =
+        rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(|e| Error::usage(e.to_string()))?;
+    let mut ways = vec![("one thread", 1)];
+    let mut reads = vec![one.install(|| Machine::new(repeat).random_reads(graph.num_edges()))];
+    if threads > 1 {
+        ways.push(("one subgraph per thread", threads));
+        reads.push(bench.machine.random_reads(graph.num_edges()));
+    }
+    for entry in TABLE.iter().filter(|entry| entry.name != "cluster") {
+        let made = (entry.make)(&graph, &bench.data.split.train, &options);
+        let sampler = made.map_err(|message| Error::usage(format!("{}: {message}", entry.name)))?;
+        for (&(way, abreast), reads) in ways.iter().zip(&reads) {
+            let mut rooms: Vec<(Room, Vec<NodeId>)> = vec![Default::default(); abreast];
+            let each = (NODES / n / abreast).clamp(1, 256);
+            let mut failed = Ok(());
+            let mut work = || {
+                let draw = |(i, (room, nodes)): (usize, &mut (Room, Vec<NodeId>))| {
+                    (0..each as u64).try_for_each(|batch| {
+                        sampler.sample(&graph, BatchKey { seed, epoch: i as u64, batch }, room, nodes)
+                    })
+                };
+                let drawn = if abreast == 1 {
+                    rooms.iter_mut().enumerate().try_for_each(draw)
+                } else {
+                    rooms.par_iter_mut().enumerate().try_for_each(draw)
+                };
+                if let Err(error) = drawn {
+                    failed = Err(too_large(error));
+                }
+            };
+            let times = if abreast == 1 {
+                one.install(|| time::time(repeat, &mut work))
+            } else {
+                time::time(repeat, &mut work)
+            };
+            failed?;
+            let of_frontier = if entry.name == "frontier" { format!(" m={m}") } else { String::new() };
+            let case = format!("{} n={n}{of_frontier}, {way}", entry.name);
+            let limit = Limit { value: reads / (READS * n as f64), of: "random reads, 2 a node", row: None };
+            bench.rate(case, "subgraphs/s", (abreast * each) as f64, &times, limit);
+        }
+    }
+    Ok(())
+}

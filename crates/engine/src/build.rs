@@ -8,7 +8,7 @@ use graphmill_loader::{
         self,
         weighted::{DrawBy, EdgeWeights},
     },
-    subgraph::SubgraphOptions,
+    subgraph::{PopBy, SubgraphOptions},
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
@@ -183,7 +183,7 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
     let options = sampler::SamplerOptions {
         fanout: config.fanout.0.clone(),
         seed: config.seed,
-        subgraph: subgraph_options(config, data),
+        subgraph: subgraph_options(config, data)?,
         training: sampler::SubgraphTraining {
             inductive: config.inductive,
             coverage: config.coverage,
@@ -202,17 +202,19 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
 }
 
 /// What samplers of subgraphs are made from.
-pub(crate) fn subgraph_options(config: &TrainConfig, data: &Dataset) -> SubgraphOptions {
-    SubgraphOptions {
+pub(crate) fn subgraph_options(config: &TrainConfig, data: &Dataset) -> Result<SubgraphOptions> {
+    Ok(SubgraphOptions {
         budget: if config.batch_size == 0 { data.num_nodes() } else { config.batch_size },
         frontier: config.frontier_size,
+        pop_by: choice("pop-by", &PopBy::ALL, &config.pop_by)?,
+        eta: config.eta,
         degree_cap: u32::try_from(config.degree_cap).unwrap_or(u32::MAX),
         walk_length: walk_length(config, SubgraphOptions::default().walk_length),
         burning: config.burning,
         parts: config.parts,
         parts_per_batch: config.parts_per_batch,
-        ..SubgraphOptions::default()
-    }
+        partition: None,
+    })
 }
 
 /// Steps of a walk, `own` where none are given.

@@ -233,6 +233,10 @@ options! {
         fixed walk_length: usize = 0_usize, "N";
         /// Nodes of the frontier (frontier).
         fixed frontier_size: usize = 1000_usize, "N";
+        /// Pop the frontier's nodes by sums (a tree of running sums) or by dashboard (GraphSAINT's) (frontier).
+        fixed pop_by: String = "sums", "NAME";
+        /// How much larger than its live part a dashboard is, 1.01 to 64 (frontier).
+        fixed eta: f64 = 2.0, "X";
         /// A node of more neighbours is popped as if it had so many (frontier).
         fixed degree_cap: usize = 3000_usize, "N";
         /// Probability that fire spreads to one more neighbour (forest-fire).

@@ -12,7 +12,7 @@ use graphmill_graph::{
 };
 use graphmill_loader::subgraph::{
     BatchKey, Room, SubgraphOptions, SubgraphSampler, TABLE,
-    frontier::{Frontier, Level},
+    frontier::{Frontier, Level, PopBy},
 };
 use rayon::prelude::*;
 
@@ -83,14 +83,14 @@ fn dashboard() {
             println!(
                 "{name} 2^{scale}, degree {degree:.1}, cap {cap}: intervals {intervals:.0}, sums {sums:.0}"
             );
-            let options = SubgraphOptions { degree_cap: cap, ..options() };
-            for (board, as_published) in [("Dashboard", true), ("ours", false)] {
-                print!("    {board:<14}");
+            for (name, pop_by) in PopBy::ALL {
+                let options = SubgraphOptions { degree_cap: cap, pop_by, ..options() };
+                print!("    {name:<14}");
                 let mut scalar = 0.0;
                 let mut least = f64::INFINITY;
                 for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
                     let sampler = Frontier::new(&graph, &roots, &options).expect("options that fit");
-                    let us = time(&sampler.with_level(level).as_published(as_published), &graph);
+                    let us = time(&sampler.with_level(level), &graph);
                     if level == Level::Scalar {
                         scalar = us;
                     }

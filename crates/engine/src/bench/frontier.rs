@@ -23,7 +23,7 @@ const READS: f64 = 2.0;
 /// Measures.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let (config, repeat) = (&bench.options.train, bench.options.repeat);
-    let mut options = build::subgraph_options(config, bench.data);
+    let mut options = build::subgraph_options(config, bench.data)?;
     if options.frontier > options.budget / 2 {
         options.frontier = (options.budget / 8).max(1);
     }

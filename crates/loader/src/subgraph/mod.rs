@@ -20,6 +20,7 @@ use std::sync::Arc;
 use graphmill_graph::{Error, Graph, NodeId, Result, table::Entry};
 
 pub use crate::sampler::BatchKey;
+pub use frontier::PopBy;
 use visited::Visited;
 
 /// Draws sets of nodes.
@@ -86,6 +87,8 @@ pub struct SubgraphOptions {
     pub walk_length: usize,
     /// `frontier`: nodes of the frontier, `m`. Default 1000.
     pub frontier: usize,
+    /// `frontier`: how nodes are popped. Default by running sums.
+    pub pop_by: PopBy,
     /// `frontier`, popped by the paper's Dashboard: how much larger than its live part the board is laid out, 1.01 to 64. Larger is cleaned up
     /// less often, but more darts miss. Default 2.
     pub eta: f64,
@@ -107,6 +110,7 @@ impl Default for SubgraphOptions {
             budget: 8000,
             walk_length: 2,
             frontier: 1000,
+            pop_by: PopBy::default(),
             eta: 2.0,
             degree_cap: 3000,
             burning: 0.7,

@@ -53,9 +53,9 @@ fn walks_are_distributed_as_the_references() {
             })
         });
         agree(&intervals, &sums);
-        for as_published in [false, true] {
-            let options = SubgraphOptions { degree_cap: cap, ..options(4, 2) };
-            let sampler = Frontier::new(&graph, &roots, &options).unwrap().as_published(as_published);
+        for (_, pop_by) in PopBy::ALL {
+            let options = SubgraphOptions { degree_cap: cap, pop_by, ..options(4, 2) };
+            let sampler = Frontier::new(&graph, &roots, &options).unwrap();
             let ours = count(&mut |run| joined(&sampler, &graph, run, &mut room));
             agree(&intervals, &ours);
         }
@@ -67,12 +67,12 @@ fn every_level_gives_the_same_subgraphs() {
     let generator = GenerateOptions { scale: 10, degree: Some(25.0), dim: 0, ..GenerateOptions::default() };
     let graph = generate("kronecker", &generator).unwrap().graph;
     let roots: Vec<u32> = (0..1024).collect();
-    for (eta, cap, as_published) in [(2.0, 3000, false), (1.3, 40, true), (4.0, 3000, true)] {
-        let options = SubgraphOptions { eta, degree_cap: cap, ..options(700, 90) };
+    let dashboard = PopBy::Dashboard;
+    for (eta, cap, pop_by) in [(2.0, 3000, PopBy::Sums), (1.3, 40, dashboard), (4.0, 3000, dashboard)] {
+        let options = SubgraphOptions { eta, degree_cap: cap, pop_by, ..options(700, 90) };
         let mut expected: Option<Vec<Vec<u32>>> = None;
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
-            let sampler =
-                Frontier::new(&graph, &roots, &options).unwrap().with_level(level).as_published(as_published);
+            let sampler = Frontier::new(&graph, &roots, &options).unwrap().with_level(level);
             let mut room = Room::default();
             let subgraphs: Vec<_> = (0..5)
                 .map(|batch| {

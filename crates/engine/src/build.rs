@@ -6,6 +6,7 @@ use graphmill_loader::{
     order,
     sampler::{
         self,
+        exact::Exact,
         weighted::{DrawBy, EdgeWeights},
     },
     subgraph::SubgraphOptions,
@@ -175,12 +176,7 @@ pub fn symmetric(model: &Model, data: &Dataset) -> Option<SymmetricWeights> {
 /// An unknown name or an impossible option.
 pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::Sampler>> {
     let entry = usage(table::find("sampler", sampler::TABLE, &config.sampler))?;
-    let walk_length = |own: usize| if config.walk_length == 0 { own } else { config.walk_length };
-    let weighted = sampler::WeightedOptions {
-        replace: config.replace,
-        weights: choice("edge-weights", &EdgeWeights::ALL, &config.edge_weights)?,
-        draw_by: choice("draw-by", &DrawBy::ALL, &config.draw_by)?,
-    };
+    let weighted = weighted(config)?;
     let options = sampler::SamplerOptions {
         fanout: config.fanout.0.clone(),
         seed: config.seed,
@@ -188,7 +184,7 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
             budget: if config.batch_size == 0 { data.num_nodes() } else { config.batch_size },
             frontier: config.frontier_size,
             degree_cap: u32::try_from(config.degree_cap).unwrap_or(u32::MAX),
-            walk_length: walk_length(SubgraphOptions::default().walk_length),
+            walk_length: walk_length(config, SubgraphOptions::default().walk_length),
             burning: config.burning,
             parts: config.parts,
             parts_per_batch: config.parts_per_batch,
@@ -196,14 +192,59 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
         },
         training: sampler::SubgraphTraining { inductive: config.inductive, coverage: config.coverage },
         weighted,
-        walks: sampler::WalkOptions {
-            walks: config.walks,
-            length: walk_length(sampler::WalkOptions::default().length),
-            restart: config.restart,
-        },
+        labor_iterations: labor_iterations(config)?,
+        walks: walks(config),
     };
     let source = sampler::Source { graph: &data.graph, train: &data.split.train };
     let made = entry.make.make(&options, &source);
+    made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+}
+
+/// By what neighbours are drawn.
+fn weighted(config: &TrainConfig) -> Result<sampler::WeightedOptions> {
+    Ok(sampler::WeightedOptions {
+        replace: config.replace,
+        weights: choice("edge-weights", &EdgeWeights::ALL, &config.edge_weights)?,
+        draw_by: choice("draw-by", &DrawBy::ALL, &config.draw_by)?,
+    })
+}
+
+/// Iterations of layer-neighbour sampling.
+fn labor_iterations(config: &TrainConfig) -> Result<usize> {
+    let word = config.labor_iterations.as_str();
+    let count = if word == "*" { Some(usize::MAX) } else { word.parse().ok() };
+    count
+        .ok_or_else(|| Error::usage(format!("--labor-iterations {word}: a number, or * for as many as help")))
+}
+
+/// How PinSAGE's nodes walk.
+fn walks(config: &TrainConfig) -> sampler::WalkOptions {
+    sampler::WalkOptions {
+        walks: config.walks,
+        length: walk_length(config, sampler::WalkOptions::default().length),
+        restart: config.restart,
+    }
+}
+
+/// The length of a walk: the sampler's `own` where none is given.
+fn walk_length(config: &TrainConfig, own: usize) -> usize {
+    if config.walk_length == 0 { own } else { config.walk_length }
+}
+
+/// How inference takes neighbours: as the sampler's draws come to on average.
+///
+/// # Errors
+/// An impossible option.
+pub fn exact(config: &TrainConfig, data: &Dataset) -> Result<Exact> {
+    let made = match config.sampler.as_str() {
+        "weighted" => Exact::weighted(&data.graph, &config.fanout.0, &weighted(config)?),
+        // its estimates are of the weighted mean
+        "labor" => {
+            Ok(Exact::weighted_means(&data.graph, config.fanout.0.len(), weighted(config)?.weights))
+        }
+        "random-walk" => Exact::walks(&config.fanout.0, &walks(config)),
+        _ => Ok(Exact::default()),
+    };
     made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
 }
 

@@ -4,15 +4,19 @@
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
+//! - `cargo xtask graphsaint DATASETS MODE [OPTION ...]` holds training on subgraphs against its peers.
 //! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
 //! - `cargo xtask scale [OPTION ...]` measures a batch's time on graphs of 2^20 to 2^25 nodes.
+//! - `cargo xtask subgraph-scaling [OPTION ...]` measures an iteration of subgraph training against size, depth and degree.
 
 mod accuracy;
 mod bench_peers;
 mod fuzz;
+mod graphsaint;
 mod plot;
 mod scale;
 mod scaling;
+mod subgraph_scaling;
 
 use std::{env, path::PathBuf, process::Command};
 
@@ -32,8 +36,10 @@ const USAGE: &[&str] = &[
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
+    "graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
     "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out FILE]",
+    "subgraph-scaling [OPTION VALUE ...] [size] [depth] [degree]",
 ];
 
 fn main() -> Result<()> {
@@ -43,8 +49,10 @@ fn main() -> Result<()> {
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["fuzz", ref words @ ..] => fuzz::run(words),
+        ["graphsaint", datasets, mode, ref words @ ..] => graphsaint::run(datasets.as_ref(), mode, words),
         ["scaling", ref words @ ..] => scaling::run(words),
         ["scale", ref words @ ..] => scale::run(words),
+        ["subgraph-scaling", ref words @ ..] => subgraph_scaling::run(words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }
 }

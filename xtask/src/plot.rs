@@ -25,20 +25,26 @@ pub(crate) struct Plot<'p> {
     /// Whether the x axis doubles in equal steps.
     pub(crate) doubling: bool,
     pub(crate) points: &'p [Point],
+    /// What the measured values consist of: bars on top of each other, named from below, with a value for each point.
+    pub(crate) parts: &'p [(&'p str, &'p [f64])],
 }
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 400.0;
-/// Left, right, top, bottom of the frame.
+/// Left, right, top, bottom of the frame; the key of parts takes a line more above.
 const FRAME: [f64; 4] = [64.0, 616.0, 84.0, 342.0];
+const PARTS_KEY: f64 = 22.0;
+/// Half a bar.
+const BAR: f64 = 9.0;
 
 const STYLE: &str = "\
 text{font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1f2328;font-size:13px}
 .title{font-size:16px;font-weight:600}.small{fill:#59636e;font-size:12px}.paper{fill:#ffffff}
 .grid{stroke:#d1d9e0}.dot{fill:#0969da}.range{stroke:#0969da;stroke-width:1.5}
 .line{stroke:#bc4c00;stroke-width:2;stroke-dasharray:6 4;fill:none}
+.part0{fill:#8250df}.part1{fill:#d4a72c}.part2{fill:#b6e3ff}
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9198a1}.paper{fill:#0d1117}.grid{stroke:#3d444d}
-.dot{fill:#58a6ff}.range{stroke:#58a6ff}.line{stroke:#f0883e}}";
+.dot{fill:#58a6ff}.range{stroke:#58a6ff}.line{stroke:#f0883e}.part0{fill:#a371f7}.part1{fill:#bb8009}.part2{fill:#1c4a78}}";
 
 /// Round ticks from 0 to at least `most`, about five.
 fn ticks(most: f64) -> Vec<f64> {
@@ -65,6 +71,7 @@ impl Plot<'_> {
     /// The drawing; the frame alone where there are no points.
     pub(crate) fn svg(&self) -> String {
         let [left, right, top, bottom] = FRAME;
+        let top = if self.parts.is_empty() { top } else { top + PARTS_KEY };
         let along = |x: f64| if self.doubling { x.log2() } else { x };
         let low = self.points.first().map_or(0.0, |point| along(point.x));
         let high = self.points.last().map_or(1.0, |point| along(point.x)).max(low + 1e-9);
@@ -106,6 +113,26 @@ impl Plot<'_> {
         out += &text("", left + 121.0, key + 4.0, "start", self.names[0]);
         let _ = writeln!(out, "<path class=\"line\" d=\"M{:.1} {key:.1}h28\"/>", left + 296.0);
         out += &text("", left + 332.0, key + 4.0, "start", self.names[1]);
+
+        for (part, (name, _)) in self.parts.iter().enumerate() {
+            let x = left + 106.0 + 100.0 * part as f64;
+            let y = key - PARTS_KEY;
+            let _ = writeln!(out, "<path class=\"part{part}\" d=\"M{x:.1} {:.1}h10v10h-10z\"/>", y - 5.0);
+            out += &text("", x + 15.0, y + 4.0, "start", name);
+        }
+        for (i, point) in self.points.iter().enumerate() {
+            let mut from = 0.0;
+            for (part, (_, values)) in self.parts.iter().enumerate() {
+                let to = from + values[i];
+                let (x, low, high) = (px(point.x) - BAR, py(from), py(to));
+                let _ = writeln!(
+                    out,
+                    "<path class=\"part{part}\" d=\"M{x:.1} {low:.1}V{high:.1}h{}V{low:.1}z\"/>",
+                    2.0 * BAR
+                );
+                from = to;
+            }
+        }
 
         let mut path = String::new();
         for (i, point) in self.points.iter().enumerate() {
@@ -154,6 +181,7 @@ mod tests {
             names: ["m", "l"],
             doubling: true,
             points: &points,
+            parts: &[],
         };
         let svg = plot.svg();
         assert_eq!(svg.matches("<title>").count(), 3);
@@ -163,6 +191,9 @@ mod tests {
             svg.contains("cx=\"88.0\"") && svg.contains("cx=\"340.0\"") && svg.contains("cx=\"592.0\""),
             "{svg}"
         );
+        let parts: &[(&str, &[f64])] = &[("p", &[100.0, 200.0, 300.0]), ("q", &[156.0, 312.0, 724.0])];
+        // a bar for each part of each point, and each part's key
+        assert_eq!(Plot { parts, ..plot }.svg().matches("class=\"part").count(), 8);
         assert!(Plot { points: &[], ..plot }.svg().ends_with("</svg>\n"));
     }
 }

@@ -112,6 +112,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
             names: ["measured, min .. max", "cost model at the machine's limits"],
             doubling: sweep.doubling,
             points: &points,
+            parts: &[],
         };
         fs::write(out.join(format!("scaling-{}.svg", sweep.name)), plot.svg())?;
         let rows = points.iter().map(|p| {

@@ -190,7 +190,11 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
             parts_per_batch: config.parts_per_batch,
             ..SubgraphOptions::default()
         },
-        training: sampler::SubgraphTraining { inductive: config.inductive, coverage: config.coverage },
+        training: sampler::SubgraphTraining {
+            inductive: config.inductive,
+            coverage: config.coverage,
+            estimator: choice("estimator", &sampler::Estimator::ALL, &config.estimator)?,
+        },
         weighted,
         labor_iterations: labor_iterations(config)?,
         walks: walks(config),

@@ -217,6 +217,8 @@ options! {
         fixed inductive: bool = false, "BOOL";
         /// Count every node so often on average for the normalisation of subgraphs; 0 leaves it out.
         fixed coverage: f64 = 50.0, "N";
+        /// How counted edges estimate a sum over all neighbours: by ratio, or unbiased as GraphSAINT's paper does.
+        fixed estimator: String = "ratio", "NAME";
         /// Draw a neighbour again (weighted).
         fixed replace: bool = false, "BOOL";
         /// What edges weigh (weighted, labor): stored, or by their source in-degree, out-degree, inverse-in-degree or inverse-out-degree.

@@ -59,6 +59,7 @@ fn what_no_sampler_can_draw_by_is_refused() {
         ("random-walk --walks 0", &["--sampler random-walk", "0"]),
         ("weighted --edge-weights nonsense", &["--edge-weights nonsense", "stored"]),
         ("weighted --draw-by nonsense", &["--draw-by nonsense", "alias"]),
+        ("frontier --estimator best", &["--estimator best", "unbiased"]),
         ("forest-fire --burning 1", &["--sampler forest-fire", "1"]),
         ("cluster --parts 0", &["--sampler cluster", "0"]),
         ("cluster --parts 3 --parts-per-batch 4", &["--sampler cluster", "4"]),

@@ -27,7 +27,7 @@ use graphmill_graph::{
 use parts::{PART, Parts, draw_and_number};
 
 pub use random_walk::WalkOptions;
-pub use subgraphs::{SubgraphTraining, Subgraphs};
+pub use subgraphs::{Estimator, SubgraphTraining, Subgraphs};
 pub use weighted::WeightedOptions;
 
 use crate::{

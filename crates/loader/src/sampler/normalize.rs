@@ -3,7 +3,7 @@
 //!
 //! An edge `u -> v` of a subgraph stands for `C_v / C_uv` of the edge, `C` being the subgraphs among `N` that hold the node or the
 //! edge: given that `v` is in a subgraph, the weighted sum over its neighbours there estimates the sum over all of them without
-//! bias. A training node's loss counts `N / (C_v |V_train|)`, whose sum over a subgraph estimates the mean over the training
+//! bias (or by ratio: [`super::Estimator`]). A training node's loss counts `N / (C_v |V_train|)`, whose sum over a subgraph estimates the mean over the training
 //! nodes.
 //!
 //! The authors' code gives 10,000 to an edge and ten times `N / |V_train|` to a node that the counted subgraphs missed; here what was

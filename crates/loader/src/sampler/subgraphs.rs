@@ -27,12 +27,31 @@ pub struct SubgraphTraining {
     pub inductive: bool,
     /// Nodes are counted so many times on average for the normalisation; 0 leaves sums and losses as they are.
     pub coverage: f64,
+    /// How counted edges estimate a sum over all neighbours.
+    pub estimator: Estimator,
 }
 
 impl Default for SubgraphTraining {
     fn default() -> Self {
-        Self { inductive: false, coverage: 50.0 }
+        Self { inductive: false, coverage: 50.0, estimator: Estimator::default() }
     }
+}
+
+/// How the neighbours that a subgraph holds, each of which stands for `C_v / C_uv`, estimate a sum over all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Estimator {
+    /// The weighted mean of those that are there, times the degree (Hájek's estimator). Its bias goes as one over the neighbours that are
+    /// there, its error is the error of a mean of so many: it does not matter how many came by chance.
+    #[default]
+    Ratio,
+    /// The weighted sum as it stands (Horvitz and Thompson's): without bias, and what the paper and its code do. Where few of many neighbours
+    /// are in a subgraph, their number varies by its own root, and the sum with it.
+    Unbiased,
+}
+
+impl Estimator {
+    /// All, by the names that options have.
+    pub const ALL: [(&str, Self); 2] = [("ratio", Self::Ratio), ("unbiased", Self::Unbiased)];
 }
 
 /// A subgraph sampler as a [`Sampler`].
@@ -45,6 +64,7 @@ pub struct Subgraphs {
     count: usize,
     symmetric: bool,
     normalization: Option<Normalization>,
+    estimator: Estimator,
 }
 
 impl Subgraphs {
@@ -77,6 +97,7 @@ impl Subgraphs {
             trains,
             count: train.len(),
             normalization: None,
+            estimator: training.estimator,
             training: None,
         };
         if training.coverage > 0.0 {
@@ -140,7 +161,7 @@ impl Sampler for Subgraphs {
             Some(n) => induce.block(graph, nodes, block, |e| weights.push(n.edge[e as usize]))?,
             None => induce.block(graph, nodes, block, |_| {})?,
         }
-        weigh(graph, nodes, form.aggregation, weights, block);
+        weigh(graph, nodes, form.aggregation, self.estimator, weights, block);
         if form.transposed != 0 {
             if self.symmetric { block.transpose_symmetric() } else { block.transpose() }
         }
@@ -175,8 +196,15 @@ impl Subgraphs {
     }
 }
 
-/// Fills the weights of a subgraph's edges, from what each stands for (none: as if it were all there is) and the layer's sum.
-fn weigh(graph: &Graph, nodes: &[NodeId], aggregation: Aggregation, stands_for: &[f32], block: &mut Block) {
+/// Fills the weights of a subgraph's edges, from what each stands for (nothing: all for the same) and the layer's sum.
+fn weigh(
+    graph: &Graph,
+    nodes: &[NodeId],
+    aggregation: Aggregation,
+    estimator: Estimator,
+    stands_for: &[f32],
+    block: &mut Block,
+) {
     let Block { indptr, indices, edge_weight, self_weight, .. } = block;
     let known = !stands_for.is_empty();
     if aggregation == Aggregation::Other || (aggregation != Aggregation::Symmetric && !known) {
@@ -190,8 +218,14 @@ fn weigh(graph: &Graph, nodes: &[NodeId], aggregation: Aggregation, stands_for: 
     for (i, ends) in indptr.windows(2).enumerate() {
         let run = ends[0] as usize..ends[1] as usize;
         let all = degree(nodes[i]);
-        // without counts, the neighbours that are there stand for all
-        let share = if known || run.is_empty() { 1.0 } else { all / run.len() as f32 };
+        // without counts, too, the neighbours that are there stand for all
+        let there = match (known, estimator) {
+            (true, Estimator::Unbiased) => all,
+            (true, Estimator::Ratio) => stands_for[run.clone()].iter().sum(),
+            (false, _) => run.len() as f32,
+        };
+        // nothing there: nothing to weigh
+        let share = if run.is_empty() { 1.0 } else { all / there };
         let factor = match aggregation {
             Aggregation::Mean => share / all,
             Aggregation::Symmetric => share * self_weight[i].sqrt(),
@@ -288,7 +322,8 @@ mod tests {
             let own = if aggregation == Aggregation::Symmetric { x(v) / (d(v) + 1.0) } else { 0.0 };
             own + graph.in_neighbors(v).iter().map(each).sum::<f64>()
         };
-        let training = SubgraphTraining { coverage: 20_000.0, ..SubgraphTraining::default() };
+        let estimator = Estimator::Unbiased;
+        let training = SubgraphTraining { coverage: 20_000.0, estimator, ..SubgraphTraining::default() };
         let sampler = biased(&train, training);
         for aggregation in [Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric] {
             let (mut times, mut sum, mut losses) = ([0.0; 40], [0.0; 40], 0.0);
@@ -312,6 +347,29 @@ mod tests {
             }
             let expected = train.iter().map(|&v| loss(v)).sum::<f64>() / train.len() as f64;
             assert!((losses / expected - 1.0).abs() < 0.02, "{losses}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn by_ratio_the_neighbours_that_are_there_make_a_whole() {
+        let all: Vec<u32> = (0..40).collect();
+        let at = |estimator| SubgraphTraining { coverage: 200.0, estimator, ..SubgraphTraining::default() };
+        let (ratio, plain) = (biased(&all, at(Estimator::Ratio)), biased(&all, at(Estimator::Unbiased)));
+        for aggregation in [Aggregation::Mean, Aggregation::Sum] {
+            let (a, b) = (sample(&ratio, aggregation, 1), sample(&plain, aggregation, 1));
+            let (a, b) = (&a.blocks[0], &b.blocks[0]);
+            assert_eq!(a.indices, b.indices);
+            for v in (0..a.num_dst).filter(|&v| !a.edges(v).is_empty()) {
+                let (a, b) = (&a.edge_weight[a.edges(v)], &b.edge_weight[b.edges(v)]);
+                let (whole, other) = (a.iter().sum::<f32>(), b.iter().sum::<f32>());
+                // to one another they are as they were; together, as many as the neighbours
+                assert!(a.iter().zip(b).all(|(a, b)| (a / whole - b / other).abs() < 1e-5));
+                let expected = match aggregation {
+                    Aggregation::Mean => 1.0,
+                    _ => graph().in_degree(sample(&ratio, aggregation, 1).seeds[v]) as f32,
+                };
+                assert!((whole / expected - 1.0).abs() < 1e-5, "{whole}, not {expected}");
+            }
         }
     }
 
@@ -340,7 +398,7 @@ mod tests {
     #[test]
     fn inductive_subgraphs_have_training_nodes_only_and_their_degrees() {
         let train: Vec<u32> = (0..40).filter(|v| v % 2 == 0).collect();
-        let training = SubgraphTraining { inductive: true, coverage: 0.0 };
+        let training = SubgraphTraining { inductive: true, coverage: 0.0, ..SubgraphTraining::default() };
         let make = |graph: &Graph, roots: &[NodeId]| {
             let options = subgraph::SubgraphOptions { budget: 16, frontier: 4, ..Default::default() };
             (graphmill_graph::table::find("sampler", subgraph::TABLE, "frontier").unwrap().make)(

@@ -6,11 +6,14 @@
 //! one that sends: the draw then begins at a receiver or at a sender, in proportion to how many there are of each. A draw is O(1):
 //! two reads, one after the other, of which many draws' overlap. The weights of edges are not asked.
 //!
+//! A node without any edge begins a draw as often as others, and is drawn alone: else it would never train.
+//!
 //! (PyTorch Geometric's sampler adds the degrees instead of their inverses.)
 
 use graphmill_graph::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
+    symmetry::is_symmetric,
 };
 use rayon::prelude::*;
 
@@ -20,7 +23,7 @@ use crate::prefetch::prefetch;
 /// See the module's text. Memory: 4 bytes a node; where edges are not stored both ways, 8 more and 4 an edge.
 #[derive(Clone, Debug)]
 pub struct Edge {
-    /// Nodes with in-neighbours.
+    /// Nodes with in-neighbours, and those without any edge; the latter are senders, too.
     receivers: Vec<NodeId>,
     /// Nodes with out-neighbours, and the edges by them; `None` where every edge is stored both ways.
     sent: Option<(Vec<NodeId>, Graph)>,
@@ -42,21 +45,17 @@ impl Edge {
                 "there are no edges among the training nodes: the edge sampler has nothing to draw".into()
             );
         }
-        let with_edges = |graph: &Graph| -> Vec<NodeId> {
-            (0..graph.num_nodes() as NodeId).into_par_iter().filter(|&v| graph.in_degree(v) > 0).collect()
-        };
-        let sent = if is_symmetric(graph) {
-            None
+        let nodes = || (0..graph.num_nodes() as NodeId).into_par_iter();
+        let (receivers, sent) = if is_symmetric(graph, false) {
+            (nodes().collect(), None)
         } else {
             let sent = reverse(graph).map_err(|e| e.to_string())?;
-            Some((with_edges(&sent), sent))
+            let (receives, sends) = (|v| graph.in_degree(v) > 0, |v| sent.in_degree(v) > 0);
+            let receivers = nodes().filter(|&v| receives(v) || !sends(v)).collect();
+            let senders = nodes().filter(|&v| sends(v) || !receives(v)).collect();
+            (receivers, Some((senders, sent)))
         };
-        Ok(Self {
-            receivers: with_edges(graph),
-            sent,
-            num_nodes: graph.num_nodes(),
-            edges: options.budget / 2,
-        })
+        Ok(Self { receivers, sent, num_nodes: graph.num_nodes(), edges: options.budget / 2 })
     }
 
     /// The ends of the drawn edges, two by two, the node that the draw began at first.
@@ -88,27 +87,18 @@ impl Edge {
             let graph = of(edge[1]);
             let row = graph.indptr()[edge[0] as usize];
             let degree = graph.indptr()[edge[0] as usize + 1] - row;
-            *start = row + ((u128::from(*start) * u128::from(degree)) >> 64) as u64;
+            *start = if degree > 0 {
+                row + ((u128::from(*start) * u128::from(degree)) >> 64) as u64
+            } else {
+                u64::MAX
+            };
             prefetch(graph.indices(), *start as usize);
         }
         for (edge, start) in nodes.chunks_exact_mut(2).zip(starts) {
-            edge[1] = of(edge[1]).indices()[*start as usize];
+            // a node alone is both ends
+            edge[1] = if *start == u64::MAX { edge[0] } else { of(edge[1]).indices()[*start as usize] };
         }
     }
-}
-
-/// Whether every edge is stored both ways, as often. By a hash that changes its sign with the direction: sums that are 0 by accident are one in
-/// 2^64. O(E), parallel.
-fn is_symmetric(graph: &Graph) -> bool {
-    let hash = |from: NodeId, to: NodeId| keyed::mix(u64::from(from) << 32 | u64::from(to));
-    let sum = (0..graph.num_nodes() as NodeId)
-        .into_par_iter()
-        .map(|v| {
-            let row = graph.in_neighbors(v).iter();
-            row.fold(0u64, |sum, &u| sum.wrapping_add(hash(u, v)).wrapping_sub(hash(v, u)))
-        })
-        .reduce(|| 0, u64::wrapping_add);
-    sum == 0
 }
 
 /// The same edges the other way, by counting.
@@ -162,6 +152,9 @@ mod tests {
                 // an edge and its reverse are one kind, as they are one pair
                 weights[v.min(u as usize) * n + v.max(u as usize)] += weight;
             }
+            if graph.in_degree(v as u32) == 0 && sent[v] == 0.0 {
+                weights[v * n + v] += 2.0;
+            }
         }
         let mut counts = vec![0; n * n];
         let (mut starts, mut nodes) = (Vec::new(), Vec::new());
@@ -176,11 +169,11 @@ mod tests {
 
     #[test]
     fn edges_come_by_the_inverse_degrees_of_their_ends() {
-        let undirected = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[]]);
-        assert!(is_symmetric(&undirected));
+        let undirected = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[], &[]]);
+        assert!(is_symmetric(&undirected, false));
         check(&undirected);
-        let directed = graph_of(&[&[1, 2, 3, 4], &[2, 2], &[3], &[], &[4], &[]]);
-        assert!(!is_symmetric(&directed));
+        let directed = graph_of(&[&[1, 2, 3, 4], &[2, 2], &[3], &[], &[4], &[], &[]]);
+        assert!(!is_symmetric(&directed, false));
         check(&directed);
     }
 

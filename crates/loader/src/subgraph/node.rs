@@ -1,4 +1,5 @@
 //! Nodes drawn by degree (GraphSAINT, section 3.2: the node sampler; as in the authors' program, `p(v)` proportional to degree).
+//! A node without neighbours counts as one of degree 1: else it would never train.
 //!
 //! `budget` draws with replacement, each O(1) from an alias table: the subgraph has as many nodes as are distinct among them.
 
@@ -24,10 +25,10 @@ impl Node {
     /// Draws among `roots` (below `V`) by their degree in `graph`. O(roots), parallel.
     ///
     /// # Errors
-    /// There are no roots, or none has neighbours.
+    /// There are no roots.
     pub fn new(graph: &Graph, roots: &[NodeId], options: &SubgraphOptions) -> Result<Self, String> {
         check_roots(graph, roots)?;
-        let degrees: Vec<f64> = roots.par_iter().map(|&v| graph.in_degree(v) as f64).collect();
+        let degrees: Vec<f64> = roots.par_iter().map(|&v| graph.in_degree(v).max(1) as f64).collect();
         let table = Alias::new(&degrees)
             .map_err(|e| format!("nodes are drawn by their degree among the training nodes: {e}"))?;
         Ok(Self { roots: roots.to_vec(), table, num_nodes: graph.num_nodes(), budget: options.budget })

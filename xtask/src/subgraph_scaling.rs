@@ -1,0 +1,393 @@
+//! `cargo xtask subgraph-scaling [--from 20] [--to 24] [--generator kronecker|uniform] [--rounds 3] [--threads N] [--dim 64]
+//! [--hidden 512] [--coverage 1] [--degree-cap N] [--data DIR] [--out DIR] [size] [depth] [degree]`: the time of an iteration of
+//! GraphSAINT training against the size of the graph, the depth of the network and the degree of the graph, as
+//! `subgraph-scaling.json` and a plot for each.
+//!
+//! The settings are those of Zeng et al., JPDC 2021, sections 7.6 and 7.7 (figures 5 and 8): frontier sampling of n = 8000 nodes with a
+//! frontier of m = 1000; GraphSAGE of L layers of width 512, each followed by the next, and a linear classifier on top. Graphs have an
+//! average degree of 16 (`size`), 2^20 nodes (`degree`), or both (`depth`, and L = 2 elsewhere); features are random numbers, of
+//! a width that the paper does not tell.
+//!
+//! An iteration samples, gathers features and trains on one subgraph, where the paper's figure 5 has the forward and backward pass
+//! alone: the stages stand apart in the plots. Counting for the normalisation comes before all iterations and is left out; what
+//! it costs an iteration, a number read for every edge, does not depend on the coverage.
+//!
+//! A run of `graphmill train` on a point is an epoch to warm up and five that count; runs go round the points, so that whatever else the
+//! machine does falls on all alike. Times are medians over the epochs of all rounds, each the mean of its iterations.
+//!
+//! `kronecker` has the default initiator: hubs and nodes without an edge, both the more the larger the graph, so that subgraphs
+//! differ: their nodes and edges are told. `uniform` has four equal initiator entries: the same distribution of degrees at every size.
+//!
+//! Graphs are made where they are missing below `--data` and stay there; without it they are removed at the end.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::plot::{self, Plot};
+
+/// Iterations of an epoch, and epochs that count.
+const ITERATIONS: usize = 6;
+const EPOCHS: usize = 5;
+
+const STAGES: [&str; 3] = ["sample", "extract", "train"];
+
+/// What was asked for.
+struct Options {
+    from: u32,
+    to: u32,
+    generator: String,
+    rounds: usize,
+    threads: usize,
+    dim: usize,
+    hidden: usize,
+    coverage: f64,
+    degree_cap: usize,
+    data: Option<PathBuf>,
+    out: PathBuf,
+    sweeps: Vec<&'static Sweep>,
+}
+
+/// A graph and a depth.
+#[derive(Clone, Copy, PartialEq)]
+struct Setting {
+    scale: u32,
+    degree: usize,
+    layers: usize,
+}
+
+/// One axis: what varies.
+struct Sweep {
+    name: &'static str,
+    title: &'static str,
+    axis: &'static str,
+    /// Values, and their settings. The first argument is the range of sizes; the smallest is the size elsewhere.
+    points: fn([u32; 2]) -> Vec<(f64, Setting)>,
+    /// Whether times are to lie on a line; else they are to be equal.
+    linear: bool,
+}
+
+const SWEEPS: &[Sweep] = &[
+    Sweep {
+        name: "size",
+        title: "Time of an iteration against the size of the graph",
+        axis: "nodes of the graph, 2^x",
+        points: |[from, to]| {
+            (from..=to).map(|scale| (f64::from(scale), Setting { scale, degree: 16, layers: 2 })).collect()
+        },
+        linear: false,
+    },
+    Sweep {
+        name: "depth",
+        title: "Time of an iteration against the depth",
+        axis: "layers L",
+        points: |[scale, _]| {
+            (1..=6).map(|layers| (layers as f64, Setting { scale, degree: 16, layers })).collect()
+        },
+        linear: true,
+    },
+    Sweep {
+        name: "degree",
+        title: "Time of an iteration against the degree of the graph",
+        axis: "neighbours drawn for each node, on average",
+        points: |[scale, _]| {
+            [8, 16, 32, 64, 128].map(|degree| (degree as f64, Setting { scale, degree, layers: 2 })).to_vec()
+        },
+        linear: true,
+    },
+];
+
+/// One setting's figures.
+struct Point {
+    setting: Setting,
+    /// Of every epoch that counts: seconds an iteration of each stage.
+    epochs: Vec<[f64; 3]>,
+    /// Nodes and edges of a subgraph.
+    size: [f64; 2],
+    /// Stored edges of the graph for each node.
+    stored_degree: f64,
+    peak: f64,
+}
+
+/// Measures and draws.
+pub(crate) fn run(words: &[&str]) -> Result<()> {
+    let options = parse(words)?;
+    super::build_release()?;
+    let room = match &options.data {
+        Some(dir) => dir.clone(),
+        None => std::env::temp_dir().join(format!("graphmill-subgraphs-{}", std::process::id())),
+    };
+    fs::create_dir_all(&room)?;
+    let outcome = measure(&options, &room);
+    if options.data.is_none() {
+        fs::remove_dir_all(&room)?;
+    }
+    report(&options, &outcome?)
+}
+
+fn parse(words: &[&str]) -> Result<Options> {
+    let mut o = Options {
+        from: 20,
+        to: 24,
+        generator: "kronecker".into(),
+        rounds: 3,
+        threads: 0,
+        dim: 64,
+        hidden: 512,
+        coverage: 1.0,
+        degree_cap: 3000,
+        data: None,
+        out: "docs/figures".into(),
+        sweeps: Vec::new(),
+    };
+    let mut rest = words.iter().copied();
+    while let Some(word) = rest.next() {
+        if let Some(sweep) = SWEEPS.iter().find(|sweep| sweep.name == word) {
+            o.sweeps.push(sweep);
+            continue;
+        }
+        let mut value = || rest.next().with_context(|| format!("{word} wants a value"));
+        match word {
+            "--from" => o.from = value()?.parse()?,
+            "--to" => o.to = value()?.parse()?,
+            "--generator" => o.generator = value()?.into(),
+            "--rounds" => o.rounds = value()?.parse()?,
+            "--threads" => o.threads = value()?.parse()?,
+            "--dim" => o.dim = value()?.parse()?,
+            "--hidden" => o.hidden = value()?.parse()?,
+            "--coverage" => o.coverage = value()?.parse()?,
+            "--degree-cap" => o.degree_cap = value()?.parse()?,
+            "--data" => o.data = Some(value()?.into()),
+            "--out" => o.out = value()?.into(),
+            other => bail!(
+                "no sweep or option {other}; known: size, depth, degree, --from, --to, --generator, --rounds, --threads, \
+                 --dim, --hidden, --coverage, --degree-cap, --data, --out"
+            ),
+        }
+    }
+    if o.sweeps.is_empty() {
+        o.sweeps = SWEEPS.iter().collect();
+    }
+    let known = ["kronecker", "uniform"].contains(&o.generator.as_str());
+    ensure!(known, "no generator {}; known: kronecker, uniform", o.generator);
+    ensure!(
+        o.from <= o.to && o.rounds > 0,
+        "--from {} --to {} --rounds {}: nothing to measure",
+        o.from,
+        o.to,
+        o.rounds
+    );
+    Ok(o)
+}
+
+/// Every setting of the sweeps, once.
+fn measure(options: &Options, room: &Path) -> Result<Vec<Point>> {
+    let mut points: Vec<Point> = Vec::new();
+    for (_, setting) in options.sweeps.iter().flat_map(|sweep| (sweep.points)([options.from, options.to])) {
+        if points.iter().all(|point| point.setting != setting) {
+            let point = Point { setting, epochs: Vec::new(), size: [0.0; 2], stored_degree: 0.0, peak: 0.0 };
+            points.push(point);
+        }
+    }
+    for _ in 0..options.rounds {
+        for point in &mut points {
+            train(options, room, point)?;
+        }
+    }
+    Ok(points)
+}
+
+/// One run.
+fn train(options: &Options, room: &Path, point: &mut Point) -> Result<()> {
+    let Setting { scale, degree, layers } = point.setting;
+    let graph = room.join(format!("{}-{scale}-{degree}-{}", options.generator, options.dim));
+    if !graph.exists() {
+        let initiator = if options.generator == "uniform" { "--initiator 1,1,1,1" } else { "" };
+        let line = format!(
+            "generate kronecker --scale {scale} --degree {degree} --feature-dim {} --split 0.5,0,0 {initiator}",
+            options.dim
+        );
+        command(&line, &[&graph])?;
+    }
+    let run = room.join("run");
+    let _ = fs::remove_dir_all(&run);
+    let line = format!(
+        "train --json --quiet --sampler frontier --batch-size 8000 --frontier-size 1000 --degree-cap {} --coverage {} \
+         --layers {layers} --hidden {} --head-layers 1 --max-batches {ITERATIONS} --epochs {} --eval-nodes 1 --threads {} --out",
+        options.degree_cap,
+        options.coverage,
+        options.hidden,
+        1 + EPOCHS,
+        options.threads
+    );
+    let summary: Value = serde_json::from_str(&command(&line, &[&run, &graph])?)?;
+    fs::remove_dir_all(&run)?;
+    let number = |value: &Value| value.as_f64().with_context(|| format!("{value} is not a number"));
+    let iterations = ITERATIONS as f64;
+    let epochs = summary["epochs"].as_array().context("a summary has epochs")?;
+    point.size = [0.0; 2];
+    let before = point.epochs.len();
+    for epoch in &epochs[1..] {
+        let mut times = [0.0; 3];
+        for (time, stage) in times.iter_mut().zip(STAGES) {
+            *time = number(&epoch["stages"][stage])? / iterations;
+        }
+        point.epochs.push(times);
+        for (size, name) in point.size.iter_mut().zip(["seeds", "sampled_edges"]) {
+            *size += number(&epoch[name])? / iterations / EPOCHS as f64;
+        }
+    }
+    let of_run = point.epochs[before..].iter().map(|times| 1e3 * times.iter().sum::<f64>()).collect();
+    eprintln!("  {:.2} ms an iteration", median(of_run));
+    let dataset = &summary["dataset"];
+    point.stored_degree = number(&dataset["edges"])? / number(&dataset["nodes"])?;
+    point.peak = number(&summary["peak_rss_bytes"])?.max(point.peak);
+    Ok(())
+}
+
+/// Runs `graphmill` with the words of a line and some paths.
+fn command(line: &str, paths: &[&PathBuf]) -> Result<String> {
+    let mut words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+    words.extend(paths.iter().map(|path| path.display().to_string()));
+    eprintln!("graphmill {}", words.join(" "));
+    super::graphmill(&words)
+}
+
+/// Prints the tables, draws the plots, and writes the document.
+fn report(options: &Options, points: &[Point]) -> Result<()> {
+    fs::create_dir_all(&options.out)?;
+    let mut sweeps = Vec::new();
+    for sweep in &options.sweeps {
+        let (x, points): (Vec<f64>, Vec<&Point>) = (sweep.points)([options.from, options.to])
+            .into_iter()
+            .map(|(x, setting)| (x, points.iter().find(|p| p.setting == setting).expect("it was measured")))
+            .unzip();
+        sweeps.push(report_sweep(options, sweep, &x, &points)?);
+    }
+    let document = json!({
+        "generator": options.generator, "dim": options.dim, "hidden": options.hidden, "threads": options.threads,
+        "coverage": options.coverage, "degree_cap": options.degree_cap, "rounds": options.rounds, "sweeps": sweeps,
+    });
+    fs::write(options.out.join("subgraph-scaling.json"), serde_json::to_string_pretty(&document)? + "\n")?;
+    Ok(())
+}
+
+fn report_sweep(options: &Options, sweep: &Sweep, x: &[f64], points: &[&Point]) -> Result<Value> {
+    println!(
+        "{:>7}  ms an iteration   min .. max   | sample  extract    train | nodes   edges  stored degree | peak GiB",
+        sweep.name
+    );
+    let mut rows = Vec::new();
+    let mut drawn = Vec::new();
+    let mut stages: [Vec<f64>; 3] = Default::default();
+    for (&x, point) in x.iter().zip(points) {
+        let all: Vec<f64> = point.epochs.iter().map(|times| 1e3 * times.iter().sum::<f64>()).collect();
+        let range =
+            (all.iter().copied().fold(f64::INFINITY, f64::min), all.iter().copied().fold(0.0, f64::max));
+        let y = median(all);
+        let parts: [f64; 3] =
+            std::array::from_fn(|i| median(point.epochs.iter().map(|t| 1e3 * t[i]).collect()));
+        stages.iter_mut().zip(parts).for_each(|(all, part)| all.push(part));
+        let ([sample, extract, train], [nodes, edges]) = (parts, point.size);
+        let (stored, peak) = (point.stored_degree, point.peak / f64::from(1 << 30));
+        println!(
+            "{x:>7}  {y:>15.2}  {:>6.2} ..{:>6.2} | {sample:>6.3}  {extract:>7.3}  {train:>7.2} | {nodes:>5.0}  {edges:>6.0}  \
+             {stored:>13.2} | {peak:>8.2}",
+            range.0, range.1
+        );
+        rows.push(json!({
+            "value": x, "median_ms": y, "min_ms": range.0, "max_ms": range.1, "sample_ms": sample, "extract_ms": extract,
+            "train_ms": train, "nodes": nodes, "edges": edges, "stored_degree": stored, "peak_bytes": point.peak,
+            "epochs": point.epochs.len(),
+        }));
+        drawn.push(plot::Point { x, y, range, line: 0.0 });
+    }
+    let y: Vec<f64> = drawn.iter().map(|point| point.y).collect();
+    let (verdict, line) = if sweep.linear {
+        let Line { slope, start, r2 } = Line::fit(x, &y);
+        drawn.iter_mut().for_each(|point| point.line = start + slope * point.x);
+        let told = format!("{slope:.3} ms x + {start:.2} ms, R^2 = {r2:.4}");
+        println!("        line: {told}\n");
+        (json!({ "slope_ms": slope, "start_ms": start, "r2": r2 }), told)
+    } else {
+        let spread = |y: &[f64]| {
+            y.iter().copied().fold(0.0, f64::max) / y.iter().copied().fold(f64::INFINITY, f64::min)
+        };
+        let middle = median(y.clone());
+        drawn.iter_mut().for_each(|point| point.line = middle);
+        let of_stages: Vec<f64> = stages.iter().map(|part| spread(part)).collect();
+        println!("        largest by least: {:.3}; by stage: {of_stages:.3?}\n", spread(&y));
+        (json!({ "max_by_min": spread(&y), "max_by_min_of_stages": of_stages }), "median".into())
+    };
+    let subtitle = format!(
+        "{}{}, frontier n = 8000, m = 1000, GraphSAGE {}{}, {} features",
+        options.generator,
+        if sweep.name == "size" { ", degree 16".into() } else { format!(" 2^{}", options.from) },
+        if sweep.name == "depth" { String::new() } else { "2 x ".into() },
+        options.hidden,
+        options.dim
+    );
+    let parts: Vec<(&str, &[f64])> = STAGES.into_iter().zip(stages.iter().map(Vec::as_slice)).collect();
+    let plot = Plot {
+        title: sweep.title,
+        subtitle: &subtitle,
+        x: sweep.axis,
+        y: "ms",
+        names: ["an iteration, min .. max", &line],
+        doubling: false,
+        points: &drawn,
+        parts: &parts,
+    };
+    fs::write(options.out.join(format!("subgraph-{}.svg", sweep.name)), plot.svg())?;
+    Ok(json!({ "sweep": sweep.name, "axis": sweep.axis, "on": subtitle, "points": rows, "verdict": verdict }))
+}
+
+/// A least-squares line, and the share of the variance that it explains.
+struct Line {
+    slope: f64,
+    start: f64,
+    r2: f64,
+}
+
+impl Line {
+    /// For at least two different `x`.
+    fn fit(x: &[f64], y: &[f64]) -> Self {
+        let n = x.len() as f64;
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
+        let (mx, my) = (mean(x), mean(y));
+        let product = |a: &[f64], ma: f64, b: &[f64], mb: f64| -> f64 {
+            a.iter().zip(b).map(|(a, b)| (a - ma) * (b - mb)).sum()
+        };
+        let (xx, xy, yy) = (product(x, mx, x, mx), product(x, mx, y, my), product(y, my, y, my));
+        let slope = xy / xx;
+        Self { slope, start: my - slope * mx, r2: xy * xy / (xx * yy) }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    (values[(n - 1) / 2] + values[n / 2]) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_and_judged() {
+        let line = Line::fit(&[1.0, 2.0, 4.0], &[5.0, 7.0, 11.0]);
+        assert!((line.slope - 2.0).abs() < 1e-12 && (line.start - 3.0).abs() < 1e-12);
+        assert!((line.r2 - 1.0).abs() < 1e-12);
+        assert!(Line::fit(&[0.0, 1.0, 2.0], &[1.0, 0.0, 1.0]).r2 < 1e-12);
+    }
+
+    #[test]
+    fn the_median_of_few() {
+        assert_eq!([median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0])], [2.0, 2.5]);
+    }
+}

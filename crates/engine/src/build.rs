@@ -243,9 +243,7 @@ pub fn exact(config: &TrainConfig, data: &Dataset) -> Result<Exact> {
     let made = match config.sampler.as_str() {
         "weighted" => Exact::weighted(&data.graph, &config.fanout.0, &weighted(config)?),
         // its estimates are of the weighted mean
-        "labor" => {
-            Ok(Exact::weighted_means(&data.graph, config.fanout.0.len(), weighted(config)?.weights))
-        }
+        "labor" => Ok(Exact::weighted_means(&data.graph, config.fanout.0.len(), weighted(config)?.weights)),
         "random-walk" => Exact::walks(&config.fanout.0, &walks(config)),
         _ => Ok(Exact::default()),
     };

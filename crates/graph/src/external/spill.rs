@@ -286,7 +286,7 @@ impl<I: Item> Parts<I> {
     /// The same keys in parts of their own, in a file `name`.
     pub(super) fn split(&self, scratch: &Scratch, part: &Part, name: &str, parts: usize) -> Result<Self> {
         let mut file = self.open()?;
-        let mut block = vec![I::zeroed(); BLOCK];
+        let mut block = crate::memory::zeroed::<I>(BLOCK)?;
         let mut sample = Vec::new();
         let step = (part.blocks.len() / 64).max(1);
         for &(offset, count) in part.blocks.iter().step_by(step) {
@@ -312,7 +312,7 @@ impl<I: Item> Parts<I> {
     /// The one key of a part whose keys are all the same; `None` where they differ.
     pub(super) fn only_key(&self, part: &Part) -> Result<Option<u64>> {
         let mut file = self.open()?;
-        let mut block = vec![I::zeroed(); BLOCK];
+        let mut block = crate::memory::zeroed::<I>(BLOCK)?;
         let mut only = None;
         for &(offset, count) in &part.blocks {
             let block = &mut block[..count as usize];

@@ -134,9 +134,12 @@ impl Importance {
         let sum: f64 = edges().map(|e| self.weight(e)).sum();
         let squares: f64 = edges().map(|e| self.weight(e) * self.weight(e)).sum();
         let target = sum * sum / k;
+        if squares >= target {
+            // all together are no better than k uniform ones: all are taken
+            return edges().map(|e| 1.0 / self.pi(e)).fold(0.0, f64::max);
+        }
         let mut factor = 0.0;
-        // all together are no better than k uniform ones: all are taken
-        while squares < target {
+        loop {
             let (mut certain, mut rest) = (0.0, 0.0);
             for e in edges() {
                 let (square, pi) = (self.weight(e) * self.weight(e), self.pi(e));
@@ -149,7 +152,6 @@ impl Importance {
                 return factor;
             }
         }
-        edges().map(|e| 1.0 / self.pi(e)).fold(0.0, f64::max)
     }
 
     /// About how many nodes the layer reads.

@@ -260,6 +260,16 @@ fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
         ("meta.json", br#"{"name": "t", "nodes": 3, "edges": 2, "classes": 2, "graphs": [{"name": "a", "nodes": {"start": 0, "end": 3}}]}"#),
     ];
     add("import_edges", "social", join("first-id=1", &social));
+    add(
+        "import_edges",
+        "weighted",
+        join("undirected", &[("edges.csv", b"from,to,weight\n0,1,0.5\n1,0,2e-3\n2,1,7\n")]),
+    );
+    add(
+        "import_edges",
+        "third-column",
+        join("weights=3 keep-duplicates", &[("edges.txt", b"0 1 0.5 x\n0\t1 1.25\n")]),
+    );
     add("import_edges", "counted", join("num-nodes=9", &[("edges.txt", b"0 1\n8 3\n")]));
 }
 

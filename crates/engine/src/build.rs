@@ -6,6 +6,7 @@ use graphmill_loader::{
     order,
     sampler::{
         self,
+        exact::Exact,
         weighted::{DrawBy, EdgeWeights},
     },
     subgraph::{PopBy, SubgraphOptions},
@@ -175,11 +176,6 @@ pub fn symmetric(model: &Model, data: &Dataset) -> Option<SymmetricWeights> {
 /// An unknown name or an impossible option.
 pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::Sampler>> {
     let entry = usage(table::find("sampler", sampler::TABLE, &config.sampler))?;
-    let weighted = sampler::WeightedOptions {
-        replace: config.replace,
-        weights: choice("edge-weights", &EdgeWeights::ALL, &config.edge_weights)?,
-        draw_by: choice("draw-by", &DrawBy::ALL, &config.draw_by)?,
-    };
     let options = sampler::SamplerOptions {
         fanout: config.fanout.0.clone(),
         seed: config.seed,
@@ -189,12 +185,9 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
             coverage: config.coverage,
             estimator: choice("estimator", &sampler::Estimator::ALL, &config.estimator)?,
         },
-        weighted,
-        walks: sampler::WalkOptions {
-            walks: config.walks,
-            length: walk_length(config, sampler::WalkOptions::default().length),
-            restart: config.restart,
-        },
+        weighted: weighted(config)?,
+        labor_iterations: labor_iterations(config)?,
+        walks: walks(config),
     };
     let source = sampler::Source { graph: &data.graph, train: &data.split.train };
     let made = entry.make.make(&options, &source);
@@ -217,9 +210,50 @@ pub(crate) fn subgraph_options(config: &TrainConfig, data: &Dataset) -> Result<S
     })
 }
 
-/// Steps of a walk, `own` where none are given.
+/// By what neighbours are drawn.
+fn weighted(config: &TrainConfig) -> Result<sampler::WeightedOptions> {
+    Ok(sampler::WeightedOptions {
+        replace: config.replace,
+        weights: choice("edge-weights", &EdgeWeights::ALL, &config.edge_weights)?,
+        draw_by: choice("draw-by", &DrawBy::ALL, &config.draw_by)?,
+    })
+}
+
+/// Iterations of layer-neighbour sampling.
+fn labor_iterations(config: &TrainConfig) -> Result<usize> {
+    let word = config.labor_iterations.as_str();
+    let count = if word == "*" { Some(usize::MAX) } else { word.parse().ok() };
+    count
+        .ok_or_else(|| Error::usage(format!("--labor-iterations {word}: a number, or * for as many as help")))
+}
+
+/// How PinSAGE's nodes walk.
+fn walks(config: &TrainConfig) -> sampler::WalkOptions {
+    sampler::WalkOptions {
+        walks: config.walks,
+        length: walk_length(config, sampler::WalkOptions::default().length),
+        restart: config.restart,
+    }
+}
+
+/// The length of a walk: the sampler's `own` where none is given.
 fn walk_length(config: &TrainConfig, own: usize) -> usize {
     if config.walk_length == 0 { own } else { config.walk_length }
+}
+
+/// How inference takes neighbours: as the sampler's draws come to on average.
+///
+/// # Errors
+/// An impossible option.
+pub fn exact(config: &TrainConfig, data: &Dataset) -> Result<Exact> {
+    let made = match config.sampler.as_str() {
+        "weighted" => Exact::weighted(&data.graph, &config.fanout.0, &weighted(config)?),
+        // its estimates are of the weighted mean
+        "labor" => Ok(Exact::weighted_means(&data.graph, config.fanout.0.len(), weighted(config)?.weights)),
+        "random-walk" => Exact::walks(&config.fanout.0, &walks(config)),
+        _ => Ok(Exact::default()),
+    };
+    made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
 }
 
 /// The value of that name.

@@ -221,10 +221,12 @@ options! {
         fixed estimator: String = "ratio", "NAME";
         /// Draw a neighbour again (weighted).
         fixed replace: bool = false, "BOOL";
-        /// What edges weigh (weighted): stored, or by their source in-degree, out-degree, inverse-in-degree or inverse-out-degree.
+        /// What edges weigh (weighted, labor): stored, or by their source in-degree, out-degree, inverse-in-degree or inverse-out-degree.
         fixed edge_weights: String = "stored", "NAME";
         /// Draw by alias tables, 8 bytes an edge, or by prefix-sums, without tables but as slow as rows are long (weighted).
         fixed draw_by: String = "alias", "NAME";
+        /// How often to make nodes that many need more likely, and others less: fewer rows are read (labor); * for as often as it helps.
+        fixed labor_iterations: String = "0", "N";
         /// Walks from each node (random-walk).
         fixed walks: usize = 4_usize, "N";
         /// Probability that a walk ends, after each step (random-walk).

@@ -13,8 +13,7 @@ use std::ops::Range;
 
 use graphmill_graph::{Block, Dataset, Graph, Labels, NodeId, block::Aggregation};
 use graphmill_loader::{
-    Sampler,
-    sampler::{BatchKey, Scratch, full::Full},
+    sampler::{Scratch, exact::Exact},
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
@@ -49,7 +48,7 @@ pub struct Inference<'a> {
     symmetric: Option<&'a SymmetricWeights>,
     backend: &'a dyn Backend,
     chunk: usize,
-    full: Full,
+    exact: Exact,
     scratch: Scratch,
     block: Block,
     acts: Activations,
@@ -91,7 +90,7 @@ impl<'a> Inference<'a> {
             symmetric,
             backend,
             chunk: chunk.max(1),
-            full: Full::new(1).expect("one hop is a valid number of hops"),
+            exact: Exact::default(),
             scratch: Scratch::default(),
             block: Block::default(),
             acts: Activations::default(),
@@ -100,6 +99,12 @@ impl<'a> Inference<'a> {
             transformed: Vec::new(),
             room: Gathered::default(),
         }
+    }
+
+    /// Takes neighbours as `exact` says; otherwise all of them, each the same.
+    #[must_use]
+    pub fn taking(self, exact: Exact) -> Self {
+        Self { exact, ..self }
     }
 
     /// The rows of `wanted` (each below `V`), one per entry and in its order, written to `out`.
@@ -114,7 +119,8 @@ impl<'a> Inference<'a> {
         if self.features.is_sparse() {
             assert!(model.start_with_product(&mut orders), "no run with this model keeps features sparse");
         }
-        let mut needed = self.needed(wanted, layers);
+        let (hops, aggregation) = (model.num_layers(), model.aggregation());
+        let mut needed = self.needed(wanted, layers, hops, aggregation);
         // where the first layer aggregates rows of the feature table, it reads them in place
         let in_place = !model.has_input_layer() && orders[..layers].first() != Some(&Order::TransformFirst);
         if !in_place && 2 * needed[0].len() > nodes {
@@ -143,9 +149,8 @@ impl<'a> Inference<'a> {
                 let block = &mut self.block;
                 let mut dst_ids = block.dst_ids.take().unwrap_or_default();
                 block.clear();
-                let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
-                self.full
-                    .sample_layer(self.graph, 0, ids, key, Aggregation::Other, &mut self.scratch, block)
+                self.exact
+                    .rows(self.graph, hops - 1 - l, ids, aggregation, &mut self.scratch, block)
                     .expect("a chunk's edges fit a block, but for a node with 2^32 in-neighbours");
                 if let Some(symmetric) = self.symmetric {
                     symmetric.fill(self.graph, ids, block);
@@ -211,13 +216,27 @@ impl<'a> Inference<'a> {
     }
 
     /// `needed[l]`: the nodes whose rows going into graph layer `l` (out of layer `l - 1`) matter.
-    fn needed(&self, wanted: &[NodeId], layers: usize) -> Vec<NodeSet> {
+    /// `hops`: how many layers the whole model has.
+    fn needed(
+        &mut self,
+        wanted: &[NodeId],
+        layers: usize,
+        hops: usize,
+        aggregation: Aggregation,
+    ) -> Vec<NodeSet> {
         let marks = Marks::new(self.graph.num_nodes());
         wanted.par_iter().with_min_len(1 << 12).for_each(|&v| marks.mark(v));
         let mut needed = vec![marks.set()];
-        for _ in 0..layers {
+        for l in (0..layers).rev() {
             let above = needed.last().expect("starts with one set");
-            if !above.is_all() {
+            if !above.is_all() && self.exact.reaches_further() {
+                for ids in above.ids().chunks(self.chunk) {
+                    self.exact
+                        .rows(self.graph, hops - 1 - l, ids, aggregation, &mut self.scratch, &mut self.block)
+                        .expect("a chunk's draws fit a block");
+                    self.block.indices.iter().for_each(|&u| marks.mark(u));
+                }
+            } else if !above.is_all() {
                 let each = above.ids().par_iter().with_min_len(1 << 8);
                 each.for_each(|&v| self.graph.in_neighbors(v).iter().for_each(|&u| marks.mark(u)));
             }

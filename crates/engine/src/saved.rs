@@ -138,7 +138,8 @@ impl SavedRun {
         let (_, table) = self.own(build::features(&self.config, data, residence))?;
         let symmetric = build::symmetric(&model, data);
         let mut inference =
-            Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk);
+            Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk)
+                .taking(self.own(build::exact(&self.config, data))?);
         let mut logits = Matrix::default();
         let mut parts = Vec::new();
         let mut test = None;
@@ -186,6 +187,7 @@ impl SavedRun {
         let symmetric = build::symmetric(&model, data);
         let mut rows = Matrix::default();
         Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk)
+            .taking(self.own(build::exact(&self.config, data))?)
             .run(&model, &nodes, output, &mut rows);
         let (count, cols) = (rows.num_rows(), rows.num_cols());
         let (cols, kind) = match kind {

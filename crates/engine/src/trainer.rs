@@ -87,7 +87,8 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
             loader.symmetric.as_ref(),
             &backend,
             config.eval_chunk,
-        ),
+        )
+        .taking(build::exact(config, data)?),
         valid: some(&data.split.valid, config.eval_nodes),
         order: Vec::new(),
         logits: Matrix::default(),
@@ -115,7 +116,7 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     }
     if data.graph.edge_weight().is_some() {
         trainer.observer.note(if loader.sampler.reads_edge_weights() {
-            "this dataset has edge weights: neighbours are drawn by them, but scores count all edges alike"
+            "this dataset has edge weights: neighbours are drawn by them, and scores weigh edges as draws do"
         } else {
             "this dataset has edge weights: training does not use them, all edges count alike"
         });

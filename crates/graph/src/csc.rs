@@ -85,9 +85,19 @@ impl Graph {
     }
 
     /// A graph whose parts the builder out of memory has written and knows to be sound.
-    pub(crate) fn sorted(indptr: Buffer<u64>, indices: Buffer<NodeId>) -> Self {
+    pub(crate) fn sorted(
+        indptr: Buffer<u64>,
+        indices: Buffer<NodeId>,
+        edge_weight: Option<Buffer<f32>>,
+    ) -> Self {
         debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
-        Self { indptr, indices, edge_weight: None }
+        debug_assert!(edge_weight.as_ref().is_none_or(|weight| weight.len() == indices.len()));
+        Self { indptr, indices, edge_weight }
+    }
+
+    /// Weights as they are kept.
+    pub(crate) fn weight_buffer(&self) -> Option<&Buffer<f32>> {
+        self.edge_weight.as_ref()
     }
 
     /// Row starts and in-neighbours as they are kept.

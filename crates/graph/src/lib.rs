@@ -42,7 +42,7 @@ pub mod traverse;
 
 pub use block::{Block, Transposed};
 pub use buffer::Buffer;
-pub use builder::{EdgeOptions, build};
+pub use builder::{EdgeOptions, build, build_weighted};
 pub use csc::Graph;
 pub use dataset::{Dataset, Features, Labels, Split};
 pub use error::{Error, Result};

@@ -114,11 +114,17 @@ fn best<T: Send>(pool: &ThreadPool, mut run: impl FnMut(u64) -> T + Send) -> (f6
 }
 
 /// Every random sampler that goes from seeds, with its variants, by name.
-fn by_hops(graph: &Graph, fanout: &[i64]) -> Vec<(String, Box<dyn Sampler>)> {
+/// `plain` is the graph without its weights.
+fn by_hops(graph: &Graph, plain: &Graph, fanout: &[i64]) -> Vec<(String, Box<dyn Sampler>)> {
     let mut all = Vec::new();
-    let mut add = |name: &str, variant: &str, weighted: WeightedOptions| {
+    let mut add = |name: &str, variant: &str, weighted: WeightedOptions, graph: &Graph, labor_iterations| {
         let entry = TABLE.iter().find(|entry| entry.name == name).expect("a sampler");
-        let options = SamplerOptions { fanout: fanout.to_vec(), weighted, ..SamplerOptions::default() };
+        let options = SamplerOptions {
+            fanout: fanout.to_vec(),
+            weighted,
+            labor_iterations,
+            ..SamplerOptions::default()
+        };
         let clock = Instant::now();
         let sampler = entry.make.make(&options, &Source { graph, train: &[] }).expect("a sampler");
         let name = format!("{name}{variant}");
@@ -128,15 +134,18 @@ fn by_hops(graph: &Graph, fanout: &[i64]) -> Vec<(String, Box<dyn Sampler>)> {
         all.push((name, sampler));
     };
     let by_weight = WeightedOptions::default();
-    add("neighbor", "", by_weight);
-    add("weighted", "", by_weight);
-    add("weighted", " again", WeightedOptions { replace: true, ..by_weight });
+    add("neighbor", "", by_weight, graph, 0);
+    add("weighted", "", by_weight, graph, 0);
+    add("weighted", " again", WeightedOptions { replace: true, ..by_weight }, graph, 0);
     let sums = WeightedOptions { draw_by: DrawBy::PrefixSums, ..by_weight };
-    add("weighted", " sums", sums);
-    add("weighted", " sums again", WeightedOptions { replace: true, ..sums });
-    add("weighted", " sums degree", WeightedOptions { weights: EdgeWeights::InDegree, ..sums });
-    add("labor", "", by_weight);
-    add("random-walk", "", by_weight);
+    add("weighted", " sums", sums, graph, 0);
+    add("weighted", " sums again", WeightedOptions { replace: true, ..sums }, graph, 0);
+    add("weighted", " sums degree", WeightedOptions { weights: EdgeWeights::InDegree, ..sums }, graph, 0);
+    add("labor", "", by_weight, plain, 0);
+    add("labor", " 1", by_weight, plain, 1);
+    add("labor", " *", by_weight, plain, usize::MAX);
+    add("labor", " by weight", by_weight, graph, 0);
+    add("random-walk", "", by_weight, graph, 0);
     all
 }
 
@@ -187,7 +196,7 @@ fn main() {
             (0..graph.num_edges() as u64).map(|e| (keyed::mix(e) % 10 + 1) as f32).collect();
         let weighted = graph.clone().with_edge_weight(weights.into()).expect("weights");
         let fanout = FANOUTS[0];
-        for (name, sampler) in pools[1].install(|| by_hops(&weighted, fanout)) {
+        for (name, sampler) in pools[1].install(|| by_hops(&weighted, &graph, fanout)) {
             let name = format!("samplers {fanout:?} {name}");
             print!("{name:<40}");
             for pool in &pools {

@@ -19,6 +19,8 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"node_features.npy\n",
     b"node_labels.npy\n",
     b"edges.npy\n",
+    b"edge_weight.npy\n",
+    b"weights=none ",
     b"train_masks.npy\n",
     b"val_masks.npy\n",
     b"test_masks.npy\n",

@@ -15,6 +15,8 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"split",
     b"train_mask",
     b"compact-ids ",
+    b"weight",
+    b"weights=none ",
     b"first-id=1 ",
     b"num-nodes=9 ",
     b"\xff\xff\xff\xff\x0f", // the largest number of 32 bits

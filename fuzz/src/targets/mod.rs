@@ -124,6 +124,13 @@ fn import_options(input: &Input, format: &str) -> ImportOptions {
             .filter(|_| format == "edges")
             .and_then(|flavour| flavour.parse().ok())
             .unwrap_or_default(),
+        // no path: an array of weights is found beside the edges
+        weights: input
+            .option("weights")
+            .filter(|column| ["none", "3", "4", "w"].contains(column))
+            .filter(|column| *column == "none" || ["edges", "parquet", "graphbolt"].contains(&format))
+            .and_then(|column| column.parse().ok())
+            .unwrap_or_default(),
         dense_features: input.has("dense-features"),
         num_nodes: input
             .option("num-nodes")

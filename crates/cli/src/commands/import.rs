@@ -46,6 +46,7 @@ pub(crate) fn command() -> Command {
         .arg(option("split-seed", "N", "Seed of planetoid and random splits [default: 0]"))
         .arg(option("metric", "NAME", "Score the dataset is judged by").value_parser(METRICS.to_vec()))
         .arg(option("name", "NAME", "What to call it [default: the source's name]"))
+        .arg(option("weights", "COLUMN", "Edge weights: a column by its name or number, from 1 (of parquet and graphbolt a name; beside edges.npy an array's path), auto (a column called weight, or the format's own place) or none [default: auto]"))
         .arg(file("features", "Feature rows, CSV or .npy"))
         .arg(file("labels", "Labels, CSV or .npy"))
         .arg(file("label-pairs", "Labels as rows node,class, in the place of --labels"))
@@ -113,6 +114,7 @@ pub(super) fn options(matches: &ArgMatches) -> Result<ImportOptions, Error> {
         num_nodes: parsed(matches, "num-nodes")?,
         flavour: parsed(matches, "flavour")?.unwrap_or_default(),
         first_id: parsed(matches, "first-id")?.unwrap_or_default(),
+        weights: parsed(matches, "weights")?.unwrap_or_default(),
     })
 }
 

@@ -10,6 +10,7 @@
 
 use rayon::prelude::*;
 
+use super::item::Item;
 use crate::{EdgeOptions, NodeId, Result};
 
 /// Keys of a thread's buffer: the buffers of 256 parts stay in its second-level cache.
@@ -90,28 +91,32 @@ impl Dealer {
         part
     }
 
-    /// Hands the key of every edge to `take(part, keys)`, and where `options` say so that of its way back, on all
-    /// threads; the keys of a part come in any order.
+    /// Hands every edge to `take(part, keys)`, and where `options` say so its way back (of the same weight), on all
+    /// threads; the keys of a part come in any order. Where weights travel there is one per edge.
     ///
     /// # Errors
     /// What `take` reports.
-    pub(crate) fn deal_edges(
+    pub(crate) fn deal_edges<I: Item>(
         &self,
         src: &[NodeId],
         dst: &[NodeId],
+        weight: &[f32],
         options: EdgeOptions,
-        take: &(impl Fn(usize, &[u64]) -> Result<()> + Sync),
+        take: &(impl Fn(usize, &[I]) -> Result<()> + Sync),
     ) -> Result<()> {
         let task = src.len().div_ceil(4 * rayon::current_num_threads()).max(TASK);
-        src.par_chunks(task).zip(dst.par_chunks(task)).try_for_each(|(src, dst)| {
+        (0..src.len().div_ceil(task)).into_par_iter().try_for_each(|i| {
+            let run = i * task..src.len().min((i + 1) * task);
+            let weight = weight.get(run.clone()).unwrap_or_default();
             let mut hand = Hand::new(self, take);
-            for (&u, &v) in src.iter().zip(dst) {
+            for (i, (&u, &v)) in src[run.clone()].iter().zip(&dst[run]).enumerate() {
                 if u == v && options.drop_self_loops {
                     continue;
                 }
-                hand.put(key(u, v))?;
+                let weight = if I::WEIGHTED { weight[i] } else { 1.0 };
+                hand.put(I::new(key(u, v), weight))?;
                 if options.undirected && u != v {
-                    hand.put(key(v, u))?;
+                    hand.put(I::new(key(v, u), weight))?;
                 }
             }
             hand.finish()
@@ -122,7 +127,7 @@ impl Dealer {
     ///
     /// # Errors
     /// What `take` reports.
-    pub(crate) fn deal(&self, keys: &[u64], take: &impl Fn(usize, &[u64]) -> Result<()>) -> Result<()> {
+    pub(crate) fn deal<I: Item>(&self, keys: &[I], take: &impl Fn(usize, &[I]) -> Result<()>) -> Result<()> {
         let mut hand = Hand::new(self, take);
         keys.iter().try_for_each(|&key| hand.put(key))?;
         hand.finish()
@@ -130,24 +135,24 @@ impl Dealer {
 }
 
 /// A thread's keys that are not handed on yet.
-struct Hand<'a, F> {
+struct Hand<'a, F, I> {
     dealer: &'a Dealer,
     take: &'a F,
     /// [`TOGETHER`] for each part.
-    keys: Vec<u64>,
+    keys: Vec<I>,
     /// How many of them are there.
     held: Vec<usize>,
 }
 
-impl<'a, F: Fn(usize, &[u64]) -> Result<()>> Hand<'a, F> {
+impl<'a, I: Item, F: Fn(usize, &[I]) -> Result<()>> Hand<'a, F, I> {
     fn new(dealer: &'a Dealer, take: &'a F) -> Self {
         let parts = dealer.parts();
-        Self { dealer, take, keys: vec![0; parts * TOGETHER], held: vec![0; parts] }
+        Self { dealer, take, keys: vec![I::zeroed(); parts * TOGETHER], held: vec![0; parts] }
     }
 
     #[inline(always)]
-    fn put(&mut self, key: u64) -> Result<()> {
-        let part = self.dealer.part(key);
+    fn put(&mut self, key: I) -> Result<()> {
+        let part = self.dealer.part(key.key());
         let held = &mut self.held[part];
         self.keys[part * TOGETHER + *held] = key;
         *held += 1;

@@ -10,33 +10,36 @@
 //! by a third; of the crates `rdst` and `voracious_radix_sort`, on one thread each, neither was ahead of it on
 //! all sizes.
 
+use super::item::Item;
+
 /// Bits of a digit at most.
 const DIGIT: u32 = 9;
 const VALUES: usize = 1 << DIGIT;
 /// Fewer keys are sorted by comparing them: counting the values of digits would take longer.
 const FEW: usize = 1 << 12;
 
-/// Sorts `keys` in ascending order.
-pub(crate) fn sort(keys: &mut Vec<u64>) {
+/// Sorts `keys` in ascending order of their keys; those with the same key in any order.
+pub(crate) fn sort<I: Item>(keys: &mut Vec<I>) {
     if keys.len() < FEW {
-        return keys.sort_unstable();
+        return keys.sort_unstable_by_key(|item| item.key());
     }
-    let (any, all) = keys.iter().fold((0, u64::MAX), |(any, all), &key| (any | key, all & key));
+    let both = |(any, all), item: &I| (any | item.key(), all & item.key());
+    let (any, all) = keys.iter().fold((0, u64::MAX), both);
     let shifts = digits(any & !all);
     let mut counts = vec![[0usize; VALUES]; shifts.len()];
     for &key in &*keys {
         for (counts, &shift) in counts.iter_mut().zip(&shifts) {
-            counts[digit(key, shift)] += 1;
+            counts[digit(key.key(), shift)] += 1;
         }
     }
-    let mut sorted = vec![0; keys.len()];
+    let mut sorted = vec![I::zeroed(); keys.len()];
     for (mut places, &shift) in counts.into_iter().zip(&shifts) {
         let mut sum = 0;
         for place in &mut places {
             sum += std::mem::replace(place, sum);
         }
         for &key in &*keys {
-            let place = &mut places[digit(key, shift)];
+            let place = &mut places[digit(key.key(), shift)];
             sorted[*place] = key;
             *place += 1;
         }
@@ -89,7 +92,7 @@ mod tests {
         assert_eq!(digits(1 << 63), [63]);
         assert_eq!(digits(u64::MAX), [0, 9, 18, 27, 36, 45, 54, 63]);
         assert_eq!(digits(0x1ff_0000_0000 | 0b100), [2, 32]);
-        let mut same = vec![5; FEW];
+        let mut same = vec![5u64; FEW];
         sort(&mut same);
         assert!(same == vec![5; FEW]);
     }

@@ -127,8 +127,8 @@ impl Dataset {
         let one = Buffer::from(vec![0]);
         add(&mut m, dir, INDPTR, if indptr.is_empty() { &one } else { indptr }, &[nodes + 1])?;
         add(&mut m, dir, INDICES, indices, &[self.graph.num_edges()])?;
-        if let Some(weight) = self.graph.edge_weight() {
-            write(&mut m, dir, EDGE_WEIGHT, weight, &[weight.len()])?;
+        if let Some(weight) = self.graph.weight_buffer() {
+            add(&mut m, dir, EDGE_WEIGHT, weight, &[weight.len()])?;
         }
         if self.features.dim > 0 {
             let shape = [nodes, self.features.dim];

@@ -1,7 +1,12 @@
 //! Any number of edges in any order.
 
-use super::{Scratch, sort, spill::Spill};
-use crate::{EdgeOptions, Error, Graph, NodeId, Result, build, builder::deal};
+use super::{Needs, Scratch, sort, spill::Spill};
+use crate::{
+    EdgeOptions, Error, Graph, NodeId, Result, build, build_weighted,
+    builder::{deal, item::Weighted, no_weight},
+    csc::is_no_weight,
+    search::position,
+};
 
 /// Edges that are dealt to parts on the disk together: enough for all threads, however few at a time are pushed.
 const TOGETHER: usize = 1 << 20;
@@ -16,26 +21,51 @@ pub struct Edges {
     /// Edges that are not on the disk.
     src: Vec<NodeId>,
     dst: Vec<NodeId>,
+    /// Their weights, where edges have weights.
+    weight: Vec<f32>,
+    weighted: bool,
     largest: Option<NodeId>,
     /// Edges pushed, those passed over included.
     pushed: u64,
     /// Edges that an earlier process left, still to be passed over.
     known: u64,
-    spill: Option<Spill>,
+    spill: Option<Spilled>,
+}
+
+/// Edges on the disk.
+#[derive(Debug)]
+enum Spilled {
+    Plain(Spill<u64>),
+    Weighted(Spill<Weighted>),
+}
+
+/// The same of both.
+macro_rules! each {
+    ($spilled:expr, $spill:ident => $what:expr) => {
+        match $spilled {
+            Spilled::Plain($spill) => $what,
+            Spilled::Weighted($spill) => $what,
+        }
+    };
 }
 
 impl Edges {
-    pub(super) fn new(scratch: Scratch, options: EdgeOptions) -> Self {
-        let spill = Spill::resume(&scratch, options);
-        let known = spill.as_ref().map_or(0, Spill::edges);
-        let largest = spill.as_ref().and_then(Spill::largest);
-        Self { scratch, options, src: Vec::new(), dst: Vec::new(), largest, pushed: 0, known, spill }
+    pub(super) fn new(scratch: Scratch, options: EdgeOptions, weighted: bool) -> Self {
+        let spill = if weighted {
+            Spill::resume(&scratch, options).map(Spilled::Weighted)
+        } else {
+            Spill::resume(&scratch, options).map(Spilled::Plain)
+        };
+        let known = spill.as_ref().map_or(0, |spill| each!(spill, spill => spill.edges()));
+        let largest = spill.as_ref().and_then(|spill| each!(spill, spill => spill.largest()));
+        let (src, dst, weight) = (Vec::new(), Vec::new(), Vec::new());
+        Self { scratch, options, src, dst, weight, weighted, largest, pushed: 0, known, spill }
     }
 
     /// Passes over all edges of the source, where an earlier process has collected them all: then there is no need to
     /// read them again.
     pub fn take_up_all(&mut self) -> bool {
-        let complete = self.spill.as_ref().is_some_and(Spill::is_complete);
+        let complete = self.spill.as_ref().is_some_and(|spill| each!(spill, spill => spill.is_complete()));
         if complete {
             (self.pushed, self.known) = (self.known, 0);
         }
@@ -54,10 +84,25 @@ impl Edges {
     /// Adds an edge from each `src[i]` to `dst[i]`.
     ///
     /// # Errors
-    /// The lists differ in length, or writing to the scratch directory fails.
+    /// The lists differ in length, edges have weights here, or writing to the scratch directory fails.
     pub fn extend(&mut self, src: &[NodeId], dst: &[NodeId]) -> Result<()> {
+        self.extend_weighted(src, dst, &[])
+    }
+
+    /// As [`Edges::extend`], with the weight of each edge: `weight[i]` where edges have weights here, none otherwise.
+    ///
+    /// # Errors
+    /// As for [`Edges::extend`]; a weight is negative or not finite.
+    pub fn extend_weighted(&mut self, src: &[NodeId], dst: &[NodeId], weight: &[f32]) -> Result<()> {
         if src.len() != dst.len() {
             return Err(Error::invalid(format!("{} edge sources for {} destinations", src.len(), dst.len())));
+        }
+        let weights = if self.weighted { src.len() } else { 0 };
+        if weight.len() != weights {
+            return Err(Error::invalid(format!("{} weights for {weights} edges", weight.len())));
+        }
+        if let Some(e) = position(weight, is_no_weight) {
+            return Err(no_weight(self.pushed + e as u64, weight[e]));
         }
         let most = |ids: &[NodeId]| ids.iter().copied().max();
         self.largest = self.largest.max(most(src)).max(most(dst));
@@ -67,6 +112,8 @@ impl Edges {
         let (src, dst) = (&src[passed as usize..], &dst[passed as usize..]);
         self.src.extend_from_slice(src);
         self.dst.extend_from_slice(dst);
+        // + 0: the bits of -0 are not in order
+        self.weight.extend(weight.iter().skip(passed as usize).map(|w| w + 0.0));
         if self.src.len() as u64 > self.most_in_memory() { self.deal() } else { Ok(()) }
     }
 
@@ -74,31 +121,42 @@ impl Edges {
     fn deal(&mut self) -> Result<()> {
         if self.spill.is_none() {
             let sample = deal::sample(&self.src, &self.dst, self.options.undirected);
-            self.spill = Spill::create(&self.scratch, self.options, sample)?;
+            self.spill = if self.weighted {
+                Spill::create(&self.scratch, self.options, sample)?.map(Spilled::Weighted)
+            } else {
+                Spill::create(&self.scratch, self.options, sample)?.map(Spilled::Plain)
+            };
         }
         if let Some(spill) = &mut self.spill {
-            spill.extend(&self.src, &self.dst)?;
+            each!(spill, spill => spill.extend(&self.src, &self.dst, &self.weight))?;
             self.src.clear();
             self.dst.clear();
+            self.weight.clear();
             // the first time there were more
             self.src.shrink_to(2 * TOGETHER);
             self.dst.shrink_to(2 * TOGETHER);
+            self.weight.shrink_to(2 * TOGETHER);
         }
         Ok(())
     }
 
-    /// How many edges are kept in memory: building takes 24 bytes for each direction (see [`build`]), in half of the
-    /// budget.
+    /// How many edges are kept in memory: building takes 24 bytes for each direction (see [`build`]), or 36 with weights, in
+    /// half of the budget.
     fn most_in_memory(&self) -> u64 {
         if self.spill.is_some() {
             return TOGETHER as u64;
         }
-        self.scratch.memory() / 48 / if self.options.undirected { 2 } else { 1 }
+        self.scratch.memory() / Needs::building(self.weighted) / if self.options.undirected { 2 } else { 1 }
     }
 
     /// How many stored edges become of one: two where they are stored both ways.
     pub fn directions(&self) -> u64 {
         if self.options.undirected { 2 } else { 1 }
+    }
+
+    /// Whether edges have weights here.
+    pub fn is_weighted(&self) -> bool {
+        self.weighted
     }
 
     /// How many edges were added.
@@ -135,19 +193,23 @@ impl Edges {
             self.deal()?;
         }
         let Some(spill) = self.spill else {
-            return build(num_nodes, &self.src, &self.dst, self.options);
+            return if self.weighted {
+                build_weighted(num_nodes, &self.src, &self.dst, &self.weight, self.options)
+            } else {
+                build(num_nodes, &self.src, &self.dst, self.options)
+            };
         };
         if let Some(largest) = self.largest.filter(|&v| v as usize >= num_nodes) {
             return Err(Error::invalid(format!(
                 "an edge names node {largest}, but there are {num_nodes} nodes"
             )));
         }
-        sort::build(&self.scratch, spill, num_nodes, self.options)
+        each!(spill, spill => sort::build(&self.scratch, spill, num_nodes, self.options))
     }
 }
 
 impl Default for Edges {
     fn default() -> Self {
-        Self::new(Scratch::in_memory(), EdgeOptions::DIRECTED)
+        Self::new(Scratch::in_memory(), EdgeOptions::DIRECTED, false)
     }
 }

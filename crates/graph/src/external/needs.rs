@@ -13,19 +13,27 @@ pub struct Needs {
     pub edges: u64,
     /// Bytes of feature rows.
     pub features: u64,
+    /// Edges have weights.
+    pub weighted: bool,
     /// The numbers are estimates, not what the source says.
     pub estimated: bool,
 }
 
 impl Needs {
-    /// Bytes that the dataset takes on the disk: `8 V + 4 E` and the features.
+    /// Bytes that the dataset takes on the disk: `8 V + 4 E`, `4 E` for weights, and the features.
     pub fn result(&self) -> u64 {
-        8 * self.nodes + 4 * self.edges + self.features
+        8 * self.nodes + if self.weighted { 8 } else { 4 } * self.edges + self.features
     }
 
     /// Bytes that are taken at the most, before what is temporary goes; `on_disk`: edges are sorted there.
     pub fn peak(&self, on_disk: bool) -> u64 {
-        self.result() + if on_disk { 8 * self.edges } else { 0 }
+        let key = if self.weighted { 12 } else { 8 };
+        self.result() + if on_disk { key * self.edges } else { 0 }
+    }
+
+    /// Bytes of the whole budget for each edge that is kept in memory, every direction counted: twice what building takes.
+    pub(super) fn building(weighted: bool) -> u64 {
+        if weighted { 72 } else { 48 }
     }
 }
 
@@ -68,9 +76,13 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_before_it_begins() {
-        let needs = Needs { nodes: 1 << 20, edges: 1 << 24, features: 1 << 28, estimated: true };
+        let needs =
+            Needs { nodes: 1 << 20, edges: 1 << 24, features: 1 << 28, estimated: true, weighted: false };
         assert_eq!(needs.result(), (8 << 20) + (4 << 24) + (1 << 28));
         assert_eq!(needs.peak(true) - needs.peak(false), 8 << 24);
+        let weighted = Needs { weighted: true, ..needs };
+        assert_eq!(weighted.result() - needs.result(), 4 << 24);
+        assert_eq!(weighted.peak(true) - weighted.peak(false), 12 << 24);
         let path = Path::new("d");
         let error = check(&needs, true, Some(1 << 20), path).unwrap_err().to_string();
         assert!(error.contains("about 478.2 MB (343.9 MB stay), but 1.0 MB are free"), "{error}");

@@ -142,7 +142,7 @@ impl Scratch {
     pub fn expect(&self, needs: &Needs) -> Result<()> {
         let Some(dir) = &self.inner.dir else { return Ok(()) };
         // as `Edges` decides
-        let on_disk = needs.edges > self.memory() / 48;
+        let on_disk = needs.edges > self.memory() / Needs::building(needs.weighted);
         let told = needs::check(needs, on_disk, needs::free(&dir.path), &dir.path)?;
         if needs.peak(on_disk) >= WORTH_TELLING {
             self.note(&told);
@@ -157,7 +157,12 @@ impl Scratch {
 
     /// An empty collection of edges, which [`Edges::build`] treats by `options`.
     pub fn edges(&self, options: EdgeOptions) -> Edges {
-        Edges::new(self.clone(), options)
+        Edges::new(self.clone(), options, false)
+    }
+
+    /// As [`Scratch::edges`], for edges that have weights where `weighted` says so.
+    pub fn maybe_weighted_edges(&self, options: EdgeOptions, weighted: bool) -> Edges {
+        Edges::new(self.clone(), options, weighted)
     }
 
     /// A table of `columns` columns; `name` is one of its own within this scratch.

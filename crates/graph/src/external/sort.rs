@@ -7,14 +7,19 @@ use super::{
     Rows, Scratch, Unit,
     spill::{Part, Parts, Spill},
 };
-use crate::{EdgeOptions, Error, Graph, NodeId, Result, builder::radix};
+use crate::{
+    EdgeOptions, Error, Graph, NodeId, Result,
+    builder::item::{Item, settle},
+};
 
 /// Edges between two points that a killed import can go on from.
 const SYNC: u64 = 1 << 28;
 
-/// Bytes that a key takes: it, its place while the part is sorted, and a source and a row, which are kept while they are
-/// written and the next parts are sorted.
-const BYTES: u64 = 8 + 8 + 2 * (4 + 16);
+/// Bytes that a key takes: it, its place while the part is sorted, and a source, a row and perhaps a weight, which are
+/// kept while they are written and the next parts are sorted.
+const fn bytes<I: Item>() -> u64 {
+    2 * size_of::<I>() as u64 + 2 * (4 + 16 + if I::WEIGHTED { 4 } else { 0 })
+}
 
 /// How far the graph is on the disk.
 #[derive(Default, Serialize, Deserialize)]
@@ -31,22 +36,22 @@ struct State {
 ///
 /// O(E) work on all cores, which sort some parts while those before them are written; memory: half of the scratch's
 /// budget (a part that is larger is cut again on the disk).
-pub(super) fn build(
+pub(super) fn build<I: Item>(
     scratch: &Scratch,
-    spill: Spill,
+    spill: Spill<I>,
     num_nodes: usize,
     options: EdgeOptions,
 ) -> Result<Graph> {
     let parts = spill.into_parts()?;
     let total: u64 = parts.parts.iter().map(|part| part.keys).sum();
     scratch.stage("sorting edges", Some(total), Unit::Edges);
-    let mut csc = Csc::resume(scratch, num_nodes)?;
+    let mut csc = Csc::resume(scratch, num_nodes, I::WEIGHTED)?;
     let first = csc.parts;
     if first > parts.parts.len() {
         return Err(damaged());
     }
     let mut sorted: u64 = parts.parts[..first].iter().map(|part| part.keys).sum();
-    let most = (scratch.memory() / 2 / BYTES).max(1 << 16);
+    let most = (scratch.memory() / 2 / bytes::<I>()).max(1 << 16);
     let mut at = first;
     let mut ready: Vec<Run> = Vec::new();
     loop {
@@ -59,12 +64,7 @@ pub(super) fn build(
         let group = &parts.parts[at..at + fits.count()];
         let (written, runs) = rayon::join(
             || ready.iter().try_for_each(|run| csc.extend(run)),
-            || {
-                group
-                    .par_iter()
-                    .map(|part| Ok(Run::new(parts.read(part)?, options.keep_duplicates)))
-                    .collect()
-            },
+            || group.par_iter().map(|part| Run::new(parts.read(part)?, options.keep_duplicates)).collect(),
         );
         written?;
         csc.parts = at;
@@ -90,9 +90,9 @@ pub(super) fn build(
 }
 
 /// Sorts a part that does not fit memory, by cutting it into smaller ones.
-fn large(
+fn large<I: Item>(
     scratch: &Scratch,
-    of: &Parts,
+    of: &Parts<I>,
     part: &Part,
     keep_duplicates: bool,
     most: u64,
@@ -100,9 +100,13 @@ fn large(
     csc: &mut Csc,
 ) -> Result<()> {
     if part.keys <= most {
-        return csc.extend(&Run::new(of.read(part)?, keep_duplicates));
+        return csc.extend(&Run::new(of.read(part)?, keep_duplicates)?);
     }
     if let Some(key) = of.only_key(part)? {
+        if I::WEIGHTED {
+            // The weights of a single edge, more than fit the budget: they are to be put in order all the same.
+            return csc.extend(&Run::new(of.read(part)?, keep_duplicates)?);
+        }
         let copies = if keep_duplicates { part.keys } else { 1 };
         return csc.repeat(key, copies);
     }
@@ -120,18 +124,18 @@ struct Run {
     sources: Vec<NodeId>,
     /// Destinations that have sources here, ascending, and how many.
     rows: Vec<(NodeId, u64)>,
+    /// A weight per source, where there are weights.
+    weights: Vec<f32>,
 }
 
 impl Run {
-    fn new(mut keys: Vec<u64>, keep_duplicates: bool) -> Self {
-        radix::sort(&mut keys);
-        if !keep_duplicates {
-            keys.dedup();
-        }
-        let sources = keys.iter().map(|&key| key as NodeId).collect();
-        let rows = keys.chunk_by(|a, b| a >> 32 == b >> 32);
-        let rows = rows.map(|row| ((row[0] >> 32) as NodeId, row.len() as u64)).collect();
-        Self { sources, rows }
+    fn new<I: Item>(mut keys: Vec<I>, keep_duplicates: bool) -> Result<Self> {
+        settle(&mut keys, keep_duplicates)?;
+        let sources = keys.iter().map(|item| item.key() as NodeId).collect();
+        let weights = if I::WEIGHTED { keys.iter().map(|item| item.weight()).collect() } else { Vec::new() };
+        let rows = keys.chunk_by(|a, b| a.key() >> 32 == b.key() >> 32);
+        let rows = rows.map(|row| ((row[0].key() >> 32) as NodeId, row.len() as u64)).collect();
+        Ok(Self { sources, rows, weights })
     }
 }
 
@@ -140,6 +144,7 @@ struct Csc {
     scratch: Scratch,
     indptr: Rows<u64>,
     indices: Rows<NodeId>,
+    weights: Option<Rows<f32>>,
     /// Edges so far, and how many of them are on the disk for sure.
     edges: u64,
     synced: u64,
@@ -160,22 +165,30 @@ fn damaged() -> Error {
 }
 
 impl Csc {
-    fn resume(scratch: &Scratch, num_nodes: usize) -> Result<Self> {
+    fn resume(scratch: &Scratch, num_nodes: usize, weighted: bool) -> Result<Self> {
         let (mut indptr, mut indices) = (scratch.column("indptr")?, scratch.column("indices")?);
+        let column = || weighted.then(|| scratch.column("edge-weight")).transpose();
+        let mut weights = column()?;
         let state: State = scratch.load("csc").unwrap_or_default();
         indptr.start_at(state.rows)?;
         indices.start_at(state.edges)?;
-        let found = indptr.len() as u64 == state.rows && indices.len() as u64 == state.edges;
+        weights.as_mut().map_or(Ok(()), |weights| weights.start_at(state.edges))?;
+        let found = indptr.len() as u64 == state.rows
+            && indices.len() as u64 == state.edges
+            && weights.as_ref().is_none_or(|weights| weights.len() as u64 == state.edges);
         let state = if found { state } else { State::default() };
         if !found {
             (indptr, indices) = (scratch.column("indptr")?, scratch.column("indices")?);
+            weights = column()?;
             indptr.start_at(0)?;
             indices.start_at(0)?;
+            weights.as_mut().map_or(Ok(()), |weights| weights.start_at(0))?;
         }
         let mut csc = Self {
             scratch: scratch.clone(),
             indptr,
             indices,
+            weights,
             edges: state.edges,
             synced: state.edges,
             row: state.rows.saturating_sub(1),
@@ -226,6 +239,9 @@ impl Csc {
         }
         self.indptr.extend(&starts)?;
         self.indices.extend(&run.sources)?;
+        if let Some(weights) = &mut self.weights {
+            weights.extend(&run.weights)?;
+        }
         (self.row, self.edges, self.starts) = (row, edges, starts);
         Ok(())
     }
@@ -257,6 +273,10 @@ impl Csc {
         self.indices.spill()?;
         self.indptr.sync()?;
         self.indices.sync()?;
+        if let Some(weights) = &mut self.weights {
+            weights.spill()?;
+            weights.sync()?;
+        }
         self.synced = self.edges;
         let state = State { parts: self.parts, edges: self.edges, rows: self.indptr.len() as u64 };
         self.scratch.save("csc", &state)
@@ -266,12 +286,16 @@ impl Csc {
         self.close(self.nodes)?;
         let (nodes, resumed) = (self.nodes, self.resumed);
         let (indptr, indices) = (self.indptr.finish()?, self.indices.finish()?);
+        let weights = self.weights.map(Rows::finish).transpose()?;
         if resumed {
             // what an earlier process wrote may be damaged
-            let graph = Graph::new(indptr, indices).ok().filter(|graph| graph.num_nodes() as u64 == nodes);
-            return graph.ok_or_else(damaged);
+            let graph = Graph::new(indptr, indices).and_then(|graph| match weights {
+                Some(weights) => graph.with_edge_weight(weights),
+                None => Ok(graph),
+            });
+            return graph.ok().filter(|graph| graph.num_nodes() as u64 == nodes).ok_or_else(damaged);
         }
-        Ok(Graph::sorted(indptr, indices))
+        Ok(Graph::sorted(indptr, indices, weights))
     }
 }
 
@@ -280,25 +304,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Buffer, build as in_memory, builder::deal::sample, external::Quiet, keyed::Stream};
+    use crate::{
+        Buffer, build as in_memory, build_weighted,
+        builder::{deal::sample, item::Weighted},
+        external::Quiet,
+        keyed::Stream,
+    };
 
     fn scratch(dir: &tempfile::TempDir) -> Scratch {
         Scratch::open(&dir.path().join("work"), "test", 64 << 20, Box::new(Quiet)).unwrap()
     }
 
-    fn through_the_disk(
+    fn through_the_disk<I: Item>(
         scratch: &Scratch,
         nodes: usize,
-        pairs: &[(u32, u32)],
+        edges: [&[u32]; 2],
+        weight: &[f32],
         options: EdgeOptions,
         most: u64,
     ) -> Graph {
-        let (src, dst): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+        let [src, dst] = edges;
         let mut spill =
-            Spill::create(scratch, options, sample(&src, &dst, options.undirected)).unwrap().unwrap();
-        spill.extend(&src, &dst).unwrap();
+            Spill::<I>::create(scratch, options, sample(src, dst, options.undirected)).unwrap().unwrap();
+        spill.extend(src, dst, weight).unwrap();
         let parts = spill.into_parts().unwrap();
-        let mut csc = Csc::resume(scratch, nodes).unwrap();
+        let mut csc = Csc::resume(scratch, nodes, I::WEIGHTED).unwrap();
         for part in &parts.parts {
             large(scratch, &parts, part, options.keep_duplicates, most, 0, &mut csc).unwrap();
         }
@@ -307,20 +337,53 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
-        /// The same graph as in memory, with parts so small that they are cut again and again.
+        /// The same graph as in memory, with parts so small that they are cut again and again; its weights to the bit.
         #[test]
         fn same_as_in_memory(
-            pairs in prop::collection::vec((0u32..30, prop_oneof![Just(3u32), 0u32..30]), 0..300),
+            edges in prop::collection::vec((0u32..30, prop_oneof![Just(3u32), 0u32..30], 0f32..1.0), 0..300),
             undirected: bool, drop_self_loops: bool, keep_duplicates: bool, most in 1u64..50,
         ) {
             let options = EdgeOptions { undirected, drop_self_loops, keep_duplicates };
-            let (src, dst): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
-            let expected = in_memory(31, &src, &dst, options).unwrap();
+            let src: Vec<u32> = edges.iter().map(|e| e.0).collect();
+            let dst: Vec<u32> = edges.iter().map(|e| e.1).collect();
+            let weight: Vec<f32> = edges.iter().map(|e| e.2).collect();
+            let expected = build_weighted(31, &src, &dst, &weight, options).unwrap();
             let dir = tempfile::tempdir().unwrap();
-            let found = through_the_disk(&scratch(&dir), 31, &pairs, options, most);
-            prop_assert_eq!(found.indptr(), expected.indptr());
-            prop_assert_eq!(found.indices(), expected.indices());
+            let plain = through_the_disk::<u64>(&scratch(&dir), 31, [&src, &dst], &[], options, most);
+            prop_assert_eq!((plain.indptr(), plain.indices()), (expected.indptr(), expected.indices()));
+            let dir = tempfile::tempdir().unwrap();
+            let found =
+                through_the_disk::<Weighted>(&scratch(&dir), 31, [&src, &dst], &weight, options, most);
+            prop_assert_eq!((found.indptr(), found.indices()), (expected.indptr(), expected.indices()));
+            prop_assert_eq!(found.edge_weight(), expected.edge_weight());
         }
+    }
+
+    #[test]
+    fn weights_beyond_the_budget_go_through_the_disk() {
+        let nodes = 1000usize;
+        let mut stream = Stream::new(4);
+        let count = 1_000_000;
+        let mut ids = || (0..count).map(|_| stream.below(nodes as u64) as u32).collect::<Vec<_>>();
+        let (src, dst) = (ids(), ids());
+        let weight: Vec<f32> = (0..count).map(|_| stream.uniform() as f32).collect();
+        let expected = build_weighted(nodes, &src, &dst, &weight, EdgeOptions::DIRECTED).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let work = scratch(&dir);
+        let mut edges = work.maybe_weighted_edges(EdgeOptions::DIRECTED, true);
+        assert!(
+            edges.extend(&src[..1], &dst[..1]).unwrap_err().to_string().contains("0 weights for 1 edges")
+        );
+        let error = edges.extend_weighted(&[0], &[0], &[-2.0]).unwrap_err().to_string();
+        assert!(error.contains("edge 0 weighs -2"), "{error}");
+        for run in (0..count).step_by(300_000) {
+            let run = run..(run + 300_000).min(count);
+            edges.extend_weighted(&src[run.clone()], &dst[run.clone()], &weight[run]).unwrap();
+        }
+        assert!(work.file("edges.bin").unwrap().exists(), "it goes through the disk");
+        let graph = edges.build(nodes).unwrap();
+        assert!(graph.indptr() == expected.indptr() && graph.indices() == expected.indices());
+        assert!(graph.edge_weight() == expected.edge_weight() && graph.edge_weight().is_some());
     }
 
     fn pushed(scratch: &Scratch, pairs: &[(u32, u32)], options: EdgeOptions) -> crate::external::Edges {
@@ -371,28 +434,28 @@ mod tests {
         drop(work);
         let work = scratch(&dir);
         let mut spill =
-            Spill::create(&work, options, sample(&src, &dst, options.undirected)).unwrap().unwrap();
-        spill.extend(&src[..900_000], &dst[..900_000]).unwrap();
+            Spill::<u64>::create(&work, options, sample(&src, &dst, options.undirected)).unwrap().unwrap();
+        spill.extend(&src[..900_000], &dst[..900_000], &[]).unwrap();
         spill.sync().unwrap();
-        spill.extend(&src[900_000..1_000_000], &dst[900_000..1_000_000]).unwrap();
+        spill.extend(&src[900_000..1_000_000], &dst[900_000..1_000_000], &[]).unwrap();
         drop((spill, work));
         let work = scratch(&dir);
         assert_eq!(work.edges(options).known(), 900_000);
         assert_eq!(work.edges(EdgeOptions::DIRECTED).known(), 0, "other options start again");
         // stopped while sorting, too
-        let mut spill = Spill::resume(&work, options).unwrap();
-        spill.extend(&src[900_000..], &dst[900_000..]).unwrap();
+        let mut spill = Spill::<u64>::resume(&work, options).unwrap();
+        spill.extend(&src[900_000..], &dst[900_000..], &[]).unwrap();
         let parts = spill.into_parts().unwrap();
-        let mut csc = Csc::resume(&work, nodes as usize).unwrap();
+        let mut csc = Csc::resume(&work, nodes as usize, false).unwrap();
         for part in &parts.parts[..200] {
-            csc.extend(&Run::new(parts.read(part).unwrap(), false)).unwrap();
+            csc.extend(&Run::new(parts.read(part).unwrap(), false).unwrap()).unwrap();
         }
         csc.parts = 200;
         csc.sync().unwrap();
-        csc.extend(&Run::new(parts.read(&parts.parts[200]).unwrap(), false)).unwrap();
+        csc.extend(&Run::new(parts.read(&parts.parts[200]).unwrap(), false).unwrap()).unwrap();
         drop((csc, parts, work));
         let work = scratch(&dir);
-        assert!(Csc::resume(&work, nodes as usize).unwrap().edges > 0);
+        assert!(Csc::resume(&work, nodes as usize, false).unwrap().edges > 0);
         same(&pushed(&work, &pairs, options).build(nodes as usize).unwrap());
     }
 }

@@ -7,6 +7,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{BufReader, Read, Seek, SeekFrom, Write},
+    marker::PhantomData,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard},
 };
@@ -17,7 +18,10 @@ use serde::{Deserialize, Serialize};
 use super::Scratch;
 use crate::{
     EdgeOptions, Error, NodeId, Result,
-    builder::deal::{Dealer, splitters},
+    builder::{
+        deal::{Dealer, splitters},
+        item::Item,
+    },
 };
 
 /// Parts: so many that one of them is small against the whole, so few that their buffers are.
@@ -29,7 +33,7 @@ const SYNC: u64 = 1 << 27;
 
 /// Edges in a file.
 #[derive(Debug)]
-pub(super) struct Spill {
+pub(super) struct Spill<I> {
     scratch: Scratch,
     name: String,
     path: PathBuf,
@@ -37,7 +41,7 @@ pub(super) struct Spill {
     dealer: Dealer,
     options: EdgeOptions,
     /// Keys of each part that no block holds yet.
-    open: Vec<Mutex<Vec<u64>>>,
+    open: Vec<Mutex<Vec<I>>>,
     /// Edges pushed so far.
     edges: u64,
     synced: u64,
@@ -58,6 +62,8 @@ struct Blocks {
 #[derive(Serialize, Deserialize)]
 struct State {
     splitters: Vec<u64>,
+    /// Whether the edges have weights.
+    weighted: bool,
     symmetric: bool,
     drop_self_loops: bool,
     blocks: Vec<(u16, u32)>,
@@ -66,7 +72,7 @@ struct State {
     complete: bool,
 }
 
-impl Spill {
+impl<I: Item> Spill<I> {
     /// An empty one for edges like those of `sample`; `None` where the scratch has no directory.
     pub(super) fn create(scratch: &Scratch, options: EdgeOptions, sample: Vec<u64>) -> Result<Option<Self>> {
         Self::create_named(scratch, "edges", options, splitters(sample, PARTS))
@@ -100,7 +106,9 @@ impl Spill {
     /// What an earlier process left, where that is for the same options.
     pub(super) fn resume(scratch: &Scratch, options: EdgeOptions) -> Option<Self> {
         let state: State = scratch.load("edges")?;
-        let fits = state.symmetric == options.undirected && state.drop_self_loops == options.drop_self_loops;
+        let fits = state.weighted == I::WEIGHTED
+            && state.symmetric == options.undirected
+            && state.drop_self_loops == options.drop_self_loops;
         let sound = state.splitters.is_sorted()
             && state.splitters.len() < usize::from(u16::MAX)
             && state
@@ -112,7 +120,7 @@ impl Spill {
         }
         let path = scratch.file("edges.bin")?;
         let mut file = OpenOptions::new().read(true).write(true).open(&path).ok()?;
-        let bytes = state.blocks.iter().map(|&(_, keys)| u64::from(keys) * 8).sum();
+        let bytes = state.blocks.iter().map(|&(_, keys)| u64::from(keys) * size_of::<I>() as u64).sum();
         if file.metadata().ok()?.len() < bytes {
             return None;
         }
@@ -149,10 +157,12 @@ impl Spill {
         self.complete
     }
 
-    /// Adds edges.
-    pub(super) fn extend(&mut self, src: &[NodeId], dst: &[NodeId]) -> Result<()> {
+    /// Adds edges, with a weight each where edges have weights.
+    pub(super) fn extend(&mut self, src: &[NodeId], dst: &[NodeId], weight: &[f32]) -> Result<()> {
+        let mut weights = weight.chunks(SYNC as usize);
         for (src, dst) in src.chunks(SYNC as usize).zip(dst.chunks(SYNC as usize)) {
-            self.dealer.deal_edges(src, dst, self.options, &|part, keys| self.put(part, keys))?;
+            let weight = weights.next().unwrap_or_default();
+            self.dealer.deal_edges(src, dst, weight, self.options, &|part, keys| self.put(part, keys))?;
             self.edges += src.len() as u64;
             let most = |ids: &[NodeId]| ids.par_iter().with_min_len(1 << 16).copied().max();
             self.largest = self.largest.max(most(src)).max(most(dst));
@@ -164,7 +174,7 @@ impl Spill {
     }
 
     /// Adds keys of a part.
-    fn put(&self, part: usize, mut keys: &[u64]) -> Result<()> {
+    fn put(&self, part: usize, mut keys: &[I]) -> Result<()> {
         let mut block = lock(&self.open[part]);
         while !keys.is_empty() {
             let (now, later) = keys.split_at(keys.len().min(BLOCK - block.len()));
@@ -179,7 +189,7 @@ impl Spill {
 
     /// Writes a part's keys in memory as a block.
     #[cold]
-    fn write(&self, part: usize, keys: &mut Vec<u64>) -> Result<()> {
+    fn write(&self, part: usize, keys: &mut Vec<I>) -> Result<()> {
         if !keys.is_empty() {
             let mut blocks = lock(&self.file);
             let written = blocks.file.write_all(bytemuck::cast_slice(keys));
@@ -203,6 +213,7 @@ impl Spill {
         self.synced = self.edges;
         let state = State {
             splitters: self.dealer.splitters().to_vec(),
+            weighted: I::WEIGHTED,
             symmetric: self.options.undirected,
             drop_self_loops: self.options.drop_self_loops,
             blocks: blocks.list.clone(),
@@ -214,22 +225,22 @@ impl Spill {
     }
 
     /// Nothing more comes: the parts, in the order of their keys.
-    pub(super) fn into_parts(mut self) -> Result<Parts> {
+    pub(super) fn into_parts(mut self) -> Result<Parts<I>> {
         self.complete = true;
         self.sync()?;
         self.parts()
     }
 
-    fn parts(self) -> Result<Parts> {
+    fn parts(self) -> Result<Parts<I>> {
         self.close_blocks()?;
         let mut parts = vec![Part::default(); self.open.len()];
         let mut offset = 0;
         for &(part, keys) in &lock(&self.file).list {
             parts[usize::from(part)].blocks.push((offset, keys));
             parts[usize::from(part)].keys += u64::from(keys);
-            offset += u64::from(keys) * 8;
+            offset += u64::from(keys) * size_of::<I>() as u64;
         }
-        Ok(Parts { path: self.path, parts })
+        Ok(Parts { path: self.path, parts, items: PhantomData })
     }
 }
 
@@ -240,9 +251,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The parts of a finished spill.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct Parts<I> {
     path: PathBuf,
     pub(super) parts: Vec<Part>,
+    items: PhantomData<I>,
 }
 
 /// Where the keys of a part are.
@@ -253,13 +265,13 @@ pub(super) struct Part {
     pub(super) keys: u64,
 }
 
-impl Parts {
+impl<I: Item> Parts<I> {
     fn open(&self) -> Result<File> {
         File::open(&self.path).map_err(|e| Error::io(&self.path, "open", e))
     }
 
     /// All keys of a part, as they came.
-    pub(super) fn read(&self, part: &Part) -> Result<Vec<u64>> {
+    pub(super) fn read(&self, part: &Part) -> Result<Vec<I>> {
         let mut keys = crate::memory::zeroed(part.keys as usize)?;
         let mut rest = &mut keys[..];
         let mut file = self.open()?;
@@ -274,20 +286,20 @@ impl Parts {
     /// The same keys in parts of their own, in a file `name`.
     pub(super) fn split(&self, scratch: &Scratch, part: &Part, name: &str, parts: usize) -> Result<Self> {
         let mut file = self.open()?;
-        let mut block = vec![0; BLOCK];
+        let mut block = crate::memory::zeroed::<I>(BLOCK)?;
         let mut sample = Vec::new();
         let step = (part.blocks.len() / 64).max(1);
         for &(offset, count) in part.blocks.iter().step_by(step) {
             let block = &mut block[..count as usize];
             read_at(&mut file, &self.path, offset, block)?;
-            sample.extend(block.iter().step_by(16));
+            sample.extend(block.iter().step_by(16).map(|item| item.key()));
         }
         let plain = EdgeOptions { undirected: false, drop_self_loops: false, keep_duplicates: true };
         // Every splitter gets a part to itself: whichever keys there are, one part cannot hold them all again.
         let mut splitters: Vec<u64> =
             splitters(sample, parts).into_iter().flat_map(|key| [key, key.saturating_add(1)]).collect();
         splitters.dedup();
-        let spill = Spill::create_named(scratch, name, plain, splitters)?;
+        let spill = Spill::<I>::create_named(scratch, name, plain, splitters)?;
         let spill = spill.ok_or_else(|| Error::invalid("a spill without a directory"))?;
         for &(offset, count) in &part.blocks {
             let block = &mut block[..count as usize];
@@ -300,13 +312,13 @@ impl Parts {
     /// The one key of a part whose keys are all the same; `None` where they differ.
     pub(super) fn only_key(&self, part: &Part) -> Result<Option<u64>> {
         let mut file = self.open()?;
-        let mut block = vec![0; BLOCK];
+        let mut block = crate::memory::zeroed::<I>(BLOCK)?;
         let mut only = None;
         for &(offset, count) in &part.blocks {
             let block = &mut block[..count as usize];
             read_at(&mut file, &self.path, offset, block)?;
-            let first = *only.get_or_insert(block[0]);
-            if block.iter().any(|&key| key != first) {
+            let first = *only.get_or_insert(block[0].key());
+            if block.iter().any(|item| item.key() != first) {
                 return Ok(None);
             }
         }
@@ -319,7 +331,7 @@ impl Parts {
     }
 }
 
-fn read_at(file: &mut File, path: &Path, offset: u64, keys: &mut [u64]) -> Result<()> {
+fn read_at<I: Item>(file: &mut File, path: &Path, offset: u64, keys: &mut [I]) -> Result<()> {
     let read = file
         .seek(SeekFrom::Start(offset))
         .and_then(|_| BufReader::with_capacity(0, file).read_exact(bytemuck::cast_slice_mut(keys)));

@@ -142,6 +142,7 @@ impl GenerateOptions {
             nodes: nodes as u64,
             edges: (draws * two) as u64,
             features: (nodes * self.dim * self.feature_type.width()) as u64,
+            weighted: false,
             estimated: true,
         })?;
         Ok(draws.round() as usize)

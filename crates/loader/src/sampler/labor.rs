@@ -1,19 +1,32 @@
-//! Layer-neighbour sampling (Balin and Catalyurek, *Layer-Neighbor Sampling: Defusing Neighborhood Explosion in GNNs*, NeurIPS 2023): LABOR-0.
+//! Layer-neighbour sampling (Balin and Catalyurek, *Layer-Neighbor Sampling: Defusing Neighborhood Explosion in GNNs*, NeurIPS 2023).
 //!
 //! Every source `u` has one uniform random number `r_u` a hop, and a destination `v` of degree `d_v` takes those of its in-neighbours with
 //! `r_u <= min(1, k / d_v)`. Each neighbour is taken with the same probability as in neighbour sampling, and given `v`, independently of the
 //! others, so that `v` has `k` neighbours on average, not always (none with probability `e^-k` about). But as destinations share the numbers, they tend
 //! to take the same neighbours: a layer has fewer distinct nodes, and fewer rows are read.
 //!
-//! As in the paper a mean is Hajek's estimator, the mean over those taken (no edge weights are stored), and the symmetric-normalised sum
-//! is scaled likewise, by `d` over the number taken; a sum is Horvitz and Thompson's, each edge weighing `max(1, d / k)`.
+//! That is LABOR-0. LABOR-i shares more: `i` iterations (`*`: as many as help) raise the probability of sources that many destinations can take
+//! and lower that of others, at the same variance for each destination (`labor/importance.rs`). Where edges have weights (stored ones, or
+//! by a degree), they are taken in proportion to them, up to certainty.
+//!
+//! As in the paper a mean is Hajek's estimator: the mean over those taken, each weighing its edge's weight over its probability. The
+//! symmetric-normalised sum is scaled likewise, to `d` in all; a sum is Horvitz and Thompson's, each edge weighing 1 over its probability (where
+//! edges have weights: so that on average it is `d` times their weighted mean, as what [`super::exact`] takes).
 //!
 //! A function of (seed, epoch, batch, hop, source). Every in-neighbour's number is computed, O(d) a destination, instead of `k` draws: it is slower to
 //! draw than neighbour sampling where degrees are high, and pays where reading rows costs more than drawing them.
 
+mod importance;
+
 use graphmill_graph::{Block, Graph, NodeId, Result, block::Aggregation, keyed};
 
-use super::{BatchKey, Sampler, Scratch, neighbor::fanouts, runs::draw_runs};
+use self::importance::Importance;
+use super::{
+    BatchKey, Sampler, Scratch,
+    neighbor::fanouts,
+    runs::{draw_runs, fits, start},
+    weighted::EdgeWeights,
+};
 use crate::prefetch::prefetch;
 
 /// Destinations ahead whose neighbours are asked for.
@@ -21,11 +34,31 @@ const AHEAD: usize = 8;
 /// Neighbours whose numbers are looked at before any is appended.
 const CHUNK: usize = 64;
 
+/// How far destinations share sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaborOptions {
+    /// Iterations of the importance of sources; [`usize::MAX`]: as many as help.
+    pub iterations: usize,
+    /// What an edge weighs.
+    pub weights: EdgeWeights,
+}
+
+/// What edges weigh.
+#[derive(Clone, Debug)]
+enum Weights {
+    Equal,
+    Stored,
+    /// By the source, `V`.
+    OfSource(Vec<f32>),
+}
+
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub struct Labor {
     /// Per hop from the seeds outward, on average; `usize::MAX` takes all.
     fanout: Vec<usize>,
+    iterations: usize,
+    weights: Weights,
 }
 
 impl Labor {
@@ -34,7 +67,69 @@ impl Labor {
     /// # Errors
     /// As [`super::neighbor::Neighbor::new`].
     pub fn new(fanout: &[i64]) -> Result<Self, String> {
-        Ok(Self { fanout: fanouts(fanout)? })
+        Ok(Self { fanout: fanouts(fanout)?, iterations: 0, weights: Weights::Equal })
+    }
+
+    /// As [`Labor::new`], for `graph`.
+    ///
+    /// # Errors
+    /// As [`Labor::new`].
+    pub fn with_options(graph: &Graph, fanout: &[i64], options: &LaborOptions) -> Result<Self, String> {
+        let weights = match options.weights.of_nodes(graph) {
+            Some(of_nodes) => Weights::OfSource(of_nodes),
+            None if graph.edge_weight().is_some() => Weights::Stored,
+            None => Weights::Equal,
+        };
+        Ok(Self { iterations: options.iterations, weights, ..Self::new(fanout)? })
+    }
+
+    /// A hop whose probabilities are computed edge by edge.
+    fn draw_by_importance(
+        &self,
+        graph: &Graph,
+        fanout: usize,
+        key: u64,
+        aggregation: Aggregation,
+        dst: &[NodeId],
+        block: &mut Block,
+    ) -> Result<()> {
+        start(block);
+        let stored = graph.edge_weight().unwrap_or_default();
+        let by_edge = |_: NodeId, e: u64| stored[e as usize];
+        let of_source = if let Weights::OfSource(weights) = &self.weights { &weights[..] } else { &[] };
+        let by_source = |u: NodeId, _: u64| of_source[u as usize];
+        let weight: Option<&(dyn Fn(NodeId, u64) -> f32 + Sync)> = match &self.weights {
+            Weights::Equal => None,
+            Weights::Stored => Some(&by_edge),
+            Weights::OfSource(_) => Some(&by_source),
+        };
+        let importance = Importance::new(graph, dst, fanout, self.iterations, weight);
+        let numbers = Numbers::new(key);
+        for (s, &v) in dst.iter().enumerate() {
+            let first = block.indices.len();
+            let row = graph.in_neighbors(v);
+            let (mut all, mut taken) = (0.0, 0.0);
+            for (&u, e) in row.iter().zip(importance.edges(s)) {
+                let p = importance.threshold(s, e).min(1.0);
+                all += importance.weight(e);
+                if f64::from(numbers.of(u)) < p * 4_294_967_296.0 {
+                    let weight = importance.weight(e) / p;
+                    taken += weight;
+                    block.indices.push(u);
+                    block.edge_weight.push(weight as f32);
+                }
+            }
+            let scale = match aggregation {
+                Aggregation::Mean => 1.0 / taken,
+                Aggregation::Symmetric => row.len() as f64 / taken,
+                Aggregation::Sum => row.len() as f64 / all,
+                Aggregation::Other => 1.0,
+            };
+            block.edge_weight[first..].iter_mut().for_each(|w| *w = (f64::from(*w) * scale) as f32);
+            block.indptr.push(block.indices.len() as u32);
+            fits(block)?;
+        }
+        Ok(())
     }
 }
 
@@ -48,7 +143,11 @@ impl Sampler for Labor {
     }
 
     fn draws_by_node(&self) -> bool {
-        true
+        self.iterations == 0
+    }
+
+    fn reads_edge_weights(&self) -> bool {
+        matches!(self.weights, Weights::Stored)
     }
 
     fn sample_layer(
@@ -63,6 +162,10 @@ impl Sampler for Labor {
     ) -> Result<()> {
         let fanout = self.fanout[hop];
         let key = keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]);
+        let alike = matches!(self.weights, Weights::Equal);
+        if !alike || (self.iterations > 0 && fanout != usize::MAX) {
+            return self.draw_by_importance(graph, fanout, key, aggregation, dst, block);
+        }
         let weighs = aggregation == Aggregation::Sum && fanout != usize::MAX;
         draw_runs(dst, scratch, block, |dst, _, block| draw(graph, fanout, key, weighs, dst, block))
     }
@@ -70,7 +173,7 @@ impl Sampler for Labor {
 
 /// Appends what `dst` take, and what they weigh in a sum if that is wanted.
 fn draw(graph: &Graph, fanout: usize, key: u64, weighs: bool, dst: &[NodeId], block: &mut Block) {
-    let (rows, neighbors) = (graph.indptr(), graph.indices());
+    let (rows, neighbors, numbers) = (graph.indptr(), graph.indices(), Numbers::new(key));
     for (i, &v) in dst.iter().enumerate() {
         if let Some(&ahead) = dst.get(i + 2 * AHEAD) {
             prefetch(rows, ahead as usize);
@@ -83,22 +186,69 @@ fn draw(graph: &Graph, fanout: usize, key: u64, weighs: bool, dst: &[NodeId], bl
         if row.len() <= fanout {
             block.indices.extend_from_slice(row);
         } else {
-            let below = (((fanout as u128) << 64) / row.len() as u128) as u64;
-            for chunk in row.chunks(CHUNK) {
-                // whether a neighbour is taken is a coin toss to a branch
-                let (mut taken, mut count) = ([0; CHUNK], 0);
-                for &u in chunk {
-                    taken[count % CHUNK] = u;
-                    count += usize::from(keyed::mix(key ^ u64::from(u).wrapping_mul(keyed::GOLDEN)) < below);
-                }
-                block.indices.extend_from_slice(&taken[..count]);
-            }
+            take(numbers, (((fanout as u64) << 32) / row.len() as u64) as u32, row, &mut block.indices);
         }
         if weighs {
             let weight = (row.len() as f32 / fanout as f32).max(1.0);
             block.edge_weight.resize(block.indices.len(), weight);
         }
         block.indptr.push(block.indices.len() as u32);
+    }
+}
+
+/// The random numbers of a hop's sources: 32 bits each, from products of 32 bits, of which a vector unit makes eight or
+/// sixteen together (64-bit products it has not). Nodes of one hop have different numbers.
+#[derive(Clone, Copy)]
+struct Numbers {
+    factor: u32,
+    term: u32,
+}
+
+impl Numbers {
+    fn new(key: u64) -> Self {
+        let key = keyed::mix(key);
+        Self { factor: key as u32 | 1, term: (key >> 32) as u32 }
+    }
+
+    /// An affine map that the key decides, and then the finaliser `lowbias32` (Wellons, *Prospecting for hash functions*, 2018).
+    #[inline(always)]
+    fn of(self, u: NodeId) -> u32 {
+        let mut z = u.wrapping_mul(self.factor).wrapping_add(self.term);
+        z = (z ^ (z >> 16)).wrapping_mul(0x7feb_352d);
+        z = (z ^ (z >> 15)).wrapping_mul(0x846c_a68b);
+        z ^ (z >> 16)
+    }
+}
+
+/// Appends the nodes of `row` whose numbers are below `below`.
+fn take(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { take_avx2(numbers, below, row, out) };
+    }
+    take_any(numbers, below, row, out);
+}
+
+/// [`take_any`], compiled for eight numbers at a time.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn take_avx2(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>) {
+    take_any(numbers, below, row, out);
+}
+
+#[inline(always)]
+fn take_any(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>) {
+    for chunk in row.chunks(CHUNK) {
+        let mut of = [0; CHUNK];
+        of.iter_mut().zip(chunk).for_each(|(number, &u)| *number = numbers.of(u));
+        // whether a neighbour is taken is a coin toss to a branch
+        let (mut taken, mut count) = ([0; CHUNK], 0);
+        for (&u, &number) in chunk.iter().zip(&of) {
+            taken[count % CHUNK] = u;
+            count += usize::from(number < below);
+        }
+        out.extend_from_slice(&taken[..count]);
     }
 }
 
@@ -199,6 +349,114 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// 200 destinations among `n` nodes, each of 20 to 119 in-neighbours, that crowd at the small ids.
+    fn crowded(n: u32) -> Graph {
+        let mut stream = keyed::Stream::new(9);
+        let (mut indptr, mut indices) = (vec![0u64], Vec::new());
+        for v in 0..u64::from(n) {
+            let degree = if v < 200 { 20 + v / 2 } else { 0 };
+            indices.extend((0..degree).map(|_| {
+                let share = stream.uniform();
+                (share * share * share * f64::from(n)) as NodeId
+            }));
+            indptr.push(indices.len() as u64);
+        }
+        Graph::new(indptr.into(), indices.into()).unwrap()
+    }
+
+    #[test]
+    fn iterations_share_more_and_take_no_fewer() {
+        let graph = crowded(3000);
+        let dst: Vec<NodeId> = (0..200).collect();
+        let weights: Vec<f32> = (0..graph.num_edges()).map(|e| (e % 5) as f32).collect();
+        let by_edge = |_: NodeId, e: u64| weights[e as usize];
+        for weight in [None, Some(&by_edge as &(dyn Fn(NodeId, u64) -> f32 + Sync))] {
+            let made = |iterations| Importance::new(&graph, &dst, 10, iterations, weight);
+            let [zero, one, three, many] = [0, 1, 3, usize::MAX].map(made);
+            let nodes = [&zero, &one, &three, &many].map(|i| i.expected_nodes(graph.indices()));
+            assert!(nodes.is_sorted_by(|a, b| a >= b) && nodes[3] < 0.9 * nodes[0], "{nodes:?}");
+            for s in 0..200 {
+                if weight.is_none() {
+                    assert!((zero.expected_degree(s) - 10.0).abs() < 1e-6);
+                    for i in [&one, &three, &many] {
+                        assert!(i.expected_degree(s) > 10.0 - 1e-6, "{s}: {}", i.expected_degree(s));
+                    }
+                }
+                // all estimate as well
+                for i in [&zero, &one, &three, &many] {
+                    let edges = || i.edges(s).filter(|&e| i.weight(e) > 0.0);
+                    let sum: f64 = edges().map(|e| i.weight(e)).sum();
+                    let variance: f64 =
+                        edges().map(|e| i.weight(e).powi(2) / i.threshold(s, e).min(1.0)).sum();
+                    assert!((variance / (sum * sum) * 10.0 - 1.0).abs() < 1e-6, "{s}: {variance}");
+                }
+            }
+            for threads in [1, 3] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let again = pool.install(|| made(3));
+                assert!(
+                    (0..200).all(|s| again.edges(s).all(|e| again.threshold(s, e) == three.threshold(s, e)))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn iterations_and_weights_leave_sums_right_on_average() {
+        let graph = crowded(500);
+        let weights: Vec<f32> = (0..graph.num_edges()).map(|e| [1.0, 0.0, 4.0, 0.5][e % 4]).collect();
+        let weighted = graph.clone().with_edge_weight(weights.into()).unwrap();
+        let x = |u: NodeId| f64::from(u * u % 23) + 1.0;
+        for (graph, iterations) in [(&graph, 1), (&graph, usize::MAX), (&weighted, 0), (&weighted, 2)] {
+            let options = LaborOptions { iterations, ..LaborOptions::default() };
+            let sampler = Labor::with_options(graph, &[8], &options).unwrap();
+            assert_eq!(sampler.reads_edge_weights(), graph.edge_weight().is_some());
+            let form = Form { aggregation: Aggregation::Sum, fused: true, ..Form::default() };
+            let seeds: Vec<NodeId> = vec![0, 50, 199, 300];
+            let (mut sums, runs) = ([0.0; 4], 3000);
+            for number in 0..runs {
+                let batch = sample(&sampler, graph, seeds.clone(), number, form);
+                let block = &batch.blocks[0];
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    let row = block.edges(v).map(|e| f64::from(block.edge_weight[e]) * x(block.indices[e]));
+                    *sum += row.sum::<f64>() / runs as f64;
+                }
+            }
+            for (&v, found) in seeds.iter().zip(sums) {
+                let first = graph.indptr()[v as usize] as usize;
+                let weight = |i: usize| graph.edge_weight().map_or(1.0, |w| f64::from(w[first + i]));
+                let row = graph.in_neighbors(v);
+                let all: f64 = (0..row.len()).map(weight).sum();
+                let sum: f64 = row.iter().enumerate().map(|(i, &u)| weight(i) * x(u)).sum();
+                let expected = if row.is_empty() { 0.0 } else { sum / all * row.len() as f64 };
+                assert!(
+                    (found - expected).abs() <= 0.03 * expected,
+                    "{options:?} of {v}: {found} on average, not {expected}"
+                );
+            }
+            // means are shares
+            let form = Form { aggregation: Aggregation::Mean, fused: true, ..Form::default() };
+            let block = &sample(&sampler, graph, seeds, 0, form).blocks[0];
+            let share: f32 = block.edge_weight[block.edges(2)].iter().sum();
+            assert!((share - 1.0).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn more_iterations_read_fewer_nodes() {
+        let graph = crowded(3000);
+        let inputs = |iterations| {
+            let options = LaborOptions { iterations, ..LaborOptions::default() };
+            let sampler = Labor::with_options(&graph, &[10], &options).unwrap();
+            let read = |number| {
+                sample(&sampler, &graph, (0..200).collect(), number, Form::default()).input_nodes.len()
+            };
+            (0..20).map(read).sum::<usize>()
+        };
+        let (zero, one, many) = (inputs(0), inputs(1), inputs(usize::MAX));
+        assert!(one < zero && many < zero, "{zero} {one} {many}");
     }
 
     #[test]

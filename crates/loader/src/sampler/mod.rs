@@ -5,6 +5,7 @@
 //! next (DGL's message-flow blocks), so one list of nodes in first-seen order serves every block,
 //! and destinations are a prefix of sources everywhere.
 
+pub mod exact;
 pub mod full;
 pub mod labor;
 pub mod neighbor;
@@ -245,6 +246,8 @@ pub struct SamplerOptions {
     pub training: SubgraphTraining,
     /// By what neighbours are drawn.
     pub weighted: WeightedOptions,
+    /// How often `labor` makes sources more or less likely; [`usize::MAX`]: as often as it helps.
+    pub labor_iterations: usize,
     /// How nodes walk.
     pub walks: WalkOptions,
 }
@@ -329,8 +332,14 @@ const BY_HOPS: &[Entry<Make>] = &[
     Entry {
         name: "labor",
         summary: "layer-neighbour sampling: as many neighbours on average, shared by the nodes of a layer",
-        source: "Balin and Catalyurek, NeurIPS 2023, section 3 (LABOR-0)",
-        make: Make::Hops(|options, _| Ok(Box::new(labor::Labor::new(&options.fanout)?))),
+        source: "Balin and Catalyurek, NeurIPS 2023, section 3",
+        make: Make::Hops(|options, source| {
+            let labor = labor::LaborOptions {
+                iterations: options.labor_iterations,
+                weights: options.weighted.weights,
+            };
+            Ok(Box::new(labor::Labor::with_options(source.graph, &options.fanout, &labor)?))
+        }),
     },
     Entry {
         name: "random-walk",

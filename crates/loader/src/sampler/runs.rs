@@ -73,7 +73,7 @@ pub(super) fn draw_runs(
 }
 
 /// An empty block to append to.
-fn start(block: &mut Block) {
+pub(super) fn start(block: &mut Block) {
     block.indptr.clear();
     block.indptr.push(0);
     block.indices.clear();
@@ -81,7 +81,7 @@ fn start(block: &mut Block) {
 }
 
 /// Whether the block's positions have been numbered as they are.
-fn fits(block: &Block) -> Result<()> {
+pub(super) fn fits(block: &Block) -> Result<()> {
     match u32::try_from(block.num_edges()) {
         Ok(_) => Ok(()),
         Err(_) => Err(super::parts::too_many(block.num_edges() as u64)),

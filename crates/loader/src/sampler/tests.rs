@@ -77,7 +77,13 @@ fn promise(name: &str, options: &SamplerOptions, graph: &Graph, v: NodeId, fanou
         "neighbor" => few,
         "full" => exactly(row.len(), row),
         // k on average
-        "labor" => Promise { least: if row.len() <= k { row.len() } else { 0 }, most: row.len(), ..few },
+        "labor" => {
+            let first = graph.indptr()[v as usize] as usize;
+            let weight = |i: usize| graph.edge_weight().map_or(1.0, |weights| weights[first + i]);
+            let can: Vec<NodeId> = (0..row.len()).filter(|&i| weight(i) > 0.0).map(|i| row[i]).collect();
+            let all = can.len() <= k && graph.edge_weight().is_none();
+            Promise { least: if all { can.len() } else { 0 }, ..exactly(can.len(), &can) }
+        }
         "weighted" => {
             let first = graph.indptr()[v as usize] as usize;
             let weight = &graph.edge_weight().unwrap()[first..];

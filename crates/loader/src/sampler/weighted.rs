@@ -32,7 +32,7 @@ use crate::{alias::RowAlias, prefetch::prefetch};
 /// Nodes whose reads are in flight together.
 const GROUP: usize = 16;
 /// Edges ahead of a pass over a row for which the sources' weights are asked for.
-const AHEAD: usize = 16;
+pub(super) const AHEAD: usize = 16;
 
 /// What an edge weighs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl EdgeWeights {
     ];
 
     /// What each node's out-going edges weigh (`V`), where that is a function of the node. O(V), or O(E) for out-degrees.
-    fn of_nodes(self, graph: &Graph) -> Option<Vec<f32>> {
+    pub(super) fn of_nodes(self, graph: &Graph) -> Option<Vec<f32>> {
         let mut degrees = vec![0u32; graph.num_nodes()];
         match self {
             Self::Stored => return None,

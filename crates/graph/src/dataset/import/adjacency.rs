@@ -1,18 +1,47 @@
-//! A CSR adjacency out of an `.npz` archive to edges. Its row starts are in memory, its columns pass in pieces.
+//! A CSR adjacency out of an `.npz` archive to edges. Its row starts are in memory, its columns and values pass in pieces.
 
-use super::{csr::check_row_starts, feature_rows::file_name};
+use super::{
+    ImportOptions, WeightColumn, csr::check_row_starts, edges::weights::no_weight, feature_rows::file_name,
+};
 use crate::{
     NodeId, Result,
+    csc::is_no_weight,
     external::{Edges, Needs, Scratch, Unit},
-    npy::PIECE,
+    npy::{Kind, PIECE},
     npz::Npz,
     place::At,
     search::position,
 };
 
-/// Adds an edge `i -> j` for every stored entry (whatever its value) of the square matrix in `{prefix}indptr`,
-/// `{prefix}indices`, `{prefix}shape` and `{prefix}data` (which must be there); returns the number of its rows.
-/// `features`: the bytes of the features that will follow.
+/// The collection for the edges of a matrix in `{prefix}data`: its values are weights, unless all are 1 or they are not
+/// asked for. Reads them all once.
+///
+/// # Errors
+/// The values are damaged.
+pub(super) fn edges(
+    npz: &mut Npz,
+    prefix: &str,
+    options: &ImportOptions,
+    scratch: &Scratch,
+) -> Result<Edges> {
+    let data = format!("{prefix}data");
+    let mut weighted = false;
+    if options.weights != WeightColumn::None && npz.header(&data)?.dtype.kind != Kind::Bool {
+        let mut values = npz.pieces::<f32>(&data)?;
+        loop {
+            let piece = values.next(PIECE)?;
+            weighted |= piece.iter().any(|&value| value != 1.0);
+            if piece.is_empty() || weighted {
+                break;
+            }
+        }
+    }
+    Ok(scratch.maybe_weighted_edges(options.edge_options(false), weighted))
+}
+
+/// Adds an edge `i -> j` for every stored entry of the square matrix in `{prefix}indptr`, `{prefix}indices`,
+/// `{prefix}shape` and `{prefix}data` (which must be there); its value is the edge's weight where `edges` have weights, and
+/// whatever it is otherwise. Returns the number of rows. `features`: the bytes of the features that will follow.
 ///
 /// # Errors
 /// The arrays are damaged or disagree, or the matrix is not square.
@@ -44,6 +73,7 @@ pub(super) fn read(
         nodes: rows as u64,
         edges: edges.directions() * entries as u64,
         features,
+        weighted: edges.is_weighted(),
         estimated: false,
     })?;
     let indptr = npz.read_as::<u64>(&format!("{prefix}indptr"))?.data;
@@ -52,10 +82,18 @@ pub(super) fn read(
         return Ok(rows);
     }
     scratch.stage(&format!("edges of {}", file_name(&at("indices"))), Some(entries as u64), Unit::Edges);
+    // Values lie behind the columns or before them: they have a reader of their own.
+    let mut second = Npz::open(&path)?;
+    let mut values =
+        if edges.is_weighted() { Some(second.pieces::<f32>(&format!("{prefix}data"))?) } else { None };
     let mut columns = npz.pieces::<NodeId>(&format!("{prefix}indices"))?;
     let (mut src, mut row, mut done) = (Vec::with_capacity(PIECE.min(entries)), 0, 0);
     loop {
         let dst = columns.next(PIECE)?;
+        let weight = match &mut values {
+            Some(values) => values.next(PIECE)?,
+            None => &[],
+        };
         if dst.is_empty() {
             return Ok(rows);
         }
@@ -64,6 +102,9 @@ pub(super) fn read(
             return Err(
                 at("indices").error(format!("entry {k} is in column {j}, but there are {rows} columns"))
             );
+        }
+        if let Some(k) = position(weight, is_no_weight) {
+            return Err(at("data").error(format!("element {}: {}", done + k, no_weight(weight[k]))));
         }
         src.clear();
         let end = done + dst.len();
@@ -76,7 +117,7 @@ pub(super) fn read(
             src.resize(src.len() + run, row as NodeId);
             done += run;
         }
-        edges.extend(&src, dst)?;
+        edges.extend_weighted(&src, dst, weight)?;
         scratch.done(done as u64);
     }
 }

@@ -11,12 +11,14 @@ pub(super) struct Blocks {
     edges: Edges,
     src: Vec<NodeId>,
     dst: Vec<NodeId>,
+    weight: Vec<f32>,
 }
 
 impl Blocks {
     /// Pushes into `edges`.
     pub(super) fn new(edges: Edges) -> Self {
-        Self { edges, src: Vec::with_capacity(BLOCK), dst: Vec::with_capacity(BLOCK) }
+        let (src, dst) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
+        Self { edges, src, dst, weight: Vec::new() }
     }
 
     /// Adds an edge.
@@ -27,11 +29,19 @@ impl Blocks {
         if self.src.len() == BLOCK { self.flush() } else { Ok(()) }
     }
 
+    /// Adds an edge; `weight` where edges have weights in what this pushes into.
+    #[inline]
+    pub(super) fn push_weighted(&mut self, src: NodeId, dst: NodeId, weight: Option<f32>) -> Result<()> {
+        self.weight.extend(weight);
+        self.push(src, dst)
+    }
+
     #[cold]
     fn flush(&mut self) -> Result<()> {
-        self.edges.extend(&self.src, &self.dst)?;
+        self.edges.extend_weighted(&self.src, &self.dst, &self.weight)?;
         self.src.clear();
         self.dst.clear();
+        self.weight.clear();
         Ok(())
     }
 

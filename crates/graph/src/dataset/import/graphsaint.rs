@@ -27,7 +27,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
             return Err(at.error(format!("'{format}' found, 'csr' expected; save matrix.tocsr()")));
         }
     }
-    let mut edges = scratch.edges(options.edge_options(false));
+    let mut edges = adjacency::edges(&mut npz, "", options, scratch)?;
     let features = npy::open(src.join("feats.npy"))?;
     let num_nodes = adjacency::read(&mut npz, "", feature_rows::bytes(&features.shape), &mut edges, scratch)?;
     let features = feature_rows::from_npy(&features, num_nodes, scratch)?;

@@ -41,7 +41,7 @@ use std::path::Path;
 
 pub use edges::Flavour;
 pub(super) use edges::meta::Meta;
-pub use options::{ImportOptions, METRICS, Normalize, SplitRule};
+pub use options::{ImportOptions, METRICS, Normalize, SplitRule, WeightColumn};
 
 use super::{
     Dataset, Features, Labels, NamedGraph, Split, graphs,

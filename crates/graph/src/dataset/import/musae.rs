@@ -24,7 +24,13 @@ use serde::{
     de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor},
 };
 
-use super::{ImportOptions, Raw, blocks::Blocks, csr::Csr, edges::ends, json, splits};
+use super::{
+    ImportOptions, Raw,
+    blocks::Blocks,
+    csr::Csr,
+    edges::{ends, weights::Weights},
+    json, splits,
+};
 use crate::{
     Buffer, Error, Features, Labels, NodeId, Result, Split, dataset::NamedGraph, external::Scratch, place::At,
 };
@@ -55,7 +61,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
             return Err(At::new(src, "nodes").error("more nodes than 32-bit ids can number"));
         }
         let first = num_nodes as NodeId;
-        ends::read::<NodeId>(&source.edges, Some(nodes), scratch, &mut |from, to| {
+        ends::read::<NodeId>(&source.edges, Some(nodes), &Weights::None, scratch, &mut |from, to, _| {
             from.iter().zip(to).try_for_each(|(&u, &v)| edges.push(first + u, first + v))
         })?;
         read_features(&source.features, nodes, &mut features)?;

@@ -3,15 +3,16 @@
 //! - `adj_data, adj_indices, adj_indptr, adj_shape` (CSR), `attr_*` (CSR) or `attr_matrix` (dense),
 //!   `labels` or `labels_*` (CSR): the Shchur benchmark sets, also PyG's and DGL's copies. A split may be given as
 //!   `train_mask`, `val_mask` and `test_mask`; `class_names` may name classes that no node has. Further
-//!   keys (names, metadata) are not read. Values are kept as they are (PyG sets those above 0 to 1).
+//!   keys (names, metadata) are not read. Attributes are kept as they are (PyG sets those above 0 to 1); values of the
+//!   adjacency that are not all 1 are the edges' weights.
 //! - `node_features, node_labels, edges, train_masks, val_masks, test_masks`: the heterophilous
 //!   sets, one split per row of the masks. Sets of two classes are scored by ROC-AUC (Platonov et
-//!   al. 2023, section 4). Edges are stored once each: ask for `undirected`.
+//!   al. 2023, section 4). Edges are stored once each: ask for `undirected`. `edge_weight` (`[E]`) is PyG's.
 
 use std::path::Path;
 
 use super::{
-    ImportOptions, Raw, adjacency,
+    ImportOptions, Raw, WeightColumn, adjacency,
     csr::Csr,
     feature_rows, features, labels,
     pairs::{Shape, Sink},
@@ -39,7 +40,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
 fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let path = npz.path().to_path_buf();
     let at = |member: &str| At::new(&path, format!("member {member}.npy"));
-    let mut edges = scratch.edges(options.edge_options(false));
+    let mut edges = adjacency::edges(npz, "adj_", options, scratch)?;
     let dense =
         if npz.contains("attr_matrix") { feature_rows::bytes(&npz.header("attr_matrix")?.shape) } else { 0 };
     let num_nodes = adjacency::read(npz, "adj_", dense, &mut edges, scratch)?;
@@ -101,8 +102,10 @@ fn heterophilous(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> R
     let num_nodes = npz.header("node_features")?.shape.first().copied().unwrap_or(0);
     let features = feature_rows::from_npz(npz, "node_features", num_nodes, scratch)?;
     let labels = read_labels(npz, "node_labels", num_nodes)?;
-    let mut edges = scratch.edges(options.edge_options(false));
-    Sink { edges: &mut edges, nodes: num_nodes, scratch }.npz(npz, "edges", Shape::TwoColumns)?;
+    let weights =
+        (options.weights != WeightColumn::None && npz.contains("edge_weight")).then_some("edge_weight");
+    let mut edges = scratch.maybe_weighted_edges(options.edge_options(false), weights.is_some());
+    Sink { edges: &mut edges, nodes: num_nodes, scratch }.npz(npz, "edges", Shape::TwoColumns, weights)?;
     let mut parts = Vec::new();
     for name in ["train_masks", "val_masks", "test_masks"] {
         if npz.contains(name) {
@@ -252,6 +255,37 @@ mod tests {
         assert_eq!((dataset.split.train[0], dataset.split.test[0]), (0, 2));
         let three = replaced(heterophilous_members(), member("node_labels", &[3], &[0i64, 1, 2]));
         assert_eq!(run(&three).unwrap().metric, None);
+    }
+
+    #[test]
+    fn values_of_the_adjacency_and_a_member_of_weights_are_weights() {
+        assert_eq!(run(&shchur_members()).unwrap().graph.edge_weight(), None, "all are 1");
+        let values = replaced(shchur_members(), member("adj_data", &[3], &[1f64, 0.5, 0.]));
+        assert_eq!(run(&values).unwrap().graph.edge_weight(), Some(&[1.0, 0.5, 0.0][..]));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tiny.npz");
+        let none = ImportOptions { weights: WeightColumn::None, ..Default::default() };
+        let bad = replaced(shchur_members(), member("adj_data", &[3], &[1f64, -0.5, 0.]));
+        std::fs::write(&path, archive(&bad, false)).unwrap();
+        assert_eq!(import("npz", &path, &none).unwrap().graph.edge_weight(), None);
+        let error = run(&bad).unwrap_err().to_string();
+        assert!(error.contains("adj_data.npy: element 1: the edge weighs -0.5"), "{error}");
+        let mut other = heterophilous_members();
+        other.push(member("edge_weight", &[2], &[3f32, 0.5]));
+        let undirected = ImportOptions { undirected: true, ..Default::default() };
+        std::fs::write(&path, archive(&other, true)).unwrap();
+        let graph = import("npz", &path, &undirected).unwrap().graph;
+        assert_eq!(
+            (graph.indices(), graph.edge_weight()),
+            (&[1, 0, 2, 1][..], Some(&[3., 3., 0.5, 0.5][..]))
+        );
+        for (weights, why) in
+            [(&[1f32][..], "shape [2] expected"), (&[1., f32::NAN], "element 1: the edge weighs NaN")]
+        {
+            let other = replaced(other.clone(), member("edge_weight", &[weights.len()], weights));
+            let error = run(&other).unwrap_err().to_string();
+            assert!(error.contains("edge_weight.npy") && error.contains(why), "{error}");
+        }
     }
 
     #[test]

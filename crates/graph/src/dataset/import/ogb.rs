@@ -100,7 +100,7 @@ fn read_text(raw: &Path, edges: &mut Edges, scratch: &Scratch) -> Result<Parts> 
     let width = feature_path.as_deref().map(width).transpose()?.unwrap_or(0);
     let mut sink = Sink { edges, nodes: num_nodes, scratch };
     sink.expect(Needs { edges: expected, ..Needs::default() }, feature_rows::bytes(&[num_nodes, width]))?;
-    sink.text(&edge_path)?;
+    sink.text(&edge_path, None)?;
     if edges.len() != expected {
         let message = format!("{} edges, but {} says {expected}", edges.len(), edge_list.display());
         return Err(At::new(&edge_path, "rows").error(message));
@@ -169,7 +169,7 @@ fn read_binary(raw: &Path, edges: &mut Edges, scratch: &Scratch) -> Result<Parts
     let mut sink = Sink { edges, nodes: num_nodes, scratch };
     let count = npz.header("edge_index")?.len() as u64 / 2;
     sink.expect(Needs { edges: count, ..Needs::default() }, feature_bytes)?;
-    sink.npz(&mut npz, "edge_index", Shape::TwoRows)?;
+    sink.npz(&mut npz, "edge_index", Shape::TwoRows, None)?;
     let features = match npz.contains("node_feat") {
         true => feature_rows::from_npz(&mut npz, "node_feat", num_nodes, scratch)?,
         false => Features::default(),

@@ -53,6 +53,33 @@ pub struct ImportOptions {
     pub flavour: Flavour,
     /// `edges` and `parquet`: the id of the first node, in all files.
     pub first_id: u64,
+    /// Where the weights of edges are.
+    pub weights: WeightColumn,
+}
+
+/// Where the weights of edges are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WeightColumn {
+    /// Where the format says, or a column is called `weight`, `edge_weight` or `weights`; none where nothing is.
+    #[default]
+    Auto,
+    /// Nowhere: what there is is not read.
+    None,
+    /// `edges`, `parquet` and `graphbolt`: in what has this name; in a text table without names also its number from 1, beside
+    /// an array the array at this path.
+    Named(String),
+}
+
+impl FromStr for WeightColumn {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "none" => Self::None,
+            name => Self::Named(name.into()),
+        })
+    }
 }
 
 impl ImportOptions {
@@ -88,6 +115,7 @@ impl ImportOptions {
             ("num-nodes", self.num_nodes.is_some(), tables),
             ("flavour", self.flavour != Flavour::Auto, edges),
             ("first-id", self.first_id != 0, tables),
+            ("weights", matches!(self.weights, WeightColumn::Named(_)), &["edges", "parquet", "graphbolt"]),
         ];
         if self.compact_ids && self.first_id != 0 {
             return Err(Error::invalid(

@@ -3,9 +3,16 @@
 
 use std::path::Path;
 
-use super::{edges::ends, feature_rows::file_name};
+use super::{
+    edges::{
+        ends,
+        weights::{Weights, no_weight},
+    },
+    feature_rows::file_name,
+};
 use crate::{
     NodeId, Result,
+    csc::is_no_weight,
     external::{Edges, Needs, Scratch, Unit},
     npy::{Header, NpyFile, PIECE, Pieces},
     npz::Npz,
@@ -43,7 +50,14 @@ impl Sink<'_> {
         self.scratch.stage(&format!("edges of {}", file_name(at)), total, Unit::Edges);
     }
 
-    fn extend(&mut self, src: &[NodeId], dst: &[NodeId], at: &At) -> Result<()> {
+    /// Adds edges; their weights are the next of `weights`.
+    fn extend(
+        &mut self,
+        src: &[NodeId],
+        dst: &[NodeId],
+        weights: &mut Option<Pieces<f32>>,
+        at: &At,
+    ) -> Result<()> {
         for ends in [src, dst] {
             if let Some(i) = position(ends, |&v| v as usize >= self.nodes) {
                 let edge = self.edges.len() + i as u64;
@@ -53,63 +67,86 @@ impl Sink<'_> {
                 )));
             }
         }
-        self.edges.extend(src, dst)?;
+        let weight = next_weights(weights, src.len(), self.edges.len())?;
+        self.edges.extend_weighted(src, dst, weight)?;
         self.scratch.done(self.edges.len());
         Ok(())
     }
 
-    /// The edges of a text table: source, destination.
+    /// The edges of a text table: source, destination; their weights are an array beside it.
     ///
     /// # Errors
     /// The file cannot be read, or a line is no edge between two of the nodes.
-    pub(super) fn text(&mut self, path: &Path) -> Result<()> {
+    pub(super) fn text(&mut self, path: &Path, weights: Option<&NpyFile>) -> Result<()> {
         if self.edges.take_up_all() {
             return Ok(());
         }
-        ends::read::<NodeId>(path, Some(self.nodes), self.scratch, &mut |src, dst| {
-            self.edges.extend(src, dst)
-        })
+        let mut weights = weights.map(|weights| weights.pieces(0));
+        let (edges, nodes) = (&mut self.edges, Some(self.nodes));
+        ends::read::<NodeId>(path, nodes, &Weights::None, self.scratch, &mut |src, dst, _| {
+            let weight = next_weights(&mut weights, src.len(), edges.len())?;
+            edges.extend_weighted(src, dst, weight)
+        })?;
+        check_weights(&weights, self.edges.len() as usize)
     }
 
-    /// The edges of an array.
+    /// The edges of an array, and their weights, of `[E]`.
     ///
     /// # Errors
     /// The array has another shape, cannot be read, or holds what is no node.
-    pub(super) fn npy(&mut self, array: &NpyFile, shape: Shape) -> Result<()> {
+    pub(super) fn npy(&mut self, array: &NpyFile, shape: Shape, weights: Option<&NpyFile>) -> Result<()> {
         let first = array.pieces(0);
         if self.edges.take_up_all() {
             return Ok(());
         }
-        match count(first.header(), shape, first.at())? {
-            (edges, true) => self.halves(first, array.pieces(edges)),
-            (_, false) => self.interleaved(first),
+        let (edges, halves) = count(first.header(), shape, first.at())?;
+        let weights = weights.map(|weights| weights.pieces(0));
+        check_weights(&weights, edges)?;
+        match halves {
+            true => self.halves(first, array.pieces(edges), weights),
+            false => self.interleaved(first, weights),
         }
     }
 
-    /// The edges of the member `name` of an archive.
+    /// The edges of the member `name` of an archive, and their weights, the member `weights`.
     ///
     /// # Errors
     /// As for [`Sink::npy`].
-    pub(super) fn npz(&mut self, npz: &mut Npz, name: &str, shape: Shape) -> Result<()> {
+    pub(super) fn npz(
+        &mut self,
+        npz: &mut Npz,
+        name: &str,
+        shape: Shape,
+        weights: Option<&str>,
+    ) -> Result<()> {
         if self.edges.take_up_all() {
             return Ok(());
         }
         let path = npz.path().to_path_buf();
         let first = npz.pieces(name)?;
-        match count(first.header(), shape, first.at())? {
-            (edges, true) => {
+        let (edges, halves) = count(first.header(), shape, first.at())?;
+        let mut beside = Npz::open(&path)?;
+        let weights = weights.map(|name| beside.pieces(name)).transpose()?;
+        check_weights(&weights, edges)?;
+        match halves {
+            true => {
                 // Both ends of an edge are far apart: a second reader runs ahead to the destinations.
                 let mut ahead = Npz::open(&path)?;
                 let mut second = ahead.pieces(name)?;
                 second.skip(edges)?;
-                self.halves(first, second)
+                self.halves(first, second, weights)
             }
-            (_, false) => self.interleaved(first),
+            false => self.interleaved(first, weights),
         }
     }
 
     /// All sources, and all destinations behind them.
-    fn halves(&mut self, mut src: Pieces<NodeId>, mut dst: Pieces<NodeId>) -> Result<()> {
+    fn halves(
+        &mut self,
+        mut src: Pieces<NodeId>,
+        mut dst: Pieces<NodeId>,
+        mut weights: Option<Pieces<f32>>,
+    ) -> Result<()> {
         let mut left = src.header().len() / 2;
         self.begin(src.at(), Some(left as u64));
         let mut from = Vec::with_capacity(PIECE.min(left));
@@ -123,13 +160,13 @@ impl Sink<'_> {
             if to.is_empty() {
                 return Ok(());
             }
-            self.extend(&from, to, src.at())?;
+            self.extend(&from, to, &mut weights, src.at())?;
             left -= most;
         }
     }
 
     /// Source and destination of an edge beside each other.
-    fn interleaved(&mut self, mut pairs: Pieces<NodeId>) -> Result<()> {
+    fn interleaved(&mut self, mut pairs: Pieces<NodeId>, mut weights: Option<Pieces<f32>>) -> Result<()> {
         self.begin(pairs.at(), Some(pairs.header().len() as u64 / 2));
         loop {
             let piece = pairs.next(PIECE)?;
@@ -137,9 +174,34 @@ impl Sink<'_> {
                 return Ok(());
             }
             let (src, dst): (Vec<_>, Vec<_>) = piece.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
-            self.extend(&src, &dst, pairs.at())?;
+            self.extend(&src, &dst, &mut weights, pairs.at())?;
         }
     }
+}
+
+/// The weights of the next `count` edges, `before` of which have passed: none where there are no weights.
+fn next_weights<'w>(weights: &'w mut Option<Pieces<f32>>, count: usize, before: u64) -> Result<&'w [f32]> {
+    let Some(weights) = weights else { return Ok(&[]) };
+    let at = weights.at().clone();
+    let weight = weights.next(count)?;
+    if let Some(i) = position(weight, is_no_weight) {
+        return Err(at.error(format!("element {}: {}", before + i as u64, no_weight(weight[i]))));
+    }
+    if weight.len() < count {
+        let given = before + weight.len() as u64;
+        return Err(at.error(format!("{given} weights, but there are more edges")));
+    }
+    Ok(weight)
+}
+
+/// Refuses weights that are not one per edge.
+fn check_weights(weights: &Option<Pieces<f32>>, edges: usize) -> Result<()> {
+    let Some(weights) = weights else { return Ok(()) };
+    let shape = &weights.header().shape[..];
+    if shape == [edges] || shape == [edges, 1] {
+        return Ok(());
+    }
+    Err(weights.at().error(format!("shape [{edges}] expected, a weight per edge; {shape:?} found")))
 }
 
 /// The number of edges, and whether all sources lie before all destinations in the file.
@@ -191,7 +253,7 @@ mod tests {
         check(|sink, path| {
             let text: String = src.iter().zip(&dst).map(|(u, v)| format!("{u},{v}\n")).collect();
             std::fs::write(path, text).unwrap();
-            sink.text(path)
+            sink.text(path, None)
         });
         for (data, shape, fortran) in [
             (&halves, Shape::TwoRows, false),
@@ -204,11 +266,11 @@ mod tests {
             let bytes = [&header.to_bytes()[..], bytemuck::cast_slice(data)].concat();
             check(|sink, path| {
                 std::fs::write(path, &bytes).unwrap();
-                sink.npy(&npy::open(path)?, shape)
+                sink.npy(&npy::open(path)?, shape, None)
             });
             check(|sink, path| {
                 std::fs::write(path, archive(&[("e.npy".into(), bytes.clone())], !fortran)).unwrap();
-                sink.npz(&mut Npz::open(path)?, "e", shape)
+                sink.npz(&mut Npz::open(path)?, "e", shape, None)
             });
         }
     }
@@ -218,7 +280,7 @@ mod tests {
         let text = |text: &'static str| {
             run(move |sink, path| {
                 std::fs::write(path, text).unwrap();
-                sink.text(path)
+                sink.text(path, None)
             })
             .unwrap_err()
         };
@@ -228,7 +290,7 @@ mod tests {
         let array = |data: &'static [i64], axes: &'static [usize], shape| {
             run(move |sink, path| {
                 npy::write(path, data, axes).unwrap();
-                sink.npy(&npy::open(path)?, shape)
+                sink.npy(&npy::open(path)?, shape, None)
             })
         };
         let fails = |data, axes, shape, why: &str| {
@@ -247,7 +309,7 @@ mod tests {
         bytes[at] ^= 1;
         let error = run(|sink, path| {
             std::fs::write(path, &bytes).unwrap();
-            sink.npz(&mut Npz::open(path)?, "e", Shape::TwoRows)
+            sink.npz(&mut Npz::open(path)?, "e", Shape::TwoRows, None)
         });
         assert!(error.unwrap_err().contains("damaged"));
     }

@@ -9,7 +9,7 @@ use super::{ImportOptions, Normalize, Raw, SplitRule, graphs};
 use crate::{
     Buffer, Dataset, Error, Features, Graph, Labels, NodeId, Result, Split,
     dataset::FeatureData,
-    external::Scratch,
+    external::{Rows, Scratch},
     keyed::{Stream, key},
     memory,
     npy::Element,
@@ -96,8 +96,13 @@ fn largest_component(dataset: Dataset, scratch: &Scratch) -> Result<Dataset> {
     let mut indptr = Vec::with_capacity(kept.len() + 1);
     indptr.push(0);
     let mut indices = scratch.column::<NodeId>("component-indices")?;
+    let mut weights = graph.edge_weight().map(|_| scratch.column::<f32>("component-weights")).transpose()?;
     let mut some = Vec::new();
     for &v in &kept {
+        if let (Some(weights), Some(all)) = (&mut weights, graph.edge_weight()) {
+            weights
+                .extend(&all[graph.indptr()[v as usize] as usize..graph.indptr()[v as usize + 1] as usize])?;
+        }
         some.extend(graph.in_neighbors(v).iter().map(|&u| number[u as usize]));
         indptr.push((indices.len() + some.len()) as u64);
         if some.len() >= PIECE {
@@ -106,7 +111,7 @@ fn largest_component(dataset: Dataset, scratch: &Scratch) -> Result<Dataset> {
         }
     }
     indices.extend(&some)?;
-    let graph = Graph::sorted(indptr.into(), indices.finish()?);
+    let graph = Graph::sorted(indptr.into(), indices.finish()?, weights.map(Rows::finish).transpose()?);
     let part = |ids: &[NodeId]| -> Buffer<NodeId> {
         ids.iter().map(|&v| number[v as usize]).filter(|&v| v != GONE).collect::<Vec<_>>().into()
     };

@@ -8,9 +8,11 @@ use super::{
     chunks::{self, Chunks},
     is_npy,
     text::{fields, is_header, whole},
+    weights::{self, Weights, no_weight},
 };
 use crate::{
     Result,
+    csc::is_no_weight,
     external::{Needs, Scratch, Unit},
     npy,
     place::At,
@@ -19,17 +21,18 @@ use crate::{
 /// Edges of an array that are handled together.
 const PIECE: usize = 1 << 20;
 
-/// Takes the two ends of some edges.
-pub(in super::super) type Sink<'a, T> = dyn FnMut(&[T], &[T]) -> Result<()> + 'a;
+/// Takes the two ends of some edges, and their weights where those are asked for (otherwise none).
+pub(in super::super) type Sink<'a, T> = dyn FnMut(&[T], &[T], &[f32]) -> Result<()> + 'a;
 
-/// Hands the two ends of every edge to `sink`, as written, in their order, a piece at a time; all are below `nodes`
-/// where that is known.
+/// Hands the two ends of every edge to `sink`, as written, in their order, a piece at a time, with its weight where
+/// `weights` says where that is; all ends are below `nodes` where that is known.
 ///
 /// # Errors
-/// A line that is no edge, with its number; what `sink` reports.
+/// A line that is no edge, or has no weight, with its number; what `sink` reports.
 pub(in super::super) fn read<T: Id>(
     path: &Path,
     nodes: Option<usize>,
+    weights: &Weights,
     scratch: &Scratch,
     sink: &mut Sink<'_, T>,
 ) -> Result<()> {
@@ -37,8 +40,9 @@ pub(in super::super) fn read<T: Id>(
     let limit = nodes.map_or(1 << 64, |nodes| nodes as u128);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if is_npy(path) {
-        return read_array(path, limit, &name, scratch, sink);
+        return read_array(path, limit, weights, &name, scratch, sink);
     }
+    let column = if let Weights::Column(column) = weights { Some(*column) } else { None };
     let mut chunks = Chunks::open(path)?;
     let (size, _) = chunks.progress();
     scratch.stage(&format!("reading {name}"), Some(size), Unit::Bytes);
@@ -68,10 +72,18 @@ pub(in super::super) fn read<T: Id>(
         let parsed: Vec<Parsed<T>> = group
             .par_iter()
             .enumerate()
-            .map(|(i, chunk)| Parsed::new(chunk, if i == 0 { start } else { 0 }, limit))
+            .map(|(i, chunk)| {
+                let start = if i == 0 { start } else { 0 };
+                match column {
+                    None => Parsed::new(chunk, start, limit, None, plain),
+                    Some(column) => {
+                        Parsed::new(chunk, start, limit, column.into(), |bytes| plain_weighted(bytes, column))
+                    }
+                }
+            })
             .collect();
         for parsed in parsed {
-            sink(&parsed.from, &parsed.to)?;
+            sink(&parsed.from, &parsed.to, &parsed.weight)?;
             if let Some(message) = parsed.fault {
                 let line = lines + parsed.lines;
                 return Err(At::new(path, format!("line {line}")).error(message));
@@ -118,30 +130,44 @@ fn is_data(line: &[u8]) -> bool {
 struct Parsed<T> {
     from: Vec<T>,
     to: Vec<T>,
+    /// A weight per edge where they are asked for.
+    weight: Vec<f32>,
     /// Lines up to the end, or to the faulty one.
     lines: u64,
     fault: Option<String>,
 }
 
 impl<T: Id> Parsed<T> {
-    /// Parses the lines from byte `start` on.
-    fn new(chunk: &[u8], start: usize, limit: u128) -> Self {
+    /// Parses the lines from byte `start` on, with the weight in `column` where there is one. `plain` reads the lines that it
+    /// knows; [`any_line`] reads the others.
+    #[inline(always)]
+    fn new(
+        chunk: &[u8],
+        start: usize,
+        limit: u128,
+        column: Option<usize>,
+        plain: impl Fn(&[u8]) -> Option<Plain<'_>>,
+    ) -> Self {
         let skipped = chunk[..start].iter().filter(|&&b| b == b'\n').count() as u64;
         let room = (chunk.len() - start) / 8;
         let mut parsed = Self {
             from: Vec::with_capacity(room),
             to: Vec::with_capacity(room),
+            weight: Vec::with_capacity(if column.is_some() { room } else { 0 }),
             lines: skipped,
             fault: None,
         };
         let mut rest = &chunk[start..];
         while !rest.is_empty() {
             parsed.lines += 1;
-            if let Some((u, v, after)) = plain(rest) {
+            if let Some((u, v, weight, after)) = plain(rest) {
                 let (a, b) = (T::from_id(u), T::from_id(v));
                 if let (Some(a), Some(b), true) = (a, b, u128::from(u.max(v)) < limit) {
                     parsed.from.push(a);
                     parsed.to.push(b);
+                    if column.is_some() {
+                        parsed.weight.push(weight);
+                    }
                     rest = after;
                     continue;
                 }
@@ -152,10 +178,11 @@ impl<T: Id> Parsed<T> {
             if !is_data(line) {
                 continue;
             }
-            match any_line::<T>(line, limit) {
-                Ok((u, v)) => {
+            match any_line::<T>(line, limit, column) {
+                Ok((u, v, weight)) => {
                     parsed.from.push(u);
                     parsed.to.push(v);
+                    parsed.weight.extend(weight);
                 }
                 Err(message) => {
                     parsed.fault = Some(message);
@@ -167,30 +194,74 @@ impl<T: Id> Parsed<T> {
     }
 }
 
-/// An edge as nearly all lines write it: two numbers of digits with blanks or a comma between them and nothing behind;
-/// and what follows the line. `None` for every other line, which [`any_line`] knows more of.
+/// The ends of an edge, its weight, and what follows its line.
+type Plain<'a> = (u64, u64, f32, &'a [u8]);
+
+/// An edge as nearly all lines write it: two numbers of digits with blanks or a comma between them, and what follows the
+/// line. Further columns are passed over. `None` for every other line, which [`any_line`] knows more of.
 #[inline(always)]
-fn plain(bytes: &[u8]) -> Option<(u64, u64, &[u8])> {
+fn plain(bytes: &[u8]) -> Option<Plain<'_>> {
     let (u, at) = digits(bytes, 0)?;
-    let mut at = at;
-    match bytes.get(at)? {
-        b' ' | b'\t' => {
-            while matches!(bytes.get(at)?, b' ' | b'\t') {
-                at += 1;
-            }
-        }
-        b',' => at += 1,
-        _ => return None,
+    let comma = bytes.get(at)? == &b',';
+    let (v, at) = digits(bytes, separated(bytes, at, comma)?)?;
+    Some((u, v, 1.0, end_of_line(bytes, at, comma)?))
+}
+
+/// As [`plain`], with the weight in `column`.
+#[inline(always)]
+fn plain_weighted(bytes: &[u8], column: usize) -> Option<Plain<'_>> {
+    let (u, at) = digits(bytes, 0)?;
+    let comma = bytes.get(at)? == &b',';
+    let (v, mut at) = digits(bytes, separated(bytes, at, comma)?)?;
+    for _ in 2..column {
+        at = separated(bytes, at, comma)?;
+        let ends = |b: &u8| {
+            matches!(b, b'\n' | b'\r' | b',' | b';' | 128..) || (!comma && matches!(b, b' ' | b'\t'))
+        };
+        at += bytes[at..].iter().position(ends)?;
     }
-    let (v, mut at) = digits(bytes, at)?;
-    if bytes.get(at) == Some(&b'\r') {
+    let (weight, at) = weights::plain(bytes, separated(bytes, at, comma)?)?;
+    Some((u, v, weight, end_of_line(bytes, at, comma)?))
+}
+
+/// Where the next field begins: behind a comma, or behind blanks.
+#[inline(always)]
+fn separated(bytes: &[u8], mut at: usize, comma: bool) -> Option<usize> {
+    if comma {
+        return (bytes.get(at)? == &b',').then_some(at + 1);
+    }
+    let first = at;
+    while matches!(bytes.get(at)?, b' ' | b'\t') {
         at += 1;
     }
+    (at > first).then_some(at)
+}
+
+/// What follows the line of which all was read that is wanted: it ends here, or further columns follow, which have nothing
+/// that would change what columns are.
+#[inline(always)]
+fn end_of_line(bytes: &[u8], mut at: usize, comma: bool) -> Option<&[u8]> {
     match bytes.get(at) {
-        None => Some((u, v, &[])),
-        Some(b'\n') => Some((u, v, &bytes[at + 1..])),
-        Some(_) => None,
+        None => return Some(&[]),
+        Some(b'\n') => return Some(&bytes[at + 1..]),
+        Some(b'\r') if bytes.get(at + 1).is_none_or(|&b| b == b'\n') => {
+            return Some(bytes.get(at + 2..).unwrap_or_default());
+        }
+        Some(b',') if comma => {}
+        Some(b' ' | b'\t') if !comma => {}
+        Some(_) => return None,
     }
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'\n' => return Some(&bytes[at..]),
+            b',' if !comma => return None,
+            b';' if !comma => return None,
+            128.. => return None,
+            _ => {}
+        }
+    }
+    Some(&[])
 }
 
 /// One to eighteen digits from `start` on, and where they end. Eight bytes are looked at together (Lemire's way of
@@ -225,13 +296,19 @@ fn eight(values: u64) -> u64 {
     high.wrapping_add(low) >> 32
 }
 
-/// The edge on a line of data.
-fn any_line<T: Id>(line: &[u8], limit: u128) -> Result<(T, T), String> {
+/// The edge on a line of data, and the weight in `column`.
+fn any_line<T: Id>(line: &[u8], limit: u128, column: Option<usize>) -> Result<(T, T, Option<f32>), String> {
     let line = std::str::from_utf8(line).map_err(|_| "the line is not text (UTF-8)".to_string())?;
     let mut ends = fields(line);
     let (a, b) = (ends.next().unwrap_or_default(), ends.next());
     match (whole::<T>(a), b.map(whole::<T>)) {
-        (Some(u), Some(Some(v))) if u128::from(u.max(v).into()) < limit => Ok((u, v)),
+        (Some(u), Some(Some(v))) if u128::from(u.max(v).into()) < limit => {
+            let weight = column.map(|column| {
+                let missing = || format!("there is no column {} for the edge's weight", column + 1);
+                ends.nth(column - 2).ok_or_else(missing).and_then(weights::parse)
+            });
+            Ok((u, v, weight.transpose()?))
+        }
         (Some(u), Some(Some(v))) => Err(outside(u, v, limit)),
         (_, None) => Err(format!("two node ids expected, '{}' found", line.escape_debug())),
         (None, _) => Err(not_an_id::<T>(a)),
@@ -273,10 +350,11 @@ fn not_an_id<T: Id>(field: &str) -> String {
     )
 }
 
-/// Edges as an array `[E, 2]` or, as PyG writes them, `[2, E]`.
+/// Edges as an array `[E, 2]` or, as PyG writes them, `[2, E]`; weights as one of `[E]`.
 fn read_array<T: Id>(
     path: &Path,
     limit: u128,
+    weights: &Weights,
     name: &str,
     scratch: &Scratch,
     sink: &mut Sink<'_, T>,
@@ -292,6 +370,17 @@ fn read_array<T: Id>(
             return Err(At::new(path, "header").error(message));
         }
     };
+    let mut weights = match weights {
+        Weights::File(path) => {
+            let array = npy::open(path)?;
+            if array.shape[..] != [edges] && array.shape[..] != [edges, 1] {
+                let message = format!("shape [{edges}] expected, a weight per edge; {:?} found", array.shape);
+                return Err(At::new(path, "header").error(message));
+            }
+            Some((array, path))
+        }
+        _ => None,
+    };
     scratch.stage(&format!("reading {name}"), Some(edges as u64), Unit::Edges);
     for start in (0..edges).step_by(PIECE) {
         let count = PIECE.min(edges - start);
@@ -305,7 +394,18 @@ fn read_array<T: Id>(
             let message = outside(from[e], to[e], limit);
             return Err(At::new(path, format!("edge {}", start + e)).error(message));
         }
-        sink(&from, &to)?;
+        let weight = match &mut weights {
+            Some((array, path)) => {
+                let weight = array.values::<f32>(start..start + count)?;
+                if let Some(e) = weight.iter().position(is_no_weight) {
+                    let at = At::new(path, format!("element {}", start + e));
+                    return Err(at.error(no_weight(weight[e])));
+                }
+                weight
+            }
+            None => Vec::new(),
+        };
+        sink(&from, &to, &weight)?;
         scratch.done((start + count) as u64);
     }
     Ok(())
@@ -318,30 +418,49 @@ mod tests {
     use super::*;
 
     /// The plainest possible version.
-    fn line_by_line(text: &str) -> Result<Vec<(u32, u32)>, String> {
+    fn line_by_line(text: &str, column: Option<usize>) -> Result<Vec<(u32, u32, Option<f32>)>, String> {
         let mut edges = Vec::new();
         let mut first = true;
         for line in text.lines().map(str::trim).filter(|line| is_data(line.as_bytes())) {
             if !(std::mem::take(&mut first) && is_header(fields(line).take(2))) {
-                edges.push(any_line::<u32>(line.as_bytes(), 1000)?);
+                edges.push(any_line::<u32>(line.as_bytes(), 1000, column)?);
             }
         }
         Ok(edges)
     }
 
-    fn parsed(text: &str) -> Result<Vec<(u32, u32)>, String> {
+    fn parsed(text: &str, column: Option<usize>) -> Result<Vec<(u32, u32, Option<f32>)>, String> {
         let start = before_data(text.as_bytes());
-        let parsed = Parsed::<u32>::new(text.as_bytes(), start, 1000);
+        let parsed = match column {
+            None => Parsed::<u32>::new(text.as_bytes(), start, 1000, None, plain),
+            Some(c) => Parsed::new(text.as_bytes(), start, 1000, column, |line| plain_weighted(line, c)),
+        };
+        let weights: Vec<Option<f32>> = match column {
+            None => vec![None; parsed.from.len()],
+            Some(_) => parsed.weight.iter().copied().map(Some).collect(),
+        };
+        assert_eq!(weights.len(), parsed.from.len());
         match parsed.fault {
             Some(message) => Err(message),
-            None => Ok(parsed.from.into_iter().zip(parsed.to).collect()),
+            None => {
+                Ok(parsed.from.into_iter().zip(parsed.to).zip(weights).map(|((u, v), w)| (u, v, w)).collect())
+            }
         }
     }
 
     proptest! {
         #[test]
         fn same_as_line_by_line(text in "([0-9]{1,4}[ ,\t;]{1,2}[0-9.\"]{1,3}[ ,;x]{0,2}[0-9]{0,2}\r?\n|#x\n|a,b\n| ?\n){0,8}") {
-            prop_assert_eq!(parsed(&text), line_by_line(&text));
+            prop_assert_eq!(parsed(&text, None), line_by_line(&text, None));
+        }
+
+        #[test]
+        fn weights_are_the_same_as_line_by_line(
+            text in "([0-9]{1,3}[ ,\t][0-9]{1,3}[ ,;\t]{1,2}[0-9.e\"-]{1,4}([ ,;\t]{1,2}([0-9.]{1,12}|x|é|nan|-1|1e30|1e99)){0,2}[ ]?\r?\n|#x\n){1,4}",
+            column in 2usize..5,
+        ) {
+            prop_assert_eq!(parsed(&text, None), line_by_line(&text, None));
+            prop_assert_eq!(parsed(&text, Some(column)), line_by_line(&text, Some(column)));
         }
     }
 
@@ -365,11 +484,12 @@ mod tests {
         let read = |text: &str, nodes| {
             std::fs::write(&path, text).unwrap();
             let (mut count, mut sum) = (0, 0u64);
-            let result = read::<u32>(&path, nodes, &Scratch::in_memory(), &mut |from, to| {
-                count += from.len();
-                sum += to.iter().map(|&v| u64::from(v)).sum::<u64>();
-                Ok(())
-            });
+            let result =
+                read::<u32>(&path, nodes, &Weights::None, &Scratch::in_memory(), &mut |from, to, _| {
+                    count += from.len();
+                    sum += to.iter().map(|&v| u64::from(v)).sum::<u64>();
+                    Ok(())
+                });
             result.map(|()| (count, sum)).map_err(|e| e.to_string())
         };
         assert_eq!(read(&text, None).unwrap(), (400_000, 400_000 * 399_999 / 2));

@@ -8,6 +8,8 @@ use crate::{Error, Result};
 /// Where the parts are.
 pub(super) struct Files {
     pub(super) edges: PathBuf,
+    /// Weights of edges that are an array.
+    pub(super) weights: Option<PathBuf>,
     pub(super) features: Option<PathBuf>,
     pub(super) labels: Option<PathBuf>,
     /// Classes as pairs, where there is no file of labels.
@@ -23,6 +25,7 @@ impl Files {
     pub(super) fn find(src: &Path, options: &ImportOptions) -> Result<Self> {
         let mut files = Self {
             edges: src.to_path_buf(),
+            weights: None,
             features: None,
             labels: None,
             pairs: None,
@@ -42,6 +45,7 @@ impl Files {
                 let message = "no edges.* or edge_list.* (.csv, .tsv, .txt, .npy, also .gz) here; name the edge file itself";
                 Error::format(src, "directory", message)
             })?;
+            files.weights = one(&["edge_weight"], &[".npy"])?;
             // A file that an option replaces is not looked for, so it may be there twice.
             if options.features.is_none() {
                 files.features = one(&["features"], TABLES)?;

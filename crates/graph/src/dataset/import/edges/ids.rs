@@ -72,6 +72,8 @@ const BATCH: usize = 1 << 25;
 pub(super) struct Sparse {
     scratch: Scratch,
     pairs: Rows<u64>,
+    /// Their weights, where edges have weights.
+    weights: Option<Rows<f32>>,
     /// The different ids of the batches before, ascending.
     ids: Vec<u64>,
     batch: Vec<u64>,
@@ -80,14 +82,18 @@ pub(super) struct Sparse {
 }
 
 impl Sparse {
-    pub(super) fn new(scratch: &Scratch) -> Result<Self> {
+    pub(super) fn new(scratch: &Scratch, weighted: bool) -> Result<Self> {
         let pairs = scratch.rows("pairs", 2)?;
-        Ok(Self { scratch: scratch.clone(), pairs, ids: Vec::new(), batch: Vec::new(), edges: 0 })
+        let weights = weighted.then(|| scratch.column("pair-weights")).transpose()?;
+        Ok(Self { scratch: scratch.clone(), pairs, weights, ids: Vec::new(), batch: Vec::new(), edges: 0 })
     }
 
-    pub(super) fn extend(&mut self, from: &[u64], to: &[u64]) -> Result<()> {
+    pub(super) fn extend(&mut self, from: &[u64], to: &[u64], weight: &[f32]) -> Result<()> {
         let pairs: Vec<u64> = from.iter().zip(to).flat_map(|(&u, &v)| [u, v]).collect();
         self.pairs.extend(&pairs)?;
+        if let Some(weights) = &mut self.weights {
+            weights.extend(weight)?;
+        }
         self.batch.extend_from_slice(&pairs);
         self.edges += from.len() as u64;
         if self.batch.len() >= BATCH { self.merge() } else { Ok(()) }
@@ -131,13 +137,15 @@ impl Sparse {
         let index = Index::new(ids);
         self.scratch.stage("numbering ids", Some(count), Unit::Edges);
         let pairs = self.pairs.finish()?;
+        let weights = self.weights.map(Rows::finish).transpose()?.unwrap_or_default();
+        let mut weights = weights.chunks(1 << 20);
         let mut done = 0;
         for piece in pairs.chunks(1 << 21) {
             // Every id is there: the index was made of them.
             let number = |id: u64| index.number(id).unwrap_or_default();
             let (src, dst): (Vec<NodeId>, Vec<NodeId>) =
                 piece.par_chunks_exact(2).map(|pair| (number(pair[0]), number(pair[1]))).unzip();
-            edges.extend(&src, &dst)?;
+            edges.extend_weighted(&src, &dst, weights.next().unwrap_or_default())?;
             done += src.len() as u64;
             self.scratch.done(done);
         }
@@ -186,9 +194,9 @@ mod tests {
 
     fn compact(pairs: &[(u64, u64)], known: Option<usize>) -> Result<(Ids, Edges)> {
         let scratch = Scratch::in_memory();
-        let mut sparse = Sparse::new(&scratch)?;
+        let mut sparse = Sparse::new(&scratch, false)?;
         for &(u, v) in pairs {
-            sparse.extend(&[u], &[v])?;
+            sparse.extend(&[u], &[v], &[])?;
             sparse.merge()?; // as often as can be
         }
         let mut edges = Edges::default();

@@ -1,8 +1,8 @@
-//! A plain edge list: one edge `from to` per line (further columns are not read), and beside it
-//! features, labels and a split as text or `.npy`.
+//! A plain edge list: one edge `from to` per line, and beside it features, labels and a split as text or `.npy`. Of
+//! further columns the weight is read, where the list or the option `weights` names its column (see [`weights`]).
 //!
 //! `SRC` is the edge file, or a directory that holds, each as `.csv`, `.tsv`, `.txt` (also `.gz`) or
-//! `.npy`: `edges` or `edge_list`; `features` (a row per node); `labels` (a column of classes, or
+//! `.npy`: `edges` or `edge_list` (beside an array perhaps its weights, `edge_weight.npy`); `features` (a row per node); `labels` (a column of classes, or
 //! columns of zeros and ones); and the split as `split.json` / `splits.json`
 //! (`{"train": [..], "valid": [..], "test": [..]}`, or a list of those) or as `train`, `valid` (or
 //! `val`) and `test` (an id per line; as `.npy` also a mask). Options name other files.
@@ -27,6 +27,7 @@ mod pairs;
 mod parts;
 pub(super) mod text;
 mod unpack;
+pub(super) mod weights;
 
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,7 @@ use flavour::{gnnlab, metis, snap, webgraph};
 use ids::{Ids, Sparse};
 use meta::Meta;
 use text::{finite, for_each_batch, table, whole};
+use weights::Weights;
 
 use super::{ImportOptions, Raw, claims, feature_rows, labels};
 use crate::{
@@ -148,17 +150,21 @@ fn read_list(
 ) -> Result<(Edges, Ids)> {
     let (path, first) = (&files.edges, options.first_id);
     let at = At::new(path, "ids");
-    let mut edges = scratch.edges(options.edge_options(false));
+    let weights = Weights::find(path, &options.weights, files.weights.as_deref())?;
+    let weighted = weights != Weights::None;
+    let mut edges = scratch.maybe_weighted_edges(options.edge_options(false), weighted);
     let mut needs = match header {
         Some(header) => Needs { edges: header.edges, ..Needs::default() },
         None => ends::estimate(path)?,
     };
     needs.edges = needs.edges.saturating_mul(edges.directions());
-    needs.features = features;
+    (needs.features, needs.weighted) = (features, weighted);
     scratch.expect(&needs)?;
     if options.compact_ids {
-        let mut sparse = Sparse::new(scratch)?;
-        ends::read::<u64>(path, None, scratch, &mut |from, to| sparse.extend(from, to))?;
+        let mut sparse = Sparse::new(scratch, weighted)?;
+        ends::read::<u64>(path, None, &weights, scratch, &mut |from, to, weight| {
+            sparse.extend(from, to, weight)
+        })?;
         let ids = sparse.number(known, &mut edges, &at)?;
         return Ok((edges, ids));
     }
@@ -166,13 +172,15 @@ fn read_list(
         // The nodes of a SNAP list are those that edges name: a larger id is no error there, but ids leave gaps.
         let limit = known.filter(|_| header.is_none()).map(|nodes| nodes.saturating_add(first as usize));
         if first == 0 {
-            ends::read::<NodeId>(path, limit, scratch, &mut |from, to| edges.extend(from, to))?;
+            ends::read::<NodeId>(path, limit, &weights, scratch, &mut |from, to, weight| {
+                edges.extend_weighted(from, to, weight)
+            })?;
         } else {
-            ends::read::<NodeId>(path, limit, scratch, &mut |from, to| {
+            ends::read::<NodeId>(path, limit, &weights, scratch, &mut |from, to, weight| {
                 let (mut from, mut to) = (from.to_vec(), to.to_vec());
                 first_id::below(&mut from, first, &at)?;
                 first_id::below(&mut to, first, &at)?;
-                edges.extend(&from, &to)
+                edges.extend_weighted(&from, &to, weight)
             })?;
         }
     }
@@ -287,6 +295,7 @@ mod tests {
         let dir = directory(WHOLE);
         let dataset = run(dir.path(), &ImportOptions::default()).unwrap();
         assert_eq!(edges(&dataset), [(2, 1), (0, 2)]);
+        assert_eq!(dataset.graph.edge_weight(), Some(&[0.5, 0.5][..]), "a column of that name");
         let FeatureData::F32(data) = &dataset.features.data else { panic!() };
         assert_eq!((dataset.features.dim, &data[..]), (2, &[1., 2., 3., 4., 5., 6.][..]));
         let Labels::Multi { member, classes: 2 } = &dataset.labels else { panic!() };
@@ -352,6 +361,49 @@ mod tests {
     }
 
     #[test]
+    fn weights_follow_their_edges() {
+        let weights = |dir: &Path, options: &ImportOptions| {
+            let dataset = run(dir, options).unwrap();
+            let weights = dataset.graph.edge_weight().map(<[f32]>::to_vec);
+            edges(&dataset).into_iter().zip(weights.unwrap_or_default()).collect::<Vec<_>>()
+        };
+        let third = ImportOptions { weights: "3".parse().unwrap(), ..Default::default() };
+        // duplicates are summed, also over both ways of an undirected edge
+        let text = directory(&[("edges.txt", "0 1 0.5 x\n2 1 0\n0\t1 0.25\n1 0 4\n2 2 1.5\n")]);
+        let expected = [((1, 0), 4.0), ((0, 1), 0.75), ((2, 1), 0.0), ((2, 2), 1.5)];
+        assert_eq!(weights(text.path(), &third), expected);
+        let both = ImportOptions { undirected: true, ..third.clone() };
+        let expected = [((1, 0), 4.75), ((0, 1), 4.75), ((2, 1), 0.0), ((1, 2), 0.0), ((2, 2), 1.5)];
+        assert_eq!(weights(text.path(), &both), expected);
+        assert_eq!(weights(text.path(), &ImportOptions::default()), []);
+        let kept = ImportOptions { keep_duplicates: true, ..third.clone() };
+        assert_eq!(weights(text.path(), &kept)[1..3], [((0, 1), 0.25), ((0, 1), 0.5)]);
+        // ids that are renumbered
+        let sparse = directory(&[("edges.txt", "90 7 1\n7 70000000000 2\n")]);
+        let compact = ImportOptions { compact_ids: true, ..third.clone() };
+        assert_eq!(weights(sparse.path(), &compact), [((1, 0), 1.0), ((0, 2), 2.0)]);
+        let first = ImportOptions { first_id: 1, ..third.clone() };
+        assert_eq!(weights(directory(&[("edges.txt", "1 2 3\n")]).path(), &first), [((0, 1), 3.0)]);
+        // the component that is kept
+        let parts = directory(&[("edges.txt", "4 3 7\n0 1 2\n2 1 3\n")]);
+        let largest = ImportOptions { largest_component: true, ..third };
+        assert_eq!(weights(parts.path(), &largest), [((0, 1), 2.0), ((2, 1), 3.0)]);
+        // arrays
+        let arrays = directory(&[]);
+        npy::write(arrays.path().join("edges.npy"), &[0u32, 1, 2, 1], &[2, 2]).unwrap();
+        npy::write(arrays.path().join("edge_weight.npy"), &[0.5f64, 3.0], &[2]).unwrap();
+        let expected = [((0, 1), 0.5), ((2, 1), 3.0)];
+        assert_eq!(weights(arrays.path(), &ImportOptions::default()), expected);
+        let none = ImportOptions { weights: "none".parse().unwrap(), ..Default::default() };
+        assert_eq!(weights(arrays.path(), &none), []);
+        npy::write(arrays.path().join("edge_weight.npy"), &[0.5f32, -3.0], &[2]).unwrap();
+        let error = run(arrays.path(), &ImportOptions::default()).unwrap_err();
+        assert!(error.contains("edge_weight.npy: element 1: the edge weighs -3"), "{error}");
+        npy::write(arrays.path().join("edge_weight.npy"), &[0.5f32], &[1]).unwrap();
+        assert!(run(arrays.path(), &ImportOptions::default()).unwrap_err().contains("shape [2] expected"));
+    }
+
+    #[test]
     fn faults_name_the_file_and_the_line() {
         let fails = |name: &str, text: &str, why: &str| {
             let dir = directory(WHOLE);
@@ -362,6 +414,11 @@ mod tests {
         fails("edge_list.csv", "0,1\n0,3\n", "line 2: the edge joins nodes 0 and 3");
         fails("edge_list.csv", "0,1\n0,-1\n", "line 2: '-1' is not a node id");
         fails("edge_list.csv", "0,1\n0\n", "line 2: two node ids expected");
+        fails("edge_list.csv", "a,b,weight\n0,1,1\n1,0\n", "line 3: there is no column 3");
+        for bad in ["x", "-1", "nan", "inf", "1e39", "", "-1e-9"] {
+            let why = format!("line 3: the edge weighs '{bad}'");
+            fails("edge_list.csv", &format!("a,b,weight\n0,1,1\n1,0,{bad}\n"), &why);
+        }
         fails("edge_list.csv", "0,1\nx,1\n", "line 2: 'x' is not");
         fails("edge_list.csv", "0,1\n0.5,1\n", "line 2: '0.5' is not");
         fails("features.csv", "1,2\n3\n5,6\n", "line 2: 1 values");

@@ -63,6 +63,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         nodes: num_nodes as u64,
         edges: edges.directions() * schools.iter().map(|school| school.entries).sum::<u64>(),
         features: features.bytes() as u64,
+        weighted: false,
         estimated: true, // a friendship that stands in both directions becomes no more
     })?;
     if !edges.take_up_all() {

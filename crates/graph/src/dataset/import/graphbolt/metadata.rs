@@ -23,6 +23,8 @@ pub(super) struct Metadata {
 pub(super) struct Topology {
     pub(super) nodes: Vec<NodeType>,
     pub(super) edges: Vec<EdgeFile>,
+    /// Attributes of nodes and edges that belong to the graph, weights to sample by among them.
+    pub(super) feature_data: Option<Vec<FeatureFile>>,
 }
 
 #[derive(Debug, Deserialize)]

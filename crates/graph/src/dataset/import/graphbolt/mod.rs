@@ -4,6 +4,8 @@
 //!
 //! - `graph`: one type of nodes (`num`) and one of edges, as `csv` (source, destination; no header) or `numpy` (`[2, E]`).
 //! - `feature_data` of nodes: the table `feat`, else the only one (else the first); the table `label` or `labels`.
+//! - Weights of edges: what is called `weight` (`edge_weight`, or as the option `weights` says) among the `feature_data` of
+//!   edges, of the graph (GraphBolt's attributes to sample by) or of the dataset: `[E]`, `numpy`.
 //! - `tasks`: the one called `node_classification`, else the first whose seeds are nodes: `seeds` and `labels` of
 //!   `train_set`, `validation_set` and `test_set`. Labels of seeds go before those of the table.
 //!
@@ -16,8 +18,8 @@ use std::path::{Path, PathBuf};
 use metadata::{FeatureFile, Metadata, Set, SetFile, Task};
 
 use super::{
-    ImportOptions, Raw, claims,
-    edges::ends,
+    ImportOptions, Raw, WeightColumn, claims,
+    edges::{ends, weights},
     feature_rows,
     label_rows::{self, LabelRows},
     labels,
@@ -43,24 +45,28 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let yaml = if src.is_dir() { src.join("metadata.yaml") } else { src.to_path_buf() };
     let source = Source { metadata: Metadata::read(&yaml)?, yaml: &yaml };
     let (num_nodes, edge_file) = source.topology()?;
-    let mut edges = scratch.edges(options.edge_options(false));
+    let weights = source.weights(options)?;
+    let weighted = weights.is_some();
+    let mut edges = scratch.maybe_weighted_edges(options.edge_options(false), weighted);
     let mut sink = Sink { edges: &mut edges, nodes: num_nodes, scratch };
-    let (feature_file, label_file) = source.tables(scratch);
+    let (feature_file, label_file) = source.tables(weights, scratch);
     let features = match feature_file {
         Some(file) => Some(source.open(&file.format, &file.path, "feature_data")?),
         None => None,
     };
     let bytes = features.as_ref().map_or(0, |array| feature_rows::bytes(&array.shape));
+    let weights = weights.map(|file| source.open(&file.format, &file.path, "feature_data")).transpose()?;
     match edge_file.format.as_str() {
         "csv" => {
             let path = source.path(&edge_file.path);
-            sink.expect(ends::estimate(&path)?, bytes)?;
-            sink.text(&path)?
+            sink.expect(Needs { weighted, ..ends::estimate(&path)? }, bytes)?;
+            sink.text(&path, weights.as_ref())?
         }
         _ => {
             let array = source.open(&edge_file.format, &edge_file.path, "graph.edges")?;
-            sink.expect(Needs { edges: array.len() as u64 / 2, ..Needs::default() }, bytes)?;
-            sink.npy(&array, Shape::TwoRows)?
+            let edges = array.len() as u64 / 2;
+            sink.expect(Needs { edges, weighted, ..Needs::default() }, bytes)?;
+            sink.npy(&array, Shape::TwoRows, weights.as_ref())?
         }
     }
     let features = match features {
@@ -146,15 +152,33 @@ impl Source<'_> {
         }
     }
 
-    /// The tables of features and of labels of the nodes.
-    fn tables(&self, scratch: &Scratch) -> (Option<&FeatureFile>, Option<&FeatureFile>) {
+    /// The weights of the edges.
+    fn weights(&self, options: &ImportOptions) -> Result<Option<&FeatureFile>> {
+        let of_graph = self.metadata.graph.as_ref().and_then(|graph| graph.feature_data.as_deref());
+        let files = of_graph.into_iter().chain(self.metadata.feature_data.as_deref()).flatten();
+        let called = |name: &str| files.clone().find(|file| file.domain == "edge" && file.name == name);
+        match &options.weights {
+            WeightColumn::None => Ok(None),
+            WeightColumn::Auto => Ok(weights::NAMES.into_iter().find_map(called)),
+            WeightColumn::Named(name) => called(name).map(Some).ok_or_else(|| {
+                self.at("feature_data").error(format!("edges have no '{name}', as the option weights says"))
+            }),
+        }
+    }
+
+    /// The tables of features and of labels of the nodes; `weights` are read as well.
+    fn tables(
+        &self,
+        weights: Option<&FeatureFile>,
+        scratch: &Scratch,
+    ) -> (Option<&FeatureFile>, Option<&FeatureFile>) {
         let files = self.metadata.feature_data.as_deref().unwrap_or_default();
         let of_nodes = || files.iter().filter(|file| file.domain == "node");
         let label = of_nodes().find(|file| LABELS.contains(&file.name.as_str()));
         let tables = || of_nodes().filter(|file| !LABELS.contains(&file.name.as_str()));
         let chosen = tables().find(|file| FEATURES.contains(&file.name.as_str())).or_else(|| tables().next());
         for file in files {
-            let read = [chosen, label].into_iter().flatten().any(|read| std::ptr::eq(read, file));
+            let read = [chosen, label, weights].into_iter().flatten().any(|read| std::ptr::eq(read, file));
             if !read {
                 scratch.note(&format!("'{}' of {}s is not read", file.name, file.domain));
             }
@@ -302,7 +326,7 @@ feature_data:
     format: numpy
     in_memory: false
     path: data/feat.npy
-  - {domain: edge, name: weight, format: torch, path: weight.pt}
+  - {domain: edge, name: time, format: torch, path: time.pt}
 tasks:
   - name: link_prediction
     train_set: [{data: [{name: seeds, format: numpy, path: data/links.npy}]}]
@@ -353,6 +377,31 @@ tasks:
                 assert_eq!(class[..], [1, 0, 0, 2]);
                 let Split { train, valid, test } = &dataset.split;
                 assert_eq!((&train[..], &valid[..], &test[..]), (&[0, 3][..], &[1][..], &[2][..]));
+            }
+        }
+    }
+
+    #[test]
+    fn weights_of_edges_are_read_beside_text_and_arrays() {
+        let weight = "- {domain: edge, name: weight, format: numpy, path: data/weight.npy}\n";
+        let of_data = YAML.replace("tasks:", &format!("  {weight}tasks:"));
+        let of_graph = YAML.replace("  nodes:", &format!("  feature_data:\n    {weight}  nodes:"));
+        let arrays = of_graph.replace("format: csv", "format: numpy").replace("cite.csv", "cite.npy");
+        for yaml in [of_data, of_graph, arrays] {
+            let dir = directory(&yaml);
+            let path = dir.path().join("data/weight.npy");
+            npy::write(&path, &[0.5f64, 2.0, 0.0], &[3]).unwrap();
+            // 0 -> 1, 3 -> 1, 2 -> 2
+            assert_eq!(run(dir.path()).unwrap().graph.edge_weight(), Some(&[0.5, 2.0, 0.0][..]));
+            let none = ImportOptions { weights: WeightColumn::None, ..Default::default() };
+            assert!(import("graphbolt", dir.path(), &none).unwrap().graph.edge_weight().is_none());
+            let named = ImportOptions { weights: WeightColumn::Named("w".into()), ..Default::default() };
+            let error = import("graphbolt", dir.path(), &named).unwrap_err().to_string();
+            assert!(error.contains("edges have no 'w'"), "{error}");
+            for weights in [&[0.5f32, 2.0, -1.0][..], &[1.0, 1.0], &[1.0; 4]] {
+                npy::write(&path, weights, &[weights.len()]).unwrap();
+                let error = run(dir.path()).unwrap_err();
+                assert!(error.contains("weight.npy"), "{error}");
             }
         }
     }

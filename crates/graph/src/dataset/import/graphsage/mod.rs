@@ -56,6 +56,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         nodes: num_nodes as u64,
         edges: graph.estimated_links().saturating_mul(edges.directions()),
         features: features.as_ref().map_or(0, |array| feature_rows::bytes(&array.shape)),
+        weighted: false,
         estimated: true,
     })?;
     if !edges.take_up_all() {

@@ -48,6 +48,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         nodes: num_nodes as u64,
         edges: links.saturating_mul(edges.directions()),
         features: arrays.iter().map(|array| feature_rows::bytes(&array.shape)).sum(),
+        weighted: false,
         estimated: true,
     })?;
     let complete = edges.take_up_all();

@@ -1,15 +1,20 @@
 //! The table of edges.
 
 use super::{
-    super::{ImportOptions, blocks::Blocks},
+    super::{
+        ImportOptions, WeightColumn,
+        blocks::Blocks,
+        edges::weights::{NAMES, no_weight},
+    },
     column::Kind,
     nodes::key,
     table::Table,
 };
 use crate::{
     NodeId, Result,
+    csc::is_no_weight,
     external::{Edges, Needs, Scratch},
-    npy::Number,
+    npy::{Element, Number},
     place::At,
 };
 
@@ -54,11 +59,31 @@ impl Ids {
     }
 }
 
-/// The columns of both ends.
-fn ends(table: &Table, scratch: &Scratch) -> Result<[usize; 2]> {
+/// The column of weights.
+fn weights(table: &Table, options: &ImportOptions) -> Result<Option<usize>> {
+    let column = match &options.weights {
+        WeightColumn::None => return Ok(None),
+        WeightColumn::Auto => match table.find(&NAMES) {
+            Some(column) => column,
+            None => return Ok(None),
+        },
+        WeightColumn::Named(name) => table.find(&[name]).ok_or_else(|| {
+            table.at_schema().error(format!("there is no column '{name}', which the option weights names"))
+        })?,
+    };
+    if table.columns()[column].1 != Kind::Number {
+        let message = format!("the column '{}' holds no numbers to weigh edges by", table.name(column));
+        return Err(table.at_schema().error(message));
+    }
+    Ok(Some(column))
+}
+
+/// The columns of both ends, of which none is that of the weights.
+fn ends(table: &Table, weights: Option<usize>, scratch: &Scratch) -> Result<[usize; 2]> {
     let found = ENDS.iter().find_map(|(from, to)| Some([table.find(&[from])?, table.find(&[to])?]));
-    let numbers: Vec<usize> =
-        (0..table.columns().len()).filter(|&c| table.columns()[c].1 == Kind::Number).collect();
+    let numbers: Vec<usize> = (0..table.columns().len())
+        .filter(|&c| table.columns()[c].1 == Kind::Number && weights != Some(c))
+        .collect();
     let ends = match (found, &numbers[..]) {
         (Some(ends), _) => ends,
         (None, &[from, to]) => [from, to],
@@ -75,8 +100,10 @@ fn ends(table: &Table, scratch: &Scratch) -> Result<[usize; 2]> {
             .at_schema()
             .error(format!("the column '{}' is no column of whole numbers", table.name(c))));
     }
-    let left: Vec<&str> =
-        (0..table.columns().len()).filter(|c| !ends.contains(c)).map(|c| table.name(c)).collect();
+    let left: Vec<&str> = (0..table.columns().len())
+        .filter(|c| !ends.contains(c) && weights != Some(*c))
+        .map(|c| table.name(c))
+        .collect();
     if !left.is_empty() {
         scratch.note(&format!("columns of edges that are not read: {}", left.join(", ")));
     }
@@ -84,8 +111,12 @@ fn ends(table: &Table, scratch: &Scratch) -> Result<[usize; 2]> {
 }
 
 /// All ids that edges name, ascending. O(V) memory.
-pub(super) fn distinct(table: &Table, scratch: &Scratch) -> Result<Vec<(u64, NodeId)>> {
-    let ends = ends(table, scratch)?;
+pub(super) fn distinct(
+    table: &Table,
+    options: &ImportOptions,
+    scratch: &Scratch,
+) -> Result<Vec<(u64, NodeId)>> {
+    let ends = ends(table, weights(table, options)?, scratch)?;
     let mut ids: Vec<u64> = Vec::new();
     let mut limit = 1 << 20;
     let close = |ids: &mut Vec<u64>| {
@@ -118,6 +149,11 @@ fn end(number: Option<Number>) -> Result<u64, String> {
     key(number).ok_or_else(|| format!("{} is no node id", number.map_or("nothing".into(), |x| x.to_string())))
 }
 
+fn weight(number: Option<Number>) -> Result<f32, String> {
+    let weight = number.and_then(f32::from_number).filter(|weight| !is_no_weight(weight));
+    weight.ok_or_else(|| no_weight(number.map_or("nothing".into(), |x| x.to_string())))
+}
+
 /// The edges and the number of nodes; `features` are the bytes of the features beside them.
 pub(super) fn read(
     table: &Table,
@@ -126,16 +162,19 @@ pub(super) fn read(
     options: &ImportOptions,
     scratch: &Scratch,
 ) -> Result<(Edges, usize)> {
-    let ends = ends(table, scratch)?;
-    let edges = scratch.edges(options.edge_options(false));
+    let weights = weights(table, options)?;
+    let ends = ends(table, weights, scratch)?;
+    let edges = scratch.maybe_weighted_edges(options.edge_options(false), weights.is_some());
     scratch.expect(&Needs {
         edges: table.rows.saturating_mul(edges.directions()),
         features,
+        weighted: weights.is_some(),
         ..Needs::default()
     })?;
     let mut edges = Blocks::new(edges);
     let first = if matches!(ids, Ids::Plain(_)) { options.first_id } else { 0 };
-    table.read(&ends, scratch, |cells, rows, at| {
+    let wanted: Vec<usize> = ends.into_iter().chain(weights).collect();
+    table.read(&wanted, scratch, |cells, rows, at| {
         for row in 0..rows {
             let number = |which: usize| {
                 let fail = |e: String| at.error(row, format!("column '{}': {e}", table.name(ends[which])));
@@ -149,7 +188,11 @@ pub(super) fn read(
                     })
                 })
             };
-            edges.push(number(0)?, number(1)?)?;
+            let weight = match cells.get(2) {
+                Some(cells) => Some(weight(cells.numbers[row]).map_err(|e| at.error(row, e))?),
+                None => None,
+            };
+            edges.push_weighted(number(0)?, number(1)?, weight)?;
         }
         Ok(())
     })?;

@@ -5,7 +5,7 @@
 //! names.
 //!
 //! - Edges: columns `src` and `dst` (also `source`/`target`, `from`/`to`, `src_id`/`dst_id`, `u`/`v`, or the only two
-//!   columns of numbers). Others, weights too, are not read.
+//!   columns of numbers), and `weight` (`edge_weight`, `weights`, or as the option `weights` says). Others are not read.
 //! - Nodes: a row per node, each column optional. `id` (or `node_id`): any whole numbers, by which edges name the rows;
 //!   without it edges name rows by their number. `label` (`labels`, `y`): classes, nothing or -1 where unknown, or
 //!   lists of zeros and ones. `split`: `train`, `valid`, `test` or 0, 1, 2; or masks `train_mask`, `valid_mask`
@@ -67,7 +67,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         Some(Nodes { ids: ids @ Some(_), .. }) => Ids::of_rows(ids.take().unwrap_or_default(), &at)?,
         Some(Nodes { count, .. }) if !options.compact_ids => Ids::Plain(Some(*count)),
         _ if options.compact_ids => {
-            let ids = edges::distinct(&table, scratch)?;
+            let ids = edges::distinct(&table, options, scratch)?;
             let known = nodes.as_ref().map(|nodes| nodes.count).or(options.num_nodes);
             if let Some(known) = known.filter(|&known| known != ids.len()) {
                 return Err(at.error(format!(

@@ -74,6 +74,7 @@ pub(in super::super) fn read(src: &Path, options: &ImportOptions, scratch: &Scra
         nodes: num_nodes as u64,
         edges: edges.directions().saturating_mul(count as u64),
         features,
+        weighted: false,
         estimated: false,
     })?;
     let edges = read_edges(src, num_nodes, count, Blocks::new(edges), scratch)?;

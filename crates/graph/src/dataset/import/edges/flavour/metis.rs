@@ -1,7 +1,7 @@
 //! METIS graph files (Karypis and Kumar, METIS manual, section 4.5.1): a header `n m [fmt [ncon]]`, then a line per node
 //! with its neighbours, numbered from 1; lines that begin with `%` are comments, an empty line is a node without
-//! neighbours. `fmt` has three digits: whether nodes have sizes, nodes have `ncon` weights, edges have weights; all of
-//! these are passed over.
+//! neighbours. `fmt` has three digits: whether nodes have sizes, nodes have `ncon` weights, edges have weights. Those
+//! of edges are read, sizes and weights of nodes are passed over.
 //!
 //! The `m` edges stand at both of their ends. A list that names `u` at `v` but not `v` at `u` is an error unless
 //! `undirected` is asked for: the sum over all entries of a hash of the edge, added at its smaller end and subtracted at
@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use super::{
-    super::super::{ImportOptions, blocks::Blocks},
+    super::super::{ImportOptions, WeightColumn, blocks::Blocks},
     numbers::{Numbers, Token},
 };
 use crate::{
@@ -37,19 +37,22 @@ pub(in super::super) fn read(
 ) -> Result<(Edges, usize)> {
     let mut numbers = Numbers::open(path, b'%', scratch)?;
     let header = read_header(&mut numbers)?;
-    if header.before > 0 || header.edge_weights {
-        scratch.note("the weights of nodes and edges are not read");
+    if header.before > 0 {
+        scratch.note("sizes and weights of nodes are not read");
     }
-    let edges = scratch.edges(options.edge_options(false));
+    let weighted = header.edge_weights && options.weights != WeightColumn::None;
+    let edges = scratch.maybe_weighted_edges(options.edge_options(false), weighted);
     scratch.expect(&Needs {
         nodes: header.nodes as u64,
         edges: header.edges.saturating_mul(2),
+        weighted,
         ..Needs::default()
     })?;
     let mut edges = Blocks::new(edges);
     let mut balance = 0u64;
     for v in 0..header.nodes {
         let mut place = 0;
+        let mut neighbor = None;
         loop {
             let x = match numbers.next()? {
                 Token::Number(x) => x,
@@ -63,7 +66,13 @@ pub(in super::super) fn read(
                 }
             };
             place += 1;
-            if place <= header.before || (header.edge_weights && (place - header.before).is_multiple_of(2)) {
+            if place <= header.before {
+                continue;
+            }
+            if header.edge_weights && (place - header.before).is_multiple_of(2) {
+                if let Some(u) = neighbor.take().filter(|_| weighted) {
+                    edges.push_weighted(v as NodeId, u, Some(x as f32))?;
+                }
                 continue;
             }
             if x == 0 || x > header.nodes as u64 {
@@ -77,7 +86,10 @@ pub(in super::super) fn read(
                 std::cmp::Ordering::Equal => {}
                 std::cmp::Ordering::Greater => balance = balance.wrapping_sub(hash),
             }
-            edges.push(v, u)?;
+            neighbor = Some(u);
+            if !weighted {
+                edges.push(v, u)?;
+            }
         }
         if (place > 0 || header.before > 0) && place < header.before {
             let message = format!("{place} numbers, but sizes and weights of a node take {}", header.before);
@@ -179,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_and_sizes_are_passed_over() {
+    fn weights_of_edges_are_read_and_others_passed_over() {
         for weighted in [
             "8 11 001\n5 1 3 2 2 1\n1 1 3 2 4 1\n5 3 4 2 2 2 1 2\n2 1 3 2 6 2 7 5\n1 1 3 3 6 2\n5 2 4 2 7 6\n6 6 4 5\n\n",
             "8 11 011\n4 5 1 3 2 2 1\n2 1 1 3 2 4 1\n5 5 3 4 2 2 2 1 2\n3 2 1 3 2 6 2 7 5\n1 1 1 3 3 6 2\n6 5 2 4 2 7 6\n2 6 6 4 5\n9\n",
@@ -188,6 +200,9 @@ mod tests {
         ] {
             let dataset = text("a.graph", weighted, &ImportOptions::default()).unwrap();
             assert_eq!(edges(&dataset), plain(), "{weighted}");
+            let of_edges = weighted.starts_with("8 11 0");
+            let row = dataset.graph.edge_weight().map(|weights| &weights[3..6]);
+            assert_eq!(row, of_edges.then_some(&[1.0, 2.0, 1.0][..]));
         }
     }
 

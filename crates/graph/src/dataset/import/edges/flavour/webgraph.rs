@@ -38,6 +38,7 @@ pub(in super::super) fn read(
         nodes,
         edges: edges.directions().saturating_mul(count as u64),
         features: 0,
+        weighted: false,
         estimated: true,
     })?;
     let mut edges = Blocks::new(edges);

@@ -122,7 +122,7 @@ def scores(logits, y):
 def make(data, steps):
     n = A.batch_size
     if A.sampler == "saint-rw":
-        n, more = n // (A.walk_length + 1), {"walk_length": A.walk_length}
+        n, more = n // A.walk_length, {"walk_length": A.walk_length}
     else:
         n, more = n // 2 if A.sampler == "saint-edge" else n, {}
     return SAMPLERS[A.sampler](data, batch_size=n, num_steps=steps, sample_coverage=A.coverage, log=False, **more)

@@ -146,9 +146,7 @@ pub(crate) fn run(datasets: &Path, mode: &str, words: &[&str]) -> Result<()> {
         }
     }
     ensure!(options.runs > 0, "--runs 0: 1 or more");
-    if std::env::var_os("NOBUILD").is_none() {
-        super::build_release()?;
-    }
+    super::build_release()?;
     fs::create_dir_all(work())?;
     match mode {
         "accuracy" => accuracy(&options),

@@ -33,7 +33,7 @@ fn survives_being_killed(options: &str) {
     let options = format!("{options} --hidden 16 --fanout 5,5 --batch-size 128 --epochs 10");
     let began = Instant::now();
     room.ok(&format!("train data {options} --checkpoint-batches 2 --out whole"));
-    let whole = began.elapsed();
+    let mut whole = began.elapsed();
 
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = now.as_nanos() as u64 | 1;
@@ -44,6 +44,7 @@ fn survives_being_killed(options: &str) {
         // a run killed before it had written its configuration has not begun
         let begun = room.path("run/config.toml").exists();
         let how = if begun { "--resume".to_string() } else { format!("data {options}") };
+        let began = Instant::now();
         let mut child = room
             .command(&format!("train {how} --checkpoint-batches 2 --out run"))
             .stdout(Stdio::null())
@@ -57,11 +58,15 @@ fn survives_being_killed(options: &str) {
         let output = child.wait_with_output().unwrap();
         match output.status.code() {
             None => killed += 1,
+            // too fast for the first blow: the whole run had been slowed down by others
+            Some(0) if killed == 0 => {
+                whole = began.elapsed();
+                fs::remove_dir_all(room.path("run")).unwrap();
+            }
             Some(0) => break,
             Some(_) => panic!("seed {seed}: {}", String::from_utf8_lossy(&output.stderr)),
         }
     }
-    assert!(killed > 0, "seed {seed}");
     let what = format!("killed {killed} times, seed {seed}, {options}");
     room.results("whole").assert_same(&room.results("run"), &what);
 }

@@ -115,9 +115,12 @@ fn best<T: Send>(pool: &ThreadPool, mut run: impl FnMut(u64) -> T + Send) -> (f6
 
 /// Every random sampler that goes from seeds, with its variants, by name.
 /// `plain` is the graph without its weights.
-fn by_hops(graph: &Graph, plain: &Graph, fanout: &[i64]) -> Vec<(String, Box<dyn Sampler>)> {
+fn by_hops(graph: &Graph, plain: &Graph, fanout: &[i64], filter: &str) -> Vec<(String, Box<dyn Sampler>)> {
     let mut all = Vec::new();
     let mut add = |name: &str, variant: &str, weighted: WeightedOptions, graph: &Graph, labor_iterations| {
+        if filter.strip_prefix("samplers ").is_some_and(|wanted| !name.contains(wanted)) {
+            return;
+        }
         let entry = TABLE.iter().find(|entry| entry.name == name).expect("a sampler");
         let options = SamplerOptions {
             fanout: fanout.to_vec(),
@@ -190,13 +193,14 @@ fn main() {
         }
     }
 
-    if wanted("samplers") {
+    // `samplers labor`: those of that name alone
+    if wanted("samplers") || filter.starts_with("samplers ") {
         // weights of 1 to 10, as GNNLab's
         let weights: Vec<f32> =
             (0..graph.num_edges() as u64).map(|e| (keyed::mix(e) % 10 + 1) as f32).collect();
         let weighted = graph.clone().with_edge_weight(weights.into()).expect("weights");
         let fanout = FANOUTS[0];
-        for (name, sampler) in pools[1].install(|| by_hops(&weighted, &graph, fanout)) {
+        for (name, sampler) in pools[1].install(|| by_hops(&weighted, &graph, fanout, &filter)) {
             let name = format!("samplers {fanout:?} {name}");
             print!("{name:<40}");
             for pool in &pools {

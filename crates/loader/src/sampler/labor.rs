@@ -13,7 +13,8 @@
 //! symmetric-normalised sum is scaled likewise, to `d` in all; a sum is Horvitz and Thompson's, each edge weighing 1 over its probability (where
 //! edges have weights: so that on average it is `d` times their weighted mean, as what [`super::exact`] takes).
 //!
-//! A function of (seed, epoch, batch, hop, source). Every in-neighbour's number is computed, O(d) a destination, instead of `k` draws: it is slower to
+//! A function of (seed, epoch, batch, hop, source), or with iterations of (.., hop, destinations). Iterations and weights take memory for the edges of
+//! all destinations each time, and a multiple of LABOR-0's time. Every in-neighbour's number is computed, O(d) a destination, instead of `k` draws: it is slower to
 //! draw than neighbour sampling where degrees are high, and pays where reading rows costs more than drawing them.
 
 mod importance;
@@ -240,8 +241,12 @@ fn take_avx2(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>
 #[inline(always)]
 fn take_any(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>) {
     for chunk in row.chunks(CHUNK) {
-        let mut of = [0; CHUNK];
+        let mut of = [u32::MAX; CHUNK];
         of.iter_mut().zip(chunk).for_each(|(number, &u)| *number = numbers.of(u));
+        // of a hub most chunks have none
+        if row.len() > 2 * CHUNK && of.iter().fold(u32::MAX, |least, &number| least.min(number)) >= below {
+            continue;
+        }
         // whether a neighbour is taken is a coin toss to a branch
         let (mut taken, mut count) = ([0; CHUNK], 0);
         for (&u, &number) in chunk.iter().zip(&of) {

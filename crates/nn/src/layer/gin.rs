@@ -20,7 +20,8 @@ use crate::{
 /// ```
 ///
 /// `eps` is learned and starts at 0; `norm` is batch normalisation or nothing. Where the block stores
-/// edge weights (an estimator's coefficients) they weigh the sum.
+/// edge weights (an estimator's coefficients) they weigh the sum: samplers of subgraphs, `labor` and `weighted` store what makes it an
+/// estimate of the sum over all neighbours, while `neighbor` stores none, and the sum is over those it drew.
 ///
 /// The MLP is not linear, but its first product is, and may come before the sum. Aggregate first costs
 /// `E F + D F O + D O^2` multiplications, transform first `S F O + E O + D O^2`.

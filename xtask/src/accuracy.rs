@@ -7,16 +7,14 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
+    sync::Mutex,
     time::Instant,
 };
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
+
+use crate::runs;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,13 +68,11 @@ pub(crate) fn run(datasets: &Path, names: &[&str]) -> Result<()> {
                 Ok(100.0 * report["test"]["score"].as_f64().context("the summary has no test score")?)
             })
             .collect::<Result<_>>()?;
-        let mean = scores.iter().sum::<f64>() / scores.len() as f64;
-        let squares: f64 = scores.iter().map(|s| (s - mean).powi(2)).sum();
-        let std = (squares / (scores.len().max(2) - 1) as f64).sqrt();
         println!(
-            "| {} | {metric} | {} | {mean:.2} ± {std:.2} | {} | {:.1} |",
+            "| {} | {metric} | {} | {} | {} | {:.1} |",
             experiment.name,
             scores.len(),
+            runs::mean_and_deviation(&scores),
             experiment.published,
             clock.elapsed().as_secs_f64() / scores.len() as f64
         );
@@ -84,33 +80,17 @@ pub(crate) fn run(datasets: &Path, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Every run of an experiment, as many at once as there are cores, one thread each: the numbers do
-/// not depend on it.
+/// Every run of an experiment, one thread each.
 fn all(experiment: &Experiment, datasets: &Path, work: &Path) -> Result<Vec<serde_json::Value>> {
-    let next = AtomicUsize::new(0);
-    let reports: Mutex<Vec<Option<serde_json::Value>>> = Mutex::new(vec![None; experiment.runs]);
-    let worker = || -> Result<()> {
-        loop {
-            let run = next.fetch_add(1, Ordering::Relaxed);
-            if run >= experiment.runs {
-                return Ok(());
-            }
-            let report = one(experiment, run, datasets, work)
-                .with_context(|| format!("{} run {run}", experiment.name))?;
-            eprintln!(
-                "{} run {run}: {} (best epoch {})",
-                experiment.name, report["test"]["score"], report["best"]["epoch"]
-            );
-            reports.lock().expect("no worker panics while it holds the lock")[run] = Some(report);
-        }
-    };
-    thread::scope(|scope| {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker returns its errors"))
-    })?;
-    let reports = reports.into_inner().expect("the workers are gone");
-    reports.into_iter().map(|report| report.context("a run is missing")).collect()
+    runs::side_by_side(experiment.runs, &|run| {
+        let report =
+            one(experiment, run, datasets, work).with_context(|| format!("{} run {run}", experiment.name))?;
+        eprintln!(
+            "{} run {run}: {} (best epoch {})",
+            experiment.name, report["test"]["score"], report["best"]["epoch"]
+        );
+        Ok(report)
+    })
 }
 
 /// Held while a dataset is imported.

@@ -16,15 +16,16 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
+    sync::Mutex,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+
+use crate::{
+    graphs::{median, number},
+    runs,
+};
 
 /// A dataset with the settings of both sides.
 struct Case {
@@ -177,13 +178,10 @@ fn accuracy(options: &Options) -> Result<()> {
                     if !there {
                         return Ok(String::new());
                     }
-                    let tests: Vec<f64> = side_by_side(options.runs, &|seed| {
+                    let tests: Vec<f64> = runs::side_by_side(options.runs, &|seed| {
                         Ok(100.0 * one(options, case, metric, side, sampler, coverage, seed)?.test)
                     })?;
-                    let mean = tests.iter().sum::<f64>() / tests.len() as f64;
-                    let squares: f64 = tests.iter().map(|t| (t - mean).powi(2)).sum();
-                    let std = (squares / (tests.len().max(2) - 1) as f64).sqrt();
-                    Ok(format!("{mean:.2} ± {std:.2}"))
+                    Ok(runs::mean_and_deviation(&tests))
                 };
                 let (a, b) = (cell(Side::Ours, 50)?, cell(Side::Ours, 0)?);
                 let (c, d) = (cell(Side::Pyg, 50)?, cell(Side::Pyg, 0)?);
@@ -238,11 +236,7 @@ fn speed(options: &Options) -> Result<()> {
         let json = super::graphmill(&[split(&words, &data), split("--out DATA", &out)].concat())?;
         let epochs: Value = serde_json::from_str(&json)?;
         let rows = epochs["epochs"].as_array().context("the summary has no epochs")?;
-        let of = |f: &dyn Fn(&Value) -> Option<f64>| {
-            let mut all: Vec<f64> = rows[1..].iter().filter_map(f).collect();
-            all.sort_by(f64::total_cmp);
-            all[all.len() / 2]
-        };
+        let of = |f: &dyn Fn(&Value) -> Option<f64>| median(rows[1..].iter().filter_map(f).collect());
         let ours = of(&|e| Some(64.0 / (e["stages"]["sample"].as_f64()? + e["stages"]["extract"].as_f64()?)));
         let nodes = of(&|e| Some(e["traffic"]["host"]["rows"].as_f64()? / 64.0));
         let edges = of(&|e| Some(e["sampled_edges"].as_f64()? / 64.0));
@@ -277,7 +271,6 @@ fn one(
     let settings = if sampler == "neighbor" { case.neighbor } else { case.subgraphs };
     let common =
         format!("DATA --sampler {sampler} --coverage {coverage} --seed {seed} --threads 1 {}", case.model);
-    let number = |v: &Value| v.as_f64().context("a score is missing");
     if side == Side::Pyg {
         let python = options.pyg.as_ref().expect("asked for where there is one");
         let arguments = split(&format!("{common} {settings}"), &data);
@@ -345,26 +338,4 @@ fn peer(python: &Path, arguments: &[String]) -> Result<Value> {
         .with_context(|| format!("cannot run {}", python.display()))?;
     ensure!(output.status.success(), "the peer: {}", String::from_utf8_lossy(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
-}
-
-/// `each` of `0..runs`, as many at once as there are cores.
-fn side_by_side(runs: usize, each: &(impl Fn(usize) -> Result<f64> + Sync)) -> Result<Vec<f64>> {
-    let next = AtomicUsize::new(0);
-    let found = Mutex::new(vec![0.0; runs]);
-    let worker = || -> Result<()> {
-        loop {
-            let run = next.fetch_add(1, Ordering::Relaxed);
-            if run >= runs {
-                return Ok(());
-            }
-            let value = each(run)?;
-            found.lock().expect("no worker panics while it holds the lock")[run] = value;
-        }
-    };
-    thread::scope(|scope| {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker returns its errors"))
-    })?;
-    Ok(found.into_inner().expect("the workers are gone"))
 }

@@ -12,8 +12,10 @@
 mod accuracy;
 mod bench_peers;
 mod fuzz;
+mod graphs;
 mod graphsaint;
 mod plot;
+mod runs;
 mod scale;
 mod scaling;
 mod subgraph_scaling;

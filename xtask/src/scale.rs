@@ -12,10 +12,15 @@
 //!
 //! Graphs are made where they are missing below `--data` and stay there; without it they are removed at the end.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+
+use crate::graphs::{self, median, number};
 
 /// Batches of an epoch (many: the order of an epoch, a pass over the training nodes, leaves the caches cold), and epochs that
 /// count.
@@ -26,7 +31,7 @@ const EPOCHS: usize = 8;
 struct Options {
     from: u32,
     to: u32,
-    uniform: bool,
+    generator: String,
     rounds: usize,
     threads: usize,
     dim: usize,
@@ -52,16 +57,7 @@ struct Point {
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let options = parse(words)?;
     super::build_release()?;
-    let room = match &options.data {
-        Some(dir) => dir.clone(),
-        None => std::env::temp_dir().join(format!("graphmill-scale-{}", std::process::id())),
-    };
-    fs::create_dir_all(&room)?;
-    let outcome = measure(&options, &room);
-    if options.data.is_none() {
-        fs::remove_dir_all(&room)?;
-    }
-    let points = outcome?;
+    let points = graphs::in_room(options.data.as_deref(), |room| measure(&options, room))?;
     let report = report(&options, &points)?;
     if let Some(out) = &options.out {
         fs::write(out, serde_json::to_string_pretty(&report)? + "\n")?;
@@ -70,8 +66,16 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
 }
 
 fn parse(words: &[&str]) -> Result<Options> {
-    let mut o =
-        Options { from: 20, to: 25, uniform: false, rounds: 3, threads: 0, dim: 64, data: None, out: None };
+    let mut o = Options {
+        from: 20,
+        to: 25,
+        generator: "kronecker".into(),
+        rounds: 3,
+        threads: 0,
+        dim: 64,
+        data: None,
+        out: None,
+    };
     for pair in words.chunks(2) {
         let [name, value] = *pair else { bail!("{} wants a value", pair[0]) };
         match name {
@@ -82,13 +86,7 @@ fn parse(words: &[&str]) -> Result<Options> {
             "--dim" => o.dim = value.parse()?,
             "--data" => o.data = Some(value.into()),
             "--out" => o.out = Some(value.into()),
-            "--generator" => {
-                o.uniform = match value {
-                    "uniform" => true,
-                    "kronecker" => false,
-                    other => bail!("no generator {other}; known: kronecker, uniform"),
-                }
-            }
+            "--generator" => o.generator = graphs::generator(value)?,
             other => bail!(
                 "no option {other}; known: --from, --to, --generator, --rounds, --threads, --dim, --data, --out"
             ),
@@ -104,19 +102,10 @@ fn parse(words: &[&str]) -> Result<Options> {
     Ok(o)
 }
 
-fn measure(options: &Options, room: &std::path::Path) -> Result<Vec<Point>> {
+fn measure(options: &Options, room: &Path) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for scale in options.from..=options.to {
-        let name = if options.uniform { "uniform" } else { "kronecker" };
-        let dir = room.join(format!("{name}-{scale}-{}", options.dim));
-        if !dir.exists() {
-            let initiator = if options.uniform { "--initiator 1,1,1,1" } else { "" };
-            let line = format!(
-                "generate kronecker --scale {scale} --degree 16 --feature-dim {} --split 0.5,0,0 {initiator}",
-                options.dim
-            );
-            command(&line, &[&dir])?;
-        }
+        let dir = graphs::generated(room, &options.generator, scale, 16, options.dim)?;
         points.push(Point {
             scale,
             dir,
@@ -137,30 +126,19 @@ fn measure(options: &Options, room: &std::path::Path) -> Result<Vec<Point>> {
 
 /// One run on a graph.
 fn train(options: &Options, point: &mut Point) -> Result<()> {
-    let run = point.dir.with_extension("run");
     let line = |epochs: usize, fused: &str| {
         format!(
-            "train --json --quiet --fanout 15,10 --batch-size 1024 --hidden 256 --max-batches {BATCHES} --epochs {epochs} \
-             --eval-nodes 1 --fused {fused} --threads {} --out",
+            "--fanout 15,10 --batch-size 1024 --hidden 256 --max-batches {BATCHES} --epochs {epochs} \
+             --eval-nodes 1 --fused {fused} --threads {}",
             options.threads
         )
     };
-    let summary = |epochs: usize, fused: &str| -> Result<Value> {
-        let _ = fs::remove_dir_all(&run);
-        let text = command(&line(epochs, fused), &[&run, &point.dir])?;
-        fs::remove_dir_all(&run)?;
-        Ok(serde_json::from_str(&text)?)
-    };
+    let summary = |epochs: usize, fused: &str| graphs::train(&line(epochs, fused), &point.dir);
     let found = summary(1 + EPOCHS, "auto")?;
-    let number = |value: &Value| value.as_f64().context("a number");
     let epochs = found["epochs"].as_array().context("a summary has epochs")?;
     let batches = BATCHES as f64;
     for epoch in &epochs[1..] {
-        let mut times = [0.0; 3];
-        for (time, stage) in times.iter_mut().zip(["sample", "extract", "train"]) {
-            *time = number(&epoch["stages"][stage])? / batches;
-        }
-        point.epochs.push(times);
+        point.epochs.push(graphs::stage_times(epoch)?.map(|time| time / batches));
     }
     if point.edges == 0 {
         let last = epochs.last().context("a summary has epochs")?;
@@ -176,14 +154,6 @@ fn train(options: &Options, point: &mut Point) -> Result<()> {
     }
     point.peak = number(&found["peak_rss_bytes"])?.max(point.peak);
     Ok(())
-}
-
-/// Runs `graphmill` with the words of a line and some paths.
-fn command(line: &str, paths: &[&PathBuf]) -> Result<String> {
-    let mut words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-    words.extend(paths.iter().map(|path| path.display().to_string()));
-    eprintln!("graphmill {}", words.join(" "));
-    super::graphmill(&words)
 }
 
 /// Prints the table, and gives it as a document.
@@ -217,12 +187,7 @@ fn report(options: &Options, points: &[Point]) -> Result<Value> {
             "epochs": point.epochs.len(),
         }));
     }
-    let generator = if options.uniform { "uniform" } else { "kronecker" };
-    Ok(json!({ "generator": generator, "dim": options.dim, "batches_an_epoch": BATCHES, "points": rows }))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    (values[(n - 1) / 2] + values[n / 2]) / 2.0
+    Ok(
+        json!({ "generator": options.generator, "dim": options.dim, "batches_an_epoch": BATCHES, "points": rows }),
+    )
 }

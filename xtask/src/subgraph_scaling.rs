@@ -28,13 +28,14 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::plot::{self, Plot};
+use crate::{
+    graphs::{self, STAGES, median, number},
+    plot::{self, Plot},
+};
 
 /// Iterations of an epoch, and epochs that count.
 const ITERATIONS: usize = 6;
 const EPOCHS: usize = 5;
-
-const STAGES: [&str; 3] = ["sample", "extract", "train"];
 
 /// What was asked for.
 struct Options {
@@ -117,16 +118,8 @@ struct Point {
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let options = parse(words)?;
     super::build_release()?;
-    let room = match &options.data {
-        Some(dir) => dir.clone(),
-        None => std::env::temp_dir().join(format!("graphmill-subgraphs-{}", std::process::id())),
-    };
-    fs::create_dir_all(&room)?;
-    let outcome = measure(&options, &room);
-    if options.data.is_none() {
-        fs::remove_dir_all(&room)?;
-    }
-    report(&options, &outcome?)
+    let points = graphs::in_room(options.data.as_deref(), |room| measure(&options, room))?;
+    report(&options, &points)
 }
 
 fn parse(words: &[&str]) -> Result<Options> {
@@ -154,7 +147,7 @@ fn parse(words: &[&str]) -> Result<Options> {
         match word {
             "--from" => o.from = value()?.parse()?,
             "--to" => o.to = value()?.parse()?,
-            "--generator" => o.generator = value()?.into(),
+            "--generator" => o.generator = graphs::generator(value()?)?,
             "--rounds" => o.rounds = value()?.parse()?,
             "--threads" => o.threads = value()?.parse()?,
             "--dim" => o.dim = value()?.parse()?,
@@ -172,8 +165,6 @@ fn parse(words: &[&str]) -> Result<Options> {
     if o.sweeps.is_empty() {
         o.sweeps = SWEEPS.iter().collect();
     }
-    let known = ["kronecker", "uniform"].contains(&o.generator.as_str());
-    ensure!(known, "no generator {}; known: kronecker, uniform", o.generator);
     ensure!(
         o.from <= o.to && o.rounds > 0,
         "--from {} --to {} --rounds {}: nothing to measure",
@@ -204,39 +195,23 @@ fn measure(options: &Options, room: &Path) -> Result<Vec<Point>> {
 /// One run.
 fn train(options: &Options, room: &Path, point: &mut Point) -> Result<()> {
     let Setting { scale, degree, layers } = point.setting;
-    let graph = room.join(format!("{}-{scale}-{degree}-{}", options.generator, options.dim));
-    if !graph.exists() {
-        let initiator = if options.generator == "uniform" { "--initiator 1,1,1,1" } else { "" };
-        let line = format!(
-            "generate kronecker --scale {scale} --degree {degree} --feature-dim {} --split 0.5,0,0 {initiator}",
-            options.dim
-        );
-        command(&line, &[&graph])?;
-    }
-    let run = room.join("run");
-    let _ = fs::remove_dir_all(&run);
+    let graph = graphs::generated(room, &options.generator, scale, degree, options.dim)?;
     let line = format!(
-        "train --json --quiet --sampler frontier --batch-size 8000 --frontier-size 1000 --degree-cap {} --coverage {} \
-         --layers {layers} --hidden {} --head-layers 1 --max-batches {ITERATIONS} --epochs {} --eval-nodes 1 --threads {} --out",
+        "--sampler frontier --batch-size 8000 --frontier-size 1000 --degree-cap {} --coverage {} \
+         --layers {layers} --hidden {} --head-layers 1 --max-batches {ITERATIONS} --epochs {} --eval-nodes 1 --threads {}",
         options.degree_cap,
         options.coverage,
         options.hidden,
         1 + EPOCHS,
         options.threads
     );
-    let summary: Value = serde_json::from_str(&command(&line, &[&run, &graph])?)?;
-    fs::remove_dir_all(&run)?;
-    let number = |value: &Value| value.as_f64().with_context(|| format!("{value} is not a number"));
+    let summary = graphs::train(&line, &graph)?;
     let iterations = ITERATIONS as f64;
     let epochs = summary["epochs"].as_array().context("a summary has epochs")?;
     point.size = [0.0; 2];
     let before = point.epochs.len();
     for epoch in &epochs[1..] {
-        let mut times = [0.0; 3];
-        for (time, stage) in times.iter_mut().zip(STAGES) {
-            *time = number(&epoch["stages"][stage])? / iterations;
-        }
-        point.epochs.push(times);
+        point.epochs.push(graphs::stage_times(epoch)?.map(|time| time / iterations));
         for (size, name) in point.size.iter_mut().zip(["seeds", "sampled_edges"]) {
             *size += number(&epoch[name])? / iterations / EPOCHS as f64;
         }
@@ -247,14 +222,6 @@ fn train(options: &Options, room: &Path, point: &mut Point) -> Result<()> {
     point.stored_degree = number(&dataset["edges"])? / number(&dataset["nodes"])?;
     point.peak = number(&summary["peak_rss_bytes"])?.max(point.peak);
     Ok(())
-}
-
-/// Runs `graphmill` with the words of a line and some paths.
-fn command(line: &str, paths: &[&PathBuf]) -> Result<String> {
-    let mut words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-    words.extend(paths.iter().map(|path| path.display().to_string()));
-    eprintln!("graphmill {}", words.join(" "));
-    super::graphmill(&words)
 }
 
 /// Prints the tables, draws the plots, and writes the document.
@@ -368,12 +335,6 @@ impl Line {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    (values[(n - 1) / 2] + values[n / 2]) / 2.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -384,10 +345,5 @@ mod tests {
         assert!((line.slope - 2.0).abs() < 1e-12 && (line.start - 3.0).abs() < 1e-12);
         assert!((line.r2 - 1.0).abs() < 1e-12);
         assert!(Line::fit(&[0.0, 1.0, 2.0], &[1.0, 0.0, 1.0]).r2 < 1e-12);
-    }
-
-    #[test]
-    fn the_median_of_few() {
-        assert_eq!([median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0])], [2.0, 2.5]);
     }
 }

@@ -175,6 +175,23 @@ pub fn symmetric(model: &Model, data: &Dataset) -> Option<SymmetricWeights> {
 /// # Errors
 /// An unknown name or an impossible option.
 pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::Sampler>> {
+    by_sampler(config, data, sampler::Make::make)
+}
+
+/// How inference takes neighbours: as the sampler's draws come to on average.
+///
+/// # Errors
+/// An unknown name or an impossible option.
+pub fn exact(config: &TrainConfig, data: &Dataset) -> Result<Exact> {
+    by_sampler(config, data, sampler::Make::exact)
+}
+
+/// What the sampler's row of the table makes.
+fn by_sampler<T>(
+    config: &TrainConfig,
+    data: &Dataset,
+    make: fn(&sampler::Make, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>,
+) -> Result<T> {
     let entry = usage(table::find("sampler", sampler::TABLE, &config.sampler))?;
     let options = sampler::SamplerOptions {
         fanout: config.fanout.0.clone(),
@@ -185,12 +202,20 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
             coverage: config.coverage,
             estimator: choice("estimator", &sampler::Estimator::ALL, &config.estimator)?,
         },
-        weighted: weighted(config)?,
+        weighted: sampler::WeightedOptions {
+            replace: config.replace,
+            weights: choice("edge-weights", &EdgeWeights::ALL, &config.edge_weights)?,
+            draw_by: choice("draw-by", &DrawBy::ALL, &config.draw_by)?,
+        },
         labor_iterations: labor_iterations(config)?,
-        walks: walks(config),
+        walks: sampler::WalkOptions {
+            walks: config.walks,
+            length: walk_length(config, sampler::WalkOptions::default().length),
+            restart: config.restart,
+        },
     };
     let source = sampler::Source { graph: &data.graph, train: &data.split.train };
-    let made = entry.make.make(&options, &source);
+    let made = make(&entry.make, &options, &source);
     made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
 }
 
@@ -210,15 +235,6 @@ pub(crate) fn subgraph_options(config: &TrainConfig, data: &Dataset) -> Result<S
     })
 }
 
-/// By what neighbours are drawn.
-fn weighted(config: &TrainConfig) -> Result<sampler::WeightedOptions> {
-    Ok(sampler::WeightedOptions {
-        replace: config.replace,
-        weights: choice("edge-weights", &EdgeWeights::ALL, &config.edge_weights)?,
-        draw_by: choice("draw-by", &DrawBy::ALL, &config.draw_by)?,
-    })
-}
-
 /// Iterations of layer-neighbour sampling.
 fn labor_iterations(config: &TrainConfig) -> Result<usize> {
     let word = config.labor_iterations.as_str();
@@ -227,33 +243,9 @@ fn labor_iterations(config: &TrainConfig) -> Result<usize> {
         .ok_or_else(|| Error::usage(format!("--labor-iterations {word}: a number, or * for as many as help")))
 }
 
-/// How PinSAGE's nodes walk.
-fn walks(config: &TrainConfig) -> sampler::WalkOptions {
-    sampler::WalkOptions {
-        walks: config.walks,
-        length: walk_length(config, sampler::WalkOptions::default().length),
-        restart: config.restart,
-    }
-}
-
 /// The length of a walk: the sampler's `own` where none is given.
 fn walk_length(config: &TrainConfig, own: usize) -> usize {
     if config.walk_length == 0 { own } else { config.walk_length }
-}
-
-/// How inference takes neighbours: as the sampler's draws come to on average.
-///
-/// # Errors
-/// An impossible option.
-pub fn exact(config: &TrainConfig, data: &Dataset) -> Result<Exact> {
-    let made = match config.sampler.as_str() {
-        "weighted" => Exact::weighted(&data.graph, &config.fanout.0, &weighted(config)?),
-        // its estimates are of the weighted mean
-        "labor" => Ok(Exact::weighted_means(&data.graph, config.fanout.0.len(), weighted(config)?.weights)),
-        "random-walk" => Exact::walks(&config.fanout.0, &walks(config)),
-        _ => Ok(Exact::default()),
-    };
-    made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
 }
 
 /// The value of that name.

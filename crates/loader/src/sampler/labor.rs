@@ -162,7 +162,7 @@ impl Sampler for Labor {
         block: &mut Block,
     ) -> Result<()> {
         let fanout = self.fanout[hop];
-        let key = keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]);
+        let key = key.of_hop(hop);
         let alike = matches!(self.weights, Weights::Equal);
         if !alike || (self.iterations > 0 && fanout != usize::MAX) {
             return self.draw_by_importance(graph, fanout, key, aggregation, dst, block);

@@ -22,10 +22,12 @@ use std::sync::Mutex;
 use graphmill_graph::{
     Block, Graph, NodeId, Result,
     block::{Aggregation, Induce},
+    keyed,
     table::Entry,
 };
 use parts::{PART, Parts, draw_and_number};
 
+use exact::Exact;
 pub use random_walk::WalkOptions;
 pub use subgraphs::{Estimator, SubgraphTraining, Subgraphs};
 pub use weighted::WeightedOptions;
@@ -45,6 +47,13 @@ pub struct BatchKey {
     pub epoch: u64,
     /// Number of the batch within the epoch, from 0.
     pub batch: u64,
+}
+
+impl BatchKey {
+    /// The key of the draws of a hop, 0 the seeds' own.
+    fn of_hop(self, hop: usize) -> u64 {
+        keyed::key(&[self.seed, self.epoch, self.batch, hop as u64])
+    }
 }
 
 /// What the blocks are wanted for.
@@ -264,11 +273,14 @@ pub struct Source<'a> {
 /// Makes a sampler that goes from seeds.
 pub type MakeHops = fn(&SamplerOptions, &Source) -> Result<Box<dyn Sampler>, String>;
 
+/// Makes what inference takes instead of the draws of a sampler that goes from seeds.
+pub type MakeExact = fn(&SamplerOptions, &Source) -> Result<Exact, String>;
+
 /// Makes a sampler, or says in one sentence what is wrong with the options.
 #[derive(Clone, Copy)]
 pub enum Make {
-    /// One that goes from seeds, hop by hop.
-    Hops(MakeHops),
+    /// One that goes from seeds, hop by hop, and what its draws come to.
+    Hops(MakeHops, MakeExact),
     /// One that draws subgraphs.
     Subgraphs(subgraph::Make),
 }
@@ -280,7 +292,7 @@ impl Make {
     /// What is wrong with the options.
     pub fn make(&self, options: &SamplerOptions, source: &Source) -> Result<Box<dyn Sampler>, String> {
         match self {
-            Self::Hops(make) => make(options, source),
+            Self::Hops(make, _) => make(options, source),
             Self::Subgraphs(make) => {
                 let make = |graph: &Graph, train: &[NodeId]| make(graph, train, &options.subgraph);
                 let made = Subgraphs::new(source.graph, source.train, &options.training, options.seed, make)?;
@@ -288,7 +300,21 @@ impl Make {
             }
         }
     }
+
+    /// How inference takes neighbours: as the sampler's draws come to on average.
+    ///
+    /// # Errors
+    /// What is wrong with the options.
+    pub fn exact(&self, options: &SamplerOptions, source: &Source) -> Result<Exact, String> {
+        match self {
+            Self::Hops(_, exact) => exact(options, source),
+            Self::Subgraphs(_) => ALIKE(options, source),
+        }
+    }
 }
+
+/// All neighbours, each the same.
+const ALIKE: MakeExact = |_, _| Ok(Exact::default());
 
 /// Every sampler there is: those that go from seeds, and those of subgraphs ([`subgraph::TABLE`]).
 pub const TABLE: &[Entry<Make>] = &{
@@ -313,41 +339,50 @@ const BY_HOPS: &[Entry<Make>] = &[
         name: "neighbor",
         summary: "k-hop uniform neighbour sampling without replacement",
         source: "Hamilton et al., NeurIPS 2017; FGNN section 2",
-        make: Make::Hops(|options, _| Ok(Box::new(neighbor::Neighbor::new(&options.fanout)?))),
+        make: Make::Hops(|options, _| Ok(Box::new(neighbor::Neighbor::new(&options.fanout)?)), ALIKE),
     },
     Entry {
         name: "full",
         summary: "every neighbour at every hop: exact, and as large as it sounds",
         source: "",
-        make: Make::Hops(|options, _| Ok(Box::new(full::Full::new(options.fanout.len())?))),
+        make: Make::Hops(|options, _| Ok(Box::new(full::Full::new(options.fanout.len())?)), ALIKE),
     },
     Entry {
         name: "weighted",
         summary: "k-hop neighbour sampling by edge weight, with or without replacement",
         source: "Walker, ACM TOMS 1977; Efraimidis and Spirakis, IPL 2006",
-        make: Make::Hops(|options, source| {
-            Ok(Box::new(weighted::Weighted::new(source.graph, &options.fanout, &options.weighted)?))
-        }),
+        make: Make::Hops(
+            |options, source| {
+                Ok(Box::new(weighted::Weighted::new(source.graph, &options.fanout, &options.weighted)?))
+            },
+            |options, source| Exact::weighted(source.graph, &options.fanout, &options.weighted),
+        ),
     },
     Entry {
         name: "labor",
         summary: "layer-neighbour sampling: as many neighbours on average, shared by the nodes of a layer",
         source: "Balin and Catalyurek, NeurIPS 2023, section 3",
-        make: Make::Hops(|options, source| {
-            let labor = labor::LaborOptions {
-                iterations: options.labor_iterations,
-                weights: options.weighted.weights,
-            };
-            Ok(Box::new(labor::Labor::with_options(source.graph, &options.fanout, &labor)?))
-        }),
+        make: Make::Hops(
+            |options, source| {
+                let labor = labor::LaborOptions {
+                    iterations: options.labor_iterations,
+                    weights: options.weighted.weights,
+                };
+                Ok(Box::new(labor::Labor::with_options(source.graph, &options.fanout, &labor)?))
+            },
+            |options, source| {
+                Ok(Exact::weighted_means(source.graph, options.fanout.len(), options.weighted.weights))
+            },
+        ),
     },
     Entry {
         name: "random-walk",
         summary: "the nodes that short random walks visit most, by how often (PinSAGE)",
         source: "Ying et al., KDD 2018, section 3.1",
-        make: Make::Hops(|options, _| {
-            Ok(Box::new(random_walk::RandomWalk::new(&options.fanout, &options.walks)?))
-        }),
+        make: Make::Hops(
+            |options, _| Ok(Box::new(random_walk::RandomWalk::new(&options.fanout, &options.walks)?)),
+            |options, _| Exact::walks(&options.fanout, &options.walks),
+        ),
     },
 ];
 

@@ -91,7 +91,7 @@ impl Sampler for Neighbor {
     ) -> Result<()> {
         let Block { indptr, indices, .. } = block;
         let fanout = self.fanout[hop];
-        let key = keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]);
+        let key = key.of_hop(hop);
         scratch.fit(rayon::current_num_threads());
         let edges = count(graph, fanout, dst, scratch, indptr)?;
         indices.resize(edges, 0);

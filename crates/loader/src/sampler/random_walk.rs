@@ -180,7 +180,7 @@ impl Sampler for RandomWalk {
         block: &mut Block,
     ) -> Result<()> {
         let fanout = self.fanout[hop];
-        let key = keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]);
+        let key = key.of_hop(hop);
         draw_runs(dst, scratch, block, |dst, room, block| {
             self.draw(graph, fanout, key, aggregation, dst, room, block);
         })

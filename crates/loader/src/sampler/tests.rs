@@ -35,7 +35,7 @@ fn random_graph(nodes: u32, edges: usize, seed: u64) -> Graph {
 /// Every sampler that goes from seeds, with the options that change what it promises.
 fn by_hops(fanout: &[i64], graph: &Graph, mut see: impl FnMut(&str, &SamplerOptions, &dyn Sampler)) {
     for entry in TABLE {
-        let Make::Hops(make) = entry.make else { continue };
+        let Make::Hops(make, _) = entry.make else { continue };
         for replace in [false, true] {
             for draw_by in [weighted::DrawBy::Alias, weighted::DrawBy::PrefixSums] {
                 let weighted = WeightedOptions { replace, draw_by, ..WeightedOptions::default() };

@@ -199,7 +199,7 @@ impl Sampler for Weighted {
         {
             return neighbor.sample_layer(graph, hop, dst, key, aggregation, scratch, block);
         }
-        let key = keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]);
+        let key = key.of_hop(hop);
         let draws = Draws { sampler: self, graph, fanout, key };
         draw_runs(dst, scratch, block, |dst, room, block| draws.draw(dst, room, block))
     }

@@ -120,23 +120,29 @@ impl Loader<'_> {
 
     /// Stage 3: gathers the feature rows of the input nodes, unless the batch holds them still. On the fast path nothing is
     /// gathered, and what the bottom layer will read is counted.
-    pub fn extract(&self, batch: &mut MiniBatch) {
-        if std::mem::replace(&mut batch.extracted, true) {
-            return;
+    ///
+    /// # Errors
+    /// A tier cannot be read.
+    pub fn extract(&self, batch: &mut MiniBatch) -> Result<()> {
+        if batch.extracted {
+            return Ok(());
         }
         let dim = self.feature.dim();
         if batch.is_fused() {
             let rows = (batch.blocks[0].num_edges() + batch.blocks[0].num_dst) as u64;
             batch.features.resize(0, dim);
-            batch.traffic =
-                Traffic { host: Rows { rows, bytes: rows * self.feature.row_bytes() }, ..Traffic::default() };
-            return;
+            let host = Rows { rows, bytes: rows * self.feature.row_bytes(), nanos: 0 };
+            batch.traffic = Traffic { host, ..Traffic::default() };
+            batch.extracted = true;
+            return Ok(());
         }
-        batch.traffic = self.feature.gather(&batch.input_nodes, &mut batch.features);
+        batch.traffic = self.feature.gather(&batch.input_nodes, &mut batch.features)?;
         if batch.features.is_sparse() {
             // for the gradient of what multiplies them
             batch.features.transpose_sparse();
         }
+        batch.extracted = true;
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What an epoch adds up, batch by batch; a checkpoint in its middle keeps it.
 
-use graphmill_loader::{MiniBatch, Traffic};
+use graphmill_loader::MiniBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -21,8 +21,8 @@ pub struct Sums {
     pub seconds: f64,
     /// Of seconds, stage by stage.
     pub stages: Stages,
-    /// Of rows and bytes read: device, host, disk, remote.
-    pub traffic: [[u64; 2]; 4],
+    /// Of rows and bytes read.
+    pub traffic: TrafficRecord,
     /// The largest gradient norm, where it was measured.
     pub grad_norm: Option<f64>,
 }
@@ -46,11 +46,7 @@ impl Sums {
         self.stages.sample += spent.sample;
         self.stages.extract += spent.extract;
         self.stages.train += spent.train;
-        let Traffic { device, host, disk, remote } = batch.traffic;
-        for (sum, tier) in self.traffic.iter_mut().zip([device, host, disk, remote]) {
-            sum[0] += tier.rows;
-            sum[1] += tier.bytes;
-        }
+        self.traffic += batch.traffic.into();
         if let Some(norm) = outcome.grad_norm {
             self.grad_norm = Some(self.grad_norm.map_or(norm, |largest: f64| largest.max(norm)));
         }
@@ -63,7 +59,6 @@ impl Sums {
 
     /// The record of an epoch.
     pub fn record(&self, epoch: usize, valid: Option<Valid>, lr: f64, eval_seconds: f64) -> EpochRecord {
-        let traffic = TrafficRecord::from(self.traffic);
         EpochRecord {
             epoch,
             loss: self.mean_loss(),
@@ -77,8 +72,8 @@ impl Sums {
             seeds: self.seeds,
             sampled_edges: self.edges,
             seeds_per_second: if self.seconds > 0.0 { self.seeds as f64 / self.seconds } else { 0.0 },
-            traffic,
-            hit_rate: traffic.hit_rate(false),
+            traffic: self.traffic,
+            hit_rate: self.traffic.hit_rate(false),
             grad_norm: self.grad_norm,
         }
     }

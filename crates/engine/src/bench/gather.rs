@@ -25,9 +25,9 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let mut out = vec![0.0; ROWS * width];
     let limit = bench.moving(width);
     for (storage, table) in tables(nodes, width)? {
-        let bytes = table.read(&ids, &mut out).total().bytes as f64 + 4.0 * out.len() as f64;
+        let bytes = table.read(&ids, &mut out)?.total().bytes as f64 + 4.0 * out.len() as f64;
         let times = bench.time(|| {
-            table.read(&ids, &mut out);
+            table.read(&ids, &mut out).expect("it was just read");
         });
         bench.rate(format!("{storage} F={width}"), "GB/s", bytes / 1e9, &times, limit);
     }

@@ -7,7 +7,7 @@ pub use run_dir::RunDir;
 use std::fmt;
 
 use graphmill_graph::{Dataset, memory};
-use graphmill_loader::Traffic;
+use graphmill_loader::{Traffic, feature::Rows};
 use serde::{Deserialize, Serialize};
 
 use crate::TrainConfig;
@@ -34,19 +34,39 @@ impl Stages {
 }
 
 /// Rows and bytes read from one tier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TierRecord {
     /// Rows.
     pub rows: u64,
     /// Bytes.
     pub bytes: u64,
+    /// Seconds spent in this tier while batches waited for their rows; 0 where layers read rows in place.
+    pub seconds: f64,
+}
+
+impl From<Rows> for TierRecord {
+    fn from(Rows { rows, bytes, nanos }: Rows) -> Self {
+        Self { rows, bytes, seconds: nanos as f64 * 1e-9 }
+    }
+}
+
+impl std::ops::AddAssign for TierRecord {
+    fn add_assign(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.seconds += other.seconds;
+    }
 }
 
 /// Rows and bytes read, by tier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TrafficRecord {
     /// Accelerator memory.
     pub device: TierRecord,
+    /// The memory of accelerators beside it.
+    pub peer: TierRecord,
     /// Host memory.
     pub host: TierRecord,
     /// Files.
@@ -57,8 +77,9 @@ pub struct TrafficRecord {
 
 impl TrafficRecord {
     /// The tiers with their names, from the nearest to the farthest.
-    pub fn tiers(&self) -> [(&'static str, TierRecord); 4] {
-        [("device", self.device), ("host", self.host), ("disk", self.disk), ("remote", self.remote)]
+    pub fn tiers(&self) -> [(&'static str, TierRecord); 5] {
+        let Self { device, peer, host, disk, remote } = *self;
+        [("device", device), ("peer", peer), ("host", host), ("disk", disk), ("remote", remote)]
     }
 
     /// Rows read from any tier.
@@ -74,18 +95,20 @@ impl TrafficRecord {
     }
 }
 
-impl From<[[u64; 2]; 4]> for TrafficRecord {
-    /// From rows and bytes of device, host, disk and remote.
-    fn from(tiers: [[u64; 2]; 4]) -> Self {
-        let [device, host, disk, remote] = tiers.map(|[rows, bytes]| TierRecord { rows, bytes });
-        Self { device, host, disk, remote }
+impl From<Traffic> for TrafficRecord {
+    fn from(traffic: Traffic) -> Self {
+        let [device, peer, host, disk, remote] = traffic.tiers().map(TierRecord::from);
+        Self { device, peer, host, disk, remote }
     }
 }
 
-impl From<Traffic> for TrafficRecord {
-    fn from(traffic: Traffic) -> Self {
-        let Traffic { device, host, disk, remote } = traffic;
-        [device, host, disk, remote].map(|tier| [tier.rows, tier.bytes]).into()
+impl std::ops::AddAssign for TrafficRecord {
+    fn add_assign(&mut self, other: Self) {
+        self.device += other.device;
+        self.peer += other.peer;
+        self.host += other.host;
+        self.disk += other.disk;
+        self.remote += other.remote;
     }
 }
 
@@ -279,7 +302,11 @@ pub(crate) mod tests {
             loss: 1.0 / epoch as f64,
             valid_score: Some(0.5 + 0.1 * (epoch % 3) as f64),
             stages: Stages { train: 0.25, ..Stages::default() },
-            traffic: [[0, 0], [30, 120], [10, 40], [0, 0]].into(),
+            traffic: TrafficRecord {
+                host: TierRecord { rows: 30, bytes: 120, seconds: 0.0 },
+                disk: TierRecord { rows: 10, bytes: 40, seconds: 0.0 },
+                ..TrafficRecord::default()
+            },
             ..EpochRecord::default()
         }
     }
@@ -308,8 +335,8 @@ pub(crate) mod tests {
             assert!(json["epochs"][0].get(key).is_some(), "{key}");
         }
         assert_eq!(keys(&json["epochs"][0]["stages"]), ["order", "sample", "extract", "train"]);
-        assert_eq!(json["epochs"][0]["traffic"]["disk"], json!({"rows": 10, "bytes": 40}));
-        assert_eq!(keys(&json["epochs"][0]["traffic"]), ["device", "host", "disk", "remote"]);
+        assert_eq!(json["epochs"][0]["traffic"]["disk"], json!({"rows": 10, "bytes": 40, "seconds": 0.0}));
+        assert_eq!(keys(&json["epochs"][0]["traffic"]), ["device", "peer", "host", "disk", "remote"]);
         assert_eq!(json["best"], json!({"epoch": 0, "valid_score": null}));
         assert_eq!(json["test"], json!({"metric": "", "score": null}));
         assert_eq!(json["staleness"], json!({"bound": 0, "max": 0}));

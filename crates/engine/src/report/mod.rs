@@ -8,7 +8,7 @@ mod text;
 
 use std::fmt::Write;
 
-use crate::record::{EpochRecord, Summary};
+use crate::record::{EpochRecord, Summary, TrafficRecord};
 use chart::{Bar, Line, Point};
 use text::{bytes, count, digits, escape, percent, score, seconds, short};
 
@@ -254,26 +254,25 @@ fn stages(summary: &Summary) -> String {
 }
 
 fn traffic(epochs: &[EpochRecord]) -> String {
-    let mut sums = [(0u64, 0u64); 4];
-    for epoch in epochs {
-        for (sum, (_, tier)) in sums.iter_mut().zip(epoch.traffic.tiers()) {
-            *sum = (sum.0 + tier.rows, sum.1 + tier.bytes);
-        }
+    let mut sums = TrafficRecord::default();
+    epochs.iter().for_each(|epoch| sums += epoch.traffic);
+    let rows = sums.rows();
+    if rows == 0 {
+        return String::new();
     }
-    let rows: u64 = sums.iter().map(|sum| sum.0).sum();
-    let Some(last) = epochs.last().filter(|_| rows > 0) else { return String::new() };
     let mut body = String::from(
-        "<div class=scroll><table><thead><tr><th>tier<th>rows<th>share<th>bytes<th>per epoch</tr></thead><tbody>\n",
+        "<div class=scroll><table><thead><tr><th>tier<th>rows<th>share<th>bytes<th>per epoch<th>seconds</tr></thead><tbody>\n",
     );
-    for ((name, _), (tier_rows, tier_bytes)) in last.traffic.tiers().iter().zip(sums) {
+    for (name, tier) in sums.tiers() {
         let _ = writeln!(
             body,
-            "<tr{}><td>{name}<td>{}<td>{}<td>{}<td>{}</tr>",
-            if tier_rows == 0 { " class=zero" } else { "" },
-            count(tier_rows),
-            percent(tier_rows as f64 / rows as f64),
-            bytes(tier_bytes),
-            bytes(tier_bytes / epochs.len() as u64),
+            "<tr{}><td>{name}<td>{}<td>{}<td>{}<td>{}<td>{:.2}</tr>",
+            if tier.rows == 0 { " class=zero" } else { "" },
+            count(tier.rows),
+            percent(tier.rows as f64 / rows as f64),
+            bytes(tier.bytes),
+            bytes(tier.bytes / epochs.len() as u64),
+            tier.seconds,
         );
     }
     body += "</tbody></table></div>\n";

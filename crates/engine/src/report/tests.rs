@@ -2,13 +2,14 @@ use serde_json::json;
 
 use super::*;
 use crate::TrainConfig;
-use crate::record::{Best, DatasetRecord, Stages, Staleness, TestScore};
+use crate::record::{Best, DatasetRecord, Stages, Staleness, TestScore, TierRecord, TrafficRecord};
 
 /// A run that looks like one. `pipelined`: stages overlap, there is a cache, the learning rate falls.
 fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
     let noise = |i: usize, salt: u64| {
         graphmill_graph::keyed::Stream::new(graphmill_graph::keyed::key(&[i as u64, salt])).uniform() - 0.5
     };
+    let tier = |rows, bytes| TierRecord { rows, bytes, seconds: 1e-9 * bytes as f64 };
     let epoch = |i: usize| {
         let t = i as f64;
         let train = scale * (0.62 + 0.05 * noise(i, 1));
@@ -33,16 +34,15 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
             sampled_edges: 31_234_567 + i as u64,
             seeds_per_second: 186_626.0 / seconds,
             traffic: if pipelined {
-                [
-                    [9_123_456 + i as u64 * 1000, 1_167_802_368],
-                    [2_345_678, 300_246_784],
-                    [12_345, 1_580_160],
-                    [0, 0],
-                ]
+                TrafficRecord {
+                    device: tier(9_123_456 + i as u64 * 1000, 1_167_802_368),
+                    host: tier(2_345_678, 300_246_784),
+                    disk: tier(12_345, 1_580_160),
+                    ..TrafficRecord::default()
+                }
             } else {
-                [[0, 0], [11_481_479, 1_469_629_312], [0, 0], [0, 0]]
-            }
-            .into(),
+                TrafficRecord { host: tier(11_481_479, 1_469_629_312), ..TrafficRecord::default() }
+            },
             hit_rate: Some(if pipelined { 0.79 + 0.04 * noise(i, 6) } else { 1.0 }),
             grad_norm: pipelined.then(|| 1.5 + 4.0 / t + noise(i, 7)),
         }

@@ -57,7 +57,7 @@ impl Strategy for Sequential {
             for (_, batch) in group {
                 let mut spent = Stages { sample, ..Stages::default() };
                 let clock = Instant::now();
-                loader.extract(batch);
+                loader.extract(batch)?;
                 spent.extract = clock.elapsed().as_secs_f64();
                 let clock = Instant::now();
                 let outcome = learner.train(batch, lr(batch.number));

@@ -1,5 +1,7 @@
 //! Features in host memory: f32 rows are copied, rows of 16-bit floats widened, sparse rows gathered as they are.
 
+use std::time::Instant;
+
 use graphmill_graph::{
     Buffer, Error, Features, Matrix, NodeId, Result, SparseRows,
     dataset::FeatureData,
@@ -8,7 +10,7 @@ use graphmill_graph::{
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
 
-use super::{Feature, Rows, Traffic, stream::stream};
+use super::{Feature, Places, Rows, Traffic, in_runs, stream::stream};
 use crate::prefetch::prefetch;
 
 /// Rows ahead whose lines are asked for.
@@ -132,32 +134,41 @@ impl Feature for Host {
         }
     }
 
-    fn read(&self, ids: &[NodeId], out: &mut [f32]) -> Traffic {
-        assert_eq!(out.len(), ids.len() * self.dim, "room for {} rows of {}", ids.len(), self.dim);
-        let data = match &self.data {
-            Stored::Dense(data) => data,
-            Stored::Sparse(rows, _) => return widen(rows, self.dim, ids, out),
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        let began = Instant::now();
+        let (dim, rows) = (self.dim, ids.len() as u64);
+        let bytes = match &self.data {
+            Stored::Sparse(rows, _) => {
+                widen(rows, dim, ids, places, out);
+                sparse_bytes(rows, ids)
+            }
+            Stored::Dense(data) => {
+                match data {
+                    TableData::F32(data) => {
+                        gather(data, dim, ids, places, out, |from, to| to.copy_from_slice(from));
+                    }
+                    TableData::F16(data) => {
+                        gather(data, dim, ids, places, out, |from, to| from.convert_to_f32_slice(to));
+                    }
+                    TableData::Bf16(data) => {
+                        gather(data, dim, ids, places, out, |from, to| from.convert_to_f32_slice(to));
+                    }
+                }
+                rows * self.row_bytes()
+            }
         };
-        match data {
-            TableData::F32(data) => gather(data, self.dim, ids, out, |from, to| to.copy_from_slice(from)),
-            TableData::F16(data) => {
-                gather(data, self.dim, ids, out, |from, to| from.convert_to_f32_slice(to))
-            }
-            TableData::Bf16(data) => {
-                gather(data, self.dim, ids, out, |from, to| from.convert_to_f32_slice(to))
-            }
-        }
-        let rows = ids.len() as u64;
-        Traffic { host: Rows { rows, bytes: rows * self.row_bytes() }, ..Traffic::default() }
+        Ok(Traffic { host: Rows::since(began, rows, bytes), ..Traffic::default() })
     }
 
-    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Traffic {
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
         let Stored::Sparse(rows, table) = &self.data else {
-            out.resize(ids.len(), self.dim);
+            out.resize(ids.len(), self.dim());
             return self.read(ids, out.view_mut().host());
         };
+        let began = Instant::now();
         out.gather_sparse(table.view(), ids);
-        sparse_traffic(rows, ids)
+        let bytes = sparse_bytes(rows, ids);
+        Ok(Traffic { host: Rows::since(began, ids.len() as u64, bytes), ..Traffic::default() })
     }
 
     fn row_bytes(&self) -> u64 {
@@ -175,25 +186,28 @@ impl Feature for Host {
     }
 }
 
-/// What reading sparse rows costs: of each a start, and columns and values.
-fn sparse_traffic(rows: &SparseRows, ids: &[NodeId]) -> Traffic {
+/// Bytes of sparse rows: of each a start, and columns and values.
+fn sparse_bytes(rows: &SparseRows, ids: &[NodeId]) -> u64 {
     let stored: usize = ids.iter().map(|&v| rows.row(v as usize).0.len()).sum();
-    let bytes = 8 * (ids.len() + stored) as u64;
-    Traffic { host: Rows { rows: ids.len() as u64, bytes }, ..Traffic::default() }
+    8 * (ids.len() + stored) as u64
 }
 
 /// Sparse rows with their zeros.
-fn widen(rows: &SparseRows, dim: usize, ids: &[NodeId], out: &mut [f32]) -> Traffic {
-    if dim > 0 {
-        ids.par_chunks(TASK).zip(out.par_chunks_mut(TASK * dim)).for_each(|(ids, out)| {
+fn widen(rows: &SparseRows, dim: usize, ids: &[NodeId], places: Places, out: &mut [f32]) {
+    in_runs(ids, places, dim, out, TASK, &|ids, at, out| {
+        for (i, &v) in ids.iter().enumerate() {
+            let out = row_of(out, dim, at, i);
             out.fill(0.0);
-            for (&v, out) in ids.iter().zip(out.chunks_exact_mut(dim)) {
-                let (columns, values) = rows.row(v as usize);
-                columns.iter().zip(values).for_each(|(&j, &x)| out[j as usize] = x);
-            }
-        });
-    }
-    sparse_traffic(rows, ids)
+            let (columns, values) = rows.row(v as usize);
+            columns.iter().zip(values).for_each(|(&j, &x)| out[j as usize] = x);
+        }
+    });
+}
+
+/// The row of a run's part of the result that its `i`-th row goes to.
+fn row_of<'o>(out: &'o mut [f32], dim: usize, at: Option<(&[u32], u32)>, i: usize) -> &'o mut [f32] {
+    let row = at.map_or(i, |(at, first)| (at[i] - first) as usize);
+    &mut out[row * dim..(row + 1) * dim]
 }
 
 /// Row by row in parallel, the lines of the rows ahead prefetched.
@@ -201,6 +215,7 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
     data: &Buffer<T>,
     dim: usize,
     ids: &[NodeId],
+    places: Places,
     out: &mut [f32],
     copy: impl Fn(&[T], &mut [f32]) + Sync,
 ) {
@@ -214,14 +229,14 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
         let start = v as usize * dim;
         (start..start + dim).step_by(step).for_each(|at| prefetch(data, at));
     };
-    let streams = out.len() >= STREAM && dim <= STAGE;
-    ids.par_chunks(TASK).zip(out.par_chunks_mut(TASK * dim)).for_each(|(ids, out)| {
+    let streams = matches!(places, Places::InOrder) && out.len() >= STREAM && dim <= STAGE;
+    in_runs(ids, places, dim, out, TASK, &|ids, at, out| {
         let rows = |ids: &[NodeId], next: &[NodeId], out: &mut [f32]| {
-            for (i, (&v, out)) in ids.iter().zip(out.chunks_exact_mut(dim)).enumerate() {
+            for (i, &v) in ids.iter().enumerate() {
                 if let Some(&ahead) = ids.get(i + AHEAD).or_else(|| next.get(i + AHEAD - ids.len())) {
                     ask(ahead);
                 }
-                copy(row(v), out);
+                copy(row(v), row_of(out, dim, at, i));
             }
         };
         if !streams {
@@ -250,18 +265,37 @@ mod tests {
         let plain = Features::f32(5, values.clone());
         for feature in [Host::new(&plain), Host::resident(&plain, TableType::F32).unwrap()] {
             let mut out = vec![0.0; 2500 * 5];
-            let traffic = feature.read(&ids, &mut out);
+            let host = feature.read(&ids, &mut out).unwrap().host;
             assert_eq!(out, expected);
-            assert_eq!(traffic.host, Rows { rows: 2500, bytes: 50_000 });
+            assert_eq!((host.rows, host.bytes), (2500, 50_000));
             assert_eq!(feature.table().unwrap().len(), values.len());
         }
         // f16 keeps 11 bits: exact for small multiples of a half
         let small: Vec<f16> = (0..1000).map(|x| f16::from_f32(x as f32 * 0.5)).collect();
         let half = Host::new(&Features { dim: 5, data: FeatureData::F16(small.into()) });
         let mut out = vec![0.0; 10];
-        assert_eq!(half.read(&[3, 0], &mut out).host.bytes, 20);
+        assert_eq!(half.read(&[3, 0], &mut out).unwrap().host.bytes, 20);
         assert_eq!(out, [7.5, 8.0, 8.5, 9.0, 9.5, 0.0, 0.5, 1.0, 1.5, 2.0]);
         assert_eq!(half.num_rows(), 200);
+    }
+
+    #[test]
+    fn rows_go_to_their_places_and_nowhere_else() {
+        let values: Vec<f32> = (0..4000 * 3).map(|x| x as f32).collect();
+        let feature = Host::new(&Features::f32(3, values.clone()));
+        let sparse = SparseRows::from_dense(3, &values).unwrap();
+        let sparse = Host::new(&Features::csr(sparse));
+        let at: Vec<u32> = (0..3500).filter(|i| i % 7 != 2).collect();
+        let ids: Vec<u32> = at.iter().map(|i| i * 37 % 4000).collect();
+        let mut expected = vec![-1.0; 3500 * 3];
+        for (&v, &to) in ids.iter().zip(&at) {
+            expected[to as usize * 3..][..3].copy_from_slice(&values[v as usize * 3..][..3]);
+        }
+        for feature in [feature, sparse] {
+            let mut out = vec![-1.0; 3500 * 3];
+            feature.read_to(&ids, Places::At(&at), &mut out).unwrap();
+            assert_eq!(out, expected);
+        }
     }
 
     #[test]
@@ -275,12 +309,12 @@ mod tests {
             assert_eq!((host.dim(), host.num_rows(), host.row_bytes()), (5, 3, 56 / 3));
             assert!(host.table().is_none() && host.matrix().is_sparse());
             let mut out = Matrix::default();
-            let traffic = host.gather(&[2, 0, 1], &mut out);
-            assert_eq!(traffic.host, Rows { rows: 3, bytes: 48 });
+            let gathered = host.gather(&[2, 0, 1], &mut out).unwrap().host;
+            assert_eq!((gathered.rows, gathered.bytes), (3, 48));
             assert_eq!(out.view().sparse().unwrap().values, [3.0, 1.0, 2.0]);
             let (mut wide, mut expected) = (vec![9.0; 15], vec![9.0; 15]);
-            assert_eq!(host.read(&[2, 0, 1], &mut wide), traffic);
-            assert_eq!(dense.read(&[2, 0, 1], &mut expected).host.bytes, 60);
+            assert_eq!(host.read(&[2, 0, 1], &mut wide).unwrap().host.bytes, 48);
+            assert_eq!(dense.read(&[2, 0, 1], &mut expected).unwrap().host.bytes, 60);
             assert_eq!(wide, expected);
         }
     }
@@ -291,7 +325,7 @@ mod tests {
         let feature = Host::new(&Features::f32(50, values.clone()));
         let ids: Vec<u32> = (0..STREAM as u32 / 50 + 7).map(|i| i * 37 % 100).collect();
         let mut out = vec![0.0; ids.len() * 50];
-        feature.read(&ids, &mut out);
+        feature.read(&ids, &mut out).unwrap();
         for (&v, row) in ids.iter().zip(out.chunks_exact(50)) {
             assert_eq!(row, &values[v as usize * 50..][..50]);
         }
@@ -310,7 +344,7 @@ mod tests {
                 let host = Host::resident(&features, kind).unwrap();
                 assert_eq!(host.table().unwrap().kind(), kind);
                 let mut out = vec![0.0; 4];
-                let bytes = host.read(&[0, 1], &mut out).host.bytes;
+                let bytes = host.read(&[0, 1], &mut out).unwrap().host.bytes;
                 assert_eq!(bytes, 4 * kind.width() as u64);
                 assert_eq!(out[..3], values[..3]);
                 let error = match kind {

@@ -3,7 +3,11 @@
 pub mod host;
 mod stream;
 
-use graphmill_graph::{Matrix, NodeId, matrix::TableData};
+use std::time::Instant;
+
+use graphmill_graph::{Matrix, NodeId, Result, matrix::TableData};
+
+use rayon::prelude::*;
 
 pub use host::Host;
 
@@ -12,14 +16,24 @@ pub use host::Host;
 pub struct Rows {
     /// Rows.
     pub rows: u64,
-    /// Bytes.
+    /// Bytes that were read for them: more than the rows hold where a tier reads whole blocks.
     pub bytes: u64,
+    /// Nanoseconds that passed in the tier itself, those behind it not counted.
+    pub nanos: u64,
+}
+
+impl Rows {
+    /// These rows and bytes, read since `began`.
+    pub fn since(began: Instant, rows: u64, bytes: u64) -> Self {
+        Self { rows, bytes, nanos: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) }
+    }
 }
 
 impl std::ops::AddAssign for Rows {
     fn add_assign(&mut self, other: Self) {
         self.rows += other.rows;
         self.bytes += other.bytes;
+        self.nanos += other.nanos;
     }
 }
 
@@ -28,6 +42,8 @@ impl std::ops::AddAssign for Rows {
 pub struct Traffic {
     /// Accelerator memory.
     pub device: Rows,
+    /// The memory of other accelerators beside it.
+    pub peer: Rows,
     /// Host memory.
     pub host: Rows,
     /// Files.
@@ -39,21 +55,34 @@ pub struct Traffic {
 impl Traffic {
     /// All tiers together.
     pub fn total(&self) -> Rows {
-        let mut total = self.device;
-        total += self.host;
-        total += self.disk;
-        total += self.remote;
+        let mut total = Rows::default();
+        self.tiers().into_iter().for_each(|tier| total += tier);
         total
+    }
+
+    /// The tiers from the nearest to the farthest: device, peer, host, disk, remote.
+    pub fn tiers(&self) -> [Rows; 5] {
+        [self.device, self.peer, self.host, self.disk, self.remote]
     }
 }
 
 impl std::ops::AddAssign for Traffic {
     fn add_assign(&mut self, other: Self) {
         self.device += other.device;
+        self.peer += other.peer;
         self.host += other.host;
         self.disk += other.disk;
         self.remote += other.remote;
     }
+}
+
+/// Where the rows that are read go in a result of `R x F`.
+#[derive(Clone, Copy, Debug)]
+pub enum Places<'p> {
+    /// The `i`-th to row `i`.
+    InOrder,
+    /// The `i`-th to the row of that number: strictly ascending, as many as rows are read.
+    At(&'p [u32]),
 }
 
 /// A table of feature rows, wherever it lives. Every tier returns the same bytes.
@@ -64,11 +93,26 @@ pub trait Feature: Send + Sync {
     /// `V`.
     fn num_rows(&self) -> usize;
 
+    /// Copies the rows of `ids` (each below `V`) to their `places` in `out` (`R x F`; its other rows are left alone), and says what
+    /// that cost.
+    ///
+    /// # Errors
+    /// A tier cannot be read; `out` may then hold anything.
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic>;
+
     /// Copies the rows of `ids` (each below `V`) to `out` (`len x F`) and says what that cost.
-    fn read(&self, ids: &[NodeId], out: &mut [f32]) -> Traffic;
+    ///
+    /// # Errors
+    /// As [`Feature::read_to`].
+    fn read(&self, ids: &[NodeId], out: &mut [f32]) -> Result<Traffic> {
+        self.read_to(ids, Places::InOrder, out)
+    }
 
     /// Makes `out` the rows of `ids` (each below `V`), sparse where they are stored so, and says what that cost.
-    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Traffic {
+    ///
+    /// # Errors
+    /// As [`Feature::read_to`].
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
         out.resize(ids.len(), self.dim());
         self.read(ids, out.view_mut().host())
     }
@@ -80,4 +124,49 @@ pub trait Feature: Send + Sync {
     fn table(&self) -> Option<TableData> {
         None
     }
+}
+
+/// Runs of a request side by side: `work` gets some of `ids`, their places from the start of the part of `out` that it gets, and that
+/// part. Each row of `out` is in one part at most.
+pub(crate) fn in_runs(
+    ids: &[NodeId],
+    places: Places,
+    dim: usize,
+    out: &mut [f32],
+    run: usize,
+    work: &(impl Fn(&[NodeId], Option<(&[u32], u32)>, &mut [f32]) + Sync),
+) {
+    let Places::At(at) = places else {
+        assert_eq!(out.len(), ids.len() * dim, "room for {} rows of {dim}", ids.len());
+        if dim > 0 {
+            ids.par_chunks(run)
+                .zip(out.par_chunks_mut(run * dim))
+                .for_each(|(ids, out)| work(ids, None, out));
+        }
+        return;
+    };
+    assert_eq!(at.len(), ids.len(), "a place for each row");
+    split(ids, at, 0, dim, out, run, work);
+}
+
+/// [`in_runs`] of rows with places, `out` beginning at row `first`: in halves, as long as they are longer than a run.
+fn split(
+    ids: &[NodeId],
+    at: &[u32],
+    first: u32,
+    dim: usize,
+    out: &mut [f32],
+    run: usize,
+    work: &(impl Fn(&[NodeId], Option<(&[u32], u32)>, &mut [f32]) + Sync),
+) {
+    if ids.len() <= run {
+        return work(ids, Some((at, first)), out);
+    }
+    let half = ids.len() / 2;
+    let middle = at[half];
+    let (before, behind) = out.split_at_mut((middle - first) as usize * dim);
+    rayon::join(
+        || split(&ids[..half], &at[..half], first, dim, before, run, work),
+        || split(&ids[half..], &at[half..], middle, dim, behind, run, work),
+    );
 }

@@ -10,6 +10,7 @@ pub mod error;
 pub mod evaluate;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+pub mod hotness;
 pub mod learner;
 pub mod memory;
 mod nodes;

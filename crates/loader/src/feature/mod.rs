@@ -1,6 +1,8 @@
 //! Node ids to feature rows: tiers that nest, with counters.
 
+pub mod cached;
 pub mod host;
+mod scatter;
 mod stream;
 
 use std::time::Instant;

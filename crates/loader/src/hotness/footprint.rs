@@ -1,7 +1,5 @@
 //! In how many minibatches each node comes up.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
 use graphmill_graph::{NodeId, Result};
 
 use super::{Visits, hottest_first};
@@ -14,21 +12,25 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Of some epochs. As much work as sampling them; parallel as `visits` is; the same for any number of threads.
+    /// Of some epochs. As much work as sampling them.
     ///
     /// # Errors
     /// A batch cannot be drawn.
     pub fn of(num_nodes: usize, visits: &dyn Visits, epochs: impl IntoIterator<Item = u64>) -> Result<Self> {
-        let counts: Vec<AtomicU32> = (0..num_nodes).map(|_| AtomicU32::new(0)).collect();
+        let mut counts = vec![0; num_nodes];
         for epoch in epochs {
-            visits.visit(epoch, &|_, nodes| {
-                for &v in nodes {
-                    // a sum: which thread adds first is all the same
-                    counts[v as usize].fetch_add(1, Relaxed);
-                }
-            })?;
+            visits.visit(epoch, &mut |nodes| nodes.iter().for_each(|&v| counts[v as usize] += 1))?;
         }
-        Ok(Self { counts: counts.into_iter().map(AtomicU32::into_inner).collect() })
+        Ok(Self { counts })
+    }
+
+    /// Of all of them together.
+    pub fn sum(parts: &[Self]) -> Self {
+        let mut counts = vec![0; parts.first().map_or(0, |part| part.counts.len())];
+        for part in parts {
+            counts.iter_mut().zip(&part.counts).for_each(|(sum, count)| *sum += count);
+        }
+        Self { counts }
     }
 
     /// Rows that were asked for.

@@ -14,13 +14,12 @@ use rayon::prelude::*;
 pub use footprint::{Footprint, similarity};
 
 /// What the minibatches of a run ask for.
-pub trait Visits: Sync {
-    /// Shows the input nodes of every minibatch of an epoch, each batch once, on any thread and in any order: distinct nodes, and the same
-    /// ones whenever it is asked.
+pub trait Visits {
+    /// Shows the input nodes of every minibatch of an epoch, batch by batch: distinct nodes, and the same ones whenever it is asked.
     ///
     /// # Errors
     /// A batch cannot be drawn.
-    fn visit(&self, epoch: u64, see: &(dyn Fn(u64, &[NodeId]) + Sync)) -> Result<()>;
+    fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()>;
 }
 
 /// What hotness is computed for.

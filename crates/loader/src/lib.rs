@@ -4,6 +4,7 @@
 //! - [`sampler`]: seeds to blocks.
 //! - [`alias`]: draws by weight in O(1).
 //! - [`subgraph`]: sets of nodes whose induced subgraphs are minibatches.
+//! - [`policy`]: which ids a cache holds.
 //! - [`feature`]: node ids to feature rows, tier by tier, with counters.
 //!
 //! Useful alone, under any training framework. There are no gradients here, and no threads beyond data
@@ -15,6 +16,7 @@ pub mod compact;
 pub mod feature;
 pub mod minibatch;
 pub mod order;
+pub mod policy;
 pub mod prefetch;
 pub mod sampler;
 pub mod subgraph;

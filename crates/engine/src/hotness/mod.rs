@@ -128,10 +128,13 @@ pub fn run(options: &Options, data: &Dataset) -> Result<Report> {
         for name in &options.policies {
             let rates = match kind(name)? {
                 Kind::Pinned => {
-                    let scores = hotness::score(name, &setting).map_err(|e| Error::usage(format!("--policies: {e}")))?;
+                    let scores = hotness::score(name, &setting)
+                        .map_err(|e| Error::usage(format!("--policies: {e}")))?;
                     simulate::pinned(&footprint, &hottest_first(&scores), &options.ratios)
                 }
-                Kind::Dynamic(make) => simulate::dynamic(make, nodes, &visits, options.epochs, &options.ratios)?,
+                Kind::Dynamic(make) => {
+                    simulate::dynamic(make, nodes, &visits, options.epochs, &options.ratios)?
+                }
             };
             report.results.extend(options.ratios.iter().zip(rates).map(|(&ratio, hit_rate)| Row {
                 policy: name.clone(),

@@ -3,7 +3,7 @@
 use graphmill_graph::NodeId;
 use graphmill_loader::{
     hotness::{Footprint, Visits},
-    policy::{Make, MISS},
+    policy::{MISS, Make},
 };
 use rayon::prelude::*;
 

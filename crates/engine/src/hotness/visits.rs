@@ -36,7 +36,9 @@ impl Visits for InOrder<'_, '_> {
             group.par_iter_mut().enumerate().try_for_each(|(i, (workspace, batch))| {
                 workspace.set_parallel(alone);
                 loader.pick(&order, next + i as u64, batch);
-                loader.sample(epoch, workspace, batch).map_err(|e| graphmill_graph::Error::invalid(e.to_string()))
+                loader
+                    .sample(epoch, workspace, batch)
+                    .map_err(|e| graphmill_graph::Error::invalid(e.to_string()))
             })?;
             next += group.len() as u64;
             group.iter().for_each(|(_, batch)| see(&batch.input_nodes));

@@ -23,6 +23,7 @@ mod setup;
 pub mod stage;
 pub mod strategy;
 pub mod sums;
+mod tiers;
 pub mod trainer;
 
 pub use build::open_dataset;

@@ -10,8 +10,10 @@ mod visits;
 
 use graphmill_graph::{Dataset, table::names};
 use graphmill_loader::{
+    Sampler,
     feature::Host,
     hotness::{self, Footprint, Setting, hottest_first, similarity},
+    order::Order,
     policy,
 };
 use serde::Serialize;
@@ -81,8 +83,10 @@ pub fn known() -> String {
 }
 
 /// Either kind of cache.
-enum Kind {
+pub(crate) enum Kind {
+    /// The hottest rows by a metric, for good.
     Pinned,
+    /// Rows that come and go.
     Dynamic(policy::Make),
 }
 
@@ -103,7 +107,8 @@ pub fn run(options: &Options, data: &Dataset) -> Result<Report> {
     };
     for sampler in &options.samplers {
         let train = TrainConfig { sampler: sampler.clone(), ..options.train.clone() };
-        let loader = loader(&train, data, &feature)?;
+        let sampled = build::sampler(&train, data)?;
+        let loader = loader(&train, data, &*sampled, build::order(&train)?, &feature)?;
         let visits = InOrder::new(&loader);
         let epochs: Vec<Footprint> = (0..options.epochs)
             .map(|epoch| Footprint::of(nodes, &visits, [epoch]))
@@ -148,7 +153,7 @@ pub fn run(options: &Options, data: &Dataset) -> Result<Report> {
 }
 
 /// What kind of cache a name stands for.
-fn kind(name: &str) -> Result<Kind> {
+pub(crate) fn kind(name: &str) -> Result<Kind> {
     let metric = name.split(':').next().unwrap_or(name);
     if hotness::TABLE.iter().any(|entry| entry.name == metric) {
         return Ok(Kind::Pinned);
@@ -179,11 +184,16 @@ fn check(options: &Options) -> Result<()> {
 }
 
 /// The stages of a run, whose layers are left out: every input node is asked for once a batch.
-fn loader<'a>(config: &TrainConfig, data: &'a Dataset, feature: &'a Host) -> Result<Loader<'a>> {
+pub(crate) fn loader<'a>(
+    config: &TrainConfig,
+    data: &'a Dataset,
+    sampler: &'a dyn Sampler,
+    order: Order,
+    feature: &'a Host,
+) -> Result<Loader<'a>> {
     if data.split.train.is_empty() {
         return Err(Error::dataset(&data.name, "it has no training nodes: import it with --split"));
     }
-    let sampler = build::sampler(config, data)?;
     let batch_size = if config.batch_size == 0 { data.split.train.len() } else { config.batch_size };
     Ok(Loader {
         graph: &data.graph,
@@ -191,7 +201,7 @@ fn loader<'a>(config: &TrainConfig, data: &'a Dataset, feature: &'a Host) -> Res
         seed: config.seed,
         batch_size,
         max_batches: config.max_batches,
-        order: build::order(config)?,
+        order,
         sampler,
         feature,
         fused: false,

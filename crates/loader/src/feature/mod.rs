@@ -1,5 +1,6 @@
 //! Node ids to feature rows: tiers that nest, with counters.
 
+pub mod disk;
 pub mod host;
 mod stream;
 
@@ -9,6 +10,7 @@ use graphmill_graph::{Matrix, NodeId, Result, matrix::TableData};
 
 use rayon::prelude::*;
 
+pub use disk::{Disk, DiskOptions};
 pub use host::Host;
 
 /// Rows and bytes read from one tier.

@@ -7,7 +7,7 @@
 
 mod step;
 
-use std::fmt;
+use std::{fmt, path::Path};
 
 use graphmill_graph::{Dataset, Matrix, dataset::StoredTable, matrix::TableType};
 use graphmill_loader::{
@@ -23,7 +23,7 @@ use graphmill_loader::{
 use crate::{
     Error, Result, TrainConfig, build,
     hotness::{InOrder, Kind, kind, loader},
-    memory::{Residence, Residences},
+    memory::Residences,
 };
 
 /// Bytes of a cache's maps for each row of the table, and for each row that it holds; of policies that keep rows in order, the most.
@@ -130,7 +130,7 @@ impl Plan {
     ) -> Result<(Box<dyn Feature>, Matrix)> {
         let own = TrainConfig { feature_precision: self.kind.name().into(), ..config.clone() };
         let (mut chain, table): (Box<dyn Feature>, Matrix) = if let Some(cache) = &self.host {
-            let stored = StoredTable::features(config.dataset.as_ref())?;
+            let stored = StoredTable::features(Path::new(&config.dataset))?;
             let disk = Box::new(Disk::of(&stored, &DiskOptions::default())?);
             let cache = cache.clone();
             let chain = self.cached(&cache, 1, Level::Host, disk, &own, data, sampler, order)?;

@@ -99,7 +99,8 @@ fn a_budget_says_how_much_is_held() {
     assert_eq!(plan(&TrainConfig { host_budget: Bytes(1 << 20), ..base.clone() }), None, "all rows fit");
     let of = |bytes| {
         let plan = plan(&TrainConfig { host_budget: Bytes(bytes), ..base.clone() }).unwrap();
-        (plan.host.as_ref().unwrap().slots, plan.to_string())
+        let slots = plan.host.as_ref().map(|cache| cache.slots);
+        (slots.unwrap(), plan.to_string())
     };
     // 2000 rows of 80 bytes; maps of 8 bytes a row of the table and 20 a row that is held
     assert_eq!(of(116_000), (1000, "feature rows: the host holds 50.0 % (presc:2), the disk all".into()));
@@ -119,8 +120,8 @@ fn a_device_holds_what_a_step_leaves_free() {
     // a step takes some hundred kilobytes, the table 160
     let rich = run(&of(1 << 30), &data).epochs[0].clone();
     assert_eq!(rich.hit_rate, Some(1.0));
-    let job = || Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-    let error = train(&of(20_000), &data, job()).unwrap_err().to_string();
+    let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let error = train(&of(20_000), &data, job).unwrap_err().to_string();
     assert!(error.starts_with("--device-budget 20000: a training step takes"), "{error}");
 }
 

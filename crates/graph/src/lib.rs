@@ -10,6 +10,7 @@
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`memory`]: how much of it there is.
 //! - [`rank`]: out-degrees and reverse PageRank.
+//! - [`reorder`]: the same dataset with its nodes renumbered.
 //! - [`traverse`], [`symmetry`], [`among`], [`stats`]: components, whether edges go both ways, the edges among some nodes, and
 //!   the figures `graphmill info` prints.
 //!
@@ -34,6 +35,7 @@ pub mod npy;
 pub mod npz;
 mod place;
 pub mod rank;
+pub mod reorder;
 mod search;
 pub mod shared;
 pub mod sparse;

@@ -9,6 +9,7 @@ mod hotness;
 mod import;
 mod info;
 mod predict;
+mod reorder;
 mod report;
 mod train;
 
@@ -27,6 +28,7 @@ const TABLE: &[Entry] = &[
     Entry { command: import::command, run: import::run },
     Entry { command: export::command, run: export::run },
     Entry { command: generate::command, run: generate::run },
+    Entry { command: reorder::command, run: reorder::run },
     Entry { command: info::command, run: info::run },
     Entry { command: eval::command, run: eval::run },
     Entry { command: predict::command, run: predict::run },

@@ -26,7 +26,7 @@ const ABSENT: &[&str] = &[
 
 /// Policies where none are named: the metrics.
 const POLICIES: &str =
-    "random,degree,reverse-pagerank,weighted-reverse-pagerank,analytic,presc:1,presc:2,optimal";
+    "random,degree,reverse-pagerank,weighted-reverse-pagerank,analytic,presc:1,presc:2,posterior:2,optimal";
 
 /// The arguments.
 pub(crate) fn command() -> Command {

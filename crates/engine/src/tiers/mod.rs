@@ -78,7 +78,7 @@ impl Plan {
         };
         let policy = |name: &String| match (name.as_str(), config.order.as_str()) {
             ("auto", "proximity") => "sieve".to_string(),
-            ("auto", _) => "presc:2".to_string(),
+            ("auto", _) => "posterior:2".to_string(),
             _ => name.clone(),
         };
         let host = |name: &String, ratio: Option<f64>| {

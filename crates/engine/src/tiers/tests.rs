@@ -103,11 +103,11 @@ fn a_budget_says_how_much_is_held() {
         (slots.unwrap(), plan.to_string())
     };
     // 2000 rows of 80 bytes; maps of 8 bytes a row of the table and 20 a row that is held
-    assert_eq!(of(116_000), (1000, "feature rows: the host holds 50.0 % (presc:2), the disk all".into()));
+    assert_eq!(of(116_000), (1000, "feature rows: the host holds 50.0 % (posterior:2), the disk all".into()));
     assert_eq!(of(16_099).0, 0, "less than a row");
     let device = TrainConfig { devices: "virtual:2".into(), cache_ratio: Ratio(Some(0.25)), ..base.clone() };
     let text = plan(&device).unwrap().to_string();
-    assert_eq!(text, "feature rows: 2 devices hold 25.0 % each (presc:2), the host all");
+    assert_eq!(text, "feature rows: 2 devices hold 25.0 % each (posterior:2), the host all");
     let proximity = TrainConfig { order: "proximity".into(), cache_ratio: Ratio(Some(0.25)), ..base };
     assert_eq!(plan(&proximity).unwrap().host.unwrap().policy, "sieve");
 }

@@ -4,6 +4,7 @@
 mod analytic;
 mod degree;
 mod footprint;
+mod posterior;
 mod presc;
 mod random;
 mod reverse_pagerank;
@@ -81,6 +82,12 @@ pub const TABLE: &[Entry<Score>] = &[
         summary: "the chance that a minibatch asks for a node, from the fan-outs and without sampling",
         source: "Quiver's sample_prob, sharpened",
         make: analytic::score,
+    },
+    Entry {
+        name: "posterior",
+        summary: "posterior:K is what presc:K counts on the ground of what analytic expects",
+        source: "",
+        make: posterior::score,
     },
     Entry {
         name: "optimal",

@@ -4,9 +4,7 @@
 
 use graphmill_graph::{Graph, NodeId, block::Aggregation};
 use graphmill_loader::{
-    Feature, Form, MiniBatch, Sampler, Traffic, Workspace,
-    feature::Rows,
-    order::{self, Order},
+    Feature, Form, MiniBatch, Sampler, Traffic, Workspace, feature::Rows, order::Order,
     weights::SymmetricWeights,
 };
 
@@ -30,7 +28,7 @@ pub struct Loader<'a> {
     /// Batches of an epoch at most; 0 for all.
     pub max_batches: usize,
     /// The ordering.
-    pub order: Order,
+    pub order: Box<dyn Order + 'a>,
     /// The sampler.
     pub sampler: Box<dyn Sampler>,
     /// The feature rows.
@@ -64,8 +62,12 @@ impl Loader<'_> {
         if self.sampler.subgraphs().is_some() {
             return out.clear(); // they pick their seeds by themselves
         }
-        let order = if self.train.len() <= self.batch_size { order::sequential::order } else { self.order };
-        order(self.train, self.seed, epoch, out);
+        if self.train.len() <= self.batch_size {
+            out.clear();
+            out.extend_from_slice(self.train);
+        } else {
+            self.order.order(epoch, out);
+        }
     }
 
     /// Batch `number`'s seeds among `order`.
@@ -149,7 +151,7 @@ impl Loader<'_> {
 #[cfg(test)]
 mod tests {
     use graphmill_graph::{Features, Graph};
-    use graphmill_loader::{feature::Host, order::random, sampler::neighbor::Neighbor};
+    use graphmill_loader::{feature::Host, order::random::Random, sampler::neighbor::Neighbor};
 
     use super::*;
 
@@ -169,7 +171,7 @@ mod tests {
                 seed: 1,
                 batch_size,
                 max_batches: 0,
-                order: random::order,
+                order: Box::new(Random::new(&[5, 1, 3, 0, 2, 7], 1)),
                 sampler: Box::new(Neighbor::new(&fanout).unwrap()),
                 feature: &feature,
                 fused: false,
@@ -204,7 +206,7 @@ mod tests {
             seed: 1,
             batch_size,
             max_batches,
-            order: random::order,
+            order: Box::new(Random::new(&[0, 1, 2, 3, 4, 5, 6], 1)),
             sampler: Box::new(Neighbor::new(&[1]).unwrap()),
             feature: &feature,
             fused: false,

@@ -105,6 +105,9 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
             "this processor has no instructions for bf16: products are rounded to it and computed in f32, slower",
         );
     }
+    if let Some(choice) = loader.order.choice() {
+        trainer.observer.note(&choice);
+    }
     let in_place = match (residence.graph, residence.features) {
         (Residence::InPlace, _) => Some("graph and features are"),
         (_, Residence::InPlace) => Some("features are"),

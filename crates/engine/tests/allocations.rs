@@ -92,7 +92,7 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
         seed: 1,
         batch_size: if config.batch_size == 0 { data.split.train.len() } else { config.batch_size },
         max_batches: 0,
-        order: build::order(config).unwrap(),
+        order: build::order(config, data).unwrap(),
         sampler: build::sampler(config, data).unwrap(),
         feature: &feature,
         fused,

@@ -269,6 +269,8 @@ options! {
         fixed max_batches: usize = 0_usize, "N";
         /// Order of the seeds.
         fixed order: String = "random", "NAME";
+        /// Sequences of neighbouring nodes that batches are mixed from (proximity); 0 for as few as mix labels well.
+        fixed order_sequences: usize = 0_usize, "N";
         /// Draw subgraphs among the training nodes alone (inductive).
         fixed inductive: bool = false, "BOOL";
         /// Count every node so often on average for the normalisation of subgraphs; 0 leaves it out.
@@ -570,6 +572,13 @@ impl TrainConfig {
         }
         if self.batch_size > u32::MAX as usize {
             return Err(Error::usage(format!("--batch-size {}: at most {}", self.batch_size, u32::MAX)));
+        }
+        if self.order_sequences > u32::MAX as usize {
+            return Err(Error::usage(format!(
+                "--order-sequences {}: at most {}",
+                self.order_sequences,
+                u32::MAX
+            )));
         }
         let hops = self.layers * self.hops_of_layer();
         if self.fanout.0.len() != hops {

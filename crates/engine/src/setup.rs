@@ -1,7 +1,9 @@
 //! What outlives an epoch: the parts of a run, made from its configuration and dataset, and the tables they read.
 
 use graphmill_graph::{Dataset, Graph, table};
-use graphmill_loader::{Feature, MiniBatch, Sampler, Workspace, order, weights::SymmetricWeights};
+use graphmill_loader::{
+    Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
+};
 use graphmill_nn::{
     Matrix, Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
 };
@@ -15,20 +17,20 @@ use crate::{
 };
 
 /// What the options name. Making it checks all of them, before anything that takes long.
-pub(crate) struct Parts {
+pub(crate) struct Parts<'d> {
     pub(crate) metric: &'static table::Entry<Metric>,
     pub(crate) sampler: Box<dyn Sampler>,
-    pub(crate) order: order::Order,
+    pub(crate) order: Box<dyn SeedOrder + 'd>,
     pub(crate) strategy: strategy::Make,
     pub(crate) optimizer: Box<dyn Optimizer>,
     pub(crate) schedule: Schedule,
     pub(crate) model: Model,
 }
 
-impl Parts {
+impl<'d> Parts<'d> {
     /// # Errors
     /// An option that is unknown or impossible, or a dataset that cannot be trained on.
-    pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+    pub(crate) fn new(config: &TrainConfig, data: &'d Dataset) -> Result<Self> {
         config.validate()?;
         let model = build::model(config, data)?;
         if data.split.train.is_empty() {
@@ -38,12 +40,12 @@ impl Parts {
         }
         Ok(Self {
             metric: build::metric(config, data)?,
-            order: build::order(config)?,
             strategy: table::find("strategy", strategy::TABLE, &config.strategy).map_err(Error::name)?.make,
             optimizer: build::optimizer(config)?,
             schedule: build::schedule(config)?,
             model,
-            // the one that may take long
+            // the ones that may take long
+            order: build::order(config, data)?,
             sampler: build::sampler(config, data)?,
         })
     }
@@ -68,7 +70,7 @@ impl Tables {
         data: &Dataset,
         residence: Residences,
         sampler: &dyn Sampler,
-        order: order::Order,
+        order: &dyn SeedOrder,
     ) -> Result<Self> {
         let graph = match residence.graph {
             Residence::HugePages => data.graph.to_huge_pages()?,
@@ -94,16 +96,15 @@ pub(crate) fn loader<'a>(
     data: &'a Dataset,
     tables: &'a Tables,
     sampler: &'a dyn Sampler,
-    order: order::Order,
+    order: &'a dyn SeedOrder,
     model: &Model,
 ) -> Result<(Loader<'a>, Vec<Order>)> {
     let symmetric: Option<SymmetricWeights> = build::symmetric(model, data);
-    let batch_size = if config.batch_size == 0 { data.split.train.len() } else { config.batch_size };
     let mut loader = Loader {
         graph: &tables.graph,
         train: &data.split.train,
         seed: config.seed,
-        batch_size,
+        batch_size: build::batch_size(config, data),
         max_batches: config.max_batches,
         order,
         sampler,

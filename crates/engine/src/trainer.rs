@@ -68,8 +68,8 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     let clock = Instant::now();
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = Parts::new(config, data)?;
     let backend = Cpu { precision: build::precision(config) };
-    let tables = Tables::new(config, data, residence, &*sampler, order)?;
-    let (loader, orders) = setup::loader(config, data, &tables, &*sampler, order, &model)?;
+    let tables = Tables::new(config, data, residence, &*sampler, &*order)?;
+    let (loader, orders) = setup::loader(config, data, &tables, &*sampler, &*order, &model)?;
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
     learner.table = loader.fused.then(|| tables.features.clone());
 
@@ -104,6 +104,9 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
         trainer.observer.note(
             "this processor has no instructions for bf16: products are rounded to it and computed in f32, slower",
         );
+    }
+    if let Some(choice) = loader.order.choice() {
+        trainer.observer.note(&choice);
     }
     let in_place = match (residence.graph, residence.features) {
         (Residence::InPlace, _) => Some("graph and features are"),

@@ -108,7 +108,8 @@ pub fn run(options: &Options, data: &Dataset) -> Result<Report> {
     for sampler in &options.samplers {
         let train = TrainConfig { sampler: sampler.clone(), ..options.train.clone() };
         let sampled = build::sampler(&train, data)?;
-        let loader = loader(&train, data, &*sampled, build::order(&train)?, &feature)?;
+        let order = build::order(&train, data)?;
+        let loader = loader(&train, data, &*sampled, &*order, &feature)?;
         let visits = InOrder::new(&loader);
         let epochs: Vec<Footprint> = (0..options.epochs)
             .map(|epoch| Footprint::of(nodes, &visits, [epoch]))
@@ -188,7 +189,7 @@ pub(crate) fn loader<'a>(
     config: &TrainConfig,
     data: &'a Dataset,
     sampler: &'a dyn Sampler,
-    order: Order,
+    order: &'a dyn Order,
     feature: &'a Host,
 ) -> Result<Loader<'a>> {
     if data.split.train.is_empty() {

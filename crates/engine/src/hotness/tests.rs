@@ -65,8 +65,8 @@ fn a_simulated_cache_serves_what_the_real_one_serves() {
     let report = run(&options, &data).unwrap();
     let feature = Host::new(&data.features);
     let sampler = build::sampler(&options.train, &data).unwrap();
-    let order = build::order(&options.train).unwrap();
-    let loader = loader(&options.train, &data, &*sampler, order, &feature).unwrap();
+    let order = build::order(&options.train, &data).unwrap();
+    let loader = loader(&options.train, &data, &*sampler, &*order, &feature).unwrap();
     let slots = 150; // below what is dealt to shards
     let behind = || Box::new(Host::new(&data.features));
     let kind = graphmill_graph::matrix::TableType::F32;

@@ -126,7 +126,7 @@ impl Plan {
         data: &Dataset,
         residence: Residences,
         sampler: &dyn Sampler,
-        order: Order,
+        order: &dyn Order,
     ) -> Result<(Box<dyn Feature>, Matrix)> {
         let own = TrainConfig { feature_precision: self.kind.name().into(), ..config.clone() };
         let (mut chain, table): (Box<dyn Feature>, Matrix) = if let Some(cache) = &self.host {
@@ -176,7 +176,7 @@ impl Plan {
         config: &TrainConfig,
         data: &Dataset,
         sampler: &dyn Sampler,
-        order: Order,
+        order: &dyn Order,
     ) -> Result<Box<dyn Feature>> {
         Ok(match kind(&cache.policy)? {
             Kind::Dynamic(make) => Box::new(Dynamic::new(

@@ -23,7 +23,7 @@ pub(super) fn bytes(
     data: &Dataset,
     feature: &dyn Feature,
     sampler: &dyn Sampler,
-    order: Order,
+    order: &dyn Order,
 ) -> Result<u64> {
     let unread = graphmill_loader::feature::Host::new(&data.features);
     let mut loader = loader(config, data, sampler, order, &unread)?;

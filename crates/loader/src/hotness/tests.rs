@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use graphmill_graph::{EdgeOptions, build};
 
 use super::*;
-use crate::{Form, MiniBatch, Sampler, Workspace, order, sampler::neighbor::Neighbor};
+use crate::{Form, MiniBatch, Sampler, Workspace, order::{Order, random::Random}, sampler::neighbor::Neighbor};
 
 /// Minibatches of a neighbour sampler.
 struct Batches<'a> {
@@ -18,7 +18,7 @@ struct Batches<'a> {
 impl Visits for Batches<'_> {
     fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
         let mut order = Vec::new();
-        order::random::order(self.train, 1, epoch, &mut order);
+        Random::new(self.train, 1).order(epoch, &mut order);
         let (mut workspace, mut batch) = (Workspace::new(self.graph.num_nodes()), MiniBatch::default());
         for (number, seeds) in order.chunks(self.batch_size).enumerate() {
             batch.number = number as u64;

@@ -32,7 +32,7 @@ impl Policy for Fifo {
     }
 
     #[inline(always)]
-    fn touch(&mut self, _slot: u32) {}
+    fn touch(&mut self, _slots: &[u32]) {}
 
     #[inline(always)]
     fn enter(&mut self, _slot: u32, _id: NodeId) {}

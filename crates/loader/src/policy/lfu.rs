@@ -8,7 +8,7 @@
 
 use graphmill_graph::NodeId;
 
-use super::{Holders, Policy, links::Links};
+use super::{Holders, MISS, Policy, links::Links};
 
 /// See the module.
 #[derive(Debug)]
@@ -88,16 +88,16 @@ impl Policy for Lfu {
         &mut self.holders
     }
 
-    #[inline(always)]
-    fn touch(&mut self, slot: u32) {
-        let group = self.group_of[slot as usize];
-        let frequency = self.frequency[group as usize];
-        if frequency == u32::MAX {
-            return;
+    fn touch(&mut self, slots: &[u32]) {
+        for &slot in slots.iter().filter(|slot| **slot != MISS) {
+            let group = self.group_of[slot as usize];
+            let frequency = self.frequency[group as usize];
+            if frequency < u32::MAX {
+                self.members.remove(slot);
+                self.join(slot, frequency + 1, group);
+                self.drop_if_empty(group);
+            }
         }
-        self.members.remove(slot);
-        self.join(slot, frequency + 1, group);
-        self.drop_if_empty(group);
     }
 
     #[inline(always)]

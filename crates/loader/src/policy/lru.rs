@@ -4,7 +4,7 @@
 
 use graphmill_graph::NodeId;
 
-use super::{Holders, Policy, links::Links};
+use super::{Holders, MISS, Policy, links::Links};
 
 /// See the module.
 #[derive(Debug)]
@@ -37,10 +37,11 @@ impl Policy for Lru {
         &mut self.holders
     }
 
-    #[inline(always)]
-    fn touch(&mut self, slot: u32) {
-        self.uses.remove(slot);
-        self.uses.put_before(slot, self.end());
+    fn touch(&mut self, slots: &[u32]) {
+        for &slot in slots.iter().filter(|slot| **slot != MISS) {
+            self.uses.remove(slot);
+            self.uses.put_before(slot, self.end());
+        }
     }
 
     #[inline(always)]

@@ -82,8 +82,8 @@ trait Policy: Send {
     /// As above, to change.
     fn holders_mut(&mut self) -> &mut Holders;
 
-    /// The id in this slot has been used.
-    fn touch(&mut self, slot: u32);
+    /// The ids in these slots have been used, one after the other; [`MISS`] is of no one.
+    fn touch(&mut self, slots: &[u32]);
 
     /// A slot has been given to an id that had none.
     fn enter(&mut self, slot: u32, id: NodeId);
@@ -98,14 +98,11 @@ impl<P: Policy> CachePolicy for P {
     }
 
     fn look_up(&mut self, ids: &[NodeId], slots: &mut Vec<u32>) {
+        // two passes: reads that wait for nothing, then what follows from them
+        let holders = self.holders();
         slots.clear();
-        slots.extend(ids.iter().map(|&id| {
-            let slot = self.holders().slot(id);
-            if slot != MISS {
-                self.touch(slot);
-            }
-            slot
-        }));
+        slots.extend(ids.iter().map(|&id| holders.slot(id)));
+        self.touch(slots);
     }
 
     fn admit(&mut self, ids: &[NodeId], slots: &mut Vec<u32>) {

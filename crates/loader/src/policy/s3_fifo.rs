@@ -26,7 +26,7 @@ const PROVEN: u8 = 2;
 #[derive(Debug)]
 pub struct S3Fifo {
     holders: Holders,
-    /// Per slot, uses since it was last looked at, [`MOST_USES`] at most.
+    /// Per slot, uses since it was last looked at, [`MOST_USES`] at most; and one of no meaning, for misses.
     uses: Vec<u8>,
     small: VecDeque<u32>,
     main: VecDeque<u32>,
@@ -48,7 +48,7 @@ impl S3Fifo {
         let trial = (n / 10).max(1);
         let memory = n.saturating_sub(trial) as u32;
         Self {
-            uses: vec![0; n],
+            uses: vec![0; n + 1],
             small: VecDeque::with_capacity(n),
             main: VecDeque::with_capacity(n),
             trial,
@@ -69,10 +69,13 @@ impl Policy for S3Fifo {
         &mut self.holders
     }
 
-    #[inline(always)]
-    fn touch(&mut self, slot: u32) {
-        let uses = &mut self.uses[slot as usize];
-        *uses = (*uses + 1).min(MOST_USES);
+    fn touch(&mut self, slots: &[u32]) {
+        let nobody = self.uses.len() as u32 - 1;
+        for &slot in slots {
+            // without a branch, which would be taken as often as not
+            let uses = &mut self.uses[slot.min(nobody) as usize];
+            *uses = (*uses + 1).min(MOST_USES);
+        }
     }
 
     #[inline(always)]

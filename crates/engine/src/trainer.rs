@@ -127,7 +127,7 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     trainer.start()?;
     while !trainer.is_done() {
         let flow = trainer.epoch()?;
-        let record = trainer.score();
+        let record = trainer.score()?;
         trainer.record(record, flow)?;
     }
     trainer.finish()
@@ -258,7 +258,10 @@ impl Trainer<'_> {
     }
 
     /// Scores the validation nodes where it is their turn, and keeps the model if it is the best so far.
-    fn score(&mut self) -> EpochRecord {
+    ///
+    /// # Errors
+    /// Features cannot be read.
+    fn score(&mut self) -> Result<EpochRecord> {
         let clock = Instant::now();
         let Self { config, data, learner, place, logits, valid, .. } = self;
         let (epoch, batches) = (place.epoch, self.loader.num_batches());
@@ -269,7 +272,7 @@ impl Trainer<'_> {
         let turn = (epoch + 1).is_multiple_of(config.eval_every) || epoch + 1 == config.epochs;
         if turn && !valid.is_empty() {
             self.observer.evaluate(valid.len());
-            self.inference.run(&learner.model, valid, Output::Logits, logits);
+            self.inference.run(&learner.model, valid, Output::Logits, logits)?;
             if let Some(score) = score(self.metric.make, logits, data, valid) {
                 let loss = learner.loss(logits, valid);
                 let judged = if config.select == "loss" { -loss } else { score };
@@ -284,7 +287,7 @@ impl Trainer<'_> {
             place.best = Some(Best { epoch: epoch + 1, valid_score: scored.map(|valid| valid.score) });
             self.keeper.best.keep(&learner.model);
         }
-        place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64())
+        Ok(place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64()))
     }
 
     /// Records the epoch, goes on to the next, and writes a checkpoint where it is time.
@@ -318,7 +321,7 @@ impl Trainer<'_> {
         let mut of_test = None;
         if !test.is_empty() {
             self.observer.evaluate(test.len());
-            self.inference.run(&self.learner.model, test, Output::Logits, &mut self.logits);
+            self.inference.run(&self.learner.model, test, Output::Logits, &mut self.logits)?;
             of_test = score(self.metric.make, &self.logits, self.data, test);
         }
         let summary = Summary::new(

@@ -153,13 +153,7 @@ impl<'a> Inference<'a> {
     ///
     /// # Errors
     /// Features cannot be read.
-    pub fn run(
-        &mut self,
-        model: &Model,
-        wanted: &[NodeId],
-        output: Output,
-        out: &mut Matrix,
-    ) -> Result<()> {
+    pub fn run(&mut self, model: &Model, wanted: &[NodeId], output: Output, out: &mut Matrix) -> Result<()> {
         let pass = Pass { backend: self.backend, training: false, key: 0 };
         let layers = match output {
             Output::Embeddings => model.num_embedding_layers(),
@@ -169,7 +163,10 @@ impl<'a> Inference<'a> {
         let mut orders = model.inference_orders(nodes, self.graph.num_edges());
         match self.features {
             Source::Table(table) if table.is_sparse() => {
-                assert!(model.start_with_product(&mut orders), "no run with this model keeps features sparse");
+                assert!(
+                    model.start_with_product(&mut orders),
+                    "no run with this model keeps features sparse"
+                );
             }
             Source::Table(_) => {}
             // a layer that cannot has its neighbours' rows read chunk by chunk
@@ -213,7 +210,8 @@ impl<'a> Inference<'a> {
                 let ids = &rest[..chunk_len(self.graph, rest, self.chunk)];
                 let block = &mut self.block;
                 let mut dst_ids = block.dst_ids.take().unwrap_or_default();
-                let neighbors = Neighbors { graph: self.graph, symmetric: self.symmetric, exact: &self.exact };
+                let neighbors =
+                    Neighbors { graph: self.graph, symmetric: self.symmetric, exact: &self.exact };
                 neighbors.fill(hops - 1 - l, ids, aggregation, &mut self.scratch, block);
                 dst_ids.clear();
                 dst_ids.extend_from_slice(ids);
@@ -501,7 +499,8 @@ mod tests {
         let stored = Features::f32(2, data.to_vec());
         let host = Host::new(&stored);
         for source in [Source::Table(&features), Source::Feature(&host)] {
-            let mut inference = Inference::new(&graph, source, None, &Cpu::default(), 10);
+            let backend = Cpu::default();
+            let mut inference = Inference::new(&graph, source, None, &backend, 10);
             inference.run(&model, &[2, 0], Output::Embeddings, &mut out).unwrap();
             assert_eq!(out.view().host(), [0.0, 0.0, 0.0, 1.5]);
         }
@@ -524,7 +523,8 @@ mod tests {
             let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
             let from = |features: Source, chunk: usize, wanted: &[NodeId]| {
                 let mut out = Matrix::default();
-                let mut inference = Inference::new(&graph, features, symmetric, &Cpu::default(), chunk);
+                let backend = Cpu::default();
+                let mut inference = Inference::new(&graph, features, symmetric, &backend, chunk);
                 inference.run(&model, wanted, Output::Logits, &mut out).unwrap();
                 out.view().host().to_vec()
             };
@@ -532,7 +532,11 @@ mod tests {
             let all: Vec<NodeId> = (0..700).collect();
             let whole = run(usize::MAX, &all);
             for chunk in [100, 1000] {
-                assert!(close(&from((&sparse).into(), chunk, &all), &whole), "{} of sparse rows", config.model);
+                assert!(
+                    close(&from((&sparse).into(), chunk, &all), &whole),
+                    "{} of sparse rows",
+                    config.model
+                );
                 let few = from((&sparse).into(), chunk, &[3, 1]);
                 assert!(close(&few, &[&whole[9..12], &whole[3..6]].concat()));
             }
@@ -564,7 +568,12 @@ mod tests {
             self.rows.num_rows()
         }
 
-        fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> graphmill_graph::Result<Traffic> {
+        fn read_to(
+            &self,
+            ids: &[NodeId],
+            places: Places,
+            out: &mut [f32],
+        ) -> graphmill_graph::Result<Traffic> {
             for &v in ids {
                 if self.reads[v as usize].fetch_add(1, Relaxed) == self.most {
                     return Err(graphmill_graph::Error::invalid(format!("row {v} is worn out")));
@@ -599,32 +608,42 @@ mod tests {
             ("gin", 2, false, "none"),
         ] {
             let name = format!("{model} of {hidden}");
-            let config =
-                ModelConfig { model: model.into(), hidden, input_layer, residual: residual.into(), ..ModelConfig::default() };
+            let config = ModelConfig {
+                model: model.into(),
+                hidden,
+                input_layer,
+                residual: residual.into(),
+                ..ModelConfig::default()
+            };
             let model = Model::new(&config, 6, 3, 1).unwrap();
             let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
             let orders = model.inference_orders(700, graph.num_edges());
+            let run = |source: Source, wanted: &[NodeId], chunk: usize| -> Result<Vec<f32>> {
+                let mut out = Matrix::default();
+                let mut inference = Inference::new(&graph, source, symmetric, &backend, chunk);
+                inference.run(&model, wanted, Output::Logits, &mut out)?;
+                Ok(out.view().host().to_vec())
+            };
             for chunk in [1, 100, 1000] {
                 for wanted in [&all[..], &[699, 650, 699], &[3, 0]] {
-                    let (mut out, mut expected) = (Matrix::default(), Matrix::default());
                     let reads = all.iter().map(|_| AtomicUsize::new(0)).collect();
                     let counted = Counted { rows: rows.clone(), reads, most: 2 };
-                    let run = |source, out: &mut Matrix| {
-                        let mut inference = Inference::new(&graph, source, symmetric, &backend, chunk);
-                        inference.run(&model, wanted, Output::Logits, out)
-                    };
-                    run(Source::Feature(&counted), &mut out).unwrap();
-                    run(Source::Table(&table), &mut expected).unwrap();
-                    let (out, expected) = (out.view().host(), expected.view().host());
+                    let out = run(Source::Feature(&counted), wanted, chunk).unwrap();
+                    let expected = run(Source::Table(&table), wanted, chunk).unwrap();
                     if input_layer || orders[0] == Order::TransformFirst {
                         assert_eq!(out, expected, "{name} by {chunk}");
                     }
-                    assert!(close(out, expected), "{name} by {chunk}");
+                    assert!(close(&out, &expected), "{name} by {chunk}");
                     let most = counted.reads.iter().map(|reads| reads.load(Relaxed)).max().unwrap();
                     let own = !input_layer && model.combines_own_rows(0);
                     assert_eq!(most, if own { 2 } else { 1 }, "{name} by {chunk}");
-                    let error = run(Source::Feature(&Counted { most: 0, ..counted }), &mut Matrix::default());
-                    assert!(error.unwrap_err().to_string().contains("is worn out"));
+                    let worn = Counted { most: 0, ..counted };
+                    assert!(
+                        run(Source::Feature(&worn), wanted, chunk)
+                            .unwrap_err()
+                            .to_string()
+                            .contains("is worn out")
+                    );
                 }
             }
         }

@@ -32,7 +32,7 @@ pub struct Loader<'a> {
     /// The ordering.
     pub order: Order,
     /// The sampler.
-    pub sampler: Box<dyn Sampler>,
+    pub sampler: &'a dyn Sampler,
     /// The feature rows.
     pub feature: &'a dyn Feature,
     /// Whether the bottom layer reads the feature table in place.
@@ -163,6 +163,7 @@ mod tests {
         let graph = graph.unwrap();
         let feature = Host::new(&Features::f32(1, vec![0.0; 8]));
         for (fanout, batch_size, kept) in [([-1, -1], 6, true), ([-1, 2], 6, false), ([-1, -1], 3, false)] {
+            let sampler = Neighbor::new(&fanout).unwrap();
             let loader = Loader {
                 graph: &graph,
                 train: &[5, 1, 3, 0, 2, 7],
@@ -170,7 +171,7 @@ mod tests {
                 batch_size,
                 max_batches: 0,
                 order: random::order,
-                sampler: Box::new(Neighbor::new(&fanout).unwrap()),
+                sampler: &sampler,
                 feature: &feature,
                 fused: false,
                 transposed: 0,
@@ -198,6 +199,7 @@ mod tests {
     fn a_bounded_epoch_is_the_beginning_of_the_whole_one() {
         let feature = Host::new(&Features::f32(1, vec![0.0; 8]));
         let graph = Graph::new(vec![0; 9].into(), vec![].into()).unwrap();
+        let sampler = Neighbor::new(&[1]).unwrap();
         let with = |max_batches, batch_size| Loader {
             graph: &graph,
             train: &[0, 1, 2, 3, 4, 5, 6],
@@ -205,7 +207,7 @@ mod tests {
             batch_size,
             max_batches,
             order: random::order,
-            sampler: Box::new(Neighbor::new(&[1]).unwrap()),
+            sampler: &sampler,
             feature: &feature,
             fused: false,
             transposed: 0,

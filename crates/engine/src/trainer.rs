@@ -68,8 +68,8 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     let clock = Instant::now();
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = Parts::new(config, data)?;
     let backend = Cpu { precision: build::precision(config) };
-    let tables = Tables::new(config, data, residence)?;
-    let (loader, orders) = setup::loader(config, data, &tables, sampler, order, &model)?;
+    let tables = Tables::new(config, data, residence, &*sampler, order)?;
+    let (loader, orders) = setup::loader(config, data, &tables, &*sampler, order, &model)?;
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
     learner.table = loader.fused.then(|| tables.features.clone());
 
@@ -113,6 +113,9 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     if let Some(what) = in_place {
         let note = format!("memory is short: {what} read in place instead of from copies in huge pages");
         trainer.observer.note(&note);
+    }
+    if let Some(tiers) = &tables.tiers {
+        trainer.observer.note(tiers);
     }
     if data.graph.edge_weight().is_some() {
         trainer.observer.note(if loader.sampler.reads_edge_weights() {
@@ -287,7 +290,8 @@ impl Trainer<'_> {
             place.best = Some(Best { epoch: epoch + 1, valid_score: scored.map(|valid| valid.score) });
             self.keeper.best.keep(&learner.model);
         }
-        Ok(place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64()))
+        let has_device = config.devices != "cpu";
+        Ok(place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device))
     }
 
     /// Records the epoch, goes on to the next, and writes a checkpoint where it is time.

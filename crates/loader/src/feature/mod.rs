@@ -1,7 +1,9 @@
 //! Node ids to feature rows: tiers that nest, with counters.
 
+pub mod cached;
 pub mod disk;
 pub mod host;
+mod scatter;
 mod stream;
 
 use std::time::Instant;

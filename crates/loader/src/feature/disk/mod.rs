@@ -16,7 +16,6 @@ mod options;
 mod plan;
 mod queue;
 mod reader;
-mod scatter;
 #[cfg(test)]
 mod tests;
 mod uring;
@@ -38,9 +37,8 @@ use self::{
     plan::{Layout, Piece, node, number},
     queue::{Maker, Queue},
     reader::{Cause, Fault, Reader},
-    scatter::Scatter,
 };
-use super::{Feature, Places, Rows, Traffic};
+use super::{Feature, Places, Rows, Traffic, scatter::Scatter};
 
 /// Bytes of a reader's buffers, unless one row is longer.
 const BUFFERS: usize = 64 << 20;
@@ -272,7 +270,7 @@ impl Feature for Disk {
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
         let began = Instant::now();
-        let out = Scatter::new(ids.len(), places, self.dim, out);
+        let out = Scatter::new(out, self.dim, ids.len(), places);
         if ids.is_empty() || self.dim == 0 {
             let disk = Rows::since(began, ids.len() as u64, 0);
             return Ok(Traffic { disk, ..Traffic::default() });

@@ -133,7 +133,7 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     trainer.start()?;
     while !trainer.is_done() {
         let flow = trainer.epoch()?;
-        let record = trainer.score();
+        let record = trainer.score()?;
         trainer.record(record, flow)?;
     }
     trainer.finish()
@@ -264,7 +264,10 @@ impl Trainer<'_> {
     }
 
     /// Scores the validation nodes where it is their turn, and keeps the model if it is the best so far.
-    fn score(&mut self) -> EpochRecord {
+    ///
+    /// # Errors
+    /// Features cannot be read.
+    fn score(&mut self) -> Result<EpochRecord> {
         let clock = Instant::now();
         let Self { config, data, learner, place, logits, valid, .. } = self;
         let (epoch, batches) = (place.epoch, self.loader.num_batches());
@@ -275,7 +278,7 @@ impl Trainer<'_> {
         let turn = (epoch + 1).is_multiple_of(config.eval_every) || epoch + 1 == config.epochs;
         if turn && !valid.is_empty() {
             self.observer.evaluate(valid.len());
-            self.inference.run(&learner.model, valid, Output::Logits, logits);
+            self.inference.run(&learner.model, valid, Output::Logits, logits)?;
             if let Some(score) = score(self.metric.make, logits, data, valid) {
                 let loss = learner.loss(logits, valid);
                 let judged = if config.select == "loss" { -loss } else { score };
@@ -291,7 +294,7 @@ impl Trainer<'_> {
             self.keeper.best.keep(&learner.model);
         }
         let has_device = config.devices != "cpu";
-        place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device)
+        Ok(place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device))
     }
 
     /// Records the epoch, goes on to the next, and writes a checkpoint where it is time.
@@ -325,7 +328,7 @@ impl Trainer<'_> {
         let mut of_test = None;
         if !test.is_empty() {
             self.observer.evaluate(test.len());
-            self.inference.run(&self.learner.model, test, Output::Logits, &mut self.logits);
+            self.inference.run(&self.learner.model, test, Output::Logits, &mut self.logits)?;
             of_test = score(self.metric.make, &self.logits, self.data, test);
         }
         let summary = Summary::new(

@@ -15,6 +15,7 @@ use crate::{
     evaluate::{Inference, Output, score},
     memory,
     nodes::some,
+    tiers::Whole,
 };
 
 /// A run directory with a model in it.
@@ -134,11 +135,10 @@ impl SavedRun {
         let model = self.model(data)?;
         let judged_by = self.own(build::metric(&self.config, data))?;
         let backend = Cpu { precision: build::precision(&self.config) };
-        let residence = memory::residence(&self.config, data).features;
-        let (_, table) = self.own(build::features(&self.config, data, residence))?;
+        let whole = self.own(Whole::of(&self.config, data))?;
         let symmetric = build::symmetric(&model, data);
         let mut inference =
-            Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk)
+            Inference::new(&data.graph, &whole, symmetric.as_ref(), &backend, self.config.eval_chunk)
                 .taking(self.own(build::exact(&self.config, data))?);
         let mut logits = Matrix::default();
         let mut parts = Vec::new();
@@ -182,12 +182,11 @@ impl SavedRun {
         let multi = data.labels.is_multi();
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let backend = Cpu { precision: build::precision(&self.config) };
-        let residence = memory::residence(&self.config, data).features;
-        let (_, table) = self.own(build::features(&self.config, data, residence))?;
+        let whole = self.own(Whole::of(&self.config, data))?;
         let symmetric = build::symmetric(&model, data);
         let mut rows = Matrix::default();
         let mut inference =
-            Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk)
+            Inference::new(&data.graph, &whole, symmetric.as_ref(), &backend, self.config.eval_chunk)
                 .taking(self.own(build::exact(&self.config, data))?);
         self.own(inference.run(&model, &nodes, output, &mut rows))?;
         let (count, cols) = (rows.num_rows(), rows.num_cols());

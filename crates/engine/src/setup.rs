@@ -5,7 +5,7 @@ use graphmill_loader::{
     Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
 };
 use graphmill_nn::{
-    Matrix, Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
+    Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
 };
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     memory::{Residence, Residences},
     stage::Loader,
     strategy,
-    tiers::Plan,
+    tiers::{Plan, Whole},
 };
 
 /// What the options name. Making it checks all of them, before anything that takes long.
@@ -57,7 +57,7 @@ pub(crate) struct Tables {
     /// The feature rows, for the extract stage.
     pub(crate) feature: Box<dyn Feature>,
     /// The same rows, for layers that read them in place and for inference.
-    pub(crate) features: Matrix,
+    pub(crate) whole: Whole,
     /// What the tiers hold, in words, where there are several.
     pub(crate) tiers: Option<String>,
 }
@@ -77,11 +77,11 @@ impl Tables {
             Residence::InPlace => data.graph.clone(),
         };
         if let Some(mut plan) = Plan::new(config, data)? {
-            let (feature, features) = plan.build(config, data, residence, sampler, order)?;
-            return Ok(Self { graph, feature, features, tiers: Some(plan.to_string()) });
+            let (feature, whole) = plan.build(config, data, residence, sampler, order)?;
+            return Ok(Self { graph, feature, whole, tiers: Some(plan.to_string()) });
         }
         let (feature, features) = build::features(config, data, residence.features)?;
-        Ok(Self { graph, feature: Box::new(feature), features, tiers: None })
+        Ok(Self { graph, feature: Box::new(feature), whole: Whole::Table(features), tiers: None })
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn loader<'a>(
         aggregation: model.aggregation(),
     };
     let mut orders = model.orders(&first_shapes(&loader)?);
-    if tables.features.is_sparse() && !model.start_with_product(&mut orders) {
+    if tables.whole.is_sparse() && !model.start_with_product(&mut orders) {
         return Err(Error::usage(format!(
             "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read sparse rows; use \
              --sparse off",

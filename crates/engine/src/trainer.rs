@@ -36,6 +36,7 @@ use crate::{
     stage::Loader,
     strategy::{Epoch, Flow, Strategy},
     sums::Valid,
+    tiers::Whole,
 };
 
 /// Least seconds between the checkpoints that are written because an epoch has ended: epochs of milliseconds
@@ -71,7 +72,9 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     let tables = Tables::new(config, data, residence, &*sampler, &*order)?;
     let (loader, orders) = setup::loader(config, data, &tables, &*sampler, &*order, &model)?;
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
-    learner.table = loader.fused.then(|| tables.features.clone());
+    if let (true, Whole::Table(table)) = (loader.fused, &tables.whole) {
+        learner.table = Some(table.clone());
+    }
 
     let Job { run, resume, observer, stop } = job;
     let mut trainer = Trainer {
@@ -83,7 +86,7 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
         learner,
         inference: Inference::new(
             &tables.graph,
-            &tables.features,
+            &tables.whole,
             loader.symmetric.as_ref(),
             &backend,
             config.eval_chunk,

@@ -60,12 +60,10 @@ mod tests {
 
     #[test]
     fn short_work_is_repeated_within_a_run() {
-        let mut calls = 0;
-        let times = time(2, || {
-            calls += 1;
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        });
-        assert!(times.len() == 2 && times.spread().0 >= 0.002);
+        // as short as it gets, so that no load of the machine makes one call enough
+        let mut calls = 0u64;
+        let times = time(2, || calls += 1);
+        assert_eq!(times.len(), 2);
         assert!(calls > 6, "two calls before and some in each run: {calls}");
     }
 }

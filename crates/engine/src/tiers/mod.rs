@@ -7,7 +7,7 @@
 
 mod step;
 
-use std::{fmt, path::Path};
+use std::{fmt, path::Path, sync::Arc};
 
 use graphmill_graph::{Dataset, Matrix, dataset::StoredTable, matrix::TableType};
 use graphmill_loader::{
@@ -22,12 +22,55 @@ use graphmill_loader::{
 
 use crate::{
     Error, Result, TrainConfig, build,
+    evaluate::Source,
     hotness::{InOrder, Kind, kind, loader},
-    memory::Residences,
+    memory::{self, Residences},
 };
 
 /// Bytes of a cache's maps for each row of the table, and for each row that it holds; of policies that keep rows in order, the most.
 const MAPS: [f64; 2] = [8.0, 20.0];
+
+/// All feature rows, for inference: it reads each once, so caches are passed by and keep what training asks for.
+pub(crate) enum Whole {
+    /// In memory.
+    Table(Matrix),
+    /// In the dataset's file.
+    Disk(Arc<Disk>),
+}
+
+impl Whole {
+    /// Where a run's options leave them.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], or the memory cannot be had, or the file cannot be opened.
+    pub(crate) fn of(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+        if Plan::new(config, data)?.is_some_and(|plan| plan.host.is_some()) {
+            return Ok(Self::Disk(disk(config)?));
+        }
+        let residence = memory::residence(config, data).features;
+        Ok(Self::Table(build::features(config, data, residence)?.1))
+    }
+
+    /// Whether rows are multiplied sparse.
+    pub(crate) fn is_sparse(&self) -> bool {
+        matches!(self, Self::Table(table) if table.is_sparse())
+    }
+}
+
+impl<'w> From<&'w Whole> for Source<'w> {
+    fn from(whole: &'w Whole) -> Self {
+        match whole {
+            Whole::Table(table) => Source::Table(table),
+            Whole::Disk(disk) => Source::Feature(&**disk),
+        }
+    }
+}
+
+/// The file of a run's dataset.
+fn disk(config: &TrainConfig) -> Result<Arc<Disk>> {
+    let stored = StoredTable::features(Path::new(&config.dataset))?;
+    Ok(Arc::new(Disk::of(&stored, &DiskOptions::default())?))
+}
 
 /// A cache to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +159,7 @@ impl Plan {
         Ok(Some(plan))
     }
 
-    /// The chain of tiers, and the table that inference reads.
+    /// The chain of tiers, and the rows that inference reads.
     ///
     /// # Errors
     /// The rows cannot be read, a cache's memory cannot be had, or a device has no room for a training step.
@@ -127,17 +170,16 @@ impl Plan {
         residence: Residences,
         sampler: &dyn Sampler,
         order: &dyn Order,
-    ) -> Result<(Box<dyn Feature>, Matrix)> {
+    ) -> Result<(Box<dyn Feature>, Whole)> {
         let own = TrainConfig { feature_precision: self.kind.name().into(), ..config.clone() };
-        let (mut chain, table): (Box<dyn Feature>, Matrix) = if let Some(cache) = &self.host {
-            let stored = StoredTable::features(Path::new(&config.dataset))?;
-            let disk = Box::new(Disk::of(&stored, &DiskOptions::default())?);
-            let cache = cache.clone();
-            let chain = self.cached(&cache, 1, Level::Host, disk, &own, data, sampler, order)?;
-            (chain, Host::new(&data.features).matrix())
+        let (mut chain, whole): (Box<dyn Feature>, Whole) = if let Some(cache) = self.host.clone() {
+            let disk = disk(config)?;
+            let behind = Box::new(disk.clone());
+            let chain = self.cached(&cache, 1, Level::Host, behind, &own, data, sampler, order)?;
+            (chain, Whole::Disk(disk))
         } else {
             let (host, table) = build::features(&own, data, residence.features)?;
-            (Box::new(host), table)
+            (Box::new(host), Whole::Table(table))
         };
         if let Some(cache) = &mut self.device {
             if cache.slots == usize::MAX {
@@ -160,7 +202,7 @@ impl Plan {
             let level = Level::Device { devices: self.devices, reader: 0 };
             chain = self.cached(&cache, self.devices, level, chain, &own, data, sampler, order)?;
         }
-        Ok((chain, table))
+        Ok((chain, whole))
     }
 
     #[allow(

@@ -6,7 +6,7 @@ pub mod host;
 mod scatter;
 mod stream;
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use graphmill_graph::{Matrix, NodeId, Result, matrix::TableData};
 
@@ -127,6 +127,27 @@ pub trait Feature: Send + Sync {
     /// The whole table (`V x F`), where it can be read in place: dense, in host memory.
     fn table(&self) -> Option<TableData> {
         None
+    }
+}
+
+impl<T: Feature + ?Sized> Feature for Arc<T> {
+    fn dim(&self) -> usize {
+        (**self).dim()
+    }
+    fn num_rows(&self) -> usize {
+        (**self).num_rows()
+    }
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        (**self).read_to(ids, places, out)
+    }
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
+        (**self).gather(ids, out)
+    }
+    fn row_bytes(&self) -> u64 {
+        (**self).row_bytes()
+    }
+    fn table(&self) -> Option<TableData> {
+        (**self).table()
     }
 }
 

@@ -41,5 +41,10 @@ fn footprint(setting: &Setting, epochs: std::ops::Range<u64>) -> Result<Footprin
 fn ranked(setting: &Setting, footprint: &Footprint) -> Result<Vec<f64>, String> {
     let degrees = degree::score(setting, None)?;
     let most = degrees.iter().copied().fold(0.0, f64::max) + 1.0;
-    Ok(footprint.counts.iter().zip(degrees).map(|(&count, degree)| f64::from(count) + degree / most).collect())
+    Ok(footprint
+        .counts
+        .iter()
+        .zip(degrees)
+        .map(|(&count, degree)| f64::from(count) + degree / most)
+        .collect())
 }

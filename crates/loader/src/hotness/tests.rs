@@ -5,7 +5,11 @@ use std::cell::RefCell;
 use graphmill_graph::{EdgeOptions, build};
 
 use super::*;
-use crate::{Form, MiniBatch, Sampler, Workspace, order::{Order, random::Random}, sampler::neighbor::Neighbor};
+use crate::{
+    Form, MiniBatch, Sampler, Workspace,
+    order::{Order, random::Random},
+    sampler::neighbor::Neighbor,
+};
 
 /// Minibatches of a neighbour sampler.
 struct Batches<'a> {

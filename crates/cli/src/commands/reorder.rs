@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use graphmill_engine::{Dataset, Error};
+use graphmill_engine::{Dataset, Error, TrainConfig, config, hotness};
 use graphmill_graph::{
     NodeId,
     dataset::{Work, native},
@@ -15,12 +15,10 @@ use crate::{args, output, work};
 
 /// The arguments.
 pub(crate) fn command() -> Command {
-    let known = reorder::TABLE
-        .iter()
-        .map(|entry| format!("{}: {}", entry.name, entry.summary))
-        .collect::<Vec<_>>()
-        .join("; ");
-    Command::new("reorder")
+    let orders: Vec<String> =
+        reorder::TABLE.iter().map(|entry| format!("{}: {}", entry.name, entry.summary)).collect();
+    let known = format!("{}; or the hottest first by {}", orders.join("; "), hotness::metrics());
+    let command = Command::new("reorder")
         .about("Renumber a dataset's nodes so that what is read together lies together; the original ids are kept")
         .arg(args::path("dataset", "DATASET", "Directory of the dataset").required(true))
         .arg(args::path("dst", "DST", "Directory to write").required(true))
@@ -40,7 +38,8 @@ pub(crate) fn command() -> Command {
         )
         .arg(args::memory())
         .arg(args::threads())
-        .arg(args::json())
+        .arg(args::json());
+    args::with_training_options(command, &absent())
 }
 
 /// Reorders.
@@ -48,7 +47,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let by = matches.get_one::<String>("by").expect("required");
     let seed = seed(matches)?;
-    let order = order(by, seed)?;
+    let mut train = TrainConfig::default();
+    let given = args::apply_training_options(matches, &mut train, &absent())?;
+    train.settle(&given)?;
+    train.validate()?;
+    let order = order(by, seed, train)?;
     let dst = args::required(matches, "dst");
     let work = Work {
         memory: args::get_memory(matches)?,
@@ -77,10 +80,27 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 /// Makes an order of a dataset.
 type Make = Box<dyn FnOnce(&Dataset) -> graphmill_graph::Result<Vec<NodeId>>>;
 
-/// What `--by` names.
-fn order(by: &str, seed: u64) -> Result<Make, Error> {
-    let entry = table::find("order", reorder::TABLE, by).map_err(Error::name)?;
-    Ok(Box::new(move |dataset| (entry.make)(&dataset.graph, seed)))
+/// What `--by` names: an order of the graph's own, or a hotness of what training with these options reads.
+fn order(by: &str, seed: u64, train: TrainConfig) -> Result<Make, Error> {
+    if let Ok(entry) = table::find("order", reorder::TABLE, by) {
+        return Ok(Box::new(move |dataset| (entry.make)(&dataset.graph, seed)));
+    }
+    if !hotness::is_metric(by) {
+        let known = format!("{}, {}", table::names(reorder::TABLE), hotness::metrics());
+        return Err(Error::usage(format!("--by {by}: unknown order; known: {known}")));
+    }
+    let by = by.to_string();
+    Ok(Box::new(move |dataset| {
+        let train = TrainConfig { seed, ..train };
+        let scores = hotness::scores(&by, &train, dataset)
+            .map_err(|e| graphmill_graph::Error::invalid(e.to_string()))?;
+        reorder::by_scores(&scores)
+    }))
+}
+
+/// Options of `train` that say nothing about its minibatches.
+fn absent() -> Vec<&'static str> {
+    config::KEYS.iter().filter(|key| key.group != "Minibatches").map(|key| key.name).collect()
 }
 
 /// The value of `--seed`.

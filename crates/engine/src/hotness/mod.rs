@@ -8,11 +8,11 @@ mod simulate;
 mod text;
 mod visits;
 
-use graphmill_graph::{Dataset, table::names};
+use graphmill_graph::{Dataset, reorder::by_scores, table::names};
 use graphmill_loader::{
     Sampler,
     feature::Host,
-    hotness::{self, Footprint, Setting, hottest_first, similarity},
+    hotness::{self, Footprint, Setting, similarity},
     order::Order,
     policy,
 };
@@ -82,6 +82,17 @@ pub fn known() -> String {
     format!("{}, {}", names(hotness::TABLE), names(policy::TABLE))
 }
 
+/// The names of the metrics among them.
+pub fn metrics() -> String {
+    names(hotness::TABLE)
+}
+
+/// Whether that is a metric, with an argument behind a colon or without.
+pub fn is_metric(name: &str) -> bool {
+    let name = name.split(':').next().unwrap_or(name);
+    hotness::TABLE.iter().any(|entry| entry.name == name)
+}
+
 /// Either kind of cache.
 pub(crate) enum Kind {
     /// The hottest rows by a metric, for good.
@@ -115,28 +126,21 @@ pub fn run(options: &Options, data: &Dataset) -> Result<Report> {
             .map(|epoch| Footprint::of(nodes, &visits, [epoch]))
             .collect::<graphmill_graph::Result<_>>()?;
         let footprint = Footprint::sum(&epochs);
-        let pairs: Vec<f64> = epochs.windows(2).map(|pair| similarity(&pair[0], &pair[1])).collect();
+        let pairs = epochs.windows(2).map(|pair| similarity(&pair[0], &pair[1]));
+        let pairs = pairs.collect::<graphmill_graph::Result<Vec<f64>>>()?;
         report.samplers.push(Asked {
             sampler: sampler.clone(),
             rows_per_epoch: footprint.total() as f64 / options.epochs as f64,
             similarity: (!pairs.is_empty()).then(|| pairs.iter().sum::<f64>() / pairs.len() as f64),
         });
         drop(epochs);
-        let setting = Setting {
-            graph: &data.graph,
-            train: &data.split.train,
-            fanout: &train.fanout.0,
-            batch_size: loader.batch_size,
-            seed: train.seed,
-            epochs: options.epochs,
-            visits: &visits,
-        };
+        let setting = setting(&train, data, &loader, &visits, options.epochs);
         for name in &options.policies {
             let rates = match kind(name)? {
                 Kind::Pinned => {
                     let scores = hotness::score(name, &setting)
                         .map_err(|e| Error::usage(format!("--policies: {e}")))?;
-                    simulate::pinned(&footprint, &hottest_first(&scores), &options.ratios)
+                    simulate::pinned(&footprint, &by_scores(&scores)?, &options.ratios)
                 }
                 Kind::Dynamic(make) => {
                     simulate::dynamic(make, nodes, &visits, options.epochs, &options.ratios)?
@@ -153,10 +157,52 @@ pub fn run(options: &Options, data: &Dataset) -> Result<Report> {
     Ok(report)
 }
 
+/// The score of every node by the metric of that name, for a run with these options.
+///
+/// # Errors
+/// No such metric, or an impossible option.
+pub fn scores(name: &str, config: &TrainConfig, data: &Dataset) -> Result<Vec<f64>> {
+    let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
+    scores_of(name, config, data, &*sampler, &*order)
+}
+
+/// [`scores`] of a run whose sampler and order have been made.
+pub(crate) fn scores_of(
+    name: &str,
+    config: &TrainConfig,
+    data: &Dataset,
+    sampler: &dyn Sampler,
+    order: &dyn Order,
+) -> Result<Vec<f64>> {
+    let unread = Host::new(&data.features);
+    let loader = loader(config, data, sampler, order, &unread)?;
+    let visits = InOrder::new(&loader);
+    let setting = setting(config, data, &loader, &visits, config.epochs as u64);
+    hotness::score(name, &setting).map_err(Error::usage)
+}
+
+/// What hotness is computed for.
+fn setting<'s>(
+    config: &'s TrainConfig,
+    data: &'s Dataset,
+    loader: &Loader,
+    visits: &'s InOrder,
+    epochs: u64,
+) -> Setting<'s> {
+    Setting {
+        graph: &data.graph,
+        train: &data.split.train,
+        fanout: &config.fanout.0,
+        batch_size: loader.batch_size,
+        seed: config.seed,
+        epochs,
+        visits,
+    }
+}
+
 /// What kind of cache a name stands for.
 pub(crate) fn kind(name: &str) -> Result<Kind> {
-    let metric = name.split(':').next().unwrap_or(name);
-    if hotness::TABLE.iter().any(|entry| entry.name == metric) {
+    if is_metric(name) {
         return Ok(Kind::Pinned);
     }
     let dynamic = policy::TABLE.iter().find(|entry| entry.name == name);

@@ -9,21 +9,20 @@ mod step;
 
 use std::{fmt, path::Path, sync::Arc};
 
-use graphmill_graph::{Dataset, Matrix, dataset::StoredTable, matrix::TableType};
+use graphmill_graph::{Dataset, Matrix, dataset::StoredTable, matrix::TableType, reorder::by_scores};
 use graphmill_loader::{
     Feature, Sampler,
     feature::{
-        Disk, DiskOptions, Host,
+        Disk, DiskOptions,
         cached::{Dynamic, Level, Pinned, Placement, placed},
     },
-    hotness::{self, Setting, hottest_first},
     order::Order,
 };
 
 use crate::{
     Error, Result, TrainConfig, build,
     evaluate::Source,
-    hotness::{InOrder, Kind, kind, loader},
+    hotness::{Kind, kind, scores_of},
     memory::{self, Residences},
 };
 
@@ -229,21 +228,9 @@ impl Plan {
                 level,
             )?),
             Kind::Pinned => {
-                let unread = Host::new(&data.features);
-                let loader = loader(config, data, sampler, order, &unread)?;
-                let visits = InOrder::new(&loader);
-                let setting = Setting {
-                    graph: &data.graph,
-                    train: &data.split.train,
-                    fanout: &config.fanout.0,
-                    batch_size: loader.batch_size,
-                    seed: config.seed,
-                    epochs: config.epochs as u64,
-                    visits: &visits,
-                };
-                let scores = hotness::score(&cache.policy, &setting)
+                let scores = scores_of(&cache.policy, config, data, sampler, order)
                     .map_err(|e| Error::usage(format!("--cache {}: {e}", cache.policy)))?;
-                let held = placed(&hottest_first(&scores), cache.slots, devices, self.placement);
+                let held = placed(&by_scores(&scores)?, cache.slots, devices, self.placement);
                 Box::new(Pinned::new(held, self.kind, behind, level)?)
             }
         })

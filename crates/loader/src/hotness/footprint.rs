@@ -1,8 +1,8 @@
 //! In how many minibatches each node comes up.
 
-use graphmill_graph::{NodeId, Result};
+use graphmill_graph::{NodeId, Result, reorder::by_scores};
 
-use super::{Visits, hottest_first};
+use super::Visits;
 
 /// Minibatches that ask for each node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,20 +52,23 @@ impl Footprint {
 
 /// How alike two epochs are in what they ask for most (FGNN, Table 2): of the rows that the second asks for among its hottest tenth of
 /// the nodes, the part that the first asks for as often, among its own hottest tenth. From 0 to 1.
-pub fn similarity(first: &Footprint, second: &Footprint) -> f64 {
-    let hottest = |of: &Footprint| {
+///
+/// # Errors
+/// The memory cannot be had.
+pub fn similarity(first: &Footprint, second: &Footprint) -> Result<f64> {
+    let hottest = |of: &Footprint| -> Result<_> {
         let scores: Vec<f64> = of.counts.iter().map(|&count| f64::from(count)).collect();
-        let mut nodes = hottest_first(&scores);
+        let mut nodes = by_scores(&scores)?;
         nodes.truncate(of.counts.len().div_ceil(10));
         let mut among = vec![false; of.counts.len()];
         nodes.iter().for_each(|&v| among[v as usize] = true);
-        (nodes, among)
+        Ok((nodes, among))
     };
-    let (_, among_first) = hottest(first);
-    let (nodes, _) = hottest(second);
+    let (_, among_first) = hottest(first)?;
+    let (nodes, _) = hottest(second)?;
     let asked: u64 = nodes.iter().map(|&v| u64::from(second.counts[v as usize])).sum();
     let shared = nodes.iter().filter(|&&v| among_first[v as usize]);
     let shared: u64 =
         shared.map(|&v| u64::from(first.counts[v as usize].min(second.counts[v as usize]))).sum();
-    if asked == 0 { 1.0 } else { shared as f64 / asked as f64 }
+    Ok(if asked == 0 { 1.0 } else { shared as f64 / asked as f64 })
 }

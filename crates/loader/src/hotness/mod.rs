@@ -10,7 +10,6 @@ mod random;
 mod reverse_pagerank;
 
 use graphmill_graph::{Graph, NodeId, Result, table::Entry};
-use rayon::prelude::*;
 
 pub use footprint::{Footprint, similarity};
 
@@ -108,15 +107,6 @@ pub fn score(name: &str, setting: &Setting) -> std::result::Result<Vec<f64>, Str
     };
     let entry = graphmill_graph::table::find("hotness", TABLE, name).map_err(|e| e.to_string())?;
     (entry.make)(setting, argument)
-}
-
-/// All nodes, the hottest first; equally hot ones by their numbers. O(V log V), parallel.
-pub fn hottest_first(scores: &[f64]) -> Vec<NodeId> {
-    let mut nodes: Vec<NodeId> = (0..scores.len() as NodeId).collect();
-    let by_score =
-        |&a: &NodeId, &b: &NodeId| scores[b as usize].total_cmp(&scores[a as usize]).then(a.cmp(&b));
-    nodes.par_sort_unstable_by(by_score);
-    nodes
 }
 
 /// Refuses an argument.

@@ -1,0 +1,87 @@
+//! Hit rates without training, runs whose features do not fit, and orders by hotness.
+
+mod common;
+
+use common::Room;
+
+/// A block model in `data`, of 2,000 nodes and 16 features.
+fn room() -> Room {
+    let room = Room::new();
+    room.ok("generate sbm data --nodes 2000 --classes 4 --feature-dim 16 --seed 3");
+    room
+}
+
+#[test]
+fn hit_rates_are_told_drawn_and_the_same_for_any_number_of_threads() {
+    let room = room();
+    let words = "hotness data --policies degree,presc:2,optimal,sieve --samplers neighbor,saint-rw --ratios 0,0.1,1 --fanout 4,3 \
+                 --batch-size 100";
+    let told = room.ok_json(&format!("{words} --plot hits.svg --threads 1"));
+    let rows = told["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 4 * 3);
+    for row in rows {
+        let (ratio, rate) = (row["ratio"].as_f64().unwrap(), row["hit_rate"].as_f64().unwrap());
+        assert!((0.0..=1.0).contains(&rate) && (ratio > 0.0 || rate == 0.0), "{row}");
+        assert!(row["policy"].is_string() && row["sampler"].is_string());
+    }
+    assert_eq!(told, room.ok_json(&format!("{words} --threads 3")));
+    assert!(String::from_utf8(room.read("hits.svg")).unwrap().starts_with("<svg"));
+    let text = room.ok("hotness data");
+    assert!(
+        text.contains("two epochs are") && text.contains("posterior:2") && text.contains("25%"),
+        "{text}"
+    );
+}
+
+#[test]
+fn features_beyond_a_budget_stay_on_the_disk_and_nothing_else_changes() {
+    let room = room();
+    let train = "train data --hidden 8 --fanout 4,3 --batch-size 100 --epochs 2 --fused off";
+    let plain = room.ok_json(&format!("{train} --out plain"));
+    // 2,000 rows of 64 bytes
+    for (name, tiers) in [
+        ("half", "--host-budget 64K"),
+        ("fifo", "--cache fifo --cache-ratio 0.2"),
+        (
+            "device",
+            "--devices virtual:2 --cache-ratio 0.1 --cache degree --host-budget 64K --placement replicate:0.5",
+        ),
+    ] {
+        let tiers = tiers.to_string();
+        let told = room.ok_json(&format!("{} {tiers} --out {name}", train.replace("--fused off", "")));
+        for (a, b) in told["epochs"].as_array().unwrap().iter().zip(plain["epochs"].as_array().unwrap()) {
+            assert_eq!((&a["loss"], &a["valid_score"]), (&b["loss"], &b["valid_score"]), "{name}");
+            let rate = a["hit_rate"].as_f64().unwrap();
+            assert!(rate > 0.1 && rate < 1.0, "{name}: {rate}");
+            assert!(a["traffic"]["disk"]["rows"].as_u64().unwrap() > 0, "{name}");
+            assert!(a["traffic"]["disk"]["seconds"].as_f64().unwrap() > 0.0, "{name}");
+        }
+        assert_eq!(told["test"], plain["test"], "{name}");
+        // what was trained over tiers is judged over them
+        assert_eq!(room.ok_json(&format!("eval {name}"))["test"], room.ok_json("eval plain")["test"]);
+    }
+    room.ok("predict half --out half.npy");
+    room.ok("predict plain --out plain.npy");
+    assert!(room.read("half.npy") == room.read("plain.npy"));
+}
+
+#[test]
+fn a_dataset_is_reordered_by_what_training_reads() {
+    let room = room();
+    room.ok("reorder data hot --by presc:2 --fanout 4,3 --batch-size 100");
+    let rates = |data: &str| {
+        let told = room.ok_json(&format!(
+            "hotness {data} --policies optimal --ratios 0.1 --fanout 4,3 --batch-size 100"
+        ));
+        told["results"][0]["hit_rate"].as_f64().unwrap()
+    };
+    let (before, after) = (rates("data"), rates("hot"));
+    assert!((before - after).abs() < 0.05, "the same graph, other draws: {before} {after}");
+    let unknown = room.run("reorder data new --by heat");
+    assert_eq!(unknown.status, Some(2));
+    assert!(
+        unknown.stderr.contains("known: ") && unknown.stderr.contains("weighted-reverse-pagerank"),
+        "{}",
+        unknown.stderr
+    );
+}

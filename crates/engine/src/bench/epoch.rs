@@ -66,7 +66,6 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
     if sampler.subgraphs().is_some() {
         return Ok(None); // one block for all layers
     }
-    let train = &data.split.train;
     let mut order: Vec<NodeId> = Vec::new();
     build::order(config, bench.data)?.order(0, &mut order);
     let mut workspace = Workspace::new(data.num_nodes());

@@ -2,7 +2,7 @@
 
 use graphmill_graph::{Dataset, Graph, table};
 use graphmill_loader::{
-    MiniBatch, Sampler, Workspace, feature::Host, order::Order as SeedOrder, weights::SymmetricWeights,
+    Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
 };
 use graphmill_nn::{
     Matrix, Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
@@ -13,6 +13,7 @@ use crate::{
     memory::{Residence, Residences},
     stage::Loader,
     strategy,
+    tiers::Plan,
 };
 
 /// What the options name. Making it checks all of them, before anything that takes long.
@@ -54,21 +55,33 @@ impl<'d> Parts<'d> {
 pub(crate) struct Tables {
     pub(crate) graph: Graph,
     /// The feature rows, for the extract stage.
-    pub(crate) feature: Host,
-    /// The same rows, for layers that read them in place.
+    pub(crate) feature: Box<dyn Feature>,
+    /// The same rows, for layers that read them in place and for inference.
     pub(crate) features: Matrix,
+    /// What the tiers hold, in words, where there are several.
+    pub(crate) tiers: Option<String>,
 }
 
 impl Tables {
     /// # Errors
     /// The memory cannot be had.
-    pub(crate) fn new(config: &TrainConfig, data: &Dataset, residence: Residences) -> Result<Self> {
+    pub(crate) fn new(
+        config: &TrainConfig,
+        data: &Dataset,
+        residence: Residences,
+        sampler: &dyn Sampler,
+        order: &dyn SeedOrder,
+    ) -> Result<Self> {
         let graph = match residence.graph {
             Residence::HugePages => data.graph.to_huge_pages()?,
             Residence::InPlace => data.graph.clone(),
         };
+        if let Some(mut plan) = Plan::new(config, data)? {
+            let (feature, features) = plan.build(config, data, residence, sampler, order)?;
+            return Ok(Self { graph, feature, features, tiers: Some(plan.to_string()) });
+        }
         let (feature, features) = build::features(config, data, residence.features)?;
-        Ok(Self { graph, feature, features })
+        Ok(Self { graph, feature: Box::new(feature), features, tiers: None })
     }
 }
 
@@ -82,8 +95,8 @@ pub(crate) fn loader<'a>(
     config: &TrainConfig,
     data: &'a Dataset,
     tables: &'a Tables,
-    sampler: Box<dyn Sampler>,
-    order: Box<dyn SeedOrder + 'a>,
+    sampler: &'a dyn Sampler,
+    order: &'a dyn SeedOrder,
     model: &Model,
 ) -> Result<(Loader<'a>, Vec<Order>)> {
     let symmetric: Option<SymmetricWeights> = build::symmetric(model, data);
@@ -95,7 +108,7 @@ pub(crate) fn loader<'a>(
         max_batches: config.max_batches,
         order,
         sampler,
-        feature: &tables.feature,
+        feature: &*tables.feature,
         fused: false,
         transposed: 0,
         symmetric,
@@ -116,7 +129,13 @@ pub(crate) fn loader<'a>(
             config.sampler
         )));
     }
-    let possible = model.can_read_table(&orders) && !subgraphs;
+    if config.fused == "on" && tables.tiers.is_some() {
+        return Err(Error::usage(
+            "--fused on: rows of several tiers are not read in place; use --fused auto, or leave out --cache-ratio, \
+             --host-budget and virtual devices",
+        ));
+    }
+    let possible = model.can_read_table(&orders) && !subgraphs && tables.tiers.is_none();
     if config.fused == "on" && !possible {
         return Err(Error::usage(
             "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, so it cannot \

@@ -28,9 +28,9 @@ pub struct Loader<'a> {
     /// Batches of an epoch at most; 0 for all.
     pub max_batches: usize,
     /// The ordering.
-    pub order: Box<dyn Order + 'a>,
+    pub order: &'a dyn Order,
     /// The sampler.
-    pub sampler: Box<dyn Sampler>,
+    pub sampler: &'a dyn Sampler,
     /// The feature rows.
     pub feature: &'a dyn Feature,
     /// Whether the bottom layer reads the feature table in place.
@@ -165,14 +165,16 @@ mod tests {
         let graph = graph.unwrap();
         let feature = Host::new(&Features::f32(1, vec![0.0; 8]));
         for (fanout, batch_size, kept) in [([-1, -1], 6, true), ([-1, 2], 6, false), ([-1, -1], 3, false)] {
+            let sampler = Neighbor::new(&fanout).unwrap();
+            let order = Random::new(&[5, 1, 3, 0, 2, 7], 1);
             let loader = Loader {
                 graph: &graph,
                 train: &[5, 1, 3, 0, 2, 7],
                 seed: 1,
                 batch_size,
                 max_batches: 0,
-                order: Box::new(Random::new(&[5, 1, 3, 0, 2, 7], 1)),
-                sampler: Box::new(Neighbor::new(&fanout).unwrap()),
+                order: &order,
+                sampler: &sampler,
                 feature: &feature,
                 fused: false,
                 transposed: 0,
@@ -200,14 +202,16 @@ mod tests {
     fn a_bounded_epoch_is_the_beginning_of_the_whole_one() {
         let feature = Host::new(&Features::f32(1, vec![0.0; 8]));
         let graph = Graph::new(vec![0; 9].into(), vec![].into()).unwrap();
+        let sampler = Neighbor::new(&[1]).unwrap();
+        let order = Random::new(&[0, 1, 2, 3, 4, 5, 6], 1);
         let with = |max_batches, batch_size| Loader {
             graph: &graph,
             train: &[0, 1, 2, 3, 4, 5, 6],
             seed: 1,
             batch_size,
             max_batches,
-            order: Box::new(Random::new(&[0, 1, 2, 3, 4, 5, 6], 1)),
-            sampler: Box::new(Neighbor::new(&[1]).unwrap()),
+            order: &order,
+            sampler: &sampler,
             feature: &feature,
             fused: false,
             transposed: 0,

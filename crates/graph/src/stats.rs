@@ -73,6 +73,8 @@ pub struct Info {
     pub class_counts: Vec<usize>,
     /// Nodes without a label.
     pub unlabelled: usize,
+    /// Whether the nodes were renumbered and their original ids are kept.
+    pub reordered: bool,
     /// Size at rest.
     pub bytes: Bytes,
 }
@@ -180,6 +182,7 @@ pub fn info(dataset: &Dataset) -> Info {
         homophily: tally.homophily(&class_counts),
         class_counts,
         unlabelled,
+        reordered: dataset.original_ids.is_some(),
         bytes: Bytes {
             topology: size_of_val(graph.indptr())
                 + size_of_val(graph.indices())
@@ -356,6 +359,7 @@ mod tests {
             graphs: Vec::new(),
             metric: Some("accuracy".into()),
             checksum: None,
+            original_ids: None,
         }
     }
 

@@ -85,6 +85,7 @@ prop_compose! {
             metric: Some("f1-macro".into()),
             graphs,
             checksum: None,
+            original_ids: None,
         }
     }
 }

@@ -21,6 +21,7 @@ fn single() -> Dataset {
         graphs: Vec::new(),
         metric: Some("accuracy".into()),
         checksum: None,
+        original_ids: None,
     }
 }
 
@@ -52,14 +53,14 @@ fn bare() -> Dataset {
 /// Everything a dataset holds, for comparison.
 fn parts(dataset: &Dataset) -> String {
     // not the checksum: it is of the files
-    let Dataset { name, graph, features, labels, split, graphs, metric, checksum: _ } = dataset;
+    let Dataset { name, graph, features, labels, split, graphs, metric, checksum: _, original_ids } = dataset;
     let features: Vec<f32> = match &features.data {
         FeatureData::F32(data) => data.to_vec(),
         FeatureData::F16(data) => data.iter().map(|x| x.to_f32()).collect(),
         FeatureData::Csr(data) => data.to_dense().unwrap(),
     };
     format!(
-        "{name} {:?} {:?} {:?} {features:?} {labels:?} {split:?} {graphs:?} {metric:?}",
+        "{name} {:?} {:?} {:?} {features:?} {labels:?} {split:?} {graphs:?} {metric:?} {original_ids:?}",
         graph.indptr(),
         graph.indices(),
         graph.edge_weight()

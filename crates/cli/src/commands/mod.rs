@@ -5,9 +5,11 @@ mod datasets;
 mod eval;
 mod export;
 mod generate;
+mod hotness;
 mod import;
 mod info;
 mod predict;
+mod reorder;
 mod report;
 mod train;
 
@@ -26,10 +28,12 @@ const TABLE: &[Entry] = &[
     Entry { command: import::command, run: import::run },
     Entry { command: export::command, run: export::run },
     Entry { command: generate::command, run: generate::run },
+    Entry { command: reorder::command, run: reorder::run },
     Entry { command: info::command, run: info::run },
     Entry { command: eval::command, run: eval::run },
     Entry { command: predict::command, run: predict::run },
     Entry { command: report::command, run: report::run },
+    Entry { command: hotness::command, run: hotness::run },
     Entry { command: bench::command, run: bench::run },
 ];
 

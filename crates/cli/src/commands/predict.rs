@@ -14,7 +14,7 @@ pub(crate) fn command() -> Command {
         .about("Write what a run's best model says of nodes, with full neighbours, to a .npy file")
         .arg(args::path("run", "RUN", "Run directory").required(true))
         .arg(
-            args::path("nodes", "FILE", "Node ids, one a line, or a .npy of integers [default: all nodes]")
+            args::path("nodes", "FILE", "Node ids of the dataset (of a reordered one the new ids), one a line, or a .npy of integers [default: all nodes, in order]")
                 .long("nodes"),
         )
         .arg(

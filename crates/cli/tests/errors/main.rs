@@ -12,6 +12,7 @@ mod generate;
 mod import;
 mod info;
 mod predict;
+mod reorder;
 mod report;
 mod train;
 

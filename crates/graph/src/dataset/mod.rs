@@ -2,6 +2,7 @@
 //!
 //! - [`NamedGraph`]: datasets that are the union of several graphs.
 //! - [`native`]: the directory format (a manifest and `.npy` files with checksums).
+//! - [`StoredTable`]: where such a directory keeps its feature rows.
 //! - [`import`]: the table of importers and the options they share.
 //! - [`export`]: the table of exporters.
 
@@ -11,6 +12,7 @@ mod graphs;
 pub mod import;
 pub(crate) mod manifest;
 pub mod native;
+mod stored_table;
 pub(crate) mod work;
 
 use std::fmt;
@@ -18,9 +20,10 @@ use std::fmt;
 pub use graphs::{GraphParts, NamedGraph};
 use half::f16;
 use rayon::prelude::*;
+pub use stored_table::StoredTable;
 pub use work::Work;
 
-use crate::{Buffer, Error, Graph, NodeId, Result, SparseRows, matrix::TableType, search::position};
+use crate::{Buffer, Error, Graph, NodeId, Result, SparseRows, matrix::TableType, reorder, search::position};
 
 /// Everything a training run reads.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +45,9 @@ pub struct Dataset {
     pub metric: Option<String>,
     /// The checksum of the dataset directory it was read from: of the manifest, which holds those of all files.
     pub checksum: Option<String>,
+    /// What every node was called before the dataset was reordered ([`crate::reorder`]): a permutation of the nodes (`V`).
+    /// None where the ids are those it was imported or generated with.
+    pub original_ids: Option<Buffer<NodeId>>,
 }
 
 /// Node features, `V x dim`, row-major.
@@ -206,7 +212,18 @@ impl Dataset {
         self.validate_features()?;
         self.validate_labels()?;
         graphs::validate(&self.graphs, &self.graph)?;
+        self.validate_original_ids()?;
         self.validate_split()
+    }
+
+    /// That original ids, where there are any, are a permutation of the nodes.
+    fn validate_original_ids(&self) -> Result<()> {
+        let Some(ids) = &self.original_ids else { return Ok(()) };
+        if ids.len() != self.num_nodes() {
+            let message = format!("{} original ids for {} nodes", ids.len(), self.num_nodes());
+            return Err(Error::invalid(message));
+        }
+        reorder::inverse(ids).map(drop)
     }
 
     /// That there is a finite row per node.

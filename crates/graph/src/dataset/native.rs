@@ -12,6 +12,7 @@
 //! features_values.npy   f4  [stored]
 //! labels.npy        i4 [V] (-1 unknown) or u1 [V, C] (0 and 1)
 //! train.npy valid.npy test.npy      u32, ascending and disjoint
+//! original_ids.npy  u32 [V]         only in a reordered dataset: what each node was called before, a permutation
 //! ```
 
 use std::{fs, path::Path};
@@ -38,19 +39,21 @@ use crate::{
 const INDPTR: &str = "indptr.npy";
 const INDICES: &str = "indices.npy";
 const EDGE_WEIGHT: &str = "edge_weight.npy";
-const FEATURES: &str = "features.npy";
-const FEATURES_INDPTR: &str = "features_indptr.npy";
+pub(super) const FEATURES: &str = "features.npy";
+pub(super) const FEATURES_INDPTR: &str = "features_indptr.npy";
 const FEATURES_INDICES: &str = "features_indices.npy";
 const FEATURES_VALUES: &str = "features_values.npy";
 const LABELS: &str = "labels.npy";
+const ORIGINAL_IDS: &str = "original_ids.npy";
 /// Bytes of a file that are looked at before their pages are given back.
 const WINDOW: usize = 64 << 20;
 const SPLIT: [&str; 3] = ["train.npy", "valid.npy", "test.npy"];
 
 /// Whether this version of the format has an array of that name.
 fn is_known(name: &str) -> bool {
-    [INDPTR, INDICES, EDGE_WEIGHT, FEATURES, FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES, LABELS]
-        .contains(&name)
+    const FEATURE_FILES: [&str; 4] = [FEATURES, FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES];
+    [INDPTR, INDICES, EDGE_WEIGHT, LABELS, ORIGINAL_IDS].contains(&name)
+        || FEATURE_FILES.contains(&name)
         || SPLIT.contains(&name)
 }
 
@@ -149,6 +152,9 @@ impl Dataset {
         for (name, (_, ids)) in SPLIT.iter().zip(self.split.parts()) {
             add(&mut m, dir, name, ids, &[ids.len()])?;
         }
+        if let Some(ids) = &self.original_ids {
+            add(&mut m, dir, ORIGINAL_IDS, ids, &[nodes])?;
+        }
         let path = dir.join(manifest::FILE_NAME);
         let text = m.to_text()?;
         Real.write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| Error::io(&path, "write", e))
@@ -192,6 +198,7 @@ fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Dataset> {
         Labels::Single { class: stored.read(LABELS, &[nodes])?, classes: m.classes }
     };
     let [train, valid, test] = SPLIT.map(|name| stored.read::<u32>(name, &[stored.length(name)]));
+    let original_ids = stored.has(ORIGINAL_IDS).then(|| stored.read(ORIGINAL_IDS, &[nodes])).transpose()?;
     let dataset = Dataset {
         name: if m.name.is_empty() { directory_name(dir) } else { m.name.clone() },
         graph,
@@ -201,12 +208,14 @@ fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Dataset> {
         graphs: m.graphs.clone(),
         metric: m.metric.clone(),
         checksum: Some(m.checksum.clone()),
+        original_ids,
     };
     At::new(&dir.join(FEATURES), "contents").locate(dataset.validate_feature_count())?;
     contents(FEATURES, bad_feature.map(|i| dataset.not_finite(i)))?;
     At::new(&dir.join(LABELS), "contents").locate(dataset.validate_labels())?;
     At::new(&dir.join(manifest::FILE_NAME), "graphs")
         .locate(graphs::validate(&dataset.graphs, &dataset.graph))?;
+    At::new(&dir.join(ORIGINAL_IDS), "contents").locate(dataset.validate_original_ids())?;
     At::new(dir, "split").locate(dataset.validate_split())?;
     Ok(dataset)
 }

@@ -93,7 +93,7 @@ impl<T: Element> Rows<T> {
     }
 
     /// Moves the rows to a file, where there is room for one and they are not in it yet.
-    pub(super) fn spill(&mut self) -> Result<()> {
+    pub(crate) fn spill(&mut self) -> Result<()> {
         if let (None, Some(path)) = (&self.file, self.path()) {
             let mut file = Writer::create(&path)?;
             file.extend(&self.data)?;

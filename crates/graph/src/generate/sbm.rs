@@ -90,6 +90,7 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
         graphs: Vec::new(),
         metric: Some("accuracy".into()),
         checksum: None,
+        original_ids: None,
     })
 }
 

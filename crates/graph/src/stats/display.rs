@@ -10,7 +10,8 @@ impl fmt::Display for Info {
         let mut row = |what: &str, figure: String, note: String| {
             writeln!(f, "{}", format!("  {what:<11}{figure:>14}   {note}").trim_end())
         };
-        row("nodes", grouped(self.nodes), format!("{} isolated", grouped(self.isolated)))?;
+        let reordered = if self.reordered { ", reordered, original ids kept" } else { "" };
+        row("nodes", grouped(self.nodes), format!("{} isolated{reordered}", grouped(self.isolated)))?;
         let direction = if self.symmetric { "undirected, stored both ways" } else { "directed" };
         let weighted = if self.weighted { ", weighted" } else { "" };
         let loops = match self.self_loops {

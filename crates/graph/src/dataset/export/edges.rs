@@ -56,6 +56,9 @@ pub(super) fn write(dataset: &Dataset, dst: &Path, options: &ExportOptions) -> R
     }
     let count = lines::count(&dataset.graph, once);
     let mut lost = Vec::new();
+    if dataset.original_ids.is_some() {
+        lost.push("the ids that nodes had before they were reordered".to_string());
+    }
     if let Some(separator) = separator(dst) {
         let style =
             Style { separator, once, gzip: options.compress || dst.extension().is_some_and(|e| e == "gz") };

@@ -45,6 +45,9 @@ pub(super) fn write(dataset: &Dataset, dst: &Path, options: &ExportOptions) -> R
     if !dataset.graphs.is_empty() {
         lost.push("which nodes belong to which of the graphs".to_string());
     }
+    if dataset.original_ids.is_some() {
+        lost.push("the ids that nodes had before they were reordered".to_string());
+    }
     if let Some(metric) = &dataset.metric {
         lost.push(format!("the name of the metric, {metric}"));
     }

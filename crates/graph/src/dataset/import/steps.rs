@@ -27,7 +27,8 @@ pub(super) fn finish(raw: Raw, source: &Path, options: &ImportOptions, scratch: 
     let split = at.locate(given_split(splits, options.split.as_ref()))?;
     let name = options.name.clone().unwrap_or(name);
     let metric = options.metric.clone().or(metric);
-    let mut dataset = Dataset { name, graph, features, labels, split, graphs, metric, checksum: None };
+    let mut dataset =
+        Dataset { name, graph, features, labels, split, graphs, metric, checksum: None, original_ids: None };
     at.locate(dataset.validate())?;
     if options.largest_component {
         dataset = largest_component(dataset, scratch)?;

@@ -1,0 +1,90 @@
+//! `graphmill reorder DATASET DST --by NAME`: the same dataset with its nodes renumbered.
+
+use std::time::Instant;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use graphmill_engine::{Dataset, Error};
+use graphmill_graph::{
+    NodeId,
+    dataset::{Work, native},
+    memory, reorder, table,
+};
+use serde_json::json;
+
+use crate::{args, output, work};
+
+/// The arguments.
+pub(crate) fn command() -> Command {
+    let known = reorder::TABLE
+        .iter()
+        .map(|entry| format!("{}: {}", entry.name, entry.summary))
+        .collect::<Vec<_>>()
+        .join("; ");
+    Command::new("reorder")
+        .about("Renumber a dataset's nodes so that what is read together lies together; the original ids are kept")
+        .arg(args::path("dataset", "DATASET", "Directory of the dataset").required(true))
+        .arg(args::path("dst", "DST", "Directory to write").required(true))
+        .arg(Arg::new("by").long("by").value_name("NAME").required(true).help(known))
+        .arg(
+            Arg::new("seed")
+                .long("seed")
+                .value_name("N")
+                .allow_hyphen_values(true)
+                .help("Seed of what is drawn (random) [default: 0]"),
+        )
+        .arg(
+            Arg::new("force")
+                .long("force")
+                .action(ArgAction::SetTrue)
+                .help("Replace a dataset that is there; it may be the one that is read"),
+        )
+        .arg(args::memory())
+        .arg(args::threads())
+        .arg(args::json())
+}
+
+/// Reorders.
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    args::use_thread_option(matches)?;
+    let by = matches.get_one::<String>("by").expect("required");
+    let seed = seed(matches)?;
+    let order = order(by, seed)?;
+    let dst = args::required(matches, "dst");
+    let work = Work {
+        memory: args::get_memory(matches)?,
+        replace: matches.get_flag("force"),
+        watch: work::watch(matches.get_flag("json")),
+    };
+    native::check_target(dst, work.replace)?;
+    let began = Instant::now();
+    let dataset = args::open_dataset(args::required(matches, "dataset"))?;
+    let opened = began.elapsed().as_secs_f64();
+    let what = format!("{by}, seed {seed}");
+    let (reordered, seconds) = reorder::reorder_to(&dataset, dst, &what, order, work)?;
+    if !matches.get_flag("json") {
+        return output::text(&format!("{reordered}\n"));
+    }
+    let mut told = output::counts(&reordered);
+    told["by"] = json!(by);
+    told["seconds"] = json!(began.elapsed().as_secs_f64());
+    let mut stages = json!(seconds);
+    stages["open"] = json!(opened);
+    told["stages"] = stages;
+    told["peak_rss_bytes"] = json!(memory::peak());
+    output::json(&told)
+}
+
+/// Makes an order of a dataset.
+type Make = Box<dyn FnOnce(&Dataset) -> graphmill_graph::Result<Vec<NodeId>>>;
+
+/// What `--by` names.
+fn order(by: &str, seed: u64) -> Result<Make, Error> {
+    let entry = table::find("order", reorder::TABLE, by).map_err(Error::name)?;
+    Ok(Box::new(move |dataset| (entry.make)(&dataset.graph, seed)))
+}
+
+/// The value of `--seed`.
+fn seed(matches: &ArgMatches) -> Result<u64, Error> {
+    let Some(word) = matches.get_one::<String>("seed") else { return Ok(0) };
+    word.parse().map_err(|_| Error::usage(format!("--seed: '{word}' is not a possible number")))
+}

@@ -34,19 +34,8 @@ pub(crate) fn memory() -> Arg {
 /// The value of `--memory`.
 pub(crate) fn get_memory(matches: &ArgMatches) -> Result<Option<u64>, Error> {
     let Some(word) = matches.get_one::<String>("memory") else { return Ok(None) };
-    let wrong = || Error::usage(format!("--memory: '{word}' is not a size; write bytes, or 512M, 4G"));
-    let split = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
-    let (number, unit) = word.split_at(split);
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let power = match unit.trim_end_matches("iB").trim_end_matches('B').trim() {
-        "" => 0,
-        "k" | "K" => 1,
-        "M" => 2,
-        "G" => 3,
-        "T" => 4,
-        _ => return Err(wrong()),
-    };
-    Ok(Some((number * 1024f64.powi(power)) as u64))
+    let bytes = config::Bytes::parse(word).map_err(|e| Error::usage(format!("--memory: {e}")))?;
+    Ok(Some(bytes.0))
 }
 
 /// A path, by position.

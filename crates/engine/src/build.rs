@@ -257,12 +257,24 @@ fn choice<T: Copy>(flag: &str, all: &[(&str, T)], given: &str) -> Result<T> {
     })
 }
 
-/// The ordering of the seeds.
+/// Seeds of a batch, all training nodes where the configuration says 0.
+pub fn batch_size(config: &TrainConfig, data: &Dataset) -> usize {
+    if config.batch_size == 0 { data.split.train.len() } else { config.batch_size }
+}
+
+/// The ordering of the seeds. What it reads often is made now.
 ///
 /// # Errors
-/// An unknown name.
-pub fn order(config: &TrainConfig) -> Result<order::Order> {
-    usage(table::find("order", order::TABLE, &config.order)).map(|entry| entry.make)
+/// An unknown name or an impossible option.
+pub fn order<'d>(config: &TrainConfig, data: &'d Dataset) -> Result<Box<dyn order::Order + 'd>> {
+    let make = usage(table::find("order", order::TABLE, &config.order))?.make;
+    let options = order::OrderOptions {
+        seed: config.seed,
+        batch_size: batch_size(config, data),
+        sequences: config.order_sequences,
+    };
+    let source = order::OrderSource { graph: &data.graph, labels: &data.labels, train: &data.split.train };
+    make(&options, &source).map_err(|message| Error::usage(format!("--order {}: {message}", config.order)))
 }
 
 /// The optimiser.

@@ -6,6 +6,7 @@
 use std::{fmt, path::Path};
 
 use graphmill_graph::table::names;
+use graphmill_loader::feature::cached::Placement;
 use graphmill_nn::layer;
 use serde_json::{Map, Value as Json};
 
@@ -109,6 +110,60 @@ impl Value for Fanout {
     }
 }
 
+/// An amount of memory. Written in bytes, or as 512M, 4G, 1.5GiB; 0 sets no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// From a word.
+    ///
+    /// # Errors
+    /// It is not an amount.
+    pub fn parse(word: &str) -> Result<Self, String> {
+        let wrong = || format!("'{word}' is not a size; write bytes, or 512M, 4G");
+        let split = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+        let (number, unit) = word.split_at(split);
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let power = match unit.trim_end_matches("iB").trim_end_matches('B').trim() {
+            "" => 0,
+            "k" | "K" => 1,
+            "M" => 2,
+            "G" => 3,
+            "T" => 4,
+            _ => return Err(wrong()),
+        };
+        Ok(Self((number * 1024f64.powi(power)) as u64))
+    }
+}
+
+impl Value for Bytes {
+    fn parse(word: &str) -> Result<Self, String> {
+        Self::parse(word)
+    }
+    fn write(&self) -> Json {
+        self.0.write()
+    }
+}
+
+/// A part of the rows, or `auto`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ratio(pub Option<f64>);
+
+impl Value for Ratio {
+    fn parse(word: &str) -> Result<Self, String> {
+        if word == "auto" {
+            return Ok(Self(None));
+        }
+        let ratio = word.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+        ratio
+            .map(|ratio| Self(Some(ratio)))
+            .ok_or_else(|| format!("'{word}' is neither auto nor a part from 0 to 1"))
+    }
+    fn write(&self) -> Json {
+        self.0.map_or_else(|| Json::from("auto"), Json::from)
+    }
+}
+
 /// One option, as the command line and the files see it.
 pub struct Key {
     /// Its name in files; the flag is the same with dashes.
@@ -142,6 +197,7 @@ impl Key {
             "order" => Some(names(graphmill_loader::order::TABLE)),
             "model" => Some(names(graphmill_nn::layer::TABLE)),
             "strategy" => Some(names(crate::strategy::TABLE)),
+            "cache" => Some(crate::hotness::known()),
             _ => None,
         }
     }
@@ -213,6 +269,8 @@ options! {
         fixed max_batches: usize = 0_usize, "N";
         /// Order of the seeds.
         fixed order: String = "random", "NAME";
+        /// Sequences of neighbouring nodes that batches are mixed from (proximity); 0 for as few as mix labels well.
+        fixed order_sequences: usize = 0_usize, "N";
         /// Draw subgraphs among the training nodes alone (inductive).
         fixed inductive: bool = false, "BOOL";
         /// Count every node so often on average for the normalisation of subgraphs; 0 leaves it out.
@@ -317,6 +375,21 @@ options! {
         /// Seed of every random choice.
         fixed seed: u64 = 0_u64, "N";
     }
+    "Feature tiers" {
+        /// Memory for feature rows in the host; what is beyond it stays on the disk. 0 sets no limit.
+        free host_budget: Bytes = Bytes(0), "BYTES";
+        /// Memory of a device; 0 sets no limit.
+        free device_budget: Bytes = Bytes(0), "BYTES";
+        /// Rows that the nearest cache holds (the devices' where there are some, else the host's), a part of all; auto fills its budget.
+        free cache_ratio: Ratio = Ratio(None), "R";
+        /// What the nearest cache holds: the hottest rows by a metric, or rows that come and go; auto for posterior:2, or sieve with --order
+        /// proximity. Known
+        free cache: String = "auto", "POLICY";
+        /// What the host's cache holds where devices have one before it.
+        free host_cache: String = "auto", "POLICY";
+        /// How rows are spread over devices: shard, interleave, replicate, or replicate:R for the hottest part R of each.
+        free placement: String = "interleave", "HOW";
+    }
     "Execution" {
         /// Who runs which stage.
         fixed strategy: String = "sequential", "NAME";
@@ -324,7 +397,7 @@ options! {
         fixed precision: String = "f32", "TYPE";
         /// How the feature table is held in memory: f32, f16, bf16, or auto (bf16 with --precision bf16, else as stored).
         fixed feature_precision: String = "auto", "TYPE";
-        /// Where the arithmetic runs.
+        /// Where the arithmetic runs: cpu, or virtual:N for N devices that are made up, with memory of their own.
         free devices: String = "cpu", "LIST";
         /// Threads; 0 takes all cores. The numbers do not depend on it.
         free threads: usize = 0_usize, "N";
@@ -500,6 +573,13 @@ impl TrainConfig {
         if self.batch_size > u32::MAX as usize {
             return Err(Error::usage(format!("--batch-size {}: at most {}", self.batch_size, u32::MAX)));
         }
+        if self.order_sequences > u32::MAX as usize {
+            return Err(Error::usage(format!(
+                "--order-sequences {}: at most {}",
+                self.order_sequences,
+                u32::MAX
+            )));
+        }
         let hops = self.layers * self.hops_of_layer();
         if self.fanout.0.len() != hops {
             let per_layer = self.hops_per_layer();
@@ -522,10 +602,31 @@ impl TrainConfig {
                 self.feature_precision
             )));
         }
-        if self.devices != "cpu" {
-            return Err(Error::usage(format!("unknown device '{}'; known: cpu", self.devices)));
+        self.num_devices()?;
+        for (flag, name) in [("cache", &self.cache), ("host-cache", &self.host_cache)] {
+            if name != "auto" {
+                crate::hotness::kind(name).map_err(|e| Error::usage(format!("--{flag}: {e}")))?;
+            }
         }
+        Placement::parse(&self.placement).map_err(|e| Error::usage(format!("--placement {e}")))?;
         Ok(())
+    }
+
+    /// How many devices there are besides the processor.
+    ///
+    /// # Errors
+    /// `--devices` names none that is known.
+    pub fn num_devices(&self) -> Result<usize> {
+        if self.devices == "cpu" {
+            return Ok(0);
+        }
+        let number = self.devices.strip_prefix("virtual:").and_then(|n| n.parse().ok());
+        number.filter(|n| (1..=64).contains(n)).ok_or_else(|| {
+            Error::usage(format!(
+                "unknown device '{}'; known: cpu, virtual:N with N from 1 to 64",
+                self.devices
+            ))
+        })
     }
 }
 

@@ -8,11 +8,15 @@
 //! one layer going in and of one coming out (`N x H` each for the N nodes needed, all V where most are wanted; twice where
 //! rows are transformed before they are aggregated), plus one chunk. A chunk is bounded by edges as well as by nodes: hubs
 //! make it shorter.
+//!
+//! Feature rows that are not in memory ([`Source::Feature`]) are never held but a chunk at a time: the first layer transforms each as
+//! it is read, in the order of the nodes, so that a file is read from its beginning to its end and not once for every neighbour.
 
 use std::ops::Range;
 
 use graphmill_graph::{Block, Dataset, Graph, Labels, NodeId, block::Aggregation};
 use graphmill_loader::{
+    Feature, Relabel,
     sampler::{Scratch, exact::Exact},
     weights::SymmetricWeights,
 };
@@ -24,7 +28,10 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use crate::nodes::{Marks, NodeSet};
+use crate::{
+    Result,
+    nodes::{Marks, NodeSet},
+};
 
 /// Edges of a chunk for each node that it may have: more than the mean degree of most graphs, so that only hubs
 /// make chunks shorter.
@@ -41,10 +48,31 @@ pub enum Output {
     Embeddings,
 }
 
+/// Where the rows of features come from (`V x F`).
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// All of them are in memory.
+    Table(&'a Matrix),
+    /// They are read, wherever they are, and only so many at a time.
+    Feature(&'a dyn Feature),
+}
+
+impl<'a> From<&'a Matrix> for Source<'a> {
+    fn from(table: &'a Matrix) -> Self {
+        Self::Table(table)
+    }
+}
+
+impl<'a> From<&'a dyn Feature> for Source<'a> {
+    fn from(feature: &'a dyn Feature) -> Self {
+        Self::Feature(feature)
+    }
+}
+
 /// Full-neighbour inference over one graph; its tables are reused from call to call.
 pub struct Inference<'a> {
     graph: &'a Graph,
-    features: &'a Matrix,
+    features: Source<'a>,
     symmetric: Option<&'a SymmetricWeights>,
     backend: &'a dyn Backend,
     chunk: usize,
@@ -57,6 +85,18 @@ pub struct Inference<'a> {
     transformed: Vec<Matrix>,
     /// Gathered rows.
     room: Gathered,
+    /// Of rows that are read.
+    read: Read,
+}
+
+/// A chunk of rows that are not in memory.
+#[derive(Default)]
+struct Read {
+    rows: Matrix,
+    transformed: Vec<Matrix>,
+    nodes: Vec<NodeId>,
+    others: Vec<NodeId>,
+    relabel: Option<Relabel>,
 }
 
 /// Rows of a table, dense or sparse as the table is.
@@ -76,17 +116,17 @@ impl Gathered {
 }
 
 impl<'a> Inference<'a> {
-    /// Over `graph` with a feature table of `V x F`, `chunk` nodes at a time.
+    /// Over `graph` with features of `V x F`, `chunk` nodes at a time.
     pub fn new(
         graph: &'a Graph,
-        features: &'a Matrix,
+        features: impl Into<Source<'a>>,
         symmetric: Option<&'a SymmetricWeights>,
         backend: &'a dyn Backend,
         chunk: usize,
     ) -> Self {
         Self {
             graph,
-            features,
+            features: features.into(),
             symmetric,
             backend,
             chunk: chunk.max(1),
@@ -98,6 +138,7 @@ impl<'a> Inference<'a> {
             output: Matrix::default(),
             transformed: Vec::new(),
             room: Gathered::default(),
+            read: Read::default(),
         }
     }
 
@@ -107,8 +148,12 @@ impl<'a> Inference<'a> {
         Self { exact, ..self }
     }
 
-    /// The rows of `wanted` (each below `V`), one per entry and in its order, written to `out`.
-    pub fn run(&mut self, model: &Model, wanted: &[NodeId], output: Output, out: &mut Matrix) {
+    /// The rows of `wanted` (each below `V`), one per entry and in its order, written to `out`: the same bits wherever equal features
+    /// are, as long as the first layer multiplies before it aggregates. It always does where they are read.
+    ///
+    /// # Errors
+    /// Features cannot be read.
+    pub fn run(&mut self, model: &Model, wanted: &[NodeId], output: Output, out: &mut Matrix) -> Result<()> {
         let pass = Pass { backend: self.backend, training: false, key: 0 };
         let layers = match output {
             Output::Embeddings => model.num_embedding_layers(),
@@ -116,8 +161,16 @@ impl<'a> Inference<'a> {
         };
         let nodes = self.graph.num_nodes();
         let mut orders = model.inference_orders(nodes, self.graph.num_edges());
-        if self.features.is_sparse() {
-            assert!(model.start_with_product(&mut orders), "no run with this model keeps features sparse");
+        match self.features {
+            Source::Table(table) if table.is_sparse() => {
+                assert!(
+                    model.start_with_product(&mut orders),
+                    "no run with this model keeps features sparse"
+                );
+            }
+            Source::Table(_) => {}
+            // a layer that cannot has its neighbours' rows read chunk by chunk
+            Source::Feature(_) => _ = model.start_with_product(&mut orders),
         }
         let (hops, aggregation) = (model.num_layers(), model.aggregation());
         let mut needed = self.needed(wanted, layers, hops, aggregation);
@@ -126,10 +179,19 @@ impl<'a> Inference<'a> {
         if !in_place && 2 * needed[0].len() > nodes {
             needed[0] = NodeSet::all(nodes);
         }
-        let mut from_features = self.first_rows(model, &pass, in_place, &needed[0]);
+        let mut from_features = self.first_rows(model, &pass, in_place, &needed[0])?;
         for (l, &order) in orders[..layers].iter().enumerate() {
             let (sources, destinations) = (&needed[l], &needed[l + 1]);
-            let x = if from_features { self.features } else { &self.input };
+            let x = match self.features {
+                Source::Feature(feature) if from_features => {
+                    self.read_layer(feature, model, &pass, order, sources, destinations)?;
+                    std::mem::swap(&mut self.input, &mut self.output);
+                    from_features = false;
+                    continue;
+                }
+                Source::Table(table) if from_features => table,
+                _ => &self.input,
+            };
             let places = (!from_features).then_some(sources);
             if order == Order::TransformFirst {
                 let Self { transformed, room, .. } = self;
@@ -148,13 +210,9 @@ impl<'a> Inference<'a> {
                 let ids = &rest[..chunk_len(self.graph, rest, self.chunk)];
                 let block = &mut self.block;
                 let mut dst_ids = block.dst_ids.take().unwrap_or_default();
-                block.clear();
-                self.exact
-                    .rows(self.graph, hops - 1 - l, ids, aggregation, &mut self.scratch, block)
-                    .expect("a chunk's edges fit a block, but for a node with 2^32 in-neighbours");
-                if let Some(symmetric) = self.symmetric {
-                    symmetric.fill(self.graph, ids, block);
-                }
+                let neighbors =
+                    Neighbors { graph: self.graph, symmetric: self.symmetric, exact: &self.exact };
+                neighbors.fill(hops - 1 - l, ids, aggregation, &mut self.scratch, block);
                 dst_ids.clear();
                 dst_ids.extend_from_slice(ids);
                 if let Some(places) = places {
@@ -174,10 +232,21 @@ impl<'a> Inference<'a> {
         if !from_features {
             needed[layers].number(&mut rows);
         }
-        let last = if from_features { self.features } else { &self.input };
         let room = &mut self.room.dense;
-        room.resize(rows.len(), last.num_cols());
-        self.backend.gather(last.view(), &rows, room.view_mut());
+        match self.features {
+            Source::Feature(feature) if from_features => {
+                room.resize(rows.len(), feature.dim());
+                feature.read(&rows, room.view_mut().host())?;
+            }
+            features => {
+                let last = match features {
+                    Source::Table(table) if from_features => table,
+                    _ => &self.input,
+                };
+                room.resize(rows.len(), last.num_cols());
+                self.backend.gather(last.view(), &rows, room.view_mut());
+            }
+        }
         let rows = room.view();
         if output == Output::Logits && model.has_head() {
             out.resize(wanted.len(), model.classes());
@@ -189,30 +258,97 @@ impl<'a> Inference<'a> {
             out.resize(wanted.len(), rows.num_cols());
             self.backend.copy(rows, out.view_mut());
         }
+        Ok(())
+    }
+
+    /// The first layer of feature rows that are read, from `sources` to `self.output`. Each row is read once and transformed; where
+    /// the layer reads the destinations' own rows too, those are read once more; where it can only aggregate first, rows are read once
+    /// for every chunk that needs them.
+    fn read_layer(
+        &mut self,
+        feature: &dyn Feature,
+        model: &Model,
+        pass: &Pass,
+        order: Order,
+        sources: &NodeSet,
+        destinations: &NodeSet,
+    ) -> Result<()> {
+        let Self { graph, symmetric, backend, chunk, exact, transformed, read, output, .. } = self;
+        let Read { rows, transformed: of_chunk, nodes, others, relabel } = read;
+        let transforms = order == Order::TransformFirst;
+        if transforms {
+            fit(transformed, sources.len(), model.transformed_dims(0));
+            for (i, ids) in sources.ids().chunks(*chunk).enumerate() {
+                feature.gather(ids, rows)?;
+                model.transform_rows(0, pass, rows.view(), i * *chunk, transformed);
+            }
+            of_chunk.resize_with(transformed.len(), Matrix::default);
+        }
+        let relabel = relabel.get_or_insert_with(|| Relabel::new(graph.num_nodes()));
+        let neighbors = Neighbors { graph, symmetric: *symmetric, exact };
+        output.resize(destinations.len(), model.layer_out_dim(0));
+        let mut at = 0;
+        while at < destinations.len() {
+            let rest = &destinations.ids()[at..];
+            let ids = &rest[..chunk_len(graph, rest, *chunk)];
+            let block = &mut self.block;
+            neighbors.fill(model.num_layers() - 1, ids, model.aggregation(), &mut self.scratch, block);
+            relabel.start(ids);
+            others.clear();
+            relabel.relabel(&mut block.indices, ids, others);
+            nodes.clear();
+            nodes.extend_from_slice(ids);
+            nodes.extend_from_slice(others);
+            (block.num_dst, block.num_src, block.dst_ids) = (ids.len(), nodes.len(), None);
+            if !transforms {
+                feature.gather(nodes, rows)?;
+            } else if model.combines_own_rows(0) {
+                feature.gather(ids, rows)?;
+            }
+            if transforms {
+                sources.number(nodes);
+                for (table, rows) in transformed.iter().zip(&mut *of_chunk) {
+                    gather_rows(*backend, table.view(), nodes, rows);
+                }
+            }
+            let t: &[Matrix] = if transforms { of_chunk } else { &[] };
+            let out = output.rows_mut(at..at + ids.len());
+            model.infer(0, pass, order, block, rows.view(), t, &mut self.acts, out);
+            at += ids.len();
+        }
+        Ok(())
     }
 
     /// Makes the rows that the first layer reads: of the input layer, or of the feature table where few are needed and
     /// not in place. False where they are in `self.input`, a row for each of `needed`; true where the layer is to read
-    /// the table itself.
-    fn first_rows(&mut self, model: &Model, pass: &Pass, in_place: bool, needed: &NodeSet) -> bool {
-        let Self { features, input, room, backend, .. } = self;
+    /// the features itself.
+    fn first_rows(&mut self, model: &Model, pass: &Pass, in_place: bool, needed: &NodeSet) -> Result<bool> {
+        let Self { features, input, room, backend, read, .. } = self;
         if model.has_input_layer() {
             input.resize(needed.len(), model.layer_in_dim(0));
             for (i, ids) in needed.ids().chunks(self.chunk).enumerate() {
                 let at = i * self.chunk;
-                let x = match contiguous(ids).filter(|_| features.is_wide()) {
-                    Some(span) => features.rows(span),
-                    None => room.fill(*backend, features, ids),
+                let x = match *features {
+                    Source::Feature(feature) => {
+                        feature.gather(ids, &mut read.rows)?;
+                        read.rows.view()
+                    }
+                    Source::Table(table) => match contiguous(ids).filter(|_| table.is_wide()) {
+                        Some(span) => table.rows(span),
+                        None => room.fill(*backend, table, ids),
+                    },
                 };
                 model.input_rows(pass, x, input.rows_mut(at..at + ids.len()));
             }
-            return false;
+            return Ok(false);
         }
-        if in_place || needed.is_all() {
-            return true;
+        match *features {
+            Source::Table(table) if !in_place && !needed.is_all() => {
+                gather_rows(*backend, table.view(), needed.ids(), input);
+                Ok(false)
+            }
+            _ => Ok(true),
         }
-        gather_rows(*backend, features.view(), needed.ids(), input);
-        false
     }
 
     /// `needed[l]`: the nodes whose rows going into graph layer `l` (out of layer `l - 1`) matter.
@@ -244,6 +380,26 @@ impl<'a> Inference<'a> {
         }
         needed.reverse();
         needed
+    }
+}
+
+/// Whose rows a node's are made of.
+struct Neighbors<'n> {
+    graph: &'n Graph,
+    symmetric: Option<&'n SymmetricWeights>,
+    exact: &'n Exact,
+}
+
+impl Neighbors<'_> {
+    /// Makes `block` the neighbours of `ids` in hop `hop`, by their global numbers.
+    fn fill(&self, hop: usize, ids: &[NodeId], by: Aggregation, scratch: &mut Scratch, block: &mut Block) {
+        block.clear();
+        self.exact
+            .rows(self.graph, hop, ids, by, scratch, block)
+            .expect("a chunk's edges fit a block, but for a node with 2^32 in-neighbours");
+        if let Some(symmetric) = self.symmetric {
+            symmetric.fill(self.graph, ids, block);
+        }
     }
 }
 
@@ -298,7 +454,13 @@ pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[No
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::{EdgeOptions, SparseRows, build};
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use graphmill_graph::{EdgeOptions, Features, SparseRows, build};
+    use graphmill_loader::{
+        Traffic,
+        feature::{Host, Places},
+    };
     use graphmill_nn::{backend::Cpu, model::ModelConfig};
 
     use super::*;
@@ -334,13 +496,14 @@ mod tests {
         let features = Matrix::sparse_table(SparseRows::from_dense(2, &data).unwrap());
         let config = ModelConfig { layers: 1, ..ModelConfig::default() };
         let (model, graph, mut out) = (Model::new(&config, 2, 3, 1).unwrap(), hub(3), Matrix::default());
-        Inference::new(&graph, &features, None, &Cpu::default(), 10).run(
-            &model,
-            &[2, 0],
-            Output::Embeddings,
-            &mut out,
-        );
-        assert_eq!(out.view().host(), [0.0, 0.0, 0.0, 1.5]);
+        let stored = Features::f32(2, data.to_vec());
+        let host = Host::new(&stored);
+        for source in [Source::Table(&features), Source::Feature(&host)] {
+            let backend = Cpu::default();
+            let mut inference = Inference::new(&graph, source, None, &backend, 10);
+            inference.run(&model, &[2, 0], Output::Embeddings, &mut out).unwrap();
+            assert_eq!(out.view().host(), [0.0, 0.0, 0.0, 1.5]);
+        }
     }
 
     #[test]
@@ -358,22 +521,24 @@ mod tests {
             let config = ModelConfig { model: model.into(), hidden, input_layer, ..ModelConfig::default() };
             let model = Model::new(&config, 6, 3, 1).unwrap();
             let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
-            let from = |features: &Matrix, chunk: usize, wanted: &[NodeId]| {
+            let from = |features: Source, chunk: usize, wanted: &[NodeId]| {
                 let mut out = Matrix::default();
-                Inference::new(&graph, features, symmetric, &Cpu::default(), chunk).run(
-                    &model,
-                    wanted,
-                    Output::Logits,
-                    &mut out,
-                );
+                let backend = Cpu::default();
+                let mut inference = Inference::new(&graph, features, symmetric, &backend, chunk);
+                inference.run(&model, wanted, Output::Logits, &mut out).unwrap();
                 out.view().host().to_vec()
             };
-            let run = |chunk, wanted: &[NodeId]| from(&features, chunk, wanted);
+            let run = |chunk, wanted: &[NodeId]| from((&features).into(), chunk, wanted);
             let all: Vec<NodeId> = (0..700).collect();
             let whole = run(usize::MAX, &all);
             for chunk in [100, 1000] {
-                assert!(close(&from(&sparse, chunk, &all), &whole), "{} of sparse rows", config.model);
-                assert!(close(&from(&sparse, chunk, &[3, 1]), &[&whole[9..12], &whole[3..6]].concat()));
+                assert!(
+                    close(&from((&sparse).into(), chunk, &all), &whole),
+                    "{} of sparse rows",
+                    config.model
+                );
+                let few = from((&sparse).into(), chunk, &[3, 1]);
+                assert!(close(&few, &[&whole[9..12], &whole[3..6]].concat()));
             }
             for chunk in [1, 2, 100] {
                 assert!(close(&run(chunk, &all), &whole), "{} by {chunk}", config.model);
@@ -383,6 +548,103 @@ mod tests {
                 let rows: Vec<f32> =
                     wanted.iter().flat_map(|&v| whole[v as usize * 3..][..3].to_vec()).collect();
                 assert!(close(&run(100, wanted), &rows), "{} of {wanted:?}", config.model);
+            }
+        }
+    }
+
+    /// Rows in memory that count how often they are read, and fail once they have been read too often.
+    struct Counted {
+        rows: Host,
+        reads: Vec<AtomicUsize>,
+        most: usize,
+    }
+
+    impl Feature for Counted {
+        fn dim(&self) -> usize {
+            self.rows.dim()
+        }
+
+        fn num_rows(&self) -> usize {
+            self.rows.num_rows()
+        }
+
+        fn read_to(
+            &self,
+            ids: &[NodeId],
+            places: Places,
+            out: &mut [f32],
+        ) -> graphmill_graph::Result<Traffic> {
+            for &v in ids {
+                if self.reads[v as usize].fetch_add(1, Relaxed) == self.most {
+                    return Err(graphmill_graph::Error::invalid(format!("row {v} is worn out")));
+                }
+            }
+            self.rows.read_to(ids, places, out)
+        }
+
+        fn row_bytes(&self) -> u64 {
+            self.rows.row_bytes()
+        }
+    }
+
+    #[test]
+    fn rows_that_are_read_give_the_bits_of_those_in_memory_and_are_read_once_or_twice() {
+        let graph = hub(700);
+        let data: Vec<f32> = (0..700 * 6).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+        let table = Matrix::from_slice(700, 6, &data);
+        let rows = Host::new(&Features::f32(6, data));
+        let symmetric = SymmetricWeights::new(&graph);
+        let backend = Cpu::default();
+        let all: Vec<NodeId> = (0..700).collect();
+        // hidden widths for which rows in memory are transformed first, and for which they are aggregated first
+        for (model, hidden, input_layer, residual) in [
+            ("sage", 2, false, "none"),
+            ("sage", 16, false, "none"),
+            ("sage", 16, true, "none"),
+            ("gcn", 2, false, "none"),
+            ("gcn", 2, false, "linear"),
+            ("gcn", 16, false, "none"),
+            ("gat", 8, false, "none"),
+            ("gin", 2, false, "none"),
+        ] {
+            let name = format!("{model} of {hidden}");
+            let config = ModelConfig {
+                model: model.into(),
+                hidden,
+                input_layer,
+                residual: residual.into(),
+                ..ModelConfig::default()
+            };
+            let model = Model::new(&config, 6, 3, 1).unwrap();
+            let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
+            let orders = model.inference_orders(700, graph.num_edges());
+            let run = |source: Source, wanted: &[NodeId], chunk: usize| -> Result<Vec<f32>> {
+                let mut out = Matrix::default();
+                let mut inference = Inference::new(&graph, source, symmetric, &backend, chunk);
+                inference.run(&model, wanted, Output::Logits, &mut out)?;
+                Ok(out.view().host().to_vec())
+            };
+            for chunk in [1, 100, 1000] {
+                for wanted in [&all[..], &[699, 650, 699], &[3, 0]] {
+                    let reads = all.iter().map(|_| AtomicUsize::new(0)).collect();
+                    let counted = Counted { rows: rows.clone(), reads, most: 2 };
+                    let out = run(Source::Feature(&counted), wanted, chunk).unwrap();
+                    let expected = run(Source::Table(&table), wanted, chunk).unwrap();
+                    if input_layer || orders[0] == Order::TransformFirst {
+                        assert_eq!(out, expected, "{name} by {chunk}");
+                    }
+                    assert!(close(&out, &expected), "{name} by {chunk}");
+                    let most = counted.reads.iter().map(|reads| reads.load(Relaxed)).max().unwrap();
+                    let own = !input_layer && model.combines_own_rows(0);
+                    assert_eq!(most, if own { 2 } else { 1 }, "{name} by {chunk}");
+                    let worn = Counted { most: 0, ..counted };
+                    assert!(
+                        run(Source::Feature(&worn), wanted, chunk)
+                            .unwrap_err()
+                            .to_string()
+                            .contains("is worn out")
+                    );
+                }
             }
         }
     }

@@ -10,6 +10,7 @@ pub mod error;
 pub mod evaluate;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+pub mod hotness;
 pub mod learner;
 pub mod memory;
 mod nodes;
@@ -22,6 +23,7 @@ mod setup;
 pub mod stage;
 pub mod strategy;
 pub mod sums;
+mod tiers;
 pub mod trainer;
 
 pub use build::open_dataset;

@@ -145,7 +145,7 @@ impl SavedRun {
         let mut test = None;
         for (part, nodes) in data.split.parts() {
             let nodes = &some(nodes, self.config.eval_nodes)[..];
-            inference.run(&model, nodes, Output::Logits, &mut logits);
+            self.own(inference.run(&model, nodes, Output::Logits, &mut logits))?;
             let scores: BTreeMap<String, Option<f64>> = metric::TABLE
                 .iter()
                 .map(|entry| (entry.name.to_string(), score(entry.make, &logits, data, nodes)))
@@ -199,9 +199,10 @@ impl SavedRun {
         let (_, table) = self.own(build::features(&self.config, data, residence))?;
         let symmetric = build::symmetric(&model, data);
         let mut rows = Matrix::default();
-        Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk)
-            .taking(self.own(build::exact(&self.config, data))?)
-            .run(&model, &nodes, output, &mut rows);
+        let mut inference =
+            Inference::new(&data.graph, &table, symmetric.as_ref(), &backend, self.config.eval_chunk)
+                .taking(self.own(build::exact(&self.config, data))?);
+        self.own(inference.run(&model, &nodes, output, &mut rows))?;
         let (count, cols) = (rows.num_rows(), rows.num_cols());
         let (cols, kind) = match kind {
             Kind::Classes if multi => {

@@ -1,7 +1,9 @@
 //! What outlives an epoch: the parts of a run, made from its configuration and dataset, and the tables they read.
 
 use graphmill_graph::{Dataset, Graph, table};
-use graphmill_loader::{MiniBatch, Sampler, Workspace, feature::Host, order, weights::SymmetricWeights};
+use graphmill_loader::{
+    Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
+};
 use graphmill_nn::{
     Matrix, Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
 };
@@ -11,23 +13,24 @@ use crate::{
     memory::{Residence, Residences},
     stage::Loader,
     strategy,
+    tiers::Plan,
 };
 
 /// What the options name. Making it checks all of them, before anything that takes long.
-pub(crate) struct Parts {
+pub(crate) struct Parts<'d> {
     pub(crate) metric: &'static table::Entry<Metric>,
     pub(crate) sampler: Box<dyn Sampler>,
-    pub(crate) order: order::Order,
+    pub(crate) order: Box<dyn SeedOrder + 'd>,
     pub(crate) strategy: strategy::Make,
     pub(crate) optimizer: Box<dyn Optimizer>,
     pub(crate) schedule: Schedule,
     pub(crate) model: Model,
 }
 
-impl Parts {
+impl<'d> Parts<'d> {
     /// # Errors
     /// An option that is unknown or impossible, or a dataset that cannot be trained on.
-    pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+    pub(crate) fn new(config: &TrainConfig, data: &'d Dataset) -> Result<Self> {
         config.validate()?;
         let model = build::model(config, data)?;
         if data.split.train.is_empty() {
@@ -37,12 +40,12 @@ impl Parts {
         }
         Ok(Self {
             metric: build::metric(config, data)?,
-            order: build::order(config)?,
             strategy: table::find("strategy", strategy::TABLE, &config.strategy).map_err(Error::name)?.make,
             optimizer: build::optimizer(config)?,
             schedule: build::schedule(config)?,
             model,
-            // the one that may take long
+            // the ones that may take long
+            order: build::order(config, data)?,
             sampler: build::sampler(config, data)?,
         })
     }
@@ -52,21 +55,33 @@ impl Parts {
 pub(crate) struct Tables {
     pub(crate) graph: Graph,
     /// The feature rows, for the extract stage.
-    pub(crate) feature: Host,
-    /// The same rows, for layers that read them in place.
+    pub(crate) feature: Box<dyn Feature>,
+    /// The same rows, for layers that read them in place and for inference.
     pub(crate) features: Matrix,
+    /// What the tiers hold, in words, where there are several.
+    pub(crate) tiers: Option<String>,
 }
 
 impl Tables {
     /// # Errors
     /// The memory cannot be had.
-    pub(crate) fn new(config: &TrainConfig, data: &Dataset, residence: Residences) -> Result<Self> {
+    pub(crate) fn new(
+        config: &TrainConfig,
+        data: &Dataset,
+        residence: Residences,
+        sampler: &dyn Sampler,
+        order: &dyn SeedOrder,
+    ) -> Result<Self> {
         let graph = match residence.graph {
             Residence::HugePages => data.graph.to_huge_pages()?,
             Residence::InPlace => data.graph.clone(),
         };
+        if let Some(mut plan) = Plan::new(config, data)? {
+            let (feature, features) = plan.build(config, data, residence, sampler, order)?;
+            return Ok(Self { graph, feature, features, tiers: Some(plan.to_string()) });
+        }
         let (feature, features) = build::features(config, data, residence.features)?;
-        Ok(Self { graph, feature, features })
+        Ok(Self { graph, feature: Box::new(feature), features, tiers: None })
     }
 }
 
@@ -80,21 +95,20 @@ pub(crate) fn loader<'a>(
     config: &TrainConfig,
     data: &'a Dataset,
     tables: &'a Tables,
-    sampler: Box<dyn Sampler>,
-    order: order::Order,
+    sampler: &'a dyn Sampler,
+    order: &'a dyn SeedOrder,
     model: &Model,
 ) -> Result<(Loader<'a>, Vec<Order>)> {
     let symmetric: Option<SymmetricWeights> = build::symmetric(model, data);
-    let batch_size = if config.batch_size == 0 { data.split.train.len() } else { config.batch_size };
     let mut loader = Loader {
         graph: &tables.graph,
         train: &data.split.train,
         seed: config.seed,
-        batch_size,
+        batch_size: build::batch_size(config, data),
         max_batches: config.max_batches,
         order,
         sampler,
-        feature: &tables.feature,
+        feature: &*tables.feature,
         fused: false,
         transposed: 0,
         symmetric,
@@ -115,7 +129,13 @@ pub(crate) fn loader<'a>(
             config.sampler
         )));
     }
-    let possible = model.can_read_table(&orders) && !subgraphs;
+    if config.fused == "on" && tables.tiers.is_some() {
+        return Err(Error::usage(
+            "--fused on: rows of several tiers are not read in place; use --fused auto, or leave out --cache-ratio, \
+             --host-budget and virtual devices",
+        ));
+    }
+    let possible = model.can_read_table(&orders) && !subgraphs && tables.tiers.is_none();
     if config.fused == "on" && !possible {
         return Err(Error::usage(
             "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, so it cannot \

@@ -4,9 +4,7 @@
 
 use graphmill_graph::{Graph, NodeId, block::Aggregation};
 use graphmill_loader::{
-    Feature, Form, MiniBatch, Sampler, Traffic, Workspace,
-    feature::Rows,
-    order::{self, Order},
+    Feature, Form, MiniBatch, Sampler, Traffic, Workspace, feature::Rows, order::Order,
     weights::SymmetricWeights,
 };
 
@@ -30,9 +28,9 @@ pub struct Loader<'a> {
     /// Batches of an epoch at most; 0 for all.
     pub max_batches: usize,
     /// The ordering.
-    pub order: Order,
+    pub order: &'a dyn Order,
     /// The sampler.
-    pub sampler: Box<dyn Sampler>,
+    pub sampler: &'a dyn Sampler,
     /// The feature rows.
     pub feature: &'a dyn Feature,
     /// Whether the bottom layer reads the feature table in place.
@@ -64,8 +62,12 @@ impl Loader<'_> {
         if self.sampler.subgraphs().is_some() {
             return out.clear(); // they pick their seeds by themselves
         }
-        let order = if self.train.len() <= self.batch_size { order::sequential::order } else { self.order };
-        order(self.train, self.seed, epoch, out);
+        if self.train.len() <= self.batch_size {
+            out.clear();
+            out.extend_from_slice(self.train);
+        } else {
+            self.order.order(epoch, out);
+        }
     }
 
     /// Batch `number`'s seeds among `order`.
@@ -149,7 +151,7 @@ impl Loader<'_> {
 #[cfg(test)]
 mod tests {
     use graphmill_graph::{Features, Graph};
-    use graphmill_loader::{feature::Host, order::random, sampler::neighbor::Neighbor};
+    use graphmill_loader::{feature::Host, order::random::Random, sampler::neighbor::Neighbor};
 
     use super::*;
 
@@ -163,14 +165,16 @@ mod tests {
         let graph = graph.unwrap();
         let feature = Host::new(&Features::f32(1, vec![0.0; 8]));
         for (fanout, batch_size, kept) in [([-1, -1], 6, true), ([-1, 2], 6, false), ([-1, -1], 3, false)] {
+            let sampler = Neighbor::new(&fanout).unwrap();
+            let order = Random::new(&[5, 1, 3, 0, 2, 7], 1);
             let loader = Loader {
                 graph: &graph,
                 train: &[5, 1, 3, 0, 2, 7],
                 seed: 1,
                 batch_size,
                 max_batches: 0,
-                order: random::order,
-                sampler: Box::new(Neighbor::new(&fanout).unwrap()),
+                order: &order,
+                sampler: &sampler,
                 feature: &feature,
                 fused: false,
                 transposed: 0,
@@ -198,14 +202,16 @@ mod tests {
     fn a_bounded_epoch_is_the_beginning_of_the_whole_one() {
         let feature = Host::new(&Features::f32(1, vec![0.0; 8]));
         let graph = Graph::new(vec![0; 9].into(), vec![].into()).unwrap();
+        let sampler = Neighbor::new(&[1]).unwrap();
+        let order = Random::new(&[0, 1, 2, 3, 4, 5, 6], 1);
         let with = |max_batches, batch_size| Loader {
             graph: &graph,
             train: &[0, 1, 2, 3, 4, 5, 6],
             seed: 1,
             batch_size,
             max_batches,
-            order: random::order,
-            sampler: Box::new(Neighbor::new(&[1]).unwrap()),
+            order: &order,
+            sampler: &sampler,
             feature: &feature,
             fused: false,
             transposed: 0,

@@ -57,8 +57,15 @@ impl Sums {
         self.loss / self.seeds.max(1) as f64
     }
 
-    /// The record of an epoch.
-    pub fn record(&self, epoch: usize, valid: Option<Valid>, lr: f64, eval_seconds: f64) -> EpochRecord {
+    /// The record of an epoch of a run with a device, or without.
+    pub fn record(
+        &self,
+        epoch: usize,
+        valid: Option<Valid>,
+        lr: f64,
+        eval_seconds: f64,
+        has_device: bool,
+    ) -> EpochRecord {
         EpochRecord {
             epoch,
             loss: self.mean_loss(),
@@ -73,7 +80,7 @@ impl Sums {
             sampled_edges: self.edges,
             seeds_per_second: if self.seconds > 0.0 { self.seeds as f64 / self.seconds } else { 0.0 },
             traffic: self.traffic,
-            hit_rate: self.traffic.hit_rate(false),
+            hit_rate: self.traffic.hit_rate(has_device),
             grad_norm: self.grad_norm,
         }
     }

@@ -68,8 +68,8 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     let clock = Instant::now();
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = Parts::new(config, data)?;
     let backend = Cpu { precision: build::precision(config) };
-    let tables = Tables::new(config, data, residence)?;
-    let (loader, orders) = setup::loader(config, data, &tables, sampler, order, &model)?;
+    let tables = Tables::new(config, data, residence, &*sampler, &*order)?;
+    let (loader, orders) = setup::loader(config, data, &tables, &*sampler, &*order, &model)?;
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
     learner.table = loader.fused.then(|| tables.features.clone());
 
@@ -105,6 +105,9 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
             "this processor has no instructions for bf16: products are rounded to it and computed in f32, slower",
         );
     }
+    if let Some(choice) = loader.order.choice() {
+        trainer.observer.note(&choice);
+    }
     let in_place = match (residence.graph, residence.features) {
         (Residence::InPlace, _) => Some("graph and features are"),
         (_, Residence::InPlace) => Some("features are"),
@@ -113,6 +116,9 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     if let Some(what) = in_place {
         let note = format!("memory is short: {what} read in place instead of from copies in huge pages");
         trainer.observer.note(&note);
+    }
+    if let Some(tiers) = &tables.tiers {
+        trainer.observer.note(tiers);
     }
     if data.graph.edge_weight().is_some() {
         trainer.observer.note(if loader.sampler.reads_edge_weights() {
@@ -127,7 +133,7 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     trainer.start()?;
     while !trainer.is_done() {
         let flow = trainer.epoch()?;
-        let record = trainer.score();
+        let record = trainer.score()?;
         trainer.record(record, flow)?;
     }
     trainer.finish()
@@ -258,7 +264,10 @@ impl Trainer<'_> {
     }
 
     /// Scores the validation nodes where it is their turn, and keeps the model if it is the best so far.
-    fn score(&mut self) -> EpochRecord {
+    ///
+    /// # Errors
+    /// Features cannot be read.
+    fn score(&mut self) -> Result<EpochRecord> {
         let clock = Instant::now();
         let Self { config, data, learner, place, logits, valid, .. } = self;
         let (epoch, batches) = (place.epoch, self.loader.num_batches());
@@ -269,7 +278,7 @@ impl Trainer<'_> {
         let turn = (epoch + 1).is_multiple_of(config.eval_every) || epoch + 1 == config.epochs;
         if turn && !valid.is_empty() {
             self.observer.evaluate(valid.len());
-            self.inference.run(&learner.model, valid, Output::Logits, logits);
+            self.inference.run(&learner.model, valid, Output::Logits, logits)?;
             if let Some(score) = score(self.metric.make, logits, data, valid) {
                 let loss = learner.loss(logits, valid);
                 let judged = if config.select == "loss" { -loss } else { score };
@@ -284,7 +293,8 @@ impl Trainer<'_> {
             place.best = Some(Best { epoch: epoch + 1, valid_score: scored.map(|valid| valid.score) });
             self.keeper.best.keep(&learner.model);
         }
-        place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64())
+        let has_device = config.devices != "cpu";
+        Ok(place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device))
     }
 
     /// Records the epoch, goes on to the next, and writes a checkpoint where it is time.
@@ -318,7 +328,7 @@ impl Trainer<'_> {
         let mut of_test = None;
         if !test.is_empty() {
             self.observer.evaluate(test.len());
-            self.inference.run(&self.learner.model, test, Output::Logits, &mut self.logits);
+            self.inference.run(&self.learner.model, test, Output::Logits, &mut self.logits)?;
             of_test = score(self.metric.make, &self.logits, self.data, test);
         }
         let summary = Summary::new(

@@ -86,14 +86,16 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
     }
     let fused = config.fused == "on";
     assert!(!fused || model.can_read_table(&orders));
+    let sampler = build::sampler(config, data).unwrap();
+    let order = build::order(config, data).unwrap();
     let loader = Loader {
         graph: &data.graph,
         train: &data.split.train,
         seed: 1,
         batch_size: if config.batch_size == 0 { data.split.train.len() } else { config.batch_size },
         max_batches: 0,
-        order: build::order(config).unwrap(),
-        sampler: build::sampler(config, data).unwrap(),
+        order: &*order,
+        sampler: &*sampler,
         feature: &feature,
         fused,
         transposed: if fused { !1 } else { !0 },

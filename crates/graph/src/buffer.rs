@@ -97,6 +97,21 @@ impl<T: Pod> Buffer<T> {
         self.convert_to_huge_pages(|from, to| to.copy_from_slice(from))
     }
 
+    /// `len` values in huge pages, which `fill` writes; they are 0 before.
+    ///
+    /// # Errors
+    /// The memory cannot be had, or what `fill` returns.
+    pub fn filled_huge_pages(len: usize, fill: impl FnOnce(&mut [T]) -> Result<()>) -> Result<Self> {
+        if len == 0 {
+            fill(&mut [])?;
+            return Ok(Vec::new().into());
+        }
+        let bytes = len.saturating_mul(size_of::<T>());
+        let mut map = huge_pages(bytes)?;
+        fill(bytemuck::cast_slice_mut(&mut map))?;
+        Self::from_map(map, len)
+    }
+
     /// As [`Buffer::to_huge_pages`], of what `convert` makes of runs of the values.
     ///
     /// # Errors
@@ -113,10 +128,7 @@ impl<T: Pod> Buffer<T> {
             return Ok(Vec::new().into());
         }
         let bytes = size_of_val(values) / size_of::<T>() * size_of::<U>();
-        let no = |e| Error::invalid(format!("cannot reserve {bytes} bytes of memory: {e}"));
-        let mut map = MmapMut::map_anon(bytes).map_err(no)?;
-        #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage); // a refusal costs speed only
+        let mut map = huge_pages(bytes)?;
         use rayon::prelude::*;
         let chunk = 1 << 20;
         let mut windows = bytemuck::cast_slice_mut(&mut map).chunks_mut(WINDOW);
@@ -128,18 +140,21 @@ impl<T: Pod> Buffer<T> {
                 self.forget(at..at + from.len());
             }
         });
-        let map = map.make_read_only().map_err(no)?;
-        let len = values.len();
-        Ok(Buffer {
-            storage: Storage::Mapped {
-                map: Arc::new(map),
-                offset: 0,
-                len,
-                file: None,
-                of: PhantomData,
-                written: None,
-            },
-        })
+        Buffer::from_map(map, values.len())
+    }
+
+    /// The first `len` values of anonymous memory.
+    fn from_map(map: MmapMut, len: usize) -> Result<Self> {
+        let map = map.make_read_only().map_err(|e| Error::invalid(format!("cannot protect memory: {e}")))?;
+        let storage = Storage::Mapped {
+            map: Arc::new(map),
+            offset: 0,
+            len,
+            file: None,
+            of: PhantomData,
+            written: None,
+        };
+        Ok(Self { storage })
     }
 
     /// Calls `see` with runs of `window` elements and where they begin, one run after the other. The pages of a mapped file
@@ -250,6 +265,15 @@ impl<T: Pod + std::fmt::Debug> std::fmt::Debug for Buffer<T> {
         let shown = &self[..self.len().min(8)];
         write!(f, "Buffer(len {}, {shown:?}{})", self.len(), if self.len() > 8 { ".." } else { "" })
     }
+}
+
+/// Anonymous memory of so many bytes, in huge pages where the system grants them.
+fn huge_pages(bytes: usize) -> Result<MmapMut> {
+    let no = |e| Error::invalid(format!("cannot reserve {bytes} bytes of memory: {e}"));
+    let map = MmapMut::map_anon(bytes).map_err(no)?;
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage); // a refusal costs speed only
+    Ok(map)
 }
 
 #[cfg(test)]

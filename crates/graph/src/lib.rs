@@ -9,6 +9,7 @@
 //! - [`external`]: edges and rows beyond the size of memory.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`memory`]: how much of it there is.
+//! - [`rank`]: out-degrees and reverse PageRank.
 //! - [`reorder`]: the same dataset with its nodes renumbered.
 //! - [`traverse`], [`symmetry`], [`among`], [`stats`]: components, whether edges go both ways, the edges among some nodes, and
 //!   the figures `graphmill info` prints.
@@ -33,6 +34,7 @@ pub mod memory;
 pub mod npy;
 pub mod npz;
 mod place;
+pub mod rank;
 pub mod reorder;
 mod search;
 pub mod shared;

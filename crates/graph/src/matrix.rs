@@ -83,6 +83,15 @@ impl TableType {
     /// All, with the names that users write.
     pub const ALL: [(&'static str, Self); 3] = [("f32", Self::F32), ("f16", Self::F16), ("bf16", Self::Bf16)];
 
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
+
     /// Bytes of a value.
     pub fn width(self) -> usize {
         match self {

@@ -25,6 +25,11 @@ pub fn peak() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
 }
 
+/// The memory this process holds now that is no file's, in bytes, where the system tells it.
+pub fn anonymous() -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "RssAnon")
+}
+
 /// A field of the files above (proc_meminfo(5), proc_pid_status(5)): `name:   12340 kB` on a line of its own.
 fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));

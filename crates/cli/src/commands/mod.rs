@@ -5,6 +5,7 @@ mod datasets;
 mod eval;
 mod export;
 mod generate;
+mod hotness;
 mod import;
 mod info;
 mod predict;
@@ -32,6 +33,7 @@ const TABLE: &[Entry] = &[
     Entry { command: eval::command, run: eval::run },
     Entry { command: predict::command, run: predict::run },
     Entry { command: report::command, run: report::run },
+    Entry { command: hotness::command, run: hotness::run },
     Entry { command: bench::command, run: bench::run },
 ];
 

@@ -75,7 +75,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 fn bottoms(bench: &Bench, form: Form) -> Result<Vec<Block>> {
     let config = &bench.options.train;
     let mut order = Vec::new();
-    (build::order(config)?)(&bench.data.split.train, config.seed, 0, &mut order);
+    build::order(config, bench.data)?.order(0, &mut order);
     let graph = &bench.data.graph;
     let sampler = build::sampler(config, bench.data)?;
     let mut workspace = Workspace::new(graph.num_nodes());

@@ -66,9 +66,8 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
     if sampler.subgraphs().is_some() {
         return Ok(None); // one block for all layers
     }
-    let train = &data.split.train;
     let mut order: Vec<NodeId> = Vec::new();
-    (build::order(config)?)(train, config.seed, 0, &mut order);
+    build::order(config, bench.data)?.order(0, &mut order);
     let mut workspace = Workspace::new(data.num_nodes());
     let mut batch = MiniBatch::default();
     let mut sizes = vec![Size::default(); model.num_layers()];

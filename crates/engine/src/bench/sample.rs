@@ -23,7 +23,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let sampler = build::sampler(config, bench.data)?;
     let graph = bench.data.graph.to_huge_pages()?;
     let mut order: Vec<NodeId> = Vec::new();
-    (build::order(config)?)(&bench.data.split.train, config.seed, 0, &mut order);
+    build::order(config, bench.data)?.order(0, &mut order);
     let threads = rayon::current_num_threads();
     let size = bench.seeds();
     let batches = order.len().div_ceil(size);

@@ -87,11 +87,11 @@ impl TrafficRecord {
         self.tiers().iter().map(|(_, tier)| tier.rows).sum()
     }
 
-    /// Rows served by the nearest tier (`device` where the run has one, else `host`) out of all;
+    /// Rows served by the nearest tier (devices where the run has some, whichever of them, else `host`) out of all;
     /// `None` where none was read.
     pub fn hit_rate(&self, has_device: bool) -> Option<f64> {
-        let nearest = if has_device { self.device } else { self.host };
-        (self.rows() > 0).then(|| nearest.rows as f64 / self.rows() as f64)
+        let nearest = if has_device { self.device.rows + self.peer.rows } else { self.host.rows };
+        (self.rows() > 0).then(|| nearest as f64 / self.rows() as f64)
     }
 }
 

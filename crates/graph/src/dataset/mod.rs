@@ -2,6 +2,7 @@
 //!
 //! - [`NamedGraph`]: datasets that are the union of several graphs.
 //! - [`native`]: the directory format (a manifest and `.npy` files with checksums).
+//! - [`StoredTable`]: where such a directory keeps its feature rows.
 //! - [`import`]: the table of importers and the options they share.
 //! - [`export`]: the table of exporters.
 
@@ -11,6 +12,7 @@ mod graphs;
 pub mod import;
 pub(crate) mod manifest;
 pub mod native;
+mod stored_table;
 pub(crate) mod work;
 
 use std::fmt;
@@ -18,6 +20,7 @@ use std::fmt;
 pub use graphs::{GraphParts, NamedGraph};
 use half::f16;
 use rayon::prelude::*;
+pub use stored_table::StoredTable;
 pub use work::Work;
 
 use crate::{Buffer, Error, Graph, NodeId, Result, SparseRows, matrix::TableType, reorder, search::position};

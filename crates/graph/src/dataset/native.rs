@@ -39,8 +39,8 @@ use crate::{
 const INDPTR: &str = "indptr.npy";
 const INDICES: &str = "indices.npy";
 const EDGE_WEIGHT: &str = "edge_weight.npy";
-const FEATURES: &str = "features.npy";
-const FEATURES_INDPTR: &str = "features_indptr.npy";
+pub(super) const FEATURES: &str = "features.npy";
+pub(super) const FEATURES_INDPTR: &str = "features_indptr.npy";
 const FEATURES_INDICES: &str = "features_indices.npy";
 const FEATURES_VALUES: &str = "features_values.npy";
 const LABELS: &str = "labels.npy";

@@ -1,6 +1,9 @@
 //! Node ids to feature rows: tiers that nest, with counters.
 
+pub mod cached;
+pub mod disk;
 pub mod host;
+mod scatter;
 mod stream;
 
 use std::time::Instant;
@@ -9,6 +12,7 @@ use graphmill_graph::{Matrix, NodeId, Result, matrix::TableData};
 
 use rayon::prelude::*;
 
+pub use disk::{Disk, DiskOptions};
 pub use host::Host;
 
 /// Rows and bytes read from one tier.

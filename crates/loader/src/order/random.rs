@@ -4,13 +4,31 @@
 use graphmill_graph::{NodeId, keyed};
 use rayon::prelude::*;
 
-/// See [`super::Order`]. O(n log n), parallel.
-pub fn order(nodes: &[NodeId], seed: u64, epoch: u64, out: &mut Vec<NodeId>) {
-    let key = keyed::key(&[seed, epoch, 0x006f_7264_6572]);
-    out.clear();
-    out.extend_from_slice(nodes);
-    // mix is a bijection, so distinct nodes have distinct keys and the order is unique
-    out.par_sort_unstable_by_key(|&v| keyed::mix(key ^ u64::from(v)));
+use super::Order;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Random<'a> {
+    train: &'a [NodeId],
+    seed: u64,
+}
+
+impl<'a> Random<'a> {
+    /// Shuffles these nodes.
+    pub fn new(train: &'a [NodeId], seed: u64) -> Self {
+        Self { train, seed }
+    }
+}
+
+impl Order for Random<'_> {
+    /// O(T log T), parallel.
+    fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
+        let key = keyed::key(&[self.seed, epoch, 0x006f_7264_6572]);
+        out.clear();
+        out.extend_from_slice(self.train);
+        // mix is a bijection, so distinct nodes have distinct keys and the order is unique
+        out.par_sort_unstable_by_key(|&v| keyed::mix(key ^ u64::from(v)));
+    }
 }
 
 #[cfg(test)]
@@ -22,7 +40,7 @@ mod tests {
         let nodes: Vec<u32> = (0..1000).collect();
         let run = |seed, epoch| {
             let mut out = Vec::new();
-            order(&nodes, seed, epoch, &mut out);
+            Random::new(&nodes, seed).order(epoch, &mut out);
             out
         };
         let first = run(1, 0);
@@ -39,7 +57,7 @@ mod tests {
         let mut counts = [0u32; 10];
         let mut out = Vec::new();
         for epoch in 0..10_000 {
-            order(&nodes, 3, epoch, &mut out);
+            Random::new(&nodes, 3).order(epoch, &mut out);
             counts[out[0] as usize] += 1;
         }
         // binomial(10^4, 0.1): sigma 30; five sigma

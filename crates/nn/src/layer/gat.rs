@@ -228,6 +228,10 @@ impl Layer for Gat {
         pass.backend.head_dot(z, self.target.value.view(), self.heads, target.rows_mut(rows));
     }
 
+    fn combines_own_rows(&self) -> bool {
+        false
+    }
+
     fn combine(
         &self,
         pass: &Pass,

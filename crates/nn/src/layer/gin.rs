@@ -140,6 +140,10 @@ impl Layer for Gin {
         self.first.forward_product(pass, x, 0.0, t[0].rows_mut(at..at + x.num_rows()));
     }
 
+    fn combines_own_rows(&self) -> bool {
+        false
+    }
+
     fn combine(
         &self,
         pass: &Pass,

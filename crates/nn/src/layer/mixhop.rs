@@ -157,6 +157,10 @@ impl Layer for MixHop {
         }
     }
 
+    fn combines_own_rows(&self) -> bool {
+        false
+    }
+
     fn combine(
         &self,
         pass: &Pass,

@@ -216,6 +216,11 @@ pub trait Layer: Send + Sync {
         unreachable!("this layer cannot transform first");
     }
 
+    /// Whether [`Layer::combine`] reads `x`.
+    fn combines_own_rows(&self) -> bool {
+        true
+    }
+
     /// `t` (the transformed rows of all sources) over the block, and what `x` (the input rows of all
     /// sources) contributes through the destinations' own rows: `D x O`. Local or global blocks.
     #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]

@@ -43,6 +43,11 @@ impl Model {
         self.stages[l].conv.transformed_dims()
     }
 
+    /// Whether layer `l` in [`Order::TransformFirst`] reads the destinations' own input rows beside the transformed ones.
+    pub fn combines_own_rows(&self, l: usize) -> bool {
+        self.stages[l].combines_own_rows()
+    }
+
     /// The input layer on any rows: `R x F` to `R x hidden`. `pass` is not training.
     ///
     /// # Panics

@@ -61,6 +61,11 @@ impl Stage {
         self.residual.is_none() && self.norm.is_none()
     }
 
+    /// Whether [`Stage::forward`] of rows that are transformed already reads the destinations' own rows of `x`.
+    pub(super) fn combines_own_rows(&self) -> bool {
+        self.residual.is_some() || self.conv.combines_own_rows()
+    }
+
     /// `x` (`S x F`, or a whole table for a global block) to `out` (`D x O`). `t` are the transformed
     /// rows of all sources where they are there already.
     #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]

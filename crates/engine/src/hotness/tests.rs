@@ -1,0 +1,102 @@
+use graphmill_graph::generate::{GenerateOptions, generate};
+
+use super::*;
+
+fn data() -> Dataset {
+    let options =
+        GenerateOptions { nodes: 3000, classes: 4, dim: 8, degree_exponent: 2.2, ..Default::default() };
+    generate("sbm", &options).unwrap()
+}
+
+fn options(policies: &[&str], ratios: &[f64]) -> Options {
+    let train =
+        TrainConfig { batch_size: 50, fanout: crate::config::Fanout(vec![4, 3]), ..Default::default() };
+    let policies = policies.iter().map(ToString::to_string).collect();
+    Options { train, policies, samplers: vec!["neighbor".into()], ratios: ratios.to_vec(), epochs: 2 }
+}
+
+#[test]
+fn caches_of_any_kind_are_between_nothing_and_everything() {
+    let all: Vec<String> = hotness::TABLE
+        .iter()
+        .map(|entry| entry.name.to_string())
+        .chain(policy::TABLE.iter().map(|entry| entry.name.to_string()))
+        .collect();
+    let mut options = options(&[], &[0.0, 0.05, 0.3, 1.0]);
+    options.policies = all;
+    options.samplers = ["neighbor", "random-walk", "saint-rw"].map(String::from).to_vec();
+    let report = run(&options, &data()).unwrap();
+    assert_eq!(report.results.len(), 3 * options.policies.len() * 4);
+    for sampler in &options.samplers {
+        let of = |policy: &str| -> Vec<f64> {
+            let rows = report.results.iter().filter(|row| row.policy == policy && row.sampler == *sampler);
+            rows.map(|row| row.hit_rate).collect()
+        };
+        let best = of("optimal");
+        for policy in &options.policies {
+            let rates = of(policy);
+            assert_eq!(rates[0], 0.0, "{policy}");
+            assert!(rates.windows(2).all(|pair| pair[0] <= pair[1]), "{policy}: {rates:?}");
+            if hotness::TABLE.iter().any(|entry| entry.name == policy) {
+                assert!(
+                    rates.iter().zip(&best).all(|(rate, best)| rate <= best),
+                    "{policy}: {rates:?} {best:?}"
+                );
+                assert_eq!(rates[3], 1.0, "{policy}");
+            } else {
+                assert!(rates[3] > 0.3 && rates[3] < 1.0, "{policy} begins empty: {rates:?}");
+            }
+        }
+    }
+    let alike = report.samplers[0].similarity.unwrap();
+    assert!(alike > 0.2 && alike < 1.0, "{alike}");
+    let svg = svg(&report).unwrap();
+    assert!(
+        svg.starts_with("<svg") && svg.contains("rows held, %") && svg.contains("weighted-reverse-pagerank")
+    );
+    let text = report.to_string();
+    assert!(text.contains("random-walk: ") && text.contains(" 30%"), "{text}");
+}
+
+#[test]
+fn a_simulated_cache_serves_what_the_real_one_serves() {
+    let data = data();
+    let options = options(&["fifo", "degree"], &[0.05]);
+    let report = run(&options, &data).unwrap();
+    let feature = Host::new(&data.features);
+    let sampler = build::sampler(&options.train, &data).unwrap();
+    let order = build::order(&options.train, &data).unwrap();
+    let loader = loader(&options.train, &data, &*sampler, &*order, &feature).unwrap();
+    let slots = 150; // below what is dealt to shards
+    let behind = || Box::new(Host::new(&data.features));
+    let kind = graphmill_graph::matrix::TableType::F32;
+    let level = graphmill_loader::feature::cached::Level::Device { devices: 1, reader: 0 };
+    let fifo =
+        graphmill_loader::feature::cached::Dynamic::new(policy::TABLE[0].make, slots, kind, behind(), level);
+    let (mut served, mut asked) = (0, 0);
+    let fifo = fifo.unwrap();
+    for epoch in 0..2 {
+        use graphmill_loader::{Feature, hotness::Visits};
+        let mut read = |ids: &[u32]| {
+            let traffic = fifo.read(ids, &mut vec![0.0; 8 * ids.len()]).unwrap();
+            served += traffic.device.rows;
+            asked += ids.len();
+        };
+        InOrder::new(&loader).visit(epoch, &mut read).unwrap();
+    }
+    assert_eq!(report.results[0].hit_rate, served as f64 / asked as f64);
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let data = data();
+    let fault = |options: &Options| run(options, &data).unwrap_err().to_string();
+    assert!(fault(&options(&["warmth"], &[0.1])).contains("unknown policy 'warmth'; known: random, degree"));
+    assert!(fault(&options(&["presc:x"], &[0.1])).contains("presc:x: a number of epochs"));
+    assert!(fault(&options(&["degree"], &[1.5])).starts_with("--ratios 1.5"));
+    assert!(fault(&options(&[], &[0.5])).starts_with("--policies"));
+    assert!(fault(&Options { epochs: 0, ..options(&["degree"], &[0.5]) }).starts_with("--epochs 0"));
+    let mut unknown = options(&["degree"], &[0.5]);
+    unknown.samplers = vec!["guess".into()];
+    assert!(fault(&unknown).contains("unknown sampler 'guess'"));
+}

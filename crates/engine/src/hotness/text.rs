@@ -1,0 +1,34 @@
+//! The hit rates as a table.
+
+use std::fmt;
+
+use super::Report;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {} rows of {} bytes", self.dataset, self.rows, self.row_bytes)?;
+        let widest = self.results.iter().map(|row| row.policy.len()).max().unwrap_or(0);
+        for asked in &self.samplers {
+            let rows: Vec<_> = self.results.iter().filter(|row| row.sampler == asked.sampler).collect();
+            write!(f, "\n{}: {:.0} rows an epoch", asked.sampler, asked.rows_per_epoch)?;
+            if let Some(similarity) = asked.similarity {
+                write!(f, ", two epochs are {:.1} % alike", 100.0 * similarity)?;
+            }
+            write!(f, "\n{:widest$}", "hit rate, %")?;
+            let first = rows.first().map_or("", |row| &row.policy);
+            for row in rows.iter().filter(|row| row.policy == first) {
+                write!(f, " {:>8}", format!("{}%", 100.0 * row.ratio))?;
+            }
+            let mut policy = "";
+            for row in rows {
+                if row.policy != policy {
+                    policy = &row.policy;
+                    write!(f, "\n{policy:widest$}")?;
+                }
+                write!(f, " {:>8.1}", 100.0 * row.hit_rate)?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! The input nodes of a run's minibatches, batch by batch, drawn side by side.
+
+use std::cell::RefCell;
+
+use graphmill_graph::{NodeId, Result};
+use graphmill_loader::{MiniBatch, Workspace, hotness::Visits};
+use rayon::prelude::*;
+
+use crate::stage::Loader;
+
+/// Draws as many batches at once as there are threads, and shows them in their order.
+pub struct InOrder<'l, 'a> {
+    loader: &'l Loader<'a>,
+    slots: RefCell<Vec<(Workspace, MiniBatch)>>,
+}
+
+impl<'l, 'a> InOrder<'l, 'a> {
+    /// What `loader` draws.
+    pub fn new(loader: &'l Loader<'a>) -> Self {
+        Self { loader, slots: RefCell::default() }
+    }
+}
+
+impl Visits for InOrder<'_, '_> {
+    fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
+        let (loader, mut slots) = (self.loader, self.slots.borrow_mut());
+        let mut order = Vec::new();
+        loader.order(epoch, &mut order);
+        let batches = loader.num_batches();
+        let ahead = (rayon::current_num_threads() as u64).min(batches).max(1) as usize;
+        slots.resize_with(ahead, || (Workspace::new(loader.graph.num_nodes()), MiniBatch::default()));
+        let mut next = 0;
+        while next < batches {
+            let group = &mut slots[..ahead.min((batches - next) as usize)];
+            let alone = group.len() < rayon::current_num_threads();
+            group.par_iter_mut().enumerate().try_for_each(|(i, (workspace, batch))| {
+                workspace.set_parallel(alone);
+                loader.pick(&order, next + i as u64, batch);
+                loader
+                    .sample(epoch, workspace, batch)
+                    .map_err(|e| graphmill_graph::Error::invalid(e.to_string()))
+            })?;
+            next += group.len() as u64;
+            group.iter().for_each(|(_, batch)| see(&batch.input_nodes));
+        }
+        Ok(())
+    }
+}

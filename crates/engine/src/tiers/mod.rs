@@ -1,0 +1,235 @@
+//! Which tiers a run's feature rows come from, and how many rows each holds.
+//!
+//! ```text
+//!   cpu:        host cache (--cache, --host-budget, --cache-ratio)  ─►  disk
+//!   virtual:N:  device cache (--cache, --device-budget, --cache-ratio)  ─►  host (all rows, or a cache within --host-budget  ─►  disk)
+//! ```
+
+mod step;
+
+use std::{fmt, path::Path};
+
+use graphmill_graph::{Dataset, Matrix, dataset::StoredTable, matrix::TableType};
+use graphmill_loader::{
+    Feature, Sampler,
+    feature::{
+        Disk, DiskOptions, Host,
+        cached::{Dynamic, Level, Pinned, Placement, placed},
+    },
+    hotness::{self, Setting, hottest_first},
+    order::Order,
+};
+
+use crate::{
+    Error, Result, TrainConfig, build,
+    hotness::{InOrder, Kind, kind, loader},
+    memory::Residences,
+};
+
+/// Bytes of a cache's maps for each row of the table, and for each row that it holds; of policies that keep rows in order, the most.
+const MAPS: [f64; 2] = [8.0, 20.0];
+
+/// A cache to be.
+#[derive(Clone, Debug, PartialEq)]
+struct Cache {
+    policy: String,
+    /// Rows; of each device.
+    slots: usize,
+}
+
+/// The tiers of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    rows: usize,
+    /// Bytes of a row as it is stored.
+    row_bytes: u64,
+    kind: TableType,
+    devices: usize,
+    placement: Placement,
+    device: Option<Cache>,
+    host: Option<Cache>,
+}
+
+impl Plan {
+    /// What the options ask for, or `None` where all rows are to be in host memory and nothing is before it.
+    ///
+    /// # Errors
+    /// Rows that tiers cannot hold, or options that contradict each other.
+    pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Option<Self>> {
+        let devices = config.num_devices()?;
+        let rows = data.num_nodes();
+        let table = data.features.bytes() as u64;
+        let budget = config.host_budget.0;
+        let beyond = budget > 0 && table > budget;
+        if devices == 0 && config.cache_ratio.0.is_none() && !beyond {
+            return Ok(None);
+        }
+        let Some(kind) = data.features.data.kind() else {
+            return Err(Error::usage(
+                "--cache-ratio, --host-budget and virtual devices hold dense rows, but this dataset's are sparse; import it \
+                 again with dense features",
+            ));
+        };
+        let row_bytes = (data.features.dim * kind.width()) as u64;
+        let slots = |ratio: f64| ((ratio * rows as f64).round() as usize).min(rows);
+        let within = |bytes: u64| {
+            let room = bytes as f64 - MAPS[0] * rows as f64;
+            ((room.max(0.0) / (row_bytes as f64 + MAPS[1])) as usize).min(rows)
+        };
+        let policy = |name: &String| match (name.as_str(), config.order.as_str()) {
+            ("auto", "proximity") => "sieve".to_string(),
+            ("auto", _) => "posterior:2".to_string(),
+            _ => name.clone(),
+        };
+        let host = |name: &String, ratio: Option<f64>| {
+            let most = if budget > 0 { within(budget) } else { rows };
+            Cache { policy: policy(name), slots: ratio.map_or(most, |ratio| slots(ratio).min(most)) }
+        };
+        let plan = Self {
+            rows,
+            row_bytes,
+            kind,
+            devices,
+            placement: Placement::parse(&config.placement).map_err(Error::usage)?,
+            device: (devices > 0).then(|| Cache {
+                policy: policy(&config.cache),
+                slots: config.cache_ratio.0.map_or(usize::MAX, slots),
+            }),
+            host: match devices {
+                0 => Some(host(&config.cache, config.cache_ratio.0)),
+                _ => beyond.then(|| host(&config.host_cache, None)),
+            },
+        };
+        if plan.host.is_some() && config.dataset.is_empty() {
+            return Err(Error::usage(
+                "--host-budget and --cache-ratio leave feature rows on the disk, but this dataset is in memory only; write it to a \
+                 directory by graphmill generate",
+            ));
+        }
+        if !["auto", kind.name()].contains(&config.feature_precision.as_str()) {
+            return Err(Error::usage(format!(
+                "--feature-precision {}: rows of several tiers stay as they are stored, {}; use --feature-precision auto",
+                config.feature_precision,
+                kind.name()
+            )));
+        }
+        Ok(Some(plan))
+    }
+
+    /// The chain of tiers, and the table that inference reads.
+    ///
+    /// # Errors
+    /// The rows cannot be read, a cache's memory cannot be had, or a device has no room for a training step.
+    pub(crate) fn build(
+        &mut self,
+        config: &TrainConfig,
+        data: &Dataset,
+        residence: Residences,
+        sampler: &dyn Sampler,
+        order: &dyn Order,
+    ) -> Result<(Box<dyn Feature>, Matrix)> {
+        let own = TrainConfig { feature_precision: self.kind.name().into(), ..config.clone() };
+        let (mut chain, table): (Box<dyn Feature>, Matrix) = if let Some(cache) = &self.host {
+            let stored = StoredTable::features(Path::new(&config.dataset))?;
+            let disk = Box::new(Disk::of(&stored, &DiskOptions::default())?);
+            let cache = cache.clone();
+            let chain = self.cached(&cache, 1, Level::Host, disk, &own, data, sampler, order)?;
+            (chain, Host::new(&data.features).matrix())
+        } else {
+            let (host, table) = build::features(&own, data, residence.features)?;
+            (Box::new(host), table)
+        };
+        if let Some(cache) = &mut self.device {
+            if cache.slots == usize::MAX {
+                cache.slots = match config.device_budget.0 {
+                    0 => self.rows,
+                    budget => {
+                        let step = step::bytes(&own, data, &*chain, sampler, order)?;
+                        let maps = (MAPS[0] * self.rows as f64) as u64;
+                        let Some(room) = budget.checked_sub(step + maps) else {
+                            return Err(Error::usage(format!(
+                                "--device-budget {budget}: a training step takes {step} bytes of a device and the maps of a cache \
+                                 {maps}; give it more, or take a smaller --batch-size or --fanout"
+                            )));
+                        };
+                        ((room as f64 / (self.row_bytes as f64 + MAPS[1])) as usize).min(self.rows)
+                    }
+                };
+            }
+            let cache = cache.clone();
+            let level = Level::Device { devices: self.devices, reader: 0 };
+            chain = self.cached(&cache, self.devices, level, chain, &own, data, sampler, order)?;
+        }
+        Ok((chain, table))
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a cache, what is behind it, and what its hotness is computed of"
+    )]
+    fn cached(
+        &self,
+        cache: &Cache,
+        devices: usize,
+        level: Level,
+        behind: Box<dyn Feature>,
+        config: &TrainConfig,
+        data: &Dataset,
+        sampler: &dyn Sampler,
+        order: &dyn Order,
+    ) -> Result<Box<dyn Feature>> {
+        Ok(match kind(&cache.policy)? {
+            Kind::Dynamic(make) => Box::new(Dynamic::new(
+                make,
+                cache.slots.saturating_mul(devices).min(self.rows),
+                self.kind,
+                behind,
+                level,
+            )?),
+            Kind::Pinned => {
+                let unread = Host::new(&data.features);
+                let loader = loader(config, data, sampler, order, &unread)?;
+                let visits = InOrder::new(&loader);
+                let setting = Setting {
+                    graph: &data.graph,
+                    train: &data.split.train,
+                    fanout: &config.fanout.0,
+                    batch_size: loader.batch_size,
+                    seed: config.seed,
+                    epochs: config.epochs as u64,
+                    visits: &visits,
+                };
+                let scores = hotness::score(&cache.policy, &setting)
+                    .map_err(|e| Error::usage(format!("--cache {}: {e}", cache.policy)))?;
+                let held = placed(&hottest_first(&scores), cache.slots, devices, self.placement);
+                Box::new(Pinned::new(held, self.kind, behind, level)?)
+            }
+        })
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "feature rows: ")?;
+        let part = |cache: &Cache| 100.0 * cache.slots as f64 / self.rows.max(1) as f64;
+        if let Some(cache) = &self.device {
+            let each = if self.devices > 1 {
+                format!("{} devices hold {:.1} % each", self.devices, part(cache))
+            } else {
+                format!("a device holds {:.1} %", part(cache))
+            };
+            write!(f, "{each} ({})", cache.policy)?;
+        }
+        match (&self.device, &self.host) {
+            (Some(_), None) => write!(f, ", the host all"),
+            (before, Some(cache)) => {
+                let comma = if before.is_some() { ", " } else { "" };
+                write!(f, "{comma}the host holds {:.1} % ({}), the disk all", part(cache), cache.policy)
+            }
+            (None, None) => write!(f, "the host holds all"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

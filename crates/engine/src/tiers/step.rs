@@ -1,0 +1,64 @@
+//! What one training step takes of a device's memory, by doing one.
+
+use graphmill_graph::{Dataset, memory};
+use graphmill_loader::{Feature, MiniBatch, Sampler, Workspace, order::Order};
+use graphmill_nn::{backend::Cpu, cost::BlockShape};
+
+use crate::{Result, TrainConfig, build, hotness::loader, learner::Learner};
+
+/// How many first batches are tried: the largest counts.
+const BATCHES: u64 = 3;
+/// Later batches may be larger by so much.
+const MARGIN: f64 = 1.1;
+
+/// Bytes that the first few steps take: minibatch, activations, parameters, gradients and the optimiser's state, which are all kept from
+/// step to step, so that what the process holds behind the last step is what it ever held. Where the system does not tell, the parts that
+/// are known beforehand are counted: gathered rows, and parameters with three more of their size. The steps are done by a model of
+/// their own, which is dropped.
+///
+/// # Errors
+/// As training itself.
+pub(super) fn bytes(
+    config: &TrainConfig,
+    data: &Dataset,
+    feature: &dyn Feature,
+    sampler: &dyn Sampler,
+    order: &dyn Order,
+) -> Result<u64> {
+    let unread = graphmill_loader::feature::Host::new(&data.features);
+    let mut loader = loader(config, data, sampler, order, &unread)?;
+    loader.feature = feature;
+    let backend = Cpu { precision: build::precision(config) };
+    let model = build::model(config, data)?;
+    let symmetric = build::symmetric(&model, data);
+    loader.symmetric = symmetric;
+    loader.aggregation = model.aggregation();
+    let (mut seeds, mut batch) = (Vec::new(), MiniBatch::default());
+    let mut workspace = Workspace::new(data.num_nodes());
+    loader.order(0, &mut seeds);
+    let mut learner: Option<Learner> = None;
+    let before = memory::anonymous();
+    let mut known = 0;
+    for number in 0..loader.num_batches().min(BATCHES) {
+        loader.draw(&seeds, 0, number, &mut workspace, &mut batch)?;
+        if learner.is_none() {
+            let model = build::model(config, data)?;
+            let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
+            let orders = model.orders(&shapes);
+            loader.transposed = (0..orders.len())
+                .filter(|&l| model.needs_transposed(&orders, l))
+                .fold(0, |bits, l| bits | 1 << l);
+            learner =
+                Some(Learner::new(&backend, model, build::optimizer(config)?, &data.labels, orders, config));
+            loader.pick(&seeds, number, &mut batch);
+            loader.sample(0, &mut workspace, &mut batch)?;
+        }
+        loader.extract(&mut batch)?;
+        let learner = learner.as_mut().expect("it was just made");
+        learner.train(&batch, config.lr);
+        let gathered = batch.input_nodes.len() * feature.dim();
+        known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
+    }
+    let taken = memory::anonymous().zip(before).map_or(0, |(after, before)| after.saturating_sub(before));
+    Ok((taken.max(known) as f64 * MARGIN) as u64)
+}

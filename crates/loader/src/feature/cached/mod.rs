@@ -1,0 +1,80 @@
+//! Caches: tiers that keep some rows near and ask the tier behind them for the others.
+//!
+//! - [`Pinned`]: the hottest rows, loaded once. Its map never changes, so readers need no lock.
+//! - [`Dynamic`]: rows come and go as a [policy](crate::policy) says.
+//!
+//! Either is a [`Feature`] around a [`Feature`], so they nest: a device's cache over the host's over a file.
+
+mod dynamic;
+mod near;
+mod pinned;
+mod place;
+
+use std::sync::{Mutex, PoisonError};
+
+pub use dynamic::Dynamic;
+pub use near::bytes_per_row;
+pub use pinned::Pinned;
+pub use place::{Placement, placed};
+
+use super::{Rows, Traffic};
+
+/// Which memory a cache is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Host memory.
+    Host,
+    /// The memory of devices: how many share it, and which of them reads.
+    Device {
+        /// How many.
+        devices: usize,
+        /// Which one reads.
+        reader: usize,
+    },
+}
+
+impl Level {
+    /// Devices that share the cache.
+    fn devices(self) -> usize {
+        match self {
+            Self::Host => 1,
+            Self::Device { devices, .. } => devices,
+        }
+    }
+
+    /// Whether a row of that device is in the reader's own memory.
+    fn is_own(self, owner: usize) -> bool {
+        match self {
+            Self::Host => true,
+            Self::Device { reader, .. } => reader == owner,
+        }
+    }
+
+    /// The traffic of rows from the reader's own memory, and from its peers'.
+    fn traffic(self, own: Rows, peers: Rows) -> Traffic {
+        match self {
+            Self::Host => Traffic { host: own, ..Traffic::default() },
+            Self::Device { .. } => Traffic { device: own, peer: peers, ..Traffic::default() },
+        }
+    }
+}
+
+/// Lent to readers and given back: as many are made as there are readers at once.
+#[derive(Debug)]
+struct Lent<T>(Mutex<Vec<T>>);
+
+impl<T: Default> Lent<T> {
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let mut room = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let result = work(&mut room);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(room);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests;

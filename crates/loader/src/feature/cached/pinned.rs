@@ -1,0 +1,178 @@
+//! The hottest rows, loaded once.
+
+use std::time::Instant;
+
+use graphmill_graph::{Features, NodeId, Result, buffer::Buffer, dataset::FeatureData, matrix::TableType};
+use half::{f16, slice::HalfFloatSliceExt};
+use rayon::prelude::*;
+
+use super::{Lent, Level, place::Placed};
+use crate::{
+    feature::{Feature, Host, Places, Rows, Traffic},
+    policy::MISS,
+};
+
+/// Rows that are loaded at once.
+const LOAD: usize = 1 << 14;
+/// Ids one task looks up.
+const TASK: usize = 1 << 12;
+
+/// A cache that stays as it is.
+pub struct Pinned {
+    /// Of each node (`V`), or [`MISS`].
+    slots: Vec<u32>,
+    /// Row by slot.
+    near: Host,
+    held: Placed,
+    behind: Box<dyn Feature>,
+    level: Level,
+    rooms: Lent<Room>,
+}
+
+/// What a reader needs.
+#[derive(Default)]
+struct Room {
+    slots: Vec<u32>,
+    near: Part,
+    far: Part,
+}
+
+/// Rows of a request.
+#[derive(Default)]
+struct Part {
+    ids: Vec<NodeId>,
+    places: Vec<u32>,
+}
+
+impl Part {
+    fn clear(&mut self) {
+        self.ids.clear();
+        self.places.clear();
+    }
+
+    fn push(&mut self, id: NodeId, place: u32) {
+        self.ids.push(id);
+        self.places.push(place);
+    }
+}
+
+impl Pinned {
+    /// Loads the rows of `held` from `behind`, whose rows are stored as `kind`. `4 V` bytes beside the rows.
+    ///
+    /// # Errors
+    /// They cannot be read, or there is no memory for them.
+    pub fn new(held: Placed, kind: TableType, behind: Box<dyn Feature>, level: Level) -> Result<Self> {
+        let mut slots = vec![MISS; behind.num_rows()];
+        for (slot, &v) in held.ids.iter().enumerate() {
+            slots[v as usize] = slot as u32;
+        }
+        let dim = behind.dim();
+        let data = match kind {
+            TableType::F32 => {
+                FeatureData::F32(load(&held.ids, &*behind, |from, to| to.copy_from_slice(from))?)
+            }
+            TableType::F16 => FeatureData::F16(load(&held.ids, &*behind, |from, to: &mut [f16]| {
+                to.convert_from_f32_slice(from)
+            })?),
+            TableType::Bf16 => unreachable!("datasets hold f32 or f16"),
+        };
+        let near = Host::new(&Features { dim, data });
+        Ok(Self { slots, near, held, behind, level, rooms: Lent::new() })
+    }
+
+    /// Rows in slots of the reader's own device, and of its peers.
+    fn count(&self, slots: &[u32]) -> (u64, u64) {
+        let own =
+            |slot: usize| slot < self.held.everywhere || self.level.is_own(self.held.owners[slot].into());
+        let all = slots.len() as u64;
+        if self.level.devices() == 1 {
+            return (all, 0);
+        }
+        let own = slots.par_iter().with_min_len(TASK).filter(|&&slot| own(slot as usize)).count() as u64;
+        (own, all - own)
+    }
+
+    /// The rows that are near.
+    fn read_near(&self, slots: &[u32], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        let read = self.near.read_to(slots, places, out)?.host;
+        let (own, peers) = self.count(slots);
+        let part = |rows: u64| Rows {
+            rows,
+            bytes: rows * self.near.row_bytes(),
+            nanos: read.nanos * rows / read.rows.max(1),
+        };
+        Ok(self.level.traffic(part(own), part(peers)))
+    }
+}
+
+/// The rows of `ids` in their order.
+fn load<T: bytemuck::Pod + Send + Sync>(
+    ids: &[NodeId],
+    behind: &dyn Feature,
+    convert: impl Fn(&[f32], &mut [T]),
+) -> Result<Buffer<T>> {
+    let dim = behind.dim();
+    Buffer::filled_huge_pages(ids.len() * dim, |rows| {
+        if dim == 0 {
+            return Ok(());
+        }
+        let mut run = vec![0.0; LOAD.min(ids.len()) * dim];
+        // in the order of the numbers, as a file has them
+        let mut by_id: Vec<u32> = (0..ids.len() as u32).collect();
+        by_id.par_sort_unstable_by_key(|&slot| ids[slot as usize]);
+        let mut wanted = Vec::with_capacity(LOAD);
+        for slots in by_id.chunks(LOAD) {
+            wanted.clear();
+            wanted.extend(slots.iter().map(|&slot| ids[slot as usize]));
+            let run = &mut run[..slots.len() * dim];
+            behind.read(&wanted, run)?;
+            for (&slot, row) in slots.iter().zip(run.chunks_exact(dim)) {
+                convert(row, &mut rows[slot as usize * dim..(slot as usize + 1) * dim]);
+            }
+        }
+        Ok(())
+    })
+}
+
+impl Feature for Pinned {
+    fn dim(&self) -> usize {
+        self.behind.dim()
+    }
+
+    fn num_rows(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        self.rooms.with(|Room { slots, near, far }| {
+            let began = Instant::now();
+            slots.resize(ids.len(), 0);
+            let look_up = |(slot, &v): (&mut u32, &NodeId)| *slot = self.slots[v as usize];
+            slots.par_iter_mut().with_min_len(TASK).zip(ids).for_each(look_up);
+            near.clear();
+            far.clear();
+            for (i, (&slot, &v)) in slots.iter().zip(ids).enumerate() {
+                let place = match places {
+                    Places::InOrder => i as u32,
+                    Places::At(at) => at[i],
+                };
+                if slot == MISS { far.push(v, place) } else { near.push(slot, place) }
+            }
+            let looking = Rows::since(began, 0, 0);
+            let mut traffic = self.level.traffic(looking, Rows::default());
+            if far.ids.is_empty() {
+                traffic += self.read_near(slots, places, out)?;
+                return Ok(traffic);
+            }
+            if !near.ids.is_empty() {
+                traffic += self.read_near(&near.ids, Places::At(&near.places), out)?;
+            }
+            traffic += self.behind.read_to(&far.ids, Places::At(&far.places), out)?;
+            Ok(traffic)
+        })
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.behind.row_bytes()
+    }
+}

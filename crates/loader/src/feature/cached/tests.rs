@@ -1,0 +1,266 @@
+//! Caches return what a plain read returns, whatever they hold, and whoever else reads.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use graphmill_graph::{Error, Features, NodeId, Result, dataset::FeatureData, keyed, matrix::TableType};
+use half::f16;
+use proptest::prelude::*;
+
+use super::{
+    dynamic::{Lock, Part, Shard, keep, serve},
+    *,
+};
+use crate::{
+    feature::{Feature, Host, Places, scatter::Scatter},
+    policy,
+};
+
+const ROWS: usize = 600;
+
+/// Row `v` of `dim` values that tell it and its column.
+fn features(dim: usize, kind: TableType) -> Features {
+    let value = |i: usize| (i / dim.max(1)) as f32 + 0.125 * (i % dim.max(1) % 8) as f32;
+    let values = (0..ROWS * dim).map(value);
+    let data = match kind {
+        TableType::F32 => FeatureData::F32(values.collect::<Vec<f32>>().into()),
+        _ => FeatureData::F16(values.map(f16::from_f32).collect::<Vec<f16>>().into()),
+    };
+    Features { dim, data }
+}
+
+/// Counts the rows that the tier behind is asked for, and fails when told.
+struct Behind {
+    host: Host,
+    asked: &'static AtomicU64,
+    fails_in: &'static AtomicU64,
+}
+
+impl Feature for Behind {
+    fn dim(&self) -> usize {
+        self.host.dim()
+    }
+    fn num_rows(&self) -> usize {
+        self.host.num_rows()
+    }
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        self.asked.fetch_add(ids.len() as u64, Relaxed);
+        if self.fails_in.fetch_sub(1, Relaxed) == 0 {
+            self.fails_in.store(u64::MAX, Relaxed);
+            return Err(Error::invalid("the disk is gone"));
+        }
+        let read = self.host.read_to(ids, places, out)?;
+        Ok(Traffic { disk: read.host, ..Traffic::default() })
+    }
+    fn row_bytes(&self) -> u64 {
+        self.host.row_bytes()
+    }
+}
+
+fn behind(features: &Features) -> (Box<dyn Feature>, &'static AtomicU64, &'static AtomicU64) {
+    let (asked, fails_in) = (Box::leak(Box::default()), Box::leak(Box::new(AtomicU64::new(u64::MAX))));
+    let (asked, fails_in) = (&*asked, &*fails_in);
+    (Box::new(Behind { host: Host::new(features), asked, fails_in }), asked, fails_in)
+}
+
+/// Caches of so many slots: pinned, of every policy, and one before another.
+fn caches(features: &Features, slots: usize) -> Vec<(String, Box<dyn Feature>)> {
+    let kind = features.data.kind().unwrap();
+    let ranking: Vec<NodeId> = (0..ROWS as NodeId).map(|v| (v * 7 + 3) % ROWS as NodeId).collect();
+    let pinned = |behind, level, devices| {
+        let held = placed(&ranking, slots, devices, Placement::Replicate(0.25));
+        Box::new(Pinned::new(held, kind, behind, level).unwrap()) as Box<dyn Feature>
+    };
+    let device = Level::Device { devices: 3, reader: 1 };
+    let mut all = vec![
+        ("pinned".to_string(), pinned(behind(features).0, Level::Host, 1)),
+        ("pinned on devices".to_string(), pinned(behind(features).0, device, 3)),
+    ];
+    for entry in policy::TABLE {
+        let dynamic = |level, behind| {
+            Box::new(Dynamic::new(entry.make, slots, kind, behind, level).unwrap()) as Box<dyn Feature>
+        };
+        all.push((entry.name.to_string(), dynamic(Level::Host, behind(features).0)));
+        let host = dynamic(Level::Host, behind(features).0);
+        all.push((format!("pinned before {}", entry.name), pinned(host, device, 3)));
+        let host = pinned(behind(features).0, Level::Host, 1);
+        all.push((format!("{} before pinned", entry.name), dynamic(device, host)));
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn every_cache_returns_what_a_plain_read_returns(
+        dim in 1..9usize,
+        half in any::<bool>(),
+        slots in prop_oneof![Just(0), 1..40usize, Just(ROWS), Just(2 * ROWS)],
+        reads in prop::collection::vec(prop::collection::vec((0..ROWS as NodeId, 1..4u32), 0..200), 1..6),
+    ) {
+        let features = features(dim, if half { TableType::F16 } else { TableType::F32 });
+        let plain = Host::new(&features);
+        for (name, cache) in caches(&features, slots) {
+            prop_assert_eq!((cache.dim(), cache.num_rows(), cache.row_bytes()), (dim, ROWS, plain.row_bytes()));
+            for read in &reads {
+                // batches hold distinct rows
+                let mut seen = [false; ROWS];
+                let fresh = read.iter().filter(|r| !std::mem::replace(&mut seen[r.0 as usize], true));
+                let mut next = 0;
+                let (ids, places): (Vec<NodeId>, Vec<u32>) = fresh.map(|&(v, gap)| {
+                    next += gap;
+                    (v, next - 1)
+                }).unzip();
+                let mut expected = vec![-1.0; next as usize * dim];
+                let mut found = expected.clone();
+                plain.read_to(&ids, Places::At(&places), &mut expected).unwrap();
+                let traffic = cache.read_to(&ids, Places::At(&places), &mut found).unwrap();
+                prop_assert_eq!(&found, &expected, "{}", name);
+                prop_assert_eq!(traffic.total().rows, ids.len() as u64, "{}", name);
+                let mut in_order = vec![0.0; ids.len() * dim];
+                cache.read(&ids, &mut in_order).unwrap();
+                let expected: Vec<f32> = places.iter().flat_map(|&p| &found[p as usize * dim..][..dim]).copied().collect();
+                prop_assert_eq!(in_order, expected, "{}", name);
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_are_counted_where_they_were_found() {
+    let features = features(4, TableType::F32);
+    let ranking: Vec<NodeId> = (0..ROWS as NodeId).collect();
+    let held = placed(&ranking, 100, 2, Placement::Interleave);
+    let (far, asked, _) = behind(&features);
+    let cache = Pinned::new(held, TableType::F32, far, Level::Device { devices: 2, reader: 1 }).unwrap();
+    assert_eq!(asked.swap(0, Relaxed), 200, "what is held is loaded once");
+    let ids: Vec<NodeId> = (100..301).collect();
+    let traffic = cache.read(&ids, &mut vec![0.0; 201 * 4]).unwrap();
+    let counts = |rows: Rows| (rows.rows, rows.bytes);
+    assert_eq!((counts(traffic.device), counts(traffic.peer)), ((50, 800), (50, 800)));
+    assert_eq!((counts(traffic.disk), asked.load(Relaxed)), ((101, 1616), 101));
+
+    let (far, asked, _) = behind(&features);
+    let fifo = policy::TABLE[0].make;
+    let cache = Dynamic::new(fifo, 300, TableType::F32, far, Level::Host).unwrap();
+    let read = |ids: std::ops::Range<NodeId>| {
+        let ids: Vec<NodeId> = ids.collect();
+        cache.read(&ids, &mut vec![0.0; ids.len() * 4]).unwrap().host.rows
+    };
+    assert_eq!((read(0..200), read(100..250), read(0..250)), (0, 100, 250));
+    assert_eq!(asked.load(Relaxed), 250);
+}
+
+#[test]
+fn a_read_that_fails_leaves_the_cache_as_it_was() {
+    let features = features(3, TableType::F32);
+    for entry in policy::TABLE {
+        let (far, asked, fails_in) = behind(&features);
+        let cache = Dynamic::new(entry.make, 50, TableType::F32, far, Level::Host).unwrap();
+        let ids: Vec<NodeId> = (0..40).collect();
+        fails_in.store(0, Relaxed);
+        let error = cache.read(&ids, &mut [0.0; 120]).unwrap_err();
+        assert_eq!(error.to_string(), "the disk is gone", "{}", entry.name);
+        let mut out = [0.0; 120];
+        assert_eq!(cache.read(&ids, &mut out).unwrap().host.rows, 0, "nothing that was not read is held");
+        assert!(out.chunks(3).zip(&ids).all(|(row, &v)| row[0] == v as f32));
+        assert_eq!(asked.load(Relaxed), 80);
+    }
+}
+
+#[test]
+fn hits_do_not_depend_on_the_number_of_threads() {
+    let features = features(2, TableType::F32);
+    let hits = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut hits = Vec::new();
+            for entry in policy::TABLE {
+                let cache =
+                    Dynamic::new(entry.make, 520, TableType::F32, behind(&features).0, Level::Host).unwrap();
+                for batch in 0..20u64 {
+                    let hash = |i: u64| keyed::mix(batch * 1000 + i);
+                    let mut ids: Vec<NodeId> =
+                        (0..300).map(|i| (hash(i) % 600 * (hash(i) >> 32 & 1)) as NodeId).collect();
+                    ids.sort_unstable();
+                    ids.dedup();
+                    hits.push(cache.read(&ids, &mut vec![0.0; 2 * ids.len()]).unwrap().host.rows);
+                }
+            }
+            hits
+        })
+    };
+    assert_eq!(hits(1), hits(4));
+}
+
+#[test]
+fn many_readers_at_once_see_whole_rows_of_their_own() {
+    let features = features(5, TableType::F32);
+    for (name, cache) in caches(&features, 70) {
+        std::thread::scope(|scope| {
+            for reader in 0..4u64 {
+                let (cache, name) = (&cache, &name);
+                scope.spawn(move || {
+                    for batch in 0..30u64 {
+                        let start = keyed::mix(reader * 100 + batch) % 500;
+                        let ids: Vec<NodeId> = (start..start + 80).map(|v| v as NodeId).collect();
+                        let mut out = [0.0; 400];
+                        cache.read(&ids, &mut out).unwrap();
+                        for (&v, row) in ids.iter().zip(out.chunks(5)) {
+                            assert_eq!(row, [0.0, 0.125, 0.25, 0.375, 0.5].map(|x| v as f32 + x), "{name}");
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Schedules that are tried, of either kind.
+const ROUNDS: usize = 200;
+
+/// A lock that the model checker schedules.
+struct Checked<T>(shuttle::sync::Mutex<T>);
+
+impl<T> Lock<T> for Checked<T> {
+    fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        work(&mut self.0.lock().unwrap())
+    }
+}
+
+/// Three readers of one shard with room for two rows: whatever the schedule, each gets its own rows whole.
+#[test]
+fn no_schedule_of_readers_mixes_rows() {
+    for entry in policy::TABLE {
+        let model = move || {
+            let shard = Shard::new(entry.make, 6, 2, 2, TableType::F32).unwrap();
+            let shard = shuttle::sync::Arc::new(Checked(shuttle::sync::Mutex::new(shard)));
+            let readers: Vec<_> = [[0, 1, 2], [2, 3, 0], [1, 4, 5]]
+                .into_iter()
+                .map(|ids| {
+                    let shard = shard.clone();
+                    shuttle::thread::spawn(move || {
+                        for ids in [ids, [ids[2], ids[0], ids[1]]] {
+                            let mut out = [-1.0f32; 6];
+                            let mut part = Part::default();
+                            part.ids.extend(ids);
+                            part.rows.extend([0, 1, 2]);
+                            serve(&*shard, &mut part, &Scatter::new(&mut out, 2, 3, Places::InOrder));
+                            // the tier behind, in two steps with others in between
+                            for (&v, &row) in part.ids.iter().zip(&part.rows) {
+                                out[2 * row as usize] = v as f32;
+                                shuttle::thread::yield_now();
+                                out[2 * row as usize + 1] = v as f32;
+                            }
+                            keep(&*shard, &mut part, |row| &out[2 * row as usize..][..2]);
+                            let expected = ids.map(|v| [v as f32; 2]).concat();
+                            assert_eq!(out[..], expected);
+                        }
+                    })
+                })
+                .collect();
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        };
+        shuttle::check_random(model, ROUNDS);
+        shuttle::check_pct(model, ROUNDS, 3);
+    }
+}

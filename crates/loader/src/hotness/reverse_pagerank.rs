@@ -1,0 +1,25 @@
+//! Scores that flow from those who hear to those they hear from.
+
+use graphmill_graph::rank::{RankOptions, reverse_pagerank};
+
+use super::{Setting, no_argument};
+
+/// Iterations until the influence of the start is gone: 0.85^20 is 4 %.
+const CONVERGED: usize = 20;
+
+/// From all nodes alike, until it converges.
+pub(super) fn plain(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
+    no_argument("reverse-pagerank", argument)?;
+    let start = vec![1.0; setting.graph.num_nodes()];
+    let options = RankOptions { iterations: CONVERGED, ..RankOptions::default() };
+    Ok(reverse_pagerank(setting.graph, &start, options))
+}
+
+/// The training nodes weigh `V / train` at the start, and five iterations keep that in the scores.
+pub(super) fn weighted(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
+    no_argument("weighted-reverse-pagerank", argument)?;
+    let nodes = setting.graph.num_nodes();
+    let mut start = vec![1.0; nodes];
+    setting.train.iter().for_each(|&v| start[v as usize] = nodes as f64 / setting.train.len() as f64);
+    Ok(reverse_pagerank(setting.graph, &start, RankOptions::default()))
+}

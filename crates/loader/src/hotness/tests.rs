@@ -1,0 +1,147 @@
+//! What every metric promises, and what each means on graphs small enough to see.
+
+use std::cell::RefCell;
+
+use graphmill_graph::{EdgeOptions, build};
+
+use super::*;
+use crate::{Form, MiniBatch, Sampler, Workspace, order::{Order, random::Random}, sampler::neighbor::Neighbor};
+
+/// Minibatches of a neighbour sampler.
+struct Batches<'a> {
+    graph: &'a Graph,
+    train: &'a [NodeId],
+    sampler: Neighbor,
+    batch_size: usize,
+}
+
+impl Visits for Batches<'_> {
+    fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
+        let mut order = Vec::new();
+        Random::new(self.train, 1).order(epoch, &mut order);
+        let (mut workspace, mut batch) = (Workspace::new(self.graph.num_nodes()), MiniBatch::default());
+        for (number, seeds) in order.chunks(self.batch_size).enumerate() {
+            batch.number = number as u64;
+            batch.seeds = seeds.to_vec();
+            self.sampler.sample(self.graph, 1, epoch, Form::default(), &mut workspace, &mut batch)?;
+            see(&batch.input_nodes);
+        }
+        Ok(())
+    }
+}
+
+/// A power law: node `v` hears from `v * i mod (v + 1)`.
+fn skewed(nodes: u32) -> Graph {
+    let edges = (1..nodes)
+        .flat_map(|v| (1..9u32).map(move |i| ((v.wrapping_mul(i * 2654435) >> 3) % v.div_ceil(i), v)));
+    let (src, dst): (Vec<u32>, Vec<u32>) = edges.unzip();
+    build(nodes as usize, &src, &dst, EdgeOptions::DIRECTED).unwrap()
+}
+
+fn with<R>(graph: &Graph, train: &[NodeId], run: impl FnOnce(&Setting) -> R) -> R {
+    let fanout = [5, 3];
+    let batches = Batches { graph, train, sampler: Neighbor::new(&fanout).unwrap(), batch_size: 20 };
+    run(&Setting { graph, train, fanout: &fanout, batch_size: 20, seed: 7, epochs: 3, visits: &batches })
+}
+
+#[test]
+fn every_metric_scores_every_node_and_the_oracle_is_best() {
+    let graph = skewed(3000);
+    let train: Vec<u32> = (0..3000).filter(|v| v % 10 == 3).collect();
+    with(&graph, &train, |setting| {
+        let footprint = Footprint::of(3000, setting.visits, 0..3).unwrap();
+        let rate = |name: &str| {
+            let scores = score(name, setting).unwrap();
+            assert_eq!(scores.len(), 3000, "{name}");
+            assert!(scores.iter().all(|s| s.is_finite() && *s >= 0.0), "{name}");
+            assert_eq!(scores, score(name, setting).unwrap(), "{name} twice");
+            footprint.hits(&hottest_first(&scores))[300] as f64 / footprint.total() as f64
+        };
+        let best = rate("optimal");
+        let rates: Vec<(&str, f64)> = TABLE.iter().map(|entry| (entry.name, rate(entry.name))).collect();
+        for &(name, rate) in &rates {
+            assert!(rate <= best, "{name}: {rate} {best}");
+            let least = if name == "random" { 0.0 } else { 0.5 * best };
+            assert!(rate > least, "{name}: {rate} of {best}");
+        }
+        assert!(rate("presc:2") > 0.9 * best && rate("analytic") > 0.9 * best, "{rates:?}");
+        assert!((rates[0].1 - 0.1).abs() < 0.05, "a random tenth serves a tenth: {rates:?}");
+    });
+}
+
+#[test]
+fn chances_are_exact_where_neighbours_are_independent() {
+    // 0 and 1 train and hear from 2 and 3 each; 3 hears from 4; fan-outs 1 and 5; a batch is one seed
+    let graph = build(6, &[2, 3, 2, 3, 4], &[0, 0, 1, 1, 3], EdgeOptions::DIRECTED).unwrap();
+    let batches =
+        Batches { graph: &graph, train: &[0, 1], sampler: Neighbor::new(&[1]).unwrap(), batch_size: 1 };
+    let setting = Setting {
+        graph: &graph,
+        train: &[0, 1],
+        fanout: &[1, 5],
+        batch_size: 1,
+        seed: 0,
+        epochs: 1,
+        visits: &batches,
+    };
+    let p = score("analytic", &setting).unwrap();
+    let drawn = 1.0 - (1.0 - 0.5 * 0.5) * (1.0 - 0.5 * 0.5); // 2 by one of two
+    let again = 1.0 - (1.0 - drawn) * (1.0 - 0.5) * (1.0 - 0.5); // and all neighbours of the seeds at the second hop
+    let expected = [0.5, 0.5, again, again, drawn, 0.0];
+    p.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{p:?} {expected:?}"));
+}
+
+#[test]
+fn names_and_arguments_are_checked() {
+    let graph = skewed(100);
+    with(&graph, &[1, 2, 3], |setting| {
+        let fault = |name: &str| score(name, setting).unwrap_err();
+        assert!(fault("heat").contains("unknown hotness 'heat'; known: random, degree"));
+        assert_eq!(fault("degree:3"), "degree:3: degree takes no argument");
+        assert_eq!(fault("presc:0"), "presc:0: a number of epochs from 1 to 1000");
+        assert_eq!(fault("presc:many"), "presc:many: a number of epochs from 1 to 1000");
+    });
+}
+
+#[test]
+fn presampling_draws_epochs_of_its_own() {
+    struct Asked(RefCell<Vec<u64>>);
+    impl Visits for Asked {
+        fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
+            self.0.borrow_mut().push(epoch);
+            see(&[epoch as NodeId % 2]);
+            Ok(())
+        }
+    }
+    let graph = build(3, &[2], &[1], EdgeOptions::DIRECTED).unwrap();
+    let asked = Asked(RefCell::default());
+    let setting = Setting {
+        graph: &graph,
+        train: &[1],
+        fanout: &[1],
+        batch_size: 1,
+        seed: 0,
+        epochs: 2,
+        visits: &asked,
+    };
+    // ties go by the degree
+    assert_eq!(score("presc:3", &setting).unwrap(), [2.0, 1.0, 0.5]);
+    assert_eq!(score("optimal", &setting).unwrap(), [1.0, 1.0, 0.5]);
+    let epochs = asked.0.into_inner();
+    assert_eq!(epochs, [1 << 32, (1 << 32) + 1, (1 << 32) + 2, 0, 1]);
+}
+
+#[test]
+fn similarity_is_of_the_hottest_tenth() {
+    let of = |hot: &[(usize, u32)]| {
+        let mut counts = vec![0; 30];
+        hot.iter().for_each(|&(v, count)| counts[v] = count);
+        Footprint { counts }
+    };
+    let first = of(&[(0, 10), (1, 8), (2, 6), (3, 1)]);
+    assert_eq!(similarity(&first, &first), 1.0);
+    // 5 in the place of 2, and 1 asked for more often
+    let second = of(&[(0, 10), (1, 16), (5, 6), (2, 1)]);
+    assert_eq!(similarity(&first, &second), 18.0 / 32.0);
+    assert_eq!(similarity(&of(&[]), &of(&[])), 1.0);
+}

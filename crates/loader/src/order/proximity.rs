@@ -1,0 +1,361 @@
+//! Proximity-aware ordering (Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O and preprocessing*, NSDI 2023,
+//! section 3.2.2): training nodes in the order in which a breadth-first search meets them, so that batches that follow each other need
+//! much the same rows, and a cache as plain as FIFO hits. Two kinds of randomness keep a batch near a random one: several searches
+//! from random roots, and circular shifts, new ones every epoch, of the `S` sequences that a batch takes its seeds from in turn.
+//!
+//! **Searches.** [`ROOTS`] over the whole graph, in-neighbours as stored (what a sampler follows), side by side. They write down the
+//! training nodes alone. Roots are training nodes; what a search does not reach is searched from the next training node, around
+//! from the root, that it has not met: every sequence has every training node once.
+//!
+//! **An epoch** takes one of the searches, shifts it by a random number, cuts it into `S` runs of equal length, and goes around the runs:
+//! one node of each. So a batch of `b` has `b / S` neighbouring nodes from each of `S` places, and the next batch goes on at the same
+//! places. This is the paper's figure (and its released code, in which sequence `i` is shifted by `i T / S`) with all sequences of an
+//! epoch from one root, for an epoch has to have each node once: of `S` searches from `S` roots, interleaved, a node comes `S` times.
+//! The other way to that, to pass over nodes that another sequence has had in this epoch, makes holes that grow until neighbours are
+//! rare at its end: FIFO with a tenth of the rows hit 27 % of them so and 33 % with runs (300,000 nodes in 300 communities, 99 % of edges
+//! inside, 10 % training, fanout 10,5, b = 256, S = 16; 17 % in random order), as much with `S` of 1 to 4; and it keeps `S` sequences.
+//!
+//! **The number of sequences** is the smallest of 1, 2, 4, ... whose shuffling error ([`shuffling_error`], the mean of [`EPOCHS`] epochs)
+//! is within a bound. The paper's error is a distance from the uniform order, and its bound `sqrt(b M) / T` for `M` workers (Meng et al.,
+//! Neurocomputing 2019, for the distribution over all permutations). Estimated by the labels of batches even a uniform order is at some
+//! `sqrt(C / b)`, so that what is compared is the excess over a random order's. But no more can be told of a few batches than to some
+//! `sqrt(C / T)`, far above that bound; by its letter only `S = b` would do. So the bound is, where that is larger, what we take for harmless: labels
+//! as far from the whole as those of random batches of `b /` [`TOLERANCE`] seeds, a batch size that trains well too. Where no number up
+//! to `b` is within it, `S` is the largest tried.
+//!
+//! Cost: O([`ROOTS`] (V + E)) once, as many at a time as there are threads; an epoch is O(T). Memory: `4 T` bytes a root, and while
+//! searching `V / 8` bytes and the longest queue a thread.
+
+use std::collections::VecDeque;
+
+use graphmill_graph::{
+    Graph, NodeId,
+    keyed::{Stream, key},
+};
+use rayon::prelude::*;
+
+use super::{Order, OrderOptions, OrderSource, random::Random, shuffling_error};
+
+/// Breadth-first searches that epochs choose from.
+pub const ROOTS: usize = 8;
+/// How many times fewer random seeds may stand for a batch's labels.
+pub const TOLERANCE: usize = 4;
+/// Epochs that the shuffling error is measured over.
+pub const EPOCHS: u64 = 4;
+
+/// Domains of the draws.
+const ROOT: u64 = 0x726f_6f74;
+const SHIFT: u64 = 0x73_6869_6674;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Proximity {
+    seed: u64,
+    /// Of every search, all training nodes.
+    searches: Vec<Vec<NodeId>>,
+    sequences: usize,
+    choice: Option<String>,
+}
+
+impl Proximity {
+    /// Searches, and chooses the number of sequences where `options` has none.
+    pub fn new(options: &OrderOptions, source: &OrderSource) -> Self {
+        let mut order = Self {
+            seed: options.seed,
+            searches: searches(source.graph, source.train, options.seed),
+            sequences: options.sequences,
+            choice: None,
+        };
+        if options.sequences == 0 {
+            order.choose(options.batch_size.max(1), source);
+        }
+        order
+    }
+
+    /// `S`.
+    pub fn sequences(&self) -> usize {
+        self.sequences
+    }
+
+    /// Sets `S`: see the module.
+    fn choose(&mut self, batch: usize, source: &OrderSource) {
+        let nodes = source.train.len();
+        self.sequences = 1;
+        if nodes <= batch {
+            return;
+        }
+        let error = |order: &dyn Order, batch: usize| {
+            let mut out = Vec::new();
+            let of_epoch = |epoch| {
+                order.order(epoch, &mut out);
+                shuffling_error(&out, batch, source.labels)
+            };
+            (0..EPOCHS).map(of_epoch).sum::<f64>() / EPOCHS as f64
+        };
+        let random = Random::new(source.train, self.seed);
+        let [uniform, harmless] = [batch, batch.div_ceil(TOLERANCE)].map(|batch| error(&random, batch));
+        let bound = harmless.max(uniform + (batch as f64).sqrt() / nodes as f64);
+        let found = loop {
+            let found = error(self, batch);
+            if found <= bound || self.sequences * 2 > batch {
+                break found;
+            }
+            self.sequences *= 2;
+        };
+        self.choice = Some(format!(
+            "--order proximity interleaves {} sequences: shuffling error {found:.4}, with random order {uniform:.4}, bound {bound:.4}",
+            self.sequences
+        ));
+    }
+}
+
+impl Order for Proximity {
+    fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
+        out.clear();
+        let mut stream = Stream::new(key(&[self.seed, epoch, SHIFT]));
+        let search = &self.searches[stream.below(self.searches.len() as u64) as usize];
+        let nodes = search.len();
+        if nodes == 0 {
+            return;
+        }
+        let shift = stream.below(nodes as u64) as usize;
+        let runs = self.sequences.min(nodes);
+        let begin = |run: usize| (run as u128 * nodes as u128 / runs as u128) as usize;
+        // runs differ by one node at most: the longer ones have one for the last round
+        for round in 0..nodes.div_ceil(runs) {
+            for run in 0..runs {
+                let at = begin(run) + round;
+                if at < begin(run + 1) {
+                    let shifted = at + shift;
+                    out.push(search[if shifted < nodes { shifted } else { shifted - nodes }]);
+                }
+            }
+        }
+    }
+
+    fn choice(&self) -> Option<String> {
+        self.choice.clone()
+    }
+}
+
+/// The training nodes as breadth-first searches from [`ROOTS`] random ones meet them.
+fn searches(graph: &Graph, train: &[NodeId], seed: u64) -> Vec<Vec<NodeId>> {
+    let mut trains = Bits::new(graph.num_nodes());
+    train.iter().for_each(|&v| _ = trains.insert(v));
+    (0..ROOTS as u64)
+        .into_par_iter()
+        .map(|number| {
+            let root = Stream::new(key(&[seed, number, ROOT])).below(train.len() as u64) as usize;
+            search(graph, train, &trains, root)
+        })
+        .collect()
+}
+
+/// The training nodes in the order of a breadth-first search from the `root`-th of them.
+fn search(graph: &Graph, train: &[NodeId], trains: &Bits, root: usize) -> Vec<NodeId> {
+    let mut met = Bits::new(graph.num_nodes());
+    let mut queue = VecDeque::new();
+    let mut order = Vec::with_capacity(train.len());
+    for &root in train[root..].iter().chain(&train[..root]) {
+        if !met.insert(root) {
+            continue;
+        }
+        queue.push_back(root);
+        while let Some(v) = queue.pop_front() {
+            if trains.contains(v) {
+                order.push(v);
+                if order.len() == train.len() {
+                    return order;
+                }
+            }
+            queue.extend(graph.in_neighbors(v).iter().copied().filter(|&u| met.insert(u)));
+        }
+    }
+    order
+}
+
+/// A set of nodes, a bit each.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(nodes: usize) -> Self {
+        Self(vec![0; nodes.div_ceil(64)])
+    }
+
+    #[inline(always)]
+    fn contains(&self, v: NodeId) -> bool {
+        self.0[v as usize / 64] >> (v % 64) & 1 == 1
+    }
+
+    /// Whether it is new.
+    #[inline(always)]
+    fn insert(&mut self, v: NodeId) -> bool {
+        let (word, bit) = (&mut self.0[v as usize / 64], 1 << (v % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use graphmill_graph::{
+        Dataset, EdgeOptions, Labels, build,
+        generate::{GenerateOptions, generate},
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn undirected(nodes: usize, pairs: &[(u32, u32)]) -> Graph {
+        let (src, dst): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+        build(nodes, &src, &dst, EdgeOptions::UNDIRECTED).unwrap()
+    }
+
+    fn made(graph: &Graph, train: &[NodeId], seed: u64, sequences: usize) -> Proximity {
+        let labels = Labels::default();
+        let options = OrderOptions { seed, batch_size: 4, sequences };
+        Proximity::new(&options, &OrderSource { graph, labels: &labels, train })
+    }
+
+    fn epoch(order: &dyn Order, epoch: u64) -> Vec<NodeId> {
+        let mut out = vec![9];
+        order.order(epoch, &mut out);
+        out
+    }
+
+    fn communities() -> (Dataset, Vec<NodeId>) {
+        let options = GenerateOptions {
+            nodes: 8000,
+            classes: 40,
+            degree: Some(10.0),
+            p_in: 0.99,
+            dim: 0,
+            ..GenerateOptions::default()
+        };
+        (generate("sbm", &options).unwrap(), (0..8000).step_by(2).collect())
+    }
+
+    proptest! {
+        /// Connected or not, with nodes alone, few training nodes or none, and more sequences than nodes.
+        #[test]
+        fn each_training_node_once_an_epoch(
+            pairs in prop::collection::vec((0u32..30, 0u32..30), 0..40),
+            train in prop::collection::btree_set(0u32..30, 0..30),
+            sequences in 0usize..40,
+            seed in 0u64..4,
+        ) {
+            let graph = undirected(30, &pairs);
+            let train: Vec<NodeId> = train.into_iter().collect();
+            let order = made(&graph, &train, seed, sequences);
+            for number in 0..4 {
+                let mut found = epoch(&order, number);
+                prop_assert_eq!(&found, &epoch(&order, number));
+                found.sort_unstable();
+                prop_assert_eq!(&found, &train);
+            }
+        }
+    }
+
+    /// On a path the search goes outward from its root to both sides; what lies apart follows in the order of ids, around.
+    #[test]
+    fn a_search_by_hand() {
+        let graph = undirected(9, &[(0, 1), (1, 2), (2, 3), (3, 4), (6, 7)]);
+        let train = [0, 1, 2, 3, 5, 6, 7];
+        let mut trains = Bits::new(9);
+        train.iter().for_each(|&v| assert!(trains.insert(v)));
+        assert_eq!(search(&graph, &train, &trains, 2), [2, 1, 3, 0, 5, 6, 7]);
+        assert_eq!(search(&graph, &train, &trains, 6), [7, 6, 0, 1, 2, 3, 5]);
+    }
+
+    #[test]
+    fn runs_are_interleaved_and_shifted_anew() {
+        let graph = undirected(11, &[]);
+        let train: Vec<NodeId> = (0..11).collect();
+        let order = made(&graph, &train, 5, 3);
+        let mut firsts = HashSet::new();
+        for number in 0..40 {
+            let found = epoch(&order, number);
+            firsts.insert(found[0]);
+            // no edges: a search is the ids in their order, around; the runs begin at 0, 3 and 7
+            let unshifted: Vec<NodeId> = found.iter().map(|v| (v + 11 - found[0]) % 11).collect();
+            assert_eq!(unshifted, [0, 3, 7, 1, 4, 8, 2, 5, 9, 6, 10]);
+        }
+        assert!(firsts.len() > 7, "{firsts:?}");
+        assert_ne!(epoch(&order, 0), epoch(&made(&graph, &train, 6, 3), 0));
+    }
+
+    #[test]
+    fn one_training_node_and_none() {
+        let graph = undirected(3, &[(0, 1)]);
+        for sequences in [0, 1, 5] {
+            assert_eq!(epoch(&made(&graph, &[1], 0, sequences), 3), [1]);
+            assert!(epoch(&made(&graph, &[], 0, sequences), 3).is_empty());
+        }
+    }
+
+    #[test]
+    fn as_many_threads_as_there_are_give_the_same() {
+        let (data, train) = communities();
+        let of = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| made(&data.graph, &train, 1, 4)).searches
+        };
+        assert_eq!(of(1), of(3));
+    }
+
+    /// The share of a batch's inputs, seeds and their neighbours, that the batch before had too.
+    fn overlap(graph: &Graph, order: &[NodeId], batch: usize) -> f64 {
+        let inputs = |seeds: &[NodeId]| -> HashSet<NodeId> {
+            seeds.iter().flat_map(|&v| graph.in_neighbors(v).iter().copied().chain([v])).collect()
+        };
+        let batches: Vec<_> = order.chunks(batch).map(inputs).collect();
+        let shared: usize = batches.windows(2).map(|two| two[1].intersection(&two[0]).count()).sum();
+        shared as f64 / batches[1..].iter().map(HashSet::len).sum::<usize>() as f64
+    }
+
+    #[test]
+    fn batches_share_inputs_to_the_end_of_an_epoch_and_labels_mix_with_more_sequences() {
+        let (data, train) = communities();
+        let random = epoch(&Random::new(&train, 1), 0);
+        let mut last = 1.0;
+        for sequences in [1, 4, 16, 50] {
+            let found = epoch(&made(&data.graph, &train, 1, sequences), 0);
+            let error = shuffling_error(&found, 50, &data.labels);
+            assert!(error < last - 0.02, "{sequences}: {error} {last}");
+            last = error;
+            if sequences == 4 {
+                for half in [&found[..2000], &found[2000..]] {
+                    let (near, far) = (overlap(&data.graph, half, 50), overlap(&data.graph, &random, 50));
+                    assert!(near > 2.0 * far, "{near} {far}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_of_sequences_is_the_first_within_the_bound() {
+        let (data, train) = communities();
+        let source = OrderSource { graph: &data.graph, labels: &data.labels, train: &train };
+        let mean = |order: &dyn Order, batch| {
+            (0..EPOCHS).map(|e| shuffling_error(&epoch(order, e), batch, &data.labels)).sum::<f64>()
+                / EPOCHS as f64
+        };
+        let with = |sequences| Proximity::new(&OrderOptions { seed: 1, batch_size: 64, sequences }, &source);
+        let chosen = with(0);
+        let (sequences, bound) = (chosen.sequences(), mean(&Random::new(&train, 1), 16));
+        assert!(sequences.is_power_of_two() && (2..=32).contains(&sequences), "{sequences}");
+        assert!(mean(&chosen, 64) <= bound && mean(&with(sequences / 2), 64) > bound);
+        assert!(chosen.choice().unwrap().contains(&format!("interleaves {sequences} sequences")));
+        assert!(with(4).choice().is_none());
+        // a class alone: any order mixes it
+        let labels = Labels::Single { class: vec![0; 8000].into(), classes: 1 };
+        let one = Proximity::new(
+            &OrderOptions { seed: 1, batch_size: 64, sequences: 0 },
+            &OrderSource { labels: &labels, ..source },
+        );
+        assert_eq!(one.sequences(), 1);
+    }
+}

@@ -1,0 +1,66 @@
+//! How far batches are from the whole: the shuffling error of an order, estimated by labels.
+
+use graphmill_graph::{Labels, NodeId};
+
+/// The mean over an order's batches of `batch_size` nodes (at least 1; a shorter last one counts by its size) of the total variation
+/// between the distribution of labels in the batch and in all of `order`, from 0 to 1. With several labels a node, distributions are of
+/// memberships: a node counts once for each class it is in.
+///
+/// O(T + T C / b), with several labels a node O(T C).
+pub fn shuffling_error(order: &[NodeId], batch_size: usize, labels: &Labels) -> f64 {
+    let classes = labels.classes();
+    if classes == 0 {
+        return 0.0;
+    }
+    let count = |nodes: &[NodeId], counts: &mut Vec<u64>| {
+        counts.clear();
+        counts.resize(classes, 0);
+        match labels {
+            Labels::Single { class, .. } => nodes.iter().for_each(|&v| {
+                // -1 where it is unknown
+                if let Some(count) = usize::try_from(class[v as usize]).ok().and_then(|c| counts.get_mut(c)) {
+                    *count += 1;
+                }
+            }),
+            Labels::Multi { member, .. } => nodes.iter().for_each(|&v| {
+                let row = &member[v as usize * classes..][..classes];
+                counts.iter_mut().zip(row).for_each(|(count, &is)| *count += u64::from(is));
+            }),
+        }
+        counts.iter().sum::<u64>() as f64
+    };
+    let (mut all, mut here) = (Vec::new(), Vec::new());
+    let in_all = count(order, &mut all);
+    let (mut error, mut weight) = (0.0, 0.0);
+    for batch in order.chunks(batch_size) {
+        let in_batch = count(batch, &mut here);
+        if in_batch > 0.0 {
+            let apart = |(&h, &a): (&u64, &u64)| (h as f64 / in_batch - a as f64 / in_all).abs();
+            error += batch.len() as f64 * 0.5 * here.iter().zip(&all).map(apart).sum::<f64>();
+            weight += batch.len() as f64;
+        }
+    }
+    if weight > 0.0 { error / weight } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        let labels = Labels::Single { class: vec![0, 0, 1, 1, -1, -1].into(), classes: 2 };
+        assert_eq!(shuffling_error(&[0, 2, 1, 3], 2, &labels), 0.0);
+        assert_eq!(shuffling_error(&[0, 1, 2, 3], 2, &labels), 0.5);
+        // unknown labels are in no distribution, batches of them alone are left out
+        assert_eq!(shuffling_error(&[0, 2, 4, 5], 2, &labels), 0.0);
+        // a short batch counts by its size
+        let three = shuffling_error(&[0, 2, 1], 2, &labels);
+        assert!((three - (2.0 * (2.0 / 3.0 - 0.5) + 1.0 / 3.0) / 3.0).abs() < 1e-12, "{three}");
+        let labels = Labels::Multi { member: vec![1, 1, 1, 0, 0, 1, 0, 0].into(), classes: 2 };
+        assert_eq!(shuffling_error(&[0, 1, 2, 3], 1, &labels), (0.0 + 0.5 + 0.5) / 3.0);
+        assert_eq!(shuffling_error(&[1, 2, 0, 3], 2, &labels), 0.0);
+        assert_eq!(shuffling_error(&[], 2, &labels), 0.0);
+        assert_eq!(shuffling_error(&[0, 1], 1, &Labels::default()), 0.0);
+    }
+}

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Room;
-use graphmill_graph::{Dataset, Labels};
+use graphmill_graph::{Dataset, Labels, npy};
 
 /// The class of every node.
 fn classes(dataset: &Dataset) -> &[i32] {
@@ -36,22 +36,31 @@ fn a_dataset_is_reordered_told_of_and_trained_on() {
     let info = [room.ok_json("info data"), room.ok_json("info new")];
     assert_eq!((info[0]["reordered"].as_bool(), info[1]["reordered"].as_bool()), (Some(false), Some(true)));
     assert!(room.ok("info new").contains("original ids kept"));
-    for figure in ["edges", "degree", "components", "class_counts", "train", "isolated", "symmetric"] {
-        if figure != "components" {
-            assert_eq!(info[0][figure], info[1][figure], "{figure}");
-        }
+    for figure in ["edges", "degree", "class_counts", "train", "isolated", "symmetric"] {
+        assert_eq!(info[0][figure], info[1][figure], "{figure}");
     }
     let exported = room.ok_json("export new npz new.npz");
     assert!(exported["left_out"].to_string().contains("before they were reordered"));
     room.ok("train new --hidden 8 --fanout 3,3 --epochs 1 --out run");
-    room.ok("predict run --out classes.npy");
+    // answers are in the dataset's ids, or in those of the first
+    let predicted = |args: &str| {
+        room.ok(&format!("predict run --out classes.npy {args}"));
+        npy::open(room.path("classes.npy")).unwrap().read_as_i64().unwrap()
+    };
+    let (by_new, by_first) = (predicted(""), predicted("--original-ids"));
+    assert!(again.iter().zip(&by_new).all(|(&first, &class)| by_first[first as usize] == class));
+    room.write("some", format!("7\n{}\n", again[3]));
+    assert_eq!(predicted("--original-ids --nodes some"), [by_first[7], by_new[3]]);
+    room.ok("train data --hidden 8 --fanout 3,3 --epochs 1 --out plain");
+    let refused = room.run("predict plain --out none.npy --original-ids");
+    assert!(refused.status == Some(1) && refused.stderr.contains("was not reordered"), "{}", refused.stderr);
 }
 
 #[test]
-fn the_same_bytes_for_any_number_of_threads_and_for_work_taken_up() {
+fn the_same_bytes_for_any_number_of_threads() {
     let room = Room::new();
     room.sparse_dataset("data");
-    for by in ["degree", "bfs", "rcm", "random"] {
+    for by in ["degree", "bfs", "rcm", "community", "random"] {
         room.ok(&format!("reorder data one-{by} --by {by} --threads 1"));
         room.ok(&format!("reorder data two-{by} --by {by} --threads 3"));
         assert!(

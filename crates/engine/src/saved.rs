@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_graph::{Dataset, NodeId, npy};
+use graphmill_graph::{Dataset, NodeId, npy, reorder};
 use graphmill_nn::{Backend, Matrix, backend::Cpu, metric, model::Model};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -165,12 +165,22 @@ impl SavedRun {
     }
 
     /// Writes predictions for the nodes listed in `nodes` (one a line, or a `.npy` of integers; all
-    /// nodes where there is no list) to the `.npy` file `out`.
+    /// nodes where there is no list) to the `.npy` file `out`. Ids are those of `data`, or with `original` those its nodes had
+    /// before it was reordered; then all nodes come in the order of these.
     ///
     /// # Errors
-    /// The model or the list cannot be read, a node is outside the graph, or `out` cannot be written.
-    pub fn predict(&self, data: &Dataset, nodes: Option<&Path>, kind: Kind, out: &Path) -> Result<Written> {
-        let nodes = match nodes {
+    /// The model or the list cannot be read, a node is outside the graph, `original` ids are asked for and there are none,
+    /// or `out` cannot be written.
+    pub fn predict(
+        &self,
+        data: &Dataset,
+        nodes: Option<&Path>,
+        original: bool,
+        kind: Kind,
+        out: &Path,
+    ) -> Result<Written> {
+        let original = original.then(|| renumbered(data)).transpose()?;
+        let mut nodes: Vec<NodeId> = match nodes {
             Some(file) => read_nodes(file, data.num_nodes())?,
             None => {
                 let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
@@ -178,6 +188,9 @@ impl SavedRun {
                 (0..data.num_nodes() as NodeId).collect()
             }
         };
+        if let Some(new) = original {
+            nodes.iter_mut().for_each(|v| *v = new[*v as usize]);
+        }
         let model = self.model(data)?;
         let multi = data.labels.is_multi();
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
@@ -225,6 +238,14 @@ impl SavedRun {
             Error::Usage(message) => Error::format(RunDir::config_path(&self.dir), "options", message),
             other => other,
         })
+    }
+}
+
+/// The id in `data` of every original id.
+fn renumbered(data: &Dataset) -> Result<Vec<NodeId>> {
+    match &data.original_ids {
+        Some(ids) => Ok(reorder::inverse(ids)?),
+        None => Err(Error::dataset(&data.name, "it was not reordered: its ids are the original ones")),
     }
 }
 

@@ -14,13 +14,17 @@ pub(crate) fn command() -> Command {
         .about("Write what a run's best model says of nodes, with full neighbours, to a .npy file")
         .arg(args::path("run", "RUN", "Run directory").required(true))
         .arg(
-            args::path("nodes", "FILE", "Node ids of the dataset (of a reordered one the new ids), one a line, or a .npy of integers [default: all nodes, in order]")
+            args::path("nodes", "FILE", "Node ids of the dataset (of a reordered one its new ids), one a line, or a .npy of integers [default: all nodes, in order]")
                 .long("nodes"),
         )
         .arg(
             args::path("dataset", "DATASET", "Another dataset to predict on [default: the run's]")
                 .long("dataset"),
         )
+        .arg(flag(
+            "original-ids",
+            "Of a reordered dataset: nodes by the ids they had before, in --nodes and in the order of the rows",
+        ))
         .arg(flag("probabilities", "Write N x C probabilities (f32) in place of classes"))
         .arg(flag("embeddings", "Write N x H last hidden rows (f32) in place of classes"))
         .group(ArgGroup::new("kind").args(["probabilities", "embeddings"]))
@@ -51,7 +55,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         Kind::Classes
     };
     let out = args::required(matches, "out");
-    let written = run.predict(&dataset, args::get_path(matches, "nodes"), kind, out)?;
+    let original = matches.get_flag("original-ids");
+    let written = run.predict(&dataset, args::get_path(matches, "nodes"), original, kind, out)?;
     if matches.get_flag("json") {
         output::json(&written)
     } else {

@@ -8,6 +8,7 @@
 
 mod adjacency;
 mod bfs;
+mod community;
 mod degree;
 mod keys;
 mod random;
@@ -18,8 +19,7 @@ mod rows;
 use std::{path::Path, time::Instant};
 
 pub use keys::by_scores;
-pub(crate) use relabel::inverse;
-pub use relabel::{Seconds, relabel};
+pub use relabel::{Seconds, inverse, relabel};
 
 use crate::{
     Dataset, Error, Graph, NodeId, Result,
@@ -49,6 +49,12 @@ pub const TABLE: &[Entry<Order>] = &[
         summary: "reverse Cuthill-McKee: neighbours get ids close to each other",
         source: "Cuthill and McKee, 1969; George and Liu, ACM TOMS 5(3), 1979",
         make: rcm::order,
+    },
+    Entry {
+        name: "community",
+        summary: "communities side by side, in the order of a breadth-first walk",
+        source: "Blondel et al., Fast unfolding of communities in large networks, 2008, first level",
+        make: community::order,
     },
     Entry {
         name: "random",

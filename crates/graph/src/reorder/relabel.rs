@@ -101,11 +101,11 @@ pub fn relabel(dataset: &Dataset, order: &[NodeId], scratch: &Scratch) -> Result
     Ok((made, seconds))
 }
 
-/// The place of every node in `order`. O(V), parallel.
+/// The place of every node in `order`: the rank that Algorithm 2 maps old ids by. O(V), parallel.
 ///
 /// # Errors
 /// A node is none, or stands there twice.
-pub(crate) fn inverse(order: &[NodeId]) -> Result<Vec<NodeId>> {
+pub fn inverse(order: &[NodeId]) -> Result<Vec<NodeId>> {
     const NONE: u32 = u32::MAX;
     // Relaxed suffices: each place is written once, or the order is refused; the join of the loop orders the rest.
     let rank: Vec<AtomicU32> = order.par_iter().map(|_| AtomicU32::new(NONE)).collect();

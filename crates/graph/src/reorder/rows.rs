@@ -7,9 +7,9 @@ use rayon::prelude::*;
 use crate::{Buffer, NodeId, Result, external::Rows, npy::Element};
 
 /// Bytes of a window.
-const WINDOW: usize = 16 << 20;
+const WINDOW: usize = 4 << 20;
 /// Tables of more bytes go to the disk at once, where there is one: what is on its way there need not wait in memory.
-const SMALL: usize = 64 << 20;
+const SMALL: usize = 8 << 20;
 /// Values one task fills.
 const TASK: usize = 1 << 14;
 

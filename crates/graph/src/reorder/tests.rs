@@ -226,6 +226,15 @@ fn reverse_cuthill_mckee_narrows_the_band_of_a_shuffled_grid() {
 }
 
 #[test]
+fn communities_come_out_whole() {
+    // even and odd nodes, densely joined among themselves and once with each other
+    let mut pairs = vec![(0, 1)];
+    pairs.extend((0..24).flat_map(|v| (v + 2..24).step_by(2).map(move |u| (v, u))));
+    let order = order_of("community", &graph(24, &pairs, EdgeOptions::UNDIRECTED));
+    assert!(order.chunks(12).all(|half| half.iter().all(|v| v % 2 == half[0] % 2)), "{order:?}");
+}
+
+#[test]
 fn orders_that_are_none_are_refused() {
     let kind =
         Kind { weighted: false, undirected: true, multi: false, features: 1, named: false, reordered: false };
@@ -263,11 +272,11 @@ fn large(weighted: bool) -> Dataset {
         crate::build(nodes as usize, &src, &dst, ALL).unwrap()
     };
     let class: Vec<i32> = (0..nodes as i32).collect();
-    let features: Vec<f32> = (0..nodes * 200).map(|i| i as f32).collect();
+    let features: Vec<f32> = (0..nodes * 30).map(|i| i as f32).collect();
     Dataset {
         name: "large".into(),
         graph,
-        features: Features::f32(200, features),
+        features: Features::f32(30, features),
         labels: Labels::Single { class: class.into(), classes: nodes as usize },
         ..Dataset::default()
     }

@@ -130,7 +130,9 @@ impl Disk {
             let message = format!("io_uring cannot be had ({e}); choose the reader auto or pread");
             Error::format(path, "reader", message)
         })?;
-        let threads = match (options.threads, maker.kind) {
+        let reader = maker.kind;
+        maker.kind = if reader == ReaderKind::Uring { options.reader } else { reader };
+        let threads = match (options.threads, reader) {
             (0, ReaderKind::Pread) => PREAD_THREADS,
             (0, _) => 1,
             (threads, _) => threads,
@@ -145,7 +147,7 @@ impl Disk {
             dim,
             rows,
             kind,
-            reader: maker.kind,
+            reader,
             buffers: first.slots() * size * threads,
             threads,
             pool,

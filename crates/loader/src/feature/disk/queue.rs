@@ -42,11 +42,13 @@ impl Maker {
     /// # Errors
     /// The system refuses it.
     pub(super) fn make(&self) -> io::Result<Box<dyn Queue>> {
+        let pread = || -> Box<dyn Queue> { Box::new(Pread::new(Arc::clone(&self.file), self.size)) };
+        let uring = || uring::new(Arc::clone(&self.file), self.slots, self.size);
         match self.kind {
-            ReaderKind::Uring => uring::new(Arc::clone(&self.file), self.slots, self.size),
-            ReaderKind::Auto | ReaderKind::Pread => {
-                Ok(Box::new(Pread::new(Arc::clone(&self.file), self.size)))
-            }
+            ReaderKind::Uring => uring(),
+            // also where there were rings before: systems bound how many a user has
+            ReaderKind::Auto => Ok(uring().unwrap_or_else(|_| pread())),
+            ReaderKind::Pread => Ok(pread()),
         }
     }
 }

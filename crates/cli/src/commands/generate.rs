@@ -65,6 +65,11 @@ pub(crate) fn command() -> Command {
             "A,B,C",
             format!("Shares that train, validate and test [default: {},{},{}]", d.train, d.valid, d.test),
         ))
+        .arg(option(
+            "train-classes",
+            "N",
+            "Draw training nodes from the first N classes alone (sbm) [default: all]".into(),
+        ))
         .arg(option("seed", "N", format!("Seed [default: {}]", d.seed)))
         .arg(
             Arg::new("force")
@@ -111,6 +116,7 @@ fn options(matches: &ArgMatches) -> Result<GenerateOptions, Error> {
     set(matches, "feature-dim", &mut o.dim)?;
     set(matches, "signal", &mut o.signal)?;
     set(matches, "label-noise", &mut o.label_noise)?;
+    set(matches, "train-classes", &mut o.train_classes)?;
     set(matches, "seed", &mut o.seed)?;
     if let Some(word) = matches.get_one::<String>("feature-type") {
         let known = FeatureType::ALL.into_iter().find(|(name, _)| name == word);

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{GenerateOptions, draw};
 use crate::{
-    Features, NodeId, Result, Split,
+    Error, Features, NodeId, Result, Split,
     external::Scratch,
     keyed::{Stream, key},
 };
@@ -87,8 +87,15 @@ fn fill_normal(stream: &mut Stream, row: &mut [f32]) {
 const UNIT: f32 = 1.0 / 4_294_967_296.0;
 
 /// Random disjoint parts that hold the shares `options.{train, valid, test}` of the nodes, rounded
-/// so that shares that add up to 1 use every node.
-pub(super) fn random_split(nodes: usize, options: &GenerateOptions) -> Split {
+/// so that shares that add up to 1 use every node. Training nodes are among those that `may_train`.
+///
+/// # Errors
+/// Too few may train.
+pub(super) fn random_split(
+    nodes: usize,
+    options: &GenerateOptions,
+    may_train: impl Fn(NodeId) -> bool,
+) -> Result<Split> {
     let mut order: Vec<NodeId> = (0..nodes as NodeId).collect();
     Stream::new(domain(options.seed, Purpose::Split)).shuffle(&mut order);
     let at = |share: f64| ((share * nodes as f64).round() as usize).min(nodes);
@@ -98,12 +105,25 @@ pub(super) fn random_split(nodes: usize, options: &GenerateOptions) -> Split {
         at(options.train + options.valid),
         at(options.train + options.valid + options.test),
     ];
-    let [train, valid, test] = [0, 1, 2].map(|part| {
-        let mut ids = order[ends[part]..ends[part + 1]].to_vec();
+    let mut wanted = ends[1];
+    let (train, others): (Vec<NodeId>, Vec<NodeId>) = order.into_iter().partition(|&v| {
+        let trains = wanted > 0 && may_train(v);
+        wanted -= usize::from(trains);
+        trains
+    });
+    if wanted > 0 {
+        return Err(Error::invalid(format!(
+            "train-classes: only {} nodes are of these classes, {} are to train; take more classes or a smaller share",
+            train.len(),
+            ends[1]
+        )));
+    }
+    let part = |mut ids: Vec<NodeId>| {
         ids.par_sort_unstable();
         ids.into()
-    });
-    Split { train, valid, test }
+    };
+    let [valid, test] = [1, 2].map(|i| part(others[ends[i] - ends[1]..ends[i + 1] - ends[1]].to_vec()));
+    Ok(Split { train: part(train), valid, test })
 }
 
 #[cfg(test)]
@@ -156,13 +176,28 @@ mod tests {
     fn shares_that_add_up_to_one_use_every_node() {
         let options = GenerateOptions { train: 0.1, valid: 0.2, test: 0.7, ..Default::default() };
         for nodes in [1, 2, 3, 5, 7, 10, 101] {
-            let split = random_split(nodes, &options);
+            let split = random_split(nodes, &options, |_| true).unwrap();
             let mut all: Vec<u32> = split.parts().iter().flat_map(|(_, ids)| ids.to_vec()).collect();
             all.sort_unstable();
             assert_eq!(all, (0..nodes as u32).collect::<Vec<_>>());
         }
-        assert_eq!(random_split(10, &options).parts().map(|(_, ids)| ids.len()), [1, 2, 7]);
+        assert_eq!(
+            random_split(10, &options, |_| true).unwrap().parts().map(|(_, ids)| ids.len()),
+            [1, 2, 7]
+        );
         let none = GenerateOptions { train: 0.5, valid: 0.0, test: 0.0, ..options };
-        assert_eq!(random_split(10, &none).parts().map(|(_, ids)| ids.len()), [5, 0, 0]);
+        assert_eq!(random_split(10, &none, |_| true).unwrap().parts().map(|(_, ids)| ids.len()), [5, 0, 0]);
+    }
+
+    #[test]
+    fn training_nodes_are_among_those_that_may_train() {
+        let options = GenerateOptions { train: 0.2, valid: 0.3, test: 0.5, ..Default::default() };
+        let split = random_split(50, &options, |v| v % 4 == 1).unwrap();
+        assert!(split.train.len() == 10 && split.train.iter().all(|v| v % 4 == 1));
+        let mut all: Vec<u32> = split.parts().iter().flat_map(|(_, ids)| ids.to_vec()).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..50).collect::<Vec<u32>>());
+        let few = random_split(50, &options, |v| v < 9).unwrap_err().to_string();
+        assert!(few.starts_with("train-classes: only 9 nodes"), "{few}");
     }
 }

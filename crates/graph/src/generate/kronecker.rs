@@ -70,7 +70,7 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
         graph,
         features: gaussian_features(nodes, options, scratch, None)?,
         labels: Labels::Single { class: class.into(), classes: options.classes },
-        split: random_split(nodes, options),
+        split: random_split(nodes, options, |_| true)?,
         graphs: Vec::new(),
         metric: Some("accuracy".into()),
         checksum: None,

@@ -80,13 +80,15 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
     drop(ends);
 
     let features = gaussian_features(nodes, options, scratch, Some(&class))?;
+    let first = if options.train_classes == 0 { options.classes } else { options.train_classes };
+    let split = random_split(nodes, options, |v| (class[v as usize] as usize) < first)?;
     let class = replace_some(class, options);
     Ok(Dataset {
         name: "sbm".into(),
         graph,
         features,
         labels: Labels::Single { class: class.into(), classes: options.classes },
-        split: random_split(nodes, options),
+        split,
         graphs: Vec::new(),
         metric: Some("accuracy".into()),
         checksum: None,

@@ -9,11 +9,7 @@ use crate::{Graph, NodeId, Result, memory};
 /// Component by component, from its node of the highest degree; neighbours in the order in which they are stored. Edges are
 /// followed both ways. O(E + V log V); the walk itself is sequential, and bound by reading the rows once.
 pub(super) fn order(graph: &Graph, _: u64) -> Result<Vec<NodeId>> {
-    walk(&both_ways(graph)?)
-}
-
-/// The order of a graph whose edges go both ways.
-pub(super) fn walk(graph: &Graph) -> Result<Vec<NodeId>> {
+    let graph = both_ways(graph)?;
     let mut seen = Seen::new(graph.num_nodes())?;
     let mut order: Vec<NodeId> = memory::reserve(graph.num_nodes())?;
     for root in by_keys(graph.num_nodes(), |v| !(graph.in_degree(v) as u64))? {

@@ -8,7 +8,6 @@
 
 mod adjacency;
 mod bfs;
-mod community;
 mod degree;
 mod keys;
 mod random;
@@ -49,12 +48,6 @@ pub const TABLE: &[Entry<Order>] = &[
         summary: "reverse Cuthill-McKee: neighbours get ids close to each other",
         source: "Cuthill and McKee, 1969; George and Liu, ACM TOMS 5(3), 1979",
         make: rcm::order,
-    },
-    Entry {
-        name: "community",
-        summary: "communities side by side, in the order of a breadth-first walk",
-        source: "Blondel et al., Fast unfolding of communities in large networks, 2008, first level",
-        make: community::order,
     },
     Entry {
         name: "random",

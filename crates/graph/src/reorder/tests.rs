@@ -226,15 +226,6 @@ fn reverse_cuthill_mckee_narrows_the_band_of_a_shuffled_grid() {
 }
 
 #[test]
-fn communities_come_out_whole() {
-    // even and odd nodes, densely joined among themselves and once with each other
-    let mut pairs = vec![(0, 1)];
-    pairs.extend((0..24).flat_map(|v| (v + 2..24).step_by(2).map(move |u| (v, u))));
-    let order = order_of("community", &graph(24, &pairs, EdgeOptions::UNDIRECTED));
-    assert!(order.chunks(12).all(|half| half.iter().all(|v| v % 2 == half[0] % 2)), "{order:?}");
-}
-
-#[test]
 fn orders_that_are_none_are_refused() {
     let kind =
         Kind { weighted: false, undirected: true, multi: false, features: 1, named: false, reordered: false };

@@ -382,7 +382,7 @@ options! {
         free device_budget: Bytes = Bytes(0), "BYTES";
         /// Rows that the nearest cache holds (the devices' where there are some, else the host's), a part of all; auto fills its budget.
         free cache_ratio: Ratio = Ratio(None), "R";
-        /// What the nearest cache holds: the hottest rows by a metric, or rows that come and go; auto for posterior:2, or sieve with --order
+        /// What the nearest cache holds: the hottest rows by a metric, or rows that come and go; auto for posterior:2, or lru with --order
         /// proximity. Known
         free cache: String = "auto", "POLICY";
         /// What the host's cache holds where devices have one before it.

@@ -66,9 +66,14 @@ pub(crate) fn command() -> Command {
             format!("Shares that train, validate and test [default: {},{},{}]", d.train, d.valid, d.test),
         ))
         .arg(option(
-            "train-classes",
+            "communities",
             "N",
-            "Draw training nodes from the first N classes alone (sbm) [default: all]".into(),
+            "Communities, each of one class (sbm) [default: as many as classes]".into(),
+        ))
+        .arg(option(
+            "train-communities",
+            "N",
+            "Draw training nodes from so many communities alone (sbm) [default: all]".into(),
         ))
         .arg(option("seed", "N", format!("Seed [default: {}]", d.seed)))
         .arg(
@@ -116,7 +121,8 @@ fn options(matches: &ArgMatches) -> Result<GenerateOptions, Error> {
     set(matches, "feature-dim", &mut o.dim)?;
     set(matches, "signal", &mut o.signal)?;
     set(matches, "label-noise", &mut o.label_noise)?;
-    set(matches, "train-classes", &mut o.train_classes)?;
+    set(matches, "communities", &mut o.communities)?;
+    set(matches, "train-communities", &mut o.train_communities)?;
     set(matches, "seed", &mut o.seed)?;
     if let Some(word) = matches.get_one::<String>("feature-type") {
         let known = FeatureType::ALL.into_iter().find(|(name, _)| name == word);

@@ -119,7 +119,7 @@ impl Plan {
             ((room.max(0.0) / (row_bytes as f64 + MAPS[1])) as usize).min(rows)
         };
         let policy = |name: &String| match (name.as_str(), config.order.as_str()) {
-            ("auto", "proximity") => "sieve".to_string(),
+            ("auto", "proximity") => "lru".to_string(),
             ("auto", _) => "posterior:2".to_string(),
             _ => name.clone(),
         };

@@ -109,7 +109,7 @@ fn a_budget_says_how_much_is_held() {
     let text = plan(&device).unwrap().to_string();
     assert_eq!(text, "feature rows: 2 devices hold 25.0 % each (posterior:2), the host all");
     let proximity = TrainConfig { order: "proximity".into(), cache_ratio: Ratio(Some(0.25)), ..base };
-    assert_eq!(plan(&proximity).unwrap().host.unwrap().policy, "sieve");
+    assert_eq!(plan(&proximity).unwrap().host.unwrap().policy, "lru");
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub(super) fn random_split(
     });
     if wanted > 0 {
         return Err(Error::invalid(format!(
-            "train-classes: only {} nodes are of these classes, {} are to train; take more classes or a smaller share",
+            "train-communities: only {} nodes are in these communities, {} are to train; take more of them or a smaller share",
             train.len(),
             ends[1]
         )));
@@ -198,6 +198,6 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (0..50).collect::<Vec<u32>>());
         let few = random_split(50, &options, |v| v < 9).unwrap_err().to_string();
-        assert!(few.starts_with("train-classes: only 9 nodes"), "{few}");
+        assert!(few.starts_with("train-communities: only 9 nodes"), "{few}");
     }
 }

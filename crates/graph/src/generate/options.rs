@@ -72,9 +72,11 @@ pub struct GenerateOptions {
     pub signal: f64,
     /// `sbm`: share of the labels replaced by a random class. Default 0.
     pub label_noise: f64,
-    /// `sbm`: draw the training nodes from so many classes alone, before label noise, as where one community of a large graph is labelled; 0 for
-    /// all. Default 0.
-    pub train_classes: usize,
+    /// `sbm`: number of communities, each of one class, classes in turn; 0 for as many as classes. Default 0.
+    pub communities: usize,
+    /// `sbm`: draw the training nodes from so many communities alone, as where a part of a large graph is labelled; 0 for all.
+    /// Default 0.
+    pub train_communities: usize,
     /// Share of the nodes that train. Default 0.5.
     pub train: f64,
     /// Share of the nodes that validate. Default 0.25.
@@ -102,7 +104,8 @@ impl Default for GenerateOptions {
             feature_type: FeatureType::F32,
             signal: 0.15,
             label_noise: 0.0,
-            train_classes: 0,
+            communities: 0,
+            train_communities: 0,
             train: 0.5,
             valid: 0.25,
             test: 0.25,

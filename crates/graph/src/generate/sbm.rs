@@ -15,7 +15,7 @@
 //! O(V + E), by one alias table over all nodes and one per class. Edges drawn twice and, in an
 //! undirected graph, self-loops are lost, the more the denser the classes and the larger the hubs:
 //! 2.4 in a hundred in [`super::demo`], 5.0 with 200,000 nodes, 40 classes, degree 51 and exponent
-//! 2.2. Reads `nodes`, `classes`, `edges`, `degree`, `degree_exponent`, `p_in`, `directed`, `dim`,
+//! 2.2. Communities may be more than classes: then several have one class. Reads `nodes`, `classes`, `communities`, `train_communities`, `edges`, `degree`, `degree_exponent`, `p_in`, `directed`, `dim`,
 //! `signal`, `label_noise`, the split and `seed`.
 
 use rayon::prelude::*;
@@ -74,14 +74,24 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
     let expected = (DEFAULT_DEGREE * nodes as f64).min(nodes as f64 * nodes as f64);
     let draws = options.edges_to_draw(nodes, expected, scratch)?;
 
-    let class = random_classes(nodes, options.classes, options.seed);
-    let ends = Ends::new(&class, options);
+    let communities = if options.communities == 0 { options.classes } else { options.communities };
+    if communities < options.train_communities || communities > i32::MAX as usize {
+        return Err(Error::invalid(format!(
+            "{communities} communities: there must be at least the {} that train, and at most {}",
+            options.train_communities,
+            i32::MAX
+        )));
+    }
+    let community = random_classes(nodes, communities, options.seed);
+    let ends = Ends::new(&community, communities, options);
     let graph = draw::graph(options, scratch, nodes, draws, |e| ends.edge(e))?;
     drop(ends);
 
+    let first = if options.train_communities == 0 { communities } else { options.train_communities };
+    let split = random_split(nodes, options, |v| (community[v as usize] as usize) < first)?;
+    let mut class = community;
+    class.par_iter_mut().with_min_len(1 << 12).for_each(|class| *class %= options.classes as i32);
     let features = gaussian_features(nodes, options, scratch, Some(&class))?;
-    let first = if options.train_classes == 0 { options.classes } else { options.train_classes };
-    let split = random_split(nodes, options, |v| (class[v as usize] as usize) < first)?;
     let class = replace_some(class, options);
     Ok(Dataset {
         name: "sbm".into(),
@@ -122,7 +132,7 @@ struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    fn new(class: &'a [i32], options: &GenerateOptions) -> Self {
+    fn new(class: &'a [i32], classes: usize, options: &GenerateOptions) -> Self {
         let domain_of_weights = domain(options.seed, Purpose::Weight);
         let exponent = -1.0 / (options.degree_exponent - 1.0);
         let weight: Vec<f64> = (0..class.len())
@@ -133,7 +143,7 @@ impl<'a> Ends<'a> {
                 (1.0 - x).powf(exponent).min(MAX_WEIGHT)
             })
             .collect();
-        let mut members: Vec<Vec<NodeId>> = vec![Vec::new(); options.classes];
+        let mut members: Vec<Vec<NodeId>> = vec![Vec::new(); classes];
         for (v, &c) in class.iter().enumerate() {
             members[c as usize].push(v as NodeId);
         }
@@ -212,7 +222,7 @@ mod tests {
     fn drawn_edges_keep_to_the_class_with_p_in_and_to_the_weights() {
         let options = options();
         let class = random_classes(options.nodes, options.classes, options.seed);
-        let ends = Ends::new(&class, &options);
+        let ends = Ends::new(&class, options.classes, &options);
         let draws = 100_000;
         let mut inside = 0;
         let mut first_of_class = [0u32; 5];

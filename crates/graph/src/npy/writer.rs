@@ -13,8 +13,8 @@ use crate::{
     dataset::{checksum::Tree, manifest::FileEntry},
 };
 
-/// Bytes before the data: enough for any header of two axes, and what [`Header::to_bytes`] takes for nearly all.
-const HEADER: usize = 128;
+/// Bytes before the data: enough for any header of two axes.
+const HEADER: usize = super::DATA;
 
 /// Writes values to a file one after the other and sums them up on the way; the header, which holds their number, is
 /// written at the end.
@@ -149,7 +149,7 @@ mod tests {
         let (path, whole) = (dir.path().join("a.npy"), dir.path().join("b.npy"));
         for len in [0usize, 5, (Tree::CHUNK - HEADER) / 4, 600_001] {
             let data: Vec<u32> = (0..len as u32).collect();
-            npy::write(&whole, &data, &[len]).unwrap();
+            npy::write_new(&whole, &data, &[len]).unwrap();
             let expected = std::fs::read(&whole).unwrap();
             // written in one go, and stopped after a sync of more values than were counted
             for stop in [None, Some(len / 3)] {

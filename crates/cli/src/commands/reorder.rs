@@ -86,8 +86,9 @@ fn order(by: &str, seed: u64, train: TrainConfig) -> Result<Make, Error> {
         return Ok(Box::new(move |dataset| (entry.make)(&dataset.graph, seed)));
     }
     if !hotness::is_metric(by) {
-        let known = format!("{}, {}", table::names(reorder::TABLE), hotness::metrics());
-        return Err(Error::usage(format!("--by {by}: unknown order; known: {known}")));
+        let orders = table::names(reorder::TABLE);
+        let known = format!("{orders}; or the hottest first by {}", hotness::metrics());
+        return Err(Error::usage(format!("unknown order '{by}'; known: {known}")));
     }
     let by = by.to_string();
     Ok(Box::new(move |dataset| {

@@ -8,12 +8,13 @@ use plotters::{
 
 use super::Report;
 
-/// Pixels of a panel, and of the key beside it.
+/// Pixels of a panel, of the key beside it, and of a line of the key.
 const PANEL: (u32, u32) = (520, 340);
 const KEY: u32 = 220;
+const LINE: usize = 22;
 
-/// Colours that are told apart by colour-blind readers (Okabe and Ito), then again with dashes' worth of lightness.
-const COLOURS: [RGBColor; 12] = [
+/// Colours that are told apart by colour-blind readers (Okabe and Ito), and darker ones.
+const COLOURS: [RGBColor; 16] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -26,6 +27,10 @@ const COLOURS: [RGBColor; 12] = [
     RGBColor(150, 75, 0),
     RGBColor(0, 90, 60),
     RGBColor(170, 20, 60),
+    RGBColor(160, 160, 0),
+    RGBColor(0, 60, 120),
+    RGBColor(240, 130, 120),
+    RGBColor(100, 150, 100),
 ];
 
 /// The plot as an SVG document.
@@ -34,10 +39,12 @@ const COLOURS: [RGBColor; 12] = [
 /// It cannot be drawn; says why.
 pub fn svg(report: &Report) -> Result<String, String> {
     let mut text = String::new();
-    let size = (PANEL.0 * report.samplers.len().max(1) as u32 + KEY, PANEL.1);
+    let policies = policies(report);
+    let height = PANEL.1.max((50 + LINE * policies.len()) as u32);
+    let size = (PANEL.0 * report.samplers.len().max(1) as u32 + KEY, height);
     {
         let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
-        draw(&root, report).map_err(|e| e.to_string())?;
+        draw(&root, report, &policies).map_err(|e| e.to_string())?;
         root.present().map_err(|e| e.to_string())?;
     }
     Ok(text)
@@ -46,21 +53,26 @@ pub fn svg(report: &Report) -> Result<String, String> {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-fn draw(root: &Area, report: &Report) -> Outcome {
-    root.fill(&WHITE)?;
+/// The policies, each once, in their order.
+fn policies(report: &Report) -> Vec<&str> {
     let mut policies: Vec<&str> = Vec::new();
     for row in &report.results {
         if !policies.contains(&row.policy.as_str()) {
             policies.push(&row.policy);
         }
     }
+    policies
+}
+
+fn draw(root: &Area, report: &Report, policies: &[&str]) -> Outcome {
+    root.fill(&WHITE)?;
     let (panels, key) = root.split_horizontally(PANEL.0 * report.samplers.len() as u32);
     for (area, asked) in panels.split_evenly((1, report.samplers.len())).iter().zip(&report.samplers) {
-        panel(area, report, &asked.sampler, &policies)?;
+        panel(area, report, &asked.sampler, policies)?;
     }
     let font = ("sans-serif", 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
     for (i, policy) in policies.iter().enumerate() {
-        let y = 50 + 22 * i as i32;
+        let y = (50 + LINE * i) as i32;
         let colour = COLOURS[i % COLOURS.len()];
         key.draw(&PathElement::new([(8, y), (34, y)], colour.stroke_width(2)))?;
         key.draw(&Circle::new((21, y), 3, colour.filled()))?;

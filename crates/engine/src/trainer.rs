@@ -113,7 +113,7 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     }
     let in_place = match (residence.graph, residence.features) {
         (Residence::InPlace, _) => Some("graph and features are"),
-        (_, Residence::InPlace) => Some("features are"),
+        (_, Residence::InPlace) if matches!(tables.whole, Whole::Table(_)) => Some("features are"),
         _ => None,
     };
     if let Some(what) = in_place {

@@ -43,11 +43,13 @@ impl Whole {
     /// # Errors
     /// As [`Plan::new`], or the memory cannot be had, or the file cannot be opened.
     pub(crate) fn of(config: &TrainConfig, data: &Dataset) -> Result<Self> {
-        if Plan::new(config, data)?.is_some_and(|plan| plan.host.is_some()) {
-            return Ok(Self::Disk(disk(config)?));
-        }
-        let residence = memory::residence(config, data).features;
-        Ok(Self::Table(build::features(config, data, residence)?.1))
+        let own = match Plan::new(config, data)? {
+            Some(Plan { host: Some(_), .. }) => return Ok(Self::Disk(disk(config)?)),
+            Some(plan) => plan.as_stored(config),
+            None => config.clone(),
+        };
+        let residence = memory::residence(&own, data).features;
+        Ok(Self::Table(build::features(&own, data, residence)?.1))
     }
 
     /// Whether rows are multiplied sparse.
@@ -114,20 +116,16 @@ impl Plan {
         };
         let row_bytes = (data.features.dim * kind.width()) as u64;
         let slots = |ratio: f64| ((ratio * rows as f64).round() as usize).min(rows);
-        let within = |bytes: u64| {
-            let room = bytes as f64 - MAPS[0] * rows as f64;
-            ((room.max(0.0) / (row_bytes as f64 + MAPS[1])) as usize).min(rows)
-        };
         let policy = |name: &String| match (name.as_str(), config.order.as_str()) {
             ("auto", "proximity") => "lru".to_string(),
             ("auto", _) => "posterior:2".to_string(),
             _ => name.clone(),
         };
-        let host = |name: &String, ratio: Option<f64>| {
-            let most = if budget > 0 { within(budget) } else { rows };
-            Cache { policy: policy(name), slots: ratio.map_or(most, |ratio| slots(ratio).min(most)) }
+        let host = |name: &String, ratio: Option<f64>| Cache {
+            policy: policy(name),
+            slots: ratio.map_or(rows, slots),
         };
-        let plan = Self {
+        let mut plan = Self {
             rows,
             row_bytes,
             kind,
@@ -142,6 +140,20 @@ impl Plan {
                 _ => beyond.then(|| host(&config.host_cache, None)),
             },
         };
+        if budget > 0 {
+            let most = plan.room_beside(0, budget).unwrap_or(0);
+            plan.host.iter_mut().for_each(|cache| cache.slots = cache.slots.min(most));
+        }
+        if let (Some(ratio), Some(cache), budget @ 1..) =
+            (config.cache_ratio.0, &plan.device, config.device_budget.0)
+            && plan.room_beside(0, budget).is_none_or(|room| room < cache.slots)
+        {
+            return Err(Error::usage(format!(
+                "--cache-ratio {ratio}: {} rows of {row_bytes} bytes and their maps do not fit in --device-budget {budget}; use \
+                 --cache-ratio auto",
+                cache.slots
+            )));
+        }
         if plan.host.is_some() && config.dataset.is_empty() {
             return Err(Error::usage(
                 "--host-budget and --cache-ratio leave feature rows on the disk, but this dataset is in memory only; write it to a \
@@ -170,7 +182,7 @@ impl Plan {
         sampler: &dyn Sampler,
         order: &dyn Order,
     ) -> Result<(Box<dyn Feature>, Whole)> {
-        let own = TrainConfig { feature_precision: self.kind.name().into(), ..config.clone() };
+        let own = self.as_stored(config);
         let (mut chain, whole): (Box<dyn Feature>, Whole) = if let Some(cache) = self.host.clone() {
             let disk = disk(config)?;
             let behind = Box::new(disk.clone());
@@ -180,28 +192,38 @@ impl Plan {
             let (host, table) = build::features(&own, data, residence.features)?;
             (Box::new(host), Whole::Table(table))
         };
-        if let Some(cache) = &mut self.device {
-            if cache.slots == usize::MAX {
-                cache.slots = match config.device_budget.0 {
-                    0 => self.rows,
-                    budget => {
-                        let step = step::bytes(&own, data, &*chain, sampler, order)?;
-                        let maps = (MAPS[0] * self.rows as f64) as u64;
-                        let Some(room) = budget.checked_sub(step + maps) else {
-                            return Err(Error::usage(format!(
-                                "--device-budget {budget}: a training step takes {step} bytes of a device and the maps of a cache \
-                                 {maps}; give it more, or take a smaller --batch-size or --fanout"
-                            )));
-                        };
-                        ((room as f64 / (self.row_bytes as f64 + MAPS[1])) as usize).min(self.rows)
-                    }
-                };
-            }
-            let cache = cache.clone();
+        if let Some(Cache { policy, slots }) = self.device.clone() {
+            let slots = match (slots, config.device_budget.0) {
+                (usize::MAX, 0) => self.rows,
+                (usize::MAX, budget) => {
+                    let step = step::bytes(&own, data, &*chain, sampler, order)?;
+                    self.room_beside(step, budget).ok_or_else(|| {
+                        Error::usage(format!(
+                            "--device-budget {budget}: a training step takes {step} bytes of a device, and the maps of a cache some \
+                             more; give it more, or take a smaller --batch-size or --fanout"
+                        ))
+                    })?
+                }
+                (slots, _) => slots,
+            };
+            let cache = Cache { policy, slots };
+            self.device = Some(cache.clone());
             let level = Level::Device { devices: self.devices, reader: 0 };
             chain = self.cached(&cache, self.devices, level, chain, &own, data, sampler, order)?;
         }
         Ok((chain, whole))
+    }
+
+    /// The options of a run whose table is as it is stored.
+    fn as_stored(&self, config: &TrainConfig) -> TrainConfig {
+        TrainConfig { feature_precision: self.kind.name().into(), ..config.clone() }
+    }
+
+    /// Rows that a memory of so many bytes holds beside what takes `taken`, with their maps.
+    fn room_beside(&self, taken: u64, budget: u64) -> Option<usize> {
+        let maps = (MAPS[0] * self.rows as f64) as u64;
+        let room = budget.checked_sub(taken.saturating_add(maps))?;
+        Some(((room as f64 / (self.row_bytes as f64 + MAPS[1])) as usize).min(self.rows))
     }
 
     #[allow(

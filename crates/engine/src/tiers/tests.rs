@@ -123,6 +123,14 @@ fn a_device_holds_what_a_step_leaves_free() {
     let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
     let error = train(&of(20_000), &data, job).unwrap_err().to_string();
     assert!(error.starts_with("--device-budget 20000: a training step takes"), "{error}");
+    // 1,000 rows of 80 bytes, their maps, and those of all 2,000
+    let half = |bytes| Plan::new(&TrainConfig { cache_ratio: Ratio(Some(0.5)), ..of(bytes) }, &data);
+    assert!(half(116_000).is_ok());
+    let error = half(115_999).unwrap_err().to_string();
+    assert!(
+        error.starts_with("--cache-ratio 0.5: 1000 rows of 80 bytes and their maps do not fit"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -87,6 +87,15 @@ pub(crate) fn apply_training_options(
     Ok(given)
 }
 
+/// The training options that were given over the defaults, settled and checked. `absent` as above.
+pub(crate) fn training_options(matches: &ArgMatches, absent: &[&str]) -> Result<TrainConfig, Error> {
+    let mut config = TrainConfig::default();
+    let given = apply_training_options(matches, &mut config, absent)?;
+    config.settle(&given)?;
+    config.validate()?;
+    Ok(config)
+}
+
 /// Makes rayon's global pool that many threads wide (0: one per core).
 pub(crate) fn use_threads(threads: usize) -> anyhow::Result<()> {
     Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?)

@@ -1,7 +1,7 @@
 //! `graphmill bench BENCH [DATASET]`: each hot path alone, with the machine's limit beside it.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use graphmill_engine::{TrainConfig, bench};
+use graphmill_engine::bench;
 
 use crate::{args, output};
 
@@ -54,10 +54,7 @@ pub(crate) fn command() -> Command {
 
 /// Measures.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let mut train = TrainConfig::default();
-    let given = args::apply_training_options(matches, &mut train, ABSENT)?;
-    train.settle(&given)?;
-    train.validate()?;
+    let train = args::training_options(matches, ABSENT)?;
     args::use_threads(train.threads)?;
     let number = |name: &str| matches.get_one::<u64>(name).copied();
     let d = bench::Options::default();

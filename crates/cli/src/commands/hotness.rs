@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Command};
-use graphmill_engine::{Error, TrainConfig, hotness};
+use graphmill_engine::{Error, hotness};
 use graphmill_graph::atomic;
 
 use crate::{args, output};
@@ -52,10 +52,7 @@ pub(crate) fn command() -> Command {
 
 /// Compares.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let mut train = TrainConfig::default();
-    let given = args::apply_training_options(matches, &mut train, ABSENT)?;
-    train.settle(&given)?;
-    train.validate()?;
+    let train = args::training_options(matches, ABSENT)?;
     args::use_threads(train.threads)?;
     let words = |name: &str| -> Vec<String> {
         let list = matches.get_one::<String>(name).expect("it has a default");

@@ -47,10 +47,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let by = matches.get_one::<String>("by").expect("required");
     let seed = seed(matches)?;
-    let mut train = TrainConfig::default();
-    let given = args::apply_training_options(matches, &mut train, &absent())?;
-    train.settle(&given)?;
-    train.validate()?;
+    let train = args::training_options(matches, &absent())?;
     let order = order(by, seed, train)?;
     let dst = args::required(matches, "dst");
     let work = Work {

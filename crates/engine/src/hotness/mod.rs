@@ -12,7 +12,7 @@ use graphmill_graph::{Dataset, reorder::by_scores, table::names};
 use graphmill_loader::{
     Sampler,
     feature::Host,
-    hotness::{self, Footprint, Setting, similarity},
+    hotness::{self, Footprint, Setting, Visits, similarity},
     order::Order,
     policy,
 };
@@ -22,6 +22,7 @@ use crate::{Error, Result, TrainConfig, build, stage::Loader};
 
 pub use plot::svg;
 pub use visits::InOrder;
+use visits::Remembered;
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -121,11 +122,12 @@ pub fn run(options: &Options, data: &Dataset) -> Result<Report> {
         let sampled = build::sampler(&train, data)?;
         let order = build::order(&train, data)?;
         let loader = loader(&train, data, &*sampled, &*order, &feature)?;
-        let visits = InOrder::new(&loader);
+        let drawn = InOrder::new(&loader);
+        let visits = Remembered::new(&drawn);
         let epochs: Vec<Footprint> = (0..options.epochs)
-            .map(|epoch| Footprint::of(nodes, &visits, [epoch]))
+            .map(|epoch| visits.footprint(epoch, nodes))
             .collect::<graphmill_graph::Result<_>>()?;
-        let footprint = Footprint::sum(&epochs);
+        let footprint = Footprint::of(nodes, &visits, 0..options.epochs)?;
         let pairs = epochs.windows(2).map(|pair| similarity(&pair[0], &pair[1]));
         let pairs = pairs.collect::<graphmill_graph::Result<Vec<f64>>>()?;
         report.samplers.push(Asked {
@@ -186,7 +188,7 @@ fn setting<'s>(
     config: &'s TrainConfig,
     data: &'s Dataset,
     loader: &Loader,
-    visits: &'s InOrder,
+    visits: &'s dyn Visits,
     epochs: u64,
 ) -> Setting<'s> {
     Setting {

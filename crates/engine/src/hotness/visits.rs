@@ -1,9 +1,12 @@
 //! The input nodes of a run's minibatches, batch by batch, drawn side by side.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, collections::BTreeMap};
 
 use graphmill_graph::{NodeId, Result};
-use graphmill_loader::{MiniBatch, Workspace, hotness::Visits};
+use graphmill_loader::{
+    MiniBatch, Workspace,
+    hotness::{Footprint, Visits},
+};
 use rayon::prelude::*;
 
 use crate::stage::Loader;
@@ -44,5 +47,32 @@ impl Visits for InOrder<'_, '_> {
             group.iter().for_each(|(_, batch)| see(&batch.input_nodes));
         }
         Ok(())
+    }
+}
+
+/// Keeps what epochs came to (`4 V` bytes each), for several metrics that count the same ones.
+pub(super) struct Remembered<'v> {
+    visits: &'v dyn Visits,
+    seen: RefCell<BTreeMap<u64, Footprint>>,
+}
+
+impl<'v> Remembered<'v> {
+    pub(super) fn new(visits: &'v dyn Visits) -> Self {
+        Self { visits, seen: RefCell::default() }
+    }
+}
+
+impl Visits for Remembered<'_> {
+    fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
+        self.visits.visit(epoch, see)
+    }
+
+    fn footprint(&self, epoch: u64, num_nodes: usize) -> Result<Footprint> {
+        if let Some(seen) = self.seen.borrow().get(&epoch) {
+            return Ok(seen.clone());
+        }
+        let found = self.visits.footprint(epoch, num_nodes)?;
+        self.seen.borrow_mut().insert(epoch, found.clone());
+        Ok(found)
     }
 }

@@ -30,9 +30,9 @@ pub(super) fn bytes(
     loader.feature = feature;
     let backend = Cpu { precision: build::precision(config) };
     let model = build::model(config, data)?;
-    let symmetric = build::symmetric(&model, data);
-    loader.symmetric = symmetric;
+    loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();
+    let mut model = Some(model);
     let (mut seeds, mut batch) = (Vec::new(), MiniBatch::default());
     let mut workspace = Workspace::new(data.num_nodes());
     loader.order(0, &mut seeds);
@@ -41,8 +41,7 @@ pub(super) fn bytes(
     let mut known = 0;
     for number in 0..loader.num_batches().min(BATCHES) {
         loader.draw(&seeds, 0, number, &mut workspace, &mut batch)?;
-        if learner.is_none() {
-            let model = build::model(config, data)?;
+        if let Some(model) = model.take() {
             let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
             let orders = model.orders(&shapes);
             loader.transposed = (0..orders.len())

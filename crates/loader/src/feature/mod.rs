@@ -3,6 +3,7 @@
 pub mod cached;
 pub mod disk;
 pub mod host;
+mod lent;
 mod scatter;
 mod stream;
 

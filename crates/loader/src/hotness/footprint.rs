@@ -17,20 +17,16 @@ impl Footprint {
     /// # Errors
     /// A batch cannot be drawn.
     pub fn of(num_nodes: usize, visits: &dyn Visits, epochs: impl IntoIterator<Item = u64>) -> Result<Self> {
-        let mut counts = vec![0; num_nodes];
+        let mut sum = Self { counts: vec![0; num_nodes] };
         for epoch in epochs {
-            visits.visit(epoch, &mut |nodes| nodes.iter().for_each(|&v| counts[v as usize] += 1))?;
+            sum.add(&visits.footprint(epoch, num_nodes)?);
         }
-        Ok(Self { counts })
+        Ok(sum)
     }
 
-    /// Of all of them together.
-    pub fn sum(parts: &[Self]) -> Self {
-        let mut counts = vec![0; parts.first().map_or(0, |part| part.counts.len())];
-        for part in parts {
-            counts.iter_mut().zip(&part.counts).for_each(|(sum, count)| *sum += count);
-        }
-        Self { counts }
+    /// Adds another one, of as many nodes.
+    fn add(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum += count);
     }
 
     /// Rows that were asked for.

@@ -20,6 +20,16 @@ pub trait Visits {
     /// # Errors
     /// A batch cannot be drawn.
     fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()>;
+
+    /// In how many minibatches of an epoch each of the `num_nodes` nodes comes up.
+    ///
+    /// # Errors
+    /// A batch cannot be drawn.
+    fn footprint(&self, epoch: u64, num_nodes: usize) -> Result<Footprint> {
+        let mut counts = vec![0; num_nodes];
+        self.visit(epoch, &mut |nodes| nodes.iter().for_each(|&v| counts[v as usize] += 1))?;
+        Ok(Footprint { counts })
+    }
 }
 
 /// What hotness is computed for.

@@ -185,7 +185,7 @@ impl Feature for Dynamic {
             for (s, part) in parts.iter().enumerate() {
                 let side = if self.level.is_own(s % self.level.devices()) { &mut own } else { &mut peers };
                 side.rows += part.hits;
-                side.bytes += part.hits * super::bytes_per_row(dim, self.kind);
+                side.bytes += part.hits * (dim * self.kind.width()) as u64;
             }
             missing.clear();
             missing.resize(ids.len(), false);

@@ -10,14 +10,11 @@ mod near;
 mod pinned;
 mod place;
 
-use std::sync::{Mutex, PoisonError};
-
 pub use dynamic::Dynamic;
-pub use near::bytes_per_row;
 pub use pinned::Pinned;
 pub use place::{Placement, placed};
 
-use super::{Rows, Traffic};
+use super::{Rows, Traffic, lent::Lent};
 
 /// Which memory a cache is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,23 +53,6 @@ impl Level {
             Self::Host => Traffic { host: own, ..Traffic::default() },
             Self::Device { .. } => Traffic { device: own, peer: peers, ..Traffic::default() },
         }
-    }
-}
-
-/// Lent to readers and given back: as many are made as there are readers at once.
-#[derive(Debug)]
-struct Lent<T>(Mutex<Vec<T>>);
-
-impl<T: Default> Lent<T> {
-    fn new() -> Self {
-        Self(Mutex::default())
-    }
-
-    fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let mut room = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        let result = work(&mut room);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(room);
-        result
     }
 }
 

@@ -12,11 +12,6 @@ pub(super) enum Near {
     Bf16(Vec<bf16>),
 }
 
-/// Bytes that a row of `dim` values takes in a cache.
-pub fn bytes_per_row(dim: usize, kind: TableType) -> u64 {
-    (dim * kind.width()) as u64
-}
-
 impl Near {
     /// Room for `slots` rows of `dim` values.
     ///

@@ -38,7 +38,7 @@ use self::{
     queue::{Maker, Queue},
     reader::{Cause, Fault, Reader},
 };
-use super::{Feature, Places, Rows, Traffic, scatter::Scatter};
+use super::{Feature, Places, Rows, Traffic, lent::Lent, scatter::Scatter};
 
 /// Bytes of a reader's buffers, unless one row is longer.
 const BUFFERS: usize = 64 << 20;
@@ -63,7 +63,7 @@ pub struct Disk {
     /// Its own threads: they wait for the disk while others compute.
     pool: Option<rayon::ThreadPool>,
     idle: Mutex<Vec<Reader>>,
-    keys: Mutex<Vec<Vec<u64>>>,
+    keys: Lent<Vec<u64>>,
 }
 
 impl Disk {
@@ -152,7 +152,7 @@ impl Disk {
             threads,
             pool,
             idle: Mutex::new(vec![Reader::new(first)]),
-            keys: Mutex::default(),
+            keys: Lent::new(),
             make: Box::new(move || maker.make()),
         })
     }
@@ -277,20 +277,15 @@ impl Feature for Disk {
             let disk = Rows::since(began, ids.len() as u64, 0);
             return Ok(Traffic { disk, ..Traffic::default() });
         }
-        let mut keys = lock(&self.keys).pop().unwrap_or_default();
-        plan::sort(ids, &mut keys);
-        let last = node(keys[keys.len() - 1]);
-        let read = if last < self.rows as u64 {
-            self.read_keys(&keys, &out).map_err(|fault| self.error(&fault))
-        } else {
-            let message = format!("row {last} asked for, there are {}", self.rows);
-            Err(Error::format(&self.file.path, "rows", message))
-        };
-        let mut kept = lock(&self.keys);
-        if kept.len() < rayon::current_num_threads() {
-            kept.push(keys);
-        }
-        drop(kept);
+        let read = self.keys.with(|keys| {
+            plan::sort(ids, keys);
+            let last = node(keys[keys.len() - 1]);
+            if last >= self.rows as u64 {
+                let message = format!("row {last} asked for, there are {}", self.rows);
+                return Err(Error::format(&self.file.path, "rows", message));
+            }
+            self.read_keys(keys, &out).map_err(|fault| self.error(&fault))
+        });
         let disk = Rows::since(began, ids.len() as u64, read?);
         Ok(Traffic { disk, ..Traffic::default() })
     }

@@ -37,7 +37,8 @@ impl Direct {
     pub const ALL: [(&'static str, Self); 3] = [("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
 }
 
-/// How a [`Disk`](super::Disk) reads. The defaults are what `cargo bench -p graphmill-loader --bench disk` found.
+/// How a [`Disk`](super::Disk) reads. `cargo bench -p graphmill-loader --bench disk` compares the choices; on
+/// the disks it was run on the differences were within the noise, so the defaults are common sense rather than measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
     /// What asks for the bytes.

@@ -24,6 +24,7 @@ pub mod stage;
 pub mod strategy;
 pub mod sums;
 mod tiers;
+pub mod timeline;
 pub mod trainer;
 
 pub use build::open_dataset;

@@ -12,7 +12,6 @@
 use std::time::Instant;
 
 use graphmill_graph::{Dataset, NodeId, table};
-use graphmill_loader::MiniBatch;
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
@@ -27,16 +26,17 @@ use crate::{
     build,
     checkpoint::{self, Checkpoint},
     evaluate::{Inference, Output, score},
-    learner::{BatchOutcome, Learner},
+    learner::Learner,
     memory::{self, Residence, Residences},
     nodes::some,
     observer::{Observer, Progress, Start},
-    record::{Best, DatasetRecord, EpochRecord, Stages, Summary, TestScore},
+    record::{Best, DatasetRecord, EpochRecord, Summary, TestScore},
     setup::{self, Parts, Tables},
     stage::Loader,
-    strategy::{Epoch, Flow, Strategy},
+    strategy::{Done, Epoch, Flow, Strategy},
     sums::Valid,
     tiers::Whole,
+    timeline::Timeline,
 };
 
 /// Least seconds between the checkpoints that are written because an epoch has ended: epochs of milliseconds
@@ -99,6 +99,7 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
         early: EarlyStop::new(u32::try_from(config.patience).unwrap_or(u32::MAX)),
         place: Place { dataset: data.into(), ..Place::default() },
         records: Vec::new(),
+        timeline: Timeline::new(false),
         keeper: Keeper { run, best: BestModel::default(), saved: clock, began: clock, before: 0.0 },
         observer,
         stop,
@@ -161,6 +162,7 @@ struct Trainer<'a> {
     early: EarlyStop,
     place: Place,
     records: Vec<EpochRecord>,
+    timeline: Timeline,
     keeper: Keeper<'a>,
     observer: &'a mut dyn Observer,
     stop: &'a dyn Fn() -> bool,
@@ -215,24 +217,29 @@ impl Trainer<'_> {
 
     /// The batches of the epoch in hand: from the first, or from where a checkpoint left it.
     fn epoch(&mut self) -> Result<Flow> {
-        let Self { config, loader, strategy, learner, place, keeper, observer, stop, order, .. } = self;
+        let Self {
+            config, loader, strategy, learner, place, keeper, observer, stop, order, timeline, ..
+        } = self;
         let (number, batches, from) = (place.epoch, loader.num_batches(), place.batch);
         let (began, earlier) = (Instant::now(), place.sums.seconds);
+        timeline.begin_epoch(number as u64);
         loader.order(number as u64, order);
         place.sums.stages.order += began.elapsed().as_secs_f64();
 
         let schedule = self.schedule;
-        let mut after = |learner: &Learner, batch: &MiniBatch, outcome: BatchOutcome, spent: &Stages| {
-            place.sums.add(batch, outcome, spent);
-            place.sums.seconds = earlier + began.elapsed().as_secs_f64();
-            if !outcome.loss.is_finite() {
-                return Err(Error::Diverged {
-                    epoch: number + 1,
-                    batch: batch.number + 1,
-                    loss: outcome.loss,
-                });
+        let mut after = |learner: &Learner, done: &[Done]| {
+            for Done { batch, outcome, spent } in done {
+                place.sums.add(batch, *outcome, spent);
+                if !outcome.loss.is_finite() {
+                    return Err(Error::Diverged {
+                        epoch: number + 1,
+                        batch: batch.number + 1,
+                        loss: outcome.loss,
+                    });
+                }
+                place.batch = batch.number + 1;
             }
-            place.batch = batch.number + 1;
+            place.sums.seconds = earlier + began.elapsed().as_secs_f64();
             place.step = learner.step;
             observer.batch(&Progress {
                 epoch: number,
@@ -258,6 +265,7 @@ impl Trainer<'_> {
             learner,
             lr: &|batch| schedule.lr(number as u32, batch as usize, batches as usize),
             after: &mut after,
+            timeline,
         })?;
         place.sums.seconds = earlier + began.elapsed().as_secs_f64();
         if flow == Flow::Stop && place.batch < batches {

@@ -22,6 +22,7 @@ use graphmill_engine::{
     stage::Loader,
     strategy::{Epoch, Flow, Strategy, sequential::Sequential},
     sums::Sums,
+    timeline::Timeline,
 };
 use graphmill_graph::{
     Dataset, Features, SparseRows,
@@ -109,6 +110,7 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
     let mut order = Vec::new();
     loader.order(0, &mut order);
     let mut sums = Sums::default();
+    let timeline = Timeline::new(false);
     let mut run = |_| {
         let before = COUNT.load(Relaxed);
         let epoch = Epoch {
@@ -120,10 +122,11 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
             loader: &loader,
             learner: &mut learner,
             lr: &|_| 0.01,
-            after: &mut |_, batch, outcome, spent| {
-                sums.add(batch, outcome, spent);
+            after: &mut |_, done| {
+                done.iter().for_each(|done| sums.add(done.batch, done.outcome, &done.spent));
                 Ok(Flow::Continue)
             },
+            timeline: &timeline,
         };
         assert_eq!(strategy.run(epoch).unwrap(), Flow::Continue);
         COUNT.load(Relaxed) - before

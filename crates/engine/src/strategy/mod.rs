@@ -10,6 +10,7 @@ use crate::{
     learner::{BatchOutcome, Learner},
     record::Stages,
     stage::Loader,
+    timeline::Timeline,
 };
 
 /// What a strategy drives: the stages, and the place in the epoch.
@@ -26,8 +27,20 @@ pub struct Epoch<'e, 'a> {
     pub learner: &'e mut Learner<'a>,
     /// Learning rate of a batch.
     pub lr: &'e dyn Fn(u64) -> f64,
-    /// Told after every batch; decides whether to go on.
-    pub after: &'e mut dyn FnMut(&Learner<'a>, &MiniBatch, BatchOutcome, &Stages) -> Result<Flow>,
+    /// Told after every update of the model, with the batches it was made from, in their order; decides whether to go on.
+    pub after: &'e mut dyn FnMut(&Learner<'a>, &[Done]) -> Result<Flow>,
+    /// Told what every worker does.
+    pub timeline: &'e Timeline,
+}
+
+/// A batch that was trained on.
+pub struct Done<'b> {
+    /// The batch.
+    pub batch: &'b MiniBatch,
+    /// What it did.
+    pub outcome: BatchOutcome,
+    /// Seconds of its stages.
+    pub spent: Stages,
 }
 
 /// Whether to go on.

@@ -9,13 +9,13 @@
 //! training are parallel inside one batch. What a batch holds depends on its number alone, so the number of threads
 //! changes nothing but the time.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use graphmill_loader::{MiniBatch, Workspace};
 use rayon::prelude::*;
 
-use super::{Epoch, Flow, Strategy};
-use crate::{Result, record::Stages};
+use super::{Done, Epoch, Flow, Strategy};
+use crate::{Result, record::Stages, timeline::Stage};
 
 /// See the module's text.
 pub struct Sequential {
@@ -32,7 +32,8 @@ impl Sequential {
 
 impl Strategy for Sequential {
     fn run(&mut self, epoch: Epoch) -> Result<Flow> {
-        let Epoch { number, order, from, loader, learner, lr, after } = epoch;
+        let Epoch { number, order, from, loader, learner, lr, after, timeline } = epoch;
+        let track = timeline.track("main");
         let batches = loader.num_batches();
         let ahead = (rayon::current_num_threads() as u64).min(batches).max(1);
         while (self.slots.len() as u64) < ahead {
@@ -53,16 +54,20 @@ impl Strategy for Sequential {
                 group.iter_mut().enumerate().try_for_each(draw)?;
             }
             let sample = clock.elapsed().as_secs_f64() / group.len() as f64;
+            for i in 0..group.len() {
+                let began = clock + Duration::from_secs_f64(sample * i as f64);
+                timeline.add(track, Stage::Sample, next + i as u64, began, sample);
+            }
             next += group.len() as u64;
             for (_, batch) in group {
                 let mut spent = Stages { sample, ..Stages::default() };
                 let clock = Instant::now();
                 loader.extract(batch)?;
-                spent.extract = clock.elapsed().as_secs_f64();
+                spent.extract = timeline.done(track, Stage::Extract, batch.number, clock);
                 let clock = Instant::now();
                 let outcome = learner.train(batch, lr(batch.number));
-                spent.train = clock.elapsed().as_secs_f64();
-                if after(learner, batch, outcome, &spent)? == Flow::Stop {
+                spent.train = timeline.done(track, Stage::Train, batch.number, clock);
+                if after(learner, &[Done { batch, outcome, spent }])? == Flow::Stop {
                     return Ok(Flow::Stop);
                 }
             }

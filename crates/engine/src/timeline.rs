@@ -1,0 +1,209 @@
+//! What every worker did, and when: the slices of a run's timeline, and how busy each stage was.
+//!
+//! Workers tell a [`Timeline`] about every stage of every batch that they finish, and queues about their depth. Seconds
+//! per worker and stage are always added up, since an epoch's record and the live progress need them; single
+//! slices are kept only where someone wants to see them.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+/// What a worker does to a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Drawing its blocks.
+    Sample,
+    /// Gathering its feature rows.
+    Extract,
+    /// Forward, loss, backward.
+    Train,
+    /// The update of the model, where it is not part of training.
+    Update,
+}
+
+impl Stage {
+    /// Every stage, in a batch's order.
+    pub const ALL: [Self; 4] = [Self::Sample, Self::Extract, Self::Train, Self::Update];
+
+    /// Its name in records.
+    pub fn name(self) -> &'static str {
+        ["sample", "extract", "train", "update"][self as usize]
+    }
+}
+
+/// A worker, as a timeline knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Track(usize);
+
+/// A stage of a batch, done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slice {
+    /// Index among the tracks.
+    pub track: usize,
+    /// What was done.
+    pub stage: Stage,
+    /// To which epoch's, from 0.
+    pub epoch: u64,
+    /// To which batch, from 0.
+    pub batch: u64,
+    /// When it began, in seconds from the timeline's beginning.
+    pub start: f64,
+    /// How many seconds it took.
+    pub seconds: f64,
+}
+
+/// How many batches were in a queue from some moment on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Depth {
+    /// Index among the queues.
+    pub queue: usize,
+    /// When, in seconds from the timeline's beginning.
+    pub at: f64,
+    /// How many.
+    pub batches: usize,
+}
+
+/// What a worker did in an epoch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Busy {
+    /// The worker's name.
+    pub worker: String,
+    /// Seconds by stage, in the order of [`Stage::ALL`].
+    pub seconds: [f64; 4],
+}
+
+/// What has happened since the last look.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Log {
+    /// Slices in the order in which they ended; none unless they are kept.
+    pub slices: Vec<Slice>,
+    /// Depths in the order of time; none unless slices are kept.
+    pub depths: Vec<Depth>,
+}
+
+/// The timeline of a run. Shared by all its workers.
+#[derive(Debug)]
+pub struct Timeline {
+    began: Instant,
+    keep: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    epoch: u64,
+    tracks: Vec<Busy>,
+    queues: Vec<&'static str>,
+    log: Log,
+}
+
+impl Timeline {
+    /// A timeline that begins now, and keeps single slices or not.
+    pub fn new(keep: bool) -> Self {
+        Self { began: Instant::now(), keep, state: Mutex::default() }
+    }
+
+    /// Whether single slices are kept.
+    pub fn keeps_slices(&self) -> bool {
+        self.keep
+    }
+
+    /// Begins an epoch: seconds are added up from here.
+    pub fn begin_epoch(&self, epoch: u64) {
+        let mut state = self.lock();
+        state.epoch = epoch;
+        state.tracks.iter_mut().for_each(|track| track.seconds = [0.0; 4]);
+    }
+
+    /// The track of the worker of that name: a new one, or the one that it has had in an earlier epoch.
+    pub fn track(&self, worker: &str) -> Track {
+        let mut state = self.lock();
+        let known = state.tracks.iter().position(|track| track.worker == worker);
+        Track(known.unwrap_or_else(|| {
+            state.tracks.push(Busy { worker: worker.to_string(), seconds: [0.0; 4] });
+            state.tracks.len() - 1
+        }))
+    }
+
+    /// A worker has done this stage of this batch between `from` and now. Returns the seconds.
+    pub fn done(&self, track: Track, stage: Stage, batch: u64, from: Instant) -> f64 {
+        let seconds = from.elapsed().as_secs_f64();
+        self.add(track, stage, batch, from, seconds);
+        seconds
+    }
+
+    /// [`Timeline::done`] for so many seconds from `from` on.
+    pub fn add(&self, track: Track, stage: Stage, batch: u64, from: Instant, seconds: f64) {
+        let start = from.saturating_duration_since(self.began).as_secs_f64();
+        let mut state = self.lock();
+        state.tracks[track.0].seconds[stage as usize] += seconds;
+        if self.keep {
+            let epoch = state.epoch;
+            state.log.slices.push(Slice { track: track.0, stage, epoch, batch, start, seconds });
+        }
+    }
+
+    /// There are now so many batches in the queue of that name.
+    pub fn depth(&self, queue: &'static str, batches: usize) {
+        if !self.keep {
+            return;
+        }
+        let at = self.began.elapsed().as_secs_f64();
+        let mut state = self.lock();
+        let index = state.queues.iter().position(|&name| name == queue).unwrap_or_else(|| {
+            state.queues.push(queue);
+            state.queues.len() - 1
+        });
+        state.log.depths.push(Depth { queue: index, at, batches });
+    }
+
+    /// What each worker has done in this epoch.
+    pub fn busy(&self) -> Vec<Busy> {
+        self.lock().tracks.clone()
+    }
+
+    /// The names of the queues, by index.
+    pub fn queues(&self) -> Vec<&'static str> {
+        self.lock().queues.clone()
+    }
+
+    /// Takes what was kept since the last call.
+    pub fn take(&self) -> Log {
+        std::mem::take(&mut self.lock().log)
+    }
+
+    /// A worker that panicked while it told something leaves sums behind, nothing half made.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_of_the_epoch_and_slices_only_where_wanted() {
+        for keep in [false, true] {
+            let timeline = Timeline::new(keep);
+            let (one, two) = (timeline.track("one"), timeline.track("two"));
+            let now = Instant::now();
+            timeline.begin_epoch(0);
+            timeline.add(one, Stage::Sample, 0, now, 1.0);
+            timeline.begin_epoch(1);
+            timeline.add(one, Stage::Sample, 3, now, 0.25);
+            timeline.add(one, Stage::Sample, 4, now, 0.25);
+            timeline.add(two, Stage::Update, 3, now, 2.0);
+            timeline.depth("sampled", 2);
+            assert_eq!(timeline.track("two"), two);
+            let busy: Vec<_> = timeline.busy().into_iter().map(|busy| (busy.worker, busy.seconds)).collect();
+            assert_eq!(busy, [("one".into(), [0.5, 0.0, 0.0, 0.0]), ("two".into(), [0.0, 0.0, 0.0, 2.0])]);
+            let log = timeline.take();
+            let slices: Vec<_> = log.slices.iter().map(|s| (s.track, s.epoch, s.batch)).collect();
+            assert_eq!(slices, if keep { vec![(0, 0, 0), (0, 1, 3), (0, 1, 4), (1, 1, 3)] } else { vec![] });
+            assert_eq!((log.depths.len(), timeline.queues().len()), (keep.into(), keep.into()));
+            assert_eq!(timeline.take(), Log::default());
+        }
+    }
+}

@@ -10,7 +10,7 @@ use graphmill_loader::feature::cached::Placement;
 use graphmill_nn::layer;
 use serde_json::{Map, Value as Json};
 
-use crate::{Error, Result};
+use crate::{Error, Result, strategy::pipelined::Cores};
 
 /// A type an option may have: how to read it from a word, from JSON (TOML goes the same way), and how to write it.
 trait Value: Sized {
@@ -393,6 +393,10 @@ options! {
     "Execution" {
         /// Who runs which stage.
         fixed strategy: String = "sequential", "NAME";
+        /// Cores of the stages (pipelined): profiled, naive (all compete for all), or those to sample, extract and train, such as 1,1,2.
+        free allocation: String = "profiled", "HOW";
+        /// Batches under way at most (pipelined); 0 for as many as keep every stage busy.
+        free queue: usize = 0_usize, "N";
         /// What dense products multiply in: f32, or bf16 with f32 sums (weights, sums and all else stay f32).
         fixed precision: String = "f32", "TYPE";
         /// How the feature table is held in memory: f32, f16, bf16, or auto (bf16 with --precision bf16, else as stored).
@@ -602,6 +606,7 @@ impl TrainConfig {
                 self.feature_precision
             )));
         }
+        Cores::parse(&self.allocation).map_err(|e| Error::usage(format!("--allocation {e}")))?;
         self.num_devices()?;
         for (flag, name) in [("cache", &self.cache), ("host-cache", &self.host_cache)] {
             if name != "auto" {

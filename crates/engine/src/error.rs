@@ -43,6 +43,16 @@ pub enum Error {
         /// NaN or an infinity.
         loss: f64,
     },
+    /// A stage of a batch panicked: a fault of this program, or memory that could not be had.
+    #[error("batch {batch} could not be done: the {stage} stage panicked: {message}; please report this")]
+    Panicked {
+        /// The stage.
+        stage: &'static str,
+        /// From 1.
+        batch: u64,
+        /// What the panic said.
+        message: String,
+    },
     /// Someone asked the run to stop.
     #[error(
         "interrupted in epoch {epoch} after {batch} batches{}",

@@ -82,7 +82,7 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
         data,
         metric,
         loader: &loader,
-        strategy: strategy(data.num_nodes()),
+        strategy: strategy(config, data.num_nodes())?,
         learner,
         inference: Inference::new(
             &tables.graph,
@@ -268,6 +268,9 @@ impl Trainer<'_> {
             timeline,
         })?;
         place.sums.seconds = earlier + began.elapsed().as_secs_f64();
+        if let Some(note) = strategy.note() {
+            observer.note(&note);
+        }
         if flow == Flow::Stop && place.batch < batches {
             return Err(self.interrupted());
         }

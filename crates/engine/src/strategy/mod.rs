@@ -1,12 +1,16 @@
 //! Who runs which stage, where, and how far ahead. The stages themselves do not know.
 
+pub mod line;
+pub mod monitor;
+pub mod pipelined;
 pub mod sequential;
+mod worker;
 
 use graphmill_graph::{NodeId, table::Entry};
 use graphmill_loader::MiniBatch;
 
 use crate::{
-    Result,
+    Result, TrainConfig,
     learner::{BatchOutcome, Learner},
     record::Stages,
     stage::Loader,
@@ -60,15 +64,28 @@ pub trait Strategy: Send {
     /// # Errors
     /// What a stage or the listener reports.
     fn run(&mut self, epoch: Epoch) -> Result<Flow>;
+
+    /// Something worth telling whoever watches, once.
+    fn note(&mut self) -> Option<String> {
+        None
+    }
 }
 
-/// Makes a strategy for a graph of that many nodes.
-pub type Make = fn(num_nodes: usize) -> Box<dyn Strategy>;
+/// Makes a strategy, as the options say, for a graph of that many nodes.
+pub type Make = fn(config: &TrainConfig, num_nodes: usize) -> Result<Box<dyn Strategy>>;
 
 /// Every strategy there is.
-pub const TABLE: &[Entry<Make>] = &[Entry {
-    name: "sequential",
-    summary: "order, sample, extract, train, one after the other; the reference for correctness",
-    source: "",
-    make: |num_nodes| Box::new(sequential::Sequential::new(num_nodes)),
-}];
+pub const TABLE: &[Entry<Make>] = &[
+    Entry {
+        name: "sequential",
+        summary: "order, sample, extract, train, one after the other; the reference for correctness",
+        source: "",
+        make: |_, num_nodes| Ok(Box::new(sequential::Sequential::new(num_nodes))),
+    },
+    Entry {
+        name: "pipelined",
+        summary: "stages of several batches side by side, cores by the min-max allocation over profiled stage times",
+        source: "Liu et al., BGL: GPU-efficient GNN training, NSDI 2023, resource isolation",
+        make: |config, num_nodes| Ok(Box::new(pipelined::Pipelined::new(config, num_nodes)?)),
+    },
+];

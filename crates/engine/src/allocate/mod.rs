@@ -4,5 +4,6 @@
 
 pub mod eight;
 mod pipeline;
+pub mod samplers;
 
 pub use pipeline::{Allocation, Cost, Group, solve};

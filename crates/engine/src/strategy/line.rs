@@ -115,7 +115,6 @@ pub struct State<T = Slot> {
     /// The batch behind the last.
     end: u64,
     free: Vec<T>,
-    slots: usize,
     sampled: BTreeMap<u64, T>,
     /// The next batch to extract.
     unclaimed: u64,
@@ -152,7 +151,6 @@ impl<T> State<T> {
             from,
             next: from,
             end,
-            slots: free.len(),
             free,
             sampled: BTreeMap::new(),
             unclaimed: from,
@@ -229,8 +227,14 @@ impl<T> State<T> {
             let gang = std::mem::replace(&mut self.trained, behind);
             return Next::Task(Task::Update(gang.into_iter().collect()));
         }
-        let room = if self.draining { 0 } else { self.room(can.sample) };
-        let full = room > 0 && (room == can.sample || self.next + room as u64 == self.end);
+        let room = self.room(can.sample);
+        let none = self.sampled.is_empty() && self.extracted.is_empty();
+        let mut full = room > 0 && (room == can.sample || self.next + room as u64 == self.end);
+        if self.rules.normal == 0 && can.sample > 0 {
+            // where nobody else trains, a device that has no slots to go on sampling with trains until nothing waits
+            self.draining = !none && (self.draining || !full);
+            full &= !self.draining;
+        }
         if full && can.extract.is_none() && can.train.is_some() && self.sampled.is_empty() {
             return self.sample(room);
         }
@@ -254,12 +258,8 @@ impl<T> State<T> {
             self.unclaimed += 1;
             return Next::Task(Task::Extract(number, slot));
         }
-        if self.rules.normal == 0 {
-            // a lone device goes on sampling when nothing waits to be trained on
-            let alone = self.sampled.is_empty() && self.extracted.is_empty();
-            self.draining = !alone && (self.draining || self.free.is_empty());
-        }
-        if !self.draining && (full || (room > 0 && self.free.len() == self.slots)) {
+        // fewer at once than it could, only where nothing else would bring slots back
+        if full || (room > 0 && none) {
             return self.sample(room);
         }
         let claimed = |trainer: Option<usize>| {

@@ -264,6 +264,7 @@ impl Trainer<'_> {
             number: number as u64,
             order,
             from,
+            to: batches,
             loader,
             learner,
             lr: &|batch| schedule.lr(number as u32, batch as usize, batches as usize),

@@ -28,6 +28,8 @@ pub struct Epoch<'e, 'a> {
     pub order: &'e [NodeId],
     /// First batch to do; more than 0 after a resume.
     pub from: u64,
+    /// Behind the last batch to do.
+    pub to: u64,
     /// Order, sample, extract.
     pub loader: &'e Loader<'a>,
     /// Train.
@@ -38,6 +40,14 @@ pub struct Epoch<'e, 'a> {
     pub after: &'e mut dyn FnMut(&Learner<'a>, &[Done]) -> Result<Flow>,
     /// Told what every worker does.
     pub timeline: &'e Timeline,
+}
+
+impl<'a> Epoch<'_, 'a> {
+    /// The part of it before batch `to`.
+    fn until(&mut self, to: u64) -> Epoch<'_, 'a> {
+        let Epoch { number, order, from, loader, timeline, lr, .. } = *self;
+        Epoch { number, order, from, to, loader, learner: self.learner, lr, after: self.after, timeline }
+    }
 }
 
 /// A batch that was trained on.

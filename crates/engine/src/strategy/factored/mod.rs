@@ -84,7 +84,7 @@ impl<'a> Factored<'a> {
 
     /// The slots of the queue: as the options say, or as many as an epoch's batches, as far as there is memory.
     fn fill_slots(&mut self, epoch: &Epoch, team: &Team, rules: Rules) {
-        let batches = usize::try_from(epoch.loader.num_batches() - epoch.from).unwrap_or(usize::MAX);
+        let batches = usize::try_from(epoch.to - epoch.from).unwrap_or(usize::MAX);
         let least = rules.group as usize + 3 * (rules.trainers + team.seats.len());
         let wanted = if self.with.config.queue > 0 {
             self.with.config.queue
@@ -101,8 +101,7 @@ impl<'a> Factored<'a> {
 
 impl Strategy for Factored<'_> {
     fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
-        let batches = epoch.loader.num_batches();
-        if epoch.from >= batches {
+        if epoch.from >= epoch.to {
             return Ok(Flow::Continue);
         }
         let mut team = match self.team.take() {
@@ -116,7 +115,7 @@ impl Strategy for Factored<'_> {
         let rules = self.rules(&team);
         self.fill_slots(&epoch, &team, rules);
         let slots = std::mem::take(&mut self.slots);
-        let line = Line::new(Guarded::new(State::new(epoch.from, batches, slots, rules)));
+        let line = Line::new(Guarded::new(State::new(epoch.from, epoch.to, slots, rules)));
         let before: Vec<_> = team.devices.iter().map(|device| device.link.carried()).collect();
         let flow = run_team(&mut team, &line, &mut epoch, rules);
         let (failure, slots) = line.into_inner().into_inner().end();

@@ -386,10 +386,10 @@ impl Room<'_, '_> {
 
 /// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch. Nothing is updated.
 fn time(epoch: &mut Epoch, trainer: Option<&Seat>, device: &Arc<Device>) -> Result<((f64, f64), u64)> {
-    let Epoch { number, order, from, loader, learner, .. } = epoch;
+    let Epoch { number, order, from, to, loader, learner, .. } = epoch;
     let (mut space, mut batch) = (Workspace::new(loader.graph.num_nodes()), MiniBatch::default());
     space.set_parallel(false);
-    let last = loader.num_batches().min(*from + if trainer.is_some() { TIMED + 1 } else { 1 });
+    let last = (*to).min(*from + if trainer.is_some() { TIMED + 1 } else { 1 });
     let mut model = learner.model.clone();
     let mut passes = learner.passes.with_room(Default::default());
     let threads = device.pool.current_num_threads() as f64;

@@ -137,11 +137,14 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
         trainer.resume()?;
     }
     trainer.start()?;
+    trainer.strategy.prepare(&loader, &trainer.learner)?;
     while !trainer.is_done() {
+        trainer.pass_on_note();
         let flow = trainer.epoch()?;
         let record = trainer.score()?;
         trainer.record(record, flow)?;
     }
+    trainer.pass_on_note();
     trainer.finish()
 }
 
@@ -212,6 +215,13 @@ impl Trainer<'_> {
         Ok(())
     }
 
+    /// Tells what the strategy has to say.
+    fn pass_on_note(&mut self) {
+        if let Some(note) = self.strategy.note() {
+            self.observer.note(&note);
+        }
+    }
+
     /// Whether all epochs are done, or early stopping has seen enough.
     fn is_done(&self) -> bool {
         self.place.epoch >= self.config.epochs || self.early.stops()
@@ -272,9 +282,6 @@ impl Trainer<'_> {
             timeline,
         })?;
         place.sums.seconds = earlier + began.elapsed().as_secs_f64();
-        if let Some(note) = strategy.note() {
-            observer.note(&note);
-        }
         if flow == Flow::Stop && place.batch < batches {
             return Err(self.interrupted());
         }

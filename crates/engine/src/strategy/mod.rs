@@ -72,6 +72,14 @@ pub enum Flow {
 /// Runs the batches of an epoch, in order. It may keep memory, and minibatches, across the
 /// epochs of one run: the loader is the same for all of them.
 pub trait Strategy: Send {
+    /// What it needs before the first epoch; the loader and the shape of the model stay as they are.
+    ///
+    /// # Errors
+    /// Options that contradict each other, memory that cannot be had, or a stage that fails while it is tried.
+    fn prepare(&mut self, _loader: &Loader, _learner: &Learner) -> Result<()> {
+        Ok(())
+    }
+
     /// From `epoch.from` to the end, or until told to stop.
     ///
     /// # Errors

@@ -28,8 +28,9 @@ use super::{
 };
 use crate::{
     Result,
-    learner::{BatchOutcome, Passes},
+    learner::{BatchOutcome, Learner, Passes},
     record::{DeviceRecord, TrafficRecord},
+    stage::Loader,
     timeline::Stage,
 };
 use replica::{Published, Replica, reduce};
@@ -76,8 +77,10 @@ impl<'a> Factored<'a> {
         let (group, bound) = if config.updates == "asynchronous" {
             (1, config.staleness as u64)
         } else {
-            let each = normal.max(1) as u64;
-            (if config.batches_per_update > 0 { config.batches_per_update as u64 } else { each }, 0)
+            // of the options alone: how many devices turn out to sample depends on how fast they are today
+            let sample = if self.design == Design::TimeSharing { 0 } else { config.samplers.max(1) };
+            let each = team.devices.len().saturating_sub(sample).max(1);
+            (if config.batches_per_update > 0 { config.batches_per_update } else { each } as u64, 0)
         };
         Rules { trainers, normal, ahead: 1, group, bound }
     }
@@ -100,18 +103,21 @@ impl<'a> Factored<'a> {
 }
 
 impl Strategy for Factored<'_> {
+    fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
+        let team = Team::new(&self.with, self.design, loader, learner)?;
+        self.note = Some(team.describe());
+        self.team = Some(team);
+        Ok(())
+    }
+
     fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
         if epoch.from >= epoch.to {
             return Ok(Flow::Continue);
         }
-        let mut team = match self.team.take() {
-            Some(team) => team,
-            None => {
-                let team = Team::new(&self.with, self.design, &mut epoch)?;
-                self.note = Some(team.describe());
-                team
-            }
-        };
+        if self.team.is_none() {
+            self.prepare(epoch.loader, epoch.learner)?;
+        }
+        let Some(mut team) = self.team.take() else { return Ok(Flow::Stop) };
         let rules = self.rules(&team);
         self.fill_slots(&epoch, &team, rules);
         let slots = std::mem::take(&mut self.slots);

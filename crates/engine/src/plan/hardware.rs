@@ -119,7 +119,8 @@ impl Hardware {
         let mut hardware: Self = file::read(path)?;
         hardware.check().map_err(|(place, message)| Error::format(path, place, message))?;
         if hardware.name.is_empty() {
-            hardware.name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+            hardware.name =
+                path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         }
         Ok(hardware)
     }

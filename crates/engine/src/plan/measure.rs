@@ -61,8 +61,7 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     loader.transposed =
         (0..orders.len()).filter(|&l| model.needs_transposed(&orders, l)).fold(0, |bits, l| bits | 1 << l);
     let backend = Cpu { precision: build::precision(config) };
-    let mut learner =
-        Learner::new(&backend, model, build::optimizer(config)?, &data.labels, orders, config);
+    let mut learner = Learner::new(&backend, model, build::optimizer(config)?, &data.labels, orders, config);
 
     let count = loader.num_batches();
     let mut least = [f64::INFINITY; 3];

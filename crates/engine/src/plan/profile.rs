@@ -42,8 +42,8 @@ pub struct Profile {
     pub seconds: Seconds,
     /// Bytes.
     pub bytes: Sizes,
-    /// Rows served by a cache, by its size: ratios ascend. Between them it is read off the straight line; a cache of nothing serves
-    /// nothing, one of everything all.
+    /// Rows served by a cache, by its size: ratios ascend. Between them it is read off the straight line; where they do
+    /// not say, a cache of nothing serves nothing and one of everything all.
     #[serde(default)]
     pub hit_rates: Vec<HitRate>,
 }
@@ -196,7 +196,7 @@ mod tests {
         let rates = [0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0].map(|ratio| profile.hit_rate(ratio));
         assert_eq!(rates, [0.0, 0.25, 0.5, 0.625, 0.75, 0.875, 1.0]);
         profile.hit_rates = vec![HitRate { ratio: 0.0, rate: 0.5 }, HitRate { ratio: 1.0, rate: 0.5 }];
-        assert_eq!([0.0, 0.5, 1.0].map(|ratio| profile.hit_rate(ratio)), [0.0, 0.5, 0.5]);
+        assert_eq!([0.0, 0.5, 1.0].map(|ratio| profile.hit_rate(ratio)), [0.5; 3]);
         profile.hit_rates.clear();
         assert_eq!(profile.hit_rate(0.3), 0.3);
     }

@@ -53,10 +53,10 @@ type Strategy = (&'static str, fn(&Costs) -> Result<Prediction, String>);
 
 /// Every strategy that is predicted.
 const TABLE: &[Strategy] = &[
-    ("sequential", Costs::sequential),
-    ("pipelined", Costs::pipelined),
-    ("time-sharing", Costs::time_sharing),
-    ("factored", Costs::factored),
+    ("sequential", |costs| costs.sequential()),
+    ("pipelined", |costs| costs.pipelined()),
+    ("time-sharing", |costs| costs.time_sharing()),
+    ("factored", |costs| costs.factored()),
 ];
 
 /// What every strategy comes to.
@@ -141,7 +141,8 @@ impl Costs<'_> {
     fn exchange(&self, n: usize) -> f64 {
         let (link, others) = (&self.hardware.link, n.saturating_sub(1) as f64);
         let share = others / n.max(1) as f64;
-        let reduce = 2.0 * share * self.profile.bytes.parameters / link.bandwidth + 2.0 * others * link.latency;
+        let reduce =
+            2.0 * share * self.profile.bytes.parameters / link.bandwidth + 2.0 * others * link.latency;
         reduce + share * self.hardware.devices.sync
     }
 
@@ -251,10 +252,12 @@ impl Costs<'_> {
         let hits = self.profile.hit_rate(ratio);
         // what a device gathers in its own memory is copied over no link
         let near = hits * self.profile.seconds.near / self.speed;
-        let way = if epoch.gather < epoch.copy && near > 0.5 * trainer.copy { "extract (device)" } else { way };
+        let way =
+            if epoch.gather < epoch.copy && near > 0.5 * trainer.copy { "extract (device)" } else { way };
         let stages = [("train", epoch.train), (way, extract), ("sample", epoch.sample)];
-        let (bottleneck, _) =
-            stages.into_iter().fold(("train", 0.0), |most, stage| if stage.1 > most.1 { stage } else { most });
+        let (bottleneck, _) = stages
+            .into_iter()
+            .fold(("train", 0.0), |most, stage| if stage.1 > most.1 { stage } else { most });
         Prediction {
             name: "",
             epoch_seconds: Some(epoch.seconds),

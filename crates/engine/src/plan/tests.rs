@@ -8,7 +8,13 @@ fn profile() -> Profile {
         last_batch: 0.5,
         cores: 48.0 / 2.6,
         bandwidth: Some(900e9),
-        seconds: Seconds { sample: 0.0064, sample_host: Some(0.019), gather: 0.036, near: 0.004, train: 0.025 },
+        seconds: Seconds {
+            sample: 0.0064,
+            sample_host: Some(0.019),
+            gather: 0.036,
+            near: 0.004,
+            train: 0.025,
+        },
         bytes: Sizes {
             topology: 6.4e9,
             features: 53e9,

@@ -8,6 +8,7 @@ pub mod build;
 pub mod checkpoint;
 pub mod config;
 pub mod cores;
+pub mod device;
 pub mod error;
 pub mod evaluate;
 #[cfg(feature = "fuzz")]

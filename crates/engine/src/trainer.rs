@@ -30,10 +30,10 @@ use crate::{
     memory::{self, Residence, Residences},
     nodes::some,
     observer::{Observer, Progress, Start},
-    record::{Best, DatasetRecord, EpochRecord, Summary, TestScore},
+    record::{Best, DatasetRecord, EpochRecord, Staleness, Summary, TestScore},
     setup::{self, Parts, Tables},
     stage::Loader,
-    strategy::{Done, Epoch, Flow, Strategy},
+    strategy::{self, Done, Epoch, Flow, Setting, Strategy},
     sums::Valid,
     tiers::Whole,
     timeline::Timeline,
@@ -67,22 +67,24 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
 
 fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
     let clock = Instant::now();
-    let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = Parts::new(config, data)?;
+    let Parts { metric, sampler, order, strategy: make, optimizer, schedule, model } =
+        Parts::new(config, data)?;
     let backend = Cpu { precision: build::precision(config) };
     let tables = Tables::new(config, data, residence, &*sampler, &*order)?;
     let (loader, orders) = setup::loader(config, data, &tables, &*sampler, &*order, &model)?;
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
     if let (true, Whole::Table(table)) = (loader.fused, &tables.whole) {
-        learner.table = Some(table.clone());
+        learner.passes.table = Some(table.clone());
     }
 
+    let setting = Setting { config, data, sampler: &*sampler, order: &*order, feature: &tables.feature };
     let Job { run, resume, observer, stop } = job;
     let mut trainer = Trainer {
         config,
         data,
         metric,
         loader: &loader,
-        strategy: strategy(config, data.num_nodes())?,
+        strategy: make(setting)?,
         learner,
         inference: Inference::new(
             &tables.graph,
@@ -149,7 +151,7 @@ struct Trainer<'a> {
     data: &'a Dataset,
     metric: &'static table::Entry<Metric>,
     loader: &'a Loader<'a>,
-    strategy: Box<dyn Strategy>,
+    strategy: Box<dyn Strategy + 'a>,
     learner: Learner<'a>,
     inference: Inference<'a>,
     /// The validation nodes that are scored.
@@ -241,6 +243,7 @@ impl Trainer<'_> {
             }
             place.sums.seconds = earlier + began.elapsed().as_secs_f64();
             place.step = learner.step;
+            place.staleness = place.staleness.max(learner.staleness);
             observer.batch(&Progress {
                 epoch: number,
                 batches: place.batch,
@@ -308,7 +311,9 @@ impl Trainer<'_> {
             self.keeper.best.keep(&learner.model);
         }
         let has_device = config.devices != "cpu";
-        Ok(place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device))
+        let mut record = place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device);
+        record.devices = self.strategy.devices();
+        Ok(record)
     }
 
     /// Records the epoch, goes on to the next, and writes a checkpoint where it is time.
@@ -345,7 +350,7 @@ impl Trainer<'_> {
             self.inference.run(&self.learner.model, test, Output::Logits, &mut self.logits)?;
             of_test = score(self.metric.make, &self.logits, self.data, test);
         }
-        let summary = Summary::new(
+        let mut summary = Summary::new(
             self.config,
             self.data,
             self.records,
@@ -353,6 +358,9 @@ impl Trainer<'_> {
             TestScore { metric: self.metric.name.to_string(), score: of_test },
             self.keeper.seconds(),
         );
+        if strategy::is_by_device(&self.config.strategy) && self.config.updates == "asynchronous" {
+            summary.staleness = Staleness { bound: self.config.staleness as u64, max: self.place.staleness };
+        }
         if let Some(run) = self.keeper.run {
             run.write_summary(&summary)?;
         }

@@ -12,7 +12,7 @@ pub struct Cost {
     pub divided: f64,
     /// Seconds that no number of cores shortens, `d`: what is not parallel, and what waits.
     pub fixed: f64,
-    /// Core seconds: how long it keeps a core from others.
+    /// Core seconds: how long it keeps cores from others, whether it makes good use of them or not.
     pub busy: f64,
 }
 

@@ -8,10 +8,12 @@ use std::{
 };
 
 use graphmill_graph::NodeId;
-use graphmill_loader::Workspace;
+use graphmill_loader::{Feature, Workspace, feature::Link};
 use rayon::{ThreadPool, prelude::*};
 
 use super::{
+    Flow,
+    factored::Spare,
     line::{Can, Line, Slot, State, Task},
     monitor::Guarded,
 };
@@ -57,48 +59,52 @@ pub(super) struct Worker {
     pub(super) pool: Option<Arc<ThreadPool>>,
     /// One for each batch that it samples at once.
     pub(super) spaces: Vec<Workspace>,
+    /// Where it reads rows, if not where everyone does.
+    pub(super) rows: Option<Arc<dyn Feature>>,
+    /// The cache of those who will read the rows of the batches that it samples: it marks what is in there.
+    pub(super) marks: Option<Arc<dyn Feature>>,
+    /// What batches come and go over, where they do.
+    pub(super) link: Option<Arc<Link>>,
+    /// Where batches that bring no room for their rows find some.
+    pub(super) spare: Option<Arc<Spare>>,
 }
 
 impl Worker {
     /// For a graph of so many nodes.
     pub(super) fn new(name: String, can: Can, pool: Option<Arc<ThreadPool>>, num_nodes: usize) -> Self {
-        Self { name, can, pool, spaces: (0..can.sample).map(|_| Workspace::new(num_nodes)).collect() }
+        let spaces = (0..can.sample).map(|_| Workspace::new(num_nodes)).collect();
+        Self { name, can, pool, spaces, rows: None, marks: None, link: None, spare: None }
     }
 
-    /// Does what there is to do until there is nothing more. `train` is asked to train on a batch; where it fails, or
-    /// says that the run is to stop, the line is closed.
+    /// Does what there is to do until there is nothing more. Batches to train on, and rounds to update by, are
+    /// given to `on`; where it fails, or says that the run is to stop, the line is closed.
     ///
     /// # Errors
-    /// What `train` reports. Errors and panics of other stages are told to the line.
+    /// What `on` reports. Errors and panics of other stages are told to the line.
     pub(super) fn run(
         &mut self,
         line: &Batches,
         work: Work,
-        train: &mut dyn FnMut(&mut Slot) -> Result<bool>,
+        on: &mut dyn FnMut(Task<Slot>) -> Result<Flow>,
     ) -> Result<()> {
         let track = work.timeline.track(&self.name);
         let _closing = Closing { line, always: false };
         while let Some(task) = line.next(self.can) {
+            depth(line, work.timeline);
             match task {
                 Task::Sample(gang) => self.sample(line, work, track, gang),
                 Task::Extract(number, slot) => self.extract(line, work, track, number, slot),
-                Task::Train(_, mut slot) => {
-                    depth(line, work.timeline);
-                    // whatever happens, the others are told: they would wait for this slot for ever
-                    let outcome = train(&mut slot);
-                    line.trained(slot);
-                    match outcome {
-                        Ok(true) => {}
-                        Ok(false) => {
-                            line.close();
-                            return Ok(());
-                        }
-                        Err(error) => {
-                            line.close();
-                            return Err(error);
-                        }
+                Task::Train(..) | Task::Update(_) => match on(task) {
+                    Ok(Flow::Continue) => {}
+                    Ok(Flow::Stop) => {
+                        line.close();
+                        return Ok(());
                     }
-                }
+                    Err(error) => {
+                        line.close();
+                        return Err(error);
+                    }
+                },
             }
         }
         Ok(())
@@ -109,10 +115,19 @@ impl Worker {
         let first = gang[0].0;
         let count = gang.len();
         let spaces = &mut self.spaces[..count];
+        let (marks, link) = (&self.marks, &self.link);
         let draw = |((number, slot), space): (&mut (u64, Slot), &mut Workspace)| {
             space.set_parallel(count == 1);
             attempt(Stage::Sample, *number, || {
-                work.loader.draw(work.order, work.number, *number, space, &mut slot.batch)
+                let batch = &mut slot.batch;
+                work.loader.draw(work.order, work.number, *number, space, batch)?;
+                if let Some(cache) = marks {
+                    cache.mark(&batch.input_nodes, &mut batch.marks);
+                }
+                if let Some(link) = link {
+                    link.carry(batch.bytes(), Instant::now());
+                }
+                Ok(())
             })
         };
         let mut all = || -> Vec<Result<()>> {
@@ -132,10 +147,7 @@ impl Worker {
             work.timeline.add(track, Stage::Sample, first + i as u64, began, each);
             slot.spent.sample = each;
             match outcome {
-                Ok(()) => {
-                    line.sampled(number, slot);
-                    depth(line, work.timeline);
-                }
+                Ok(()) => line.sampled(number, slot),
                 Err(error) => line.fail(number, slot, error),
             }
         }
@@ -143,16 +155,26 @@ impl Worker {
 
     fn extract(&mut self, line: &Batches, work: Work, track: Track, number: u64, mut slot: Slot) {
         let clock = Instant::now();
-        let outcome = attempt(Stage::Extract, number, || match &self.pool {
-            Some(pool) => pool.install(|| work.loader.extract(&mut slot.batch)),
-            None => work.loader.extract(&mut slot.batch),
+        let outcome = attempt(Stage::Extract, number, || {
+            let batch = &mut slot.batch;
+            if let Some(spare) = &self.spare {
+                batch.features = spare.take();
+            }
+            if let Some(link) = &self.link {
+                link.carry(batch.bytes(), Instant::now());
+            }
+            let mut extract = || match &self.rows {
+                Some(rows) => work.loader.extract_from(&**rows, batch),
+                None => work.loader.extract(batch),
+            };
+            match &self.pool {
+                Some(pool) => pool.install(extract),
+                None => extract(),
+            }
         });
         slot.spent.extract = work.timeline.done(track, Stage::Extract, number, clock);
         match outcome {
-            Ok(()) => {
-                line.extracted(number, slot);
-                depth(line, work.timeline);
-            }
+            Ok(()) => line.extracted(number, slot),
             Err(error) => line.fail(number, slot, error),
         }
     }

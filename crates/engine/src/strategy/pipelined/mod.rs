@@ -22,7 +22,7 @@ use rayon::ThreadPool;
 
 use super::{
     Done, Epoch, Flow, Strategy,
-    line::{Can, Line, Slot, State},
+    line::{Can, Line, Rules, Slot, State, Task},
     monitor::Guarded,
     worker::{Batches, Closing, Work, Worker, attempt},
 };
@@ -121,6 +121,7 @@ impl Pipelined {
                 sample: if has(SAMPLE) { group.cores } else { 0 },
                 extract: has(EXTRACT).then_some(0),
                 train: has(TRAIN).then_some(0),
+                ..Can::default()
             };
             let name = group.stages.iter().map(|&i| STAGES[i].name()).collect::<Vec<_>>().join(" + ");
             let worker = |name: String, can: Can, pool: Option<Arc<ThreadPool>>| {
@@ -210,7 +211,7 @@ impl Strategy for Pipelined {
         self.fill_slots(&crew);
         let count = batches - epoch.from;
         let slots = std::mem::take(&mut self.slots);
-        let line = Line::new(Guarded::new(State::new(epoch.from, batches, slots, 1)));
+        let line = Line::new(Guarded::new(State::new(epoch.from, batches, slots, Rules::ONE)));
         let mut spent = [0.0; 3];
         let flow = run_crew(&mut crew, &line, &mut epoch, &mut spent);
         let (failure, slots) = line.into_inner().into_inner().end();
@@ -260,21 +261,22 @@ fn run_crew(crew: &mut Crew, line: &Batches, epoch: &mut Epoch, spent: &mut [f64
     let track = timeline.track(&crew.driver.name);
     let pool = crew.driver.pool.clone();
     let mut flow = Flow::Continue;
-    let mut train = |slot: &mut Slot| -> Result<bool> {
-        let Slot { batch, spent: of_batch } = slot;
-        let clock = Instant::now();
-        let lr = lr(batch.number);
-        let outcome = attempt(Stage::Train, batch.number, || {
+    let mut train = |task: Task<Slot>| -> Result<Flow> {
+        let Task::Train(number, mut slot) = task else { return Ok(Flow::Continue) };
+        let Slot { batch, spent: of_batch, .. } = &mut slot;
+        let (clock, lr) = (Instant::now(), lr(number));
+        let outcome = attempt(Stage::Train, number, || {
             Ok(match &pool {
                 Some(pool) => pool.install(|| learner.train(batch, lr)),
                 None => learner.train(batch, lr),
             })
         })?;
-        of_batch.train = timeline.done(track, Stage::Train, batch.number, clock);
+        of_batch.train = timeline.done(track, Stage::Train, number, clock);
         let parts = [of_batch.sample, of_batch.extract, of_batch.train];
         spent.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
         flow = after(learner, &[Done { batch, outcome, spent: *of_batch }])?;
-        Ok(flow == Flow::Continue)
+        line.free(slot);
+        Ok(flow)
     };
     let Crew { driver, others, .. } = crew;
     let outcome = if others.is_empty() {
@@ -284,7 +286,7 @@ fn run_crew(crew: &mut Crew, line: &Batches, epoch: &mut Epoch, spent: &mut [f64
             for worker in others.iter_mut() {
                 scope.spawn(move || {
                     // it trains on nothing, so nothing fails but what the line is told
-                    let _ = worker.run(line, work, &mut |_| Ok(true));
+                    let _ = worker.run(line, work, &mut |_| Ok(Flow::Continue));
                 });
             }
             // however this thread leaves, the others do not wait for it

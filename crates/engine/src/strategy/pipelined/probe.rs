@@ -1,8 +1,8 @@
 //! What each stage of a batch costs, by training on the first few batches without workers.
 //!
 //! The batches count: they are trained on in their order as all others are. Training and extraction are timed on all
-//! cores and on one, which fits `a / c + d` through two points; the difference between the time that passed and the
-//! time that cores were busy is what a stage waits.
+//! cores and on one, which fits `a / c + d` through two points; on one, the difference between the time that passed and the
+//! time that the core was busy is what a stage waits for a disk or a link.
 
 use std::time::Instant;
 
@@ -72,7 +72,7 @@ pub(super) fn run(epoch: &mut Epoch, spaces: &mut [Workspace], slots: &mut Vec<S
             sample.push(Spent { passed: spent.passed * each, busy: spent.busy * each });
         }
         timeline.add(track, Stage::Sample, first, clock, spent.passed);
-        for Slot { batch, spent: of_batch } in gang {
+        for Slot { batch, spent: of_batch, .. } in gang {
             of_batch.sample = spent.passed * each;
             let alone = done >= threads + TIMED;
             let clock = Instant::now();
@@ -111,7 +111,8 @@ pub(super) fn run(epoch: &mut Epoch, spaces: &mut [Workspace], slots: &mut Vec<S
     let [extract, train] = rest.map(|[many, one]| cost(&many, &one, threads));
     let sample = least(&sample);
     // batches are drawn side by side, a core each
-    let sample = Cost { divided: sample.passed * threads as f64, fixed: 0.0, busy: sample.busy };
+    let all = sample.passed * threads as f64;
+    let sample = Cost { divided: all, fixed: 0.0, busy: all };
     Ok(Outcome::Costs([sample, extract, train]))
 }
 
@@ -123,5 +124,8 @@ fn least(of: &[Spent]) -> Spent {
 
 fn cost(many: &[Spent], one: &[Spent], cores: usize) -> Cost {
     let (many, one) = (least(many), least(one));
-    Cost::fit(one.passed, many.passed, cores, many.busy.min(many.passed * cores as f64))
+    // a single thread is either busy or waits for something that is no core; several also wait for each other, and
+    // their cores are then as good as taken: work that is put in between makes them wait longer
+    let waits = (one.passed - one.busy).clamp(0.0, many.passed);
+    Cost::fit(one.passed, many.passed, cores, (many.passed - waits) * cores as f64)
 }

@@ -50,7 +50,7 @@ pub struct Devices {
     /// Bytes a second of a device's own memory.
     #[serde(default)]
     pub bandwidth: Option<f64>,
-    /// Seconds that a step waits for the other devices' steps where very many of them train; `(n - 1) / n` of it where `n` do.
+    /// How much longer a step takes, a part of it, where it waits for those of very many others; `(n - 1) / n` of that where `n` train.
     #[serde(default)]
     pub sync: f64,
 }
@@ -148,9 +148,9 @@ impl Hardware {
         if let Some((place, value)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
             return Err((place, format!("{value}: a number above 0")));
         }
-        let seconds = [("devices.sync", devices.sync), ("link.latency", link.latency)];
-        if let Some((place, value)) = seconds.into_iter().find(|(_, x)| !(x.is_finite() && *x >= 0.0)) {
-            return Err((place, format!("{value}: seconds, from 0")));
+        let from_zero = [("devices.sync", devices.sync), ("link.latency", link.latency)];
+        if let Some((place, value)) = from_zero.into_iter().find(|(_, x)| !(x.is_finite() && *x >= 0.0)) {
+            return Err((place, format!("{value}: a number from 0")));
         }
         Ok(())
     }

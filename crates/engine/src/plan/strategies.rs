@@ -132,18 +132,20 @@ impl Costs<'_> {
         Trainer {
             gather,
             copy: copy + hits * seconds.near / self.speed,
-            train: seconds.train / self.speed + self.exchange(trainers),
+            train: seconds.train / self.speed * self.waits(trainers) + self.reduce(trainers),
         }
     }
 
-    /// Seconds that a step takes longer where `n` devices train: a ring's all-reduce of the gradients, `2 (n - 1) / n` of their bytes in
-    /// `2 (n - 1)` messages, and waiting for the others.
-    fn exchange(&self, n: usize) -> f64 {
+    /// Seconds of a ring's all-reduce of the gradients among `n` devices: `2 (n - 1) / n` of their bytes in `2 (n - 1)` messages.
+    fn reduce(&self, n: usize) -> f64 {
         let (link, others) = (&self.hardware.link, n.saturating_sub(1) as f64);
         let share = others / n.max(1) as f64;
-        let reduce =
-            2.0 * share * self.profile.bytes.parameters / link.bandwidth + 2.0 * others * link.latency;
-        reduce + share * self.hardware.devices.sync
+        2.0 * share * self.profile.bytes.parameters / link.bandwidth + 2.0 * others * link.latency
+    }
+
+    /// How many times as long a step takes where it waits for those of others, `n` in all.
+    fn waits(&self, n: usize) -> f64 {
+        1.0 + self.hardware.devices.sync * n.saturating_sub(1) as f64 / n.max(1) as f64
     }
 
     fn batches(&self) -> Batches {
@@ -201,7 +203,7 @@ impl Costs<'_> {
         let own = self.device_cache("a Trainer", &[("a training step", bytes.train)])?;
         // as an epoch in advance would be measured, with one Trainer
         let alone = self.trainer(own, 1).overlapped();
-        let samplers = num_samplers(devices, self.sample(), alone);
+        let samplers = num_samplers(devices, self.sample(), alone).min((devices - 1).max(1));
         let trainers = devices - samplers;
         let standby = if trainers == 0 { Some(standby?) } else { standby.ok() };
         let trainer = self.trainer(own, trainers);

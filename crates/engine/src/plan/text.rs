@@ -56,6 +56,10 @@ impl fmt::Display for Report {
                 writeln!(f, "{:<13} does not fit: {}", row.name, row.reason.as_deref().unwrap_or("no room"))?;
                 continue;
             };
+            let trainers = match row.standby {
+                0 => row.trainers.to_string(),
+                standby => format!("{}+{standby}", row.trainers),
+            };
             let busy = |part: f64| format!("{:.0} %", 100.0 * part);
             writeln!(
                 f,
@@ -63,7 +67,7 @@ impl fmt::Display for Report {
                 row.name,
                 digits(epoch),
                 row.samplers,
-                row.trainers,
+                trainers,
                 100.0 * row.cache_ratio,
                 100.0 * row.hit_rate,
                 row.bottleneck,
@@ -71,6 +75,9 @@ impl fmt::Display for Report {
                 busy(row.busy.extract),
                 busy(row.busy.train)
             )?;
+        }
+        if self.strategies.iter().any(|row| row.standby > 0) {
+            writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
         }
         match self.recommended {
             Some(name) => writeln!(f, "\nrecommended: {name}"),

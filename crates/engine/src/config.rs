@@ -655,7 +655,7 @@ impl TrainConfig {
 }
 
 /// Line and column of a TOML error.
-fn place(text: &str, error: &toml::de::Error) -> String {
+pub(crate) fn place(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let before = &text.as_bytes()[..at];
     let line = before.iter().filter(|&&b| b == b'\n').count() + 1;

@@ -411,6 +411,8 @@ options! {
         free checkpoint_batches: usize = 0_usize, "N";
         /// At most so many seconds between checkpoints.
         free checkpoint_seconds: f64 = 60.0, "S";
+        /// Write trace.json into the run directory: what every worker did with every batch, for ui.perfetto.dev.
+        free trace: bool = false, "BOOL";
     }
 }
 

@@ -25,6 +25,7 @@ pub mod strategy;
 pub mod sums;
 mod tiers;
 pub mod timeline;
+mod trace;
 pub mod trainer;
 
 pub use build::open_dataset;

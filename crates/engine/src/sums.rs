@@ -82,6 +82,7 @@ impl Sums {
             traffic: self.traffic,
             hit_rate: self.traffic.hit_rate(has_device),
             grad_norm: self.grad_norm,
+            ..EpochRecord::default()
         }
     }
 }

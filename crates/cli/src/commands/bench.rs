@@ -18,6 +18,7 @@ const ABSENT: &[&str] = &[
     "eval_chunk",
     "checkpoint_batches",
     "checkpoint_seconds",
+    "trace",
 ];
 
 /// The arguments.

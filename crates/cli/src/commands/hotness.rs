@@ -22,6 +22,7 @@ const ABSENT: &[&str] = &[
     "eval_chunk",
     "checkpoint_batches",
     "checkpoint_seconds",
+    "trace",
 ];
 
 /// Policies where none are named: the metrics.

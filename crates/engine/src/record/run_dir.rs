@@ -7,6 +7,7 @@
 //! RUN/best.safetensors   the parameters of the best epoch, a copy of what the checkpoint holds
 //! RUN/summary.json       the Summary, at the end
 //! RUN/report.html        the same for the eye
+//! RUN/trace.json         what every worker did with every batch, where --trace asks for it; of the last process that trained here
 //! ```
 
 use std::{

@@ -45,6 +45,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
             },
             hit_rate: Some(if pipelined { 0.79 + 0.04 * noise(i, 6) } else { 1.0 }),
             grad_norm: pipelined.then(|| 1.5 + 4.0 / t + noise(i, 7)),
+            ..EpochRecord::default()
         }
     };
     let epochs: Vec<EpochRecord> = (1..=epochs).map(epoch).collect();

@@ -413,6 +413,8 @@ options! {
         free checkpoint_seconds: f64 = 60.0, "S";
         /// Write trace.json into the run directory: what every worker did with every batch, for ui.perfetto.dev.
         free trace: bool = false, "BOOL";
+        /// Write event files for TensorBoard into the run directory's tensorboard/, a point an epoch.
+        free tensorboard: bool = false, "BOOL";
     }
 }
 

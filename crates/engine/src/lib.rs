@@ -23,6 +23,7 @@ mod setup;
 pub mod stage;
 pub mod strategy;
 pub mod sums;
+mod tensorboard;
 mod tiers;
 pub mod timeline;
 mod trace;

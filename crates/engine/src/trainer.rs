@@ -38,6 +38,7 @@ use crate::{
     stage::Loader,
     strategy::{Done, Epoch, Flow, Strategy},
     sums::Valid,
+    tensorboard::Events,
     tiers::Whole,
     timeline::Timeline,
     trace::Trace,
@@ -107,6 +108,7 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
         records: Vec::new(),
         timeline: &timeline,
         trace: None,
+        events: None,
         memory: Samples::of_run(config.epochs),
         workers: Vec::new(),
         keeper: Keeper { run, best: BestModel::default(), saved: clock, began: clock, before: 0.0 },
@@ -145,6 +147,8 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
     }
     trainer.start()?;
     trainer.trace = traced.map(|run| Trace::create(&run.trace(), &timeline)).transpose()?;
+    let followed = run.filter(|_| config.tensorboard);
+    trainer.events = followed.map(|run| Events::create(&run.tensorboard(), &trainer.records)).transpose()?;
     while !trainer.is_done() {
         let flow = trainer.epoch()?;
         let record = trainer.score()?;
@@ -176,6 +180,8 @@ struct Trainer<'a> {
     timeline: &'a Timeline,
     /// Writes it down, where that is asked for.
     trace: Option<Trace<'a>>,
+    /// TensorBoard's file, where that is asked for.
+    events: Option<Events>,
     /// Of the epoch in hand.
     memory: Samples,
     /// What they did in the epoch in hand.
@@ -366,6 +372,9 @@ impl Trainer<'_> {
         self.place.schedule = self.schedule.state();
         if let Some(run) = self.keeper.run {
             run.append_epoch(&record)?;
+        }
+        if let Some(events) = &mut self.events {
+            events.epoch(&record)?;
         }
         self.records.push(record);
         let done = self.is_done();

@@ -19,6 +19,7 @@ const ABSENT: &[&str] = &[
     "checkpoint_batches",
     "checkpoint_seconds",
     "trace",
+    "tensorboard",
 ];
 
 /// The arguments.

@@ -23,6 +23,7 @@ const ABSENT: &[&str] = &[
     "checkpoint_batches",
     "checkpoint_seconds",
     "trace",
+    "tensorboard",
 ];
 
 /// Policies where none are named: the metrics.

@@ -398,7 +398,7 @@ options! {
         /// Batches under way at most (all but sequential); 0 for as many as keep every stage busy.
         free queue: usize = 0_usize, "N";
         /// Devices that sample (factored); 0 for as many as keep pace with those that train.
-        free samplers: usize = 0_usize, "N";
+        free num_samplers: usize = 0_usize, "N";
         /// Let devices that have finished sampling train for the rest of the epoch (factored): on or off.
         free switching: String = "on", "WHEN";
         /// How Trainers update the model (factored, time-sharing): synchronous, or asynchronous with --staleness as the bound.
@@ -427,6 +427,10 @@ options! {
         free checkpoint_batches: usize = 0_usize, "N";
         /// At most so many seconds between checkpoints.
         free checkpoint_seconds: f64 = 60.0, "S";
+        /// Write trace.json into the run directory: what every worker did with every batch, for ui.perfetto.dev.
+        free trace: bool = false, "BOOL";
+        /// Write event files for TensorBoard into the run directory's tensorboard/, a point an epoch.
+        free tensorboard: bool = false, "BOOL";
     }
 }
 

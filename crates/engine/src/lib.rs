@@ -27,8 +27,10 @@ mod setup;
 pub mod stage;
 pub mod strategy;
 pub mod sums;
+mod tensorboard;
 mod tiers;
 pub mod timeline;
+mod trace;
 pub mod trainer;
 
 pub use build::open_dataset;

@@ -78,7 +78,7 @@ impl<'a> Factored<'a> {
             (1, config.staleness as u64)
         } else {
             // of the options alone: how many devices turn out to sample depends on how fast they are today
-            let sample = if self.design == Design::TimeSharing { 0 } else { config.samplers.max(1) };
+            let sample = if self.design == Design::TimeSharing { 0 } else { config.num_samplers.max(1) };
             let each = team.devices.len().saturating_sub(sample).max(1);
             (if config.batches_per_update > 0 { config.batches_per_update } else { each } as u64, 0)
         };

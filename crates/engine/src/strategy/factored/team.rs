@@ -95,8 +95,11 @@ impl Team {
             count => Device::several("virtual", count, config.device_budget.0, link)?,
         };
         let count = devices.len();
-        if config.samplers > count {
-            return Err(Error::usage(format!("--samplers {}: there are {count} devices", config.samplers)));
+        if config.num_samplers > count {
+            return Err(Error::usage(format!(
+                "--num-samplers {}: there are {count} devices",
+                config.num_samplers
+            )));
         }
         let caches = OwnCaches::new(config, with.data, with.sampler, with.order)?;
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
@@ -110,7 +113,7 @@ impl Team {
             .then(|| room.trainer(&devices[count - 1]))
             .transpose()?;
         let (times, batch_bytes) = time(loader, learner, trainer.as_ref(), &devices[count - 1])?;
-        let samplers = match (design, config.samplers) {
+        let samplers = match (design, config.num_samplers) {
             (Design::TimeSharing, _) => count,
             (_, 0) if count > 1 => num_samplers(count, times.0, times.1).min(count - 1),
             (_, 0) => 1,

@@ -403,7 +403,7 @@ options! {
         free switching: String = "on", "WHEN";
         /// How Trainers update the model (factored, time-sharing): synchronous, or asynchronous with --staleness as the bound.
         fixed updates: String = "synchronous", "HOW";
-        /// Batches of a synchronous update; 0 for one of each Trainer: then it is as if batches were so many times as large.
+        /// Batches of a synchronous update; 0 for one of each virtual device that trains: then it is as if batches were so many times as large.
         fixed batches_per_update: usize = 0_usize, "N";
         /// Updates that an asynchronous gradient may be late.
         fixed staleness: usize = 4_usize, "N";
@@ -499,6 +499,10 @@ impl TrainConfig {
     /// # Errors
     /// Both were given and disagree.
     pub fn settle(&mut self, given: &[&str]) -> Result<()> {
+        if crate::strategy::is_by_device(&self.strategy) && self.batches_per_update == 0 {
+            // written down, so that a resumed run has the same on other devices
+            self.batches_per_update = usize::try_from(self.round()).unwrap_or(1);
+        }
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
         if layers.saturating_mul(each) == hops {
             return Ok(());
@@ -638,6 +642,16 @@ impl TrainConfig {
         }
         Placement::parse(&self.placement).map_err(|e| Error::usage(format!("--placement {e}")))?;
         Ok(())
+    }
+
+    /// Batches of a synchronous update. A function of the options alone: how many devices turn out to sample depends on how fast
+    /// they are today, and groups of cores on the machine.
+    pub(crate) fn round(&self) -> u64 {
+        if self.batches_per_update > 0 {
+            return self.batches_per_update as u64;
+        }
+        let sample = if self.strategy == "factored" { self.num_samplers.max(1) } else { 0 };
+        self.num_devices().map_or(1, |devices| devices.saturating_sub(sample).max(1)) as u64
     }
 
     /// How many devices there are besides the processor.

@@ -63,25 +63,16 @@ pub struct Factored<'a> {
 
 impl<'a> Factored<'a> {
     /// With nothing on any device yet.
-    ///
-    /// # Errors
-    /// None so far.
-    pub fn new(with: Setting<'a>, design: Design) -> Result<Self> {
-        Ok(Self { with, design, team: None, slots: Vec::new(), records: Vec::new(), note: None })
+    pub fn new(with: Setting<'a>, design: Design) -> Self {
+        Self { with, design, team: None, slots: Vec::new(), records: Vec::new(), note: None }
     }
 
     /// How gradients become updates.
     fn rules(&self, team: &Team) -> Rules {
         let config = self.with.config;
         let (normal, trainers) = (team.normal, team.num_trainers());
-        let (group, bound) = if config.updates == "asynchronous" {
-            (1, config.staleness as u64)
-        } else {
-            // of the options alone: how many devices turn out to sample depends on how fast they are today
-            let sample = if self.design == Design::TimeSharing { 0 } else { config.num_samplers.max(1) };
-            let each = team.devices.len().saturating_sub(sample).max(1);
-            (if config.batches_per_update > 0 { config.batches_per_update } else { each } as u64, 0)
-        };
+        let (group, bound) =
+            if config.updates == "asynchronous" { (1, config.staleness as u64) } else { (config.round(), 0) };
         Rules { trainers, normal, ahead: 1, group, bound }
     }
 

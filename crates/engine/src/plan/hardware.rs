@@ -53,6 +53,9 @@ pub struct Devices {
     /// How much longer a step takes, a part of it, where it waits for those of very many others; `(n - 1) / n` of that where `n` train.
     #[serde(default)]
     pub sync: f64,
+    /// Whether they are made of the host's cores, as virtual devices are: then what gathers does not compute.
+    #[serde(default)]
+    pub shared: bool,
 }
 
 /// The way to a device.

@@ -129,6 +129,12 @@ impl Costs<'_> {
         // one of so many gathers that go on at once has its part of the cores
         let gather = misses * seconds.gather * self.hardware.host.gathers / self.cores();
         let copy = latency + misses * self.profile.bytes.batch_rows / link.bandwidth;
+        if self.hardware.devices.shared {
+            // the link alone is beside what the cores do, and carries rows while they are gathered
+            let cores = seconds.train + hits * seconds.near + misses * seconds.gather;
+            let train = cores / self.speed * self.waits(trainers) + self.reduce(trainers);
+            return Trainer { gather: 0.0, copy, train };
+        }
         Trainer {
             gather,
             copy: copy + hits * seconds.near / self.speed,
@@ -148,6 +154,13 @@ impl Costs<'_> {
         1.0 + self.hardware.devices.sync * n.saturating_sub(1) as f64 / n.max(1) as f64
     }
 
+    /// Where devices are made of the host's cores, the one device that all of them make.
+    fn on_all_cores(&self) -> Option<Costs<'_>> {
+        let devices = &self.hardware.devices;
+        let parted = devices.shared && self.speed != self.cores();
+        parted.then(|| Costs { speed: self.cores(), ..*self })
+    }
+
     fn batches(&self) -> Batches {
         Batches { count: self.profile.batches, last: self.profile.last_batch }
     }
@@ -159,6 +172,9 @@ impl Costs<'_> {
 
     /// The host samples, one device trains, one after the other.
     fn sequential(&self) -> Result<Prediction, String> {
+        if let Some(all) = self.on_all_cores() {
+            return all.sequential();
+        }
         let ratio = self.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
         let trainer = self.trainer(ratio, 1);
         let epoch = sharing(self.batches(), 1, self.sample_on_host(), trainer, 1.0);
@@ -168,6 +184,22 @@ impl Costs<'_> {
     /// The host samples and gathers, on cores of their own so that both are as quick as can be (the pair's minimum of
     /// [`allocate::eight`](crate::allocate::eight), of cores that are divided at will); one device trains meanwhile.
     fn pipelined(&self) -> Result<Prediction, String> {
+        if let Some(all) = self.on_all_cores() {
+            let ratio = all.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
+            let Trainer { gather, copy, train } = all.trainer(ratio, 1);
+            // sampling takes its turns with training
+            let trainer = Trainer { gather, copy, train: train + all.sample_on_host() };
+            let setting = Factored {
+                samplers: 1,
+                sample: 0.0,
+                trainers: 1,
+                trainer,
+                standby: None,
+                queue: self.queue()?.max(1),
+                gathers: 1.0,
+            };
+            return Ok(self.told(factored(self.batches(), setting), trainer, [1, 1, 0], ratio));
+        }
         let ratio = self.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
         let (sample, alone) = (self.sample_on_host(), self.trainer(ratio, 1));
         let gathers = self.hardware.host.gathers;

@@ -126,6 +126,8 @@ pub struct State<T = Slot> {
     version: u64,
     /// Whether a lone device trains until nothing waits.
     draining: bool,
+    /// By trainer, whether it was on standby and has found that it does not pay to lend a hand any more.
+    stood_down: Vec<bool>,
     /// Seconds a batch of trainers and of standby trainers, lately.
     pace: [Option<f64>; 2],
     /// Why batch `end` failed.
@@ -159,6 +161,7 @@ impl<T> State<T> {
             trained: BTreeMap::new(),
             version: 0,
             draining: false,
+            stood_down: vec![false; rules.trainers],
             pace: [None; 2],
             failure: None,
             closed: false,
@@ -215,6 +218,17 @@ impl<T> State<T> {
         all_sampled && profit(remaining, normal, self.rules.normal, self.pace[1].unwrap_or(normal)) > 0.0
     }
 
+    /// Whether that standby trainer takes batches. When it has once found that it does not pay, with all batches sampled, it takes no
+    /// more of this epoch's: its threads may be gone.
+    fn lends(&mut self, trainer: Option<usize>) -> bool {
+        let pays = self.standby_pays();
+        let all_sampled = self.next >= self.end;
+        trainer.is_some_and(|trainer| {
+            self.stood_down[trainer] |= all_sampled && !pays;
+            pays && !self.stood_down[trainer]
+        })
+    }
+
     /// What that worker is to do: the latest stage first, so that slots come back; but one whose samples others extract sees
     /// to it first that they have something to do.
     fn step(&mut self, can: Can) -> Next<T> {
@@ -246,7 +260,7 @@ impl<T> State<T> {
             self.claims[trainer].pop_front();
             return Next::Task(Task::Train(number, slot));
         }
-        let lends = !can.standby || self.standby_pays();
+        let lends = !can.standby || self.lends(can.extract.or(can.train));
         if let Some(trainer) = can.extract
             && self.unclaimed < self.end
             && lends

@@ -5,8 +5,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// A value behind a lock, with threads that wait for it to change. All rules about the value are plain functions of it; a
 /// model checker brings a monitor of its own.
 pub trait Monitor<S>: Sync {
-    /// Tries `step` until it returns something, whenever the value may have changed. `step` must change nothing where it
-    /// returns nothing.
+    /// Tries `step` until it returns something, whenever the value may have changed. Where it returns nothing it must change
+    /// nothing that others wait for.
     fn until<R>(&self, step: impl FnMut(&mut S) -> Option<R>) -> R;
 
     /// Changes the value.

@@ -45,7 +45,7 @@ impl Spare {
 pub(super) struct Seat {
     pub(super) device: Arc<Device>,
     role: &'static str,
-    /// One that does all in turns, or one that extracts and one that trains.
+    /// One that does all in turns, or one that samples or extracts and one that trains.
     pub(super) workers: Vec<Worker>,
     pub(super) replica: Option<Replica>,
     cache: Option<OwnCache>,
@@ -354,7 +354,7 @@ impl Room<'_, '_> {
                     seat._held.push(held);
                     seat.cache = self.cache(device, true)?;
                     seat.replica = Some(Replica::new(self.model));
-                    can = Can { extract: Some(*standby), train: Some(*standby), standby: true, ..can };
+                    can = Can { extract: Some(*standby), standby: true, ..can };
                     *standby += 1;
                 }
                 // it samples and does not switch
@@ -368,6 +368,10 @@ impl Room<'_, '_> {
         worker.marks = marks.or_else(|| worker.rows.clone());
         worker.link = self.caches.map(|_| device.link.clone());
         seat.workers = vec![worker];
+        if let Some(trainer) = can.extract {
+            let can = Can { train: Some(trainer), standby: true, ..Can::default() };
+            seat.workers.push(Worker::new(format!("standby {index}"), can, Some(device.pool.clone()), 0));
+        }
         Ok(seat)
     }
 

@@ -22,7 +22,8 @@ impl Dice {
 fn crew(kind: usize, dice: &mut Dice) -> (Vec<Can>, Rules) {
     let can = |sample, extract, train| Can { sample, extract, train, ..Can::default() };
     let update = Can { update: true, ..Can::default() };
-    let standby = |sample, trainer| Can { standby: true, ..can(sample, Some(trainer), Some(trainer)) };
+    let standby = |sample, trainer| Can { standby: true, ..can(sample, Some(trainer), None) };
+    let lent = |trainer| Can { standby: true, ..can(0, None, Some(trainer)) };
     let (group, bound) = (1 + dice.below(3) as u64, dice.below(3) as u64);
     let (ahead, one) = (1 + dice.below(2), Rules::ONE);
     let many = |trainers, normal| Rules { trainers, normal, ahead, group, bound };
@@ -43,12 +44,12 @@ fn crew(kind: usize, dice: &mut Dice) -> (Vec<Can>, Rules) {
         }
         // with a Trainer on standby
         6 => {
-            let workers =
-                [standby(1, 1), can(0, Some(0), None), can(0, None, Some(0)), standby(2, 2), update];
-            (workers.into(), many(3, 1))
+            let normal = [can(0, Some(0), None), can(0, None, Some(0)), update];
+            let workers = [&[standby(1, 1), lent(1), standby(2, 2), lent(2)][..], &normal[..]];
+            (workers.concat(), many(3, 1))
         }
         // a lone device
-        _ => (vec![standby(1 + dice.below(2), 0), update], many(1, 0)),
+        _ => (vec![standby(1 + dice.below(2), 0), lent(0), update], many(1, 0)),
     }
 }
 

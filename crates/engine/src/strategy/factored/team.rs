@@ -384,7 +384,11 @@ impl Room<'_, '_> {
     }
 }
 
-/// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch. Nothing is updated.
+/// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch. Nothing is updated. A batch
+/// that fails ends the timing; it fails again when it is its turn, behind those before it.
+///
+/// # Errors
+/// The first batch fails.
 fn time(epoch: &mut Epoch, trainer: Option<&Seat>, device: &Arc<Device>) -> Result<((f64, f64), u64)> {
     let Epoch { number, order, from, loader, learner, .. } = epoch;
     let (mut space, mut batch) = (Workspace::new(loader.graph.num_nodes()), MiniBatch::default());
@@ -394,16 +398,16 @@ fn time(epoch: &mut Epoch, trainer: Option<&Seat>, device: &Arc<Device>) -> Resu
     let mut passes = learner.passes.with_room(Default::default());
     let threads = device.pool.current_num_threads() as f64;
     let (mut sample, mut train, mut bytes) = (f64::INFINITY, f64::INFINITY, 0);
-    for batch_number in *from..last {
+    let mut one = |this: u64| -> Result<()> {
         let clock = Instant::now();
-        attempt(Stage::Sample, batch_number, || {
-            device.pool.install(|| loader.draw(order, *number, batch_number, &mut space, &mut batch))
+        attempt(Stage::Sample, this, || {
+            device.pool.install(|| loader.draw(order, *number, this, &mut space, &mut batch))
         })?;
         let sampled = clock.elapsed().as_secs_f64() / threads;
         bytes = bytes.max(batch.bytes());
-        let Some(seat) = trainer else { break };
+        let Some(seat) = trainer else { return Ok(()) };
         let clock = Instant::now();
-        attempt(Stage::Extract, batch_number, || {
+        attempt(Stage::Extract, this, || {
             device.pool.install(|| match &seat.cache {
                 Some(cache) => loader.extract_from(&*cache.rows, &mut batch),
                 None => loader.extract(&mut batch),
@@ -411,7 +415,7 @@ fn time(epoch: &mut Epoch, trainer: Option<&Seat>, device: &Arc<Device>) -> Resu
         })?;
         let extracted = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
-        attempt(Stage::Train, batch_number, || {
+        attempt(Stage::Train, this, || {
             device.pool.install(|| passes.gradient(&mut model, &batch, 0));
             Ok(())
         })?;
@@ -419,6 +423,14 @@ fn time(epoch: &mut Epoch, trainer: Option<&Seat>, device: &Arc<Device>) -> Resu
         // a Trainer extracts the next batch while it trains on this one
         sample = sample.min(sampled);
         train = train.min(trained.max(extracted));
+        Ok(())
+    };
+    for this in *from..last {
+        match one(this) {
+            Err(error) if this == *from => return Err(error),
+            Err(_) => break,
+            Ok(()) => {}
+        }
     }
     Ok(((sample, train), bytes))
 }

@@ -59,20 +59,21 @@ pub(super) fn run(epoch: &mut Epoch, spaces: &mut [Workspace], slots: &mut Vec<S
         let gang = &mut slots[..threads.min(wanted - done)];
         let first = *from;
         let clock = Instant::now();
-        let (outcome, spent) = Spent::of(|| {
-            gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().try_for_each(|(i, (slot, space))| {
+        let (drawn, spent): (Vec<Result<()>>, Spent) = Spent::of(|| {
+            let draw = |(i, (slot, space)): (usize, (&mut Slot, &mut Workspace))| {
                 space.set_parallel(false);
                 let batch = first + i as u64;
                 attempt(Stage::Sample, batch, || loader.draw(order, *number, batch, space, &mut slot.batch))
-            })
+            };
+            gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().map(draw).collect()
         });
-        outcome?;
         let (warm, each) = (done < threads, 1.0 / gang.len() as f64);
         if !warm && gang.len() == threads {
             sample.push(Spent { passed: spent.passed * each, busy: spent.busy * each });
         }
         timeline.add(track, Stage::Sample, first, clock, spent.passed);
-        for Slot { batch, spent: of_batch, .. } in gang {
+        for (Slot { batch, spent: of_batch, .. }, drawn) in gang.iter_mut().zip(drawn) {
+            drawn?; // those before it are trained on
             of_batch.sample = spent.passed * each;
             let alone = done >= threads + TIMED;
             let clock = Instant::now();

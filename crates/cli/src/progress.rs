@@ -1,13 +1,27 @@
-//! Progress on standard error, for people: one bar for the batches of the epoch in hand, one line
-//! per finished epoch. Quiet where standard error is no terminal.
+//! Progress on standard error, for people: one bar for the batches of the epoch in hand with a line about how busy the
+//! stages are, and one line per finished epoch. Quiet where standard error is no terminal.
 
-use std::{io::IsTerminal, time::Instant};
+use std::{
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
 
 use graphmill_engine::{
     observer::{Observer, Progress, Quiet, Start},
-    record::EpochRecord,
+    record::{EpochRecord, WorkerRecord, bottleneck, utilisation, workers},
+    timeline::Stage,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Least time between two looks at how busy the stages are: numbers that change faster cannot be read.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
+
+/// Seconds of an epoch after which shares of them say something.
+const SETTLED: f64 = 0.5;
+
+/// Columns of the epoch's number, and of the batch's.
+const PREFIX: usize = 12;
+const POSITION: usize = 6;
 
 /// A watcher fit for standard error.
 pub(crate) fn watch(quiet: bool) -> Box<dyn Observer> {
@@ -21,12 +35,48 @@ struct Bar {
     best: Option<f64>,
     began: Instant,
     epochs_done: usize,
+    /// Columns of the bar itself.
+    width: usize,
+    /// What each worker did, as it was shown last, and when.
+    workers: Vec<WorkerRecord>,
+    looked: Option<Instant>,
 }
 
 impl Bar {
     fn new() -> Self {
         let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
-        Self { bar, start: None, best: None, began: Instant::now(), epochs_done: 0 }
+        let width = if columns() < 100 { 16 } else { 28 };
+        Self {
+            bar,
+            start: None,
+            best: None,
+            began: Instant::now(),
+            epochs_done: 0,
+            width,
+            workers: Vec::new(),
+            looked: None,
+        }
+    }
+
+    /// Whether it is time for another look at the workers; then it is now.
+    fn looks(&mut self) -> bool {
+        let due = self.looked.is_none_or(|looked| looked.elapsed() >= BETWEEN_LOOKS);
+        if due {
+            self.looked = Some(Instant::now());
+        }
+        due
+    }
+
+    /// Behind the bar what fits of these, the first the most important; under it how busy the stages are.
+    fn say(&self, parts: &[String]) {
+        let columns = columns();
+        let len = self.start.as_ref().map_or(1, |start| start.batches.to_string().len());
+        let before = PREFIX + 1 + self.width + 1 + POSITION + 1 + len + 1;
+        let mut text = fitting(parts, columns.saturating_sub(before));
+        if let Some(stages) = stages(&self.workers, columns.saturating_sub(PREFIX + 1)) {
+            text += &format!("\n{:PREFIX$} {stages}", "");
+        }
+        self.bar.set_message(text);
     }
 
     fn metric(&self) -> &str {
@@ -36,8 +86,11 @@ impl Bar {
 
 impl Observer for Bar {
     fn start(&mut self, start: &Start) {
-        let style = "{prefix:>12.cyan.bold} {bar:28.cyan/238} {pos:>6}/{len} {msg}";
-        let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = format!(
+            "{{prefix:>{PREFIX}.cyan.bold}} {{bar:{}.cyan/238}} {{pos:>{POSITION}}}/{{len}} {{msg}}",
+            self.width
+        );
+        let style = ProgressStyle::with_template(&style).unwrap_or_else(|_| ProgressStyle::default_bar());
         self.bar.set_style(style.progress_chars("━╸─"));
         self.bar.set_length(start.batches);
         if start.from != (0, 0) {
@@ -60,17 +113,20 @@ impl Observer for Bar {
         let rate = start.seeds as f64 / start.batches as f64 * done / seconds.max(1e-9);
         self.bar.set_prefix(format!("epoch {}/{}", progress.epoch + 1, start.epochs));
         self.bar.set_position(progress.batches);
-        let best = self.best.map_or(String::new(), |best| format!("  best {best:.4}"));
-        self.bar.set_message(format!(
-            "loss {:.4}{best}  {} seeds/s  {} left",
-            progress.loss,
-            thousands(rate as u64),
-            clock(left * seconds / done.max(1.0))
-        ));
+        let mut parts = vec![
+            format!("loss {:.4}", progress.loss),
+            format!("{} left", clock(left * seconds / done.max(1.0))),
+        ];
+        parts.extend(self.best.map(|best| format!("best {best:.4}")));
+        parts.push(format!("{} seeds/s", thousands(rate as u64)));
+        if progress.seconds >= SETTLED && self.looks() {
+            self.workers = workers(&progress.timeline.busy(), progress.seconds);
+        }
+        self.say(&parts);
     }
 
     fn evaluate(&mut self, nodes: usize) {
-        self.bar.set_message(format!("scoring {} nodes", thousands(nodes as u64)));
+        self.say(&[format!("scoring {} nodes", thousands(nodes as u64))]);
     }
 
     fn epoch(&mut self, record: &EpochRecord) {
@@ -81,6 +137,9 @@ impl Observer for Bar {
             self.best = record.valid_score;
         }
         self.epochs_done += 1;
+        if self.looks() {
+            self.workers.clone_from(&record.workers);
+        }
         let line = format!(
             "{:>12} loss {:.4}{score}{}  {:.2} s  {} seeds/s",
             format!("epoch {}", record.epoch),
@@ -105,6 +164,36 @@ impl Drop for Bar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Columns that a line may take: one less than there are, since some terminals go on to the next line behind the last.
+fn columns() -> usize {
+    terminal_size::terminal_size_of(std::io::stderr())
+        .map_or(80, |(width, _)| width.0 as usize)
+        .saturating_sub(1)
+}
+
+/// The parts that fit into so many columns, side by side; those in front are asked first.
+fn fitting(parts: &[String], columns: usize) -> String {
+    let mut text = String::new();
+    for part in parts {
+        let gap = if text.is_empty() { "" } else { "  " };
+        if text.chars().count() + gap.len() + part.chars().count() <= columns {
+            text = text + gap + part;
+        }
+    }
+    text
+}
+
+/// How busy each stage's workers are and which stage holds the others up, in as many words as fit; nothing where
+/// nothing is known, or nothing fits.
+fn stages(workers: &[WorkerRecord], columns: usize) -> Option<String> {
+    let shares = Stage::ALL.into_iter().zip(utilisation(workers));
+    let shares = shares.filter_map(|(stage, share)| Some(format!("{} {:.0}%", stage.name(), share? * 100.0)));
+    let shares = shares.collect::<Vec<_>>().join(" · ");
+    let slowest = bottleneck(workers)?.name();
+    let texts = [format!("{shares}  ← bottleneck {slowest}"), format!("{shares}  ← {slowest}"), shares];
+    texts.into_iter().find(|text| text.chars().count() <= columns)
 }
 
 /// 1234567 as `1,234,567`.
@@ -146,6 +235,28 @@ pub(crate) fn utc(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_left_out() {
+        let parts = ["loss 0.1234", "1:23 left", "best 0.9876", "12,345 seeds/s"].map(str::to_string);
+        assert_eq!(fitting(&parts, 60), "loss 0.1234  1:23 left  best 0.9876  12,345 seeds/s");
+        assert_eq!(fitting(&parts, 40), "loss 0.1234  1:23 left  best 0.9876");
+        assert_eq!(fitting(&parts, 10), "1:23 left");
+        assert_eq!(fitting(&parts, 0), "");
+    }
+
+    #[test]
+    fn the_busiest_stage_is_named_in_as_many_words_as_fit() {
+        let busy =
+            |worker: &str, seconds| graphmill_engine::timeline::Busy { worker: worker.into(), seconds };
+        let sampler = busy("sampler 0", [3.4, 1.2, 0.0, 0.0]);
+        let workers = workers(&[sampler, busy("trainer 0", [0.0, 0.0, 9.7, 0.0])], 10.0);
+        let text = "sample 34% · extract 12% · train 97%";
+        assert_eq!(stages(&workers, 67), Some(format!("{text}  ← bottleneck train")));
+        assert_eq!(stages(&workers, 50), Some(format!("{text}  ← train")));
+        assert_eq!(stages(&workers, 40), Some(text.into()));
+        assert_eq!((stages(&workers, 30), stages(&[], 100)), (None, None));
+    }
 
     #[test]
     fn numbers_and_times_read_well() {

@@ -180,7 +180,7 @@ fn strategies() {
         "--strategy pipelined --allocation naive --queue 3",
         "--strategy pipelined --allocation 1,1,2 --model gin --norm batch --dropout 0.3",
         "--strategy factored --devices virtual:2 --dropout 0.3",
-        "--strategy factored --devices virtual:3 --samplers 1 --cache degree --cache-ratio 0.2",
+        "--strategy factored --devices virtual:3 --num-samplers 1 --cache degree --cache-ratio 0.2",
         "--strategy time-sharing --devices virtual:2",
     ] {
         same_for_any_number_of_threads(options, false);
@@ -198,7 +198,9 @@ fn strategies_agree() {
         room.results(run)
     };
     let reference = train("sequential", "sequential");
-    for (run, strategy) in [("a", "pipelined"), ("b", "pipelined --allocation 1,1,1"), ("c", "factored --devices virtual:2")] {
+    for (run, strategy) in
+        [("a", "pipelined"), ("b", "pipelined --allocation 1,1,1"), ("c", "factored --devices virtual:2")]
+    {
         let other = train(run, strategy);
         assert_eq!(reference.best, other.best, "{strategy}");
         assert_eq!(reference.test, other.test, "{strategy}");

@@ -19,6 +19,7 @@ pub mod memory;
 mod nodes;
 pub mod observer;
 mod place;
+pub mod plan;
 pub mod record;
 pub mod report;
 pub mod saved;
@@ -26,8 +27,10 @@ mod setup;
 pub mod stage;
 pub mod strategy;
 pub mod sums;
+mod tensorboard;
 mod tiers;
 pub mod timeline;
+mod trace;
 pub mod trainer;
 
 pub use build::open_dataset;

@@ -1,6 +1,6 @@
 //! What a run tells whoever watches it: a progress bar, a notebook, nobody.
 
-use crate::record::EpochRecord;
+use crate::{record::EpochRecord, timeline::Timeline};
 
 /// A run about to start, or to go on.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Start {
 
 /// A batch done.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct Progress<'a> {
     /// Its epoch, from 0.
     pub epoch: usize,
     /// Batches done in this epoch.
@@ -30,6 +30,10 @@ pub struct Progress {
     pub seeds: u64,
     /// Mean loss of the epoch so far.
     pub loss: f64,
+    /// Seconds of this epoch so far; after a resume, from where it was taken up.
+    pub seconds: f64,
+    /// Knows what every worker has done in these seconds: whoever shows it asks as often as it is shown.
+    pub timeline: &'a Timeline,
 }
 
 /// Watches a run. Every method may be left out.

@@ -2,15 +2,22 @@
 //!
 //! Workers tell a [`Timeline`] about every stage of every batch that they finish, and queues about their depth. Seconds
 //! per worker and stage are always added up, since an epoch's record and the live progress need them; single
-//! slices are kept only where someone wants to see them.
+//! slices, the depths and what the run itself did between batches are kept only where someone wants to see them.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
+use graphmill_graph::memory;
+use serde::{Deserialize, Serialize};
+
+/// Least time between two looks at the process' memory.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
 /// What a worker does to a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// Drawing its blocks.
     Sample,
@@ -64,6 +71,28 @@ pub struct Depth {
     pub batches: usize,
 }
 
+/// Something that the run itself did, beside the batches: ordering the seeds, scoring, a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// What was done.
+    pub name: &'static str,
+    /// In which epoch, from 0.
+    pub epoch: u64,
+    /// When it began, in seconds from the timeline's beginning.
+    pub start: f64,
+    /// How many seconds it took.
+    pub seconds: f64,
+}
+
+/// The memory of the process at some moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Memory {
+    /// When, in seconds from the timeline's beginning.
+    pub at: f64,
+    /// Bytes resident.
+    pub bytes: u64,
+}
+
 /// What a worker did in an epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Busy {
@@ -73,13 +102,17 @@ pub struct Busy {
     pub seconds: [f64; 4],
 }
 
-/// What has happened since the last look.
+/// What has happened since it was taken last; nothing unless slices are kept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {
-    /// Slices in the order in which they ended; none unless they are kept.
+    /// Slices in the order in which they were told; of one worker, in the order of time.
     pub slices: Vec<Slice>,
-    /// Depths in the order of time; none unless slices are kept.
+    /// Depths in the order of time.
     pub depths: Vec<Depth>,
+    /// What the run itself did, in the order of time.
+    pub spans: Vec<Span>,
+    /// Memory in the order of time.
+    pub memory: Vec<Memory>,
 }
 
 /// The timeline of a run. Shared by all its workers.
@@ -96,6 +129,8 @@ struct State {
     tracks: Vec<Busy>,
     queues: Vec<&'static str>,
     log: Log,
+    /// When the process' memory was looked at last.
+    looked: Option<Instant>,
 }
 
 impl Timeline {
@@ -149,8 +184,9 @@ impl Timeline {
         if !self.keep {
             return;
         }
-        let at = self.began.elapsed().as_secs_f64();
         let mut state = self.lock();
+        // under the lock: depths are in the order of time
+        let at = self.began.elapsed().as_secs_f64();
         let index = state.queues.iter().position(|&name| name == queue).unwrap_or_else(|| {
             state.queues.push(queue);
             state.queues.len() - 1
@@ -158,9 +194,44 @@ impl Timeline {
         state.log.depths.push(Depth { queue: index, at, batches });
     }
 
+    /// The run itself has done this between `from` and now.
+    pub fn span(&self, name: &'static str, from: Instant) {
+        if !self.keep {
+            return;
+        }
+        let seconds = from.elapsed().as_secs_f64();
+        let start = from.saturating_duration_since(self.began).as_secs_f64();
+        let mut state = self.lock();
+        let epoch = state.epoch;
+        state.log.spans.push(Span { name, epoch, start, seconds });
+    }
+
+    /// Bytes that the process holds, where the system tells it and the last look is not less than a tenth of a
+    /// second ago.
+    pub fn look_at_memory(&self) -> Option<u64> {
+        let mut state = self.lock();
+        if state.looked.is_some_and(|looked| looked.elapsed() < BETWEEN_LOOKS) {
+            return None;
+        }
+        state.looked = Some(Instant::now());
+        drop(state);
+        // without the lock: workers need not wait for the system
+        let bytes = memory::resident()?;
+        if self.keep {
+            let at = self.began.elapsed().as_secs_f64();
+            self.lock().log.memory.push(Memory { at, bytes });
+        }
+        Some(bytes)
+    }
+
     /// What each worker has done in this epoch.
     pub fn busy(&self) -> Vec<Busy> {
         self.lock().tracks.clone()
+    }
+
+    /// How many slices are kept now.
+    pub fn num_kept(&self) -> usize {
+        self.lock().log.slices.len()
     }
 
     /// The names of the queues, by index.
@@ -204,6 +275,19 @@ mod tests {
             assert_eq!(slices, if keep { vec![(0, 0, 0), (0, 1, 3), (0, 1, 4), (1, 1, 3)] } else { vec![] });
             assert_eq!((log.depths.len(), timeline.queues().len()), (keep.into(), keep.into()));
             assert_eq!(timeline.take(), Log::default());
+        }
+    }
+
+    #[test]
+    fn memory_is_looked_at_ten_times_a_second_at_most() {
+        for keep in [false, true] {
+            let timeline = Timeline::new(keep);
+            let first = timeline.look_at_memory();
+            assert_eq!(first, timeline.take().memory.first().map(|m| m.bytes).or(first));
+            let began = Instant::now();
+            let looks = (0..1000).filter(|_| timeline.look_at_memory().is_some()).count();
+            assert!(looks as f64 <= 1.0 + began.elapsed().as_secs_f64() / 0.1, "{looks}");
+            assert_eq!(timeline.take().memory.len(), if keep { looks } else { 0 });
         }
     }
 }

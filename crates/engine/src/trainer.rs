@@ -11,7 +11,7 @@
 
 use std::time::Instant;
 
-use graphmill_graph::{Dataset, NodeId, table};
+use graphmill_graph::{Dataset, NodeId, memory::resident, table};
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
@@ -30,13 +30,18 @@ use crate::{
     memory::{self, Residence, Residences},
     nodes::some,
     observer::{Observer, Progress, Start},
-    record::{Best, DatasetRecord, EpochRecord, Staleness, Summary, TestScore},
+    record::{
+        Best, DatasetRecord, EpochRecord, MemorySample, Samples, Staleness, Summary, TestScore, WorkerRecord,
+        bottleneck, workers,
+    },
     setup::{self, Parts, Tables},
     stage::Loader,
     strategy::{self, Done, Epoch, Flow, Setting, Strategy},
     sums::Valid,
+    tensorboard::Events,
     tiers::Whole,
     timeline::Timeline,
+    trace::Trace,
 };
 
 /// Least seconds between the checkpoints that are written because an epoch has ended: epochs of milliseconds
@@ -90,6 +95,8 @@ fn run(
 
     let setting = Setting { config, data, sampler: &*sampler, order: &*order, feature: &tables.feature };
     let Job { run, resume, observer, stop } = job;
+    let traced = run.filter(|_| config.trace);
+    let timeline = Timeline::new(traced.is_some());
     let mut trainer = Trainer {
         config,
         data,
@@ -112,7 +119,11 @@ fn run(
         early: EarlyStop::new(u32::try_from(config.patience).unwrap_or(u32::MAX)),
         place: Place { dataset: data.into(), ..Place::default() },
         records: Vec::new(),
-        timeline: Timeline::new(false),
+        timeline: &timeline,
+        trace: None,
+        events: None,
+        memory: Samples::of_run(config.epochs),
+        workers: Vec::new(),
         keeper: Keeper {
             run,
             best: BestModel::default(),
@@ -155,11 +166,17 @@ fn run(
         trainer.resume()?;
     }
     trainer.start()?;
+    trainer.strategy.prepare(&loader, &trainer.learner)?;
+    trainer.trace = traced.map(|run| Trace::create(&run.trace(), &timeline)).transpose()?;
+    let followed = run.filter(|_| config.tensorboard);
+    trainer.events = followed.map(|run| Events::create(&run.tensorboard(), &trainer.records)).transpose()?;
     while !trainer.is_done() {
+        trainer.pass_on_note();
         let flow = trainer.epoch()?;
         let record = trainer.score()?;
         trainer.record(record, flow)?;
     }
+    trainer.pass_on_note();
     trainer.finish()
 }
 
@@ -182,7 +199,16 @@ struct Trainer<'a> {
     early: EarlyStop,
     place: Place,
     records: Vec<EpochRecord>,
-    timeline: Timeline,
+    /// Told what every worker does.
+    timeline: &'a Timeline,
+    /// Writes it down, where that is asked for.
+    trace: Option<Trace<'a>>,
+    /// TensorBoard's file, where that is asked for.
+    events: Option<Events>,
+    /// Of the epoch in hand.
+    memory: Samples,
+    /// What they did in the epoch in hand.
+    workers: Vec<WorkerRecord>,
     keeper: Keeper<'a>,
     observer: &'a mut dyn Observer,
     stop: &'a dyn Fn() -> bool,
@@ -231,6 +257,13 @@ impl Trainer<'_> {
         Ok(())
     }
 
+    /// Tells what the strategy has to say.
+    fn pass_on_note(&mut self) {
+        if let Some(note) = self.strategy.note() {
+            self.observer.note(&note);
+        }
+    }
+
     /// Whether all epochs are done, or early stopping has seen enough.
     fn is_done(&self) -> bool {
         self.place.epoch >= self.config.epochs || self.early.stops()
@@ -239,13 +272,26 @@ impl Trainer<'_> {
     /// The batches of the epoch in hand: from the first, or from where a checkpoint left it.
     fn epoch(&mut self) -> Result<Flow> {
         let Self {
-            config, loader, strategy, learner, place, keeper, observer, stop, order, timeline, ..
+            config,
+            loader,
+            strategy,
+            learner,
+            place,
+            keeper,
+            observer,
+            stop,
+            order,
+            timeline,
+            trace,
+            memory,
+            ..
         } = self;
         let (number, batches, from) = (place.epoch, loader.num_batches(), place.batch);
         let (began, earlier) = (Instant::now(), place.sums.seconds);
         timeline.begin_epoch(number as u64);
         loader.order(number as u64, order);
         place.sums.stages.order += began.elapsed().as_secs_f64();
+        timeline.span("order", began);
 
         let schedule = self.schedule;
         let mut listened = true;
@@ -265,11 +311,19 @@ impl Trainer<'_> {
             place.sums.seconds = earlier + began.elapsed().as_secs_f64();
             place.step = learner.step;
             place.staleness = place.staleness.max(learner.staleness);
+            if let Some(bytes) = timeline.look_at_memory() {
+                memory.offer(MemorySample { seconds: place.sums.seconds, bytes });
+            }
+            if let Some(trace) = trace {
+                trace.relieve()?;
+            }
             observer.batch(&Progress {
                 epoch: number,
                 batches: place.batch,
                 seeds: place.sums.seeds,
                 loss: place.sums.mean_loss(),
+                seconds: began.elapsed().as_secs_f64(),
+                timeline,
             });
             let stopping = stop();
             let many = config.checkpoint_batches as u64;
@@ -277,7 +331,9 @@ impl Trainer<'_> {
                 || keeper.saved.elapsed().as_secs_f64() >= config.checkpoint_seconds;
             // behind the last batch the epoch's own checkpoint follows
             if stopping || (due && place.batch < batches) {
+                let clock = Instant::now();
                 keeper.save(learner, place)?;
+                timeline.span("checkpoint", clock);
             }
             listened = true;
             Ok(if stopping { Flow::Stop } else { Flow::Continue })
@@ -286,6 +342,7 @@ impl Trainer<'_> {
             number: number as u64,
             order,
             from,
+            to: batches,
             loader,
             learner,
             lr: &|batch| schedule.lr(number as u32, batch as usize, batches as usize),
@@ -302,10 +359,9 @@ impl Trainer<'_> {
                 return Err(error);
             }
         };
-        place.sums.seconds = earlier + began.elapsed().as_secs_f64();
-        if let Some(note) = strategy.note() {
-            observer.note(&note);
-        }
+        let seconds = began.elapsed().as_secs_f64();
+        place.sums.seconds = earlier + seconds;
+        self.workers = workers(&timeline.busy(), seconds);
         if flow == Flow::Stop && place.batch < batches {
             return Err(self.interrupted());
         }
@@ -345,10 +401,17 @@ impl Trainer<'_> {
             place.best = Some(Best { epoch: epoch + 1, valid_score: scored.map(|valid| valid.score) });
             self.keeper.best.keep(&learner.model);
         }
+        self.timeline.span("score", clock);
         let has_device = config.devices != "cpu";
-        let mut record = place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device);
-        record.devices = self.strategy.devices();
-        Ok(record)
+        let workers = std::mem::take(&mut self.workers);
+        Ok(EpochRecord {
+            bottleneck: bottleneck(&workers),
+            workers,
+            memory_bytes: resident(),
+            memory: self.memory.take(),
+            devices: self.strategy.devices(),
+            ..place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device)
+        })
     }
 
     /// Records the epoch, goes on to the next, and writes a checkpoint where it is time.
@@ -360,11 +423,19 @@ impl Trainer<'_> {
         if let Some(run) = self.keeper.run {
             run.append_epoch(&record)?;
         }
+        if let Some(events) = &mut self.events {
+            events.epoch(&record)?;
+        }
         self.records.push(record);
         let done = self.is_done();
         let due = self.keeper.saved.elapsed().as_secs_f64() >= EPOCH_CHECKPOINT_SECONDS;
         if due || done || flow == Flow::Stop {
+            let clock = Instant::now();
             self.keeper.save(&self.learner, &mut self.place)?;
+            self.timeline.span("checkpoint", clock);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.flush()?;
         }
         if flow == Flow::Stop && self.place.epoch < self.config.epochs {
             return Err(self.interrupted());
@@ -382,8 +453,10 @@ impl Trainer<'_> {
         let mut of_test = None;
         if !test.is_empty() {
             self.observer.evaluate(test.len());
+            let clock = Instant::now();
             self.inference.run(&self.learner.model, test, Output::Logits, &mut self.logits)?;
             of_test = score(self.metric.make, &self.logits, self.data, test);
+            self.timeline.span("test", clock);
         }
         let mut summary = Summary::new(
             self.config,
@@ -399,6 +472,9 @@ impl Trainer<'_> {
         if let Some(run) = self.keeper.run {
             run.write_summary(&summary)?;
         }
+        if let Some(trace) = self.trace {
+            trace.finish()?;
+        }
         Ok(summary)
     }
 
@@ -411,7 +487,9 @@ impl Trainer<'_> {
         }
         if keeper.save(learner, place).is_ok() {
             let (epoch, batch) = (place.epoch + 1, place.batch);
-            observer.note(&format!("epoch {epoch} is saved up to its first {batch} batches: --resume goes on from there"));
+            observer.note(&format!(
+                "epoch {epoch} is saved up to its first {batch} batches: --resume goes on from there"
+            ));
         }
     }
 

@@ -43,7 +43,12 @@ fn cases() -> Vec<Case> {
     let mut add = |name, strategy: &str, group, change: &dyn Fn(&mut TrainConfig)| {
         let mut config = TrainConfig { strategy: strategy.into(), ..base.clone() };
         change(&mut config);
-        cases.push(Case { name, config, group, trains_in_place: matches!(strategy, "sequential" | "pipelined") });
+        cases.push(Case {
+            name,
+            config,
+            group,
+            trains_in_place: matches!(strategy, "sequential" | "pipelined"),
+        });
     };
     add("sequential", "sequential", 1, &|_| {});
     add("profiled", "pipelined", 1, &|_| {});
@@ -52,14 +57,14 @@ fn cases() -> Vec<Case> {
     add("2,1,1 in a queue of 2", "pipelined", 1, &|c| (c.allocation, c.queue) = ("2,1,1".into(), 2));
     let devices = |n: usize| {
         move |c: &mut TrainConfig| {
-            (c.devices, c.samplers, c.cache_ratio) = (format!("virtual:{n}"), 1, Ratio(Some(0.2)));
+            (c.devices, c.num_samplers, c.cache_ratio) = (format!("virtual:{n}"), 1, Ratio(Some(0.2)));
         }
     };
     let asynchronous = |c: &mut TrainConfig| {
         devices(3)(c);
         (c.updates, c.staleness) = ("asynchronous".into(), 2);
     };
-    add("factored on cores", "factored", 1, &|c| c.samplers = 1);
+    add("factored on cores", "factored", 1, &|c| c.num_samplers = 1);
     add("factored, one device", "factored", 1, &devices(1));
     add("factored, two devices", "factored", 1, &devices(2));
     add("factored, two Trainers", "factored", 2, &devices(3));
@@ -154,7 +159,9 @@ fn check(case: &Case, fault: &Fault, outcome: &Outcome, whole: &Outcome, what: &
     let recorded = match kind {
         Kind::RecordError | Kind::RecordPanic => batch,
         // of the same round, those before it are sound; where the mean is not finite all are to blame for what is
-        Kind::TrainError => outcome.recorded.last().map_or(0, |last| (last + 1).saturating_sub(epoch * BATCHES)),
+        Kind::TrainError => {
+            outcome.recorded.last().map_or(0, |last| (last + 1).saturating_sub(epoch * BATCHES))
+        }
         _ => first,
     };
     assert!((first..=batch).contains(&recorded), "{what}: {:?}", outcome.recorded);

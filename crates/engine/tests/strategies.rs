@@ -120,9 +120,12 @@ fn alike() -> Vec<TrainConfig> {
         add("pipelined", &|c| (c.allocation, c.queue) = (allocation.into(), queue));
     }
     for devices in 1..=3 {
-        for (switching, ratio, cache) in
-            [("on", None, "degree"), ("on", Some(0.0), "degree"), ("on", Some(0.3), "lru"), ("off", Some(0.3), "degree")]
-        {
+        for (switching, ratio, cache) in [
+            ("on", None, "degree"),
+            ("on", Some(0.0), "degree"),
+            ("on", Some(0.3), "lru"),
+            ("off", Some(0.3), "degree"),
+        ] {
             if devices == 1 && switching == "off" {
                 continue; // nobody would train
             }
@@ -130,7 +133,7 @@ fn alike() -> Vec<TrainConfig> {
                 (c.devices, c.batches_per_update) = (format!("virtual:{devices}"), 1);
                 (c.switching, c.cache, c.cache_ratio) = (switching.into(), cache.into(), Ratio(ratio));
                 // one Trainer or two
-                c.samplers = if switching == "on" { 1 } else { devices - 1 };
+                c.num_samplers = if switching == "on" { 1 } else { devices - 1 };
             });
         }
     }
@@ -172,7 +175,8 @@ fn all_strategies_give_the_same_model_to_the_bit() {
 fn distance(a: &[Tensor], b: &[Tensor]) -> f64 {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
     let pairs = || a.iter().zip(b).flat_map(|(a, b)| a.data.iter().zip(&b.data));
-    norm(&mut pairs().map(|(&a, &b)| f64::from(a) - f64::from(b))) / norm(&mut pairs().map(|(&a, _)| f64::from(a)))
+    norm(&mut pairs().map(|(&a, &b)| f64::from(a) - f64::from(b)))
+        / norm(&mut pairs().map(|(&a, _)| f64::from(a)))
 }
 
 #[test]
@@ -191,13 +195,15 @@ fn several_trainers_are_one_with_larger_batches() {
                 ..base()
             };
             let one = trained(&large, &data);
-            for (strategy, devices, batch_size) in
-                [("factored", "virtual:3", 24), ("factored", "virtual:4", 16), ("time-sharing", "virtual:2", 24)]
-            {
+            for (strategy, devices, batch_size) in [
+                ("factored", "virtual:3", 24),
+                ("factored", "virtual:4", 16),
+                ("time-sharing", "virtual:2", 24),
+            ] {
                 let config = TrainConfig {
                     strategy: strategy.into(),
                     devices: devices.into(),
-                    samplers: 1,
+                    num_samplers: 1,
                     batch_size,
                     ..large.clone()
                 };
@@ -217,7 +223,7 @@ fn interruptible() -> Vec<TrainConfig> {
         strategy: strategy.into(),
         allocation: allocation.into(),
         devices: devices.into(),
-        samplers: 1,
+        num_samplers: 1,
         ..base()
     };
     vec![
@@ -273,12 +279,14 @@ fn gradients_are_no_later_than_their_bound() {
     let mut latest = 0;
     for bound in [0, 1, 2, 4] {
         let mut of_bound = 0;
-        for (strategy, devices) in [("factored", 3), ("factored", 4), ("time-sharing", 2), ("time-sharing", 3)] {
+        for (strategy, devices) in
+            [("factored", 3), ("factored", 4), ("time-sharing", 2), ("time-sharing", 3)]
+        {
             for pattern in 0..4 {
                 let config = TrainConfig {
                     strategy: strategy.into(),
                     devices: format!("virtual:{devices}"),
-                    samplers: 1,
+                    num_samplers: 1,
                     updates: "asynchronous".into(),
                     staleness: bound,
                     cache_ratio: Ratio(Some(0.2)),
@@ -310,7 +318,7 @@ fn a_summary_tells_how_late_gradients_were() {
         let config = TrainConfig {
             strategy: "factored".into(),
             devices: "virtual:3".into(),
-            samplers: 1,
+            num_samplers: 1,
             updates: updates.into(),
             staleness: bound,
             ..base()

@@ -25,6 +25,11 @@ pub fn peak() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
 }
 
+/// The memory this process holds now, pages of mapped files included, in bytes, where the system tells it.
+pub fn resident() -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
+}
+
 /// The memory this process holds now that is no file's, in bytes, where the system tells it.
 pub fn anonymous() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "RssAnon")

@@ -18,6 +18,8 @@ const ABSENT: &[&str] = &[
     "eval_chunk",
     "checkpoint_batches",
     "checkpoint_seconds",
+    "trace",
+    "tensorboard",
 ];
 
 /// The arguments.

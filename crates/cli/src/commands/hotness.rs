@@ -22,6 +22,8 @@ const ABSENT: &[&str] = &[
     "eval_chunk",
     "checkpoint_batches",
     "checkpoint_seconds",
+    "trace",
+    "tensorboard",
 ];
 
 /// Policies where none are named: the metrics.

@@ -1,16 +1,20 @@
 //! What a run records: a line per epoch, and a summary; [`RunDir`] is where.
 
+mod memory;
 mod run_dir;
+mod workers;
 
+pub use memory::{MemorySample, Samples};
 pub use run_dir::RunDir;
+pub use workers::{WorkerRecord, WorkerStages, bottleneck, utilisation, workers};
 
 use std::fmt;
 
-use graphmill_graph::{Dataset, memory};
+use graphmill_graph::{Dataset, memory::peak};
 use graphmill_loader::{Traffic, feature::Rows};
 use serde::{Deserialize, Serialize};
 
-use crate::TrainConfig;
+use crate::{TrainConfig, timeline::Stage};
 
 /// Seconds per stage, summed over an epoch's batches. Stages that run side by side add up to
 /// more than the epoch took.
@@ -171,6 +175,15 @@ pub struct EpochRecord {
     /// What each device did, where they work for themselves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceRecord>,
+    /// What each worker did. Of an epoch that was resumed in its middle, the part behind it.
+    pub workers: Vec<WorkerRecord>,
+    /// The stage whose workers are busiest ([`bottleneck`]).
+    pub bottleneck: Option<Stage>,
+    /// Bytes resident at the epoch's end, scoring included, where the system tells it.
+    pub memory_bytes: Option<u64>,
+    /// The same in between, where the epoch is long enough.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemorySample>,
 }
 
 /// The epoch whose parameters are kept.
@@ -307,7 +320,7 @@ impl Summary {
             best,
             test,
             staleness: Staleness::default(),
-            peak_rss_bytes: memory::peak().unwrap_or(0),
+            peak_rss_bytes: peak().unwrap_or(0),
             seconds,
         }
     }
@@ -364,6 +377,39 @@ pub(crate) mod tests {
         assert_eq!(json["test"], json!({"metric": "", "score": null}));
         assert_eq!(json["staleness"], json!({"bound": 0, "max": 0}));
         assert_eq!(serde_json::from_value::<Summary>(json).unwrap(), summary);
+    }
+
+    #[test]
+    fn what_workers_did_is_recorded_and_may_be_missing() {
+        let worker = WorkerRecord {
+            worker: "main".into(),
+            stages: WorkerStages { sample: 0.5, ..WorkerStages::default() },
+            utilisation: 0.5,
+        };
+        let memory = vec![MemorySample { seconds: 0.5, bytes: 7 }];
+        let whole = EpochRecord {
+            workers: vec![worker],
+            bottleneck: Some(Stage::Sample),
+            memory_bytes: Some(9),
+            memory,
+            ..epoch(1)
+        };
+        let mut json = serde_json::to_value(&whole).unwrap();
+        assert_eq!(
+            json["workers"],
+            json!([{
+                "worker": "main",
+                "stages": {"sample": 0.5, "extract": 0.0, "train": 0.0, "update": 0.0},
+                "utilisation": 0.5
+            }])
+        );
+        assert_eq!((&json["bottleneck"], &json["memory_bytes"]), (&json!("sample"), &json!(9)));
+        assert_eq!(serde_json::from_value::<EpochRecord>(json.clone()).unwrap(), whole);
+        // as records were before there were workers
+        for name in ["workers", "bottleneck", "memory_bytes", "memory"] {
+            json.as_object_mut().unwrap().remove(name).unwrap();
+        }
+        assert_eq!(serde_json::from_value::<EpochRecord>(json).unwrap(), epoch(1));
     }
 
     #[test]

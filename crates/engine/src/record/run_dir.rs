@@ -7,6 +7,8 @@
 //! RUN/best.safetensors   the parameters of the best epoch, a copy of what the checkpoint holds
 //! RUN/summary.json       the Summary, at the end
 //! RUN/report.html        the same for the eye
+//! RUN/trace.json         what every worker did with every batch, where --trace asks for it; of the last process that trained here
+//! RUN/tensorboard/       event files, one per process that trained here, where --tensorboard asks for them
 //! ```
 
 use std::{
@@ -139,6 +141,11 @@ impl RunDir {
     /// Where a trace goes, when asked for.
     pub fn trace(&self) -> PathBuf {
         self.path.join("trace.json")
+    }
+
+    /// The directory of TensorBoard's event files, when asked for.
+    pub fn tensorboard(&self) -> PathBuf {
+        self.path.join("tensorboard")
     }
 
     /// Writes `config.toml`.

@@ -32,7 +32,7 @@ const MOST_ROWS: usize = 12;
 const MOST_BARS: usize = 250;
 
 /// The y axis with its grid.
-fn y_axis(out: &mut String, y: &Scale, left: f64, right: f64) {
+pub(super) fn y_axis(out: &mut String, y: &Scale, left: f64, right: f64) {
     for &tick in &y.ticks {
         let at = y.at(tick);
         let _ = write!(out, "<line class=grid x1={left:.1} x2={right:.1} y1={at:.1} y2={at:.1} />");
@@ -47,7 +47,7 @@ fn y_axis(out: &mut String, y: &Scale, left: f64, right: f64) {
 }
 
 /// The labels of the x axis.
-fn x_axis(out: &mut String, x: &Scale, bottom: f64) {
+pub(super) fn x_axis(out: &mut String, x: &Scale, bottom: f64) {
     for &tick in &x.ticks {
         let (at, label) = (x.at(tick), x.label(tick));
         let _ = write!(
@@ -59,12 +59,13 @@ fn x_axis(out: &mut String, x: &Scale, bottom: f64) {
 }
 
 /// Room for the y axis' labels.
-fn left_margin(y: &Scale) -> f64 {
+pub(super) fn left_margin(y: &Scale) -> f64 {
     let longest = y.ticks.iter().map(|&tick| y.label(tick).len()).max().unwrap_or(0);
     (14.0 + 7.2 * longest as f64).max(34.0)
 }
 
-fn open(label: &str, width: f64, height: f64) -> String {
+/// The beginning of a drawing.
+pub(super) fn open(label: &str, width: f64, height: f64) -> String {
     format!("<svg viewBox=\"0 0 {width} {height}\" role=img aria-label=\"{}\">", escape(label))
 }
 

@@ -3,8 +3,10 @@
 //! A pure function of the [`Summary`]. Hovering over a point or a bar tells its numbers.
 
 mod chart;
+mod memory;
 mod scale;
 mod text;
+mod utilisation;
 
 use std::fmt::Write;
 
@@ -32,7 +34,9 @@ pub fn html(summary: &Summary) -> String {
     page += &cards(summary);
     page += &curves(summary);
     page += &stages(summary);
+    page += &utilisation::utilisation(&summary.epochs);
     page += &traffic(&summary.epochs);
+    page += &memory::memory(summary);
     page += &config(summary);
     page += &table(summary);
     let _ = write!(page, "<footer>Written by graphmill {}.</footer>\n</main>\n", escape(&summary.graphmill));
@@ -311,7 +315,7 @@ fn table(summary: &Summary) -> String {
     let mut out = String::from(
         "<section>\n<details><summary>Epoch by epoch</summary>\n<div class=scroll><table><thead><tr><th>epoch<th>loss\
          <th>validation<th>seconds<th>order<th>sample<th>extract<th>train<th>evaluate<th>seeds<th>edges<th>hit rate\
-         </tr></thead><tbody>\n",
+         <th>bottleneck<th>memory</tr></thead><tbody>\n",
     );
     for e in &summary.epochs {
         let star = if e.epoch == summary.best.epoch { " class=star" } else { "" };
@@ -327,7 +331,10 @@ fn table(summary: &Summary) -> String {
             let _ = write!(out, "<td>{part:.3}");
         }
         let hits = e.hit_rate.map_or("–".to_string(), percent);
-        let _ = writeln!(out, "<td>{}<td>{}<td>{hits}</tr>", count(e.seeds), count(e.sampled_edges));
+        let stage = e.bottleneck.map_or("–", |stage| stage.name());
+        let memory = e.memory_bytes.map_or("–".to_string(), bytes);
+        let (seeds, edges) = (count(e.seeds), count(e.sampled_edges));
+        let _ = writeln!(out, "<td>{seeds}<td>{edges}<td>{hits}<td>{stage}<td>{memory}</tr>");
     }
     out + "</tbody></table></div>\n</details>\n</section>\n"
 }

@@ -36,6 +36,14 @@ impl Scale {
         Self { from: (ticks[0], ticks[ticks.len() - 1]), to, ticks, decimals }
     }
 
+    /// An axis from `low` to `high` and no further, with up to about `count` round ticks in between.
+    pub(super) fn exact(low: f64, high: f64, count: usize, to: (f64, f64)) -> Self {
+        let rounded = Self::rounded(low, high, count, to);
+        let mut ticks = rounded.ticks;
+        ticks.retain(|tick| (low..=high).contains(tick));
+        Self { from: (low, high), ticks, ..rounded }
+    }
+
     /// An axis over epochs `first..=last` with half an epoch of room at the ends; ticks are whole.
     pub(super) fn epochs(first: usize, last: usize, count: usize, to: (f64, f64)) -> Self {
         let step = (round_up((last - first + 1) as f64 / count as f64).ceil()).max(1.0) as usize;
@@ -85,6 +93,12 @@ mod tests {
             assert!(scale.ticks.len() >= 2 && scale.ticks.len() < 12, "{value}: {scale:?}");
             assert!((0.0..=100.0).contains(&scale.at(value)), "{value}: {scale:?}");
         }
+    }
+
+    #[test]
+    fn an_exact_axis_ends_where_its_values_do() {
+        let scale = Scale::exact(0.0, 23.4, 5, (0.0, 234.0));
+        assert_eq!((scale.at(23.4), scale.ticks), (234.0, vec![0.0, 5.0, 10.0, 15.0, 20.0]));
     }
 
     #[test]

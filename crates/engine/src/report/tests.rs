@@ -2,7 +2,25 @@ use serde_json::json;
 
 use super::*;
 use crate::TrainConfig;
-use crate::record::{Best, DatasetRecord, Stages, Staleness, TestScore, TierRecord, TrafficRecord};
+use crate::record::{
+    Best, DatasetRecord, MemorySample, Stages, Staleness, TestScore, TierRecord, TrafficRecord, workers,
+};
+use crate::timeline::{Busy, Stage};
+
+/// Who does the stages: one after the other, or side by side.
+fn busy(stages: Stages, pipelined: bool) -> Vec<Busy> {
+    let Stages { sample, extract, train, .. } = stages;
+    let worker = |name: &str, seconds| Busy { worker: name.into(), seconds };
+    if !pipelined {
+        return vec![worker("main", [sample, extract, train, 0.0])];
+    }
+    vec![
+        worker("sampler 0", [0.6 * sample, 0.0, 0.0, 0.0]),
+        worker("sampler 1", [0.4 * sample, 0.0, 0.0, 0.0]),
+        worker("extractor <0>", [0.0, extract, 0.0, 0.0]),
+        worker("trainer 0", [0.0, 0.0, 0.9 * train, 0.1 * train]),
+    ]
+}
 
 /// A run that looks like one. `pipelined`: stages overlap, there is a cache, the learning rate falls.
 fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
@@ -45,6 +63,15 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
             },
             hit_rate: Some(if pipelined { 0.79 + 0.04 * noise(i, 6) } else { 1.0 }),
             grad_norm: pipelined.then(|| 1.5 + 4.0 / t + noise(i, 7)),
+            bottleneck: Some(if noise(i, 8) > 0.4 { Stage::Sample } else { Stage::Train }),
+            workers: workers(&busy(stages, pipelined), seconds),
+            memory_bytes: Some((1.05e9 + 8e7 * noise(i, 9)) as u64),
+            memory: (0..400 / epochs)
+                .map(|j| MemorySample {
+                    seconds: seconds * j as f64 / (400 / epochs) as f64,
+                    bytes: (9e8 + 2e7 * noise(j, 10) + 2e8 * (j % 50) as f64 / 50.0) as u64,
+                })
+                .collect(),
             ..EpochRecord::default()
         }
     };
@@ -90,9 +117,16 @@ fn the_page_needs_nothing_else_and_shows_the_run() {
     {
         let html = html(&run(epochs, scale, pipelined));
         balanced(&html);
-        for shown in
-            ["0.8765", "test accuracy", "28,072,756 edges", "1.15 GiB", "Where the time went", "weight-decay"]
-        {
+        for shown in [
+            "0.8765",
+            "test accuracy",
+            "28,072,756 edges",
+            "1.15 GiB",
+            "Where the time went",
+            "weight-decay",
+            "Utilisation",
+            "Memory",
+        ] {
             assert!(html.contains(shown), "{shown}");
         }
         assert!(html.contains("facebook &lt;large&gt; &amp; co") && !html.contains("<large>"));
@@ -126,6 +160,8 @@ fn a_run_without_epochs_scores_or_dataset_has_a_page() {
     assert!(
         page.contains("no validation nodes")
             && !page.contains("Feature traffic")
+            && !page.contains("Utilisation")
+            && !page.contains("Memory")
             && !page.contains("Configuration")
     );
 }

@@ -24,7 +24,7 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
             strategy: strategy.into(),
             allocation: allocation.into(),
             devices: devices.into(),
-            samplers: 1,
+            num_samplers: 1,
             epochs: EPOCHS as usize,
             batch_size: 16,
             hidden: 8,
@@ -95,7 +95,10 @@ fn place(dir: &Path) -> Option<(usize, u64)> {
 fn assert_same(a: &Path, b: &Path, what: &str) {
     let numbers = |dir: &Path| -> Vec<_> {
         let epochs = RunDir::open(dir).unwrap().summary().unwrap().epochs;
-        epochs.iter().map(|e| (e.epoch, e.loss.to_bits(), e.valid_loss.map(f64::to_bits), e.sampled_edges)).collect()
+        epochs
+            .iter()
+            .map(|e| (e.epoch, e.loss.to_bits(), e.valid_loss.map(f64::to_bits), e.sampled_edges))
+            .collect()
     };
     assert_eq!(numbers(a), numbers(b), "{what}");
     let [a, b] = [a, b].map(|dir| Checkpoint::<Place>::load(&dir.join("checkpoint")).unwrap().unwrap());
@@ -131,7 +134,10 @@ fn a_stage_fails_and_the_run_goes_on_from_the_last_whole_update() {
             (Kind::TrainError, 1, 6),
             (Kind::SampleError, 0, 0),
         ] {
-            let what = format!("{} {} {}, {kind:?} in {epoch}, {batch}", config.strategy, config.allocation, config.devices);
+            let what = format!(
+                "{} {} {}, {kind:?} in {epoch}, {batch}",
+                config.strategy, config.allocation, config.devices
+            );
             let dir = room.path().join(format!("{kind:?}-{epoch}-{batch}"));
             let fault = Fault::new(kind, epoch, batch, BATCHES, group);
             // a checkpoint that stands where none can be saved
@@ -186,7 +192,8 @@ fn features_that_shrink_on_disk_end_the_run_and_not_what_it_has_done() {
         let bytes = fs::read(&file).unwrap();
         // in the midst of an epoch, and behind the last batch: then scoring fails
         for left in [3, BATCHES.div_ceil(group)] {
-            let what = format!("{} {} {}, cut after {left}", config.strategy, config.allocation, config.devices);
+            let what =
+                format!("{} {} {}, cut after {left}", config.strategy, config.allocation, config.devices);
             let dir = room.path().join(format!("run{left}"));
             let mut cutting = Cutting { file: &file, left };
             let error = attempt(&config, &opened, &dir, false, None, &mut cutting).unwrap_err();

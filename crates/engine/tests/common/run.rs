@@ -73,7 +73,8 @@ pub(crate) struct Outcome {
 fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     let model = build::model(config, data).unwrap();
     let (feature, _) = build::features(config, data, Residence::InPlace).unwrap();
-    let orders = model.orders(&[BlockShape { dst: 20, src: 60, edges: 60 }, BlockShape { dst: 8, src: 20, edges: 20 }]);
+    let orders = model
+        .orders(&[BlockShape { dst: 20, src: 60, edges: 60 }, BlockShape { dst: 8, src: 20, edges: 20 }]);
     let sampler = FaultySampler { inner: build::sampler(config, data).unwrap(), fault: fault.clone() };
     let feature: Arc<dyn Feature> =
         Arc::new(FaultyFeature { inner: Arc::new(feature), fault: fault.clone() });
@@ -122,6 +123,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
             number,
             order: &seeds,
             from: 0,
+            to: BATCHES,
             loader: &loader,
             learner: &mut learner,
             lr: &|_| 0.01,
@@ -172,4 +174,3 @@ pub(crate) fn hush() {
         }
     }));
 }
-

@@ -172,3 +172,38 @@ fn samplers_from_seeds() {
         same_for_any_number_of_threads(options, false);
     }
 }
+
+#[test]
+fn strategies() {
+    for options in [
+        "--strategy pipelined",
+        "--strategy pipelined --allocation naive --queue 3",
+        "--strategy pipelined --allocation 1,1,2 --model gin --norm batch --dropout 0.3",
+        "--strategy factored --devices virtual:2 --dropout 0.3",
+        "--strategy factored --devices virtual:3 --num-samplers 1 --cache degree --cache-ratio 0.2",
+        "--strategy time-sharing --devices virtual:2",
+    ] {
+        same_for_any_number_of_threads(options, false);
+    }
+}
+
+/// Whatever the strategy, if one batch makes an update.
+#[test]
+fn strategies_agree() {
+    let room = Room::new();
+    room.dataset("data");
+    let options = "--hidden 32 --fanout 8,5 --batch-size 200 --epochs 2 --dropout 0.3 --fused off";
+    let train = |run: &str, strategy: &str| {
+        room.ok(&format!("train data {options} --strategy {strategy} --out {run}"));
+        room.results(run)
+    };
+    let reference = train("sequential", "sequential");
+    for (run, strategy) in
+        [("a", "pipelined"), ("b", "pipelined --allocation 1,1,1"), ("c", "factored --devices virtual:2")]
+    {
+        let other = train(run, strategy);
+        assert_eq!(reference.best, other.best, "{strategy}");
+        assert_eq!(reference.test, other.test, "{strategy}");
+        assert!(reference.weights == other.weights, "the bytes of the weights: {strategy}");
+    }
+}

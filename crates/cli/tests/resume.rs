@@ -103,10 +103,27 @@ fn interrupt(room: &Room, child: &Child, epochs: usize) {
 }
 
 #[test]
+fn a_killed_run_of_another_strategy_ends_with_the_same_bits() {
+    survives_being_killed("--strategy pipelined --dropout 0.3");
+    survives_being_killed("--strategy factored --devices virtual:2");
+}
+
+#[test]
 fn ctrl_c_ends_after_the_batch_and_resumes_to_the_same_bits() {
+    ctrl_c("--strategy sequential");
+}
+
+#[test]
+fn ctrl_c_with_workers() {
+    ctrl_c("--strategy pipelined");
+    ctrl_c("--strategy pipelined --allocation 1,1,1 --queue 4");
+    ctrl_c("--strategy factored --devices virtual:2");
+}
+
+fn ctrl_c(options: &str) {
     let room = Room::new();
     room.dataset("data");
-    let options = "train data --hidden 16 --fanout 5,5 --batch-size 8 --epochs 12";
+    let options = format!("train data --hidden 16 --fanout 5,5 --batch-size 8 --epochs 12 {options}");
     room.ok(&format!("{options} --out whole"));
     let mut how = format!("{options} --out run --json");
     for _ in 0..3 {

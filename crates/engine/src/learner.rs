@@ -132,6 +132,8 @@ pub struct Learner<'a> {
     pub step: u64,
     /// The largest staleness of a gradient that was used, in updates.
     pub staleness: u64,
+    /// Whether the model is that of the last update: no other was begun and not finished.
+    pub is_whole: bool,
     scratch: Matrix,
 }
 
@@ -155,6 +157,7 @@ impl<'a> Learner<'a> {
             decay_first: config.decay_first,
             step: 0,
             staleness: 0,
+            is_whole: true,
             scratch: Matrix::default(),
         }
     }
@@ -165,6 +168,8 @@ impl<'a> Learner<'a> {
     /// All of it runs on a thread of the pool: called from outside, each of some thirty operations would wake
     /// a worker and wait for it.
     pub fn train(&mut self, batch: &MiniBatch, lr: f64) -> BatchOutcome {
+        // passes change running statistics
+        self.is_whole = false;
         rayon::scope(|_| {
             let loss = self.passes.gradient(&mut self.model, batch, self.step);
             self.update(loss, lr)
@@ -173,6 +178,13 @@ impl<'a> Learner<'a> {
 
     /// The update by the gradient that is in the model, of this loss.
     pub fn update(&mut self, loss: f64, lr: f64) -> BatchOutcome {
+        self.is_whole = false;
+        let outcome = self.apply(loss, lr);
+        self.is_whole = true;
+        outcome
+    }
+
+    fn apply(&mut self, loss: f64, lr: f64) -> BatchOutcome {
         if !loss.is_finite() {
             return BatchOutcome { loss, grad_norm: None };
         }

@@ -65,15 +65,26 @@ pub struct Job<'j> {
 /// # Errors
 /// An option that is unknown or impossible, a dataset that cannot be trained on, a loss that is not
 /// finite, a run directory that cannot be written, or [`Error::Interrupted`] with a valid checkpoint
-/// behind it.
+/// behind it. A stage that failed: all batches before it are trained on, and where the model is whole they are in the
+/// checkpoint.
 pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
     train_from(memory::residence(config, data), config, data, job)
 }
 
 fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
+    run(Parts::new(config, data)?, residence, config, data, job)
+}
+
+/// A run of these parts.
+fn run(
+    parts: Parts,
+    residence: Residences,
+    config: &TrainConfig,
+    data: &Dataset,
+    job: Job,
+) -> Result<Summary> {
     let clock = Instant::now();
-    let Parts { metric, sampler, order, strategy: make, optimizer, schedule, model } =
-        Parts::new(config, data)?;
+    let Parts { metric, sampler, order, strategy: make, optimizer, schedule, model } = parts;
     let backend = Cpu { precision: build::precision(config) };
     let tables = Tables::new(config, data, residence, &*sampler, &*order)?;
     let (loader, orders) = setup::loader(config, data, &tables, &*sampler, &*order, &model)?;
@@ -113,7 +124,14 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
         events: None,
         memory: Samples::of_run(config.epochs),
         workers: Vec::new(),
-        keeper: Keeper { run, best: BestModel::default(), saved: clock, began: clock, before: 0.0 },
+        keeper: Keeper {
+            run,
+            best: BestModel::default(),
+            saved: clock,
+            saved_at: (0, 0),
+            began: clock,
+            before: 0.0,
+        },
         observer,
         stop,
     };
@@ -214,6 +232,7 @@ impl Trainer<'_> {
         saved.restore(&mut self.learner.model, &mut *self.learner.optimizer)?;
         self.keeper.best = BestModel::saved(saved.best);
         self.keeper.before = saved.state.seconds;
+        self.keeper.saved_at = (saved.state.epoch, saved.state.batch);
         self.place = saved.state;
         self.learner.step = self.place.step;
         self.schedule.set_state(self.place.schedule);
@@ -275,7 +294,9 @@ impl Trainer<'_> {
         timeline.span("order", began);
 
         let schedule = self.schedule;
+        let mut listened = true;
         let mut after = |learner: &Learner, done: &[Done]| {
+            listened = false;
             for Done { batch, outcome, spent } in done {
                 place.sums.add(batch, *outcome, spent);
                 if !outcome.loss.is_finite() {
@@ -314,6 +335,7 @@ impl Trainer<'_> {
                 keeper.save(learner, place)?;
                 timeline.span("checkpoint", clock);
             }
+            listened = true;
             Ok(if stopping { Flow::Stop } else { Flow::Continue })
         };
         let flow = strategy.run(Epoch {
@@ -326,7 +348,17 @@ impl Trainer<'_> {
             lr: &|batch| schedule.lr(number as u32, batch as usize, batches as usize),
             after: &mut after,
             timeline,
-        })?;
+        });
+        let flow = match flow {
+            Ok(flow) => flow,
+            Err(error) => {
+                // not where recording itself failed: nothing is known to be sound then
+                if listened {
+                    self.rescue();
+                }
+                return Err(error);
+            }
+        };
         let seconds = began.elapsed().as_secs_f64();
         place.sums.seconds = earlier + seconds;
         self.workers = workers(&timeline.busy(), seconds);
@@ -351,7 +383,10 @@ impl Trainer<'_> {
         let turn = (epoch + 1).is_multiple_of(config.eval_every) || epoch + 1 == config.epochs;
         if turn && !valid.is_empty() {
             self.observer.evaluate(valid.len());
-            self.inference.run(&learner.model, valid, Output::Logits, logits)?;
+            if let Err(error) = self.inference.run(&learner.model, valid, Output::Logits, logits) {
+                self.rescue();
+                return Err(error);
+            }
             if let Some(score) = score(self.metric.make, logits, data, valid) {
                 let loss = learner.loss(logits, valid);
                 let judged = if config.select == "loss" { -loss } else { score };
@@ -443,6 +478,21 @@ impl Trainer<'_> {
         Ok(summary)
     }
 
+    /// Something failed: keeps what was trained since the last checkpoint, as far as the model is that of a whole update. What
+    /// failed first is the error to tell, whatever becomes of this.
+    fn rescue(&mut self) {
+        let Self { learner, place, keeper, observer, .. } = self;
+        if keeper.run.is_none() || !learner.is_whole || keeper.saved_at == (place.epoch, place.batch) {
+            return;
+        }
+        if keeper.save(learner, place).is_ok() {
+            let (epoch, batch) = (place.epoch + 1, place.batch);
+            observer.note(&format!(
+                "epoch {epoch} is saved up to its first {batch} batches: --resume goes on from there"
+            ));
+        }
+    }
+
     /// Someone asked the run to stop: where it stands.
     fn interrupted(&self) -> Error {
         let (epoch, batch) = match self.place.batch {
@@ -459,6 +509,8 @@ struct Keeper<'a> {
     best: BestModel,
     /// When the last checkpoint was written, or the run began.
     saved: Instant,
+    /// Epoch and batch of that.
+    saved_at: (usize, u64),
     /// When this part of the run began.
     began: Instant,
     /// Seconds that earlier parts took.
@@ -478,6 +530,7 @@ impl Keeper<'_> {
         let best = self.best.tensors();
         checkpoint::save(&run.checkpoint(), &learner.model, &best, &*learner.optimizer, place)?;
         self.saved = Instant::now();
+        self.saved_at = (place.epoch, place.batch);
         self.export()
     }
 
@@ -486,6 +539,9 @@ impl Keeper<'_> {
         self.run.map_or(Ok(()), |run| self.best.export(run))
     }
 }
+
+#[cfg(test)]
+mod faults;
 
 #[cfg(test)]
 mod tests {

@@ -205,6 +205,8 @@ fn timeless(mut epoch: Value) -> Value {
     for name in of_the_clock {
         fields.remove(name).unwrap_or_else(|| panic!("'{name}' is missing"));
     }
+    // who did what where devices compete for batches
+    fields.remove("devices");
     for (name, tier) in fields["traffic"].as_object_mut().expect("an object") {
         let tier = tier.as_object_mut().expect("an object");
         tier.remove("seconds").unwrap_or_else(|| panic!("seconds of {name} are missing"));

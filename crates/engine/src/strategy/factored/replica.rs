@@ -81,12 +81,13 @@ impl Replica {
 
 /// Makes the learner's gradient the mean over these batches, weighted by their seeds: that of one batch of all their
 /// seeds. Running statistics become the mean of theirs. Summed in the order of the batches; a single one is taken as
-/// it is. Returns the mean loss.
+/// it is. Returns the mean loss; the model is whole again when it is updated.
 pub(super) fn reduce(learner: &mut Learner, batches: &mut [(u64, Slot)]) -> f64 {
     let seeds = |slot: &Slot| slot.batch.seeds.len() as f64;
     let all: f64 = batches.iter().map(|(_, slot)| seeds(slot)).sum();
     let shares: Vec<f32> = batches.iter().map(|(_, slot)| (seeds(slot) / all) as f32).collect();
     let mut index = 0;
+    learner.is_whole = false;
     learner.model.visit_mut(&mut |_, param| {
         let to = if param.trainable { &mut param.grad } else { &mut param.value };
         if let [(_, slot)] = batches {

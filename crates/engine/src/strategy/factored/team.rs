@@ -393,7 +393,10 @@ impl Room<'_, '_> {
 }
 
 /// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch: of the first batches of the first
-/// epoch. Nothing is updated.
+/// epoch. Nothing is updated. A batch that fails ends the timing: it fails again when it is its turn, behind those before it.
+///
+/// # Errors
+/// The first batch fails.
 fn time(
     loader: &Loader,
     learner: &Learner,
@@ -409,16 +412,16 @@ fn time(
     let mut passes = learner.passes.with_room(Default::default());
     let threads = device.pool.current_num_threads() as f64;
     let (mut sample, mut train, mut bytes) = (f64::INFINITY, f64::INFINITY, 0);
-    for batch_number in 0..last {
+    let mut one = |this: u64| -> Result<()> {
         let clock = Instant::now();
-        attempt(Stage::Sample, batch_number, || {
-            device.pool.install(|| loader.draw(&order, 0, batch_number, &mut space, &mut batch))
+        attempt(Stage::Sample, this, || {
+            device.pool.install(|| loader.draw(&order, 0, this, &mut space, &mut batch))
         })?;
         let sampled = clock.elapsed().as_secs_f64() / threads;
         bytes = bytes.max(batch.bytes());
-        let Some(seat) = trainer else { break };
+        let Some(seat) = trainer else { return Ok(()) };
         let clock = Instant::now();
-        attempt(Stage::Extract, batch_number, || {
+        attempt(Stage::Extract, this, || {
             device.pool.install(|| match &seat.cache {
                 Some(cache) => loader.extract_from(&*cache.rows, &mut batch),
                 None => loader.extract(&mut batch),
@@ -426,7 +429,7 @@ fn time(
         })?;
         let extracted = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
-        attempt(Stage::Train, batch_number, || {
+        attempt(Stage::Train, this, || {
             device.pool.install(|| passes.gradient(&mut model, &batch, 0));
             Ok(())
         })?;
@@ -434,6 +437,14 @@ fn time(
         // a Trainer extracts the next batch while it trains on this one
         sample = sample.min(sampled);
         train = train.min(trained.max(extracted));
+        Ok(())
+    };
+    for this in 0..last {
+        match one(this) {
+            Err(error) if this == 0 => return Err(error),
+            Err(_) => break,
+            Ok(()) => {}
+        }
     }
     Ok(((sample, train), bytes))
 }

@@ -65,18 +65,14 @@ impl Probe {
             let gang = &mut slots[..threads.min(wanted - self.done).min(left)];
             let first = *from;
             let clock = Instant::now();
-            let (outcome, spent) = Spent::of(|| {
-                gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().try_for_each(
-                    |(i, (slot, space))| {
-                        space.set_parallel(false);
-                        let batch = first + i as u64;
-                        attempt(Stage::Sample, batch, || {
-                            loader.draw(order, *number, batch, space, &mut slot.batch)
-                        })
-                    },
-                )
+            let (drawn, spent): (Vec<Result<()>>, Spent) = Spent::of(|| {
+                let draw = |(i, (slot, space)): (usize, (&mut Slot, &mut Workspace))| {
+                    space.set_parallel(false);
+                    let this = first + i as u64;
+                    attempt(Stage::Sample, this, || loader.draw(order, *number, this, space, &mut slot.batch))
+                };
+                gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().map(draw).collect()
             });
-            outcome?;
             let (warm, each) = (self.done < threads, 1.0 / gang.len() as f64);
             if !warm && gang.len() == threads {
                 self.sample.push(Spent { passed: spent.passed * each, busy: spent.busy * each });
@@ -86,7 +82,8 @@ impl Probe {
                 let from = clock + Duration::from_secs_f64(seconds * i as f64);
                 timeline.add(track, Stage::Sample, first + i as u64, from, seconds);
             }
-            for Slot { batch, spent: of_batch, .. } in gang {
+            for (Slot { batch, spent: of_batch, .. }, drawn) in gang.iter_mut().zip(drawn) {
+                drawn?; // those before it are trained on
                 of_batch.sample = spent.passed * each;
                 let alone = self.done >= threads + TIMED;
                 let clock = Instant::now();

@@ -1,0 +1,208 @@
+//! A run that a failure ended, and that is resumed without it, ends with the same bits as one that nothing happened to.
+
+use std::{fs, path::Path, sync::Arc};
+
+use graphmill_graph::generate::{GenerateOptions, generate};
+
+use super::*;
+use crate::{
+    config::{Bytes, Fanout, Ratio},
+    observer::Quiet,
+};
+use common::{Fault, FaultyOptimizer, FaultySampler, Kind};
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+const BATCHES: u64 = 11;
+const EPOCHS: u64 = 2;
+
+/// Strategies with the batches of their updates.
+fn strategies() -> Vec<(TrainConfig, u64)> {
+    let of = |strategy: &str, allocation: &str, devices: &str, group| {
+        let config = TrainConfig {
+            strategy: strategy.into(),
+            allocation: allocation.into(),
+            devices: devices.into(),
+            num_samplers: 1,
+            epochs: EPOCHS as usize,
+            batch_size: 16,
+            hidden: 8,
+            fanout: Fanout(vec![3, 2]),
+            fused: "off".into(),
+            dropout: 0.2,
+            model: "gin".into(),
+            norm: "batch".into(),
+            cache: "degree".into(),
+            cache_ratio: Ratio((devices != "cpu").then_some(0.2)),
+            ..TrainConfig::default()
+        };
+        (config, group)
+    };
+    vec![
+        of("sequential", "profiled", "cpu", 1),
+        of("pipelined", "profiled", "cpu", 1),
+        of("pipelined", "1,1,1", "cpu", 1),
+        of("factored", "profiled", "virtual:2", 1),
+        of("factored", "profiled", "virtual:3", 2),
+    ]
+}
+
+fn data() -> Dataset {
+    let options = GenerateOptions { nodes: 700, classes: 3, dim: 6, ..GenerateOptions::default() };
+    let mut data = generate("sbm", &options).unwrap();
+    data.split.train = data.split.train[..BATCHES as usize * 16 - 5].to_vec().into();
+    data
+}
+
+/// Trains on two threads, with that fault if there is one.
+fn attempt(
+    config: &TrainConfig,
+    data: &Dataset,
+    dir: &Path,
+    resume: bool,
+    fault: Option<Fault>,
+    observer: &mut (dyn Observer + Send),
+) -> Result<Summary> {
+    let mut parts = Parts::new(config, data)?;
+    if let Some(fault) = fault.map(Arc::new) {
+        parts.sampler = Box::new(FaultySampler { inner: parts.sampler, fault: fault.clone() });
+        parts.optimizer = Box::new(FaultyOptimizer { inner: parts.optimizer, fault });
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    pool.install(|| {
+        let dir = if resume { RunDir::reopen(dir)? } else { RunDir::create(dir)? };
+        let job = Job { run: Some(&dir), resume, observer, stop: &|| false };
+        run(parts, Residences::both(Residence::InPlace), config, data, job)
+    })
+}
+
+/// Where the checkpoint stands, if there is one. Every file of the run is whole, and nothing is left over.
+fn place(dir: &Path) -> Option<(usize, u64)> {
+    for entry in fs::read_dir(dir).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(!name.ends_with(".tmp") && !name.ends_with(".old"), "{name} is left over");
+    }
+    TrainConfig::default().read_file(&RunDir::config_path(dir)).unwrap();
+    for line in fs::read_to_string(dir.join("metrics.jsonl")).unwrap_or_default().lines() {
+        serde_json::from_str::<EpochRecord>(line).unwrap();
+    }
+    let saved = Checkpoint::<Place>::load(&dir.join("checkpoint")).unwrap()?;
+    Some((saved.state.epoch, saved.state.batch))
+}
+
+/// What two runs of the same have in common, however they came about.
+fn assert_same(a: &Path, b: &Path, what: &str) {
+    let numbers = |dir: &Path| -> Vec<_> {
+        let epochs = RunDir::open(dir).unwrap().summary().unwrap().epochs;
+        epochs
+            .iter()
+            .map(|e| (e.epoch, e.loss.to_bits(), e.valid_loss.map(f64::to_bits), e.sampled_edges))
+            .collect()
+    };
+    assert_eq!(numbers(a), numbers(b), "{what}");
+    let [a, b] = [a, b].map(|dir| Checkpoint::<Place>::load(&dir.join("checkpoint")).unwrap().unwrap());
+    assert!(a.model == b.model && a.best == b.best && a.optimizer == b.optimizer, "weights: {what}");
+}
+
+/// Panics that are wanted are not printed; those of the test's own thread are.
+fn hush() {
+    let print = std::panic::take_hook();
+    let test = std::thread::current().id();
+    std::panic::set_hook(Box::new(move |info| {
+        if std::thread::current().id() == test {
+            print(info);
+        }
+    }));
+}
+
+#[test]
+fn a_stage_fails_and_the_run_goes_on_from_the_last_whole_update() {
+    hush();
+    let data = data();
+    for (config, group) in strategies() {
+        let room = tempfile::tempdir().unwrap();
+        let whole = room.path().join("whole");
+        attempt(&config, &data, &whole, false, None, &mut Quiet).unwrap();
+        for (kind, epoch, batch) in [
+            (Kind::SampleError, 0, 7),
+            (Kind::SamplePanic, 1, 8),
+            (Kind::SamplePanic, 1, 0),
+            (Kind::TrainPanic, 0, 5),
+            (Kind::TrainPanic, 1, 4),
+            (Kind::UpdatePanic, 1, 7),
+            (Kind::TrainError, 1, 6),
+            (Kind::SampleError, 0, 0),
+        ] {
+            let what = format!(
+                "{} {} {}, {kind:?} in {epoch}, {batch}",
+                config.strategy, config.allocation, config.devices
+            );
+            let dir = room.path().join(format!("{kind:?}-{epoch}-{batch}"));
+            let fault = Fault::new(kind, epoch, batch, BATCHES, group);
+            // a checkpoint that stands where none can be saved
+            let every = if kind == Kind::UpdatePanic { 2 } else { 0 };
+            let failing = TrainConfig { checkpoint_batches: every, ..config.clone() };
+            let error = attempt(&failing, &data, &dir, false, Some(fault), &mut Quiet).unwrap_err();
+            let at = place(&dir);
+            let first = batch / group * group;
+            let in_place = config.strategy != "factored";
+            let expected = match kind {
+                Kind::TrainError => None,
+                Kind::TrainPanic if in_place => None,
+                Kind::UpdatePanic => Some((epoch as usize, first / 2 * 2)),
+                _ => (epoch + first > 0).then_some((epoch as usize, first)),
+            };
+            assert_eq!(at, expected, "{what}: {error}");
+            attempt(&config, &data, &dir, true, None, &mut Quiet).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_same(&whole, &dir, &what);
+        }
+    }
+}
+
+/// Cuts a file off when so many batches are done.
+struct Cutting<'p> {
+    file: &'p Path,
+    left: u64,
+}
+
+impl Observer for Cutting<'_> {
+    fn batch(&mut self, _: &crate::observer::Progress) {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            fs::OpenOptions::new().write(true).open(self.file).unwrap().set_len(4096).unwrap();
+        }
+    }
+}
+
+#[test]
+fn features_that_shrink_on_disk_end_the_run_and_not_what_it_has_done() {
+    let data = data();
+    for (mut config, group) in strategies() {
+        let room = tempfile::tempdir().unwrap();
+        let home = room.path().join("data");
+        data.save(&home).unwrap();
+        config.dataset = home.to_str().unwrap().into();
+        config.host_budget = Bytes(6 << 10);
+        config.cache = "auto".into();
+        let opened = build::open_dataset(&config).unwrap();
+        let whole = room.path().join("whole");
+        attempt(&config, &opened, &whole, false, None, &mut Quiet).unwrap();
+        let file = home.join("features.npy");
+        let bytes = fs::read(&file).unwrap();
+        // in the midst of an epoch, and behind the last batch: then scoring fails
+        for left in [3, BATCHES.div_ceil(group)] {
+            let what =
+                format!("{} {} {}, cut after {left}", config.strategy, config.allocation, config.devices);
+            let dir = room.path().join(format!("run{left}"));
+            let mut cutting = Cutting { file: &file, left };
+            let error = attempt(&config, &opened, &dir, false, None, &mut cutting).unwrap_err();
+            assert!(error.to_string().contains("features.npy"), "{what}: {error}");
+            let (epoch, batch) = place(&dir).expect("a checkpoint");
+            assert!(epoch == 0 && batch >= (left * group).min(BATCHES), "{what}: {batch}");
+            fs::write(&file, &bytes).unwrap();
+            attempt(&config, &opened, &dir, true, None, &mut Quiet).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_same(&whole, &dir, &what);
+        }
+    }
+}

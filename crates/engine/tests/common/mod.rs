@@ -1,0 +1,230 @@
+//! Stages that fail, or dawdle, at a batch of one's choice.
+//!
+//! One [`Fault`] is shared by a sampler, a feature table and an optimiser that stand around the real ones. The sampler sees the
+//! number of the batch; what comes later knows it by what the sampler has left in it.
+
+#![allow(dead_code, reason = "every test file uses a part")]
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use graphmill_graph::{Error, Graph, Matrix, NodeId, Result, block::Aggregation};
+use graphmill_loader::{
+    Feature, Form, MiniBatch, Sampler, Traffic, Workspace,
+    feature::{Marks, Places},
+    sampler::{BatchKey, Scratch},
+};
+use graphmill_nn::{Backend, Param, optim::Optimizer};
+
+/// What happens to a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing.
+    None,
+    /// Sampling it is an error.
+    SampleError,
+    /// Sampling it panics.
+    SamplePanic,
+    /// Reading its rows is an error.
+    ExtractError,
+    /// Reading its rows panics.
+    ExtractPanic,
+    /// Its loss is not a number.
+    TrainError,
+    /// Its labels do not fit its logits, which panics behind the forward pass.
+    TrainPanic,
+    /// The update by its gradient panics when it is half done.
+    UpdatePanic,
+    /// Whoever records it reports an error.
+    RecordError,
+    /// Whoever records it panics.
+    RecordPanic,
+}
+
+/// A fault, and where it strikes.
+pub(crate) struct Fault {
+    pub(crate) kind: Kind,
+    pub(crate) epoch: u64,
+    pub(crate) batch: u64,
+    /// Batches of an epoch.
+    pub(crate) batches: u64,
+    /// Batches of an update.
+    pub(crate) group: u64,
+    /// How long sampling and extracting a batch takes besides.
+    pub(crate) delay: Box<dyn Fn(u64) -> Duration + Send + Sync>,
+    /// The input nodes of batches whose rows matter, with their numbers.
+    inputs: Mutex<Vec<(u64, Vec<NodeId>)>>,
+}
+
+impl Fault {
+    pub(crate) fn new(kind: Kind, epoch: u64, batch: u64, batches: u64, group: u64) -> Self {
+        let delay = Box::new(|_| Duration::ZERO);
+        Self { kind, epoch, batch, batches, group, delay, inputs: Mutex::default() }
+    }
+
+    /// What an injected error or panic says.
+    pub(crate) fn says(&self) -> String {
+        format!("injected {:?} in batch {}", self.kind, self.batch)
+    }
+
+    fn dawdles(&self) -> bool {
+        (0..self.batches).any(|batch| !(self.delay)(batch).is_zero())
+    }
+
+    fn error(&self) -> Error {
+        Error::invalid(self.says())
+    }
+}
+
+pub(crate) struct FaultySampler {
+    pub(crate) inner: Box<dyn Sampler>,
+    pub(crate) fault: Arc<Fault>,
+}
+
+impl Sampler for FaultySampler {
+    fn num_layers(&self) -> usize {
+        self.inner.num_layers()
+    }
+
+    fn draws_by_node(&self) -> bool {
+        self.inner.draws_by_node()
+    }
+
+    fn sample_layer(
+        &self,
+        graph: &Graph,
+        hop: usize,
+        dst: &[NodeId],
+        key: BatchKey,
+        aggregation: Aggregation,
+        scratch: &mut Scratch,
+        block: &mut graphmill_graph::Block,
+    ) -> Result<()> {
+        self.inner.sample_layer(graph, hop, dst, key, aggregation, scratch, block)
+    }
+
+    fn sample(
+        &self,
+        graph: &Graph,
+        seed: u64,
+        epoch: u64,
+        form: Form,
+        workspace: &mut Workspace,
+        batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let fault = &self.fault;
+        batch.loss_weight.clear();
+        std::thread::sleep((fault.delay)(batch.number));
+        let strikes = (epoch, batch.number) == (fault.epoch, fault.batch);
+        if strikes && fault.kind == Kind::SamplePanic {
+            panic!("{}", fault.says());
+        }
+        self.inner.sample(graph, seed, epoch, form, workspace, batch)?;
+        if strikes || fault.dawdles() {
+            let mut inputs = fault.inputs.lock().unwrap();
+            inputs.retain(|(number, _)| *number != batch.number);
+            inputs.push((batch.number, batch.input_nodes.clone()));
+        }
+        match fault.kind {
+            Kind::SampleError if strikes => return Err(fault.error()),
+            Kind::TrainError if strikes => batch.loss_weight.resize(batch.seeds.len(), f32::NAN),
+            Kind::TrainPanic if strikes => batch.seeds.push(batch.seeds[0]),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+pub(crate) struct FaultyFeature {
+    pub(crate) inner: Arc<dyn Feature>,
+    pub(crate) fault: Arc<Fault>,
+}
+
+impl FaultyFeature {
+    /// The batch of which these are input nodes: all, or those that a cache does not have.
+    fn batch(&self, ids: &[NodeId]) -> Option<u64> {
+        let inputs = self.fault.inputs.lock().unwrap();
+        let is_part_of = |all: &[NodeId]| {
+            let mut all = all.iter();
+            !ids.is_empty() && ids.iter().all(|id| all.any(|other| other == id))
+        };
+        inputs.iter().find(|(_, all)| is_part_of(all)).map(|(number, _)| *number)
+    }
+}
+
+impl Feature for FaultyFeature {
+    fn dim(&self) -> usize {
+        self.inner.dim()
+    }
+
+    fn num_rows(&self) -> usize {
+        self.inner.num_rows()
+    }
+
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        if let Some(number) = self.batch(ids) {
+            let fault = &self.fault;
+            std::thread::sleep((fault.delay)(number));
+            match fault.kind {
+                Kind::ExtractError if number == fault.batch => return Err(fault.error()),
+                Kind::ExtractPanic if number == fault.batch => panic!("{}", fault.says()),
+                _ => {}
+            }
+        }
+        self.inner.read_to(ids, places, out)
+    }
+
+    fn gather_marked(&self, ids: &[NodeId], _marks: &Marks, out: &mut Matrix) -> Result<Traffic> {
+        self.gather(ids, out)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.inner.row_bytes()
+    }
+}
+
+pub(crate) struct FaultyOptimizer {
+    pub(crate) inner: Box<dyn Optimizer>,
+    pub(crate) fault: Arc<Fault>,
+}
+
+impl Optimizer for FaultyOptimizer {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn begin(&mut self, lr: f32) {
+        self.inner.begin(lr);
+    }
+
+    fn update(&mut self, backend: &dyn Backend, index: usize, param: &mut Param, decay: f32) {
+        let Fault { kind, epoch, batch, batches, group, .. } = *self.fault;
+        let strikes = self.steps() == epoch * batches.div_ceil(group) + batch / group + 1;
+        if kind == Kind::UpdatePanic && strikes && index == 1 {
+            panic!("{}", self.fault.says());
+        }
+        self.inner.update(backend, index, param, decay);
+    }
+
+    fn prepare(&mut self, index: usize, param: &Param) {
+        self.inner.prepare(index, param);
+    }
+
+    fn steps(&self) -> u64 {
+        self.inner.steps()
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        self.inner.set_steps(steps);
+    }
+
+    fn visit_state(&self, see: &mut dyn FnMut(&str, &Matrix)) {
+        self.inner.visit_state(see);
+    }
+
+    fn visit_state_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix)) {
+        self.inner.visit_state_mut(see);
+    }
+}

@@ -1,0 +1,176 @@
+//! A strategy driven directly, around stages that fail or dawdle.
+
+#![allow(dead_code, reason = "every test file uses a part")]
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use graphmill_engine::{
+    Error, TrainConfig, build,
+    learner::Learner,
+    memory::Residence,
+    stage::Loader,
+    strategy::{Done, Epoch, Flow, Setting, TABLE},
+    timeline::Timeline,
+};
+use graphmill_graph::{
+    Dataset,
+    generate::{GenerateOptions, generate},
+    keyed,
+};
+use graphmill_loader::Feature;
+use graphmill_nn::{backend::Cpu, cost::BlockShape, model::Model};
+use rayon::ThreadPool;
+
+use super::common::{Fault, FaultyFeature, FaultyOptimizer, FaultySampler, Kind};
+
+pub(crate) const BATCHES: u64 = 13;
+pub(crate) const BATCH: usize = 8;
+pub(crate) const EPOCHS: u64 = 2;
+
+/// Longest that any of the runs may take, on however busy a machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A graph with `BATCHES` batches of training nodes.
+pub(crate) fn data() -> Dataset {
+    let options =
+        GenerateOptions { nodes: 1200, degree: Some(6.0), classes: 3, dim: 6, ..GenerateOptions::default() };
+    let mut data = generate("sbm", &options).unwrap();
+    data.split.train = data.split.train[..BATCHES as usize * BATCH - 3].to_vec().into();
+    data
+}
+
+/// The bits of all parameters, mixed.
+fn bits(model: &Model) -> u64 {
+    let mut key = 0;
+    model.visit(&mut |_, param| {
+        for x in param.value.view().host() {
+            key = keyed::key(&[key, x.to_bits().into()]);
+        }
+    });
+    key
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// The error, or what a panic said.
+    pub(crate) end: Result<(), Result<Error, String>>,
+    /// The batches that were recorded, over all epochs, and the model's bits after each update.
+    pub(crate) recorded: Vec<u64>,
+    pub(crate) updates: Vec<u64>,
+    /// The model at the end.
+    pub(crate) bits: u64,
+    pub(crate) is_whole: bool,
+    pub(crate) finite: bool,
+    pub(crate) staleness: u64,
+}
+
+/// Runs `EPOCHS` epochs with that fault.
+fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
+    let model = build::model(config, data).unwrap();
+    let (feature, _) = build::features(config, data, Residence::InPlace).unwrap();
+    let orders = model
+        .orders(&[BlockShape { dst: 20, src: 60, edges: 60 }, BlockShape { dst: 8, src: 20, edges: 20 }]);
+    let sampler = FaultySampler { inner: build::sampler(config, data).unwrap(), fault: fault.clone() };
+    let feature: Arc<dyn Feature> =
+        Arc::new(FaultyFeature { inner: Arc::new(feature), fault: fault.clone() });
+    let order = build::order(config, data).unwrap();
+    let loader = Loader {
+        graph: &data.graph,
+        train: &data.split.train,
+        seed: config.seed,
+        batch_size: config.batch_size,
+        max_batches: 0,
+        order: &*order,
+        sampler: &sampler,
+        feature: &*feature,
+        fused: false,
+        transposed: !0,
+        symmetric: build::symmetric(&model, data),
+        aggregation: model.aggregation(),
+    };
+    assert_eq!(loader.num_batches(), BATCHES);
+    let inner = build::optimizer(config).unwrap();
+    let optimizer = Box::new(FaultyOptimizer { inner, fault: fault.clone() });
+    let backend = Cpu::default();
+    let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
+    let setting = Setting { config, data, sampler: &sampler, order: &*order, feature: &feature };
+    let kind = TABLE.iter().find(|entry| entry.name == config.strategy).unwrap().make;
+    let mut strategy = (kind.make)(setting).unwrap();
+    let timeline = Timeline::new(true);
+    let (mut recorded, mut updates, mut seeds) = (Vec::new(), Vec::new(), Vec::new());
+    let mut end = Ok(());
+    for number in 0..EPOCHS {
+        loader.order(number, &mut seeds);
+        timeline.begin_epoch(number);
+        let mut after = |learner: &Learner, done: &[Done]| {
+            for done in done {
+                let strikes = number == fault.epoch && done.batch.number == fault.batch;
+                if !done.outcome.loss.is_finite() || (strikes && fault.kind == Kind::RecordError) {
+                    return Err(Error::usage(fault.says()));
+                }
+                assert!(!(strikes && fault.kind == Kind::RecordPanic), "{}", fault.says());
+                recorded.push(number * BATCHES + done.batch.number);
+            }
+            updates.push(bits(&learner.model));
+            Ok(Flow::Continue)
+        };
+        let epoch = Epoch {
+            number,
+            order: &seeds,
+            from: 0,
+            to: BATCHES,
+            loader: &loader,
+            learner: &mut learner,
+            lr: &|_| 0.01,
+            after: &mut after,
+            timeline: &timeline,
+        };
+        match catch_unwind(AssertUnwindSafe(|| strategy.run(epoch))) {
+            Ok(Ok(flow)) => assert_eq!(flow, Flow::Continue),
+            Ok(Err(error)) => end = Err(Ok(error)),
+            Err(panic) => end = Err(Err(panic.downcast_ref::<String>().cloned().unwrap_or_default())),
+        }
+        if end.is_err() {
+            break;
+        }
+    }
+    let mut finite = true;
+    learner.model.visit(&mut |_, param| finite &= param.value.view().host().iter().all(|x| x.is_finite()));
+    let (is_whole, staleness) = (learner.is_whole, learner.staleness);
+    Outcome { end, recorded, updates, bits: bits(&learner.model), is_whole, finite, staleness }
+}
+
+/// The same on two threads, under a watchdog.
+pub(crate) fn watched(
+    data: &Arc<Dataset>,
+    pool: &Arc<ThreadPool>,
+    config: &TrainConfig,
+    fault: Arc<Fault>,
+    what: &str,
+) -> Outcome {
+    let (data, pool, config) = (data.clone(), pool.clone(), config.clone());
+    let (tell, told) = mpsc::channel();
+    let runner = std::thread::spawn(move || {
+        let _ = tell.send(pool.install(|| run(&data, &config, fault)));
+    });
+    let outcome = told.recv_timeout(PATIENCE);
+    assert!(!matches!(outcome, Err(mpsc::RecvTimeoutError::Timeout)), "{what}: no end after {PATIENCE:?}");
+    let ended = runner.join();
+    assert!(ended.is_ok(), "{what}: {:?}", ended.unwrap_err().downcast_ref::<String>());
+    outcome.unwrap()
+}
+
+/// Panics of this thread are printed as ever; those of stages are wanted.
+pub(crate) fn hush() {
+    let (test, print) = (std::thread::current().id(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |info| {
+        if std::thread::current().id() == test {
+            print(info);
+        }
+    }));
+}

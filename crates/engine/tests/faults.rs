@@ -1,0 +1,183 @@
+//! A thousand faults: whatever fails, in whatever stage of whatever batch, every strategy ends with one error, with all batches
+//! before it trained on and none behind it, and leaves no thread behind.
+//!
+//! This file has one test, since that counts the threads of the process.
+
+mod common;
+#[path = "common/run.rs"]
+mod run;
+
+use std::{sync::Arc, time::Instant};
+
+use common::{Fault, Kind};
+use graphmill_engine::{
+    Error, TrainConfig,
+    config::{Fanout, Ratio},
+};
+use graphmill_graph::keyed;
+use rayon::ThreadPoolBuilder;
+use run::{BATCH, BATCHES, EPOCHS, Outcome, PATIENCE, data, hush, watched};
+
+const FAULTS: u64 = 1000;
+
+/// A strategy with its options, and batches of an update; asynchronous ones are bounded by a staleness.
+struct Case {
+    name: &'static str,
+    config: TrainConfig,
+    group: u64,
+    /// Whether training and updating are one stage, so that a panic there may leave the model half updated.
+    trains_in_place: bool,
+}
+
+fn cases() -> Vec<Case> {
+    let base = TrainConfig {
+        hidden: 8,
+        batch_size: BATCH,
+        fanout: Fanout(vec![3, 2]),
+        dropout: 0.2,
+        lr: 0.01,
+        cache: "degree".into(),
+        ..TrainConfig::default()
+    };
+    let mut cases = Vec::new();
+    let mut add = |name, strategy: &str, group, change: &dyn Fn(&mut TrainConfig)| {
+        let mut config = TrainConfig { strategy: strategy.into(), ..base.clone() };
+        change(&mut config);
+        cases.push(Case {
+            name,
+            config,
+            group,
+            trains_in_place: matches!(strategy, "sequential" | "pipelined"),
+        });
+    };
+    add("sequential", "sequential", 1, &|_| {});
+    add("profiled", "pipelined", 1, &|_| {});
+    add("naive", "pipelined", 1, &|c| c.allocation = "naive".into());
+    add("1,1,1", "pipelined", 1, &|c| c.allocation = "1,1,1".into());
+    add("2,1,1 in a queue of 2", "pipelined", 1, &|c| (c.allocation, c.queue) = ("2,1,1".into(), 2));
+    let devices = |n: usize| {
+        move |c: &mut TrainConfig| {
+            (c.devices, c.num_samplers, c.cache_ratio) = (format!("virtual:{n}"), 1, Ratio(Some(0.2)));
+        }
+    };
+    let asynchronous = |c: &mut TrainConfig| {
+        devices(3)(c);
+        (c.updates, c.staleness) = ("asynchronous".into(), 2);
+    };
+    add("factored on cores", "factored", 1, &|c| c.num_samplers = 1);
+    add("factored, one device", "factored", 1, &devices(1));
+    add("factored, two devices", "factored", 1, &devices(2));
+    add("factored, two Trainers", "factored", 2, &devices(3));
+    add("factored, rounds of 3", "factored", 3, &|c| {
+        devices(3)(c);
+        (c.batches_per_update, c.queue) = (3, 4);
+    });
+    add("factored, asynchronous", "factored", 1, &asynchronous);
+    add("time-sharing", "time-sharing", 2, &devices(2));
+    add("time-sharing, asynchronous", "time-sharing", 1, &asynchronous);
+    cases
+}
+
+/// Threads of this process.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_thousand_faults_end_well() {
+    hush();
+    let data = Arc::new(data());
+    let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().unwrap());
+    let cases = cases();
+    let kinds = [
+        Kind::SampleError,
+        Kind::SamplePanic,
+        Kind::ExtractError,
+        Kind::ExtractPanic,
+        Kind::TrainError,
+        Kind::TrainPanic,
+        Kind::UpdatePanic,
+        Kind::RecordError,
+        Kind::RecordPanic,
+    ];
+    // without a fault
+    let none = |case: &Case| Arc::new(Fault::new(Kind::None, 0, 0, BATCHES, case.group));
+    let whole: Vec<Outcome> =
+        cases.iter().map(|case| watched(&data, &pool, &case.config, none(case), case.name)).collect();
+    for (case, outcome) in cases.iter().zip(&whole) {
+        assert!(outcome.end.is_ok(), "{}: {:?}", case.name, outcome.end);
+        assert_eq!(outcome.recorded, (0..EPOCHS * BATCHES).collect::<Vec<_>>(), "{}", case.name);
+        if case.group == 1 && case.config.updates == "synchronous" {
+            assert_eq!(outcome.updates, whole[0].updates, "{} is not sequential", case.name);
+        }
+    }
+    let at_rest = threads();
+    for i in 0..FAULTS {
+        let case = &cases[i as usize % cases.len()];
+        let kind = kinds[i as usize / cases.len() % kinds.len()];
+        let epoch = keyed::key(&[i, 0]) % EPOCHS;
+        let batch = keyed::key(&[i, 1]) % BATCHES;
+        let fault = Arc::new(Fault::new(kind, epoch, batch, BATCHES, case.group));
+        let what = format!("{}, {kind:?} in epoch {epoch}, batch {batch}", case.name);
+        let outcome = watched(&data, &pool, &case.config, fault.clone(), &what);
+        check(case, &fault, &outcome, &whole[i as usize % cases.len()], &what);
+
+        // threads of a pool end in their own time
+        let deadline = Instant::now() + PATIENCE;
+        while threads() > at_rest {
+            assert!(Instant::now() < deadline, "{what}: {} threads, {at_rest} before", threads());
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// How a run with that fault should have ended; `whole` is one without.
+fn check(case: &Case, fault: &Fault, outcome: &Outcome, whole: &Outcome, what: &str) {
+    let Fault { kind, epoch, batch, group, .. } = *fault;
+    let first = batch / group * group;
+    let last = (first + group).min(BATCHES) - 1;
+    let panicked = |stage: &str, named: u64| match &outcome.end {
+        Err(Ok(Error::Panicked { stage: at, batch, .. })) => *at == stage && *batch == named + 1,
+        _ => false,
+    };
+    let update = if case.trains_in_place { "train" } else { "update" };
+    let as_expected = match kind {
+        Kind::None => outcome.end.is_ok(),
+        Kind::SamplePanic => panicked("sample", batch),
+        Kind::ExtractPanic => panicked("extract", batch),
+        Kind::TrainPanic => panicked("train", batch),
+        // the last batch stands for its round
+        Kind::UpdatePanic => panicked(update, last),
+        Kind::SampleError | Kind::ExtractError | Kind::TrainError | Kind::RecordError => {
+            matches!(&outcome.end, Err(Ok(error)) if error.to_string().contains(&fault.says()))
+        }
+        Kind::RecordPanic => matches!(&outcome.end, Err(Err(says)) if *says == fault.says()),
+    };
+    assert!(as_expected, "{what}: {:?}", outcome.end);
+
+    // a round is recorded batch by batch; nothing else of it is
+    let recorded = match kind {
+        Kind::RecordError | Kind::RecordPanic => batch,
+        // of the same round, those before it are sound; where the mean is not finite all are to blame for what is
+        Kind::TrainError => {
+            outcome.recorded.last().map_or(0, |last| (last + 1).saturating_sub(epoch * BATCHES))
+        }
+        _ => first,
+    };
+    assert!((first..=batch).contains(&recorded), "{what}: {:?}", outcome.recorded);
+    assert_eq!(outcome.recorded, (0..epoch * BATCHES + recorded).collect::<Vec<_>>(), "{what}");
+    let updates = (epoch * BATCHES.div_ceil(group) + batch / group) as usize;
+    assert_eq!(outcome.updates.len(), updates, "{what}");
+    assert!(outcome.finite, "{what}");
+    if case.config.updates == "asynchronous" {
+        assert!(outcome.staleness <= case.config.staleness as u64, "{what}: {}", outcome.staleness);
+    } else {
+        assert_eq!(outcome.updates, whole.updates[..updates], "{what}");
+    }
+    let half_done = kind == Kind::UpdatePanic || (kind == Kind::TrainPanic && case.trains_in_place);
+    assert_eq!(outcome.is_whole, !half_done, "{what}");
+    // an update that is made and not recorded counts as none, but it is a whole one
+    if outcome.is_whole && !matches!(kind, Kind::RecordError | Kind::RecordPanic) && updates > 0 {
+        assert_eq!(Some(&outcome.bits), outcome.updates.last(), "{what}");
+    }
+}

@@ -1,0 +1,331 @@
+//! Strategies differ in who runs what and when, and in nothing else: the same model to the bit where they say so, interrupted or
+//! not, and gradients no later than they may be.
+
+mod common;
+#[path = "common/run.rs"]
+mod run;
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use common::{Fault, Kind};
+use graphmill_engine::{
+    Dataset, Error, Job, RunDir, TrainConfig,
+    checkpoint::{Checkpoint, tensors::Tensor},
+    config::{Fanout, Ratio},
+    observer::Quiet,
+    record::{EpochRecord, Summary},
+    train,
+    trainer::Place,
+};
+use graphmill_graph::{
+    generate::{GenerateOptions, generate},
+    keyed,
+};
+use rayon::ThreadPoolBuilder;
+use run::{BATCH, BATCHES, data, watched};
+
+/// A small graph with nine batches of 16 training nodes.
+fn small() -> Dataset {
+    let options =
+        GenerateOptions { nodes: 600, degree: Some(6.0), classes: 3, dim: 6, ..GenerateOptions::default() };
+    let mut data = generate("sbm", &options).unwrap();
+    data.split.train = data.split.train[..140].to_vec().into();
+    data
+}
+
+fn base() -> TrainConfig {
+    TrainConfig {
+        epochs: 2,
+        batch_size: 16,
+        hidden: 8,
+        fanout: Fanout(vec![3, 2]),
+        dropout: 0.3,
+        lr: 0.01,
+        fused: "off".into(),
+        cache: "degree".into(),
+        heads: 2,
+        coverage: 3.0,
+        seed: 3,
+        ..TrainConfig::default()
+    }
+}
+
+/// What a run computed.
+#[derive(PartialEq)]
+struct Numbers {
+    epochs: Vec<(u64, Option<u64>, u64)>,
+    model: Vec<Tensor>,
+    best: Vec<Tensor>,
+    optimizer: Vec<Tensor>,
+}
+
+/// Trains in a directory on so many threads; `stop` says after which call of it to stop.
+fn run_in(
+    dir: &Path,
+    threads: usize,
+    config: &TrainConfig,
+    data: &Dataset,
+    resume: bool,
+    stop: u64,
+) -> Result<Summary, Error> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    let calls = AtomicU64::new(0);
+    pool.install(|| {
+        let dir = if resume { RunDir::reopen(dir)? } else { RunDir::create(dir)? };
+        let stop = || calls.fetch_add(1, Relaxed) + 1 >= stop;
+        train(config, data, Job { run: Some(&dir), resume, observer: &mut Quiet, stop: &stop })
+    })
+}
+
+fn numbers(dir: &Path, summary: &Summary) -> Numbers {
+    let saved = Checkpoint::<Place>::load(&dir.join("checkpoint")).unwrap().unwrap();
+    let of = |e: &EpochRecord| (e.loss.to_bits(), e.valid_loss.map(f64::to_bits), e.sampled_edges);
+    Numbers {
+        epochs: summary.epochs.iter().map(of).collect(),
+        model: saved.model,
+        best: saved.best,
+        optimizer: saved.optimizer,
+    }
+}
+
+/// A run from its beginning to its end.
+fn trained(config: &TrainConfig, data: &Dataset) -> (Summary, Numbers) {
+    let room = tempfile::tempdir().unwrap();
+    let dir = room.path().join("run");
+    let summary = run_in(&dir, 2, config, data, false, u64::MAX).unwrap();
+    let numbers = numbers(&dir, &summary);
+    (summary, numbers)
+}
+
+/// Every way to run stages that is to give what `sequential` gives.
+fn alike() -> Vec<TrainConfig> {
+    let mut all = Vec::new();
+    let mut add = |strategy: &str, change: &dyn Fn(&mut TrainConfig)| {
+        let mut config = TrainConfig { strategy: strategy.into(), ..base() };
+        change(&mut config);
+        all.push(config);
+    };
+    for allocation in ["profiled", "naive", "1,1,1", "2,1,1", "1,2,2"] {
+        add("pipelined", &|c| c.allocation = allocation.into());
+    }
+    for queue in 1..=8 {
+        let allocation = if queue % 2 == 0 { "1,1,1" } else { "naive" };
+        add("pipelined", &|c| (c.allocation, c.queue) = (allocation.into(), queue));
+    }
+    for devices in 1..=3 {
+        for (switching, ratio, cache) in [
+            ("on", None, "degree"),
+            ("on", Some(0.0), "degree"),
+            ("on", Some(0.3), "lru"),
+            ("off", Some(0.3), "degree"),
+        ] {
+            if devices == 1 && switching == "off" {
+                continue; // nobody would train
+            }
+            add("factored", &|c| {
+                (c.devices, c.batches_per_update) = (format!("virtual:{devices}"), 1);
+                (c.switching, c.cache, c.cache_ratio) = (switching.into(), cache.into(), Ratio(ratio));
+                // one Trainer or two
+                c.num_samplers = if switching == "on" { 1 } else { devices - 1 };
+            });
+        }
+    }
+    for queue in 1..=3 {
+        add("factored", &|c| (c.devices, c.batches_per_update, c.queue) = ("virtual:3".into(), 1, queue));
+    }
+    add("factored", &|c| c.batches_per_update = 1);
+    add("time-sharing", &|c| (c.devices, c.batches_per_update) = ("virtual:2".into(), 1));
+    all
+}
+
+#[test]
+fn all_strategies_give_the_same_model_to_the_bit() {
+    let data = small();
+    let mut turn = 0;
+    for sampler in ["neighbor", "saint-node", "labor"] {
+        for (model, norm) in [("sage", "none"), ("gcn", "none"), ("gat", "none"), ("gin", "batch")] {
+            let with = |config: &TrainConfig| TrainConfig {
+                sampler: sampler.into(),
+                model: model.into(),
+                norm: norm.into(),
+                ..config.clone()
+            };
+            let (_, reference) = trained(&with(&base()), &data);
+            for (i, config) in alike().iter().enumerate() {
+                // all of them with one model, and of the others each with every fourth
+                if turn > 0 && !(i + turn).is_multiple_of(4) {
+                    continue;
+                }
+                let config = with(config);
+                assert!(trained(&config, &data).1 == reference, "{config:?}");
+            }
+            turn += 1;
+        }
+    }
+}
+
+/// The relative distance of two models.
+fn distance(a: &[Tensor], b: &[Tensor]) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let pairs = || a.iter().zip(b).flat_map(|(a, b)| a.data.iter().zip(&b.data));
+    norm(&mut pairs().map(|(&a, &b)| f64::from(a) - f64::from(b)))
+        / norm(&mut pairs().map(|(&a, _)| f64::from(a)))
+}
+
+#[test]
+fn several_trainers_are_one_with_larger_batches() {
+    let data = small();
+    for (optimizer, lr) in [("sgd", 0.1), ("adam", 0.01)] {
+        for model in ["sage", "gcn", "gat"] {
+            let large = TrainConfig {
+                model: model.into(),
+                optimizer: optimizer.into(),
+                lr,
+                epochs: 3,
+                dropout: 0.0,
+                fanout: Fanout(vec![-1, -1]),
+                batch_size: 48,
+                ..base()
+            };
+            let one = trained(&large, &data);
+            for (strategy, devices, batch_size) in [
+                ("factored", "virtual:3", 24),
+                ("factored", "virtual:4", 16),
+                ("time-sharing", "virtual:2", 24),
+            ] {
+                let config = TrainConfig {
+                    strategy: strategy.into(),
+                    devices: devices.into(),
+                    num_samplers: 1,
+                    batch_size,
+                    ..large.clone()
+                };
+                let several = trained(&config, &data);
+                let far = distance(&one.1.model, &several.1.model);
+                assert!(far < 1e-4, "{far} {config:?}");
+                let (a, b) = (one.0.epochs[2].loss, several.0.epochs[2].loss);
+                assert!((a - b).abs() < 1e-4 * a, "{a} and {b}, {config:?}");
+            }
+        }
+    }
+}
+
+/// Strategies that are deterministic, and batches of an epoch that they update by.
+fn interruptible() -> Vec<TrainConfig> {
+    let of = |strategy: &str, allocation: &str, devices: &str| TrainConfig {
+        strategy: strategy.into(),
+        allocation: allocation.into(),
+        devices: devices.into(),
+        num_samplers: 1,
+        ..base()
+    };
+    vec![
+        of("sequential", "profiled", "cpu"),
+        of("pipelined", "profiled", "cpu"),
+        of("pipelined", "naive", "cpu"),
+        of("pipelined", "1,1,1", "cpu"),
+        of("factored", "profiled", "virtual:1"),
+        of("factored", "profiled", "virtual:2"),
+        of("factored", "profiled", "virtual:3"),
+        of("time-sharing", "profiled", "virtual:2"),
+    ]
+}
+
+#[test]
+fn stopped_at_any_batch_and_resumed_the_numbers_are_the_same() {
+    let data = small();
+    for config in interruptible() {
+        let (_, whole) = trained(&config, &data);
+        for threads in 1..=3 {
+            // again and again, after every update
+            let room = tempfile::tempdir().unwrap();
+            let dir = room.path().join("run");
+            let mut parts = 0;
+            let summary = loop {
+                match run_in(&dir, threads, &config, &data, parts > 0, 1) {
+                    Ok(summary) => break summary,
+                    Err(Error::Interrupted { saved: true, .. }) => parts += 1,
+                    Err(error) => panic!("{error} {config:?}"),
+                }
+                assert!(parts < 30, "it does not get on: {config:?}");
+            };
+            assert!(parts >= 9, "{parts} {config:?}");
+            assert!(numbers(&dir, &summary) == whole, "{threads} threads, {parts} parts, {config:?}");
+        }
+        // once, with as much under way as there can be
+        for at in [2, 3, 5, 7, 8, 9, 10] {
+            let room = tempfile::tempdir().unwrap();
+            let dir = room.path().join("run");
+            let error = run_in(&dir, 2, &config, &data, false, at).expect_err("interrupted");
+            assert!(matches!(error, Error::Interrupted { saved: true, .. }), "{error}");
+            let summary = run_in(&dir, 2, &config, &data, true, u64::MAX).unwrap();
+            assert!(numbers(&dir, &summary) == whole, "stopped after {at}, {config:?}");
+        }
+    }
+}
+
+/// Batches that take long to sample or to read make others wait, and gradients late; but not later than they may be.
+#[test]
+fn gradients_are_no_later_than_their_bound() {
+    let data = Arc::new(data());
+    let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().unwrap());
+    let mut latest = 0;
+    for bound in [0, 1, 2, 4] {
+        let mut of_bound = 0;
+        for (strategy, devices) in
+            [("factored", 3), ("factored", 4), ("time-sharing", 2), ("time-sharing", 3)]
+        {
+            for pattern in 0..4 {
+                let config = TrainConfig {
+                    strategy: strategy.into(),
+                    devices: format!("virtual:{devices}"),
+                    num_samplers: 1,
+                    updates: "asynchronous".into(),
+                    staleness: bound,
+                    cache_ratio: Ratio(Some(0.2)),
+                    batch_size: BATCH,
+                    ..base()
+                };
+                let mut slow = Fault::new(Kind::None, 0, 0, BATCHES, 1);
+                slow.delay = Box::new(move |batch| match keyed::key(&[pattern, batch]) % 4 {
+                    0 => Duration::from_millis(4),
+                    _ => Duration::ZERO,
+                });
+                let what = format!("{strategy}, {devices} devices, pattern {pattern}");
+                let outcome = watched(&data, &pool, &config, Arc::new(slow), &what);
+                assert!(outcome.end.is_ok() && outcome.finite, "{what}: {:?}", outcome.end);
+                assert!(outcome.staleness <= bound as u64, "{what}: {} of {bound}", outcome.staleness);
+                of_bound = of_bound.max(outcome.staleness);
+            }
+        }
+        latest = latest.max(of_bound);
+        assert!(bound == 0 || of_bound > 0, "nothing was late with {bound}");
+    }
+    assert!(latest >= 2, "{latest}: the delays delay");
+}
+
+#[test]
+fn a_summary_tells_how_late_gradients_were() {
+    let data = small();
+    for (updates, bound) in [("asynchronous", 0), ("asynchronous", 3), ("synchronous", 3)] {
+        let config = TrainConfig {
+            strategy: "factored".into(),
+            devices: "virtual:3".into(),
+            num_samplers: 1,
+            updates: updates.into(),
+            staleness: bound,
+            ..base()
+        };
+        let told = trained(&config, &data).0.staleness;
+        let expected = if updates == "asynchronous" { bound as u64 } else { 0 };
+        assert_eq!(told.bound, expected, "{updates}");
+        assert!(told.max <= told.bound, "{} of {}", told.max, told.bound);
+    }
+}

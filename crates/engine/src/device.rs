@@ -20,6 +20,8 @@ pub struct Device {
     /// Bytes; 0 for no limit.
     budget: u64,
     held: AtomicU64,
+    /// The cores its threads stay on; none where they are anywhere.
+    cores: Vec<usize>,
     /// The link to the host.
     pub link: Arc<Link>,
     /// Its threads.
@@ -47,15 +49,24 @@ impl Device {
     pub fn several(kind: &str, count: usize, budget: u64, link: LinkOptions) -> Result<Vec<Arc<Self>>> {
         let threads = rayon::current_num_threads();
         let cores = cores::available();
-        let each = threads / count.max(1);
         let device = |i: usize| {
-            let own = if each > 0 { cores.get(i * each..(i + 1) * each).unwrap_or(&[]) } else { &[] };
+            let own = cores.get(i * threads / count..(i + 1) * threads / count).unwrap_or(&[]).to_vec();
+            let threads = ((i + 1) * threads / count - i * threads / count).max(1);
             let name = format!("{kind}:{i}");
-            let pool = Arc::new(cores::pool(&name, each.max(1), own)?);
+            let pool = Arc::new(cores::pool(&name, threads, &own)?);
             let link = Arc::new(Link::new(link));
-            Ok(Arc::new(Self { name, budget, held: AtomicU64::new(0), link, pool }))
+            Ok(Arc::new(Self { name, budget, held: AtomicU64::new(0), cores: own, link, pool }))
         };
         (0..count).map(device).collect()
+    }
+
+    /// As many threads more, on the same cores: for what waits while the others compute.
+    ///
+    /// # Errors
+    /// The system refuses the threads.
+    pub fn pool_beside(&self) -> Result<Arc<ThreadPool>> {
+        let name = format!("{} beside", self.name);
+        cores::pool(&name, self.pool.current_num_threads(), &self.cores).map(Arc::new)
     }
 
     /// Its name: `virtual:0`.

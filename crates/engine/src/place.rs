@@ -29,7 +29,7 @@ pub struct Place {
     pub schedule: schedule::State,
     /// Seconds the run has taken.
     pub seconds: f64,
-    /// The largest staleness of any embedding used.
+    /// The largest staleness of a gradient, or of an embedding, that was used.
     pub staleness: u64,
 }
 

@@ -165,8 +165,8 @@ fn run(
     if resume {
         trainer.resume()?;
     }
-    trainer.start()?;
     trainer.strategy.prepare(&loader, &trainer.learner)?;
+    trainer.start()?;
     trainer.trace = traced.map(|run| Trace::create(&run.trace(), &timeline)).transpose()?;
     let followed = run.filter(|_| config.tensorboard);
     trainer.events = followed.map(|run| Events::create(&run.tensorboard(), &trainer.records)).transpose()?;
@@ -296,6 +296,7 @@ impl Trainer<'_> {
         let schedule = self.schedule;
         let mut listened = true;
         let mut after = |learner: &Learner, done: &[Done]| {
+            let before = place.batch;
             listened = false;
             for Done { batch, outcome, spent } in done {
                 place.sums.add(batch, *outcome, spent);
@@ -327,7 +328,7 @@ impl Trainer<'_> {
             });
             let stopping = stop();
             let many = config.checkpoint_batches as u64;
-            let due = (many > 0 && place.batch.is_multiple_of(many))
+            let due = (many > 0 && place.batch / many > before / many)
                 || keeper.saved.elapsed().as_secs_f64() >= config.checkpoint_seconds;
             // behind the last batch the epoch's own checkpoint follows
             if stopping || (due && place.batch < batches) {

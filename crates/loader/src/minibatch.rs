@@ -49,11 +49,12 @@ impl MiniBatch {
     /// Bytes that a batch which is sampled and not extracted takes on its way: seeds, input nodes, marks and blocks.
     pub fn bytes(&self) -> u64 {
         let of_block = |block: &Block| {
-            let Block { indptr, indices, dst_ids, edge_weight, self_weight, .. } = block;
+            let Block { indptr, indices, dst_ids, edge_weight, self_weight, transposed, .. } = block;
             let ids = dst_ids.as_ref().map_or(0, Vec::len);
-            4 * (indptr.len() + indices.len() + ids + edge_weight.len() + self_weight.len()) as u64
+            let back = transposed.indptr.len() + transposed.dst.len() + transposed.edge.len();
+            4 * (indptr.len() + indices.len() + ids + edge_weight.len() + self_weight.len() + back) as u64
         };
-        let ids = self.seeds.len() + 2 * self.input_nodes.len() + self.loss_weight.len();
+        let ids = self.seeds.len() + self.input_nodes.len() + self.marks.len() + self.loss_weight.len();
         4 * ids as u64 + self.blocks.iter().map(of_block).sum::<u64>()
     }
 

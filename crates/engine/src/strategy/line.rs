@@ -130,8 +130,8 @@ pub struct State<T = Slot> {
     stood_down: Vec<bool>,
     /// Seconds a batch of trainers and of standby trainers, lately.
     pace: [Option<f64>; 2],
-    /// Why batch `end` failed.
-    failure: Option<Error>,
+    /// The lowest batch that failed, and why.
+    failure: Option<(u64, Error)>,
     closed: bool,
 }
 
@@ -366,10 +366,10 @@ impl<M> Line<M> {
         self.0.now(|state| {
             state.free.push(slot);
             let end = state.from + state.round(number) * state.rules.group;
-            let lowest = state.failure.as_ref().is_none_or(|_| end < state.end);
-            if end <= state.end && lowest {
-                state.end = end;
-                state.failure = Some(error);
+            let lowest = state.failure.as_ref().is_none_or(|(lowest, _)| number < *lowest);
+            if lowest {
+                state.end = state.end.min(end);
+                state.failure = Some((number, error));
                 let State { sampled, extracted, trained, free, .. } = state;
                 for waiting in [sampled, extracted, trained] {
                     free.extend(waiting.split_off(&end).into_values());
@@ -391,7 +391,7 @@ impl<M> Line<M> {
     where
         M: Monitor<State<T>>,
     {
-        self.0.now(|state| look(state))
+        self.0.look(look)
     }
 }
 
@@ -411,7 +411,7 @@ impl<T> State<T> {
         for waiting in [sampled, extracted, trained] {
             free.extend(waiting.into_values());
         }
-        (failure, free)
+        (failure.map(|(_, error)| error), free)
     }
 }
 

@@ -9,6 +9,9 @@ pub trait Monitor<S>: Sync {
     /// nothing that others wait for.
     fn until<R>(&self, step: impl FnMut(&mut S) -> Option<R>) -> R;
 
+    /// Looks at the value.
+    fn look<R>(&self, look: impl FnOnce(&S) -> R) -> R;
+
     /// Changes the value.
     fn now<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
         let mut change = Some(change);
@@ -36,6 +39,10 @@ impl<S> Guarded<S> {
 }
 
 impl<S: Send> Monitor<S> for Guarded<S> {
+    fn look<R>(&self, look: impl FnOnce(&S) -> R) -> R {
+        look(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn until<R>(&self, mut step: impl FnMut(&mut S) -> Option<R>) -> R {
         // steps leave the value whole where they panic: they check before they change
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphmill_graph::NodeId;
+use graphmill_graph::{Matrix, NodeId};
 use graphmill_loader::{Feature, Workspace, feature::Link};
 use rayon::{ThreadPool, prelude::*};
 
@@ -66,7 +66,7 @@ pub(super) struct Worker {
     /// What batches come and go over, where they do.
     pub(super) link: Option<Arc<Link>>,
     /// Where batches that bring no room for their rows find some.
-    pub(super) spare: Option<Arc<Spare>>,
+    pub(super) spare: Option<Arc<Spare<Matrix>>>,
 }
 
 impl Worker {
@@ -115,7 +115,7 @@ impl Worker {
         let first = gang[0].0;
         let count = gang.len();
         let spaces = &mut self.spaces[..count];
-        let (marks, link) = (&self.marks, &self.link);
+        let marks = &self.marks;
         let draw = |((number, slot), space): (&mut (u64, Slot), &mut Workspace)| {
             space.set_parallel(count == 1);
             attempt(Stage::Sample, *number, || {
@@ -123,9 +123,6 @@ impl Worker {
                 work.loader.draw(work.order, work.number, *number, space, batch)?;
                 if let Some(cache) = marks {
                     cache.mark(&batch.input_nodes, &mut batch.marks);
-                }
-                if let Some(link) = link {
-                    link.carry(batch.bytes(), Instant::now());
                 }
                 Ok(())
             })
@@ -141,6 +138,9 @@ impl Worker {
             Some(pool) => pool.install(all),
             None => all(),
         };
+        if let Some(link) = &self.link {
+            gang.iter().for_each(|(_, slot)| link.carry(slot.batch.bytes(), Instant::now()));
+        }
         let each = clock.elapsed().as_secs_f64() / count as f64;
         for (i, ((number, mut slot), outcome)) in gang.into_iter().zip(outcomes).enumerate() {
             let began = clock + Duration::from_secs_f64(each * i as f64);

@@ -9,6 +9,7 @@ mod own;
 mod step;
 
 pub(crate) use own::{OwnCache, OwnCaches};
+pub(crate) use step::Step;
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -202,7 +203,7 @@ impl Plan {
             let slots = match (slots, config.device_budget.0) {
                 (usize::MAX, 0) => self.rows,
                 (usize::MAX, budget) => {
-                    let step = step::bytes(&own, data, &*chain, sampler, order)?;
+                    let step = step::bytes(&own, data, &*chain, sampler, order)?.bytes;
                     self.room_beside(step, budget).ok_or_else(|| {
                         Error::usage(format!(
                             "--device-budget {budget}: a training step takes {step} bytes of a device, and the maps of a cache some \
@@ -227,6 +228,12 @@ impl Plan {
     /// The options of a run whose table is as it is stored.
     fn as_stored(&self, config: &TrainConfig) -> TrainConfig {
         TrainConfig { feature_precision: self.kind.name().into(), ..config.clone() }
+    }
+
+    /// Rows that each device may hold of what is free of the host's memory, half of it to be shared among all.
+    fn host_room(&self) -> usize {
+        let each = graphmill_graph::memory::available().map(|bytes| bytes / 2 / self.devices.max(1) as u64);
+        each.map_or(self.rows, |each| self.room_beside(0, each).unwrap_or(0))
     }
 
     /// Rows that a memory of so many bytes holds beside what takes `taken`, with their maps.

@@ -12,7 +12,7 @@ use graphmill_loader::{
     order::Order,
 };
 
-use super::{MAPS, Plan, step};
+use super::{MAPS, Plan, Step, step};
 use crate::{
     Error, Result, TrainConfig,
     device::{Device, Held},
@@ -62,7 +62,7 @@ impl<'a> OwnCaches<'a> {
     ///
     /// # Errors
     /// As training itself.
-    pub(crate) fn step_bytes(&self, behind: &dyn Feature) -> Result<u64> {
+    pub(crate) fn step_bytes(&self, behind: &dyn Feature) -> Result<Step> {
         step::bytes(&self.config, self.data, behind, self.sampler, self.order)
     }
 
@@ -89,12 +89,18 @@ impl<'a> OwnCaches<'a> {
         let room = device.free().map(|free| self.plan.room_beside(0, free).unwrap_or(0));
         let slots = match room {
             Some(room) if lent || wanted.slots == usize::MAX => wanted_slots.min(room),
+            // without a budget it is the host's memory that bounds what all devices make up together
+            None if wanted.slots == usize::MAX => wanted_slots.min(self.plan.host_room()),
             _ => wanted_slots,
         };
         let bytes = slots as f64 * (self.plan.row_bytes as f64 + MAPS[1]) + MAPS[0] * self.plan.rows as f64;
         let held =
             device.hold(&format!("a cache of {slots} rows"), if slots > 0 { bytes as u64 } else { 0 })?;
-        let behind: Box<dyn Feature> = Box::new(Linked::new(behind, device.link.clone()));
+        let behind = Linked::new(behind, device.link.clone());
+        if slots == 0 {
+            return Ok(OwnCache { rows: Arc::new(behind), slots, _held: held });
+        }
+        let behind: Box<dyn Feature> = Box::new(behind);
         let level = Level::Device { devices: 1, reader: 0 };
         let rows: Arc<dyn Feature> = match kind(&wanted.policy)? {
             Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, self.plan.kind, behind, level)?),

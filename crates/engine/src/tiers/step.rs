@@ -11,6 +11,22 @@ const BATCHES: u64 = 3;
 /// Later batches may be larger by so much.
 const MARGIN: f64 = 1.1;
 
+/// What a training step takes of a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Step {
+    /// Bytes in all.
+    pub(crate) bytes: u64,
+    /// Bytes of the gathered rows among them.
+    pub(crate) rows: u64,
+}
+
+impl Step {
+    /// With the rows of the next batch, which are gathered meanwhile.
+    pub(crate) fn with_next(self) -> u64 {
+        self.bytes.saturating_add(self.rows)
+    }
+}
+
 /// Bytes that the first few steps take: minibatch, activations, parameters, gradients and the optimiser's state, which are all kept from
 /// step to step, so that what the process holds behind the last step is what it ever held. Where the system does not tell, the parts that
 /// are known beforehand are counted: gathered rows, and parameters with three more of their size. The steps are done by a model of
@@ -24,7 +40,7 @@ pub(super) fn bytes(
     feature: &dyn Feature,
     sampler: &dyn Sampler,
     order: &dyn Order,
-) -> Result<u64> {
+) -> Result<Step> {
     let unread = graphmill_loader::feature::Host::new(&data.features);
     let mut loader = loader(config, data, sampler, order, &unread)?;
     loader.feature = feature;
@@ -38,7 +54,7 @@ pub(super) fn bytes(
     loader.order(0, &mut seeds);
     let mut learner: Option<Learner> = None;
     let before = memory::anonymous();
-    let mut known = 0;
+    let (mut known, mut rows) = (0, 0);
     for number in 0..loader.num_batches().min(BATCHES) {
         loader.draw(&seeds, 0, number, &mut workspace, &mut batch)?;
         if let Some(model) = model.take() {
@@ -56,8 +72,10 @@ pub(super) fn bytes(
         let learner = learner.as_mut().expect("it was just made");
         learner.train(&batch, config.lr);
         let gathered = batch.input_nodes.len() * feature.dim();
+        rows = rows.max(4 * gathered as u64);
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
     }
     let taken = memory::anonymous().zip(before).map_or(0, |(after, before)| after.saturating_sub(before));
-    Ok((taken.max(known) as f64 * MARGIN) as u64)
+    let with_margin = |bytes: u64| (bytes as f64 * MARGIN) as u64;
+    Ok(Step { bytes: with_margin(taken.max(known)), rows: with_margin(rows) })
 }

@@ -42,8 +42,9 @@ impl LinkOptions {
         };
         let sizes = [("", 1.0), ("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
         let times = [("s", 1.0), ("ms", 1e-3), ("us", 1e-6)];
-        let bandwidth = scaled(bandwidth, &sizes).filter(|&x| x > 0.0).ok_or_else(wrong)?;
-        Ok(Self { bandwidth, latency: scaled(latency, &times).ok_or_else(wrong)? })
+        let bandwidth = scaled(bandwidth, &sizes).filter(|&x| x >= 1.0).ok_or_else(wrong)?;
+        let latency = scaled(latency, &times).filter(|&x| x <= 60.0).ok_or_else(wrong)?;
+        Ok(Self { bandwidth, latency })
     }
 }
 
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(parse("none"), Ok((0.0, 0.0)));
         assert_eq!(parse("16G"), Ok((16e9, 0.0)));
         assert_eq!(parse("1.5M, 2ms"), Ok((1.5e6, 0.002)));
-        for wrong in ["", "fast", "0", "12G,", "12G,3h", "-1"] {
+        for wrong in ["", "fast", "0", "0.0001", "12G,", "12G,3h", "12G,61s", "-1"] {
             assert!(parse(wrong).unwrap_err().contains("bytes a second"), "{wrong}");
         }
     }

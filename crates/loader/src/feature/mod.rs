@@ -102,6 +102,16 @@ pub struct Marks {
 }
 
 impl Marks {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
     /// Forgets them.
     pub fn clear(&mut self) {
         self.cache = None;

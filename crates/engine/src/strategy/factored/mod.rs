@@ -35,7 +35,7 @@ use crate::{
 };
 use replica::{Published, Replica, reduce};
 pub(super) use team::Spare;
-use team::Team;
+use team::{Shift, Team};
 
 /// What devices are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,18 +78,20 @@ impl<'a> Factored<'a> {
 
     /// The slots of the queue: as the options say, or as many as an epoch's batches, as far as there is memory.
     fn fill_slots(&mut self, epoch: &Epoch, team: &Team, rules: Rules) {
-        let batches = usize::try_from(epoch.to - epoch.from).unwrap_or(usize::MAX);
-        let least = rules.group as usize + 3 * (rules.trainers + team.seats.len());
+        let batches = usize::try_from(epoch.loader.num_batches()).unwrap_or(usize::MAX);
+        let round = usize::try_from(rules.group).unwrap_or(usize::MAX).min(batches);
+        let least = round.saturating_add(3 * (rules.trainers + team.seats.len()));
         let wanted = if self.with.config.queue > 0 {
             self.with.config.queue
+        } else if !self.slots.is_empty() {
+            // what memory there was has been looked at
+            self.slots.len()
         } else {
             let room = memory::available().map_or(f64::INFINITY, |bytes| QUEUE_SHARE * bytes as f64);
             let fit = (room / team.batch_bytes.max(1) as f64).min(QUEUE as f64) as usize;
-            fit.min(batches).max(least)
+            fit.max(least)
         };
-        let wanted = wanted.max(rules.group as usize);
-        self.slots.truncate(wanted);
-        self.slots.resize_with(wanted, Slot::default);
+        self.slots.resize_with(wanted.max(round).min(batches), Slot::default);
     }
 }
 
@@ -147,13 +149,22 @@ fn run_team(team: &mut Team, line: &Batches, epoch: &mut Epoch, rules: Rules) ->
     let published = &Published::new(&learner.model);
     let passes: Vec<Option<Passes>> =
         team.seats.iter_mut().map(|seat| seat.passes(&learner.passes)).collect();
-    let (host, spare) = (timeline.track("host"), team.spare.clone());
+    let host = timeline.track("host");
+    let (rows, gradients) = (team.rows.clone(), team.gradients.clone());
     let mut flow = Flow::Continue;
     let mut update = |task: Task<Slot>| -> Result<Flow> {
         let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
         let (clock, last) = (Instant::now(), batches.last().map_or(0, |(number, _)| *number));
         let round = line.see(State::version);
         let outcome = attempt(Stage::Update, last, || {
+            let late = |(_, slot): &(u64, Slot)| round.saturating_sub(slot.gradient.version);
+            let late = batches.iter().map(late).max().unwrap_or(0);
+            assert!(
+                late <= rules.bound,
+                "a gradient came {late} updates late; at most {} may be",
+                rules.bound
+            );
+            learner.staleness = learner.staleness.max(late);
             let mean = reduce(learner, &mut batches);
             Ok(learner.update(mean, lr(last)))
         })?;
@@ -181,19 +192,19 @@ fn run_team(team: &mut Team, line: &Batches, epoch: &mut Epoch, rules: Rules) ->
             .collect();
         flow = after(learner, &done)?;
         for (_, mut slot) in batches {
-            // rows wait for the next batch of a Trainer, not in the queue
-            slot.batch.extracted = false;
-            spare.give(std::mem::take(&mut slot.batch.features));
+            gradients.give(std::mem::take(&mut slot.gradient.values));
             line.free(slot);
         }
         Ok(flow)
     };
     let mut driver = Worker::new("host".into(), Can { update: true, ..Can::default() }, None, 0);
     std::thread::scope(|scope| {
-        for (seat, passes) in team.seats.iter_mut().zip(passes) {
-            seat.start(scope, line, work, published, passes, first);
-        }
+        // however this thread leaves, the others do not wait for it
         let _closing = Closing { line, always: true };
+        let shift = Shift { line, work, published, rows: &rows, gradients: &gradients, first };
+        for (seat, passes) in team.seats.iter_mut().zip(passes) {
+            seat.start(scope, shift, passes);
+        }
         driver.run(line, work, &mut update)
     })?;
     Ok(flow)

@@ -5,6 +5,7 @@ use std::sync::{PoisonError, RwLock};
 use graphmill_graph::Matrix;
 use graphmill_nn::model::Model;
 
+use super::Spare;
 use crate::{
     learner::{Learner, Passes, Room},
     strategy::line::{Gradient, Slot},
@@ -59,11 +60,21 @@ impl Replica {
 
     /// Computes the gradient of a batch from the newest parameters, and leaves it in the slot. `number` is that of the batch in
     /// the whole run.
-    pub(super) fn train(&mut self, passes: &mut Passes, published: &Published, slot: &mut Slot, number: u64) {
+    pub(super) fn train(
+        &mut self,
+        passes: &mut Passes,
+        published: &Published,
+        spare: &Spare<Vec<Matrix>>,
+        slot: &mut Slot,
+        number: u64,
+    ) {
         let Slot { batch, gradient, .. } = slot;
         gradient.version = published.copy_to(&mut self.model);
         gradient.loss = passes.gradient(&mut self.model, batch, number);
         let mut index = 0;
+        if gradient.values.is_empty() {
+            gradient.values = spare.take();
+        }
         let values = &mut gradient.values;
         self.model.visit_mut(&mut |_, param| {
             if index == values.len() {

@@ -19,26 +19,39 @@ use crate::{
     allocate::samplers::num_samplers,
     device::{Device, Held},
     record::DeviceRecord,
-    tiers::{OwnCache, OwnCaches},
+    tiers::{OwnCache, OwnCaches, Step},
 };
 
 /// Batches that are timed to tell how many devices are to sample, after one to warm up.
 const TIMED: u64 = 3;
 
-/// Matrices of gathered rows that no batch is using.
+/// What some batches need for a while, and no batch is using.
 #[derive(Default)]
-pub(in crate::strategy) struct Spare(Mutex<Vec<Matrix>>);
+pub(in crate::strategy) struct Spare<T>(Mutex<Vec<T>>);
 
-impl Spare {
+impl<T: Default> Spare<T> {
     /// One of them, or an empty one.
-    pub(in crate::strategy) fn take(&self) -> Matrix {
+    pub(in crate::strategy) fn take(&self) -> T {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
     /// Keeps it for another batch.
-    pub(super) fn give(&self, rows: Matrix) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(rows);
+    pub(super) fn give(&self, one: T) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(one);
     }
+}
+
+/// What the workers of an epoch share.
+#[derive(Clone, Copy)]
+pub(super) struct Shift<'s> {
+    pub(super) line: &'s Batches,
+    pub(super) work: Work<'s, 's>,
+    pub(super) published: &'s Published,
+    /// Gathered rows, and gradients, that no batch is using.
+    pub(super) rows: &'s Spare<Matrix>,
+    pub(super) gradients: &'s Spare<Vec<Matrix>>,
+    /// Number of the epoch's batch 0 in the whole run.
+    pub(super) first: u64,
 }
 
 /// A device with its workers.
@@ -76,10 +89,12 @@ pub(super) struct Team {
     pub(super) normal: usize,
     /// Bytes of a sampled batch.
     pub(super) batch_bytes: u64,
-    pub(super) spare: Arc<Spare>,
+    /// Gathered rows, and gradients.
+    pub(super) rows: Arc<Spare<Matrix>>,
+    pub(super) gradients: Arc<Spare<Vec<Matrix>>>,
     /// Seconds to sample a batch, and to train on it, where they were timed.
     times: Option<(f64, f64)>,
-    rows: usize,
+    num_nodes: usize,
 }
 
 impl Team {
@@ -105,9 +120,9 @@ impl Team {
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
         let step = match &caches {
             Some(caches) if has_budget => caches.step_bytes(&**with.feature)?,
-            _ => 0,
+            _ => Step::default(),
         };
-        let room = Room { with, caches: caches.as_ref(), step, model: &learner.model };
+        let mut room = Room { with, caches: caches.as_ref(), step, sample: 0, model: &learner.model };
 
         let mut trainer = (design == Design::Factored && count > 1)
             .then(|| room.trainer(&devices[count - 1]))
@@ -115,10 +130,15 @@ impl Team {
         let (times, batch_bytes) = time(loader, learner, trainer.as_ref(), &devices[count - 1])?;
         let samplers = match (design, config.num_samplers) {
             (Design::TimeSharing, _) => count,
-            (_, 0) if count > 1 => num_samplers(count, times.0, times.1).min(count - 1),
+            (_, 0) if count > 1 => {
+                times.map_or(1, |(sample, train)| num_samplers(count, sample, train)).min(count - 1)
+            }
             (_, 0) => 1,
             (_, given) => given,
         };
+        // a workspace has a number for each node, and every thread has one, and a batch
+        let each = 4 * with.data.num_nodes() as u64 + batch_bytes;
+        room.sample = if has_budget { each * devices[0].pool.current_num_threads() as u64 } else { 0 };
         let normal = if design == Design::TimeSharing { count } else { count - samplers };
         if normal == 0 && config.switching == "off" {
             return Err(Error::usage(format!(
@@ -151,12 +171,13 @@ impl Team {
             }
             seats.append(&mut trainers);
         }
-        let spare = Arc::new(Spare::default());
+        let rows = Arc::new(Spare::default());
         for worker in seats.iter_mut().flat_map(|seat| &mut seat.workers) {
-            worker.spare = Some(spare.clone());
+            worker.spare = Some(rows.clone());
         }
-        let times = (design == Design::Factored).then_some(times);
-        Ok(Self { devices, seats, normal, batch_bytes, spare, times, rows: with.data.num_nodes() })
+        let gradients = Arc::new(Spare::default());
+        let num_nodes = with.data.num_nodes();
+        Ok(Self { devices, seats, normal, batch_bytes, rows, gradients, times, num_nodes })
     }
 
     /// Trainers, those on standby among them.
@@ -169,7 +190,7 @@ impl Team {
         let count = |role: &str| self.seats.iter().filter(|seat| seat.role == role).count();
         let percent = |seat: &Seat| {
             let slots = seat.cache.as_ref().map_or(0, |cache| cache.slots);
-            format!("{:.1} %", 100.0 * slots as f64 / self.rows.max(1) as f64)
+            format!("{:.1} %", 100.0 * slots as f64 / self.num_nodes.max(1) as f64)
         };
         let caches: Vec<String> = ["sampler", "trainer", "both"]
             .iter()
@@ -180,7 +201,7 @@ impl Team {
             .collect();
         let caches = if caches.is_empty() { String::new() } else { format!("; {}", caches.join(", ")) };
         match self.times {
-            None => format!("{} devices sample and train{caches}", count("both")),
+            None => format!("{} devices sample and train{caches}", self.seats.len()),
             Some((sample, train)) => format!(
                 "{} of {} devices sample, {} train (a batch takes {:.2} ms to sample, {:.2} ms to train){caches}",
                 count("sampler"),
@@ -230,12 +251,10 @@ impl Seat {
     pub(super) fn start<'s>(
         &'s mut self,
         scope: &'s Scope<'s, '_>,
-        line: &'s Batches,
-        work: Work<'s, 's>,
-        published: &'s Published,
+        shift: Shift<'s>,
         passes: Option<Passes<'s>>,
-        first: u64,
     ) {
+        let Shift { line, work, published, rows, gradients, first } = shift;
         let Self { device, workers, replica, done, .. } = self;
         let (device, done): (&Device, &Mutex<(u64, TrafficRecord)>) = (device, done);
         let mut trains = replica.as_mut().zip(passes);
@@ -253,11 +272,16 @@ impl Seat {
                     let clock = Instant::now();
                     let outcome = attempt(Stage::Train, number, || {
                         let number = first + number;
-                        device.pool.install(|| replica.train(passes, published, &mut slot, number));
+                        device
+                            .pool
+                            .install(|| replica.train(passes, published, gradients, &mut slot, number));
                         Ok(())
                     });
                     slot.spent.train = work.timeline.done(track, Stage::Train, number, clock);
-                    let Slot { batch, spent, .. } = &slot;
+                    let Slot { batch, spent, .. } = &mut slot;
+                    // the rows have done their work: another batch has room for its own
+                    batch.extracted = false;
+                    rows.give(std::mem::take(&mut batch.features));
                     match outcome {
                         Ok(()) => {
                             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -302,7 +326,9 @@ struct Room<'r, 'a> {
     with: &'r Setting<'a>,
     caches: Option<&'r OwnCaches<'a>>,
     /// Bytes of a training step, where memory is limited.
-    step: u64,
+    step: Step,
+    /// Bytes of sampling, where memory is limited.
+    sample: u64,
     model: &'r Model,
 }
 
@@ -322,16 +348,16 @@ impl Room<'_, '_> {
     /// A device that only trains: one thread extracts ahead of the other.
     fn trainer(&self, device: &Arc<Device>) -> Result<Seat> {
         let mut seat = Seat::new(device, "trainer");
-        seat._held.push(device.hold("a training step", self.step)?);
+        seat._held.push(device.hold("a training step, and the rows of the next", self.step.with_next())?);
         seat.cache = self.cache(device, false)?;
         seat.replica = Some(Replica::new(self.model));
-        let pool = || Some(device.pool.clone());
         let can = Can { extract: Some(0), ..Can::default() };
-        let mut extractor = Worker::new(String::new(), can, pool(), 0);
+        let mut extractor = Worker::new(String::new(), can, Some(device.pool_beside()?), 0);
         extractor.rows = seat.cache.as_ref().map(|cache| cache.rows.clone());
         extractor.link = self.caches.map(|_| device.link.clone());
         let can = Can { train: Some(0), ..Can::default() };
-        seat.workers = vec![extractor, Worker::new(String::new(), can, pool(), 0)];
+        let trainer = Worker::new(String::new(), can, Some(device.pool.clone()), 0);
+        seat.workers = vec![extractor, trainer];
         seat.set_trainer(0);
         Ok(seat)
     }
@@ -347,9 +373,10 @@ impl Room<'_, '_> {
     ) -> Result<Seat> {
         let mut seat = Seat::new(device, "sampler");
         seat._held.push(self.topology(device)?);
+        seat._held.push(device.hold("sampling", self.sample)?);
         let mut can = Can { sample: device.pool.current_num_threads(), ..Can::default() };
         if self.with.config.switching == "on" {
-            match device.hold("a training step", self.step) {
+            match device.hold("a training step, and the rows of the next", self.step.with_next()) {
                 Ok(held) => {
                     seat._held.push(held);
                     seat.cache = self.cache(device, true)?;
@@ -363,7 +390,7 @@ impl Room<'_, '_> {
             }
         }
         let mut worker =
-            Worker::new(format!("sampler {index}"), can, Some(device.pool.clone()), self.num_nodes());
+            Worker::new(format!("sampler {index}"), can, Some(device.pool_beside()?), self.num_nodes());
         worker.rows = seat.cache.as_ref().map(|cache| cache.rows.clone());
         worker.marks = marks.or_else(|| worker.rows.clone());
         worker.link = self.caches.map(|_| device.link.clone());
@@ -379,7 +406,8 @@ impl Room<'_, '_> {
     fn both(&self, device: &Arc<Device>, index: usize) -> Result<Seat> {
         let mut seat = Seat::new(device, "both");
         seat._held.push(self.topology(device)?);
-        seat._held.push(device.hold("a training step", self.step)?);
+        seat._held.push(device.hold("sampling", self.sample)?);
+        seat._held.push(device.hold("a training step", self.step.bytes)?);
         seat.cache = self.cache(device, false)?;
         seat.replica = Some(Replica::new(self.model));
         let threads = device.pool.current_num_threads();
@@ -402,7 +430,7 @@ fn time(
     learner: &Learner,
     trainer: Option<&Seat>,
     device: &Arc<Device>,
-) -> Result<((f64, f64), u64)> {
+) -> Result<(Option<(f64, f64)>, u64)> {
     let (mut space, mut batch) = (Workspace::new(loader.graph.num_nodes()), MiniBatch::default());
     space.set_parallel(false);
     let mut order = Vec::new();
@@ -446,5 +474,5 @@ fn time(
             Ok(()) => {}
         }
     }
-    Ok(((sample, train), bytes))
+    Ok((train.is_finite().then_some((sample, train)), bytes))
 }

@@ -84,8 +84,9 @@ impl Crew {
     /// # Errors
     /// What a stage reports, or the listener.
     pub(super) fn run(&mut self, epoch: &mut Epoch, queue: usize, slots: &mut Vec<Slot>) -> Result<Flow> {
-        slots.resize_with(if queue > 0 { queue } else { self.slots() }, Slot::default);
         let batches = (epoch.to - epoch.from).max(1);
+        let wanted = if queue > 0 { queue } else { self.slots() };
+        slots.resize_with(wanted.min(usize::try_from(batches).unwrap_or(usize::MAX)), Slot::default);
         let state = State::new(epoch.from, epoch.to, std::mem::take(slots), Rules::ONE);
         let line = Line::new(Guarded::new(state));
         let mut spent = [0.0; 3];
@@ -135,14 +136,14 @@ impl Crew {
             driver.run(line, work, &mut train)
         } else {
             std::thread::scope(|scope| {
+                // however this thread leaves, the others do not wait for it
+                let _closing = Closing { line, always: true };
                 for worker in others.iter_mut() {
                     scope.spawn(move || {
                         // it trains on nothing, so nothing fails but what the line is told
                         let _ = worker.run(line, work, &mut |_| Ok(Flow::Continue));
                     });
                 }
-                // however this thread leaves, the others do not wait for it
-                let _closing = Closing { line, always: true };
                 driver.run(line, work, &mut train)
             })
         };

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Which stages take turns and which have cores of their own is solved ([`crate::allocate`]) from what the first batches
-//! cost ([`probe`]), put to the test against no workers at all on the next few, and looked at again when stages take much longer or
-//! shorter than they did. Batches are trained on in the order of their numbers, and what a batch holds
+//! cost ([`probe`]), put to the test against no workers at all on the next few, and
+//! looked at again when their stages take much longer or shorter than they did. Batches are trained on in the order of their numbers, and what a batch holds
 //! depends on its number alone: the model is that of `sequential`, to the bit.
 
 mod crew;
@@ -191,8 +191,12 @@ impl Pipelined {
                     let Mode::Test(test) = std::mem::replace(&mut self.mode, Mode::Inline) else {
                         return Ok(flow);
                     };
+                    // the other's memory is of no more use
                     if crew <= QUICKER * none {
                         self.mode = Mode::Crew(Box::new(test.crew));
+                        self.inline = Sequential::new(self.num_nodes);
+                    } else {
+                        self.slots = Vec::new();
                     }
                 }
                 Ok(flow)

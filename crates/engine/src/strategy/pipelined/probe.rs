@@ -74,8 +74,8 @@ impl Probe {
                 gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().map(draw).collect()
             });
             let (warm, each) = (self.done < threads, 1.0 / gang.len() as f64);
-            if !warm && gang.len() == threads {
-                self.sample.push(Spent { passed: spent.passed * each, busy: spent.busy * each });
+            if !warm {
+                self.sample.push(spent);
             }
             for i in 0..gang.len() {
                 let seconds = spent.passed * each;
@@ -121,9 +121,8 @@ impl Probe {
         }
         let [extract, train] = &self.rest;
         let [extract, train] = [extract, train].map(|[many, one]| cost(many, one, threads));
-        let sample = least(&self.sample);
-        // batches are drawn side by side, a core each
-        let all = sample.passed * threads as f64;
+        // batches are drawn side by side, a core each: the seconds of a gang are the core seconds of a batch
+        let all = least(&self.sample).passed;
         let sample = Cost { divided: all, fixed: 0.0, busy: all };
         Ok((Some([sample, extract, train]), Flow::Continue))
     }

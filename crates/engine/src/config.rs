@@ -6,11 +6,11 @@
 use std::{fmt, path::Path};
 
 use graphmill_graph::table::names;
-use graphmill_loader::feature::cached::Placement;
+use graphmill_loader::feature::{LinkOptions, cached::Placement};
 use graphmill_nn::layer;
 use serde_json::{Map, Value as Json};
 
-use crate::{Error, Result};
+use crate::{Error, Result, strategy::pipelined::Cores};
 
 /// A type an option may have: how to read it from a word, from JSON (TOML goes the same way), and how to write it.
 trait Value: Sized {
@@ -393,6 +393,22 @@ options! {
     "Execution" {
         /// Who runs which stage.
         fixed strategy: String = "sequential", "NAME";
+        /// Cores of the stages (pipelined): profiled, naive (all compete for all), or those to sample, extract and train, such as 1,1,2.
+        free allocation: String = "profiled", "HOW";
+        /// Batches under way at most (all but sequential); 0 for as many as keep every stage busy.
+        free queue: usize = 0_usize, "N";
+        /// Devices that sample (factored); 0 for as many as keep pace with those that train.
+        free samplers: usize = 0_usize, "N";
+        /// Let devices that have finished sampling train for the rest of the epoch (factored): on or off.
+        free switching: String = "on", "WHEN";
+        /// How Trainers update the model (factored, time-sharing): synchronous, or asynchronous with --staleness as the bound.
+        fixed updates: String = "synchronous", "HOW";
+        /// Batches of a synchronous update; 0 for one of each Trainer: then it is as if batches were so many times as large.
+        fixed batches_per_update: usize = 0_usize, "N";
+        /// Updates that an asynchronous gradient may be late.
+        fixed staleness: usize = 4_usize, "N";
+        /// Link between each virtual device and the host: none, or bytes a second and a latency, such as 12G,10us.
+        free link: String = "none", "LINK";
         /// What dense products multiply in: f32, or bf16 with f32 sums (weights, sums and all else stay f32).
         fixed precision: String = "f32", "TYPE";
         /// How the feature table is held in memory: f32, f16, bf16, or auto (bf16 with --precision bf16, else as stored).
@@ -606,6 +622,14 @@ impl TrainConfig {
                 self.feature_precision
             )));
         }
+        LinkOptions::parse(&self.link).map_err(|e| Error::usage(format!("--link {e}")))?;
+        if !["on", "off"].contains(&self.switching.as_str()) {
+            return Err(Error::usage(format!("--switching {}: on or off", self.switching)));
+        }
+        if !["synchronous", "asynchronous"].contains(&self.updates.as_str()) {
+            return Err(Error::usage(format!("--updates {}: synchronous or asynchronous", self.updates)));
+        }
+        Cores::parse(&self.allocation).map_err(|e| Error::usage(format!("--allocation {e}")))?;
         self.num_devices()?;
         for (flag, name) in [("cache", &self.cache), ("host-cache", &self.host_cache)] {
             if name != "auto" {

@@ -43,6 +43,33 @@ pub enum Error {
         /// NaN or an infinity.
         loss: f64,
     },
+    /// A device has no room for something.
+    #[error(
+        "{device} is out of memory: {what} takes {bytes} bytes, {free} of {budget} are free; give it a larger \
+         --device-budget, or a smaller --batch-size or --cache-ratio, or separate sampling from training by --strategy factored"
+    )]
+    DeviceMemory {
+        /// Its name.
+        device: String,
+        /// What was to be put there.
+        what: String,
+        /// How large it is.
+        bytes: u64,
+        /// What was left.
+        free: u64,
+        /// All the device has.
+        budget: u64,
+    },
+    /// A stage of a batch panicked: a fault of this program, or memory that could not be had.
+    #[error("batch {batch} could not be done: the {stage} stage panicked: {message}; please report this")]
+    Panicked {
+        /// The stage.
+        stage: &'static str,
+        /// From 1.
+        batch: u64,
+        /// What the panic said.
+        message: String,
+    },
     /// Someone asked the run to stop.
     #[error(
         "interrupted in epoch {epoch} after {batch} batches{}",

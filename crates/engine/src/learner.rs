@@ -51,32 +51,87 @@ pub struct BatchOutcome {
     pub grad_norm: Option<f64>,
 }
 
-/// The model with everything an update needs. Matrices are reused from batch to batch.
-pub struct Learner<'a> {
+/// What forward and backward passes need besides the model. Matrices are reused from batch to batch.
+pub struct Passes<'a> {
     /// Where the arithmetic runs.
     pub backend: &'a dyn Backend,
-    /// The model.
-    pub model: Model,
-    /// The optimiser and its state.
-    pub optimizer: Box<dyn Optimizer>,
     /// The labels of all nodes.
     pub labels: &'a Labels,
     /// The feature table, where the bottom layer reads it in place.
     pub table: Option<Matrix>,
     /// Order of the products, layer by layer.
     pub orders: Vec<Order>,
+    /// The run's seed, the root of every dropout mask.
+    pub seed: u64,
+    room: Room,
+}
+
+/// The matrices of a pass, kept for the next.
+#[derive(Default)]
+pub struct Room {
+    acts: Activations,
+    seed_labels: SeedLabels,
+}
+
+impl<'a> Passes<'a> {
+    /// The same passes, for another model of this shape beside this one, in a room of their own.
+    #[must_use]
+    pub fn with_room(&self, room: Room) -> Passes<'a> {
+        Passes {
+            backend: self.backend,
+            labels: self.labels,
+            table: self.table.clone(),
+            orders: self.orders.clone(),
+            seed: self.seed,
+            room,
+        }
+    }
+
+    /// The room, for passes to come.
+    pub fn into_room(self) -> Room {
+        self.room
+    }
+
+    /// Forward, loss, backward: leaves the gradient of the batch's mean loss in the model, and returns that loss. `number` is
+    /// that of the batch in the whole run: what is dropped depends on it. Where the loss is not finite there is no gradient.
+    pub fn gradient(&mut self, model: &mut Model, batch: &MiniBatch, number: u64) -> f64 {
+        let backend = self.backend;
+        let pass = Pass { backend, training: true, key: keyed::key(&[self.seed, number, 0x6472_6f70]) };
+        let x = match (&self.table, batch.is_fused()) {
+            (Some(table), true) => table.view(),
+            _ => batch.features.view(),
+        };
+        let Room { acts, seed_labels } = &mut self.room;
+        model.zero_grad(backend);
+        model.forward(&pass, &self.orders, &batch.blocks, x, acts);
+        seed_labels.gather(self.labels, &batch.seeds);
+        let (logits, grad) = acts.logits_and_grad();
+        let loss = loss(backend, self.labels, seed_labels, logits, &batch.loss_weight, grad);
+        if loss.is_finite() {
+            model.backward(&pass, &self.orders, &batch.blocks, x, acts);
+        }
+        loss
+    }
+}
+
+/// The model with everything an update needs.
+pub struct Learner<'a> {
+    /// Forward and backward.
+    pub passes: Passes<'a>,
+    /// The model.
+    pub model: Model,
+    /// The optimiser and its state.
+    pub optimizer: Box<dyn Optimizer>,
     /// Largest norm of the gradient, 0 for no limit.
     pub clip: f64,
     /// L2 penalty or decay.
     pub weight_decay: f32,
     /// Whether only the first graph layer decays.
     pub decay_first: bool,
-    /// The run's seed, the root of every dropout mask.
-    pub seed: u64,
     /// Updates made so far.
     pub step: u64,
-    acts: Activations,
-    seed_labels: SeedLabels,
+    /// The largest staleness of a gradient that was used, in updates.
+    pub staleness: u64,
     scratch: Matrix,
 }
 
@@ -90,20 +145,16 @@ impl<'a> Learner<'a> {
         orders: Vec<Order>,
         config: &crate::TrainConfig,
     ) -> Self {
+        let seed = config.seed;
         Self {
-            backend,
+            passes: Passes { backend, labels, table: None, orders, seed, room: Room::default() },
             model,
             optimizer,
-            labels,
-            table: None,
-            orders,
             clip: config.clip,
             weight_decay: config.weight_decay as f32,
             decay_first: config.decay_first,
-            seed: config.seed,
             step: 0,
-            acts: Activations::default(),
-            seed_labels: SeedLabels::default(),
+            staleness: 0,
             scratch: Matrix::default(),
         }
     }
@@ -114,25 +165,18 @@ impl<'a> Learner<'a> {
     /// All of it runs on a thread of the pool: called from outside, each of some thirty operations would wake
     /// a worker and wait for it.
     pub fn train(&mut self, batch: &MiniBatch, lr: f64) -> BatchOutcome {
-        rayon::scope(|_| self.step(batch, lr))
+        rayon::scope(|_| {
+            let loss = self.passes.gradient(&mut self.model, batch, self.step);
+            self.update(loss, lr)
+        })
     }
 
-    fn step(&mut self, batch: &MiniBatch, lr: f64) -> BatchOutcome {
-        let backend = self.backend;
-        let pass = Pass { backend, training: true, key: keyed::key(&[self.seed, self.step, 0x6472_6f70]) };
-        let x = match (&self.table, batch.is_fused()) {
-            (Some(table), true) => table.view(),
-            _ => batch.features.view(),
-        };
-        self.model.zero_grad(backend);
-        self.model.forward(&pass, &self.orders, &batch.blocks, x, &mut self.acts);
-        self.seed_labels.gather(self.labels, &batch.seeds);
-        let (logits, grad) = self.acts.logits_and_grad();
-        let loss = loss(backend, self.labels, &self.seed_labels, logits, &batch.loss_weight, grad);
+    /// The update by the gradient that is in the model, of this loss.
+    pub fn update(&mut self, loss: f64, lr: f64) -> BatchOutcome {
         if !loss.is_finite() {
             return BatchOutcome { loss, grad_norm: None };
         }
-        self.model.backward(&pass, &self.orders, &batch.blocks, x, &mut self.acts);
+        let backend = self.passes.backend;
         let grad_norm = (self.clip > 0.0)
             .then(|| clip(backend, self.clip as f32, |see| self.model.visit_mut(&mut |_, param| see(param))));
         if grad_norm.is_some_and(|norm| !norm.is_finite()) {
@@ -152,9 +196,10 @@ impl<'a> Learner<'a> {
 
     /// The mean loss of these nodes' logits.
     pub fn loss(&mut self, logits: &Matrix, nodes: &[NodeId]) -> f64 {
-        self.seed_labels.gather(self.labels, nodes);
+        let Passes { backend, labels, room: Room { seed_labels, .. }, .. } = &mut self.passes;
+        seed_labels.gather(labels, nodes);
         self.scratch.resize(logits.num_rows(), logits.num_cols());
-        loss(self.backend, self.labels, &self.seed_labels, logits.view(), &[], self.scratch.view_mut())
+        loss(*backend, labels, seed_labels, logits.view(), &[], self.scratch.view_mut())
     }
 }
 

@@ -1,11 +1,14 @@
 //! Who runs what, where, and how far ahead: configuration, stages, strategies, the trainer, exact
 //! inference, checkpoints, records and reports. [`trainer`] is the file to read first.
 
+pub mod allocate;
 pub mod bench;
 mod best;
 pub mod build;
 pub mod checkpoint;
 pub mod config;
+pub mod cores;
+pub mod device;
 pub mod error;
 pub mod evaluate;
 #[cfg(feature = "fuzz")]

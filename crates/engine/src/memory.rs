@@ -53,7 +53,7 @@ fn residence_within(room: f64, config: &TrainConfig, data: &Dataset) -> Residenc
 }
 
 /// Bytes of a copy of the topology.
-fn topology(data: &Dataset) -> f64 {
+pub(crate) fn topology(data: &Dataset) -> f64 {
     let graph = &data.graph;
     let weights = graph.edge_weight().map_or(0, <[f32]>::len);
     (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64

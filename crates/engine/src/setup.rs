@@ -1,5 +1,7 @@
 //! What outlives an epoch: the parts of a run, made from its configuration and dataset, and the tables they read.
 
+use std::sync::Arc;
+
 use graphmill_graph::{Dataset, Graph, table};
 use graphmill_loader::{
     Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
@@ -40,7 +42,10 @@ impl<'d> Parts<'d> {
         }
         Ok(Self {
             metric: build::metric(config, data)?,
-            strategy: table::find("strategy", strategy::TABLE, &config.strategy).map_err(Error::name)?.make,
+            strategy: table::find("strategy", strategy::TABLE, &config.strategy)
+                .map_err(Error::name)?
+                .make
+                .make,
             optimizer: build::optimizer(config)?,
             schedule: build::schedule(config)?,
             model,
@@ -55,7 +60,7 @@ impl<'d> Parts<'d> {
 pub(crate) struct Tables {
     pub(crate) graph: Graph,
     /// The feature rows, for the extract stage.
-    pub(crate) feature: Box<dyn Feature>,
+    pub(crate) feature: Arc<dyn Feature>,
     /// The same rows, for layers that read them in place and for inference.
     pub(crate) whole: Whole,
     /// What the tiers hold, in words, where there are several.
@@ -78,10 +83,10 @@ impl Tables {
         };
         if let Some(mut plan) = Plan::new(config, data)? {
             let (feature, whole) = plan.build(config, data, residence, sampler, order)?;
-            return Ok(Self { graph, feature, whole, tiers: Some(plan.to_string()) });
+            return Ok(Self { graph, feature: feature.into(), whole, tiers: Some(plan.to_string()) });
         }
         let (feature, features) = build::features(config, data, residence.features)?;
-        Ok(Self { graph, feature: Box::new(feature), whole: Whole::Table(features), tiers: None })
+        Ok(Self { graph, feature: Arc::new(feature), whole: Whole::Table(features), tiers: None })
     }
 }
 

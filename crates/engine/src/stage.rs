@@ -95,6 +95,7 @@ impl Loader<'_> {
             aggregation: self.aggregation,
         };
         batch.extracted = false;
+        batch.marks.clear();
         self.sampler.sample(self.graph, self.seed, epoch, form, workspace, batch).map_err(too_large)
     }
 
@@ -126,19 +127,27 @@ impl Loader<'_> {
     /// # Errors
     /// A tier cannot be read.
     pub fn extract(&self, batch: &mut MiniBatch) -> Result<()> {
+        self.extract_from(self.feature, batch)
+    }
+
+    /// [`Loader::extract`] from the rows of a device.
+    ///
+    /// # Errors
+    /// As [`Loader::extract`].
+    pub fn extract_from(&self, feature: &dyn Feature, batch: &mut MiniBatch) -> Result<()> {
         if batch.extracted {
             return Ok(());
         }
-        let dim = self.feature.dim();
+        let dim = feature.dim();
         if batch.is_fused() {
             let rows = (batch.blocks[0].num_edges() + batch.blocks[0].num_dst) as u64;
             batch.features.resize(0, dim);
-            let host = Rows { rows, bytes: rows * self.feature.row_bytes(), nanos: 0 };
+            let host = Rows { rows, bytes: rows * feature.row_bytes(), nanos: 0 };
             batch.traffic = Traffic { host, ..Traffic::default() };
             batch.extracted = true;
             return Ok(());
         }
-        batch.traffic = self.feature.gather(&batch.input_nodes, &mut batch.features)?;
+        batch.traffic = feature.gather_marked(&batch.input_nodes, &batch.marks, &mut batch.features)?;
         if batch.features.is_sparse() {
             // for the gradient of what multiplies them
             batch.features.transpose_sparse();

@@ -31,12 +31,12 @@ use crate::{
     nodes::some,
     observer::{Observer, Progress, Start},
     record::{
-        Best, DatasetRecord, EpochRecord, MemorySample, Samples, Summary, TestScore, WorkerRecord,
+        Best, DatasetRecord, EpochRecord, MemorySample, Samples, Staleness, Summary, TestScore, WorkerRecord,
         bottleneck, workers,
     },
     setup::{self, Parts, Tables},
     stage::Loader,
-    strategy::{Done, Epoch, Flow, Strategy},
+    strategy::{self, Done, Epoch, Flow, Setting, Strategy},
     sums::Valid,
     tensorboard::Events,
     tiers::Whole,
@@ -72,15 +72,17 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
 
 fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
     let clock = Instant::now();
-    let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = Parts::new(config, data)?;
+    let Parts { metric, sampler, order, strategy: make, optimizer, schedule, model } =
+        Parts::new(config, data)?;
     let backend = Cpu { precision: build::precision(config) };
     let tables = Tables::new(config, data, residence, &*sampler, &*order)?;
     let (loader, orders) = setup::loader(config, data, &tables, &*sampler, &*order, &model)?;
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
     if let (true, Whole::Table(table)) = (loader.fused, &tables.whole) {
-        learner.table = Some(table.clone());
+        learner.passes.table = Some(table.clone());
     }
 
+    let setting = Setting { config, data, sampler: &*sampler, order: &*order, feature: &tables.feature };
     let Job { run, resume, observer, stop } = job;
     let traced = run.filter(|_| config.trace);
     let timeline = Timeline::new(traced.is_some());
@@ -89,7 +91,7 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
         data,
         metric,
         loader: &loader,
-        strategy: strategy(data.num_nodes()),
+        strategy: make(setting)?,
         learner,
         inference: Inference::new(
             &tables.graph,
@@ -163,7 +165,7 @@ struct Trainer<'a> {
     data: &'a Dataset,
     metric: &'static table::Entry<Metric>,
     loader: &'a Loader<'a>,
-    strategy: Box<dyn Strategy>,
+    strategy: Box<dyn Strategy + 'a>,
     learner: Learner<'a>,
     inference: Inference<'a>,
     /// The validation nodes that are scored.
@@ -277,6 +279,7 @@ impl Trainer<'_> {
             }
             place.sums.seconds = earlier + began.elapsed().as_secs_f64();
             place.step = learner.step;
+            place.staleness = place.staleness.max(learner.staleness);
             if let Some(bytes) = timeline.look_at_memory() {
                 memory.offer(MemorySample { seconds: place.sums.seconds, bytes });
             }
@@ -315,6 +318,9 @@ impl Trainer<'_> {
         })?;
         let seconds = began.elapsed().as_secs_f64();
         place.sums.seconds = earlier + seconds;
+        if let Some(note) = strategy.note() {
+            observer.note(&note);
+        }
         self.workers = workers(&timeline.busy(), seconds);
         if flow == Flow::Stop && place.batch < batches {
             return Err(self.interrupted());
@@ -360,6 +366,7 @@ impl Trainer<'_> {
             workers,
             memory_bytes: resident(),
             memory: self.memory.take(),
+            devices: self.strategy.devices(),
             ..place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device)
         })
     }
@@ -408,7 +415,7 @@ impl Trainer<'_> {
             of_test = score(self.metric.make, &self.logits, self.data, test);
             self.timeline.span("test", clock);
         }
-        let summary = Summary::new(
+        let mut summary = Summary::new(
             self.config,
             self.data,
             self.records,
@@ -416,6 +423,9 @@ impl Trainer<'_> {
             TestScore { metric: self.metric.name.to_string(), score: of_test },
             self.keeper.seconds(),
         );
+        if strategy::is_by_device(&self.config.strategy) && self.config.updates == "asynchronous" {
+            summary.staleness = Staleness { bound: self.config.staleness as u64, max: self.place.staleness };
+        }
         if let Some(run) = self.keeper.run {
             run.write_summary(&summary)?;
         }

@@ -105,7 +105,7 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
     };
     let optimizer = build::optimizer(config).unwrap();
     let mut learner = Learner::new(backend, model, optimizer, &data.labels, orders, config);
-    learner.table = fused.then_some(table);
+    learner.passes.table = fused.then_some(table);
     let mut strategy = Sequential::new(data.num_nodes());
     let mut order = Vec::new();
     loader.order(0, &mut order);

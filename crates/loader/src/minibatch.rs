@@ -2,7 +2,7 @@
 
 use graphmill_graph::{Block, Matrix, NodeId};
 
-use crate::Traffic;
+use crate::{Traffic, feature::Marks};
 
 /// A minibatch. Each field says which stage fills it. It is a workspace too: the engine recycles it, and
 /// every stage clears and refills its fields without giving memory back.
@@ -26,6 +26,8 @@ pub struct MiniBatch {
     pub extracted: bool,
     /// What was read, tier by tier (filled by `extract`).
     pub traffic: Traffic,
+    /// Where the rows of the input nodes are in the cache of who will read them (filled behind `sample`, where somebody knows).
+    pub marks: Marks,
     /// Weight of each seed in the loss, or empty: all equal (filled by samplers that need it).
     pub loss_weight: Vec<f32>,
 }
@@ -42,6 +44,17 @@ impl MiniBatch {
     /// Edges over all blocks.
     pub fn num_edges(&self) -> usize {
         self.blocks.iter().map(Block::num_edges).sum()
+    }
+
+    /// Bytes that a batch which is sampled and not extracted takes on its way: seeds, input nodes, marks and blocks.
+    pub fn bytes(&self) -> u64 {
+        let of_block = |block: &Block| {
+            let Block { indptr, indices, dst_ids, edge_weight, self_weight, .. } = block;
+            let ids = dst_ids.as_ref().map_or(0, Vec::len);
+            4 * (indptr.len() + indices.len() + ids + edge_weight.len() + self_weight.len()) as u64
+        };
+        let ids = self.seeds.len() + 2 * self.input_nodes.len() + self.loss_weight.len();
+        4 * ids as u64 + self.blocks.iter().map(of_block).sum::<u64>()
     }
 
     /// Whether the bottom layer reads the feature table in place.

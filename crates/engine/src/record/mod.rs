@@ -116,6 +116,26 @@ impl std::ops::AddAssign for TrafficRecord {
     }
 }
 
+/// What a device did in an epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceRecord {
+    /// Its name.
+    pub device: String,
+    /// What it is for: sampler, trainer, or both.
+    pub role: String,
+    /// Batches it trained on.
+    pub batches: u64,
+    /// Rows that its cache holds.
+    pub cache_rows: usize,
+    /// Rows served by its cache out of all rows it read.
+    pub hit_rate: Option<f64>,
+    /// Bytes that went over its link.
+    pub link_bytes: u64,
+    /// Seconds that its link was taken, where it is simulated.
+    pub link_seconds: f64,
+}
+
 /// An epoch: a line of `metrics.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -161,6 +181,9 @@ pub struct EpochRecord {
     /// The same in between, where the epoch is long enough.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemorySample>,
+    /// What each device did, where they work for themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceRecord>,
 }
 
 /// The epoch whose parameters are kept.

@@ -72,6 +72,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
                     bytes: (9e8 + 2e7 * noise(j, 10) + 2e8 * (j % 50) as f64 / 50.0) as u64,
                 })
                 .collect(),
+            ..EpochRecord::default()
         }
     };
     let epochs: Vec<EpochRecord> = (1..=epochs).map(epoch).collect();

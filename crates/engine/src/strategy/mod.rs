@@ -1,14 +1,21 @@
 //! Who runs which stage, where, and how far ahead. The stages themselves do not know.
 
+pub mod factored;
+pub mod line;
+pub mod monitor;
+pub mod pipelined;
 pub mod sequential;
+mod worker;
 
-use graphmill_graph::{NodeId, table::Entry};
-use graphmill_loader::MiniBatch;
+use std::sync::Arc;
+
+use graphmill_graph::{Dataset, NodeId, table::Entry};
+use graphmill_loader::{Feature, MiniBatch, Sampler, order::Order};
 
 use crate::{
-    Result,
+    Result, TrainConfig,
     learner::{BatchOutcome, Learner},
-    record::Stages,
+    record::{DeviceRecord, Stages},
     stage::Loader,
     timeline::Timeline,
 };
@@ -60,15 +67,86 @@ pub trait Strategy: Send {
     /// # Errors
     /// What a stage or the listener reports.
     fn run(&mut self, epoch: Epoch) -> Result<Flow>;
+
+    /// What each device did in the epoch that was just run, where there are several.
+    fn devices(&mut self) -> Vec<DeviceRecord> {
+        Vec::new()
+    }
+
+    /// Something worth telling whoever watches, once.
+    fn note(&mut self) -> Option<String> {
+        None
+    }
 }
 
-/// Makes a strategy for a graph of that many nodes.
-pub type Make = fn(num_nodes: usize) -> Box<dyn Strategy>;
+/// What strategies are made from.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    /// The options.
+    pub config: &'a TrainConfig,
+    /// What is trained on.
+    pub data: &'a Dataset,
+    /// The sampler.
+    pub sampler: &'a dyn Sampler,
+    /// The order of the seeds.
+    pub order: &'a dyn Order,
+    /// The rows, as the host has them; a chain of caches is before them where all devices share it.
+    pub feature: &'a Arc<dyn Feature>,
+}
+
+/// Makes a strategy.
+pub type Make = for<'a> fn(Setting<'a>) -> Result<Box<dyn Strategy + 'a>>;
+
+/// A row of the [`TABLE`].
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// The constructor.
+    pub make: Make,
+    /// Whether each device samples or trains for itself, and has a cache of its own.
+    pub by_device: bool,
+}
 
 /// Every strategy there is.
-pub const TABLE: &[Entry<Make>] = &[Entry {
-    name: "sequential",
-    summary: "order, sample, extract, train, one after the other; the reference for correctness",
-    source: "",
-    make: |num_nodes| Box::new(sequential::Sequential::new(num_nodes)),
-}];
+pub const TABLE: &[Entry<Kind>] = &[
+    Entry {
+        name: "sequential",
+        summary: "order, sample, extract, train, one after the other; the reference for correctness",
+        source: "",
+        make: Kind {
+            make: |with| Ok(Box::new(sequential::Sequential::new(with.data.num_nodes()))),
+            by_device: false,
+        },
+    },
+    Entry {
+        name: "pipelined",
+        summary: "stages of several batches side by side, cores by the min-max allocation over profiled stage times",
+        source: "Liu et al., BGL: GPU-efficient GNN training, NSDI 2023, resource isolation",
+        make: Kind {
+            make: |with| Ok(Box::new(pipelined::Pipelined::new(with.config, with.data.num_nodes())?)),
+            by_device: false,
+        },
+    },
+    Entry {
+        name: "factored",
+        summary: "devices that sample and devices that train, linked by one queue, with dynamic switching",
+        source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 5",
+        make: Kind {
+            make: |with| Ok(Box::new(factored::Factored::new(with, factored::Design::Factored)?)),
+            by_device: true,
+        },
+    },
+    Entry {
+        name: "time-sharing",
+        summary: "every device samples and trains: what factored is compared with",
+        source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 2",
+        make: Kind {
+            make: |with| Ok(Box::new(factored::Factored::new(with, factored::Design::TimeSharing)?)),
+            by_device: true,
+        },
+    },
+];
+
+/// Whether each device of the strategy of that name works for itself.
+pub(crate) fn is_by_device(name: &str) -> bool {
+    TABLE.iter().any(|entry| entry.name == name && entry.make.by_device)
+}

@@ -5,7 +5,10 @@
 //!   virtual:N:  device cache (--cache, --device-budget, --cache-ratio)  ─►  host (all rows, or a cache within --host-budget  ─►  disk)
 //! ```
 
+mod own;
 mod step;
+
+pub(crate) use own::{OwnCache, OwnCaches};
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -13,7 +16,7 @@ use graphmill_graph::{Dataset, Matrix, dataset::StoredTable, matrix::TableType, 
 use graphmill_loader::{
     Feature, Sampler,
     feature::{
-        Disk, DiskOptions,
+        Disk, DiskOptions, Link, LinkOptions, Linked,
         cached::{Dynamic, Level, Pinned, Placement, placed},
     },
     order::Order,
@@ -24,6 +27,7 @@ use crate::{
     evaluate::Source,
     hotness::{Kind, kind, scores_of},
     memory::{self, Residences},
+    strategy,
 };
 
 /// Bytes of a cache's maps for each row of the table, and for each row that it holds; of policies that keep rows in order, the most.
@@ -192,7 +196,9 @@ impl Plan {
             let (host, table) = build::features(&own, data, residence.features)?;
             (Box::new(host), Whole::Table(table))
         };
-        if let Some(Cache { policy, slots }) = self.device.clone() {
+        // Trainers that are devices of their own have caches of their own
+        let shared = self.device.clone().filter(|_| !strategy::is_by_device(&config.strategy));
+        if let Some(Cache { policy, slots }) = shared {
             let slots = match (slots, config.device_budget.0) {
                 (usize::MAX, 0) => self.rows,
                 (usize::MAX, budget) => {
@@ -209,6 +215,10 @@ impl Plan {
             let cache = Cache { policy, slots };
             self.device = Some(cache.clone());
             let level = Level::Device { devices: self.devices, reader: 0 };
+            let link = LinkOptions::parse(&config.link).map_err(Error::usage)?;
+            if link != LinkOptions::default() {
+                chain = Box::new(Linked::new(chain.into(), Arc::new(Link::new(link))));
+            }
             chain = self.cached(&cache, self.devices, level, chain, &own, data, sampler, order)?;
         }
         Ok((chain, whole))

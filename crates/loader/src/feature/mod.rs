@@ -4,6 +4,7 @@ pub mod cached;
 pub mod disk;
 pub mod host;
 mod lent;
+pub mod link;
 mod scatter;
 mod stream;
 
@@ -15,6 +16,7 @@ use rayon::prelude::*;
 
 pub use disk::{Disk, DiskOptions};
 pub use host::Host;
+pub use link::{Link, LinkOptions, Linked};
 
 /// Rows and bytes read from one tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +92,23 @@ pub enum Places<'p> {
     At(&'p [u32]),
 }
 
+/// Where the rows of a batch are in a cache, looked up ahead of reading them (FGNN marks them in the Sample stage, section 5.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Which cache they are of: caches that hold the same rows in the same slots have the same number.
+    cache: Option<u64>,
+    /// The slot of each row, or none.
+    slots: Vec<u32>,
+}
+
+impl Marks {
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.cache = None;
+        self.slots.clear();
+    }
+}
+
 /// A table of feature rows, wherever it lives. Every tier returns the same bytes.
 pub trait Feature: Send + Sync {
     /// `F`.
@@ -122,6 +141,20 @@ pub trait Feature: Send + Sync {
         self.read(ids, out.view_mut().host())
     }
 
+    /// Looks up where the rows of `ids` (each below `V`) are, for [`Feature::gather_marked`]; a tier whose rows come and go has
+    /// nothing to say.
+    fn mark(&self, _ids: &[NodeId], marks: &mut Marks) {
+        marks.clear();
+    }
+
+    /// [`Feature::gather`] with the marks of these `ids`; those of another cache are passed over.
+    ///
+    /// # Errors
+    /// As [`Feature::read_to`].
+    fn gather_marked(&self, ids: &[NodeId], _marks: &Marks, out: &mut Matrix) -> Result<Traffic> {
+        self.gather(ids, out)
+    }
+
     /// Bytes of a row where it is stored; of sparse rows in the mean.
     fn row_bytes(&self) -> u64;
 
@@ -143,6 +176,12 @@ impl<T: Feature + ?Sized> Feature for Arc<T> {
     }
     fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
         (**self).gather(ids, out)
+    }
+    fn mark(&self, ids: &[NodeId], marks: &mut Marks) {
+        (**self).mark(ids, marks);
+    }
+    fn gather_marked(&self, ids: &[NodeId], marks: &Marks, out: &mut Matrix) -> Result<Traffic> {
+        (**self).gather_marked(ids, marks, out)
     }
     fn row_bytes(&self) -> u64 {
         (**self).row_bytes()

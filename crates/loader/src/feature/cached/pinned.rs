@@ -2,13 +2,15 @@
 
 use std::time::Instant;
 
-use graphmill_graph::{Features, NodeId, Result, buffer::Buffer, dataset::FeatureData, matrix::TableType};
+use graphmill_graph::{
+    Features, Matrix, NodeId, Result, buffer::Buffer, dataset::FeatureData, keyed, matrix::TableType,
+};
 use half::{f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
 
 use super::{Lent, Level, place::Placed};
 use crate::{
-    feature::{Feature, Host, Places, Rows, Traffic},
+    feature::{Feature, Host, Marks, Places, Rows, Traffic},
     policy::MISS,
 };
 
@@ -24,6 +26,8 @@ pub struct Pinned {
     /// Row by slot.
     near: Host,
     held: Placed,
+    /// Of what is in which slot.
+    identity: u64,
     behind: Box<dyn Feature>,
     level: Level,
     rooms: Lent<Room>,
@@ -33,6 +37,12 @@ pub struct Pinned {
 #[derive(Default)]
 struct Room {
     slots: Vec<u32>,
+    parts: Parts,
+}
+
+/// The rows of a request that are near, and the others.
+#[derive(Default)]
+struct Parts {
     near: Part,
     far: Part,
 }
@@ -77,7 +87,8 @@ impl Pinned {
             TableType::Bf16 => unreachable!("datasets hold f32 or f16"),
         };
         let near = Host::new(&Features { dim, data });
-        Ok(Self { slots, near, held, behind, level, rooms: Lent::new() })
+        let identity = held.ids.iter().fold(0, |sum, &v| keyed::key(&[sum, v.into()]));
+        Ok(Self { slots, near, held, identity, behind, level, rooms: Lent::new() })
     }
 
     /// Rows in slots of the reader's own device, and of its peers.
@@ -90,6 +101,45 @@ impl Pinned {
         }
         let own = slots.par_iter().with_min_len(TASK).filter(|&&slot| own(slot as usize)).count() as u64;
         (own, all - own)
+    }
+
+    /// The slot of each id.
+    fn look_up(&self, ids: &[NodeId], slots: &mut Vec<u32>) {
+        slots.resize(ids.len(), 0);
+        let look_up = |(slot, &v): (&mut u32, &NodeId)| *slot = self.slots[v as usize];
+        slots.par_iter_mut().with_min_len(TASK).zip(ids).for_each(look_up);
+    }
+
+    /// The rows of ids whose slots are known, since `began`.
+    fn serve(
+        &self,
+        ids: &[NodeId],
+        slots: &[u32],
+        places: Places,
+        began: Instant,
+        Parts { near, far }: &mut Parts,
+        out: &mut [f32],
+    ) -> Result<Traffic> {
+        near.clear();
+        far.clear();
+        for (i, (&slot, &v)) in slots.iter().zip(ids).enumerate() {
+            let place = match places {
+                Places::InOrder => i as u32,
+                Places::At(at) => at[i],
+            };
+            if slot == MISS { far.push(v, place) } else { near.push(slot, place) }
+        }
+        let looking = Rows::since(began, 0, 0);
+        let mut traffic = self.level.traffic(looking, Rows::default());
+        if far.ids.is_empty() {
+            traffic += self.read_near(slots, places, out)?;
+            return Ok(traffic);
+        }
+        if !near.ids.is_empty() {
+            traffic += self.read_near(&near.ids, Places::At(&near.places), out)?;
+        }
+        traffic += self.behind.read_to(&far.ids, Places::At(&far.places), out)?;
+        Ok(traffic)
     }
 
     /// The rows that are near.
@@ -144,31 +194,25 @@ impl Feature for Pinned {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        self.rooms.with(|Room { slots, near, far }| {
+        self.rooms.with(|Room { slots, parts }| {
             let began = Instant::now();
-            slots.resize(ids.len(), 0);
-            let look_up = |(slot, &v): (&mut u32, &NodeId)| *slot = self.slots[v as usize];
-            slots.par_iter_mut().with_min_len(TASK).zip(ids).for_each(look_up);
-            near.clear();
-            far.clear();
-            for (i, (&slot, &v)) in slots.iter().zip(ids).enumerate() {
-                let place = match places {
-                    Places::InOrder => i as u32,
-                    Places::At(at) => at[i],
-                };
-                if slot == MISS { far.push(v, place) } else { near.push(slot, place) }
-            }
-            let looking = Rows::since(began, 0, 0);
-            let mut traffic = self.level.traffic(looking, Rows::default());
-            if far.ids.is_empty() {
-                traffic += self.read_near(slots, places, out)?;
-                return Ok(traffic);
-            }
-            if !near.ids.is_empty() {
-                traffic += self.read_near(&near.ids, Places::At(&near.places), out)?;
-            }
-            traffic += self.behind.read_to(&far.ids, Places::At(&far.places), out)?;
-            Ok(traffic)
+            self.look_up(ids, slots);
+            self.serve(ids, slots, places, began, parts, out)
+        })
+    }
+
+    fn mark(&self, ids: &[NodeId], marks: &mut Marks) {
+        marks.cache = Some(self.identity);
+        self.look_up(ids, &mut marks.slots);
+    }
+
+    fn gather_marked(&self, ids: &[NodeId], marks: &Marks, out: &mut Matrix) -> Result<Traffic> {
+        if marks.cache != Some(self.identity) || marks.slots.len() != ids.len() {
+            return self.gather(ids, out);
+        }
+        out.resize(ids.len(), self.dim());
+        self.rooms.with(|Room { parts, .. }| {
+            self.serve(ids, &marks.slots, Places::InOrder, Instant::now(), parts, out.view_mut().host())
         })
     }
 

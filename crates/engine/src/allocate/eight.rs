@@ -1,0 +1,1 @@
+//! BGL's formula.

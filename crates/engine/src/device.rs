@@ -1,0 +1,114 @@
+//! Devices that are made up: a memory of their own, threads of their own, and a link to the host.
+//!
+//! They compute on the processor's cores, so that whatever several devices do can be tried, and counted, on any machine.
+//! Memory is accounted for, not set apart: what would be put on a device is held against its budget, and what
+//! does not fit is refused as a real device would.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use graphmill_loader::feature::{Link, LinkOptions};
+use rayon::ThreadPool;
+
+use crate::{Error, Result, cores};
+
+/// A device.
+pub struct Device {
+    name: String,
+    /// Bytes; 0 for no limit.
+    budget: u64,
+    held: AtomicU64,
+    /// The link to the host.
+    pub link: Arc<Link>,
+    /// Its threads.
+    pub pool: Arc<ThreadPool>,
+}
+
+/// Bytes of a device's memory, given back when this is dropped.
+pub struct Held {
+    device: Arc<Device>,
+    bytes: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.device.held.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+impl Device {
+    /// `count` devices with `budget` bytes each (0 for no limit). The cores of this machine are dealt among them; where there are
+    /// fewer cores than devices they share.
+    ///
+    /// # Errors
+    /// The system refuses the threads.
+    pub fn several(kind: &str, count: usize, budget: u64, link: LinkOptions) -> Result<Vec<Arc<Self>>> {
+        let threads = rayon::current_num_threads();
+        let cores = cores::available();
+        let each = threads / count.max(1);
+        let device = |i: usize| {
+            let own = if each > 0 { cores.get(i * each..(i + 1) * each).unwrap_or(&[]) } else { &[] };
+            let name = format!("{kind}:{i}");
+            let pool = Arc::new(cores::pool(&name, each.max(1), own)?);
+            let link = Arc::new(Link::new(link));
+            Ok(Arc::new(Self { name, budget, held: AtomicU64::new(0), link, pool }))
+        };
+        (0..count).map(device).collect()
+    }
+
+    /// Its name: `virtual:0`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes that are free; `None` where there is no limit.
+    pub fn free(&self) -> Option<u64> {
+        (self.budget > 0).then(|| self.budget.saturating_sub(self.held.load(Relaxed)))
+    }
+
+    /// Puts so many bytes on the device.
+    ///
+    /// # Errors
+    /// They do not fit.
+    pub fn hold(self: &Arc<Self>, what: &str, bytes: u64) -> Result<Held> {
+        let fits = |held: u64| {
+            let all = held.checked_add(bytes)?;
+            (self.budget == 0 || all <= self.budget).then_some(all)
+        };
+        match self.held.fetch_update(Relaxed, Relaxed, fits) {
+            Ok(_) => Ok(Held { device: self.clone(), bytes }),
+            Err(held) => Err(Error::DeviceMemory {
+                device: self.name.clone(),
+                what: what.to_string(),
+                bytes,
+                free: self.budget.saturating_sub(held),
+                budget: self.budget,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_refused_beyond_the_budget_and_given_back() {
+        let devices = Device::several("virtual", 3, 100, LinkOptions::default()).unwrap();
+        let one = devices[0].hold("the topology", 60).unwrap();
+        assert_eq!((devices[0].free(), devices[1].free()), (Some(40), Some(100)));
+        let error = devices[0].hold("a cache", 41).err().unwrap().to_string();
+        assert!(
+            error.starts_with("virtual:0 is out of memory: a cache takes 41 bytes, 40 of 100 are free"),
+            "{error}"
+        );
+        assert!(devices[0].hold("a cache", u64::MAX).is_err());
+        drop(one);
+        drop(devices[0].hold("a cache", 100).unwrap());
+        let endless = Device::several("virtual", 1, 0, LinkOptions::default()).unwrap();
+        let _held = endless[0].hold("anything", 1 << 40).unwrap();
+        assert_eq!(endless[0].free(), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! Devices that sample, devices that train, and one queue between them (FGNN, sections 4 and 5).
+//!
+//! ```text
+//!   factored:       device 0   sample b0 | b1 | b2 | .. | b9 | standby: train b8 ..      topology (and what cache is left room for)
+//!                                          │ one queue, in host memory; the next free Trainer takes the next batch
+//!                   device 1     extract b0 | extract b2 | ..                           cache of the hottest rows
+//!                                  train b0 | train b2 | ..
+//!                   host             update | update | ..
+//!   time-sharing:   every device   sample | extract | train                             topology and a smaller cache
+//! ```
+//!
+//! A Trainer computes gradients on a copy of the model; this thread applies them, round by round, in the order of the batches
+//! ([`super::line`] has the rules). Synchronous updates are as deterministic as `sequential`, and with one Trainer the same to the
+//! bit; with `N` they are those of batches `N` times as large. Asynchronous ones depend on who was how fast, within their bound.
+
+mod replica;
+mod team;
+
+use std::time::Instant;
+
+use graphmill_graph::memory;
+
+use super::{
+    Done, Epoch, Flow, Setting, Strategy,
+    line::{Can, Line, Rules, Slot, State, Task},
+    monitor::Guarded,
+    worker::{Batches, Closing, Work, Worker, attempt},
+};
+use crate::{
+    Result,
+    learner::{BatchOutcome, Passes},
+    record::{DeviceRecord, TrafficRecord},
+    timeline::Stage,
+};
+use replica::{Published, Replica, reduce};
+pub(super) use team::Spare;
+use team::Team;
+
+/// What devices are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// Some sample, the others train.
+    Factored,
+    /// All do both.
+    TimeSharing,
+}
+
+/// Most batches in the queue, whatever memory there is.
+const QUEUE: usize = 1 << 14;
+/// The part of the memory that is left which the queue may take.
+const QUEUE_SHARE: f64 = 0.25;
+
+/// See the module's text.
+pub struct Factored<'a> {
+    with: Setting<'a>,
+    design: Design,
+    team: Option<Team>,
+    slots: Vec<Slot>,
+    records: Vec<DeviceRecord>,
+    note: Option<String>,
+}
+
+impl<'a> Factored<'a> {
+    /// With nothing on any device yet.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn new(with: Setting<'a>, design: Design) -> Result<Self> {
+        Ok(Self { with, design, team: None, slots: Vec::new(), records: Vec::new(), note: None })
+    }
+
+    /// How gradients become updates.
+    fn rules(&self, team: &Team) -> Rules {
+        let config = self.with.config;
+        let (normal, trainers) = (team.normal, team.num_trainers());
+        let (group, bound) = if config.updates == "asynchronous" {
+            (1, config.staleness as u64)
+        } else {
+            let each = normal.max(1) as u64;
+            (if config.batches_per_update > 0 { config.batches_per_update as u64 } else { each }, 0)
+        };
+        Rules { trainers, normal, ahead: 1, group, bound }
+    }
+
+    /// The slots of the queue: as the options say, or as many as an epoch's batches, as far as there is memory.
+    fn fill_slots(&mut self, epoch: &Epoch, team: &Team, rules: Rules) {
+        let batches = usize::try_from(epoch.loader.num_batches() - epoch.from).unwrap_or(usize::MAX);
+        let least = rules.group as usize + 3 * (rules.trainers + team.seats.len());
+        let wanted = if self.with.config.queue > 0 {
+            self.with.config.queue
+        } else {
+            let room = memory::available().map_or(f64::INFINITY, |bytes| QUEUE_SHARE * bytes as f64);
+            let fit = (room / team.batch_bytes.max(1) as f64).min(QUEUE as f64) as usize;
+            fit.min(batches).max(least)
+        };
+        let wanted = wanted.max(rules.group as usize);
+        self.slots.truncate(wanted);
+        self.slots.resize_with(wanted, Slot::default);
+    }
+}
+
+impl Strategy for Factored<'_> {
+    fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
+        let batches = epoch.loader.num_batches();
+        if epoch.from >= batches {
+            return Ok(Flow::Continue);
+        }
+        let mut team = match self.team.take() {
+            Some(team) => team,
+            None => {
+                let team = Team::new(&self.with, self.design, &mut epoch)?;
+                self.note = Some(team.describe());
+                team
+            }
+        };
+        let rules = self.rules(&team);
+        self.fill_slots(&epoch, &team, rules);
+        let slots = std::mem::take(&mut self.slots);
+        let line = Line::new(Guarded::new(State::new(epoch.from, batches, slots, rules)));
+        let before: Vec<_> = team.devices.iter().map(|device| device.link.carried()).collect();
+        let flow = run_team(&mut team, &line, &mut epoch, rules);
+        let (failure, slots) = line.into_inner().into_inner().end();
+        self.slots = slots;
+        let carried = team.devices.iter().zip(before).map(|(device, before)| {
+            let now = device.link.carried();
+            (now.bytes - before.bytes, now.seconds - before.seconds)
+        });
+        self.records = team.records(carried.collect());
+        self.team = Some(team);
+        let flow = flow?;
+        if let (Some(error), Flow::Continue) = (failure, flow) {
+            return Err(error);
+        }
+        Ok(flow)
+    }
+
+    fn devices(&mut self) -> Vec<DeviceRecord> {
+        std::mem::take(&mut self.records)
+    }
+
+    fn note(&mut self) -> Option<String> {
+        self.note.take()
+    }
+}
+
+/// An epoch's batches: a thread for each worker of the devices, updates on this one.
+fn run_team(team: &mut Team, line: &Batches, epoch: &mut Epoch, rules: Rules) -> Result<Flow> {
+    let Epoch { number, order, loader, learner, lr, after, timeline, .. } = epoch;
+    let work = Work { loader, order, number: *number, timeline };
+    let first = *number * loader.num_batches();
+    let published = &Published::new(&learner.model);
+    let passes: Vec<Option<Passes>> =
+        team.seats.iter_mut().map(|seat| seat.passes(&learner.passes)).collect();
+    let (host, spare) = (timeline.track("host"), team.spare.clone());
+    let mut flow = Flow::Continue;
+    let mut update = |task: Task<Slot>| -> Result<Flow> {
+        let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
+        let (clock, last) = (Instant::now(), batches.last().map_or(0, |(number, _)| *number));
+        let round = line.see(State::version);
+        let outcome = attempt(Stage::Update, last, || {
+            let mean = reduce(learner, &mut batches);
+            Ok(learner.update(mean, lr(last)))
+        })?;
+        published.publish(&learner.model);
+        line.updated();
+        timeline.done(host, Stage::Update, last, clock);
+        for (_, slot) in &batches {
+            let late = round.saturating_sub(slot.gradient.version);
+            assert!(
+                late <= rules.bound,
+                "a gradient came {late} updates late; at most {} may be",
+                rules.bound
+            );
+            learner.staleness = learner.staleness.max(late);
+        }
+        // where the mean is not finite, either a batch's loss is not, or the gradient's norm: then all are to blame
+        let finite = batches.iter().all(|(_, slot)| slot.gradient.loss.is_finite());
+        let blamed = (finite && !outcome.loss.is_finite()).then_some(outcome.loss);
+        let done: Vec<Done> = batches
+            .iter()
+            .map(|(_, Slot { batch, spent, gradient })| {
+                let outcome = BatchOutcome { loss: blamed.unwrap_or(gradient.loss), ..outcome };
+                Done { batch, outcome, spent: *spent }
+            })
+            .collect();
+        flow = after(learner, &done)?;
+        for (_, mut slot) in batches {
+            // rows wait for the next batch of a Trainer, not in the queue
+            slot.batch.extracted = false;
+            spare.give(std::mem::take(&mut slot.batch.features));
+            line.free(slot);
+        }
+        Ok(flow)
+    };
+    let mut driver = Worker::new("host".into(), Can { update: true, ..Can::default() }, None, 0);
+    std::thread::scope(|scope| {
+        for (seat, passes) in team.seats.iter_mut().zip(passes) {
+            seat.start(scope, line, work, published, passes, first);
+        }
+        let _closing = Closing { line, always: true };
+        driver.run(line, work, &mut update)
+    })?;
+    Ok(flow)
+}

@@ -1,0 +1,109 @@
+//! A Trainer's copy of the model, and how gradients of several make an update.
+
+use std::sync::{PoisonError, RwLock};
+
+use graphmill_graph::Matrix;
+use graphmill_nn::model::Model;
+
+use crate::{
+    learner::{Learner, Passes, Room},
+    strategy::line::{Gradient, Slot},
+};
+
+/// The parameters that Trainers copy.
+pub(super) struct Published(RwLock<(u64, Vec<Matrix>)>);
+
+impl Published {
+    /// The model's parameters, as version 0.
+    pub(super) fn new(model: &Model) -> Self {
+        let mut values = Vec::new();
+        model.visit(&mut |_, param| values.push(param.value.clone()));
+        Self(RwLock::new((0, values)))
+    }
+
+    /// The model's parameters from now on.
+    pub(super) fn publish(&self, model: &Model) {
+        let mut published = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let (version, values) = &mut *published;
+        let mut index = 0;
+        model.visit(&mut |_, param| {
+            values[index].view_mut().host().copy_from_slice(param.value.view().host());
+            index += 1;
+        });
+        *version += 1;
+    }
+
+    /// Copies the parameters to `model`; returns their version.
+    fn copy_to(&self, model: &mut Model) -> u64 {
+        let published = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (version, values) = &*published;
+        let mut index = 0;
+        model.visit_mut(&mut |_, param| {
+            param.value.view_mut().host().copy_from_slice(values[index].view().host());
+            index += 1;
+        });
+        *version
+    }
+}
+
+/// A Trainer's model, and room for its passes.
+pub(super) struct Replica {
+    model: Model,
+    pub(super) room: Room,
+}
+
+impl Replica {
+    pub(super) fn new(model: &Model) -> Self {
+        Self { model: model.clone(), room: Room::default() }
+    }
+
+    /// Computes the gradient of a batch from the newest parameters, and leaves it in the slot. `number` is that of the batch in
+    /// the whole run.
+    pub(super) fn train(&mut self, passes: &mut Passes, published: &Published, slot: &mut Slot, number: u64) {
+        let Slot { batch, gradient, .. } = slot;
+        gradient.version = published.copy_to(&mut self.model);
+        gradient.loss = passes.gradient(&mut self.model, batch, number);
+        let mut index = 0;
+        let values = &mut gradient.values;
+        self.model.visit_mut(&mut |_, param| {
+            if index == values.len() {
+                values.push(Matrix::zeros(param.grad.num_rows(), param.grad.num_cols()));
+            }
+            if param.trainable {
+                std::mem::swap(&mut values[index], &mut param.grad);
+            } else {
+                values[index].view_mut().host().copy_from_slice(param.value.view().host());
+            }
+            index += 1;
+        });
+    }
+}
+
+/// Makes the learner's gradient the mean over these batches, weighted by their seeds: that of one batch of all their
+/// seeds. Running statistics become the mean of theirs. Summed in the order of the batches; a single one is taken as
+/// it is. Returns the mean loss.
+pub(super) fn reduce(learner: &mut Learner, batches: &mut [(u64, Slot)]) -> f64 {
+    let seeds = |slot: &Slot| slot.batch.seeds.len() as f64;
+    let all: f64 = batches.iter().map(|(_, slot)| seeds(slot)).sum();
+    let shares: Vec<f32> = batches.iter().map(|(_, slot)| (seeds(slot) / all) as f32).collect();
+    let mut index = 0;
+    learner.model.visit_mut(&mut |_, param| {
+        let to = if param.trainable { &mut param.grad } else { &mut param.value };
+        if let [(_, slot)] = batches {
+            std::mem::swap(to, &mut slot.gradient.values[index]);
+        } else {
+            let to = to.view_mut().host();
+            to.fill(0.0);
+            for ((_, slot), &share) in batches.iter().zip(&shares) {
+                let from = slot.gradient.values[index].view().host();
+                to.iter_mut().zip(from).for_each(|(to, &from)| *to += share * from);
+            }
+        }
+        index += 1;
+    });
+    let loss = |Gradient { loss, .. }: &Gradient| *loss;
+    if let [(_, slot)] = batches {
+        return loss(&slot.gradient);
+    }
+    batches.iter().map(|(_, slot)| loss(&slot.gradient) * seeds(slot) / all).sum()
+}

@@ -1,0 +1,424 @@
+//! The devices of a run, what is on each, and who does what there.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread::Scope,
+    time::Instant,
+};
+
+use graphmill_graph::Matrix;
+use graphmill_loader::{Feature, MiniBatch, Workspace, feature::LinkOptions};
+
+use super::{
+    Batches, Can, Design, Epoch, Flow, Passes, Published, Replica, Setting, Slot, Stage, Task, TrafficRecord,
+    Work, Worker, attempt,
+};
+use crate::{
+    Error, Result,
+    allocate::samplers::num_samplers,
+    device::{Device, Held},
+    record::DeviceRecord,
+    tiers::{OwnCache, OwnCaches},
+};
+
+/// Batches that are timed to tell how many devices are to sample, after one to warm up.
+const TIMED: u64 = 3;
+
+/// Matrices of gathered rows that no batch is using.
+#[derive(Default)]
+pub(in crate::strategy) struct Spare(Mutex<Vec<Matrix>>);
+
+impl Spare {
+    /// One of them, or an empty one.
+    pub(in crate::strategy) fn take(&self) -> Matrix {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    /// Keeps it for another batch.
+    pub(super) fn give(&self, rows: Matrix) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(rows);
+    }
+}
+
+/// A device with its workers.
+pub(super) struct Seat {
+    pub(super) device: Arc<Device>,
+    role: &'static str,
+    /// One that does all in turns, or one that extracts and one that trains.
+    pub(super) workers: Vec<Worker>,
+    pub(super) replica: Option<Replica>,
+    cache: Option<OwnCache>,
+    /// Batches it has trained on in this epoch, and what it read for them.
+    pub(super) done: Mutex<(u64, TrafficRecord)>,
+    _held: Vec<Held>,
+}
+
+impl Seat {
+    fn new(device: &Arc<Device>, role: &'static str) -> Self {
+        Self {
+            device: device.clone(),
+            role,
+            workers: Vec::new(),
+            replica: None,
+            cache: None,
+            done: Mutex::default(),
+            _held: Vec::new(),
+        }
+    }
+}
+
+/// Everyone.
+pub(super) struct Team {
+    pub(super) devices: Vec<Arc<Device>>,
+    pub(super) seats: Vec<Seat>,
+    /// Trainers that are not on standby.
+    pub(super) normal: usize,
+    /// Bytes of a sampled batch.
+    pub(super) batch_bytes: u64,
+    pub(super) spare: Arc<Spare>,
+    /// Seconds to sample a batch, and to train on it, where they were timed.
+    times: Option<(f64, f64)>,
+    rows: usize,
+}
+
+impl Team {
+    /// Devices as the options say, with what they need in their memories.
+    ///
+    /// # Errors
+    /// Options that contradict each other, or a device without room for what it needs.
+    pub(super) fn new(with: &Setting, design: Design, epoch: &mut Epoch) -> Result<Self> {
+        let config = with.config;
+        let link = LinkOptions::parse(&config.link).map_err(Error::usage)?;
+        let devices = match config.num_devices()? {
+            0 => Device::several("cores", rayon::current_num_threads(), 0, LinkOptions::default())?,
+            count => Device::several("virtual", count, config.device_budget.0, link)?,
+        };
+        let count = devices.len();
+        if config.samplers > count {
+            return Err(Error::usage(format!("--samplers {}: there are {count} devices", config.samplers)));
+        }
+        let caches = OwnCaches::new(config, with.data, with.sampler, with.order)?;
+        let has_budget = caches.is_some() && config.device_budget.0 > 0;
+        let step = match &caches {
+            Some(caches) if has_budget => caches.step_bytes(&**with.feature)?,
+            _ => 0,
+        };
+        let room = Room { with, caches: caches.as_ref(), step };
+
+        let mut trainer = (design == Design::Factored && count > 1)
+            .then(|| room.trainer(&devices[count - 1], epoch))
+            .transpose()?;
+        let (times, batch_bytes) = time(epoch, trainer.as_ref(), &devices[count - 1])?;
+        let samplers = match (design, config.samplers) {
+            (Design::TimeSharing, _) => count,
+            (_, 0) if count > 1 => num_samplers(count, times.0, times.1).min(count - 1),
+            (_, 0) => 1,
+            (_, given) => given,
+        };
+        let normal = if design == Design::TimeSharing { count } else { count - samplers };
+        if normal == 0 && config.switching == "off" {
+            return Err(Error::usage(format!(
+                "--switching off: all {count} devices sample, so none would train; use --switching on, or more devices"
+            )));
+        }
+        let mut seats = Vec::with_capacity(count);
+        if design == Design::TimeSharing {
+            for device in &devices {
+                seats.push(room.both(device, epoch, seats.len())?);
+            }
+        } else {
+            // trainers first: their caches are those that samplers mark
+            let mut trainers = Vec::new();
+            for device in &devices[samplers..] {
+                let ready = if Arc::ptr_eq(device, &devices[count - 1]) { trainer.take() } else { None };
+                let mut seat = match ready {
+                    Some(seat) => seat,
+                    None => room.trainer(device, epoch)?,
+                };
+                seat.set_trainer(trainers.len());
+                trainers.push(seat);
+            }
+            // the last device was only tried as a Trainer where all turn out to sample
+            drop(trainer);
+            let marks = trainers.first().and_then(|seat: &Seat| seat.cache.as_ref()).map(|c| c.rows.clone());
+            let mut standby = trainers.len();
+            for (i, device) in devices[..samplers].iter().enumerate() {
+                seats.push(room.sampler(device, epoch, i, &mut standby, normal, marks.clone())?);
+            }
+            seats.append(&mut trainers);
+        }
+        let spare = Arc::new(Spare::default());
+        for worker in seats.iter_mut().flat_map(|seat| &mut seat.workers) {
+            worker.spare = Some(spare.clone());
+        }
+        let times = (design == Design::Factored).then_some(times);
+        Ok(Self { devices, seats, normal, batch_bytes, spare, times, rows: with.data.num_nodes() })
+    }
+
+    /// Trainers, those on standby among them.
+    pub(super) fn num_trainers(&self) -> usize {
+        self.seats.iter().filter(|seat| seat.replica.is_some()).count()
+    }
+
+    /// The team in words.
+    pub(super) fn describe(&self) -> String {
+        let count = |role: &str| self.seats.iter().filter(|seat| seat.role == role).count();
+        let percent = |seat: &Seat| {
+            let slots = seat.cache.as_ref().map_or(0, |cache| cache.slots);
+            format!("{:.1} %", 100.0 * slots as f64 / self.rows.max(1) as f64)
+        };
+        let caches: Vec<String> = ["sampler", "trainer", "both"]
+            .iter()
+            .filter_map(|role| {
+                let seat = self.seats.iter().find(|seat| seat.role == *role && seat.cache.is_some())?;
+                Some(format!("{} hold {} of the rows", plural(role), percent(seat)))
+            })
+            .collect();
+        let caches = if caches.is_empty() { String::new() } else { format!("; {}", caches.join(", ")) };
+        match self.times {
+            None => format!("{} devices sample and train{caches}", count("both")),
+            Some((sample, train)) => format!(
+                "{} of {} devices sample, {} train (a batch takes {:.2} ms to sample, {:.2} ms to train){caches}",
+                count("sampler"),
+                self.seats.len(),
+                count("trainer"),
+                1e3 * sample,
+                1e3 * train
+            ),
+        }
+    }
+
+    /// What each device has done, and what went over its link: bytes and seconds. Begins to count anew.
+    pub(super) fn records(&mut self, carried: Vec<(u64, f64)>) -> Vec<DeviceRecord> {
+        let records = self.seats.iter_mut().zip(carried).map(|(seat, (link_bytes, link_seconds))| {
+            let done = seat.done.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let (batches, traffic) = std::mem::take(done);
+            DeviceRecord {
+                device: seat.device.name().to_string(),
+                role: seat.role.to_string(),
+                batches,
+                cache_rows: seat.cache.as_ref().map_or(0, |cache| cache.slots),
+                hit_rate: seat.cache.as_ref().and_then(|_| traffic.hit_rate(true)),
+                link_bytes,
+                link_seconds,
+            }
+        });
+        records.collect()
+    }
+}
+
+/// Several of a role.
+fn plural(role: &str) -> &'static str {
+    match role {
+        "sampler" => "samplers",
+        "trainer" => "trainers",
+        _ => "they",
+    }
+}
+
+impl Seat {
+    /// Passes for its Trainer, if it has one, in the room that it has kept.
+    pub(super) fn passes<'a>(&mut self, like: &Passes<'a>) -> Option<Passes<'a>> {
+        self.replica.as_mut().map(|replica| like.with_room(std::mem::take(&mut replica.room)))
+    }
+
+    /// Sets its workers to work, a thread each.
+    pub(super) fn start<'s>(
+        &'s mut self,
+        scope: &'s Scope<'s, '_>,
+        line: &'s Batches,
+        work: Work<'s, 's>,
+        published: &'s Published,
+        passes: Option<Passes<'s>>,
+        first: u64,
+    ) {
+        let Self { device, workers, replica, done, .. } = self;
+        let (device, done): (&Device, &Mutex<(u64, TrafficRecord)>) = (device, done);
+        let mut trains = replica.as_mut().zip(passes);
+        for worker in workers {
+            let mut trainer = if worker.can.train.is_some() { trains.take() } else { None };
+            scope.spawn(move || {
+                let track = work.timeline.track(&worker.name);
+                let standby = worker.can.standby;
+                let turns = worker.can.extract.is_some();
+                let mut train = |task: Task<Slot>| {
+                    let (Task::Train(number, mut slot), Some((replica, passes))) = (task, &mut trainer)
+                    else {
+                        return Ok(Flow::Continue);
+                    };
+                    let clock = Instant::now();
+                    let outcome = attempt(Stage::Train, number, || {
+                        let number = first + number;
+                        device.pool.install(|| replica.train(passes, published, &mut slot, number));
+                        Ok(())
+                    });
+                    slot.spent.train = work.timeline.done(track, Stage::Train, number, clock);
+                    let Slot { batch, spent, .. } = &slot;
+                    match outcome {
+                        Ok(()) => {
+                            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                            done.0 += 1;
+                            done.1 += batch.traffic.into();
+                            drop(done);
+                            // one thread does both in turns, or two do them side by side
+                            let pace = if turns {
+                                spent.extract + spent.train
+                            } else {
+                                spent.extract.max(spent.train)
+                            };
+                            line.trained(number, slot, pace, standby);
+                        }
+                        Err(error) => line.fail(number, slot, error),
+                    }
+                    Ok(Flow::Continue)
+                };
+                // its failures are told to the line
+                let _ = worker.run(line, work, &mut train);
+                if let Some((replica, passes)) = trainer {
+                    replica.room = passes.into_room();
+                }
+            });
+        }
+    }
+
+    /// Makes its workers those of this trainer.
+    fn set_trainer(&mut self, trainer: usize) {
+        for worker in &mut self.workers {
+            let Can { extract, train, .. } = &mut worker.can;
+            *extract = extract.map(|_| trainer);
+            *train = train.map(|_| trainer);
+            let what = if train.is_some() { "trainer" } else { "extractor" };
+            worker.name = format!("{what} {trainer}");
+        }
+    }
+}
+
+/// What seats are furnished with.
+struct Room<'r, 'a> {
+    with: &'r Setting<'a>,
+    caches: Option<&'r OwnCaches<'a>>,
+    /// Bytes of a training step, where memory is limited.
+    step: u64,
+}
+
+impl Room<'_, '_> {
+    fn num_nodes(&self) -> usize {
+        self.with.data.num_nodes()
+    }
+
+    fn cache(&self, device: &Arc<Device>, lent: bool) -> Result<Option<OwnCache>> {
+        self.caches.map(|caches| caches.make(device, self.with.feature.clone(), lent)).transpose()
+    }
+
+    fn topology(&self, device: &Arc<Device>) -> Result<Held> {
+        device.hold("the topology", self.caches.map_or(0, OwnCaches::topology_bytes))
+    }
+
+    /// A device that only trains: one thread extracts ahead of the other.
+    fn trainer(&self, device: &Arc<Device>, epoch: &Epoch) -> Result<Seat> {
+        let mut seat = Seat::new(device, "trainer");
+        seat._held.push(device.hold("a training step", self.step)?);
+        seat.cache = self.cache(device, false)?;
+        seat.replica = Some(Replica::new(&epoch.learner.model));
+        let pool = || Some(device.pool.clone());
+        let can = Can { extract: Some(0), ..Can::default() };
+        let mut extractor = Worker::new(String::new(), can, pool(), 0);
+        extractor.rows = seat.cache.as_ref().map(|cache| cache.rows.clone());
+        extractor.link = self.caches.map(|_| device.link.clone());
+        let can = Can { train: Some(0), ..Can::default() };
+        seat.workers = vec![extractor, Worker::new(String::new(), can, pool(), 0)];
+        seat.set_trainer(0);
+        Ok(seat)
+    }
+
+    /// A device that samples, with a Trainer on standby where it may switch: the `standby`-th trainer, which it counts.
+    fn sampler(
+        &self,
+        device: &Arc<Device>,
+        epoch: &Epoch,
+        index: usize,
+        standby: &mut usize,
+        normal: usize,
+        marks: Option<Arc<dyn Feature>>,
+    ) -> Result<Seat> {
+        let mut seat = Seat::new(device, "sampler");
+        seat._held.push(self.topology(device)?);
+        let mut can = Can { sample: device.pool.current_num_threads(), ..Can::default() };
+        if self.with.config.switching == "on" {
+            match device.hold("a training step", self.step) {
+                Ok(held) => {
+                    seat._held.push(held);
+                    seat.cache = self.cache(device, true)?;
+                    seat.replica = Some(Replica::new(&epoch.learner.model));
+                    can = Can { extract: Some(*standby), train: Some(*standby), standby: true, ..can };
+                    *standby += 1;
+                }
+                // it samples and does not switch
+                Err(_) if normal > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut worker =
+            Worker::new(format!("sampler {index}"), can, Some(device.pool.clone()), self.num_nodes());
+        worker.rows = seat.cache.as_ref().map(|cache| cache.rows.clone());
+        worker.marks = marks.or_else(|| worker.rows.clone());
+        worker.link = self.caches.map(|_| device.link.clone());
+        seat.workers = vec![worker];
+        Ok(seat)
+    }
+
+    /// A device that does all.
+    fn both(&self, device: &Arc<Device>, epoch: &Epoch, index: usize) -> Result<Seat> {
+        let mut seat = Seat::new(device, "both");
+        seat._held.push(self.topology(device)?);
+        seat._held.push(device.hold("a training step", self.step)?);
+        seat.cache = self.cache(device, false)?;
+        seat.replica = Some(Replica::new(&epoch.learner.model));
+        let threads = device.pool.current_num_threads();
+        let can = Can { sample: threads, extract: Some(index), train: Some(index), ..Can::default() };
+        let mut worker =
+            Worker::new(format!("device {index}"), can, Some(device.pool.clone()), self.num_nodes());
+        worker.rows = seat.cache.as_ref().map(|cache| cache.rows.clone());
+        seat.workers = vec![worker];
+        Ok(seat)
+    }
+}
+
+/// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch. Nothing is updated.
+fn time(epoch: &mut Epoch, trainer: Option<&Seat>, device: &Arc<Device>) -> Result<((f64, f64), u64)> {
+    let Epoch { number, order, from, loader, learner, .. } = epoch;
+    let (mut space, mut batch) = (Workspace::new(loader.graph.num_nodes()), MiniBatch::default());
+    space.set_parallel(false);
+    let last = loader.num_batches().min(*from + if trainer.is_some() { TIMED + 1 } else { 1 });
+    let mut model = learner.model.clone();
+    let mut passes = learner.passes.with_room(Default::default());
+    let threads = device.pool.current_num_threads() as f64;
+    let (mut sample, mut train, mut bytes) = (f64::INFINITY, f64::INFINITY, 0);
+    for batch_number in *from..last {
+        let clock = Instant::now();
+        attempt(Stage::Sample, batch_number, || {
+            device.pool.install(|| loader.draw(order, *number, batch_number, &mut space, &mut batch))
+        })?;
+        let sampled = clock.elapsed().as_secs_f64() / threads;
+        bytes = bytes.max(batch.bytes());
+        let Some(seat) = trainer else { break };
+        let clock = Instant::now();
+        attempt(Stage::Extract, batch_number, || {
+            device.pool.install(|| match &seat.cache {
+                Some(cache) => loader.extract_from(&*cache.rows, &mut batch),
+                None => loader.extract(&mut batch),
+            })
+        })?;
+        let extracted = clock.elapsed().as_secs_f64();
+        let clock = Instant::now();
+        attempt(Stage::Train, batch_number, || {
+            device.pool.install(|| passes.gradient(&mut model, &batch, 0));
+            Ok(())
+        })?;
+        let trained = clock.elapsed().as_secs_f64();
+        // a Trainer extracts the next batch while it trains on this one
+        sample = sample.min(sampled);
+        train = train.min(trained.max(extracted));
+    }
+    Ok(((sample, train), bytes))
+}

@@ -1,0 +1,204 @@
+//! A worker on the [line](super::line): a loop around the stages that it can do.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use graphmill_graph::NodeId;
+use graphmill_loader::{Feature, Workspace, feature::Link};
+use rayon::{ThreadPool, prelude::*};
+
+use super::{
+    Flow,
+    factored::Spare,
+    line::{Can, Line, Slot, State, Task},
+    monitor::Guarded,
+};
+use crate::{
+    Error, Result,
+    stage::Loader,
+    timeline::{Stage, Timeline, Track},
+};
+
+/// The line of an epoch.
+pub(super) type Batches = Line<Guarded<State<Slot>>>;
+
+/// Closes the line when its thread goes, always or by a panic, so that nobody waits for a thread that is no more.
+pub(super) struct Closing<'l> {
+    pub(super) line: &'l Batches,
+    pub(super) always: bool,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        if self.always || std::thread::panicking() {
+            self.line.close();
+        }
+    }
+}
+
+/// What all workers of an epoch read.
+#[derive(Clone, Copy)]
+pub(super) struct Work<'e, 'a> {
+    pub(super) loader: &'e Loader<'a>,
+    /// This epoch's order of the training nodes.
+    pub(super) order: &'e [NodeId],
+    /// The epoch, from 0.
+    pub(super) number: u64,
+    pub(super) timeline: &'e Timeline,
+}
+
+/// A worker between epochs.
+pub(super) struct Worker {
+    pub(super) name: String,
+    pub(super) can: Can,
+    /// Its threads; those of the pool that the run is on where there is none.
+    pub(super) pool: Option<Arc<ThreadPool>>,
+    /// One for each batch that it samples at once.
+    pub(super) spaces: Vec<Workspace>,
+    /// Where it reads rows, if not where everyone does.
+    pub(super) rows: Option<Arc<dyn Feature>>,
+    /// The cache of those who will read the rows of the batches that it samples: it marks what is in there.
+    pub(super) marks: Option<Arc<dyn Feature>>,
+    /// What batches come and go over, where they do.
+    pub(super) link: Option<Arc<Link>>,
+    /// Where batches that bring no room for their rows find some.
+    pub(super) spare: Option<Arc<Spare>>,
+}
+
+impl Worker {
+    /// For a graph of so many nodes.
+    pub(super) fn new(name: String, can: Can, pool: Option<Arc<ThreadPool>>, num_nodes: usize) -> Self {
+        let spaces = (0..can.sample).map(|_| Workspace::new(num_nodes)).collect();
+        Self { name, can, pool, spaces, rows: None, marks: None, link: None, spare: None }
+    }
+
+    /// Does what there is to do until there is nothing more. Batches to train on, and rounds to update by, are
+    /// given to `on`; where it fails, or says that the run is to stop, the line is closed.
+    ///
+    /// # Errors
+    /// What `on` reports. Errors and panics of other stages are told to the line.
+    pub(super) fn run(
+        &mut self,
+        line: &Batches,
+        work: Work,
+        on: &mut dyn FnMut(Task<Slot>) -> Result<Flow>,
+    ) -> Result<()> {
+        let track = work.timeline.track(&self.name);
+        let _closing = Closing { line, always: false };
+        while let Some(task) = line.next(self.can) {
+            depth(line, work.timeline);
+            match task {
+                Task::Sample(gang) => self.sample(line, work, track, gang),
+                Task::Extract(number, slot) => self.extract(line, work, track, number, slot),
+                Task::Train(..) | Task::Update(_) => match on(task) {
+                    Ok(Flow::Continue) => {}
+                    Ok(Flow::Stop) => {
+                        line.close();
+                        return Ok(());
+                    }
+                    Err(error) => {
+                        line.close();
+                        return Err(error);
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, line: &Batches, work: Work, track: Track, mut gang: Vec<(u64, Slot)>) {
+        let clock = Instant::now();
+        let first = gang[0].0;
+        let count = gang.len();
+        let spaces = &mut self.spaces[..count];
+        let (marks, link) = (&self.marks, &self.link);
+        let draw = |((number, slot), space): (&mut (u64, Slot), &mut Workspace)| {
+            space.set_parallel(count == 1);
+            attempt(Stage::Sample, *number, || {
+                let batch = &mut slot.batch;
+                work.loader.draw(work.order, work.number, *number, space, batch)?;
+                if let Some(cache) = marks {
+                    cache.mark(&batch.input_nodes, &mut batch.marks);
+                }
+                if let Some(link) = link {
+                    link.carry(batch.bytes(), Instant::now());
+                }
+                Ok(())
+            })
+        };
+        let mut all = || -> Vec<Result<()>> {
+            if count > 1 {
+                gang.par_iter_mut().zip(spaces.par_iter_mut()).map(draw).collect()
+            } else {
+                gang.iter_mut().zip(spaces.iter_mut()).map(draw).collect()
+            }
+        };
+        let outcomes = match &self.pool {
+            Some(pool) => pool.install(all),
+            None => all(),
+        };
+        let each = clock.elapsed().as_secs_f64() / count as f64;
+        for (i, ((number, mut slot), outcome)) in gang.into_iter().zip(outcomes).enumerate() {
+            let began = clock + Duration::from_secs_f64(each * i as f64);
+            work.timeline.add(track, Stage::Sample, first + i as u64, began, each);
+            slot.spent.sample = each;
+            match outcome {
+                Ok(()) => line.sampled(number, slot),
+                Err(error) => line.fail(number, slot, error),
+            }
+        }
+    }
+
+    fn extract(&mut self, line: &Batches, work: Work, track: Track, number: u64, mut slot: Slot) {
+        let clock = Instant::now();
+        let outcome = attempt(Stage::Extract, number, || {
+            let batch = &mut slot.batch;
+            if let Some(spare) = &self.spare {
+                batch.features = spare.take();
+            }
+            if let Some(link) = &self.link {
+                link.carry(batch.bytes(), Instant::now());
+            }
+            let mut extract = || match &self.rows {
+                Some(rows) => work.loader.extract_from(&**rows, batch),
+                None => work.loader.extract(batch),
+            };
+            match &self.pool {
+                Some(pool) => pool.install(extract),
+                None => extract(),
+            }
+        });
+        slot.spent.extract = work.timeline.done(track, Stage::Extract, number, clock);
+        match outcome {
+            Ok(()) => line.extracted(number, slot),
+            Err(error) => line.fail(number, slot, error),
+        }
+    }
+}
+
+/// Tells the timeline how many batches wait where.
+fn depth(line: &Batches, timeline: &Timeline) {
+    if timeline.keeps_slices() {
+        let (sampled, extracted) = line.see(State::depths);
+        timeline.depth("sampled", sampled);
+        timeline.depth("extracted", extracted);
+    }
+}
+
+/// Does a stage of a batch, a panic in it being an error like any other.
+pub(super) fn attempt<R>(stage: Stage, batch: u64, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    // what the stage had in hand is dropped or refilled from its beginning
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(Error::Panicked { stage: stage.name(), batch: batch + 1, message: message(&*panic) })
+    })
+}
+
+/// What a panic says.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it does not say why").to_string()
+}

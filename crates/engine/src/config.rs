@@ -398,12 +398,12 @@ options! {
         /// Batches under way at most (all but sequential); 0 for as many as keep every stage busy.
         free queue: usize = 0_usize, "N";
         /// Devices that sample (factored); 0 for as many as keep pace with those that train.
-        free samplers: usize = 0_usize, "N";
+        free num_samplers: usize = 0_usize, "N";
         /// Let devices that have finished sampling train for the rest of the epoch (factored): on or off.
         free switching: String = "on", "WHEN";
         /// How Trainers update the model (factored, time-sharing): synchronous, or asynchronous with --staleness as the bound.
         fixed updates: String = "synchronous", "HOW";
-        /// Batches of a synchronous update; 0 for one of each Trainer: then it is as if batches were so many times as large.
+        /// Batches of a synchronous update; 0 for one of each virtual device that trains: then it is as if batches were so many times as large.
         fixed batches_per_update: usize = 0_usize, "N";
         /// Updates that an asynchronous gradient may be late.
         fixed staleness: usize = 4_usize, "N";
@@ -499,6 +499,10 @@ impl TrainConfig {
     /// # Errors
     /// Both were given and disagree.
     pub fn settle(&mut self, given: &[&str]) -> Result<()> {
+        if crate::strategy::is_by_device(&self.strategy) && self.batches_per_update == 0 {
+            // written down, so that a resumed run has the same on other devices
+            self.batches_per_update = usize::try_from(self.round()).unwrap_or(1);
+        }
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
         if layers.saturating_mul(each) == hops {
             return Ok(());
@@ -640,6 +644,16 @@ impl TrainConfig {
         Ok(())
     }
 
+    /// Batches of a synchronous update. A function of the options alone: how many devices turn out to sample depends on how fast
+    /// they are today, and groups of cores on the machine.
+    pub(crate) fn round(&self) -> u64 {
+        if self.batches_per_update > 0 {
+            return self.batches_per_update as u64;
+        }
+        let sample = if self.strategy == "factored" { self.num_samplers.max(1) } else { 0 };
+        self.num_devices().map_or(1, |devices| devices.saturating_sub(sample).max(1)) as u64
+    }
+
     /// How many devices there are besides the processor.
     ///
     /// # Errors
@@ -659,7 +673,7 @@ impl TrainConfig {
 }
 
 /// Line and column of a TOML error.
-fn place(text: &str, error: &toml::de::Error) -> String {
+pub(crate) fn place(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let before = &text.as_bytes()[..at];
     let line = before.iter().filter(|&&b| b == b'\n').count() + 1;

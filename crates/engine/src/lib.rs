@@ -19,6 +19,7 @@ pub mod memory;
 mod nodes;
 pub mod observer;
 mod place;
+pub mod plan;
 pub mod record;
 pub mod report;
 pub mod saved;

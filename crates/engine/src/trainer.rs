@@ -148,14 +148,17 @@ fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: 
         trainer.resume()?;
     }
     trainer.start()?;
+    trainer.strategy.prepare(&loader, &trainer.learner)?;
     trainer.trace = traced.map(|run| Trace::create(&run.trace(), &timeline)).transpose()?;
     let followed = run.filter(|_| config.tensorboard);
     trainer.events = followed.map(|run| Events::create(&run.tensorboard(), &trainer.records)).transpose()?;
     while !trainer.is_done() {
+        trainer.pass_on_note();
         let flow = trainer.epoch()?;
         let record = trainer.score()?;
         trainer.record(record, flow)?;
     }
+    trainer.pass_on_note();
     trainer.finish()
 }
 
@@ -235,6 +238,13 @@ impl Trainer<'_> {
         Ok(())
     }
 
+    /// Tells what the strategy has to say.
+    fn pass_on_note(&mut self) {
+        if let Some(note) = self.strategy.note() {
+            self.observer.note(&note);
+        }
+    }
+
     /// Whether all epochs are done, or early stopping has seen enough.
     fn is_done(&self) -> bool {
         self.place.epoch >= self.config.epochs || self.early.stops()
@@ -310,6 +320,7 @@ impl Trainer<'_> {
             number: number as u64,
             order,
             from,
+            to: batches,
             loader,
             learner,
             lr: &|batch| schedule.lr(number as u32, batch as usize, batches as usize),
@@ -318,9 +329,6 @@ impl Trainer<'_> {
         })?;
         let seconds = began.elapsed().as_secs_f64();
         place.sums.seconds = earlier + seconds;
-        if let Some(note) = strategy.note() {
-            observer.note(&note);
-        }
         self.workers = workers(&timeline.busy(), seconds);
         if flow == Flow::Stop && place.batch < batches {
             return Err(self.interrupted());

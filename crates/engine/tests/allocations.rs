@@ -119,6 +119,7 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
             number: 0,
             order: &order,
             from: 0,
+            to: loader.num_batches(),
             loader: &loader,
             learner: &mut learner,
             lr: &|_| 0.01,

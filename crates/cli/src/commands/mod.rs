@@ -8,6 +8,7 @@ mod generate;
 mod hotness;
 mod import;
 mod info;
+mod plan;
 mod predict;
 mod reorder;
 mod report;
@@ -34,6 +35,7 @@ const TABLE: &[Entry] = &[
     Entry { command: predict::command, run: predict::run },
     Entry { command: report::command, run: report::run },
     Entry { command: hotness::command, run: hotness::run },
+    Entry { command: plan::command, run: plan::run },
     Entry { command: bench::command, run: bench::run },
 ];
 

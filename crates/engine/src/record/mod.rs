@@ -172,6 +172,9 @@ pub struct EpochRecord {
     /// Largest norm of the gradient before clipping, where clipping is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grad_norm: Option<f64>,
+    /// What each device did, where they work for themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceRecord>,
     /// What each worker did. Of an epoch that was resumed in its middle, the part behind it.
     pub workers: Vec<WorkerRecord>,
     /// The stage whose workers are busiest ([`bottleneck`]).
@@ -181,9 +184,6 @@ pub struct EpochRecord {
     /// The same in between, where the epoch is long enough.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemorySample>,
-    /// What each device did, where they work for themselves.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub devices: Vec<DeviceRecord>,
 }
 
 /// The epoch whose parameters are kept.

@@ -28,6 +28,8 @@ pub struct Epoch<'e, 'a> {
     pub order: &'e [NodeId],
     /// First batch to do; more than 0 after a resume.
     pub from: u64,
+    /// Behind the last batch to do.
+    pub to: u64,
     /// Order, sample, extract.
     pub loader: &'e Loader<'a>,
     /// Train.
@@ -38,6 +40,14 @@ pub struct Epoch<'e, 'a> {
     pub after: &'e mut dyn FnMut(&Learner<'a>, &[Done]) -> Result<Flow>,
     /// Told what every worker does.
     pub timeline: &'e Timeline,
+}
+
+impl<'a> Epoch<'_, 'a> {
+    /// The part of it before batch `to`.
+    fn until(&mut self, to: u64) -> Epoch<'_, 'a> {
+        let Epoch { number, order, from, loader, timeline, lr, .. } = *self;
+        Epoch { number, order, from, to, loader, learner: self.learner, lr, after: self.after, timeline }
+    }
 }
 
 /// A batch that was trained on.
@@ -62,6 +72,14 @@ pub enum Flow {
 /// Runs the batches of an epoch, in order. It may keep memory, and minibatches, across the
 /// epochs of one run: the loader is the same for all of them.
 pub trait Strategy: Send {
+    /// What it needs before the first epoch; the loader and the shape of the model stay as they are.
+    ///
+    /// # Errors
+    /// Options that contradict each other, memory that cannot be had, or a stage that fails while it is tried.
+    fn prepare(&mut self, _loader: &Loader, _learner: &Learner) -> Result<()> {
+        Ok(())
+    }
+
     /// From `epoch.from` to the end, or until told to stop.
     ///
     /// # Errors
@@ -131,7 +149,7 @@ pub const TABLE: &[Entry<Kind>] = &[
         summary: "devices that sample and devices that train, linked by one queue, with dynamic switching",
         source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 5",
         make: Kind {
-            make: |with| Ok(Box::new(factored::Factored::new(with, factored::Design::Factored)?)),
+            make: |with| Ok(Box::new(factored::Factored::new(with, factored::Design::Factored))),
             by_device: true,
         },
     },
@@ -140,7 +158,7 @@ pub const TABLE: &[Entry<Kind>] = &[
         summary: "every device samples and trains: what factored is compared with",
         source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 2",
         make: Kind {
-            make: |with| Ok(Box::new(factored::Factored::new(with, factored::Design::TimeSharing)?)),
+            make: |with| Ok(Box::new(factored::Factored::new(with, factored::Design::TimeSharing))),
             by_device: true,
         },
     },

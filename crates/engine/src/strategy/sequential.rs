@@ -32,16 +32,15 @@ impl Sequential {
 
 impl Strategy for Sequential {
     fn run(&mut self, epoch: Epoch) -> Result<Flow> {
-        let Epoch { number, order, from, loader, learner, lr, after, timeline } = epoch;
+        let Epoch { number, order, from, to, loader, learner, lr, after, timeline } = epoch;
         let track = timeline.track("main");
-        let batches = loader.num_batches();
-        let ahead = (rayon::current_num_threads() as u64).min(batches).max(1);
+        let ahead = (rayon::current_num_threads() as u64).min(loader.num_batches()).max(1);
         while (self.slots.len() as u64) < ahead {
             self.slots.push((Workspace::new(self.num_nodes), MiniBatch::default()));
         }
         let mut next = from;
-        while next < batches {
-            let group = &mut self.slots[..ahead.min(batches - next) as usize];
+        while next < to {
+            let group = &mut self.slots[..ahead.min(to - next) as usize];
             let clock = Instant::now();
             let alone = group.len() < rayon::current_num_threads();
             let draw = |(i, (workspace, batch)): (usize, &mut (Workspace, MiniBatch))| {

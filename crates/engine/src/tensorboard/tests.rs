@@ -20,7 +20,7 @@ fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
         let (sum, rest) = rest.split_at(4);
         for (data, sum) in [(length, sum_of_length), (data, sum)] {
             let crc = crc(data);
-            let masked = ((crc >> 15) | (crc << 17)).wrapping_add(0xa282_ead8);
+            let masked = crc.rotate_right(15).wrapping_add(0xa282_ead8);
             assert_eq!(u32::from_le_bytes(sum.try_into().unwrap()), masked);
         }
         out.push(data);

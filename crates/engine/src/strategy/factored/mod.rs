@@ -28,8 +28,9 @@ use super::{
 };
 use crate::{
     Result,
-    learner::{BatchOutcome, Passes},
+    learner::{BatchOutcome, Learner, Passes},
     record::{DeviceRecord, TrafficRecord},
+    stage::Loader,
     timeline::Stage,
 };
 use replica::{Published, Replica, reduce};
@@ -62,29 +63,22 @@ pub struct Factored<'a> {
 
 impl<'a> Factored<'a> {
     /// With nothing on any device yet.
-    ///
-    /// # Errors
-    /// None so far.
-    pub fn new(with: Setting<'a>, design: Design) -> Result<Self> {
-        Ok(Self { with, design, team: None, slots: Vec::new(), records: Vec::new(), note: None })
+    pub fn new(with: Setting<'a>, design: Design) -> Self {
+        Self { with, design, team: None, slots: Vec::new(), records: Vec::new(), note: None }
     }
 
     /// How gradients become updates.
     fn rules(&self, team: &Team) -> Rules {
         let config = self.with.config;
         let (normal, trainers) = (team.normal, team.num_trainers());
-        let (group, bound) = if config.updates == "asynchronous" {
-            (1, config.staleness as u64)
-        } else {
-            let each = normal.max(1) as u64;
-            (if config.batches_per_update > 0 { config.batches_per_update as u64 } else { each }, 0)
-        };
+        let (group, bound) =
+            if config.updates == "asynchronous" { (1, config.staleness as u64) } else { (config.round(), 0) };
         Rules { trainers, normal, ahead: 1, group, bound }
     }
 
     /// The slots of the queue: as the options say, or as many as an epoch's batches, as far as there is memory.
     fn fill_slots(&mut self, epoch: &Epoch, team: &Team, rules: Rules) {
-        let batches = usize::try_from(epoch.loader.num_batches() - epoch.from).unwrap_or(usize::MAX);
+        let batches = usize::try_from(epoch.to - epoch.from).unwrap_or(usize::MAX);
         let least = rules.group as usize + 3 * (rules.trainers + team.seats.len());
         let wanted = if self.with.config.queue > 0 {
             self.with.config.queue
@@ -100,23 +94,25 @@ impl<'a> Factored<'a> {
 }
 
 impl Strategy for Factored<'_> {
+    fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
+        let team = Team::new(&self.with, self.design, loader, learner)?;
+        self.note = Some(team.describe());
+        self.team = Some(team);
+        Ok(())
+    }
+
     fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
-        let batches = epoch.loader.num_batches();
-        if epoch.from >= batches {
+        if epoch.from >= epoch.to {
             return Ok(Flow::Continue);
         }
-        let mut team = match self.team.take() {
-            Some(team) => team,
-            None => {
-                let team = Team::new(&self.with, self.design, &mut epoch)?;
-                self.note = Some(team.describe());
-                team
-            }
-        };
+        if self.team.is_none() {
+            self.prepare(epoch.loader, epoch.learner)?;
+        }
+        let Some(mut team) = self.team.take() else { return Ok(Flow::Stop) };
         let rules = self.rules(&team);
         self.fill_slots(&epoch, &team, rules);
         let slots = std::mem::take(&mut self.slots);
-        let line = Line::new(Guarded::new(State::new(epoch.from, batches, slots, rules)));
+        let line = Line::new(Guarded::new(State::new(epoch.from, epoch.to, slots, rules)));
         let before: Vec<_> = team.devices.iter().map(|device| device.link.carried()).collect();
         let flow = run_team(&mut team, &line, &mut epoch, rules);
         let (failure, slots) = line.into_inner().into_inner().end();

@@ -8,10 +8,11 @@ use std::{
 
 use graphmill_graph::Matrix;
 use graphmill_loader::{Feature, MiniBatch, Workspace, feature::LinkOptions};
+use graphmill_nn::model::Model;
 
 use super::{
-    Batches, Can, Design, Epoch, Flow, Passes, Published, Replica, Setting, Slot, Stage, Task, TrafficRecord,
-    Work, Worker, attempt,
+    Batches, Can, Design, Flow, Learner, Loader, Passes, Published, Replica, Setting, Slot, Stage, Task,
+    TrafficRecord, Work, Worker, attempt,
 };
 use crate::{
     Error, Result,
@@ -86,7 +87,7 @@ impl Team {
     ///
     /// # Errors
     /// Options that contradict each other, or a device without room for what it needs.
-    pub(super) fn new(with: &Setting, design: Design, epoch: &mut Epoch) -> Result<Self> {
+    pub(super) fn new(with: &Setting, design: Design, loader: &Loader, learner: &Learner) -> Result<Self> {
         let config = with.config;
         let link = LinkOptions::parse(&config.link).map_err(Error::usage)?;
         let devices = match config.num_devices()? {
@@ -94,8 +95,11 @@ impl Team {
             count => Device::several("virtual", count, config.device_budget.0, link)?,
         };
         let count = devices.len();
-        if config.samplers > count {
-            return Err(Error::usage(format!("--samplers {}: there are {count} devices", config.samplers)));
+        if config.num_samplers > count {
+            return Err(Error::usage(format!(
+                "--num-samplers {}: there are {count} devices",
+                config.num_samplers
+            )));
         }
         let caches = OwnCaches::new(config, with.data, with.sampler, with.order)?;
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
@@ -103,13 +107,13 @@ impl Team {
             Some(caches) if has_budget => caches.step_bytes(&**with.feature)?,
             _ => 0,
         };
-        let room = Room { with, caches: caches.as_ref(), step };
+        let room = Room { with, caches: caches.as_ref(), step, model: &learner.model };
 
         let mut trainer = (design == Design::Factored && count > 1)
-            .then(|| room.trainer(&devices[count - 1], epoch))
+            .then(|| room.trainer(&devices[count - 1]))
             .transpose()?;
-        let (times, batch_bytes) = time(epoch, trainer.as_ref(), &devices[count - 1])?;
-        let samplers = match (design, config.samplers) {
+        let (times, batch_bytes) = time(loader, learner, trainer.as_ref(), &devices[count - 1])?;
+        let samplers = match (design, config.num_samplers) {
             (Design::TimeSharing, _) => count,
             (_, 0) if count > 1 => num_samplers(count, times.0, times.1).min(count - 1),
             (_, 0) => 1,
@@ -124,7 +128,7 @@ impl Team {
         let mut seats = Vec::with_capacity(count);
         if design == Design::TimeSharing {
             for device in &devices {
-                seats.push(room.both(device, epoch, seats.len())?);
+                seats.push(room.both(device, seats.len())?);
             }
         } else {
             // trainers first: their caches are those that samplers mark
@@ -133,7 +137,7 @@ impl Team {
                 let ready = if Arc::ptr_eq(device, &devices[count - 1]) { trainer.take() } else { None };
                 let mut seat = match ready {
                     Some(seat) => seat,
-                    None => room.trainer(device, epoch)?,
+                    None => room.trainer(device)?,
                 };
                 seat.set_trainer(trainers.len());
                 trainers.push(seat);
@@ -143,7 +147,7 @@ impl Team {
             let marks = trainers.first().and_then(|seat: &Seat| seat.cache.as_ref()).map(|c| c.rows.clone());
             let mut standby = trainers.len();
             for (i, device) in devices[..samplers].iter().enumerate() {
-                seats.push(room.sampler(device, epoch, i, &mut standby, normal, marks.clone())?);
+                seats.push(room.sampler(device, i, &mut standby, normal, marks.clone())?);
             }
             seats.append(&mut trainers);
         }
@@ -299,6 +303,7 @@ struct Room<'r, 'a> {
     caches: Option<&'r OwnCaches<'a>>,
     /// Bytes of a training step, where memory is limited.
     step: u64,
+    model: &'r Model,
 }
 
 impl Room<'_, '_> {
@@ -315,11 +320,11 @@ impl Room<'_, '_> {
     }
 
     /// A device that only trains: one thread extracts ahead of the other.
-    fn trainer(&self, device: &Arc<Device>, epoch: &Epoch) -> Result<Seat> {
+    fn trainer(&self, device: &Arc<Device>) -> Result<Seat> {
         let mut seat = Seat::new(device, "trainer");
         seat._held.push(device.hold("a training step", self.step)?);
         seat.cache = self.cache(device, false)?;
-        seat.replica = Some(Replica::new(&epoch.learner.model));
+        seat.replica = Some(Replica::new(self.model));
         let pool = || Some(device.pool.clone());
         let can = Can { extract: Some(0), ..Can::default() };
         let mut extractor = Worker::new(String::new(), can, pool(), 0);
@@ -335,7 +340,6 @@ impl Room<'_, '_> {
     fn sampler(
         &self,
         device: &Arc<Device>,
-        epoch: &Epoch,
         index: usize,
         standby: &mut usize,
         normal: usize,
@@ -349,7 +353,7 @@ impl Room<'_, '_> {
                 Ok(held) => {
                     seat._held.push(held);
                     seat.cache = self.cache(device, true)?;
-                    seat.replica = Some(Replica::new(&epoch.learner.model));
+                    seat.replica = Some(Replica::new(self.model));
                     can = Can { extract: Some(*standby), train: Some(*standby), standby: true, ..can };
                     *standby += 1;
                 }
@@ -368,12 +372,12 @@ impl Room<'_, '_> {
     }
 
     /// A device that does all.
-    fn both(&self, device: &Arc<Device>, epoch: &Epoch, index: usize) -> Result<Seat> {
+    fn both(&self, device: &Arc<Device>, index: usize) -> Result<Seat> {
         let mut seat = Seat::new(device, "both");
         seat._held.push(self.topology(device)?);
         seat._held.push(device.hold("a training step", self.step)?);
         seat.cache = self.cache(device, false)?;
-        seat.replica = Some(Replica::new(&epoch.learner.model));
+        seat.replica = Some(Replica::new(self.model));
         let threads = device.pool.current_num_threads();
         let can = Can { sample: threads, extract: Some(index), train: Some(index), ..Can::default() };
         let mut worker =
@@ -384,20 +388,27 @@ impl Room<'_, '_> {
     }
 }
 
-/// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch. Nothing is updated.
-fn time(epoch: &mut Epoch, trainer: Option<&Seat>, device: &Arc<Device>) -> Result<((f64, f64), u64)> {
-    let Epoch { number, order, from, loader, learner, .. } = epoch;
+/// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch: of the first batches of the first
+/// epoch. Nothing is updated.
+fn time(
+    loader: &Loader,
+    learner: &Learner,
+    trainer: Option<&Seat>,
+    device: &Arc<Device>,
+) -> Result<((f64, f64), u64)> {
     let (mut space, mut batch) = (Workspace::new(loader.graph.num_nodes()), MiniBatch::default());
     space.set_parallel(false);
-    let last = loader.num_batches().min(*from + if trainer.is_some() { TIMED + 1 } else { 1 });
+    let mut order = Vec::new();
+    loader.order(0, &mut order);
+    let last = loader.num_batches().min(if trainer.is_some() { TIMED + 1 } else { 1 });
     let mut model = learner.model.clone();
     let mut passes = learner.passes.with_room(Default::default());
     let threads = device.pool.current_num_threads() as f64;
     let (mut sample, mut train, mut bytes) = (f64::INFINITY, f64::INFINITY, 0);
-    for batch_number in *from..last {
+    for batch_number in 0..last {
         let clock = Instant::now();
         attempt(Stage::Sample, batch_number, || {
-            device.pool.install(|| loader.draw(order, *number, batch_number, &mut space, &mut batch))
+            device.pool.install(|| loader.draw(&order, 0, batch_number, &mut space, &mut batch))
         })?;
         let sampled = clock.elapsed().as_secs_f64() / threads;
         bytes = bytes.max(batch.bytes());

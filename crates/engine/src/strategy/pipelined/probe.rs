@@ -4,7 +4,7 @@
 //! cores and on one, which fits `a / c + d` through two points; on one, the difference between the time that passed and the
 //! time that the core was busy is what a stage waits for a disk or a link.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use graphmill_loader::Workspace;
 use rayon::prelude::*;
@@ -12,14 +12,13 @@ use rayon::prelude::*;
 use super::{Done, Epoch, Flow, Slot, Stage, attempt};
 use crate::{Result, allocate::Cost, cores};
 
-/// What a probe comes to.
-pub(super) enum Outcome {
-    /// The costs of sampling, extracting and training.
-    Costs([Cost; 3]),
-    /// The epoch has too few batches for workers to matter.
-    TooFew,
-    /// Someone asked the run to stop.
-    Stopped,
+/// What has been seen so far.
+#[derive(Default)]
+pub(super) struct Probe {
+    done: usize,
+    sample: Vec<Spent>,
+    /// Of extracting and training: on all cores, and on one.
+    rest: [[Vec<Spent>; 2]; 2],
 }
 
 /// Batches timed on all cores, and on one, after as many as there are cores to warm up.
@@ -40,80 +39,97 @@ impl Spent {
     }
 }
 
-/// Trains on the first batches of the epoch, and moves its beginning behind them.
-pub(super) fn run(epoch: &mut Epoch, spaces: &mut [Workspace], slots: &mut Vec<Slot>) -> Result<Outcome> {
-    let threads = spaces.len();
-    let batches = epoch.loader.num_batches();
-    let wanted = threads + 2 * TIMED;
-    if batches.saturating_sub(epoch.from) < 2 * wanted as u64 {
-        return Ok(Outcome::TooFew);
-    }
-    slots.resize_with(slots.len().max(threads), Slot::default);
-    let single = cores::pool("probe", 1, &[])?;
-    let Epoch { number, order, from, loader, learner, lr, after, timeline } = epoch;
-    let track = timeline.track("probe");
-    let mut sample = Vec::new();
-    let mut rest: [[Vec<Spent>; 2]; 2] = Default::default();
-    let mut done = 0;
-    while done < wanted {
-        let gang = &mut slots[..threads.min(wanted - done)];
-        let first = *from;
-        let clock = Instant::now();
-        let (outcome, spent) = Spent::of(|| {
-            gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().try_for_each(|(i, (slot, space))| {
-                space.set_parallel(false);
-                let batch = first + i as u64;
-                attempt(Stage::Sample, batch, || loader.draw(order, *number, batch, space, &mut slot.batch))
-            })
-        });
-        outcome?;
-        let (warm, each) = (done < threads, 1.0 / gang.len() as f64);
-        if !warm && gang.len() == threads {
-            sample.push(Spent { passed: spent.passed * each, busy: spent.busy * each });
-        }
-        timeline.add(track, Stage::Sample, first, clock, spent.passed);
-        for Slot { batch, spent: of_batch, .. } in gang {
-            of_batch.sample = spent.passed * each;
-            let alone = done >= threads + TIMED;
+impl Probe {
+    /// Trains on the first batches of the epoch, and moves its beginning behind them. Says what sampling, extracting and training
+    /// cost, where it has seen enough before the epoch ends.
+    ///
+    /// # Errors
+    /// What a stage reports, or the listener.
+    pub(super) fn run(
+        &mut self,
+        epoch: &mut Epoch,
+        spaces: &mut [Workspace],
+        slots: &mut Vec<Slot>,
+    ) -> Result<(Option<[Cost; 3]>, Flow)> {
+        let threads = spaces.len();
+        let wanted = threads + 2 * TIMED;
+        slots.resize_with(slots.len().max(threads), Slot::default);
+        let single = cores::pool("probe", 1, &[])?;
+        let Epoch { number, order, from, to, loader, learner, lr, after, timeline } = epoch;
+        let track = timeline.track("probe");
+        while self.done < wanted {
+            let left = usize::try_from(*to - *from).unwrap_or(usize::MAX);
+            if left == 0 {
+                return Ok((None, Flow::Continue));
+            }
+            let gang = &mut slots[..threads.min(wanted - self.done).min(left)];
+            let first = *from;
             let clock = Instant::now();
-            let (outcome, extract) = Spent::of(|| {
-                attempt(Stage::Extract, batch.number, || {
-                    if alone { single.install(|| loader.extract(batch)) } else { loader.extract(batch) }
-                })
+            let (outcome, spent) = Spent::of(|| {
+                gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().try_for_each(
+                    |(i, (slot, space))| {
+                        space.set_parallel(false);
+                        let batch = first + i as u64;
+                        attempt(Stage::Sample, batch, || {
+                            loader.draw(order, *number, batch, space, &mut slot.batch)
+                        })
+                    },
+                )
             });
-            timeline.add(track, Stage::Extract, batch.number, clock, extract.passed);
             outcome?;
-            let rate = lr(batch.number);
-            let clock = Instant::now();
-            let (outcome, train) = Spent::of(|| {
-                attempt(Stage::Train, batch.number, || {
-                    Ok(if alone {
-                        single.install(|| learner.train(batch, rate))
-                    } else {
-                        learner.train(batch, rate)
-                    })
-                })
-            });
-            timeline.add(track, Stage::Train, batch.number, clock, train.passed);
-            let outcome = outcome?;
-            (of_batch.extract, of_batch.train) = (extract.passed, train.passed);
-            if !warm {
-                rest[0][usize::from(alone)].push(extract);
-                rest[1][usize::from(alone)].push(train);
+            let (warm, each) = (self.done < threads, 1.0 / gang.len() as f64);
+            if !warm && gang.len() == threads {
+                self.sample.push(Spent { passed: spent.passed * each, busy: spent.busy * each });
             }
-            *from += 1;
-            done += 1;
-            if after(learner, &[Done { batch, outcome, spent: *of_batch }])? == Flow::Stop {
-                return Ok(Outcome::Stopped);
+            for i in 0..gang.len() {
+                let seconds = spent.passed * each;
+                let from = clock + Duration::from_secs_f64(seconds * i as f64);
+                timeline.add(track, Stage::Sample, first + i as u64, from, seconds);
+            }
+            for Slot { batch, spent: of_batch, .. } in gang {
+                of_batch.sample = spent.passed * each;
+                let alone = self.done >= threads + TIMED;
+                let clock = Instant::now();
+                let (outcome, extract) = Spent::of(|| {
+                    attempt(Stage::Extract, batch.number, || {
+                        if alone { single.install(|| loader.extract(batch)) } else { loader.extract(batch) }
+                    })
+                });
+                timeline.add(track, Stage::Extract, batch.number, clock, extract.passed);
+                outcome?;
+                let rate = lr(batch.number);
+                let clock = Instant::now();
+                let (outcome, train) = Spent::of(|| {
+                    attempt(Stage::Train, batch.number, || {
+                        Ok(if alone {
+                            single.install(|| learner.train(batch, rate))
+                        } else {
+                            learner.train(batch, rate)
+                        })
+                    })
+                });
+                timeline.add(track, Stage::Train, batch.number, clock, train.passed);
+                let outcome = outcome?;
+                (of_batch.extract, of_batch.train) = (extract.passed, train.passed);
+                if !warm {
+                    self.rest[0][usize::from(alone)].push(extract);
+                    self.rest[1][usize::from(alone)].push(train);
+                }
+                *from += 1;
+                self.done += 1;
+                if after(learner, &[Done { batch, outcome, spent: *of_batch }])? == Flow::Stop {
+                    return Ok((None, Flow::Stop));
+                }
             }
         }
+        let [extract, train] = &self.rest;
+        let [extract, train] = [extract, train].map(|[many, one]| cost(many, one, threads));
+        let sample = least(&self.sample);
+        // batches are drawn side by side, a core each
+        let all = sample.passed * threads as f64;
+        let sample = Cost { divided: all, fixed: 0.0, busy: all };
+        Ok((Some([sample, extract, train]), Flow::Continue))
     }
-    let [extract, train] = rest.map(|[many, one]| cost(&many, &one, threads));
-    let sample = least(&sample);
-    // batches are drawn side by side, a core each
-    let all = sample.passed * threads as f64;
-    let sample = Cost { divided: all, fixed: 0.0, busy: all };
-    Ok(Outcome::Costs([sample, extract, train]))
 }
 
 /// The quickest: what disturbs only ever makes longer.

@@ -1,0 +1,89 @@
+//! `graphmill plan DATASET --hardware NAME|FILE`: what an epoch would take on a machine, by strategy.
+
+use clap::{Arg, ArgMatches, Command};
+use graphmill_engine::plan::{self, Hardware, Profile};
+
+use crate::{args, output};
+
+/// Options of `train` that change nothing here: the plan weighs strategies and memories itself.
+const ABSENT: &[&str] = &[
+    "dataset",
+    "metric",
+    "epochs",
+    "fused",
+    "select",
+    "patience",
+    "eval_every",
+    "eval_nodes",
+    "eval_chunk",
+    "checkpoint_batches",
+    "checkpoint_seconds",
+    "strategy",
+    "allocation",
+    "queue",
+    "samplers",
+    "switching",
+    "updates",
+    "batches_per_update",
+    "staleness",
+    "link",
+    "devices",
+    "host_budget",
+    "device_budget",
+    "cache_ratio",
+    "host_cache",
+    "placement",
+];
+
+/// The arguments.
+pub(crate) fn command() -> Command {
+    let word = |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
+    let command = Command::new("plan")
+        .about("Predict an epoch on a machine by strategy, from a few minibatches here, and recommend one")
+        .arg(
+            args::path("dataset", "DATASET", "Directory of the dataset")
+                .required_unless_present_any(["profile", "paper"]),
+        )
+        .arg(
+            word("hardware", "NAME|FILE")
+                .required_unless_present("paper")
+                .help(format!("The machine: a TOML or JSON file, or one of {}", Hardware::known())),
+        )
+        .arg(
+            args::path(
+                "profile",
+                "FILE",
+                "Take the profile from a TOML or JSON file instead of this machine",
+            )
+            .long("profile")
+            .conflicts_with("dataset"),
+        )
+        .arg(
+            word("paper", "NAME")
+                .value_parser(["fgnn"])
+                .conflicts_with_all(["dataset", "hardware", "profile"])
+                .help("Predict that paper's own figures, and tell how far off they are"),
+        )
+        .arg(args::json());
+    args::with_training_options(command, ABSENT)
+}
+
+/// Predicts.
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let json = matches.get_flag("json");
+    if matches.contains_id("paper") {
+        let found = plan::paper::fgnn();
+        return if json { output::json(&found) } else { output::text(&found.to_string()) };
+    }
+    let config = args::training_options(matches, ABSENT)?;
+    let hardware = Hardware::find(matches.get_one::<String>("hardware").expect("clap requires it"))?;
+    let profile = match args::get_path(matches, "profile") {
+        Some(file) => Profile::open(file)?,
+        None => {
+            args::use_threads(config.threads)?;
+            plan::measure(&config, &args::open_dataset(args::required(matches, "dataset"))?)?
+        }
+    };
+    let report = plan::plan(hardware, profile)?;
+    if json { output::json(&report) } else { output::text(&report.to_string()) }
+}

@@ -1,0 +1,95 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const TRAINER: Trainer = Trainer { gather: 1.0, copy: 1.0, train: 3.0 };
+
+fn batches(count: u64) -> Batches {
+    Batches { count, last: 1.0 }
+}
+
+fn pair(sample: f64, trainer: Trainer) -> Factored {
+    Factored { samplers: 1, sample, trainers: 1, trainer, standby: None, queue: 2, gathers: 1.0 }
+}
+
+#[test]
+fn one_device_does_one_thing_after_the_other() {
+    let epoch = sharing(Batches { count: 4, last: 0.5 }, 1, 1.0, TRAINER, 1.0);
+    assert_eq!(epoch.seconds, 3.5 * 6.0);
+    let parts = [epoch.sample, epoch.gather, epoch.copy, epoch.train];
+    assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{parts:?}");
+}
+
+#[test]
+fn devices_share_batches_and_the_host() {
+    // two rounds of four devices, whose gathers do not meet in a host that serves all
+    assert_eq!(sharing(batches(8), 4, 1.0, TRAINER, 4.0).seconds, 12.0);
+    // gathers of a host that serves one take turns: the first batches wait
+    let narrow = sharing(batches(8), 4, 1.0, TRAINER, 1.0).seconds;
+    assert!(narrow > 12.0 && narrow <= 2.0 * (1.0 + 4.0 + 1.0 + 3.0), "{narrow}");
+}
+
+#[test]
+fn a_pipeline_takes_its_slowest_stage() {
+    // to fill it: sampling and extraction of the first batch
+    assert_eq!(factored(batches(10), pair(1.0, TRAINER)).seconds, 1.0 + 2.0 + 10.0 * 3.0);
+    assert_eq!(factored(batches(10), pair(5.0, TRAINER)).seconds, 10.0 * 5.0 + 2.0 + 3.0);
+    let slow = Trainer { copy: 6.0, ..TRAINER };
+    assert_eq!(factored(batches(10), pair(1.0, slow)).seconds, 1.0 + 10.0 * 7.0 + 3.0);
+}
+
+#[test]
+fn a_full_queue_holds_samplers_up_and_loses_nothing() {
+    let quick = Factored { samplers: 3, queue: 1, ..pair(0.01, TRAINER) };
+    assert_eq!(factored(batches(50), quick).seconds, 0.01 + 2.0 + 50.0 * 3.0);
+}
+
+#[test]
+fn a_standby_trainer_helps_where_there_are_few_and_never_hurts() {
+    let standby = Trainer { gather: 2.0, ..TRAINER };
+    for trainers in 1..8 {
+        for count in 1..40 {
+            let alone = Factored { trainers, gathers: 8.0, queue: 100, ..pair(0.5, TRAINER) };
+            let without = factored(batches(count), alone);
+            let with = factored(batches(count), Factored { standby: Some(standby), ..alone });
+            assert!(with.seconds <= without.seconds + 1e-9, "{trainers} Trainers, {count} batches");
+            assert_eq!(without.switched, 0);
+            if trainers == 1 && count > 25 {
+                assert!(with.seconds < 0.7 * without.seconds && with.switched > 0, "{with:?} {without:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_device_samples_all_and_then_trains() {
+    let alone = Factored { trainers: 0, standby: Some(TRAINER), ..pair(1.0, TRAINER) };
+    let epoch = factored(batches(10), alone);
+    assert_eq!((epoch.seconds, epoch.switched), (10.0 + 2.0 + 10.0 * 3.0, 10));
+}
+
+proptest! {
+    /// No simulation beats the work that there is, or is slower than doing it one after the other.
+    #[test]
+    fn seconds_lie_between_the_bounds(
+        count in 1u64..60, last in 0.1..1.0f64, samplers in 1usize..5, trainers in 0usize..5, queue in 1u64..5,
+        sample in 0.0..2.0f64, gather in 0.0..2.0f64, copy in 0.0..2.0f64, train in 0.0..2.0f64, gathers in 0.5..4.0f64,
+        switches in any::<bool>(),
+    ) {
+        let batches = Batches { count, last };
+        let work = (count - 1) as f64 + last;
+        let trainer = Trainer { gather, copy, train };
+        let standby = (switches || trainers == 0).then_some(trainer);
+        let setting = Factored { samplers, sample, trainers, trainer, standby, queue, gathers };
+        let epoch = factored(batches, setting);
+        let devices = (samplers + trainers) as f64;
+        let trains = if standby.is_some() { devices } else { trainers as f64 };
+        let least = [work * sample / samplers as f64, work * train / trains, work * gather / gathers];
+        let most = work * (sample + gather / gathers.min(1.0) + copy + train);
+        prop_assert!(epoch.seconds <= most * (1.0 + 1e-9), "{epoch:?} {most}");
+        prop_assert!(least.iter().all(|&bound| bound <= epoch.seconds * (1.0 + 1e-9)), "{epoch:?} {least:?}");
+        prop_assert_eq!(factored(batches, setting), epoch);
+        let shared = sharing(batches, samplers, sample, trainer, gathers).seconds;
+        prop_assert!(shared <= most * (1.0 + 1e-9) && work * (sample + copy + train) / samplers as f64 <= shared * (1.0 + 1e-9));
+    }
+}

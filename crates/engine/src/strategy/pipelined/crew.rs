@@ -1,0 +1,170 @@
+//! The workers of an allocation.
+
+use std::{sync::Arc, time::Instant};
+
+use rayon::ThreadPool;
+
+use super::{DRIFT, Done, EXTRACT, Epoch, Flow, SAMPLE, STAGES, Slot, Stage, TRAIN, attempt, cores};
+use crate::{
+    Error, Result,
+    allocate::{Allocation, Group},
+    strategy::{
+        line::{Can, Line, Rules, State, Task},
+        monitor::Guarded,
+        worker::{Batches, Closing, Work, Worker},
+    },
+};
+
+/// Who does what.
+pub(super) struct Crew {
+    /// The one that trains, on the thread that runs the strategy.
+    driver: Worker,
+    others: Vec<Worker>,
+    /// Seconds a batch of each stage in the first run, and in the latest.
+    usual: Option<[f64; 3]>,
+    latest: Option<[f64; 3]>,
+}
+
+impl Crew {
+    /// The crew of an allocation, for a graph of so many nodes.
+    ///
+    /// # Errors
+    /// The system refuses the threads.
+    pub(super) fn new(allocation: &Allocation, num_nodes: usize) -> Result<Self> {
+        let mut numbers = cores::available().into_iter();
+        let mut own_pool = |group: &Group, name: &str| {
+            let pinned: Vec<usize> =
+                if allocation.isolated { numbers.by_ref().take(group.cores).collect() } else { Vec::new() };
+            cores::pool(name, group.cores, &pinned).map(Arc::new)
+        };
+        let (mut driver, mut others) = (None, Vec::new());
+        for group in &allocation.groups {
+            let has = |stage: usize| group.stages.contains(&stage);
+            let can = Can {
+                sample: if has(SAMPLE) { group.cores } else { 0 },
+                extract: has(EXTRACT).then_some(0),
+                train: has(TRAIN).then_some(0),
+                ..Can::default()
+            };
+            let name = group.stages.iter().map(|&i| STAGES[i].name()).collect::<Vec<_>>().join(" + ");
+            let worker = |name: String, can: Can, pool: Option<Arc<ThreadPool>>| {
+                Worker::new(name, can, pool, num_nodes)
+            };
+            if has(TRAIN) {
+                // the pool of the run has all cores already
+                let pool = if allocation.isolated { Some(own_pool(group, &name)?) } else { None };
+                driver = Some(worker(name, can, pool));
+            } else if group.stages == [SAMPLE] {
+                // batches are drawn side by side: no thread waits for another
+                for i in 0..group.cores {
+                    let one = Group { stages: vec![SAMPLE], cores: 1 };
+                    let pool = own_pool(&one, &name)?;
+                    others.push(worker(format!("{name} {i}"), Can { sample: 1, ..can }, Some(pool)));
+                }
+            } else {
+                let pool = own_pool(group, &name)?;
+                others.push(worker(name, can, Some(pool)));
+            }
+        }
+        let driver = driver.ok_or_else(|| Error::usage("an allocation without training"))?;
+        Ok(Self { driver, others, usual: None, latest: None })
+    }
+
+    /// Slots that keep everyone busy: what each works on, and as much again ahead of it.
+    fn slots(&self) -> usize {
+        let all = self.others.iter().chain([&self.driver]);
+        let in_hand = all
+            .map(|worker| worker.can.sample + usize::from(worker.can.extract.is_some()) + 1)
+            .sum::<usize>();
+        2 * in_hand
+    }
+
+    /// The epoch's batches, with so many under way at most (0 for as many as keep everyone busy).
+    ///
+    /// # Errors
+    /// What a stage reports, or the listener.
+    pub(super) fn run(&mut self, epoch: &mut Epoch, queue: usize, slots: &mut Vec<Slot>) -> Result<Flow> {
+        slots.resize_with(if queue > 0 { queue } else { self.slots() }, Slot::default);
+        let batches = (epoch.to - epoch.from).max(1);
+        let state = State::new(epoch.from, epoch.to, std::mem::take(slots), Rules::ONE);
+        let line = Line::new(Guarded::new(state));
+        let mut spent = [0.0; 3];
+        let flow = self.work(&line, epoch, &mut spent);
+        let (failure, back) = line.into_inner().into_inner().end();
+        *slots = back;
+        let flow = flow?;
+        if let (Some(error), Flow::Continue) = (failure, flow) {
+            return Err(error);
+        }
+        self.latest = Some(spent.map(|seconds| seconds / batches as f64));
+        self.usual = self.usual.or(self.latest);
+        Ok(flow)
+    }
+
+    /// Whether a stage that matters takes much longer, or much shorter, than it used to.
+    pub(super) fn has_drifted(&self) -> bool {
+        self.usual.zip(self.latest).is_some_and(|(usual, latest)| drifted(usual, latest))
+    }
+
+    /// The batches of a line, on this thread and one for every other worker.
+    fn work(&mut self, line: &Batches, epoch: &mut Epoch, spent: &mut [f64; 3]) -> Result<Flow> {
+        let Epoch { number, order, loader, learner, lr, after, timeline, .. } = epoch;
+        let work = Work { loader, order, number: *number, timeline };
+        let track = timeline.track(&self.driver.name);
+        let pool = self.driver.pool.clone();
+        let mut flow = Flow::Continue;
+        let mut train = |task: Task<Slot>| -> Result<Flow> {
+            let Task::Train(number, mut slot) = task else { return Ok(Flow::Continue) };
+            let Slot { batch, spent: of_batch, .. } = &mut slot;
+            let (clock, lr) = (Instant::now(), lr(number));
+            let outcome = attempt(Stage::Train, number, || {
+                Ok(match &pool {
+                    Some(pool) => pool.install(|| learner.train(batch, lr)),
+                    None => learner.train(batch, lr),
+                })
+            })?;
+            of_batch.train = timeline.done(track, Stage::Train, number, clock);
+            let parts = [of_batch.sample, of_batch.extract, of_batch.train];
+            spent.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
+            flow = after(learner, &[Done { batch, outcome, spent: *of_batch }])?;
+            line.free(slot);
+            Ok(flow)
+        };
+        let Self { driver, others, .. } = self;
+        let outcome = if others.is_empty() {
+            driver.run(line, work, &mut train)
+        } else {
+            std::thread::scope(|scope| {
+                for worker in others.iter_mut() {
+                    scope.spawn(move || {
+                        // it trains on nothing, so nothing fails but what the line is told
+                        let _ = worker.run(line, work, &mut |_| Ok(Flow::Continue));
+                    });
+                }
+                // however this thread leaves, the others do not wait for it
+                let _closing = Closing { line, always: true };
+                driver.run(line, work, &mut train)
+            })
+        };
+        outcome.map(|()| flow)
+    }
+}
+
+/// Whether a stage that matters takes much longer, or much shorter, than it used to.
+fn drifted(usual: [f64; 3], now: [f64; 3]) -> bool {
+    let all: f64 = now.iter().sum::<f64>().max(usual.iter().sum());
+    let changed = |(a, b): (&f64, &f64)| a.max(*b) > 0.1 * all && a.max(*b) > DRIFT * a.min(*b);
+    usual.iter().zip(&now).any(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_stages_that_matter_drift() {
+        assert!(!drifted([1.0, 0.1, 3.0], [1.2, 0.3, 3.3]));
+        assert!(drifted([1.0, 0.1, 3.0], [1.0, 1.0, 3.0]));
+        assert!(drifted([1.0, 0.1, 3.0], [0.6, 0.1, 3.0]));
+    }
+}

@@ -118,13 +118,16 @@ fn a_run_tells_every_stage_of_every_batch_once_however_it_ends() {
         hidden: 8,
         fanout: Fanout(vec![4, 4]),
         batch_size: 60,
+        batches_per_update: 1,
         trace: true,
         ..TrainConfig::default()
     };
     let batches = data.split.train.len().div_ceil(60) as u64;
     let once: BTreeMap<_, _> = ["extract", "sample", "train"].map(|stage| (stage.to_string(), 1)).into();
     for strategy in crate::strategy::TABLE {
-        let config = TrainConfig { strategy: strategy.name.into(), ..config.clone() };
+        let devices = if crate::strategy::is_by_device(strategy.name) { "virtual:2" } else { "cpu" };
+        let config =
+            TrainConfig { strategy: strategy.name.into(), devices: devices.into(), ..config.clone() };
         let go = |name: &str, resume: bool, stop: &dyn Fn() -> bool, lr: f64| {
             let path = dir.path().join(format!("{}-{name}", strategy.name));
             let run = if resume { RunDir::reopen(&path) } else { RunDir::create(&path) }.unwrap();

@@ -16,7 +16,7 @@ use graphmill_engine::{
 };
 use graphmill_graph::keyed;
 use rayon::ThreadPoolBuilder;
-use run::{BATCH, BATCHES, EPOCHS, Outcome, PATIENCE, data, hush, watched};
+use run::{BATCH, BATCHES, EPOCHS, Outcome, PATIENCE, data, watched};
 
 const FAULTS: u64 = 1000;
 
@@ -85,7 +85,7 @@ fn threads() -> usize {
 
 #[test]
 fn a_thousand_faults_end_well() {
-    hush();
+    common::hush();
     let data = Arc::new(data());
     let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().unwrap());
     let cases = cases();

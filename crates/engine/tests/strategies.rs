@@ -243,7 +243,7 @@ fn stopped_at_any_batch_and_resumed_the_numbers_are_the_same() {
     let data = small();
     for config in interruptible() {
         let (_, whole) = trained(&config, &data);
-        for threads in 1..=3 {
+        for threads in [1, 3] {
             // again and again, after every update
             let room = tempfile::tempdir().unwrap();
             let dir = room.path().join("run");
@@ -260,7 +260,7 @@ fn stopped_at_any_batch_and_resumed_the_numbers_are_the_same() {
             assert!(numbers(&dir, &summary) == whole, "{threads} threads, {parts} parts, {config:?}");
         }
         // once, with as much under way as there can be
-        for at in [2, 3, 5, 7, 8, 9, 10] {
+        for at in [2, 3, 5, 7, 8, 9] {
             let room = tempfile::tempdir().unwrap();
             let dir = room.path().join("run");
             let error = run_in(&dir, 2, &config, &data, false, at).expect_err("interrupted");

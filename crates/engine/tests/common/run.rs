@@ -164,13 +164,3 @@ pub(crate) fn watched(
     assert!(ended.is_ok(), "{what}: {:?}", ended.unwrap_err().downcast_ref::<String>());
     outcome.unwrap()
 }
-
-/// Panics of this thread are printed as ever; those of stages are wanted.
-pub(crate) fn hush() {
-    let (test, print) = (std::thread::current().id(), std::panic::take_hook());
-    std::panic::set_hook(Box::new(move |info| {
-        if std::thread::current().id() == test {
-            print(info);
-        }
-    }));
-}

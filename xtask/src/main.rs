@@ -7,6 +7,7 @@
 //! - `cargo xtask graphsaint DATASETS MODE [OPTION ...]` holds training on subgraphs against its peers.
 //! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
 //! - `cargo xtask scale [OPTION ...]` measures a batch's time on graphs of 2^20 to 2^25 nodes.
+//! - `cargo xtask strategies [--rounds N] OPTION ... [-- OPTION ...] ...` measures epochs by several strategies.
 //! - `cargo xtask subgraph-scaling [OPTION ...]` measures an iteration of subgraph training against size, depth and degree.
 
 mod accuracy;
@@ -18,6 +19,7 @@ mod plot;
 mod runs;
 mod scale;
 mod scaling;
+mod strategies;
 mod subgraph_scaling;
 
 use std::{env, path::PathBuf, process::Command};
@@ -41,6 +43,7 @@ const USAGE: &[&str] = &[
     "graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
     "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out FILE]",
+    "strategies [--rounds N] OPTION ... [-- OPTION ...] ...",
     "subgraph-scaling [OPTION VALUE ...] [size] [depth] [degree]",
 ];
 
@@ -54,6 +57,7 @@ fn main() -> Result<()> {
         ["graphsaint", datasets, mode, ref words @ ..] => graphsaint::run(datasets.as_ref(), mode, words),
         ["scaling", ref words @ ..] => scaling::run(words),
         ["scale", ref words @ ..] => scale::run(words),
+        ["strategies", ref words @ ..] => strategies::run(words),
         ["subgraph-scaling", ref words @ ..] => subgraph_scaling::run(words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }

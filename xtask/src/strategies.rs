@@ -63,7 +63,10 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         let stage =
             |name: &str| format!("{name} {:.2}", row.last["stages"][name].as_f64().unwrap_or(f64::NAN));
         let devices = row.last["devices"].as_array().map_or(&[][..], Vec::as_slice);
-        let link: f64 = devices.iter().filter_map(|device| device["link_bytes"].as_f64()).sum();
+        let link = devices
+            .iter()
+            .filter_map(|device| device["link_bytes"].as_f64())
+            .fold(0.0, |sum, bytes| sum + bytes);
         println!(
             "| {} | {:.3} | {} | {:.2} | {:.6} | {} | {:.1} % | {:.0} |",
             variant.join(" "),

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Which stages take turns and which have cores of their own is solved ([`crate::allocate`]) from what the first batches
-//! cost ([`probe`]), put to the test against no workers at all on the next few, and
+//! cost, put to the test against no workers at all on the next few, and
 //! looked at again when their stages take much longer or shorter than they did. Batches are trained on in the order of their numbers, and what a batch holds
 //! depends on its number alone: the model is that of `sequential`, to the bit.
 

@@ -136,9 +136,11 @@ fn a_stage_fails_and_the_run_goes_on_from_the_last_whole_update() {
             let at = place(&dir);
             let first = batch / group * group;
             let in_place = config.strategy != "factored";
+            // where nothing is saved, a checkpoint stands if the epoch before took long enough for one
+            let old = at.filter(|_| epoch > 0).map(|_| (epoch as usize, 0));
             let expected = match kind {
-                Kind::TrainError => None,
-                Kind::TrainPanic if in_place => None,
+                Kind::TrainError => old,
+                Kind::TrainPanic if in_place => old,
                 Kind::UpdatePanic => Some((epoch as usize, first / 2 * 2)),
                 _ => (epoch + first > 0).then_some((epoch as usize, first)),
             };

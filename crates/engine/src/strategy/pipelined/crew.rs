@@ -70,6 +70,12 @@ impl Crew {
         Ok(Self { driver, others, usual: None, latest: None })
     }
 
+    /// Workers that only sample.
+    #[cfg(test)]
+    pub(super) fn num_samplers(&self) -> usize {
+        self.others.iter().filter(|worker| worker.can.sample > 0 && worker.can.extract.is_none()).count()
+    }
+
     /// Slots that keep everyone busy: what each works on, and as much again ahead of it.
     fn slots(&self) -> usize {
         let all = self.others.iter().chain([&self.driver]);

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Which stages take turns and which have cores of their own is solved ([`crate::allocate`]) from what the first batches
-//! cost, put to the test against no workers at all on the next few, and
+//! cost, put to the test against no workers at all and against free competition on the next few, and
 //! looked at again when their stages take much longer or shorter than they did. Batches are trained on in the order of their numbers, and what a batch holds
 //! depends on its number alone: the model is that of `sequential`, to the bit.
 
@@ -38,7 +38,7 @@ const EXTRACT: usize = 1;
 const TRAIN: usize = 2;
 /// A stage that takes so many times longer or shorter than it did is looked at again.
 const DRIFT: f64 = 1.5;
-/// Batches without and with workers by which workers are put to the test, twice each.
+/// Batches without workers, and with each crew, by which crews are put to the test, twice each.
 const TEST: [u64; 2] = [12, 24];
 /// Workers must be quicker by so much.
 const QUICKER: f64 = 0.98;
@@ -93,22 +93,42 @@ pub struct Pipelined {
 enum Mode {
     /// Not at all.
     Probe(Probe),
-    /// By what the stages cost, this crew should be quicker than none.
+    /// By what the stages cost, a crew should be quicker than none.
     Test(Box<Test>),
-    /// It was not.
+    /// None was.
     Inline,
-    /// It was, or is what the user asked for.
+    /// It was the quickest, or is what the user asked for.
     Crew(Box<Crew>),
 }
 
-/// A crew against none.
+/// Crews against none.
 struct Test {
-    crew: Crew,
-    /// Whether the next part is the crew's.
-    is_crews: bool,
-    /// Seconds a batch of each part so far: without and with the crew.
-    seconds: [Vec<f64>; 2],
+    /// The solved one, and the one that competes freely: the model does not know all that a machine does.
+    crews: [Crew; 2],
+    /// Parts done: without a crew, with the first, with the second, and so on.
+    parts: usize,
+    /// Least seconds a batch of each.
+    seconds: [f64; 3],
     words: String,
+}
+
+impl Test {
+    /// In words, what came of it.
+    fn verdict(&self) -> String {
+        let [none, solved, free] = self.seconds.map(|seconds| 1e3 * seconds);
+        format!(
+            "{}; measured: {none:.2} ms in turns, {solved:.2} ms as solved, {free:.2} ms in free competition",
+            self.words
+        )
+    }
+
+    /// The quickest crew, if any is quicker than none.
+    fn winner(self) -> Option<Crew> {
+        let [none, solved, free] = self.seconds;
+        let [by_model, naive] = self.crews;
+        let (crew, seconds) = if solved <= free { (by_model, solved) } else { (naive, free) };
+        (seconds <= QUICKER * none).then_some(crew)
+    }
 }
 
 impl Pipelined {
@@ -149,13 +169,9 @@ impl Pipelined {
                     let solved = allocate::solve(&costs, threads);
                     let words = describe(&costs, &solved, threads);
                     self.mode = if solved.groups.len() > 1 {
-                        let crew = Crew::new(&solved, self.num_nodes)?;
-                        Mode::Test(Box::new(Test {
-                            crew,
-                            is_crews: false,
-                            seconds: Default::default(),
-                            words,
-                        }))
+                        let free = apart([threads; 3], false);
+                        let crews = [Crew::new(&solved, self.num_nodes)?, Crew::new(&free, self.num_nodes)?];
+                        Mode::Test(Box::new(Test { crews, parts: 0, seconds: [f64::INFINITY; 3], words }))
                     } else {
                         self.note = Some(words);
                         Mode::Inline
@@ -166,37 +182,27 @@ impl Pipelined {
             Mode::Test(test) => {
                 // parts of a short epoch would mostly be beginnings and ends
                 let whole = epoch.loader.num_batches() <= 2 * TEST[1];
-                let many = if whole { u64::MAX } else { TEST[usize::from(test.is_crews)] };
+                let turn = test.parts % test.seconds.len();
+                let many = if whole { u64::MAX } else { TEST[usize::from(turn > 0)] };
                 let (from, clock) = (epoch.from, Instant::now());
                 let to = epoch.from.saturating_add(many).min(epoch.to);
-                let flow = if test.is_crews {
-                    test.crew.run(&mut epoch.until(to), self.queue, &mut self.slots)?
-                } else {
-                    self.inline.run(epoch.until(to))?
+                let flow = match turn {
+                    0 => self.inline.run(epoch.until(to))?,
+                    crew => test.crews[crew - 1].run(&mut epoch.until(to), self.queue, &mut self.slots)?,
                 };
                 epoch.from = to;
                 let each = clock.elapsed().as_secs_f64() / (to - from).max(1) as f64;
-                test.seconds[usize::from(test.is_crews)].push(each);
-                test.is_crews = !test.is_crews;
-                if test.seconds.iter().all(|seconds| seconds.len() == 2) {
-                    let [none, crew] =
-                        test.seconds.each_ref().map(|s| s.iter().copied().fold(f64::INFINITY, f64::min));
-                    let verdict = if crew <= QUICKER * none { "quicker" } else { "no quicker" };
-                    self.note = Some(format!(
-                        "{}; {:.2} ms measured, {verdict} than {:.2} ms in turns",
-                        test.words,
-                        1e3 * crew,
-                        1e3 * none
-                    ));
-                    let Mode::Test(test) = std::mem::replace(&mut self.mode, Mode::Inline) else {
-                        return Ok(flow);
-                    };
-                    // the other's memory is of no more use
-                    if crew <= QUICKER * none {
-                        self.mode = Mode::Crew(Box::new(test.crew));
-                        self.inline = Sequential::new(self.num_nodes);
-                    } else {
+                test.seconds[turn] = test.seconds[turn].min(each);
+                test.parts += 1;
+                if test.parts == 2 * test.seconds.len() {
+                    self.note = Some(test.verdict());
+                    if let Mode::Test(test) = std::mem::replace(&mut self.mode, Mode::Inline) {
+                        // the others' memory is of no more use
                         self.slots = Vec::new();
+                        if let Some(crew) = test.winner() {
+                            self.mode = Mode::Crew(Box::new(crew));
+                            self.inline = Sequential::new(self.num_nodes);
+                        }
                     }
                 }
                 Ok(flow)
@@ -255,4 +261,37 @@ fn describe(costs: &[Cost], allocation: &Allocation, threads: usize) -> String {
         .map(|(stage, cost)| format!("{} {:.2} ms", stage.name(), 1e3 * cost.seconds(threads)));
     let times = times.collect::<Vec<_>>().join(", ");
     format!("a batch on {threads} cores takes {times}: {groups}, {:.2} ms expected", 1e3 * allocation.seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quickest_stays_and_none_unless_it_gains_something() {
+        let test = |seconds: [f64; 3]| {
+            let crews = [apart([1, 1, 1], false), apart([2, 2, 2], false)];
+            let crews = crews.each_ref().map(|allocation| Crew::new(allocation, 10).unwrap());
+            Test { crews, parts: 6, seconds, words: "a batch".into() }
+        };
+        let samplers = |seconds| test(seconds).winner().map(|crew| crew.num_samplers());
+        assert_eq!(samplers([1.0, 0.99, 1.2]), None);
+        assert_eq!(samplers([1.0, 0.9, 1.2]), Some(1));
+        assert_eq!(samplers([1.0, 0.9, 0.8]), Some(2));
+        assert_eq!(samplers([1.0, 1.1, 0.8]), Some(2));
+        let words = test([0.001, 0.002, 0.003]).verdict();
+        assert!(
+            words.contains("1.00 ms in turns, 2.00 ms as solved, 3.00 ms in free competition"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn cores_are_profiled_naive_or_given() {
+        assert_eq!(Cores::parse("profiled"), Ok(Cores::Profiled));
+        assert_eq!(Cores::parse("1, 2,3"), Ok(Cores::Given([1, 2, 3])));
+        for wrong in ["", "1,2", "0,1,1", "1,2,3,4", "all"] {
+            assert!(Cores::parse(wrong).unwrap_err().contains("profiled, naive, or cores"), "{wrong}");
+        }
+    }
 }

@@ -17,6 +17,9 @@ pub use disk::{Disk, Mortal, Real};
 
 use crate::{Error, Result};
 
+/// What the file beside is called in [`replace`]: the file's name and this.
+pub(crate) const BESIDE: &str = ".tmp";
+
 /// Writes the file `path` through `fill`, beside it first. An existing file is replaced in one
 /// step; after an error it is as it was.
 ///
@@ -31,7 +34,19 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
 /// # Errors
 /// As for [`write()`].
 pub fn replace(disk: &mut impl Disk, path: &Path, bytes: &[u8]) -> Result<()> {
-    write_by_way_of(disk, &suffixed(path, ".tmp"), path, |file| file.write_all(bytes))
+    replace_by(disk, path, |file| file.write_all(bytes))
+}
+
+/// As [`replace`], through `fill`.
+///
+/// # Errors
+/// As for [`write()`].
+pub fn replace_by(
+    disk: &mut impl Disk,
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    write_by_way_of(disk, &suffixed(path, BESIDE), path, fill)
 }
 
 fn write_by_way_of(

@@ -1,6 +1,10 @@
 //! The graph: for every node the run of its in-neighbours (compressed sparse columns).
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rayon::prelude::*;
 
@@ -23,6 +27,8 @@ pub struct Graph {
     indptr: Buffer<u64>,
     indices: Buffer<NodeId>,
     edge_weight: Option<Buffer<f32>>,
+    /// Where all of it was read from.
+    directory: Option<Arc<PathBuf>>,
 }
 
 impl Graph {
@@ -75,7 +81,7 @@ impl Graph {
         if let Some(weight) = edge_weight.as_ref().filter(|weight| weight.len() != indices.len()) {
             return Err(Error::invalid(format!("{} edge weights for {} edges", weight.len(), indices.len())));
         }
-        Ok(Self { indptr, indices, edge_weight })
+        Ok(Self { indptr, indices, edge_weight, directory: None })
     }
 
     /// What is wrong with an edge from a node that does not exist.
@@ -92,7 +98,7 @@ impl Graph {
     ) -> Self {
         debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
         debug_assert!(edge_weight.as_ref().is_none_or(|weight| weight.len() == indices.len()));
-        Self { indptr, indices, edge_weight }
+        Self { indptr, indices, edge_weight, directory: None }
     }
 
     /// Weights as they are kept.
@@ -122,6 +128,17 @@ impl Graph {
     pub(crate) fn no_such_weight(&self, e: usize) -> Error {
         let weight = self.edge_weight.as_ref().map_or(f32::NAN, |weight| weight[e]);
         Error::invalid(format!("edge weight {e} is {weight}: weights are finite and at least 0"))
+    }
+
+    /// The same graph, which is that of the dataset in `directory`.
+    pub(crate) fn kept_in(self, directory: &Path) -> Self {
+        Self { directory: Some(Arc::new(directory.to_path_buf())), ..self }
+    }
+
+    /// The directory of the dataset that it was opened from, if it was and is still as it is there: what is made of it may be kept
+    /// there, too.
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_ref().map(|directory| directory.as_path())
     }
 
     /// `V`.
@@ -189,6 +206,7 @@ impl Graph {
             indptr: self.indptr.to_huge_pages()?,
             indices: self.indices.to_huge_pages()?,
             edge_weight: self.edge_weight.as_ref().map(Buffer::to_huge_pages).transpose()?,
+            directory: self.directory.clone(),
         })
     }
 }

@@ -6,6 +6,7 @@
 //! - [`dataset`]: the native on-disk format and its importers.
 //! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: files that appear whole or not at all.
 //! - [`SparseRows`]: feature rows of which few values are not zero.
+//! - [`alias`]: draws by weight in O(1).
 //! - [`external`]: edges and rows beyond the size of memory.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`memory`]: how much of it there is.
@@ -18,6 +19,7 @@
 //! `S` source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers,
 //! `F` feature, `H` hidden and `C` class width.
 
+pub mod alias;
 pub mod among;
 pub mod atomic;
 pub mod block;
@@ -34,6 +36,7 @@ pub mod memory;
 pub mod npy;
 pub mod npz;
 mod place;
+pub mod prefetch;
 pub mod rank;
 pub mod reorder;
 mod search;

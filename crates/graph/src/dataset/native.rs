@@ -14,6 +14,9 @@
 //! train.npy valid.npy test.npy      u32, ascending and disjoint
 //! original_ids.npy  u32 [V]         only in a reordered dataset: what each node was called before, a permutation
 //! ```
+//!
+//! Beside them there may be `edge_alias.bin`, which the manifest does not know: the alias tables of the weights, kept by the first who drew by
+//! them ([`crate::alias::RowAlias::of_stored_weights`]). It may be deleted at any time.
 
 use std::{fs, path::Path};
 
@@ -28,6 +31,7 @@ use super::{
 };
 use crate::{
     Buffer, Error, Graph, Result, SparseRows,
+    alias::is_file_of_tables,
     atomic::{Disk, Real},
     csc::is_no_weight,
     external::Scratch,
@@ -201,7 +205,7 @@ fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Dataset> {
     let original_ids = stored.has(ORIGINAL_IDS).then(|| stored.read(ORIGINAL_IDS, &[nodes])).transpose()?;
     let dataset = Dataset {
         name: if m.name.is_empty() { directory_name(dir) } else { m.name.clone() },
-        graph,
+        graph: graph.kept_in(dir),
         features: Features { dim: m.feature_dim, data },
         labels,
         split: Split { train: train?, valid: valid?, test: test? },
@@ -303,7 +307,7 @@ pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
                 .into(),
         );
     }
-    let ours = |name: &str| name == manifest::FILE_NAME || is_known(name);
+    let ours = |name: &str| name == manifest::FILE_NAME || is_known(name) || is_file_of_tables(name);
     if let Some(name) = names.iter().find(|name| !name.to_str().is_some_and(ours)) {
         let name = name.to_string_lossy();
         return refuse(format!(

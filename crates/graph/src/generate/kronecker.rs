@@ -15,12 +15,12 @@
 
 use super::{
     GenerateOptions,
-    alias::Alias,
     attributes::{Purpose, domain, gaussian_features, random_classes, random_split},
     draw,
 };
 use crate::{
     Dataset, Error, Labels, NodeId, Result,
+    alias::Alias,
     external::Scratch,
     keyed::{Stream, key},
 };
@@ -57,7 +57,7 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
     }
     let draws = options.edges_to_draw(nodes, sum.powi(options.scale as i32), scratch)?;
 
-    let fall = Fall::new(options);
+    let fall = Fall::new(options)?;
     let relabel = Relabel::new(options.scale, options.seed);
     let graph = draw::graph(options, scratch, nodes, draws, |e| {
         let (u, v) = fall.edge(e);
@@ -91,14 +91,15 @@ struct Fall {
 }
 
 impl Fall {
-    fn new(options: &GenerateOptions) -> Self {
+    fn new(options: &GenerateOptions) -> Result<Self> {
         let rest = options.scale % STEP;
-        Self {
+        let outcomes = |levels| Alias::in_one(&power(options.initiator, levels));
+        Ok(Self {
             domain: domain(options.seed, Purpose::Edge),
             steps: options.scale / STEP,
-            whole: Alias::new(&power(options.initiator, STEP)),
-            rest: (rest > 0).then(|| (rest, Alias::new(&power(options.initiator, rest)))),
-        }
+            whole: outcomes(STEP)?,
+            rest: if rest > 0 { Some((rest, outcomes(rest)?)) } else { None },
+        })
     }
 
     /// Source and destination of draw `e`, before renumbering.
@@ -184,7 +185,7 @@ mod tests {
     fn edges_follow_the_initiator_at_every_level() {
         let initiator = [[0.57, 0.19], [0.14, 0.1]];
         let options = GenerateOptions { scale: 7, initiator, ..Default::default() };
-        let fall = Fall::new(&options);
+        let fall = Fall::new(&options).unwrap();
         let draws = 200_000;
         let edges: Vec<(u32, u32)> = (0..draws).map(|e| fall.edge(e)).collect();
         let quadrant = |(u, v): (u32, u32), level: u32| ((u >> level & 1) * 2 + (v >> level & 1)) as usize;
@@ -215,7 +216,7 @@ mod tests {
     fn pairs_come_up_as_the_kronecker_power_says() {
         let initiator = [[0.9, 0.5], [0.3, 0.1]];
         let options = GenerateOptions { scale: 2, initiator, ..Default::default() };
-        let fall = Fall::new(&options);
+        let fall = Fall::new(&options).unwrap();
         let mut counts = [[0u32; 4]; 4];
         for e in 0..100_000 {
             let (u, v) = fall.edge(e);

@@ -4,7 +4,6 @@
 //! when it is given none. Every edge, node and class draws from a stream of its own
 //! ([`crate::keyed`]), so the work splits over threads in any way and gives the same bytes.
 
-mod alias;
 mod attributes;
 mod draw;
 mod kronecker;

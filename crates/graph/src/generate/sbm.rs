@@ -22,13 +22,13 @@ use rayon::prelude::*;
 
 use super::{
     FeatureType, GenerateOptions,
-    alias::Alias,
     attributes::{Purpose, domain, gaussian_features, random_classes, random_split},
     draw,
     options::{check_nodes, check_share},
 };
 use crate::{
     Dataset, Error, Labels, NodeId, Result,
+    alias::Alias,
     external::Scratch,
     keyed::{Stream, key},
 };
@@ -83,7 +83,7 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
         )));
     }
     let community = random_classes(nodes, communities, options.seed);
-    let ends = Ends::new(&community, communities, options);
+    let ends = Ends::new(&community, communities, options)?;
     let graph = draw::graph(options, scratch, nodes, draws, |e| ends.edge(e))?;
     drop(ends);
 
@@ -119,6 +119,11 @@ fn replace_some(mut class: Vec<i32>, options: &GenerateOptions) -> Vec<i32> {
     class
 }
 
+/// The distribution of nodes by their weights; none of no nodes, from which nothing is drawn.
+fn distribution(weights: &[f64]) -> Result<Alias> {
+    if weights.is_empty() { Ok(Alias::default()) } else { Alias::in_one(weights) }
+}
+
 /// Draws the two ends of an edge.
 struct Ends<'a> {
     domain: u64,
@@ -132,7 +137,7 @@ struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    fn new(class: &'a [i32], classes: usize, options: &GenerateOptions) -> Self {
+    fn new(class: &'a [i32], classes: usize, options: &GenerateOptions) -> Result<Self> {
         let domain_of_weights = domain(options.seed, Purpose::Weight);
         let exponent = -1.0 / (options.degree_exponent - 1.0);
         let weight: Vec<f64> = (0..class.len())
@@ -152,18 +157,17 @@ impl<'a> Ends<'a> {
             .into_par_iter()
             .map(|nodes| {
                 let weights: Vec<f64> = nodes.iter().map(|&v| weight[v as usize]).collect();
-                let alias = Alias::new(&weights);
-                (nodes, alias)
+                Ok((nodes, distribution(&weights)?))
             })
-            .collect();
-        Self {
+            .collect::<Result<_>>()?;
+        Ok(Self {
             domain: domain(options.seed, Purpose::Edge),
             class,
             p_in: options.p_in,
-            everywhere: Alias::new(&weight),
+            everywhere: distribution(&weight)?,
             within,
             alone,
-        }
+        })
     }
 
     /// Source and destination of draw `e`.
@@ -222,7 +226,7 @@ mod tests {
     fn drawn_edges_keep_to_the_class_with_p_in_and_to_the_weights() {
         let options = options();
         let class = random_classes(options.nodes, options.classes, options.seed);
-        let ends = Ends::new(&class, options.classes, &options);
+        let ends = Ends::new(&class, options.classes, &options).unwrap();
         let draws = 100_000;
         let mut inside = 0;
         let mut first_of_class = [0u32; 5];

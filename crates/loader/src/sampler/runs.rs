@@ -5,11 +5,10 @@
 
 use std::collections::BinaryHeap;
 
-use graphmill_graph::{Block, NodeId, Result};
+use graphmill_graph::{Block, NodeId, Result, alias::Aim};
 use rayon::prelude::*;
 
 use super::{Scratch, parts::append, random_walk::Walk, reservoir::Candidate};
-use crate::alias::Aim;
 
 /// Destinations of a run.
 pub(super) const RUN: usize = 256;

@@ -10,7 +10,7 @@
 //!
 //! Weights are those of the graph or a function of the source's degree. They are drawn by
 //!
-//! - alias tables ([`RowAlias`]), 8 bytes an edge made beforehand, O(1) a draw. Without replacement a draw that came up before is
+//! - alias tables ([`RowAlias`]), 8 bytes an edge made beforehand (of stored weights once, and kept beside the graph), O(1) a draw. Without replacement a draw that came up before is
 //!   drawn again. That is exact and takes little more than `k` draws, but not where few edges have nearly all the weight: after some
 //!   tries the rest is drawn by one pass over the row's rest (`reservoir.rs`). The tries are a number fixed beforehand, and draws do not depend on how often
 //!   others were repeated before them, so the distribution stays. Rows of up to `5 k / 4` edges are drawn by
@@ -18,7 +18,12 @@
 //! - or prefix sums, no table: the weights of a row are added up when it is drawn from. With replacement the sums are searched, `O(d + k log d)`;
 //!   without, it is one pass.
 
-use graphmill_graph::{Block, Graph, NodeId, Result, block::Aggregation, keyed};
+use graphmill_graph::{
+    Block, Graph, NodeId, Result,
+    alias::{RowAlias, Rows},
+    block::Aggregation,
+    keyed,
+};
 use rayon::prelude::*;
 
 use super::{
@@ -27,7 +32,7 @@ use super::{
     reservoir::reservoir,
     runs::{Room, draw_runs},
 };
-use crate::{alias::RowAlias, prefetch::prefetch};
+use crate::prefetch::prefetch;
 
 /// Nodes whose reads are in flight together.
 const GROUP: usize = 16;
@@ -141,18 +146,17 @@ impl Weighted {
             alias: None,
             can: None,
         };
-        let alias = |weights: &[f32]| match draw_by {
-            DrawBy::Alias => RowAlias::new(graph, weights).map(Some).map_err(|e| e.to_string()),
-            DrawBy::PrefixSums => Ok(None),
-        };
+        let by_alias = draw_by == DrawBy::Alias;
         if let Some(of_nodes) = of_nodes {
-            if draw_by == DrawBy::Alias {
+            if by_alias {
                 let of_edges: Vec<f32> = graph.indices().par_iter().map(|&u| of_nodes[u as usize]).collect();
-                this.alias = alias(&of_edges)?;
+                this.alias = Some(RowAlias::new(graph, &of_edges).map_err(|e| e.to_string())?);
             }
             this.weights = Weights::OfSource(of_nodes);
         } else if let Some(stored) = graph.edge_weight() {
-            this.alias = alias(stored)?;
+            if by_alias {
+                this.alias = Some(RowAlias::of_stored_weights(graph).map_err(|e| e.to_string())?);
+            }
             this.weights = Weights::Stored;
             if stored.par_iter().any(|&w| w == 0.0) {
                 let can = |ends: &[u64]| {
@@ -218,12 +222,13 @@ impl Draws<'_> {
     /// among the edges, then reads.
     fn draw(&self, dst: &[NodeId], room: &mut Room, block: &mut Block) {
         let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
+        let tables = self.sampler.alias.as_ref().map(RowAlias::rows);
         for first in (0..dst.len()).step_by(GROUP) {
             let next = dst[first..].iter().skip(GROUP).take(GROUP);
             next.for_each(|&v| prefetch(rows, v as usize));
             let group = &dst[first..(first + GROUP).min(dst.len())];
             room.positions.clear();
-            match (&self.sampler.alias, self.sampler.replace || self.fanout == usize::MAX) {
+            match (tables, self.sampler.replace || self.fanout == usize::MAX) {
                 (Some(alias), true) if self.fanout < usize::MAX => self.again(alias, group, room, block),
                 (Some(alias), false) => self.distinct(alias, group, room, block),
                 _ => group.iter().for_each(|&v| self.without_table(v, room, block)),
@@ -264,7 +269,7 @@ impl Draws<'_> {
     }
 
     /// With replacement, by alias tables.
-    fn again(&self, alias: &RowAlias, group: &[NodeId], room: &mut Room, block: &mut Block) {
+    fn again(&self, alias: Rows, group: &[NodeId], room: &mut Room, block: &mut Block) {
         room.aims.clear();
         for &v in group {
             let (start, end, can, mut stream) = self.row(v);
@@ -276,7 +281,7 @@ impl Draws<'_> {
     }
 
     /// Without replacement, by alias tables.
-    fn distinct(&self, alias: &RowAlias, group: &[NodeId], room: &mut Room, block: &mut Block) {
+    fn distinct(&self, alias: Rows, group: &[NodeId], room: &mut Room, block: &mut Block) {
         let k = self.fanout;
         let by_tries = |can: usize| can > k + k / 4;
         room.aims.clear();

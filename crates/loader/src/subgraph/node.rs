@@ -5,12 +5,12 @@
 
 use graphmill_graph::{
     Graph, NodeId, Result,
+    alias::Alias,
     keyed::{self, Stream},
 };
 use rayon::prelude::*;
 
 use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler, check_roots};
-use crate::alias::Alias;
 
 /// See the module's text. Memory: 12 bytes a root.
 #[derive(Clone, Debug)]

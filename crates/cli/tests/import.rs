@@ -109,8 +109,47 @@ fn an_import_killed_while_the_dataset_is_written_goes_on() {
     assert_same(&room, "data", "expected");
 }
 
+/// Weights of edges that stand several times are added up, whichever process has read them.
+#[test]
+fn a_killed_import_of_weights_goes_on_to_the_same_bytes() {
+    let room = Room::new();
+    let mut stream = Stream::new(12);
+    let lines: String = (0..700_000)
+        .map(|_| format!("{}\t{}\t{}\n", stream.below(2000), stream.below(2000), stream.uniform() as f32))
+        .collect();
+    room.write("edges.txt", lines);
+    let options = "--undirected --weights 3 --name edges";
+    room.ok(&format!("import edges edges.txt expected {options}"));
+    let command = format!("import edges edges.txt data --memory 1M {options}");
+    let mut stopped = 0;
+    for stage in ["edges.bin", "edge-weight.npy", "finished", "finished/edge_weight.npy"] {
+        let begun = room.path(format!("data.importing/scratch-{stage}"));
+        kill(&room, &command, || begun.exists());
+        if !room.path("data").exists() {
+            stopped += 1;
+            let told = room.run(&command).succeeded().stderr;
+            assert!(told.contains("taking up"), "{stage}: {told}");
+        } else if room.path("data.importing").exists() {
+            room.ok(&format!("{command} --force"));
+        }
+        assert_eq!(names(&room), ["data"], "{stage}");
+        assert!(room.path("data/edge_weight.npy").exists());
+        assert_same(&room, "data", "expected");
+        fs::remove_dir_all(room.path("data")).unwrap();
+    }
+    assert!(stopped > 0, "every import was done before it was killed");
+}
+
+/// Both hold the same files.
 fn assert_same(room: &Room, data: &str, expected: &str) {
-    for name in ["indptr.npy", "indices.npy", "labels.npy", "graphmill.json"] {
+    let list = |dir: &str| {
+        let entries = fs::read_dir(room.path(dir)).unwrap();
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(list(data), list(expected));
+    for name in list(expected) {
         assert!(room.read(format!("{data}/{name}")) == room.read(format!("{expected}/{name}")), "{name}");
     }
 }

@@ -386,6 +386,51 @@ mod tests {
         assert!(graph.edge_weight() == expected.edge_weight() && graph.edge_weight().is_some());
     }
 
+    /// Duplicates meet whose weights are on both sides of the point at which the first process stopped.
+    #[test]
+    fn weights_are_taken_up_while_reading_and_while_sorting() {
+        let nodes = 500usize;
+        let mut stream = Stream::new(6);
+        let count = 1_000_000;
+        let mut ids = || (0..count).map(|_| stream.below(nodes as u64) as u32).collect::<Vec<_>>();
+        let (src, dst) = (ids(), ids());
+        let weight: Vec<f32> = (0..count).map(|_| stream.uniform() as f32).collect();
+        for options in [EdgeOptions::DIRECTED, EdgeOptions::UNDIRECTED] {
+            let expected = build_weighted(nodes, &src, &dst, &weight, options).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let work = scratch(&dir);
+            let splitters = sample(&src, &dst, options.undirected);
+            let mut spill = Spill::<Weighted>::create(&work, options, splitters).unwrap().unwrap();
+            spill.extend(&src[..300_000], &dst[..300_000], &weight[..300_000]).unwrap();
+            spill.sync().unwrap();
+            // what comes after the point is lost, the file's end half written
+            spill.extend(&src[300_000..500_000], &dst[300_000..500_000], &weight[300_000..500_000]).unwrap();
+            drop((spill, work));
+            let work = scratch(&dir);
+            assert_eq!(work.maybe_weighted_edges(options, true).known(), 300_000);
+            assert_eq!(work.edges(options).known(), 0, "edges without weights are others");
+            let mut spill = Spill::<Weighted>::resume(&work, options).unwrap();
+            spill.extend(&src[300_000..], &dst[300_000..], &weight[300_000..]).unwrap();
+            let parts = spill.into_parts().unwrap();
+            let mut csc = Csc::resume(&work, nodes, true).unwrap();
+            for (i, part) in parts.parts[..150].iter().enumerate() {
+                if i == 100 {
+                    csc.parts = 100;
+                    csc.sync().unwrap();
+                }
+                csc.extend(&Run::new(parts.read(part).unwrap(), false).unwrap()).unwrap();
+            }
+            drop((csc, parts, work));
+            let work = scratch(&dir);
+            assert!(Csc::resume(&work, nodes, true).unwrap().edges > 0);
+            let mut edges = work.maybe_weighted_edges(options, true);
+            edges.extend_weighted(&src, &dst, &weight).unwrap();
+            let graph = edges.build(nodes).unwrap();
+            assert!(graph.indptr() == expected.indptr() && graph.indices() == expected.indices());
+            assert!(graph.edge_weight() == expected.edge_weight() && graph.edge_weight().is_some());
+        }
+    }
+
     fn pushed(scratch: &Scratch, pairs: &[(u32, u32)], options: EdgeOptions) -> crate::external::Edges {
         let mut edges = scratch.edges(options);
         for piece in pairs.chunks(40_000) {

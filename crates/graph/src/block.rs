@@ -50,7 +50,10 @@ pub struct Block {
     pub edge_weight: Vec<f32>,
     /// Weight of each destination's own row, `D`, or empty.
     pub self_weight: Vec<f32>,
-    /// The same edges seen from the sources; filled where a backward pass needs it.
+    /// How many of the sources, the first ones and all destinations among them, want a gradient; `None`: all. The others' rows
+    /// are constants to the layer.
+    pub grad_src: Option<usize>,
+    /// The same edges seen from the sources that want a gradient; filled where a backward pass needs it.
     pub transposed: Transposed,
 }
 
@@ -58,11 +61,11 @@ pub struct Block {
 /// backward aggregation adds up, so that no atomics are needed and the sum is reproducible.
 #[derive(Clone, Debug, Default)]
 pub struct Transposed {
-    /// Edge run of each source, `S + 1`; empty when not built.
+    /// Edge run of each source that wants a gradient, [`Block::num_grad_src`] `+ 1`; empty when not built.
     pub indptr: Vec<u32>,
-    /// Destination of each edge, `E`.
+    /// Destination of each of their edges, `E` where all sources want one.
     pub dst: Vec<u32>,
-    /// Position of that edge in [`Block::indices`], `E`.
+    /// Position of that edge in [`Block::indices`].
     pub edge: Vec<u32>,
     room: transpose::Room,
 }
@@ -88,6 +91,12 @@ impl Block {
         }
     }
 
+    /// How many sources want a gradient: the first so many, `D` at least.
+    #[inline]
+    pub fn num_grad_src(&self) -> usize {
+        self.grad_src.unwrap_or(self.num_src)
+    }
+
     /// Empties the block and keeps its memory.
     pub fn clear(&mut self) {
         self.num_dst = 0;
@@ -97,12 +106,13 @@ impl Block {
         self.dst_ids = None;
         self.edge_weight.clear();
         self.self_weight.clear();
+        self.grad_src = None;
         self.transposed.indptr.clear();
         self.transposed.dst.clear();
         self.transposed.edge.clear();
     }
 
-    /// Fills [`Block::transposed`] of a local block. O(S + E).
+    /// Fills [`Block::transposed`] of a local block: the edges from sources that want a gradient. O(S + E).
     pub fn transpose(&mut self) {
         transpose::serial(self);
     }
@@ -117,14 +127,16 @@ impl Block {
     }
 
     /// As [`Block::transpose`], of a square block that has every edge both ways and ascending neighbours: it is its own
-    /// transpose, and one pass finds each edge's counterpart (Zeng et al., JPDC 2021, Algorithm 6).
+    /// transpose, and one pass finds each edge's counterpart (Zeng et al., JPDC 2021, Algorithm 6). All sources are
+    /// destinations and want a gradient.
     pub fn transpose_symmetric(&mut self) {
+        debug_assert!(self.num_grad_src() == self.num_src, "a symmetric block is transposed whole");
         transpose::symmetric(self);
     }
 
     /// Whether [`Block::transpose`] was called since the last change.
     pub fn is_transposed(&self) -> bool {
-        self.transposed.indptr.len() == self.num_src + 1
+        self.transposed.indptr.len() == self.num_grad_src() + 1
     }
 }
 
@@ -148,5 +160,16 @@ mod tests {
         assert_eq!(t.dst, [1, 0, 0, 0, 1]);
         assert_eq!(t.edge, [4, 2, 0, 1, 3]);
         assert!(block.is_transposed());
+
+        block.grad_src = Some(3);
+        assert!(!block.is_transposed());
+        block.transpose();
+        let t = &block.transposed;
+        assert_eq!(t.indptr, [0, 1, 2, 3]);
+        assert_eq!(t.dst, [1, 0, 0]);
+        assert_eq!(t.edge, [4, 2, 0]);
+        assert!(block.is_transposed());
+        block.clear();
+        assert_eq!(block.grad_src, None);
     }
 }

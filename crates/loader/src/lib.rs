@@ -2,6 +2,7 @@
 //!
 //! - [`order`]: which seeds come when.
 //! - [`sampler`]: seeds to blocks.
+//! - [`reuse`]: rows of the bottom layer that are read instead of computed.
 //! - [`subgraph`]: sets of nodes whose induced subgraphs are minibatches.
 //! - [`hotness`]: how often each row will be asked for.
 //! - [`policy`]: which ids a cache holds.
@@ -17,6 +18,7 @@ pub mod hotness;
 pub mod minibatch;
 pub mod order;
 pub mod policy;
+pub mod reuse;
 pub mod sampler;
 pub mod subgraph;
 pub mod weights;

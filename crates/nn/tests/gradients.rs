@@ -211,6 +211,47 @@ fn global_and_local_blocks_are_the_same_function() {
 }
 
 #[test]
+fn a_gradient_of_the_first_sources_is_the_same_as_among_all() {
+    for (name, mut layer, weighted) in layers() {
+        let mut block = random_block(D, S, weighted, 18);
+        let (x, c) = (random(S, layer.in_dim(), 19), random(D, layer.out_dim(), 20));
+        if !layer.orders().contains(&Order::AggregateFirst) {
+            continue;
+        }
+        let order = Order::AggregateFirst;
+        for finish in finishes() {
+            let (grads, x_grad) = backward(layer.as_mut(), order, &block, x.view(), finish, &c, true);
+            for wanting in [D, D + 2, S] {
+                block.grad_src = Some(wanting);
+                block.transpose();
+                let (some, x_some) = backward(layer.as_mut(), order, &block, x.view(), finish, &c, true);
+                assert_eq!(x_some.view().host(), x_grad.rows(0..wanting).host(), "{name} {wanting}");
+                for (a, b) in grads.iter().zip(&some) {
+                    assert_eq!(a.view().host(), b.view().host(), "{name} {wanting}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_layer_that_transforms_first_says_that_it_needs_all_gradients() {
+    for (name, mut layer, weighted) in layers() {
+        if !layer.orders().contains(&Order::TransformFirst) {
+            continue;
+        }
+        let mut block = random_block(D, S, weighted, 21);
+        block.grad_src = Some(D);
+        block.transpose();
+        let (x, c) = (random(S, layer.in_dim(), 22), random(D, layer.out_dim(), 23));
+        let run =
+            || backward(layer.as_mut(), Order::TransformFirst, &block, x.view(), Finish::NONE, &c, true);
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
+        assert!(panic.downcast_ref::<String>().unwrap().contains("may_restrict"), "{name}");
+    }
+}
+
+#[test]
 fn gradients_add_up() {
     for (name, mut layer, weighted) in layers() {
         let block = random_block(D, S, weighted, 14);

@@ -473,6 +473,11 @@ fn what_the_loader_is_asked_for() {
     let with_input = of(&ModelConfig { input_layer: true, ..named("sage") });
     assert!(with_input.needs_transposed(&[AggregateFirst; 2], 0));
     assert!(!needs_transposed(AggregateFirst, false));
+    assert!(sage.may_restrict(&[AggregateFirst; 2], 1) && !sage.may_restrict(&[AggregateFirst; 2], 0));
+    assert!(!sage.may_restrict(&[AggregateFirst, TransformFirst], 1));
+    let with_norm = |norm: &str| of(&ModelConfig { norm: norm.into(), ..named("sage") });
+    assert!(with_norm("layer").may_restrict(&[AggregateFirst; 2], 1));
+    assert!(!with_norm("batch").may_restrict(&[AggregateFirst; 2], 1));
     // a sampled tree: the bottom layer reads the table
     let shapes = [
         BlockShape { dst: 11_000, src: 120_000, edges: 150_000 },

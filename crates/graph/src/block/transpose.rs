@@ -1,4 +1,5 @@
-//! A block's edges grouped by source: two ways to the same lists.
+//! A block's edges grouped by source: two ways to the same lists. Edges from sources that want no gradient, the last ones,
+//! are left out.
 //!
 //! [`serial`] is a counting sort over the sources. [`spread`] sorts in two passes, as a radix sort of two digits: the edges
 //! are first dealt to buckets of neighbouring sources (chunk by chunk of the edges, each chunk with a place of its own in
@@ -39,28 +40,35 @@ pub(super) struct Room {
 
 /// The plain counting sort.
 pub(super) fn serial(block: &mut Block) {
-    let Block { num_dst, num_src, indptr, indices, transposed: t, .. } = block;
+    let sources = block.num_grad_src();
+    let Block { num_dst, indptr, indices, transposed: t, .. } = block;
     t.indptr.clear();
-    t.indptr.resize(*num_src + 1, 0);
+    t.indptr.resize(sources + 1, 0);
     for &u in indices.iter() {
-        t.indptr[u as usize + 1] += 1;
+        if (u as usize) < sources {
+            t.indptr[u as usize + 1] += 1;
+        }
     }
-    for u in 0..*num_src {
+    for u in 0..sources {
         t.indptr[u + 1] += t.indptr[u];
     }
     // every place is written below
-    t.dst.resize(indices.len(), 0);
-    t.edge.resize(indices.len(), 0);
+    let edges = t.indptr[sources] as usize;
+    t.dst.resize(edges, 0);
+    t.edge.resize(edges, 0);
     // indptr[u] serves as the write cursor of u and is shifted back afterwards
     for (v, ends) in indptr.windows(2).enumerate().take(*num_dst) {
         for e in ends[0]..ends[1] {
-            let slot = &mut t.indptr[indices[e as usize] as usize];
-            t.dst[*slot as usize] = v as u32;
-            t.edge[*slot as usize] = e;
-            *slot += 1;
+            let u = indices[e as usize] as usize;
+            if u < sources {
+                let slot = &mut t.indptr[u];
+                t.dst[*slot as usize] = v as u32;
+                t.edge[*slot as usize] = e;
+                *slot += 1;
+            }
         }
     }
-    t.indptr.copy_within(0..*num_src, 1);
+    t.indptr.copy_within(0..sources, 1);
     t.indptr[0] = 0;
 }
 
@@ -83,18 +91,19 @@ pub(super) fn symmetric(block: &mut Block) {
 
 /// In two passes, over the threads of the pool.
 pub(super) fn spread(block: &mut Block) {
-    let Block { num_src, indptr, indices, transposed, .. } = block;
-    let (sources, edges) = (*num_src, indices.len());
+    let sources = block.num_grad_src();
+    let Block { indptr, indices, transposed, .. } = block;
     let Transposed { indptr: starts, dst, edge, room: Room { entries, place, start } } = transposed;
     let shift = (usize::BITS - sources.div_ceil(BUCKETS).leading_zeros()).max(8);
     let buckets = sources.div_ceil(1 << shift).max(1);
-    let chunk = CHUNK.max(edges.div_ceil(CHUNKS));
-    let chunks = edges.div_ceil(chunk);
+    let chunk = CHUNK.max(indices.len().div_ceil(CHUNKS));
+    let chunks = indices.len().div_ceil(chunk);
 
     place.clear();
     place.resize(chunks * buckets, 0);
     indices.par_chunks(chunk).zip(place.par_chunks_mut(buckets)).for_each(|(indices, count)| {
-        indices.iter().for_each(|&u| count[u as usize >> shift] += 1);
+        let listed = indices.iter().filter(|&&u| (u as usize) < sources);
+        listed.for_each(|&u| count[u as usize >> shift] += 1);
     });
     start.clear();
     let mut next = 0;
@@ -108,6 +117,7 @@ pub(super) fn spread(block: &mut Block) {
     start.push(next);
 
     // every place of these is written below
+    let edges = next as usize;
     entries.resize(3 * edges, 0);
     dst.resize(edges, 0);
     edge.resize(edges, 0);
@@ -119,6 +129,9 @@ pub(super) fn spread(block: &mut Block) {
             // the destination whose run holds the first edge: the last that starts at or before it
             let mut v = indptr.partition_point(|&start| start <= first) - 1;
             for (e, &u) in (first..).zip(part) {
+                if u as usize >= sources {
+                    continue;
+                }
                 while indptr[v + 1] <= e {
                     v += 1;
                 }
@@ -210,14 +223,29 @@ mod tests {
                 indices,
                 ..Block::default()
             };
+            // the larger first, so that rests of it would show
             serial(&mut block);
-            let expected = block.transposed.clone();
-            for threads in [1, 3] {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                block.transposed.dst.fill(9);
-                pool.install(|| spread(&mut block));
-                let t = &block.transposed;
-                assert_eq!((&t.indptr, &t.dst, &t.edge), (&expected.indptr, &expected.dst, &expected.edge));
+            let all = block.transposed.clone();
+            for wanting in [None, Some(sources.div_ceil(2) as usize), Some(1)] {
+                block.grad_src = wanting;
+                serial(&mut block);
+                let expected = block.transposed.clone();
+                let listed = all.indptr[block.num_grad_src()] as usize;
+                assert_eq!(expected.indptr, all.indptr[..=block.num_grad_src()]);
+                assert_eq!(
+                    (&expected.dst[..], &expected.edge[..]),
+                    (&all.dst[..listed], &all.edge[..listed])
+                );
+                for threads in [1, 3] {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    block.transposed.dst.fill(9);
+                    pool.install(|| spread(&mut block));
+                    let t = &block.transposed;
+                    assert_eq!(
+                        (&t.indptr, &t.dst, &t.edge),
+                        (&expected.indptr, &expected.dst, &expected.edge)
+                    );
+                }
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The operations layers are written against.
 //!
 //! Shapes are given in every comment; `S`, `D` and `E` are a block's sources, destinations and
-//! edges. Operations check shapes with assertions: a mismatch is a bug in a layer, not an input
+//! edges. A gradient of the sources, an operation's result, has rows for those alone that want one, the first `W`
+//! ([`Block::num_grad_src`]; all where the block does not say otherwise). Operations check shapes with assertions: a mismatch is a bug in a layer, not an input
 //! error. Every operation is deterministic: the same bits for any number of threads.
 //!
 //! Sparse rows ([`View::sparse`]) are read by the products, as their first factor, by [`Backend::add`], and by
@@ -196,7 +197,7 @@ pub trait Backend: Send + Sync {
     /// be local or global.
     fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut);
 
-    /// `src_grad = beta src_grad + A^T dst_grad`: `D x F` to `S x F`. The block is local and
+    /// `src_grad = beta src_grad + A^T dst_grad`: `D x F` to `W x F`. The block is local and
     /// transposed.
     fn aggregate_transposed(
         &self,
@@ -212,7 +213,7 @@ pub trait Backend: Send + Sync {
     /// or global.
     fn hop(&self, first: usize, block: &Block, src: View, dst: ViewMut);
 
-    /// The gradient of [`Backend::hop`]: overwrites `src_grad` (`S x F`). The block is local and transposed.
+    /// The gradient of [`Backend::hop`]: overwrites `src_grad` (`W x F`). The block is local and transposed.
     fn hop_transposed(&self, first: usize, block: &Block, dst_grad: View, src_grad: ViewMut);
 
     /// Elementwise maximum over the in-neighbours, `S x F` to `D x F`; 0 where there are none. The
@@ -220,7 +221,7 @@ pub trait Backend: Send + Sync {
     /// of equals).
     fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>);
 
-    /// The gradient of [`Backend::aggregate_max`]: overwrites `src_grad` (`S x F`). The block is
+    /// The gradient of [`Backend::aggregate_max`]: overwrites `src_grad` (`W x F`). The block is
     /// local and transposed.
     fn aggregate_max_transposed(&self, block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut);
 
@@ -238,7 +239,7 @@ pub trait Backend: Send + Sync {
     /// with `source` and `target` of `S x H`. Stable: the largest logit of each destination is subtracted.
     fn edge_softmax(&self, block: &Block, source: View, target: View, slope: f32, alpha: ViewMut);
 
-    /// The gradients of [`Backend::edge_softmax`]: overwrites `source_grad` and `target_grad` (`S x H`).
+    /// The gradients of [`Backend::edge_softmax`]: overwrites `source_grad` and `target_grad` (`W x H`).
     /// `scratch` is `alpha`'s shape. The block is local and transposed.
     #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
     fn edge_softmax_backward(
@@ -258,7 +259,7 @@ pub trait Backend: Send + Sync {
     fn attend(&self, block: &Block, alpha: View, z: View, out: ViewMut);
 
     /// The gradients of [`Backend::attend`]: overwrites `alpha_grad` (`(E + D) x H`) and `z_grad`
-    /// (`S x (H O)`). The block is local and transposed.
+    /// (`W x (H O)`). The block is local and transposed.
     fn attend_backward(
         &self,
         block: &Block,
@@ -313,7 +314,7 @@ pub trait Backend: Send + Sync {
     );
 
     /// The gradient of [`Backend::attend_input`] with respect to `x`, after
-    /// [`Backend::attend_input_backward`]: overwrites `x_grad` (`S x F`). The block is local and transposed.
+    /// [`Backend::attend_input_backward`]: overwrites `x_grad` (`W x F`). The block is local and transposed.
     #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
     fn attend_input_transposed(
         &self,

@@ -65,10 +65,17 @@ pub(crate) fn block(block: &Block) {
 pub(crate) fn local(b: &Block) {
     block(b);
     assert!(b.dst_ids.is_none() && b.is_transposed(), "a gradient needs a local, transposed block");
-    let t = &b.transposed;
-    let edges = b.num_edges();
+    let (t, sources) = (&b.transposed, b.num_grad_src());
+    assert!(b.num_dst <= sources && sources <= b.num_src, "sources that want a gradient");
+    let edges = t.indptr[sources] as usize;
     assert_eq!((t.dst.len(), t.edge.len()), (edges, edges), "a block's transpose");
-    assert_eq!(t.indptr[b.num_src] as usize, edges, "a block's transpose");
+    assert!(if sources == b.num_src { edges == b.num_edges() } else { edges <= b.num_edges() });
+}
+
+/// `grad` is as wide as the sources' rows `x`, one row for each source that wants it.
+pub(crate) fn source_grad(b: &Block, x: View, grad: View) {
+    let wanted = (b.num_grad_src(), x.num_cols());
+    assert_eq!((grad.num_rows(), grad.num_cols()), wanted, "gradient of the sources");
 }
 
 fn weights(block: &Block, weighting: Weighting) {
@@ -91,11 +98,7 @@ pub(crate) fn aggregate_transposed(b: &Block, weighting: Weighting, dst_grad: Vi
     local(b);
     weights(b, weighting);
     assert_eq!(dst_grad.num_rows(), b.num_dst, "destinations of an aggregation's gradient");
-    assert_eq!(
-        (src_grad.num_rows(), src_grad.num_cols()),
-        (b.num_src, dst_grad.num_cols()),
-        "result of an aggregation's gradient"
-    );
+    source_grad(b, dst_grad, src_grad.as_view());
 }
 
 pub(crate) fn hop(first: usize, b: &Block, src: View, dst: &ViewMut) {
@@ -144,11 +147,29 @@ pub(crate) fn attend(b: &Block, alpha: View, z: View, out: View) -> usize {
 
 /// The number of heads.
 pub(crate) fn attend_input(b: &Block, x: View, weights: [View; 2], entries: [View; 2], out: View) -> usize {
+    assert_eq!(x.num_rows(), b.num_src, "sources of an attention");
+    attend_rows(b, x, weights, entries, out)
+}
+
+/// The number of heads.
+pub(crate) fn attend_input_transposed(
+    b: &Block,
+    x_grad: View,
+    weights: [View; 2],
+    entries: [View; 2],
+    grad: View,
+) -> usize {
+    local(b);
+    source_grad(b, x_grad, x_grad);
+    attend_rows(b, x_grad, weights, entries, grad)
+}
+
+fn attend_rows(b: &Block, x: View, weights: [View; 2], entries: [View; 2], out: View) -> usize {
     block(b);
     let [source, target] = weights;
     let heads = source.num_cols();
     same(source, target);
-    assert_eq!((x.num_rows(), x.num_cols()), (b.num_src, source.num_rows()), "sources of an attention");
+    assert_eq!(x.num_cols(), source.num_rows(), "sources of an attention");
     assert_eq!((out.num_rows(), out.num_cols()), (b.num_dst, heads * x.num_cols()), "result of an attention");
     for of_entries in entries {
         let shape = (of_entries.num_rows(), of_entries.num_cols());

@@ -154,7 +154,7 @@ impl Gat {
             target_grad.view_mut(),
         );
         if let Some(x_grad) = x_grad {
-            x_grad.resize(block.num_src, in_dim);
+            x_grad.resize(block.num_grad_src(), in_dim);
             backend.attend_input_transposed(
                 block,
                 source.view(),
@@ -324,6 +324,7 @@ impl Layer for Gat {
         if order == Order::AggregateFirst {
             return self.aggregated_backward(pass, block, x, y, finish, saved, grad, x_grad);
         }
+        super::assert_unrestricted(block);
         let backend = pass.backend;
         let heads = self.heads;
         let [z, source, target] = &saved.t;

@@ -128,12 +128,13 @@ impl Layer for Gcn {
                 let wanted = x_grad.is_some().then_some(&mut *through);
                 self.linear.backward(pass, sum.view(), y, finish, grad, wanted);
                 if let Some(x_grad) = x_grad {
-                    x_grad.resize(block.num_src, self.in_dim());
+                    x_grad.resize(block.num_grad_src(), self.in_dim());
                     let to = x_grad.view_mut();
                     pass.backend.aggregate_transposed(block, Weighting::STORED, through.view(), 0.0, to);
                 }
             }
             Order::TransformFirst => {
+                super::assert_unrestricted(block);
                 finish.backward(pass.backend, self.linear.bias_mut(), y, grad.view_mut());
                 through.resize(block.num_src, self.out_dim);
                 let to = through.view_mut();

@@ -219,13 +219,14 @@ impl Layer for Gin {
             Order::AggregateFirst => {
                 self.first.backward(pass, sum.view(), hidden.view(), finish, hidden_grad, Some(sum_grad));
                 if let Some(x_grad) = x_grad {
-                    x_grad.resize(block.num_src, self.in_dim());
+                    x_grad.resize(block.num_grad_src(), self.in_dim());
                     let to = x_grad.view_mut();
                     pass.backend.aggregate_transposed(block, weighting, sum_grad.view(), 0.0, to);
                 }
                 pass.backend.dot(super::own_rows_again(block, x, room), sum_grad.view())
             }
             Order::TransformFirst => {
+                super::assert_unrestricted(block);
                 let bias = self.first.bias_mut();
                 finish.backward(pass.backend, bias, hidden.view(), hidden_grad.view_mut());
                 sum_grad.resize(block.num_src, self.dim);

@@ -209,11 +209,12 @@ impl Layer for MixHop {
             }
         };
         let back = |to: &mut Matrix| {
-            to.resize(block.num_src, self.width);
+            to.resize(block.num_grad_src(), self.width);
             pass.backend.hop_transposed(self.stay, block, grad, to.view_mut());
         };
         match (&mut self.linear, x_grad) {
             (Some(linear), x_grad) => {
+                super::assert_unrestricted(block);
                 back(through);
                 linear.backward_product(pass, x, through.view());
                 if let Some(x_grad) = x_grad {

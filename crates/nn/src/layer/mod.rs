@@ -280,8 +280,9 @@ pub trait Layer: Send + Sync {
     }
 
     /// The gradients of [`Layer::forward`], whose inputs are given again, `y` (`D x O`) being its
-    /// output: adds to every parameter's `grad`, and overwrites `x_grad` (`S x F`, resized) where one is
-    /// wanted. `grad` (`D x O`) becomes the gradient before the finish, so with [`Finish::NONE`]
+    /// output: adds to every parameter's `grad`, and overwrites `x_grad` ([`Block::num_grad_src`] rows of `F`, resized) where
+    /// one is wanted. In [`Order::TransformFirst`] the layer's own weights need the gradients of all sources, and the block
+    /// leaves none out. `grad` (`D x O`) becomes the gradient before the finish, so with [`Finish::NONE`]
     /// it is unchanged. A local block must be transposed where [`needs_transposed`] says so;
     /// with a global one there is no `x_grad` and the order is [`Order::AggregateFirst`].
     #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
@@ -309,6 +310,19 @@ impl Clone for Box<dyn Layer> {
 /// wanted, and when transformed rows were aggregated.
 pub fn needs_transposed(order: Order, wants_input_grad: bool) -> bool {
     wants_input_grad || order == Order::TransformFirst
+}
+
+/// A backward pass through transformed rows is about to read the gradients of all of them.
+///
+/// # Panics
+/// The block leaves sources out.
+pub(crate) fn assert_unrestricted(block: &Block) {
+    assert!(
+        block.num_grad_src() == block.num_src,
+        "gradients of {} sources of {}: a layer that transforms first needs all (Model::may_restrict)",
+        block.num_grad_src(),
+        block.num_src
+    );
 }
 
 /// The destinations' own rows, `D x F`: without a copy the prefix of a local block's rows, gathered

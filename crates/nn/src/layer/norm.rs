@@ -44,6 +44,11 @@ pub trait Norm: Send + Sync {
     /// A copy.
     fn boxed(&self) -> Box<dyn Norm>;
 
+    /// Whether a row's result depends on the other rows: the backward pass then needs the gradients of all of them.
+    fn couples_rows(&self) -> bool {
+        false
+    }
+
     /// `x` (`R x O`) to `out` (`R x O`). `kept` holds two matrices that this call fills and the backward pass
     /// reads.
     fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut);
@@ -107,6 +112,10 @@ impl Norm for BatchNorm {
 
     fn boxed(&self) -> Box<dyn Norm> {
         Box::new(self.clone())
+    }
+
+    fn couples_rows(&self) -> bool {
+        true
     }
 
     fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut) {

@@ -154,6 +154,7 @@ impl Layer for PinSage {
         grad: &mut Matrix,
         mut x_grad: Option<&mut Matrix>,
     ) {
+        super::assert_unrestricted(block);
         let activate = self.activate();
         let [mean, room, z, norms, unit, inner, mean_grad, pool_grad, ..] = &mut saved.m;
         let inner = if self.normalises {

@@ -172,12 +172,13 @@ impl Layer for Sage {
                 if let Some(x_grad) = &mut x_grad {
                     through.resize(block.num_dst, self.in_dim());
                     self.neigh.input_grad(pass, grad.view(), 0.0, through.view_mut());
-                    x_grad.resize(block.num_src, self.in_dim());
+                    x_grad.resize(block.num_grad_src(), self.in_dim());
                     let to = x_grad.view_mut();
                     pass.backend.aggregate_transposed(block, weighting, through.view(), 0.0, to);
                 }
             }
             Order::TransformFirst => {
+                super::assert_unrestricted(block);
                 self.own.backward_product(pass, own, grad.view());
                 through.resize(block.num_src, self.out_dim);
                 let to = through.view_mut();

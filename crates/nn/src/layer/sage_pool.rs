@@ -117,6 +117,7 @@ impl Layer for SagePool {
         grad: &mut Matrix,
         mut x_grad: Option<&mut Matrix>,
     ) {
+        super::assert_unrestricted(block);
         let [max, room, max_grad, pool_grad, ..] = &mut saved.m;
         self.own.backward(pass, super::own_rows_again(block, x, room), y, finish, grad, None);
         self.neigh.backward(pass, max.view(), y, Finish::NONE, grad, Some(max_grad));

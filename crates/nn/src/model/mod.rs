@@ -237,6 +237,15 @@ impl Model {
         layer::needs_transposed(orders[l], self.wants_input_grad(l))
     }
 
+    /// Whether the backward pass of layer `l` needs no gradients of its sources but those that it hands down, and the layer below
+    /// none but its own computed rows': its block may then leave sources out ([`Block::grad_src`]). Not where it transforms
+    /// first, nor over rows that were normalised together.
+    pub fn may_restrict(&self, orders: &[Order], l: usize) -> bool {
+        l > 0
+            && orders[l] == Order::AggregateFirst
+            && self.stages[l - 1].norm.as_ref().is_none_or(|norm| !norm.couples_rows())
+    }
+
     /// Whether the bottom block may be global, its rows read in place from the whole table of features:
     /// the bottom layer aggregates first, and nothing happens to the rows before.
     pub fn can_read_table(&self, orders: &[Order]) -> bool {

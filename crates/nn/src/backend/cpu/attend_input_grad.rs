@@ -81,8 +81,7 @@ pub(super) fn transposed(
     x_grad: ViewMut,
 ) {
     let of_entries = [used, score_grad];
-    let heads = shape::attend_input(block, x_grad.as_view(), [source, target], of_entries, grad);
-    shape::local(block);
+    let heads = shape::attend_input_transposed(block, x_grad.as_view(), [source, target], of_entries, grad);
     let cols = x_grad.num_cols();
     if cols == 0 {
         return;

@@ -194,8 +194,8 @@ pub(super) fn edge_softmax_backward(
     shape::local(block);
     shape::same(alpha, alpha_grad);
     shape::same(alpha, scratch.as_view());
-    shape::same(source, source_grad.as_view());
-    shape::same(target, target_grad.as_view());
+    shape::source_grad(block, source, source_grad.as_view());
+    shape::source_grad(block, target, target_grad.as_view());
     if heads == 0 {
         return;
     }
@@ -304,7 +304,7 @@ pub(super) fn attend_backward(
     let width = shape::attend(block, alpha, z, grad);
     shape::local(block);
     shape::same(alpha, alpha_grad.as_view());
-    shape::same(z, z_grad.as_view());
+    shape::source_grad(block, z, z_grad.as_view());
     let (heads, cols) = (alpha.num_cols(), z.num_cols());
     let (of_edges, of_own) = alpha.host().split_at(block.num_edges() * heads);
     let (isa, z, grad) = (Isa::current(), z.host(), grad.host());

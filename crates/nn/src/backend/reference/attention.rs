@@ -68,8 +68,8 @@ pub(super) fn edge_softmax_backward(
     shape::local(block);
     shape::same(alpha, alpha_grad);
     shape::same(alpha, scratch.as_view());
-    shape::same(source, source_grad.as_view());
-    shape::same(target, target_grad.as_view());
+    shape::source_grad(block, source, source_grad.as_view());
+    shape::source_grad(block, target, target_grad.as_view());
     let mut source_sum = vec![0.0; block.num_src * heads];
     let mut target_sum = vec![0.0; block.num_src * heads];
     for v in 0..block.num_dst {
@@ -105,7 +105,7 @@ pub(super) fn attend_backward(
     let width = shape::attend(block, alpha, z, grad);
     shape::local(block);
     shape::same(alpha, alpha_grad.as_view());
-    shape::same(z, z_grad.as_view());
+    shape::source_grad(block, z, z_grad.as_view());
     let (heads, cols) = (alpha.num_cols(), z.num_cols());
     let alpha_grad = alpha_grad.host();
     let mut sum = vec![0.0; block.num_src * cols];
@@ -215,8 +215,7 @@ pub(super) fn attend_input_transposed(
     x_grad: ViewMut,
 ) {
     let of_entries = [used, score_grad];
-    let heads = shape::attend_input(block, x_grad.as_view(), [source, target], of_entries, grad);
-    shape::local(block);
+    let heads = shape::attend_input_transposed(block, x_grad.as_view(), [source, target], of_entries, grad);
     let cols = x_grad.num_cols();
     let mut sum = vec![0.0; block.num_src * cols];
     for v in 0..block.num_dst {

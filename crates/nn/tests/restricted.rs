@@ -1,0 +1,118 @@
+//! The gradients of a block's first sources are, to the bit, what they are among all.
+
+mod support;
+
+use graphmill_graph::Block;
+use graphmill_nn::{
+    Matrix,
+    backend::{
+        Backend, Cpu, EdgeWeight, OwnWeight, Reference, Weighting,
+        cpu::{Level, Slicing, with_level, with_slicing},
+    },
+};
+use support::{random, random_block};
+
+const D: usize = 21;
+const S: usize = 60;
+const COLS: usize = 36;
+const HEADS: usize = 4;
+
+/// The gradients of the sources that each operation gives.
+fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
+    let entries = block.num_edges() + block.num_dst;
+    let of_sources = |cols| random(block.num_grad_src(), cols, 1);
+    let grad = random(D, COLS, 2);
+    let mut out = Vec::new();
+    for edge in [EdgeWeight::One, EdgeWeight::Mean, EdgeWeight::Stored, EdgeWeight::Normalised] {
+        for own in [OwnWeight::None, OwnWeight::Constant(1.5), OwnWeight::Stored] {
+            for beta in [0.0, 0.5] {
+                let mut to = of_sources(COLS);
+                backend.aggregate_transposed(
+                    block,
+                    Weighting { edge, own },
+                    grad.view(),
+                    beta,
+                    to.view_mut(),
+                );
+                out.push(to);
+            }
+        }
+    }
+    let mut to = of_sources(COLS);
+    backend.hop_transposed(7, block, grad.view(), to.view_mut());
+    out.push(to);
+
+    let (x, mut arg) = (random(S, COLS, 3), Vec::new());
+    let mut to = of_sources(COLS);
+    backend.aggregate_max(block, x.view(), Matrix::zeros(D, COLS).view_mut(), &mut arg);
+    backend.aggregate_max_transposed(block, &arg, grad.view(), to.view_mut());
+    out.push(to);
+
+    let (alpha, alpha_grad) = (random(entries, HEADS, 4), random(entries, HEADS, 5));
+    let (source, target) = (random(S, HEADS, 6), random(S, HEADS, 7));
+    let (mut scratch, mut to, mut also_to) = (alpha.clone(), of_sources(HEADS), of_sources(HEADS));
+    backend.edge_softmax_backward(
+        block,
+        source.view(),
+        target.view(),
+        0.2,
+        alpha.view(),
+        alpha_grad.view(),
+        scratch.view_mut(),
+        to.view_mut(),
+        also_to.view_mut(),
+    );
+    out.extend([to, also_to]);
+
+    let (mut to, mut alpha_grad) = (of_sources(COLS), alpha.clone());
+    backend.attend_backward(block, alpha.view(), x.view(), grad.view(), alpha_grad.view_mut(), to.view_mut());
+    out.push(to);
+
+    let (source, target) = (random(COLS, HEADS, 8), random(COLS, HEADS, 9));
+    let (wide, score_grad, mut to) =
+        (random(D, HEADS * COLS, 10), random(entries, HEADS, 11), of_sources(COLS));
+    backend.attend_input_transposed(
+        block,
+        source.view(),
+        target.view(),
+        alpha.view(),
+        wide.view(),
+        score_grad.view(),
+        to.view_mut(),
+    );
+    out.push(to);
+    out
+}
+
+fn compare(what: &str, backend: &dyn Backend) {
+    let mut block = random_block(D, S, true, 12);
+    let all = gradients(backend, &block);
+    for wanting in [D, D + 1, 50, S] {
+        block.grad_src = Some(wanting);
+        block.par_transpose();
+        for (i, (some, all)) in gradients(backend, &block).iter().zip(&all).enumerate() {
+            assert_eq!(some.view().host(), all.rows(0..wanting).host(), "{what}: gradient {i} of {wanting}");
+        }
+    }
+}
+
+#[test]
+fn every_operation_gives_the_first_rows_alone() {
+    compare("reference", &Reference);
+    for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
+        for slicing in [Slicing::Auto, Slicing::Columns(16)] {
+            with_level(level, || {
+                with_slicing(slicing, || compare(&format!("{level:?} {slicing:?}"), &Cpu::default()))
+            });
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "sources that want a gradient")]
+fn destinations_always_want_a_gradient() {
+    let mut block = random_block(D, S, true, 13);
+    block.grad_src = Some(D - 1);
+    block.transpose();
+    gradients(&Reference, &block);
+}

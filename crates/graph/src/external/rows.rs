@@ -49,11 +49,13 @@ impl<T: Element> Rows<T> {
         Ok(rows)
     }
 
-    /// Takes up a file of at least so many values, of which exactly these count.
+    /// Takes up a file of at least so many values, of which exactly these count; starts with nothing where there is none. (A process
+    /// that is killed may leave a file without even its header, or a note of more than a later process has left in it.)
     pub(super) fn start_at(&mut self, values: u64) -> Result<()> {
-        if let Some(path) = self.path().filter(|path| path.exists()) {
-            self.file = Some(Writer::resume(&path, values)?);
-            (self.known, self.synced) = (0, values);
+        (self.file, self.known, self.synced) = (None, 0, 0);
+        if let Some(path) = self.path().filter(|path| values > 0 && path.exists()) {
+            self.file = Writer::resume(&path, values)?;
+            self.synced = self.file.as_ref().map_or(0, |_| values);
         }
         Ok(())
     }

@@ -47,16 +47,14 @@ impl<T: Element> Writer<T> {
         Self { path: path.to_path_buf(), file, chunk, first, tree, start: 0, of: PhantomData }
     }
 
-    /// Goes on behind the first `len` values of a file that was synced with at least as many. Reads them once.
-    pub(crate) fn resume(path: &Path, len: u64) -> Result<Self> {
+    /// Goes on behind the first `len` values of a file that was synced with at least as many; none if it is shorter. Reads them once.
+    pub(crate) fn resume(path: &Path, len: u64) -> Result<Option<Self>> {
         let io = |e| Error::io(path, "resume", e);
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
         let bytes = (size_of::<T>() as u64).checked_mul(len).and_then(|data| data.checked_add(HEADER as u64));
         let size = file.metadata().map_err(io)?.len();
         let Some(bytes) = bytes.filter(|&bytes| bytes <= size) else {
-            let message =
-                format!("{len} values expected from an earlier run; remove the directory to start again");
-            return Err(Error::format(path, "size", message));
+            return Ok(None);
         };
         file.set_len(bytes).map_err(io)?;
         file.seek(SeekFrom::Start(HEADER as u64)).map_err(io)?;
@@ -70,7 +68,7 @@ impl<T: Element> Writer<T> {
             }
             writer.pass_chunk();
         }
-        Ok(writer)
+        Ok(Some(writer))
     }
 
     /// How many values are written.
@@ -158,7 +156,7 @@ mod tests {
                     writer.extend(&data[..stop + len / 4]).unwrap();
                     writer.sync().unwrap();
                     drop(writer);
-                    writer = Writer::resume(&path, stop as u64).unwrap();
+                    writer = Writer::resume(&path, stop as u64).unwrap().unwrap();
                     assert_eq!(writer.len(), stop as u64);
                 }
                 for piece in data[stop.unwrap_or(0)..].chunks(70_000) {
@@ -170,6 +168,6 @@ mod tests {
                 assert_eq!((entry.checksum, entry.bytes), (checksum(&expected), expected.len() as u64));
             }
         }
-        assert!(Writer::<u32>::resume(&path, 1 << 40).unwrap_err().to_string().contains("start again"));
+        assert!(Writer::<u32>::resume(&path, 1 << 40).unwrap().is_none());
     }
 }

@@ -238,6 +238,15 @@ impl Matrix {
         self.cols = cols;
     }
 
+    /// Keeps the first `rows` rows, with their values.
+    ///
+    /// # Panics
+    /// There are fewer.
+    pub fn truncate(&mut self, rows: usize) {
+        assert!(rows <= self.rows, "{rows} rows of {}", self.rows);
+        self.rows = rows;
+    }
+
     /// All rows.
     pub fn view(&self) -> View<'_> {
         View { matrix: self, start: 0, rows: self.rows, values: None }
@@ -389,6 +398,12 @@ impl<'a> ViewMut<'a> {
     /// How many columns.
     pub fn num_cols(&self) -> usize {
         self.matrix.cols
+    }
+
+    /// A run of these rows.
+    pub fn rows(self, range: Range<usize>) -> ViewMut<'a> {
+        assert!(range.start <= range.end && range.end <= self.rows, "rows {range:?} of {}", self.rows);
+        ViewMut { start: self.start + range.start, rows: range.len(), matrix: self.matrix }
     }
 
     /// The same rows, to be read.

@@ -309,6 +309,30 @@ impl Layer for Gat {
         finish.apply(backend, self.bias.as_ref(), out);
     }
 
+    fn kept_dims(&self) -> Vec<usize> {
+        vec![self.heads * self.in_dim()]
+    }
+
+    fn keep(&self, pass: &Pass, block: &Block, _x: View, saved: &Saved, at: usize, kept: &mut [Matrix]) {
+        let [_, _, _, _, _, _, rows, ..] = &saved.m;
+        pass.backend.copy(rows.view(), kept[0].rows_mut(at..at + block.num_dst));
+    }
+
+    fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], saved: &mut Saved, grad: View) {
+        let (backend, heads) = (pass.backend, self.heads);
+        super::add_bias_grad(pass, self.bias.as_mut(), grad);
+        let heads_grad = if self.is_mean() {
+            let [_, _, all_heads, ..] = &mut saved.m;
+            all_heads.resize(grad.num_rows(), self.dims[0]);
+            backend.head_mean_backward(grad, heads, all_heads.view_mut());
+            all_heads.view()
+        } else {
+            grad
+        };
+        let to = self.linear.weight_mut().grad.view_mut();
+        backend.head_gemm(heads, kept[0].view(), Transposed, heads_grad, Plain, 1.0, to);
+    }
+
     fn backward(
         &mut self,
         pass: &Pass,

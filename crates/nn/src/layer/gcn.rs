@@ -110,6 +110,19 @@ impl Layer for Gcn {
         self.linear.forward(pass, sum.view(), 0.0, finish, out);
     }
 
+    fn kept_dims(&self) -> Vec<usize> {
+        vec![self.in_dim()]
+    }
+
+    fn keep(&self, pass: &Pass, block: &Block, _x: View, saved: &Saved, at: usize, kept: &mut [Matrix]) {
+        pass.backend.copy(saved.m[0].view(), kept[0].rows_mut(at..at + block.num_dst));
+    }
+
+    fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], _saved: &mut Saved, grad: View) {
+        super::add_bias_grad(pass, self.linear.bias_mut(), grad);
+        self.linear.backward_product(pass, kept[0].view(), grad);
+    }
+
     fn backward(
         &mut self,
         pass: &Pass,

@@ -251,6 +251,25 @@ pub trait Layer: Send + Sync {
         unreachable!("this layer cannot aggregate first");
     }
 
+    /// The widths of what rows of [`Order::AggregateFirst`] were made from and [`Layer::backward_kept`] reads: their
+    /// aggregated input rows; none where the gradient of the weights needs more.
+    fn kept_dims(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// Copies what the rows of the last [`Layer::aggregate_first`], whose inputs are given again, were made from to rows
+    /// `at..at + D` of each table of `kept`, of widths [`Layer::kept_dims`].
+    fn keep(&self, _pass: &Pass, _block: &Block, _x: View, _saved: &Saved, _at: usize, _kept: &mut [Matrix]) {
+        unreachable!("this layer keeps nothing");
+    }
+
+    /// Adds to the gradients of the weights behind the aggregation, and of the bias, from that of rows made earlier, `grad`
+    /// (`H x O`, before the finish): `kept` are those rows of what [`Layer::keep`] gave, `H x dim` each. What stands before the
+    /// aggregation (attention's vectors) gets none.
+    fn backward_kept(&mut self, _pass: &Pass, _kept: &[Matrix], _saved: &mut Saved, _grad: View) {
+        unreachable!("this layer keeps nothing");
+    }
+
     /// The layer in the given order: `S x F` to `D x O`. A global block is meant for
     /// [`Order::AggregateFirst`]; in the other order the whole table is transformed.
     #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
@@ -323,6 +342,13 @@ pub(crate) fn assert_unrestricted(block: &Block) {
         block.num_grad_src(),
         block.num_src
     );
+}
+
+/// Adds what the gradient of rows before their finish is for their bias.
+pub(crate) fn add_bias_grad(pass: &Pass, bias: Option<&mut Param>, grad: View) {
+    if let Some(bias) = bias {
+        pass.backend.add_column_sums(grad, bias.grad.view_mut());
+    }
 }
 
 /// The destinations' own rows, `D x F`: without a copy the prefix of a local block's rows, gathered

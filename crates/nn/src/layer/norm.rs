@@ -44,9 +44,10 @@ pub trait Norm: Send + Sync {
     /// A copy.
     fn boxed(&self) -> Box<dyn Norm>;
 
-    /// Whether a row's result depends on the other rows: the backward pass then needs the gradients of all of them.
-    fn couples_rows(&self) -> bool {
-        false
+    /// Whether the backward pass needs the gradients of all rows, for it has parameters that act on all of them, or rows depend
+    /// on one another.
+    fn needs_all_rows(&self) -> bool {
+        true
     }
 
     /// `x` (`R x O`) to `out` (`R x O`). `kept` holds two matrices that this call fills and the backward pass
@@ -54,7 +55,7 @@ pub trait Norm: Send + Sync {
     fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut);
 
     /// The gradient, in place on `grad`, of the last training [`Norm::forward`] on `x`; adds to every
-    /// parameter's `grad`. Running statistics move here, once for each training step.
+    /// parameter's `grad`. Where [`Norm::needs_all_rows`] says no, `x` and `grad` may be those of the first rows alone. Running statistics move here, once for each training step.
     fn backward(&mut self, pass: &Pass, x: View, kept: &mut [Matrix], grad: ViewMut);
 }
 
@@ -112,10 +113,6 @@ impl Norm for BatchNorm {
 
     fn boxed(&self) -> Box<dyn Norm> {
         Box::new(self.clone())
-    }
-
-    fn couples_rows(&self) -> bool {
-        true
     }
 
     fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut) {
@@ -202,6 +199,10 @@ impl Norm for L2Norm {
         Box::new(*self)
     }
 
+    fn needs_all_rows(&self) -> bool {
+        false
+    }
+
     fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut) {
         kept[0].resize(x.num_rows(), 1);
         pass.backend.l2_norm(x, kept[0].view_mut(), out);
@@ -210,6 +211,7 @@ impl Norm for L2Norm {
     fn backward(&mut self, pass: &Pass, x: View, kept: &mut [Matrix], grad: ViewMut) {
         // The output was finished in place since (activation, dropout): it is made once more.
         let [norms, y, ..] = kept else { unreachable!("two matrices are lent") };
+        norms.truncate(x.num_rows());
         y.resize(x.num_rows(), x.num_cols());
         pass.backend.l2_norm(x, norms.view_mut(), y.view_mut());
         pass.backend.l2_norm_backward(y.view(), norms.view(), grad);

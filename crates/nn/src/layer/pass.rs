@@ -74,4 +74,6 @@ pub mod site {
     pub const OUTPUT: u64 = 0;
     /// The attention weights.
     pub const ATTENTION: u64 = 1;
+    /// Reused rows behind the output rows, where they are finished apart.
+    pub const REUSED: u64 = 2;
 }

@@ -149,6 +149,23 @@ impl Layer for Sage {
         self.own.forward(pass, super::own_rows(pass, block, x, room), 1.0, finish, out);
     }
 
+    fn kept_dims(&self) -> Vec<usize> {
+        vec![self.in_dim(); 2]
+    }
+
+    fn keep(&self, pass: &Pass, block: &Block, x: View, saved: &Saved, at: usize, kept: &mut [Matrix]) {
+        let [mean, room, ..] = &saved.m;
+        let rows = at..at + block.num_dst;
+        pass.backend.copy(mean.view(), kept[0].rows_mut(rows.clone()));
+        pass.backend.copy(super::own_rows_again(block, x, room), kept[1].rows_mut(rows));
+    }
+
+    fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], _saved: &mut Saved, grad: View) {
+        super::add_bias_grad(pass, self.own.bias_mut(), grad);
+        let both = [&mut self.neigh, &mut self.own];
+        Linear::backward_products(pass, both, [kept[0].view(), kept[1].view()], grad);
+    }
+
     fn backward(
         &mut self,
         pass: &Pass,

@@ -26,7 +26,7 @@ pub(super) struct Rows {
 /// What a stage ([`super::stage`]) leaves behind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StageActs {
-    /// The output, `D x O`.
+    /// The output, `D x O`; reused rows stand behind the bottom layer's.
     pub(super) rows: Rows,
     pub(super) kept: Kept,
 }
@@ -38,10 +38,12 @@ pub(super) struct Kept {
     pub(super) conv: Saved,
     /// The destinations' own rows for the residual, `D x F`; only of a global block.
     pub(super) own: Matrix,
-    /// The input of the norm, `D x O`; only with a norm.
+    /// The input of the norm, as many rows as the output has; only with a norm.
     pub(super) before_norm: Matrix,
     /// The norm's.
     pub(super) norm: [Matrix; 2],
+    /// What reused rows were made from, of the bottom layer ([`super::Reused::kept`]), `H x dim` each.
+    pub(super) reused: [Matrix; 3],
 }
 
 impl Activations {
@@ -80,7 +82,7 @@ impl Activations {
         (out.view(), grad.view_mut())
     }
 
-    /// The output rows of layer `l` of the last forward pass (0 is the bottom), `D x O`.
+    /// The output rows of layer `l` of the last forward pass (0 is the bottom), `D x O`, and reused ones behind the bottom layer's.
     pub fn output(&self, l: usize) -> View<'_> {
         self.stages[l].rows.out.view()
     }

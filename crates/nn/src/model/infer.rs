@@ -85,7 +85,7 @@ impl Model {
         scratch.fit(self.stages.len(), self.head.len());
         let t = (order == Order::TransformFirst).then_some(t);
         let kept = &mut scratch.stages[l].kept;
-        self.stages[l].forward(&pass.part(l as u64), order, block, x, t, kept, out);
+        self.stages[l].forward(&pass.part(l as u64), order, block, x, t, None, kept, out);
     }
 
     /// The head on any rows: `R x hidden` to `R x C`. `pass` is not training.

@@ -13,11 +13,13 @@
 //! one of those from here on.
 //!
 //! Training goes through [`Model::forward`] and [`Model::backward`] (`train.rs`). Evaluation over all
-//! neighbours goes layer by layer in chunks of nodes, so its memory is a table per layer (`infer.rs`).
+//! neighbours goes layer by layer in chunks of nodes, so its memory is a table per layer (`infer.rs`). Rows of the bottom
+//! layer may have been computed earlier, for many batches at once (`reuse.rs`).
 
 mod activations;
 mod config;
 mod infer;
+mod reuse;
 mod stage;
 mod train;
 
@@ -25,6 +27,7 @@ use graphmill_graph::{block::Aggregation, keyed, table};
 
 pub use activations::Activations;
 pub use config::{ACTIVATIONS, ModelConfig, RESIDUALS, ResidualKind};
+pub use reuse::Reused;
 use stage::{Residual, Stage};
 
 use crate::{
@@ -238,12 +241,12 @@ impl Model {
     }
 
     /// Whether the backward pass of layer `l` needs no gradients of its sources but those that it hands down, and the layer below
-    /// none but its own computed rows': its block may then leave sources out ([`Block::grad_src`]). Not where it transforms
-    /// first, nor over rows that were normalised together.
+    /// none but its own computed rows': its block may then leave sources out ([`graphmill_graph::Block::grad_src`]). Not where it
+    /// transforms first, nor over a norm that has parameters.
     pub fn may_restrict(&self, orders: &[Order], l: usize) -> bool {
         l > 0
             && orders[l] == Order::AggregateFirst
-            && self.stages[l - 1].norm.as_ref().is_none_or(|norm| !norm.couples_rows())
+            && self.stages[l - 1].norm.as_ref().is_none_or(|norm| !norm.needs_all_rows())
     }
 
     /// Whether the bottom block may be global, its rows read in place from the whole table of features:

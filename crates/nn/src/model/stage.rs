@@ -1,10 +1,12 @@
 //! One layer of a model: `dropout(activation(norm(conv(x) + residual(x))))`.
+//!
+//! In the bottom one, rows that are reused may stand behind those that are computed: they join before the norm.
 
 use graphmill_graph::Block;
 
-use super::activations::Kept;
+use super::{Reused, activations::Kept};
 use crate::{
-    Finish, Layer, Matrix, Order, Param, Pass, View, ViewMut,
+    Finish, Layer, Matrix, Order, Param, Pass, Saved, View, ViewMut,
     backend::Activation,
     layer::{self, Linear, Norm, site},
 };
@@ -31,33 +33,44 @@ pub(super) struct Stage {
 impl Stage {
     /// Shows every parameter, with the part it belongs to.
     pub(super) fn visit<'a>(&'a self, see: &mut dyn FnMut(&'static str, &'a Param)) {
-        self.conv.visit(&mut |p| see("conv", p));
-        if let Some(Residual::Linear(linear)) = &self.residual {
-            linear.visit(&mut |p| see("residual", p));
-        }
+        self.visit_rows(see);
         if let Some(norm) = &self.norm {
             norm.visit(&mut |p| see("norm", p));
         }
     }
 
+    /// Shows the parameters that rows before the norm depend on, which come first.
+    pub(super) fn visit_rows<'a>(&'a self, see: &mut dyn FnMut(&'static str, &'a Param)) {
+        self.conv.visit(&mut |p| see("conv", p));
+        if let Some(Residual::Linear(linear)) = &self.residual {
+            linear.visit(&mut |p| see("residual", p));
+        }
+    }
+
     /// Shows every parameter for change, in the same order.
     pub(super) fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
-        self.conv.visit_mut(see);
-        if let Some(Residual::Linear(linear)) = &mut self.residual {
-            linear.visit_mut(see);
-        }
+        self.visit_rows_mut(see);
         if let Some(norm) = &mut self.norm {
             norm.visit_mut(see);
         }
     }
 
-    fn finish(&self, pass: &Pass) -> Finish {
-        Finish { activation: self.activation, dropout: pass.dropout(self.dropout, site::OUTPUT) }
+    /// Shows those of [`Stage::visit_rows`] for change.
+    pub(super) fn visit_rows_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        self.conv.visit_mut(see);
+        if let Some(Residual::Linear(linear)) = &mut self.residual {
+            linear.visit_mut(see);
+        }
+    }
+
+    /// What comes last, with the dropout of that site.
+    pub(super) fn finish(&self, pass: &Pass, site: u64) -> Finish {
+        Finish { activation: self.activation, dropout: pass.dropout(self.dropout, site) }
     }
 
     /// Whether nothing stands between the convolution and the activation, so that the convolution
     /// finishes its rows itself, in one pass with its bias.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         self.residual.is_none() && self.norm.is_none()
     }
 
@@ -66,7 +79,7 @@ impl Stage {
         self.residual.is_some() || self.conv.combines_own_rows()
     }
 
-    /// `x` (`S x F`, or a whole table for a global block) to `out` (`D x O`). `t` are the transformed
+    /// `x` (`S x F`, or a whole table for a global block) to `out` (`D x O`, and the reused rows). `t` are the transformed
     /// rows of all sources where they are there already.
     #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
     pub(super) fn forward(
@@ -76,30 +89,24 @@ impl Stage {
         block: &Block,
         x: View,
         t: Option<&[Matrix]>,
+        reused: Option<Reused>,
         kept: &mut Kept,
         mut out: ViewMut,
     ) {
-        let Kept { conv: saved, own, before_norm, norm: norm_kept } = kept;
-        let finish = self.finish(pass);
+        let Kept { conv: saved, own, before_norm, norm: norm_kept, .. } = kept;
+        let finish = self.finish(pass, site::OUTPUT);
         let conv_finish = if self.is_plain() { finish } else { Finish::NONE };
-        let mut conv_out = if self.norm.is_some() {
-            before_norm.resize(block.num_dst, self.conv.out_dim());
+        let computed = block.num_dst;
+        let mut rows = if self.norm.is_some() {
+            before_norm.resize(out.num_rows(), self.conv.out_dim());
             before_norm.view_mut()
         } else {
             out.reborrow()
         };
-        match t {
-            Some(t) => self.conv.combine(pass, block, x, t, conv_finish, saved, conv_out.reborrow()),
-            None => self.conv.forward(pass, order, block, x, conv_finish, saved, conv_out.reborrow()),
-        }
-        match &self.residual {
-            None => {}
-            Some(Residual::Identity) => {
-                pass.backend.add(1.0, layer::own_rows(pass, block, x, own), conv_out);
-            }
-            Some(Residual::Linear(linear)) => {
-                linear.forward_product(pass, layer::own_rows(pass, block, x, own), 1.0, conv_out);
-            }
+        let to = rows.reborrow().rows(0..computed);
+        self.rows(pass, order, block, x, t, conv_finish, saved, own, to);
+        if let Some(reused) = reused {
+            self.put_behind(pass, reused, computed, rows);
         }
         if let Some(norm) = &self.norm {
             norm.forward(pass, before_norm.view(), norm_kept, out.reborrow());
@@ -109,8 +116,38 @@ impl Stage {
         }
     }
 
-    /// The gradients of the last training [`Stage::forward`], whose output was `y`. `grad` (`D x O`) is
-    /// overwritten; `x_grad` (`S x F`) is resized.
+    /// `conv(x) + residual(x)`, `D x O`: the rows before the norm, or finished already where the stage is plain. `own` is room.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    pub(super) fn rows(
+        &self,
+        pass: &Pass,
+        order: Order,
+        block: &Block,
+        x: View,
+        t: Option<&[Matrix]>,
+        finish: Finish,
+        saved: &mut Saved,
+        own: &mut Matrix,
+        mut out: ViewMut,
+    ) {
+        match t {
+            Some(t) => self.conv.combine(pass, block, x, t, finish, saved, out.reborrow()),
+            None => self.conv.forward(pass, order, block, x, finish, saved, out.reborrow()),
+        }
+        match &self.residual {
+            None => {}
+            Some(Residual::Identity) => {
+                pass.backend.add(1.0, layer::own_rows(pass, block, x, own), out);
+            }
+            Some(Residual::Linear(linear)) => {
+                linear.forward_product(pass, layer::own_rows(pass, block, x, own), 1.0, out);
+            }
+        }
+    }
+
+    /// The gradients of the last training [`Stage::forward`], whose output was `y`. `grad` (as many rows as `y` has; without
+    /// those of the reused rows where nothing wants them) becomes that of the computed rows before the norm; `x_grad` is
+    /// resized.
     #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
     pub(super) fn backward(
         &mut self,
@@ -119,20 +156,28 @@ impl Stage {
         block: &Block,
         x: View,
         y: View,
+        reused: Option<Reused>,
         kept: &mut Kept,
         grad: &mut Matrix,
         mut x_grad: Option<&mut Matrix>,
     ) {
-        let Kept { conv: saved, own, before_norm, norm: norm_kept } = kept;
-        let finish = self.finish(pass);
+        let finish = self.finish(pass, site::OUTPUT);
         let mut conv_finish = finish;
+        let rows = 0..grad.num_rows();
         if !self.is_plain() {
             conv_finish = Finish::NONE;
-            finish.backward(pass.backend, None, y, grad.view_mut());
+            finish.backward(pass.backend, None, y.rows(rows.clone()), grad.view_mut());
             if let Some(norm) = &mut self.norm {
-                norm.backward(pass, before_norm.view(), norm_kept, grad.view_mut());
+                let all = rows.end == kept.before_norm.num_rows();
+                assert!(all || !norm.needs_all_rows(), "the norm of layer 0 needs the gradients of all rows");
+                norm.backward(pass, kept.before_norm.rows(rows), &mut kept.norm, grad.view_mut());
             }
         }
+        if let Some(reused) = reused {
+            self.backward_behind(pass, reused, block.num_dst, y, kept, grad);
+        }
+        let Kept { conv: saved, own, .. } = kept;
+        let y = y.rows(0..block.num_dst);
         let wanted = x_grad.as_deref_mut();
         self.conv.backward(pass, order, block, x, y, conv_finish, saved, grad, wanted);
         let grad = grad.view();

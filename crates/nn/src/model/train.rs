@@ -3,7 +3,7 @@
 use graphmill_graph::Block;
 
 use super::{
-    Activations, Model,
+    Activations, Model, Reused,
     activations::{Rows, StageActs},
     of_layer, part,
 };
@@ -16,9 +16,22 @@ impl Model {
     /// features of the bottom block's sources, or the whole table where that block is global
     /// ([`Model::can_read_table`]). They may be sparse, and transposed, after [`Model::start_with_product`].
     pub fn forward(&self, pass: &Pass, orders: &[Order], blocks: &[Block], x: View, acts: &mut Activations) {
+        self.forward_over(pass, orders, blocks, x, None, acts);
+    }
+
+    /// [`Model::forward`], with rows behind the bottom layer's own.
+    pub(super) fn forward_over(
+        &self,
+        pass: &Pass,
+        orders: &[Order],
+        blocks: &[Block],
+        x: View,
+        mut reused: Option<Reused>,
+        acts: &mut Activations,
+    ) {
         self.forward_input(pass, x, acts);
         for (l, &order) in orders.iter().enumerate() {
-            self.forward_layer(l, pass, order, of_layer(blocks, l), x, acts);
+            self.forward_layer_over(l, pass, order, of_layer(blocks, l), x, reused.take(), acts);
         }
         self.forward_head(pass, acts);
     }
@@ -58,15 +71,30 @@ impl Model {
         x: View,
         acts: &mut Activations,
     ) {
+        self.forward_layer_over(l, pass, order, block, x, None, acts);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn forward_layer_over(
+        &self,
+        l: usize,
+        pass: &Pass,
+        order: Order,
+        block: &Block,
+        x: View,
+        reused: Option<Reused>,
+        acts: &mut Activations,
+    ) {
         let stage = &self.stages[l];
         let (below, this) = acts.stages.split_at_mut(l);
         let x = match below.last() {
             Some(below) => below.rows.out.view(),
-            None => self.bottom_rows(pass, x, &acts.dropped, &acts.input.out),
+            None => self.bottom_input(pass, x, &acts.dropped, &acts.input.out),
         };
         let StageActs { rows, kept } = &mut this[0];
-        rows.out.resize(block.num_dst, stage.conv.out_dim());
-        stage.forward(&pass.part(l as u64), order, block, x, None, kept, rows.out.view_mut());
+        let behind = reused.map_or(0, |reused| reused.slots.len());
+        rows.out.resize(block.num_dst + behind, stage.conv.out_dim());
+        stage.forward(&pass.part(l as u64), order, block, x, None, reused, kept, rows.out.view_mut());
     }
 
     /// The last step of [`Model::forward`]: the dense layers after the convolutions.
@@ -92,9 +120,23 @@ impl Model {
         x: View,
         acts: &mut Activations,
     ) {
+        self.backward_over(pass, orders, blocks, x, None, acts);
+    }
+
+    /// [`Model::backward`] of [`Model::forward_over`].
+    pub(super) fn backward_over(
+        &mut self,
+        pass: &Pass,
+        orders: &[Order],
+        blocks: &[Block],
+        x: View,
+        reused: Option<Reused>,
+        acts: &mut Activations,
+    ) {
         self.backward_head(pass, acts);
         for (l, &order) in orders.iter().enumerate().rev() {
-            self.backward_layer(l, pass, order, of_layer(blocks, l), x, acts);
+            let reused = reused.filter(|_| l == 0);
+            self.backward_layer_over(l, pass, order, of_layer(blocks, l), x, reused, acts);
         }
         self.backward_input(pass, x, acts);
     }
@@ -124,19 +166,33 @@ impl Model {
         x: View,
         acts: &mut Activations,
     ) {
+        self.backward_layer_over(l, pass, order, block, x, None, acts);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    fn backward_layer_over(
+        &mut self,
+        l: usize,
+        pass: &Pass,
+        order: Order,
+        block: &Block,
+        x: View,
+        reused: Option<Reused>,
+        acts: &mut Activations,
+    ) {
         let wanted = self.wants_input_grad(l);
         let (below, this) = acts.stages.split_at_mut(l);
         let (x, x_grad) = match below.last_mut() {
             Some(StageActs { rows: Rows { out, grad }, .. }) => (out.view(), grad),
             None => {
                 let Rows { out, grad } = &mut acts.input;
-                (self.bottom_rows(pass, x, &acts.dropped, out), grad)
+                (self.bottom_input(pass, x, &acts.dropped, out), grad)
             }
         };
         let StageActs { rows: Rows { out, grad }, kept } = &mut this[0];
         let pass = pass.part(l as u64);
         let x_grad = wanted.then_some(x_grad);
-        self.stages[l].backward(&pass, order, block, x, out.view(), kept, grad, x_grad);
+        self.stages[l].backward(&pass, order, block, x, out.view(), reused, kept, grad, x_grad);
     }
 
     /// The last step of [`Model::backward`]: the input layer.
@@ -151,7 +207,13 @@ impl Model {
     }
 
     /// The rows that the bottom layer reads, given the features and what became of them.
-    fn bottom_rows<'a>(&self, pass: &Pass, x: View<'a>, dropped: &'a Matrix, input: &'a Matrix) -> View<'a> {
+    pub(super) fn bottom_input<'a>(
+        &self,
+        pass: &Pass,
+        x: View<'a>,
+        dropped: &'a Matrix,
+        input: &'a Matrix,
+    ) -> View<'a> {
         if self.input.is_some() {
             input.view()
         } else if self.feature_finish(pass) != Finish::NONE {

@@ -1,0 +1,212 @@
+//! Rows of the bottom layer that are read instead of computed: made once for many batches ([`Model::bottom_rows`]), perhaps
+//! with older parameters, and put behind the rows that a batch computes (Ai et al., *NeutronOrch*, VLDB 2024, section 4.1).
+//!
+//! ```text
+//!   C rows computed from block 0 ─┐
+//!                                 ├─ norm, activation, dropout ── C + H sources of block 1
+//!   H rows read by their slots  ──┘
+//! ```
+//!
+//! What is stored stands before the norm: the convolution with its bias, and the residual. A norm over the batch sees all rows
+//! of the batch, and every batch has dropout masks of its own. A convolution that activates its rows itself is stored activated.
+//!
+//! Their gradient goes one of two ways. They are constants: it ends, and the bottom layer learns from computed rows alone, as in
+//! the released code of NeutronOrch. Or what they were made from was kept with them (section 4.1.1: "the aggregated
+//! representation and the embedding are both transferred"): then the weights behind the aggregation get it as if the rows had
+//! been computed from those aggregates now. What stands before the aggregation, attention's vectors and the input layer, gets
+//! none of it either way.
+//!
+//! O(H O) more than the rows that are computed; with what was kept O(H F O), a product.
+
+use graphmill_graph::Block;
+
+use super::{
+    Activations, Model,
+    activations::{Kept, StageActs},
+    stage::{Residual, Stage},
+};
+use crate::{
+    Finish, Matrix, Order, Param, Pass, View, ViewMut,
+    layer::{self, site},
+};
+
+/// Rows of the bottom layer's output that are read instead of computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Reused<'a> {
+    /// A table of rows from [`Model::bottom_rows`], `K x O`.
+    pub rows: View<'a>,
+    /// Which of them stand behind the computed ones, `H`.
+    pub slots: &'a [u32],
+    /// What they were made from, where the layer's weights get their gradient: tables of as many rows, of the widths
+    /// [`Model::kept_dims`]. Empty: they are constants.
+    pub kept: &'a [Matrix],
+}
+
+impl Model {
+    /// The bottom layer's rows before its norm, of a block alone, to rows `at..at + D` of `rows` (as wide as
+    /// [`Model::layer_out_dim`] of layer 0), and what they are made from to the same rows of the tables `kept` (of widths
+    /// [`Model::kept_dims`]; none: it is not kept). `x` is as for [`Model::forward`]; `scratch` is reused from call to call.
+    ///
+    /// Whether the features and the attention drop is the pass' affair; nothing drops from the rows.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    pub fn bottom_rows(
+        &self,
+        pass: &Pass,
+        order: Order,
+        block: &Block,
+        x: View,
+        scratch: &mut Activations,
+        at: usize,
+        rows: &mut Matrix,
+        kept: &mut [Matrix],
+    ) {
+        self.forward_input(pass, x, scratch);
+        let Activations { dropped, input, stages, .. } = scratch;
+        let x = self.bottom_input(pass, x, dropped, &input.out);
+        let (stage, pass) = (&self.stages[0], pass.part(0));
+        let StageActs { kept: Kept { conv: saved, own, .. }, .. } = &mut stages[0];
+        let out = rows.rows_mut(at..at + block.num_dst);
+        stage.rows(&pass, order, block, x, None, Finish::NONE, saved, own, out);
+        if !kept.is_empty() {
+            assert_eq!(order, Order::AggregateFirst, "transformed rows have no aggregated inputs to keep");
+            let (of_conv, of_residual) = kept.split_at_mut(kept.len() - stage.kept_by_residual());
+            stage.conv.keep(&pass, block, x, saved, at, of_conv);
+            if let [rows] = of_residual {
+                let from = layer::own_rows_again(block, x, own);
+                pass.backend.copy(from, rows.rows_mut(at..at + block.num_dst));
+            }
+        }
+    }
+
+    /// The widths of what [`Model::bottom_rows`] keeps with each row, for [`Reused::kept`]: the aggregated input rows, and what
+    /// else its weights are multiplied by. None where the bottom layer cannot: it transforms first, or is not linear behind
+    /// its aggregation.
+    pub fn kept_dims(&self, orders: &[Order]) -> Vec<usize> {
+        let stage = &self.stages[0];
+        let mut dims = if orders[0] == Order::AggregateFirst { stage.conv.kept_dims() } else { Vec::new() };
+        if !dims.is_empty() {
+            dims.extend((0..stage.kept_by_residual()).map(|_| stage.conv.in_dim()));
+        }
+        dims
+    }
+
+    /// [`Model::forward`], with rows behind those that the bottom layer computes: its `D` rows are the first `C` sources of
+    /// block 1, the reused ones the `H` others. Without any it is [`Model::forward`], to the bit.
+    ///
+    /// # Panics
+    /// Rows are reused, and there is no block of its own for a layer above.
+    pub fn forward_reusing(
+        &self,
+        pass: &Pass,
+        orders: &[Order],
+        blocks: &[Block],
+        x: View,
+        reused: Reused,
+        acts: &mut Activations,
+    ) {
+        self.forward_over(pass, orders, blocks, x, self.among(blocks, reused), acts);
+    }
+
+    /// [`Model::backward`] of [`Model::forward_reusing`], whose arguments are given again.
+    ///
+    /// Where the rows are constants, block 1 may leave them out of its gradients ([`Block::grad_src`] is `C` or more), if
+    /// [`Model::may_restrict`] says so of layer 1; with what was kept it leaves out none.
+    ///
+    /// # Panics
+    /// Gradients that are needed were left out.
+    pub fn backward_reusing(
+        &mut self,
+        pass: &Pass,
+        orders: &[Order],
+        blocks: &[Block],
+        x: View,
+        reused: Reused,
+        acts: &mut Activations,
+    ) {
+        self.backward_over(pass, orders, blocks, x, self.among(blocks, reused), acts);
+    }
+
+    /// Whether there are any, which block 1 must name.
+    fn among<'a>(&self, blocks: &[Block], reused: Reused<'a>) -> Option<Reused<'a>> {
+        let some = !reused.slots.is_empty();
+        if some {
+            assert!(blocks.len() > 1, "rows are reused by a layer above, which has a block of its own");
+            let rows = blocks[0].num_dst + reused.slots.len();
+            assert_eq!(blocks[1].num_src, rows, "block 1 reads computed rows, then reused ones");
+        }
+        some.then_some(reused)
+    }
+
+    /// Shows the parameters that a row of [`Model::bottom_rows`] depends on: the input layer's, the bottom convolution's and
+    /// residual's. They are the first ones of [`Model::visit`], with its names and in its order.
+    pub fn visit_bottom<'a>(&'a self, see: &mut dyn FnMut(&'a str, &'a Param)) {
+        let mut names = self.names.iter();
+        let mut see = |p: &'a Param| see(names.next().expect("as many names as parameters"), p);
+        if let Some(input) = &self.input {
+            input.visit(&mut see);
+        }
+        self.stages[0].visit_rows(&mut |_, p| see(p));
+    }
+
+    /// Shows the same for change.
+    pub fn visit_bottom_mut(&mut self, see: &mut dyn FnMut(&str, &mut Param)) {
+        let mut names = self.names.iter();
+        let mut see = |p: &mut Param| see(names.next().expect("as many names as parameters"), p);
+        if let Some(input) = &mut self.input {
+            input.visit_mut(&mut see);
+        }
+        self.stages[0].visit_rows_mut(&mut see);
+    }
+}
+
+impl Stage {
+    /// How many matrices the residual's gradient needs: the own rows, where they are multiplied.
+    fn kept_by_residual(&self) -> usize {
+        usize::from(matches!(self.residual, Some(Residual::Linear(_))))
+    }
+
+    /// Puts reused rows behind the `computed` ones in `rows`, and finishes them where those are finished already. Their places
+    /// among all rows, or a site of their own, make their dropout masks others than the computed rows'.
+    pub(super) fn put_behind(&self, pass: &Pass, reused: Reused, computed: usize, rows: ViewMut) {
+        let behind = computed..computed + reused.slots.len();
+        let mut behind = rows.rows(behind);
+        pass.backend.gather(reused.rows, reused.slots, behind.reborrow());
+        if self.is_plain() {
+            self.finish(pass, site::REUSED).apply(pass.backend, None, behind);
+        }
+    }
+
+    /// Hands the gradient of reused rows on to the weights, where what they were made from is there, and leaves `grad` to the
+    /// `computed` rows. `y` are all output rows.
+    pub(super) fn backward_behind(
+        &mut self,
+        pass: &Pass,
+        reused: Reused,
+        computed: usize,
+        y: View,
+        kept: &mut Kept,
+        grad: &mut Matrix,
+    ) {
+        if !reused.kept.is_empty() {
+            let behind = computed..computed + reused.slots.len();
+            assert_eq!(grad.num_rows(), behind.end, "kept aggregates need the gradients of all rows");
+            if self.is_plain() {
+                let finish = self.finish(pass, site::REUSED);
+                finish.backward(pass.backend, None, y.rows(behind.clone()), grad.rows_mut(behind.clone()));
+            }
+            let Kept { conv: saved, reused: room, .. } = kept;
+            let room = &mut room[..reused.kept.len()];
+            for (room, table) in room.iter_mut().zip(reused.kept) {
+                room.resize(reused.slots.len(), table.num_cols());
+                pass.backend.gather(table.view(), reused.slots, room.view_mut());
+            }
+            let (of_conv, of_residual) = room.split_at(room.len() - self.kept_by_residual());
+            let grad = grad.rows(behind);
+            self.conv.backward_kept(pass, of_conv, saved, grad);
+            if let (Some(Residual::Linear(linear)), [own]) = (&mut self.residual, of_residual) {
+                linear.backward_product(pass, own.view(), grad);
+            }
+        }
+        grad.truncate(computed);
+    }
+}

@@ -1,5 +1,7 @@
 //! From a configuration and a dataset to the parts of a run. Training, `eval` and `predict` share it.
 
+use std::sync::Arc;
+
 use graphmill_graph::{Dataset, dataset::FeatureData, generate, matrix::TableType, table};
 use graphmill_loader::{
     feature::Host,
@@ -166,8 +168,8 @@ pub fn precision(config: &TrainConfig) -> Precision {
 }
 
 /// The symmetric weights, where the model wants them.
-pub fn symmetric(model: &Model, data: &Dataset) -> Option<SymmetricWeights> {
-    model.wants_symmetric_weights().then(|| SymmetricWeights::new(&data.graph))
+pub fn symmetric(model: &Model, data: &Dataset) -> Option<Arc<SymmetricWeights>> {
+    model.wants_symmetric_weights().then(|| Arc::new(SymmetricWeights::new(&data.graph)))
 }
 
 /// The sampler, with what it makes beforehand of the dataset's graph and training nodes.

@@ -258,6 +258,21 @@ options! {
         fixed updates: String = "synchronous", "HOW";
         /// Batches of a synchronous update; 0 for one of each virtual device that trains: then it is as if batches were so many times as large.
         fixed batches_per_update: usize = 0_usize, "N";
+        /// Nodes whose bottom-layer rows a super-batch reuses, at most this part of all (layered); auto for all that two of its batches ask for.
+        fixed hot_ratio: Ratio = Ratio(None), "R";
+        /// Batches of a super-batch (layered); 0 for as few as save most of the work.
+        fixed super_batch: usize = 0_usize, "N";
+        /// What makes a node hot (layered): asked (by how many batches of the super-batch), or a hotness such as presc:1.
+        fixed hot_by: String = "asked", "NAME";
+        /// Where the gradient of reused rows goes (layered): none (they are constants), or kept (through the aggregated rows they were made from).
+        fixed hot_gradient: String = "none", "NAME";
+        /// Make the rows to be reused during the super-batch before (layered): on, off, or auto for on with devices.
+        fixed hot_ahead: String = "auto", "WHEN";
+        /// The part of the hot nodes whose rows are reused, the rest being left to devices' caches of features (layered); auto adapts it to how
+        /// long devices wait, so that numbers depend on time.
+        fixed hot_split: Ratio = Ratio(Some(1.0)), "R";
+        /// Shorten super-batches where the largest change of a bottom-layer weight, times twice their updates, is more (layered); 0 never does.
+        fixed max_variation: f64 = 0.0, "X";
         /// Updates that an asynchronous gradient may be late.
         fixed staleness: usize = 4_usize, "N";
         /// Link between each virtual device and the host: none, or bytes a second and a latency, such as 12G,10us.
@@ -289,6 +304,8 @@ options! {
 
 /// Deeper networks are a slip of the hand.
 const MOST_LAYERS: usize = 64;
+/// A super-batch is drawn before it is trained on, and counted in 16 bits.
+const MOST_BATCHES: usize = 1 << 14;
 /// So are higher powers.
 const MOST_HOPS: usize = 16;
 
@@ -352,9 +369,12 @@ impl TrainConfig {
     /// # Errors
     /// Both were given and disagree.
     pub fn settle(&mut self, given: &[&str]) -> Result<()> {
-        if crate::strategy::is_by_device(&self.strategy) && self.batches_per_update == 0 {
+        if crate::strategy::is_by_device(self) && self.batches_per_update == 0 {
             // written down, so that a resumed run has the same on other devices
             self.batches_per_update = usize::try_from(self.round()).unwrap_or(1);
+        }
+        if self.hot_ahead == "auto" && self.strategy == "layered" {
+            self.hot_ahead = if self.devices == "cpu" { "off" } else { "on" }.into();
         }
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
         if layers.saturating_mul(each) == hops {
@@ -423,6 +443,7 @@ impl TrainConfig {
             ("clip", self.clip),
             ("checkpoint-seconds", self.checkpoint_seconds),
             ("schedule-factor", self.schedule_factor),
+            ("max-variation", self.max_variation),
         ] {
             at_least(name, value, 0.0)?;
         }
@@ -478,6 +499,24 @@ impl TrainConfig {
                 "--feature-precision {}: auto, f32, f16 or bf16",
                 self.feature_precision
             )));
+        }
+        if !["auto", "on", "off"].contains(&self.hot_ahead.as_str()) {
+            return Err(Error::usage(format!("--hot-ahead {}: auto, on or off", self.hot_ahead)));
+        }
+        if !["none", "kept"].contains(&self.hot_gradient.as_str()) {
+            return Err(Error::usage(format!("--hot-gradient {}: none or kept", self.hot_gradient)));
+        }
+        if self.hot_by != "asked" {
+            let known = |e| Error::usage(format!("--hot-by: {e}; or asked"));
+            if !matches!(crate::hotness::kind(&self.hot_by).map_err(known)?, crate::hotness::Kind::Pinned) {
+                return Err(Error::usage(format!(
+                    "--hot-by {}: rows that come and go make no node hot; use asked, or a hotness such as presc:1",
+                    self.hot_by
+                )));
+            }
+        }
+        if self.super_batch > MOST_BATCHES {
+            return Err(Error::usage(format!("--super-batch {}: at most {MOST_BATCHES}", self.super_batch)));
         }
         LinkOptions::parse(&self.link).map_err(|e| Error::usage(format!("--link {e}")))?;
         if !["on", "off"].contains(&self.switching.as_str()) {

@@ -1,13 +1,17 @@
 //! The train stage: one minibatch in, one update of the model out.
 
+use std::sync::Arc;
+
 use graphmill_graph::{Labels, NodeId, keyed};
 use graphmill_loader::MiniBatch;
 use graphmill_nn::{
     Backend, Matrix, Order, Pass, View, ViewMut,
-    model::{Activations, Model},
+    model::{Activations, Model, Reused},
     optim::{Optimizer, clip},
 };
 use rayon::prelude::*;
+
+use crate::reuse::{Embeddings, History};
 
 /// Nodes whose labels one task gathers.
 const TASK: usize = 1 << 12;
@@ -63,6 +67,8 @@ pub struct Passes<'a> {
     pub orders: Vec<Order>,
     /// The run's seed, the root of every dropout mask.
     pub seed: u64,
+    /// Rows that batches reuse, where they do.
+    pub reuse: Option<Arc<Embeddings>>,
     room: Room,
 }
 
@@ -83,8 +89,14 @@ impl<'a> Passes<'a> {
             table: self.table.clone(),
             orders: self.orders.clone(),
             seed: self.seed,
+            reuse: self.reuse.clone(),
             room,
         }
+    }
+
+    /// The same passes without a room or rows to reuse.
+    pub fn apart(&self) -> Passes<'a> {
+        Passes { reuse: None, ..self.with_room(Room::default()) }
     }
 
     /// The room, for passes to come.
@@ -103,12 +115,16 @@ impl<'a> Passes<'a> {
         };
         let Room { acts, seed_labels } = &mut self.room;
         model.zero_grad(backend);
-        model.forward(&pass, &self.orders, &batch.blocks, x, acts);
+        let reused = match &self.reuse {
+            Some(from) => Reused { rows: from.rows.view(), slots: &batch.reused, kept: &from.kept },
+            None => Reused { rows: x, slots: &[], kept: &[] },
+        };
+        model.forward_reusing(&pass, &self.orders, &batch.blocks, x, reused, acts);
         seed_labels.gather(self.labels, &batch.seeds);
         let (logits, grad) = acts.logits_and_grad();
         let loss = loss(backend, self.labels, seed_labels, logits, &batch.loss_weight, grad);
         if loss.is_finite() {
-            model.backward(&pass, &self.orders, &batch.blocks, x, acts);
+            model.backward_reusing(&pass, &self.orders, &batch.blocks, x, reused, acts);
         }
         loss
     }
@@ -130,8 +146,10 @@ pub struct Learner<'a> {
     pub decay_first: bool,
     /// Updates made so far.
     pub step: u64,
-    /// The largest staleness of a gradient that was used, in updates.
+    /// The largest staleness of a gradient, or of a reused row, in updates.
     pub staleness: u64,
+    /// Versions of the bottom layer's parameters, where rows of it are reused.
+    pub history: Arc<History>,
     /// Whether the model is that of the last update: no other was begun and not finished.
     pub is_whole: bool,
     scratch: Matrix,
@@ -149,7 +167,7 @@ impl<'a> Learner<'a> {
     ) -> Self {
         let seed = config.seed;
         Self {
-            passes: Passes { backend, labels, table: None, orders, seed, room: Room::default() },
+            passes: Passes { backend, labels, table: None, orders, seed, reuse: None, room: Room::default() },
             model,
             optimizer,
             clip: config.clip,
@@ -157,6 +175,7 @@ impl<'a> Learner<'a> {
             decay_first: config.decay_first,
             step: 0,
             staleness: 0,
+            history: Arc::default(),
             is_whole: true,
             scratch: Matrix::default(),
         }
@@ -170,6 +189,9 @@ impl<'a> Learner<'a> {
     pub fn train(&mut self, batch: &MiniBatch, lr: f64) -> BatchOutcome {
         // passes change running statistics
         self.is_whole = false;
+        if let Some(reuse) = &self.passes.reuse {
+            self.staleness = self.staleness.max(reuse.staleness(self.step));
+        }
         rayon::scope(|_| {
             let loss = self.passes.gradient(&mut self.model, batch, self.step);
             self.update(loss, lr)

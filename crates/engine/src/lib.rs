@@ -22,6 +22,7 @@ mod place;
 pub mod plan;
 pub mod record;
 pub mod report;
+pub mod reuse;
 pub mod saved;
 mod setup;
 pub mod stage;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     record::{Best, DatasetRecord},
+    reuse,
     sums::Sums,
 };
 
@@ -31,6 +32,9 @@ pub struct Place {
     pub seconds: f64,
     /// The largest staleness of a gradient, or of an embedding, that was used.
     pub staleness: u64,
+    /// Where the reuse of bottom-layer rows stands.
+    #[serde(default)]
+    pub reuse: reuse::Place,
 }
 
 impl Place {

@@ -138,7 +138,7 @@ impl SavedRun {
         let whole = self.own(Whole::of(&self.config, data))?;
         let symmetric = build::symmetric(&model, data);
         let mut inference =
-            Inference::new(&data.graph, &whole, symmetric.as_ref(), &backend, self.config.eval_chunk)
+            Inference::new(&data.graph, &whole, symmetric.as_deref(), &backend, self.config.eval_chunk)
                 .taking(self.own(build::exact(&self.config, data))?);
         let mut logits = Matrix::default();
         let mut parts = Vec::new();
@@ -199,7 +199,7 @@ impl SavedRun {
         let symmetric = build::symmetric(&model, data);
         let mut rows = Matrix::default();
         let mut inference =
-            Inference::new(&data.graph, &whole, symmetric.as_ref(), &backend, self.config.eval_chunk)
+            Inference::new(&data.graph, &whole, symmetric.as_deref(), &backend, self.config.eval_chunk)
                 .taking(self.own(build::exact(&self.config, data))?);
         self.own(inference.run(&model, &nodes, output, &mut rows))?;
         let (count, cols) = (rows.num_rows(), rows.num_cols());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use graphmill_graph::{Dataset, Graph, table};
 use graphmill_loader::{
-    Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
+    Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder,
 };
 use graphmill_nn::{
     Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
@@ -104,7 +104,7 @@ pub(crate) fn loader<'a>(
     order: &'a dyn SeedOrder,
     model: &Model,
 ) -> Result<(Loader<'a>, Vec<Order>)> {
-    let symmetric: Option<SymmetricWeights> = build::symmetric(model, data);
+    let symmetric = build::symmetric(model, data);
     let mut loader = Loader {
         graph: &tables.graph,
         train: &data.split.train,
@@ -118,6 +118,7 @@ pub(crate) fn loader<'a>(
         transposed: 0,
         symmetric,
         aggregation: model.aggregation(),
+        ahead: None,
     };
     let mut orders = model.orders(&first_shapes(&loader)?);
     if tables.whole.is_sparse() && !model.start_with_product(&mut orders) {

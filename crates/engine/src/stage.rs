@@ -2,13 +2,15 @@
 //! says: `order` picks seeds, `sample` draws blocks, `extract` gathers feature rows (all three here,
 //! read-only and shared by any number of threads), `train` updates the model ([`crate::learner`]).
 
+use std::sync::Arc;
+
 use graphmill_graph::{Graph, NodeId, block::Aggregation};
 use graphmill_loader::{
-    Feature, Form, MiniBatch, Sampler, Traffic, Workspace, feature::Rows, order::Order,
+    BatchKey, Feature, Form, MiniBatch, Sampler, Traffic, Workspace, feature::Rows, order::Order,
     weights::SymmetricWeights,
 };
 
-use crate::{Error, Result};
+use crate::{Error, Result, reuse::Ahead};
 
 /// A batch that no block can hold: wrong usage.
 pub(crate) fn too_large(error: impl std::fmt::Display) -> Error {
@@ -16,6 +18,7 @@ pub(crate) fn too_large(error: impl std::fmt::Display) -> Error {
 }
 
 /// The read-only stages. One value serves every worker.
+#[derive(Clone)]
 pub struct Loader<'a> {
     /// Who hears from whom.
     pub graph: &'a Graph,
@@ -38,9 +41,11 @@ pub struct Loader<'a> {
     /// Which blocks the backward pass wants transposed, a bit each.
     pub transposed: u64,
     /// Degrees, where the model wants symmetric weights.
-    pub symmetric: Option<SymmetricWeights>,
+    pub symmetric: Option<Arc<SymmetricWeights>>,
     /// What the model's layers make of neighbours' rows.
     pub aggregation: Aggregation,
+    /// Batches that are drawn but for their bottom blocks, and which rows of those are reused.
+    pub ahead: Option<Arc<Ahead>>,
 }
 
 impl Loader<'_> {
@@ -88,15 +93,45 @@ impl Loader<'_> {
     /// # Errors
     /// A block has more edges than fit; wrong usage.
     pub fn sample(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
-        let form = Form {
-            fused: self.fused,
-            transposed: self.transposed,
-            symmetric: self.symmetric.as_ref(),
-            aggregation: self.aggregation,
-        };
         batch.extracted = false;
         batch.marks.clear();
-        self.sampler.sample(self.graph, self.seed, epoch, form, workspace, batch).map_err(too_large)
+        batch.reused.clear();
+        self.sampler.sample(self.graph, self.seed, epoch, self.form(), workspace, batch).map_err(too_large)
+    }
+
+    /// What blocks are wanted for.
+    fn form(&self) -> Form<'_> {
+        Form {
+            fused: self.fused,
+            transposed: self.transposed,
+            symmetric: self.symmetric.as_deref(),
+            aggregation: self.aggregation,
+        }
+    }
+
+    /// Stage 2 but for the bottom block ([`Sampler::sample_above`]).
+    ///
+    /// # Errors
+    /// As [`Loader::sample`].
+    pub fn sample_above(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
+        let form = self.form();
+        self.sampler.sample_above(self.graph, self.seed, epoch, form, workspace, batch).map_err(too_large)
+    }
+
+    /// The rest of stage 2, for the destinations in `batch.input_nodes` ([`Sampler::sample_bottom`]), with the draws of batch
+    /// `batch.number`.
+    ///
+    /// # Errors
+    /// As [`Loader::sample`].
+    pub fn sample_bottom(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
+        let key = BatchKey { seed: self.seed, epoch, batch: batch.number };
+        batch.extracted = false;
+        batch.marks.clear();
+        self.sampler.sample_bottom(self.graph, key, self.form(), workspace, batch).map_err(too_large)?;
+        if self.transposed & 2 != 0 && batch.blocks.len() > 1 && !batch.blocks[1].is_transposed() {
+            workspace.transpose(&mut batch.blocks[1]);
+        }
+        Ok(())
     }
 
     /// Stages 1 and 2 for a batch that this loader sampled before, or for a new one: where nothing is drawn at
@@ -112,6 +147,9 @@ impl Loader<'_> {
         workspace: &mut Workspace,
         batch: &mut MiniBatch,
     ) -> Result<()> {
+        if let Some(ahead) = &self.ahead {
+            return ahead.complete(self, order, number, workspace, batch);
+        }
         let holds = !batch.blocks.is_empty() && batch.seeds == self.seeds(order, number);
         if holds && !self.sampler.is_random() {
             batch.number = number;
@@ -189,6 +227,7 @@ mod tests {
                 transposed: 0,
                 symmetric: None,
                 aggregation: Aggregation::Mean,
+                ahead: None,
             };
             let (mut workspace, mut batch, mut order) = (Workspace::new(8), MiniBatch::default(), Vec::new());
             for epoch in 0..3 {
@@ -226,6 +265,7 @@ mod tests {
             transposed: 0,
             symmetric: None,
             aggregation: Aggregation::Mean,
+            ahead: None,
         };
         let counts = |max_batches, batch_size| {
             let loader = with(max_batches, batch_size);

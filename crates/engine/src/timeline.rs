@@ -27,15 +27,20 @@ pub enum Stage {
     Train,
     /// The update of the model, where it is not part of training.
     Update,
+    /// Making bottom-layer rows that several batches reuse.
+    Embed,
 }
 
 impl Stage {
-    /// Every stage, in a batch's order.
-    pub const ALL: [Self; 4] = [Self::Sample, Self::Extract, Self::Train, Self::Update];
+    /// How many there are.
+    pub const COUNT: usize = 5;
+    /// Every stage, in a batch's order; that of several batches behind them.
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Sample, Self::Extract, Self::Train, Self::Update, Self::Embed];
 
     /// Its name in records.
     pub fn name(self) -> &'static str {
-        ["sample", "extract", "train", "update"][self as usize]
+        ["sample", "extract", "train", "update", "embed"][self as usize]
     }
 }
 
@@ -99,7 +104,7 @@ pub struct Busy {
     /// The worker's name.
     pub worker: String,
     /// Seconds by stage, in the order of [`Stage::ALL`].
-    pub seconds: [f64; 4],
+    pub seconds: [f64; Stage::COUNT],
 }
 
 /// What has happened since it was taken last; nothing unless slices are kept.
@@ -148,7 +153,7 @@ impl Timeline {
     pub fn begin_epoch(&self, epoch: u64) {
         let mut state = self.lock();
         state.epoch = epoch;
-        state.tracks.iter_mut().for_each(|track| track.seconds = [0.0; 4]);
+        state.tracks.iter_mut().for_each(|track| track.seconds = [0.0; Stage::COUNT]);
     }
 
     /// The track of the worker of that name: a new one, or the one that it has had in an earlier epoch.
@@ -156,7 +161,7 @@ impl Timeline {
         let mut state = self.lock();
         let known = state.tracks.iter().position(|track| track.worker == worker);
         Track(known.unwrap_or_else(|| {
-            state.tracks.push(Busy { worker: worker.to_string(), seconds: [0.0; 4] });
+            state.tracks.push(Busy { worker: worker.to_string(), seconds: [0.0; Stage::COUNT] });
             state.tracks.len() - 1
         }))
     }

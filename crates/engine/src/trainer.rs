@@ -36,7 +36,7 @@ use crate::{
     },
     setup::{self, Parts, Tables},
     stage::Loader,
-    strategy::{self, Done, Epoch, Flow, Setting, Strategy},
+    strategy::{Done, Epoch, Flow, Setting, Strategy},
     sums::Valid,
     tensorboard::Events,
     tiers::Whole,
@@ -107,7 +107,7 @@ fn run(
         inference: Inference::new(
             &tables.graph,
             &tables.whole,
-            loader.symmetric.as_ref(),
+            loader.symmetric.as_deref(),
             &backend,
             config.eval_chunk,
         )
@@ -238,7 +238,10 @@ impl Trainer<'_> {
         self.schedule.set_state(self.place.schedule);
         self.early.state = self.place.patience;
         self.records = run.keep_epochs(self.place.epoch)?;
-        Ok(())
+        let reuse = std::mem::take(&mut self.place.reuse);
+        self.learner.history.restore(reuse, saved.history).map_err(|what| {
+            Error::run(run.path(), format!("its checkpoint cannot be gone on with: {what}; train again"))
+        })
     }
 
     /// From here on there is a run: what could be wrong with the options and the dataset has been seen.
@@ -411,6 +414,7 @@ impl Trainer<'_> {
             memory_bytes: resident(),
             memory: self.memory.take(),
             devices: self.strategy.devices(),
+            reuse: self.strategy.reuse(),
             ..place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device)
         })
     }
@@ -467,9 +471,8 @@ impl Trainer<'_> {
             TestScore { metric: self.metric.name.to_string(), score: of_test },
             self.keeper.seconds(),
         );
-        if strategy::is_by_device(&self.config.strategy) && self.config.updates == "asynchronous" {
-            summary.staleness = Staleness { bound: self.config.staleness as u64, max: self.place.staleness };
-        }
+        summary.staleness =
+            Staleness { bound: self.strategy.staleness_bound(), max: self.place.staleness };
         if let Some(run) = self.keeper.run {
             run.write_summary(&summary)?;
         }
@@ -529,7 +532,9 @@ impl Keeper<'_> {
         place.seconds = self.seconds();
         let Some(run) = self.run else { return Ok(()) };
         let best = self.best.tensors();
-        checkpoint::save(&run.checkpoint(), &learner.model, &best, &*learner.optimizer, place)?;
+        place.reuse = learner.history.place();
+        let history = learner.history.tensors();
+        checkpoint::save(&run.checkpoint(), &learner.model, &best, &*learner.optimizer, &history, place)?;
         self.saved = Instant::now();
         self.saved_at = (place.epoch, place.batch);
         self.export()

@@ -2,6 +2,7 @@
 //!
 //! - [`order`]: which seeds come when.
 //! - [`sampler`]: seeds to blocks.
+//! - [`reuse`]: rows of the bottom layer that are read instead of computed.
 //! - [`alias`]: draws by weight in O(1).
 //! - [`subgraph`]: sets of nodes whose induced subgraphs are minibatches.
 //! - [`hotness`]: how often each row will be asked for.
@@ -20,6 +21,7 @@ pub mod minibatch;
 pub mod order;
 pub mod policy;
 pub mod prefetch;
+pub mod reuse;
 pub mod sampler;
 pub mod subgraph;
 pub mod weights;

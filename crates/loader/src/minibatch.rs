@@ -28,6 +28,9 @@ pub struct MiniBatch {
     pub traffic: Traffic,
     /// Where the rows of the input nodes are in the cache of who will read them (filled behind `sample`, where somebody knows).
     pub marks: Marks,
+    /// Slots of the bottom layer's rows that are read from a table instead of computed: they stand behind the computed ones
+    /// (filled behind `sample`, where somebody reuses rows: [`crate::reuse`]).
+    pub reused: Vec<u32>,
     /// Weight of each seed in the loss, or empty: all equal (filled by samplers that need it).
     pub loss_weight: Vec<f32>,
 }
@@ -54,7 +57,8 @@ impl MiniBatch {
             let back = transposed.indptr.len() + transposed.dst.len() + transposed.edge.len();
             4 * (indptr.len() + indices.len() + ids + edge_weight.len() + self_weight.len() + back) as u64
         };
-        let ids = self.seeds.len() + self.input_nodes.len() + self.marks.len() + self.loss_weight.len();
+        let ids = self.seeds.len() + self.input_nodes.len() + self.marks.len();
+        let ids = ids + self.reused.len() + self.loss_weight.len();
         4 * ids as u64 + self.blocks.iter().map(of_block).sum::<u64>()
     }
 

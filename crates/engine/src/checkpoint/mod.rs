@@ -4,6 +4,7 @@
 //! checkpoint/model.safetensors        every parameter, by the name it is visited under
 //! checkpoint/best.safetensors         the same of the best epoch so far; no tensors before there is one
 //! checkpoint/optimizer.safetensors    the optimiser's state, by index and kind
+//! checkpoint/history.safetensors      older parameters that what is reused was made from; left out where nothing is
 //! checkpoint/state.json               the caller's state, the step counter, checksums of all files
 //! ```
 //!
@@ -34,6 +35,7 @@ use tensors::{MEND, Tensor, TensorRef, decode, encode};
 const MODEL: &str = "model.safetensors";
 const BEST: &str = "best.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
+const HISTORY: &str = "history.safetensors";
 const STATE: &str = "state.json";
 
 /// The version of the layout above. (1 had the best model beside the checkpoint instead of in it.)
@@ -70,6 +72,8 @@ pub struct Checkpoint<S> {
     pub optimizer: Vec<Tensor>,
     /// Updates the optimiser has made.
     pub optimizer_steps: u64,
+    /// Older parameters that are still needed.
+    pub history: Vec<Tensor>,
     /// What else the run needs.
     pub state: S,
     /// The directory it came from.
@@ -82,6 +86,7 @@ struct Contents<'a, S> {
     best: &'a [TensorRef<'a>],
     optimizer: &'a [TensorRef<'a>],
     optimizer_steps: u64,
+    history: &'a [TensorRef<'a>],
     state: &'a S,
 }
 
@@ -99,6 +104,7 @@ pub fn save<S: Serialize>(
     model: &Model,
     best: &[TensorRef],
     optimizer: &dyn Optimizer,
+    history: &[Tensor],
     state: &S,
 ) -> Result<()> {
     let mut params = Vec::new();
@@ -113,7 +119,8 @@ pub fn save<S: Serialize>(
         owned.push(Tensor { name: name.to_string(), shape, data: matrix.view().host().to_vec() });
     });
     let moments: Vec<TensorRef> = owned.iter().map(Tensor::borrow).collect();
-    save_tensors(dir, &params, best, &moments, optimizer.steps(), state)
+    let history: Vec<TensorRef> = history.iter().map(Tensor::borrow).collect();
+    save_tensors(dir, &params, best, &moments, optimizer.steps(), &history, state)
 }
 
 /// [`save`] for matrices from anywhere.
@@ -126,9 +133,10 @@ pub fn save_tensors<S: Serialize>(
     best: &[TensorRef],
     optimizer: &[TensorRef],
     optimizer_steps: u64,
+    history: &[TensorRef],
     state: &S,
 ) -> Result<()> {
-    let contents = Contents { model, best, optimizer, optimizer_steps, state };
+    let contents = Contents { model, best, optimizer, optimizer_steps, history, state };
     let written = write(&mut Real, dir, &contents);
     if written.is_err() {
         // a full disk should get its space back; if not even that works, the first error is the one to tell
@@ -151,7 +159,16 @@ fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>)
 
     disk.create_dir(&fresh).map_err(|e| Error::io(&fresh, "create", e))?;
     let mut files = BTreeMap::new();
-    for (name, tensors) in [(MODEL, contents.model), (BEST, contents.best), (OPTIMIZER, contents.optimizer)] {
+    let parts = [
+        (MODEL, contents.model),
+        (BEST, contents.best),
+        (OPTIMIZER, contents.optimizer),
+        (HISTORY, contents.history),
+    ];
+    for (name, tensors) in parts {
+        if name == HISTORY && tensors.is_empty() {
+            continue;
+        }
         let path = fresh.join(name);
         let bytes = encode(&dir.join(name), tensors)?;
         disk.write(&path, |file| file.write_all(&bytes)).map_err(|e| Error::io(&path, "write", e))?;
@@ -226,6 +243,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             best: tensors(BEST)?,
             optimizer: tensors(OPTIMIZER)?,
             optimizer_steps: envelope.optimizer_steps,
+            history: if envelope.files.contains_key(HISTORY) { tensors(HISTORY)? } else { Vec::new() },
             state: envelope.state,
             dir,
         }))

@@ -38,6 +38,7 @@ impl Made {
                 best,
                 optimizer: &optimizer,
                 optimizer_steps: steps,
+                history: &[],
                 state: &self.state,
             },
         )
@@ -163,7 +164,7 @@ fn numbers_keep_their_bits() {
     let bits: Vec<f64> =
         (0..2000).map(|_| f64::from_bits(stream.next_u64())).filter(|x| x.is_finite()).collect();
     let counts = vec![u64::MAX, i64::MAX as u64 + 1, 0];
-    save_tensors(&dir, &[], &[], &[], u64::MAX, &(&bits, &counts)).unwrap();
+    save_tensors(&dir, &[], &[], &[], u64::MAX, &[], &(&bits, &counts)).unwrap();
     let back = Checkpoint::<(Vec<f64>, Vec<u64>)>::load(&dir).unwrap().unwrap();
     assert_eq!(
         back.state.0.iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
@@ -209,7 +210,7 @@ mod of_a_model {
             let (mut whole, mut optimizer) = (model(4, 0), make());
             update(&mut whole, &mut *optimizer);
             update(&mut whole, &mut *optimizer);
-            save(&dir, &whole, &[], &*optimizer, &"here").unwrap();
+            save(&dir, &whole, &[], &*optimizer, &[], &"here").unwrap();
             let (mut resumed, mut fresh) = (model(4, 1), make());
             assert_ne!(values(&resumed), values(&whole));
             let checkpoint = Checkpoint::<String>::load(&dir).unwrap().unwrap();
@@ -230,7 +231,7 @@ mod of_a_model {
         let mut sgd = optim::by_name("sgd", &optim::Options::default()).unwrap();
         let mut trained = model(4, 0);
         update(&mut trained, &mut *adam);
-        save(&dir, &trained, &[], &*adam, &()).unwrap();
+        save(&dir, &trained, &[], &*adam, &[], &()).unwrap();
         save_model(&best, &trained).unwrap();
         let checkpoint = Checkpoint::<()>::load(&dir).unwrap().unwrap();
 

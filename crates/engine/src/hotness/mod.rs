@@ -257,6 +257,7 @@ pub(crate) fn loader<'a>(
         transposed: 0,
         symmetric: None,
         aggregation: graphmill_graph::block::Aggregation::Mean,
+        ahead: None,
     })
 }
 

@@ -1,10 +1,12 @@
 //! What a run records: a line per epoch, and a summary; [`RunDir`] is where.
 
 mod memory;
+mod reuse;
 mod run_dir;
 mod workers;
 
 pub use memory::{MemorySample, Samples};
+pub use reuse::ReuseRecord;
 pub use run_dir::RunDir;
 pub use workers::{WorkerRecord, WorkerStages, bottleneck, utilisation, workers};
 
@@ -175,6 +177,9 @@ pub struct EpochRecord {
     /// What each device did, where they work for themselves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceRecord>,
+    /// What reusing bottom-layer rows saved, where that is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<ReuseRecord>,
     /// What each worker did. Of an epoch that was resumed in its middle, the part behind it.
     pub workers: Vec<WorkerRecord>,
     /// The stage whose workers are busiest ([`bottleneck`]).

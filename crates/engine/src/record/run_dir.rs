@@ -377,7 +377,7 @@ mod tests {
     fn the_last_model_is_the_checkpoints() {
         let (_dir, run) = run();
         assert!(RunDir::last_model(run.path()).unwrap_err().to_string().contains("no checkpoint yet"));
-        checkpoint::save_tensors(&run.checkpoint(), &[], &[], &[], 0, &()).unwrap();
+        checkpoint::save_tensors(&run.checkpoint(), &[], &[], &[], 0, &[], &()).unwrap();
         assert!(RunDir::last_model(run.path()).unwrap().is_file());
     }
 

@@ -16,12 +16,21 @@ pub struct WorkerStages {
     pub train: f64,
     /// The update of the model, where it is apart.
     pub update: f64,
+    /// Making bottom-layer rows that several batches reuse.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub embed: f64,
+}
+
+/// Whether there is nothing to write down.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 impl WorkerStages {
     /// In the order of [`Stage::ALL`].
-    pub fn seconds(&self) -> [f64; 4] {
-        [self.sample, self.extract, self.train, self.update]
+    pub fn seconds(&self) -> [f64; Stage::COUNT] {
+        [self.sample, self.extract, self.train, self.update, self.embed]
     }
 
     /// Of all stages.
@@ -45,8 +54,8 @@ pub struct WorkerRecord {
 /// The records of workers in an epoch of so many seconds. Who did nothing in it is left out.
 pub fn workers(busy: &[Busy], seconds: f64) -> Vec<WorkerRecord> {
     let record = |busy: &Busy| {
-        let [sample, extract, train, update] = busy.seconds;
-        let stages = WorkerStages { sample, extract, train, update };
+        let [sample, extract, train, update, embed] = busy.seconds;
+        let stages = WorkerStages { sample, extract, train, update, embed };
         let utilisation = (stages.total() / seconds).min(1.0);
         WorkerRecord { worker: busy.worker.clone(), stages, utilisation }
     };
@@ -56,7 +65,7 @@ pub fn workers(busy: &[Busy], seconds: f64) -> Vec<WorkerRecord> {
 
 /// How much of its workers' time each stage takes, in the order of [`Stage::ALL`]: the mean over the workers that
 /// did it of its seconds out of the epoch's. `None` for a stage that no worker did.
-pub fn utilisation(workers: &[WorkerRecord]) -> [Option<f64>; 4] {
+pub fn utilisation(workers: &[WorkerRecord]) -> [Option<f64>; Stage::COUNT] {
     Stage::ALL.map(|stage| {
         let mut shares = Shares::of(workers, stage).peekable();
         shares.peek()?;
@@ -109,34 +118,34 @@ impl Shares {
 mod tests {
     use super::*;
 
-    fn of(workers: &[(&str, [f64; 4])], seconds: f64) -> Vec<WorkerRecord> {
-        let busy = |&(worker, seconds): &(&str, [f64; 4])| Busy { worker: worker.into(), seconds };
+    fn of(workers: &[(&str, [f64; Stage::COUNT])], seconds: f64) -> Vec<WorkerRecord> {
+        let busy = |&(worker, seconds): &(&str, [f64; Stage::COUNT])| Busy { worker: worker.into(), seconds };
         super::workers(&workers.iter().map(busy).collect::<Vec<_>>(), seconds)
     }
 
     #[test]
     fn one_worker_is_held_up_by_what_takes_longest() {
-        let workers = of(&[("main", [2.0, 1.0, 4.0, 0.0]), ("gone", [0.0; 4])], 8.0);
+        let workers = of(&[("main", [2.0, 1.0, 4.0, 0.0, 0.0]), ("gone", [0.0; 4])], 8.0);
         assert_eq!(workers.len(), 1);
         assert_eq!(workers[0].utilisation, 0.875);
         assert_eq!(utilisation(&workers), [Some(0.25), Some(0.125), Some(0.5), None]);
         assert_eq!(bottleneck(&workers), Some(Stage::Train));
-        assert_eq!((bottleneck(&[]), utilisation(&[])), (None, [None; 4]));
-        assert_eq!(of(&[("main", [1.0; 4])], 0.0)[0].utilisation, 1.0, "of no time at all");
+        assert_eq!((bottleneck(&[]), utilisation(&[])), (None, [None; Stage::COUNT]));
+        assert_eq!(of(&[("main", [1.0; Stage::COUNT])], 0.0)[0].utilisation, 1.0, "of no time at all");
     }
 
     #[test]
     fn workers_of_a_stage_count_by_their_mean() {
-        let two = [("sampler 0", [9.0, 0.0, 0.0, 0.0]), ("sampler 1", [3.0, 0.0, 0.0, 0.0])];
-        let workers = of(&[two[0], two[1], ("trainer 0", [0.0, 0.0, 7.7, 0.0])], 10.0);
+        let two = [("sampler 0", [9.0, 0.0, 0.0, 0.0, 0.0]), ("sampler 1", [3.0, 0.0, 0.0, 0.0, 0.0])];
+        let workers = of(&[two[0], two[1], ("trainer 0", [0.0, 0.0, 7.7, 0.0, 0.0])], 10.0);
         // the samplers together did more, but each of them less: by the seconds they gave, 0.75
         assert_eq!(utilisation(&workers)[0], Some(0.6));
         assert_eq!(bottleneck(&workers), Some(Stage::Train));
         // a trainer that extracts too has no time left, though sampling takes more of its worker's than training does
-        let workers = of(&[("sampler 0", [8.0, 0.0, 0.0, 0.0]), ("trainer 0", [0.0, 4.5, 5.0, 0.0])], 10.0);
+        let workers = of(&[("sampler 0", [8.0, 0.0, 0.0, 0.0, 0.0]), ("trainer 0", [0.0, 4.5, 5.0, 0.0, 0.0])], 10.0);
         assert_eq!(bottleneck(&workers), Some(Stage::Train));
         // a sampler that trained for a moment does not make its load that of training
-        let workers = of(&[("sampler 0", [9.9, 0.0, 0.1, 0.0]), ("trainer 0", [0.0, 0.0, 5.0, 0.0])], 10.0);
+        let workers = of(&[("sampler 0", [9.9, 0.0, 0.1, 0.0, 0.0]), ("trainer 0", [0.0, 0.0, 5.0, 0.0, 0.0])], 10.0);
         assert_eq!(bottleneck(&workers), Some(Stage::Sample));
     }
 }

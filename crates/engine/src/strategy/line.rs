@@ -55,6 +55,8 @@ pub struct Gradient {
     pub loss: f64,
     /// The version of the parameters it was computed from.
     pub version: u64,
+    /// How many updates old the oldest row was that the batch reused.
+    pub reused: u64,
 }
 
 /// What a worker does: one stage, or several in turns.

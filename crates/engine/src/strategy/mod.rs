@@ -1,6 +1,7 @@
 //! Who runs which stage, where, and how far ahead. The stages themselves do not know.
 
 pub mod factored;
+pub mod layered;
 pub mod line;
 pub mod monitor;
 pub mod pipelined;
@@ -10,12 +11,12 @@ mod worker;
 use std::sync::Arc;
 
 use graphmill_graph::{Dataset, NodeId, table::Entry};
-use graphmill_loader::{Feature, MiniBatch, Sampler, order::Order};
+use graphmill_loader::{Feature, MiniBatch, Sampler, feature::Link, order::Order};
 
 use crate::{
     Result, TrainConfig,
     learner::{BatchOutcome, Learner},
-    record::{DeviceRecord, Stages},
+    record::{DeviceRecord, ReuseRecord, Stages},
     stage::Loader,
     timeline::Timeline,
 };
@@ -91,6 +92,24 @@ pub trait Strategy: Send {
         Vec::new()
     }
 
+    /// What reusing rows of the bottom layer saved in the epoch that was just run, where that is done.
+    fn reuse(&mut self) -> Option<ReuseRecord> {
+        None
+    }
+
+    /// Updates that a gradient, or a reused row, may be late.
+    fn staleness_bound(&self) -> u64 {
+        0
+    }
+
+    /// Keeps so many bytes of each device for something, before it is prepared.
+    fn reserve(&mut self, _what: &'static str, _bytes: u64) {}
+
+    /// The links of its devices to the host.
+    fn links(&self) -> Vec<Arc<Link>> {
+        Vec::new()
+    }
+
     /// Something worth telling whoever watches, once.
     fn note(&mut self) -> Option<String> {
         None
@@ -121,7 +140,7 @@ pub struct Kind {
     /// The constructor.
     pub make: Make,
     /// Whether each device samples or trains for itself, and has a cache of its own.
-    pub by_device: bool,
+    pub by_device: fn(&TrainConfig) -> bool,
 }
 
 /// Every strategy there is.
@@ -132,7 +151,7 @@ pub const TABLE: &[Entry<Kind>] = &[
         source: "",
         make: Kind {
             make: |with| Ok(Box::new(sequential::Sequential::new(with.data.num_nodes()))),
-            by_device: false,
+            by_device: |_| false,
         },
     },
     Entry {
@@ -141,7 +160,7 @@ pub const TABLE: &[Entry<Kind>] = &[
         source: "Liu et al., BGL: GPU-efficient GNN training, NSDI 2023, resource isolation",
         make: Kind {
             make: |with| Ok(Box::new(pipelined::Pipelined::new(with.config, with.data.num_nodes())?)),
-            by_device: false,
+            by_device: |_| false,
         },
     },
     Entry {
@@ -150,7 +169,7 @@ pub const TABLE: &[Entry<Kind>] = &[
         source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 5",
         make: Kind {
             make: |with| Ok(Box::new(factored::Factored::new(with, factored::Design::Factored))),
-            by_device: true,
+            by_device: |_| true,
         },
     },
     Entry {
@@ -159,12 +178,21 @@ pub const TABLE: &[Entry<Kind>] = &[
         source: "Yang et al., GNNLab (FGNN), EuroSys 2022, section 2",
         make: Kind {
             make: |with| Ok(Box::new(factored::Factored::new(with, factored::Design::TimeSharing))),
-            by_device: true,
+            by_device: |_| true,
+        },
+    },
+    Entry {
+        name: "layered",
+        summary: "bottom-layer rows of hot nodes computed once for several batches, with bounded staleness",
+        source: "Ai et al., NeutronOrch, VLDB 2024, section 4",
+        make: Kind {
+            make: |with| Ok(Box::new(layered::Layered::new(with)?)),
+            by_device: |config| config.devices != "cpu",
         },
     },
 ];
 
-/// Whether each device of the strategy of that name works for itself.
-pub(crate) fn is_by_device(name: &str) -> bool {
-    TABLE.iter().any(|entry| entry.name == name && entry.make.by_device)
+/// Whether each device of the strategy works for itself.
+pub(crate) fn is_by_device(config: &TrainConfig) -> bool {
+    TABLE.iter().any(|entry| entry.name == config.strategy && (entry.make.by_device)(config))
 }

@@ -198,7 +198,7 @@ impl Plan {
             (Box::new(host), Whole::Table(table))
         };
         // Trainers that are devices of their own have caches of their own
-        let shared = self.device.clone().filter(|_| !strategy::is_by_device(&config.strategy));
+        let shared = self.device.clone().filter(|_| !strategy::is_by_device(config));
         if let Some(Cache { policy, slots }) = shared {
             let slots = match (slots, config.device_budget.0) {
                 (usize::MAX, 0) => self.rows,

@@ -7,6 +7,7 @@
 
 pub mod exact;
 pub mod full;
+mod hops;
 pub mod labor;
 pub mod neighbor;
 mod normalize;
@@ -25,7 +26,7 @@ use graphmill_graph::{
     keyed,
     table::Entry,
 };
-use parts::{PART, Parts, draw_and_number};
+use parts::Parts;
 
 use exact::Exact;
 pub use random_walk::WalkOptions;
@@ -79,6 +80,8 @@ pub struct Workspace {
     room: subgraph::Room,
     /// What the edges of a subgraph stand for.
     weights: Vec<f32>,
+    /// What sources become where some are reused.
+    pub(crate) renumbered: Vec<u32>,
 }
 
 impl Workspace {
@@ -91,6 +94,7 @@ impl Workspace {
             induce: Induce::default(),
             room: subgraph::Room::default(),
             weights: Vec::new(),
+            renumbered: Vec::new(),
         }
     }
 
@@ -98,6 +102,11 @@ impl Workspace {
     /// own. It changes nothing but the time.
     pub fn set_parallel(&mut self, parallel: bool) {
         self.scratch.parallel = parallel;
+    }
+
+    /// Transposes a block, over the threads of the pool where that is wanted.
+    pub fn transpose(&self, block: &mut Block) {
+        if self.scratch.parallel { block.par_transpose() } else { block.transpose() }
     }
 }
 
@@ -192,53 +201,49 @@ pub trait Sampler: Send + Sync {
         workspace: &mut Workspace,
         batch: &mut MiniBatch,
     ) -> Result<()> {
-        let layers = self.num_layers();
-        let key = BatchKey { seed, epoch, batch: batch.number };
-        let Workspace { relabel, scratch, parts, .. } = workspace;
-        let MiniBatch { seeds, blocks, input_nodes: nodes, .. } = batch;
-        nodes.clear();
-        nodes.extend_from_slice(seeds);
-        relabel.start(nodes);
-        blocks.resize_with(layers, Default::default);
-        for hop in 0..layers {
-            let bottom = hop + 1 == layers;
-            let block = &mut blocks[layers - 1 - hop];
-            let ids = block.dst_ids.take();
-            block.clear();
-            block.num_dst = nodes.len();
-            let draw = |dst: &[NodeId], scratch: &mut Scratch, block: &mut Block| {
-                block.edge_weight.clear();
-                self.sample_layer(graph, hop, dst, key, form.aggregation, scratch, block)?;
-                if let Some(symmetric) = form.symmetric {
-                    symmetric.fill(graph, dst, block);
-                }
-                Ok(())
-            };
-            if bottom && form.fused {
-                draw(nodes, scratch, block)?;
-                let mut ids = ids.unwrap_or_default();
-                ids.clear();
-                ids.extend_from_slice(nodes);
-                block.dst_ids = Some(ids);
-                block.num_src = graph.num_nodes();
-                continue;
-            }
-            let several = scratch.parallel && rayon::current_num_threads() > 1;
-            if several && nodes.len() > PART && self.draws_by_node() {
-                draw_and_number(draw, relabel, scratch, parts, nodes, block)?;
-            } else {
-                draw(nodes, scratch, block)?;
-                let new = &mut parts.new;
-                new.clear();
-                relabel.relabel(&mut block.indices, nodes, new);
-                nodes.extend_from_slice(new);
-            }
-            block.num_src = nodes.len();
-            if form.transposed >> (layers - 1 - hop) & 1 == 1 {
-                if scratch.parallel { block.par_transpose() } else { block.transpose() }
-            }
+        hops::start(workspace, batch);
+        hops::draw(self, graph, BatchKey { seed, epoch, batch: batch.number }, form, 0..self.num_layers(), workspace, batch)
+    }
+
+    /// [`Sampler::sample`] but for the bottom block: fills `batch.blocks[1..]`, and in `batch.input_nodes` the destinations of the
+    /// bottom one. Block 1 is left without its transpose: [`MiniBatch::reuse`] may renumber its sources. Of samplers of
+    /// subgraphs, and of one hop, there is no such part.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    fn sample_above(
+        &self,
+        graph: &Graph,
+        seed: u64,
+        epoch: u64,
+        form: Form,
+        workspace: &mut Workspace,
+        batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let form = Form { transposed: form.transposed & !2, ..form };
+        let above = 0..self.num_layers() - 1;
+        hops::start(workspace, batch);
+        hops::draw(self, graph, BatchKey { seed, epoch, batch: batch.number }, form, above, workspace, batch)
+    }
+
+    /// The bottom block for the destinations in `batch.input_nodes`, which become the input nodes: what [`Sampler::sample`]
+    /// would have made of them last. `key` says whose draws they are.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    fn sample_bottom(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        form: Form,
+        workspace: &mut Workspace,
+        batch: &mut MiniBatch,
+    ) -> Result<()> {
+        if !form.fused {
+            workspace.relabel.start(&batch.input_nodes);
         }
-        Ok(())
+        let bottom = self.num_layers() - 1..self.num_layers();
+        hops::draw(self, graph, key, form, bottom, workspace, batch)
     }
 }
 

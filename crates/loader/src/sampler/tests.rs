@@ -1,11 +1,13 @@
 //! What every sampler promises, and the distribution of neighbour sampling.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use graphmill_graph::{Block, EdgeOptions, Graph, NodeId, build, keyed, table};
 use proptest::prelude::*;
 
 use super::*;
+use super::parts::PART;
+use crate::reuse::Slots;
 
 /// Node 0 hears from 1..=40, node 1 from 0, node 2 from nobody, the others from two each.
 fn star() -> Graph {
@@ -193,6 +195,73 @@ fn keeps_its_promise(
         prop_assert_eq!(&fused_block.edge_weight, &block.edge_weight);
     }
     Ok(())
+}
+
+/// A batch whose bottom block is drawn apart, for all its destinations but those that have slots.
+fn sample_apart(
+    sampler: &dyn Sampler,
+    graph: &Graph,
+    seeds: &[NodeId],
+    key: BatchKey,
+    form: Form,
+    slots: &Slots,
+) -> MiniBatch {
+    let mut batch = MiniBatch { number: key.batch, seeds: seeds.to_vec(), ..MiniBatch::default() };
+    let mut workspace = Workspace::new(graph.num_nodes());
+    sampler.sample_above(graph, key.seed, key.epoch, form, &mut workspace, &mut batch).unwrap();
+    batch.reuse(slots, true, &mut workspace);
+    sampler.sample_bottom(graph, key, form, &mut workspace, &mut batch).unwrap();
+    batch
+}
+
+proptest! {
+    /// Drawn apart, the bottom block is the same; without the nodes that are reused it is the same for the others, and block 1
+    /// hears from the same nodes.
+    #[test]
+    fn the_bottom_block_may_be_drawn_apart(
+        edges in 0usize..3000, nodes in 1u32..200, batch in 0u64..50, fused: bool, reused in 1u32..5,
+    ) {
+        let graph = random_graph(nodes, edges, batch);
+        let seeds: Vec<u32> = (0..nodes).filter(|v| v % 7 == 0).collect();
+        let key = BatchKey { batch, ..KEY };
+        let form = Form { fused, ..Form::default() };
+        let mut checked = Ok(());
+        by_hops(&[3, 4, 2], &graph, |name, _, sampler| {
+            let check = || {
+                let whole = sample(sampler, &graph, &seeds, key, form);
+                let mut slots = Slots::default();
+                let same = sample_apart(sampler, &graph, &seeds, key, form, &slots);
+                prop_assert_eq!(&same.input_nodes, &whole.input_nodes);
+                for (a, b) in same.blocks.iter().zip(&whole.blocks) {
+                    prop_assert_eq!((&a.indptr, &a.indices, a.num_src), (&b.indptr, &b.indices, b.num_src));
+                }
+                slots.set(nodes as usize, (0..nodes).filter(|v| v % 5 < reused));
+                let fewer = sample_apart(sampler, &graph, &seeds, key, form, &slots);
+                let computed = fewer.blocks[0].num_dst;
+                let nodes = |batch: &MiniBatch| -> Vec<NodeId> {
+                    let behind = batch.reused.iter().map(|&slot| slots.nodes()[slot as usize]);
+                    batch.input_nodes[..batch.blocks[0].num_dst].iter().copied().chain(behind).collect()
+                };
+                let (of_whole, of_fewer) = (nodes(&whole), nodes(&fewer));
+                prop_assert_eq!(of_fewer.len(), of_whole.len());
+                prop_assert_eq!(drawn(&fewer.blocks[1], &of_fewer), drawn(&whole.blocks[1], &of_whole));
+                let own = whole.blocks[1].num_dst;
+                let hot = |v: &NodeId| slots.get(*v).is_some();
+                prop_assert!(!of_fewer[own..computed].iter().any(hot) && of_fewer[computed..].iter().all(hot));
+                if !sampler.draws_by_node() {
+                    return Ok(()); // who else is there matters
+                }
+                let rows = |batch: &MiniBatch, nodes: &[NodeId]| -> BTreeMap<NodeId, Vec<NodeId>> {
+                    nodes.iter().copied().zip(drawn(&batch.blocks[0], &batch.input_nodes)).collect()
+                };
+                let (all, some) = (rows(&whole, &of_whole), rows(&fewer, &of_fewer[..computed]));
+                prop_assert!(some.iter().all(|(v, row)| all[v] == *row), "{}", name);
+                Ok(())
+            };
+            checked = std::mem::replace(&mut checked, Ok(())).and_then(|()| check());
+        });
+        checked?;
+    }
 }
 
 #[test]

@@ -16,9 +16,10 @@
 mod replica;
 mod team;
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use graphmill_graph::memory;
+use graphmill_loader::feature::Link;
 
 use super::{
     Done, Epoch, Flow, Setting, Strategy,
@@ -59,12 +60,14 @@ pub struct Factored<'a> {
     slots: Vec<Slot>,
     records: Vec<DeviceRecord>,
     note: Option<String>,
+    /// Bytes that each device keeps for something else, and for what.
+    reserved: Option<(&'static str, u64)>,
 }
 
 impl<'a> Factored<'a> {
     /// With nothing on any device yet.
     pub fn new(with: Setting<'a>, design: Design) -> Self {
-        Self { with, design, team: None, slots: Vec::new(), records: Vec::new(), note: None }
+        Self { with, design, team: None, slots: Vec::new(), records: Vec::new(), note: None, reserved: None }
     }
 
     /// How gradients become updates.
@@ -97,7 +100,7 @@ impl<'a> Factored<'a> {
 
 impl Strategy for Factored<'_> {
     fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
-        let team = Team::new(&self.with, self.design, loader, learner)?;
+        let team = Team::new(&self.with, self.design, self.reserved, loader, learner)?;
         self.note = Some(team.describe());
         self.team = Some(team);
         Ok(())
@@ -132,12 +135,24 @@ impl Strategy for Factored<'_> {
         Ok(flow)
     }
 
+    fn reserve(&mut self, what: &'static str, bytes: u64) {
+        self.reserved = Some((what, bytes));
+    }
+
+    fn links(&self) -> Vec<Arc<Link>> {
+        self.team.iter().flat_map(|team| &team.devices).map(|device| device.link.clone()).collect()
+    }
+
     fn devices(&mut self) -> Vec<DeviceRecord> {
         std::mem::take(&mut self.records)
     }
 
     fn note(&mut self) -> Option<String> {
         self.note.take()
+    }
+
+    fn staleness_bound(&self) -> u64 {
+        if self.with.config.updates == "asynchronous" { self.with.config.staleness as u64 } else { 0 }
     }
 }
 
@@ -146,7 +161,7 @@ fn run_team(team: &mut Team, line: &Batches, epoch: &mut Epoch, rules: Rules) ->
     let Epoch { number, order, loader, learner, lr, after, timeline, .. } = epoch;
     let work = Work { loader, order, number: *number, timeline };
     let first = *number * loader.num_batches();
-    let published = &Published::new(&learner.model);
+    let published = &Published::new(&learner.model, learner.step);
     let passes: Vec<Option<Passes>> =
         team.seats.iter_mut().map(|seat| seat.passes(&learner.passes)).collect();
     let host = timeline.track("host");
@@ -159,27 +174,19 @@ fn run_team(team: &mut Team, line: &Batches, epoch: &mut Epoch, rules: Rules) ->
         let outcome = attempt(Stage::Update, last, || {
             let late = |(_, slot): &(u64, Slot)| round.saturating_sub(slot.gradient.version);
             let late = batches.iter().map(late).max().unwrap_or(0);
+            let reused = batches.iter().map(|(_, slot)| slot.gradient.reused).max().unwrap_or(0);
             assert!(
                 late <= rules.bound,
                 "a gradient came {late} updates late; at most {} may be",
                 rules.bound
             );
-            learner.staleness = learner.staleness.max(late);
+            learner.staleness = learner.staleness.max(late).max(reused);
             let mean = reduce(learner, &mut batches);
             Ok(learner.update(mean, lr(last)))
         })?;
         published.publish(&learner.model);
         line.updated();
         timeline.done(host, Stage::Update, last, clock);
-        for (_, slot) in &batches {
-            let late = round.saturating_sub(slot.gradient.version);
-            assert!(
-                late <= rules.bound,
-                "a gradient came {late} updates late; at most {} may be",
-                rules.bound
-            );
-            learner.staleness = learner.staleness.max(late);
-        }
         // where the mean is not finite, either a batch's loss is not, or the gradient's norm: then all are to blame
         let finite = batches.iter().all(|(_, slot)| slot.gradient.loss.is_finite());
         let blamed = (finite && !outcome.loss.is_finite()).then_some(outcome.loss);

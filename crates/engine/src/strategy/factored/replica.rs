@@ -12,19 +12,23 @@ use crate::{
 };
 
 /// The parameters that Trainers copy.
-pub(super) struct Published(RwLock<(u64, Vec<Matrix>)>);
+pub(super) struct Published {
+    newest: RwLock<(u64, Vec<Matrix>)>,
+    /// Updates made before version 0.
+    step: u64,
+}
 
 impl Published {
-    /// The model's parameters, as version 0.
-    pub(super) fn new(model: &Model) -> Self {
+    /// The model's parameters after `step` updates, as version 0.
+    pub(super) fn new(model: &Model, step: u64) -> Self {
         let mut values = Vec::new();
         model.visit(&mut |_, param| values.push(param.value.clone()));
-        Self(RwLock::new((0, values)))
+        Self { newest: RwLock::new((0, values)), step }
     }
 
     /// The model's parameters from now on.
     pub(super) fn publish(&self, model: &Model) {
-        let mut published = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut published = self.newest.write().unwrap_or_else(PoisonError::into_inner);
         let (version, values) = &mut *published;
         let mut index = 0;
         model.visit(&mut |_, param| {
@@ -36,7 +40,7 @@ impl Published {
 
     /// Copies the parameters to `model`; returns their version.
     fn copy_to(&self, model: &mut Model) -> u64 {
-        let published = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let published = self.newest.read().unwrap_or_else(PoisonError::into_inner);
         let (version, values) = &*published;
         let mut index = 0;
         model.visit_mut(&mut |_, param| {
@@ -70,6 +74,9 @@ impl Replica {
     ) {
         let Slot { batch, gradient, .. } = slot;
         gradient.version = published.copy_to(&mut self.model);
+        // rows that are too old are not read
+        gradient.reused =
+            passes.reuse.as_ref().map_or(0, |reuse| reuse.staleness(published.step + gradient.version));
         gradient.loss = passes.gradient(&mut self.model, batch, number);
         let mut index = 0;
         if gradient.values.is_empty() {

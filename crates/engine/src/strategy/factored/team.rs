@@ -95,6 +95,8 @@ pub(super) struct Team {
     /// Seconds to sample a batch, and to train on it, where they were timed.
     times: Option<(f64, f64)>,
     num_nodes: usize,
+    /// What devices keep for something else.
+    _reserved: Vec<Option<Held>>,
 }
 
 impl Team {
@@ -102,7 +104,13 @@ impl Team {
     ///
     /// # Errors
     /// Options that contradict each other, or a device without room for what it needs.
-    pub(super) fn new(with: &Setting, design: Design, loader: &Loader, learner: &Learner) -> Result<Self> {
+    pub(super) fn new(
+        with: &Setting,
+        design: Design,
+        reserved: Option<(&str, u64)>,
+        loader: &Loader,
+        learner: &Learner,
+    ) -> Result<Self> {
         let config = with.config;
         let link = LinkOptions::parse(&config.link).map_err(Error::usage)?;
         let devices = match config.num_devices()? {
@@ -116,6 +124,8 @@ impl Team {
                 config.num_samplers
             )));
         }
+        let reserve = |device: &Arc<Device>| reserved.map(|(what, bytes)| device.hold(what, bytes)).transpose();
+        let reserved = devices.iter().map(reserve).collect::<Result<Vec<_>>>()?;
         let caches = OwnCaches::new(config, with.data, with.sampler, with.order)?;
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
         let step = match &caches {
@@ -177,7 +187,7 @@ impl Team {
         }
         let gradients = Arc::new(Spare::default());
         let num_nodes = with.data.num_nodes();
-        Ok(Self { devices, seats, normal, batch_bytes, rows, gradients, times, num_nodes })
+        Ok(Self { devices, seats, normal, batch_bytes, rows, gradients, times, num_nodes, _reserved: reserved })
     }
 
     /// Trainers, those on standby among them.

@@ -1,0 +1,66 @@
+//! Bottom-layer rows to be reused, and how old they are.
+
+use graphmill_graph::Matrix;
+
+/// Rows `from..` up to the next slice's, all made from the same parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// The first of them.
+    pub from: usize,
+    /// The version of the parameters: updates made until then.
+    pub version: u64,
+}
+
+/// The rows of a super-batch's hot nodes, by slot.
+#[derive(Debug, Default)]
+pub struct Embeddings {
+    /// What the bottom layer makes of them, before norm, activation and dropout: `K x O`.
+    pub rows: Matrix,
+    /// What it made them from, where gradients go through them too.
+    pub kept: Vec<Matrix>,
+    /// Which rows are how old.
+    pub slices: Vec<Slice>,
+    /// Updates that a row may be old when it is read.
+    pub bound: u64,
+}
+
+impl Embeddings {
+    /// How old the oldest row is for a model that has made `step` updates. O(slices).
+    ///
+    /// # Panics
+    /// It is older than the bound: a fault of the strategy that must not go unseen.
+    pub fn staleness(&self, step: u64) -> u64 {
+        let oldest = self.slices.iter().map(|slice| slice.version).min().unwrap_or(step);
+        let staleness = step.saturating_sub(oldest);
+        assert!(
+            staleness <= self.bound,
+            "reused rows are {staleness} updates old; they may be {} at most",
+            self.bound
+        );
+        staleness
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_row_counts() {
+        let slice = |from, version| Slice { from, version };
+        let rows = Embeddings {
+            slices: vec![slice(0, 7), slice(3, 4), slice(9, 5)],
+            bound: 6,
+            ..Embeddings::default()
+        };
+        assert_eq!([7, 8, 10].map(|step| rows.staleness(step)), [3, 4, 6]);
+        assert_eq!(Embeddings::default().staleness(5), 0);
+    }
+
+    #[test]
+    #[should_panic = "7 updates old; they may be 6 at most"]
+    fn rows_beyond_the_bound_are_not_read() {
+        let slices = vec![Slice { from: 0, version: 4 }];
+        Embeddings { slices, bound: 6, ..Embeddings::default() }.staleness(11);
+    }
+}

@@ -1,0 +1,178 @@
+//! The bottom layer's parameters by version, as far back as reused rows are made from them.
+//!
+//! Whoever trains publishes them after every update; whoever makes rows for the next super-batch waits for the version that its slice
+//! is to be made from. Which version that is does not depend on who is fast: rows are a function of the options alone. For the same
+//! reason a checkpoint holds the versions that the rows in use were made from, and not the rows.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use graphmill_graph::Matrix;
+use graphmill_nn::model::Model;
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::tensors::Tensor;
+
+/// Parameters that bottom-layer rows depend on, in the order in which the model shows them.
+pub type Snapshot = Arc<Vec<Matrix>>;
+
+/// A super-batch, and what its rows were made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// Its batches, of the epoch in hand.
+    pub batches: std::ops::Range<u64>,
+    /// Updates made when it began.
+    pub start: u64,
+    /// The version that each slice of its rows was made from.
+    pub made: Vec<u64>,
+}
+
+/// What of it is in a checkpoint, besides the parameters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// The super-batch in hand; none between epochs.
+    pub span: Option<Span>,
+    /// Batches of the super-batch to come.
+    pub length: u64,
+    /// The largest change of a weight by an update, since the super-batch in hand began.
+    pub change: f32,
+    /// The same in the epoch in hand, times twice the updates of a super-batch: NeutronOrch's epsilon (section 4.3).
+    pub variation: f64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    place: Place,
+    versions: BTreeMap<u64, Snapshot>,
+    closed: bool,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct History {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl History {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A super-batch begins, and the one after it is to have `length` batches: of the versions before it those are kept that its rows were made from.
+    pub fn begin(&self, span: Span, length: u64) {
+        let mut state = self.lock();
+        state.versions.retain(|version, _| *version >= span.start || span.made.contains(version));
+        state.place.span = Some(span);
+        state.place.change = 0.0;
+        state.place.length = length;
+        state.closed = false;
+    }
+
+    /// The epoch is over: the next begins with rows of its own.
+    pub fn end_epoch(&self) {
+        let mut state = self.lock();
+        state.place.span = None;
+        state.versions.clear();
+    }
+
+    /// An epoch begins.
+    pub fn begin_epoch(&self) {
+        self.lock().place.variation = 0.0;
+    }
+
+    /// The model after `step` updates. `updates` is how many a super-batch has.
+    pub fn publish(&self, step: u64, model: &Model, updates: u64) {
+        let mut now = Vec::new();
+        model.visit_bottom(&mut |_, param| now.push(param.value.clone()));
+        let mut state = self.lock();
+        if let Some((_, before)) = state.versions.range(..step).next_back() {
+            let change = now.iter().zip(before.iter()).map(|(now, before)| largest_change(now, before));
+            let change = change.fold(0.0, f32::max);
+            state.place.change = state.place.change.max(change);
+            state.place.variation = state.place.variation.max(f64::from(change) * 2.0 * updates as f64);
+        }
+        state.versions.insert(step, Arc::new(now));
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The parameters after `step` updates, as soon as there are any; none if there will not be.
+    pub fn wait(&self, step: u64) -> Option<Snapshot> {
+        let mut state = self.lock();
+        loop {
+            if let Some(snapshot) = state.versions.get(&step) {
+                return Some(snapshot.clone());
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Nothing more will be published until the next super-batch begins: nobody waits for it.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> Place {
+        self.lock().place.clone()
+    }
+
+    /// Batches of the super-batch to come.
+    pub fn set_length(&self, length: u64) {
+        self.lock().place.length = length;
+    }
+
+    /// Every version that is kept, for a checkpoint: `3.0` is parameter 0 after 3 updates.
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let state = self.lock();
+        let all = state.versions.iter().flat_map(|(version, snapshot)| {
+            snapshot.iter().enumerate().map(move |(i, matrix)| Tensor {
+                name: format!("{version}.{i}"),
+                shape: [matrix.num_rows(), matrix.num_cols()],
+                data: matrix.view().host().to_vec(),
+            })
+        });
+        all.collect()
+    }
+
+    /// Takes up what a checkpoint holds. Says what is wrong with it.
+    ///
+    /// # Errors
+    /// A tensor's name is none of [`History::tensors`], or versions are missing.
+    pub fn restore(&self, place: Place, tensors: Vec<Tensor>) -> Result<(), String> {
+        let mut versions: BTreeMap<u64, BTreeMap<usize, Matrix>> = BTreeMap::new();
+        for Tensor { name, shape: [rows, cols], data } in tensors {
+            let key = name.split_once('.').and_then(|(v, i)| Some((v.parse().ok()?, i.parse().ok()?)));
+            let Some((version, i)) = key else {
+                return Err(format!("tensor '{name}' is not a version and a parameter"));
+            };
+            versions.entry(version).or_default().insert(i, Matrix::from_slice(rows, cols, &data));
+        }
+        if let Some(missing) =
+            place.span.iter().flat_map(|span| &span.made).find(|version| !versions.contains_key(version))
+        {
+            return Err(format!("version {missing} of the bottom layer's parameters is missing"));
+        }
+        let mut state = self.lock();
+        state.versions = versions
+            .into_iter()
+            .map(|(version, matrices)| (version, Arc::new(matrices.into_values().collect())))
+            .collect();
+        state.place = place;
+        Ok(())
+    }
+}
+
+/// The largest change of an element.
+fn largest_change(now: &Matrix, before: &Matrix) -> f32 {
+    let pairs = now.view().host().iter().zip(before.view().host());
+    pairs.map(|(now, before)| (now - before).abs()).fold(0.0, f32::max)
+}

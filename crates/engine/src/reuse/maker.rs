@@ -1,0 +1,83 @@
+//! Makes bottom-layer rows from nodes and parameters.
+
+use graphmill_graph::{NodeId, keyed};
+use graphmill_loader::{MiniBatch, Workspace};
+use graphmill_nn::{
+    Pass,
+    model::{Activations, Model},
+};
+
+use super::{Embeddings, Slice, Snapshot};
+use crate::{Result, learner::Passes, stage::Loader};
+
+/// Nodes whose rows are made at once: what they are made from stays in the cache.
+const CHUNK: usize = 1 << 14;
+
+/// A copy of the model whose bottom layer is as old as need be, and room to draw one hop.
+pub struct Maker {
+    model: Model,
+    acts: Activations,
+    space: Workspace,
+    batch: MiniBatch,
+    /// Edges of what was made since this was set to 0.
+    pub edges: u64,
+}
+
+impl Maker {
+    /// For models of this shape, and a graph of so many nodes.
+    pub fn new(model: &Model, num_nodes: usize) -> Self {
+        Self {
+            model: model.clone(),
+            acts: Activations::default(),
+            space: Workspace::new(num_nodes),
+            batch: MiniBatch::default(),
+            edges: 0,
+        }
+    }
+
+    /// Makes the rows of `nodes`, `from` on, from that version of the parameters; their neighbours are those that batch `number` would
+    /// draw. `rows` has room for them.
+    ///
+    /// # Errors
+    /// A block has more edges than fit, or features cannot be read.
+    #[allow(clippy::too_many_arguments, reason = "what is made, from what, and where it goes")]
+    pub fn make(
+        &mut self,
+        loader: &Loader,
+        passes: &Passes,
+        (epoch, number): (u64, u64),
+        (version, snapshot): (u64, &Snapshot),
+        nodes: &[NodeId],
+        from: usize,
+        to: &mut Embeddings,
+    ) -> Result<()> {
+        let mut values = snapshot.iter();
+        self.model.visit_bottom_mut(&mut |_, param| {
+            if let Some(value) = values.next() {
+                param.value.view_mut().host().copy_from_slice(value.view().host());
+            }
+        });
+        to.slices.push(Slice { from, version });
+        for (i, chunk) in nodes.chunks(CHUNK).enumerate() {
+            let batch = &mut self.batch;
+            batch.number = number;
+            batch.input_nodes.clear();
+            batch.input_nodes.extend_from_slice(chunk);
+            self.space.set_parallel(true);
+            loader.sample_bottom(epoch, &mut self.space, batch)?;
+            loader.extract(batch)?;
+            self.edges += batch.blocks[0].num_edges() as u64;
+            let x = match (&passes.table, batch.is_fused()) {
+                (Some(table), true) => table.view(),
+                _ => batch.features.view(),
+            };
+            let at = from + i * CHUNK;
+            // features that are dropped are dropped anew for every chunk
+            let key = keyed::key(&[passes.seed, version, at as u64, 0x6d61_6b65]);
+            let pass = Pass { backend: passes.backend, training: true, key };
+            let (order, block) = (passes.orders[0], &batch.blocks[0]);
+            self.model.bottom_rows(&pass, order, block, x, &mut self.acts, at, &mut to.rows, &mut to.kept);
+        }
+        Ok(())
+    }
+}

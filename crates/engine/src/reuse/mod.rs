@@ -1,0 +1,23 @@
+//! Bottom-layer rows that are computed once and read by the batches of a super-batch (NeutronOrch, sections 4.1 and 4.2).
+//!
+//! ```text
+//!   ahead.rs        the super-batch's batches, drawn but for their bottom blocks
+//!   hot.rs          which nodes' rows are worth it: the hot queue
+//!   history.rs      the bottom layer's parameters by version, as far back as rows are made from them
+//!   maker.rs        rows from nodes and parameters
+//!   embeddings.rs   the rows, and how old they are
+//! ```
+//!
+//! The stages read from here what a strategy has put here ([`crate::strategy::layered`]); none of it knows a thread.
+
+mod ahead;
+mod embeddings;
+mod history;
+mod hot;
+mod maker;
+
+pub use ahead::Ahead;
+pub use embeddings::{Embeddings, Slice};
+pub use history::{History, Place, Snapshot, Span};
+pub use hot::{HotQueue, Ranking};
+pub use maker::Maker;

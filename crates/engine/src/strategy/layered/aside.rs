@@ -1,0 +1,246 @@
+//! What makes super-batches: draws them, picks the hot nodes, and makes their rows.
+
+use std::{
+    ops::{AddAssign, Range},
+    sync::Arc,
+    time::Instant,
+};
+
+use graphmill_graph::{NodeId, memory};
+use graphmill_loader::Workspace;
+use rayon::ThreadPool;
+
+use super::super::{Epoch, Setting, worker::attempt};
+use crate::{
+    Error, Result, cores,
+    hotness::scores_of,
+    learner::{Learner, Passes},
+    reuse::{Ahead, Embeddings, History, HotQueue, Maker, Ranking, Span},
+    stage::Loader,
+    timeline::{Stage, Timeline},
+};
+
+/// Super-batches that are tried where no length is given.
+const LENGTHS: [u64; 4] = [2, 4, 8, 16];
+/// The shortest is taken that saves this part of what the best does.
+const ENOUGH: f64 = 0.85;
+/// The part of the free memory that rows may take where no ratio is given.
+const MEMORY_SHARE: f64 = 0.25;
+
+/// A super-batch, ready to be trained on.
+pub(super) struct Super {
+    pub(super) span: Span,
+    pub(super) ahead: Arc<Ahead>,
+    pub(super) rows: Arc<Embeddings>,
+    pub(super) counts: Counts,
+}
+
+/// What a super-batch saves.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
+    /// Rows that its batches ask for and might reuse.
+    pub(super) asked: u64,
+    /// Those of them that are reused.
+    pub(super) reused: u64,
+    /// Rows made for that.
+    pub(super) made: u64,
+    /// Edges that were drawn to make them.
+    pub(super) edges: u64,
+}
+
+/// What a super-batch is made of.
+#[derive(Clone, Copy)]
+pub(super) struct Job<'j, 'a> {
+    pub(super) loader: &'j Loader<'a>,
+    pub(super) order: &'j [NodeId],
+    pub(super) epoch: u64,
+    pub(super) history: &'j History,
+    pub(super) timeline: &'j Timeline,
+    /// Updates that its rows may be old.
+    pub(super) bound: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.asked += other.asked;
+        self.reused += other.reused;
+        self.made += other.made;
+        self.edges += other.edges;
+    }
+}
+
+impl<'j, 'a> Job<'j, 'a> {
+    /// Of this epoch, of rows that may be so old.
+    pub(super) fn of(epoch: &Epoch<'j, 'a>, history: &'j History, bound: u64) -> Self {
+        let Epoch { number, order, loader, timeline, .. } = *epoch;
+        Self { loader, order, epoch: number, history, timeline, bound }
+    }
+}
+
+/// See the module's text.
+pub(super) struct Aside {
+    maker: Maker,
+    queue: HotQueue,
+    ranking: Ranking,
+    spaces: Vec<Workspace>,
+    /// Its threads, where it works while others train.
+    pub(super) pool: Option<Arc<ThreadPool>>,
+    /// Hot nodes at most.
+    most: usize,
+    /// Batches that must ask for a node's row.
+    least: u16,
+    /// Width of a row, and of what it is kept with.
+    widths: (usize, Vec<usize>),
+    /// Whether the reused rows' gradients are of no use.
+    restrict: bool,
+    /// The part of the hot nodes whose rows are made; the others are left to the caches of features.
+    pub(super) split: f64,
+    /// Memory of super-batches that are done.
+    spare: Vec<(Ahead, Embeddings)>,
+}
+
+impl Aside {
+    /// As the options say.
+    ///
+    /// # Errors
+    /// Options that this model cannot work with, a hotness that cannot be computed, or threads that cannot be had.
+    pub(super) fn new(with: &Setting, loader: &Loader, learner: &Learner) -> Result<Self> {
+        let config = with.config;
+        let Passes { orders, .. } = &learner.passes;
+        let nodes = loader.graph.num_nodes();
+        let through = config.hot_gradient == "kept";
+        let kept = if through { learner.model.kept_dims(orders) } else { Vec::new() };
+        if through && kept.is_empty() {
+            return Err(Error::usage(format!(
+                "--hot-gradient kept: the bottom layer of this {} has no aggregated rows to keep for gradients; use --hot-gradient none",
+                config.model
+            )));
+        }
+        let width = learner.model.layer_out_dim(0);
+        let most = match config.hot_ratio.0 {
+            Some(ratio) => (ratio * nodes as f64).round() as usize,
+            None => {
+                let room = memory::available().map_or(f64::INFINITY, |free| MEMORY_SHARE * free as f64);
+                let each = 4 * (width + kept.iter().sum::<usize>());
+                nodes.min((room / (2 * each) as f64) as usize)
+            }
+        };
+        let ranking = match config.hot_by.as_str() {
+            "asked" => Ranking::Asked,
+            policy => {
+                let scores = scores_of(policy, config, with.data, with.sampler, with.order)
+                    .map_err(|e| Error::usage(format!("--hot-by {policy}: {e}")))?;
+                Ranking::by(&scores)?
+            }
+        };
+        let threads = rayon::current_num_threads();
+        let ahead = config.hot_ahead == "on";
+        let pool = ahead.then(|| cores::pool("aside", threads, &[]).map(Arc::new)).transpose()?;
+        // where nothing is shared devices are still spared the bottom layer
+        let least = if config.super_batch == 1 && config.devices != "cpu" { 1 } else { 2 };
+        Ok(Self {
+            maker: Maker::new(&learner.model, nodes),
+            queue: HotQueue::default(),
+            ranking,
+            spaces: (0..threads).map(|_| Workspace::new(nodes)).collect(),
+            pool,
+            most,
+            least,
+            restrict: !through && learner.model.may_restrict(orders, 1),
+            widths: (width, kept),
+            split: config.hot_split.0.unwrap_or(1.0),
+            spare: Vec::new(),
+        })
+    }
+
+    /// Bytes of a row, and of what it is kept with.
+    pub(super) fn row_bytes(&self) -> u64 {
+        4 * (self.widths.0 + self.widths.1.iter().sum::<usize>()) as u64
+    }
+
+    /// Hot nodes at most.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// How many batches a super-batch has, where no number is given: as few as save most of what can be saved. A function of the
+    /// first epoch's batches, not of any time.
+    ///
+    /// # Errors
+    /// A batch cannot be drawn.
+    pub(super) fn length(&mut self, loader: &Loader) -> Result<u64> {
+        let mut order = Vec::new();
+        loader.order(0, &mut order);
+        let mut ahead = Ahead::default();
+        let mut saved = Vec::new();
+        for length in LENGTHS.map(|length| length.min(loader.num_batches())) {
+            ahead.draw(loader, &order, 0, 0..length, false, &mut self.spaces)?;
+            self.queue.count(loader.graph.num_nodes(), &mut ahead);
+            self.queue.pick(&self.ranking, self.least, self.most);
+            saved.push((length, self.queue.saved()));
+        }
+        let best = saved.iter().map(|(_, saved)| *saved).fold(0.0, f64::max);
+        Ok(saved.iter().find(|(_, saved)| *saved >= ENOUGH * best).map_or(1, |(length, _)| *length))
+    }
+
+    /// Draws these batches and makes the hot rows, slice by slice, each from the version of the parameters that `made` says, as
+    /// soon as there is one. `None` where training ends before that.
+    ///
+    /// # Errors
+    /// A batch cannot be drawn, or features cannot be read.
+    pub(super) fn make(
+        &mut self,
+        job: Job,
+        passes: &Passes,
+        batches: Range<u64>,
+        made: &[u64],
+        deliver: &dyn Fn(u64),
+    ) -> Result<Option<Super>> {
+        let Job { loader, order, epoch, history, timeline, bound } = job;
+        let first = batches.start;
+        let track = timeline.track(if self.pool.is_some() { "aside" } else { "main" });
+        let (mut ahead, mut rows) = self.spare.pop().unwrap_or_default();
+        let clock = Instant::now();
+        attempt(Stage::Sample, first, || {
+            ahead.draw(loader, order, epoch, batches.clone(), self.restrict, &mut self.spaces)
+        })?;
+        self.queue.count(loader.graph.num_nodes(), &mut ahead);
+        let most = (self.split * self.most as f64).round() as usize;
+        let hot = self.queue.pick(&self.ranking, self.least, most).len();
+        ahead.slots.set(loader.graph.num_nodes(), self.queue.nodes().iter().copied());
+        timeline.done(track, Stage::Sample, first, clock);
+        rows.rows.resize(hot, self.widths.0);
+        rows.kept.resize_with(self.widths.1.len(), Default::default);
+        rows.kept.iter_mut().zip(&self.widths.1).for_each(|(kept, &width)| kept.resize(hot, width));
+        rows.slices.clear();
+        rows.bound = bound;
+        self.maker.edges = 0;
+        for (i, &version) in made.iter().enumerate() {
+            let Some(snapshot) = history.wait(version) else { return Ok(None) };
+            // the coldest first
+            let slice = hot - hot * (i + 1) / made.len()..hot - hot * i / made.len();
+            let clock = Instant::now();
+            attempt(Stage::Embed, first, || {
+                let (key, nodes) = ((epoch, first), &ahead.slots.nodes()[slice.clone()]);
+                self.maker.make(loader, passes, key, (version, &snapshot), nodes, slice.start, &mut rows)
+            })?;
+            timeline.done(track, Stage::Embed, first, clock);
+            deliver(slice.len() as u64 * self.row_bytes());
+        }
+        let counts = Counts {
+            asked: self.queue.asked,
+            reused: self.queue.reused,
+            made: hot as u64,
+            edges: self.maker.edges,
+        };
+        let span = Span { batches, start: 0, made: made.to_vec() };
+        Ok(Some(Super { span, ahead: Arc::new(ahead), rows: Arc::new(rows), counts }))
+    }
+
+    /// Takes back the memory of a super-batch that is done, if nobody else has it.
+    pub(super) fn recycle(&mut self, done: Super) {
+        if let (Ok(ahead), Ok(rows)) = (Arc::try_unwrap(done.ahead), Arc::try_unwrap(done.rows)) {
+            self.spare.push((ahead, rows));
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Bottom-layer rows of hot nodes are computed once for the batches of a super-batch, with bounded staleness (NeutronOrch).
+//!
+//! ```text
+//!   --hot-ahead off:   all     draw s0 | rows s0 | train on s0: b0 b1 b2 b3 | draw s1 | rows s1 | train on s1: ..   staleness < n
+//!
+//!   --hot-ahead on:    aside   draw s1, rows s1: v0 v1 v2 v3 | draw s2, rows s2: v4 v5 v6 v7 | ..
+//!                      front   train on s0:      b0 b1 b2 b3 | train on s1:      b4 b5 b6 b7 | ..                   staleness < 2 n
+//! ```
+//!
+//! A super-batch is `n` batches. They are drawn ahead but for their bottom blocks, so that how many of them ask for a node's row is
+//! known and not guessed; the hot ones are left out when the bottom blocks are drawn. Another strategy trains on the batches,
+//! and does not know: it draws through [`Ahead`](crate::reuse::Ahead), and the learner reads the rows that lie there.
+//!
+//! Ahead, rows are made while the super-batch before is trained on (section 4.2.2): slice `i` of the queue from the parameters that
+//! stand after its `i`-th update, whoever is faster, so that the numbers of a run do not depend on it. The coldest rows are made first
+//! and the hottest last: what is read most is newest.
+
+mod aside;
+
+use std::{ops::Range, sync::Arc, time::Instant};
+
+use graphmill_loader::feature::Link;
+
+use super::{Done, Epoch, Flow, Setting, Strategy, factored, sequential::Sequential};
+use crate::{
+    Error, Result,
+    learner::Learner,
+    record::{DeviceRecord, ReuseRecord},
+    reuse::{History, Span},
+    stage::Loader,
+};
+use aside::{Aside, Counts, Job, Super};
+
+/// The part of a super-batch's time that devices may wait before fewer rows are made for them.
+const IDLE: f64 = 0.02;
+/// By how much more rows are made where they do not wait.
+const MORE: f64 = 1.1;
+
+/// See the module's text.
+pub struct Layered<'a> {
+    with: Setting<'a>,
+    inner: Box<dyn Strategy + 'a>,
+    aside: Option<Aside>,
+    /// Of the epoch in hand.
+    sums: Sums,
+    note: Option<String>,
+    /// Batches of a super-batch.
+    length: u64,
+}
+
+/// What the super-batches of an epoch come to.
+#[derive(Default)]
+struct Sums {
+    supers: u64,
+    batches: u64,
+    counts: Counts,
+    /// Seconds that training has waited for rows, in all and for the last super-batch.
+    waited: f64,
+    waited_last: f64,
+}
+
+impl Sums {
+    /// Adds a super-batch that is done.
+    fn add(&mut self, done: &Super, batches: u64) {
+        self.supers += 1;
+        self.batches += batches;
+        self.counts += done.counts;
+    }
+
+    /// Adds what the one after it was waited for.
+    fn wait(&mut self, seconds: f64) {
+        self.waited += seconds;
+        self.waited_last = seconds;
+    }
+}
+
+impl<'a> Layered<'a> {
+    /// With nothing computed yet.
+    ///
+    /// # Errors
+    /// Options that this strategy cannot work with.
+    pub fn new(with: Setting<'a>) -> Result<Self> {
+        let config = with.config;
+        if with.sampler.subgraphs().is_some() {
+            return Err(Error::usage(format!(
+                "--strategy layered: --sampler {} draws subgraphs, whose layers all read the same nodes; use one that draws hop by \
+                 hop, such as neighbor",
+                config.sampler
+            )));
+        }
+        if with.sampler.num_layers() < 2 {
+            return Err(Error::usage(
+                "--strategy layered: a model of one layer has none above the bottom one to reuse its rows; use --layers 2 or more",
+            ));
+        }
+        let inner: Box<dyn Strategy + 'a> = if config.num_devices()? > 0 {
+            if config.updates != "synchronous" {
+                return Err(Error::usage(
+                    "--updates asynchronous: layered counts the age of its rows in updates, one after the other; use --updates \
+                     synchronous",
+                ));
+            }
+            Box::new(factored::Factored::new(with, factored::Design::TimeSharing))
+        } else {
+            Box::new(Sequential::new(with.data.num_nodes()))
+        };
+        Ok(Self { with, inner, aside: None, sums: Sums::default(), note: None, length: 0 })
+    }
+
+    /// Whether rows are made while others are trained on.
+    fn is_ahead(&self) -> bool {
+        self.with.config.hot_ahead == "on"
+    }
+
+    /// Updates of so many batches.
+    fn updates(&self, batches: u64) -> u64 {
+        let each = if self.with.config.devices == "cpu" { 1 } else { self.with.config.round() };
+        batches.div_ceil(each)
+    }
+
+    /// Updates that a row of a super-batch of so many batches, after one of so many, may be old.
+    fn bound(&self, before: u64, batches: u64) -> u64 {
+        let before = if self.is_ahead() { self.updates(before) } else { 0 };
+        (before + self.updates(batches)).saturating_sub(1)
+    }
+
+    /// Whether rows can be reused at all: not by a batch alone, where the processor does all the work.
+    fn reuses(&self) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.most() > 0)
+            && (self.length > 1 || self.with.config.devices != "cpu")
+    }
+
+    /// The versions of the parameters that the rows of a super-batch are made from, while one of so many batches is trained on that
+    /// began after `start` updates.
+    fn versions(&self, start: u64, batches: u64) -> Vec<u64> {
+        (start..start + self.updates(batches)).collect()
+    }
+
+    /// How long a super-batch may be, where an update has changed no weight by more than this.
+    fn length_at(&self, change: f32) -> u64 {
+        let most = self.with.config.max_variation;
+        if most == 0.0 || change == 0.0 {
+            return self.length;
+        }
+        let each = self.length / self.updates(self.length).max(1);
+        let updates = (most / (2.0 * f64::from(change))) as u64;
+        updates.saturating_mul(each).clamp(each, self.length)
+    }
+
+    /// Fewer rows where training waits for them, more where it does not: the others are left to the devices' caches of features
+    /// (section 4.1.3).
+    fn adapt(&mut self, seconds: f64) {
+        let Some(aside) = &mut self.aside else { return };
+        if self.with.config.hot_split.0.is_none() && seconds > 0.0 {
+            let idle = self.sums.waited_last / seconds;
+            let by = if idle > IDLE { (1.0 - idle).max(0.5) } else { MORE };
+            aside.split = (aside.split * by).clamp(0.01, 1.0);
+        }
+    }
+}
+
+    /// The super-batch that holds batch `epoch.from`: a new one, or after a resume the one that was in hand.
+    fn first(&mut self, epoch: &Epoch, history: &History) -> Result<Option<(Super, u64)>> {
+        let (from, to, step) = (epoch.from, epoch.to, epoch.learner.step);
+        let place = history.place();
+        let before = place.span.filter(|span| span.batches.start < from && from <= span.batches.end);
+        let next = from..(from + place.length).min(to);
+        let length = |batches: &Range<u64>| batches.end - batches.start;
+        let (batches, start, made) = match before {
+            Some(Span { batches, start, made }) if from < batches.end => (batches, start, made),
+            Some(Span { batches, start, .. }) if self.is_ahead() => {
+                (next, step, self.versions(start, length(&batches)))
+            }
+            _ => (next, step, vec![step]),
+        };
+        let bound = self.bound(self.length, length(&batches));
+        let links = self.inner.links();
+        let Some(aside) = &mut self.aside else { return Ok(None) };
+        let job = Job::of(epoch, history, bound);
+        let made = aside.make(job, &epoch.learner.passes, batches, &made, &|bytes| deliver(&links, bytes))?;
+        Ok(made.map(|made| (made, start)))
+    }
+
+    /// Super-batch after super-batch.
+    fn run_supers(&mut self, epoch: &mut Epoch) -> Result<Flow> {
+        let history = epoch.learner.history.clone();
+        history.begin_epoch();
+        history.publish(epoch.learner.step, &epoch.learner.model, 0);
+        let Some((mut now, mut start)) = self.first(epoch, &history)? else { return Ok(Flow::Stop) };
+        loop {
+            let (Range { end, .. }, to) = (now.span.batches.clone(), epoch.to);
+            let length = end - now.span.batches.start;
+            let next_length = self.length_at(history.place().change);
+            history.begin(Span { start, ..now.span.clone() }, next_length);
+            let next = end..(end + next_length).min(to);
+            let bound = self.bound(length, next.end - next.start);
+            let (ahead, updates) = (self.is_ahead(), self.updates(length));
+            let made = self.versions(start, length);
+            let (clock, mut waited) = (Instant::now(), 0.0);
+
+            epoch.learner.passes.reuse = Some(now.rows.clone());
+            let reading = Loader { ahead: Some(now.ahead.clone()), ..epoch.loader.clone() };
+            let (inner, Some(aside)) = (&mut self.inner, &mut self.aside) else { return Ok(Flow::Stop) };
+            let (links, passes) = (inner.links(), epoch.learner.passes.apart());
+            let job = Job::of(epoch, &history, bound);
+            let (flow, after) = if ahead && end < to {
+                std::thread::scope(|scope| {
+                    let (pool, of, passes) = (aside.pool.clone(), next.clone(), &passes);
+                    let (made, links, aside) = (&made, &links, &mut *aside);
+                    let make = move || aside.make(job, passes, of, made, &|bytes| deliver(links, bytes));
+                    let thread = scope.spawn(move || match pool {
+                        Some(pool) => pool.install(make),
+                        None => make(),
+                    });
+                    let flow = {
+                        // whatever becomes of training, nobody waits for updates that will not be
+                        let _closing = Closing(&history);
+                        train(&mut **inner, epoch, &reading, end, &history, updates)
+                    };
+                    let clock = Instant::now();
+                    let made = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                    waited = clock.elapsed().as_secs_f64();
+                    (flow, made)
+                })
+            } else {
+                (train(&mut **inner, epoch, &reading, end, &history, updates), Ok(None))
+            };
+            epoch.learner.passes.reuse = None;
+            drop(reading);
+            self.sums.add(&now, length);
+            self.sums.wait(waited);
+            if flow? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+            if end >= to {
+                break;
+            }
+            aside.recycle(now);
+            let made = match after? {
+                Some(made) => Some(made),
+                None => {
+                    let step = epoch.learner.step;
+                    let job = Job::of(epoch, &history, bound);
+                    let passes = &epoch.learner.passes;
+                    aside.make(job, passes, next, &[step], &|bytes| deliver(&links, bytes))?
+                }
+            };
+            let Some(made) = made else { return Ok(Flow::Stop) };
+            self.adapt(clock.elapsed().as_secs_f64());
+            (now, start) = (made, epoch.learner.step);
+        }
+        history.end_epoch();
+        Ok(Flow::Continue)
+    }
+}
+
+/// Trains on the batches before `to`, and publishes the model after every update.
+fn train<'a>(
+    inner: &mut dyn Strategy,
+    epoch: &mut Epoch<'_, 'a>,
+    loader: &Loader<'a>,
+    to: u64,
+    history: &History,
+    updates: u64,
+) -> Result<Flow> {
+    let Epoch { number, order, from, timeline, lr, .. } = *epoch;
+    let told = &mut *epoch.after;
+    let mut after = |learner: &Learner<'a>, done: &[Done]| {
+        history.publish(learner.step, &learner.model, updates);
+        told(learner, done)
+    };
+    epoch.from = to;
+    let learner = &mut *epoch.learner;
+    inner.run(Epoch { number, order, from, to, loader, learner, lr, after: &mut after, timeline })
+}
+
+/// Rows go to every device.
+fn deliver(links: &[Arc<Link>], bytes: u64) {
+    links.iter().for_each(|link| link.carry(bytes, Instant::now()));
+}
+
+/// Nothing more is published when this is dropped.
+struct Closing<'h>(&'h History);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Strategy for Layered<'_> {
+    fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
+        let config = self.with.config;
+        let mut aside = Aside::new(&self.with, loader, learner)?;
+        let length = if config.super_batch > 0 { config.super_batch as u64 } else { aside.length(loader)? };
+        let each = if config.devices == "cpu" { 1 } else { config.round() };
+        self.length = length.max(1).next_multiple_of(each);
+        if learner.history.place().length == 0 {
+            learner.history.set_length(self.length);
+        }
+        let rows = 2 * aside.most() as u64;
+        self.inner.reserve("rows to be reused", rows.saturating_mul(aside.row_bytes()));
+        self.aside = Some(aside);
+        if self.reuses() {
+            let (n, bound) = (self.length, self.bound(self.length, self.length));
+            self.note = Some(format!(
+                "super-batches of {n} batches reuse bottom-layer rows that are {bound} updates old at most"
+            ));
+        } else {
+            self.note = Some("nothing is reused: every batch computes all its rows".into());
+        }
+        self.inner.prepare(loader, learner)
+    }
+
+    fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
+        self.sums = Sums::default();
+        if self.aside.is_none() {
+            self.prepare(epoch.loader, epoch.learner)?;
+        }
+        if !self.reuses() || epoch.from >= epoch.to {
+            return self.inner.run(epoch);
+        }
+        let flow = self.run_supers(&mut epoch);
+        epoch.learner.passes.reuse = None;
+        flow
+    }
+
+    fn reuse(&mut self) -> Option<ReuseRecord> {
+        let split = self.aside.as_ref()?.split;
+        let Sums { supers, batches, counts, waited, .. } = std::mem::take(&mut self.sums);
+        let each = |sum: u64| sum as f64 / supers.max(1) as f64;
+        Some(ReuseRecord {
+            super_batch: batches as f64 / supers.max(1) as f64,
+            hot_nodes: each(counts.made),
+            asked_rows: counts.asked,
+            reused_rows: counts.reused,
+            made_rows: counts.made,
+            made_edges: counts.edges,
+            waited_seconds: waited,
+            split,
+            variation: 0.0,
+        })
+        .filter(|_| supers > 0)
+    }
+
+    fn staleness_bound(&self) -> u64 {
+        if self.reuses() { self.bound(self.length, self.length) } else { 0 }
+    }
+
+    fn devices(&mut self) -> Vec<DeviceRecord> {
+        self.inner.devices()
+    }
+
+    fn note(&mut self) -> Option<String> {
+        self.note.take().or_else(|| self.inner.note())
+    }
+}

@@ -27,7 +27,7 @@ pub enum Stage {
     Train,
     /// The update of the model, where it is not part of training.
     Update,
-    /// Making bottom-layer rows that several batches reuse.
+    /// Drawing a super-batch ahead, and making the bottom-layer rows that its batches reuse.
     Embed,
 }
 
@@ -274,7 +274,7 @@ mod tests {
             timeline.depth("sampled", 2);
             assert_eq!(timeline.track("two"), two);
             let busy: Vec<_> = timeline.busy().into_iter().map(|busy| (busy.worker, busy.seconds)).collect();
-            assert_eq!(busy, [("one".into(), [0.5, 0.0, 0.0, 0.0]), ("two".into(), [0.0, 0.0, 0.0, 2.0])]);
+            assert_eq!(busy, [("one".into(), [0.5, 0.0, 0.0, 0.0, 0.0]), ("two".into(), [0.0, 0.0, 0.0, 2.0, 0.0])]);
             let log = timeline.take();
             let slices: Vec<_> = log.slices.iter().map(|s| (s.track, s.epoch, s.batch)).collect();
             assert_eq!(slices, if keep { vec![(0, 0, 0), (0, 1, 3), (0, 1, 4), (1, 1, 3)] } else { vec![] });

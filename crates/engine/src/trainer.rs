@@ -31,7 +31,7 @@ use crate::{
     nodes::some,
     observer::{Observer, Progress, Start},
     record::{
-        Best, DatasetRecord, EpochRecord, MemorySample, Samples, Staleness, Summary, TestScore, WorkerRecord,
+        Best, DatasetRecord, EpochRecord, MemorySample, ReuseRecord, Samples, Staleness, Summary, TestScore, WorkerRecord,
         bottleneck, workers,
     },
     setup::{self, Parts, Tables},
@@ -414,7 +414,10 @@ impl Trainer<'_> {
             memory_bytes: resident(),
             memory: self.memory.take(),
             devices: self.strategy.devices(),
-            reuse: self.strategy.reuse(),
+            reuse: self.strategy.reuse().map(|reuse| {
+                let variation = self.learner.history.place().variation;
+                ReuseRecord { variation, ..reuse }
+            }),
             ..place.sums.record(epoch + 1, scored, lr, clock.elapsed().as_secs_f64(), has_device)
         })
     }

@@ -235,6 +235,16 @@ fn interruptible() -> Vec<TrainConfig> {
         of("factored", "profiled", "virtual:2"),
         of("factored", "profiled", "virtual:3"),
         of("time-sharing", "profiled", "virtual:2"),
+        TrainConfig { super_batch: 4, ..of("layered", "profiled", "cpu") },
+        TrainConfig { super_batch: 3, hot_ahead: "on".into(), ..of("layered", "profiled", "cpu") },
+        TrainConfig {
+            super_batch: 3,
+            hot_ahead: "on".into(),
+            hot_gradient: "kept".into(),
+            max_variation: 0.1,
+            ..of("layered", "profiled", "virtual:1")
+        },
+        TrainConfig { super_batch: 4, hot_ahead: "on".into(), ..of("layered", "profiled", "virtual:2") },
     ]
 }
 

@@ -125,10 +125,10 @@ mod tests {
 
     #[test]
     fn one_worker_is_held_up_by_what_takes_longest() {
-        let workers = of(&[("main", [2.0, 1.0, 4.0, 0.0, 0.0]), ("gone", [0.0; 4])], 8.0);
+        let workers = of(&[("main", [2.0, 1.0, 4.0, 0.0, 0.0]), ("gone", [0.0; Stage::COUNT])], 8.0);
         assert_eq!(workers.len(), 1);
         assert_eq!(workers[0].utilisation, 0.875);
-        assert_eq!(utilisation(&workers), [Some(0.25), Some(0.125), Some(0.5), None]);
+        assert_eq!(utilisation(&workers), [Some(0.25), Some(0.125), Some(0.5), None, None]);
         assert_eq!(bottleneck(&workers), Some(Stage::Train));
         assert_eq!((bottleneck(&[]), utilisation(&[])), (None, [None; Stage::COUNT]));
         assert_eq!(of(&[("main", [1.0; Stage::COUNT])], 0.0)[0].utilisation, 1.0, "of no time at all");

@@ -12,13 +12,13 @@ fn busy(stages: Stages, pipelined: bool) -> Vec<Busy> {
     let Stages { sample, extract, train, .. } = stages;
     let worker = |name: &str, seconds| Busy { worker: name.into(), seconds };
     if !pipelined {
-        return vec![worker("main", [sample, extract, train, 0.0])];
+        return vec![worker("main", [sample, extract, train, 0.0, 0.0])];
     }
     vec![
-        worker("sampler 0", [0.6 * sample, 0.0, 0.0, 0.0]),
-        worker("sampler 1", [0.4 * sample, 0.0, 0.0, 0.0]),
-        worker("extractor <0>", [0.0, extract, 0.0, 0.0]),
-        worker("trainer 0", [0.0, 0.0, 0.9 * train, 0.1 * train]),
+        worker("sampler 0", [0.6 * sample, 0.0, 0.0, 0.0, 0.0]),
+        worker("sampler 1", [0.4 * sample, 0.0, 0.0, 0.0, 0.0]),
+        worker("extractor <0>", [0.0, extract, 0.0, 0.0, 0.0]),
+        worker("trainer 0", [0.0, 0.0, 0.9 * train, 0.1 * train, 0.0]),
     ]
 }
 

@@ -24,7 +24,7 @@ const ROW: f64 = 24.0;
 /// A worker over a run of epochs, or over all.
 #[derive(Clone, Debug, Default)]
 struct Sum {
-    seconds: [f64; 4],
+    seconds: [f64; Stage::COUNT],
     utilisation: f64,
 }
 

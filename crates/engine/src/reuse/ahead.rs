@@ -1,6 +1,9 @@
 //! The batches of a super-batch, drawn but for their bottom blocks.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Mutex, PoisonError},
+};
 
 use graphmill_graph::NodeId;
 use graphmill_loader::{MiniBatch, Workspace, reuse::Slots};
@@ -30,9 +33,6 @@ struct Drawn {
 impl Ahead {
     /// Draws these batches of an epoch, as many at once as there are `spaces`, in the memory of those before. Nothing is
     /// reused until [`Ahead::slots`] are set.
-    ///
-    /// # Errors
-    /// The first batch that cannot be drawn.
     pub fn draw(
         &mut self,
         loader: &Loader,
@@ -41,7 +41,7 @@ impl Ahead {
         batches: std::ops::Range<u64>,
         restrict: bool,
         spaces: &mut [Workspace],
-    ) -> Result<()> {
+    ) {
         let count = (batches.end - batches.start) as usize;
         self.epoch = epoch;
         self.first = batches.start;
@@ -61,15 +61,16 @@ impl Ahead {
                 let drawn = drawn.get_mut().unwrap_or_else(PoisonError::into_inner);
                 space.set_parallel(alone);
                 loader.pick(order, first + i as u64, &mut drawn.batch);
-                loader.sample_above(epoch, space, &mut drawn.batch)?;
-                drawn.is_there = true;
-                Ok(())
+                // what cannot be drawn fails in its turn, when the batches before it are trained on
+                let drawn_well = catch_unwind(AssertUnwindSafe(|| {
+                    loader.sample_above(epoch, space, &mut drawn.batch).is_ok()
+                }));
+                drawn.is_there = drawn_well.unwrap_or(false);
             };
             let count = group.len() as u64;
-            group.par_iter_mut().zip(&mut *spaces).enumerate().map(draw).collect::<Result<Vec<()>>>()?;
+            group.par_iter_mut().zip(&mut *spaces).enumerate().for_each(draw);
             first += count;
         }
-        Ok(())
     }
 
     /// Shows, batch by batch, the nodes whose bottom-layer rows may be reused.

@@ -23,7 +23,7 @@ pub(crate) fn hush() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let says = info.payload_as_str().unwrap_or_default();
-        if !says.contains("injected") && !says.contains("one label per row") {
+        if !says.starts_with("injected") && !says.contains("one label per row") {
             print(info);
         }
     }));
@@ -125,6 +125,29 @@ impl Sampler for FaultySampler {
         workspace: &mut Workspace,
         batch: &mut MiniBatch,
     ) -> Result<()> {
+        self.strike(epoch, batch, |batch| self.inner.sample(graph, seed, epoch, form, workspace, batch))
+    }
+
+    fn sample_bottom(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        form: Form,
+        workspace: &mut Workspace,
+        batch: &mut MiniBatch,
+    ) -> Result<()> {
+        self.strike(key.epoch, batch, |batch| self.inner.sample_bottom(graph, key, form, workspace, batch))
+    }
+}
+
+impl FaultySampler {
+    /// What happens to a batch as it is drawn, whole or but for its upper part, and then to what was drawn.
+    fn strike(
+        &self,
+        epoch: u64,
+        batch: &mut MiniBatch,
+        draw: impl FnOnce(&mut MiniBatch) -> Result<()>,
+    ) -> Result<()> {
         let fault = &self.fault;
         batch.loss_weight.clear();
         std::thread::sleep((fault.delay)(batch.number));
@@ -132,7 +155,7 @@ impl Sampler for FaultySampler {
         if strikes && fault.kind == Kind::SamplePanic {
             panic!("{}", fault.says());
         }
-        self.inner.sample(graph, seed, epoch, form, workspace, batch)?;
+        draw(batch)?;
         if strikes || fault.dawdles() {
             let mut inputs = fault.inputs.lock().unwrap();
             inputs.retain(|(number, _)| *number != batch.number);
@@ -141,7 +164,8 @@ impl Sampler for FaultySampler {
         match fault.kind {
             Kind::SampleError if strikes => return Err(fault.error()),
             Kind::TrainError if strikes => batch.loss_weight.resize(batch.seeds.len(), f32::NAN),
-            Kind::TrainPanic if strikes => batch.seeds.push(batch.seeds[0]),
+            // rows that are made aside have no seeds
+            Kind::TrainPanic if strikes => batch.seeds.extend_from_within(..batch.seeds.len().min(1)),
             _ => {}
         }
         Ok(())

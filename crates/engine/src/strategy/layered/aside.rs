@@ -71,7 +71,7 @@ impl AddAssign for Counts {
 
 impl<'j, 'a> Job<'j, 'a> {
     /// Of this epoch, of rows that may be so old.
-    pub(super) fn of(epoch: &Epoch<'j, 'a>, history: &'j History, bound: u64) -> Self {
+    pub(super) fn of<'e: 'j>(epoch: &Epoch<'e, 'a>, history: &'j History, bound: u64) -> Self {
         let Epoch { number, order, loader, timeline, .. } = *epoch;
         Self { loader, order, epoch: number, history, timeline, bound }
     }
@@ -165,29 +165,26 @@ impl Aside {
 
     /// How many batches a super-batch has, where no number is given: as few as save most of what can be saved. A function of the
     /// first epoch's batches, not of any time.
-    ///
-    /// # Errors
-    /// A batch cannot be drawn.
-    pub(super) fn length(&mut self, loader: &Loader) -> Result<u64> {
+    pub(super) fn length(&mut self, loader: &Loader) -> u64 {
         let mut order = Vec::new();
         loader.order(0, &mut order);
         let mut ahead = Ahead::default();
         let mut saved = Vec::new();
         for length in LENGTHS.map(|length| length.min(loader.num_batches())) {
-            ahead.draw(loader, &order, 0, 0..length, false, &mut self.spaces)?;
+            ahead.draw(loader, &order, 0, 0..length, false, &mut self.spaces);
             self.queue.count(loader.graph.num_nodes(), &mut ahead);
             self.queue.pick(&self.ranking, self.least, self.most);
             saved.push((length, self.queue.saved()));
         }
         let best = saved.iter().map(|(_, saved)| *saved).fold(0.0, f64::max);
-        Ok(saved.iter().find(|(_, saved)| *saved >= ENOUGH * best).map_or(1, |(length, _)| *length))
+        saved.iter().find(|(_, saved)| *saved >= ENOUGH * best).map_or(1, |(length, _)| *length)
     }
 
     /// Draws these batches and makes the hot rows, slice by slice, each from the version of the parameters that `made` says, as
     /// soon as there is one. `None` where training ends before that.
     ///
     /// # Errors
-    /// A batch cannot be drawn, or features cannot be read.
+    /// A hop cannot be drawn, or features cannot be read.
     pub(super) fn make(
         &mut self,
         job: Job,
@@ -201,14 +198,12 @@ impl Aside {
         let track = timeline.track(if self.pool.is_some() { "aside" } else { "main" });
         let (mut ahead, mut rows) = self.spare.pop().unwrap_or_default();
         let clock = Instant::now();
-        attempt(Stage::Sample, first, || {
-            ahead.draw(loader, order, epoch, batches.clone(), self.restrict, &mut self.spaces)
-        })?;
+        ahead.draw(loader, order, epoch, batches.clone(), self.restrict, &mut self.spaces);
         self.queue.count(loader.graph.num_nodes(), &mut ahead);
         let most = (self.split * self.most as f64).round() as usize;
         let hot = self.queue.pick(&self.ranking, self.least, most).len();
         ahead.slots.set(loader.graph.num_nodes(), self.queue.nodes().iter().copied());
-        timeline.done(track, Stage::Sample, first, clock);
+        timeline.done(track, Stage::Embed, first, clock);
         rows.rows.resize(hot, self.widths.0);
         rows.kept.resize_with(self.widths.1.len(), Default::default);
         rows.kept.iter_mut().zip(&self.widths.1).for_each(|(kept, &width)| kept.resize(hot, width));

@@ -20,6 +20,7 @@ mod aside;
 use std::{ops::Range, sync::Arc, time::Instant};
 
 use graphmill_loader::feature::Link;
+use rayon::ThreadPool;
 
 use super::{Done, Epoch, Flow, Setting, Strategy, factored, sequential::Sequential};
 use crate::{
@@ -157,7 +158,6 @@ impl<'a> Layered<'a> {
             aside.split = (aside.split * by).clamp(0.01, 1.0);
         }
     }
-}
 
     /// The super-batch that holds batch `epoch.from`: a new one, or after a resume the one that was in hand.
     fn first(&mut self, epoch: &Epoch, history: &History) -> Result<Option<(Super, u64)>> {
@@ -194,36 +194,24 @@ impl<'a> Layered<'a> {
             history.begin(Span { start, ..now.span.clone() }, next_length);
             let next = end..(end + next_length).min(to);
             let bound = self.bound(length, next.end - next.start);
-            let (ahead, updates) = (self.is_ahead(), self.updates(length));
-            let made = self.versions(start, length);
-            let (clock, mut waited) = (Instant::now(), 0.0);
+            let made = if self.is_ahead() && end < to { self.versions(start, length) } else { Vec::new() };
+            let updates = self.updates(length);
+            let Some(aside) = &mut self.aside else { return Ok(Flow::Stop) };
+            let links = self.inner.links();
+            let deliver = |bytes| deliver(&links, bytes);
 
+            let clock = Instant::now();
             epoch.learner.passes.reuse = Some(now.rows.clone());
             let reading = Loader { ahead: Some(now.ahead.clone()), ..epoch.loader.clone() };
-            let (inner, Some(aside)) = (&mut self.inner, &mut self.aside) else { return Ok(Flow::Stop) };
-            let (links, passes) = (inner.links(), epoch.learner.passes.apart());
             let job = Job::of(epoch, &history, bound);
-            let (flow, after) = if ahead && end < to {
-                std::thread::scope(|scope| {
-                    let (pool, of, passes) = (aside.pool.clone(), next.clone(), &passes);
-                    let (made, links, aside) = (&made, &links, &mut *aside);
-                    let make = move || aside.make(job, passes, of, made, &|bytes| deliver(links, bytes));
-                    let thread = scope.spawn(move || match pool {
-                        Some(pool) => pool.install(make),
-                        None => make(),
-                    });
-                    let flow = {
-                        // whatever becomes of training, nobody waits for updates that will not be
-                        let _closing = Closing(&history);
-                        train(&mut **inner, epoch, &reading, end, &history, updates)
-                    };
-                    let clock = Instant::now();
-                    let made = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                    waited = clock.elapsed().as_secs_f64();
-                    (flow, made)
-                })
+            let passes = epoch.learner.passes.apart();
+            let mut train = || train(&mut *self.inner, epoch, &reading, end, &history, updates);
+            let (flow, early, waited) = if made.is_empty() {
+                (train(), Ok(None), 0.0)
             } else {
-                (train(&mut **inner, epoch, &reading, end, &history, updates), Ok(None))
+                let pool = aside.pool.clone();
+                let make = || aside.make(job, &passes, next.clone(), &made, &deliver);
+                side_by_side(&history, pool.as_deref(), train, make)
             };
             epoch.learner.passes.reuse = None;
             drop(reading);
@@ -236,22 +224,41 @@ impl<'a> Layered<'a> {
                 break;
             }
             aside.recycle(now);
-            let made = match after? {
-                Some(made) => Some(made),
-                None => {
-                    let step = epoch.learner.step;
-                    let job = Job::of(epoch, &history, bound);
-                    let passes = &epoch.learner.passes;
-                    aside.make(job, passes, next, &[step], &|bytes| deliver(&links, bytes))?
-                }
-            };
+            let mut made = early?;
+            if made.is_none() {
+                made = aside.make(job, &passes, next, &[epoch.learner.step], &deliver)?;
+            }
             let Some(made) = made else { return Ok(Flow::Stop) };
-            self.adapt(clock.elapsed().as_secs_f64());
             (now, start) = (made, epoch.learner.step);
+            self.adapt(clock.elapsed().as_secs_f64());
         }
         history.end_epoch();
         Ok(Flow::Continue)
     }
+}
+
+/// Trains on this thread while another makes the next super-batch on those of `pool`. Returns what both came to, and for how many
+/// seconds this one waited for the other.
+fn side_by_side(
+    history: &History,
+    pool: Option<&ThreadPool>,
+    train: impl FnOnce() -> Result<Flow>,
+    make: impl FnOnce() -> Result<Option<Super>> + Send,
+) -> (Result<Flow>, Result<Option<Super>>, f64) {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || match pool {
+            Some(pool) => pool.install(make),
+            None => make(),
+        });
+        let flow = {
+            // whatever becomes of training, nobody waits for updates that will not be
+            let _closing = Closing(history);
+            train()
+        };
+        let clock = Instant::now();
+        let made = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (flow, made, clock.elapsed().as_secs_f64())
+    })
 }
 
 /// Trains on the batches before `to`, and publishes the model after every update.
@@ -292,7 +299,7 @@ impl Strategy for Layered<'_> {
     fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
         let config = self.with.config;
         let mut aside = Aside::new(&self.with, loader, learner)?;
-        let length = if config.super_batch > 0 { config.super_batch as u64 } else { aside.length(loader)? };
+        let length = if config.super_batch > 0 { config.super_batch as u64 } else { aside.length(loader) };
         let each = if config.devices == "cpu" { 1 } else { config.round() };
         self.length = length.max(1).next_multiple_of(each);
         if learner.history.place().length == 0 {

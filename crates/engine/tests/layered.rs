@@ -1,0 +1,238 @@
+//! Reused rows are no older than they may be, whoever is slow; who reuses none computes what `sequential` computes; and who does
+//! learns.
+
+mod common;
+#[path = "common/run.rs"]
+mod run;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{Fault, Kind};
+use graphmill_engine::{
+    Dataset, Error, Job, TrainConfig,
+    config::{Fanout, Ratio},
+    observer::Quiet,
+    record::Summary,
+    train,
+};
+use graphmill_graph::{
+    generate::{GenerateOptions, generate},
+    keyed,
+};
+use rayon::ThreadPoolBuilder;
+use run::{BATCH, BATCHES, data, watched};
+
+fn base() -> TrainConfig {
+    TrainConfig {
+        epochs: 2,
+        batch_size: 16,
+        hidden: 8,
+        heads: 2,
+        fanout: Fanout(vec![3, 2]),
+        dropout: 0.3,
+        lr: 0.01,
+        seed: 3,
+        ..TrainConfig::default()
+    }
+}
+
+fn small() -> Dataset {
+    let options =
+        GenerateOptions { nodes: 600, degree: Some(6.0), classes: 3, dim: 6, ..GenerateOptions::default() };
+    let mut data = generate("sbm", &options).unwrap();
+    data.split.train = data.split.train[..140].to_vec().into();
+    data
+}
+
+fn trained(config: &TrainConfig, data: &Dataset) -> Result<Summary, Error> {
+    let mut config = config.clone();
+    config.settle(&["fanout"])?;
+    train(&config, data, Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false })
+}
+
+fn bits(summary: &Summary) -> Vec<(u64, Option<u64>)> {
+    summary.epochs.iter().map(|e| (e.loss.to_bits(), e.valid_loss.map(f64::to_bits))).collect()
+}
+
+fn layered(change: impl Fn(&mut TrainConfig)) -> TrainConfig {
+    let mut config = TrainConfig { strategy: "layered".into(), super_batch: 4, ..base() };
+    change(&mut config);
+    config
+}
+
+/// With nothing to reuse, or no staleness allowed, the bits are those of exact training: through the whole machinery, since a hot
+/// set that happens to be empty does not turn it off.
+#[test]
+fn without_staleness_it_is_exact_training_to_the_bit() {
+    let data = small();
+    for model in ["sage", "gcn", "gat", "gin"] {
+        for fused in ["auto", "off"] {
+            let with = |config: TrainConfig| TrainConfig { model: model.into(), fused: fused.into(), ..config };
+            let exact = trained(&with(base()), &data).unwrap();
+            for config in [
+                layered(|c| c.super_batch = 1),
+                layered(|c| c.hot_ratio = Ratio(Some(0.0))),
+                // less than half a node is hot
+                layered(|c| (c.hot_ratio, c.hot_split) = (Ratio(Some(0.05)), Ratio(Some(0.01)))),
+                layered(|c| {
+                    (c.hot_ratio, c.hot_split) = (Ratio(Some(0.05)), Ratio(Some(0.01)));
+                    c.hot_ahead = "on".into();
+                }),
+                // the batches of a super-batch have no node in common that either could reuse
+                layered(|c| (c.super_batch, c.hot_ahead) = (1, "on".into())),
+            ] {
+                let config = with(config);
+                assert_eq!(bits(&trained(&config, &data).unwrap()), bits(&exact), "{config:?}");
+            }
+        }
+    }
+    let sharing = TrainConfig { strategy: "time-sharing".into(), devices: "virtual:2".into(), ..base() };
+    let exact = trained(&sharing, &data).unwrap();
+    let none = layered(|c| (c.devices, c.hot_ratio) = ("virtual:2".into(), Ratio(Some(0.0))));
+    assert_eq!(bits(&trained(&none, &data).unwrap()), bits(&exact));
+}
+
+/// Whichever side is slow: the bits are the same, and no row is older than it may be. (That none is read is asserted where it is
+/// read.)
+#[test]
+fn rows_are_no_older_than_their_bound_under_any_delays() {
+    let data = Arc::new(data());
+    let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().unwrap());
+    for (devices, ahead, n, bound) in [
+        ("cpu", "off", 4, 3),
+        ("cpu", "on", 4, 7),
+        ("cpu", "on", 1, 1),
+        ("virtual:1", "on", 3, 5),
+        ("virtual:1", "off", 5, 4),
+        // updates are of two batches
+        ("virtual:2", "on", 6, 5),
+    ] {
+        let mut seen = None;
+        for pattern in 0..6 {
+            let config = TrainConfig {
+                devices: devices.into(),
+                hot_ahead: ahead.into(),
+                super_batch: n,
+                batch_size: BATCH,
+                fused: "off".into(),
+                cache: "degree".into(),
+                cache_ratio: if devices == "cpu" { Ratio(None) } else { Ratio(Some(0.2)) },
+                ..layered(|_| {})
+            };
+            let mut slow = Fault::new(Kind::None, 0, 0, BATCHES, 1);
+            // pattern 0 delays nobody; then some batches, or the rows of some super-batches, take long to sample and to read
+            slow.delay = Box::new(move |batch| match keyed::key(&[pattern, batch]) % 3 {
+                0 if pattern > 0 => Duration::from_millis(4),
+                _ => Duration::ZERO,
+            });
+            let what = format!("{devices}, ahead {ahead}, n = {n}, pattern {pattern}");
+            let outcome = watched(&data, &pool, &config, Arc::new(slow), &what);
+            assert!(outcome.end.is_ok(), "{what}: {:?}", outcome.end);
+            let reached = if n == 1 && devices == "cpu" { outcome.staleness } else { bound };
+            assert_eq!(outcome.staleness, reached, "{what}: the last batch of a super-batch reads its oldest rows");
+            assert!(outcome.staleness <= bound, "{what}: {}", outcome.staleness);
+            assert_eq!(*seen.get_or_insert(outcome.bits), outcome.bits, "{what}: it depends on who is slow");
+        }
+    }
+}
+
+#[test]
+fn a_summary_tells_what_reuse_saved_and_how_old_rows_were() {
+    let data = small();
+    for (n, ahead, bound) in [(4, "off", 3), (3, "on", 5)] {
+        let config = layered(|c| (c.super_batch, c.hot_ahead) = (n, ahead.into()));
+        let summary = trained(&config, &data).unwrap();
+        assert_eq!((summary.staleness.bound, summary.staleness.max), (bound, bound));
+        for epoch in &summary.epochs {
+            let reuse = epoch.reuse.expect("rows were reused");
+            assert!(reuse.made_rows > 0 && reuse.made_rows <= reuse.reused_rows / 2, "{reuse:?}");
+            assert!(reuse.reused_rows < reuse.asked_rows && reuse.made_edges > 0, "{reuse:?}");
+            assert!(reuse.variation > 0.0 && reuse.split == 1.0, "{reuse:?}");
+        }
+        assert!(trained(&base(), &data).unwrap().epochs[0].reuse.is_none());
+        // a limit below what one update changes leaves one update to a super-batch
+        let config = layered(|c| {
+            (c.super_batch, c.hot_ahead) = (n, ahead.into());
+            c.max_variation = 1e-9;
+        });
+        let shortened = trained(&config, &data).unwrap();
+        assert!(shortened.epochs[1].reuse.unwrap().super_batch < 1.5, "{:?}", shortened.epochs[1].reuse);
+        assert!(shortened.staleness.max <= bound);
+    }
+}
+
+#[test]
+fn super_batches_are_as_long_as_it_pays_where_no_length_is_given() {
+    let data = small();
+    let summary = trained(&layered(|c| c.super_batch = 0), &data).unwrap();
+    let length = summary.epochs[0].reuse.unwrap().super_batch;
+    assert!((2.0..=9.0).contains(&length), "{length}");
+    assert_eq!(bits(&summary), bits(&trained(&layered(|c| c.super_batch = 0), &data).unwrap()));
+}
+
+#[test]
+fn every_model_learns_from_reused_rows() {
+    let options = GenerateOptions {
+        nodes: 3000,
+        degree: Some(12.0),
+        classes: 4,
+        dim: 8,
+        ..GenerateOptions::default()
+    };
+    let data = generate("sbm", &options).unwrap();
+    let with = |model: &str, hops: usize| TrainConfig {
+        model: model.into(),
+        epochs: 6,
+        batch_size: 128,
+        hidden: 32,
+        layers: 3 / hops,
+        fanout: Fanout(vec![6, 5, 4][..hops * (3 / hops)].to_vec()),
+        hops,
+        ..base()
+    };
+    for (model, hops) in [("gcn", 1), ("sage", 1), ("gat", 1), ("gin", 1), ("pinsage", 1), ("mixhop", 3)] {
+        let exact = trained(&with(model, hops), &data).unwrap().test.score.unwrap();
+        for (gradient, by, norm) in
+            [("none", "asked", "none"), ("none", "presc:1", "batch"), ("kept", "asked", "layer")]
+        {
+            if gradient == "kept" && !["gcn", "sage", "gat"].contains(&model) {
+                continue;
+            }
+            let config = TrainConfig {
+                strategy: "layered".into(),
+                super_batch: 4,
+                hot_ratio: Ratio(Some(0.3)),
+                hot_gradient: gradient.into(),
+                hot_by: by.into(),
+                norm: norm.into(),
+                ..with(model, hops)
+            };
+            let reused = trained(&config, &data).unwrap();
+            let score = reused.test.score.unwrap();
+            assert!(score > exact - 0.03, "{model}, {gradient}, {by}, {norm}: {score}, and {exact} exact");
+            assert!(reused.epochs[0].reuse.unwrap().hot_nodes > 100.0);
+        }
+    }
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let data = small();
+    let error = |change: &dyn Fn(&mut TrainConfig)| trained(&layered(change), &data).unwrap_err().to_string();
+    let of = error(&|c| c.sampler = "saint-node".into());
+    assert!(of.contains("--sampler saint-node"), "{of}");
+    let of = error(&|c| c.fanout = Fanout(vec![3]));
+    assert!(of.contains("--layers 2"), "{of}");
+    let of = error(&|c| (c.devices, c.updates) = ("virtual:2".into(), "asynchronous".into()));
+    assert!(of.contains("--updates"), "{of}");
+    let of = error(&|c| (c.model, c.hot_gradient) = ("pinsage".into(), "kept".into()));
+    assert!(of.contains("--hot-gradient none"), "{of}");
+    let of = error(&|c| c.hot_by = "fifo".into());
+    assert!(of.contains("--hot-by fifo"), "{of}");
+    // rows of two super-batches on each device
+    let of = error(&|c| {
+        (c.devices, c.hot_ratio) = ("virtual:1".into(), Ratio(Some(1.0)));
+        c.device_budget = graphmill_engine::config::Bytes(20_000);
+    });
+    assert!(of.contains("out of memory: rows to be reused"), "{of}");
+}

@@ -252,6 +252,43 @@ fn a_layer_that_transforms_first_says_that_it_needs_all_gradients() {
 }
 
 #[test]
+fn what_was_kept_gives_the_gradients_behind_the_aggregation() {
+    let mut seen = 0;
+    for (name, mut layer, weighted) in
+        layers().into_iter().filter(|(_, layer, _)| !layer.kept_dims().is_empty())
+    {
+        seen += 1;
+        // attention that is the same for all hands the weights no gradient of its own
+        let is_attention = |p: &Param| ["source", "target"].contains(&p.name);
+        layer.visit_mut(&mut |p| {
+            if is_attention(p) {
+                p.value.view_mut().host().fill(0.0);
+            }
+        });
+        let block = random_block(D, S, weighted, 24);
+        let (x, c) = (random(S, layer.in_dim(), 25), random(D, layer.out_dim(), 26));
+        let order = Order::AggregateFirst;
+        let (grads, _) = backward(layer.as_mut(), order, &block, x.view(), Finish::NONE, &c, false);
+        let mut kept: Vec<Matrix> =
+            layer.kept_dims().into_iter().map(|dim| Matrix::zeros(D + 2, dim)).collect();
+        let mut saved = Saved::default();
+        forward(layer.as_ref(), order, &block, x.view(), Finish::NONE, &mut saved);
+        layer.keep(&pass(true), &block, x.view(), &saved, 2, &mut kept);
+        let rows = |m: &Matrix| Matrix::from_slice(D, m.num_cols(), m.rows(2..D + 2).host());
+        let kept: Vec<Matrix> = kept.iter().map(rows).collect();
+        layer.visit_mut(&mut |p| p.zero_grad(&Reference));
+        layer.backward_kept(&pass(true), &kept, &mut Saved::default(), c.view());
+        let mut n = 0;
+        layer.visit(&mut |p| {
+            let far = distance(p.grad.view(), grads[n].view());
+            assert!(is_attention(p) || far < 1e-5, "{name} {}: {far}", p.name);
+            n += 1;
+        });
+    }
+    assert_eq!(seen, 9);
+}
+
+#[test]
 fn gradients_add_up() {
     for (name, mut layer, weighted) in layers() {
         let block = random_block(D, S, weighted, 14);

@@ -7,7 +7,7 @@ use graphmill_nn::{
     Activations, Matrix, Model, ModelConfig, Order, View, backend::Reference, cost::BlockShape,
     layer::needs_transposed,
 };
-use support::{Checked, check, distance, dot, global, nudge, pass, random, random_block};
+use support::{Checked, all_orders, check, distance, dot, global, nudge, pass, random, random_block};
 
 const F: usize = 5;
 const C: usize = 3;
@@ -73,21 +73,6 @@ fn model(config: &ModelConfig) -> Model {
 fn blocks(layers: usize, weighted: bool) -> Vec<Block> {
     let sizes = [4, 9, 14, 20];
     (0..layers).rev().map(|l| random_block(sizes[l], sizes[l + 1], weighted, l as u64)).collect()
-}
-
-/// Every combination of orders that the layers know.
-fn all_orders(model: &Model) -> Vec<Vec<Order>> {
-    let sides =
-        [BlockShape { dst: 1, src: 1000, edges: 1000 }, BlockShape { dst: 1000, src: 1, edges: 9000 }];
-    let mut seen: Vec<Vec<Order>> = Vec::new();
-    for choice in 0..1 << model.num_layers() {
-        let shapes: Vec<BlockShape> = (0..model.num_layers()).map(|l| sides[choice >> l & 1]).collect();
-        let orders = model.orders(&shapes);
-        if !seen.contains(&orders) {
-            seen.push(orders);
-        }
-    }
-    seen
 }
 
 fn loss(model: &Model, orders: &[Order], blocks: &[Block], x: View, c: &Matrix) -> f64 {
@@ -476,8 +461,8 @@ fn what_the_loader_is_asked_for() {
     assert!(sage.may_restrict(&[AggregateFirst; 2], 1) && !sage.may_restrict(&[AggregateFirst; 2], 0));
     assert!(!sage.may_restrict(&[AggregateFirst, TransformFirst], 1));
     let with_norm = |norm: &str| of(&ModelConfig { norm: norm.into(), ..named("sage") });
-    assert!(with_norm("layer").may_restrict(&[AggregateFirst; 2], 1));
-    assert!(!with_norm("batch").may_restrict(&[AggregateFirst; 2], 1));
+    assert!(with_norm("l2").may_restrict(&[AggregateFirst; 2], 1));
+    assert!(["batch", "layer"].iter().all(|n| !with_norm(n).may_restrict(&[AggregateFirst; 2], 1)));
     // a sampled tree: the bottom layer reads the table
     let shapes = [
         BlockShape { dst: 11_000, src: 120_000, edges: 150_000 },

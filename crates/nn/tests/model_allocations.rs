@@ -8,7 +8,9 @@ use std::{
 };
 
 use graphmill_graph::SparseRows;
-use graphmill_nn::{Activations, Matrix, Model, ModelConfig, backend::Reference, cost::BlockShape};
+use graphmill_nn::{
+    Activations, Matrix, Model, ModelConfig, Order, Reused, backend::Reference, cost::BlockShape,
+};
 use support::{pass, random, random_block};
 
 /// Counts this thread's requests for memory. Requests for zeroed memory are left out: the reference
@@ -115,6 +117,64 @@ fn a_step_allocates_nothing_in_the_steady_state() {
                 steps();
                 assert_eq!(COUNT.get(), 0, "{config:?} {sparse}");
             }
+        }
+    }
+}
+
+#[test]
+fn reusing_rows_allocates_nothing_in_the_steady_state() {
+    let s = String::from;
+    let base = ModelConfig { hidden: 16, heads: 4, ..ModelConfig::default() };
+    let full = ModelConfig { norm: s("batch"), residual: s("linear"), input_layer: true, ..base.clone() };
+    let l2 = ModelConfig { norm: s("l2"), ..base.clone() };
+    for name in ["sage", "gcn", "gat"] {
+        for config in [&base, &full, &l2] {
+            let mut model = Model::new(&ModelConfig { model: s(name), ..config.clone() }, 10, 5, 1).unwrap();
+            let weighted = model.wants_symmetric_weights();
+            let orders = [Order::AggregateFirst; 2];
+            let batches = [40, 25].map(|computed| {
+                let mut blocks =
+                    [random_block(computed, 90, weighted, 1), random_block(8, computed + 12, weighted, 2)];
+                if model.may_restrict(&orders, 1) {
+                    blocks[1].grad_src = Some(computed);
+                    blocks[1].transpose();
+                }
+                let whole = [blocks[0].clone(), random_block(8, computed + 12, weighted, 2)];
+                (blocks, whole)
+            });
+            let (x, slots) = (random(90, 10, 3), (3..15).collect::<Vec<u32>>());
+            let mut rows = Matrix::zeros(40, model.layer_out_dim(0));
+            let mut kept: Vec<Matrix> =
+                model.kept_dims(&orders).into_iter().map(|dim| Matrix::zeros(40, dim)).collect();
+            assert!(!kept.is_empty(), "{name}");
+            let (mut acts, mut scratch) = (Activations::default(), Activations::default());
+            let mut steps = || {
+                for (blocks, whole) in &batches {
+                    let (x, bottom) = (x.view(), &blocks[0]);
+                    model.bottom_rows(
+                        &pass(true),
+                        orders[0],
+                        bottom,
+                        x,
+                        &mut scratch,
+                        0,
+                        &mut rows,
+                        &mut kept,
+                    );
+                    for (blocks, kept) in [(blocks, &[][..]), (whole, &kept[..])] {
+                        let reused = Reused { rows: rows.view(), slots: &slots, kept };
+                        model.zero_grad(&Reference);
+                        model.forward_reusing(&pass(true), &orders, blocks, x, reused, &mut acts);
+                        acts.logits_and_grad().1.host().fill(0.1);
+                        model.backward_reusing(&pass(true), &orders, blocks, x, reused, &mut acts);
+                    }
+                }
+            };
+            steps();
+            assert!(COUNT.get() > 0, "the counter counts");
+            COUNT.set(0);
+            steps();
+            assert_eq!(COUNT.get(), 0, "{config:?}");
         }
     }
 }

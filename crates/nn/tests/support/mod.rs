@@ -5,7 +5,7 @@ use graphmill_graph::{
     Block,
     keyed::{Stream, key},
 };
-use graphmill_nn::{Matrix, Param, Pass, View, backend::Reference};
+use graphmill_nn::{Matrix, Model, Order, Param, Pass, View, backend::Reference, cost::BlockShape};
 
 /// A pass on the reference backend.
 pub fn pass(training: bool) -> Pass<'static> {
@@ -126,4 +126,19 @@ pub fn check(what: &str, grad: View, mut objective: impl FnMut(usize, f32) -> f6
 /// Moves the only element of `param` numbered `i`.
 pub fn nudge(param: &mut Param, i: usize, delta: f32) {
     param.value.view_mut().host()[i] += delta;
+}
+
+/// Every combination of orders that the layers know.
+pub fn all_orders(model: &Model) -> Vec<Vec<Order>> {
+    let sides =
+        [BlockShape { dst: 1, src: 1000, edges: 1000 }, BlockShape { dst: 1000, src: 1, edges: 9000 }];
+    let mut seen: Vec<Vec<Order>> = Vec::new();
+    for choice in 0..1 << model.num_layers() {
+        let shapes: Vec<BlockShape> = (0..model.num_layers()).map(|l| sides[choice >> l & 1]).collect();
+        let orders = model.orders(&shapes);
+        if !seen.contains(&orders) {
+            seen.push(orders);
+        }
+    }
+    seen
 }

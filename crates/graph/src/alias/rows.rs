@@ -119,7 +119,7 @@ impl Rows<'_> {
         let product = u128::from(word) * u128::from(end - start);
         let own = (product >> 64) as u32;
         let cell = start + u64::from(own);
-        prefetch(&self.cells, cell as usize);
+        prefetch(self.cells, cell as usize);
         Aim { cell, own, place: ((product as u64) >> 32) as u32 }
     }
 

@@ -264,7 +264,10 @@ options! {
         fixed super_batch: usize = 0_usize, "N";
         /// What makes a node hot (layered): asked (by how many batches of the super-batch), or a hotness such as presc:1.
         fixed hot_by: String = "asked", "NAME";
-        /// Where the gradient of reused rows goes (layered): none (they are constants), or kept (through the aggregated rows they were made from).
+        /// Directions in which reused rows follow the parameters, and are as old as their super-batch only in the others (layered); 0 for none.
+        fixed hot_rank: usize = 16_usize, "K";
+        /// Where the gradient of reused rows goes (layered): none (they are constants), projected (to the weights, in the directions of
+        /// --hot-rank), or kept (to the weights, through all that they were made from).
         fixed hot_gradient: String = "none", "NAME";
         /// Make the rows to be reused during the super-batch before (layered): on, off, or auto for on with devices.
         fixed hot_ahead: String = "auto", "WHEN";
@@ -306,6 +309,8 @@ options! {
 const MOST_LAYERS: usize = 64;
 /// A super-batch is drawn before it is trained on, and counted in 16 bits.
 const MOST_BATCHES: usize = 1 << 14;
+/// With more directions rows may as well be computed.
+const MOST_DIRECTIONS: usize = 1 << 10;
 /// So are higher powers.
 const MOST_HOPS: usize = 16;
 
@@ -503,8 +508,22 @@ impl TrainConfig {
         if !["auto", "on", "off"].contains(&self.hot_ahead.as_str()) {
             return Err(Error::usage(format!("--hot-ahead {}: auto, on or off", self.hot_ahead)));
         }
-        if !["none", "kept"].contains(&self.hot_gradient.as_str()) {
-            return Err(Error::usage(format!("--hot-gradient {}: none or kept", self.hot_gradient)));
+        if !["none", "projected", "kept"].contains(&self.hot_gradient.as_str()) {
+            return Err(Error::usage(format!(
+                "--hot-gradient {}: none, projected or kept",
+                self.hot_gradient
+            )));
+        }
+        if self.hot_gradient == "kept" && self.hot_rank > 0
+            || self.hot_gradient == "projected" && self.hot_rank == 0
+        {
+            return Err(Error::usage(format!(
+                "--hot-gradient {} --hot-rank {}: projected gradients go through directions, kept ones through rows that have none;                  use --hot-gradient kept --hot-rank 0, or projected with a rank",
+                self.hot_gradient, self.hot_rank
+            )));
+        }
+        if self.hot_rank > MOST_DIRECTIONS {
+            return Err(Error::usage(format!("--hot-rank {}: at most {MOST_DIRECTIONS}", self.hot_rank)));
         }
         if self.hot_by != "asked" {
             let known = |e| Error::usage(format!("--hot-by: {e}; or asked"));

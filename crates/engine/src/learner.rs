@@ -116,8 +116,8 @@ impl<'a> Passes<'a> {
         let Room { acts, seed_labels } = &mut self.room;
         model.zero_grad(backend);
         let reused = match &self.reuse {
-            Some(from) => Reused { rows: from.rows.view(), slots: &batch.reused, kept: &from.kept },
-            None => Reused { rows: x, slots: &[], kept: &[] },
+            Some(from) => from.reused(&batch.reused),
+            None => Reused { rows: x, slots: &[], kept: &[], projected: None },
         };
         model.forward_reusing(&pass, &self.orders, &batch.blocks, x, reused, acts);
         seed_labels.gather(self.labels, &batch.seeds);

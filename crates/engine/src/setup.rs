@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use graphmill_graph::{Dataset, Graph, table};
-use graphmill_loader::{
-    Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder,
-};
+use graphmill_loader::{Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder};
 use graphmill_nn::{
     Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
 };

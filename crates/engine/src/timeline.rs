@@ -274,7 +274,10 @@ mod tests {
             timeline.depth("sampled", 2);
             assert_eq!(timeline.track("two"), two);
             let busy: Vec<_> = timeline.busy().into_iter().map(|busy| (busy.worker, busy.seconds)).collect();
-            assert_eq!(busy, [("one".into(), [0.5, 0.0, 0.0, 0.0, 0.0]), ("two".into(), [0.0, 0.0, 0.0, 2.0, 0.0])]);
+            assert_eq!(
+                busy,
+                [("one".into(), [0.5, 0.0, 0.0, 0.0, 0.0]), ("two".into(), [0.0, 0.0, 0.0, 2.0, 0.0])]
+            );
             let log = timeline.take();
             let slices: Vec<_> = log.slices.iter().map(|s| (s.track, s.epoch, s.batch)).collect();
             assert_eq!(slices, if keep { vec![(0, 0, 0), (0, 1, 3), (0, 1, 4), (1, 1, 3)] } else { vec![] });

@@ -31,8 +31,8 @@ use crate::{
     nodes::some,
     observer::{Observer, Progress, Start},
     record::{
-        Best, DatasetRecord, EpochRecord, MemorySample, ReuseRecord, Samples, Staleness, Summary, TestScore, WorkerRecord,
-        bottleneck, workers,
+        Best, DatasetRecord, EpochRecord, MemorySample, ReuseRecord, Samples, Staleness, Summary, TestScore,
+        WorkerRecord, bottleneck, workers,
     },
     setup::{self, Parts, Tables},
     stage::Loader,
@@ -474,8 +474,7 @@ impl Trainer<'_> {
             TestScore { metric: self.metric.name.to_string(), score: of_test },
             self.keeper.seconds(),
         );
-        summary.staleness =
-            Staleness { bound: self.strategy.staleness_bound(), max: self.place.staleness };
+        summary.staleness = Staleness { bound: self.strategy.staleness_bound(), max: self.place.staleness };
         if let Some(run) = self.keeper.run {
             run.write_summary(&summary)?;
         }

@@ -67,7 +67,8 @@ fn without_staleness_it_is_exact_training_to_the_bit() {
     let data = small();
     for model in ["sage", "gcn", "gat", "gin"] {
         for fused in ["auto", "off"] {
-            let with = |config: TrainConfig| TrainConfig { model: model.into(), fused: fused.into(), ..config };
+            let with =
+                |config: TrainConfig| TrainConfig { model: model.into(), fused: fused.into(), ..config };
             let exact = trained(&with(base()), &data).unwrap();
             for config in [
                 layered(|c| c.super_batch = 1),
@@ -129,7 +130,10 @@ fn rows_are_no_older_than_their_bound_under_any_delays() {
             let outcome = watched(&data, &pool, &config, Arc::new(slow), &what);
             assert!(outcome.end.is_ok(), "{what}: {:?}", outcome.end);
             let reached = if n == 1 && devices == "cpu" { outcome.staleness } else { bound };
-            assert_eq!(outcome.staleness, reached, "{what}: the last batch of a super-batch reads its oldest rows");
+            assert_eq!(
+                outcome.staleness, reached,
+                "{what}: the last batch of a super-batch reads its oldest rows"
+            );
             assert!(outcome.staleness <= bound, "{what}: {}", outcome.staleness);
             assert_eq!(*seen.get_or_insert(outcome.bits), outcome.bits, "{what}: it depends on who is slow");
         }
@@ -172,13 +176,8 @@ fn super_batches_are_as_long_as_it_pays_where_no_length_is_given() {
 
 #[test]
 fn every_model_learns_from_reused_rows() {
-    let options = GenerateOptions {
-        nodes: 3000,
-        degree: Some(12.0),
-        classes: 4,
-        dim: 8,
-        ..GenerateOptions::default()
-    };
+    let options =
+        GenerateOptions { nodes: 3000, degree: Some(12.0), classes: 4, dim: 8, ..GenerateOptions::default() };
     let data = generate("sbm", &options).unwrap();
     let with = |model: &str, hops: usize| TrainConfig {
         model: model.into(),

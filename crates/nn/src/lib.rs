@@ -19,4 +19,4 @@ pub use backend::Backend;
 pub use error::{Error, Result};
 pub use layer::{Finish, Layer, LayerConfig, Order, Param, Pass, Saved};
 pub use matrix::{Matrix, View, ViewMut};
-pub use model::{Activations, Model, ModelConfig, Reused};
+pub use model::{Activations, Model, ModelConfig, Projected, Reused};

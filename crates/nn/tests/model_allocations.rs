@@ -159,10 +159,11 @@ fn reusing_rows_allocates_nothing_in_the_steady_state() {
                         &mut scratch,
                         0,
                         &mut rows,
+                        0,
                         &mut kept,
                     );
                     for (blocks, kept) in [(blocks, &[][..]), (whole, &kept[..])] {
-                        let reused = Reused { rows: rows.view(), slots: &slots, kept };
+                        let reused = Reused { rows: rows.view(), slots: &slots, kept, projected: None };
                         model.zero_grad(&Reference);
                         model.forward_reusing(&pass(true), &orders, blocks, x, reused, &mut acts);
                         acts.logits_and_grad().1.host().fill(0.1);

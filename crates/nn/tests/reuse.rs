@@ -124,13 +124,23 @@ impl Table {
         for (at, ids) in [(1, vec![computed + 2, computed + 1]), (4, vec![computed])] {
             let block = rows_of(&batch.exact[0], &ids);
             let (rows, kept) = (&mut table.rows, &mut table.kept[..]);
-            model.bottom_rows(&pass(true), orders[0], &block, batch.x.view(), &mut scratch, at, rows, kept);
+            model.bottom_rows(
+                &pass(true),
+                orders[0],
+                &block,
+                batch.x.view(),
+                &mut scratch,
+                at,
+                rows,
+                at,
+                kept,
+            );
         }
         table
     }
 
     fn reused(&self) -> Reused<'_> {
-        Reused { rows: self.rows.view(), slots: &SLOTS, kept: &self.kept }
+        Reused { rows: self.rows.view(), slots: &SLOTS, kept: &self.kept, projected: None }
     }
 }
 
@@ -341,7 +351,7 @@ fn without_slots_nothing_changes() {
         for orders in all_orders(&model) {
             let (scores, grads) = exact(&mut model, &orders, &batch);
             let empty = Matrix::default();
-            let none = Reused { rows: empty.view(), slots: &[], kept: &[] };
+            let none = Reused { rows: empty.view(), slots: &[], kept: &[], projected: None };
             let (same, also) = reusing(&mut model, &orders, &batch.exact, batch.x.view(), none, &batch.c);
             assert_eq!(scores.view().host(), same.view().host(), "{config:?} {orders:?}");
             for ((name, a), (_, b)) in grads.iter().zip(&also) {
@@ -371,6 +381,7 @@ fn a_local_block_keeps_what_a_global_one_does() {
                 &mut scratch,
                 0,
                 &mut rows,
+                0,
                 &mut kept,
             );
             let pairs = std::iter::once((&rows, &table.rows)).chain(kept.iter().zip(&table.kept));

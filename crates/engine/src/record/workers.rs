@@ -142,10 +142,12 @@ mod tests {
         assert_eq!(utilisation(&workers)[0], Some(0.6));
         assert_eq!(bottleneck(&workers), Some(Stage::Train));
         // a trainer that extracts too has no time left, though sampling takes more of its worker's than training does
-        let workers = of(&[("sampler 0", [8.0, 0.0, 0.0, 0.0, 0.0]), ("trainer 0", [0.0, 4.5, 5.0, 0.0, 0.0])], 10.0);
+        let workers =
+            of(&[("sampler 0", [8.0, 0.0, 0.0, 0.0, 0.0]), ("trainer 0", [0.0, 4.5, 5.0, 0.0, 0.0])], 10.0);
         assert_eq!(bottleneck(&workers), Some(Stage::Train));
         // a sampler that trained for a moment does not make its load that of training
-        let workers = of(&[("sampler 0", [9.9, 0.0, 0.1, 0.0, 0.0]), ("trainer 0", [0.0, 0.0, 5.0, 0.0, 0.0])], 10.0);
+        let workers =
+            of(&[("sampler 0", [9.9, 0.0, 0.1, 0.0, 0.0]), ("trainer 0", [0.0, 0.0, 5.0, 0.0, 0.0])], 10.0);
         assert_eq!(bottleneck(&workers), Some(Stage::Sample));
     }
 }

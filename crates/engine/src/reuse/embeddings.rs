@@ -1,6 +1,9 @@
 //! Bottom-layer rows to be reused, and how old they are.
 
+use std::sync::Arc;
+
 use graphmill_graph::Matrix;
+use graphmill_nn::{Projected, Reused};
 
 /// Rows `from..` up to the next slice's, all made from the same parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,12 @@ pub struct Embeddings {
     pub rows: Matrix,
     /// What it made them from, where gradients go through them too.
     pub kept: Vec<Matrix>,
+    /// Their coordinates in the basis, `K x k`, where they follow the parameters in its directions.
+    pub coordinates: Matrix,
+    /// The basis; empty where there is none.
+    pub basis: Arc<Vec<Matrix>>,
+    /// Whether the weights get the gradient of that part.
+    pub learns: bool,
     /// Which rows are how old.
     pub slices: Vec<Slice>,
     /// Updates that a row may be old when it is read.
@@ -25,6 +34,13 @@ pub struct Embeddings {
 }
 
 impl Embeddings {
+    /// These rows of them, as a model reads them.
+    pub fn reused<'a>(&'a self, slots: &'a [u32]) -> Reused<'a> {
+        let (coordinates, basis) = (self.coordinates.view(), &self.basis[..]);
+        let projected = (!basis.is_empty()).then_some(Projected { coordinates, basis, learns: self.learns });
+        Reused { rows: self.rows.view(), slots, kept: &self.kept, projected }
+    }
+
     /// How old the oldest row is for a model that has made `step` updates. O(slices).
     ///
     /// # Panics

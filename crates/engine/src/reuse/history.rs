@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::tensors::Tensor;
 
+/// What the basis is called among versions.
+const BASIS: &str = "basis";
+
 /// Parameters that bottom-layer rows depend on, in the order in which the model shows them.
 pub type Snapshot = Arc<Vec<Matrix>>;
 
@@ -47,6 +50,7 @@ pub struct Place {
 struct State {
     place: Place,
     versions: BTreeMap<u64, Snapshot>,
+    basis: Arc<Vec<Matrix>>,
     closed: bool,
 }
 
@@ -130,17 +134,30 @@ impl History {
         self.lock().place.length = length;
     }
 
-    /// Every version that is kept, for a checkpoint: `3.0` is parameter 0 after 3 updates.
+    /// The directions in which rows follow the parameters: the same for the whole run.
+    pub fn basis(&self) -> Arc<Vec<Matrix>> {
+        self.lock().basis.clone()
+    }
+
+    /// Settles them.
+    pub fn set_basis(&self, basis: Vec<Matrix>) {
+        self.lock().basis = Arc::new(basis);
+    }
+
+    /// All that is kept, for a checkpoint: `3.0` is parameter 0 after 3 updates, `basis.0` the first part of the basis.
     pub fn tensors(&self) -> Vec<Tensor> {
         let state = self.lock();
-        let all = state.versions.iter().flat_map(|(version, snapshot)| {
-            snapshot.iter().enumerate().map(move |(i, matrix)| Tensor {
-                name: format!("{version}.{i}"),
+        let mut all = Vec::new();
+        let mut keep = |of: &str, matrices: &[Matrix]| {
+            all.extend(matrices.iter().enumerate().map(|(i, matrix)| Tensor {
+                name: format!("{of}.{i}"),
                 shape: [matrix.num_rows(), matrix.num_cols()],
                 data: matrix.view().host().to_vec(),
-            })
-        });
-        all.collect()
+            }));
+        };
+        keep(BASIS, &state.basis);
+        state.versions.iter().for_each(|(version, snapshot)| keep(&version.to_string(), snapshot));
+        all
     }
 
     /// Takes up what a checkpoint holds. Says what is wrong with it.
@@ -149,12 +166,15 @@ impl History {
     /// A tensor's name is none of [`History::tensors`], or versions are missing.
     pub fn restore(&self, place: Place, tensors: Vec<Tensor>) -> Result<(), String> {
         let mut versions: BTreeMap<u64, BTreeMap<usize, Matrix>> = BTreeMap::new();
+        let mut basis: BTreeMap<usize, Matrix> = BTreeMap::new();
         for Tensor { name, shape: [rows, cols], data } in tensors {
-            let key = name.split_once('.').and_then(|(v, i)| Some((v.parse().ok()?, i.parse().ok()?)));
-            let Some((version, i)) = key else {
-                return Err(format!("tensor '{name}' is not a version and a parameter"));
-            };
-            versions.entry(version).or_default().insert(i, Matrix::from_slice(rows, cols, &data));
+            let key = name.split_once('.').and_then(|(of, i)| Some((of, i.parse().ok()?)));
+            let matrix = Matrix::from_slice(rows, cols, &data);
+            match key.map(|(of, i)| (of, of.parse(), i)) {
+                Some((BASIS, _, i)) => drop(basis.insert(i, matrix)),
+                Some((_, Ok(version), i)) => drop(versions.entry(version).or_default().insert(i, matrix)),
+                _ => return Err(format!("tensor '{name}' is not a version and a parameter")),
+            }
         }
         if let Some(missing) =
             place.span.iter().flat_map(|span| &span.made).find(|version| !versions.contains_key(version))
@@ -166,6 +186,7 @@ impl History {
             .into_iter()
             .map(|(version, matrices)| (version, Arc::new(matrices.into_values().collect())))
             .collect();
+        state.basis = Arc::new(basis.into_values().collect());
         state.place = place;
         Ok(())
     }

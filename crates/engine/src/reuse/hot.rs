@@ -91,7 +91,8 @@ impl HotQueue {
             Ranking::Known(rank) => self.queue.par_sort_unstable_by_key(|&v| rank[v as usize]),
         }
         self.queue.truncate(most);
-        self.asked = counts.par_iter().with_min_len(1 << 16).map(|count| u64::from(count.load(Relaxed))).sum();
+        self.asked =
+            counts.par_iter().with_min_len(1 << 16).map(|count| u64::from(count.load(Relaxed))).sum();
         self.reused = self.queue.par_iter().with_min_len(1 << 14).map(|&v| u64::from(count(v))).sum();
         &self.queue
     }

@@ -1,6 +1,6 @@
 //! Makes bottom-layer rows from nodes and parameters.
 
-use graphmill_graph::{NodeId, keyed};
+use graphmill_graph::{Matrix, NodeId, keyed};
 use graphmill_loader::{MiniBatch, Workspace};
 use graphmill_nn::{
     Pass,
@@ -19,6 +19,8 @@ pub struct Maker {
     acts: Activations,
     space: Workspace,
     batch: MiniBatch,
+    /// What a chunk is made from.
+    room: Vec<Matrix>,
     /// Edges of what was made since this was set to 0.
     pub edges: u64,
 }
@@ -31,8 +33,28 @@ impl Maker {
             acts: Activations::default(),
             space: Workspace::new(num_nodes),
             batch: MiniBatch::default(),
+            room: Vec::new(),
             edges: 0,
         }
+    }
+
+    /// What the rows of `nodes` are made from: the widths that [`Model::kept_dims`] says. The model's own parameters count.
+    ///
+    /// # Errors
+    /// As [`Maker::make`].
+    pub fn inputs(
+        &mut self,
+        loader: &Loader,
+        passes: &Passes,
+        nodes: &[NodeId],
+        widths: &[usize],
+    ) -> Result<Vec<Matrix>> {
+        let snapshot = std::sync::Arc::new(Vec::new());
+        let mut to = Embeddings::default();
+        to.rows.resize(nodes.len(), self.model.layer_out_dim(0));
+        to.kept = widths.iter().map(|&width| Matrix::zeros(nodes.len(), width)).collect();
+        self.make(loader, passes, (0, 0), (0, &snapshot), nodes, 0, &mut to)?;
+        Ok(to.kept)
     }
 
     /// Makes the rows of `nodes`, `from` on, from that version of the parameters; their neighbours are those that batch `number` would
@@ -76,7 +98,16 @@ impl Maker {
             let key = keyed::key(&[passes.seed, version, at as u64, 0x6d61_6b65]);
             let pass = Pass { backend: passes.backend, training: true, key };
             let (order, block) = (passes.orders[0], &batch.blocks[0]);
-            self.model.bottom_rows(&pass, order, block, x, &mut self.acts, at, &mut to.rows, &mut to.kept);
+            let Self { model, acts, room, .. } = self;
+            if to.basis.is_empty() {
+                model.bottom_rows(&pass, order, block, x, acts, at, &mut to.rows, at, &mut to.kept);
+            } else {
+                room.resize_with(to.basis.len(), Matrix::default);
+                let widths = to.basis.iter().map(Matrix::num_cols);
+                room.iter_mut().zip(widths).for_each(|(room, width)| room.resize(chunk.len(), width));
+                model.bottom_rows(&pass, order, block, x, acts, at, &mut to.rows, 0, room);
+                model.project_rows(&pass, &to.basis, room, acts, at, &mut to.rows, &mut to.coordinates);
+            }
         }
         Ok(())
     }

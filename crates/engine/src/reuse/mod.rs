@@ -5,18 +5,21 @@
 //!   hot.rs          which nodes' rows are worth it: the hot queue
 //!   history.rs      the bottom layer's parameters by version, as far back as rows are made from them
 //!   maker.rs        rows from nodes and parameters
+//!   basis.rs        the directions in which rows follow the parameters all the same
 //!   embeddings.rs   the rows, and how old they are
 //! ```
 //!
 //! The stages read from here what a strategy has put here ([`crate::strategy::layered`]); none of it knows a thread.
 
 mod ahead;
+mod basis;
 mod embeddings;
 mod history;
 mod hot;
 mod maker;
 
 pub use ahead::Ahead;
+pub use basis::basis;
 pub use embeddings::{Embeddings, Slice};
 pub use history::{History, Place, Snapshot, Span};
 pub use hot::{HotQueue, Ranking};

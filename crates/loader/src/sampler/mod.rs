@@ -202,7 +202,15 @@ pub trait Sampler: Send + Sync {
         batch: &mut MiniBatch,
     ) -> Result<()> {
         hops::start(workspace, batch);
-        hops::draw(self, graph, BatchKey { seed, epoch, batch: batch.number }, form, 0..self.num_layers(), workspace, batch)
+        hops::draw(
+            self,
+            graph,
+            BatchKey { seed, epoch, batch: batch.number },
+            form,
+            0..self.num_layers(),
+            workspace,
+            batch,
+        )
     }
 
     /// [`Sampler::sample`] but for the bottom block: fills `batch.blocks[1..]`, and in `batch.input_nodes` the destinations of the

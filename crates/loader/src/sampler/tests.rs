@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use graphmill_graph::{Block, EdgeOptions, Graph, NodeId, build, keyed, table};
 use proptest::prelude::*;
 
-use super::*;
 use super::parts::PART;
+use super::*;
 use crate::reuse::Slots;
 
 /// Node 0 hears from 1..=40, node 1 from 0, node 2 from nobody, the others from two each.

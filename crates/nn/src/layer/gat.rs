@@ -318,9 +318,28 @@ impl Layer for Gat {
         pass.backend.copy(rows.view(), kept[0].rows_mut(at..at + block.num_dst));
     }
 
+    fn rows_of_kept(&self, pass: &Pass, kept: &[Matrix], saved: &mut Saved, out: ViewMut) {
+        let (backend, heads, weight) = (pass.backend, self.heads, self.linear.weight().value.view());
+        if self.is_mean() {
+            let [_, _, all_heads, ..] = &mut saved.m;
+            all_heads.resize(kept[0].num_rows(), self.dims[0]);
+            backend.head_gemm(heads, kept[0].view(), Plain, weight, Plain, 0.0, all_heads.view_mut());
+            backend.head_mean(all_heads.view(), heads, out);
+        } else {
+            backend.head_gemm(heads, kept[0].view(), Plain, weight, Plain, 0.0, out);
+        }
+    }
+
+    fn kept_bias(&self) -> Option<&Param> {
+        self.bias.as_ref()
+    }
+
+    fn kept_bias_mut(&mut self) -> Option<&mut Param> {
+        self.bias.as_mut()
+    }
+
     fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], saved: &mut Saved, grad: View) {
         let (backend, heads) = (pass.backend, self.heads);
-        super::add_bias_grad(pass, self.bias.as_mut(), grad);
         let heads_grad = if self.is_mean() {
             let [_, _, all_heads, ..] = &mut saved.m;
             all_heads.resize(grad.num_rows(), self.dims[0]);

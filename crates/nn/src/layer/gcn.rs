@@ -118,8 +118,19 @@ impl Layer for Gcn {
         pass.backend.copy(saved.m[0].view(), kept[0].rows_mut(at..at + block.num_dst));
     }
 
+    fn rows_of_kept(&self, pass: &Pass, kept: &[Matrix], _saved: &mut Saved, out: ViewMut) {
+        self.linear.forward_product(pass, kept[0].view(), 0.0, out);
+    }
+
+    fn kept_bias(&self) -> Option<&Param> {
+        self.linear.bias()
+    }
+
+    fn kept_bias_mut(&mut self) -> Option<&mut Param> {
+        self.linear.bias_mut()
+    }
+
     fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], _saved: &mut Saved, grad: View) {
-        super::add_bias_grad(pass, self.linear.bias_mut(), grad);
         self.linear.backward_product(pass, kept[0].view(), grad);
     }
 

@@ -263,7 +263,22 @@ pub trait Layer: Send + Sync {
         unreachable!("this layer keeps nothing");
     }
 
-    /// Adds to the gradients of the weights behind the aggregation, and of the bias, from that of rows made earlier, `grad`
+    /// What the weights behind the aggregation make of rows as [`Layer::keep`] gives them, `H x dim` each: `H x O`, without the bias.
+    fn rows_of_kept(&self, _pass: &Pass, _kept: &[Matrix], _saved: &mut Saved, _out: ViewMut) {
+        unreachable!("this layer keeps nothing");
+    }
+
+    /// The bias, of a layer that keeps something.
+    fn kept_bias(&self) -> Option<&Param> {
+        None
+    }
+
+    /// The same, to be changed.
+    fn kept_bias_mut(&mut self) -> Option<&mut Param> {
+        None
+    }
+
+    /// Adds to the gradients of the weights behind the aggregation from that of rows made earlier, `grad`
     /// (`H x O`, before the finish): `kept` are those rows of what [`Layer::keep`] gave, `H x dim` each. What stands before the
     /// aggregation (attention's vectors) gets none.
     fn backward_kept(&mut self, _pass: &Pass, _kept: &[Matrix], _saved: &mut Saved, _grad: View) {

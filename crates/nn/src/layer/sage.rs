@@ -160,8 +160,20 @@ impl Layer for Sage {
         pass.backend.copy(super::own_rows_again(block, x, room), kept[1].rows_mut(rows));
     }
 
+    fn rows_of_kept(&self, pass: &Pass, kept: &[Matrix], _saved: &mut Saved, mut out: ViewMut) {
+        self.neigh.forward_product(pass, kept[0].view(), 0.0, out.reborrow());
+        self.own.forward_product(pass, kept[1].view(), 1.0, out);
+    }
+
+    fn kept_bias(&self) -> Option<&Param> {
+        self.own.bias()
+    }
+
+    fn kept_bias_mut(&mut self) -> Option<&mut Param> {
+        self.own.bias_mut()
+    }
+
     fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], _saved: &mut Saved, grad: View) {
-        super::add_bias_grad(pass, self.own.bias_mut(), grad);
         let both = [&mut self.neigh, &mut self.own];
         Linear::backward_products(pass, both, [kept[0].view(), kept[1].view()], grad);
     }

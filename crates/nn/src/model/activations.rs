@@ -44,6 +44,9 @@ pub(super) struct Kept {
     pub(super) norm: [Matrix; 2],
     /// What reused rows were made from, of the bottom layer ([`super::Reused::kept`]), `H x dim` each.
     pub(super) reused: [Matrix; 3],
+    /// Of reused rows that follow the parameters in some directions: what the weights make of the basis, the rows' coordinates,
+    /// and the gradient of the former.
+    pub(super) projected: [Matrix; 3],
 }
 
 impl Activations {

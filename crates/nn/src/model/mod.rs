@@ -27,7 +27,7 @@ use graphmill_graph::{block::Aggregation, keyed, table};
 
 pub use activations::Activations;
 pub use config::{ACTIVATIONS, ModelConfig, RESIDUALS, ResidualKind};
-pub use reuse::Reused;
+pub use reuse::{Projected, Reused};
 use stage::{Residual, Stage};
 
 use crate::{

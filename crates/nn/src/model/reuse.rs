@@ -26,7 +26,8 @@ use super::{
     stage::{Residual, Stage},
 };
 use crate::{
-    Finish, Matrix, Order, Param, Pass, View, ViewMut,
+    Finish, Matrix, Order, Param, Pass, Saved, View, ViewMut,
+    backend::{Activation, Dropout, Side},
     layer::{self, site},
 };
 
@@ -40,11 +41,28 @@ pub struct Reused<'a> {
     /// What they were made from, where the layer's weights get their gradient: tables of as many rows, of the widths
     /// [`Model::kept_dims`]. Empty: they are constants.
     pub kept: &'a [Matrix],
+    /// The part of them that is not as old as they are.
+    pub projected: Option<Projected<'a>>,
+}
+
+/// The part of reused rows that follows the parameters: what the weights of now make of the projection of the aggregated input rows on
+/// a few directions. `rows` of [`Reused`] are then what is left of them without that part and the bias ([`Model::project_rows`]).
+///
+/// A row is linear in its aggregated inputs `a`: with an orthonormal basis `B` of `k` directions, `a W = (a - a Bᵀ B) W + (a Bᵀ)(B W)`.
+/// The first term is made with old weights; the second costs `k` rows of the product and `O(H k O)` to add.
+#[derive(Clone, Copy, Debug)]
+pub struct Projected<'a> {
+    /// The projection of every row, `K x k`.
+    pub coordinates: View<'a>,
+    /// The basis: `k` rows of each table of widths [`Model::kept_dims`], orthonormal side by side.
+    pub basis: &'a [Matrix],
+    /// Whether the weights and the bias get the gradient of that part.
+    pub learns: bool,
 }
 
 impl Model {
     /// The bottom layer's rows before its norm, of a block alone, to rows `at..at + D` of `rows` (as wide as
-    /// [`Model::layer_out_dim`] of layer 0), and what they are made from to the same rows of the tables `kept` (of widths
+    /// [`Model::layer_out_dim`] of layer 0), and what they are made from to rows `kept_at..kept_at + D` of the tables `kept` (of widths
     /// [`Model::kept_dims`]; none: it is not kept). `x` is as for [`Model::forward`]; `scratch` is reused from call to call.
     ///
     /// Whether the features and the attention drop is the pass' affair; nothing drops from the rows.
@@ -58,6 +76,7 @@ impl Model {
         scratch: &mut Activations,
         at: usize,
         rows: &mut Matrix,
+        kept_at: usize,
         kept: &mut [Matrix],
     ) {
         self.forward_input(pass, x, scratch);
@@ -70,11 +89,46 @@ impl Model {
         if !kept.is_empty() {
             assert_eq!(order, Order::AggregateFirst, "transformed rows have no aggregated inputs to keep");
             let (of_conv, of_residual) = kept.split_at_mut(kept.len() - stage.kept_by_residual());
-            stage.conv.keep(&pass, block, x, saved, at, of_conv);
+            stage.conv.keep(&pass, block, x, saved, kept_at, of_conv);
             if let [rows] = of_residual {
                 let from = layer::own_rows_again(block, x, own);
-                pass.backend.copy(from, rows.rows_mut(at..at + block.num_dst));
+                pass.backend.copy(from, rows.rows_mut(kept_at..kept_at + block.num_dst));
             }
+        }
+    }
+
+    /// Turns rows `at..at + D` from [`Model::bottom_rows`], with what they were made from in `kept` (`D` rows each), into those that follow
+    /// the parameters in the directions of `basis`: writes their coordinates to the same rows of `coordinates` (as wide as the basis has
+    /// rows), and takes that part and the bias from `rows`.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    pub fn project_rows(
+        &self,
+        pass: &Pass,
+        basis: &[Matrix],
+        kept: &[Matrix],
+        scratch: &mut Activations,
+        at: usize,
+        rows: &mut Matrix,
+        coordinates: &mut Matrix,
+    ) {
+        let places = at..at + kept[0].num_rows();
+        for (i, (kept, basis)) in kept.iter().zip(basis).enumerate() {
+            let beta = if i == 0 { 0.0 } else { 1.0 };
+            let to = coordinates.rows_mut(places.clone());
+            pass.backend.gemm(kept.view(), Side::Plain, basis.view(), Side::Transposed, beta, to);
+        }
+        let stage = &self.stages[0];
+        let Kept { conv: saved, projected: [of_basis, ..], .. } = &mut scratch.stages[0].kept;
+        stage.rows_of_basis(pass, basis, saved, of_basis);
+        of_basis.view_mut().host().iter_mut().for_each(|x| *x = -*x);
+        let coordinates = coordinates.rows(places.clone());
+        let mut rows = rows.rows_mut(places);
+        pass.backend.gemm(coordinates, Side::Plain, of_basis.view(), Side::Plain, 1.0, rows.reborrow());
+        if let Some(bias) = stage.conv.kept_bias() {
+            of_basis.resize(1, bias.value.num_cols());
+            let negative = of_basis.view_mut().host();
+            negative.iter_mut().zip(bias.value.view().host()).for_each(|(to, &from)| *to = -from);
+            pass.backend.epilogue(Some(of_basis.view()), Activation::Identity, Dropout::NONE, rows);
         }
     }
 
@@ -167,12 +221,38 @@ impl Stage {
 
     /// Puts reused rows behind the `computed` ones in `rows`, and finishes them where those are finished already. Their places
     /// among all rows, or a site of their own, make their dropout masks others than the computed rows'.
-    pub(super) fn put_behind(&self, pass: &Pass, reused: Reused, computed: usize, rows: ViewMut) {
+    pub(super) fn put_behind(
+        &self,
+        pass: &Pass,
+        reused: Reused,
+        computed: usize,
+        kept: &mut Kept,
+        rows: ViewMut,
+    ) {
         let behind = computed..computed + reused.slots.len();
         let mut behind = rows.rows(behind);
         pass.backend.gather(reused.rows, reused.slots, behind.reborrow());
-        if self.is_plain() {
-            self.finish(pass, site::REUSED).apply(pass.backend, None, behind);
+        let mut bias = None;
+        if let Some(Projected { coordinates, basis, .. }) = reused.projected {
+            let Kept { conv: saved, projected: [of_basis, of_rows, ..], .. } = kept;
+            self.rows_of_basis(pass, basis, saved, of_basis);
+            of_rows.resize(reused.slots.len(), coordinates.num_cols());
+            pass.backend.gather(coordinates, reused.slots, of_rows.view_mut());
+            let (of_rows, of_basis) = (of_rows.view(), of_basis.view());
+            pass.backend.gemm(of_rows, Side::Plain, of_basis, Side::Plain, 1.0, behind.reborrow());
+            bias = self.conv.kept_bias();
+        }
+        let finish = if self.is_plain() { self.finish(pass, site::REUSED) } else { Finish::NONE };
+        finish.apply(pass.backend, bias, behind);
+    }
+
+    /// What the weights make of a basis, without the bias, `k x O`.
+    fn rows_of_basis(&self, pass: &Pass, basis: &[Matrix], saved: &mut Saved, out: &mut Matrix) {
+        let (of_conv, of_residual) = basis.split_at(basis.len() - self.kept_by_residual());
+        out.resize(basis[0].num_rows(), self.conv.out_dim());
+        self.conv.rows_of_kept(pass, of_conv, saved, out.view_mut());
+        if let (Some(Residual::Linear(linear)), [own]) = (&self.residual, of_residual) {
+            linear.forward_product(pass, own.view(), 1.0, out.view_mut());
         }
     }
 
@@ -187,26 +267,42 @@ impl Stage {
         kept: &mut Kept,
         grad: &mut Matrix,
     ) {
-        if !reused.kept.is_empty() {
+        let projected = reused.projected.filter(|projected| projected.learns);
+        if !reused.kept.is_empty() || projected.is_some() {
             let behind = computed..computed + reused.slots.len();
             assert_eq!(grad.num_rows(), behind.end, "kept aggregates need the gradients of all rows");
             if self.is_plain() {
                 let finish = self.finish(pass, site::REUSED);
                 finish.backward(pass.backend, None, y.rows(behind.clone()), grad.rows_mut(behind.clone()));
             }
-            let Kept { conv: saved, reused: room, .. } = kept;
+            let grad = grad.rows(behind);
+            layer::add_bias_grad(pass, self.conv.kept_bias_mut(), grad);
+            let Kept { conv: saved, reused: room, projected: [_, of_rows, of_basis], .. } = kept;
+            if let Some(Projected { coordinates, basis, .. }) = projected {
+                // the rows' coordinates are still there
+                of_basis.resize(coordinates.num_cols(), grad.num_cols());
+                let to = of_basis.view_mut();
+                pass.backend.gemm(of_rows.view(), Side::Transposed, grad, Side::Plain, 0.0, to);
+                self.backward_kept(pass, basis, saved, of_basis.view());
+            }
             let room = &mut room[..reused.kept.len()];
             for (room, table) in room.iter_mut().zip(reused.kept) {
                 room.resize(reused.slots.len(), table.num_cols());
                 pass.backend.gather(table.view(), reused.slots, room.view_mut());
             }
-            let (of_conv, of_residual) = room.split_at(room.len() - self.kept_by_residual());
-            let grad = grad.rows(behind);
-            self.conv.backward_kept(pass, of_conv, saved, grad);
-            if let (Some(Residual::Linear(linear)), [own]) = (&mut self.residual, of_residual) {
-                linear.backward_product(pass, own.view(), grad);
+            if !room.is_empty() {
+                self.backward_kept(pass, room, saved, grad);
             }
         }
         grad.truncate(computed);
+    }
+
+    /// Adds to the gradients of the weights that of rows that were made from `kept`.
+    fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], saved: &mut Saved, grad: View) {
+        let (of_conv, of_residual) = kept.split_at(kept.len() - self.kept_by_residual());
+        self.conv.backward_kept(pass, of_conv, saved, grad);
+        if let (Some(Residual::Linear(linear)), [own]) = (&mut self.residual, of_residual) {
+            linear.backward_product(pass, own.view(), grad);
+        }
     }
 }

@@ -93,10 +93,10 @@ impl Stage {
         kept: &mut Kept,
         mut out: ViewMut,
     ) {
-        let Kept { conv: saved, own, before_norm, norm: norm_kept, .. } = kept;
         let finish = self.finish(pass, site::OUTPUT);
         let conv_finish = if self.is_plain() { finish } else { Finish::NONE };
         let computed = block.num_dst;
+        let mut before_norm = std::mem::take(&mut kept.before_norm);
         let mut rows = if self.norm.is_some() {
             before_norm.resize(out.num_rows(), self.conv.out_dim());
             before_norm.view_mut()
@@ -104,13 +104,14 @@ impl Stage {
             out.reborrow()
         };
         let to = rows.reborrow().rows(0..computed);
-        self.rows(pass, order, block, x, t, conv_finish, saved, own, to);
+        self.rows(pass, order, block, x, t, conv_finish, &mut kept.conv, &mut kept.own, to);
         if let Some(reused) = reused {
-            self.put_behind(pass, reused, computed, rows);
+            self.put_behind(pass, reused, computed, kept, rows);
         }
         if let Some(norm) = &self.norm {
-            norm.forward(pass, before_norm.view(), norm_kept, out.reborrow());
+            norm.forward(pass, before_norm.view(), &mut kept.norm, out.reborrow());
         }
+        kept.before_norm = before_norm;
         if !self.is_plain() {
             finish.apply(pass.backend, None, out);
         }

@@ -124,7 +124,8 @@ impl Team {
                 config.num_samplers
             )));
         }
-        let reserve = |device: &Arc<Device>| reserved.map(|(what, bytes)| device.hold(what, bytes)).transpose();
+        let reserve =
+            |device: &Arc<Device>| reserved.map(|(what, bytes)| device.hold(what, bytes)).transpose();
         let reserved = devices.iter().map(reserve).collect::<Result<Vec<_>>>()?;
         let caches = OwnCaches::new(config, with.data, with.sampler, with.order)?;
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
@@ -187,7 +188,17 @@ impl Team {
         }
         let gradients = Arc::new(Spare::default());
         let num_nodes = with.data.num_nodes();
-        Ok(Self { devices, seats, normal, batch_bytes, rows, gradients, times, num_nodes, _reserved: reserved })
+        Ok(Self {
+            devices,
+            seats,
+            normal,
+            batch_bytes,
+            rows,
+            gradients,
+            times,
+            num_nodes,
+            _reserved: reserved,
+        })
     }
 
     /// Trainers, those on standby among them.

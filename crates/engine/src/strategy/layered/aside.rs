@@ -2,11 +2,11 @@
 
 use std::{
     ops::{AddAssign, Range},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
 
-use graphmill_graph::{NodeId, memory};
+use graphmill_graph::{Matrix, NodeId, memory};
 use graphmill_loader::Workspace;
 use rayon::ThreadPool;
 
@@ -15,7 +15,7 @@ use crate::{
     Error, Result, cores,
     hotness::scores_of,
     learner::{Learner, Passes},
-    reuse::{Ahead, Embeddings, History, HotQueue, Maker, Ranking, Span},
+    reuse::{Ahead, Embeddings, History, HotQueue, Maker, Ranking, Span, basis},
     stage::Loader,
     timeline::{Stage, Timeline},
 };
@@ -26,6 +26,9 @@ const LENGTHS: [u64; 4] = [2, 4, 8, 16];
 const ENOUGH: f64 = 0.85;
 /// The part of the free memory that rows may take where no ratio is given.
 const MEMORY_SHARE: f64 = 0.25;
+
+/// Nodes from which directions are found, at most.
+const SAMPLE: usize = 1 << 12;
 
 /// A super-batch, ready to be trained on.
 pub(super) struct Super {
@@ -91,6 +94,9 @@ pub(super) struct Aside {
     least: u16,
     /// Width of a row, and of what it is kept with.
     widths: (usize, Vec<usize>),
+    /// The directions in which rows follow the parameters, and whether gradients go that way.
+    basis: Arc<Vec<Matrix>>,
+    learns: bool,
     /// Whether the reused rows' gradients are of no use.
     restrict: bool,
     /// The part of the hot nodes whose rows are made; the others are left to the caches of features.
@@ -108,20 +114,21 @@ impl Aside {
         let config = with.config;
         let Passes { orders, .. } = &learner.passes;
         let nodes = loader.graph.num_nodes();
-        let through = config.hot_gradient == "kept";
-        let kept = if through { learner.model.kept_dims(orders) } else { Vec::new() };
-        if through && kept.is_empty() {
+        let dims = learner.model.kept_dims(orders);
+        if config.hot_gradient != "none" && dims.is_empty() {
             return Err(Error::usage(format!(
-                "--hot-gradient kept: the bottom layer of this {} has no aggregated rows to keep for gradients; use --hot-gradient none",
-                config.model
+                "--hot-gradient {}: the bottom layer of this {} has no aggregated rows to keep for gradients; use --hot-gradient none",
+                config.hot_gradient, config.model
             )));
         }
+        let kept = if config.hot_gradient == "kept" { dims.clone() } else { Vec::new() };
+        let rank = if dims.is_empty() { 0 } else { config.hot_rank };
         let width = learner.model.layer_out_dim(0);
         let most = match config.hot_ratio.0 {
             Some(ratio) => (ratio * nodes as f64).round() as usize,
             None => {
                 let room = memory::available().map_or(f64::INFINITY, |free| MEMORY_SHARE * free as f64);
-                let each = 4 * (width + kept.iter().sum::<usize>());
+                let each = 4 * (width + rank + kept.iter().sum::<usize>());
                 nodes.min((room / (2 * each) as f64) as usize)
             }
         };
@@ -138,15 +145,23 @@ impl Aside {
         let pool = ahead.then(|| cores::pool("aside", threads, &[]).map(Arc::new)).transpose()?;
         // where nothing is shared devices are still spared the bottom layer
         let least = if config.super_batch == 1 && config.devices != "cpu" { 1 } else { 2 };
+        let mut maker = Maker::new(&learner.model, nodes);
+        if rank > 0 && learner.history.basis().is_empty() {
+            let some = sample_of(loader);
+            let inputs = maker.inputs(loader, &learner.passes, &some, &dims)?;
+            learner.history.set_basis(basis(learner.passes.backend, &inputs, rank, config.seed));
+        }
         Ok(Self {
-            maker: Maker::new(&learner.model, nodes),
+            maker,
+            basis: learner.history.basis(),
+            learns: config.hot_gradient == "projected",
             queue: HotQueue::default(),
             ranking,
             spaces: (0..threads).map(|_| Workspace::new(nodes)).collect(),
             pool,
             most,
             least,
-            restrict: !through && learner.model.may_restrict(orders, 1),
+            restrict: config.hot_gradient == "none" && learner.model.may_restrict(orders, 1),
             widths: (width, kept),
             split: config.hot_split.0.unwrap_or(1.0),
             spare: Vec::new(),
@@ -155,7 +170,8 @@ impl Aside {
 
     /// Bytes of a row, and of what it is kept with.
     pub(super) fn row_bytes(&self) -> u64 {
-        4 * (self.widths.0 + self.widths.1.iter().sum::<usize>()) as u64
+        let rank = self.basis.first().map_or(0, Matrix::num_rows);
+        4 * (self.widths.0 + rank + self.widths.1.iter().sum::<usize>()) as u64
     }
 
     /// Hot nodes at most.
@@ -207,6 +223,9 @@ impl Aside {
         rows.rows.resize(hot, self.widths.0);
         rows.kept.resize_with(self.widths.1.len(), Default::default);
         rows.kept.iter_mut().zip(&self.widths.1).for_each(|(kept, &width)| kept.resize(hot, width));
+        rows.coordinates.resize(hot, self.basis.first().map_or(0, Matrix::num_rows));
+        rows.basis = self.basis.clone();
+        rows.learns = self.learns;
         rows.slices.clear();
         rows.bound = bound;
         self.maker.edges = 0;
@@ -238,4 +257,17 @@ impl Aside {
             self.spare.push((ahead, rows));
         }
     }
+}
+
+/// Some nodes whose rows may be reused: of the first batch of the first epoch.
+fn sample_of(loader: &Loader) -> Vec<NodeId> {
+    let (mut order, mut ahead) = (Vec::new(), Ahead::default());
+    loader.order(0, &mut order);
+    ahead.draw(loader, &order, 0, 0..1, false, &mut [Workspace::new(loader.graph.num_nodes())]);
+    let some = Mutex::new(Vec::new());
+    ahead.candidates(&|nodes| {
+        let every = nodes.len().div_ceil(SAMPLE).max(1);
+        some.lock().unwrap_or_else(PoisonError::into_inner).extend(nodes.iter().step_by(every));
+    });
+    some.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

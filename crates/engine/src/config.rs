@@ -266,9 +266,9 @@ options! {
         fixed hot_by: String = "asked", "NAME";
         /// Directions in which reused rows follow the parameters, and are as old as their super-batch only in the others (layered); 0 for none.
         fixed hot_rank: usize = 16_usize, "K";
-        /// Where the gradient of reused rows goes (layered): none (they are constants), projected (to the weights, in the directions of
-        /// --hot-rank), or kept (to the weights, through all that they were made from).
-        fixed hot_gradient: String = "none", "NAME";
+        /// Where the gradient of reused rows goes (layered): projected (to the weights, in the directions of --hot-rank), kept (to the weights,
+        /// through all that the rows were made from, without directions), none (they are constants), or auto for projected where it can be.
+        fixed hot_gradient: String = "auto", "NAME";
         /// Make the rows to be reused during the super-batch before (layered): on, off, or auto for on with devices.
         fixed hot_ahead: String = "auto", "WHEN";
         /// The part of the hot nodes whose rows are reused, the rest being left to devices' caches of features (layered); auto adapts it to how
@@ -508,19 +508,16 @@ impl TrainConfig {
         if !["auto", "on", "off"].contains(&self.hot_ahead.as_str()) {
             return Err(Error::usage(format!("--hot-ahead {}: auto, on or off", self.hot_ahead)));
         }
-        if !["none", "projected", "kept"].contains(&self.hot_gradient.as_str()) {
+        if !["auto", "none", "projected", "kept"].contains(&self.hot_gradient.as_str()) {
             return Err(Error::usage(format!(
-                "--hot-gradient {}: none, projected or kept",
+                "--hot-gradient {}: auto, none, projected or kept",
                 self.hot_gradient
             )));
         }
-        if self.hot_gradient == "kept" && self.hot_rank > 0
-            || self.hot_gradient == "projected" && self.hot_rank == 0
-        {
-            return Err(Error::usage(format!(
-                "--hot-gradient {} --hot-rank {}: projected gradients go through directions, kept ones through rows that have none;                  use --hot-gradient kept --hot-rank 0, or projected with a rank",
-                self.hot_gradient, self.hot_rank
-            )));
+        if self.hot_gradient == "projected" && self.hot_rank == 0 {
+            return Err(Error::usage(
+                "--hot-gradient projected --hot-rank 0: gradients go through directions, of which there are none; use a rank of 1 or more",
+            ));
         }
         if self.hot_rank > MOST_DIRECTIONS {
             return Err(Error::usage(format!("--hot-rank {}: at most {MOST_DIRECTIONS}", self.hot_rank)));

@@ -191,9 +191,12 @@ fn every_model_learns_from_reused_rows() {
     };
     for (model, hops) in [("gcn", 1), ("sage", 1), ("gat", 1), ("gin", 1), ("pinsage", 1), ("mixhop", 3)] {
         let exact = trained(&with(model, hops), &data).unwrap().test.score.unwrap();
-        for (gradient, by, norm) in
-            [("none", "asked", "none"), ("none", "presc:1", "batch"), ("kept", "asked", "layer")]
-        {
+        for (gradient, by, norm) in [
+            ("none", "asked", "none"),
+            ("auto", "asked", "none"),
+            ("auto", "presc:1", "batch"),
+            ("kept", "asked", "layer"),
+        ] {
             if gradient == "kept" && !["gcn", "sage", "gat"].contains(&model) {
                 continue;
             }
@@ -212,6 +215,21 @@ fn every_model_learns_from_reused_rows() {
             assert!(reused.epochs[0].reuse.unwrap().hot_nodes > 100.0);
         }
     }
+}
+
+#[test]
+fn rows_without_a_bound_grow_old_and_are_still_learned_from() {
+    let data = small();
+    let config = TrainConfig { strategy: "historical".into(), epochs: 4, ..base() };
+    let summary = trained(&config, &data).unwrap();
+    let (first, last) = (summary.epochs[0].reuse.unwrap(), summary.epochs[3].reuse.unwrap());
+    assert!(first.reused_rows < last.reused_rows && last.reused_rows > last.asked_rows / 6, "{last:?}");
+    assert!(
+        summary.staleness.max > 9 && summary.staleness.max <= summary.staleness.bound,
+        "{:?}",
+        summary.staleness
+    );
+    assert!(summary.epochs[3].loss < summary.epochs[0].loss);
 }
 
 #[test]

@@ -83,6 +83,17 @@ impl Ahead {
         });
     }
 
+    /// Shows each batch's own nodes, which the layer above reads as its own, and those whose bottom-layer rows may be reused.
+    pub fn nodes(&mut self, see: &mut dyn FnMut(&[NodeId], &[NodeId])) {
+        for drawn in &mut self.drawn {
+            let Drawn { is_there, batch } = drawn.get_mut().unwrap_or_else(PoisonError::into_inner);
+            if *is_there {
+                let (own, others) = batch.input_nodes.split_at(batch.blocks[1].num_dst);
+                see(own, others);
+            }
+        }
+    }
+
     /// Batch `number`, whole: its part above the bottom from here, its bottom block drawn now, for the rows that are not
     /// reused.
     ///

@@ -1,6 +1,7 @@
 //! Who runs which stage, where, and how far ahead. The stages themselves do not know.
 
 pub mod factored;
+pub mod historical;
 pub mod layered;
 pub mod line;
 pub mod monitor;
@@ -189,6 +190,12 @@ pub const TABLE: &[Entry<Kind>] = &[
             make: |with| Ok(Box::new(layered::Layered::new(with)?)),
             by_device: |config| config.devices != "cpu",
         },
+    },
+    Entry {
+        name: "historical",
+        summary: "bottom-layer rows reused however old they are: what layered is compared with",
+        source: "Fey et al., GNNAutoScale, ICML 2021, section 2",
+        make: Kind { make: |with| Ok(Box::new(historical::Historical::new(with)?)), by_device: |_| false },
     },
 ];
 

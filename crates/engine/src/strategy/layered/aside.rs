@@ -115,14 +115,17 @@ impl Aside {
         let Passes { orders, .. } = &learner.passes;
         let nodes = loader.graph.num_nodes();
         let dims = learner.model.kept_dims(orders);
-        if config.hot_gradient != "none" && dims.is_empty() {
+        let gradient = config.hot_gradient.as_str();
+        if ["projected", "kept"].contains(&gradient) && dims.is_empty() {
             return Err(Error::usage(format!(
-                "--hot-gradient {}: the bottom layer of this {} has no aggregated rows to keep for gradients; use --hot-gradient none",
-                config.hot_gradient, config.model
+                "--hot-gradient {gradient}: the bottom layer of this {} has no aggregated rows for gradients to go through; use --hot-gradient \
+                 none",
+                config.model
             )));
         }
-        let kept = if config.hot_gradient == "kept" { dims.clone() } else { Vec::new() };
-        let rank = if dims.is_empty() { 0 } else { config.hot_rank };
+        let kept = if gradient == "kept" { dims.clone() } else { Vec::new() };
+        let rank = if dims.is_empty() || gradient == "kept" { 0 } else { config.hot_rank };
+        let learns = rank > 0 && gradient != "none";
         let width = learner.model.layer_out_dim(0);
         let most = match config.hot_ratio.0 {
             Some(ratio) => (ratio * nodes as f64).round() as usize,
@@ -148,20 +151,20 @@ impl Aside {
         let mut maker = Maker::new(&learner.model, nodes);
         if rank > 0 && learner.history.basis().is_empty() {
             let some = sample_of(loader);
-            let inputs = maker.inputs(loader, &learner.passes, &some, &dims)?;
+            let inputs = attempt(Stage::Embed, 0, || maker.inputs(loader, &learner.passes, &some, &dims))?;
             learner.history.set_basis(basis(learner.passes.backend, &inputs, rank, config.seed));
         }
         Ok(Self {
             maker,
             basis: learner.history.basis(),
-            learns: config.hot_gradient == "projected",
+            learns,
             queue: HotQueue::default(),
             ranking,
             spaces: (0..threads).map(|_| Workspace::new(nodes)).collect(),
             pool,
             most,
             least,
-            restrict: config.hot_gradient == "none" && learner.model.may_restrict(orders, 1),
+            restrict: !learns && kept.is_empty() && learner.model.may_restrict(orders, 1),
             widths: (width, kept),
             split: config.hot_split.0.unwrap_or(1.0),
             spare: Vec::new(),

@@ -64,7 +64,7 @@ pub(crate) fn train(line: &str, graph: &Path) -> Result<Value> {
 }
 
 /// Runs `graphmill` with the words of a line and some paths.
-fn command(line: &str, paths: &[&Path]) -> Result<String> {
+pub(crate) fn command(line: &str, paths: &[&Path]) -> Result<String> {
     let mut words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
     words.extend(paths.iter().map(|path| path.display().to_string()));
     eprintln!("graphmill {}", words.join(" "));

@@ -1,5 +1,6 @@
 //! What an epoch adds up, batch by batch; a checkpoint in its middle keeps it.
 
+use graphmill_graph::Block;
 use graphmill_loader::MiniBatch;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,9 @@ pub struct Sums {
     pub seeds: u64,
     /// Of edges in all blocks.
     pub edges: u64,
+    /// Of edges in the bottom blocks.
+    #[serde(default)]
+    pub bottom_edges: u64,
     /// Of seconds, from the order to the last update, checkpoints in between included.
     pub seconds: f64,
     /// Of seconds, stage by stage.
@@ -43,6 +47,7 @@ impl Sums {
         self.loss += outcome.loss * seeds as f64;
         self.seeds += seeds as u64;
         self.edges += batch.num_edges() as u64;
+        self.bottom_edges += batch.blocks.first().map_or(0, Block::num_edges) as u64;
         self.stages.sample += spent.sample;
         self.stages.extract += spent.extract;
         self.stages.train += spent.train;
@@ -78,6 +83,7 @@ impl Sums {
             stages: self.stages,
             seeds: self.seeds,
             sampled_edges: self.edges,
+            bottom_edges: self.bottom_edges,
             seeds_per_second: if self.seconds > 0.0 { self.seeds as f64 / self.seconds } else { 0.0 },
             traffic: self.traffic,
             hit_rate: self.traffic.hit_rate(has_device),

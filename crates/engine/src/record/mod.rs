@@ -165,6 +165,9 @@ pub struct EpochRecord {
     pub seeds: u64,
     /// Edges in all blocks.
     pub sampled_edges: u64,
+    /// Those of them in the bottom blocks, which the first layer aggregates over. Of reused rows none; what making them took is in
+    /// [`ReuseRecord::made_edges`].
+    pub bottom_edges: u64,
     /// Seeds per second of `seconds`.
     pub seeds_per_second: f64,
     /// Feature rows and bytes read.

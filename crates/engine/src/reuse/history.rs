@@ -24,7 +24,9 @@ pub type Snapshot = Arc<Vec<Matrix>>;
 /// A super-batch, and what its rows were made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// Its batches, of the epoch in hand.
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// Its batches.
     pub batches: std::ops::Range<u64>,
     /// Updates made when it began.
     pub start: u64,
@@ -76,7 +78,7 @@ impl History {
         state.closed = false;
     }
 
-    /// The epoch is over: the next begins with rows of its own.
+    /// The epoch is recorded: the next begins with rows of its own.
     pub fn end_epoch(&self) {
         let mut state = self.lock();
         state.place.span = None;

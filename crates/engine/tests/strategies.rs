@@ -236,6 +236,8 @@ fn interruptible() -> Vec<TrainConfig> {
         of("factored", "profiled", "virtual:3"),
         of("time-sharing", "profiled", "virtual:2"),
         TrainConfig { super_batch: 4, ..of("layered", "profiled", "cpu") },
+        // one super-batch to an epoch
+        TrainConfig { super_batch: 20, ..of("layered", "profiled", "cpu") },
         TrainConfig { super_batch: 3, hot_ahead: "on".into(), ..of("layered", "profiled", "cpu") },
         TrainConfig {
             super_batch: 3,

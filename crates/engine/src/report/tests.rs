@@ -208,7 +208,8 @@ fn reused_rows_and_devices_have_sections_of_their_own() {
         }];
     }
     let page = html(&summary);
-    for text in ["Reused rows", "2,250 · 75", "7 · bound 8", "Weight variation", "virtual:&lt;0&gt;", "50.0"] {
+    for text in ["Reused rows", "2,250 · 75", "7 · bound 8", "Weight variation", "virtual:&lt;0&gt;", "50.0"]
+    {
         assert!(page.contains(text), "{text}");
     }
 }

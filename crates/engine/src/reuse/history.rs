@@ -24,7 +24,9 @@ pub type Snapshot = Arc<Vec<Matrix>>;
 /// A super-batch, and what its rows were made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// Its batches, of the epoch in hand.
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// Its batches.
     pub batches: std::ops::Range<u64>,
     /// Updates made when it began.
     pub start: u64,
@@ -79,7 +81,7 @@ impl<M: Monitor<State>> History<M> {
         });
     }
 
-    /// The epoch is over: the next begins with rows of its own.
+    /// The epoch is recorded: the next begins with rows of its own.
     pub fn end_epoch(&self) {
         self.monitor.now(|state| {
             state.place.span = None;

@@ -250,7 +250,7 @@ impl Aside {
             made: hot as u64,
             edges: self.maker.edges,
         };
-        let span = Span { batches, start: 0, made: made.to_vec() };
+        let span = Span { epoch, batches, start: 0, made: made.to_vec() };
         Ok(Some(Super { span, ahead: Arc::new(ahead), rows: Arc::new(rows), counts }))
     }
 

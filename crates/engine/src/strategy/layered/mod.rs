@@ -163,12 +163,11 @@ impl<'a> Layered<'a> {
     fn first(&mut self, epoch: &Epoch, history: &History) -> Result<Option<(Super, u64)>> {
         let (from, to, step) = (epoch.from, epoch.to, epoch.learner.step);
         let place = history.place();
-        let before = place.span.filter(|span| span.batches.start < from && from <= span.batches.end);
         let next = from..(from + place.length).min(to);
         let length = |batches: &Range<u64>| batches.end - batches.start;
-        let (batches, start, made) = match before {
-            Some(Span { batches, start, made }) if from < batches.end => (batches, start, made),
-            Some(Span { batches, start, .. }) if self.is_ahead() => {
+        let (batches, start, made) = match place.span.filter(|span| span.epoch == epoch.number) {
+            Some(Span { batches, start, made, .. }) if batches.contains(&from) => (batches, start, made),
+            Some(Span { batches, start, .. }) if batches.end == from && self.is_ahead() => {
                 (next, step, self.versions(start, length(&batches)))
             }
             _ => (next, step, vec![step]),
@@ -232,7 +231,6 @@ impl<'a> Layered<'a> {
             (now, start) = (made, epoch.learner.step);
             self.adapt(clock.elapsed().as_secs_f64());
         }
-        history.end_epoch();
         Ok(Flow::Continue)
     }
 }

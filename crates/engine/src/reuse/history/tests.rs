@@ -37,7 +37,7 @@ fn value(snapshot: &Snapshot) -> f32 {
 }
 
 fn span(start: u64, made: &[u64]) -> Span {
-    Span { batches: 8..12, start, made: made.to_vec() }
+    Span { epoch: 2, batches: 8..12, start, made: made.to_vec() }
 }
 
 #[test]
@@ -217,7 +217,10 @@ fn no_schedule_leaves_a_maker_waiting() {
             let mut start = 0;
             // the first super-batch is trained to its end, the second perhaps not; nothing new may wait for what the first closed
             for updates in [UPDATES, made_before_the_end] {
-                history.begin(Span { batches: start..start + UPDATES, start, made: vec![start] }, UPDATES);
+                history.begin(
+                    Span { epoch: 0, batches: start..start + UPDATES, start, made: vec![start] },
+                    UPDATES,
+                );
                 let (maker, versions) = (history.clone(), start..start + UPDATES);
                 let making = shuttle::thread::spawn(move || {
                     let mut seen = 0;

@@ -40,8 +40,12 @@ pub struct Span {
 pub struct Place {
     /// The super-batch in hand; none between epochs.
     pub span: Option<Span>,
-    /// Batches of the super-batch to come.
+    /// Batches of the super-batch to come; 0 before there is any.
     pub length: u64,
+    /// Batches of an update.
+    pub round: u64,
+    /// Hot nodes at most.
+    pub most: usize,
     /// The largest change of a weight by an update, since the super-batch in hand began.
     pub change: f32,
     /// The same in the epoch in hand, times twice the updates of a super-batch: NeutronOrch's epsilon (section 4.3).
@@ -127,9 +131,12 @@ impl<M: Monitor<State>> History<M> {
         self.monitor.look(|state| state.place.clone())
     }
 
-    /// Batches of the super-batch to come.
-    pub fn set_length(&self, length: u64) {
-        self.monitor.now(|state| state.place.length = length);
+    /// Before the first epoch: batches of the first super-batch, batches of an update, hot nodes at most.
+    pub fn settle(&self, length: u64, round: u64, most: usize) {
+        self.monitor.now(|state| {
+            let place = &mut state.place;
+            (place.length, place.round, place.most) = (length, round, most);
+        });
     }
 
     /// The directions in which rows follow the parameters: the same for the whole run.
@@ -175,9 +182,11 @@ impl<M: Monitor<State>> History<M> {
                 _ => return Err(format!("tensor '{name}' is not a version and a parameter")),
             }
         }
-        if let Some(missing) =
-            place.span.iter().flat_map(|span| &span.made).find(|version| !versions.contains_key(version))
-        {
+        // those that the rows in hand were made from, and all since: the next ones may be
+        let last = versions.keys().next_back().copied().unwrap_or(0);
+        let needed = |span: &Span| span.made.iter().copied().chain(span.start..=last).collect::<Vec<_>>();
+        let mut needed = place.span.iter().flat_map(needed);
+        if let Some(missing) = needed.find(|version| !versions.contains_key(version)) {
             return Err(format!("version {missing} of the bottom layer's parameters is missing"));
         }
         self.monitor.now(|state| {

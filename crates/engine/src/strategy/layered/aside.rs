@@ -22,6 +22,9 @@ use crate::{
 
 /// Super-batches that are tried where no length is given.
 const LENGTHS: [u64; 4] = [2, 4, 8, 16];
+/// The longest of them where rows do not follow the parameters in any direction: longer ones cost attention more than a point
+/// of accuracy (docs/results.md, "Layered").
+const LONGEST: u64 = 4;
 /// The shortest is taken that saves this part of what the best does.
 const ENOUGH: f64 = 0.85;
 /// The part of the free memory that rows may take where no ratio is given.
@@ -195,7 +198,8 @@ impl Aside {
         loader.order(0, &mut order);
         let mut ahead = Ahead::default();
         let mut saved = Vec::new();
-        for length in LENGTHS.map(|length| length.min(loader.num_batches())) {
+        let longest = if self.basis.is_empty() { LONGEST } else { u64::MAX };
+        for length in LENGTHS.map(|length| length.min(longest).min(loader.num_batches())) {
             ahead.draw(loader, &order, 0, 0..length, false, &mut self.spaces);
             self.queue.count(loader.graph.num_nodes(), &mut ahead);
             self.queue.pick(&self.ranking, self.least, self.most);

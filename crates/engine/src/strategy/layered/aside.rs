@@ -27,7 +27,7 @@ const LENGTHS: [u64; 4] = [2, 4, 8, 16];
 const LONGEST: u64 = 4;
 /// The shortest is taken that saves this part of what the best does.
 const ENOUGH: f64 = 0.85;
-/// The part of the free memory that rows may take where no ratio is given.
+/// The part of the free memory, and of a device's, that rows may take where no ratio is given.
 const MEMORY_SHARE: f64 = 0.25;
 
 /// Nodes from which directions are found, at most.
@@ -135,7 +135,11 @@ impl Aside {
             _ if place.length > 0 => place.most,
             Some(ratio) => (ratio * nodes as f64).round() as usize,
             None => {
-                let room = memory::available().map_or(f64::INFINITY, |free| MEMORY_SHARE * free as f64);
+                let limit = |bytes: u64| MEMORY_SHARE * bytes as f64;
+                let room = memory::available().map_or(f64::INFINITY, limit);
+                // devices hold them too
+                let of_device = Some(config.device_budget.0).filter(|&budget| budget > 0);
+                let room = room.min(of_device.map_or(f64::INFINITY, limit));
                 let each = 4 * (width + rank + kept.iter().sum::<usize>());
                 nodes.min((room / (2 * each) as f64) as usize)
             }

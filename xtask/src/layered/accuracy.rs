@@ -64,6 +64,12 @@ const VARIANTS: &[Variant] = &[
         keeps: false,
     },
     Variant {
+        word: "directions",
+        name: "layered without gradients",
+        options: "--strategy layered --super-batch 4 --hot-ratio 0.3 --hot-gradient none",
+        keeps: true,
+    },
+    Variant {
         word: "constants",
         name: "constants, as the released code",
         options: "--strategy layered --super-batch 4 --hot-ratio 0.3 --hot-rank 0 --hot-gradient none",
@@ -91,6 +97,12 @@ const VARIANTS: &[Variant] = &[
         word: "ahead",
         name: "layered ahead, n = 4",
         options: "--strategy layered --super-batch 4 --hot-ratio 0.3 --hot-ahead on",
+        keeps: false,
+    },
+    Variant {
+        word: "historical",
+        name: "unbounded, as GNNAutoScale",
+        options: "--strategy historical",
         keeps: false,
     },
 ];

@@ -1,5 +1,5 @@
-//! What each part of the method gains (figure 12 of the paper): on one device that is made up, with a link, and with room for a third
-//! of the features beside what it works on.
+//! What each part of the method gains (figure 12 of the paper): on one device that is made up, with a link, and with room for a
+//! third of the features beside what it works on.
 
 use anyhow::Result;
 
@@ -11,8 +11,9 @@ const LINKS: [&str; 2] = ["12G,10us", "2G,10us"];
 /// What the device holds: the graph and a training step, some 0.7 GB, and a third of the features.
 const BUDGET: &str = "900M";
 
-/// Every step, with what it adds to the one before: rows of the bottom layer are computed by the processor for every batch (which asks
-/// for those of a sixth of the nodes); those of hot nodes alone, once for a super-batch; what memory is left caches features; rows are made during the super-batch before.
+/// Every step, with what it adds to the one before: rows of the bottom layer are computed by the processor for every batch (which
+/// asks for those of a sixth of the nodes); those of hot nodes alone, once for a super-batch; what memory is left caches
+/// features; rows are made during the super-batch before.
 const CHAIN: &[(&str, &str)] = &[
     ("time-sharing", "--strategy time-sharing --cache-ratio 0"),
     ("+L", "--strategy layered --super-batch 1 --hot-ratio 0.25 --hot-ahead off --cache-ratio 0"),

@@ -168,14 +168,16 @@ fn compare(options: &Options, case: &Case, data: &Path, model: &str, keeps: bool
         if variant.word == "exact" {
             println!("{row} | | | | |");
         } else {
+            // unbounded reuse does not watch the weights
+            let variation = mean(|o| o.variation);
+            let variation = if variation > 0.0 { format!("{variation:.3}") } else { String::new() };
             println!(
-                "{row} {} | {:.1} | {:.1} | {} ({}) | {:.4} |",
+                "{row} {} | {:.1} | {:.1} | {} ({}) | {variation} |",
                 runs::mean_and_deviation(&to_exact),
                 100.0 * mean(|o| o.reused),
                 100.0 * mean(|o| o.made),
                 most(0),
                 most(1),
-                mean(|o| o.variation),
             );
         }
     }

@@ -481,6 +481,7 @@ fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
         &[],
         std::slice::from_ref(&tensor),
         7,
+        &[("3.0".to_string(), [1, 2], &[0.5, -1.0][..])],
         &state,
     )?;
     add("checkpoint", "state", joined(&files(&place, &place)?));

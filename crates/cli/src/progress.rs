@@ -249,8 +249,8 @@ mod tests {
     fn the_busiest_stage_is_named_in_as_many_words_as_fit() {
         let busy =
             |worker: &str, seconds| graphmill_engine::timeline::Busy { worker: worker.into(), seconds };
-        let sampler = busy("sampler 0", [3.4, 1.2, 0.0, 0.0]);
-        let workers = workers(&[sampler, busy("trainer 0", [0.0, 0.0, 9.7, 0.0])], 10.0);
+        let sampler = busy("sampler 0", [3.4, 1.2, 0.0, 0.0, 0.0]);
+        let workers = workers(&[sampler, busy("trainer 0", [0.0, 0.0, 9.7, 0.0, 0.0])], 10.0);
         let text = "sample 34% · extract 12% · train 97%";
         assert_eq!(stages(&workers, 67), Some(format!("{text}  ← bottleneck train")));
         assert_eq!(stages(&workers, 50), Some(format!("{text}  ← train")));

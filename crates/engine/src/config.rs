@@ -258,13 +258,14 @@ options! {
         fixed updates: String = "synchronous", "HOW";
         /// Batches of a synchronous update; 0 for one of each virtual device that trains: then it is as if batches were so many times as large.
         fixed batches_per_update: usize = 0_usize, "N";
-        /// Nodes whose bottom-layer rows a super-batch reuses, at most this part of all (layered); auto for all that two of its batches ask for.
+        /// Nodes whose bottom-layer rows a super-batch reuses, at most this part of all (layered); auto for all that two of its batches ask for, as far as there is memory.
         fixed hot_ratio: Ratio = Ratio(None), "R";
         /// Batches of a super-batch (layered); 0 for as few as save most of the work.
         fixed super_batch: usize = 0_usize, "N";
         /// What makes a node hot (layered): asked (by how many batches of the super-batch), or a hotness such as presc:1.
         fixed hot_by: String = "asked", "NAME";
-        /// Directions in which reused rows follow the parameters, and are as old as their super-batch only in the others (layered); 0 for none.
+        /// Directions in which reused rows follow the parameters, and are as old as their super-batch only in the others (layered; not with
+        /// --hot-gradient kept); 0 for none.
         fixed hot_rank: usize = 16_usize, "K";
         /// Where the gradient of reused rows goes (layered): projected (to the weights, in the directions of --hot-rank), kept (to the weights,
         /// through all that the rows were made from, without directions), none (they are constants), or auto for projected where it can be.

@@ -9,7 +9,8 @@ use crate::{
     sums::Sums,
 };
 
-/// Where a run stands. With the model, the best model and the optimiser's state it is all that a checkpoint holds.
+/// Where a run stands. With the model, the best model, the optimiser's state and older parameters that rows are
+/// made from it is all that a checkpoint holds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Place {
     /// What is trained on.
@@ -30,7 +31,7 @@ pub struct Place {
     pub schedule: schedule::State,
     /// Seconds the run has taken.
     pub seconds: f64,
-    /// The largest staleness of a gradient, or of an embedding, that was used.
+    /// The largest staleness of a gradient, or of a reused row.
     pub staleness: u64,
     /// Where the reuse of bottom-layer rows stands.
     #[serde(default)]

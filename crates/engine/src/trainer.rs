@@ -426,6 +426,7 @@ impl Trainer<'_> {
     fn record(&mut self, record: EpochRecord, flow: Flow) -> Result<()> {
         self.observer.epoch(&record);
         self.place.next_epoch();
+        self.learner.history.end_epoch();
         self.place.patience = self.early.state;
         self.place.schedule = self.schedule.state();
         if let Some(run) = self.keeper.run {

@@ -236,6 +236,14 @@ fn interruptible() -> Vec<TrainConfig> {
         of("factored", "profiled", "virtual:3"),
         of("time-sharing", "profiled", "virtual:2"),
         TrainConfig { super_batch: 4, ..of("layered", "profiled", "cpu") },
+        TrainConfig {
+            super_batch: 6,
+            hot_ahead: "on".into(),
+            max_variation: 0.08,
+            ..of("layered", "profiled", "cpu")
+        },
+        // one super-batch to an epoch
+        TrainConfig { super_batch: 20, ..of("layered", "profiled", "cpu") },
         TrainConfig { super_batch: 3, hot_ahead: "on".into(), ..of("layered", "profiled", "cpu") },
         TrainConfig {
             super_batch: 3,
@@ -279,6 +287,26 @@ fn stopped_at_any_batch_and_resumed_the_numbers_are_the_same() {
             assert!(numbers(&dir, &summary) == whole, "stopped after {at}, {config:?}");
         }
     }
+}
+
+/// Where updates are of other batches, rows would be of other ages.
+#[test]
+fn rows_of_other_ages_are_refused_when_a_run_is_resumed() {
+    let data = small();
+    let with = |devices: &str| TrainConfig {
+        strategy: "layered".into(),
+        devices: devices.into(),
+        super_batch: 4,
+        hot_ahead: "on".into(),
+        ..base()
+    };
+    let room = tempfile::tempdir().unwrap();
+    let dir = room.path().join("run");
+    let error = run_in(&dir, 2, &with("virtual:2"), &data, false, 2).expect_err("interrupted");
+    assert!(matches!(error, Error::Interrupted { saved: true, .. }), "{error}");
+    let error = run_in(&dir, 2, &with("cpu"), &data, true, u64::MAX).unwrap_err().to_string();
+    assert!(error.contains("--devices cpu") && error.contains("those of this run are of 2"), "{error}");
+    run_in(&dir, 2, &with("virtual:2"), &data, true, u64::MAX).unwrap();
 }
 
 /// Batches that take long to sample or to read make others wait, and gradients late; but not later than they may be.

@@ -7,9 +7,9 @@ use std::{
     cell::Cell,
 };
 
-use graphmill_graph::SparseRows;
+use graphmill_graph::{Block, SparseRows};
 use graphmill_nn::{
-    Activations, Matrix, Model, ModelConfig, Order, Reused, backend::Reference, cost::BlockShape,
+    Activations, Matrix, Model, ModelConfig, Order, Projected, Reused, backend::Reference, cost::BlockShape,
 };
 use support::{pass, random, random_block};
 
@@ -147,6 +147,8 @@ fn reusing_rows_allocates_nothing_in_the_steady_state() {
             let mut kept: Vec<Matrix> =
                 model.kept_dims(&orders).into_iter().map(|dim| Matrix::zeros(40, dim)).collect();
             assert!(!kept.is_empty(), "{name}");
+            let basis: Vec<Matrix> = kept.iter().map(|kept| random(4, kept.num_cols(), 5)).collect();
+            let (mut room, mut coordinates) = (kept.clone(), Matrix::zeros(40, 4));
             let (mut acts, mut scratch) = (Activations::default(), Activations::default());
             let mut steps = || {
                 for (blocks, whole) in &batches {
@@ -162,12 +164,29 @@ fn reusing_rows_allocates_nothing_in_the_steady_state() {
                         0,
                         &mut kept,
                     );
-                    for (blocks, kept) in [(blocks, &[][..]), (whole, &kept[..])] {
-                        let reused = Reused { rows: rows.view(), slots: &slots, kept, projected: None };
+                    let mut step = |model: &mut Model, blocks: &[Block], reused: Reused| {
                         model.zero_grad(&Reference);
                         model.forward_reusing(&pass(true), &orders, blocks, x, reused, &mut acts);
                         acts.logits_and_grad().1.host().fill(0.1);
                         model.backward_reusing(&pass(true), &orders, blocks, x, reused, &mut acts);
+                    };
+                    for (blocks, kept) in [(blocks, &[][..]), (whole, &kept[..])] {
+                        step(
+                            &mut model,
+                            blocks,
+                            Reused { rows: rows.view(), slots: &slots, kept, projected: None },
+                        );
+                    }
+                    for room in &mut room {
+                        room.resize(bottom.num_dst, room.num_cols());
+                    }
+                    let (pass, order) = (pass(true), orders[0]);
+                    model.bottom_rows(&pass, order, bottom, x, &mut scratch, 0, &mut rows, 0, &mut room);
+                    model.project_rows(&pass, &basis, &room, &mut scratch, 0, &mut rows, &mut coordinates);
+                    for (blocks, learns) in [(blocks, false), (whole, true)] {
+                        let projected = Projected { coordinates: coordinates.view(), basis: &basis, learns };
+                        let (rows, projected) = (rows.view(), Some(projected));
+                        step(&mut model, blocks, Reused { rows, slots: &slots, kept: &[], projected });
                     }
                 }
             };

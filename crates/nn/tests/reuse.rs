@@ -1,5 +1,7 @@
 //! Rows of the bottom layer that are reused: against exact passes, finite differences, and passes without any.
 
+#[path = "reuse/projected.rs"]
+mod projected;
 mod support;
 
 use graphmill_graph::Block;

@@ -3,7 +3,9 @@
 //! A pure function of the [`Summary`]. Hovering over a point or a bar tells its numbers.
 
 mod chart;
+mod devices;
 mod memory;
+mod reuse;
 mod scale;
 mod text;
 mod utilisation;
@@ -35,6 +37,8 @@ pub fn html(summary: &Summary) -> String {
     page += &curves(summary);
     page += &stages(summary);
     page += &utilisation::utilisation(&summary.epochs);
+    page += &reuse::reuse(summary);
+    page += &devices::devices(&summary.epochs);
     page += &traffic(&summary.epochs);
     page += &memory::memory(summary);
     page += &config(summary);
@@ -250,9 +254,11 @@ fn stages(summary: &Summary) -> String {
     if overlaps {
         note += " Stages that run side by side add up to more than the clock shows.";
     }
-    if summary.staleness.bound > 0 {
+    if epochs.iter().any(|e| e.reuse.is_some()) {
+        note += " Making rows that are reused is not a batch's, and comes besides: see the workers.";
+    } else if summary.staleness.bound > 0 {
         let (bound, max) = (summary.staleness.bound, summary.staleness.max);
-        let _ = write!(note, " Reused embeddings were at most {max} updates old; the bound is {bound}.");
+        let _ = write!(note, " Gradients were at most {max} updates late; the bound is {bound}.");
     }
     section("Where the time went", &note, &format!("{body}<div class=wide>{chart}</div>"))
 }

@@ -181,3 +181,35 @@ fn pages_to_look_at() {
         std::fs::write(path, html(&run(epochs, scale, pipelined))).unwrap();
     }
 }
+
+#[test]
+fn reused_rows_and_devices_have_sections_of_their_own() {
+    let mut summary = run(3, 1.0, true);
+    let plain = html(&summary);
+    assert!(!plain.contains("Reused rows") && !plain.contains("<h2>Devices"));
+    for (epoch, i) in summary.epochs.iter_mut().zip(1u64..) {
+        epoch.reuse = Some(crate::record::ReuseRecord {
+            super_batch: 4.0,
+            hot_nodes: 5000.0,
+            asked_rows: 1000,
+            reused_rows: 750,
+            made_rows: 200,
+            variation: 0.1 * i as f64,
+            split: 1.0,
+            ..Default::default()
+        });
+        epoch.devices = vec![crate::record::DeviceRecord {
+            device: "virtual:<0>".into(),
+            role: "trainer".into(),
+            batches: 10,
+            hit_rate: Some(0.25 * i as f64),
+            link_bytes: 1 << 20,
+            ..Default::default()
+        }];
+    }
+    let page = html(&summary);
+    for text in ["Reused rows", "2,250 · 75", "7 · bound 8", "Weight variation", "virtual:&lt;0&gt;", "50.0"]
+    {
+        assert!(page.contains(text), "{text}");
+    }
+}

@@ -53,13 +53,14 @@ impl Ahead {
         for drawn in &mut self.drawn {
             drawn.get_mut().unwrap_or_else(PoisonError::into_inner).is_there = false;
         }
-        let alone = count < spaces.len().max(2);
+        // a batch is spread over threads where there are more of those than batches
+        let spread = count < spaces.len().max(2);
         let lanes = spaces.len().max(1);
         let mut first = batches.start;
         for group in self.drawn[..count].chunks_mut(lanes) {
             let draw = |(i, (drawn, space)): (usize, (&mut Mutex<Drawn>, &mut Workspace))| {
                 let drawn = drawn.get_mut().unwrap_or_else(PoisonError::into_inner);
-                space.set_parallel(alone);
+                space.set_parallel(spread);
                 loader.pick(order, first + i as u64, &mut drawn.batch);
                 // what cannot be drawn fails in its turn, when the batches before it are trained on
                 let drawn_well = catch_unwind(AssertUnwindSafe(|| {
@@ -67,9 +68,9 @@ impl Ahead {
                 }));
                 drawn.is_there = drawn_well.unwrap_or(false);
             };
-            let count = group.len() as u64;
+            let drawn = group.len() as u64;
             group.par_iter_mut().zip(&mut *spaces).enumerate().for_each(draw);
-            first += count;
+            first += drawn;
         }
     }
 

@@ -58,9 +58,7 @@ impl HotQueue {
     pub fn saved(&self) -> f64 {
         self.reused.saturating_sub(self.queue.len() as u64) as f64 / self.asked.max(1) as f64
     }
-}
 
-impl HotQueue {
     /// Counts what the batches ask for. O(V + what they ask for).
     pub fn count(&mut self, num_nodes: usize, ahead: &mut Ahead) {
         if self.counts.len() != num_nodes {

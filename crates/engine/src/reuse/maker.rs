@@ -73,6 +73,9 @@ impl Maker {
         from: usize,
         to: &mut Embeddings,
     ) -> Result<()> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
         let mut values = snapshot.iter();
         self.model.visit_bottom_mut(&mut |_, param| {
             if let Some(value) = values.next() {

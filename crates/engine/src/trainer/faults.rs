@@ -39,10 +39,17 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
         };
         (config, group)
     };
+    let layered = |ahead: &str| {
+        let (config, group) = of("layered", "profiled", "cpu", 1);
+        let model = "sage".to_string();
+        (TrainConfig { super_batch: 3, hot_ahead: ahead.into(), hot_rank: 3, model, ..config }, group)
+    };
     vec![
         of("sequential", "profiled", "cpu", 1),
         of("pipelined", "profiled", "cpu", 1),
         of("pipelined", "1,1,1", "cpu", 1),
+        layered("off"),
+        layered("on"),
         of("factored", "profiled", "virtual:2", 1),
         of("factored", "profiled", "virtual:3", 2),
     ]
@@ -183,8 +190,10 @@ fn features_that_shrink_on_disk_end_the_run_and_not_what_it_has_done() {
         let bytes = fs::read(&file).unwrap();
         // in the midst of an epoch, and behind the last batch: then scoring fails
         for left in [3, BATCHES.div_ceil(group)] {
-            let what =
-                format!("{} {} {}, cut after {left}", config.strategy, config.allocation, config.devices);
+            let what = format!(
+                "{} {} {} {}, cut after {left}",
+                config.strategy, config.allocation, config.devices, config.hot_ahead
+            );
             let dir = room.path().join(format!("run{left}"));
             let mut cutting = Cutting { file: &file, left };
             let error = attempt(&config, &opened, &dir, false, None, &mut cutting).unwrap_err();

@@ -58,7 +58,8 @@ pub struct Factored<'a> {
     design: Design,
     team: Option<Team>,
     slots: Vec<Slot>,
-    records: Vec<DeviceRecord>,
+    /// What had gone over each link when somebody asked last: bytes and seconds.
+    carried: Vec<(u64, f64)>,
     note: Option<String>,
     /// Bytes that each device keeps for something else, and for what.
     reserved: Option<(&'static str, u64)>,
@@ -67,7 +68,7 @@ pub struct Factored<'a> {
 impl<'a> Factored<'a> {
     /// With nothing on any device yet.
     pub fn new(with: Setting<'a>, design: Design) -> Self {
-        Self { with, design, team: None, slots: Vec::new(), records: Vec::new(), note: None, reserved: None }
+        Self { with, design, team: None, slots: Vec::new(), carried: Vec::new(), note: None, reserved: None }
     }
 
     /// How gradients become updates.
@@ -102,6 +103,7 @@ impl Strategy for Factored<'_> {
     fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
         let team = Team::new(&self.with, self.design, self.reserved, loader, learner)?;
         self.note = Some(team.describe());
+        self.carried = team.carried();
         self.team = Some(team);
         Ok(())
     }
@@ -118,15 +120,9 @@ impl Strategy for Factored<'_> {
         self.fill_slots(&epoch, &team, rules);
         let slots = std::mem::take(&mut self.slots);
         let line = Line::new(Guarded::new(State::new(epoch.from, epoch.to, slots, rules)));
-        let before: Vec<_> = team.devices.iter().map(|device| device.link.carried()).collect();
         let flow = run_team(&mut team, &line, &mut epoch, rules);
         let (failure, slots) = line.into_inner().into_inner().end();
         self.slots = slots;
-        let carried = team.devices.iter().zip(before).map(|(device, before)| {
-            let now = device.link.carried();
-            (now.bytes - before.bytes, now.seconds - before.seconds)
-        });
-        self.records = team.records(carried.collect());
         self.team = Some(team);
         let flow = flow?;
         if let (Some(error), Flow::Continue) = (failure, flow) {
@@ -144,7 +140,11 @@ impl Strategy for Factored<'_> {
     }
 
     fn devices(&mut self) -> Vec<DeviceRecord> {
-        std::mem::take(&mut self.records)
+        let Some(team) = &mut self.team else { return Vec::new() };
+        let now = team.carried();
+        let before = std::mem::replace(&mut self.carried, now.clone());
+        let since = now.iter().zip(&before).map(|(now, before)| (now.0 - before.0, now.1 - before.1));
+        team.records(since.collect())
     }
 
     fn note(&mut self) -> Option<String> {

@@ -22,6 +22,9 @@ use crate::{
 
 /// Super-batches that are tried where no length is given.
 const LENGTHS: [u64; 4] = [2, 4, 8, 16];
+/// The longest of them where rows do not follow the parameters in any direction: longer ones cost attention more than a point
+/// of accuracy (docs/results.md, "Layered").
+const LONGEST: u64 = 4;
 /// The shortest is taken that saves this part of what the best does.
 const ENOUGH: f64 = 0.85;
 /// The part of the free memory that rows may take where no ratio is given.
@@ -125,9 +128,11 @@ impl Aside {
         }
         let kept = if gradient == "kept" { dims.clone() } else { Vec::new() };
         let rank = if dims.is_empty() || gradient == "kept" { 0 } else { config.hot_rank };
-        let learns = rank > 0 && gradient != "none";
         let width = learner.model.layer_out_dim(0);
+        let place = learner.history.place();
         let most = match config.hot_ratio.0 {
+            // as much as there was memory for when the run began
+            _ if place.length > 0 => place.most,
             Some(ratio) => (ratio * nodes as f64).round() as usize,
             None => {
                 let room = memory::available().map_or(f64::INFINITY, |free| MEMORY_SHARE * free as f64);
@@ -150,13 +155,17 @@ impl Aside {
         let least = if config.super_batch == 1 && config.devices != "cpu" { 1 } else { 2 };
         let mut maker = Maker::new(&learner.model, nodes);
         if rank > 0 && learner.history.basis().is_empty() {
-            let some = sample_of(loader);
-            let inputs = attempt(Stage::Embed, 0, || maker.inputs(loader, &learner.passes, &some, &dims))?;
+            let inputs = attempt(Stage::Embed, 0, || {
+                let some = sample_of(loader);
+                maker.inputs(loader, &learner.passes, &some, &dims)
+            })?;
             learner.history.set_basis(basis(learner.passes.backend, &inputs, rank, config.seed));
         }
+        let basis = learner.history.basis();
+        let learns = !basis.is_empty() && gradient != "none";
         Ok(Self {
             maker,
-            basis: learner.history.basis(),
+            basis,
             learns,
             queue: HotQueue::default(),
             ranking,
@@ -189,7 +198,8 @@ impl Aside {
         loader.order(0, &mut order);
         let mut ahead = Ahead::default();
         let mut saved = Vec::new();
-        for length in LENGTHS.map(|length| length.min(loader.num_batches())) {
+        let longest = if self.basis.is_empty() { LONGEST } else { u64::MAX };
+        for length in LENGTHS.map(|length| length.min(longest).min(loader.num_batches())) {
             ahead.draw(loader, &order, 0, 0..length, false, &mut self.spaces);
             self.queue.count(loader.graph.num_nodes(), &mut ahead);
             self.queue.pick(&self.ranking, self.least, self.most);
@@ -217,11 +227,16 @@ impl Aside {
         let track = timeline.track(if self.pool.is_some() { "aside" } else { "main" });
         let (mut ahead, mut rows) = self.spare.pop().unwrap_or_default();
         let clock = Instant::now();
-        ahead.draw(loader, order, epoch, batches.clone(), self.restrict, &mut self.spaces);
-        self.queue.count(loader.graph.num_nodes(), &mut ahead);
-        let most = (self.split * self.most as f64).round() as usize;
-        let hot = self.queue.pick(&self.ranking, self.least, most).len();
-        ahead.slots.set(loader.graph.num_nodes(), self.queue.nodes().iter().copied());
+        let nodes = loader.graph.num_nodes();
+        attempt(Stage::Embed, first, || {
+            ahead.draw(loader, order, epoch, batches.clone(), self.restrict, &mut self.spaces);
+            self.queue.count(nodes, &mut ahead);
+            let most = (self.split * self.most as f64).round() as usize;
+            self.queue.pick(&self.ranking, self.least, most);
+            ahead.slots.set(nodes, self.queue.nodes().iter().copied());
+            Ok(())
+        })?;
+        let hot = self.queue.nodes().len();
         timeline.done(track, Stage::Embed, first, clock);
         rows.rows.resize(hot, self.widths.0);
         rows.kept.resize_with(self.widths.1.len(), Default::default);
@@ -250,7 +265,7 @@ impl Aside {
             made: hot as u64,
             edges: self.maker.edges,
         };
-        let span = Span { batches, start: 0, made: made.to_vec() };
+        let span = Span { epoch, batches, start: 0, made: made.to_vec() };
         Ok(Some(Super { span, ahead: Arc::new(ahead), rows: Arc::new(rows), counts }))
     }
 

@@ -113,10 +113,14 @@ impl<'a> Layered<'a> {
         self.with.config.hot_ahead == "on"
     }
 
+    /// Batches of an update.
+    fn round(&self) -> u64 {
+        if self.with.config.devices == "cpu" { 1 } else { self.with.config.round() }
+    }
+
     /// Updates of so many batches.
     fn updates(&self, batches: u64) -> u64 {
-        let each = if self.with.config.devices == "cpu" { 1 } else { self.with.config.round() };
-        batches.div_ceil(each)
+        batches.div_ceil(self.round())
     }
 
     /// Updates that a row of a super-batch of so many batches, after one of so many, may be old.
@@ -143,9 +147,8 @@ impl<'a> Layered<'a> {
         if most == 0.0 || change == 0.0 {
             return self.length;
         }
-        let each = self.length / self.updates(self.length).max(1);
         let updates = (most / (2.0 * f64::from(change))) as u64;
-        updates.saturating_mul(each).clamp(each, self.length)
+        updates.saturating_mul(self.round()).clamp(self.round(), self.length)
     }
 
     /// Fewer rows where training waits for them, more where it does not: the others are left to the devices' caches of features
@@ -159,40 +162,48 @@ impl<'a> Layered<'a> {
         }
     }
 
-    /// The super-batch that holds batch `epoch.from`: a new one, or after a resume the one that was in hand.
-    fn first(&mut self, epoch: &Epoch, history: &History) -> Result<Option<(Super, u64)>> {
+    /// The super-batch that holds batch `epoch.from`, and after how many updates it begins or has begun: a new one, or after a resume
+    /// the one that was in hand, which has begun already.
+    fn first(&mut self, epoch: &Epoch, history: &History) -> Result<Option<(Super, u64, bool)>> {
         let (from, to, step) = (epoch.from, epoch.to, epoch.learner.step);
         let place = history.place();
-        let before = place.span.filter(|span| span.batches.start < from && from <= span.batches.end);
         let next = from..(from + place.length).min(to);
         let length = |batches: &Range<u64>| batches.end - batches.start;
-        let (batches, start, made) = match before {
-            Some(Span { batches, start, made }) if from < batches.end => (batches, start, made),
-            Some(Span { batches, start, .. }) if self.is_ahead() => {
-                (next, step, self.versions(start, length(&batches)))
+        let (batches, start, made, begun) = match place.span.filter(|span| span.epoch == epoch.number) {
+            Some(Span { batches, start, made, .. }) if batches.contains(&from) => {
+                (batches, start, made, true)
             }
-            _ => (next, step, vec![step]),
+            Some(Span { batches, start, .. }) if batches.end == from && self.is_ahead() => {
+                (next, step, self.versions(start, length(&batches)), false)
+            }
+            _ => (next, step, vec![step], false),
         };
         let bound = self.bound(self.length, length(&batches));
         let links = self.inner.links();
         let Some(aside) = &mut self.aside else { return Ok(None) };
         let job = Job::of(epoch, history, bound);
         let made = aside.make(job, &epoch.learner.passes, batches, &made, &|bytes| deliver(&links, bytes))?;
-        Ok(made.map(|made| (made, start)))
+        Ok(made.map(|made| (made, start, begun)))
     }
 
     /// Super-batch after super-batch.
     fn run_supers(&mut self, epoch: &mut Epoch) -> Result<Flow> {
         let history = epoch.learner.history.clone();
-        history.begin_epoch();
+        if epoch.from == 0 {
+            history.begin_epoch();
+        }
         history.publish(epoch.learner.step, &epoch.learner.model, 0);
-        let Some((mut now, mut start)) = self.first(epoch, &history)? else { return Ok(Flow::Stop) };
+        let Some((mut now, mut start, mut begun)) = self.first(epoch, &history)? else {
+            return Ok(Flow::Stop);
+        };
         loop {
             let (Range { end, .. }, to) = (now.span.batches.clone(), epoch.to);
             let length = end - now.span.batches.start;
-            let next_length = self.length_at(history.place().change);
-            history.begin(Span { start, ..now.span.clone() }, next_length);
-            let next = end..(end + next_length).min(to);
+            if !std::mem::take(&mut begun) {
+                let next_length = self.length_at(history.place().change);
+                history.begin(Span { start, ..now.span.clone() }, next_length);
+            }
+            let next = end..(end + history.place().length).min(to);
             let bound = self.bound(length, next.end - next.start);
             let made = if self.is_ahead() && end < to { self.versions(start, length) } else { Vec::new() };
             let updates = self.updates(length);
@@ -232,7 +243,6 @@ impl<'a> Layered<'a> {
             (now, start) = (made, epoch.learner.step);
             self.adapt(clock.elapsed().as_secs_f64());
         }
-        history.end_epoch();
         Ok(Flow::Continue)
     }
 }
@@ -298,17 +308,28 @@ impl Drop for Closing<'_> {
 impl Strategy for Layered<'_> {
     fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
         let config = self.with.config;
+        let place = learner.history.place();
+        if place.length > 0 && place.round != self.round() {
+            return Err(Error::usage(format!(
+                "--devices {}: updates would be of {} batches, and those of this run are of {}; rows would be of other ages, so go on with as \
+                 many devices as before",
+                config.devices,
+                self.round(),
+                place.round
+            )));
+        }
         let mut aside = Aside::new(&self.with, loader, learner)?;
         let length = if config.super_batch > 0 { config.super_batch as u64 } else { aside.length(loader) };
-        let each = if config.devices == "cpu" { 1 } else { config.round() };
-        self.length = length.max(1).next_multiple_of(each);
-        if learner.history.place().length == 0 {
-            learner.history.set_length(self.length);
+        self.length = length.max(1).next_multiple_of(self.round());
+        if place.length == 0 {
+            learner.history.settle(self.length, self.round(), aside.most());
         }
-        let rows = 2 * aside.most() as u64;
-        self.inner.reserve("rows to be reused", rows.saturating_mul(aside.row_bytes()));
+        // those of the next super-batch are made while those of this one are read
+        let rows = aside.most() as u64 * if self.is_ahead() { 2 } else { 1 };
+        let bytes = rows.saturating_mul(aside.row_bytes());
         self.aside = Some(aside);
         if self.reuses() {
+            self.inner.reserve("rows to be reused", bytes);
             let (n, bound) = (self.length, self.bound(self.length, self.length));
             self.note = Some(format!(
                 "super-batches of {n} batches reuse bottom-layer rows that are {bound} updates old at most"

@@ -16,8 +16,8 @@ const PANEL: (u32, u32) = (640, 400);
 const KEY: u32 = 270;
 const LINE: i32 = 22;
 
-/// Black is for the first; the others are told apart by colour-blind readers (Okabe and Ito).
-const COLOURS: [RGBColor; 8] = [
+/// Black is for the first, grey for the last; the others are told apart by colour-blind readers (Okabe and Ito).
+const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 0, 0),
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -25,6 +25,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(86, 180, 233),
     RGBColor(204, 121, 167),
     RGBColor(230, 159, 0),
+    RGBColor(150, 75, 0),
     RGBColor(120, 120, 120),
 ];
 

@@ -2,7 +2,7 @@
 //!
 //! Memory: 2 bytes a node for the parts, mapped where the partition is on disk, and 3 bits for the own nodes' places.
 
-use graphmill_graph::{Buffer, Error, NodeId, Result};
+use graphmill_graph::{Error, NodeId, Result, partition::PartitionBook};
 
 /// Nodes of a word of the bitmap.
 const WORD: usize = 64;
@@ -10,7 +10,7 @@ const WORD: usize = 64;
 /// The owners of all nodes. Parts go to ranks in turns, so that any number of ranks up to that of the parts will do.
 #[derive(Clone, Debug)]
 pub struct Book {
-    part: Buffer<u16>,
+    parts: PartitionBook,
     /// The rank of each part.
     rank_of: Vec<u16>,
     rank: usize,
@@ -23,32 +23,31 @@ pub struct Book {
 }
 
 impl Book {
-    /// For rank `rank` of `size`, of the part of every node (below `parts`), parts dealt to the ranks in turns.
+    /// For rank `rank` of `size`, parts dealt to the ranks in turns.
     ///
     /// # Errors
-    /// There are fewer parts than ranks, or a part that is not below `parts`.
-    pub fn new(part: Buffer<u16>, parts: usize, rank: usize, size: usize) -> Result<Self> {
-        if parts < size {
-            return Err(Error::invalid(format!(
-                "{size} ranks share {parts} parts: partition with --parts {size} or more, or start {parts} ranks or fewer"
-            )));
-        }
-        Self::dealt(part, (0..parts).map(|part| (part % size) as u16).collect(), rank, size)
+    /// There are fewer parts than ranks.
+    pub fn new(parts: PartitionBook, rank: usize, size: usize) -> Result<Self> {
+        let many = usize::from(parts.parts());
+        Self::dealt(parts, (0..many).map(|part| (part % size) as u16).collect(), rank, size)
     }
 
     /// As [`Book::new`], with the rank of each part (each below `size`).
     ///
     /// # Errors
-    /// A part has no rank.
-    pub fn dealt(part: Buffer<u16>, rank_of: Vec<u16>, rank: usize, size: usize) -> Result<Self> {
-        if let Some(v) = part.iter().position(|&p| usize::from(p) >= rank_of.len()) {
+    /// There are fewer parts than ranks, or a part has no rank.
+    pub fn dealt(parts: PartitionBook, rank_of: Vec<u16>, rank: usize, size: usize) -> Result<Self> {
+        let many = usize::from(parts.parts());
+        if many < size {
             return Err(Error::invalid(format!(
-                "node {v} is in part {}, but there are {} parts",
-                part[v],
-                rank_of.len()
+                "{size} ranks share {many} parts: partition with --parts {size} or more, or start {many} ranks or fewer"
             )));
         }
-        let own: Vec<u64> = part
+        if many != rank_of.len() {
+            return Err(Error::invalid(format!("ranks of {} parts, there are {many}", rank_of.len())));
+        }
+        let own: Vec<u64> = parts
+            .of()
             .chunks(WORD)
             .map(|nodes| {
                 let bit =
@@ -63,7 +62,7 @@ impl Book {
             before
         });
         let before = before.collect();
-        Ok(Self { part, rank_of, rank, size, own, before, num_own: num_own as usize })
+        Ok(Self { parts, rank_of, rank, size, own, before, num_own: num_own as usize })
     }
 
     /// Which rank this is.
@@ -78,7 +77,7 @@ impl Book {
 
     /// All nodes.
     pub fn num_nodes(&self) -> usize {
-        self.part.len()
+        self.parts.num_nodes()
     }
 
     /// Own nodes.
@@ -94,7 +93,7 @@ impl Book {
     /// The rank that owns `v`.
     #[inline]
     pub fn owner(&self, v: NodeId) -> usize {
-        usize::from(self.rank_of[usize::from(self.part[v as usize])])
+        usize::from(self.rank_of[usize::from(self.parts.part_of(v))])
     }
 
     /// Whether this rank owns `v`.
@@ -142,10 +141,11 @@ mod tests {
 
     #[test]
     fn own_nodes_are_numbered_in_their_order() {
-        let part: Vec<u16> = (0..1000u32).map(|v| (v * v % 7) as u16).collect();
+        let parts: Vec<u16> = (0..1000u32).map(|v| (v * v % 7) as u16).collect();
+        let parts = PartitionBook::new(7, parts).unwrap();
         for size in [1, 2, 3, 7] {
             for rank in 0..size {
-                let book = Book::new(part.clone().into(), 7, rank, size).unwrap();
+                let book = Book::new(parts.clone(), rank, size).unwrap();
                 let own: Vec<NodeId> = book.own().collect();
                 assert_eq!(own.len(), book.num_own());
                 for (i, &v) in own.iter().enumerate() {
@@ -158,8 +158,9 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let new = |parts, size| Book::new(vec![0, 3, 1].into(), parts, 0, size).unwrap_err().to_string();
-        assert!(new(2, 3).contains("--parts 3"));
-        assert!(new(3, 2).contains("node 1 is in part 3"));
+        let parts = PartitionBook::new(2, vec![0, 1, 1]).unwrap();
+        let few = Book::new(parts.clone(), 0, 3).unwrap_err().to_string();
+        assert!(few.contains("--parts 3"), "{few}");
+        assert!(Book::dealt(parts, vec![0, 1, 0], 0, 2).is_err());
     }
 }

@@ -210,3 +210,65 @@ impl Feature for Divided {
         self.others.row_bytes()
     }
 }
+
+/// Several tables as one: the rows of several parts' nodes, ascending by node over all of them.
+pub struct Joined {
+    tables: Vec<Arc<dyn Feature>>,
+    /// The table of each row, and its number there.
+    of: Vec<(u16, u32)>,
+}
+
+impl Joined {
+    /// Of tables whose rows are those of `nodes`, ascending, table by table.
+    ///
+    /// # Errors
+    /// The tables are of different widths.
+    pub fn new<'n>(tables: Vec<Arc<dyn Feature>>, nodes: impl Iterator<Item = &'n [NodeId]>) -> Result<Self> {
+        if let Some(other) = tables.iter().find(|table| table.dim() != tables[0].dim()) {
+            let (a, b) = (tables[0].dim(), other.dim());
+            return Err(Error::invalid(format!(
+                "parts with rows of {a} and of {b} features: partition again"
+            )));
+        }
+        let rows = nodes.enumerate().flat_map(|(table, nodes)| {
+            nodes.iter().enumerate().map(move |(row, &v)| (v, (table as u16, row as u32)))
+        });
+        let mut rows: Vec<(NodeId, (u16, u32))> = rows.collect();
+        rows.sort_unstable_by_key(|&(v, _)| v);
+        Ok(Self { tables, of: rows.into_iter().map(|(_, of)| of).collect() })
+    }
+}
+
+impl Feature for Joined {
+    fn dim(&self) -> usize {
+        self.tables.first().map_or(0, |table| table.dim())
+    }
+
+    fn num_rows(&self) -> usize {
+        self.of.len()
+    }
+
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        let mut shares = vec![(Vec::new(), Vec::new()); self.tables.len()];
+        for (i, &id) in ids.iter().enumerate() {
+            let (table, row) = self.of[id as usize];
+            let (rows, at) = &mut shares[usize::from(table)];
+            rows.push(row);
+            at.push(match places {
+                Places::InOrder => i as u32,
+                Places::At(at) => at[i],
+            });
+        }
+        let mut traffic = Traffic::default();
+        for (table, (rows, at)) in self.tables.iter().zip(&shares) {
+            if !rows.is_empty() {
+                traffic += table.read_to(rows, Places::At(at), out)?;
+            }
+        }
+        Ok(traffic)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.tables.first().map_or(0, |table| table.row_bytes())
+    }
+}

@@ -72,8 +72,8 @@ impl Distributed {
     /// What it draws for a node depends on more than the node's own neighbours.
     pub fn new(inner: Arc<dyn Sampler>, post: Arc<Post>, book: Arc<Book>) -> Result<Self, String> {
         if !inner.draws_by_node() || inner.subgraphs().is_some() {
-            return Err("it needs more of the graph than a node's own neighbours, which is all that a rank holds; use neighbor, full \
-                        or weighted"
+            return Err("it needs more of the graph than a node's own neighbours, which is all that a rank holds; use neighbor, full, \
+                        labor or weighted"
                 .into());
         }
         Ok(Self { inner, post, book, spare: Spare::default() })

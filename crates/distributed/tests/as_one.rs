@@ -7,7 +7,7 @@ use graphmill_distributed::{
     rows::{Divided, ROWS, Reading, Remote, Table, bytes_of_rows},
     sampler::{Distributed, SAMPLE, bytes_of_a_hop},
 };
-use graphmill_graph::{Features, Graph, Matrix, NodeId, block::Aggregation, keyed};
+use graphmill_graph::{Features, Graph, Matrix, NodeId, block::Aggregation, keyed, partition::PartitionBook};
 use graphmill_loader::{
     Feature, Form, MiniBatch, Sampler, Workspace,
     feature::{Host, Places},
@@ -58,7 +58,8 @@ fn on_ranks<T: Send>(size: usize, run: impl Fn(Arc<Post>, Arc<Book>) -> T + Sync
         let start = |end| {
             scope.spawn(move || {
                 let post = Post::start(PostOptions::default(), move || Ok(end)).unwrap();
-                let book = Book::new(parts.clone().into(), 5, post.rank(), post.size()).unwrap();
+                let book = Book::new(PartitionBook::new(5, parts.clone()).unwrap(), post.rank(), post.size())
+                    .unwrap();
                 let all = Collective::new(post.clone());
                 let out = run(post.clone(), Arc::new(book));
                 all.barrier(u64::MAX).unwrap();

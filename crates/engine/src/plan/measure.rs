@@ -83,7 +83,7 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
         sampling = if i == 0 { grown() } else { sampling };
         spent(1, &mut || loader.extract(&mut batch))?;
         spent(2, &mut || {
-            learner.train(&batch, config.lr);
+            learner.train(&batch, config.lr)?;
             Ok(())
         })?;
         held.see(&batch, feature.row_bytes());

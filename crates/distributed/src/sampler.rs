@@ -71,7 +71,7 @@ impl Distributed {
     /// # Errors
     /// What it draws for a node depends on more than the node's own neighbours.
     pub fn new(inner: Arc<dyn Sampler>, post: Arc<Post>, book: Arc<Book>) -> Result<Self, String> {
-        if !inner.draws_by_node() || inner.subgraphs().is_some() {
+        if !inner.reads_own_lists() || inner.subgraphs().is_some() {
             return Err("it needs more of the graph than a node's own neighbours, which is all that a rank holds; use neighbor, full, \
                         labor or weighted"
                 .into());

@@ -152,7 +152,7 @@ fn labels_in_sets_are_told_too() {
     let options =
         GenerateOptions { nodes: 600, degree: Some(7.0), classes: 40, dim: 8, ..GenerateOptions::default() };
     let mut data = generate("sbm", &options).unwrap();
-    let member = (0..600 * 40).map(|i| u8::from(keyed::key(&[i]) % 5 == 0)).collect::<Vec<u8>>();
+    let member = (0..600 * 40).map(|i| u8::from(keyed::key(&[i]).is_multiple_of(5))).collect::<Vec<u8>>();
     data.labels = graphmill_graph::Labels::Multi { member: member.into(), classes: 40 };
     let place = tempfile::tempdir().unwrap();
     let dir = partitioned(&data, &place.path().join("parts"));

@@ -80,6 +80,9 @@ pub struct Checkpoint<S> {
     dir: PathBuf,
 }
 
+/// Files by name.
+pub type Files = Vec<(String, Vec<u8>)>;
+
 /// What a checkpoint is written from.
 struct Contents<'a, S> {
     model: &'a [TensorRef<'a>],
@@ -204,7 +207,7 @@ pub fn model_file(dir: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// They cannot be read.
-pub fn files(dir: &Path) -> Result<Option<Vec<(String, Vec<u8>)>>> {
+pub fn files(dir: &Path) -> Result<Option<Files>> {
     let Some(dir) = complete(dir) else { return Ok(None) };
     let mut files = Vec::new();
     for name in [MODEL, BEST, OPTIMIZER, HISTORY, STATE] {
@@ -231,7 +234,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     ///
     /// # Errors
     /// As [`Checkpoint::load`].
-    pub fn of_files(dir: &Path, files: &[(String, Vec<u8>)]) -> Result<Self> {
+    pub fn of_files(dir: &Path, files: &Files) -> Result<Self> {
         let read = |name: &str| {
             let found = files.iter().find(|(file, _)| file == name).map(|(_, bytes)| bytes.clone());
             found.ok_or_else(|| damaged(&dir.join(name), "file", "missing"))

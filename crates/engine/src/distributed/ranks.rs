@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::gradients::Gradients;
 use crate::{
     Error, Result, RunDir,
-    checkpoint::{self, Checkpoint},
+    checkpoint::{self, Checkpoint, Files},
     learner::Passes,
     place::Place,
     sums::Sums,
@@ -31,7 +31,8 @@ use crate::{
 pub(super) const LAYERS: [u32; 2] = [ROWS + 1, ROWS + 2];
 
 /// What collective numbers begin with, so that no two uses share one.
-mod class {
+pub(super) mod class {
+    pub(in super::super) const OPTIONS: u64 = 4 << 56;
     pub(super) const SUMS: u64 = 1 << 56;
     pub(super) const STEPS: u64 = 2 << 56;
     pub(super) const MEETINGS: u64 = 3 << 56;
@@ -60,7 +61,7 @@ pub struct RankRecord {
 }
 
 /// Files as words.
-fn pack(files: &[(String, Vec<u8>)]) -> Vec<u32> {
+pub(super) fn pack(files: &Files) -> Vec<u32> {
     let mut words = Vec::new();
     for (name, bytes) in files {
         for bytes in [name.as_bytes(), bytes] {
@@ -77,7 +78,7 @@ fn pack(files: &[(String, Vec<u8>)]) -> Vec<u32> {
 }
 
 /// The files that were packed.
-fn unpack(mut words: &[u32]) -> Option<Vec<(String, Vec<u8>)>> {
+pub(super) fn unpack(mut words: &[u32]) -> Option<Files> {
     let mut next = || {
         let (&[low, high], rest) = words.split_first_chunk()?;
         let len = usize::try_from(u64::from(high) << 32 | u64::from(low)).ok()?;

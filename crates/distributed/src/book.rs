@@ -75,6 +75,11 @@ impl Book {
         self.size
     }
 
+    /// The part of every node.
+    pub fn parts(&self) -> &PartitionBook {
+        &self.parts
+    }
+
     /// All nodes.
     pub fn num_nodes(&self) -> usize {
         self.parts.num_nodes()

@@ -21,6 +21,8 @@ use crate::{
 
 /// The number of the service that draws.
 pub const SAMPLE: u32 = 1;
+/// The number of the service that gives whole lists of neighbours.
+pub const LISTS: u32 = 2;
 /// Words of a question before the ids: hop, aggregation, and the key.
 const QUESTION: usize = 8;
 /// Words of an answer before the counts: how many edges, and whether they weigh something.
@@ -37,6 +39,7 @@ pub struct Distributed {
     inner: Arc<dyn Sampler>,
     post: Arc<Post>,
     book: Arc<Book>,
+    service: u32,
     spare: Spare,
 }
 
@@ -66,24 +69,37 @@ impl Spare {
 }
 
 impl Distributed {
-    /// The sampler `inner` over the ranks.
+    /// The sampler `inner` over the ranks, by the service [`SAMPLE`].
     ///
     /// # Errors
     /// What it draws for a node depends on more than the node's own neighbours.
     pub fn new(inner: Arc<dyn Sampler>, post: Arc<Post>, book: Arc<Book>) -> Result<Self, String> {
+        Self::by(SAMPLE, inner, post, book)
+    }
+
+    /// [`Distributed::new`] by the service of that number.
+    ///
+    /// # Errors
+    /// As [`Distributed::new`].
+    pub fn by(
+        service: u32,
+        inner: Arc<dyn Sampler>,
+        post: Arc<Post>,
+        book: Arc<Book>,
+    ) -> Result<Self, String> {
         if !inner.reads_own_lists() || inner.subgraphs().is_some() {
             return Err("it needs more of the graph than a node's own neighbours, which is all that a rank holds; use neighbor, full, \
                         labor or weighted"
                 .into());
         }
-        Ok(Self { inner, post, book, spare: Spare::default() })
+        Ok(Self { inner, post, book, service, spare: Spare::default() })
     }
 
     /// Serves the other ranks with draws from `graph`.
     pub fn serve(&self, graph: &Graph) {
         let (inner, book) = (self.inner.clone(), self.book.clone());
         let drawing = Drawing { inner, graph: graph.clone(), book, spare: Spare::default() };
-        self.post.serve(SAMPLE, Arc::new(drawing));
+        self.post.serve(self.service, Arc::new(drawing));
     }
 }
 
@@ -121,7 +137,7 @@ impl Sampler for Distributed {
                     words.extend(question.words());
                     words.extend_from_slice(&share.ids);
                 };
-                asked.push((share, self.post.ask(to, SAMPLE, say)));
+                asked.push((share, self.post.ask(to, self.service, say)));
             }
         }
         let own = &shares[self.book.rank()];

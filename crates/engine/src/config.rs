@@ -295,6 +295,8 @@ options! {
         fixed eval_nodes: usize = 0_usize, "N";
         /// Nodes per chunk of full-neighbour inference: bounds its memory.
         fixed eval_chunk: usize = 16384_usize, "N";
+        /// Deal the parts of a partitioned dataset to the ranks anew every N epochs (samplers of subgraphs); 0 never does.
+        fixed shuffle_parts: usize = 0_usize, "N";
         /// How long another rank may be silent before a run over several ends, in seconds.
         free peer_timeout: f64 = 60.0, "S";
         /// Write a checkpoint every N batches as well as after every epoch; 0 for epochs alone.

@@ -35,6 +35,18 @@ impl<'d> Parts<'d> {
     /// # Errors
     /// An option that is unknown or impossible, or a dataset that cannot be trained on.
     pub(crate) fn new(config: &TrainConfig, data: &'d Dataset) -> Result<Self> {
+        Self::with_sampler(config, data, || build::sampler(config, data))
+    }
+
+    /// [`Parts::new`] with a sampler that is made otherwise.
+    ///
+    /// # Errors
+    /// As [`Parts::new`].
+    pub(crate) fn with_sampler(
+        config: &TrainConfig,
+        data: &'d Dataset,
+        sampler: impl FnOnce() -> Result<Box<dyn Sampler>>,
+    ) -> Result<Self> {
         config.validate()?;
         let model = build::model(config, data)?;
         if data.split.train.is_empty() {
@@ -53,7 +65,7 @@ impl<'d> Parts<'d> {
             model,
             // the ones that may take long
             order: build::order(config, data)?,
-            sampler: build::sampler(config, data)?,
+            sampler: sampler()?,
         })
     }
 }
@@ -110,7 +122,10 @@ impl Tables {
         sampler: &dyn Sampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let (feature, tiers) = view.cached(config, sampler, order)?;
+        let (feature, tiers) = match &view.dealt {
+            Some(dealt) => (dealt.clone() as Arc<dyn Feature>, view.describe(config)),
+            None => view.cached(config, sampler, order)?,
+        };
         let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
         let (graph, whole) = (view.data.graph.clone(), Whole::Table(Matrix::default()));
         Ok(Self { graph, feature, whole, tiers: Some(tiers), shared })

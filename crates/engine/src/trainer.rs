@@ -26,7 +26,7 @@ use crate::{
     best::BestModel,
     build,
     checkpoint::{self, Checkpoint},
-    distributed::{Ranks, View},
+    distributed::{Dealt, Ranks, View},
     evaluate::{Inference, Output, score},
     learner::Learner,
     memory::{self, Residence, Residences},
@@ -75,8 +75,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
 
 /// [`train`] as one of several ranks.
 pub(crate) fn train_over_ranks(config: &TrainConfig, view: &View, job: Job) -> Result<Summary> {
-    let parts = Parts::new(config, &view.data)?;
-    run(parts, Residences::both(Residence::InPlace), config, &view.data, Some(view), job)
+    run(view.parts(config)?, Residences::both(Residence::InPlace), config, &view.data, Some(view), job)
 }
 
 fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
@@ -95,16 +94,9 @@ fn run(
     let clock = Instant::now();
     let Parts { metric, sampler, order, strategy: make, optimizer, schedule, model } = parts;
     let backend = Cpu { precision: build::precision(config) };
-    let (sampler, tables) = match view {
-        None => {
-            let tables = Tables::new(config, data, residence, &*sampler, &*order)?;
-            (sampler, tables)
-        }
-        Some(view) => {
-            let sampler = view.sampler(config, sampler)?;
-            let tables = Tables::of_rank(config, view, &*sampler, &*order)?;
-            (sampler, tables)
-        }
+    let tables = match view {
+        None => Tables::new(config, data, residence, &*sampler, &*order)?,
+        Some(view) => Tables::of_rank(config, view, &*sampler, &*order)?,
     };
     let whole_rows = view.map(View::feature);
     let (loader, orders) = setup::loader(config, data, &tables, &*sampler, &*order, &model)?;
@@ -141,6 +133,7 @@ fn run(
         early: EarlyStop::new(u32::try_from(config.patience).unwrap_or(u32::MAX)),
         ranks,
         whole_rows,
+        dealt: view.and_then(|view| view.dealt.clone()),
         place: Place { dataset: view.map_or_else(|| data.into(), View::record), ..Place::default() },
         records: Vec::new(),
         timeline: &timeline,
@@ -216,6 +209,8 @@ struct Trainer<'a> {
     /// The ranks that train together, and all rows as this one reads them for inference.
     ranks: Option<Arc<Ranks>>,
     whole_rows: Option<Arc<dyn Feature>>,
+    /// The parts that this rank draws subgraphs from, where it does.
+    dealt: Option<Arc<Dealt>>,
     /// The validation nodes that are scored.
     valid: Vec<NodeId>,
     /// Of the epoch in hand; its memory is reused.
@@ -325,10 +320,14 @@ impl Trainer<'_> {
             trace,
             memory,
             ranks,
+            dealt,
             ..
         } = self;
         if let Some(ranks) = ranks {
             ranks.count_bytes(true)?;
+        }
+        if let Some(dealt) = dealt {
+            dealt.deal_for(place.epoch as u64)?;
         }
         let (number, batches, from) = (place.epoch, loader.num_batches(), place.batch);
         let (began, earlier) = (Instant::now(), place.sums.seconds);

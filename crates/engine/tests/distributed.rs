@@ -300,3 +300,49 @@ fn what_needs_more_than_a_rank_has_is_refused_on_all() {
     });
     assert!(few.iter().any(|end| end.contains("--parts 5")), "{few:?}");
 }
+
+#[test]
+fn subgraphs_of_parts_that_are_dealt_anew_learn_and_go_on_after_a_stop() {
+    let (data, place) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &place.path().join("parts"));
+    let s = String::from;
+    let base = TrainConfig { sampler: s("saint-rw"), batch_size: 60, walk_length: 3, epochs: 8, ..config() };
+    let first_and_last = |config: &TrainConfig| {
+        let many = over_ranks(config, &dir, 2);
+        let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&many[0]), bits(&many[1]), "all ranks tell the same");
+        assert!(many[0].epochs.iter().all(|epoch| epoch.traffic.remote.rows == 0));
+        let moved = |e: &EpochRecord| e.ranks.iter().map(|rank| rank.feature_bytes).sum::<u64>();
+        let moved: Vec<bool> = many[0].epochs.iter().map(|epoch| moved(epoch) > 0).collect();
+        let losses: Vec<f64> = many[0].epochs.iter().map(|epoch| epoch.valid_loss.unwrap()).collect();
+        (losses, moved, bits(&many[0]))
+    };
+    for (name, strategy) in
+        [("saint-rw", "sequential"), ("saint-node", "pipelined"), ("cluster", "sequential")]
+    {
+        let config = TrainConfig {
+            sampler: s(name),
+            strategy: s(strategy),
+            allocation: s("1,1,1"),
+            parts: 6,
+            parts_per_batch: 2,
+            shuffle_parts: 3,
+            ..base.clone()
+        };
+        let (losses, moved, _) = first_and_last(&config);
+        assert!(losses[7] < losses[0], "{name}: {losses:?}");
+        assert_eq!(moved, [false, false, false, true, false, false, true, false], "{name}");
+    }
+    let (_, moved, still) = first_and_last(&base);
+    assert_eq!(moved, [false; 8]);
+    let config = TrainConfig { shuffle_parts: 2, ..base.clone() };
+    let (_, _, whole) = first_and_last(&config);
+    assert_ne!(whole, still);
+    let out = place.path().join("run");
+    for end in with_directory(&config, &dir, 2, &out, Some((1, 14))) {
+        assert!(matches!(end, Err(Error::Interrupted { .. })), "{end:?}");
+    }
+    let resumed = with_directory(&config, &dir, 2, &out, None);
+    let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(resumed[0].as_ref().unwrap()), whole);
+}

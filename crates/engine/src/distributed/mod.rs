@@ -14,6 +14,7 @@
 //! - [`view`]: what a rank has of the dataset.
 //! - [`inference`]: full-neighbour inference, layer by layer, each rank for its own nodes.
 
+mod dealt;
 mod gradients;
 mod inference;
 mod ranks;
@@ -24,6 +25,7 @@ use std::{path::Path, sync::Arc};
 use graphmill_distributed::{Collective, Post};
 use graphmill_graph::partition::PartitionDir;
 
+pub(crate) use dealt::{Dealt, Subgraphs};
 pub use ranks::{RankRecord, Ranks};
 pub use view::View;
 

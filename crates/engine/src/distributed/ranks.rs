@@ -11,7 +11,7 @@ use std::{
 use graphmill_distributed::{
     Book, Collective, Post,
     rows::{ROWS, Reading, Remote, Table},
-    sampler::SAMPLE,
+    sampler::{LISTS, SAMPLE},
 };
 use graphmill_graph::{Matrix, keyed};
 use graphmill_loader::{Feature, MiniBatch};
@@ -326,7 +326,8 @@ impl Ranks {
     /// A rank did not take part.
     pub(crate) fn count_bytes(&self, begin: bool) -> Result<()> {
         let post = self.post();
-        let now = [SAMPLE, ROWS, 0].map(|service| post.sent(service).bytes);
+        let now = [&[SAMPLE, LISTS][..], &[ROWS], &[0]]
+            .map(|services| services.iter().map(|&service| post.sent(service).bytes).sum::<u64>());
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         *bytes = if begin { now } else { [0, 1, 2].map(|i| now[i] - bytes[i]) };
         drop(bytes);

@@ -16,20 +16,23 @@ use graphmill_graph::{
     matrix::TableType,
     partition::{Part, PartitionDir},
     reorder::by_scores,
+    table,
 };
 use graphmill_loader::{
     Feature, Sampler,
     feature::cached::{Dynamic, Level, Pinned, Placement, placed},
     order::Order,
+    sampler,
     weights::SymmetricWeights,
 };
 
-use super::Ranks;
+use super::{Dealt, Ranks, Subgraphs};
 use crate::{
     Error, Result, TrainConfig, build,
     hotness::{Kind, kind, scores_of_rank},
     memory,
     record::DatasetRecord,
+    setup::Parts,
 };
 
 /// A rank's view of the dataset, and the ranks.
@@ -42,6 +45,8 @@ pub struct View {
     edges: usize,
     degrees: Buffer<u32>,
     own: Table,
+    /// What this rank draws subgraphs from, where it does.
+    pub(crate) dealt: Option<Arc<Dealt>>,
 }
 
 impl View {
@@ -81,7 +86,29 @@ impl View {
             ..Dataset::default()
         };
         let (edges, degrees) = (dir.num_edges(), dir.degrees.clone());
-        Ok(Self { data, ranks: Arc::new(ranks), edges, degrees, own })
+        let mut view = Self { data, ranks: Arc::new(ranks), edges, degrees, own, dealt: None };
+        let entry = table::find("sampler", sampler::TABLE, &config.sampler).map_err(Error::name)?;
+        if matches!(entry.make, sampler::Make::Subgraphs(_)) {
+            config.validate()?;
+            view.dealt = Some(Dealt::new(config, &view)?);
+        } else if config.shuffle_parts > 0 {
+            return Err(Error::usage(format!(
+                "--shuffle-parts {}: --sampler {} reads all parts wherever they are; leave it out",
+                config.shuffle_parts, config.sampler
+            )));
+        }
+        Ok(view)
+    }
+
+    /// What the options name, as [`Parts`] of this rank.
+    ///
+    /// # Errors
+    /// As [`Parts::new`], or a sampler that needs more of the graph than a node's neighbours.
+    pub(crate) fn parts(&self, config: &TrainConfig) -> Result<Parts<'_>> {
+        Parts::with_sampler(config, &self.data, || match &self.dealt {
+            Some(dealt) => Ok(Box::new(Subgraphs(dealt.clone()))),
+            None => self.sampler(config, build::sampler(config, &self.data)?),
+        })
     }
 
     /// What the whole dataset is.
@@ -93,7 +120,7 @@ impl View {
     ///
     /// # Errors
     /// One that needs more of the graph than a node's neighbours.
-    pub(crate) fn sampler(&self, config: &TrainConfig, inner: Box<dyn Sampler>) -> Result<Box<dyn Sampler>> {
+    fn sampler(&self, config: &TrainConfig, inner: Box<dyn Sampler>) -> Result<Box<dyn Sampler>> {
         let (post, book) = (self.ranks.post().clone(), self.ranks.book().clone());
         let sampler = Distributed::new(inner.into(), post, book)
             .map_err(|why| Error::usage(format!("--sampler {}: over several ranks {why}", config.sampler)))?;
@@ -122,6 +149,20 @@ impl View {
         Arc::new(Divided::new(self.ranks.book().clone(), self.own.clone(), others))
     }
 
+    /// What this rank has, in words.
+    pub(crate) fn describe(&self, config: &TrainConfig) -> String {
+        let book = self.ranks.book();
+        let part = 100.0 * book.num_own() as f64 / self.data.num_nodes().max(1) as f64;
+        let dealt = match (&self.dealt, config.shuffle_parts) {
+            (None, _) => String::new(),
+            (Some(_), 0) => ", and draws subgraphs from them".to_string(),
+            (Some(_), every) => {
+                format!(", and draws subgraphs from parts that are dealt anew every {every} epochs")
+            }
+        };
+        format!("rank {} of {} owns {part:.1} % of the nodes{dealt}", book.rank(), book.size())
+    }
+
     /// [`View::feature`] with a cache before the wire, of `--cache-ratio` of all rows; and what it holds, in words. What is hot is
     /// found by this rank's share of the batches: all ranks look for it at once.
     ///
@@ -135,9 +176,7 @@ impl View {
     ) -> Result<(Arc<dyn Feature>, String)> {
         let nodes = self.data.num_nodes();
         let book = self.ranks.book();
-        let of = |count: usize| 100.0 * count as f64 / nodes.max(1) as f64;
-        let has =
-            format!("rank {} of {} owns {:.1} % of the nodes", book.rank(), book.size(), of(book.num_own()));
+        let has = self.describe(config);
         let slots = config.cache_ratio.0.map_or(0, |ratio| (ratio * nodes as f64).round() as usize);
         let slots = slots.min(nodes - book.num_own());
         if slots == 0 {
@@ -156,7 +195,8 @@ impl View {
                 Arc::new(Pinned::new(held, TableType::F32, behind, Level::Host)?)
             }
         };
-        Ok((self.divided(others), format!("{has}, and keeps {:.1} % of others' ({policy})", of(slots))))
+        let part = 100.0 * slots as f64 / nodes.max(1) as f64;
+        Ok((self.divided(others), format!("{has}, and keeps rows of {part:.1} % more ({policy})")))
     }
 }
 

@@ -18,6 +18,7 @@ pub mod learner;
 pub mod memory;
 mod nodes;
 pub mod observer;
+pub mod partition;
 mod place;
 pub mod plan;
 pub mod record;

@@ -18,7 +18,7 @@ mod random;
 mod stream;
 
 pub use book::PartitionBook;
-pub use dir::{Description, Neighbors, Part, PartitionDir, write};
+pub use dir::{Description, Neighbors, Part, PartitionDir, check_target, write};
 
 use crate::{Error, Graph, NodeId, Result, external::Watch, memory, table::Entry};
 

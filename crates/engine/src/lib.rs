@@ -19,6 +19,7 @@ pub mod learner;
 pub mod memory;
 mod nodes;
 pub mod observer;
+pub mod partition;
 mod place;
 pub mod plan;
 pub mod record;

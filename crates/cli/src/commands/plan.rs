@@ -120,8 +120,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 fn over_machines(matches: &ArgMatches, parts: &Path) -> anyhow::Result<()> {
     let config = args::training_options(matches, ABSENT)?;
     let word = matches.get_one::<String>("network").expect("it has a default");
-    let network =
-        LinkOptions::parse(word).map_err(|error| Error::usage(format!("--network {error}")))?;
+    let network = LinkOptions::parse(word).map_err(|error| Error::usage(format!("--network {error}")))?;
     args::use_threads(config.threads)?;
     let data = args::open_dataset(args::required(matches, "dataset"))?;
     let report = plan::machines::plan(&config, &data, &PartitionDir::open(parts)?, network)?;

@@ -164,7 +164,14 @@ impl fmt::Display for Table {
         writeln!(
             f,
             "{:>8}  {:<15} {:>15} {:>13} {:>8} {:>11} {:>11} {:>9}",
-            "machines", "parts", "memory of each", "out, a batch", "work, ms", "network, ms", "seeds a s", "epoch, s"
+            "machines",
+            "parts",
+            "memory of each",
+            "out, a batch",
+            "work, ms",
+            "network, ms",
+            "seeds a s",
+            "epoch, s"
         )?;
         for row in &self.rows {
             let memory = format!("{}{}", gb(row.memory_bytes), if row.fits { "" } else { " (!)" });

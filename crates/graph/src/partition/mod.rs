@@ -6,12 +6,19 @@
 //! What a good partition is: parts of about as many nodes (memory) and training nodes (work), and few of the rows and
 //! neighbours that a minibatch asks for with another machine (traffic).
 
+mod bgl;
 mod book;
 mod dir;
+mod fennel;
+mod hash;
+mod ldg;
+mod limits;
+mod metis;
 mod random;
+mod stream;
 
 pub use book::PartitionBook;
-pub use dir::{Description, Neighbors, Part, PartitionDir, write};
+pub use dir::{Description, Neighbors, Part, PartitionDir, check_target, write};
 
 use crate::{Error, Graph, NodeId, Result, external::Watch, memory, table::Entry};
 
@@ -32,11 +39,16 @@ pub struct Options {
     pub parts: u16,
     /// Of what is drawn.
     pub seed: u64,
+    /// How far above the mean a part's nodes may be (0.1: at most 1.1 times). `random` and `hash` do as they do; `ldg` and `fennel` keep
+    /// to their papers' limits where those are lower.
+    pub slack: f64,
+    /// As `slack`, of training nodes; for the methods that know of them: `random`, `metis` and `bgl`.
+    pub train_slack: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { parts: 2, seed: 0 }
+        Self { parts: 2, seed: 0, slack: 0.1, train_slack: 0.05 }
     }
 }
 
@@ -72,12 +84,44 @@ fn trains(nodes: usize, train: &[NodeId]) -> Result<Vec<bool>> {
 pub type Make = fn(&Options) -> Result<Box<dyn Partitioner>>;
 
 /// The methods.
-pub const TABLE: &[Entry<Make>] = &[Entry {
-    name: "random",
-    summary: "a shuffle dealt out: what the other methods are measured against",
-    source: "",
-    make: |options| Ok(Box::new(random::Random::new(options))),
-}];
+pub const TABLE: &[Entry<Make>] = &[
+    Entry {
+        name: "random",
+        summary: "a shuffle dealt out: what the other methods are measured against",
+        source: "",
+        make: |options| Ok(Box::new(random::Random::new(options))),
+    },
+    Entry {
+        name: "hash",
+        summary: "a hash of the node's number: no book is needed to know a node's part",
+        source: "",
+        make: |options| Ok(Box::new(hash::Hash::new(options))),
+    },
+    Entry {
+        name: "ldg",
+        summary: "one pass: to the part with most neighbours, less so the fuller it is",
+        source: "Stanton and Kliot, Streaming graph partitioning for large distributed graphs, KDD 2012",
+        make: |options| Ok(Box::new(ldg::Ldg::new(options))),
+    },
+    Entry {
+        name: "fennel",
+        summary: "one pass: neighbours in the part less a cost that grows with its nodes",
+        source: "Tsourakakis et al., Fennel: streaming graph partitioning for massive scale graphs, WSDM 2014",
+        make: |options| Ok(Box::new(fennel::Fennel::new(options))),
+    },
+    Entry {
+        name: "metis",
+        summary: "multilevel k-way by the METIS library, balancing nodes and training nodes; one thread",
+        source: "Karypis and Kumar, A fast and high quality multilevel scheme, SIAM J. Sci. Comput. 20(1), 1998",
+        make: |options| Ok(Box::new(metis::Metis::new(options))),
+    },
+    Entry {
+        name: "bgl",
+        summary: "blocks by breadth-first search, assigned by neighbours within two hops, then refined; balances both",
+        source: "Liu et al., BGL, NSDI 2023, Graph Partition Module",
+        make: |options| Ok(Box::new(bgl::Bgl::new(options))),
+    },
+];
 
 #[cfg(test)]
 mod tests;

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use manifest::Manifest;
 pub use part::{Neighbors, Part};
-pub use write::{Description, write};
+pub use write::{Description, check_target, write};
 
 use super::PartitionBook;
 use crate::{Buffer, Error, NodeId, Result, Split, dataset::files::Files, place::At};

@@ -68,7 +68,7 @@ fn is_all_of(dir: &PartitionDir, whole: &Dataset, book: &PartitionBook) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
     #[test]
     fn the_parts_are_the_dataset(
         nodes in 5usize..30,

@@ -93,11 +93,11 @@ pub fn write(
     PartitionDir::open(dst)
 }
 
-/// That nothing is lost by writing to `dst`.
+/// That nothing is lost by writing to `dst`. Writing asks this too; asking before long work saves the wait.
 ///
 /// # Errors
 /// It is a file, or a directory that is not empty.
-fn check_target(dst: &Path) -> Result<()> {
+pub fn check_target(dst: &Path) -> Result<()> {
     let refuse = |message: &str| Err(Error::format(dst, "directory", message));
     match fs::read_dir(dst) {
         Ok(mut entries) => match entries.next() {

@@ -181,7 +181,7 @@ impl fmt::Display for Table {
                 row.machines,
                 row.parts,
                 memory,
-                gb(row.bytes_per_batch),
+                format!("{:.0} MB", row.bytes_per_batch / 1e6),
                 row.work_ms,
                 row.network_ms,
                 row.seeds_per_second,

@@ -8,6 +8,7 @@
 //! - `cargo xtask graphsaint DATASETS MODE [OPTION ...]` holds training on subgraphs against its peers.
 //! - `cargo xtask layered DATASETS MODE [OPTION ...]` holds reused bottom-layer rows against exact training.
 //! - `cargo xtask partition DATASETS [WORD ...]` holds the methods of partitioning against each other.
+//! - `cargo xtask ranks DATASET [MODE ...] [OPTION ...]` holds training over several processes against one, and against the plan.
 //! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
 //! - `cargo xtask scale [OPTION ...]` measures a batch's time on graphs of 2^20 to 2^25 nodes.
 //! - `cargo xtask strategies [--rounds N] OPTION ... [-- OPTION ...] ...` measures epochs by several strategies.
@@ -22,6 +23,7 @@ mod layered;
 mod mpi;
 mod partition;
 mod plot;
+mod ranks;
 mod runs;
 mod scale;
 mod scaling;
@@ -53,6 +55,7 @@ const USAGE: &[&str] = &[
     "graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]",
     "layered DATASETS accuracy|speed|chain|sizes [--runs N] [--batches N] [WORD ...]",
     "partition DATASETS [quality] [time] [linear] [parts=K] [batches=N] [to=S]",
+    "ranks DATASET [curves] [bytes] [cache] [network] [--epochs N] [OPTION VALUE ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
     "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out FILE]",
     "strategies [--rounds N] OPTION ... [-- OPTION ...] ...",
@@ -70,6 +73,7 @@ fn main() -> Result<()> {
         ["graphsaint", datasets, mode, ref words @ ..] => graphsaint::run(datasets.as_ref(), mode, words),
         ["layered", datasets, mode, ref words @ ..] => layered::run(datasets.as_ref(), mode, words),
         ["partition", datasets, ref words @ ..] => partition::run(datasets.as_ref(), words),
+        ["ranks", dataset, ref words @ ..] => ranks::run(dataset.as_ref(), words),
         ["scaling", ref words @ ..] => scaling::run(words),
         ["scale", ref words @ ..] => scale::run(words),
         ["strategies", ref words @ ..] => strategies::run(words),

@@ -231,7 +231,7 @@ fn several_ranks_have_a_section_of_their_sums() {
             .collect();
     }
     let page = html(&summary);
-    for text in ["<h2>Ranks", "3,000", "3,003", "25.0", "3.15 MB"] {
+    for text in ["<h2>Ranks", "3,000", "3,003", "25.0", "3.00 MiB"] {
         assert!(page.contains(text), "{text}");
     }
 }

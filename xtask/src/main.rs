@@ -1,6 +1,7 @@
 //! The project's own commands.
 //!
-//! - `cargo xtask test` runs everything a change must pass.
+//! - `cargo xtask test` runs everything a change must pass; what is made over MPI too, where MPI is there.
+//! - `cargo xtask setup` installs what MPI needs, on Debian.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
@@ -18,6 +19,7 @@ mod fuzz;
 mod graphs;
 mod graphsaint;
 mod layered;
+mod mpi;
 mod partition;
 mod plot;
 mod runs;
@@ -30,17 +32,21 @@ use std::{env, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result, bail};
 
-/// A step of `cargo xtask test`: what it is called, and cargo's arguments.
-const STEPS: &[(&str, &[&str])] = &[
-    ("formatting", &["fmt", "--all", "--check"]),
-    ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    ("documentation", &["doc", "--workspace", "--no-deps"]),
-    ("tests", &["test", "--workspace"]),
+/// A step of `cargo xtask test`: what it is called, and cargo's arguments; whether it is done with MPI, where that is there; and what
+/// follows those.
+const STEPS: &[(&str, &[&str], bool, &[&str])] = &[
+    ("formatting", &["fmt", "--all", "--check"], false, &[]),
+    ("lints", &["clippy", "--workspace", "--all-targets"], true, &["--", "-D", "warnings"]),
+    ("documentation", &["doc", "--workspace", "--no-deps"], false, &[]),
+    ("tests", &["test", "--workspace"], true, &[]),
 ];
+/// The features of the steps over MPI.
+const MPI: [&str; 2] = ["--features", "graphmill/mpi"];
 
 /// What `cargo xtask` can be told.
 const USAGE: &[&str] = &[
     "test",
+    "setup",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
@@ -57,6 +63,7 @@ fn main() -> Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test(),
+        ["setup"] => mpi::setup(),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["fuzz", ref words @ ..] => fuzz::run(words),
@@ -73,10 +80,16 @@ fn main() -> Result<()> {
 
 /// Formatting, lints, documentation, tests: stops at the first that fails.
 fn test() -> Result<()> {
-    for (name, arguments) in STEPS {
+    let mpi = mpi::is_there();
+    if !mpi {
+        eprintln!("── MPI is not there, so training over it is not tested: cargo xtask setup installs it");
+    }
+    for (name, arguments, over_mpi, rest) in STEPS {
+        let features = if mpi && *over_mpi { &MPI[..] } else { &[] };
+        let arguments = [arguments, features, rest].concat();
         eprintln!("── {name}: cargo {}", arguments.join(" "));
         let status = Command::new(cargo())
-            .args(*arguments)
+            .args(&arguments)
             .env("RUSTDOCFLAGS", "-D warnings")
             .status()
             .with_context(|| format!("cannot run cargo for {name}"))?;

@@ -95,7 +95,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 
 /// Options of `train` that say nothing about its minibatches, or are given in another way.
 fn absent() -> Vec<&'static str> {
-    let said = |key: &&config::Key| key.group == "Minibatches" && key.name != "max_batches";
+    let other = ["max_batches", "parts", "parts_per_batch"];
+    let said = |key: &&config::Key| key.group == "Minibatches" && !other.contains(&key.name);
     config::KEYS.iter().filter(|key| !said(key)).map(|key| key.name).collect()
 }
 

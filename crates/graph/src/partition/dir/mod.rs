@@ -16,6 +16,7 @@
 //! ```
 
 mod manifest;
+mod owned;
 mod part;
 mod write;
 

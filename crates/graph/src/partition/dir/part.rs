@@ -40,6 +40,11 @@ pub struct Neighbors {
 }
 
 impl Neighbors {
+    /// In-neighbours and weights as they are kept.
+    pub(super) fn buffers(&self) -> (&Buffer<NodeId>, Option<&Buffer<f32>>) {
+        (&self.indices, self.edge_weight.as_ref())
+    }
+
     /// Row starts, `n + 1`.
     pub fn indptr(&self) -> &[u64] {
         &self.indptr

@@ -11,6 +11,7 @@
 //! own files beside this crate give it the names and signatures that users know.
 
 pub mod batch;
+pub mod blocks;
 pub mod method;
 pub mod order;
 pub mod pool;

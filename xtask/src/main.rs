@@ -1,6 +1,6 @@
 //! The project's own commands.
 //!
-//! - `cargo xtask test` runs everything a change must pass.
+//! - `cargo xtask test` runs everything a change must pass; `cargo xtask test python` the Python package's part alone.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
@@ -18,6 +18,7 @@ mod graphs;
 mod graphsaint;
 mod layered;
 mod plot;
+mod python;
 mod runs;
 mod scale;
 mod scaling;
@@ -38,7 +39,7 @@ const STEPS: &[(&str, &[&str])] = &[
 
 /// What `cargo xtask` can be told.
 const USAGE: &[&str] = &[
-    "test",
+    "test [python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
@@ -54,6 +55,7 @@ fn main() -> Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test(),
+        ["test", "python", ref words @ ..] => python::test(words),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["fuzz", ref words @ ..] => fuzz::run(words),
@@ -67,7 +69,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Formatting, lints, documentation, tests: stops at the first that fails.
+/// Formatting, lints, documentation, tests, the Python package's tests: stops at the first that fails.
 fn test() -> Result<()> {
     for (name, arguments) in STEPS {
         eprintln!("── {name}: cargo {}", arguments.join(" "));
@@ -80,7 +82,7 @@ fn test() -> Result<()> {
             bail!("{name} failed");
         }
     }
-    Ok(())
+    python::test(&[])
 }
 
 /// The cargo that runs us.

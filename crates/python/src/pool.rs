@@ -1,9 +1,13 @@
 //! Memory of batches that is used again.
 //!
 //! A fresh block of some megabytes costs a page fault for every 4 KiB, several times what filling it does. A batch's arrays therefore come
-//! from a pool, and go back to it when the last array or tensor that views them is dropped, wherever that happens.
+//! from a pool, and go back to it when the last array or tensor that views them is dropped, wherever that happens. In a process that was
+//! forked from the pool's they do not: who holds the pool's lock there may not exist.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    process,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bytemuck::{Pod, Zeroable};
 
@@ -23,12 +27,14 @@ struct Free {
     blocks: Mutex<Vec<Vec<Line>>>,
     /// Blocks that are kept.
     most: usize,
+    /// The process that it was made in.
+    process: u32,
 }
 
 impl Pool {
     /// One that keeps at most so many blocks that nobody uses.
     pub fn new(most: usize) -> Self {
-        Self(Arc::new(Free { most, ..Free::default() }))
+        Self(Arc::new(Free { most, process: process::id(), ..Free::default() }))
     }
 
     /// `bytes` bytes that hold anything: the smallest free block that is large enough and no more than four times as large, or a new one
@@ -83,6 +89,9 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if self.home.0.process != process::id() {
+            return;
+        }
         let mut blocks = self.home.0.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.push(std::mem::take(&mut self.block));
         if blocks.len() > self.home.0.most {

@@ -1,15 +1,20 @@
 //! Threads that make numbered values ahead of whoever takes them, in order.
 //!
 //! At most `ahead` values beyond the one that is wanted next are made or in the making, whoever is slow; which thread makes a value says
-//! nothing about it. Threads end when the last value was made, when one failed, or when this is dropped, which waits for them.
+//! nothing about it. Threads end when the last value was made, when one failed, or when this is dropped. That waits for them, but not long: a
+//! thread that is busy with a huge value ends behind it. A process that is forked meanwhile has no such threads: there nothing can be taken, and nobody is waited for.
 
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
+    process,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
+
+/// How long whoever drops a prefetcher waits for its threads.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Makes the value of a number. Each thread has one of its own.
 pub type Make<T> = Box<dyn FnMut(u64) -> Result<T, String> + Send>;
@@ -18,6 +23,8 @@ pub type Make<T> = Box<dyn FnMut(u64) -> Result<T, String> + Send>;
 pub struct Prefetch<T> {
     shared: Arc<Shared<T>>,
     threads: Vec<JoinHandle<()>>,
+    /// The process that has them.
+    process: u32,
 }
 
 struct Shared<T> {
@@ -26,6 +33,8 @@ struct Shared<T> {
     made: Condvar,
     /// There is room for one more.
     room: Condvar,
+    /// A thread has ended.
+    ended: Condvar,
 }
 
 struct State<T> {
@@ -38,6 +47,8 @@ struct State<T> {
     end: u64,
     ahead: u64,
     stop: bool,
+    /// Threads.
+    alive: usize,
 }
 
 impl<T> Shared<T> {
@@ -70,16 +81,26 @@ impl<T: Send + 'static> Prefetch<T> {
             end: numbers.end,
             ahead: ahead.max(1) as u64,
             stop: false,
+            alive: 0,
         };
-        let shared =
-            Arc::new(Shared { state: Mutex::new(state), made: Condvar::new(), room: Condvar::new() });
-        let mut this = Self { shared, threads: Vec::new() };
+        let [made, room, ended] = std::array::from_fn(|_| Condvar::new());
+        let shared = Arc::new(Shared { state: Mutex::new(state), made, room, ended });
+        let mut this = Self { shared, threads: Vec::new(), process: process::id() };
         for make in makers {
             let shared = this.shared.clone();
-            let thread =
-                thread::Builder::new().name("graphmill-loader".into()).spawn(move || work(&shared, make));
-            this.threads
-                .push(thread.map_err(|e| format!("cannot start a thread: {e}; give fewer num_threads"))?);
+            this.shared.lock().alive += 1;
+            let thread = thread::Builder::new().name("graphmill-loader".into()).spawn(move || {
+                work(&shared, make);
+                shared.lock().alive -= 1;
+                shared.ended.notify_all();
+            });
+            match thread {
+                Ok(thread) => this.threads.push(thread),
+                Err(error) => {
+                    this.shared.lock().alive -= 1;
+                    return Err(format!("cannot start a thread: {error}; give fewer num_threads"));
+                }
+            }
         }
         Ok(this)
     }
@@ -87,8 +108,11 @@ impl<T: Send + 'static> Prefetch<T> {
     /// The next value, waiting for it no longer than `patience`.
     ///
     /// # Errors
-    /// What the value's maker returned; there are no more values then.
+    /// What the value's maker returned; there are no more values then. This is another process.
     pub fn take(&self, patience: Duration) -> Result<Taken<T>, String> {
+        if self.process != process::id() {
+            return Err("this process was forked from the one that makes the batches: start an iterator of its own here".into());
+        }
         let mut state = self.shared.lock();
         if state.next == state.end {
             return Ok(Taken::End);
@@ -122,11 +146,22 @@ impl<T: Send + 'static> Prefetch<T> {
 
 impl<T> Drop for Prefetch<T> {
     fn drop(&mut self) {
-        self.shared.lock().stop = true;
+        if self.process != process::id() {
+            // there is nobody to join, and the lock may be one that nobody gives back
+            return self.threads.drain(..).for_each(std::mem::forget);
+        }
+        let mut state = self.shared.lock();
+        state.stop = true;
         self.shared.room.notify_all();
-        for thread in self.threads.drain(..) {
-            // a maker's panic was made an error; there is no other
-            let _ = thread.join();
+        let wait = |state: &mut State<T>| state.alive > 0;
+        let (state, waited) =
+            self.shared.ended.wait_timeout_while(state, GRACE, wait).unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        if !waited.timed_out() {
+            for thread in self.threads.drain(..) {
+                // a maker's panic was made an error; there is no other
+                let _ = thread.join();
+            }
         }
     }
 }

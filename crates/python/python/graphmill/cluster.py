@@ -10,7 +10,6 @@ from . import _graphmill
 from ._frameworks import array_of
 from .data import Output, open_graph
 from .loader import Loader
-from .shadow import _without
 
 
 class ClusterData:
@@ -104,11 +103,3 @@ class ClusterLoader(Loader):
     def _yield(self, arrays: tuple) -> Any:
         _, _, n_id, edge_index, e_id, _, _, tables, _, _ = arrays
         return self._output.batch(n_id, edge_index, e_id, tables)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return _without(self, "_source", "_graph", "_output", "_current")
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._current = None
-        self._open()

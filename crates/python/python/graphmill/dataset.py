@@ -32,6 +32,8 @@ class Dataset:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool = False):
+        if not os.path.isdir(path):
+            raise FileNotFoundError(f"{os.fspath(path)}: there is no such directory; graphmill.import_dataset() and generate() make datasets")
         self._native = _graphmill.Dataset.open(os.fspath(path), verify)
 
     @classmethod

@@ -12,7 +12,6 @@ from ._frameworks import find
 from .data import is_pyg
 from .dataset import Dataset
 from .loader import Loader, input_nodes_of
-from .shadow import _without
 
 
 class Block(NamedTuple):
@@ -158,12 +157,9 @@ class DataLoader(Loader):
         rows = {} if feat is None else {"feat": feat}
         return MiniBatch(value(seeds), labels, ids, rows, blocks, value(inputs))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return _without(self, "_source", "_torch", "_current")
+    _made = ("_source", "_torch")
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._current = None
+    def _open(self) -> None:
         self._reseed()
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from . import _graphmill
 from .data import Output, open_graph
 from .loader import Loader
-from .shadow import _without
 
 
 class GraphSAINTSampler(Loader):
@@ -33,6 +32,7 @@ class GraphSAINTSampler(Loader):
     """
 
     _sampler: str
+    _made = ("_source", "_graph", "_given", "_output")
 
     def __init__(
         self,
@@ -113,14 +113,6 @@ class GraphSAINTSampler(Loader):
     def _yield(self, arrays: tuple) -> Any:
         _, _, n_id, edge_index, e_id, _, _, tables, _, _ = arrays
         return self._output.batch(n_id, edge_index, e_id, tables)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return _without(self, "_source", "_graph", "_given", "_output", "_current")
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._current = None
-        self._open()
 
 
 class GraphSAINTNodeSampler(GraphSAINTSampler):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import weakref
+from dataclasses import dataclass
 from typing import Any, Callable, Iterator
 
 import numpy as np
@@ -116,7 +118,8 @@ class Loader:
         self.sampler = sampler
         self.transform = transform
         self._epoch, self._first = 0, 0
-        self._current: _Epoch | None = None
+        self._place = _Place(0, 0, 0)
+        self._running: Any = None
 
     # what subclasses fill in
 
@@ -155,19 +158,21 @@ class Loader:
         return self._num_batches(None)
 
     def __iter__(self) -> Iterator[Any]:
-        current = self._current = _Epoch(self, self._epoch, self._first)
+        running = _Epoch(self, self._epoch, self._first)
         self._epoch, self._first = self._epoch + 1, 0
-        return current
+        # the iterator knows the loader; a reference back would keep its threads until the next collection of garbage
+        self._place, self._running = running.place, weakref.ref(running)
+        return running
 
     def set_epoch(self, epoch: int) -> None:
         """The next ``iter()`` is that epoch, from its beginning."""
-        self._epoch, self._first, self._current = int(epoch), 0, None
+        self._epoch, self._first, self._place = int(epoch), 0, _Place(0, 0, 0)
 
     def state_dict(self) -> dict[str, int]:
         """Where the epoch in hand stands: the batches that were yielded so far are done."""
-        current = self._current
-        place = (self._epoch, self._first) if current is None or current.is_done else (current.epoch, current.batch)
-        return {"epoch": place[0], "batch": place[1], "seed": self.seed, "batch_size": self.batch_size, "world_size": self.world_size}
+        place = self._place
+        epoch, batch = (place.epoch, place.batch) if place.batch < place.last else (self._epoch, self._first)
+        return {"epoch": epoch, "batch": batch, "seed": self.seed, "batch_size": self.batch_size, "world_size": self.world_size}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """The next ``iter()`` goes on where :meth:`state_dict` was asked, with the same batches.
@@ -181,7 +186,7 @@ class Loader:
         if state["seed"] != self.seed:
             self.seed = int(state["seed"])
             self._reseed()
-        self._epoch, self._first, self._current = int(state["epoch"]), int(state["batch"]), None
+        self._epoch, self._first, self._place = int(state["epoch"]), int(state["batch"]), _Place(0, 0, 0)
 
     def _reseed(self) -> None:
         """Makes what depends on the seed again."""
@@ -189,11 +194,40 @@ class Loader:
 
     def close(self) -> None:
         """Ends the threads of the epoch in hand; they also end with it, or with the last reference to its iterator."""
-        if self._current is not None:
-            self._current.close()
+        running = self._running() if self._running is not None else None
+        if running is not None:
+            running.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+    # what is made again after pickling: memory and threads of this process
+    _made: tuple[str, ...] = ("_source", "_graph", "_output")
+
+    def _open(self) -> None:
+        """Makes all of that."""
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: value for name, value in self.__dict__.items() if name not in self._made and name != "_running"}
+        place = self.state_dict()
+        return {**state, "_epoch": place["epoch"], "_first": place["batch"], "_place": _Place(0, 0, 0)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._running = None
+        self._open()
+
+
+@dataclass
+class _Place:
+    """How far an epoch is."""
+
+    epoch: int
+    #: batches that were yielded
+    batch: int
+    #: batches that it has
+    last: int
 
 
 class _Epoch:
@@ -201,31 +235,27 @@ class _Epoch:
 
     def __init__(self, loader: Loader, epoch: int, first: int):
         order = loader._order(epoch)
-        self.loader, self.epoch, self.batch = loader, epoch, first
-        self.last = loader._num_batches(order)
+        last = loader._num_batches(order)
+        self.loader, self.place = loader, _Place(epoch, first, last)
         self.batches = loader._source.start(
             epoch=epoch,
             order=order,
             batch_size=loader.batch_size,
-            first=min(first, self.last),
-            last=self.last,
+            first=min(first, last),
+            last=last,
             threads=loader.num_threads,
             ahead=loader.prefetch,
         )
-
-    @property
-    def is_done(self) -> bool:
-        return self.batch >= self.last
 
     def __iter__(self) -> _Epoch:
         return self
 
     def __len__(self) -> int:
-        return self.last
+        return self.place.last
 
     def __next__(self) -> Any:
         arrays = next(self.batches)
-        self.batch += 1
+        self.place.batch += 1
         loader = self.loader
         batch = loader._yield(arrays)
         return batch if loader.transform is None else loader.transform(batch)

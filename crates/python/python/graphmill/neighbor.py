@@ -98,8 +98,9 @@ class NeighborLoader(Loader):
         if not directed:
             self.subgraph_type = "induced"
         self.disjoint = bool(disjoint)
+        self._how = (output, pin_memory)
         self._graph = open_graph(data)
-        self._output = Output(self._graph, output, pin_memory)
+        self._output = Output(self._graph, *self._how)
         self.input_nodes, self._input_id = input_nodes_of(input_nodes, self._graph.num_nodes)
         if input_id is not None:
             self._input_id = array_of(input_id, "input_id")
@@ -114,6 +115,11 @@ class NeighborLoader(Loader):
             if weights.ndim != 1 or weights.dtype.kind not in "fiu":
                 raise TypeError(f"weight_attr '{weight_attr}': a number for each edge is expected, not shape {weights.shape} of {weights.dtype}")
             self._weights = weights.astype(np.float64)
+        self._reseed()
+
+    def _open(self) -> None:
+        self._graph = open_graph(self.data)
+        self._output = Output(self._graph, *self._how)
         self._reseed()
 
     def _reseed(self) -> None:
@@ -148,21 +154,3 @@ class NeighborLoader(Loader):
         batch["input_id"] = value(inputs if self._input_id is None else self._input_id[inputs])
         batch["batch_size"] = len(inputs)
         return batch
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        # made again: memory and threads of this process
-        for name in ("_source", "_graph", "_current", "_output"):
-            state.pop(name, None)
-        state["output"] = ("numpy" if self._output.torch is None else "torch" if self._output.pyg is None else "pyg", self._output.pin)
-        place = self.state_dict()
-        state["_epoch"], state["_first"] = place["epoch"], place["batch"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        kind, pin = state.pop("output")
-        self.__dict__.update(state)
-        self._current = None
-        self._graph = open_graph(self.data)
-        self._output = Output(self._graph, kind, pin)
-        self._reseed()

@@ -30,6 +30,12 @@ class Record(SimpleNamespace):
         return plain(self)
 
 
+def _run(path: str | os.PathLike[str]) -> str:
+    if not os.path.isdir(path):
+        raise FileNotFoundError(f"{os.fspath(path)}: there is no such run directory; graphmill.train(out=...) writes one")
+    return os.fspath(path)
+
+
 def _record(text: str) -> Any:
     return json.loads(text, object_hook=lambda values: Record(**values))
 
@@ -124,7 +130,7 @@ def evaluate(
         ValueError, OSError: There is no such run, or its model does not fit the dataset.
     """
     native = None if dataset is None else _open(dataset)._native
-    return _record(_graphmill.evaluate(os.fspath(run), native, last))
+    return _record(_graphmill.evaluate(_run(run), native, last))
 
 
 def predict(
@@ -160,7 +166,7 @@ def predict(
             listed = os.path.join(scratch, "nodes.npy")
             np.save(listed, ids.astype(np.int64))
         out = os.path.join(scratch, "predictions.npy")
-        _graphmill.predict(os.fspath(run), native, listed, kind, last, original_ids, out)
+        _graphmill.predict(_run(run), native, listed, kind, last, original_ids, out)
         return np.load(out)
 
 

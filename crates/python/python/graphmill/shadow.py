@@ -75,21 +75,3 @@ class ShaDowKHopSampler(Loader):
         batch["ptr"] = value(np.concatenate([[0], np.cumsum(np.bincount(tree, minlength=len(roots)))]))
         batch["root_n_id"] = value(roots)
         return batch
-
-    def __getstate__(self) -> dict[str, Any]:
-        return _without(self, "_source", "_graph", "_output", "_current")
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._current = None
-        self._open()
-
-
-def _without(loader: Loader, *names: str) -> dict[str, Any]:
-    """A loader's state without what is made again, at the place where it stands."""
-    state = {name: value for name, value in loader.__dict__.items() if name not in names}
-    place = loader.state_dict()
-    state["_epoch"], state["_first"] = place["epoch"], place["batch"]
-    return state
-
-

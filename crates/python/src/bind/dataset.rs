@@ -100,7 +100,7 @@ impl Dataset {
             name,
             graph,
             features: x.map(features_of).transpose()?.unwrap_or_default(),
-            labels: y.map(|y| labels_of(y, classes)).transpose()?.unwrap_or_default(),
+            labels: y.map_or_else(|| Ok(unlabelled(nodes)), |y| labels_of(y, classes))?,
             split: Split { train: split(&parts[0])?, valid: split(&parts[1])?, test: split(&parts[2])? },
             metric,
             ..g::Dataset::default()
@@ -275,6 +275,11 @@ fn features_of(x: &Bound<'_, PyAny>) -> PyResult<Features> {
         return Ok(Features { dim, data: FeatureData::F16(values.into()) });
     }
     Err(PyTypeError::new_err("x: two dimensions of float32 or float16 are expected"))
+}
+
+/// Labels of nodes that have none.
+fn unlabelled(nodes: usize) -> Labels {
+    Labels::Single { class: vec![-1; nodes].into(), classes: 0 }
 }
 
 /// Classes of a vector of whole numbers, -1 where unknown, or memberships of a matrix of zeros and ones.

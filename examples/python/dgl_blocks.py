@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 
 # import dgl.dataloading as dgl
-from graphmill import Dataset, dgl
+from graphmill import dgl, generate
 
 torch.manual_seed(0)
-dataset = Dataset.demo()
+dataset = generate(nodes=10_000, classes=10, dim=32, degree=16, signal=0.25, p_in=0.7, seed=1)
 
 
 class SageLayer(torch.nn.Module):
@@ -35,8 +35,8 @@ def forward(blocks):
 
 
 # fanouts as in DGL: the layer that is farthest from the seeds first
-train = dgl.DataLoader(dataset, dataset.train, dgl.NeighborSampler([10, 15]), batch_size=512, shuffle=True)
-test = dgl.DataLoader(dataset, dataset.test, dgl.MultiLayerFullNeighborSampler(2), batch_size=512)
+train = dgl.DataLoader(dataset, dataset.train, dgl.NeighborSampler([10, 15]), batch_size=256, shuffle=True)
+test = dgl.DataLoader(dataset, dataset.test, dgl.MultiLayerFullNeighborSampler(2), batch_size=256)
 for epoch in range(3):
     for input_nodes, output_nodes, blocks in train:
         optimizer.zero_grad()

@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch_geometric.nn import SAGEConv
 
 # from torch_geometric.loader import NeighborLoader
-from graphmill import Dataset, NeighborLoader
+from graphmill import NeighborLoader, generate
 
 torch.manual_seed(0)
-# any torch_geometric.data.Data will do: this one is made up on the spot, and no model passes 0.955 on it
-data = Dataset.demo().to_pyg()
-train_loader = NeighborLoader(data, num_neighbors=[15, 10], input_nodes=data.train_mask, batch_size=512, shuffle=True)
+# any torch_geometric.data.Data will do: this one is made up on the spot
+data = generate(nodes=10_000, classes=10, dim=32, degree=16, signal=0.25, p_in=0.7, seed=1).to_pyg()
+train_loader = NeighborLoader(data, num_neighbors=[15, 10], input_nodes=data.train_mask, batch_size=256, shuffle=True)
 # one hop of all neighbours, layer by layer
 inference_loader = NeighborLoader(data, num_neighbors=[-1], batch_size=4096)
 

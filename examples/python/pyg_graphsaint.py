@@ -10,13 +10,13 @@ from torch_geometric.nn import GraphConv
 from torch_geometric.utils import degree
 
 # from torch_geometric.loader import GraphSAINTRandomWalkSampler
-from graphmill import Dataset, GraphSAINTRandomWalkSampler
+from graphmill import GraphSAINTRandomWalkSampler, generate
 
 torch.manual_seed(0)
-data = Dataset.demo().to_pyg()
+data = generate(nodes=10_000, classes=10, dim=32, degree=16, signal=0.25, p_in=0.7, seed=1).to_pyg()
 row, col = data.edge_index
 data.edge_weight = 1.0 / degree(col, data.num_nodes)[col]
-loader = GraphSAINTRandomWalkSampler(data, batch_size=3000, walk_length=2, num_steps=8, sample_coverage=10)
+loader = GraphSAINTRandomWalkSampler(data, batch_size=1000, walk_length=2, num_steps=10, sample_coverage=20)
 
 
 class Net(torch.nn.Module):
@@ -34,7 +34,7 @@ class Net(torch.nn.Module):
 
 model = Net(64)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-for epoch in range(1, 7):
+for epoch in range(1, 11):
     model.train()
     for batch in loader:
         optimizer.zero_grad()

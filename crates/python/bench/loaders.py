@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Loader throughput beside PyTorch Geometric's, in one run, at equal threads: what docs/results.md quotes.
 
-Each line alternates the two loaders over the same graph, tensors, seeds and options, and takes the best of some rounds of either. With one
-thread PyG's loader works in the process itself; with more it gets as many worker processes, as its documentation advises. What a
-batch costs the consumer is in both: tensors of features and labels are gathered.
+Each line alternates whole epochs of the two loaders over the same graph, tensors, seeds and options, and takes the best of some rounds of either. With one
+thread PyG's loader works in the process itself; with more it gets as many persistent worker processes, started and warmed up before, while our
+threads are started anew every epoch. What a batch costs the consumer is in both: rows of features, labels and masks are gathered.
 
-    python loaders.py [--scale 18] [--degree 16] [--dim 100] [--rounds 3] [--batches 60] [--threads 1 2] [--json]
+    python loaders.py [--scale 18] [--degree 16] [--dim 100] [--rounds 3] [--batches 24] [--threads 1 2] [--json]
 """
 
 import argparse
@@ -25,21 +25,15 @@ import graphmill
 CASES = [("15,10,5", 1024), ("10,25", 1024), ("10,10", 256), ("10,25", 8000)]
 
 
-def measure(loader, batches):
-    """Seeds a second over so many batches, from the first on: the loader is started anew."""
-    seeds = edges = done = 0
-    iterator = iter(loader)
-    next(iterator)
+def measure(loader):
+    """Seeds a second of a whole epoch, from `iter()` to the last batch, and edges of a batch."""
+    seeds = edges = batches = 0
     began = time.perf_counter()
-    for batch in iterator:
+    for batch in loader:
         seeds += batch.batch_size
         edges += batch.edge_index.shape[1]
-        done += 1
-        if done == batches:
-            break
-    seconds = time.perf_counter() - began
-    del iterator
-    return seeds / seconds, edges / done
+        batches += 1
+    return seeds / (time.perf_counter() - began), edges / batches
 
 
 def main():
@@ -48,7 +42,7 @@ def main():
     parser.add_argument("--degree", type=float, default=16)
     parser.add_argument("--dim", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=40)
+    parser.add_argument("--batches", type=int, default=24, help="of an epoch, at most")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -71,16 +65,20 @@ def main():
     for fanout, batch_size in CASES:
         for threads in options.threads:
             torch.set_num_threads(threads)
-            common = dict(
-                num_neighbors=[int(k) for k in fanout.split(",")], input_nodes=data.train_mask, batch_size=batch_size, shuffle=True,
-            )  # fmt: skip
-            best = {"pyg": (0, 0), "graphmill": (0, 0)}
-            batches = min(options.batches, int(data.train_mask.sum()) // batch_size - 1)
+            nodes = data.train_mask.nonzero().view(-1)
+            nodes = nodes[torch.randperm(len(nodes))[: options.batches * batch_size]]
+            common = dict(num_neighbors=[int(k) for k in fanout.split(",")], input_nodes=nodes, batch_size=batch_size, shuffle=True)
+            workers = {} if threads == 1 else {"num_workers": threads, "persistent_workers": True}
+            loaders = {
+                "pyg": NeighborLoader(data, **workers, **common),
+                "graphmill": graphmill.NeighborLoader(data, num_threads=threads, **common),
+            }
+            best = dict.fromkeys(loaders, (0, 0))
+            for loader in loaders.values():
+                measure(loader)
             for _ in range(options.rounds):
-                theirs = NeighborLoader(data, num_workers=0 if threads == 1 else threads, **common)
-                best["pyg"] = max(best["pyg"], measure(theirs, max(3, batches // 8)))
-                ours = graphmill.NeighborLoader(data, num_threads=threads, **common)
-                best["graphmill"] = max(best["graphmill"], measure(ours, batches))
+                for name, loader in loaders.items():
+                    best[name] = max(best[name], measure(loader))
             row = {
                 "fanout": fanout, "batch_size": batch_size, "threads": threads, "pyg": best["pyg"][0],
                 "graphmill": best["graphmill"][0], "ratio": best["graphmill"][0] / best["pyg"][0],

@@ -39,7 +39,10 @@ def test_everything_public_is_documented():
 def run(code, where):
     if NEEDS_PYG.search(code) and not HAS_PYG:
         pytest.skip("torch and torch_geometric are not installed")
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120, cwd=where)
+    # torch's threads wait for each other: on a machine that does something else at the same time one is faster than two
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=where, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

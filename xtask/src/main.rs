@@ -1,6 +1,7 @@
 //! The project's own commands.
 //!
-//! - `cargo xtask test` runs everything a change must pass; what is made over MPI too, where MPI is there.
+//! - `cargo xtask test` runs everything a change must pass, what is made over MPI too where MPI is there; `cargo xtask test python` the
+//!   Python package's part alone.
 //! - `cargo xtask setup` installs what MPI needs, on Debian.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
@@ -23,6 +24,7 @@ mod layered;
 mod mpi;
 mod partition;
 mod plot;
+mod python;
 mod ranks;
 mod runs;
 mod scale;
@@ -47,8 +49,8 @@ const MPI: [&str; 2] = ["--features", "graphmill/mpi"];
 
 /// What `cargo xtask` can be told.
 const USAGE: &[&str] = &[
-    "test",
     "setup",
+    "test [python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
@@ -67,6 +69,7 @@ fn main() -> Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test(),
         ["setup"] => mpi::setup(),
+        ["test", "python", ref words @ ..] => python::test(words),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["fuzz", ref words @ ..] => fuzz::run(words),
@@ -82,7 +85,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Formatting, lints, documentation, tests: stops at the first that fails.
+/// Formatting, lints, documentation, tests, the Python package's tests: stops at the first that fails.
 fn test() -> Result<()> {
     let mpi = mpi::is_there();
     if !mpi {
@@ -101,7 +104,7 @@ fn test() -> Result<()> {
             bail!("{name} failed");
         }
     }
-    Ok(())
+    python::test(&[])
 }
 
 /// The cargo that runs us.

@@ -53,6 +53,29 @@ impl Neighbor {
     }
 }
 
+/// Where the neighbours that a hop draws stand, for callers that want edges rather than nodes: overwrites `indptr` (`D + 1`, from 0)
+/// and, for each drawn neighbour, `offsets`: its position within the row of its destination. What is drawn is what [`Neighbor`]
+/// draws at that fanout (`usize::MAX`: all) where `key` is the key of the hop ([`keyed::key`] of seed, epoch, batch, hop). On
+/// the calling thread.
+///
+/// # Errors
+/// There are more edges than 32 bits can number.
+pub fn draw_offsets(
+    graph: &Graph,
+    fanout: usize,
+    key: u64,
+    dst: &[NodeId],
+    scratch: &mut Scratch,
+    (indptr, offsets): (&mut Vec<u32>, &mut Vec<u32>),
+) -> Result<()> {
+    scratch.parallel = false;
+    scratch.fit(1);
+    let edges = count(graph, fanout, dst, scratch, indptr)?;
+    offsets.resize(edges, 0);
+    Draws { graph, fanout, key }.offsets(dst, indptr, offsets, &scratch.tables);
+    Ok(())
+}
+
 /// Fanouts as they are given, -1 as `usize::MAX`.
 pub(super) fn fanouts(fanout: &[i64]) -> Result<Vec<usize>, String> {
     if fanout.is_empty() || fanout.len() > 64 {
@@ -190,9 +213,19 @@ impl Draws<'_> {
         if self.fanout == usize::MAX {
             self.copy(dst, indptr, out);
         } else if self.graph.num_edges() as u64 <= 1 << 32 {
-            self.pipeline::<true>(dst, indptr, out, tables);
+            self.pipeline::<true, true>(dst, indptr, out, tables);
         } else {
-            self.pipeline::<false>(dst, indptr, out, tables);
+            self.pipeline::<false, true>(dst, indptr, out, tables);
+        }
+    }
+
+    /// As [`Draws::draw`], but writes where in its destination's row each drawn neighbour stands.
+    fn offsets(&self, dst: &[NodeId], indptr: &[u32], out: &mut [u32], tables: &[Mutex<Vec<u32>>]) {
+        if self.fanout != usize::MAX {
+            return self.pipeline::<false, false>(dst, indptr, out, tables);
+        }
+        for ends in indptr.windows(2) {
+            (0..).zip(&mut out[ends[0] as usize..ends[1] as usize]).for_each(|(offset, slot)| *slot = offset);
         }
     }
 
@@ -214,8 +247,8 @@ impl Draws<'_> {
     }
 
     /// [`Draws::draw`] of at most `fanout` neighbours. Between the two stages `out` holds positions among the graph's edges
-    /// where 32 bits number them (`NEAR`), and otherwise among the row's.
-    fn pipeline<const NEAR: bool>(
+    /// where 32 bits number them (`NEAR`), and otherwise among the row's. Without the second stage (`FIND`) it still does.
+    fn pipeline<const NEAR: bool, const FIND: bool>(
         &self,
         dst: &[NodeId],
         indptr: &[u32],
@@ -261,6 +294,9 @@ impl Draws<'_> {
                 });
             }
             let done = first.saturating_sub(GROUP)..first.min(dst.len());
+            if !FIND {
+                continue;
+            }
             if NEAR {
                 let run = at(done.start)..at(done.end);
                 out[run].iter_mut().for_each(|slot| *slot = neighbors[*slot as usize]);
@@ -406,15 +442,31 @@ mod tests {
             let mut indptr = Vec::new();
             let edges = count(&graph, fanout, &dst, &mut scratch, &mut indptr).unwrap();
             let mut out = vec![0; edges];
-            draws.pipeline::<true>(&dst, &indptr, &mut out, &scratch.tables);
+            draws.pipeline::<true, true>(&dst, &indptr, &mut out, &scratch.tables);
             assert_eq!(out, expected, "fanout {fanout}");
             out.fill(0);
-            draws.pipeline::<false>(&dst, &indptr, &mut out, &scratch.tables);
+            draws.pipeline::<false, true>(&dst, &indptr, &mut out, &scratch.tables);
             assert_eq!(out, expected, "fanout {fanout}, as in graphs of more than 2^32 edges");
             out.fill(0);
             let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
             pool.install(|| draws.spread(&dst, &indptr, &mut out, &scratch.tables));
             assert_eq!(out, expected, "fanout {fanout}, spread");
+            for fanout in [fanout, usize::MAX] {
+                let (mut ends, mut offsets) = (Vec::new(), Vec::new());
+                let room = (&mut ends, &mut offsets);
+                draw_offsets(&graph, fanout, draws.key, &dst, &mut Scratch::default(), room).unwrap();
+                let found = dst.iter().zip(ends.windows(2)).flat_map(|(&v, ends)| {
+                    let row = graph.in_neighbors(v);
+                    offsets[ends[0] as usize..ends[1] as usize]
+                        .iter()
+                        .map(move |&offset| row[offset as usize])
+                });
+                assert_eq!(
+                    found.collect::<Vec<_>>(),
+                    plain(&graph, fanout, draws.key, &dst),
+                    "{fanout}, offsets"
+                );
+            }
         }
     }
 

@@ -86,8 +86,14 @@ impl Cluster {
         Ok(Self { nodes, starts, num_nodes, roots: roots.len(), per_batch })
     }
 
-    fn parts(&self) -> usize {
+    /// How many parts have members.
+    pub fn parts(&self) -> usize {
         self.starts.len() - 1
+    }
+
+    /// Nodes by part, ascending within one, and where each part's begin (`parts + 1`).
+    pub fn members(&self) -> (&[NodeId], &[usize]) {
+        (&self.nodes, &self.starts)
     }
 
     fn groups(&self) -> usize {

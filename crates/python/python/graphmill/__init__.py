@@ -1,0 +1,44 @@
+"""Loaders that run PyTorch Geometric scripts several times faster, and training of graph neural networks in Rust.
+
+- :class:`NeighborLoader`, :class:`ShaDowKHopSampler`, :class:`GraphSAINTNodeSampler`, :class:`GraphSAINTEdgeSampler`,
+  :class:`GraphSAINTRandomWalkSampler`, :class:`ClusterData` and :class:`ClusterLoader` take the arguments of the classes of that name in
+  ``torch_geometric.loader`` and yield what they yield.
+- :mod:`graphmill.dgl` gives message-flow blocks as DGL's ``DataLoader`` does, and minibatches with the fields of GraphBolt's.
+- :class:`Dataset` is a graph with features, labels and a split, in memory or in a directory; :func:`generate` and
+  :func:`import_dataset` make such.
+- :func:`train`, :func:`evaluate`, :func:`predict` and :func:`hotness` are the commands of that name.
+
+PyTorch and PyTorch Geometric are used where they are installed. Without them batches hold NumPy arrays.
+"""
+
+from ._graphmill import __version__
+from .cluster import ClusterData, ClusterLoader
+from .data import Data
+from .dataset import Dataset, generate, import_dataset
+from .graphsaint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
+from .loader import Loader
+from .neighbor import NeighborLoader
+from .run import evaluate, hotness, hotness_report, options, predict, train
+from .shadow import ShaDowKHopSampler
+
+__all__ = [
+    "ClusterData",
+    "ClusterLoader",
+    "Data",
+    "Dataset",
+    "GraphSAINTEdgeSampler",
+    "GraphSAINTNodeSampler",
+    "GraphSAINTRandomWalkSampler",
+    "Loader",
+    "NeighborLoader",
+    "ShaDowKHopSampler",
+    "__version__",
+    "evaluate",
+    "generate",
+    "hotness",
+    "hotness_report",
+    "import_dataset",
+    "options",
+    "predict",
+    "train",
+]

@@ -1,0 +1,156 @@
+"""The extension module: the package's own business. Users see the names of `graphmill`."""
+
+from os import PathLike
+from typing import Any, Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+__version__: str
+
+class Topology:
+    num_nodes: int
+    num_edges: int
+    @staticmethod
+    def from_edges(num_nodes: int, src: NDArray[Any], dst: NDArray[Any]) -> Topology: ...
+    @staticmethod
+    def from_columns(indptr: NDArray[Any], indices: NDArray[Any]) -> Topology: ...
+
+class Source:
+    num_inputs: int
+    @staticmethod
+    def neighbors(
+        topology: Topology,
+        inputs: NDArray[Any],
+        tables: list[tuple[str, str, Any]],
+        *,
+        seed: int,
+        fanout: list[int],
+        replace: bool,
+        edges: str,
+        disjoint: bool,
+        weights: NDArray[np.float64] | None = None,
+        starts: list[int] | None = None,
+    ) -> Source: ...
+    @staticmethod
+    def ego(
+        topology: Topology,
+        inputs: NDArray[Any],
+        tables: list[tuple[str, str, Any]],
+        *,
+        seed: int,
+        depth: int,
+        fanout: int,
+        replace: bool,
+    ) -> Source: ...
+    @staticmethod
+    def subgraphs(
+        topology: Topology,
+        tables: list[tuple[str, str, Any]],
+        *,
+        seed: int,
+        sampler: str,
+        batches: int,
+        roots: NDArray[Any],
+        budget: int,
+        walk_length: int,
+        coverage: int,
+    ) -> Source: ...
+    def norms(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None: ...
+    def start(
+        self,
+        *,
+        epoch: int,
+        order: NDArray[np.uint64],
+        batch_size: int,
+        first: int,
+        last: int,
+        threads: int,
+        ahead: int,
+    ) -> Batches: ...
+    def one(self, epoch: int, number: int, inputs: list[int]) -> tuple[Any, ...]: ...
+
+class Batches(Iterator[tuple[Any, ...]]):
+    def __next__(self) -> tuple[Any, ...]: ...
+    def close(self) -> None: ...
+
+class BlockSource:
+    num_inputs: int
+    def __init__(self, dataset: Dataset, inputs: NDArray[Any], options: str, with_features: bool) -> None: ...
+    def start(
+        self,
+        *,
+        epoch: int,
+        order: NDArray[np.uint64],
+        batch_size: int,
+        first: int,
+        last: int,
+        threads: int,
+        ahead: int,
+    ) -> BlockBatches: ...
+
+class BlockBatches(Iterator[tuple[Any, ...]]):
+    def __next__(self) -> tuple[Any, ...]: ...
+    def close(self) -> None: ...
+
+class Dataset:
+    path: PathLike[str] | None
+    name: str
+    metric: str | None
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    num_classes: int
+    is_multilabel: bool
+    has_sparse_features: bool
+    @staticmethod
+    def open(path: str, verify: bool) -> Dataset: ...
+    @staticmethod
+    def demo() -> Dataset: ...
+    @staticmethod
+    def from_arrays(
+        name: str,
+        num_nodes: int,
+        *,
+        src: NDArray[Any],
+        dst: NDArray[Any],
+        columns: bool,
+        x: NDArray[Any] | None,
+        y: NDArray[Any] | None,
+        classes: int | None,
+        parts: list[NDArray[Any]],
+        weight: NDArray[np.float32] | None,
+        undirected: bool,
+        metric: str | None,
+    ) -> Dataset: ...
+    def save(self, path: str, replace: bool) -> None: ...
+    def topology(self) -> Topology: ...
+    def indptr(self) -> NDArray[np.uint64]: ...
+    def indices(self) -> NDArray[np.uint32]: ...
+    def edge_weight(self) -> NDArray[np.float32] | None: ...
+    def x(self) -> NDArray[Any] | None: ...
+    def y(self) -> NDArray[Any] | None: ...
+    def part(self, name: str) -> NDArray[np.uint32]: ...
+    def original_ids(self) -> NDArray[np.uint32] | None: ...
+
+Observe = Callable[[str], None] | None
+
+def generate(
+    generator: str, options: str, out: str | None, replace: bool, memory: int | None, observe: Observe
+) -> Dataset: ...
+def import_dataset(
+    format: str, src: str, out: str, options: list[tuple[str, str]], replace: bool, memory: int | None, observe: Observe
+) -> Dataset: ...
+def grow_parts(topology: Topology, parts: int) -> tuple[NDArray[np.uint32], list[int]]: ...
+def order(epoch: int, **options: Any) -> NDArray[np.uint64]: ...
+def num_batches(**options: Any) -> int: ...
+def train(dataset: Dataset, options: str, out: str | None, resume: bool, observe: Observe) -> str: ...
+def evaluate(run: str, dataset: Dataset | None, last: bool) -> str: ...
+def predict(
+    run: str, dataset: Dataset | None, nodes: str | None, kind: str, last: bool, original_ids: bool, out: str
+) -> str: ...
+def hotness(dataset: Dataset, metric: str, options: str) -> NDArray[np.float64]: ...
+def hotness_report(
+    dataset: Dataset, policies: list[str], samplers: list[str], ratios: list[float], epochs: int, options: str
+) -> str: ...
+def options() -> list[tuple[str, str, str, str]]: ...

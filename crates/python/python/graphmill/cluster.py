@@ -1,0 +1,105 @@
+"""PyTorch Geometric's ``ClusterData`` and ``ClusterLoader``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _graphmill
+from ._frameworks import array_of
+from .data import Output, open_graph
+from .loader import Loader
+
+
+class ClusterData:
+    """A graph whose nodes are dealt into parts: ``torch_geometric.loader.ClusterData``.
+
+    ``len()`` is the number of parts, ``[i]`` the subgraph of a part with all edges within it.
+
+    Args:
+        data: As of :class:`graphmill.NeighborLoader`.
+        num_parts: How many; they are grown breadth first, to equal sizes.
+        partition: Part of each node (``V``, from 0 on), in the place of parts that are grown: of METIS, say.
+        output: As of :class:`graphmill.NeighborLoader`.
+
+    Raises:
+        TypeError, ValueError: As of :class:`graphmill.NeighborLoader`; no parts, or more than nodes.
+    """
+
+    def __init__(self, data: Any, num_parts: int | None = None, *, partition: Any = None, output: str = "auto", **ignored: Any):
+        for name in ignored:
+            if name not in ("recursive", "save_dir", "filename", "log", "keep_inter_cluster_edges", "sparse_format"):
+                raise TypeError(f"ClusterData() got an unexpected keyword argument '{name}'")
+        if (num_parts is None) == (partition is None):
+            raise ValueError("give either num_parts or partition")
+        self.data, self._how = data, output
+        graph = open_graph(data)
+        if partition is None:
+            nodes, starts = _graphmill.grow_parts(graph.topology, int(num_parts))
+            self.nodes, self.starts = nodes, list(starts)
+        else:
+            parts = array_of(partition, "partition")
+            if parts.shape != (graph.num_nodes,) or parts.dtype.kind not in "iu":
+                raise ValueError(f"partition: {graph.num_nodes} whole numbers are expected, not shape {parts.shape} of {parts.dtype}")
+            if parts.size and parts.min() < 0:
+                raise ValueError(f"partition: parts are numbered from 0 on, not from {parts.min()}")
+            self.nodes = np.argsort(parts, kind="stable").astype(np.uint32)
+            self.starts = [0, *np.cumsum(np.bincount(parts)).tolist()]
+        self.num_parts = len(self.starts) - 1
+
+    def __len__(self) -> int:
+        return self.num_parts
+
+    def __getitem__(self, part: int) -> Any:
+        return ClusterLoader(self, batch_size=1, num_threads=1, seed=0)._of([range(self.num_parts)[part]])
+
+    def __repr__(self) -> str:
+        return f"ClusterData({self.num_parts})"
+
+
+class ClusterLoader(Loader):
+    """Unions of ``batch_size`` parts with all edges among their nodes (Chiang et al., KDD 2019): ``torch_geometric.loader.ClusterLoader``.
+
+    A batch has the rows of all that has one for each node or edge, ``edge_index``, ``n_id`` and ``e_id``.
+
+    Args:
+        cluster_data: The graph and its parts.
+        **kwargs: Those of :class:`graphmill.Loader`; ``batch_size`` counts parts.
+
+    Raises:
+        TypeError, ValueError: As of :class:`graphmill.Loader`.
+    """
+
+    def __init__(self, cluster_data: ClusterData, *, pin_memory: bool = False, **kwargs: Any):
+        if not isinstance(cluster_data, ClusterData):
+            raise TypeError(f"a graphmill.ClusterData is expected, not {type(cluster_data).__name__}")
+        super().__init__(**kwargs)
+        self.cluster_data = cluster_data
+        self._pin = pin_memory
+        self._open()
+
+    def _open(self) -> None:
+        self._graph = open_graph(self.cluster_data.data)
+        self._output = Output(self._graph, self.cluster_data._how, self._pin)
+        self._reseed()
+
+    def _reseed(self) -> None:
+        self._source = _graphmill.Source.neighbors(
+            self._graph.topology,
+            self.cluster_data.nodes,
+            self._graph.tables,
+            seed=self.seed,
+            fanout=[],
+            replace=False,
+            edges="induced",
+            disjoint=False,
+            starts=self.cluster_data.starts,
+        )
+
+    def _of(self, parts: list[int]) -> Any:
+        return self._yield(self._source.one(0, 0, parts))
+
+    def _yield(self, arrays: tuple) -> Any:
+        _, _, n_id, edge_index, e_id, _, _, tables, _, _ = arrays
+        return self._output.batch(n_id, edge_index, e_id, tables)

@@ -1,0 +1,156 @@
+"""PyTorch Geometric's ``NeighborLoader``."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+
+from . import _graphmill
+from ._frameworks import array_of
+from .data import Output, open_graph
+from .loader import Loader, input_nodes_of
+
+
+class NeighborLoader(Loader):
+    """Samples neighbours of minibatches of nodes over several hops: ``torch_geometric.loader.NeighborLoader``, several times faster.
+
+    A batch is a ``torch_geometric.data.Data`` where PyTorch Geometric is installed, and otherwise a :class:`graphmill.Data` with the same
+    fields. With ``B`` seeds, ``N`` nodes and ``M`` edges they are:
+
+    - ``n_id`` (``N``): the nodes' ids, the seeds first, then hop by hop as they were first seen.
+    - ``edge_index`` (``2 x M``): sources (neighbours) and targets as places in ``n_id``. ``e_id`` (``M``): the edges' places in ``data.edge_index``.
+    - ``x``, ``y`` and all else of ``data`` that has a row for each node or edge: the rows of ``n_id`` or ``e_id``.
+    - ``batch_size``: ``B``. ``input_id`` (``B``): the seeds' places in ``input_nodes`` (of a mask: their ids).
+    - ``num_sampled_nodes``, ``num_sampled_edges``: how many each hop added (lists; not with ``subgraph_type="induced"``).
+    - ``batch`` (``N``): the seed that each node was sampled for (with ``disjoint``).
+
+    Args:
+        data: A ``torch_geometric.data.Data``, a :class:`graphmill.Dataset`, a :class:`graphmill.Data`, or a dict with its names. Tensors and
+            arrays are read where they are: they must not change while an epoch runs.
+        num_neighbors: For each hop from the seeds outward how many in-neighbours of a node to sample, at most 10^6; -1 takes all.
+        input_nodes: The nodes that batches are made around: ids, a mask, or ``None`` for all.
+        replace: Whether a neighbour may be drawn again.
+        subgraph_type: ``"directional"``: the sampled edges; ``"bidirectional"``: those, both ways, each once; ``"induced"``: all
+            edges among the sampled nodes.
+        disjoint: Whether each seed has its own copy of its neighbourhood.
+        weight_attr: Name of an edge attribute (``E``, at least 0) by which neighbours are drawn. Edges that weigh 0 are not drawn, unless all neighbours are taken.
+        transform: Called with each batch; what it returns is yielded.
+        input_id: Values for ``input_id`` in the place of the seeds' places.
+        output: ``"pyg"``, ``"torch"`` (tensors in a :class:`graphmill.Data`), ``"numpy"``, or ``"auto"``: the first that is installed.
+        pin_memory: Whether tensors are copied to pinned memory (where CUDA is available).
+        **kwargs: Those of :class:`graphmill.Loader`: ``batch_size``, ``shuffle``, ``drop_last``, ``seed``, ``num_threads``, ...
+
+    Raises:
+        TypeError: An array of a wrong type, or an argument that there is not.
+        ValueError: An array of a wrong shape, an id that is no node, weights that are none, an impossible number.
+        NotImplementedError: Sampling by time, or of graphs of several kinds of nodes.
+
+    Example:
+        >>> import numpy as np, graphmill
+        >>> ring = np.arange(6)
+        >>> data = graphmill.Data(edge_index=np.stack([ring, (ring + 1) % 6]), x=ring.astype(np.float32))
+        >>> loader = graphmill.NeighborLoader(data, [1, 1], input_nodes=[3], output="numpy", seed=0)
+        >>> next(iter(loader)).n_id
+        array([3, 2, 1])
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        input_nodes: Any = None,
+        input_time: Any = None,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        transform_sampler_output: Callable[[Any], Any] | None = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: Any = None,
+        directed: bool = True,
+        *,
+        input_id: Any = None,
+        output: str = "auto",
+        pin_memory: bool = False,
+        **kwargs: Any,
+    ):
+        for name, value in (
+            ("time_attr", time_attr),
+            ("input_time", input_time),
+            ("transform_sampler_output", transform_sampler_output),
+            ("neighbor_sampler", neighbor_sampler),
+        ):
+            if value is not None:
+                raise NotImplementedError(f"NeighborLoader: {name} is not supported; use torch_geometric's for it")
+        if isinstance(num_neighbors, dict) or hasattr(num_neighbors, "get_mapped_values"):
+            raise NotImplementedError("num_neighbors: a list with a number for each hop is expected; one kind of edges is sampled")
+        super().__init__(transform=transform, **kwargs)
+        self.data = data
+        self.num_neighbors = [int(k) for k in num_neighbors]
+        self.replace = bool(replace)
+        # an enumeration of torch_geometric's, or its value
+        self.subgraph_type = str(getattr(subgraph_type, "value", subgraph_type))
+        if not directed:
+            self.subgraph_type = "induced"
+        self.disjoint = bool(disjoint)
+        self._how = (output, pin_memory)
+        self._graph = open_graph(data)
+        self._output = Output(self._graph, *self._how)
+        self.input_nodes, self._input_id = input_nodes_of(input_nodes, self._graph.num_nodes)
+        if input_id is not None:
+            self._input_id = array_of(input_id, "input_id")
+            if len(self._input_id) != len(self.input_nodes):
+                raise ValueError(f"input_id: {len(self._input_id)} values for {len(self.input_nodes)} input nodes")
+        self._weights = None
+        if weight_attr is not None:
+            if weight_attr not in self._graph.edge_weights:
+                known = ", ".join(sorted(self._graph.edge_weights)) or "none"
+                raise ValueError(f"weight_attr '{weight_attr}': no such edge attribute; there are: {known}")
+            weights = array_of(self._graph.edge_weights[weight_attr], weight_attr)
+            if weights.ndim != 1 or weights.dtype.kind not in "fiu":
+                raise TypeError(f"weight_attr '{weight_attr}': a number for each edge is expected, not shape {weights.shape} of {weights.dtype}")
+            self._weights = weights.astype(np.float64)
+        self._reseed()
+
+    def _open(self) -> None:
+        self._graph = open_graph(self.data)
+        self._output = Output(self._graph, *self._how)
+        self._reseed()
+
+    def _reseed(self) -> None:
+        graph = self._graph
+        self._source = _graphmill.Source.neighbors(
+            graph.topology,
+            self.input_nodes,
+            graph.tables,
+            seed=self.seed,
+            fanout=self.num_neighbors,
+            replace=self.replace,
+            edges=self.subgraph_type,
+            disjoint=self.disjoint,
+            weights=self._weights,
+        )
+
+    def __call__(self, index: Any) -> Any:
+        """The batch around the input nodes at these places."""
+        places = [int(i) for i in np.asarray(index).ravel()]
+        batch = self._yield(self._source.one(self._epoch, 0, [i + len(self.input_nodes) if i < 0 else i for i in places]))
+        return batch if self.transform is None else self.transform(batch)
+
+    def _yield(self, arrays: tuple) -> Any:
+        _, inputs, n_id, edge_index, e_id, tree, _, tables, num_nodes, num_edges = arrays
+        value = self._output.value
+        batch = self._output.batch(n_id, edge_index, e_id, tables)
+        if tree is not None:
+            batch["batch"] = value(tree)
+        if num_nodes is not None:
+            batch["num_sampled_nodes"] = num_nodes
+            batch["num_sampled_edges"] = num_edges
+        batch["input_id"] = value(inputs if self._input_id is None else self._input_id[inputs])
+        batch["batch_size"] = len(inputs)
+        return batch

@@ -1,0 +1,215 @@
+"""The commands as functions."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from types import SimpleNamespace
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+from . import _graphmill
+from ._frameworks import array_of, is_tensor
+from .dataset import Dataset
+from .progress import watch
+
+
+class Record(SimpleNamespace):
+    """What a run or a command found: the names of the command's JSON as attributes."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as nested dictionaries."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, Record):
+                return {name: plain(each) for name, each in vars(value).items()}
+            return [plain(each) for each in value] if isinstance(value, list) else value
+
+        return plain(self)
+
+
+def _run(path: str | os.PathLike[str]) -> str:
+    if not os.path.isdir(path):
+        raise FileNotFoundError(f"{os.fspath(path)}: there is no such run directory; graphmill.train(out=...) writes one")
+    return os.fspath(path)
+
+
+def _record(text: str) -> Any:
+    return json.loads(text, object_hook=lambda values: Record(**values))
+
+
+def _open(dataset: Any) -> Dataset:
+    if dataset is None:
+        return Dataset.demo()
+    if isinstance(dataset, Dataset):
+        return dataset
+    if isinstance(dataset, (str, os.PathLike)):
+        return Dataset(dataset)
+    raise TypeError(f"dataset: a graphmill.Dataset or the path of its directory is expected, not {type(dataset).__name__}")
+
+
+def train(
+    dataset: Dataset | str | os.PathLike[str] | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    callback: Callable[[Record], Any] | None = None,
+    **options: Any,
+) -> Record:
+    """Trains a model in Rust, evaluates it, and with ``out`` saves it.
+
+    Ctrl-C stops after the batch in hand, writes a checkpoint and raises ``KeyboardInterrupt``; ``resume=True`` goes on from there to the same numbers.
+
+    Args:
+        dataset: A dataset, its directory, or ``None`` for the built-in demo.
+        out: The run directory to write (configuration, epochs, checkpoint, best model); none by default.
+        resume: Whether to go on with the run in ``out``.
+        progress: Whether progress is shown; ``None``: where there is a terminal or a notebook.
+        callback: Called with the record of every epoch (``epoch``, ``loss``, ``valid_score``, ``seconds``, ...); what it raises ends the run.
+        **options: As of ``graphmill train``: ``model``, ``fanout``, ``hidden``, ``epochs``, ``lr``, ``sampler``, ``seed``, ...; :func:`options` lists them.
+
+    Returns:
+        The run's summary: ``epochs`` (a record each), ``best.epoch``, ``best.valid_score``, ``test.metric``, ``test.score``, ``seconds``, ``config``.
+
+    Raises:
+        TypeError: No such option.
+        ValueError: An impossible value, or a dataset that cannot be trained on.
+        OSError: A file cannot be read or written.
+        RuntimeError: The loss is not finite.
+        KeyboardInterrupt: Ctrl-C.
+
+    Example:
+        >>> import graphmill
+        >>> run = graphmill.train(graphmill.generate(nodes=2000, seed=1), epochs=2, hidden=16)
+        >>> len(run.epochs), run.test.metric
+        (2, 'accuracy')
+    """
+    if resume and out is None:
+        raise ValueError("resume goes on with the run in out: name it")
+    with watch(progress) as line:
+
+        def observe(message: str) -> None:
+            if line is not None:
+                line(message)
+            if callback is not None:
+                event = _record(message)
+                if event.event == "epoch":
+                    callback(event.record)
+
+        told = None if line is None and callback is None else observe
+        path = None if out is None else os.fspath(out)
+        return _record(_graphmill.train(_open(dataset)._native, _options(options), path, resume, told))
+
+
+def _options(options: dict[str, Any]) -> str:
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        return os.fspath(value) if isinstance(value, os.PathLike) else list(value)
+
+    return json.dumps(options, default=plain)
+
+
+def evaluate(
+    run: str | os.PathLike[str], dataset: Dataset | str | os.PathLike[str] | None = None, *, last: bool = False
+) -> Record:
+    """Every metric of a run's model on every part of the split.
+
+    Args:
+        run: The run directory.
+        dataset: Another dataset than the run's.
+        last: Whether its last checkpoint is judged rather than its best model.
+
+    Returns:
+        ``metric``, ``test`` (that metric's value there) and ``parts``, each with ``part``, ``nodes`` and ``scores``.
+
+    Raises:
+        ValueError, OSError: There is no such run, or its model does not fit the dataset.
+    """
+    native = None if dataset is None else _open(dataset)._native
+    return _record(_graphmill.evaluate(_run(run), native, last))
+
+
+def predict(
+    run: str | os.PathLike[str],
+    nodes: Any = None,
+    *,
+    kind: str = "classes",
+    dataset: Dataset | str | os.PathLike[str] | None = None,
+    last: bool = False,
+    original_ids: bool = False,
+) -> np.ndarray:
+    """What a run's model says of nodes, by all their neighbours.
+
+    Args:
+        run: The run directory.
+        nodes: Ids (``N``), or ``None`` for all nodes.
+        kind: ``"classes"`` (``N``, int64; with several labels ``N x C`` zeros and ones), ``"probabilities"`` (``N x C``, float32) or
+            ``"embeddings"`` (``N x H``, float32: the last hidden rows).
+        dataset: Another dataset than the run's.
+        last: Whether its last checkpoint is asked rather than its best model.
+        original_ids: Whether ids are those from before the dataset was reordered.
+
+    Raises:
+        ValueError, OSError: There is no such run, its model does not fit the dataset, or an id is no node.
+    """
+    native = None if dataset is None else _open(dataset)._native
+    with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
+        listed = None
+        if nodes is not None:
+            ids = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
+            if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+                raise TypeError(f"nodes: one dimension of whole numbers is expected, not shape {ids.shape} of {ids.dtype}")
+            listed = os.path.join(scratch, "nodes.npy")
+            np.save(listed, ids.astype(np.int64))
+        out = os.path.join(scratch, "predictions.npy")
+        _graphmill.predict(_run(run), native, listed, kind, last, original_ids, out)
+        return np.load(out)
+
+
+def hotness(dataset: Dataset | str | os.PathLike[str] | None = None, metric: str = "degree", **options: Any) -> np.ndarray:
+    """How often each node's row will be asked for, by a metric (``V``, float64): higher is hotter.
+
+    Args:
+        dataset: A dataset, its directory, or ``None`` for the built-in demo.
+        metric: ``"degree"``, ``"reverse-pagerank"``, ``"analytic"``, ``"presc:K"`` (``K`` epochs of sampling), ``"optimal"``, ...
+        **options: Of the run that it is for, as in :func:`train`: ``sampler``, ``fanout``, ``batch_size``, ``epochs``, ...
+
+    Raises:
+        TypeError, ValueError: No such metric or option, or an impossible value.
+    """
+    return _graphmill.hotness(_open(dataset)._native, metric, _options(options))
+
+
+def hotness_report(
+    dataset: Dataset | str | os.PathLike[str] | None = None,
+    *,
+    policies: Sequence[str] = ("random", "degree", "presc:1", "optimal"),
+    samplers: Sequence[str] = ("neighbor",),
+    ratios: Sequence[float] = (0.01, 0.05, 0.1, 0.25),
+    epochs: int = 2,
+    **options: Any,
+) -> Record:
+    """What caches of some sizes would serve, by policy and sampler, without training.
+
+    Returns:
+        ``results``: a record for each with ``policy``, ``sampler``, ``ratio`` (part of the rows held) and ``hit_rate`` (rows served out of those asked for);
+        ``samplers``: what each asks for.
+
+    Raises:
+        TypeError, ValueError: No such policy, sampler or option, or an impossible value.
+    """
+    native, given = _open(dataset)._native, _options(options)
+    return _record(_graphmill.hotness_report(native, list(policies), list(samplers), list(ratios), epochs, given))
+
+
+def options() -> dict[str, Record]:
+    """Every option of :func:`train` by name, with its ``default`` and ``help``."""
+    return {
+        name: Record(kind=kind, default=json.loads(default), help=text)
+        for name, kind, default, text in _graphmill.options()
+        if name != "dataset"
+    }

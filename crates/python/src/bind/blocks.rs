@@ -1,0 +1,139 @@
+//! Message-flow blocks, as DGL's users know them.
+
+use std::sync::Arc;
+
+use graphmill_engine::TrainConfig;
+use numpy::{PyArray1, PyArrayDescr, PyArrayMethods};
+use pyo3::{
+    prelude::*,
+    types::{PyList, PyTuple},
+};
+
+use super::{array, dataset::Dataset, error, run::configure, wait};
+use crate::{
+    blocks::{self, BlockArrays, BlockBatch},
+    prefetch::Prefetch,
+    source::Epoch,
+};
+
+/// Blocks around some nodes of a dataset.
+#[pyclass(frozen, module = "graphmill._graphmill")]
+pub(super) struct BlockSource {
+    source: Arc<blocks::BlockSource>,
+    /// Type and width of feature rows, where batches have them.
+    rows: Option<(Arc<Py<PyArrayDescr>>, usize)>,
+}
+
+#[pymethods]
+impl BlockSource {
+    /// `options` are those of `train` that describe a sampler.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        dataset: &Dataset,
+        inputs: &Bound<'_, PyAny>,
+        options: &str,
+        with_features: bool,
+    ) -> PyResult<Self> {
+        let mut config = TrainConfig::default();
+        configure(&mut config, options)?;
+        let inputs = array::nodes("input nodes", inputs, dataset.data.num_nodes())?;
+        let (table, rows) = if with_features && dataset.data.features.dim > 0 {
+            let (table, shape, descr) = dataset.features(py)?;
+            (Some(table), Some((Arc::new(descr), shape[0])))
+        } else {
+            (None, None)
+        };
+        let data = dataset.data.clone();
+        let made = py.detach(|| blocks::BlockSource::new(data, inputs, &config, table));
+        Ok(Self { source: made.map_err(error::value)?, rows })
+    }
+
+    #[getter]
+    fn num_inputs(&self) -> usize {
+        self.source.num_inputs()
+    }
+
+    /// Batches `first..last` of an epoch over the inputs in `order`.
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+    #[pyo3(signature = (*, epoch, order, batch_size, first, last, threads, ahead))]
+    fn start(
+        &self,
+        py: Python<'_>,
+        epoch: u64,
+        order: &Bound<'_, PyArray1<u64>>,
+        batch_size: usize,
+        first: u64,
+        last: u64,
+        threads: usize,
+        ahead: usize,
+    ) -> PyResult<BlockBatches> {
+        let order = order
+            .try_readonly()
+            .map_err(error::value)?
+            .as_slice()
+            .map_err(|_| array::gaps("order"))?
+            .to_vec();
+        let epoch = Epoch { epoch, order, batch_size, batches: first..last };
+        let batches = py.detach(|| self.source.start(epoch, threads, ahead)).map_err(error::value)?;
+        Ok(BlockBatches { batches: Some(batches), rows: self.rows.clone() })
+    }
+}
+
+/// Batches under way: an iterator.
+#[pyclass(module = "graphmill._graphmill")]
+pub(super) struct BlockBatches {
+    batches: Option<Prefetch<BlockBatch>>,
+    rows: Option<(Arc<Py<PyArrayDescr>>, usize)>,
+}
+
+#[pymethods]
+impl BlockBatches {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Some(batches) = &self.batches else { return Ok(None) };
+        match wait::next(py, batches)? {
+            Some(batch) => self.tuple(py, batch).map(Some),
+            None => {
+                self.close(py);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Ends the threads.
+    fn close(&mut self, py: Python<'_>) {
+        let batches = self.batches.take();
+        py.detach(|| drop(batches));
+    }
+}
+
+impl BlockBatches {
+    /// Number, inputs, seeds, input nodes, blocks (destinations, sources, indptr, indices, weights), features.
+    fn tuple<'py>(&self, py: Python<'py>, batch: BlockBatch) -> PyResult<Bound<'py, PyTuple>> {
+        let ids = |lease: crate::pool::Lease| {
+            let count = lease.bytes().len() / 8;
+            array::of_ids(py, lease, &[count])
+        };
+        let blocks = PyList::empty(py);
+        for BlockArrays { num_dst, num_src, indptr, indices, weights } in batch.blocks {
+            let weights = weights.map(|lease| {
+                let count = lease.bytes().len() / 4;
+                array::of_lease(py, lease, <f32 as numpy::Element>::get_dtype(py), &[count])
+            });
+            blocks.append((num_dst, num_src, ids(indptr)?, ids(indices)?, weights.transpose()?))?;
+        }
+        let count = batch.input_nodes.bytes().len() / 8;
+        let features = match (batch.features, &self.rows) {
+            (Some(lease), Some((descr, dim))) => {
+                Some(array::of_lease(py, lease, descr.bind(py).clone(), &[count, *dim])?)
+            }
+            _ => None,
+        };
+        (batch.number, ids(batch.inputs)?, ids(batch.seeds)?, ids(batch.input_nodes)?, blocks, features)
+            .into_pyobject(py)
+    }
+}

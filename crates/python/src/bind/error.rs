@@ -1,0 +1,44 @@
+//! Our errors as Python's.
+
+use graphmill_engine::Error;
+use pyo3::{
+    PyErr,
+    exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError},
+};
+
+/// A wrong value.
+pub(super) fn value(message: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(unflagged(&message.to_string()))
+}
+
+/// What a graph's or dataset's error is to Python.
+pub(super) fn graph(error: graphmill_graph::Error) -> PyErr {
+    match error {
+        graphmill_graph::Error::Io { .. } => PyOSError::new_err(error.to_string()),
+        other => value(other),
+    }
+}
+
+/// What an engine's error is to Python.
+pub(super) fn engine(error: Error) -> PyErr {
+    let message = unflagged(&error.to_string());
+    match error {
+        Error::Graph(error) => graph(error),
+        Error::Interrupted { .. } => PyKeyboardInterrupt::new_err(message),
+        Error::DeviceMemory { .. } => PyMemoryError::new_err(message),
+        Error::Diverged { .. } => PyRuntimeError::new_err(message),
+        _ => PyValueError::new_err(message),
+    }
+}
+
+/// A message about flags as one about keyword arguments: `--batch-size 0` is `batch_size 0`.
+fn unflagged(message: &str) -> String {
+    let mut parts = message.split("--");
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '-')).unwrap_or(part.len());
+        out += &part[..end].replace('-', "_");
+        out += &part[end..];
+    }
+    out
+}

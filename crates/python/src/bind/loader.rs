@@ -1,0 +1,395 @@
+//! Batches of any method.
+
+use std::sync::Arc;
+
+use graphmill_loader::subgraph::{SubgraphOptions, TABLE as SUBGRAPHS};
+use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyArrayMethods};
+use pyo3::{
+    exceptions::PyValueError,
+    prelude::*,
+    types::{PyDict, PyList, PyTuple},
+};
+
+use super::{array, array::with_ids, dataset::Dataset, error, wait};
+use crate::{
+    batch::Batch,
+    method::{
+        Method,
+        draw::{Draws, Weights},
+        ego::Ego,
+        neighbors::{Edges, Neighbors},
+        subgraphs::Subgraphs,
+    },
+    order::Order,
+    prefetch::Prefetch,
+    source::{self, Epoch, Inputs, Of},
+    table::Table,
+    topology,
+};
+
+/// Edges between nodes.
+#[pyclass(frozen, module = "graphmill._graphmill")]
+pub(super) struct Topology(pub(super) Arc<topology::Topology>);
+
+#[pymethods]
+impl Topology {
+    /// Of an edge list: `src[e]` to `dst[e]`.
+    #[staticmethod]
+    fn from_edges(
+        py: Python<'_>,
+        num_nodes: usize,
+        src: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let made = with_ids!("edge_index[0]", src, |src| {
+            // both rows are of one array: another type for the second is nothing that users can make
+            let dst = same_as(src, dst)?;
+            let dst = dst.as_slice().map_err(|_| array::gaps("edge_index[1]"))?;
+            py.detach(|| topology::Topology::from_edges(num_nodes, src, dst))
+        });
+        Ok(Self(Arc::new(made.map_err(error::value)?)))
+    }
+
+    /// Of compressed columns.
+    #[staticmethod]
+    fn from_columns(py: Python<'_>, indptr: &Bound<'_, PyAny>, indices: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let made = with_ids!("indptr", indptr, |indptr| with_ids!("indices", indices, |indices| {
+            py.detach(|| topology::Topology::from_columns(indptr, indices))
+        }));
+        Ok(Self(Arc::new(made.map_err(error::value)?)))
+    }
+
+    #[getter]
+    fn num_nodes(&self) -> usize {
+        self.0.graph().num_nodes()
+    }
+
+    #[getter]
+    fn num_edges(&self) -> usize {
+        self.0.graph().num_edges()
+    }
+}
+
+/// An array of the type of `of`.
+fn same_as<'py, T: numpy::Element>(
+    _of: &[T],
+    given: &Bound<'py, PyAny>,
+) -> PyResult<numpy::PyReadonlyArray1<'py, T>> {
+    let array = given.cast::<PyArray1<T>>().map_err(|_| array::no_ids("edge_index[1]", given))?;
+    array.try_readonly().map_err(|e| error::value(format!("edge_index[1]: {e}")))
+}
+
+/// Everything but which batches are wanted.
+#[pyclass(frozen, module = "graphmill._graphmill")]
+pub(super) struct Source {
+    source: Arc<source::Source>,
+    layout: Arc<Vec<Column>>,
+    /// Of nodes, of edges.
+    norms: Option<(Vec<f32>, Vec<f32>)>,
+}
+
+/// How a table's rows look in Python.
+struct Column {
+    descr: Py<PyArrayDescr>,
+    shape: Vec<usize>,
+}
+
+#[pymethods]
+impl Source {
+    /// Neighbours by hops, as PyG draws them. A fanout of -1 takes all.
+    #[staticmethod]
+    #[pyo3(signature = (topology, inputs, tables, *, seed, fanout, replace, edges, disjoint, weights = None, starts = None))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+    fn neighbors(
+        py: Python<'_>,
+        topology: &Topology,
+        inputs: &Bound<'_, PyAny>,
+        tables: &Bound<'_, PyList>,
+        seed: u64,
+        fanout: Vec<i64>,
+        replace: bool,
+        edges: &str,
+        disjoint: bool,
+        weights: Option<&Bound<'_, PyArray1<f64>>>,
+        starts: Option<Vec<usize>>,
+    ) -> PyResult<Self> {
+        let each = |k: i64| match k {
+            -1 => Ok(None),
+            0..=1_000_000 => Ok(Some(k as usize)),
+            _ => {
+                Err(error::value(format!("num_neighbors {k}: give 0 to 1000000 for each hop, or -1 for all")))
+            }
+        };
+        let fanout: Vec<Option<usize>> = fanout.into_iter().map(each).collect::<PyResult<_>>()?;
+        if fanout.len() > 64 {
+            return Err(error::value(format!("num_neighbors: {} hops, at most 64 are drawn", fanout.len())));
+        }
+        let weights = match weights {
+            None => None,
+            Some(array) => {
+                let array = array.try_readonly().map_err(error::value)?;
+                let values = array.as_slice().map_err(|_| array::gaps("weight_attr"))?;
+                Some(py.detach(|| Weights::new(&topology.0, values)).map_err(error::value)?)
+            }
+        };
+        let edges = match edges {
+            "directional" => Edges::Directional,
+            "bidirectional" => Edges::Bidirectional,
+            "induced" => Edges::Induced,
+            other => {
+                return Err(error::value(format!(
+                    "subgraph_type '{other}': directional, bidirectional or induced"
+                )));
+            }
+        };
+        let method = Neighbors { fanout, draws: Draws { replace, weights }, edges, disjoint };
+        Self::new(py, topology, inputs, starts, tables, Box::new(method), seed)
+    }
+
+    /// The ego network of every seed by itself.
+    #[staticmethod]
+    #[pyo3(signature = (topology, inputs, tables, *, seed, depth, fanout, replace))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+    fn ego(
+        py: Python<'_>,
+        topology: &Topology,
+        inputs: &Bound<'_, PyAny>,
+        tables: &Bound<'_, PyList>,
+        seed: u64,
+        depth: usize,
+        fanout: i64,
+        replace: bool,
+    ) -> PyResult<Self> {
+        let k = usize::try_from(fanout).ok();
+        if k.is_none() && fanout != -1 || depth > 64 {
+            return Err(error::value(format!(
+                "num_neighbors {fanout}, depth {depth}: -1 or a number, and at most 64"
+            )));
+        }
+        Self::new(py, topology, inputs, None, tables, Box::new(Ego::new(depth, k, replace)), seed)
+    }
+
+    /// Subgraphs of drawn nodes: `options` are `budget`, `walk_length`, ...; `coverage` counts how often each node and edge comes up.
+    #[staticmethod]
+    #[pyo3(signature = (topology, tables, *, seed, sampler, batches, roots, budget, walk_length, coverage))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+    fn subgraphs(
+        py: Python<'_>,
+        topology: &Topology,
+        tables: &Bound<'_, PyList>,
+        seed: u64,
+        sampler: &str,
+        batches: u64,
+        roots: &Bound<'_, PyAny>,
+        budget: usize,
+        walk_length: usize,
+        coverage: u64,
+    ) -> PyResult<Self> {
+        let entry = graphmill_graph::table::find("sampler", SUBGRAPHS, sampler).map_err(error::graph)?;
+        let options = SubgraphOptions { budget, walk_length, ..SubgraphOptions::default() };
+        let graph = topology.0.graph();
+        let roots = array::nodes("roots", roots, graph.num_nodes())?;
+        let made = py.detach(|| {
+            let method = Subgraphs::new((entry.make)(graph, &roots, &options)?, batches);
+            let norms = (coverage > 0).then(|| method.norms(&topology.0, seed, coverage)).transpose()?;
+            Ok::<_, String>((method, norms))
+        });
+        let (method, norms) = made.map_err(error::value)?;
+        let none = Vec::<u32>::new().into_pyarray(py);
+        Ok(Self { norms, ..Self::new(py, topology, &none, None, tables, Box::new(method), seed)? })
+    }
+
+    /// Normalisation of nodes and edges, where it was counted.
+    fn norms<'py>(&self, py: Python<'py>) -> Option<[Bound<'py, PyArray1<f32>>; 2]> {
+        self.norms.as_ref().map(|(nodes, edges)| [nodes, edges].map(|norm| PyArray1::from_slice(py, norm)))
+    }
+
+    #[getter]
+    fn num_inputs(&self) -> usize {
+        self.source.num_inputs()
+    }
+
+    /// Batches `first..last` of an epoch over the inputs in `order`.
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+    #[pyo3(signature = (*, epoch, order, batch_size, first, last, threads, ahead))]
+    fn start(
+        &self,
+        py: Python<'_>,
+        epoch: u64,
+        order: &Bound<'_, PyArray1<u64>>,
+        batch_size: usize,
+        first: u64,
+        last: u64,
+        threads: usize,
+        ahead: usize,
+    ) -> PyResult<Batches> {
+        let order = order
+            .try_readonly()
+            .map_err(error::value)?
+            .as_slice()
+            .map_err(|_| array::gaps("order"))?
+            .to_vec();
+        let epoch = Epoch { epoch, order, batch_size, batches: first..last };
+        let batches = py.detach(|| self.source.start(epoch, threads, ahead)).map_err(error::value)?;
+        Ok(Batches { batches: Some(batches), layout: self.layout.clone() })
+    }
+
+    /// One batch of some inputs, made on this thread.
+    fn one<'py>(
+        &self,
+        py: Python<'py>,
+        epoch: u64,
+        number: u64,
+        inputs: Vec<u64>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let batch = py.detach(|| self.source.one(epoch, number, &inputs)).map_err(error::value)?;
+        tuple(py, batch, &self.layout)
+    }
+}
+
+impl Source {
+    fn new(
+        py: Python<'_>,
+        topology: &Topology,
+        inputs: &Bound<'_, PyAny>,
+        starts: Option<Vec<usize>>,
+        tables: &Bound<'_, PyList>,
+        method: Box<dyn Method>,
+        seed: u64,
+    ) -> PyResult<Self> {
+        let nodes = array::nodes("input_nodes", inputs, topology.num_nodes())?;
+        let inputs = match starts {
+            None => Inputs::nodes(nodes),
+            Some(starts) if starts.is_sorted() && starts.last().is_some_and(|&end| end <= nodes.len()) => {
+                Inputs::runs(nodes, starts)
+            }
+            Some(_) => return Err(error::value("starts ascend to at most the number of nodes")),
+        };
+        let (mut of_kinds, mut layout) = (Vec::new(), Vec::new());
+        for item in tables {
+            let (name, of, given): (String, String, Bound<'_, PyAny>) = item.extract()?;
+            let of = match of.as_str() {
+                "nodes" => Of::Nodes,
+                "edges" => Of::Edges,
+                "seeds" => Of::Seeds,
+                other => {
+                    return Err(PyValueError::new_err(format!(
+                        "{name}: of nodes, edges or seeds, not '{other}'"
+                    )));
+                }
+            };
+            if let Ok(dataset) = given.cast::<Dataset>() {
+                let (table, shape, descr) = dataset.get().features(py)?;
+                of_kinds.push((of, table));
+                layout.push(Column { descr, shape });
+            } else {
+                let array::Table { rows, descr, shape } = array::table(&name, &given)?;
+                of_kinds.push((of, Table::Rows(rows)));
+                layout.push(Column { descr, shape });
+            }
+        }
+        let source =
+            source::Source::new(topology.0.clone(), inputs, of_kinds, method, seed).map_err(error::value)?;
+        Ok(Self { source, layout: Arc::new(layout), norms: None })
+    }
+}
+
+/// Batches under way: an iterator.
+#[pyclass(module = "graphmill._graphmill")]
+pub(super) struct Batches {
+    batches: Option<Prefetch<Batch>>,
+    layout: Arc<Vec<Column>>,
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Some(batches) = &self.batches else { return Ok(None) };
+        match wait::next(py, batches)? {
+            Some(batch) => tuple(py, batch, &self.layout).map(Some),
+            None => {
+                self.close(py);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Ends the threads.
+    fn close(&mut self, py: Python<'_>) {
+        let batches = self.batches.take();
+        py.detach(|| drop(batches));
+    }
+}
+
+/// A batch as arrays: number, inputs, nodes, edge_index, edges, tree, roots, tables, nodes and edges per hop.
+fn tuple<'py>(py: Python<'py>, batch: Batch, layout: &[Column]) -> PyResult<Bound<'py, PyTuple>> {
+    let (seeds, nodes, edges) = (batch.num_seeds(), batch.num_nodes(), batch.num_edges());
+    let ids = |lease, n: usize| array::of_ids(py, lease, &[n]);
+    let tables = PyList::empty(py);
+    for (lease, Column { descr, shape }) in batch.tables.into_iter().zip(layout) {
+        let row = shape.iter().product::<usize>() * descr.bind(py).getattr("itemsize")?.extract::<usize>()?;
+        // rows of no bytes do not tell how many they are
+        let rows = if row == 0 { nodes } else { lease.bytes().len() / row };
+        let shape: Vec<usize> = std::iter::once(rows).chain(shape.iter().copied()).collect();
+        tables.append(array::of_lease(py, lease, descr.bind(py).clone(), &shape)?)?;
+    }
+    (
+        batch.number,
+        ids(batch.inputs, seeds)?,
+        ids(batch.nodes, nodes)?,
+        array::of_ids(py, batch.edge_index, &[2, edges])?,
+        ids(batch.edges, edges)?,
+        batch.tree.map(|tree| ids(tree, nodes)).transpose()?,
+        batch.roots.map(|roots| ids(roots, seeds)).transpose()?,
+        tables,
+        batch.nodes_per_hop,
+        batch.edges_per_hop,
+    )
+        .into_pyobject(py)
+}
+
+/// An epoch's inputs of this process, by number.
+#[pyfunction]
+#[pyo3(signature = (epoch, **options))]
+pub(super) fn order<'py>(
+    py: Python<'py>,
+    epoch: u64,
+    options: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let order = ordering(options)?;
+    Ok(py.detach(|| order.epoch(epoch)).into_pyarray(py))
+}
+
+/// How many batches this process gets.
+#[pyfunction]
+#[pyo3(signature = (**options))]
+pub(super) fn num_batches(options: Option<&Bound<'_, PyDict>>) -> PyResult<usize> {
+    Ok(ordering(options)?.num_batches())
+}
+
+fn ordering(options: Option<&Bound<'_, PyDict>>) -> PyResult<Order> {
+    let get = |name: &str| -> PyResult<Bound<'_, PyAny>> {
+        let found = options.map(|options| options.get_item(name)).transpose()?.flatten();
+        found.ok_or_else(|| PyValueError::new_err(format!("'{name}' is missing")))
+    };
+    let order = Order {
+        inputs: get("inputs")?.extract()?,
+        batch_size: get("batch_size")?.extract()?,
+        shuffle: get("shuffle")?.extract()?,
+        drop_last: get("drop_last")?.extract()?,
+        seed: get("seed")?.extract()?,
+        rank: get("rank")?.extract()?,
+        world_size: get("world_size")?.extract()?,
+    };
+    if order.batch_size == 0 || order.rank >= order.world_size {
+        return Err(error::value(format!(
+            "batch_size {}, rank {} of world_size {}: at least 1, and ranks run from 0 to world_size - 1",
+            order.batch_size, order.rank, order.world_size
+        )));
+    }
+    Ok(order)
+}

@@ -1,0 +1,36 @@
+//! The extension module `graphmill._graphmill`. Its names are the package's own business: users see those of the Python files.
+//!
+//! Every call that takes long lets go of the interpreter's lock meanwhile. Faults are Python exceptions: `ValueError` for a wrong value, `TypeError`
+//! for an array of a wrong kind, `OSError` for files, `KeyboardInterrupt` where Ctrl-C ended it.
+
+mod array;
+mod blocks;
+mod dataset;
+mod error;
+mod loader;
+mod run;
+mod wait;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<dataset::Dataset>()?;
+    m.add_class::<loader::Topology>()?;
+    m.add_class::<loader::Source>()?;
+    m.add_class::<loader::Batches>()?;
+    m.add_class::<blocks::BlockSource>()?;
+    m.add_class::<blocks::BlockBatches>()?;
+    m.add_function(wrap_pyfunction!(loader::order, m)?)?;
+    m.add_function(wrap_pyfunction!(loader::num_batches, m)?)?;
+    m.add_function(wrap_pyfunction!(run::train, m)?)?;
+    m.add_function(wrap_pyfunction!(run::evaluate, m)?)?;
+    m.add_function(wrap_pyfunction!(run::predict, m)?)?;
+    m.add_function(wrap_pyfunction!(run::hotness, m)?)?;
+    m.add_function(wrap_pyfunction!(run::hotness_report, m)?)?;
+    m.add_function(wrap_pyfunction!(run::options, m)?)?;
+    m.add_function(wrap_pyfunction!(dataset::grow_parts, m)?)?;
+    m.add_function(wrap_pyfunction!(dataset::generate, m)?)?;
+    m.add_function(wrap_pyfunction!(dataset::import_dataset, m)?)
+}

@@ -1,0 +1,277 @@
+//! The commands as functions: options and results as JSON, which the package's Python makes objects of.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{atomic::Ordering::Relaxed, mpsc::Sender},
+    time::Instant,
+};
+
+use graphmill_engine::{
+    Job, RunDir, TrainConfig,
+    config::{KEYS, key},
+    hotness as hot,
+    observer::{Observer, Progress, Start},
+    record::EpochRecord,
+    saved::{Kind, SavedRun},
+};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::{exceptions::PyTypeError, prelude::*};
+use serde_json::{Map, Value as Json, json};
+
+use super::{dataset::Dataset, error, wait};
+
+/// Sends what happens as JSON, batches at most ten times a second.
+struct Told {
+    to: Sender<String>,
+    last: Instant,
+}
+
+impl Told {
+    fn say(&self, event: Json) {
+        // nobody listens any more: the run is told to stop by other means
+        let _ = self.to.send(event.to_string());
+    }
+}
+
+impl Observer for Told {
+    fn start(&mut self, start: &Start) {
+        self.say(json!({
+            "event": "start", "epochs": start.epochs, "batches": start.batches, "seeds": start.seeds,
+            "from_epoch": start.from.0, "from_batch": start.from.1, "metric": start.metric, "parameters": start.parameters,
+        }));
+    }
+
+    fn batch(&mut self, progress: &Progress) {
+        if self.last.elapsed().as_millis() < 100 {
+            return;
+        }
+        self.last = Instant::now();
+        let Progress { epoch, batches, seeds, loss, seconds, .. } = *progress;
+        self.say(json!({
+            "event": "batch", "epoch": epoch, "batches": batches, "seeds": seeds, "loss": loss, "seconds": seconds,
+        }));
+    }
+
+    fn evaluate(&mut self, nodes: usize) {
+        self.say(json!({ "event": "evaluate", "nodes": nodes }));
+    }
+
+    fn epoch(&mut self, record: &EpochRecord) {
+        if let Ok(record) = serde_json::to_value(record) {
+            self.say(json!({ "event": "epoch", "record": record }));
+        }
+    }
+
+    fn note(&mut self, message: &str) {
+        self.say(json!({ "event": "note", "message": message }));
+    }
+}
+
+/// Sets options from a JSON object over those in `config`, and checks them.
+pub(super) fn configure(config: &mut TrainConfig, options: &str) -> PyResult<()> {
+    let given: Map<String, Json> = serde_json::from_str(options).map_err(error::value)?;
+    let mut names = Vec::new();
+    for (name, value) in &given {
+        let Some(key) = key(name).filter(|key| key.name != "dataset") else {
+            let known: Vec<&str> =
+                KEYS.iter().map(|key| key.name).filter(|name| *name != "dataset").collect();
+            return Err(PyTypeError::new_err(format!(
+                "no such option '{name}'; known: {}",
+                known.join(", ")
+            )));
+        };
+        (key.read)(config, value).map_err(|message| error::value(format!("{name}: {message}")))?;
+        names.push(key.name);
+    }
+    config.settle(&names).map_err(error::engine)?;
+    config.validate().map_err(error::engine)
+}
+
+/// Names the dataset's directory, where it has one.
+fn locate(config: &mut TrainConfig, dataset: &Dataset) {
+    let path = dataset.path.as_deref().and_then(|path| std::path::absolute(path).ok());
+    config.dataset = path.as_deref().and_then(Path::to_str).unwrap_or_default().to_string();
+}
+
+/// Runs `work` on as many threads as the configuration says.
+fn on_threads<T: Send>(
+    threads: usize,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, graphmill_engine::Error> {
+    if threads == 0 {
+        return Ok(work());
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|e| graphmill_engine::Error::Usage(format!("--threads {threads}: {e}")))?;
+    Ok(pool.install(work))
+}
+
+/// Trains, and returns the summary as JSON.
+#[pyfunction]
+#[pyo3(signature = (dataset, options, out, resume, observe))]
+pub(super) fn train(
+    py: Python<'_>,
+    dataset: &Dataset,
+    options: &str,
+    out: Option<PathBuf>,
+    resume: bool,
+    observe: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut config = TrainConfig::default();
+    if let (true, Some(dir)) = (resume, &out) {
+        let file = RunDir::config_path(dir);
+        if file.exists() {
+            config.read_file(&file).map_err(error::engine)?;
+        }
+    }
+    locate(&mut config, dataset);
+    configure(&mut config, options)?;
+    let run = match &out {
+        Some(dir) if resume => Some(RunDir::reopen(dir).map_err(error::engine)?),
+        Some(dir) => Some(RunDir::create(dir).map_err(error::engine)?),
+        None => None,
+    };
+    let data = dataset.data.clone();
+    let tell = |py: Python<'_>, message: &str| {
+        observe.as_ref().map_or(Ok(()), |tell| tell.call1(py, (message,)).map(drop))
+    };
+    let work = move |stop: &std::sync::atomic::AtomicBool, to| {
+        let train = || {
+            let mut observer = Told { to, last: Instant::now() };
+            let stop = || stop.load(Relaxed);
+            let job = Job { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
+            graphmill_engine::train(&config, &data, job)
+        };
+        on_threads(config.threads, train)?
+    };
+    let (outcome, raised) = wait::run(py, work, tell)?;
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    let summary = outcome.map_err(error::engine)?;
+    serde_json::to_string(&summary).map_err(error::value)
+}
+
+/// Every metric of a run's model on every part of the split, as JSON.
+#[pyfunction]
+#[pyo3(signature = (run, dataset, last))]
+pub(super) fn evaluate(
+    py: Python<'_>,
+    run: PathBuf,
+    dataset: Option<&Dataset>,
+    last: bool,
+) -> PyResult<String> {
+    let data = dataset.map(|dataset| dataset.data.clone());
+    let (scores, raised) = wait::run(
+        py,
+        move |_, _to| {
+            let saved = SavedRun::open(&run, last)?;
+            match data {
+                Some(data) => saved.scores(&data),
+                None => saved.scores(&saved.dataset(None)?),
+            }
+        },
+        |_, _| Ok(()),
+    )?;
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    serde_json::to_string(&scores.map_err(error::engine)?).map_err(error::value)
+}
+
+/// Writes what a run's model says of nodes into an `.npy` file, and returns what was written as JSON.
+#[pyfunction]
+#[pyo3(signature = (run, dataset, nodes, kind, last, original_ids, out))]
+#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+pub(super) fn predict(
+    py: Python<'_>,
+    run: PathBuf,
+    dataset: Option<&Dataset>,
+    nodes: Option<PathBuf>,
+    kind: &str,
+    last: bool,
+    original_ids: bool,
+    out: PathBuf,
+) -> PyResult<String> {
+    let kind = match kind {
+        "classes" => Kind::Classes,
+        "probabilities" => Kind::Probabilities,
+        "embeddings" => Kind::Embeddings,
+        other => return Err(error::value(format!("kind '{other}': classes, probabilities or embeddings"))),
+    };
+    let data = dataset.map(|dataset| dataset.data.clone());
+    let (written, raised) = wait::run(
+        py,
+        move |_, _to| {
+            let saved = SavedRun::open(&run, last)?;
+            let of_run;
+            let data = match &data {
+                Some(data) => data,
+                None => {
+                    of_run = saved.dataset(None)?;
+                    &of_run
+                }
+            };
+            saved.predict(data, nodes.as_deref(), original_ids, kind, &out)
+        },
+        |_, _| Ok(()),
+    )?;
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    serde_json::to_string(&written.map_err(error::engine)?).map_err(error::value)
+}
+
+/// The score of every node by a metric of hotness.
+#[pyfunction]
+#[pyo3(signature = (dataset, metric, options))]
+pub(super) fn hotness<'py>(
+    py: Python<'py>,
+    dataset: &Dataset,
+    metric: String,
+    options: &str,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let mut config = TrainConfig::default();
+    configure(&mut config, options)?;
+    let data = dataset.data.clone();
+    let work = move |_: &_, _to| on_threads(config.threads, || hot::scores(&metric, &config, &data))?;
+    let (scores, raised) = wait::run(py, work, |_, _| Ok(()))?;
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    Ok(scores.map_err(error::engine)?.into_pyarray(py))
+}
+
+/// What caches would serve, as JSON.
+#[pyfunction]
+#[pyo3(signature = (dataset, policies, samplers, ratios, epochs, options))]
+pub(super) fn hotness_report(
+    py: Python<'_>,
+    dataset: &Dataset,
+    policies: Vec<String>,
+    samplers: Vec<String>,
+    ratios: Vec<f64>,
+    epochs: u64,
+    options: &str,
+) -> PyResult<String> {
+    let mut train = TrainConfig::default();
+    configure(&mut train, options)?;
+    let data = dataset.data.clone();
+    let work = move |_: &_, _to| {
+        let threads = train.threads;
+        let options = hot::Options { train, policies, samplers, ratios, epochs };
+        on_threads(threads, || hot::run(&options, &data))?
+    };
+    let (report, raised) = wait::run(py, work, |_, _| Ok(()))?;
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
+}
+
+/// Every option of a run: name, kind of value, default as JSON, help.
+#[pyfunction]
+pub(super) fn options() -> Vec<(&'static str, &'static str, String, String)> {
+    let config = TrainConfig::default();
+    KEYS.iter().map(|key| (key.name, key.value, (key.write)(&config).to_string(), key.help())).collect()
+}

@@ -1,0 +1,289 @@
+//! Threads that make numbered values ahead of whoever takes them, in order.
+//!
+//! At most `ahead` values beyond the one that is wanted next are made or in the making, whoever is slow; which thread makes a value says
+//! nothing about it. Threads end when the last value was made, when one failed, or when this is dropped. That waits for them, but not long: a
+//! thread that is busy with a huge value ends behind it. A process that is forked meanwhile has no such threads: there nothing can be taken, and nobody is waited for.
+
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// How long whoever drops a prefetcher waits for its threads.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Makes the value of a number. Each thread has one of its own.
+pub type Make<T> = Box<dyn FnMut(u64) -> Result<T, String> + Send>;
+
+/// See the module's text.
+pub struct Prefetch<T> {
+    shared: Arc<Shared<T>>,
+    threads: Vec<JoinHandle<()>>,
+    /// The process that has them.
+    process: u32,
+}
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    /// A value is there.
+    made: Condvar,
+    /// There is room for one more.
+    room: Condvar,
+    /// A thread has ended.
+    ended: Condvar,
+}
+
+struct State<T> {
+    /// The values from `next` on, each there, in the making or not begun.
+    window: VecDeque<Option<Result<T, String>>>,
+    /// Who is taken next.
+    next: u64,
+    /// Who is begun next.
+    begun: u64,
+    end: u64,
+    ahead: u64,
+    stop: bool,
+    /// Threads.
+    alive: usize,
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What [`Prefetch::take`] finds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken<T> {
+    /// The next value.
+    Value(T),
+    /// It is still in the making.
+    NotYet,
+    /// There are no more.
+    End,
+}
+
+impl<T: Send + 'static> Prefetch<T> {
+    /// Starts making the values `numbers`, one thread for each of `makers`, at most `ahead` (and 1 at least) before they are taken.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub fn start(numbers: std::ops::Range<u64>, makers: Vec<Make<T>>, ahead: usize) -> Result<Self, String> {
+        let state = State {
+            window: VecDeque::new(),
+            next: numbers.start,
+            begun: numbers.start,
+            end: numbers.end,
+            ahead: ahead.max(1) as u64,
+            stop: false,
+            alive: 0,
+        };
+        let [made, room, ended] = std::array::from_fn(|_| Condvar::new());
+        let shared = Arc::new(Shared { state: Mutex::new(state), made, room, ended });
+        let mut this = Self { shared, threads: Vec::new(), process: process::id() };
+        for make in makers {
+            let shared = this.shared.clone();
+            this.shared.lock().alive += 1;
+            let thread = thread::Builder::new().name("graphmill-loader".into()).spawn(move || {
+                work(&shared, make);
+                shared.lock().alive -= 1;
+                shared.ended.notify_all();
+            });
+            match thread {
+                Ok(thread) => this.threads.push(thread),
+                Err(error) => {
+                    this.shared.lock().alive -= 1;
+                    return Err(format!("cannot start a thread: {error}; give fewer num_threads"));
+                }
+            }
+        }
+        Ok(this)
+    }
+
+    /// The next value, waiting for it no longer than `patience`.
+    ///
+    /// # Errors
+    /// What the value's maker returned; there are no more values then. This is another process.
+    pub fn take(&self, patience: Duration) -> Result<Taken<T>, String> {
+        if self.process != process::id() {
+            return Err("this process was forked from the one that makes the batches: start an iterator of its own here".into());
+        }
+        let mut state = self.shared.lock();
+        if state.next == state.end {
+            return Ok(Taken::End);
+        }
+        if !matches!(state.window.front(), Some(Some(_))) {
+            let wait = |state: &mut State<T>| !matches!(state.window.front(), Some(Some(_)));
+            let (waited, _) = self
+                .shared
+                .made
+                .wait_timeout_while(state, patience, wait)
+                .unwrap_or_else(PoisonError::into_inner);
+            state = waited;
+        }
+        let Some(Some(value)) = state.window.front_mut().map(Option::take) else { return Ok(Taken::NotYet) };
+        state.window.pop_front();
+        state.next += 1;
+        if value.is_err() {
+            state.next = state.end;
+            state.begun = state.end;
+        }
+        drop(state);
+        self.shared.room.notify_all();
+        value.map(Taken::Value)
+    }
+
+    /// The number of the value that is taken next.
+    pub fn next(&self) -> u64 {
+        self.shared.lock().next
+    }
+}
+
+impl<T> Drop for Prefetch<T> {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            // there is nobody to join, and the lock may be one that nobody gives back
+            return self.threads.drain(..).for_each(std::mem::forget);
+        }
+        let mut state = self.shared.lock();
+        state.stop = true;
+        self.shared.room.notify_all();
+        let wait = |state: &mut State<T>| state.alive > 0;
+        let (state, waited) =
+            self.shared.ended.wait_timeout_while(state, GRACE, wait).unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        if !waited.timed_out() {
+            for thread in self.threads.drain(..) {
+                // a maker's panic was made an error; there is no other
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// One thread: takes the next number while there is room, and makes its value.
+fn work<T>(shared: &Shared<T>, mut make: Make<T>) {
+    loop {
+        let mut state = shared.lock();
+        while !state.stop && state.begun < state.end && state.begun >= state.next + state.ahead {
+            state = shared.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.stop || state.begun >= state.end {
+            return;
+        }
+        let number = state.begun;
+        state.begun += 1;
+        state.window.push_back(None);
+        drop(state);
+        let value = catch_unwind(AssertUnwindSafe(|| make(number))).unwrap_or_else(|panic| {
+            let what =
+                panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+            Err(format!("batch {number}: a fault in graphmill: {}", what.unwrap_or("unknown")))
+        });
+        let mut state = shared.lock();
+        // those before it in the window have been taken since; after an error nobody waits for it
+        if number >= state.next {
+            let place = (number - state.next) as usize;
+            if let Some(slot) = state.window.get_mut(place) {
+                *slot = Some(value);
+            }
+        }
+        drop(state);
+        shared.made.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn makers<T>(n: usize, make: impl Fn(u64) -> Result<T, String> + Send + Sync + 'static) -> Vec<Make<T>> {
+        let make = Arc::new(make);
+        let one = |_| {
+            let make = make.clone();
+            Box::new(move |number| make(number)) as Make<T>
+        };
+        (0..n).map(one).collect()
+    }
+
+    #[test]
+    fn values_come_in_order_and_no_further_ahead_than_allowed() {
+        for threads in [1, 2, 5] {
+            let (taken, most) = (Arc::new(AtomicU64::new(3)), Arc::new(AtomicU64::new(0)));
+            let (seen, far) = (taken.clone(), most.clone());
+            let make = move |number: u64| {
+                far.fetch_max(number - seen.load(SeqCst), SeqCst);
+                if number % 3 == 0 {
+                    thread::sleep(Duration::from_micros(300));
+                }
+                Ok(number * number)
+            };
+            let values = Prefetch::start(3..200, makers(threads, make), 4).unwrap();
+            for number in 3..200 {
+                assert_eq!(values.take(LONG), Ok(Taken::Value(number * number)));
+                taken.store(number + 1, SeqCst);
+            }
+            assert_eq!(values.take(LONG), Ok(Taken::End));
+            // counted before `taken` moved on: one more
+            assert!(most.load(SeqCst) <= 4, "{}", most.load(SeqCst));
+        }
+    }
+
+    #[test]
+    fn an_error_or_a_panic_is_the_last_value() {
+        for bad in ["an error", "a panic"] {
+            let make = move |number: u64| match number {
+                7 if bad == "a panic" => panic!("a panic"),
+                7 => Err("an error".into()),
+                _ => Ok(number),
+            };
+            let values = Prefetch::start(0..1000, makers(3, make), 8).unwrap();
+            for number in 0..7 {
+                assert_eq!(values.take(LONG), Ok(Taken::Value(number)));
+            }
+            assert!(values.take(LONG).unwrap_err().contains(bad));
+            assert_eq!(values.take(LONG), Ok(Taken::End));
+        }
+    }
+
+    #[test]
+    fn dropping_ends_the_threads_and_what_was_made() {
+        let alive = Arc::new(AtomicUsize::new(0));
+        struct Counted(Arc<AtomicUsize>);
+        impl Drop for Counted {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, SeqCst);
+            }
+        }
+        for taken in 0..20 {
+            let count = alive.clone();
+            let make = move |_| {
+                count.fetch_add(1, SeqCst);
+                Ok(Counted(count.clone()))
+            };
+            let values = Prefetch::start(0..1 << 40, makers(3, make), 6).unwrap();
+            for _ in 0..taken {
+                assert!(matches!(values.take(LONG), Ok(Taken::Value(_))));
+            }
+            drop(values);
+            assert_eq!(alive.load(SeqCst), 0);
+        }
+        let slow = |_| {
+            thread::sleep(Duration::from_millis(200));
+            Ok(())
+        };
+        let values = Prefetch::start(0..1, makers(1, slow), 1).unwrap();
+        assert_eq!(values.take(Duration::from_millis(1)), Ok(Taken::NotYet));
+        assert_eq!(values.take(LONG), Ok(Taken::Value(())));
+        assert_eq!(Prefetch::start(5..5, makers(2, Ok), 1).unwrap().take(LONG), Ok(Taken::End));
+    }
+}

@@ -1,0 +1,165 @@
+//! Rows that are gathered for a batch: node features, labels, edge attributes.
+
+use std::{any::Any, slice, sync::Arc};
+
+use bytemuck::Pod;
+use graphmill_graph::{Buffer, prefetch::prefetch};
+use graphmill_loader::{Feature, feature::Places};
+
+/// Rows that are asked for ahead of being copied.
+const AHEAD: usize = 8;
+
+/// A table of rows.
+#[derive(Clone)]
+pub enum Table {
+    /// In memory, of any type.
+    Rows(Rows),
+    /// Of a dataset, as `f32`, wherever it keeps them.
+    Feature(Arc<dyn Feature>),
+}
+
+impl Table {
+    /// Rows.
+    pub fn num_rows(&self) -> usize {
+        match self {
+            Self::Rows(rows) => rows.num_rows,
+            Self::Feature(feature) => feature.num_rows(),
+        }
+    }
+
+    /// Bytes of a row of the result.
+    pub fn row_bytes(&self) -> usize {
+        match self {
+            Self::Rows(rows) => rows.row_bytes,
+            Self::Feature(feature) => feature.dim() * size_of::<f32>(),
+        }
+    }
+
+    /// Copies the rows of `ids` to `out`, one behind the other. O(len x row).
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    ///
+    /// # Panics
+    /// An id is beyond the table, or `out` is of another size: neither comes from users.
+    pub fn gather_nodes(&self, ids: &[u32], out: &mut [u8]) -> Result<(), String> {
+        match self {
+            Self::Rows(rows) => rows.gather(ids, |&id| id as usize, out),
+            Self::Feature(feature) => {
+                feature
+                    .read_to(ids, Places::InOrder, bytemuck::cast_slice_mut(out))
+                    .map_err(|e| e.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Table::gather_nodes`], of edges. Features are of nodes: of those there is nothing.
+    pub fn gather_edges(&self, ids: &[i64], out: &mut [u8]) {
+        if let Self::Rows(rows) = self {
+            rows.gather(ids, |&id| id as usize, out);
+        }
+    }
+}
+
+/// Rows of bytes that somebody else owns.
+#[derive(Clone)]
+pub struct Rows {
+    start: *const u8,
+    row_bytes: usize,
+    num_rows: usize,
+    /// Keeps the memory where it is.
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the memory is only read, and `_owner`, which may be dropped on any thread, keeps it alive.
+unsafe impl Send for Rows {}
+// SAFETY: as above.
+unsafe impl Sync for Rows {}
+
+impl Rows {
+    /// The rows at `start`.
+    ///
+    /// # Safety
+    /// `num_rows * row_bytes` bytes from `start` on are initialised and can be read for as long as `owner` lives. Nobody writes to them
+    /// while a batch is made; who does anyway gets rows that are torn, as from every loader that reads a user's array.
+    pub unsafe fn new(
+        start: *const u8,
+        row_bytes: usize,
+        num_rows: usize,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self { start, row_bytes, num_rows, _owner: owner }
+    }
+
+    /// The rows of a buffer of `dim` values each.
+    pub fn of<T: Pod + Send + Sync>(buffer: &Buffer<T>, dim: usize) -> Self {
+        let values: &[T] = buffer;
+        let num_rows = values.len() / dim.max(1);
+        // SAFETY: a buffer's values stay where they are while a clone of it lives, and nobody writes to them.
+        unsafe { Self::new(values.as_ptr().cast(), dim * size_of::<T>(), num_rows, Arc::new(buffer.clone())) }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if self.num_rows * self.row_bytes == 0 {
+            return &[];
+        }
+        // SAFETY: `new`'s caller said so, and they live as long as `self`.
+        unsafe { slice::from_raw_parts(self.start, self.num_rows * self.row_bytes) }
+    }
+
+    fn gather<I>(&self, ids: &[I], at: impl Fn(&I) -> usize, out: &mut [u8]) {
+        // short rows of a size known beforehand are loads and stores
+        match self.row_bytes {
+            0 => {}
+            1 => self.gather_of::<1, I>(ids, at, out),
+            4 => self.gather_of::<4, I>(ids, at, out),
+            8 => self.gather_of::<8, I>(ids, at, out),
+            width => {
+                let bytes = self.bytes();
+                for (i, (id, to)) in ids.iter().zip(out.chunks_exact_mut(width)).enumerate() {
+                    if let Some(ahead) = ids.get(i + AHEAD) {
+                        // long rows are left to the hardware
+                        let start = at(ahead) * width;
+                        (start..start + width).step_by(64).take(16).for_each(|byte| prefetch(bytes, byte));
+                    }
+                    to.copy_from_slice(&bytes[at(id) * width..][..width]);
+                }
+            }
+        }
+    }
+
+    fn gather_of<const WIDTH: usize, I>(&self, ids: &[I], at: impl Fn(&I) -> usize, out: &mut [u8]) {
+        let rows = self.bytes().as_chunks::<WIDTH>().0;
+        let out = out.as_chunks_mut::<WIDTH>().0;
+        for (i, (id, to)) in ids.iter().zip(out).enumerate() {
+            if let Some(ahead) = ids.get(i + 2 * AHEAD) {
+                prefetch(rows, at(ahead));
+            }
+            *to = rows[at(id)];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_every_width_are_gathered() {
+        for dim in [1, 4, 8, 13, 100, 1200] {
+            let buffer: Buffer<u8> = (0..50 * dim).map(|i| (i * 7 % 251) as u8).collect::<Vec<_>>().into();
+            let table = Table::Rows(Rows::of(&buffer, dim));
+            assert_eq!((table.num_rows(), table.row_bytes()), (50, dim));
+            let ids: Vec<u32> = (0..70).map(|i| i * 31 % 50).collect();
+            let (mut out, mut of_edges) = (vec![0; 70 * dim], vec![0; 70 * dim]);
+            table.gather_nodes(&ids, &mut out).unwrap();
+            table.gather_edges(&ids.iter().map(|&id| id.into()).collect::<Vec<_>>(), &mut of_edges);
+            let expected: Vec<u8> =
+                ids.iter().flat_map(|&id| buffer[id as usize * dim..][..dim].to_vec()).collect();
+            assert!(out == expected && of_edges == expected, "{dim}");
+        }
+        let none = Table::Rows(Rows::of(&Buffer::<f32>::default(), 0));
+        none.gather_nodes(&[], &mut []).unwrap();
+    }
+}

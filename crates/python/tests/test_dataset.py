@@ -1,0 +1,113 @@
+"""Datasets: arrays in and out, directories, generators, importers."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import graphmill
+from conftest import make_data
+
+
+def arrays(**more):
+    data = make_data(20, 60)
+    return dict(edge_index=data.edge_index, x=data.x, y=data.y, train_mask=[0, 1, 2], val_mask=np.arange(20) == 5, **more)
+
+
+def test_arrays_come_back():
+    given = arrays(test_mask=[9, 7])
+    dataset = graphmill.Dataset.from_arrays(**given, name="mine")
+    assert (dataset.num_nodes, dataset.num_edges, dataset.num_features, dataset.num_classes) == (20, 60, 2, 7)
+    assert (dataset.x == given["x"]).all() and (dataset.y == given["y"]).all() and dataset.y.dtype == np.int64
+    assert (dataset.train.tolist(), dataset.valid.tolist(), dataset.test.tolist()) == ([0, 1, 2], [5], [7, 9])
+    assert np.flatnonzero(dataset.test_mask).tolist() == [7, 9]
+    # the same edges, by destination
+    order = np.lexsort(given["edge_index"])
+    assert (dataset.edge_index == given["edge_index"][:, order]).all()
+    again = graphmill.Dataset.from_arrays(indptr=dataset.indptr, indices=dataset.indices)
+    assert (again.edge_index == dataset.edge_index).all()
+    assert repr(dataset) == "Dataset('mine', num_nodes=20, num_edges=60, num_features=2, num_classes=7)"
+
+
+def test_arrays_are_views_that_outlive_the_dataset():
+    dataset = graphmill.Dataset.from_arrays(**arrays())
+    indices, x = dataset.indices, dataset.x
+    assert np.shares_memory(indices, dataset.indices) and not indices.flags.writeable
+    expected = indices.copy(), x.copy()
+    with pytest.raises(ValueError, match="read-only"):
+        x[0] = 1
+    del dataset
+    graphmill.Dataset.demo()
+    assert (indices == expected[0]).all() and (x == expected[1]).all()
+
+
+def test_kinds_of_features_labels_and_weights():
+    given = arrays()
+    half = graphmill.Dataset.from_arrays(**{**given, "x": given["x"].astype(np.float16)})
+    assert half.x.dtype == np.float16
+    batch = next(iter(graphmill.NeighborLoader(half, [2], output="numpy", seed=0, batch_size=4)))
+    assert batch.x.dtype == np.float16 and (batch.x == half.x[batch.n_id]).all()
+    several = graphmill.Dataset.from_arrays(**{**given, "y": np.eye(20, 4, dtype=int)})
+    assert several.is_multilabel and several.num_classes == 4 and several.y.dtype == np.uint8
+    batch = next(iter(graphmill.NeighborLoader(several, [2], output="numpy", seed=0)))
+    assert batch.y.dtype == np.float32 and batch.y.shape == (len(batch.n_id), 4)
+    weighted = graphmill.Dataset.from_arrays(**given, edge_weight=np.arange(60))
+    assert (weighted.edge_weight == np.arange(60)[np.lexsort(given["edge_index"])]).all()
+    loader = graphmill.NeighborLoader(weighted, [2], weight_attr="edge_weight", output="numpy", seed=0)
+    batch = next(iter(loader))
+    assert (batch.edge_weight == weighted.edge_weight[batch.e_id]).all()
+    both = graphmill.Dataset.from_arrays(edge_index=[[0, 1, 1, 2], [1, 0, 2, 2]], num_nodes=3, undirected=True)
+    assert both.edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+
+
+def test_directories(tmp_path):
+    dataset = graphmill.Dataset.from_arrays(**arrays(), metric="f1-micro")
+    dataset.save(tmp_path / "it")
+    opened = graphmill.Dataset(tmp_path / "it", verify=True)
+    assert (opened.x == dataset.x).all() and (opened.edge_index == dataset.edge_index).all()
+    assert opened.metric == "f1-micro" and str(opened.path) == str(tmp_path / "it")
+    with pytest.raises(ValueError, match="it"):
+        dataset.save(tmp_path / "it")
+    dataset.save(tmp_path / "it", replace=True)
+    for one in (dataset, opened):
+        other = pickle.loads(pickle.dumps(one))
+        assert (other.edge_index == one.edge_index).all() and (other.y == one.y).all()
+        assert other.train.tolist() == one.train.tolist() and other.metric == "f1-micro"
+    (tmp_path / "it" / "labels.npy").write_bytes(b"garbage")
+    with pytest.raises(ValueError, match="labels.npy"):
+        graphmill.Dataset(tmp_path / "it")
+
+
+def test_generators(tmp_path):
+    one = graphmill.generate("sbm", nodes=300, classes=3, dim=4, seed=5)
+    two = graphmill.generate("sbm", tmp_path / "it", nodes=300, classes=3, dim=4, seed=5, progress=False)
+    assert (one.num_nodes, one.num_features, one.num_classes) == (300, 4, 3)
+    assert (one.edge_index == two.edge_index).all() and (one.x == two.x).all() and two.path is not None
+    assert graphmill.generate("kronecker", scale=6, dim=0).num_nodes == 64
+    for bad, message in [
+        ({"generator": "nothing"}, "unknown generator 'nothing'"),
+        ({"colour": 1}, "colour"),
+        ({"nodes": -1}, "invalid value"),
+        ({"out": tmp_path / "it"}, "it"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            graphmill.generate(**bad)
+
+
+def test_imports(tmp_path):
+    (tmp_path / "edges.txt").write_text("0 1\n1 2\n2 0\n3 1\n")
+    np.save(tmp_path / "x.npy", np.arange(8, dtype=np.float32).reshape(4, 2))
+    options = {"features": tmp_path / "x.npy", "undirected": True, "name": "small"}
+    dataset = graphmill.import_dataset("edges", tmp_path / "edges.txt", tmp_path / "out", **options)
+    assert (dataset.name, dataset.num_nodes, dataset.num_edges) == ("small", 4, 8)
+    assert dataset.x.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    for bad, error, message in [
+        ({"colour": 1}, TypeError, "no option 'colour'"),
+        ({"undirected": 1}, TypeError, "undirected: True or False"),
+        ({"num_nodes": "many"}, ValueError, "num_nodes 'many'"),
+        ({"split": "somehow"}, ValueError, "split 'somehow'"),
+    ]:
+        with pytest.raises(error, match=message):
+            graphmill.import_dataset("edges", tmp_path / "edges.txt", tmp_path / "other", **bad)
+    with pytest.raises(ValueError, match="unknown format 'nothing'"):
+        graphmill.import_dataset("nothing", tmp_path / "edges.txt", tmp_path / "other")

@@ -1,0 +1,91 @@
+"""Training, scoring and predicting from Python."""
+
+import io
+
+import numpy as np
+import pytest
+
+import graphmill
+from graphmill import progress
+
+OPTIONS = {"epochs": 3, "hidden": 16, "fanout": [5, 5], "seed": 1, "batch_size": 200}
+
+
+def test_training_learns_saves_predicts_and_resumes(sbm, tmp_path):
+    seen = []
+    run = graphmill.train(sbm, out=tmp_path / "run", callback=seen.append, **OPTIONS)
+    assert len(run.epochs) == 3 and [record.epoch for record in seen] == [1, 2, 3]
+    assert seen[0].loss > seen[2].loss and run.test.score > 0.6
+    assert run.config.hidden == 16 and run.to_dict()["test"]["metric"] == "accuracy"
+    # the same numbers in memory and for other threads
+    other = graphmill.train(sbm, threads=2, **OPTIONS)
+    assert [e.loss for e in other.epochs] == [e.loss for e in run.epochs] and other.test.score == run.test.score
+
+    classes = graphmill.predict(tmp_path / "run", dataset=sbm)
+    assert classes.shape == (4000,) and classes.dtype == np.int64
+    assert (classes[sbm.test] == sbm.y[sbm.test]).mean() == pytest.approx(run.test.score, abs=1e-6)
+    some = graphmill.predict(tmp_path / "run", [7, 3999], dataset=sbm, kind="probabilities")
+    assert some.shape == (2, 5) and np.allclose(some.sum(1), 1, atol=1e-5) and some.argmax(1).tolist() == classes[[7, 3999]].tolist()
+    assert graphmill.predict(tmp_path / "run", [1], dataset=sbm, kind="embeddings").shape == (1, 16)
+    scores = graphmill.evaluate(tmp_path / "run", sbm)
+    assert scores.test == pytest.approx(run.test.score) and [part.part for part in scores.parts] == ["train", "valid", "test"]
+
+    more = graphmill.train(sbm, out=tmp_path / "run", resume=True, epochs=4)
+    assert [e.loss for e in more.epochs][:3] == [e.loss for e in run.epochs] and len(more.epochs) == 4
+    for error, message, wrong in [
+        (ValueError, "4000", lambda: graphmill.predict(tmp_path / "run", [4000], dataset=sbm)),
+        (TypeError, "whole numbers", lambda: graphmill.predict(tmp_path / "run", [0.5], dataset=sbm)),
+        (ValueError, "kind 'colours'", lambda: graphmill.predict(tmp_path / "run", kind="colours", dataset=sbm)),
+        (ValueError, "run", lambda: graphmill.train(sbm, out=tmp_path / "run", **OPTIONS)),
+    ]:
+        with pytest.raises(error, match=message):
+            wrong()
+
+
+def test_options_are_checked_by_their_python_names(sbm):
+    for error, message, options in [
+        (TypeError, "no such option 'colour'; known: .*batch_size", {"colour": 1}),
+        (ValueError, "epochs: ", {"epochs": "many"}),
+        (ValueError, "^lr -1", {"lr": -1}),
+        (ValueError, "unknown model 'nothing'", {"model": "nothing"}),
+        (ValueError, "resume", {"resume": True}),
+    ]:
+        with pytest.raises(error, match=message):
+            graphmill.train(sbm, **options)
+    with pytest.raises(TypeError, match="dataset: "):
+        graphmill.train(42)
+    known = graphmill.options()
+    assert known["batch_size"].default == 1024 and "Seeds" in known["batch_size"].help and "dataset" not in known
+
+
+def test_what_a_callback_raises_ends_the_run(sbm):
+    def callback(record):
+        raise LookupError(f"epoch {record.epoch}")
+
+    with pytest.raises(LookupError, match="epoch 1"):
+        graphmill.train(sbm, callback=callback, **{**OPTIONS, "epochs": 1000})
+
+
+def test_hotness(sbm):
+    degree = graphmill.hotness(sbm)
+    out = np.bincount(sbm.indices, minlength=sbm.num_nodes)
+    assert degree.shape == (4000,) and np.corrcoef(degree, out)[0, 1] > 0.99
+    report = graphmill.hotness_report(sbm, policies=["degree", "optimal"], ratios=[0.1, 1.0], epochs=1, batch_size=200)
+    rates = {(row.policy, row.ratio): row.hit_rate for row in report.results}
+    assert rates["degree", 1.0] == 1.0 and 0.1 < rates["degree", 0.1] <= rates["optimal", 0.1] < 1
+    with pytest.raises(ValueError, match="nothing"):
+        graphmill.hotness(sbm, "nothing")
+
+
+def test_progress_is_one_line(sbm, monkeypatch, capsys):
+    graphmill.train(sbm, progress=True, **OPTIONS)
+    told = capsys.readouterr().err
+    assert "epoch 3/3  loss" in told and "valid accuracy" in told and told.count("\n") == 3
+    graphmill.train(sbm, **OPTIONS)
+    assert capsys.readouterr().err == ""
+    line = progress.Line(io.StringIO())
+    for event in ['{"event": "stage", "what": "reading", "total": 8, "unit": "rows"}', '{"event": "done", "amount": 2}']:
+        line(event)
+    assert line.stream.getvalue().endswith("\rreading 25 %")
+    line.end()
+    assert progress.bar(1, 4, 8) == "[##......]"

@@ -222,7 +222,7 @@ mod tests {
             let (seen, far) = (taken.clone(), most.clone());
             let make = move |number: u64| {
                 far.fetch_max(number - seen.load(SeqCst), SeqCst);
-                if number % 3 == 0 {
+                if number.is_multiple_of(3) {
                     thread::sleep(Duration::from_micros(300));
                 }
                 Ok(number * number)

@@ -42,6 +42,9 @@ const PUBMED: Source =
 const FB100: Source =
     Source { name: "fb100", import: "graphsaint fb100_large_graphsaint --normalize standard" };
 
+/// The block model of the peers' benchmarks, which `cargo xtask bench-peers` makes (`w2-graphmill` there): to be put into `DATASETS`.
+const W2: Source = Source { name: "w2", import: "" };
+
 /// A graph that is generated: its name, and the words of `graphmill generate`.
 struct Generated {
     name: &'static str,
@@ -103,8 +106,12 @@ fn work() -> Result<PathBuf> {
     Ok(work)
 }
 
-/// A dataset, imported where it is missing.
+/// A dataset, imported where it is missing; `DATASETS` may hold it as an import has made it, too.
 fn imported(datasets: &Path, source: &Source) -> Result<PathBuf> {
+    let there = datasets.join(source.name);
+    if there.join("graphmill.json").exists() {
+        return Ok(there);
+    }
     let data = work()?.join(format!("layered-data-{}", source.name));
     if !data.exists() {
         let (format, rest) = source.import.split_once(' ').context("an import has a format")?;

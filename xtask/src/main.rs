@@ -1,11 +1,15 @@
 //! The project's own commands.
 //!
-//! - `cargo xtask test` runs everything a change must pass; `cargo xtask test python` the Python package's part alone.
+//! - `cargo xtask test` runs everything a change must pass; what is made over MPI too, where MPI is there. `cargo xtask test python` the
+//!   Python package's part alone.
+//! - `cargo xtask setup` installs what MPI needs, on Debian.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
 //! - `cargo xtask graphsaint DATASETS MODE [OPTION ...]` holds training on subgraphs against its peers.
 //! - `cargo xtask layered DATASETS MODE [OPTION ...]` holds reused bottom-layer rows against exact training.
+//! - `cargo xtask partition DATASETS [WORD ...]` holds the methods of partitioning against each other.
+//! - `cargo xtask ranks DATASET [MODE ...] [OPTION ...]` holds training over several processes against one, and against the plan.
 //! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
 //! - `cargo xtask scale [OPTION ...]` measures a batch's time on graphs of 2^20 to 2^25 nodes.
 //! - `cargo xtask strategies [--rounds N] OPTION ... [-- OPTION ...] ...` measures epochs by several strategies.
@@ -17,8 +21,11 @@ mod fuzz;
 mod graphs;
 mod graphsaint;
 mod layered;
+mod mpi;
+mod partition;
 mod plot;
 mod python;
+mod ranks;
 mod runs;
 mod scale;
 mod scaling;
@@ -29,22 +36,28 @@ use std::{env, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result, bail};
 
-/// A step of `cargo xtask test`: what it is called, and cargo's arguments.
-const STEPS: &[(&str, &[&str])] = &[
-    ("formatting", &["fmt", "--all", "--check"]),
-    ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    ("documentation", &["doc", "--workspace", "--no-deps"]),
-    ("tests", &["test", "--workspace"]),
+/// A step of `cargo xtask test`: what it is called, and cargo's arguments; whether it is done with MPI, where that is there; and what
+/// follows those.
+const STEPS: &[(&str, &[&str], bool, &[&str])] = &[
+    ("formatting", &["fmt", "--all", "--check"], false, &[]),
+    ("lints", &["clippy", "--workspace", "--all-targets"], true, &["--", "-D", "warnings"]),
+    ("documentation", &["doc", "--workspace", "--no-deps"], false, &[]),
+    ("tests", &["test", "--workspace"], true, &[]),
 ];
+/// The features of the steps over MPI.
+const MPI: [&str; 2] = ["--features", "graphmill/mpi"];
 
 /// What `cargo xtask` can be told.
 const USAGE: &[&str] = &[
     "test [python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
+    "setup",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]",
     "layered DATASETS accuracy|speed|chain|sizes [--runs N] [--batches N] [WORD ...]",
+    "partition DATASETS [quality] [time] [linear] [parts=K] [batches=N] [to=S]",
+    "ranks DATASET [curves] [bytes] [cache] [network] [--epochs N] [OPTION VALUE ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
     "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out FILE]",
     "strategies [--rounds N] OPTION ... [-- OPTION ...] ...",
@@ -56,11 +69,14 @@ fn main() -> Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test(),
         ["test", "python", ref words @ ..] => python::test(words),
+        ["setup"] => mpi::setup(),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["fuzz", ref words @ ..] => fuzz::run(words),
         ["graphsaint", datasets, mode, ref words @ ..] => graphsaint::run(datasets.as_ref(), mode, words),
         ["layered", datasets, mode, ref words @ ..] => layered::run(datasets.as_ref(), mode, words),
+        ["partition", datasets, ref words @ ..] => partition::run(datasets.as_ref(), words),
+        ["ranks", dataset, ref words @ ..] => ranks::run(dataset.as_ref(), words),
         ["scaling", ref words @ ..] => scaling::run(words),
         ["scale", ref words @ ..] => scale::run(words),
         ["strategies", ref words @ ..] => strategies::run(words),
@@ -71,10 +87,16 @@ fn main() -> Result<()> {
 
 /// Formatting, lints, documentation, tests, the Python package's tests: stops at the first that fails.
 fn test() -> Result<()> {
-    for (name, arguments) in STEPS {
+    let mpi = mpi::is_there();
+    if !mpi {
+        eprintln!("── MPI is not there, so training over it is not tested: cargo xtask setup installs it");
+    }
+    for (name, arguments, over_mpi, rest) in STEPS {
+        let features = if mpi && *over_mpi { &MPI[..] } else { &[] };
+        let arguments = [arguments, features, rest].concat();
         eprintln!("── {name}: cargo {}", arguments.join(" "));
         let status = Command::new(cargo())
-            .args(*arguments)
+            .args(&arguments)
             .env("RUSTDOCFLAGS", "-D warnings")
             .status()
             .with_context(|| format!("cannot run cargo for {name}"))?;

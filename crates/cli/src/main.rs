@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod output;
 mod progress;
+mod ranks;
 mod work;
 
 use std::process::ExitCode;
@@ -20,6 +21,11 @@ fn main() -> ExitCode {
     };
     match commands::run(&matches) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => output::failure(&error, json),
+        Err(error) => {
+            let code = output::failure(&error, json && ranks::is_first());
+            // what is wrong has been told: now the others need not wait
+            ranks::abort(&error.to_string());
+            code
+        }
     }
 }

@@ -295,6 +295,10 @@ options! {
         fixed eval_nodes: usize = 0_usize, "N";
         /// Nodes per chunk of full-neighbour inference: bounds its memory.
         fixed eval_chunk: usize = 16384_usize, "N";
+        /// Deal the parts of a partitioned dataset to the ranks anew every N epochs (samplers of subgraphs); 0 never does.
+        fixed shuffle_parts: usize = 0_usize, "N";
+        /// How long another rank may be silent before a run over several ends, in seconds.
+        free peer_timeout: f64 = 60.0, "S";
         /// Write a checkpoint every N batches as well as after every epoch; 0 for epochs alone.
         free checkpoint_batches: usize = 0_usize, "N";
         /// At most so many seconds between checkpoints.
@@ -328,8 +332,16 @@ impl TrainConfig {
     /// The file cannot be read or parsed, or holds an unknown option or an impossible value.
     pub fn read_file(&mut self, path: &Path) -> Result<Vec<&'static str>> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
+        self.read_text(&text, path)
+    }
+
+    /// [`TrainConfig::read_file`] of text that is that of `path`.
+    ///
+    /// # Errors
+    /// As [`TrainConfig::read_file`].
+    pub fn read_text(&mut self, text: &str, path: &Path) -> Result<Vec<&'static str>> {
         let table: toml::Table =
-            text.parse().map_err(|e: toml::de::Error| Error::format(path, place(&text, &e), e.message()))?;
+            text.parse().map_err(|e: toml::de::Error| Error::format(path, place(text, &e), e.message()))?;
         let mut set = Vec::new();
         for (name, value) in table {
             let Some(key) = key(&name) else {

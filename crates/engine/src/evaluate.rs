@@ -71,17 +71,17 @@ impl<'a> From<&'a dyn Feature> for Source<'a> {
 
 /// Full-neighbour inference over one graph; its tables are reused from call to call.
 pub struct Inference<'a> {
-    graph: &'a Graph,
+    pub(crate) graph: &'a Graph,
     features: Source<'a>,
     symmetric: Option<&'a SymmetricWeights>,
-    backend: &'a dyn Backend,
+    pub(crate) backend: &'a dyn Backend,
     chunk: usize,
     exact: Exact,
     scratch: Scratch,
     block: Block,
     acts: Activations,
     input: Matrix,
-    output: Matrix,
+    pub(crate) output: Matrix,
     transformed: Vec<Matrix>,
     /// Gathered rows.
     room: Gathered,
@@ -184,7 +184,7 @@ impl<'a> Inference<'a> {
             let (sources, destinations) = (&needed[l], &needed[l + 1]);
             let x = match self.features {
                 Source::Feature(feature) if from_features => {
-                    self.read_layer(feature, model, &pass, order, sources, destinations)?;
+                    self.read_layer(feature, model, &pass, l, order, sources, destinations)?;
                     std::mem::swap(&mut self.input, &mut self.output);
                     from_features = false;
                     continue;
@@ -261,14 +261,16 @@ impl<'a> Inference<'a> {
         Ok(())
     }
 
-    /// The first layer of feature rows that are read, from `sources` to `self.output`. Each row is read once and transformed; where
+    /// Layer `l` of rows that are read, from `sources` to `self.output`. Each row is read once and transformed; where
     /// the layer reads the destinations' own rows too, those are read once more; where it can only aggregate first, rows are read once
     /// for every chunk that needs them.
-    fn read_layer(
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    pub(crate) fn read_layer(
         &mut self,
         feature: &dyn Feature,
         model: &Model,
         pass: &Pass,
+        l: usize,
         order: Order,
         sources: &NodeSet,
         destinations: &NodeSet,
@@ -277,22 +279,22 @@ impl<'a> Inference<'a> {
         let Read { rows, transformed: of_chunk, nodes, others, relabel } = read;
         let transforms = order == Order::TransformFirst;
         if transforms {
-            fit(transformed, sources.len(), model.transformed_dims(0));
+            fit(transformed, sources.len(), model.transformed_dims(l));
             for (i, ids) in sources.ids().chunks(*chunk).enumerate() {
                 feature.gather(ids, rows)?;
-                model.transform_rows(0, pass, rows.view(), i * *chunk, transformed);
+                model.transform_rows(l, pass, rows.view(), i * *chunk, transformed);
             }
             of_chunk.resize_with(transformed.len(), Matrix::default);
         }
         let relabel = relabel.get_or_insert_with(|| Relabel::new(graph.num_nodes()));
         let neighbors = Neighbors { graph, symmetric: *symmetric, exact };
-        output.resize(destinations.len(), model.layer_out_dim(0));
+        output.resize(destinations.len(), model.layer_out_dim(l));
         let mut at = 0;
         while at < destinations.len() {
             let rest = &destinations.ids()[at..];
             let ids = &rest[..chunk_len(graph, rest, *chunk)];
             let block = &mut self.block;
-            neighbors.fill(model.num_layers() - 1, ids, model.aggregation(), &mut self.scratch, block);
+            neighbors.fill(model.num_layers() - 1 - l, ids, model.aggregation(), &mut self.scratch, block);
             relabel.start(ids);
             others.clear();
             relabel.relabel(&mut block.indices, ids, others);
@@ -302,7 +304,7 @@ impl<'a> Inference<'a> {
             (block.num_dst, block.num_src, block.dst_ids) = (ids.len(), nodes.len(), None);
             if !transforms {
                 feature.gather(nodes, rows)?;
-            } else if model.combines_own_rows(0) {
+            } else if model.combines_own_rows(l) {
                 feature.gather(ids, rows)?;
             }
             if transforms {
@@ -313,10 +315,68 @@ impl<'a> Inference<'a> {
             }
             let t: &[Matrix] = if transforms { of_chunk } else { &[] };
             let out = output.rows_mut(at..at + ids.len());
-            model.infer(0, pass, order, block, rows.view(), t, &mut self.acts, out);
+            model.infer(l, pass, order, block, rows.view(), t, &mut self.acts, out);
             at += ids.len();
         }
         Ok(())
+    }
+
+    /// The input layer's rows of `nodes`, whose features are read, written to `out`.
+    ///
+    /// # Errors
+    /// Features cannot be read.
+    pub(crate) fn input_rows(
+        &mut self,
+        feature: &dyn Feature,
+        model: &Model,
+        pass: &Pass,
+        nodes: &NodeSet,
+        out: &mut Matrix,
+    ) -> Result<()> {
+        out.resize(nodes.len(), model.layer_in_dim(0));
+        for (i, ids) in nodes.ids().chunks(self.chunk).enumerate() {
+            let at = i * self.chunk;
+            feature.gather(ids, &mut self.read.rows)?;
+            model.input_rows(pass, self.read.rows.view(), out.rows_mut(at..at + ids.len()));
+        }
+        Ok(())
+    }
+
+    /// The scores of rows of `self.output`, through the head where there is one.
+    pub(crate) fn head(&mut self, model: &Model, pass: &Pass, rows: &[u32]) -> Matrix {
+        let (mut gathered, mut out) = (Matrix::default(), Matrix::default());
+        gather_rows(self.backend, self.output.view(), rows, &mut gathered);
+        if !model.has_head() {
+            return gathered;
+        }
+        out.resize(rows.len(), model.classes());
+        for start in (0..rows.len()).step_by(self.chunk) {
+            let run = start..(start + self.chunk).min(rows.len());
+            let rows = gathered.view().rows(run.clone());
+            model.head_rows(pass, rows, &mut self.acts, out.rows_mut(run));
+        }
+        out
+    }
+
+    /// Marks the nodes that those of `destinations` hear from in hop `hop`.
+    pub(crate) fn mark_neighbors(
+        &mut self,
+        destinations: &NodeSet,
+        hop: usize,
+        aggregation: Aggregation,
+        marks: &Marks,
+    ) {
+        if self.exact.reaches_further() {
+            for ids in destinations.ids().chunks(self.chunk) {
+                self.exact
+                    .rows(self.graph, hop, ids, aggregation, &mut self.scratch, &mut self.block)
+                    .expect("a chunk's draws fit a block");
+                self.block.indices.iter().for_each(|&u| marks.mark(u));
+            }
+        } else {
+            let each = destinations.ids().par_iter().with_min_len(1 << 8);
+            each.for_each(|&v| self.graph.in_neighbors(v).iter().for_each(|&u| marks.mark(u)));
+        }
     }
 
     /// Makes the rows that the first layer reads: of the input layer, or of the feature table where few are needed and
@@ -365,16 +425,8 @@ impl<'a> Inference<'a> {
         let mut needed = vec![marks.set()];
         for l in (0..layers).rev() {
             let above = needed.last().expect("starts with one set");
-            if !above.is_all() && self.exact.reaches_further() {
-                for ids in above.ids().chunks(self.chunk) {
-                    self.exact
-                        .rows(self.graph, hops - 1 - l, ids, aggregation, &mut self.scratch, &mut self.block)
-                        .expect("a chunk's draws fit a block");
-                    self.block.indices.iter().for_each(|&u| marks.mark(u));
-                }
-            } else if !above.is_all() {
-                let each = above.ids().par_iter().with_min_len(1 << 8);
-                each.for_each(|&v| self.graph.in_neighbors(v).iter().for_each(|&u| marks.mark(u)));
+            if !above.is_all() {
+                self.mark_neighbors(above, hops - 1 - l, aggregation, &marks);
             }
             needed.push(marks.set());
         }

@@ -6,12 +6,16 @@ use graphmill_graph::{Labels, NodeId, keyed};
 use graphmill_loader::MiniBatch;
 use graphmill_nn::{
     Backend, Matrix, Order, Pass, View, ViewMut,
-    model::{Activations, Model, Reused},
+    model::{Activations, Model, Part, Reused},
     optim::{Optimizer, clip},
 };
 use rayon::prelude::*;
 
-use crate::reuse::{Embeddings, History};
+use crate::{
+    Result,
+    distributed::Ranks,
+    reuse::{Embeddings, History},
+};
 
 /// Nodes whose labels one task gathers.
 const TASK: usize = 1 << 12;
@@ -53,6 +57,8 @@ pub struct BatchOutcome {
     pub loss: f64,
     /// Norm of the gradient before clipping, where clipping is on.
     pub grad_norm: Option<f64>,
+    /// Seeds that the loss is the mean over: those of all ranks.
+    pub seeds: usize,
 }
 
 /// What forward and backward passes need besides the model. Matrices are reused from batch to batch.
@@ -107,8 +113,21 @@ impl<'a> Passes<'a> {
     /// Forward, loss, backward: leaves the gradient of the batch's mean loss in the model, and returns that loss. `number` is
     /// that of the batch in the whole run: what is dropped depends on it. Where the loss is not finite there is no gradient.
     pub fn gradient(&mut self, model: &mut Model, batch: &MiniBatch, number: u64) -> f64 {
+        let key = keyed::key(&[self.seed, number, 0x6472_6f70]);
+        self.gradient_telling(model, batch, key, &mut |_, _| {})
+    }
+
+    /// [`Passes::gradient`] that tells `after` of each part of the model when its gradient is complete; what is dropped depends on
+    /// `key`.
+    pub fn gradient_telling(
+        &mut self,
+        model: &mut Model,
+        batch: &MiniBatch,
+        key: u64,
+        after: &mut dyn FnMut(&mut Model, Part),
+    ) -> f64 {
         let backend = self.backend;
-        let pass = Pass { backend, training: true, key: keyed::key(&[self.seed, number, 0x6472_6f70]) };
+        let pass = Pass { backend, training: true, key };
         let x = match (&self.table, batch.is_fused()) {
             (Some(table), true) => table.view(),
             _ => batch.features.view(),
@@ -124,7 +143,7 @@ impl<'a> Passes<'a> {
         let (logits, grad) = acts.logits_and_grad();
         let loss = loss(backend, self.labels, seed_labels, logits, &batch.loss_weight, grad);
         if loss.is_finite() {
-            model.backward_reusing(&pass, &self.orders, &batch.blocks, x, reused, acts);
+            model.backward_telling(&pass, &self.orders, &batch.blocks, x, reused, acts, after);
         }
         loss
     }
@@ -150,6 +169,8 @@ pub struct Learner<'a> {
     pub staleness: u64,
     /// Versions of the bottom layer's parameters, where rows of it are reused.
     pub history: Arc<History>,
+    /// The other ranks, where batches are shared among several.
+    pub ranks: Option<Arc<Ranks>>,
     /// Whether the model is that of the last update: no other was begun and not finished.
     pub is_whole: bool,
     scratch: Matrix,
@@ -176,29 +197,36 @@ impl<'a> Learner<'a> {
             step: 0,
             staleness: 0,
             history: Arc::default(),
+            ranks: None,
             is_whole: true,
             scratch: Matrix::default(),
         }
     }
 
     /// Stage 4: forward, loss, backward, update. Touches no parameter when the loss is not finite, so that the last
-    /// good model survives.
+    /// good model survives. Of several ranks' shares of a batch it is the update of the whole batch, the same on all ranks.
     ///
     /// All of it runs on a thread of the pool: called from outside, each of some thirty operations would wake
     /// a worker and wait for it.
-    pub fn train(&mut self, batch: &MiniBatch, lr: f64) -> BatchOutcome {
+    ///
+    /// # Errors
+    /// Another rank did not do its part.
+    pub fn train(&mut self, batch: &MiniBatch, lr: f64) -> Result<BatchOutcome> {
         // passes change running statistics
         self.is_whole = false;
         if let Some(reuse) = &self.passes.reuse {
             self.staleness = self.staleness.max(reuse.staleness(self.step));
         }
         rayon::scope(|_| {
-            let loss = self.passes.gradient(&mut self.model, batch, self.step);
-            self.update(loss, lr)
+            let (loss, seeds) = match self.ranks.clone() {
+                Some(ranks) => ranks.gradient(&mut self.passes, &mut self.model, batch, self.step)?,
+                None => (self.passes.gradient(&mut self.model, batch, self.step), batch.num_seeds()),
+            };
+            Ok(BatchOutcome { seeds, ..self.update(loss, lr) })
         })
     }
 
-    /// The update by the gradient that is in the model, of this loss.
+    /// The update by the gradient that is in the model, of this loss; the outcome leaves the seeds to the caller.
     pub fn update(&mut self, loss: f64, lr: f64) -> BatchOutcome {
         self.is_whole = false;
         let outcome = self.apply(loss, lr);
@@ -208,13 +236,13 @@ impl<'a> Learner<'a> {
 
     fn apply(&mut self, loss: f64, lr: f64) -> BatchOutcome {
         if !loss.is_finite() {
-            return BatchOutcome { loss, grad_norm: None };
+            return BatchOutcome { loss, grad_norm: None, seeds: 0 };
         }
         let backend = self.passes.backend;
         let grad_norm = (self.clip > 0.0)
             .then(|| clip(backend, self.clip as f32, |see| self.model.visit_mut(&mut |_, param| see(param))));
         if grad_norm.is_some_and(|norm| !norm.is_finite()) {
-            return BatchOutcome { loss: f64::NAN, grad_norm: None };
+            return BatchOutcome { loss: f64::NAN, grad_norm: None, seeds: 0 };
         }
         self.optimizer.begin(lr as f32);
         let (optimizer, decay, first) = (&mut self.optimizer, self.weight_decay, self.decay_first);
@@ -225,7 +253,7 @@ impl<'a> Learner<'a> {
             index += 1;
         });
         self.step += 1;
-        BatchOutcome { loss, grad_norm }
+        BatchOutcome { loss, grad_norm, seeds: 0 }
     }
 
     /// The mean loss of these nodes' logits.

@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod cores;
 pub mod device;
+pub mod distributed;
 pub mod error;
 pub mod evaluate;
 #[cfg(feature = "fuzz")]
@@ -18,6 +19,7 @@ pub mod learner;
 pub mod memory;
 mod nodes;
 pub mod observer;
+pub mod partition;
 mod place;
 pub mod plan;
 pub mod record;

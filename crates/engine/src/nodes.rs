@@ -26,6 +26,13 @@ impl NodeSet {
         Self { ids: (0..nodes as NodeId).into_par_iter().collect(), words: Vec::new() }
     }
 
+    /// These of `nodes` nodes.
+    pub(crate) fn of(nodes: usize, members: impl Iterator<Item = NodeId>) -> Self {
+        let marks = Marks::new(nodes);
+        members.for_each(|v| marks.mark(v));
+        marks.set()
+    }
+
     /// The members, ascending.
     pub(crate) fn ids(&self) -> &[NodeId] {
         &self.ids

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use graphmill_distributed::Book;
 use graphmill_graph::{Dataset, Graph, table};
-use graphmill_loader::{Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder};
+use graphmill_loader::{
+    Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
+};
 use graphmill_nn::{
-    Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
+    Matrix, Order, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
 };
 
 use crate::{
     Error, Result, TrainConfig, build,
+    distributed::View,
     memory::{Residence, Residences},
     stage::Loader,
     strategy,
@@ -31,6 +35,18 @@ impl<'d> Parts<'d> {
     /// # Errors
     /// An option that is unknown or impossible, or a dataset that cannot be trained on.
     pub(crate) fn new(config: &TrainConfig, data: &'d Dataset) -> Result<Self> {
+        Self::with_sampler(config, data, || build::sampler(config, data))
+    }
+
+    /// [`Parts::new`] with a sampler that is made otherwise.
+    ///
+    /// # Errors
+    /// As [`Parts::new`].
+    pub(crate) fn with_sampler(
+        config: &TrainConfig,
+        data: &'d Dataset,
+        sampler: impl FnOnce() -> Result<Box<dyn Sampler>>,
+    ) -> Result<Self> {
         config.validate()?;
         let model = build::model(config, data)?;
         if data.split.train.is_empty() {
@@ -49,7 +65,7 @@ impl<'d> Parts<'d> {
             model,
             // the ones that may take long
             order: build::order(config, data)?,
-            sampler: build::sampler(config, data)?,
+            sampler: sampler()?,
         })
     }
 }
@@ -63,6 +79,8 @@ pub(crate) struct Tables {
     pub(crate) whole: Whole,
     /// What the tiers hold, in words, where there are several.
     pub(crate) tiers: Option<String>,
+    /// The weights of symmetric normalisation and own nodes, where the rows are those of several ranks.
+    shared: Option<(Arc<SymmetricWeights>, Arc<Book>)>,
 }
 
 impl Tables {
@@ -81,10 +99,36 @@ impl Tables {
         };
         if let Some(mut plan) = Plan::new(config, data)? {
             let (feature, whole) = plan.build(config, data, residence, sampler, order)?;
-            return Ok(Self { graph, feature: feature.into(), whole, tiers: Some(plan.to_string()) });
+            return Ok(Self {
+                graph,
+                feature: feature.into(),
+                whole,
+                tiers: Some(plan.to_string()),
+                shared: None,
+            });
         }
         let (feature, features) = build::features(config, data, residence.features)?;
-        Ok(Self { graph, feature: Arc::new(feature), whole: Whole::Table(features), tiers: None })
+        let (feature, whole) = (Arc::new(feature), Whole::Table(features));
+        Ok(Self { graph, feature, whole, tiers: None, shared: None })
+    }
+
+    /// Those of a rank.
+    ///
+    /// # Errors
+    /// The memory cannot be had, or another rank did not do its part.
+    pub(crate) fn of_rank(
+        config: &TrainConfig,
+        view: &View,
+        sampler: &dyn Sampler,
+        order: &dyn SeedOrder,
+    ) -> Result<Self> {
+        let (feature, tiers) = match &view.dealt {
+            Some(dealt) => (dealt.clone() as Arc<dyn Feature>, view.describe(config)),
+            None => view.cached(config, sampler, order)?,
+        };
+        let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
+        let (graph, whole) = (view.data.graph.clone(), Whole::Table(Matrix::default()));
+        Ok(Self { graph, feature, whole, tiers: Some(tiers), shared })
     }
 }
 
@@ -102,7 +146,10 @@ pub(crate) fn loader<'a>(
     order: &'a dyn SeedOrder,
     model: &Model,
 ) -> Result<(Loader<'a>, Vec<Order>)> {
-    let symmetric = build::symmetric(model, data);
+    let symmetric = match &tables.shared {
+        Some((weights, _)) => model.wants_symmetric_weights().then(|| weights.clone()),
+        None => build::symmetric(model, data),
+    };
     let mut loader = Loader {
         graph: &tables.graph,
         train: &data.split.train,
@@ -116,6 +163,7 @@ pub(crate) fn loader<'a>(
         transposed: 0,
         symmetric,
         aggregation: model.aggregation(),
+        own: tables.shared.as_ref().map(|(_, book)| book.clone()),
         ahead: None,
     };
     let mut orders = model.orders(&first_shapes(&loader)?);

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use graphmill_distributed::Book;
 use graphmill_graph::{Graph, NodeId, block::Aggregation};
 use graphmill_loader::{
     BatchKey, Feature, Form, MiniBatch, Sampler, Traffic, Workspace, feature::Rows, order::Order,
@@ -44,6 +45,8 @@ pub struct Loader<'a> {
     pub symmetric: Option<Arc<SymmetricWeights>>,
     /// What the model's layers make of neighbours' rows.
     pub aggregation: Aggregation,
+    /// Which nodes are this rank's, where a batch is shared among ranks: it takes the seeds that are its own.
+    pub own: Option<Arc<Book>>,
     /// Batches that are drawn but for their bottom blocks, and which rows of those are reused.
     pub ahead: Option<Arc<Ahead>>,
 }
@@ -84,8 +87,15 @@ impl Loader<'_> {
     /// Stage 1, for one batch: takes batch `number`'s seeds from `order`.
     pub fn pick(&self, order: &[NodeId], number: u64, batch: &mut MiniBatch) {
         batch.number = number;
+        let seeds = self.seeds(order, number);
         batch.seeds.clear();
-        batch.seeds.extend_from_slice(self.seeds(order, number));
+        match &self.own {
+            Some(book) => {
+                batch.whole = seeds.len();
+                batch.seeds.extend(seeds.iter().filter(|&&v| book.is_own(v)));
+            }
+            None => batch.seeds.extend_from_slice(seeds),
+        }
     }
 
     /// Stage 2: draws the blocks of a batch.
@@ -227,6 +237,7 @@ mod tests {
                 transposed: 0,
                 symmetric: None,
                 aggregation: Aggregation::Mean,
+                own: None,
                 ahead: None,
             };
             let (mut workspace, mut batch, mut order) = (Workspace::new(8), MiniBatch::default(), Vec::new());
@@ -265,6 +276,7 @@ mod tests {
             transposed: 0,
             symmetric: None,
             aggregation: Aggregation::Mean,
+            own: None,
             ahead: None,
         };
         let counts = |max_batches, batch_size| {

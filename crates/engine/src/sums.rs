@@ -43,7 +43,7 @@ pub struct Valid {
 impl Sums {
     /// Adds a batch.
     pub fn add(&mut self, batch: &MiniBatch, outcome: BatchOutcome, spent: &Stages) {
-        let seeds = batch.num_seeds();
+        let seeds = outcome.seeds;
         self.loss += outcome.loss * seeds as f64;
         self.seeds += seeds as u64;
         self.edges += batch.num_edges() as u64;

@@ -9,9 +9,10 @@
 //! one that was not: the checkpoint holds the models, the optimiser's state and the place, and nothing
 //! else matters.
 
-use std::time::Instant;
+use std::{path::Path, sync::Arc, time::Instant};
 
 use graphmill_graph::{Dataset, NodeId, memory::resident, table};
+use graphmill_loader::Feature;
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
@@ -25,19 +26,20 @@ use crate::{
     best::BestModel,
     build,
     checkpoint::{self, Checkpoint},
+    distributed::{Dealt, Ranks, View},
     evaluate::{Inference, Output, score},
     learner::Learner,
     memory::{self, Residence, Residences},
     nodes::some,
     observer::{Observer, Progress, Start},
     record::{
-        Best, DatasetRecord, EpochRecord, MemorySample, ReuseRecord, Samples, Staleness, Summary, TestScore,
-        WorkerRecord, bottleneck, workers,
+        Best, EpochRecord, MemorySample, ReuseRecord, Samples, Staleness, Summary, TestScore, WorkerRecord,
+        bottleneck, workers,
     },
     setup::{self, Parts, Tables},
     stage::Loader,
     strategy::{Done, Epoch, Flow, Setting, Strategy},
-    sums::Valid,
+    sums::{Sums, Valid},
     tensorboard::Events,
     tiers::Whole,
     timeline::Timeline,
@@ -71,8 +73,13 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
     train_from(memory::residence(config, data), config, data, job)
 }
 
+/// [`train`] as one of several ranks.
+pub(crate) fn train_over_ranks(config: &TrainConfig, view: &View, job: Job) -> Result<Summary> {
+    run(view.parts(config)?, Residences::both(Residence::InPlace), config, &view.data, Some(view), job)
+}
+
 fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
-    run(Parts::new(config, data)?, residence, config, data, job)
+    run(Parts::new(config, data)?, residence, config, data, None, job)
 }
 
 /// A run of these parts.
@@ -81,18 +88,25 @@ fn run(
     residence: Residences,
     config: &TrainConfig,
     data: &Dataset,
+    view: Option<&View>,
     job: Job,
 ) -> Result<Summary> {
     let clock = Instant::now();
     let Parts { metric, sampler, order, strategy: make, optimizer, schedule, model } = parts;
     let backend = Cpu { precision: build::precision(config) };
-    let tables = Tables::new(config, data, residence, &*sampler, &*order)?;
+    let tables = match view {
+        None => Tables::new(config, data, residence, &*sampler, &*order)?,
+        Some(view) => Tables::of_rank(config, view, &*sampler, &*order)?,
+    };
+    let whole_rows = view.map(View::feature);
     let (loader, orders) = setup::loader(config, data, &tables, &*sampler, &*order, &model)?;
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
     if let (true, Whole::Table(table)) = (loader.fused, &tables.whole) {
         learner.passes.table = Some(table.clone());
     }
 
+    let ranks = view.map(|view| view.ranks.clone());
+    learner.ranks.clone_from(&ranks);
     let setting = Setting { config, data, sampler: &*sampler, order: &*order, feature: &tables.feature };
     let Job { run, resume, observer, stop } = job;
     let traced = run.filter(|_| config.trace);
@@ -117,7 +131,10 @@ fn run(
         logits: Matrix::default(),
         schedule,
         early: EarlyStop::new(u32::try_from(config.patience).unwrap_or(u32::MAX)),
-        place: Place { dataset: data.into(), ..Place::default() },
+        ranks,
+        whole_rows,
+        dealt: view.and_then(|view| view.dealt.clone()),
+        place: Place { dataset: view.map_or_else(|| data.into(), View::record), ..Place::default() },
         records: Vec::new(),
         timeline: &timeline,
         trace: None,
@@ -189,6 +206,11 @@ struct Trainer<'a> {
     strategy: Box<dyn Strategy + 'a>,
     learner: Learner<'a>,
     inference: Inference<'a>,
+    /// The ranks that train together, and all rows as this one reads them for inference.
+    ranks: Option<Arc<Ranks>>,
+    whole_rows: Option<Arc<dyn Feature>>,
+    /// The parts that this rank draws subgraphs from, where it does.
+    dealt: Option<Arc<Dealt>>,
     /// The validation nodes that are scored.
     valid: Vec<NodeId>,
     /// Of the epoch in hand; its memory is reused.
@@ -217,17 +239,22 @@ struct Trainer<'a> {
 impl Trainer<'_> {
     /// Takes up the checkpoint of the run directory, where there is one.
     fn resume(&mut self) -> Result<()> {
-        let Some(run) = self.keeper.run else { return Ok(()) };
-        let Some(saved) = Checkpoint::<Place>::load(&run.checkpoint())? else {
-            self.observer.note("there is no checkpoint yet: starting from the beginning");
-            run.keep_epochs(0)?;
-            return Ok(());
+        let run = self.keeper.run;
+        let saved = match (&self.ranks, run) {
+            (Some(ranks), run) => ranks.checkpoint(run)?,
+            (None, Some(run)) => Checkpoint::<Place>::load(&run.checkpoint())?,
+            (None, None) => return Ok(()),
         };
-        let now = DatasetRecord::from(self.data);
-        if !saved.state.dataset.is_same(&now) {
+        let Some(saved) = saved else {
+            self.observer.note("there is no checkpoint yet: starting from the beginning");
+            return run.map_or(Ok(()), |run| run.keep_epochs(0).map(drop));
+        };
+        let path = run.map_or(Path::new("the run"), RunDir::path);
+        let now = &self.place.dataset;
+        if !saved.state.dataset.is_same(now) {
             let then = &saved.state.dataset;
             let message = format!("this run was trained on {then} and cannot go on with {now}");
-            return Err(Error::run(run.path(), message));
+            return Err(Error::run(path, message));
         }
         saved.restore(&mut self.learner.model, &mut *self.learner.optimizer)?;
         self.keeper.best = BestModel::saved(saved.best);
@@ -237,10 +264,15 @@ impl Trainer<'_> {
         self.learner.step = self.place.step;
         self.schedule.set_state(self.place.schedule);
         self.early.state = self.place.patience;
-        self.records = run.keep_epochs(self.place.epoch)?;
+        self.records = run.map_or(Ok(Vec::new()), |run| run.keep_epochs(self.place.epoch))?;
+        if self.ranks.as_ref().is_some_and(|ranks| ranks.rank() > 0) {
+            // what rank 0 has added up is its own
+            let Sums { loss, seeds, grad_norm, .. } = self.place.sums;
+            self.place.sums = Sums { loss, seeds, grad_norm, ..Sums::default() };
+        }
         let reuse = std::mem::take(&mut self.place.reuse);
         self.learner.history.restore(reuse, saved.history).map_err(|what| {
-            Error::run(run.path(), format!("its checkpoint cannot be gone on with: {what}; train again"))
+            Error::run(path, format!("its checkpoint cannot be gone on with: {what}; train again"))
         })
     }
 
@@ -287,8 +319,16 @@ impl Trainer<'_> {
             timeline,
             trace,
             memory,
+            ranks,
+            dealt,
             ..
         } = self;
+        if let Some(ranks) = ranks {
+            ranks.count_bytes(true)?;
+        }
+        if let Some(dealt) = dealt {
+            dealt.deal_for(place.epoch as u64)?;
+        }
         let (number, batches, from) = (place.epoch, loader.num_batches(), place.batch);
         let (began, earlier) = (Instant::now(), place.sums.seconds);
         timeline.begin_epoch(number as u64);
@@ -329,7 +369,10 @@ impl Trainer<'_> {
                 seconds: began.elapsed().as_secs_f64(),
                 timeline,
             });
-            let stopping = stop();
+            let stopping = match &ranks {
+                Some(ranks) => ranks.agree_to_stop(stop()),
+                None => stop(),
+            };
             let many = config.checkpoint_batches as u64;
             let due = (many > 0 && place.batch / many > before / many)
                 || keeper.saved.elapsed().as_secs_f64() >= config.checkpoint_seconds;
@@ -364,6 +407,9 @@ impl Trainer<'_> {
             }
         };
         let seconds = began.elapsed().as_secs_f64();
+        if let Some(ranks) = ranks {
+            ranks.count_bytes(false)?;
+        }
         place.sums.seconds = earlier + seconds;
         self.workers = workers(&timeline.busy(), seconds);
         if flow == Flow::Stop && place.batch < batches {
@@ -387,7 +433,13 @@ impl Trainer<'_> {
         let turn = (epoch + 1).is_multiple_of(config.eval_every) || epoch + 1 == config.epochs;
         if turn && !valid.is_empty() {
             self.observer.evaluate(valid.len());
-            if let Err(error) = self.inference.run(&learner.model, valid, Output::Logits, logits) {
+            let scores = match (&self.ranks, &self.whole_rows) {
+                (Some(ranks), Some(rows)) => {
+                    ranks.infer(&mut self.inference, rows, &learner.model, valid, logits)
+                }
+                _ => self.inference.run(&learner.model, valid, Output::Logits, logits),
+            };
+            if let Err(error) = scores {
                 self.rescue();
                 return Err(error);
             }
@@ -406,6 +458,10 @@ impl Trainer<'_> {
             self.keeper.best.keep(&learner.model);
         }
         self.timeline.span("score", clock);
+        let ranks = match &self.ranks {
+            Some(ranks) => ranks.end_epoch(&mut place.sums)?,
+            None => Vec::new(),
+        };
         let has_device = config.devices != "cpu";
         let workers = std::mem::take(&mut self.workers);
         Ok(EpochRecord {
@@ -414,6 +470,7 @@ impl Trainer<'_> {
             memory_bytes: resident(),
             memory: self.memory.take(),
             devices: self.strategy.devices(),
+            ranks,
             reuse: self.strategy.reuse().map(|reuse| {
                 let variation = self.learner.history.place().variation;
                 ReuseRecord { variation, ..reuse }
@@ -463,7 +520,11 @@ impl Trainer<'_> {
         if !test.is_empty() {
             self.observer.evaluate(test.len());
             let clock = Instant::now();
-            self.inference.run(&self.learner.model, test, Output::Logits, &mut self.logits)?;
+            let (model, logits) = (&self.learner.model, &mut self.logits);
+            match (&self.ranks, &self.whole_rows) {
+                (Some(ranks), Some(rows)) => ranks.infer(&mut self.inference, rows, model, test, logits)?,
+                _ => self.inference.run(model, test, Output::Logits, logits)?,
+            }
             of_test = score(self.metric.make, &self.logits, self.data, test);
             self.timeline.span("test", clock);
         }
@@ -475,6 +536,7 @@ impl Trainer<'_> {
             TestScore { metric: self.metric.name.to_string(), score: of_test },
             self.keeper.seconds(),
         );
+        summary.dataset.clone_from(&self.place.dataset);
         summary.staleness = Staleness { bound: self.strategy.staleness_bound(), max: self.place.staleness };
         if let Some(run) = self.keeper.run {
             run.write_summary(&summary)?;

@@ -102,6 +102,7 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
         transposed: if fused { !1 } else { !0 },
         symmetric: build::symmetric(&model, data),
         aggregation: model.aggregation(),
+        own: None,
         ahead: None,
     };
     let optimizer = build::optimizer(config).unwrap();

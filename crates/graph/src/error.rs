@@ -28,6 +28,14 @@ pub enum Error {
     /// Two things that must agree do not, or a value is outside its range.
     #[error("{0}")]
     Invalid(String),
+    /// Another process of the same run did not do its part.
+    #[error("rank {rank}: {message}")]
+    Peer {
+        /// Which one.
+        rank: usize,
+        /// What it did or did not do, and what to look at.
+        message: String,
+    },
     /// A name that no table holds.
     #[error("unknown {axis} '{name}'; known: {known}")]
     Unknown {

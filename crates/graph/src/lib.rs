@@ -10,6 +10,7 @@
 //! - [`external`]: edges and rows beyond the size of memory.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`memory`]: how much of it there is.
+//! - [`partition`]: the nodes dealt to several machines.
 //! - [`rank`]: out-degrees and reverse PageRank.
 //! - [`reorder`]: the same dataset with its nodes renumbered.
 //! - [`traverse`], [`symmetry`], [`among`], [`stats`]: components, whether edges go both ways, the edges among some nodes, and
@@ -35,6 +36,7 @@ pub mod matrix;
 pub mod memory;
 pub mod npy;
 pub mod npz;
+pub mod partition;
 mod place;
 pub mod prefetch;
 pub mod rank;

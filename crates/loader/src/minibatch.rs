@@ -15,6 +15,8 @@ pub struct MiniBatch {
     pub number: u64,
     /// Nodes whose labels are predicted, distinct (filled by `order`, or by samplers of subgraphs).
     pub seeds: Vec<NodeId>,
+    /// Seeds of the whole batch where `seeds` are only this rank's share of it, and 0 where they are all (filled by `order`).
+    pub whole: usize,
     /// One block per layer, `blocks[0]` the farthest from the seeds (filled by `sample`).
     pub blocks: Vec<Block>,
     /// Nodes whose feature rows `extract` gathers: the sources of `blocks[0]`, seeds first, in first-seen order

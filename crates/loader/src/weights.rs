@@ -7,7 +7,7 @@
 //! when all neighbours are drawn, so that training and full-neighbour evaluation compute the same thing. (DGL and
 //! PyG normalise by the degrees within the sample, which is biased towards low degrees.)
 
-use graphmill_graph::{Block, Graph, NodeId};
+use graphmill_graph::{Block, Buffer, Graph, NodeId};
 use rayon::prelude::*;
 
 use crate::prefetch::prefetch;
@@ -19,6 +19,8 @@ const TASK: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct SymmetricWeights {
     inv_sqrt: Vec<f32>,
+    /// The degrees, where they are not the graph's own.
+    degrees: Option<Buffer<u32>>,
 }
 
 impl SymmetricWeights {
@@ -29,7 +31,13 @@ impl SymmetricWeights {
             .par_windows(2)
             .map(|ends| (1.0 / ((ends[1] - ends[0]) as f64 + 1.0).sqrt()) as f32)
             .collect();
-        Self { inv_sqrt }
+        Self { inv_sqrt, degrees: None }
+    }
+
+    /// Of nodes of these in-degrees (`V`), for a graph that has the edges of some only. O(V), 4 bytes per node.
+    pub fn of_degrees(degrees: Buffer<u32>) -> Self {
+        let inv_sqrt = degrees.par_iter().map(|&d| (1.0 / (f64::from(d) + 1.0).sqrt()) as f32).collect();
+        Self { inv_sqrt, degrees: Some(degrees) }
     }
 
     /// Fills the weights of a block whose `indices` are still global ids and whose destinations are
@@ -73,7 +81,11 @@ impl SymmetricWeights {
             if from == to {
                 continue;
             }
-            let drawn = own * (graph.in_degree(v) as f32 / (to - from) as f32);
+            let degree = match &self.degrees {
+                Some(degrees) => degrees[v as usize] as f32,
+                None => graph.in_degree(v) as f32,
+            };
+            let drawn = own * (degree / (to - from) as f32);
             for e in from..to {
                 if let Some(&ahead) = indices.get(e + 16) {
                     prefetch(&self.inv_sqrt, ahead as usize);

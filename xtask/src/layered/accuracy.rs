@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{
-    COMPUTERS, FB100, Options, PUBMED, Source,
+    COMPUTERS, FB100, Options, PUBMED, Source, W2,
     curves::{Curve, svg},
     imported, work,
 };
@@ -35,6 +35,11 @@ const CASES: &[Case] = &[
         source: FB100,
         train: "--layers 2 --hidden 128 --lr 0.003 --dropout 0.1 --fanout 10,10 --batch-size 1024 --epochs 8 \
                 --eval-nodes 10000",
+        named: true,
+    },
+    Case {
+        source: W2,
+        train: "--layers 2 --hidden 256 --lr 0.003 --dropout 0.5 --fanout 10,25 --batch-size 1024 --epochs 5 --eval-nodes 10000",
         named: true,
     },
 ];

@@ -8,6 +8,7 @@ mod generate;
 mod hotness;
 mod import;
 mod info;
+mod partition;
 mod plan;
 mod predict;
 mod reorder;
@@ -30,6 +31,7 @@ const TABLE: &[Entry] = &[
     Entry { command: export::command, run: export::run },
     Entry { command: generate::command, run: generate::run },
     Entry { command: reorder::command, run: reorder::run },
+    Entry { command: partition::command, run: partition::run },
     Entry { command: info::command, run: info::run },
     Entry { command: eval::command, run: eval::run },
     Entry { command: predict::command, run: predict::run },

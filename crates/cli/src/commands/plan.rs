@@ -1,7 +1,14 @@
 //! `graphmill plan DATASET --hardware NAME|FILE`: what an epoch would take on a machine, by strategy.
 
+use std::path::Path;
+
 use clap::{Arg, ArgMatches, Command};
-use graphmill_engine::plan::{self, Hardware, Profile};
+use graphmill_engine::{
+    Error,
+    plan::{self, Hardware, Profile},
+};
+use graphmill_graph::partition::PartitionDir;
+use graphmill_loader::feature::LinkOptions;
 
 use crate::{args, output};
 
@@ -46,7 +53,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(
             word("hardware", "NAME|FILE")
-                .required_unless_present("paper")
+                .required_unless_present_any(["paper", "partition"])
                 .help(format!("The machine: a TOML or JSON file, or one of {}", Hardware::known())),
         )
         .arg(
@@ -59,10 +66,21 @@ pub(crate) fn command() -> Command {
             .conflicts_with("dataset"),
         )
         .arg(
+            args::path("partition", "DIR", "Predict for as many machines as this partition of the dataset has parts")
+                .long("partition")
+                .requires("dataset")
+                .conflicts_with("hardware"),
+        )
+        .arg(
+            word("network", "LINK").requires("partition").default_value("12.5G,20us").help(
+                "Each machine's link, with --partition: bytes a second each way and a latency, such as 125M,50us",
+            ),
+        )
+        .arg(
             word("paper", "NAME")
-                .value_parser(["fgnn"])
+                .value_parser(["fgnn", "bgl"])
                 .conflicts_with_all(["dataset", "hardware", "profile"])
-                .help("Predict that paper's own figures, and tell how far off they are"),
+                .help("fgnn: predict that paper's own figures, and tell how far off they are; bgl: its largest graph on 4 to 64 machines"),
         )
         .arg(args::json());
     args::with_training_options(command, ABSENT)
@@ -71,9 +89,19 @@ pub(crate) fn command() -> Command {
 /// Predicts.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
-    if matches.contains_id("paper") {
-        let found = plan::paper::fgnn();
-        return if json { output::json(&found) } else { output::text(&found.to_string()) };
+    match matches.get_one::<String>("paper").map(String::as_str) {
+        None => {}
+        Some("bgl") => {
+            let found = plan::user_item::user_item();
+            return if json { output::json(&found) } else { output::text(&found.to_string()) };
+        }
+        Some(_) => {
+            let found = plan::paper::fgnn();
+            return if json { output::json(&found) } else { output::text(&found.to_string()) };
+        }
+    }
+    if let Some(parts) = args::get_path(matches, "partition") {
+        return over_machines(matches, parts);
     }
     let config = args::training_options(matches, ABSENT)?;
     let hardware = Hardware::find(matches.get_one::<String>("hardware").expect("clap requires it"))?;
@@ -86,4 +114,15 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let report = plan::plan(hardware, profile)?;
     if json { output::json(&report) } else { output::text(&report.to_string()) }
+}
+
+/// Predicts for several machines.
+fn over_machines(matches: &ArgMatches, parts: &Path) -> anyhow::Result<()> {
+    let config = args::training_options(matches, ABSENT)?;
+    let word = matches.get_one::<String>("network").expect("it has a default");
+    let network = LinkOptions::parse(word).map_err(|error| Error::usage(format!("--network {error}")))?;
+    args::use_threads(config.threads)?;
+    let data = args::open_dataset(args::required(matches, "dataset"))?;
+    let report = plan::machines::plan(&config, &data, &PartitionDir::open(parts)?, network)?;
+    if matches.get_flag("json") { output::json(&report) } else { output::text(&report.to_string()) }
 }

@@ -11,10 +11,10 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use graphmill_engine::{Error, Job, RunDir, TrainConfig, record::Summary};
-use graphmill_graph::dataset::native::is_too_large_to_verify;
+use graphmill_engine::{Error, Job, RunDir, TrainConfig, distributed, record::Summary};
+use graphmill_graph::{dataset::native::is_too_large_to_verify, partition::PartitionDir};
 
-use crate::{args, output, progress};
+use crate::{args, output, progress, ranks};
 
 /// The arguments.
 pub(crate) fn command() -> Command {
@@ -39,15 +39,14 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let out = args::get_path(matches, "out");
     let resume = matches.get_flag("resume");
     let config = configure(matches, out, resume)?;
-    args::use_threads(config.threads)?;
+    args::use_threads(ranks::threads(&config))?;
     let stop = stop_on_signals()?;
+    if let Some(dir) = ranks::partition(&config)? {
+        return over_ranks(matches, &config, &dir, &stop);
+    }
 
     let dataset = graphmill_engine::open_dataset(&config)?;
-    let run = match out {
-        Some(dir) if resume => RunDir::reopen(dir)?,
-        Some(dir) => RunDir::create(dir)?,
-        None => default_dir(&dataset.name)?,
-    };
+    let run = directory(out, resume, &dataset.name)?;
     let mut observer = progress::watch(matches.get_flag("quiet"));
     observer.note(&format!("{dataset}"));
     if !config.dataset.is_empty() && is_too_large_to_verify(dataset.features.bytes() as u64) {
@@ -58,6 +57,50 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let job = Job { run: Some(&run), resume, observer: &mut *observer, stop: &stop };
     let outcome = graphmill_engine::train(&config, &dataset, job);
     drop(observer);
+    tell(matches, outcome, &run)
+}
+
+/// Trains on a partitioned dataset, as one of several processes or alone.
+fn over_ranks(
+    matches: &ArgMatches,
+    config: &TrainConfig,
+    dir: &PartitionDir,
+    stop: &AtomicUsize,
+) -> anyhow::Result<()> {
+    let (out, resume) = (args::get_path(matches, "out"), matches.get_flag("resume"));
+    let post = ranks::join(config)?;
+    let run = (post.rank() == 0).then(|| directory(out, resume, dir.source())).transpose()?;
+    let mut observer = progress::watch(matches.get_flag("quiet") || run.is_none());
+    observer.note(&format!(
+        "{}: {} nodes, {} edges, {} parts by {}, {} ranks",
+        dir.source(),
+        dir.num_nodes(),
+        dir.num_edges(),
+        dir.parts(),
+        dir.method(),
+        post.size()
+    ));
+    let stop = || stop.load(Ordering::Relaxed) > 0;
+    let job = Job { run: run.as_ref(), resume, observer: &mut *observer, stop: &stop };
+    let outcome = distributed::train(config, dir, post, job);
+    drop(observer);
+    match run {
+        Some(run) => tell(matches, outcome, &run),
+        None => Ok(outcome.map(drop)?),
+    }
+}
+
+/// The run directory to write.
+fn directory(out: Option<&Path>, resume: bool, name: &str) -> Result<RunDir, Error> {
+    match out {
+        Some(dir) if resume => RunDir::reopen(dir),
+        Some(dir) => RunDir::create(dir),
+        None => default_dir(name),
+    }
+}
+
+/// Tells what became of a run.
+fn tell(matches: &ArgMatches, outcome: Result<Summary, Error>, run: &RunDir) -> anyhow::Result<()> {
     let summary = outcome.map_err(|error| match &error {
         Error::Interrupted { .. } => {
             let mend = format!("go on with: graphmill train --resume --out {}", run.path().display());

@@ -11,6 +11,7 @@ mod files;
 mod generate;
 mod import;
 mod info;
+mod partition;
 mod plan;
 mod predict;
 mod reorder;

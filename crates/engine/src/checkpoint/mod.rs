@@ -80,6 +80,9 @@ pub struct Checkpoint<S> {
     dir: PathBuf,
 }
 
+/// Files by name.
+pub type Files = Vec<(String, Vec<u8>)>;
+
 /// What a checkpoint is written from.
 struct Contents<'a, S> {
     model: &'a [TensorRef<'a>],
@@ -200,6 +203,22 @@ pub fn model_file(dir: &Path) -> Option<PathBuf> {
     complete(dir).map(|dir| dir.join(MODEL))
 }
 
+/// The files of the checkpoint directory `dir`, by name, for another machine; `None` where nothing was ever saved.
+///
+/// # Errors
+/// They cannot be read.
+pub fn files(dir: &Path) -> Result<Option<Files>> {
+    let Some(dir) = complete(dir) else { return Ok(None) };
+    let mut files = Vec::new();
+    for name in [MODEL, BEST, OPTIMIZER, HISTORY, STATE] {
+        let path = dir.join(name);
+        if name != HISTORY || path.is_file() {
+            files.push((name.to_string(), read(&path)?));
+        }
+    }
+    Ok(Some(files))
+}
+
 impl<S: DeserializeOwned> Checkpoint<S> {
     /// Reads the checkpoint directory `dir`; `None` where nothing was ever saved.
     ///
@@ -207,8 +226,25 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     /// A file that cannot be read, is damaged or is of a newer version; the message names it.
     pub fn load(dir: &Path) -> Result<Option<Self>> {
         let Some(dir) = complete(dir) else { return Ok(None) };
+        let read = |name: &str| read(&dir.join(name));
+        Self::decode(dir.clone(), &read).map(Some)
+    }
+
+    /// The checkpoint whose files are `files`, which [`files`] has read from the directory `dir` of another machine.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load`].
+    pub fn of_files(dir: &Path, files: &Files) -> Result<Self> {
+        let read = |name: &str| {
+            let found = files.iter().find(|(file, _)| file == name).map(|(_, bytes)| bytes.clone());
+            found.ok_or_else(|| damaged(&dir.join(name), "file", "missing"))
+        };
+        Self::decode(dir.to_path_buf(), &read)
+    }
+
+    fn decode(dir: PathBuf, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Self> {
         let path = dir.join(STATE);
-        let text = read(&path)?;
+        let text = read(STATE)?;
         let text = String::from_utf8(text)
             .map_err(|e| damaged(&path, &format!("byte {}", e.utf8_error().valid_up_to()), "no text"))?;
         verify_text(&path, &text)?;
@@ -226,7 +262,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
         let envelope: Envelope<S> = serde_json::from_str(&text).map_err(parse_error)?;
         let tensors = |name: &str| {
             let path = dir.join(name);
-            let bytes = read(&path)?;
+            let bytes = read(name)?;
             let sum = envelope.files.get(name).ok_or_else(|| damaged(&dir.join(STATE), "files", name))?;
             if bytes.len() as u64 != sum.bytes {
                 let what = format!("{} bytes where {STATE} says {}", bytes.len(), sum.bytes);
@@ -238,7 +274,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             }
             decode(&path, &bytes)
         };
-        Ok(Some(Self {
+        Ok(Self {
             model: tensors(MODEL)?,
             best: tensors(BEST)?,
             optimizer: tensors(OPTIMIZER)?,
@@ -246,7 +282,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             history: if envelope.files.contains_key(HISTORY) { tensors(HISTORY)? } else { Vec::new() },
             state: envelope.state,
             dir,
-        }))
+        })
     }
 }
 

@@ -8,6 +8,9 @@ mod simulate;
 mod text;
 mod visits;
 
+use std::sync::Arc;
+
+use graphmill_distributed::Book;
 use graphmill_graph::{Dataset, reorder::by_scores, table::names};
 use graphmill_loader::{
     Sampler,
@@ -183,6 +186,22 @@ pub(crate) fn scores_of(
     hotness::score(name, &setting).map_err(Error::usage)
 }
 
+/// [`scores_of`] of one rank's share of a run's batches.
+pub(crate) fn scores_of_rank(
+    name: &str,
+    config: &TrainConfig,
+    data: &Dataset,
+    sampler: &dyn Sampler,
+    order: &dyn Order,
+    own: &Arc<Book>,
+) -> Result<Vec<f64>> {
+    let unread = Host::new(&data.features);
+    let loader = Loader { own: Some(own.clone()), ..loader(config, data, sampler, order, &unread)? };
+    let visits = InOrder::new(&loader);
+    let setting = setting(config, data, &loader, &visits, config.epochs as u64);
+    hotness::score(name, &setting).map_err(Error::usage)
+}
+
 /// What hotness is computed for.
 fn setting<'s>(
     config: &'s TrainConfig,
@@ -257,6 +276,7 @@ pub(crate) fn loader<'a>(
         transposed: 0,
         symmetric: None,
         aggregation: graphmill_graph::block::Aggregation::Mean,
+        own: None,
         ahead: None,
     })
 }

@@ -2,10 +2,11 @@
 //!
 //! What is timed runs several times and counts by its quickest: what else the machine does only ever makes longer.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
-use graphmill_graph::{Block, Dataset, memory};
-use graphmill_loader::{Feature, MiniBatch, Workspace};
+use graphmill_distributed::Book;
+use graphmill_graph::{Block, Dataset, NodeId, memory};
+use graphmill_loader::{Feature, MiniBatch, Sampler, Workspace, feature::Host, order::Order};
 use graphmill_nn::{backend::Cpu, cost::BlockShape};
 
 use super::profile::{HitRate, Profile, Seconds, Sizes};
@@ -16,10 +17,13 @@ use crate::{
     hotness::{self, loader},
     learner::Learner,
     memory::{residence, topology},
+    stage::Loader,
 };
 
 /// Batches that touch new memory and are not timed, and batches that are.
 const BATCHES: [u64; 2] = [2, 4];
+/// The same of a rank's share, whose mean is taken: a step waits for the slowest.
+const SHARES: [u64; 2] = [3, 16];
 /// Later batches may be larger by so much.
 const MARGIN: f64 = 1.1;
 /// Bytes of a cache's maps for each node.
@@ -35,66 +39,31 @@ const POLICY: &str = "posterior:2";
 /// As training itself; an unknown `--cache`.
 pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
-    let model = build::model(config, data)?;
-    let parameters = 4.0 * model.num_params() as f64;
     let (feature, table) = build::features(config, data, residence(config, data).features)?;
-    let mut loader = loader(config, data, &*sampler, &*order, &feature)?;
-    loader.symmetric = build::symmetric(&model, data);
-    loader.aggregation = model.aggregation();
+    let backend = Cpu { precision: build::precision(config) };
     let before = memory::anonymous();
     let grown = || memory::anonymous().zip(before).map_or(0.0, |(now, then)| now.saturating_sub(then) as f64);
-
-    let (mut seeds, mut batch) = (Vec::new(), MiniBatch::default());
-    let mut workspace = Workspace::new(data.num_nodes());
-    workspace.set_parallel(true);
-    loader.order(0, &mut seeds);
-    loader.pick(&seeds, 0, &mut batch);
-    loader.sample(0, &mut workspace, &mut batch)?;
-    let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
-    let mut orders = model.orders(&shapes);
-    if table.is_sparse() && !model.start_with_product(&mut orders) {
-        return Err(Error::usage(format!(
-            "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read sparse rows; use --sparse off",
-            config.sparse
-        )));
-    }
-    loader.transposed =
-        (0..orders.len()).filter(|&l| model.needs_transposed(&orders, l)).fold(0, |bits, l| bits | 1 << l);
-    let backend = Cpu { precision: build::precision(config) };
-    let mut learner = Learner::new(&backend, model, build::optimizer(config)?, &data.labels, orders, config);
-
-    let count = loader.num_batches();
+    let mut stages =
+        Stages::new(config, data, &*sampler, &*order, &feature, table.is_sparse(), &backend, None)?;
+    let parameters = 4.0 * stages.learner.model.num_params() as f64;
     let mut least = [f64::INFINITY; 3];
     let (mut held, mut sampling) = (Largest::default(), 0.0f64);
     for i in 0..BATCHES.iter().sum() {
-        let timed = i >= BATCHES[0];
-        let mut spent = |stage: usize, work: &mut dyn FnMut() -> Result<()>| {
-            let clock = Instant::now();
-            work()?;
-            if timed {
-                least[stage] = least[stage].min(clock.elapsed().as_secs_f64());
-            }
-            Ok::<(), Error>(())
-        };
-        // an epoch of few batches is gone through again; its last batch may be a short one
-        let number = if count > 1 { i % (count - 1) } else { 0 };
-        loader.pick(&seeds, number, &mut batch);
-        spent(0, &mut || loader.sample(i, &mut workspace, &mut batch))?;
-        sampling = if i == 0 { grown() } else { sampling };
-        spent(1, &mut || loader.extract(&mut batch))?;
-        spent(2, &mut || {
-            learner.train(&batch, config.lr);
-            Ok(())
-        })?;
-        held.see(&batch, feature.row_bytes());
+        let seconds =
+            stages.batch(i, config.lr, &mut || sampling = if i == 0 { grown() } else { sampling })?;
+        if i >= BATCHES[0] {
+            least.iter_mut().zip(seconds).for_each(|(least, seconds)| *least = least.min(seconds));
+        }
+        held.see(&stages.batch, feature.row_bytes());
     }
+    let (count, batch_size) = (stages.loader.num_batches(), stages.loader.batch_size);
     let known = held.blocks + held.rows;
     let trained = grown().max(known + 4.0 * parameters);
     let [sample, gather, train] = least;
     Ok(Profile {
         name: format!("{}, {} {} {}", data.name, config.model, config.sampler, config.fanout),
         batches: count,
-        last_batch: last(data.split.train.len(), loader.batch_size, count),
+        last_batch: last(data.split.train.len(), batch_size, count),
         cores: rayon::current_num_threads() as f64,
         bandwidth: Some(1e9 * Machine::new(3).copy()),
         seconds: Seconds { sample, sample_host: None, gather, near: gather, train },
@@ -110,6 +79,95 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
         },
         hit_rates: hit_rates(config, data)?,
     })
+}
+
+/// Seconds of the stages of a minibatch, in the mean over some: of a rank's share where `own` says which nodes it has, with all rows near.
+///
+/// # Errors
+/// As training itself.
+pub(super) fn seconds_of_share(
+    config: &TrainConfig,
+    data: &Dataset,
+    own: Option<Arc<Book>>,
+) -> Result<[f64; 3]> {
+    let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
+    let (feature, table) = build::features(config, data, residence(config, data).features)?;
+    let backend = Cpu { precision: build::precision(config) };
+    let sparse = table.is_sparse();
+    let mut stages = Stages::new(config, data, &*sampler, &*order, &feature, sparse, &backend, own)?;
+    let mut sum = [0.0; 3];
+    for i in 0..SHARES.iter().sum() {
+        let seconds = stages.batch(i, config.lr, &mut || {})?;
+        if i >= SHARES[0] {
+            sum.iter_mut().zip(seconds).for_each(|(sum, seconds)| *sum += seconds / SHARES[1] as f64);
+        }
+    }
+    Ok(sum)
+}
+
+/// The stages of a run, one after the other.
+struct Stages<'a> {
+    loader: Loader<'a>,
+    learner: Learner<'a>,
+    seeds: Vec<NodeId>,
+    batch: MiniBatch,
+    workspace: Workspace,
+}
+
+impl<'a> Stages<'a> {
+    #[allow(clippy::too_many_arguments, reason = "what a run is made of")]
+    fn new(
+        config: &TrainConfig,
+        data: &'a Dataset,
+        sampler: &'a dyn Sampler,
+        order: &'a dyn Order,
+        feature: &'a Host,
+        sparse: bool,
+        backend: &'a Cpu,
+        own: Option<Arc<Book>>,
+    ) -> Result<Self> {
+        let model = build::model(config, data)?;
+        let mut loader = Loader { own, ..loader(config, data, sampler, order, feature)? };
+        loader.symmetric = build::symmetric(&model, data);
+        loader.aggregation = model.aggregation();
+        let (mut seeds, mut batch) = (Vec::new(), MiniBatch::default());
+        let mut workspace = Workspace::new(data.num_nodes());
+        workspace.set_parallel(true);
+        loader.order(0, &mut seeds);
+        loader.pick(&seeds, 0, &mut batch);
+        loader.sample(0, &mut workspace, &mut batch)?;
+        let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
+        let mut orders = model.orders(&shapes);
+        if sparse && !model.start_with_product(&mut orders) {
+            return Err(Error::usage(format!(
+                "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read sparse rows; use --sparse off",
+                config.sparse
+            )));
+        }
+        loader.transposed = (0..orders.len())
+            .filter(|&l| model.needs_transposed(&orders, l))
+            .fold(0, |bits, l| bits | 1 << l);
+        let learner = Learner::new(backend, model, build::optimizer(config)?, &data.labels, orders, config);
+        Ok(Self { loader, learner, seeds, batch, workspace })
+    }
+
+    /// Seconds to sample batch `i`, to gather its rows and to train on it; `sampled` is called behind the first stage. An epoch of few
+    /// batches is gone through again; its last batch may be a short one.
+    fn batch(&mut self, i: u64, lr: f64, sampled: &mut dyn FnMut()) -> Result<[f64; 3]> {
+        let Self { loader, learner, seeds, batch, workspace } = self;
+        let count = loader.num_batches();
+        loader.pick(seeds, if count > 1 { i % (count - 1) } else { 0 }, batch);
+        let clock = Instant::now();
+        loader.sample(i, workspace, batch)?;
+        let sample = clock.elapsed();
+        sampled();
+        let clock = Instant::now();
+        loader.extract(batch)?;
+        let gather = clock.elapsed();
+        let clock = Instant::now();
+        learner.train(batch, lr)?;
+        Ok([sample, gather, clock.elapsed()].map(|time| time.as_secs_f64()))
+    }
 }
 
 /// The largest of the batches.

@@ -12,6 +12,7 @@
 
 mod file;
 mod hardware;
+pub mod machines;
 mod measure;
 pub mod paper;
 mod profile;
@@ -19,6 +20,7 @@ mod room;
 mod sim;
 mod strategies;
 mod text;
+pub mod user_item;
 
 use serde::Serialize;
 

@@ -16,7 +16,7 @@ use graphmill_graph::{Dataset, memory::peak};
 use graphmill_loader::{Traffic, feature::Rows};
 use serde::{Deserialize, Serialize};
 
-use crate::{TrainConfig, timeline::Stage};
+use crate::{TrainConfig, distributed::RankRecord, timeline::Stage};
 
 /// Seconds per stage, summed over an epoch's batches. Stages that run side by side add up to
 /// more than the epoch took.
@@ -180,6 +180,9 @@ pub struct EpochRecord {
     /// What each device did, where they work for themselves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceRecord>,
+    /// What each rank did, where there are several. What else is here is of all of them; times and workers are rank 0's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankRecord>,
     /// What reusing bottom-layer rows saved, where that is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reuse: Option<ReuseRecord>,

@@ -5,6 +5,7 @@
 mod chart;
 mod devices;
 mod memory;
+mod ranks;
 mod reuse;
 mod scale;
 mod text;
@@ -39,6 +40,7 @@ pub fn html(summary: &Summary) -> String {
     page += &utilisation::utilisation(&summary.epochs);
     page += &reuse::reuse(summary);
     page += &devices::devices(&summary.epochs);
+    page += &ranks::ranks(&summary.epochs);
     page += &traffic(&summary.epochs);
     page += &memory::memory(summary);
     page += &config(summary);

@@ -213,3 +213,25 @@ fn reused_rows_and_devices_have_sections_of_their_own() {
         assert!(page.contains(text), "{text}");
     }
 }
+
+#[test]
+fn several_ranks_have_a_section_of_their_sums() {
+    let mut summary = run(3, 1.0, false);
+    assert!(!html(&summary).contains("<h2>Ranks"));
+    for epoch in &mut summary.epochs {
+        epoch.ranks = (0..2u64)
+            .map(|rank| crate::distributed::RankRecord {
+                rank: rank as usize,
+                seeds: 1000 + rank,
+                near_rows: 300,
+                remote_rows: 100,
+                feature_bytes: 1 << 20,
+                ..Default::default()
+            })
+            .collect();
+    }
+    let page = html(&summary);
+    for text in ["<h2>Ranks", "3,000", "3,003", "25.0", "3.00 MiB"] {
+        assert!(page.contains(text), "{text}");
+    }
+}

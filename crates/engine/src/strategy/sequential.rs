@@ -75,7 +75,7 @@ impl Strategy for Sequential {
                 spent.extract = timeline.done(track, Stage::Extract, batch.number, clock);
                 let clock = Instant::now();
                 let rate = lr(batch.number);
-                let outcome = attempt(Stage::Train, batch.number, || Ok(learner.train(batch, rate)))?;
+                let outcome = attempt(Stage::Train, batch.number, || learner.train(batch, rate))?;
                 spent.train = timeline.done(track, Stage::Train, batch.number, clock);
                 if after(learner, &[Done { batch, outcome, spent }])? == Flow::Stop {
                     return Ok(Flow::Stop);

@@ -70,7 +70,7 @@ pub(super) fn bytes(
         }
         loader.extract(&mut batch)?;
         let learner = learner.as_mut().expect("it was just made");
-        learner.train(&batch, config.lr);
+        learner.train(&batch, config.lr)?;
         let gathered = batch.input_nodes.len() * feature.dim();
         rows = rows.max(4 * gathered as u64);
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);

@@ -80,7 +80,7 @@ fn attempt(
     pool.install(|| {
         let dir = if resume { RunDir::reopen(dir)? } else { RunDir::create(dir)? };
         let job = Job { run: Some(&dir), resume, observer, stop: &|| false };
-        run(parts, Residences::both(Residence::InPlace), config, data, job)
+        run(parts, Residences::both(Residence::InPlace), config, data, None, job)
     })
 }
 

@@ -92,6 +92,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
         transposed: !0,
         symmetric: build::symmetric(&model, data),
         aggregation: model.aggregation(),
+        own: None,
         ahead: None,
     };
     assert_eq!(loader.num_batches(), BATCHES);

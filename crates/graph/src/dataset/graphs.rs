@@ -84,7 +84,7 @@ pub(super) fn validate(graphs: &[NamedGraph], graph: &Graph) -> Result<()> {
 
 /// What is left of `graphs` when only the nodes `kept` (ascending) stay and are numbered anew; graphs that
 /// lose all nodes are gone.
-pub(super) fn restrict(graphs: &[NamedGraph], kept: &[NodeId]) -> Vec<NamedGraph> {
+pub(crate) fn restrict(graphs: &[NamedGraph], kept: &[NodeId]) -> Vec<NamedGraph> {
     let below = |bound: usize| kept.partition_point(|&v| (v as usize) < bound);
     let left = |g: &NamedGraph| NamedGraph::new(&g.name, below(g.nodes.start)..below(g.nodes.end));
     graphs.iter().map(left).filter(|g| !g.nodes.is_empty()).collect()

@@ -9,7 +9,7 @@ use super::{NamedGraph, checksum::checksum};
 use crate::{Error, Result, place::At};
 
 /// The manifest's file name.
-pub(super) const FILE_NAME: &str = "graphmill.json";
+pub(crate) const FILE_NAME: &str = "graphmill.json";
 /// What `format` says: the magic word of a dataset directory.
 pub(super) const FORMAT: &str = "graphmill-dataset";
 /// The version this program reads and writes.
@@ -17,7 +17,7 @@ pub(super) const VERSION: u64 = 1;
 /// Real manifests take two kilobytes.
 const LONGEST: u64 = 1 << 20;
 /// Stands in the place of the checksum while the text is hashed.
-const UNSIGNED: &str = "00000000000000000000000000000000";
+pub(crate) const UNSIGNED: &str = "00000000000000000000000000000000";
 
 /// The contents of `graphmill.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,8 +74,7 @@ impl Manifest {
                 text.len()
             )));
         }
-        let (before, after) = split(&text, UNSIGNED).expect("the checksum was just written");
-        Ok(format!("{before}{}{after}", checksum(text.as_bytes())))
+        Ok(sign(&text))
     }
 
     /// Reads and checks the manifest of `dir`.
@@ -120,19 +119,29 @@ impl Manifest {
             )));
         }
         let manifest: Self = serde_json::from_str(text).map_err(json)?;
-        let sum = &manifest.checksum;
-        let well_formed = sum.len() == UNSIGNED.len() && sum.bytes().all(|b| b.is_ascii_hexdigit());
-        let found = match split(text, sum) {
-            Some((before, after)) if well_formed => checksum(format!("{before}{UNSIGNED}{after}").as_bytes()),
-            _ => String::new(),
-        };
-        if found != *sum {
+        if !is_signed(text, &manifest.checksum) {
             return Err(at("checksum").error(
                 "the manifest is damaged or was edited: its checksum does not fit its text; restore it or import the data again",
             ));
         }
         Ok(manifest)
     }
+}
+
+/// A text that ends with [`UNSIGNED`], but for closing brackets: with its checksum in the place of that.
+pub(crate) fn sign(text: &str) -> String {
+    match split(text, UNSIGNED) {
+        Some((before, after)) => format!("{before}{}{after}", checksum(text.as_bytes())),
+        None => text.into(),
+    }
+}
+
+/// Whether `text` is one that [`sign`] made, with the checksum `sum`.
+pub(crate) fn is_signed(text: &str, sum: &str) -> bool {
+    let well_formed = sum.len() == UNSIGNED.len() && sum.bytes().all(|b| b.is_ascii_hexdigit());
+    well_formed
+        && split(text, sum)
+            .is_some_and(|(before, after)| checksum(format!("{before}{UNSIGNED}{after}").as_bytes()) == sum)
 }
 
 /// The text before and after the last occurrence of `middle`.

@@ -8,6 +8,7 @@
 
 pub mod checksum;
 pub mod export;
+pub(crate) mod files;
 mod graphs;
 pub mod import;
 pub(crate) mod manifest;
@@ -17,6 +18,7 @@ pub(crate) mod work;
 
 use std::fmt;
 
+pub(crate) use graphs::restrict;
 pub use graphs::{GraphParts, NamedGraph};
 use half::f16;
 use rayon::prelude::*;

@@ -21,11 +21,10 @@
 use std::{fs, path::Path};
 
 use half::f16;
-use rayon::prelude::*;
 
 use super::{
     Dataset, FeatureData, Features, Labels, Split,
-    checksum::{self, checksum},
+    files::{self, Files},
     graphs,
     manifest::{self, FileEntry, Manifest},
 };
@@ -36,7 +35,7 @@ use crate::{
     csc::is_no_weight,
     external::Scratch,
     memory,
-    npy::{self, Dtype, Element},
+    npy::Element,
     place::At,
 };
 
@@ -49,8 +48,6 @@ const FEATURES_INDICES: &str = "features_indices.npy";
 const FEATURES_VALUES: &str = "features_values.npy";
 const LABELS: &str = "labels.npy";
 const ORIGINAL_IDS: &str = "original_ids.npy";
-/// Bytes of a file that are looked at before their pages are given back.
-const WINDOW: usize = 64 << 20;
 const SPLIT: [&str; 3] = ["train.npy", "valid.npy", "test.npy"];
 
 /// Whether this version of the format has an array of that name.
@@ -107,7 +104,7 @@ impl Dataset {
     }
 
     /// As [`Dataset::save`] or [`Dataset::save_replacing`], made within the scratch.
-    pub(super) fn save_by_way_of(&self, scratch: &Scratch, dir: &Path, replace: bool) -> Result<()> {
+    pub(crate) fn save_by_way_of(&self, scratch: &Scratch, dir: &Path, replace: bool) -> Result<()> {
         self.validate()?;
         let exists = check_target(dir, replace)?;
         scratch.publish(dir, exists, |dir| self.write_files(dir))
@@ -176,13 +173,13 @@ pub fn is_too_large_to_verify(bytes: u64) -> bool {
 fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Dataset> {
     let stored = Stored { dir, manifest: Manifest::read(dir)? };
     stored.check_names()?;
-    let m = &stored.manifest;
+    let (m, files) = (&stored.manifest, stored.files());
     let (nodes, edges) = (m.nodes, m.edges);
-    let rows = nodes.checked_add(1).ok_or_else(|| stored.wrong("nodes", "too many nodes"))?;
-    let indptr = stored.read::<u64>(INDPTR, &[rows])?;
-    let (indices, bad_edge) = stored.scan(INDICES, &[edges], |&u| u as usize >= nodes)?;
-    let (weight, bad_weight) = if stored.has(EDGE_WEIGHT) {
-        let (weight, bad) = stored.scan(EDGE_WEIGHT, &[edges], is_no_weight)?;
+    let rows = nodes.checked_add(1).ok_or_else(|| files.wrong("nodes", "too many nodes"))?;
+    let indptr = files.read::<u64>(INDPTR, &[rows])?;
+    let (indices, bad_edge) = files.scan(INDICES, &[edges], |&u| u as usize >= nodes)?;
+    let (weight, bad_weight) = if files.has(EDGE_WEIGHT) {
+        let (weight, bad) = files.scan(EDGE_WEIGHT, &[edges], is_no_weight)?;
         (Some(weight), bad)
     } else {
         (None, None)
@@ -197,12 +194,12 @@ fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Dataset> {
 
     let (data, bad_feature) = stored.features(too_large)?;
     let labels = if m.multilabel {
-        Labels::Multi { member: stored.read(LABELS, &[nodes, m.classes])?, classes: m.classes }
+        Labels::Multi { member: files.read(LABELS, &[nodes, m.classes])?, classes: m.classes }
     } else {
-        Labels::Single { class: stored.read(LABELS, &[nodes])?, classes: m.classes }
+        Labels::Single { class: files.read(LABELS, &[nodes])?, classes: m.classes }
     };
-    let [train, valid, test] = SPLIT.map(|name| stored.read::<u32>(name, &[stored.length(name)]));
-    let original_ids = stored.has(ORIGINAL_IDS).then(|| stored.read(ORIGINAL_IDS, &[nodes])).transpose()?;
+    let [train, valid, test] = SPLIT.map(|name| files.read::<u32>(name, &[files.length(name)]));
+    let original_ids = files.has(ORIGINAL_IDS).then(|| files.read(ORIGINAL_IDS, &[nodes])).transpose()?;
     let dataset = Dataset {
         name: if m.name.is_empty() { directory_name(dir) } else { m.name.clone() },
         graph: graph.kept_in(dir),
@@ -222,6 +219,11 @@ fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Dataset> {
     At::new(&dir.join(ORIGINAL_IDS), "contents").locate(dataset.validate_original_ids())?;
     At::new(dir, "split").locate(dataset.validate_split())?;
     Ok(dataset)
+}
+
+/// The checksum of the dataset in `dir`, by its manifest.
+pub(crate) fn checksum_of(dir: &Path) -> Result<String> {
+    Ok(Manifest::read(dir)?.checksum)
 }
 
 /// What a dataset without a name is called.
@@ -246,36 +248,8 @@ fn add<T: Element>(
             manifest.files.insert(name.into(), written.entry.clone());
             Ok(())
         }
-        _ => write(manifest, dir, name, data, shape),
+        _ => files::write(&mut manifest.files, dir, name, data, shape),
     }
-}
-
-/// Writes one array and enters it in the manifest, with the checksum of what the disk now holds.
-fn write<T: Element>(
-    manifest: &mut Manifest,
-    dir: &Path,
-    name: &str,
-    data: &[T],
-    shape: &[usize],
-) -> Result<()> {
-    let path = dir.join(name);
-    npy::write_new(&path, data, shape)?;
-    let bytes = map_whole(&path)?;
-    let entry = FileEntry {
-        dtype: T::DTYPE.to_string(),
-        shape: shape.to_vec(),
-        bytes: bytes.len() as u64,
-        checksum: checksum(&bytes),
-    };
-    manifest.files.insert(name.into(), entry);
-    Ok(())
-}
-
-fn map_whole(path: &Path) -> Result<Buffer<u8>> {
-    let file = fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
-    let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
-    let size = usize::try_from(size).map_err(|_| Error::format(path, "size", "too large to map"))?;
-    Buffer::map(&file, path, 0, size)
 }
 
 /// Whether `dir` holds a dataset that may be replaced. Saving asks this too; asking before a long import saves
@@ -329,154 +303,57 @@ struct Stored<'a> {
 }
 
 impl Stored<'_> {
-    fn wrong(&self, place: &str, message: &str) -> Error {
-        Error::format(self.dir.join(manifest::FILE_NAME), place, message)
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.manifest.files.contains_key(name)
-    }
-
-    /// The number of entries that the manifest says an array of one axis has.
-    fn length(&self, name: &str) -> usize {
-        self.manifest.files.get(name).and_then(|file| file.shape.first().copied()).unwrap_or(0)
+    fn files(&self) -> Files<'_> {
+        Files { dir: self.dir, manifest: manifest::FILE_NAME, entries: &self.manifest.files }
     }
 
     /// The feature rows, in whichever form they are there, and the first value that is not finite. Of a dense table of
     /// as many bytes as `too_large` says only the header is checked.
     fn features(&self, too_large: impl Fn(u64) -> bool) -> Result<(FeatureData, Option<usize>)> {
-        let m = &self.manifest;
+        let (m, files) = (&self.manifest, self.files());
         let shape = [m.nodes, m.feature_dim];
-        if [FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES].iter().any(|name| self.has(name)) {
-            if self.has(FEATURES) {
-                return Err(self.wrong("files", "features both dense and sparse"));
+        if [FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES].iter().any(|name| files.has(name)) {
+            if files.has(FEATURES) {
+                return Err(files.wrong("files", "features both dense and sparse"));
             }
-            let stored = [self.length(FEATURES_INDICES)];
-            let indptr = self.read(FEATURES_INDPTR, &[m.nodes.saturating_add(1)])?;
-            let indices = self.read(FEATURES_INDICES, &stored)?;
-            let values = self.read(FEATURES_VALUES, &stored)?;
+            let stored = [files.length(FEATURES_INDICES)];
+            let indptr = files.read(FEATURES_INDPTR, &[m.nodes.saturating_add(1)])?;
+            let indices = files.read(FEATURES_INDICES, &stored)?;
+            let values = files.read(FEATURES_VALUES, &stored)?;
             let rows = SparseRows::new(m.feature_dim, indptr, indices, values);
             let rows = At::new(&self.dir.join(FEATURES_INDICES), "contents").locate(rows)?;
             return Ok((FeatureData::Csr(rows), None));
         }
         let skip = m.files.get(FEATURES).is_some_and(|file| too_large(file.bytes));
-        Ok(match (self.has(FEATURES), self.dtype(FEATURES)) {
+        Ok(match (files.has(FEATURES), files.dtype(FEATURES)) {
             (false, _) if m.feature_dim == 0 => (FeatureData::default(), None),
             (_, Some(dtype)) if dtype == f16::DTYPE && skip => {
-                (FeatureData::F16(self.map(FEATURES, &shape)?.1), None)
+                (FeatureData::F16(files.map(FEATURES, &shape)?.1), None)
             }
             (_, Some(dtype)) if dtype == f16::DTYPE => {
-                let (data, bad) = self.scan::<f16>(FEATURES, &shape, |x| !x.is_finite())?;
+                let (data, bad) = files.scan::<f16>(FEATURES, &shape, |x| !x.is_finite())?;
                 (FeatureData::F16(data), bad)
             }
-            _ if skip => (FeatureData::F32(self.map(FEATURES, &shape)?.1), None),
+            _ if skip => (FeatureData::F32(files.map(FEATURES, &shape)?.1), None),
             _ => {
-                let (data, bad) = self.scan::<f32>(FEATURES, &shape, |x| !x.is_finite())?;
+                let (data, bad) = files.scan::<f32>(FEATURES, &shape, |x| !x.is_finite())?;
                 (FeatureData::F32(data), bad)
             }
         })
-    }
-
-    fn dtype(&self, name: &str) -> Option<Dtype> {
-        Dtype::parse(&self.manifest.files.get(name)?.dtype)
     }
 
     /// Every file the manifest names must be one this version knows.
     fn check_names(&self) -> Result<()> {
         match self.manifest.files.keys().find(|name| !is_known(name)) {
             None => Ok(()),
-            Some(name) => Err(self.wrong("files", &format!("'{name}' is not a file of this format"))),
+            Some(name) => Err(self.files().wrong("files", &format!("'{name}' is not a file of this format"))),
         }
-    }
-
-    /// Maps the file `name` and the array in it after checking header and length against the manifest, and the manifest
-    /// against the `shape` that the counts ask for.
-    fn map<T: Element>(&self, name: &str, shape: &[usize]) -> Result<(Buffer<u8>, Buffer<T>)> {
-        let place = format!("files, {name}");
-        let Some(entry) = self.manifest.files.get(name) else {
-            return Err(self.wrong(&place, "the manifest does not list this file"));
-        };
-        if entry.shape != shape || entry.dtype != T::DTYPE.to_string() {
-            let expected = T::DTYPE;
-            return Err(self.wrong(
-                &place,
-                &format!(
-                    "shape {:?} of {} disagrees with the counts, which ask for {shape:?} of {expected}",
-                    entry.shape, entry.dtype
-                ),
-            ));
-        }
-        let path = self.dir.join(name);
-        let bytes = map_whole(&path)?;
-        if bytes.len() as u64 != entry.bytes {
-            return Err(Error::format(
-                &path,
-                format!("byte {}", (bytes.len() as u64).min(entry.bytes)),
-                format!(
-                    "the file has {} bytes, the manifest says {}; restore it or import the data again",
-                    bytes.len(),
-                    entry.bytes
-                ),
-            ));
-        }
-        let array = npy::open(&path)?;
-        if array.shape != shape {
-            return Err(Error::format(
-                &path,
-                "header",
-                format!("shape {:?} found, {shape:?} expected", array.shape),
-            ));
-        }
-        Ok((bytes, array.map()?))
-    }
-
-    /// As [`Stored::map`], with the checksum of the whole file and the first value for which `bad` holds: one pass.
-    fn scan<T: Element>(
-        &self,
-        name: &str,
-        shape: &[usize],
-        bad: impl Fn(&T) -> bool + Sync,
-    ) -> Result<(Buffer<T>, Option<usize>)> {
-        let (bytes, data) = self.map::<T>(name, shape)?;
-        let header = bytes.len() - size_of_val(&data[..]);
-        let (mut leaves, mut first) = (Vec::with_capacity(bytes.len() / checksum::CHUNK + 1), None);
-        bytes.scan(WINDOW, |start, window| {
-            let look = |(i, chunk): (usize, &[u8])| {
-                // a chunk of the file begins with a value, as the data does at a multiple of their width
-                let at = (start + i * checksum::CHUNK).max(header);
-                let skipped = at - (start + i * checksum::CHUNK);
-                let values: &[T] = bytemuck::cast_slice(chunk.get(skipped..).unwrap_or_default());
-                let any = values.iter().fold(false, |any, value| any | bad(value));
-                let place = any.then(|| values.iter().position(&bad)).flatten();
-                (checksum::leaf(chunk), place.map(|i| (at - header) / size_of::<T>() + i))
-            };
-            let seen: Vec<_> = window.par_chunks(checksum::CHUNK).enumerate().map(look).collect();
-            leaves.extend(seen.iter().map(|(leaf, _)| leaf));
-            first = first.or_else(|| seen.iter().find_map(|(_, place)| *place));
-        });
-        let found = checksum::root(bytes.len() as u64, &leaves);
-        let expected = &self.manifest.files[name].checksum;
-        if found == *expected {
-            return Ok((data, first));
-        }
-        Err(Error::format(
-            self.dir.join(name),
-            "checksum",
-            format!(
-                "the file is damaged: its checksum is {found}, the manifest says {expected}; restore it or import the data again"
-            ),
-        ))
-    }
-
-    /// As [`Stored::scan`], for values that are looked at later.
-    fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Buffer<T>> {
-        Ok(self.scan(name, shape, |_| false)?.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::checksum, *};
 
     fn small() -> Dataset {
         Dataset {
@@ -525,9 +402,9 @@ mod tests {
         let stored = Stored { dir: &dir, manifest: Manifest::read(&dir).unwrap() };
         for bad in [0, 7, checksum::CHUNK / 4 - 33, checksum::CHUNK / 4 - 32, values.len() - 1] {
             let (data, first) =
-                stored.scan::<f32>(FEATURES, &[values.len(), 1], |x| *x >= bad as f32).unwrap();
+                stored.files().scan::<f32>(FEATURES, &[values.len(), 1], |x| *x >= bad as f32).unwrap();
             assert_eq!((first, data.len()), (Some(bad), values.len()));
         }
-        assert_eq!(stored.scan::<f32>(FEATURES, &[values.len(), 1], |_| false).unwrap().1, None);
+        assert_eq!(stored.files().scan::<f32>(FEATURES, &[values.len(), 1], |_| false).unwrap().1, None);
     }
 }

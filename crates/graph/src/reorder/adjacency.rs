@@ -6,7 +6,7 @@ use crate::{EdgeOptions, Graph, NodeId, Result, build, memory, symmetry::is_symm
 
 /// The graph with every edge both ways, without weights where it had to be made: the graph itself where it is symmetric,
 /// else `12 E` bytes and more while it is made. O(V + E), parallel.
-pub(super) fn both_ways(graph: &Graph) -> Result<Graph> {
+pub(crate) fn both_ways(graph: &Graph) -> Result<Graph> {
     if is_symmetric(graph, false) {
         return Ok(graph.clone());
     }

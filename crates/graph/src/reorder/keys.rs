@@ -26,7 +26,7 @@ fn ascending(x: f64) -> u64 {
 }
 
 /// The nodes by ascending key, those of equal key by ascending id.
-pub(super) fn by_keys(nodes: usize, key: impl Fn(NodeId) -> u64 + Sync) -> Result<Vec<NodeId>> {
+pub(crate) fn by_keys(nodes: usize, key: impl Fn(NodeId) -> u64 + Sync) -> Result<Vec<NodeId>> {
     let mut keyed: Vec<(u64, NodeId)> = memory::reserve(nodes)?;
     (0..nodes as NodeId).into_par_iter().map(|v| (key(v), v)).collect_into_vec(&mut keyed);
     keyed.par_sort_unstable();

@@ -6,14 +6,14 @@
 //!
 //! A dataset of several named graphs stays one: each graph keeps its run of ids, and the order decides within it.
 
-mod adjacency;
+pub(crate) mod adjacency;
 mod bfs;
 mod degree;
-mod keys;
+pub(crate) mod keys;
 mod random;
 mod rcm;
-mod relabel;
-mod rows;
+pub(crate) mod relabel;
+pub(crate) mod rows;
 
 use std::{path::Path, time::Instant};
 
@@ -92,4 +92,4 @@ pub fn reorder_to(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

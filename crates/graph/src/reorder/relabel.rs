@@ -64,16 +64,7 @@ pub fn relabel(dataset: &Dataset, order: &[NodeId], scratch: &Scratch) -> Result
     seconds.topology = lap();
     let features = features(&dataset.features, order, scratch)?;
     seconds.features = lap();
-    let labels = match &dataset.labels {
-        Labels::Single { class, classes } => {
-            Labels::Single { class: gather(class, 1, order, scratch.column("labels")?)?, classes: *classes }
-        }
-        Labels::Multi { member, classes } if *classes > 0 => {
-            let to = scratch.rows("labels", *classes)?;
-            Labels::Multi { member: gather(member, *classes, order, to)?, classes: *classes }
-        }
-        without => without.clone(),
-    };
+    let labels = labels(&dataset.labels, order, scratch)?;
     let part = |ids: &Buffer<NodeId>| {
         let mut ids: Vec<NodeId> = ids.par_iter().map(|&v| rank[v as usize]).collect();
         ids.par_sort_unstable();
@@ -171,7 +162,22 @@ fn topology(graph: &Graph, order: &[NodeId], rank: &[NodeId], scratch: &Scratch)
     Ok(Graph::sorted(starts.into(), ids, weights))
 }
 
-fn features(features: &Features, order: &[NodeId], scratch: &Scratch) -> Result<Features> {
+/// The labels of the nodes `order`, in that order.
+pub(crate) fn labels(labels: &Labels, order: &[NodeId], scratch: &Scratch) -> Result<Labels> {
+    Ok(match labels {
+        Labels::Single { class, classes } => {
+            Labels::Single { class: gather(class, 1, order, scratch.column("labels")?)?, classes: *classes }
+        }
+        Labels::Multi { member, classes } if *classes > 0 => {
+            let to = scratch.rows("labels", *classes)?;
+            Labels::Multi { member: gather(member, *classes, order, to)?, classes: *classes }
+        }
+        without => without.clone(),
+    })
+}
+
+/// The feature rows of the nodes `order`, in that order.
+pub(crate) fn features(features: &Features, order: &[NodeId], scratch: &Scratch) -> Result<Features> {
     scratch.stage("moving the features", None, Unit::Rows);
     let dim = features.dim;
     if dim == 0 {

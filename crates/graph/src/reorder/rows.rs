@@ -14,7 +14,7 @@ const SMALL: usize = 8 << 20;
 const TASK: usize = 1 << 14;
 
 /// The rows `order` of a table of `width` columns, in that order, by way of `to`.
-pub(super) fn gather<T: Element>(
+pub(crate) fn gather<T: Element>(
     data: &[T],
     width: usize,
     order: &[NodeId],
@@ -37,7 +37,7 @@ pub(super) fn gather<T: Element>(
 }
 
 /// Row starts in a new order. Parallel, but for the sum.
-pub(super) fn indptr(of: &[u64], order: &[NodeId]) -> Vec<u64> {
+pub(crate) fn indptr(of: &[u64], order: &[NodeId]) -> Vec<u64> {
     let length = |&v: &NodeId| of[v as usize + 1] - of[v as usize];
     let mut starts: Vec<u64> = Vec::with_capacity(order.len() + 1);
     starts.push(0);
@@ -57,7 +57,7 @@ struct Window {
 
 /// Rows of the lengths that `indptr` says, each filled by `row` (its number, its ids, their values) and written to `ids`,
 /// and `values` where there are any.
-pub(super) fn ragged(
+pub(crate) fn ragged(
     indptr: &[u64],
     mut ids: Rows<u32>,
     mut values: Option<Rows<f32>>,

@@ -27,18 +27,18 @@ fn order_of(name: &str, graph: &Graph) -> Vec<NodeId> {
 
 /// What kinds of parts a dataset has.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
-    weighted: bool,
-    undirected: bool,
-    multi: bool,
+pub(crate) struct Kind {
+    pub(crate) weighted: bool,
+    pub(crate) undirected: bool,
+    pub(crate) multi: bool,
     /// 0: none, 1: f32, 2: f16, 3: sparse.
-    features: u8,
-    named: bool,
-    reordered: bool,
+    pub(crate) features: u8,
+    pub(crate) named: bool,
+    pub(crate) reordered: bool,
 }
 
 /// A dataset of up to 40 nodes whose every value says where it belongs.
-fn dataset(nodes: usize, pairs: &[(u32, u32)], kind: Kind) -> Dataset {
+pub(crate) fn dataset(nodes: usize, pairs: &[(u32, u32)], kind: Kind) -> Dataset {
     let half = nodes / 2;
     let apart = |&(u, v): &(u32, u32)| !kind.named || (u as usize >= half) == (v as usize >= half);
     let pairs: Vec<_> =
@@ -109,7 +109,7 @@ fn edges(graph: &Graph, name: impl Fn(u32) -> u32) -> Vec<(u32, u32, u32)> {
 }
 
 /// A node's features and labels.
-fn attributes(dataset: &Dataset, v: u32) -> (Vec<f32>, Vec<i32>) {
+pub(crate) fn attributes(dataset: &Dataset, v: u32) -> (Vec<f32>, Vec<i32>) {
     let (dim, v) = (dataset.features.dim, v as usize);
     let features = match &dataset.features.data {
         FeatureData::F32(data) => data[v * dim..(v + 1) * dim].to_vec(),

@@ -159,6 +159,11 @@ pub trait Sampler: Send + Sync {
         false
     }
 
+    /// Whether all that a hop reads for a destination is that node's own list of in-neighbours, so that who has the list can draw it.
+    fn reads_own_lists(&self) -> bool {
+        self.draws_by_node()
+    }
+
     /// Whether it draws by the weights that are stored with the graph's edges.
     fn reads_edge_weights(&self) -> bool {
         false

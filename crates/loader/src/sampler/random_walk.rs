@@ -165,6 +165,10 @@ impl Sampler for RandomWalk {
         self.fanout.len()
     }
 
+    fn reads_own_lists(&self) -> bool {
+        false
+    }
+
     fn draws_by_node(&self) -> bool {
         true
     }

@@ -44,6 +44,17 @@ mod part {
     pub(super) const HEAD: u64 = 3 << 32;
 }
 
+/// A part of a model whose gradient is complete at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The dense layer before the convolutions.
+    Input,
+    /// A convolution with what belongs to it.
+    Layer(usize),
+    /// The dense layers behind the convolutions.
+    Head,
+}
+
 /// A graph neural network. See the module's page for how it is used.
 #[derive(Clone)]
 pub struct Model {
@@ -172,6 +183,16 @@ impl Model {
         }
         for linear in &mut self.head {
             linear.visit_mut(&mut see);
+        }
+    }
+
+    /// Shows the parameters of a part for change: [`Part::Input`], each [`Part::Layer`] and [`Part::Head`] together are those of
+    /// [`Model::visit_mut`], in its order.
+    pub fn visit_part_mut(&mut self, part: Part, see: &mut dyn FnMut(&mut Param)) {
+        match part {
+            Part::Input => self.input.iter_mut().for_each(|input| input.visit_mut(see)),
+            Part::Layer(l) => self.stages[l].visit_mut(see),
+            Part::Head => self.head.iter_mut().for_each(|linear| linear.visit_mut(see)),
         }
     }
 

@@ -21,7 +21,7 @@
 use graphmill_graph::Block;
 
 use super::{
-    Activations, Model,
+    Activations, Model, Part,
     activations::{Kept, StageActs},
     stage::{Residual, Stage},
 };
@@ -177,7 +177,23 @@ impl Model {
         reused: Reused,
         acts: &mut Activations,
     ) {
-        self.backward_over(pass, orders, blocks, x, self.among(blocks, reused), acts);
+        self.backward_telling(pass, orders, blocks, x, reused, acts, &mut |_, _| {});
+    }
+
+    /// [`Model::backward_reusing`] that tells `after` of each part when its gradient is complete, from the head down: what is done
+    /// with it may go on beside the rest.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    pub fn backward_telling(
+        &mut self,
+        pass: &Pass,
+        orders: &[Order],
+        blocks: &[Block],
+        x: View,
+        reused: Reused,
+        acts: &mut Activations,
+        after: &mut dyn FnMut(&mut Self, Part),
+    ) {
+        self.backward_over(pass, orders, blocks, x, self.among(blocks, reused), acts, after);
     }
 
     /// Whether there are any, which block 1 must name.

@@ -3,7 +3,7 @@
 use graphmill_graph::Block;
 
 use super::{
-    Activations, Model, Reused,
+    Activations, Model, Part, Reused,
     activations::{Rows, StageActs},
     of_layer, part,
 };
@@ -120,10 +120,11 @@ impl Model {
         x: View,
         acts: &mut Activations,
     ) {
-        self.backward_over(pass, orders, blocks, x, None, acts);
+        self.backward_over(pass, orders, blocks, x, None, acts, &mut |_, _| {});
     }
 
-    /// [`Model::backward`] of [`Model::forward_over`].
+    /// [`Model::backward`] of [`Model::forward_over`]; `after` is told of each part when its gradient is complete.
+    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
     pub(super) fn backward_over(
         &mut self,
         pass: &Pass,
@@ -132,13 +133,17 @@ impl Model {
         x: View,
         reused: Option<Reused>,
         acts: &mut Activations,
+        after: &mut dyn FnMut(&mut Self, Part),
     ) {
         self.backward_head(pass, acts);
+        after(self, Part::Head);
         for (l, &order) in orders.iter().enumerate().rev() {
             let reused = reused.filter(|_| l == 0);
             self.backward_layer_over(l, pass, order, of_layer(blocks, l), x, reused, acts);
+            after(self, Part::Layer(l));
         }
         self.backward_input(pass, x, acts);
+        after(self, Part::Input);
     }
 
     /// The first step of [`Model::backward`].

@@ -193,7 +193,8 @@ fn run_team(team: &mut Team, line: &Batches, epoch: &mut Epoch, rules: Rules) ->
         let done: Vec<Done> = batches
             .iter()
             .map(|(_, Slot { batch, spent, gradient })| {
-                let outcome = BatchOutcome { loss: blamed.unwrap_or(gradient.loss), ..outcome };
+                let loss = blamed.unwrap_or(gradient.loss);
+                let outcome = BatchOutcome { loss, seeds: batch.num_seeds(), ..outcome };
                 Done { batch, outcome, spent: *spent }
             })
             .collect();

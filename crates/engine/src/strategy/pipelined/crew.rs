@@ -124,11 +124,9 @@ impl Crew {
             let Task::Train(number, mut slot) = task else { return Ok(Flow::Continue) };
             let Slot { batch, spent: of_batch, .. } = &mut slot;
             let (clock, lr) = (Instant::now(), lr(number));
-            let outcome = attempt(Stage::Train, number, || {
-                Ok(match &pool {
-                    Some(pool) => pool.install(|| learner.train(batch, lr)),
-                    None => learner.train(batch, lr),
-                })
+            let outcome = attempt(Stage::Train, number, || match &pool {
+                Some(pool) => pool.install(|| learner.train(batch, lr)),
+                None => learner.train(batch, lr),
             })?;
             of_batch.train = timeline.done(track, Stage::Train, number, clock);
             let parts = [of_batch.sample, of_batch.extract, of_batch.train];

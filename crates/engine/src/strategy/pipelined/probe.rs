@@ -98,11 +98,11 @@ impl Probe {
                 let clock = Instant::now();
                 let (outcome, train) = Spent::of(|| {
                     attempt(Stage::Train, batch.number, || {
-                        Ok(if alone {
+                        if alone {
                             single.install(|| learner.train(batch, rate))
                         } else {
                             learner.train(batch, rate)
-                        })
+                        }
                     })
                 });
                 timeline.add(track, Stage::Train, batch.number, clock, train.passed);

@@ -1,0 +1,111 @@
+//! What all ranks do together, each calling the same with the same number.
+//!
+//! Sums are made in the order of the ranks, so that they are the same bits on all of them and in every run.
+
+use std::sync::Arc;
+
+use graphmill_graph::Result;
+
+use crate::{Post, post::HEADER};
+
+/// What all ranks do together. Numbers are the caller's: a number is of one call only while others may still be at it.
+#[derive(Clone)]
+pub struct Collective {
+    post: Arc<Post>,
+}
+
+/// The part of `len` values that a rank sums.
+fn share(len: usize, rank: usize, size: usize) -> std::ops::Range<usize> {
+    rank * len / size..(rank + 1) * len / size
+}
+
+impl Collective {
+    /// Over this post.
+    pub fn new(post: Arc<Post>) -> Self {
+        Self { post }
+    }
+
+    /// The post.
+    pub fn post(&self) -> &Arc<Post> {
+        &self.post
+    }
+
+    /// Makes `values` the sum of all ranks' `values`, which are as many. Each rank sums a share and hands it round (reduce-scatter and
+    /// all-gather): 2 (K - 1) / K of the values go out of, and come to, each of K ranks.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub fn sum(&self, number: u64, values: &mut [f32]) -> Result<()> {
+        let post = &self.post;
+        let (rank, size, len) = (post.rank(), post.size(), values.len());
+        for to in post.others() {
+            let part = &values[share(len, to, size)];
+            post.put(to, number, |words| words.extend_from_slice(bytemuck::cast_slice(part)));
+        }
+        let own = share(len, rank, size);
+        let mut sum = vec![0.0f32; own.len()];
+        for from in 0..size {
+            let add = |sum: &mut [f32], part: &[f32]| sum.iter_mut().zip(part).for_each(|(s, &x)| *s += x);
+            if from == rank {
+                add(&mut sum, &values[own.clone()]);
+            } else {
+                let words = post.take(from, number)?;
+                add(&mut sum, bytemuck::cast_slice(&words[HEADER..]));
+            }
+        }
+        for to in post.others() {
+            post.put(to, number, |words| words.extend_from_slice(bytemuck::cast_slice(&sum)));
+        }
+        values[own].copy_from_slice(&sum);
+        for from in post.others() {
+            let words = post.take(from, number)?;
+            let part = bytemuck::cast_slice(&words[HEADER..]);
+            values[share(len, from, size)].copy_from_slice(part);
+        }
+        Ok(())
+    }
+
+    /// What every rank says, in their order.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub fn gather(&self, number: u64, said: &[u32]) -> Result<Vec<Vec<u32>>> {
+        let post = &self.post;
+        for to in post.others() {
+            post.put(to, number, |words| words.extend_from_slice(said));
+        }
+        let one = |from| {
+            if from == post.rank() {
+                return Ok(said.to_vec());
+            }
+            let mut words = post.take(from, number)?;
+            words.drain(..HEADER);
+            Ok(words)
+        };
+        (0..post.size()).map(one).collect()
+    }
+
+    /// What rank 0 says.
+    ///
+    /// # Errors
+    /// It did not take part.
+    pub fn broadcast(&self, number: u64, said: Vec<u32>) -> Result<Vec<u32>> {
+        if self.post.rank() > 0 {
+            let mut words = self.post.take(0, number)?;
+            words.drain(..HEADER);
+            return Ok(words);
+        }
+        for to in self.post.others() {
+            self.post.put(to, number, |words| words.extend_from_slice(&said));
+        }
+        Ok(said)
+    }
+
+    /// Waits until all ranks have come here.
+    ///
+    /// # Errors
+    /// A rank did not come.
+    pub fn barrier(&self, number: u64) -> Result<()> {
+        self.gather(number, &[]).map(drop)
+    }
+}

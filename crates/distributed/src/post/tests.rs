@@ -1,0 +1,170 @@
+use std::thread;
+
+use super::*;
+use crate::{Collective, local, transport::local::Local};
+
+/// Runs the same on every rank.
+pub(crate) fn on_ranks<T: Send>(
+    size: usize,
+    patience: Duration,
+    run: impl Fn(Arc<Post>) -> T + Sync,
+) -> Vec<T> {
+    let ends = local(size);
+    let run = &run;
+    thread::scope(|scope| {
+        let start = |end: Local| {
+            let options = PostOptions { patience, threads: 1 };
+            scope.spawn(move || run(Post::start(options, move || Ok(end)).unwrap()))
+        };
+        let ranks: Vec<_> = ends.into_iter().map(start).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(400);
+
+/// Twice what it is told, and nothing for no words.
+struct Twice;
+
+impl Service for Twice {
+    fn answer(&self, from: usize, words: &[u32]) -> Result<Vec<u32>> {
+        if words.is_empty() {
+            return Err(Error::invalid(format!("nothing to double for rank {from}")));
+        }
+        assert!(words[0] != 1313, "unlucky");
+        Ok(words.iter().map(|word| 2 * word).collect())
+    }
+}
+
+#[test]
+fn everyone_is_answered_what_they_asked() {
+    let sent = on_ranks(4, LONG, |post| {
+        post.serve(7, Arc::new(Twice));
+        let all = Collective::new(post.clone());
+        all.barrier(0).unwrap();
+        let before = post.sent(7);
+        let asked: Vec<_> = (0..50u32)
+            .flat_map(|i| post.others().map(move |to| (to, i)))
+            .map(|(to, i)| (i, post.ask(to, 7, |words| words.extend([i, 100 + to as u32]))))
+            .map(|(i, asked)| (i, asked.to, asked))
+            .collect();
+        for (i, to, asked) in asked.into_iter().rev() {
+            assert_eq!(asked.wait().unwrap()[HEADER..], [2 * i, 200 + 2 * to as u32]);
+        }
+        let refused = post.ask((post.rank() + 1) % 4, 7, |_| {}).wait().unwrap_err().to_string();
+        assert!(refused.contains("nothing to double for rank"), "{refused}");
+        let fault = post.ask((post.rank() + 1) % 4, 7, |words| words.push(1313)).wait().unwrap_err();
+        assert!(fault.to_string().contains("fault of the program"), "{fault}");
+        let none = post.ask((post.rank() + 1) % 4, 8, |_| {}).wait().unwrap_err().to_string();
+        assert!(none.contains("no service 8"), "{none}");
+        all.barrier(1).unwrap();
+        let sent = post.sent(7);
+        post.close();
+        (sent.messages - before.messages, sent.bytes - before.bytes)
+    });
+    // 150 asks and as many answers of five words; and two asks that were refused, of 3 and 4 words
+    assert!(sent.iter().all(|&(messages, bytes)| messages == 304 && bytes > 300 * 20 + 28), "{sent:?}");
+}
+
+#[test]
+fn sums_are_those_of_the_ranks_in_their_order_to_the_bit() {
+    for size in 1..5 {
+        let value = |rank: usize, i: usize| ((rank * 31 + i * 7) as f32).sin() * 10f32.powi(i as i32 % 9 - 4);
+        for len in [0, 1, 3, 1000] {
+            let sums = on_ranks(size, LONG, |post| {
+                let all = Collective::new(post.clone());
+                let mut values: Vec<f32> = (0..len).map(|i| value(post.rank(), i)).collect();
+                all.sum(3, &mut values).unwrap();
+                let told = all.gather(4, &[post.rank() as u32; 2]).unwrap();
+                assert_eq!(told, (0..size as u32).map(|rank| vec![rank; 2]).collect::<Vec<_>>());
+                assert_eq!(all.broadcast(5, vec![9 + post.rank() as u32]).unwrap(), [9]);
+                all.barrier(6).unwrap();
+                post.close();
+                values
+            });
+            let expected = (0..len).map(|i| (0..size).fold(0.0, |sum, rank| sum + value(rank, i)));
+            let expected: Vec<u32> = expected.map(f32::to_bits).collect();
+            for sum in sums {
+                assert_eq!(sum.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_waiting_of_all_at_once_and_says_why() {
+    let began = Instant::now();
+    let told = on_ranks(3, LONG, |post| {
+        let all = Collective::new(post.clone());
+        all.barrier(0).unwrap();
+        if post.rank() == 1 {
+            post.abort("the disk is full");
+            return String::new();
+        }
+        // also who waits for another
+        all.gather(1, &[]).and(post.take(0, 2)).unwrap_err().to_string()
+    });
+    assert!(began.elapsed() < LONG / 2);
+    assert_eq!(told[0], "rank 1: the disk is full");
+    assert_eq!(told[2], "rank 1: the disk is full");
+}
+
+#[test]
+fn a_rank_that_is_gone_without_a_word_is_missed() {
+    let told = on_ranks(2, LONG, |post| {
+        if post.rank() == 1 {
+            return String::new(); // dropped
+        }
+        post.take(1, 2).unwrap_err().to_string()
+    });
+    assert_eq!(told[0], "rank 1: it has ended before its work was done");
+    let told = on_ranks(2, LONG, |post| {
+        if post.rank() == 1 {
+            post.close();
+            return String::new();
+        }
+        post.take(1, 2).unwrap_err().to_string()
+    });
+    assert!(told[0].contains("do not all do the same"), "{}", told[0]);
+}
+
+/// An end that neither hears nor says anything from some time on.
+struct Hangs(Local, Instant);
+
+impl Transport for Hangs {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+    fn send(&mut self, to: usize, words: Vec<u32>) -> Result<()> {
+        if Instant::now() < self.1 { self.0.send(to, words) } else { Ok(()) }
+    }
+    fn poll(&mut self) -> Result<Option<(usize, Vec<u32>)>> {
+        if Instant::now() < self.1 { self.0.poll() } else { Ok(None) }
+    }
+}
+
+#[test]
+fn a_rank_that_hangs_is_given_up_after_the_time_and_one_that_is_slow_is_not() {
+    let mut ends = local(2);
+    let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
+    let hang = Instant::now() + 3 * SHORT;
+    let options = PostOptions { patience: SHORT, threads: 1 };
+    let second = Post::start(options, move || Ok(Hangs(second, hang))).unwrap();
+    let post = Post::start(options, move || Ok(first)).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(2 * SHORT);
+            second.put(0, 5, |_| {});
+        });
+        // slower than the time, but there
+        post.take(1, 5).unwrap();
+        let error = post.take(1, 6).unwrap_err().to_string();
+        assert!(error.starts_with("rank 1: nothing was heard of it for 0.4 seconds"), "{error}");
+        let late = Instant::now().saturating_duration_since(hang);
+        assert!(late < 4 * SHORT, "{late:?}");
+    });
+}

@@ -1,0 +1,274 @@
+//! Feature rows that other ranks own: the remote tier, behind whatever cache is before it.
+
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Instant,
+};
+
+use graphmill_graph::{Error, Matrix, NodeId, Result};
+use graphmill_loader::{
+    Feature, Traffic,
+    feature::{Places, Rows},
+};
+
+use crate::{
+    Book, Post,
+    post::{HEADER, Service},
+};
+
+/// The number of the service that reads feature rows. Those of other tables follow.
+pub const ROWS: u32 = 16;
+/// Bytes of an answer at most: what is asked for is asked in parts, which travel and are put in their places side by side.
+const ANSWER: usize = 4 << 20;
+
+/// Bytes that asking a rank for `rows` rows of `dim` values puts on the wire, and answering.
+pub fn bytes_of_rows(rows: usize, dim: usize) -> [u64; 2] {
+    let messages = rows.div_ceil(rows_of_an_answer(dim));
+    [HEADER * messages + rows, HEADER * messages + rows * dim].map(|words| 4 * words as u64)
+}
+
+fn rows_of_an_answer(dim: usize) -> usize {
+    (ANSWER / 4 / dim.max(1)).max(1)
+}
+
+/// The rows of other ranks' nodes. It is asked for no own ones.
+pub struct Remote {
+    post: Arc<Post>,
+    book: Arc<Book>,
+    service: u32,
+    dim: usize,
+}
+
+impl Remote {
+    /// Rows of `dim` values, read by the owners' service of that number.
+    pub fn new(post: Arc<Post>, book: Arc<Book>, service: u32, dim: usize) -> Self {
+        Self { post, book, service, dim }
+    }
+}
+
+impl Feature for Remote {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn num_rows(&self) -> usize {
+        self.book.num_nodes()
+    }
+
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        let began = Instant::now();
+        let shares = self.book.by_owner(ids);
+        let most = rows_of_an_answer(self.dim);
+        let mut asked = Vec::new();
+        for to in self.post.others() {
+            let share = &shares[to];
+            for (ids, at) in share.ids.chunks(most).zip(share.at.chunks(most)) {
+                asked.push((to, at, self.post.ask(to, self.service, |words| words.extend_from_slice(ids))));
+            }
+        }
+        for (from, at, asked) in asked {
+            let words = asked.wait()?;
+            let rows: &[f32] = bytemuck::cast_slice(&words[HEADER..]);
+            if rows.len() != at.len() * self.dim {
+                let message = format!("{} values of {} rows of {}", rows.len(), at.len(), self.dim);
+                return Err(Error::Peer { rank: from, message });
+            }
+            for (row, &i) in rows.chunks_exact(self.dim.max(1)).zip(at) {
+                let to = match places {
+                    Places::InOrder => i as usize,
+                    Places::At(at) => at[i as usize] as usize,
+                };
+                out[to * self.dim..(to + 1) * self.dim].copy_from_slice(row);
+            }
+        }
+        let remote = Rows::since(began, ids.len() as u64, ids.len() as u64 * self.row_bytes());
+        Ok(Traffic { remote, ..Traffic::default() })
+    }
+
+    fn row_bytes(&self) -> u64 {
+        4 * self.dim as u64
+    }
+}
+
+/// Answers with own rows, one for each own node in ascending order.
+pub struct Reading {
+    book: Arc<Book>,
+    table: Table,
+}
+
+/// Where own rows are.
+#[derive(Clone)]
+pub enum Table {
+    /// In a table that stays.
+    Kept(Arc<dyn Feature>),
+    /// In one that is written anew from time to time, while nobody asks for its rows.
+    Written(Arc<RwLock<Matrix>>),
+}
+
+impl Reading {
+    /// Of this table.
+    pub fn new(book: Arc<Book>, table: Table) -> Self {
+        Self { book, table }
+    }
+}
+
+impl Service for Reading {
+    fn answer(&self, _: usize, ids: &[u32]) -> Result<Vec<u32>> {
+        if let Some(&v) = ids.iter().find(|&&v| v as usize >= self.book.num_nodes() || !self.book.is_own(v)) {
+            return Err(Error::invalid(format!(
+                "node {v} is not here: the ranks have opened different partitions"
+            )));
+        }
+        let places: Vec<u32> = ids.iter().map(|&v| self.book.place(v)).collect();
+        let mut rows = Vec::new();
+        self.table.read(&places, &mut rows)?;
+        Ok(bytemuck::allocation::cast_vec(rows))
+    }
+}
+
+impl Table {
+    /// Makes `out` these rows.
+    fn read(&self, places: &[u32], out: &mut Vec<f32>) -> Result<()> {
+        match self {
+            Self::Kept(feature) => {
+                out.resize(places.len() * feature.dim(), 0.0);
+                feature.read(places, out)?;
+            }
+            Self::Written(table) => {
+                let table = table.read().unwrap_or_else(PoisonError::into_inner);
+                let (dim, rows) = (table.num_cols(), table.view());
+                let rows = rows.host();
+                out.reserve(places.len() * dim);
+                places.iter().for_each(|&i| out.extend_from_slice(&rows[i as usize * dim..][..dim]));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All rows: own ones from a table, others' from the remote tier or a cache before it.
+pub struct Divided {
+    book: Arc<Book>,
+    own: Table,
+    others: Arc<dyn Feature>,
+}
+
+impl Divided {
+    /// Own rows from `own`, one for each own node in ascending order; others' rows from `others`.
+    pub fn new(book: Arc<Book>, own: Table, others: Arc<dyn Feature>) -> Self {
+        Self { book, own, others }
+    }
+}
+
+impl Feature for Divided {
+    fn dim(&self) -> usize {
+        self.others.dim()
+    }
+
+    fn num_rows(&self) -> usize {
+        self.book.num_nodes()
+    }
+
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        let place = |i: usize| match places {
+            Places::InOrder => i as u32,
+            Places::At(at) => at[i],
+        };
+        let (mut own, mut own_at, mut others, mut others_at) = (vec![], vec![], vec![], vec![]);
+        for (i, &v) in ids.iter().enumerate() {
+            if self.book.is_own(v) {
+                own.push(self.book.place(v));
+                own_at.push(place(i));
+            } else {
+                others.push(v);
+                others_at.push(place(i));
+            }
+        }
+        let mut traffic = Traffic::default();
+        if !others.is_empty() {
+            traffic += self.others.read_to(&others, Places::At(&others_at), out)?;
+        }
+        let began = Instant::now();
+        match &self.own {
+            Table::Kept(table) => traffic += table.read_to(&own, Places::At(&own_at), out)?,
+            Table::Written(table) => {
+                let table = table.read().unwrap_or_else(PoisonError::into_inner);
+                let (dim, rows) = (table.num_cols(), table.view());
+                let rows = rows.host();
+                for (&from, &to) in own.iter().zip(&own_at) {
+                    let row = &rows[from as usize * dim..][..dim];
+                    out[to as usize * dim..][..dim].copy_from_slice(row);
+                }
+                let count = own.len() as u64;
+                traffic.host += Rows::since(began, count, count * 4 * dim as u64);
+            }
+        }
+        Ok(traffic)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.others.row_bytes()
+    }
+}
+
+/// Several tables as one: the rows of several parts' nodes, ascending by node over all of them.
+pub struct Joined {
+    tables: Vec<Arc<dyn Feature>>,
+    /// The table of each row, and its number there.
+    of: Vec<(u16, u32)>,
+}
+
+impl Joined {
+    /// Of tables whose rows are those of `nodes`, ascending, table by table.
+    ///
+    /// # Errors
+    /// The tables are of different widths.
+    pub fn new<'n>(tables: Vec<Arc<dyn Feature>>, nodes: impl Iterator<Item = &'n [NodeId]>) -> Result<Self> {
+        if let Some(other) = tables.iter().find(|table| table.dim() != tables[0].dim()) {
+            let (a, b) = (tables[0].dim(), other.dim());
+            return Err(Error::invalid(format!(
+                "parts with rows of {a} and of {b} features: partition again"
+            )));
+        }
+        let rows = nodes.enumerate().flat_map(|(table, nodes)| {
+            nodes.iter().enumerate().map(move |(row, &v)| (v, (table as u16, row as u32)))
+        });
+        let mut rows: Vec<(NodeId, (u16, u32))> = rows.collect();
+        rows.sort_unstable_by_key(|&(v, _)| v);
+        Ok(Self { tables, of: rows.into_iter().map(|(_, of)| of).collect() })
+    }
+}
+
+impl Feature for Joined {
+    fn dim(&self) -> usize {
+        self.tables.first().map_or(0, |table| table.dim())
+    }
+
+    fn num_rows(&self) -> usize {
+        self.of.len()
+    }
+
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        let mut shares = vec![(Vec::new(), Vec::new()); self.tables.len()];
+        for (i, &id) in ids.iter().enumerate() {
+            let (table, row) = self.of[id as usize];
+            let (rows, at) = &mut shares[usize::from(table)];
+            rows.push(row);
+            at.push(match places {
+                Places::InOrder => i as u32,
+                Places::At(at) => at[i],
+            });
+        }
+        let mut traffic = Traffic::default();
+        for (table, (rows, at)) in self.tables.iter().zip(&shares) {
+            if !rows.is_empty() {
+                traffic += table.read_to(rows, Places::At(at), out)?;
+            }
+        }
+        Ok(traffic)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.tables.first().map_or(0, |table| table.row_bytes())
+    }
+}

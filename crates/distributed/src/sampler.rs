@@ -1,0 +1,302 @@
+//! Neighbours of nodes that other ranks own, drawn by their owners: one exchange a hop.
+//!
+//! ```text
+//!   destinations ─┬─ own ──────────────────────────────► drawn here ─┐
+//!                 └─ others' ─► ids, keys ~~► owner draws ~~► counts, ids ─┴─► block, in the order of the destinations
+//! ```
+//!
+//! An owner draws with the sampler that the asker would have drawn with, keyed by (seed, epoch, batch, hop, node): the block is the one
+//! of a single process that has the whole graph.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use graphmill_graph::{Block, Error, Graph, NodeId, Result, block::Aggregation};
+use graphmill_loader::{BatchKey, Sampler, sampler::Scratch};
+
+use crate::{
+    Book, Post,
+    book::Share,
+    post::{Asked, HEADER, Service},
+};
+
+/// The number of the service that draws.
+pub const SAMPLE: u32 = 1;
+/// The number of the service that gives whole lists of neighbours.
+pub const LISTS: u32 = 2;
+/// Words of a question before the ids: hop, aggregation, and the key.
+const QUESTION: usize = 8;
+/// Words of an answer before the counts: how many edges, and whether they weigh something.
+const ANSWER: usize = 2;
+
+/// Bytes that asking for the neighbours of `nodes` nodes puts on the wire, and answering with `edges` edges.
+pub fn bytes_of_a_hop(nodes: usize, edges: usize, weighted: bool) -> [u64; 2] {
+    let edges = if weighted { 2 * edges } else { edges };
+    [HEADER + QUESTION + nodes, HEADER + ANSWER + nodes + edges].map(|words| 4 * words as u64)
+}
+
+/// A sampler over the ranks. Its graph has all nodes, and the edges of those that this rank owns.
+pub struct Distributed {
+    inner: Arc<dyn Sampler>,
+    post: Arc<Post>,
+    book: Arc<Book>,
+    service: u32,
+    spare: Spare,
+}
+
+/// Answers with draws of own nodes.
+pub struct Drawing {
+    inner: Arc<dyn Sampler>,
+    graph: Graph,
+    book: Arc<Book>,
+    spare: Spare,
+}
+
+/// Rooms for draws, as many as are drawn at once.
+#[derive(Default)]
+struct Spare(Mutex<Vec<(Scratch, Block)>>);
+
+impl Spare {
+    fn with<T>(&self, draw: impl FnOnce(&mut Scratch, &mut Block) -> T) -> T {
+        let rooms = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut scratch, mut block) = rooms().pop().unwrap_or_default();
+        scratch.parallel = false;
+        block.clear();
+        block.edge_weight.clear();
+        let drawn = draw(&mut scratch, &mut block);
+        rooms().push((scratch, block));
+        drawn
+    }
+}
+
+impl Distributed {
+    /// The sampler `inner` over the ranks, by the service [`SAMPLE`].
+    ///
+    /// # Errors
+    /// What it draws for a node depends on more than the node's own neighbours.
+    pub fn new(inner: Arc<dyn Sampler>, post: Arc<Post>, book: Arc<Book>) -> Result<Self, String> {
+        Self::by(SAMPLE, inner, post, book)
+    }
+
+    /// [`Distributed::new`] by the service of that number.
+    ///
+    /// # Errors
+    /// As [`Distributed::new`].
+    pub fn by(
+        service: u32,
+        inner: Arc<dyn Sampler>,
+        post: Arc<Post>,
+        book: Arc<Book>,
+    ) -> Result<Self, String> {
+        if !inner.reads_own_lists() || inner.subgraphs().is_some() {
+            return Err("it needs more of the graph than a node's own neighbours, which is all that a rank holds; use neighbor, full, \
+                        labor or weighted"
+                .into());
+        }
+        Ok(Self { inner, post, book, service, spare: Spare::default() })
+    }
+
+    /// Serves the other ranks with draws from `graph`.
+    pub fn serve(&self, graph: &Graph) {
+        let (inner, book) = (self.inner.clone(), self.book.clone());
+        let drawing = Drawing { inner, graph: graph.clone(), book, spare: Spare::default() };
+        self.post.serve(self.service, Arc::new(drawing));
+    }
+}
+
+impl Sampler for Distributed {
+    fn num_layers(&self) -> usize {
+        self.inner.num_layers()
+    }
+
+    fn is_random(&self) -> bool {
+        self.inner.is_random()
+    }
+
+    fn reads_edge_weights(&self) -> bool {
+        self.inner.reads_edge_weights()
+    }
+
+    fn sample_layer(
+        &self,
+        graph: &Graph,
+        hop: usize,
+        dst: &[NodeId],
+        key: BatchKey,
+        aggregation: Aggregation,
+        _: &mut Scratch,
+        block: &mut Block,
+    ) -> Result<()> {
+        let shares = self.book.by_owner(dst);
+        let mut asked: Vec<(&Share, Asked)> = Vec::with_capacity(shares.len());
+        for to in self.post.others() {
+            let share = &shares[to];
+            if !share.ids.is_empty() {
+                let question = Question { hop, key, aggregation };
+                let say = |words: &mut Vec<u32>| {
+                    words.reserve(QUESTION + share.ids.len());
+                    words.extend(question.words());
+                    words.extend_from_slice(&share.ids);
+                };
+                asked.push((share, self.post.ask(to, self.service, say)));
+            }
+        }
+        let own = &shares[self.book.rank()];
+        self.spare.with(|scratch, mine| {
+            if !own.ids.is_empty() {
+                self.inner.sample_layer(graph, hop, &own.ids, key, aggregation, scratch, mine)?;
+            }
+            let mut answers = Vec::with_capacity(asked.len());
+            for (share, asked) in asked {
+                answers.push((share, Answer::read(asked.wait()?, share.ids.len())?));
+            }
+            let mut parts: Vec<Part> = answers.iter().map(|(share, answer)| answer.part(share)).collect();
+            if !own.ids.is_empty() {
+                let Block { indptr, indices, edge_weight, .. } = &*mine;
+                parts.push(Part { at: &own.at, ends: &indptr[1..], indices, weights: edge_weight });
+            }
+            merge(dst.len(), &parts, block)
+        })
+    }
+}
+
+impl Service for Drawing {
+    fn answer(&self, _: usize, words: &[u32]) -> Result<Vec<u32>> {
+        let (question, ids) = Question::read(words)?;
+        if question.hop >= self.inner.num_layers() {
+            return Err(Error::invalid(format!("hop {} of {}", question.hop, self.inner.num_layers())));
+        }
+        if let Some(&v) = ids.iter().find(|&&v| v as usize >= self.book.num_nodes() || !self.book.is_own(v)) {
+            return Err(Error::invalid(format!(
+                "node {v} is not here: the ranks have opened different partitions"
+            )));
+        }
+        let Question { hop, key, aggregation } = question;
+        self.spare.with(|scratch, block| {
+            self.inner.sample_layer(&self.graph, hop, ids, key, aggregation, scratch, block)?;
+            let Block { indptr, indices, edge_weight, .. } = &*block;
+            let mut words = Vec::with_capacity(ANSWER + ids.len() + indices.len() + edge_weight.len());
+            words.extend([indices.len() as u32, u32::from(!edge_weight.is_empty())]);
+            words.extend_from_slice(&indptr[1..]);
+            words.extend_from_slice(indices);
+            words.extend_from_slice(bytemuck::cast_slice(edge_weight));
+            Ok(words)
+        })
+    }
+}
+
+/// What is asked of the nodes that follow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Question {
+    hop: usize,
+    key: BatchKey,
+    aggregation: Aggregation,
+}
+
+/// All that layers may make of neighbours' rows, by number.
+const AGGREGATIONS: [Aggregation; 4] =
+    [Aggregation::Other, Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric];
+
+impl Question {
+    fn words(&self) -> [u32; QUESTION] {
+        let BatchKey { seed, epoch, batch } = self.key;
+        let halves = |x: u64| [x as u32, (x >> 32) as u32];
+        let ([s0, s1], [e0, e1], [b0, b1]) = (halves(seed), halves(epoch), halves(batch));
+        let made = AGGREGATIONS.iter().position(|&a| a == self.aggregation).unwrap_or(0);
+        [self.hop as u32, made as u32, s0, s1, e0, e1, b0, b1]
+    }
+
+    fn read(words: &[u32]) -> Result<(Self, &[NodeId])> {
+        let Some((&[hop, made, s0, s1, e0, e1, b0, b1], ids)) = words.split_first_chunk() else {
+            return Err(Error::invalid("a question of too few words"));
+        };
+        let whole = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        let key = BatchKey { seed: whole(s0, s1), epoch: whole(e0, e1), batch: whole(b0, b1) };
+        let Some(&aggregation) = AGGREGATIONS.get(made as usize) else {
+            return Err(Error::invalid(format!("aggregation {made} is none")));
+        };
+        Ok((Self { hop: hop as usize, key, aggregation }, ids))
+    }
+}
+
+/// What an owner has drawn.
+struct Answer {
+    words: Vec<u32>,
+    nodes: usize,
+    edges: usize,
+}
+
+impl Answer {
+    fn read(words: Vec<u32>, nodes: usize) -> Result<Self> {
+        let bad = || Error::invalid("an answer about neighbours is not as long as it says");
+        let Some(&[edges, weighted]) = words.get(HEADER..HEADER + ANSWER) else { return Err(bad()) };
+        let edges = edges as usize;
+        let len = HEADER + ANSWER + nodes + if weighted == 1 { 2 * edges } else { edges };
+        let ends = words.get(HEADER + ANSWER..HEADER + ANSWER + nodes).ok_or_else(bad)?;
+        let sound = ends.is_sorted() && ends.last().is_none_or(|&end| end as usize == edges);
+        if words.len() != len || !sound {
+            return Err(bad());
+        }
+        Ok(Self { words, nodes, edges })
+    }
+
+    fn part<'a>(&'a self, share: &'a Share) -> Part<'a> {
+        let (ends, rest) = self.words[HEADER + ANSWER..].split_at(self.nodes);
+        let (indices, weights) = rest.split_at(self.edges);
+        Part { at: &share.at, ends, indices, weights: bytemuck::cast_slice(weights) }
+    }
+}
+
+/// The edges of some destinations.
+struct Part<'a> {
+    /// Which destinations: their numbers.
+    at: &'a [u32],
+    /// Where the edges of each end.
+    ends: &'a [u32],
+    indices: &'a [NodeId],
+    /// As many, or none.
+    weights: &'a [f32],
+}
+
+impl Part<'_> {
+    fn runs(&self) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> + '_ {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        let runs = starts.zip(self.ends).map(|(from, &to)| from as usize..to as usize);
+        self.at.iter().map(|&i| i as usize).zip(runs)
+    }
+}
+
+/// The block of `dst` destinations whose edges are in these parts.
+fn merge(dst: usize, parts: &[Part], block: &mut Block) -> Result<()> {
+    let Block { indptr, indices, edge_weight, .. } = block;
+    let edges: usize = parts.iter().map(|part| part.indices.len()).sum();
+    if edges > u32::MAX as usize {
+        return Err(Error::invalid(format!("a block of {edges} edges: 2^32 - 1 are the most")));
+    }
+    indptr.clear();
+    indptr.resize(dst + 1, 0);
+    for part in parts {
+        for (i, run) in part.runs() {
+            indptr[i + 1] = run.len() as u32;
+        }
+    }
+    let mut sum = 0;
+    for end in indptr.iter_mut() {
+        sum += *end;
+        *end = sum;
+    }
+    let weighted = parts.iter().any(|part| !part.weights.is_empty());
+    indices.clear();
+    indices.resize(edges, 0);
+    edge_weight.clear();
+    edge_weight.resize(if weighted { edges } else { 0 }, 0.0);
+    for part in parts {
+        for (i, run) in part.runs() {
+            let to = indptr[i] as usize..indptr[i + 1] as usize;
+            if weighted {
+                edge_weight[to.clone()].copy_from_slice(&part.weights[run.clone()]);
+            }
+            indices[to].copy_from_slice(&part.indices[run]);
+        }
+    }
+    Ok(())
+}

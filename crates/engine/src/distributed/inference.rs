@@ -1,0 +1,107 @@
+//! Full-neighbour inference over ranks: each layer's rows of own nodes are computed here, and those of neighbours elsewhere are
+//! fetched from their owners, chunk by chunk, as feature rows are.
+//!
+//! Every rank computes the rows of all its nodes, but in the last layer of those that are wanted only. Memory: two layers' rows of own
+//! nodes, and of neighbours a chunk; where a layer transforms its rows first, its transformed rows of own nodes and all their neighbours.
+
+use graphmill_graph::{Matrix, NodeId};
+use graphmill_loader::Feature;
+use graphmill_nn::{Pass, model::Model};
+
+use super::Ranks;
+use crate::{
+    Result,
+    evaluate::Inference,
+    nodes::{Marks, NodeSet},
+};
+
+impl Ranks {
+    /// The scores of `wanted` (each below `V`), one row per entry and in its order, written to `out`, the same on all ranks. `feature`
+    /// reads the features of all nodes. All ranks call this alike.
+    ///
+    /// # Errors
+    /// A rank did not take part, or features cannot be read.
+    pub(crate) fn infer(
+        &self,
+        inference: &mut Inference,
+        feature: &dyn Feature,
+        model: &Model,
+        wanted: &[NodeId],
+        out: &mut Matrix,
+    ) -> Result<()> {
+        let book = self.book();
+        let pass = Pass { backend: inference.backend, training: false, key: 0 };
+        let own = NodeSet::of(book.num_nodes(), book.own());
+        let mut last: Vec<NodeId> = wanted.iter().copied().filter(|&v| book.is_own(v)).collect();
+        let asked = last.len();
+        last.sort_unstable();
+        last.dedup();
+        let few = NodeSet::of(book.num_nodes(), last.iter().copied());
+        let mut orders = model.inference_orders(own.len(), inference.graph.num_edges());
+        model.start_with_product(&mut orders);
+        let layers = model.num_layers();
+        let mut published = 0;
+        let mut below: Option<Box<dyn Feature>> = None;
+        if model.has_input_layer() {
+            let (table, rows) = self.layer(published, model.layer_in_dim(0));
+            let mut made = Matrix::default();
+            inference.input_rows(feature, model, &pass, &own, &mut made)?;
+            publish(table, &mut made);
+            self.meet()?;
+            below = Some(rows);
+            published += 1;
+        }
+        for (l, &order) in orders.iter().enumerate() {
+            let is_last = l + 1 == layers;
+            let destinations = if is_last { &few } else { &own };
+            let sources = self.sources(inference, destinations, layers - 1 - l, model);
+            let rows: &dyn Feature = below.as_deref().unwrap_or(feature);
+            inference.read_layer(rows, model, &pass, l, order, &sources, destinations)?;
+            if is_last {
+                break;
+            }
+            let (table, rows) = self.layer(published, model.layer_out_dim(l));
+            publish(table, &mut inference.output);
+            // who is here has read what it needed of the layer below, whose table is the next one's
+            self.meet()?;
+            below = Some(rows);
+            published += 1;
+        }
+
+        // each rank's rows, in the order of its nodes among `wanted`
+        let mut mine: Vec<NodeId> = Vec::with_capacity(asked);
+        mine.extend(wanted.iter().filter(|&&v| book.is_own(v)));
+        few.number(&mut mine);
+        let classes = model.classes();
+        let scores = inference.head(model, &pass, &mine);
+        let told = self.gather(bytemuck::cast_slice(scores.view().host()))?;
+        out.resize(wanted.len(), classes);
+        let rows = out.view_mut().host();
+        let mut next = vec![0; told.len()];
+        for (row, &v) in rows.chunks_exact_mut(classes.max(1)).zip(wanted) {
+            let owner = book.owner(v);
+            row.copy_from_slice(bytemuck::cast_slice(&told[owner][next[owner]..next[owner] + classes]));
+            next[owner] += classes;
+        }
+        Ok(())
+    }
+
+    /// The nodes whose rows a layer reads to make those of `destinations`.
+    fn sources(
+        &self,
+        inference: &mut Inference,
+        destinations: &NodeSet,
+        hop: usize,
+        model: &Model,
+    ) -> NodeSet {
+        let marks = Marks::new(self.book().num_nodes());
+        destinations.ids().iter().for_each(|&v| marks.mark(v));
+        inference.mark_neighbors(destinations, hop, model.aggregation(), &marks);
+        marks.set()
+    }
+}
+
+/// Makes `rows` what others read.
+fn publish(table: &std::sync::RwLock<Matrix>, rows: &mut Matrix) {
+    std::mem::swap(&mut *table.write().unwrap_or_else(std::sync::PoisonError::into_inner), rows);
+}

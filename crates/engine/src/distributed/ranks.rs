@@ -1,0 +1,352 @@
+//! The ranks of a run, as one of them sees the others.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use graphmill_distributed::{
+    Book, Collective, Post,
+    rows::{ROWS, Reading, Remote, Table},
+    sampler::{LISTS, SAMPLE},
+};
+use graphmill_graph::{Matrix, keyed};
+use graphmill_loader::{Feature, MiniBatch};
+use graphmill_nn::model::{Model, Part};
+use serde::{Deserialize, Serialize};
+
+use super::gradients::Gradients;
+use crate::{
+    Error, Result, RunDir,
+    checkpoint::{self, Checkpoint, Files},
+    learner::Passes,
+    place::Place,
+    sums::Sums,
+};
+
+/// The tables of rows between layers that inference reads, in turns, as services of these numbers.
+pub(super) const LAYERS: [u32; 2] = [ROWS + 1, ROWS + 2];
+
+/// What collective numbers begin with, so that no two uses share one.
+pub(super) mod class {
+    pub(in super::super) const OPTIONS: u64 = 4 << 56;
+    pub(super) const SUMS: u64 = 1 << 56;
+    pub(super) const STEPS: u64 = 2 << 56;
+    pub(super) const MEETINGS: u64 = 3 << 56;
+}
+
+/// What a rank did in an epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RankRecord {
+    /// Which one.
+    pub rank: usize,
+    /// Seeds of its shares.
+    pub seeds: u64,
+    /// Edges in its blocks.
+    pub sampled_edges: u64,
+    /// Rows of features that it read of its own, or of what it keeps of others'.
+    pub near_rows: u64,
+    /// Rows that it asked others for.
+    pub remote_rows: u64,
+    /// Bytes that it sent to draw neighbours: asks and answers, headers included.
+    pub sample_bytes: u64,
+    /// Bytes that it sent for rows of features.
+    pub feature_bytes: u64,
+    /// Bytes that it sent to sum gradients, and to agree.
+    pub sum_bytes: u64,
+}
+
+/// Files as words.
+pub(super) fn pack(files: &Files) -> Vec<u32> {
+    let mut words = Vec::new();
+    for (name, bytes) in files {
+        for bytes in [name.as_bytes(), bytes] {
+            let len = bytes.len() as u64;
+            words.extend([len as u32, (len >> 32) as u32]);
+            words.extend(bytes.chunks(4).map(|four| {
+                let mut word = [0; 4];
+                word[..four.len()].copy_from_slice(four);
+                u32::from_le_bytes(word)
+            }));
+        }
+    }
+    words
+}
+
+/// The files that were packed.
+pub(super) fn unpack(mut words: &[u32]) -> Option<Files> {
+    let mut next = || {
+        let (&[low, high], rest) = words.split_first_chunk()?;
+        let len = usize::try_from(u64::from(high) << 32 | u64::from(low)).ok()?;
+        let (these, rest) = rest.split_at_checked(len.div_ceil(4))?;
+        words = rest;
+        let mut bytes: Vec<u8> = these.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(len);
+        Some((bytes, rest.is_empty()))
+    };
+    let mut files = Vec::new();
+    loop {
+        let (name, _) = next()?;
+        let (bytes, is_last) = next()?;
+        files.push((String::from_utf8(name).ok()?, bytes));
+        if is_last {
+            return Some(files);
+        }
+    }
+}
+
+/// The ranks of a run: who owns what, and what all of them do together. All ranks call the same methods in the same order.
+pub struct Ranks {
+    all: Collective,
+    book: Arc<Book>,
+    gradients: Mutex<Gradients>,
+    steps: AtomicU64,
+    meetings: AtomicU64,
+    wants_stop: AtomicBool,
+    stops: AtomicBool,
+    /// Own seeds, and those of other ranks, are counted here; and bytes sent before the epoch in hand.
+    seeds: AtomicU64,
+    bytes: Mutex<[u64; 3]>,
+    /// Own rows between layers.
+    layers: [Arc<RwLock<Matrix>>; 2],
+}
+
+impl Ranks {
+    /// # Errors
+    /// The system refuses threads.
+    pub(super) fn new(post: Arc<Post>, book: Arc<Book>) -> Result<Self> {
+        let all = Collective::new(post.clone());
+        let layers: [Arc<RwLock<Matrix>>; 2] = Default::default();
+        for (number, table) in LAYERS.iter().zip(&layers) {
+            post.serve(*number, Arc::new(Reading::new(book.clone(), Table::Written(table.clone()))));
+        }
+        let gradients = Gradients::new(all.clone(), class::SUMS)?;
+        Ok(Self {
+            all,
+            book,
+            gradients: Mutex::new(gradients),
+            steps: AtomicU64::new(class::STEPS),
+            meetings: AtomicU64::new(class::MEETINGS),
+            wants_stop: AtomicBool::new(false),
+            stops: AtomicBool::new(false),
+            seeds: AtomicU64::new(0),
+            bytes: Mutex::default(),
+            layers,
+        })
+    }
+
+    /// Which node is whose.
+    pub fn book(&self) -> &Arc<Book> {
+        &self.book
+    }
+
+    /// Which rank this is.
+    pub fn rank(&self) -> usize {
+        self.book.rank()
+    }
+
+    /// How many there are.
+    pub fn size(&self) -> usize {
+        self.book.size()
+    }
+
+    /// The post.
+    pub(super) fn post(&self) -> &Arc<Post> {
+        self.all.post()
+    }
+
+    /// Waits until all ranks are here.
+    ///
+    /// # Errors
+    /// A rank did not come.
+    pub fn meet(&self) -> Result<()> {
+        self.gather(&[]).map(drop)
+    }
+
+    /// What every rank says, in their order.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn gather(&self, said: &[u32]) -> Result<Vec<Vec<u32>>> {
+        Ok(self.all.gather(self.meetings.fetch_add(1, Relaxed), said)?)
+    }
+
+    /// What rank 0 says.
+    ///
+    /// # Errors
+    /// It did not take part.
+    pub(crate) fn broadcast(&self, said: Vec<u32>) -> Result<Vec<u32>> {
+        Ok(self.all.broadcast(self.meetings.fetch_add(1, Relaxed), said)?)
+    }
+
+    /// The checkpoint of rank 0's run directory `run`, on all ranks; none where there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, or a rank did not take part.
+    pub(crate) fn checkpoint(&self, run: Option<&RunDir>) -> Result<Option<Checkpoint<Place>>> {
+        let dir = run.map(RunDir::checkpoint).unwrap_or_default();
+        let files = if self.rank() == 0 { checkpoint::files(&dir)? } else { None };
+        let told = self.broadcast(files.map(|files| pack(&files)).unwrap_or_default())?;
+        if told.is_empty() {
+            return Ok(None);
+        }
+        let files = unpack(&told).ok_or_else(|| Error::usage("rank 0 has sent a checkpoint that is none"))?;
+        Checkpoint::of_files(&dir, &files).map(Some)
+    }
+
+    /// Leaves the gradient of the whole batch in the model, of which `batch` is this rank's share, and returns the mean loss over all its
+    /// seeds, and how many they are. Of drawn subgraphs every rank has one of its own, and all count alike.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn gradient(
+        &self,
+        passes: &mut Passes,
+        model: &mut Model,
+        batch: &MiniBatch,
+        number: u64,
+    ) -> Result<(f64, usize)> {
+        let own = batch.num_seeds();
+        let share = if batch.whole > 0 {
+            batch.seeds.len() as f64 / batch.whole as f64
+        } else {
+            1.0 / self.size() as f64
+        };
+        let mut gradients = self.gradients.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = Cell::new(false);
+        let mut after = |model: &mut Model, part: Part| {
+            told.set(true);
+            gradients.begin(model, part, share as f32);
+        };
+        let key = keyed::key(&[passes.seed, number, self.rank() as u64, 0x6472_6f70]);
+        let loss =
+            if batch.seeds.is_empty() { 0.0 } else { passes.gradient_telling(model, batch, key, &mut after) };
+        if !told.get() {
+            // nothing to learn from here, or nothing that can be learned from: the others wait for as many sums
+            model.zero_grad(passes.backend);
+            after(model, Part::Head);
+            (0..model.num_layers()).rev().for_each(|l| after(model, Part::Layer(l)));
+            after(model, Part::Input);
+        }
+        let said = (loss * share).to_bits();
+        let stop = self.wants_stop.load(Relaxed);
+        let said = [said as u32, (said >> 32) as u32, own as u32, u32::from(stop)];
+        let told = self.all.gather(self.steps.fetch_add(1, Relaxed), &said)?;
+        let (mut sum, mut seeds, mut stops) = (0.0, 0, false);
+        for words in &told {
+            if let [low, high, own, stop] = words[..] {
+                sum += f64::from_bits(u64::from(high) << 32 | u64::from(low));
+                seeds += own as usize;
+                stops |= stop == 1;
+            }
+        }
+        self.stops.store(stops, Relaxed);
+        self.seeds.fetch_add(own as u64, Relaxed);
+        gradients.finish(model)?;
+        Ok((sum, seeds))
+    }
+
+    /// Says whether this rank was asked to stop, and returns whether all are to: what all agreed on with the last update.
+    pub(crate) fn agree_to_stop(&self, wants: bool) -> bool {
+        self.wants_stop.store(wants, Relaxed);
+        self.stops.load(Relaxed)
+    }
+
+    /// The rows that inference makes own ones of layer `l` into, and a feature of all ranks' such rows, of `dim` values.
+    pub(super) fn layer(&self, l: usize, dim: usize) -> (&Arc<RwLock<Matrix>>, Box<dyn Feature>) {
+        use graphmill_distributed::rows::Divided;
+        let which = l % 2;
+        let table = &self.layers[which];
+        let remote = Remote::new(self.post().clone(), self.book.clone(), LAYERS[which], dim);
+        let own = Table::Written(table.clone());
+        (table, Box::new(Divided::new(self.book.clone(), own, Arc::new(remote))))
+    }
+
+    /// What each rank did in the epoch that adds up to `sums` on this one, and leaves in `sums` what all did.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn end_epoch(&self, sums: &mut Sums) -> Result<Vec<RankRecord>> {
+        let bytes = *self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let near = sums.traffic.host.rows;
+        let numbers = [
+            self.seeds.swap(0, Relaxed),
+            sums.edges,
+            sums.bottom_edges,
+            near,
+            sums.traffic.remote.rows,
+            sums.traffic.host.bytes,
+            sums.traffic.remote.bytes,
+            bytes[0],
+            bytes[1],
+            bytes[2],
+        ];
+        let said: Vec<u32> = numbers.iter().flat_map(|&n| [n as u32, (n >> 32) as u32]).collect();
+        let told = self.gather(&said)?;
+        let mut records = Vec::with_capacity(told.len());
+        (sums.edges, sums.bottom_edges) = (0, 0);
+        sums.traffic.host.rows = 0;
+        sums.traffic.host.bytes = 0;
+        sums.traffic.remote.rows = 0;
+        sums.traffic.remote.bytes = 0;
+        for (rank, words) in told.iter().enumerate() {
+            let numbers: Vec<u64> =
+                words.chunks_exact(2).map(|two| u64::from(two[1]) << 32 | u64::from(two[0])).collect();
+            let [seeds, edges, bottom, near, far, near_bytes, far_bytes, sample, feature, sum] = numbers[..]
+            else {
+                continue;
+            };
+            sums.edges += edges;
+            sums.bottom_edges += bottom;
+            sums.traffic.host.rows += near;
+            sums.traffic.host.bytes += near_bytes;
+            sums.traffic.remote.rows += far;
+            sums.traffic.remote.bytes += far_bytes;
+            records.push(RankRecord {
+                rank,
+                seeds,
+                sampled_edges: edges,
+                near_rows: near,
+                remote_rows: far,
+                sample_bytes: sample,
+                feature_bytes: feature,
+                sum_bytes: sum,
+            });
+        }
+        Ok(records)
+    }
+
+    /// From here on, and up to here, bytes are those of an epoch's batches, on all ranks: `begin` and then not.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn count_bytes(&self, begin: bool) -> Result<()> {
+        let post = self.post();
+        let now = [&[SAMPLE, LISTS][..], &[ROWS], &[0]]
+            .map(|services| services.iter().map(|&service| post.sent(service).bytes).sum::<u64>());
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        *bytes = if begin { now } else { [0, 1, 2].map(|i| now[i] - bytes[i]) };
+        drop(bytes);
+        self.meet()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_out_as_they_went_in() {
+        let file =
+            |name: &str, len: usize| (name.to_string(), (0..len).map(|i| i as u8).collect::<Vec<u8>>());
+        for files in [vec![file("a", 0)], vec![file("state.json", 7), file("b", 4096), file("", 3)]] {
+            let words = pack(&files);
+            assert_eq!(unpack(&words), Some(files));
+            assert_eq!(unpack(&words[..words.len() - 1]), None);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is counted is what sets of nodes say, hop by hop.
+
+use std::collections::BTreeSet;
+
+use graphmill_graph::{
+    external::Quiet,
+    generate::{GenerateOptions, generate},
+};
+
+use super::*;
+use crate::config::Fanout;
+
+fn data() -> Dataset {
+    let options = GenerateOptions { nodes: 1500, classes: 4, dim: 3, ..Default::default() };
+    generate("sbm", &options).unwrap()
+}
+
+fn options(methods: &[&str], train: TrainConfig) -> Options {
+    let methods = methods.iter().map(ToString::to_string).collect();
+    let partition = partition::Options { parts: 3, ..Default::default() };
+    Options { methods, partition, train, batches: 0 }
+}
+
+fn book(data: &Dataset) -> PartitionBook {
+    let of: Vec<u16> = (0..data.num_nodes()).map(|v| (v % 7 % 3) as u16).collect();
+    PartitionBook::new(3, of).unwrap()
+}
+
+#[test]
+fn requests_are_what_sets_of_nodes_say() {
+    let data = data();
+    let (graph, book) = (&data.graph, book(&data));
+    // one batch, and all neighbours: nothing is drawn
+    let config = TrainConfig {
+        sampler: "full".into(),
+        fanout: Fanout(vec![-1, -1]),
+        batch_size: 0,
+        ..Default::default()
+    };
+    let mut config = config;
+    config.settle(&["sampler", "fanout", "batch_size"]).unwrap();
+    let found = requests(&config, 0, &data, &book, &Quiet).unwrap();
+    let (mut hops, mut rows, mut remote_rows) = (vec![Hop::default(); 2], 0, 0);
+    for part in 0..3 {
+        let own = data.split.train.iter().copied().filter(|&v| book.part_of(v) == part);
+        let mut reached: BTreeSet<u32> = own.collect();
+        for hop in &mut hops {
+            hop.nodes += reached.len() as u64;
+            for &v in reached.iter().filter(|&&v| book.part_of(v) != part) {
+                hop.requests += 1;
+                hop.edges += graph.in_degree(v) as u64;
+            }
+            let more: Vec<u32> = reached.iter().flat_map(|&v| graph.in_neighbors(v)).copied().collect();
+            reached.extend(more);
+        }
+        rows += reached.len() as u64;
+        remote_rows += reached.iter().filter(|&&v| book.part_of(v) != part).count() as u64;
+    }
+    assert_eq!(hops[0].requests, 0, "seeds are their part's own");
+    assert_eq!((&found.hops, found.rows, found.remote_rows), (&hops, rows, remote_rows));
+    assert_eq!((found.batches, found.batches_per_epoch), (1, 1));
+    assert_eq!(found.per_epoch, hops[1].requests as f64);
+    assert_eq!((found.edges_per_epoch, found.rows_per_epoch), (hops[1].edges as f64, remote_rows as f64));
+}
+
+#[test]
+fn some_batches_stand_for_an_epoch_whatever_the_threads() {
+    let data = data();
+    let book = book(&data);
+    let train = TrainConfig { batch_size: 50, fanout: Fanout(vec![4, 3]), ..Default::default() };
+    let with = |threads: usize, batches| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| requests(&train, batches, &data, &book, &Quiet).unwrap())
+    };
+    let all = with(2, 0);
+    assert_eq!(all, with(1, 0));
+    assert_eq!(all.batches, data.split.train.len().div_ceil(50) as u64);
+    let some = with(3, 3);
+    assert_eq!((some.batches, some.batches_per_epoch), (3, all.batches));
+    assert!((some.per_epoch / all.per_epoch - 1.0).abs() < 0.1, "{some:?} {all:?}");
+    // two of three nodes are another part's
+    let share = all.hops[1].requests as f64 / all.hops[1].nodes as f64;
+    assert!(all.hops[0].requests == 0 && share > 0.4 && share < 0.67, "{share}");
+}
+
+#[test]
+fn every_method_has_its_figures() {
+    let data = data();
+    let train = TrainConfig { batch_size: 100, fanout: Fanout(vec![5, 5]), ..Default::default() };
+    let names: Vec<&str> = partition::TABLE.iter().map(|entry| entry.name).collect();
+    let report = run(&options(&names, train.clone()), &data, None, &Quiet).unwrap();
+    let of = |name: &str| &report.results.iter().find(|outcome| outcome.method == name).unwrap().statistics;
+    let asked = |name| of(name).cross_requests.as_ref().unwrap().per_epoch;
+    assert!(asked("bgl") < 0.75 * asked("random") && asked("bgl") < asked("ldg").min(asked("fennel")));
+    assert!(of("bgl").edge_cut < of("random").edge_cut);
+    let (near, far) = (of("bgl").locality.unwrap(), of("random").locality.unwrap());
+    assert!((0..3).all(|hop| near[hop] > far[hop] && near[hop] <= 1.0 && (far[hop] - 0.33).abs() < 0.1));
+    assert!(of("bgl").balance.nodes <= 1.1 && of("bgl").balance.train <= 1.05);
+    let json = serde_json::to_value(&report).unwrap();
+    for field in ["method", "parts", "edge_cut", "balance", "cross_requests", "seconds"] {
+        assert!(!json["results"][0][field].is_null(), "{field}");
+    }
+    assert!(
+        report.to_string().contains("fennel") && svg(&report).unwrap().contains("nodes asked of other parts")
+    );
+
+    let wrong = |options: Options| run(&options, &data, None, &Quiet).unwrap_err().to_string();
+    assert!(
+        wrong(options(&["best"], train.clone())).contains("known: random, hash, ldg, fennel, metis, bgl")
+    );
+    assert!(wrong(options(&[], train.clone())).contains("at least one"));
+    let saint = TrainConfig { sampler: "saint-rw".into(), ..train.clone() };
+    assert!(wrong(options(&["random"], saint)).contains("whole subgraphs"));
+    let several = run(&options(&["random", "bgl"], train), &data, Some(Path::new("x")), &Quiet);
+    assert!(several.unwrap_err().to_string().contains("one method"));
+}

@@ -1,0 +1,306 @@
+//! Several machines with a part of the graph each: what an epoch takes over a network.
+//!
+//! ```text
+//!   seconds of a share, measured here  ─┐
+//!   requests, edges, rows: counted by drawing an epoch  ─┼─►  a batch: own work + hops + rows + sums  ─►  epoch, efficiency, memory
+//!   network: bytes a second each way, latency            ─┘
+//! ```
+//!
+//! A batch ends when its slowest share does. Every machine asks and answers at once, so that a hop takes two latencies and the bytes
+//! that go out of one machine. `pipelined` hides the network behind the work, or the work behind the network. What it leaves out: the
+//! first epoch's loading, evaluation, and that sums travel beside the backward pass.
+
+use std::{fmt, sync::Arc};
+
+use graphmill_distributed::{Book, rows::bytes_of_rows, sampler::bytes_of_a_hop};
+use graphmill_graph::{Dataset, external, partition::PartitionDir};
+use graphmill_loader::feature::LinkOptions;
+use serde::Serialize;
+
+use super::{measure::seconds_of_share, room::gb};
+use crate::{
+    Error, Result, TrainConfig, build,
+    partition::{CrossRequests, requests},
+};
+
+/// What of a link's bytes are a message's: the rest are the headers of Ethernet, IP and TCP in packets of 1500 bytes.
+const PAYLOAD: f64 = 0.95;
+/// Seconds from a message to whoever waits for it that are the program's own: the threads on both sides look for messages from time to time.
+const WAKE: f64 = 150e-6;
+
+/// What a minibatch puts on the wire, over all machines.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Wire {
+    /// Bytes of asking for neighbours and answering, hop by hop.
+    pub hops: Vec<f64>,
+    /// Bytes of asking for rows and answering.
+    pub rows: f64,
+    /// Bytes of summing gradients.
+    pub sums: f64,
+}
+
+impl Wire {
+    /// Of requests that were counted over `parts` machines, for rows of `dim` values and so many parameters.
+    pub fn new(counted: &CrossRequests, parts: usize, dim: usize, parameters: usize) -> Self {
+        let batches = counted.batches.max(1) as f64;
+        // who asks whom, in each batch
+        let pairs = (parts * (parts - 1)) as f64;
+        let (empty, no_rows) = (bytes_of_a_hop(0, 0, false), bytes_of_rows(1, 0));
+        let headers = |bytes: [u64; 2]| pairs * (bytes[0] + bytes[1]) as f64;
+        let hop = |requests: u64, edges: u64| {
+            headers(empty) + (8.0 * requests as f64 + 4.0 * edges as f64) / batches
+        };
+        let rows = counted.remote_rows as f64 / batches;
+        Self {
+            hops: counted.hops.iter().map(|of| hop(of.requests, of.edges)).collect(),
+            rows: headers(no_rows) + rows * 4.0 * (1 + dim) as f64,
+            sums: 2.0 * (parts - 1) as f64 * 4.0 * parameters as f64,
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.hops.iter().sum::<f64>() + self.rows + self.sums
+    }
+}
+
+/// What is predicted from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machines {
+    /// How many.
+    pub count: usize,
+    /// Minibatches of an epoch.
+    pub batches: u64,
+    /// Seconds of a whole minibatch on one machine that has all: sampling, gathering, training.
+    pub alone: [f64; 3],
+    /// Seconds of the slowest share.
+    pub share: [f64; 3],
+    /// What goes over the wire.
+    pub wire: Wire,
+    /// Parts of the model that are summed one by one.
+    pub sums: usize,
+    /// Every machine's link: bytes a second each way, and latency.
+    pub network: LinkOptions,
+}
+
+/// A strategy's epoch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Epoch {
+    /// The strategy.
+    pub name: &'static str,
+    /// Seconds.
+    pub epoch_seconds: f64,
+    /// What one machine takes for it, in what so many machines take together.
+    pub efficiency: f64,
+    /// What takes longest: `network`, or a stage.
+    pub bottleneck: &'static str,
+    /// Machines that sample, and that train: all of them.
+    pub samplers: usize,
+    /// As `samplers`.
+    pub trainers: usize,
+    /// Rows of others that a machine keeps, of all.
+    pub cache_ratio: f64,
+}
+
+impl Machines {
+    /// Seconds of the network in a minibatch: hops, rows, sums.
+    pub fn network_seconds(&self) -> [f64; 3] {
+        let LinkOptions { bandwidth, latency } = self.network;
+        let bytes = |bytes: f64| {
+            let each = bytes / self.count as f64;
+            if bandwidth > 0.0 { each / (PAYLOAD * bandwidth) } else { 0.0 }
+        };
+        let trip = 2.0 * (latency + WAKE);
+        let hops = self.wire.hops.iter().map(|&of| trip + bytes(of)).sum();
+        [hops, trip + bytes(self.wire.rows), trip * self.sums as f64 + bytes(self.wire.sums)]
+    }
+
+    /// The strategies' epochs.
+    pub fn predict(&self) -> Vec<Epoch> {
+        let network = if self.count > 1 { self.network_seconds() } else { [0.0; 3] };
+        let sum = |seconds: &[f64; 3]| seconds.iter().sum::<f64>();
+        let alone = sum(&self.alone);
+        let stages = ["sample", "extract", "train"];
+        let longest = |of: &[(&'static str, f64)]| {
+            of.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("", |(name, _)| name)
+        };
+        let mut parts: Vec<(&'static str, f64)> = stages.into_iter().zip(self.share).collect();
+        parts.push(("network", sum(&network)));
+        let bottleneck = longest(&parts);
+        let epoch = |name, batch: f64, ahead: f64| Epoch {
+            name,
+            epoch_seconds: batch * self.batches as f64 + ahead,
+            efficiency: alone / (self.count as f64 * batch),
+            bottleneck,
+            samplers: self.count,
+            trainers: self.count,
+            cache_ratio: 0.0,
+        };
+        let one_by_one = sum(&self.share) + sum(&network);
+        let side_by_side = sum(&self.share).max(network[0] + network[1]) + network[2];
+        // the first batch has nothing to hide behind
+        let first = (one_by_one - side_by_side).max(0.0);
+        vec![epoch("sequential", one_by_one, 0.0), epoch("pipelined", side_by_side, first)]
+    }
+}
+
+/// A plan for several machines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The dataset.
+    pub dataset: String,
+    /// How it is partitioned.
+    pub method: String,
+    /// Machines: as many as parts.
+    pub machines: usize,
+    /// Seconds of a minibatch on one machine, by stage.
+    pub alone: [f64; 3],
+    /// Seconds of the slowest share.
+    pub share: [f64; 3],
+    /// Seconds of the network: hops, rows, sums.
+    pub network: [f64; 3],
+    /// Bytes of a minibatch.
+    pub wire: Wire,
+    /// Bytes that each machine holds: graph and features of its part, and what it knows of all nodes.
+    pub memory_bytes: f64,
+    /// By strategy.
+    pub strategies: Vec<Epoch>,
+    /// The quicker one.
+    pub recommended: Option<&'static str>,
+}
+
+/// Measures a few shares of a run with these options here, draws what the parts of `dir` ask of each other, and predicts an epoch over
+/// as many machines as there are parts, each as this one with `--threads`. `data` is the whole dataset.
+///
+/// # Errors
+/// As training itself; `dir` is another dataset's.
+pub fn plan(
+    config: &TrainConfig,
+    data: &Dataset,
+    dir: &PartitionDir,
+    network: LinkOptions,
+) -> Result<Report> {
+    if (dir.num_nodes(), dir.num_edges()) != (data.num_nodes(), data.graph.num_edges()) {
+        return Err(Error::usage(format!(
+            "--partition {}: it is of another dataset, of {} nodes and {} edges",
+            dir.path().display(),
+            dir.num_nodes(),
+            dir.num_edges()
+        )));
+    }
+    let count = usize::from(dir.parts());
+    let counted = requests(config, COUNTED, data, &dir.book, &external::Quiet)?;
+    let model = build::model(config, data)?;
+    let wire = Wire::new(&counted, count, data.features.dim, model.num_params());
+    let alone = seconds_of_share(config, data, None)?;
+    let mut share = [0.0f64; 3];
+    for rank in 0..count.min(MEASURED) {
+        let book = Arc::new(Book::new(dir.book.clone(), rank, count)?);
+        let seconds = seconds_of_share(config, data, Some(book))?;
+        if seconds.iter().sum::<f64>() > share.iter().sum() {
+            share = seconds;
+        }
+    }
+    let machines = Machines {
+        count,
+        batches: counted.batches_per_epoch,
+        alone,
+        share,
+        wire: wire.clone(),
+        sums: model.num_layers(),
+        network,
+    };
+    let (nodes, edges) = (data.num_nodes() as f64, data.graph.num_edges() as f64);
+    let features = 4.0 * nodes * data.features.dim as f64;
+    let strategies = machines.predict();
+    let quickest = strategies.iter().min_by(|a, b| a.epoch_seconds.total_cmp(&b.epoch_seconds));
+    Ok(Report {
+        dataset: data.name.clone(),
+        method: dir.method().to_string(),
+        machines: count,
+        alone,
+        share,
+        network: machines.network_seconds(),
+        wire,
+        memory_bytes: EVERYWHERE * nodes + (4.0 * edges + features) / count as f64,
+        recommended: quickest.map(|epoch| epoch.name),
+        strategies,
+    })
+}
+
+/// Minibatches that requests are counted in.
+const COUNTED: u64 = 32;
+/// Shares that are measured: the slowest counts.
+const MEASURED: usize = 4;
+/// Bytes that every machine has of each node of the whole graph: row starts, labels, the book with places of own nodes, degrees.
+pub(super) const EVERYWHERE: f64 = 8.0 + 4.0 + 2.2 + 4.0;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
+        let stages =
+            |of: &[f64; 3]| format!("sample {}, gather {}, train {}", ms(of[0]), ms(of[1]), ms(of[2]));
+        let [hops, rows, sums] = self.network;
+        writeln!(f, "{} in {} parts by {}", self.dataset, self.machines, self.method)?;
+        writeln!(f, "a batch on one machine: {}", stages(&self.alone))?;
+        writeln!(f, "its slowest share:      {}", stages(&self.share))?;
+        writeln!(f, "the network: hops {}, rows {}, sums {}", ms(hops), ms(rows), ms(sums))?;
+        let [asked, read, summed] = [self.wire.hops.iter().sum(), self.wire.rows, self.wire.sums]
+            .map(|b: f64| gb(b / self.machines as f64));
+        writeln!(f, "out of each machine: {asked} for neighbours, {read} for rows, {summed} for sums")?;
+        writeln!(f, "memory of each machine: {}\n", gb(self.memory_bytes))?;
+        writeln!(f, "{:<12} {:>9} {:>12}  bottleneck", "strategy", "epoch, s", "efficiency")?;
+        for row in &self.strategies {
+            let (seconds, efficiency) = (row.epoch_seconds, row.efficiency);
+            writeln!(f, "{:<12} {seconds:>9.3} {efficiency:>12.2}  {}", row.name, row.bottleneck)?;
+        }
+        if let Some(name) = self.recommended {
+            writeln!(f, "recommended: --strategy {name}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machines(bandwidth: f64, latency: f64) -> Machines {
+        let wire = Wire { hops: vec![4e5, 4e6], rows: 3.6e7, sums: 4e6 };
+        let network = LinkOptions { bandwidth, latency };
+        Machines {
+            count: 4,
+            batches: 100,
+            alone: [0.04, 0.04, 0.16],
+            share: [0.01, 0.01, 0.05],
+            wire,
+            sums: 2,
+            network,
+        }
+    }
+
+    #[test]
+    fn a_link_that_takes_no_time_leaves_the_shares_and_the_looks_for_messages() {
+        let epochs = machines(0.0, 0.0).predict();
+        let looks = 5.0 * 2.0 * WAKE;
+        assert!((epochs[0].epoch_seconds - 100.0 * (0.07 + looks)).abs() < 1e-9);
+        assert!((epochs[0].efficiency - 0.24 / (4.0 * (0.07 + looks))).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_slow_link_is_the_bottleneck_and_is_hidden_as_far_as_the_work_goes() {
+        let slow = machines(1e8, 1e-4);
+        let [hops, rows, sums] = slow.network_seconds();
+        // a quarter of the bytes goes out of each machine, at 95 MB/s
+        assert!((rows - 2.0 * (1e-4 + WAKE) - 9e6 / 9.5e7).abs() < 1e-9);
+        let epochs = slow.predict();
+        assert_eq!((epochs[0].bottleneck, epochs[1].name), ("network", "pipelined"));
+        let hidden = hops + rows + sums;
+        assert!(epochs[1].epoch_seconds > 100.0 * hidden && epochs[1].epoch_seconds < 101.0 * hidden);
+        assert!(epochs[0].epoch_seconds > epochs[1].epoch_seconds + 100.0 * 0.06);
+        // of a fast one the work is
+        let fast = machines(1e11, 1e-6).predict();
+        assert_eq!(fast[0].bottleneck, "train");
+        assert!(fast[1].epoch_seconds < 100.0 * 0.0725);
+    }
+}

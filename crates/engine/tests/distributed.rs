@@ -1,0 +1,348 @@
+//! Several ranks against one process: the same losses, and nothing that hangs.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use graphmill_distributed::{Post, PostOptions, local, transport::local::Local};
+use graphmill_engine::{
+    Error, Job, Result, RunDir, TrainConfig,
+    config::{Fanout, Ratio},
+    distributed,
+    observer::{Observer, Progress, Quiet},
+    record::{EpochRecord, Summary},
+    train,
+};
+use graphmill_graph::{
+    Dataset, external,
+    generate::{GenerateOptions, generate},
+    keyed,
+    partition::{Description, PartitionBook, PartitionDir, write},
+};
+
+const PARTS: u16 = 4;
+
+fn data() -> Dataset {
+    let options =
+        GenerateOptions { nodes: 900, degree: Some(9.0), classes: 4, dim: 12, ..GenerateOptions::default() };
+    generate("sbm", &options).unwrap()
+}
+
+/// The dataset in parts, as a hash deals its nodes.
+fn partitioned(data: &Dataset, dir: &Path) -> PartitionDir {
+    let of: Vec<u16> =
+        (0..data.num_nodes() as u64).map(|v| (keyed::key(&[v]) % u64::from(PARTS)) as u16).collect();
+    let book = PartitionBook::new(PARTS, of).unwrap();
+    let what = Description {
+        method: "hash",
+        seed: 0,
+        options: serde_json::Value::Null,
+        statistics: serde_json::Value::Null,
+    };
+    write(data, &book, &what, dir, &external::Quiet).unwrap()
+}
+
+fn config() -> TrainConfig {
+    TrainConfig {
+        hidden: 16,
+        layers: 2,
+        fanout: Fanout(vec![5, 4]),
+        batch_size: 100,
+        epochs: 3,
+        lr: 0.01,
+        dropout: 0.0,
+        fused: "off".into(),
+        ..TrainConfig::default()
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs ranks as threads, each with threads of its own.
+fn on_ranks<T: Send>(size: usize, patience: Duration, run: impl Fn(usize, Arc<Post>) -> T + Sync) -> Vec<T> {
+    let run = &run;
+    std::thread::scope(|scope| {
+        let start = |(rank, end): (usize, Local)| {
+            scope.spawn(move || {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+                let options = PostOptions { patience, threads: 1 };
+                let post = Post::start(options, move || Ok(end)).unwrap();
+                pool.install(|| run(rank, post))
+            })
+        };
+        let ranks: Vec<_> = local(size).into_iter().enumerate().map(start).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// The summaries of all ranks.
+fn over_ranks(config: &TrainConfig, dir: &PartitionDir, size: usize) -> Vec<Summary> {
+    let one = |_, post| {
+        let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        distributed::train(config, dir, post, job).unwrap()
+    };
+    on_ranks(size, PATIENCE, one)
+}
+
+fn alone(config: &TrainConfig, data: &Dataset) -> Summary {
+    train(config, data, Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false }).unwrap()
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 2e-4 * (1.0 + b.abs())
+}
+
+fn assert_alike(one: &Summary, many: &[Summary], what: &str) {
+    for summary in many {
+        assert_eq!(one.epochs.len(), summary.epochs.len());
+        for (a, b) in one.epochs.iter().zip(&summary.epochs) {
+            assert!(close(b.loss, a.loss), "{what}: loss {} and {}", b.loss, a.loss);
+            let (x, y) = (a.valid_loss.unwrap(), b.valid_loss.unwrap());
+            assert!(close(y, x), "{what}: validation loss {y} and {x}");
+            assert_eq!((a.seeds, a.epoch), (b.seeds, b.epoch));
+        }
+        let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(summary), bits(&many[0]), "{what}: all ranks tell the same");
+        assert!((summary.test.score.unwrap() - one.test.score.unwrap()).abs() < 0.02, "{what}");
+    }
+}
+
+#[test]
+fn every_model_and_strategy_learns_as_one_process_does() {
+    let (data, place) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &place.path().join("parts"));
+    let s = String::from;
+    let runs = [
+        (1, TrainConfig { model: s("sage"), ..config() }),
+        (2, TrainConfig { model: s("gcn"), strategy: s("pipelined"), allocation: s("1,1,1"), ..config() }),
+        (3, TrainConfig { model: s("gat"), heads: 2, ..config() }),
+        (4, TrainConfig { model: s("gin"), input_layer: true, head_layers: 1, clip: 1.0, ..config() }),
+        (
+            4,
+            TrainConfig {
+                model: s("sage"),
+                strategy: s("pipelined"),
+                residual: s("linear"),
+                norm: s("layer"),
+                ..config()
+            },
+        ),
+        (2, TrainConfig { model: s("sage"), sampler: s("full"), batch_size: 0, ..config() }),
+        (3, TrainConfig { model: s("gcn"), sampler: s("labor"), ..config() }),
+        (3, TrainConfig { model: s("mixhop"), fanout: Fanout(vec![4; 4]), ..config() }),
+        (4, TrainConfig { model: s("sage"), batch_size: 3, max_batches: 12, ..config() }),
+    ];
+    for (size, config) in runs {
+        let what = format!("{size} ranks, {} by {}", config.model, config.strategy);
+        let one = alone(&TrainConfig { strategy: s("sequential"), ..config.clone() }, &data);
+        let many = over_ranks(&config, &dir, size);
+        assert_alike(&one, &many, &what);
+        let (epoch, whole) = (&many[0].epochs[1], &one.epochs[1]);
+        assert_eq!(epoch.ranks.len(), size, "{what}");
+        assert_eq!(epoch.ranks.iter().map(|rank| rank.seeds).sum::<u64>(), whole.seeds, "{what}");
+        assert!(epoch.sampled_edges >= whole.sampled_edges, "{what}");
+        assert_eq!(epoch.traffic.remote.rows > 0, size > 1, "{what}");
+    }
+}
+
+#[test]
+fn labels_in_sets_are_told_too() {
+    let options =
+        GenerateOptions { nodes: 600, degree: Some(7.0), classes: 40, dim: 8, ..GenerateOptions::default() };
+    let mut data = generate("sbm", &options).unwrap();
+    let member = (0..600 * 40).map(|i| u8::from(keyed::key(&[i]).is_multiple_of(5))).collect::<Vec<u8>>();
+    data.labels = graphmill_graph::Labels::Multi { member: member.into(), classes: 40 };
+    let place = tempfile::tempdir().unwrap();
+    let dir = partitioned(&data, &place.path().join("parts"));
+    let config = TrainConfig { batch_size: 50, ..config() };
+    let many = over_ranks(&config, &dir, 3);
+    assert_alike(&alone(&config, &data), &many, "several labels");
+}
+
+#[test]
+fn a_cache_before_the_wire_changes_no_bit_and_spares_rows() {
+    let (data, place) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &place.path().join("parts"));
+    let mut runs = Vec::new();
+    for (policy, ratio) in
+        [("auto", None), ("posterior:2", Some(0.3)), ("lru", Some(0.3)), ("degree", Some(1.0))]
+    {
+        let config = TrainConfig { cache: policy.into(), cache_ratio: Ratio(ratio), ..config() };
+        let many = over_ranks(&config, &dir, 4);
+        let rows: u64 = many[0].epochs.iter().map(|epoch| epoch.traffic.remote.rows).sum();
+        runs.push((many[0].epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>(), rows));
+    }
+    assert!(runs.iter().all(|run| run.0 == runs[0].0));
+    let rows: Vec<u64> = runs.iter().map(|run| run.1).collect();
+    assert!(rows[1] < rows[0] * 7 / 10 && rows[2] < rows[0] && rows[3] == 0, "{rows:?}");
+}
+
+/// Counts batches.
+struct Counts(Arc<Mutex<u64>>);
+
+impl Observer for Counts {
+    fn batch(&mut self, _: &Progress) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+/// Runs with a run directory; the rank of that number asks to stop behind so many batches.
+fn with_directory(
+    config: &TrainConfig,
+    dir: &PartitionDir,
+    size: usize,
+    out: &Path,
+    stops: Option<(usize, u64)>,
+) -> Vec<Result<Summary>> {
+    on_ranks(size, PATIENCE, |rank, post| {
+        let resume = stops.is_none();
+        let run =
+            (rank == 0).then(|| if resume { RunDir::reopen(out) } else { RunDir::create(out) }.unwrap());
+        let seen = Arc::new(Mutex::new(0));
+        let after = stops.filter(|stops| stops.0 == rank).map_or(u64::MAX, |stops| stops.1);
+        let mut observer = Counts(seen.clone());
+        let stop = || *seen.lock().unwrap() >= after;
+        let job = Job { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
+        distributed::train(config, dir, post, job)
+    })
+}
+
+#[test]
+fn a_run_that_was_stopped_goes_on_with_as_many_ranks_or_another_number() {
+    let (data, place) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &place.path().join("parts"));
+    let config = config();
+    let whole = over_ranks(&config, &dir, 4);
+    for (i, (rank, size)) in [(1, 4), (0, 2), (3, 1)].into_iter().enumerate() {
+        let out = place.path().join(format!("run-{i}"));
+        // in the middle of the second epoch
+        let batches = 8;
+        for end in with_directory(&config, &dir, 4, &out, Some((rank, batches))) {
+            assert!(matches!(end, Err(Error::Interrupted { .. })), "{end:?}");
+        }
+        let resumed: Vec<Summary> =
+            with_directory(&config, &dir, size, &out, None).into_iter().map(Result::unwrap).collect();
+        let epochs = &resumed[0].epochs;
+        assert_eq!(epochs.len(), whole[0].epochs.len());
+        for (a, b) in epochs.iter().zip(&whole[0].epochs) {
+            if size == 4 {
+                assert_eq!(a.loss.to_bits(), b.loss.to_bits(), "the same bits");
+            }
+            assert!(close(a.loss, b.loss), "{} and {}", a.loss, b.loss);
+            assert_eq!(a.seeds, b.seeds);
+        }
+        let read: Vec<EpochRecord> = std::fs::read_to_string(out.join("metrics.jsonl"))
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(read.len(), 3);
+    }
+}
+
+/// Fails in its second epoch.
+struct Fails;
+
+impl Observer for Fails {
+    fn batch(&mut self, progress: &Progress) {
+        assert!(progress.epoch < 1, "this rank has had enough");
+    }
+}
+
+#[test]
+fn a_rank_that_dies_ends_the_run_of_all_and_it_goes_on_from_the_last_checkpoint() {
+    let (data, place) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &place.path().join("parts"));
+    let config = TrainConfig { checkpoint_batches: 1, ..config() };
+    let out = place.path().join("run");
+    let ends = on_ranks(3, PATIENCE, |rank, post| {
+        let run = (rank == 0).then(|| RunDir::create(&out).unwrap());
+        let job = Job { run: run.as_ref(), resume: false, observer: &mut Quiet, stop: &|| false };
+        if rank != 2 {
+            return distributed::train(&config, &dir, post, job).unwrap_err().to_string();
+        }
+        let job = Job { observer: &mut Fails, ..job };
+        let run = std::panic::AssertUnwindSafe(|| distributed::train(&config, &dir, post, job).map(drop));
+        assert!(std::panic::catch_unwind(run).is_err());
+        String::new()
+    });
+    for end in &ends[..2] {
+        assert!(end.contains("rank 2: it has ended before its work was done"), "{end}");
+    }
+    let resumed = with_directory(&config, &dir, 3, &out, None);
+    let whole = over_ranks(&config, &dir, 3);
+    let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(resumed[0].as_ref().unwrap()), bits(&whole[0]));
+}
+
+#[test]
+fn what_needs_more_than_a_rank_has_is_refused_on_all() {
+    let (data, place) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &place.path().join("parts"));
+    let s = String::from;
+    for (config, flag) in [
+        (TrainConfig { sampler: s("random-walk"), ..config() }, "--sampler random-walk"),
+        (TrainConfig { order: s("proximity"), ..config() }, "--order proximity"),
+        (TrainConfig { strategy: s("layered"), ..config() }, "--strategy layered"),
+        (TrainConfig { devices: s("virtual:2"), ..config() }, "--devices virtual:2"),
+    ] {
+        let ends = on_ranks(2, PATIENCE, |_, post| {
+            let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+            distributed::train(&config, &dir, post, job).unwrap_err().to_string()
+        });
+        assert!(ends.iter().any(|end| end.contains(flag)), "{ends:?}");
+    }
+    let few = on_ranks(5, PATIENCE, |_, post| {
+        let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        distributed::train(&config(), &dir, post, job).unwrap_err().to_string()
+    });
+    assert!(few.iter().any(|end| end.contains("--parts 5")), "{few:?}");
+}
+
+#[test]
+fn subgraphs_of_parts_that_are_dealt_anew_learn_and_go_on_after_a_stop() {
+    let (data, place) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &place.path().join("parts"));
+    let s = String::from;
+    let base = TrainConfig { sampler: s("saint-rw"), batch_size: 60, walk_length: 3, epochs: 8, ..config() };
+    let first_and_last = |config: &TrainConfig| {
+        let many = over_ranks(config, &dir, 2);
+        let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&many[0]), bits(&many[1]), "all ranks tell the same");
+        assert!(many[0].epochs.iter().all(|epoch| epoch.traffic.remote.rows == 0));
+        let moved = |e: &EpochRecord| e.ranks.iter().map(|rank| rank.feature_bytes).sum::<u64>();
+        let moved: Vec<bool> = many[0].epochs.iter().map(|epoch| moved(epoch) > 0).collect();
+        let losses: Vec<f64> = many[0].epochs.iter().map(|epoch| epoch.valid_loss.unwrap()).collect();
+        (losses, moved, bits(&many[0]))
+    };
+    for (name, strategy) in
+        [("saint-rw", "sequential"), ("saint-node", "pipelined"), ("cluster", "sequential")]
+    {
+        let config = TrainConfig {
+            sampler: s(name),
+            strategy: s(strategy),
+            allocation: s("1,1,1"),
+            parts: 6,
+            parts_per_batch: 2,
+            shuffle_parts: 3,
+            ..base.clone()
+        };
+        let (losses, moved, _) = first_and_last(&config);
+        assert!(losses[7] < losses[0], "{name}: {losses:?}");
+        assert_eq!(moved, [false, false, false, true, false, false, true, false], "{name}");
+    }
+    let (_, moved, still) = first_and_last(&base);
+    assert_eq!(moved, [false; 8]);
+    let config = TrainConfig { shuffle_parts: 2, ..base.clone() };
+    let (_, _, whole) = first_and_last(&config);
+    assert_ne!(whole, still);
+    let out = place.path().join("run");
+    for end in with_directory(&config, &dir, 2, &out, Some((1, 14))) {
+        assert!(matches!(end, Err(Error::Interrupted { .. })), "{end:?}");
+    }
+    let resumed = with_directory(&config, &dir, 2, &out, None);
+    let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(resumed[0].as_ref().unwrap()), whole);
+}

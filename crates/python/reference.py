@@ -16,7 +16,8 @@ PARTS = [
                  graphmill.GraphSAINTNodeSampler, graphmill.GraphSAINTEdgeSampler, graphmill.GraphSAINTRandomWalkSampler,
                  graphmill.ClusterData, graphmill.ClusterLoader, graphmill.Data]),
     ("Datasets", [graphmill.Dataset, graphmill.generate, graphmill.import_dataset]),
-    ("Runs", [graphmill.train, graphmill.evaluate, graphmill.predict, graphmill.hotness, graphmill.hotness_report, graphmill.options]),
+    ("Runs", [graphmill.train, graphmill.evaluate, graphmill.predict, graphmill.hotness, graphmill.hotness_report,
+              graphmill.partition, graphmill.partition_report, graphmill.options]),
     ("graphmill.dgl", [dgl.NeighborSampler, dgl.MultiLayerFullNeighborSampler, dgl.DataLoader, dgl.minibatches, dgl.Block, dgl.MiniBatch]),
 ]  # fmt: skip
 

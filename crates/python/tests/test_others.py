@@ -101,7 +101,7 @@ def test_clusters_hold_every_node_once():
     assert [b.n_id.tolist() for b in loader] != [b.n_id.tolist() for b in batches]
     own = graphmill.ClusterData(data, partition=np.arange(100) % 3, output="numpy")
     assert own[1].n_id.tolist() == list(range(1, 100, 3))
-    for bad, message in [({"partition": [0, 1]}, "100 whole numbers"), ({"num_parts": 0}, "0 parts"), ({}, "either")]:
+    for bad, message in [({"partition": [0, 1]}, "100 whole numbers"), ({"num_parts": 0}, "parts 0"), ({}, "either")]:
         with pytest.raises(ValueError, match=message):
             graphmill.ClusterData(data, **bad)
 

@@ -77,6 +77,21 @@ def test_hotness(sbm):
         graphmill.hotness(sbm, "nothing")
 
 
+@pytest.mark.parametrize("method", ["bgl", "metis", "hash"])
+def test_partitions(sbm, method, tmp_path):
+    parts = graphmill.partition(sbm, 4, method=method)
+    assert parts.shape == (4000,) and set(parts.tolist()) == {0, 1, 2, 3}
+    assert parts.tolist() == graphmill.partition(sbm, 4, method=method).tolist()
+    source, destination = sbm.edge_index
+    report = graphmill.partition_report(sbm, 4, methods=[method], out=tmp_path / "parts", fanout=[5, 5])
+    cut = report.results[0].edge_cut
+    assert cut == pytest.approx((parts[source] != parts[destination]).mean()) and (cut > 0.6) == (method == "hash")
+    assert (tmp_path / "parts").is_dir()
+    for bad, message in [({"parts": 0}, "parts 0"), ({"parts": 5000}, "5000 parts"), ({"method": "nothing"}, "unknown method")]:
+        with pytest.raises(ValueError, match=message):
+            graphmill.partition(sbm, **bad)
+
+
 def test_progress_is_one_line(sbm, monkeypatch, capsys):
     graphmill.train(sbm, progress=True, **OPTIONS)
     told = capsys.readouterr().err

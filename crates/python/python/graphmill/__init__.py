@@ -6,7 +6,7 @@
 - :mod:`graphmill.dgl` gives message-flow blocks as DGL's ``DataLoader`` does, and minibatches with the fields of GraphBolt's.
 - :class:`Dataset` is a graph with features, labels and a split, in memory or in a directory; :func:`generate` and
   :func:`import_dataset` make such.
-- :func:`train`, :func:`evaluate`, :func:`predict` and :func:`hotness` are the commands of that name.
+- :func:`train`, :func:`evaluate`, :func:`predict`, :func:`hotness` and :func:`partition` are the commands of that name.
 
 PyTorch and PyTorch Geometric are used where they are installed. Without them batches hold NumPy arrays.
 """
@@ -18,7 +18,7 @@ from .dataset import Dataset, generate, import_dataset
 from .graphsaint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
 from .loader import Loader
 from .neighbor import NeighborLoader
-from .run import evaluate, hotness, hotness_report, options, predict, train
+from .run import evaluate, hotness, hotness_report, options, partition, partition_report, predict, train
 from .shadow import ShaDowKHopSampler
 
 __all__ = [
@@ -39,6 +39,8 @@ __all__ = [
     "hotness_report",
     "import_dataset",
     "options",
+    "partition",
+    "partition_report",
     "predict",
     "train",
 ]

@@ -19,15 +19,16 @@ class ClusterData:
 
     Args:
         data: As of :class:`graphmill.NeighborLoader`.
-        num_parts: How many; they are grown breadth first, to equal sizes.
-        partition: Part of each node (``V``, from 0 on), in the place of parts that are grown: of METIS, say.
+        num_parts: How many, at most 65535.
+        method: How they are made: ``"metis"`` as there, or another of :func:`graphmill.partition`.
+        partition: Part of each node (``V``, from 0 on), in the place of ``num_parts``.
         output: As of :class:`graphmill.NeighborLoader`.
 
     Raises:
         TypeError, ValueError: As of :class:`graphmill.NeighborLoader`; no parts, or more than nodes.
     """
 
-    def __init__(self, data: Any, num_parts: int | None = None, *, partition: Any = None, output: str = "auto", **ignored: Any):
+    def __init__(self, data: Any, num_parts: int | None = None, *, method: str = "metis", partition: Any = None, output: str = "auto", **ignored: Any):
         for name in ignored:
             if name not in ("recursive", "save_dir", "filename", "log", "keep_inter_cluster_edges", "sparse_format"):
                 raise TypeError(f"ClusterData() got an unexpected keyword argument '{name}'")
@@ -36,16 +37,19 @@ class ClusterData:
         self.data, self._how = data, output
         graph = open_graph(data)
         if partition is None:
-            nodes, starts = _graphmill.grow_parts(graph.topology, int(num_parts))
-            self.nodes, self.starts = nodes, list(starts)
+            none = np.zeros(0, np.uint32)
+            how = {"method": method, "parts": int(num_parts), "seed": 0, "slack": 0.1, "train_slack": 1.0}
+            parts = _graphmill.partition(graph.topology, none, **how)
         else:
             parts = array_of(partition, "partition")
             if parts.shape != (graph.num_nodes,) or parts.dtype.kind not in "iu":
                 raise ValueError(f"partition: {graph.num_nodes} whole numbers are expected, not shape {parts.shape} of {parts.dtype}")
-            if parts.size and parts.min() < 0:
-                raise ValueError(f"partition: parts are numbered from 0 on, not from {parts.min()}")
-            self.nodes = np.argsort(parts, kind="stable").astype(np.uint32)
-            self.starts = [0, *np.cumsum(np.bincount(parts)).tolist()]
+            if parts.size and (parts.min() < 0 or parts.max() >= graph.num_nodes):
+                raise ValueError(f"partition: parts are numbered from 0 on, not from {parts.min()} to {parts.max()}")
+        sizes = np.bincount(parts)
+        self.nodes = np.argsort(parts, kind="stable").astype(np.uint32)
+        # parts that have no nodes are left out
+        self.starts = [0, *np.cumsum(sizes[sizes > 0]).tolist()]
         self.num_parts = len(self.starts) - 1
 
     def __len__(self) -> int:

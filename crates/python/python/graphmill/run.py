@@ -206,6 +206,59 @@ def hotness_report(
     return _record(_graphmill.hotness_report(native, list(policies), list(samplers), list(ratios), epochs, given))
 
 
+def partition(
+    dataset: Dataset | str | os.PathLike[str] | None = None,
+    parts: int = 2,
+    *,
+    method: str = "bgl",
+    seed: int = 0,
+    slack: float = 0.1,
+    train_slack: float = 0.05,
+) -> np.ndarray:
+    """Deals the nodes of a graph to parts, one for each machine: the part of each node (``V``, uint32).
+
+    Args:
+        dataset: A dataset, its directory, or ``None`` for the built-in demo.
+        parts: How many, at most 65535.
+        method: ``"bgl"``, ``"metis"``, ``"fennel"``, ``"ldg"``, ``"hash"`` or ``"random"``.
+        seed: Of what is drawn.
+        slack: How far above the mean a part's nodes may be: 0.1 is at most 1.1 times.
+        train_slack: The same of training nodes.
+
+    Raises:
+        ValueError: No such method, or more parts than nodes.
+    """
+    given = _open(dataset)
+    how = {"method": method, "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack}
+    return _graphmill.partition(given._native.topology(), given.train, **how)
+
+
+def partition_report(
+    dataset: Dataset | str | os.PathLike[str] | None = None,
+    parts: int = 2,
+    *,
+    methods: Sequence[str] = ("bgl",),
+    out: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    slack: float = 0.1,
+    train_slack: float = 0.05,
+    batches: int = 0,
+    **options: Any,
+) -> Record:
+    """What partitions by some methods are like: the command ``graphmill partition``. With ``out`` that of the one method is written there, for training over several machines.
+
+    Returns:
+        ``results``: a record for each method with ``edge_cut``, ``balance``, ``locality``, ``cross_requests`` and ``seconds``.
+
+    Raises:
+        TypeError, ValueError: No such method or option, an impossible value, or several methods and ``out``.
+        OSError: It cannot be written.
+    """
+    how = {"methods": list(methods), "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "batches": batches}
+    path = None if out is None else os.fspath(out)
+    return _record(_graphmill.partition_report(_open(dataset)._native, **how, options=_options(options), out=path))
+
+
 def options() -> dict[str, Record]:
     """Every option of :func:`train` by name, with its ``default`` and ``help``."""
     return {

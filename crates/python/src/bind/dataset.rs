@@ -12,7 +12,7 @@ use graphmill_graph::{
     generate::{GenerateOptions, generate_to},
 };
 use graphmill_loader::feature::Host;
-use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr, PyArrayMethods, PyUntypedArrayMethods};
+use numpy::{Element, PyArray1, PyArray2, PyArrayDescr, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 
 use super::{array, array::with_ids, error, loader::Topology, wait};
@@ -441,21 +441,4 @@ fn import_options(given: &[(String, String)]) -> PyResult<ImportOptions> {
         }
     }
     Ok(o)
-}
-
-/// Parts of a graph, grown breadth first: nodes part by part, and where each begins.
-#[pyfunction]
-pub(super) fn grow_parts<'py>(
-    py: Python<'py>,
-    topology: &Topology,
-    parts: usize,
-) -> PyResult<(Bound<'py, PyArray1<u32>>, Vec<usize>)> {
-    let graph = topology.0.graph();
-    let roots: Vec<u32> = (0..graph.num_nodes() as u32).collect();
-    let options =
-        graphmill_loader::subgraph::SubgraphOptions { parts, parts_per_batch: 1, ..Default::default() };
-    let made = py.detach(|| graphmill_loader::subgraph::cluster::Cluster::new(graph, &roots, &options));
-    let cluster = made.map_err(error::value)?;
-    let (nodes, starts) = cluster.members();
-    Ok((nodes.to_vec().into_pyarray(py), starts.to_vec()))
 }

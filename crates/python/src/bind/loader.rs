@@ -90,6 +90,7 @@ pub(super) struct Source {
 
 /// How a table's rows look in Python.
 struct Column {
+    of: Of,
     descr: Py<PyArrayDescr>,
     shape: Vec<usize>,
 }
@@ -281,11 +282,11 @@ impl Source {
             if let Ok(dataset) = given.cast::<Dataset>() {
                 let (table, shape, descr) = dataset.get().features(py)?;
                 of_kinds.push((of, table));
-                layout.push(Column { descr, shape });
+                layout.push(Column { of, descr, shape });
             } else {
                 let array::Table { rows, descr, shape } = array::table(&name, &given)?;
                 of_kinds.push((of, Table::Rows(rows)));
-                layout.push(Column { descr, shape });
+                layout.push(Column { of, descr, shape });
             }
         }
         let source =
@@ -330,10 +331,12 @@ fn tuple<'py>(py: Python<'py>, batch: Batch, layout: &[Column]) -> PyResult<Boun
     let (seeds, nodes, edges) = (batch.num_seeds(), batch.num_nodes(), batch.num_edges());
     let ids = |lease, n: usize| array::of_ids(py, lease, &[n]);
     let tables = PyList::empty(py);
-    for (lease, Column { descr, shape }) in batch.tables.into_iter().zip(layout) {
-        let row = shape.iter().product::<usize>() * descr.bind(py).getattr("itemsize")?.extract::<usize>()?;
-        // rows of no bytes do not tell how many they are
-        let rows = if row == 0 { nodes } else { lease.bytes().len() / row };
+    for (lease, Column { of, descr, shape }) in batch.tables.into_iter().zip(layout) {
+        let rows = match of {
+            Of::Nodes => nodes,
+            Of::Edges => edges,
+            Of::Seeds => seeds,
+        };
         let shape: Vec<usize> = std::iter::once(rows).chain(shape.iter().copied()).collect();
         tables.append(array::of_lease(py, lease, descr.bind(py).clone(), &shape)?)?;
     }

@@ -30,7 +30,8 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::hotness, m)?)?;
     m.add_function(wrap_pyfunction!(run::hotness_report, m)?)?;
     m.add_function(wrap_pyfunction!(run::options, m)?)?;
-    m.add_function(wrap_pyfunction!(dataset::grow_parts, m)?)?;
+    m.add_function(wrap_pyfunction!(run::partition, m)?)?;
+    m.add_function(wrap_pyfunction!(run::partition_report, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::generate, m)?)?;
     m.add_function(wrap_pyfunction!(dataset::import_dataset, m)?)
 }

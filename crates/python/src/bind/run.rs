@@ -11,14 +11,16 @@ use graphmill_engine::{
     config::{KEYS, key},
     hotness as hot,
     observer::{Observer, Progress, Start},
+    partition as engine_partition,
     record::EpochRecord,
     saved::{Kind, SavedRun},
 };
+use graphmill_graph::{external::Quiet, partition as parting, table};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use serde_json::{Map, Value as Json, json};
 
-use super::{dataset::Dataset, error, wait};
+use super::{array, dataset::Dataset, error, loader::Topology, wait};
 
 /// Sends what happens as JSON, batches at most ten times a second.
 struct Told {
@@ -267,6 +269,77 @@ pub(super) fn hotness_report(
         return Err(raised);
     }
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
+}
+
+/// Deals the nodes of a graph to parts: the part of each.
+#[pyfunction]
+#[pyo3(signature = (topology, train, *, method, parts, seed, slack, train_slack))]
+#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+pub(super) fn partition<'py>(
+    py: Python<'py>,
+    topology: &Topology,
+    train: &Bound<'py, PyAny>,
+    method: &str,
+    parts: u16,
+    seed: u64,
+    slack: f64,
+    train_slack: f64,
+) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    let entry = table::find("method", parting::TABLE, method).map_err(error::graph)?;
+    let graph = topology.0.graph().clone();
+    let mut train = array::nodes("train", train, graph.num_nodes())?;
+    train.sort_unstable();
+    let options = checked(parts, seed, slack, train_slack)?;
+    let work = move |_: &_, _to| {
+        let book = (entry.make)(&options)?.partition(&graph, &train, &Quiet)?;
+        Ok(book.of().iter().map(|&part| part.into()).collect::<Vec<u32>>())
+    };
+    let (made, raised) = wait::run(py, work, |_, _| Ok(()))?;
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    Ok(made.map_err(error::graph)?.into_pyarray(py))
+}
+
+/// What partitions by some methods are like, as JSON; the one of a single method is written to `out`.
+#[pyfunction]
+#[pyo3(signature = (dataset, *, methods, parts, seed, slack, train_slack, batches, options, out))]
+#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+pub(super) fn partition_report(
+    py: Python<'_>,
+    dataset: &Dataset,
+    methods: Vec<String>,
+    parts: u16,
+    seed: u64,
+    slack: f64,
+    train_slack: f64,
+    batches: u64,
+    options: &str,
+    out: Option<PathBuf>,
+) -> PyResult<String> {
+    let mut train = TrainConfig::default();
+    configure(&mut train, options)?;
+    let data = dataset.data.clone();
+    let partition = checked(parts, seed, slack, train_slack)?;
+    let work = move |_: &_, _to| {
+        let threads = train.threads;
+        let options = engine_partition::Options { methods, partition, train, batches };
+        on_threads(threads, || engine_partition::run(&options, &data, out.as_deref(), &Quiet))?
+    };
+    let (report, raised) = wait::run(py, work, |_, _| Ok(()))?;
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
+}
+
+/// Options of a partitioner.
+fn checked(parts: u16, seed: u64, slack: f64, train_slack: f64) -> PyResult<parting::Options> {
+    if parts == 0 || !(slack >= 0.0 && train_slack >= 0.0) {
+        let message = format!("parts {parts}, slack {slack}, train_slack {train_slack}: at least 1, 0 and 0");
+        return Err(error::value(message));
+    }
+    Ok(parting::Options { parts, seed, slack, train_slack })
 }
 
 /// Every option of a run: name, kind of value, default as JSON, help.

@@ -1,10 +1,6 @@
 //! The project's own commands.
 //!
-<<<<<<< HEAD
 //! - `cargo xtask test` runs everything a change must pass, what is made over MPI too where MPI is there; `cargo xtask test python` the
-=======
-//! - `cargo xtask test` runs everything a change must pass; what is made over MPI too, where MPI is there. `cargo xtask test python` the
->>>>>>> python
 //!   Python package's part alone.
 //! - `cargo xtask setup` installs what MPI needs, on Debian.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
@@ -53,13 +49,8 @@ const MPI: [&str; 2] = ["--features", "graphmill/mpi"];
 
 /// What `cargo xtask` can be told.
 const USAGE: &[&str] = &[
-<<<<<<< HEAD
     "setup",
     "test [python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
-=======
-    "test [python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
-    "setup",
->>>>>>> python
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
@@ -77,13 +68,8 @@ fn main() -> Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test(),
-<<<<<<< HEAD
         ["setup"] => mpi::setup(),
         ["test", "python", ref words @ ..] => python::test(words),
-=======
-        ["test", "python", ref words @ ..] => python::test(words),
-        ["setup"] => mpi::setup(),
->>>>>>> python
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["fuzz", ref words @ ..] => fuzz::run(words),

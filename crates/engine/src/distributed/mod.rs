@@ -11,8 +11,8 @@
 //! whole batch. What dropout drops is drawn by rank and row, so with dropout the numbers are others, as those of another seed are.
 //!
 //! - [`Ranks`]: the other ranks, and the sums of gradients, which travel while the layers below are still computed.
-//! - [`view`]: what a rank has of the dataset.
-//! - [`inference`]: full-neighbour inference, layer by layer, each rank for its own nodes.
+//! - [`View`]: what a rank has of the dataset.
+//! - `inference.rs`: full-neighbour inference, layer by layer, each rank for its own nodes.
 
 mod dealt;
 mod gradients;

@@ -72,7 +72,7 @@ pub(crate) fn command() -> Command {
                 .conflicts_with("hardware"),
         )
         .arg(
-            word("network", "LINK").requires("partition").default_value("12.5G,20us").help(
+            word("network", "LINK").requires("partition").conflicts_with("hardware").default_value("12.5G,20us").help(
                 "Each machine's link, with --partition: bytes a second each way and a latency, such as 125M,50us",
             ),
         )

@@ -16,7 +16,10 @@ fn machines_profiles_and_options_are_checked() {
     refused(&room, "plan none --hardware laptop", FAILED, &["none", "graphmill.json"], "");
     refused(&room, "plan data --hardware laptop --cache heat", USAGE, &["unknown policy 'heat'"], "");
     refused(&room, "plan data --hardware laptop --strategy factored", USAGE, &["--strategy"], "");
-    refused(&room, "plan --paper bgl", USAGE, &["--paper", "fgnn"], "");
+    refused(&room, "plan --paper dgl", USAGE, &["--paper", "fgnn", "bgl"], "");
+    refused(&room, "plan data --network 1G --hardware laptop", USAGE, &["--network", "--hardware"], "");
+    refused(&room, "plan data --partition data", FAILED, &["partition.json", "graphmill partition"], "");
+    refused(&room, "plan data --partition data --network fast", USAGE, &["--network", "fast"], "");
     refused(&room, "plan data --paper fgnn", USAGE, &["cannot be used with"], "");
     room.write(
         "machine.toml",

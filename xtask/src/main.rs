@@ -1,6 +1,6 @@
 //! The project's own commands.
 //!
-//! - `cargo xtask test` runs everything a change must pass; what is made over MPI too, where MPI is there. `cargo xtask test python` the
+//! - `cargo xtask test` runs everything a change must pass, what is made over MPI too where MPI is there; `cargo xtask test python` the
 //!   Python package's part alone.
 //! - `cargo xtask setup` installs what MPI needs, on Debian.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
@@ -49,8 +49,8 @@ const MPI: [&str; 2] = ["--features", "graphmill/mpi"];
 
 /// What `cargo xtask` can be told.
 const USAGE: &[&str] = &[
-    "test [python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "setup",
+    "test [python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
@@ -68,8 +68,8 @@ fn main() -> Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test(),
-        ["test", "python", ref words @ ..] => python::test(words),
         ["setup"] => mpi::setup(),
+        ["test", "python", ref words @ ..] => python::test(words),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["fuzz", ref words @ ..] => fuzz::run(words),

@@ -50,6 +50,12 @@ pub(crate) fn partition(config: &TrainConfig) -> Result<Option<PartitionDir>> {
         return Ok(Some(PartitionDir::open(dir)?));
     }
     match launch() {
+        Some(Launch { size, rank, .. }) if size > 1 && config.dataset.is_empty() => {
+            Err(Error::usage(format!(
+                "{size} processes were started, and rank {rank} does not know the dataset: name the partitioned DATASET; --resume needs it too \
+             where the run directory is on another machine"
+            )))
+        }
         Some(Launch { size, .. }) if size > 1 => Err(Error::usage(format!(
             "{size} processes were started, but the dataset is not partitioned: graphmill partition DATASET DST --parts {size}, and \
              train DST"
@@ -75,19 +81,29 @@ pub(crate) fn join(config: &TrainConfig) -> Result<Arc<Post>> {
         .map_err(|error| Error::usage(format!("--peer-timeout {}: {error}", config.peer_timeout)))?;
     let options = PostOptions { patience, ..PostOptions::default() };
     let post = match launch() {
-        Some(Launch { size, .. }) if size > 1 => several(options, size)?,
+        Some(launch) if launch.size > 1 => several(options, launch)?,
         _ => Post::start(options, || Ok(local(1).remove(0)))?,
     };
     Ok(POST.get_or_init(|| post).clone())
 }
 
 #[cfg(feature = "mpi")]
-fn several(options: PostOptions, _: usize) -> Result<Arc<Post>> {
-    Ok(Post::start(options, graphmill_distributed::transport::mpi::Mpi::join)?)
+fn several(options: PostOptions, launch: Launch) -> Result<Arc<Post>> {
+    let post = Post::start(options, graphmill_distributed::transport::mpi::Mpi::join)?;
+    if (post.rank(), post.size()) != (launch.rank, launch.size) {
+        return Err(Error::usage(format!(
+            "the launcher says that this is rank {} of {}, MPI that it is {} of {}: start it with the mpirun of the MPI that it was built with",
+            launch.rank,
+            launch.size,
+            post.rank(),
+            post.size()
+        )));
+    }
+    Ok(post)
 }
 
 #[cfg(not(feature = "mpi"))]
-fn several(_: PostOptions, size: usize) -> Result<Arc<Post>> {
+fn several(_: PostOptions, Launch { size, .. }: Launch) -> Result<Arc<Post>> {
     Err(Error::usage(format!(
         "{size} processes were started, but this graphmill was built without MPI: cargo build --release --features mpi"
     )))

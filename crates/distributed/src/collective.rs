@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::Result;
+use graphmill_graph::{Error, Result};
 
 use crate::{Post, post::HEADER};
 
@@ -12,6 +12,17 @@ use crate::{Post, post::HEADER};
 #[derive(Clone)]
 pub struct Collective {
     post: Arc<Post>,
+}
+
+/// The values of a message, which are to be so many.
+fn as_many(words: &[u32], len: usize, rank: usize) -> Result<&[f32]> {
+    let values = words.get(HEADER..).unwrap_or_default();
+    if values.len() != len {
+        let message =
+            format!("{} values where {len} are summed: the ranks do not all do the same", values.len());
+        return Err(Error::Peer { rank, message });
+    }
+    Ok(bytemuck::cast_slice(values))
 }
 
 /// The part of `len` values that a rank sums.
@@ -45,13 +56,9 @@ impl Collective {
         let own = share(len, rank, size);
         let mut sum = vec![0.0f32; own.len()];
         for from in 0..size {
-            let add = |sum: &mut [f32], part: &[f32]| sum.iter_mut().zip(part).for_each(|(s, &x)| *s += x);
-            if from == rank {
-                add(&mut sum, &values[own.clone()]);
-            } else {
-                let words = post.take(from, number)?;
-                add(&mut sum, bytemuck::cast_slice(&words[HEADER..]));
-            }
+            let words = if from == rank { Vec::new() } else { post.take(from, number)? };
+            let part = if from == rank { &values[own.clone()] } else { as_many(&words, own.len(), from)? };
+            sum.iter_mut().zip(part).for_each(|(sum, &x)| *sum += x);
         }
         for to in post.others() {
             post.put(to, number, |words| words.extend_from_slice(bytemuck::cast_slice(&sum)));
@@ -59,8 +66,8 @@ impl Collective {
         values[own].copy_from_slice(&sum);
         for from in post.others() {
             let words = post.take(from, number)?;
-            let part = bytemuck::cast_slice(&words[HEADER..]);
-            values[share(len, from, size)].copy_from_slice(part);
+            let range = share(len, from, size);
+            values[range.clone()].copy_from_slice(as_many(&words, range.len(), from)?);
         }
         Ok(())
     }

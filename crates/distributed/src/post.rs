@@ -27,6 +27,8 @@ use crate::Transport;
 pub const HEADER: usize = 3;
 /// Least and most time between two looks for messages, where there are none.
 const LOOKS: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(200)];
+/// How long a rank that has failed tries to say so.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// How often a rank says that it is there in the time that others wait.
 const BEATS: u32 = 8;
 
@@ -365,14 +367,30 @@ struct Driver<T> {
 
 impl<T: Transport> Driver<T> {
     fn drive(mut self) {
-        let outcome = self.talk();
-        let mut boxes = lock(&self.shared.boxes);
-        boxes.broken = Some(match outcome {
-            Ok(()) => "this rank has closed it".into(),
-            Err(error) => error.to_string(),
-        });
-        drop(boxes);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.talk()));
+        let why = match &outcome {
+            Ok(Ok(())) => "this rank has closed it".to_string(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "a fault of the program; please report this".to_string(),
+        };
+        lock(&self.shared.boxes).broken = Some(why.clone());
         self.shared.arrived.notify_all();
+        if !matches!(outcome, Ok(Ok(()))) {
+            // what is left of the transport may tell the others; to end it in good order may take for ever
+            let told = catch_unwind(AssertUnwindSafe(|| {
+                for to in (0..self.shared.size).filter(|&to| to != self.shared.rank) {
+                    let mut words = vec![kind::FAULT, 0, 0];
+                    say_text(&why, &mut words);
+                    let _ = self.transport.send(to, words);
+                }
+                let began = Instant::now();
+                while self.transport.in_flight() > 0 && began.elapsed() < FAREWELL {
+                    std::thread::sleep(LOOKS[1]);
+                }
+            }));
+            drop(told);
+            std::mem::forget(self.transport);
+        }
     }
 
     fn talk(&mut self) -> Result<()> {
@@ -406,7 +424,7 @@ impl<T: Transport> Driver<T> {
 
     /// Waits until what was said has been taken, for as long as others may wait; and where the job is to end with an error, ends it.
     fn end(&mut self, abort: bool) -> Result<()> {
-        let most = if abort { Duration::from_secs(1) } else { self.shared.options.patience };
+        let most = if abort { FAREWELL } else { self.shared.options.patience };
         let began = Instant::now();
         while self.transport.in_flight() > 0 && began.elapsed() < most {
             // others end only when they have been listened to
@@ -423,7 +441,8 @@ impl<T: Transport> Driver<T> {
         let shared = &self.shared;
         let now = shared.began.elapsed().as_millis();
         shared.heard[from].store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
-        let [first, low, high] = words[..HEADER] else { return };
+        // a part of a message is a sign of life
+        let Some(&[first, low, high]) = words.first_chunk::<HEADER>() else { return };
         let (kind, service) = (first & 0xff, first >> 8);
         let number = u64::from(high) << 32 | u64::from(low);
         match kind {

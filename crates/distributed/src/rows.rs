@@ -1,6 +1,7 @@
 //! Feature rows that other ranks own: the remote tier, behind whatever cache is before it.
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, PoisonError, RwLock},
     time::Instant,
 };
@@ -20,6 +21,8 @@ use crate::{
 pub const ROWS: u32 = 16;
 /// Bytes of an answer at most: what is asked for is asked in parts, which travel and are put in their places side by side.
 const ANSWER: usize = 4 << 20;
+/// Answers of an owner that are under way at once.
+const WINDOW: usize = 8;
 
 /// Bytes that asking a rank for `rows` rows of `dim` values puts on the wire, and answering.
 pub fn bytes_of_rows(rows: usize, dim: usize) -> [u64; 2] {
@@ -59,15 +62,25 @@ impl Feature for Remote {
         let began = Instant::now();
         let shares = self.book.by_owner(ids);
         let most = rows_of_an_answer(self.dim);
-        let mut asked = Vec::new();
-        for to in self.post.others() {
-            let share = &shares[to];
-            for (ids, at) in share.ids.chunks(most).zip(share.at.chunks(most)) {
-                asked.push((to, at, self.post.ask(to, self.service, |words| words.extend_from_slice(ids))));
+        // owners take turns, and each has a few answers under way at most
+        let longest = shares.iter().map(|share| share.ids.len()).max().unwrap_or(0);
+        let questions =
+            (0..longest.div_ceil(most)).flat_map(|i| self.post.others().map(move |to| (to, i * most)));
+        let mut questions = questions.filter(|&(to, from)| from < shares[to].ids.len());
+        let window = WINDOW * (self.post.size() - 1).max(1);
+        let mut asked = VecDeque::with_capacity(window);
+        loop {
+            while asked.len() < window
+                && let Some((to, from)) = questions.next()
+            {
+                let share = &shares[to];
+                let range = from..(from + most).min(share.ids.len());
+                let ids = &share.ids[range.clone()];
+                let asking = self.post.ask(to, self.service, |words| words.extend_from_slice(ids));
+                asked.push_back((to, &share.at[range], asking));
             }
-        }
-        for (from, at, asked) in asked {
-            let words = asked.wait()?;
+            let Some((from, at, asking)) = asked.pop_front() else { break };
+            let words = asking.wait()?;
             let rows: &[f32] = bytemuck::cast_slice(&words[HEADER..]);
             if rows.len() != at.len() * self.dim {
                 let message = format!("{} values of {} rows of {}", rows.len(), at.len(), self.dim);

@@ -75,7 +75,8 @@ fn on_ranks<T: Send>(size: usize, run: impl Fn(Arc<Post>, Arc<Book>) -> T + Sync
 #[test]
 fn blocks_are_those_of_a_single_process_and_the_wire_carries_what_is_predicted() {
     let graph = graph();
-    let makes: [fn(&Graph) -> Arc<dyn Sampler>; 3] = [
+    type Make = fn(&Graph) -> Arc<dyn Sampler>;
+    let makes: [Make; 3] = [
         |_| Arc::new(Neighbor::new(&[5, 3, -1]).unwrap()),
         |_| Arc::new(Full::new(2).unwrap()),
         |graph| Arc::new(Weighted::new(graph, &[6, 4], &WeightedOptions::default()).unwrap()),

@@ -160,7 +160,14 @@ impl Loader<'_> {
         if let Some(ahead) = &self.ahead {
             return ahead.complete(self, order, number, workspace, batch);
         }
-        let holds = !batch.blocks.is_empty() && batch.seeds == self.seeds(order, number);
+        let seeds = self.seeds(order, number);
+        let same = match &self.own {
+            None => batch.seeds == seeds,
+            Some(book) => {
+                batch.whole == seeds.len() && seeds.iter().filter(|&&v| book.is_own(v)).eq(&batch.seeds)
+            }
+        };
+        let holds = !batch.blocks.is_empty() && same;
         if holds && !self.sampler.is_random() {
             batch.number = number;
             return Ok(());

@@ -39,7 +39,7 @@ use crate::{
     setup::{self, Parts, Tables},
     stage::Loader,
     strategy::{Done, Epoch, Flow, Setting, Strategy},
-    sums::{Sums, Valid},
+    sums::Valid,
     tensorboard::Events,
     tiers::Whole,
     timeline::Timeline,
@@ -265,10 +265,8 @@ impl Trainer<'_> {
         self.schedule.set_state(self.place.schedule);
         self.early.state = self.place.patience;
         self.records = run.map_or(Ok(Vec::new()), |run| run.keep_epochs(self.place.epoch))?;
-        if self.ranks.as_ref().is_some_and(|ranks| ranks.rank() > 0) {
-            // what rank 0 has added up is its own
-            let Sums { loss, seeds, grad_norm, .. } = self.place.sums;
-            self.place.sums = Sums { loss, seeds, grad_norm, ..Sums::default() };
+        if let Some(ranks) = &self.ranks {
+            ranks.resume(&mut self.place.sums);
         }
         let reuse = std::mem::take(&mut self.place.reuse);
         self.learner.history.restore(reuse, saved.history).map_err(|what| {
@@ -373,6 +371,9 @@ impl Trainer<'_> {
                 Some(ranks) => ranks.agree_to_stop(stop()),
                 None => stop(),
             };
+            if let (Some(ranks), true) = (&ranks, stopping && place.batch < batches) {
+                ranks.stop(&mut place.sums)?;
+            }
             let many = config.checkpoint_batches as u64;
             let due = (many > 0 && place.batch / many > before / many)
                 || keeper.saved.elapsed().as_secs_f64() >= config.checkpoint_seconds;
@@ -443,8 +444,12 @@ impl Trainer<'_> {
                 self.rescue();
                 return Err(error);
             }
-            if let Some(score) = score(self.metric.make, logits, data, valid) {
-                let loss = learner.loss(logits, valid);
+            if let Some(mut score) = score(self.metric.make, logits, data, valid) {
+                let mut loss = learner.loss(logits, valid);
+                if let Some(ranks) = &self.ranks {
+                    // processors of different kinds round differently: what is decided by these is decided alike
+                    [score, loss] = ranks.agree([score, loss])?;
+                }
                 let judged = if config.select == "loss" { -loss } else { score };
                 self.schedule.observe(judged);
                 better = self.early.observe(judged, loss);

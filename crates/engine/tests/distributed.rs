@@ -232,6 +232,10 @@ fn a_run_that_was_stopped_goes_on_with_as_many_ranks_or_another_number() {
             }
             assert!(close(a.loss, b.loss), "{} and {}", a.loss, b.loss);
             assert_eq!(a.seeds, b.seeds);
+            if size == 4 {
+                assert_eq!(a.sampled_edges, b.sampled_edges, "what all had done before counts");
+                assert_eq!(a.traffic.remote.rows, b.traffic.remote.rows);
+            }
         }
         let read: Vec<EpochRecord> = std::fs::read_to_string(out.join("metrics.jsonl"))
             .unwrap()

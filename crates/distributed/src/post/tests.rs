@@ -168,3 +168,42 @@ fn a_rank_that_hangs_is_given_up_after_the_time_and_one_that_is_slow_is_not() {
         assert!(late < 4 * SHORT, "{late:?}");
     });
 }
+
+/// An end that panics, or fails, from some time on, and hands over nonsense before.
+struct Breaks(Local, Instant, bool);
+
+impl Transport for Breaks {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+    fn send(&mut self, to: usize, words: Vec<u32>) -> Result<()> {
+        self.0.send(to, words)
+    }
+    fn poll(&mut self) -> Result<Option<(usize, Vec<u32>)>> {
+        if Instant::now() < self.1 {
+            return Ok(Some((0, vec![kind::ASK])));
+        }
+        assert!(self.2, "broken");
+        Err(Error::invalid("the cable is out"))
+    }
+}
+
+#[test]
+fn a_post_that_breaks_tells_its_own_rank_and_the_others_why() {
+    for (fails, why) in [(true, "the cable is out"), (false, "a fault of the program")] {
+        let mut ends = local(2);
+        let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
+        let breaks = Instant::now() + SHORT;
+        let options = PostOptions { patience: LONG, threads: 1 };
+        let second = Post::start(options, move || Ok(Breaks(second, breaks, fails))).unwrap();
+        let post = Post::start(options, move || Ok(first)).unwrap();
+        for told in [post.take(1, 5), second.take(0, 5)] {
+            let told = told.unwrap_err().to_string();
+            assert!(told.contains(why), "{told}");
+        }
+        assert!(breaks.elapsed() < LONG / 2);
+    }
+}

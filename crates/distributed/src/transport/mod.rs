@@ -23,7 +23,8 @@ pub trait Transport {
     /// The message cannot be sent.
     fn send(&mut self, to: usize, words: Vec<u32>) -> Result<()>;
 
-    /// The next message that has arrived and the rank it is from, if there is one. Does not wait.
+    /// The next message that has arrived and the rank it is from, if there is one; without words where only a part of one has arrived.
+    /// Does not wait.
     ///
     /// # Errors
     /// Messages cannot be received.

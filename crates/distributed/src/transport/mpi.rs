@@ -142,30 +142,29 @@ impl Transport for Mpi {
 
     fn poll(&mut self) -> Result<Option<(usize, Vec<u32>)>> {
         self.collect();
-        while let Some(come) = self.world.any_process().immediate_matched_probe() {
-            let (words, status): (Vec<u32>, _) = come.matched_receive_vec();
-            let from = status.source_rank() as usize;
-            match (status.tag(), self.arriving.remove(&from)) {
-                (WHOLE, None) => return Ok(Some((from, words))),
-                (LENGTH, None) if words.len() == 1 => {
-                    let length = words[0] as usize;
-                    self.arriving.insert(from, (length, Vec::with_capacity(length.min(FRAME_WORDS))));
+        let Some(come) = self.world.any_process().immediate_matched_probe() else { return Ok(None) };
+        let (words, status): (Vec<u32>, _) = come.matched_receive_vec();
+        let from = status.source_rank() as usize;
+        match (status.tag(), self.arriving.remove(&from)) {
+            (WHOLE, None) => return Ok(Some((from, words))),
+            (LENGTH, None) if words.len() == 1 => {
+                let length = words[0] as usize;
+                self.arriving.insert(from, (length, Vec::new()));
+            }
+            (FRAME, Some((length, mut message))) if message.len() + words.len() <= length => {
+                message.extend_from_slice(&words);
+                if message.len() == length {
+                    return Ok(Some((from, message)));
                 }
-                (FRAME, Some((length, mut message))) if message.len() + words.len() <= length => {
-                    message.extend_from_slice(&words);
-                    if message.len() == length {
-                        return Ok(Some((from, message)));
-                    }
-                    self.arriving.insert(from, (length, message));
-                }
-                _ => {
-                    let message =
-                        "its messages are none of ours: the ranks do not all run the same program".into();
-                    return Err(Error::Peer { rank: from, message });
-                }
+                self.arriving.insert(from, (length, message));
+            }
+            _ => {
+                let message =
+                    "its messages are none of ours: the ranks do not all run the same program".into();
+                return Err(Error::Peer { rank: from, message });
             }
         }
-        Ok(None)
+        Ok(Some((from, Vec::new())))
     }
 
     fn in_flight(&mut self) -> usize {

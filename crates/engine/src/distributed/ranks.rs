@@ -38,7 +38,7 @@ pub(super) mod class {
     pub(super) const MEETINGS: u64 = 3 << 56;
 }
 
-/// What a rank did in an epoch.
+/// What a rank did in an epoch; of one that was resumed in its middle, behind that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RankRecord {
@@ -58,6 +58,16 @@ pub struct RankRecord {
     pub feature_bytes: u64,
     /// Bytes that it sent to sum gradients, and to agree.
     pub sum_bytes: u64,
+}
+
+/// What ranks add up apart from each other.
+type Counters = [u64; 6];
+
+/// Edges, those of bottom blocks, rows and bytes from near, rows and bytes from other ranks.
+fn counters(sums: &mut Sums) -> [&mut u64; 6] {
+    let Sums { edges, bottom_edges, traffic, .. } = sums;
+    let (host, remote) = (&mut traffic.host, &mut traffic.remote);
+    [edges, bottom_edges, &mut host.rows, &mut host.bytes, &mut remote.rows, &mut remote.bytes]
 }
 
 /// Files as words.
@@ -111,6 +121,8 @@ pub struct Ranks {
     /// Own seeds, and those of other ranks, are counted here; and bytes sent before the epoch in hand.
     seeds: AtomicU64,
     bytes: Mutex<[u64; 3]>,
+    /// What all ranks had added up where the epoch was resumed in its middle.
+    before: Mutex<Counters>,
     /// Own rows between layers.
     layers: [Arc<RwLock<Matrix>>; 2],
 }
@@ -135,6 +147,7 @@ impl Ranks {
             stops: AtomicBool::new(false),
             seeds: AtomicU64::new(0),
             bytes: Mutex::default(),
+            before: Mutex::default(),
             layers,
         })
     }
@@ -181,6 +194,20 @@ impl Ranks {
     /// It did not take part.
     pub(crate) fn broadcast(&self, said: Vec<u32>) -> Result<Vec<u32>> {
         Ok(self.all.broadcast(self.meetings.fetch_add(1, Relaxed), said)?)
+    }
+
+    /// Rank 0's numbers.
+    ///
+    /// # Errors
+    /// It did not take part.
+    pub(crate) fn agree(&self, numbers: [f64; 2]) -> Result<[f64; 2]> {
+        let words = numbers.iter().flat_map(|x| [x.to_bits() as u32, (x.to_bits() >> 32) as u32]).collect();
+        let told = self.broadcast(words)?;
+        let number = |i: usize| {
+            let [low, high] = [2 * i, 2 * i + 1].map(|i| told.get(i).copied().unwrap_or(0));
+            f64::from_bits(u64::from(high) << 32 | u64::from(low))
+        };
+        Ok([number(0), number(1)])
     }
 
     /// The checkpoint of rank 0's run directory `run`, on all ranks; none where there is none.
@@ -266,58 +293,75 @@ impl Ranks {
         (table, Box::new(Divided::new(self.book.clone(), own, Arc::new(remote))))
     }
 
+    /// Takes up an epoch in its middle: `sums` are those of all ranks up to there, and from here on this one's.
+    pub(crate) fn resume(&self, sums: &mut Sums) {
+        let counted = counters(sums).map(|counter| *counter);
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+        if self.rank() > 0 {
+            counters(sums).into_iter().for_each(|counter| *counter = 0);
+        }
+    }
+
+    /// Makes `sums` those of all ranks; returns what each has added to them, itself and since it was resumed.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    fn add_up(&self, sums: &mut Sums, more: [u64; 4]) -> Result<Vec<(Counters, [u64; 4])>> {
+        let before = *self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = counters(sums).map(|counter| *counter);
+        if self.rank() == 0 {
+            own.iter_mut().zip(before).for_each(|(own, before)| *own -= before);
+        }
+        let said = own.iter().chain(&more).flat_map(|&n| [n as u32, (n >> 32) as u32]);
+        let told = self.gather(&said.collect::<Vec<u32>>())?;
+        let number = |two: &[u32]| u64::from(two[1]) << 32 | u64::from(two[0]);
+        let mut all = Vec::with_capacity(told.len());
+        let mut total = before;
+        for words in &told {
+            let numbers: Vec<u64> = words.chunks_exact(2).map(number).collect();
+            let (Some(&of_sums), Some(&others)) = (numbers.first_chunk(), numbers.last_chunk()) else {
+                continue;
+            };
+            let of_sums: Counters = of_sums;
+            total.iter_mut().zip(of_sums).for_each(|(total, own)| *total += own);
+            all.push((of_sums, others));
+        }
+        counters(sums).into_iter().zip(total).for_each(|(counter, total)| *counter = total);
+        Ok(all)
+    }
+
+    /// Makes `sums` those of all ranks, where all stop in the middle of an epoch.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn stop(&self, sums: &mut Sums) -> Result<()> {
+        self.add_up(sums, [0; 4]).map(drop)
+    }
+
     /// What each rank did in the epoch that adds up to `sums` on this one, and leaves in `sums` what all did.
     ///
     /// # Errors
     /// A rank did not take part.
     pub(crate) fn end_epoch(&self, sums: &mut Sums) -> Result<Vec<RankRecord>> {
-        let bytes = *self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let near = sums.traffic.host.rows;
-        let numbers = [
-            self.seeds.swap(0, Relaxed),
-            sums.edges,
-            sums.bottom_edges,
-            near,
-            sums.traffic.remote.rows,
-            sums.traffic.host.bytes,
-            sums.traffic.remote.bytes,
-            bytes[0],
-            bytes[1],
-            bytes[2],
-        ];
-        let said: Vec<u32> = numbers.iter().flat_map(|&n| [n as u32, (n >> 32) as u32]).collect();
-        let told = self.gather(&said)?;
-        let mut records = Vec::with_capacity(told.len());
-        (sums.edges, sums.bottom_edges) = (0, 0);
-        sums.traffic.host.rows = 0;
-        sums.traffic.host.bytes = 0;
-        sums.traffic.remote.rows = 0;
-        sums.traffic.remote.bytes = 0;
-        for (rank, words) in told.iter().enumerate() {
-            let numbers: Vec<u64> =
-                words.chunks_exact(2).map(|two| u64::from(two[1]) << 32 | u64::from(two[0])).collect();
-            let [seeds, edges, bottom, near, far, near_bytes, far_bytes, sample, feature, sum] = numbers[..]
-            else {
-                continue;
-            };
-            sums.edges += edges;
-            sums.bottom_edges += bottom;
-            sums.traffic.host.rows += near;
-            sums.traffic.host.bytes += near_bytes;
-            sums.traffic.remote.rows += far;
-            sums.traffic.remote.bytes += far_bytes;
-            records.push(RankRecord {
+        let [sample, feature, sum] = *self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let seeds = self.seeds.swap(0, Relaxed);
+        let all = self.add_up(sums, [seeds, sample, feature, sum])?;
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Counters::default();
+        let record = |(rank, (of_sums, more)): (usize, (Counters, [u64; 4]))| {
+            let [sampled_edges, _, near_rows, _, remote_rows, _] = of_sums;
+            let [seeds, sample_bytes, feature_bytes, sum_bytes] = more;
+            RankRecord {
                 rank,
                 seeds,
-                sampled_edges: edges,
-                near_rows: near,
-                remote_rows: far,
-                sample_bytes: sample,
-                feature_bytes: feature,
-                sum_bytes: sum,
-            });
-        }
-        Ok(records)
+                sampled_edges,
+                near_rows,
+                remote_rows,
+                sample_bytes,
+                feature_bytes,
+                sum_bytes,
+            }
+        };
+        Ok(all.into_iter().enumerate().map(record).collect())
     }
 
     /// From here on, and up to here, bytes are those of an epoch's batches, on all ranks: `begin` and then not.
@@ -325,6 +369,10 @@ impl Ranks {
     /// # Errors
     /// A rank did not take part.
     pub(crate) fn count_bytes(&self, begin: bool) -> Result<()> {
+        if begin {
+            // what was asked before is answered
+            self.meet()?;
+        }
         let post = self.post();
         let now = [&[SAMPLE, LISTS][..], &[ROWS], &[0]]
             .map(|services| services.iter().map(|&service| post.sent(service).bytes).sum::<u64>());

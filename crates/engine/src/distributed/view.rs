@@ -72,6 +72,12 @@ impl View {
         };
         let own = Table::Kept(own);
         let ranks = Ranks::new(post.clone(), book.clone())?;
+        let partitions = ranks.gather(&dir.checksum().bytes().map(u32::from).collect::<Vec<u32>>())?;
+        if let Some(other) = partitions.iter().position(|checksum| *checksum != partitions[0]) {
+            return Err(Error::usage(format!(
+                "rank 0 and rank {other} have opened different partitions: each machine needs the same one"
+            )));
+        }
         post.serve(ROWS, Arc::new(Reading::new(book.clone(), own.clone())));
         let graph = dir.graph_of(&parts)?;
         let labels = labels(&ranks, dir, &parts)?;

@@ -85,6 +85,10 @@ impl Manifest {
         let path = dir.join(FILE_NAME);
         let at = |place: &'static str| At::new(&path, place);
         let file = File::open(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound if dir.join("partition.json").is_file() => at("manifest").error(
+                "this is a partitioned dataset: `graphmill train` takes it, other commands one of its parts (part-0000, ...) or the dataset \
+                 that it was made of (`eval` and `predict` by --dataset)",
+            ),
             std::io::ErrorKind::NotFound => at("manifest").error(
                 "there is no such file, so this is no Graphmill dataset; make one with `graphmill import` or `graphmill generate`",
             ),

@@ -65,7 +65,7 @@ fn lints() -> Vec<&'static OsStr> {
 fn find_python() -> Option<PathBuf> {
     let new_enough = "import sys, venv; sys.exit(sys.version_info < (3, 10))";
     let works = |name: &&&str| {
-        Command::new(**name).args(["-c", new_enough]).status().is_ok_and(|status| status.success())
+        Command::new(name).args(["-c", new_enough]).status().is_ok_and(|status| status.success())
     };
     ["python3", "python"].iter().find(works).map(PathBuf::from)
 }

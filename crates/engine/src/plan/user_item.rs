@@ -65,7 +65,7 @@ pub struct Row {
 /// The table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
-    /// Nodes, edges and input rows of a share of 1,000 seeds.
+    /// Edges and input rows of a share of 1,000 seeds.
     pub share: [f64; 2],
     /// By machines and parts.
     pub rows: Vec<Row>,

@@ -1,0 +1,266 @@
+//! What the crate asks of a device: memory, copies, streams, kernels. There are two answers, the vendor's driver
+//! ([`nvidia`]) and, for tests, the processor (`shim`, with the feature of that name), which runs the same kernels.
+//!
+//! Everything above this trait is the same for both, so tests without a device cover all of it but the vendor's own code.
+
+pub mod nvidia;
+#[cfg(feature = "shim")]
+pub mod shim;
+
+use std::ffi::c_void;
+
+use crate::Result;
+
+/// An address in a device's memory, or in host memory as a device sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address(pub u64);
+
+impl Address {
+    /// So many bytes behind this one.
+    pub fn offset(self, bytes: usize) -> Self {
+        Self(self.0 + bytes as u64)
+    }
+}
+
+/// A queue of work, done in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stream(pub u64);
+
+/// A moment in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Event(pub u64);
+
+/// A kernel that was looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kernel(pub u64);
+
+/// Page-locked host memory that a device reads and writes in place.
+#[derive(Clone, Copy, Debug)]
+pub struct HostMemory {
+    /// Where the processor sees it.
+    pub pointer: *mut u8,
+    /// Where the device does.
+    pub address: Address,
+}
+
+/// What a device is.
+#[derive(Clone, Debug)]
+pub struct Properties {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its memory.
+    pub memory: u64,
+    /// How many multiprocessors.
+    pub multiprocessors: u32,
+    /// Major and minor number of what it can compute.
+    pub capability: (u32, u32),
+    /// Bytes of shared memory that one block may ask for.
+    pub shared: u32,
+}
+
+/// How many threads a kernel is started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks, each way.
+    pub grid: [u32; 3],
+    /// Threads of a block, each way.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: u32,
+}
+
+/// The type of a matrix' values in a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// 32-bit floats throughout.
+    F32,
+    /// Factors rounded to 10 bits of mantissa, sums in f32.
+    Tf32,
+    /// Factors rounded to bf16, sums in f32.
+    Bf16,
+}
+
+/// `c = beta c + op(a) op(b)`, row-major f32: `c` is `m x n`, `op(a)` `m x k`, `op(b)` `k x n`; rows of stored matrices are `lda`,
+/// `ldb` and `ldc` values apart. `batch` such products lie `strides` values (of `a`, `b`, `c`) apart.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the formula names them")]
+pub struct Product {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub a: Address,
+    pub lda: usize,
+    pub transpose_a: bool,
+    pub b: Address,
+    pub ldb: usize,
+    pub transpose_b: bool,
+    pub beta: f32,
+    pub c: Address,
+    pub ldc: usize,
+    pub batch: usize,
+    pub strides: [usize; 3],
+    pub arithmetic: Arithmetic,
+}
+
+/// A device's driver. Calls that name a stream only queue work there.
+///
+/// # Safety
+/// Of the unsafe calls: addresses and lengths are those of live memory of this driver, which stays until the stream has done the
+/// work, and what a kernel is given is what its signature says.
+pub trait Driver: Send + Sync {
+    /// What the device is.
+    fn properties(&self) -> &Properties;
+
+    /// Bytes that are free, and all.
+    ///
+    /// # Errors
+    /// The driver fails, as in all that follows.
+    fn memory(&self) -> Result<(u64, u64)>;
+
+    /// Memory on the device, aligned to 256 bytes.
+    ///
+    /// # Errors
+    /// There is not as much ([`crate::Error::OutOfMemory`]).
+    fn allocate(&self, bytes: usize) -> Result<Address>;
+
+    /// Gives memory of [`Driver::allocate`] back, when all queued work is done.
+    ///
+    /// # Safety
+    /// See the trait's.
+    unsafe fn free(&self, at: Address);
+
+    /// Page-locked host memory that the device reads and writes in place. Zeros.
+    ///
+    /// # Errors
+    /// There is not as much.
+    fn allocate_host(&self, bytes: usize) -> Result<HostMemory>;
+
+    /// Gives memory of [`Driver::allocate_host`] back.
+    ///
+    /// # Safety
+    /// See the trait's.
+    unsafe fn free_host(&self, memory: HostMemory);
+
+    /// Page-locks host memory of somebody else and maps it for the device to read; the address that the device reads it at.
+    ///
+    /// # Errors
+    /// The system does not lock such memory (a file's mapping, say).
+    ///
+    /// # Safety
+    /// The memory stays until [`Driver::unregister`].
+    unsafe fn register(&self, at: *const u8, bytes: usize) -> Result<Address>;
+
+    /// Takes [`Driver::register`] back.
+    ///
+    /// # Safety
+    /// See the trait's.
+    unsafe fn unregister(&self, at: *const u8);
+
+    /// A new stream.
+    ///
+    /// # Errors
+    /// See above.
+    fn stream(&self) -> Result<Stream>;
+
+    /// Waits until a stream has done all its work.
+    ///
+    /// # Errors
+    /// A kernel failed.
+    fn synchronize(&self, stream: Stream) -> Result<()>;
+
+    /// A new event.
+    ///
+    /// # Errors
+    /// See above.
+    fn event(&self) -> Result<Event>;
+
+    /// The event becomes what the stream has been given so far.
+    ///
+    /// # Errors
+    /// See above.
+    fn record(&self, event: Event, stream: Stream) -> Result<()>;
+
+    /// What is given to the stream from now on waits for the event.
+    ///
+    /// # Errors
+    /// See above.
+    fn wait(&self, stream: Stream, event: Event) -> Result<()>;
+
+    /// Seconds between two events; waits for the second.
+    ///
+    /// # Errors
+    /// See above.
+    fn seconds_between(&self, from: Event, to: Event) -> Result<f64>;
+
+    /// Copies from host to device. Memory that is not page-locked has been read when this returns.
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See the trait's.
+    unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, stream: Stream) -> Result<()>;
+
+    /// Copies from device to host; what arrives is there after [`Driver::synchronize`].
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See the trait's.
+    unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, stream: Stream) -> Result<()>;
+
+    /// Copies on the device, or from one to another that was given access ([`Driver::enable_peer`]).
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See the trait's.
+    unsafe fn copy(&self, from: Address, to: Address, bytes: usize, stream: Stream) -> Result<()>;
+
+    /// Sets 32-bit words.
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See the trait's.
+    unsafe fn fill(&self, at: Address, word: u32, words: usize, stream: Stream) -> Result<()>;
+
+    /// Looks a kernel up by the name in its source.
+    ///
+    /// # Errors
+    /// There is no such kernel: a bug.
+    fn kernel(&self, name: &str) -> Result<Kernel>;
+
+    /// Starts a kernel; `arguments` point to the values of its parameters, which are copied before this returns.
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See the trait's.
+    unsafe fn launch(
+        &self,
+        kernel: Kernel,
+        shape: Shape,
+        arguments: &mut [*mut c_void],
+        stream: Stream,
+    ) -> Result<()>;
+
+    /// A dense product by the vendor's library; false where there is none, and nothing was done.
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See the trait's.
+    unsafe fn product(&self, product: &Product, stream: Stream) -> Result<bool>;
+
+    /// Lets this device read the memory of that number; false where the hardware does not.
+    ///
+    /// # Errors
+    /// See above.
+    fn enable_peer(&self, other: usize) -> Result<bool>;
+}

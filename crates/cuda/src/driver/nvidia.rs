@@ -1,0 +1,1 @@
+//! The vendor's driver, by its library, which is looked for at run time.

@@ -1,0 +1,10 @@
+//! NVIDIA devices: the operations of layers, tiers of features and samplers. Everything about CUDA lives here.
+//!
+//! Nothing of CUDA is needed to build this crate. Kernels are CUDA C++ (`kernels/`); what they compile to (`ptx/`) is part of the
+//! library, and the driver of the machine makes the device's own code of it. Driver and libraries are found at run time; where
+//! they are not, [`Error::Unavailable`] says what is missing.
+
+pub mod driver;
+mod error;
+
+pub use error::{Error, Result};

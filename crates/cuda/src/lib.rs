@@ -4,7 +4,11 @@
 //! library, and the driver of the machine makes the device's own code of it. Driver and libraries are found at run time; where
 //! they are not, [`Error::Unavailable`] says what is missing.
 
+pub mod device;
 pub mod driver;
 mod error;
+pub mod queue;
 
+pub use device::Device;
 pub use error::{Error, Result};
+pub use queue::{Buffer, Queue};

@@ -3,9 +3,11 @@
 mod induce;
 mod transpose;
 
+use std::sync::{Arc, OnceLock};
+
 pub use induce::Induce;
 
-use crate::NodeId;
+use crate::{NodeId, accelerator::DeviceBlock};
 
 /// What a layer makes of its neighbours' rows, as far as it concerns a sampler that weighs edges: the weights with which the
 /// layer's sum over a sample estimates that over all neighbours without bias.
@@ -55,6 +57,24 @@ pub struct Block {
     pub grad_src: Option<usize>,
     /// The same edges seen from the sources that want a gradient; filled where a backward pass needs it.
     pub transposed: Transposed,
+    /// The arrays on a device, which were put there ([`Block::on_device`]) or drawn there: the ones above are then empty.
+    pub device: OnDevice,
+}
+
+/// What a device holds of a block.
+#[derive(Clone, Debug, Default)]
+pub struct OnDevice(OnceLock<Arc<dyn DeviceBlock>>);
+
+impl OnDevice {
+    /// A block that was drawn on a device.
+    pub fn of(block: Arc<dyn DeviceBlock>) -> Self {
+        Self(OnceLock::from(block))
+    }
+
+    /// What is there.
+    pub fn get(&self) -> Option<&Arc<dyn DeviceBlock>> {
+        self.0.get()
+    }
 }
 
 /// A block's edges grouped by source, destinations ascending within each: the fixed order in which
@@ -73,7 +93,45 @@ pub struct Transposed {
 impl Block {
     /// `E`.
     pub fn num_edges(&self) -> usize {
-        self.indices.len()
+        match self.drawn_on_device() {
+            Some(block) => block.num_edges(),
+            None => self.indices.len(),
+        }
+    }
+
+    /// Whether its edges have weights of their own.
+    pub fn is_weighted(&self) -> bool {
+        self.drawn_on_device().map_or(!self.edge_weight.is_empty(), |block| block.is_weighted())
+    }
+
+    /// The arrays on a device, where they are nowhere else.
+    pub fn drawn_on_device(&self) -> Option<&Arc<dyn DeviceBlock>> {
+        self.device.get().filter(|_| self.indptr.is_empty())
+    }
+
+    /// The arrays on the device of that number: what is there, or `put`, which is kept until the block is cleared. `None` where `put`
+    /// gives nothing, or the block is on another device alone.
+    pub fn on_device(
+        &self,
+        device: usize,
+        put: impl FnOnce(&Self) -> Option<Arc<dyn DeviceBlock>>,
+    ) -> Option<Arc<dyn DeviceBlock>> {
+        match self.device.get() {
+            Some(block) if block.device() == device => Some(block.clone()),
+            Some(_) if self.indptr.is_empty() => None,
+            Some(_) => put(self),
+            None => {
+                let block = put(self)?;
+                Some(self.device.0.get_or_init(|| block).clone())
+            }
+        }
+    }
+
+    /// Brings arrays that a device alone has to the host.
+    pub fn to_host(&mut self) {
+        if let Some(block) = self.drawn_on_device().cloned() {
+            block.download(self);
+        }
     }
 
     /// The edge positions of destination `v`.
@@ -110,15 +168,18 @@ impl Block {
         self.transposed.indptr.clear();
         self.transposed.dst.clear();
         self.transposed.edge.clear();
+        self.device = OnDevice::default();
     }
 
     /// Fills [`Block::transposed`] of a local block: the edges from sources that want a gradient. O(S + E).
     pub fn transpose(&mut self) {
+        self.device = OnDevice::default();
         transpose::serial(self);
     }
 
     /// As [`Block::transpose`], over the threads of the pool where the block is large enough to pay.
     pub fn par_transpose(&mut self) {
+        self.device = OnDevice::default();
         if self.num_edges() >= transpose::LARGE && rayon::current_num_threads() > 1 {
             transpose::spread(self);
         } else {
@@ -131,12 +192,16 @@ impl Block {
     /// destinations and want a gradient.
     pub fn transpose_symmetric(&mut self) {
         debug_assert!(self.num_grad_src() == self.num_src, "a symmetric block is transposed whole");
+        self.device = OnDevice::default();
         transpose::symmetric(self);
     }
 
     /// Whether [`Block::transpose`] was called since the last change.
     pub fn is_transposed(&self) -> bool {
-        self.transposed.indptr.len() == self.num_grad_src() + 1
+        match self.drawn_on_device() {
+            Some(block) => block.is_transposed(),
+            None => self.transposed.indptr.len() == self.num_grad_src() + 1,
+        }
     }
 }
 

@@ -20,6 +20,7 @@
 //! `S` source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers,
 //! `F` feature, `H` hidden and `C` class width.
 
+pub mod accelerator;
 pub mod alias;
 pub mod among;
 pub mod atomic;

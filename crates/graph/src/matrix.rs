@@ -1,7 +1,8 @@
 //! Row-major f32 matrices and runs of their rows.
 //!
-//! Layers pass matrices around and never look inside: only a backend calls [`View::host`]. That is
-//! the seam where memory on a device will come in.
+//! Layers pass matrices around and never look inside: only a backend calls [`View::host`], or one for a device
+//! [`View::on_device`]. A matrix remembers where its newest values are and copies them to whoever asks from the other side
+//! (`matrix/mirror.rs`).
 //!
 //! A feature table may be shared as a matrix without copying it, also where it holds 16-bit floats: half the
 //! memory and half the traffic. Those are for the two operations that read tables, which ask for [`View::table`].
@@ -9,11 +10,19 @@
 //! Rows of which few values are not zero may be held as such ([`View::sparse`]): for the products, which are then sums of few
 //! rows of the other factor, and for gathers.
 
-use std::ops::Range;
+mod mirror;
+
+use std::{ops::Range, sync::Arc};
 
 use half::{bf16, f16};
 
-use crate::{Block, Buffer, NodeId, SparseRows, block::Transposed, sparse};
+use crate::{
+    Block, Buffer, NodeId, SparseRows,
+    accelerator::{Accelerator, DeviceMemory},
+    block::Transposed,
+    sparse,
+};
+use mirror::Mirror;
 
 /// A cache line of values: vectors of these are aligned for the widest registers.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -22,16 +31,29 @@ struct Line([f32; 16]);
 
 /// `rows x cols`, row-major. Resizing keeps the memory, so a matrix that lives across batches stops
 /// allocating once it has seen the largest of them.
-#[derive(Clone)]
 pub struct Matrix {
     rows: usize,
     cols: usize,
     storage: Storage,
+    /// The values on a device, and which are newer.
+    mirror: Mirror,
+}
+
+impl Clone for Matrix {
+    /// A copy in host memory.
+    fn clone(&self) -> Self {
+        let (rows, cols) = (self.rows, self.cols);
+        let storage = match self.mirror.fetched(rows * cols) {
+            Some(newest) => Storage::Owned(newest.to_vec()),
+            None => self.storage.clone(),
+        };
+        Self { rows, cols, storage, mirror: Mirror::default() }
+    }
 }
 
 #[derive(Clone)]
 enum Storage {
-    /// Aligned memory of our own; may be longer than `rows * cols`.
+    /// Aligned memory of our own; may be longer than `rows * cols`, and shorter until the host writes to it.
     Owned(Vec<Line>),
     /// A read-only table, such as a dataset's features.
     Shared(TableData),
@@ -139,7 +161,7 @@ pub enum Table<'a> {
 
 impl Default for Matrix {
     fn default() -> Self {
-        Self { rows: 0, cols: 0, storage: Storage::Owned(Vec::new()) }
+        Self { rows: 0, cols: 0, storage: Storage::Owned(Vec::new()), mirror: Mirror::default() }
     }
 }
 
@@ -167,13 +189,13 @@ impl Matrix {
     pub fn shared(data: TableData, cols: usize) -> Self {
         let rows = data.len().checked_div(cols).unwrap_or(0);
         assert_eq!(rows * cols, data.len(), "{} values do not make rows of {cols}", data.len());
-        Self { rows, cols, storage: Storage::Shared(data) }
+        Self { rows, cols, storage: Storage::Shared(data), mirror: Mirror::default() }
     }
 
     /// A read-only table around sparse rows without copying them.
     pub fn sparse_table(rows: SparseRows) -> Self {
         let (num_rows, cols) = (rows.num_rows(), rows.num_cols());
-        Self { rows: num_rows, cols, storage: Storage::SparseTable(rows) }
+        Self { rows: num_rows, cols, storage: Storage::SparseTable(rows), mirror: Mirror::default() }
     }
 
     /// Becomes the rows `ids` of `from`, which are sparse, in that order. Parallel; memory is kept and grows only.
@@ -184,6 +206,7 @@ impl Matrix {
         if !matches!(self.storage, Storage::Sparse(_)) {
             self.storage = Storage::Sparse(Box::default());
         }
+        self.mirror = Mirror::default();
         let Storage::Sparse(block) = &mut self.storage else { unreachable!("it was just made") };
         let row = |v: NodeId| from.sparse_row(v as usize).expect("sparse rows are gathered from sparse rows");
         sparse::gather(ids, row, block);
@@ -226,16 +249,40 @@ impl Matrix {
         }
     }
 
-    /// Takes a new shape. The values are unspecified afterwards; memory is kept and grows only.
+    /// Takes a new shape. The values are unspecified afterwards; memory is kept and grows only, when somebody writes to it.
     pub fn resize(&mut self, rows: usize, cols: usize) {
-        let lines = (rows * cols).div_ceil(16);
-        match &mut self.storage {
-            Storage::Owned(data) if data.len() >= lines => {}
-            Storage::Owned(data) => data.resize(lines, Line([0.0; 16])),
-            _ => self.storage = Storage::Owned(vec![Line([0.0; 16]); lines]),
+        if !matches!(self.storage, Storage::Owned(_)) {
+            self.storage = Storage::Owned(Vec::new());
         }
+        self.mirror.forget_values();
         self.rows = rows;
         self.cols = cols;
+    }
+
+    /// Makes host memory the place of the newest values.
+    fn to_host(&mut self) {
+        let values = self.rows * self.cols;
+        let Storage::Owned(data) = &mut self.storage else { return };
+        if let Some(newest) = self.mirror.fetched(values) {
+            data.clear();
+            data.extend_from_slice(newest);
+        }
+        self.mirror.forget_device();
+        let lines = values.div_ceil(16);
+        if data.len() < lines {
+            data.resize(lines, Line([0.0; 16]));
+        }
+    }
+
+    /// Whether the newest values are on a device.
+    pub fn is_on_device(&self) -> bool {
+        self.mirror.is_newest()
+    }
+
+    /// The matrix of values that `memory` holds on a device, `rows * cols` f32 at least.
+    pub fn set_device(&mut self, rows: usize, cols: usize, memory: Arc<dyn DeviceMemory>) {
+        self.resize(rows, cols);
+        self.mirror.put(memory);
     }
 
     /// Keeps the first `rows` rows, with their values.
@@ -369,13 +416,50 @@ impl<'a> View<'a> {
     /// The values, `rows * cols`, in host memory, as they are stored.
     pub fn table(&self) -> Table<'a> {
         let range = self.start * self.matrix.cols..(self.start + self.rows) * self.matrix.cols;
+        if let Some(newest) = self.matrix.mirror.fetched(self.matrix.rows * self.matrix.cols) {
+            return Table::F32(&bytemuck::cast_slice(newest)[range]);
+        }
         match &self.matrix.storage {
+            Storage::Owned(data) if range.end > 16 * data.len() => {
+                let all = self.matrix.mirror.unwritten(self.matrix.rows * self.matrix.cols);
+                Table::F32(&bytemuck::cast_slice(all)[range])
+            }
             Storage::Owned(data) => Table::F32(&bytemuck::cast_slice(data)[range]),
             Storage::Shared(TableData::F32(data)) => Table::F32(&data[range]),
             Storage::Shared(TableData::F16(data)) => Table::F16(&data[range]),
             Storage::Shared(TableData::Bf16(data)) => Table::Bf16(&data[range]),
             Storage::SparseTable(_) | Storage::Sparse(_) => {
                 panic!("sparse rows: only products and gathers read them")
+            }
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    /// The values' type and where the first of these rows is on a device, which gets them where they are newer on the host. `None`
+    /// where it has no memory for them, or they are sparse.
+    pub fn on_device(&self, accelerator: &dyn Accelerator) -> Option<(TableType, u64)> {
+        let Matrix { rows, cols, storage, mirror } = self.matrix;
+        let host = |kind: TableType, bytes: &[u8], shared: bool| {
+            let memory = mirror.uploaded(accelerator, bytes, shared)?;
+            Some((kind, memory + (self.start * cols * kind.width()) as u64))
+        };
+        if let Some(newest) = mirror.on(accelerator.device()) {
+            return Some((TableType::F32, newest + (self.start * cols * 4) as u64));
+        }
+        match storage {
+            Storage::Sparse(_) | Storage::SparseTable(_) => None,
+            Storage::Shared(data) => {
+                let bytes: &[u8] = match data {
+                    TableData::F32(data) => bytemuck::cast_slice(data),
+                    TableData::F16(data) => bytemuck::cast_slice(data),
+                    TableData::Bf16(data) => bytemuck::cast_slice(data),
+                };
+                host(data.kind(), bytes, true)
+            }
+            Storage::Owned(_) => {
+                let whole = View { matrix: self.matrix, start: 0, rows: *rows, values: None };
+                host(TableType::F32, bytemuck::cast_slice(whole.host()), false)
             }
         }
     }
@@ -423,10 +507,37 @@ impl<'a> ViewMut<'a> {
     pub fn host(self) -> &'a mut [f32] {
         let Self { matrix, start, rows } = self;
         let cols = matrix.cols;
+        matrix.to_host();
         match &mut matrix.storage {
             Storage::Owned(data) => &mut bytemuck::cast_slice_mut(data)[start * cols..(start + rows) * cols],
             _ => panic!("shared tables and sparse rows are read-only"),
         }
+    }
+
+    /// Where the first of these rows is on a device, to be written there: the values on the host are then old. Where `keeps`, the
+    /// device gets the values first if they are newer on the host; without, those of these rows are unspecified. `None` where it has no memory
+    /// for them.
+    ///
+    /// # Panics
+    /// As [`ViewMut::host`].
+    pub fn on_device(self, accelerator: &dyn Accelerator, keeps: bool) -> Option<u64> {
+        let Self { matrix, start, rows } = self;
+        let (values, offset) = (matrix.rows * matrix.cols, (start * matrix.cols * 4) as u64);
+        if let Some(newest) = matrix.mirror.on(accelerator.device()) {
+            matrix.mirror.written();
+            return Some(newest + offset);
+        }
+        assert!(matches!(matrix.storage, Storage::Owned(_)), "shared tables and sparse rows are read-only");
+        let all = start == 0 && rows == matrix.rows;
+        if !all || keeps {
+            // what was never written is not worth a copy
+            if matrix.mirror.is_newest() || matrix.mirror.is_written_on_host() {
+                let bytes: &[u8] = bytemuck::cast_slice(matrix.view().host());
+                matrix.mirror.uploaded(accelerator, bytes, false)?;
+                return matrix.mirror.take_over(accelerator.device()).map(|address| address + offset);
+            }
+        }
+        matrix.mirror.room(accelerator, 4 * values).map(|address| address + offset)
     }
 }
 

@@ -396,5 +396,5 @@ pub(crate) fn own_rows_again<'a>(block: &Block, x: View<'a>, room: &'a Matrix) -
 /// The coefficients a sampler stored with the edges (an estimator's weights), or `otherwise` where
 /// there are none.
 pub(crate) fn stored_or(block: &Block, otherwise: EdgeWeight) -> EdgeWeight {
-    if block.edge_weight.is_empty() { otherwise } else { EdgeWeight::Stored }
+    if block.is_weighted() { EdgeWeight::Stored } else { otherwise }
 }

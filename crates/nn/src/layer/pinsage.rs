@@ -63,7 +63,7 @@ impl PinSage {
     }
 
     fn weighting(block: &Block) -> Weighting {
-        let edge = if block.edge_weight.is_empty() { EdgeWeight::Mean } else { EdgeWeight::Normalised };
+        let edge = if block.is_weighted() { EdgeWeight::Normalised } else { EdgeWeight::Mean };
         Weighting { edge, own: OwnWeight::None }
     }
 

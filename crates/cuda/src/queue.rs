@@ -1,0 +1,317 @@
+//! A stream with memory of its own: what is freed there is used again there, in the stream's order, so nobody waits for the device.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use graphmill_graph::accelerator::{Accelerator, DeviceMemory};
+
+use crate::{
+    Device, Result,
+    device::{Argument, THREADS},
+    driver::{Address, Event, Shape, Stream},
+};
+
+/// Memory is asked for in multiples of this.
+const GRAIN: u64 = 512;
+
+/// A stream and its memory. Sizes are rounded up so that at most an eighth is wasted, and freed memory is kept for the next of its size.
+pub struct Queue {
+    device: Arc<Device>,
+    stream: Stream,
+    free: Mutex<BTreeMap<u64, Vec<Address>>>,
+    /// How far the stream that trains was when memory of this queue was freed last.
+    trained: Mutex<Event>,
+}
+
+impl Queue {
+    /// A stream of the device.
+    ///
+    /// # Errors
+    /// The driver fails.
+    pub fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+        let (stream, event) = (device.driver().stream()?, device.driver().event()?);
+        let trained = Mutex::new(event);
+        Ok(Arc::new(Self { device: device.clone(), stream, free: Mutex::default(), trained }))
+    }
+
+    /// The stream that trains: see [`Device`].
+    ///
+    /// # Errors
+    /// The driver fails.
+    pub fn compute(device: &Arc<Device>) -> Result<Arc<Self>> {
+        let queue = Self::new(device)?;
+        *device.compute.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue.stream);
+        Ok(queue)
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Its stream.
+    pub fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// Waits until all its work is done.
+    ///
+    /// # Errors
+    /// A kernel failed, or something before.
+    pub fn synchronize(&self) -> Result<()> {
+        self.device.driver().synchronize(self.stream)?;
+        self.device.check()
+    }
+
+    /// Queues a kernel over `threads` threads, as many blocks of [`THREADS`] as that takes (bounded: kernels stride).
+    ///
+    /// # Errors
+    /// See [`Device::launch`].
+    ///
+    /// # Safety
+    /// See [`Device::launch`].
+    pub unsafe fn run(&self, name: &'static str, threads: usize, arguments: &[Argument]) -> Result<()> {
+        let most = 32 * self.device.properties().multiprocessors as usize;
+        let blocks = threads.div_ceil(THREADS as usize).min(most.max(1)) as u32;
+        let shape = Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared: 0 };
+        // SAFETY: the caller's promise
+        unsafe { self.launch(name, shape, arguments) }
+    }
+
+    /// Queues a kernel.
+    ///
+    /// # Errors
+    /// See [`Device::launch`].
+    ///
+    /// # Safety
+    /// See [`Device::launch`].
+    pub unsafe fn launch(&self, name: &'static str, shape: Shape, arguments: &[Argument]) -> Result<()> {
+        // SAFETY: the caller's promise
+        unsafe { self.device.launch(name, shape, arguments, self.stream) }
+    }
+
+    /// Memory for the work of this stream, of unspecified values. None is taken for 0 bytes.
+    ///
+    /// # Errors
+    /// There is not as much.
+    pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
+        let size = rounded(bytes as u64);
+        let kept = self.free().get_mut(&size).and_then(Vec::pop);
+        let at = match kept {
+            Some(at) => at,
+            None if size == 0 => Address(0),
+            None => self.device.take(size).or_else(|_| {
+                self.trim()?;
+                self.device.take(size)
+            })?,
+        };
+        Ok(Buffer { queue: self.clone(), at, bytes, size })
+    }
+
+    /// A copy of values of the host.
+    ///
+    /// # Errors
+    /// There is not enough memory, or the driver fails.
+    pub fn upload<T: bytemuck::NoUninit>(self: &Arc<Self>, values: &[T]) -> Result<Buffer> {
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let buffer = self.take(bytes.len())?;
+        if !bytes.is_empty() {
+            // SAFETY: as many bytes as were just taken; the source has been read, or is locked, when this returns
+            unsafe {
+                self.device.driver().upload(bytes.as_ptr(), buffer.address(), bytes.len(), self.stream)?
+            };
+        }
+        Ok(buffer)
+    }
+
+    /// Copies values from the device, after all work queued so far. Waits.
+    ///
+    /// # Errors
+    /// The driver fails.
+    ///
+    /// # Safety
+    /// As many values are there.
+    pub unsafe fn download<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
+        &self,
+        from: Address,
+        to: &mut [T],
+    ) -> Result<()> {
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(to);
+        if !bytes.is_empty() {
+            // SAFETY: the caller's promise; the target lives until the stream is done
+            unsafe { self.device.driver().download(from, bytes.as_mut_ptr(), bytes.len(), self.stream)? };
+        }
+        self.device.driver().synchronize(self.stream)
+    }
+
+    /// Gives kept memory back to the driver, once the stream's work is done.
+    ///
+    /// # Errors
+    /// A kernel failed.
+    pub fn trim(&self) -> Result<()> {
+        self.device.driver().synchronize(self.stream)?;
+        for (size, all) in std::mem::take(&mut *self.free()) {
+            for at in all {
+                // SAFETY: nobody holds it, and all work that used it is done
+                unsafe { self.device.give(at, size) };
+            }
+        }
+        Ok(())
+    }
+
+    fn free(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<Address>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // what cannot be waited for is lost with the device
+        let _ = self.trim();
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Queue({}, {:?})", self.device.name(), self.stream)
+    }
+}
+
+/// Up to the next of eight steps between two powers of two, and to whole grains.
+fn rounded(bytes: u64) -> u64 {
+    let step = (bytes.next_power_of_two() / 16).max(GRAIN);
+    bytes.div_ceil(step) * step
+}
+
+/// Memory of a queue. Dropping it lets the queue use it again, after what is queued so far.
+#[derive(Debug)]
+pub struct Buffer {
+    queue: Arc<Queue>,
+    at: Address,
+    bytes: usize,
+    size: u64,
+}
+
+impl Buffer {
+    /// Where it is.
+    pub fn address(&self) -> Address {
+        self.at
+    }
+
+    /// The queue it is of.
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// Copies values to the host, after all work of the queue so far. Waits.
+    ///
+    /// # Errors
+    /// The driver fails.
+    ///
+    /// # Panics
+    /// There are not as many.
+    pub fn download<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(&self, to: &mut [T]) -> Result<()> {
+        assert!(size_of_val(to) <= self.bytes, "{} bytes of {}", size_of_val(to), self.bytes);
+        // SAFETY: it was just seen that they are there
+        unsafe { self.queue.download(self.at, to) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.size == 0 {
+            return;
+        }
+        let (driver, home) = (self.queue.device.driver(), self.queue.stream);
+        if let Some(compute) = self.queue.device.compute_stream().filter(|&compute| compute != home) {
+            // the stream that trains may still read it
+            let event = self.queue.trained.lock().unwrap_or_else(PoisonError::into_inner);
+            let waits = driver.record(*event, compute).and_then(|()| driver.wait(home, *event));
+            if let Err(error) = waits {
+                return self.queue.device.fail(error); // it is not used again
+            }
+        }
+        self.queue.free().entry(self.size).or_default().push(self.at);
+    }
+}
+
+impl DeviceMemory for Buffer {
+    fn device(&self) -> usize {
+        self.queue.device.number()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn address(&self) -> u64 {
+        self.at.0
+    }
+
+    fn upload(&self, at: usize, from: &[u8]) {
+        assert!(at + from.len() <= self.bytes, "{} bytes at {at} of {}", from.len(), self.bytes);
+        if from.is_empty() || self.queue.device.has_failed() {
+            return;
+        }
+        let (driver, to) = (self.queue.device.driver(), self.at.offset(at));
+        // SAFETY: it was just seen that they fit; the source has been read, or is locked, when this returns
+        let done = unsafe { driver.upload(from.as_ptr(), to, from.len(), self.queue.stream) };
+        done.unwrap_or_else(|error| self.queue.device.fail(error));
+    }
+
+    fn download(&self, at: usize, to: &mut [u8]) {
+        assert!(at + to.len() <= self.bytes, "{} bytes at {at} of {}", to.len(), self.bytes);
+        if to.is_empty() || self.queue.device.has_failed() {
+            return;
+        }
+        // SAFETY: it was just seen that they are there
+        let done = unsafe { self.queue.download(self.at.offset(at), to) };
+        done.unwrap_or_else(|error| self.queue.device.fail(error));
+    }
+}
+
+/// Memory of a queue for matrices.
+#[derive(Clone, Debug)]
+pub struct Memory(pub Arc<Queue>);
+
+impl Accelerator for Memory {
+    fn device(&self) -> usize {
+        self.0.device.number()
+    }
+
+    fn allocate(&self, bytes: usize) -> Option<Arc<dyn DeviceMemory>> {
+        match self.0.take(bytes) {
+            Ok(buffer) => Some(Arc::new(buffer)),
+            Err(error) => {
+                self.0.device.fail(error);
+                None
+            }
+        }
+    }
+
+    fn read_only(&self, bytes: &[u8]) -> Option<Arc<dyn DeviceMemory>> {
+        match self.0.upload(bytes) {
+            Ok(buffer) => Some(Arc::new(buffer)),
+            Err(error) => {
+                self.0.device.fail(error);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_an_eighth_is_wasted() {
+        assert_eq!([0, 1, 512, 513].map(rounded), [0, 512, 512, 1024]);
+        for bytes in (4096..1 << 22).step_by(4999) {
+            let size = rounded(bytes);
+            assert!(size >= bytes && size - bytes <= bytes / 8, "{bytes} to {size}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Where a matrix's newest values are, and the copies of them on the other side.
+//!
+//! There is one place of the newest values: host memory, or one device. Whoever reads from elsewhere gets a copy, which stays until
+//! the values change. Only a write, which borrows the matrix alone, changes the place; reads share it, so copies stand behind locks.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::Line;
+use crate::accelerator::{Accelerator, DeviceMemory};
+
+#[derive(Default)]
+pub(super) struct Mirror {
+    /// Memory on a device, kept for the matrix's next shapes.
+    own: Option<Arc<dyn DeviceMemory>>,
+    /// Whether `own` holds the newest values.
+    newest: bool,
+    /// Whether what host memory holds is not even old: the matrix took a new shape since.
+    unwritten: bool,
+    /// Copies of the newest values on devices that are not their place.
+    copies: Mutex<Vec<Arc<dyn DeviceMemory>>>,
+    /// A copy of a device's newest values on the host.
+    fetched: OnceLock<Vec<Line>>,
+}
+
+impl Mirror {
+    /// Whether the newest values are on a device.
+    pub(super) fn is_newest(&self) -> bool {
+        self.newest
+    }
+
+    /// Whether host memory holds values that somebody wrote.
+    pub(super) fn is_written_on_host(&self) -> bool {
+        !self.newest && !self.unwritten
+    }
+
+    /// Where the newest values are on this device, if they are.
+    pub(super) fn on(&self, device: usize) -> Option<u64> {
+        let own = self.own.as_ref().filter(|own| self.newest && own.device() == device)?;
+        Some(own.address())
+    }
+
+    /// A copy on the host of a device's newest values; none where the host's are.
+    pub(super) fn fetched(&self, values: usize) -> Option<&[Line]> {
+        let own = self.own.as_ref().filter(|_| self.newest)?;
+        Some(self.fetched.get_or_init(|| {
+            let mut lines = vec![Line([0.0; 16]); values.div_ceil(16)];
+            own.download(0, &mut bytemuck::cast_slice_mut(&mut lines)[..4 * values]);
+            lines
+        }))
+    }
+
+    /// Zeros for who reads values that nobody has written.
+    pub(super) fn unwritten(&self, values: usize) -> &[Line] {
+        self.fetched.get_or_init(|| vec![Line([0.0; 16]); values.div_ceil(16)])
+    }
+
+    /// The address of a copy of the host's newest values on the accelerator. `None` where it has no memory.
+    pub(super) fn uploaded(
+        &self,
+        accelerator: &dyn Accelerator,
+        bytes: &[u8],
+        read_only: bool,
+    ) -> Option<u64> {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(copy) = copies.iter().find(|copy| copy.device() == accelerator.device()) {
+            return Some(copy.address());
+        }
+        let copy = if read_only {
+            accelerator.read_only(bytes)?
+        } else {
+            let copy = accelerator.allocate(bytes.len())?;
+            copy.upload(0, bytes);
+            copy
+        };
+        let address = copy.address();
+        copies.push(copy);
+        Some(address)
+    }
+
+    /// The copy of [`Mirror::uploaded`] that was made or found last becomes the place of the newest values.
+    pub(super) fn take_over(&mut self, device: usize) -> Option<u64> {
+        let copies = self.copies.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let at = copies.iter().position(|copy| copy.device() == device)?;
+        let memory = copies.swap_remove(at);
+        let address = memory.address();
+        self.put(memory);
+        Some(address)
+    }
+
+    /// This memory becomes the place of the newest values.
+    pub(super) fn put(&mut self, memory: Arc<dyn DeviceMemory>) {
+        self.own = Some(memory);
+        self.newest = true;
+        self.written();
+    }
+
+    /// Memory of the accelerator, whatever it holds, becomes the place of the newest values.
+    pub(super) fn room(&mut self, accelerator: &dyn Accelerator, bytes: usize) -> Option<u64> {
+        let fits = |own: &Arc<dyn DeviceMemory>| own.device() == accelerator.device() && own.bytes() >= bytes;
+        let memory = match self.own.take().filter(fits) {
+            Some(memory) => memory,
+            None => accelerator.allocate(bytes)?,
+        };
+        let address = memory.address();
+        self.put(memory);
+        Some(address)
+    }
+
+    /// The values changed where they are: copies are old.
+    pub(super) fn written(&mut self) {
+        self.copies.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        self.fetched.take();
+    }
+
+    /// Nobody wants the values any more; memory stays.
+    pub(super) fn forget_values(&mut self) {
+        self.newest = false;
+        self.unwritten = true;
+        self.written();
+    }
+
+    /// The host is about to write.
+    pub(super) fn forget_device(&mut self) {
+        self.own = None;
+        self.newest = false;
+        self.unwritten = false;
+        self.written();
+    }
+}

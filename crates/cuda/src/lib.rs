@@ -4,6 +4,7 @@
 //! library, and the driver of the machine makes the device's own code of it. Driver and libraries are found at run time; where
 //! they are not, [`Error::Unavailable`] says what is missing.
 
+pub mod block;
 pub mod device;
 pub mod driver;
 mod error;

@@ -128,7 +128,7 @@ impl Block {
     }
 
     /// Brings arrays that a device alone has to the host.
-    pub fn to_host(&mut self) {
+    pub fn fetch(&mut self) {
         if let Some(block) = self.drawn_on_device().cloned() {
             block.download(self);
         }

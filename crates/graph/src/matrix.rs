@@ -260,7 +260,7 @@ impl Matrix {
     }
 
     /// Makes host memory the place of the newest values.
-    fn to_host(&mut self) {
+    fn move_to_host(&mut self) {
         let values = self.rows * self.cols;
         let Storage::Owned(data) = &mut self.storage else { return };
         if let Some(newest) = self.mirror.fetched(values) {
@@ -507,7 +507,7 @@ impl<'a> ViewMut<'a> {
     pub fn host(self) -> &'a mut [f32] {
         let Self { matrix, start, rows } = self;
         let cols = matrix.cols;
-        matrix.to_host();
+        matrix.move_to_host();
         match &mut matrix.storage {
             Storage::Owned(data) => &mut bytemuck::cast_slice_mut(data)[start * cols..(start + rows) * cols],
             _ => panic!("shared tables and sparse rows are read-only"),

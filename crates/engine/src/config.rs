@@ -3,6 +3,7 @@
 //!
 //! Precedence: defaults, then a configuration file, then the command line.
 
+mod devices;
 mod value;
 
 use std::path::Path;
@@ -12,6 +13,7 @@ use graphmill_loader::feature::{LinkOptions, cached::Placement};
 use graphmill_nn::layer;
 use serde_json::{Map, Value as Json};
 
+pub(crate) use devices::Devices;
 use value::Value;
 pub use value::{Bytes, Fanout, Ratio};
 
@@ -281,11 +283,12 @@ options! {
         fixed staleness: usize = 4_usize, "N";
         /// Link between each virtual device and the host: none, or bytes a second and a latency, such as 12G,10us.
         free link: String = "none", "LINK";
-        /// What dense products multiply in: f32, or bf16 with f32 sums (weights, sums and all else stay f32).
+        /// What dense products multiply in: f32, bf16 with f32 sums (weights, sums and all else stay f32), or on NVIDIA devices tf32.
         fixed precision: String = "f32", "TYPE";
         /// How the feature table is held in memory: f32, f16, bf16, or auto (bf16 with --precision bf16, else as stored).
         fixed feature_precision: String = "auto", "TYPE";
-        /// Where the arithmetic runs: cpu, or virtual:N for N devices that are made up, with memory of their own.
+        /// Where the arithmetic runs: cpu, cuda:0 or cuda:0,1 for NVIDIA devices, or virtual:N for N devices that are made up, with memory of
+        /// their own.
         free devices: String = "cpu", "LIST";
         /// Threads; 0 takes all cores. The numbers do not depend on it.
         free threads: usize = 0_usize, "N";
@@ -509,8 +512,13 @@ impl TrainConfig {
         if !["score", "loss"].contains(&self.select.as_str()) {
             return Err(Error::usage(format!("--select {}: score or loss", self.select)));
         }
-        if !["f32", "bf16"].contains(&self.precision.as_str()) {
-            return Err(Error::usage(format!("--precision {}: f32 or bf16", self.precision)));
+        if !["f32", "tf32", "bf16"].contains(&self.precision.as_str()) {
+            return Err(Error::usage(format!("--precision {}: f32, tf32 or bf16", self.precision)));
+        }
+        if self.precision == "tf32" && self.cuda_devices()?.is_empty() {
+            return Err(Error::usage(
+                "--precision tf32: only NVIDIA devices multiply in it; use --devices cuda:0, or --precision f32 or bf16",
+            ));
         }
         if !["auto", "f32", "f16", "bf16"].contains(&self.feature_precision.as_str()) {
             return Err(Error::usage(format!(
@@ -580,15 +588,21 @@ impl TrainConfig {
     /// # Errors
     /// `--devices` names none that is known.
     pub fn num_devices(&self) -> Result<usize> {
-        if self.devices == "cpu" {
-            return Ok(0);
-        }
-        let number = self.devices.strip_prefix("virtual:").and_then(|n| n.parse().ok());
-        number.filter(|n| (1..=64).contains(n)).ok_or_else(|| {
-            Error::usage(format!(
-                "unknown device '{}'; known: cpu, virtual:N with N from 1 to 64",
-                self.devices
-            ))
+        Ok(match Devices::parse(&self.devices)? {
+            Devices::Cpu => 0,
+            Devices::Virtual(count) => count,
+            Devices::Cuda(numbers) => numbers.len(),
+        })
+    }
+
+    /// The numbers of the NVIDIA devices that the arithmetic runs on; none where it runs elsewhere.
+    ///
+    /// # Errors
+    /// As [`TrainConfig::num_devices`].
+    pub fn cuda_devices(&self) -> Result<Vec<usize>> {
+        Ok(match Devices::parse(&self.devices)? {
+            Devices::Cuda(numbers) => numbers,
+            _ => Vec::new(),
         })
     }
 }
@@ -691,7 +705,7 @@ mod tests {
         assert!(bad(|c| c.lr = -1.0).starts_with("--lr -1"));
         assert!(bad(|c| c.fused = "maybe".into()).contains("auto, on or off"));
         assert!(bad(|c| c.sparse = "maybe".into()).starts_with("--sparse maybe: auto, on or off"));
-        assert!(bad(|c| c.precision = "f16".into()).contains("f32 or bf16"));
+        assert!(bad(|c| c.precision = "f16".into()).contains("f32, tf32 or bf16"));
         assert!(bad(|c| c.feature_precision = "f8".into()).contains("auto, f32, f16 or bf16"));
         assert!(TrainConfig::default().validate().is_ok());
     }

@@ -43,6 +43,9 @@ pub enum Error {
         /// NaN or an infinity.
         loss: f64,
     },
+    /// An NVIDIA device cannot be used, failed, or is full.
+    #[error("{0}")]
+    Gpu(String),
     /// A device has no room for something.
     #[error(
         "{device} is out of memory: {what} takes {bytes} bytes, {free} of {budget} are free; give it a larger \

@@ -145,7 +145,7 @@ impl<'a> Passes<'a> {
         if loss.is_finite() {
             model.backward_telling(&pass, &self.orders, &batch.blocks, x, reused, acts, after);
         }
-        loss
+        backend.settle(loss)
     }
 }
 
@@ -210,7 +210,7 @@ impl<'a> Learner<'a> {
     /// a worker and wait for it.
     ///
     /// # Errors
-    /// Another rank did not do its part.
+    /// Another rank did not do its part, or a device failed.
     pub fn train(&mut self, batch: &MiniBatch, lr: f64) -> Result<BatchOutcome> {
         // passes change running statistics
         self.is_whole = false;
@@ -222,7 +222,11 @@ impl<'a> Learner<'a> {
                 Some(ranks) => ranks.gradient(&mut self.passes, &mut self.model, batch, self.step)?,
                 None => (self.passes.gradient(&mut self.model, batch, self.step), batch.num_seeds()),
             };
-            Ok(BatchOutcome { seeds, ..self.update(loss, lr) })
+            // before the update: a failed pass leaves the parameters alone
+            self.passes.backend.check()?;
+            let outcome = self.update(loss, lr);
+            self.passes.backend.check()?;
+            Ok(BatchOutcome { seeds, ..outcome })
         })
     }
 
@@ -261,7 +265,7 @@ impl<'a> Learner<'a> {
         let Passes { backend, labels, room: Room { seed_labels, .. }, .. } = &mut self.passes;
         seed_labels.gather(labels, nodes);
         self.scratch.resize(logits.num_rows(), logits.num_cols());
-        loss(*backend, labels, seed_labels, logits.view(), &[], self.scratch.view_mut())
+        backend.settle(loss(*backend, labels, seed_labels, logits.view(), &[], self.scratch.view_mut()))
     }
 }
 

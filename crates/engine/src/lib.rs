@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod cores;
 pub mod device;
+mod gpu;
 pub mod distributed;
 pub mod error;
 pub mod evaluate;

@@ -5,7 +5,10 @@
 use std::sync::Arc;
 
 use graphmill_distributed::Book;
-use graphmill_graph::{Graph, NodeId, block::Aggregation};
+use graphmill_graph::{
+    Graph, NodeId,
+    block::{Aggregation, OnDevice},
+};
 use graphmill_loader::{
     BatchKey, Feature, Form, MiniBatch, Sampler, Traffic, Workspace, feature::Rows, order::Order,
     weights::SymmetricWeights,
@@ -106,6 +109,7 @@ impl Loader<'_> {
         batch.extracted = false;
         batch.marks.clear();
         batch.reused.clear();
+        forget_devices(batch);
         self.sampler.sample(self.graph, self.seed, epoch, self.form(), workspace, batch).map_err(too_large)
     }
 
@@ -125,6 +129,7 @@ impl Loader<'_> {
     /// As [`Loader::sample`].
     pub fn sample_above(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
         let form = self.form();
+        forget_devices(batch);
         self.sampler.sample_above(self.graph, self.seed, epoch, form, workspace, batch).map_err(too_large)
     }
 
@@ -137,6 +142,7 @@ impl Loader<'_> {
         let key = BatchKey { seed: self.seed, epoch, batch: batch.number };
         batch.extracted = false;
         batch.marks.clear();
+        forget_devices(batch);
         self.sampler.sample_bottom(self.graph, key, self.form(), workspace, batch).map_err(too_large)?;
         if self.transposed & 2 != 0 && batch.blocks.len() > 1 && !batch.blocks[1].is_transposed() {
             workspace.transpose(&mut batch.blocks[1]);
@@ -210,6 +216,11 @@ impl Loader<'_> {
         batch.extracted = true;
         Ok(())
     }
+}
+
+/// What devices hold of a batch's blocks is of the batch before.
+fn forget_devices(batch: &mut MiniBatch) {
+    batch.blocks.iter_mut().for_each(|block| block.device = OnDevice::default());
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use graphmill_graph::{Dataset, NodeId, memory::resident, table};
 use graphmill_loader::Feature;
 use graphmill_nn::{
     Matrix,
-    backend::Cpu,
     metric::Metric,
     schedule::{EarlyStop, Schedule},
 };
@@ -75,15 +74,20 @@ pub fn train(config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> 
 
 /// [`train`] as one of several ranks.
 pub(crate) fn train_over_ranks(config: &TrainConfig, view: &View, job: Job) -> Result<Summary> {
-    run(view.parts(config)?, Residences::both(Residence::InPlace), config, &view.data, Some(view), job)
+    let computers = Computers::open(config)?;
+    let parts = view.parts(config)?;
+    run(&computers, parts, Residences::both(Residence::InPlace), config, &view.data, Some(view), job)
 }
 
 fn train_from(residence: Residences, config: &TrainConfig, data: &Dataset, job: Job) -> Result<Summary> {
-    run(Parts::new(config, data)?, residence, config, data, None, job)
+    // before anything that takes long
+    let computers = Computers::open(config)?;
+    run(&computers, Parts::new(config, data)?, residence, config, data, None, job)
 }
 
 /// A run of these parts.
 fn run(
+    computers: &Computers,
     parts: Parts,
     residence: Residences,
     config: &TrainConfig,
@@ -93,14 +97,14 @@ fn run(
 ) -> Result<Summary> {
     let clock = Instant::now();
     let Parts { metric, sampler, order, strategy: make, optimizer, schedule, model } = parts;
-    let backend = Cpu { precision: build::precision(config) };
     let tables = match view {
         None => Tables::new(config, data, residence, &*sampler, &*order)?,
         Some(view) => Tables::of_rank(config, view, &*sampler, &*order)?,
     };
     let whole_rows = view.map(View::feature);
     let (loader, orders) = setup::loader(config, data, &tables, &*sampler, &*order, &model)?;
-    let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
+    let scores = computers.inference(data, &model);
+    let mut learner = Learner::new(computers.training(), model, optimizer, &data.labels, orders, config);
     if let (true, Whole::Table(table)) = (loader.fused, &tables.whole) {
         learner.passes.table = Some(table.clone());
     }
@@ -122,7 +126,7 @@ fn run(
             &tables.graph,
             &tables.whole,
             loader.symmetric.as_deref(),
-            &backend,
+            scores,
             config.eval_chunk,
         )
         .taking(build::exact(config, data)?),
@@ -152,7 +156,9 @@ fn run(
         observer,
         stop,
     };
-    if !backend.precision.is_native() {
+    if !computers.gpus().is_empty() {
+        trainer.observer.note(&computers.to_string());
+    } else if !computers.cpu().precision.is_native() {
         trainer.observer.note(
             "this processor has no instructions for bf16: products are rounded to it and computed in f32, slower",
         );

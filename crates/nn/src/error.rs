@@ -16,6 +16,9 @@ pub enum Error {
         /// What is wrong and what to do.
         message: String,
     },
+    /// A device failed, or its memory is full.
+    #[error("{0}")]
+    Device(String),
 }
 
 /// Result of this crate.

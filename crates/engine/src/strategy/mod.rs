@@ -130,6 +130,8 @@ pub struct Setting<'a> {
     pub order: &'a dyn Order,
     /// The rows, as the host has them; a chain of caches is before them where all devices share it.
     pub feature: &'a Arc<dyn Feature>,
+    /// What computes.
+    pub(crate) computers: &'a Computers,
 }
 
 /// Makes a strategy.

@@ -11,7 +11,7 @@
 
 use graphmill_graph::{Block, NodeId};
 
-use crate::{View, ViewMut};
+use crate::{Result, View, ViewMut};
 
 pub mod cpu;
 pub mod reference;
@@ -171,6 +171,20 @@ pub struct SgdStep {
 pub trait Backend: Send + Sync {
     /// What to call it.
     fn name(&self) -> &'static str;
+
+    /// The loss that an operation returned. A backend that queues its work returns a finite stand-in instead, so that the backward
+    /// pass need not wait for it, and waits here.
+    fn settle(&self, loss: f64) -> f64 {
+        loss
+    }
+
+    /// Whether all operations so far were done: they have no result to say so, and do nothing behind one that failed.
+    ///
+    /// # Errors
+    /// The first failure.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 
     // ------------------------------------------------------------------ dense products
 

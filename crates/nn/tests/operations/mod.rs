@@ -192,7 +192,7 @@ fn softmax_ce(b: &dyn Backend, shape: Shape, stretch: f32) -> Outputs {
     let mut grad = Matrix::zeros(shape.rows, shape.cols);
     let mut out = Vec::new();
     for weight in [&[][..], &weight[..]] {
-        out.push(b.softmax_cross_entropy(logits.view(), &label, weight, 0.3, grad.view_mut()));
+        out.push(b.settle(b.softmax_cross_entropy(logits.view(), &label, weight, 0.3, grad.view_mut())));
         out.extend(all(&[grad.view()]));
     }
     out
@@ -587,7 +587,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let mut grad = inputs.rows();
         let mut out = Vec::new();
         for weight in [&[][..], &weight[..]] {
-            out.push(b.sigmoid_cross_entropy(logits.view(), &target, weight, 0.3, grad.view_mut()));
+            out.push(b.settle(b.sigmoid_cross_entropy(logits.view(), &target, weight, 0.3, grad.view_mut())));
             out.extend(all(&[grad.view()]));
         }
         out

@@ -7,6 +7,7 @@ use graphmill_nn::model::Model;
 
 use super::Spare;
 use crate::{
+    Result,
     learner::{Learner, Passes, Room},
     strategy::line::{Gradient, Slot},
 };
@@ -64,6 +65,9 @@ impl Replica {
 
     /// Computes the gradient of a batch from the newest parameters, and leaves it in the slot. `number` is that of the batch in
     /// the whole run.
+    ///
+    /// # Errors
+    /// A device failed.
     pub(super) fn train(
         &mut self,
         passes: &mut Passes,
@@ -71,13 +75,14 @@ impl Replica {
         spare: &Spare<Vec<Matrix>>,
         slot: &mut Slot,
         number: u64,
-    ) {
+    ) -> Result<()> {
         let Slot { batch, gradient, .. } = slot;
         gradient.version = published.copy_to(&mut self.model);
         // rows that are too old are not read
         gradient.reused =
             passes.reuse.as_ref().map_or(0, |reuse| reuse.staleness(published.step + gradient.version));
         gradient.loss = passes.gradient(&mut self.model, batch, number);
+        passes.backend.check()?;
         let mut index = 0;
         if gradient.values.is_empty() {
             gradient.values = spare.take();
@@ -94,6 +99,7 @@ impl Replica {
             }
             index += 1;
         });
+        Ok(())
     }
 }
 

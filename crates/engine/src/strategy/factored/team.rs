@@ -301,8 +301,7 @@ impl Seat {
                         let number = first + number;
                         device
                             .pool
-                            .install(|| replica.train(passes, published, gradients, &mut slot, number));
-                        Ok(())
+                            .install(|| replica.train(passes, published, gradients, &mut slot, number))
                     });
                     slot.spent.train = work.timeline.done(track, Stage::Train, number, clock);
                     let Slot { batch, spent, .. } = &mut slot;
@@ -486,7 +485,7 @@ fn time(
         let clock = Instant::now();
         attempt(Stage::Train, this, || {
             device.pool.install(|| passes.gradient(&mut model, &batch, 0));
-            Ok(())
+            Ok(passes.backend.check()?)
         })?;
         let trained = clock.elapsed().as_secs_f64();
         // a Trainer extracts the next batch while it trains on this one

@@ -1,0 +1,98 @@
+//! Where a run's arithmetic is done: on the processor, or on NVIDIA devices.
+
+use std::{fmt, sync::Arc};
+
+use graphmill_cuda::{Cuda, Device, driver::Arithmetic};
+use graphmill_graph::Dataset;
+use graphmill_nn::{Backend, backend::Cpu, model::Model};
+
+use crate::{Error, Result, TrainConfig, build, report::size};
+
+/// Part of a device's free memory that inference may take for its tables.
+const INFERENCE: f64 = 0.5;
+
+/// What computes. Devices are opened once a run.
+pub(crate) struct Computers {
+    cpu: Cpu,
+    gpus: Vec<Gpu>,
+}
+
+/// An NVIDIA device with its operations.
+pub(crate) struct Gpu {
+    pub(crate) device: Arc<Device>,
+    pub(crate) backend: Cuda,
+}
+
+impl Computers {
+    /// Those that `--devices` names.
+    ///
+    /// # Errors
+    /// A device that is not there, or whose driver cannot be used.
+    pub(crate) fn open(config: &TrainConfig) -> Result<Self> {
+        let arithmetic = match config.precision.as_str() {
+            "bf16" => Arithmetic::Bf16,
+            "tf32" => Arithmetic::Tf32,
+            _ => Arithmetic::F32,
+        };
+        let open = |number| -> Result<Gpu> {
+            let device = graphmill_cuda::open(number, config.device_budget.0)?;
+            let backend = Cuda::new(&device, arithmetic)?;
+            Ok(Gpu { device, backend })
+        };
+        let gpus = config.cuda_devices()?.into_iter().map(open).collect::<Result<Vec<_>>>()?;
+        Ok(Self { cpu: Cpu { precision: build::precision(config) }, gpus })
+    }
+
+    /// The processor's operations.
+    pub(crate) fn cpu(&self) -> &Cpu {
+        &self.cpu
+    }
+
+    /// The devices, in the order they were named; none where the processor computes.
+    pub(crate) fn gpus(&self) -> &[Gpu] {
+        &self.gpus
+    }
+
+    /// What trains: the first device where there is one.
+    pub(crate) fn training(&self) -> &dyn Backend {
+        self.gpus.first().map_or(&self.cpu, |gpu| &gpu.backend)
+    }
+
+    /// What scores nodes: the first device where all features and the rows of two layers of all nodes fit into a half of what is free
+    /// there, otherwise the processor.
+    pub(crate) fn inference(&self, data: &Dataset, model: &Model) -> &dyn Backend {
+        let Some(gpu) = self.gpus.first() else { return &self.cpu };
+        let widest = (0..model.num_layers())
+            .map(|l| model.layer_out_dim(l) + model.transformed_dims(l).iter().sum::<usize>())
+            .max()
+            .unwrap_or(0);
+        let row = (data.features.dim + 2 * widest) as f64 * 4.0;
+        let free = gpu.device.budget().saturating_sub(gpu.device.taken().0);
+        if row * data.num_nodes() as f64 <= INFERENCE * free as f64 { &gpu.backend } else { &self.cpu }
+    }
+}
+
+impl fmt::Display for Computers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, Gpu { device, .. }) in self.gpus.iter().enumerate() {
+            let separator = if i > 0 { "; " } else { "" };
+            let properties = device.properties();
+            let (major, minor) = properties.capability;
+            write!(
+                f,
+                "{separator}{} is {} ({major}.{minor}), {} of {} to be used",
+                device.name(),
+                properties.name,
+                size(device.budget()),
+                size(properties.memory)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl From<graphmill_cuda::Error> for Error {
+    fn from(error: graphmill_cuda::Error) -> Self {
+        Self::Gpu(error.to_string())
+    }
+}

@@ -7,7 +7,9 @@ pub enum Error {
     #[error("{0}")]
     Unavailable(String),
     /// Its memory, or the part of it that may be used, is full.
-    #[error("{device} is out of memory: {bytes} bytes more, {free} of {budget} are free; use a smaller --batch-size, --hidden or --cache-ratio")]
+    #[error(
+        "{device} is out of memory: {bytes} bytes more, {free} of {budget} are free; use a smaller --batch-size, --hidden or --cache-ratio"
+    )]
     OutOfMemory {
         /// Which device.
         device: String,

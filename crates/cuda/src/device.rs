@@ -23,6 +23,8 @@ pub const WARP: u32 = 32;
 pub struct Device {
     /// Of all devices of this process.
     number: usize,
+    /// Of the driver's devices.
+    index: usize,
     name: String,
     driver: Arc<dyn Driver>,
     /// Bytes that may be taken from the driver.
@@ -31,6 +33,8 @@ pub struct Device {
     most: AtomicU64,
     kernels: RwLock<HashMap<&'static str, Kernel>>,
     failure: OnceLock<Error>,
+    /// Which other devices it reads.
+    reached: Mutex<HashMap<usize, bool>>,
     /// The stream that trains: what others made ready for it is freed when it is done.
     pub(crate) compute: Mutex<Option<Stream>>,
 }
@@ -46,6 +50,7 @@ impl Device {
         let budget = if budget == 0 { free } else { budget.min(free) };
         Ok(Arc::new(Self {
             number: NUMBER.fetch_add(1, Relaxed),
+            index,
             name: format!("cuda:{index}"),
             driver,
             budget,
@@ -53,6 +58,7 @@ impl Device {
             most: AtomicU64::new(0),
             kernels: RwLock::default(),
             failure: OnceLock::new(),
+            reached: Mutex::default(),
             compute: Mutex::new(None),
         }))
     }
@@ -75,6 +81,17 @@ impl Device {
     /// Its driver.
     pub fn driver(&self) -> &dyn Driver {
         &*self.driver
+    }
+
+    /// Whether it reads the memory of another device of this process itself. Asked of the driver once a pair.
+    pub(crate) fn reaches(&self, other: &Self) -> bool {
+        if self.number == other.number {
+            return true;
+        }
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        *reached
+            .entry(other.number)
+            .or_insert_with(|| self.driver.enable_peer(other.index).unwrap_or(false))
     }
 
     /// Bytes that may be used in all.

@@ -1,6 +1,7 @@
 //! A stream with memory of its own: what is freed there is used again there, in the stream's order, so nobody waits for the device.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -269,6 +270,27 @@ impl DeviceMemory for Buffer {
         // SAFETY: it was just seen that they are there
         let done = unsafe { self.queue.download(self.at.offset(at), to) };
         done.unwrap_or_else(|error| self.queue.device.fail(error));
+    }
+
+    fn copy_from(&self, other: &dyn DeviceMemory, bytes: usize) -> bool {
+        let Some(other) = other.as_any().downcast_ref::<Self>() else { return false };
+        assert!(bytes <= self.bytes.min(other.bytes), "{bytes} bytes of {} and {}", self.bytes, other.bytes);
+        let (device, there) = (&self.queue.device, &other.queue.device);
+        if device.has_failed() || bytes == 0 || !device.reaches(there) {
+            return bytes == 0;
+        }
+        // the other stream is done with them before this one reads, and this one before the other writes again
+        let copied = other.queue.synchronize().and_then(|()| {
+            // SAFETY: both are that large; the source stays until the copy is done, which is waited for
+            unsafe { device.driver().copy(other.at, self.at, bytes, self.queue.stream)? };
+            self.queue.synchronize()
+        });
+        copied.unwrap_or_else(|error| device.fail(error));
+        true
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

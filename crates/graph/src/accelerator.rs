@@ -21,6 +21,15 @@ pub trait DeviceMemory: Any + Debug + Send + Sync {
 
     /// Copies the bytes from `at` on to the host, after all work of the device on them.
     fn download(&self, at: usize, to: &mut [u8]);
+
+    /// Copies the first `bytes` bytes of another device's memory, after that device's work on them; false where the two devices do not
+    /// reach each other, and nothing was done.
+    fn copy_from(&self, _other: &dyn DeviceMemory, _bytes: usize) -> bool {
+        false
+    }
+
+    /// As what it is.
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// Who has memory of a device to give.

@@ -12,7 +12,7 @@
 
 use graphmill_graph::{Block, Features, Matrix, matrix::TableType};
 use graphmill_loader::{Feature, Form, MiniBatch, Workspace, feature::Host};
-use graphmill_nn::backend::{Backend, Cpu, Weighting};
+use graphmill_nn::backend::Weighting;
 
 use super::{Bench, random, too_large};
 use crate::{Result, build};
@@ -29,12 +29,13 @@ const BYTES: usize = 512 << 20;
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let local = bottoms(bench, Form { transposed: !0, ..Form::default() })?;
     let global = bottoms(bench, Form { fused: true, ..Form::default() })?;
-    let cpu = Cpu::default();
+    let computers = bench.computers.clone();
+    let backend = computers.training();
     let given = bench.options.dim.map(|dim| vec![dim]);
     for &width in given.as_deref().unwrap_or(WIDTHS) {
         let count = (BYTES / (4 * width * local[0].num_src.max(1))).clamp(1, local.len());
         let (local, global) = (&local[..count], &global[..count]);
-        let limit = bench.moving(width);
+        let limit = bench.moving(width)?;
         let mut dst: Vec<Matrix> = local.iter().map(|block| random(block.num_dst, width)).collect();
         let mut src: Vec<Matrix> = local.iter().map(|block| random(block.num_src, width)).collect();
         let rows = |of: fn(&Block) -> usize| local.iter().map(of).sum::<usize>() as f64 / count as f64;
@@ -44,13 +45,13 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 
         let times = bench.time(|| {
             let i = next();
-            cpu.aggregate(&local[i], Weighting::MEAN, src[i].view(), 0.0, dst[i].view_mut());
+            backend.aggregate(&local[i], Weighting::MEAN, src[i].view(), 0.0, dst[i].view_mut());
         });
         bench.rate(format!("local f32 F={width}"), "GB/s", moved(|block| block.num_dst), &times, limit);
 
         let times = bench.time(|| {
             let i = next();
-            cpu.aggregate_transposed(&local[i], Weighting::MEAN, dst[i].view(), 0.0, src[i].view_mut());
+            backend.aggregate_transposed(&local[i], Weighting::MEAN, dst[i].view(), 0.0, src[i].view_mut());
         });
         bench.rate(format!("transposed f32 F={width}"), "GB/s", moved(|block| block.num_src), &times, limit);
         drop(src);
@@ -61,7 +62,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
             let table = Matrix::shared(table, width);
             let times = bench.time(|| {
                 let i = next();
-                cpu.aggregate(&global[i], Weighting::MEAN, table.view(), 0.0, dst[i].view_mut());
+                backend.aggregate(&global[i], Weighting::MEAN, table.view(), 0.0, dst[i].view_mut());
             });
             let read = 1e-9 * (kind.width() * width) as f64 * rows(Block::num_edges);
             let written = 4e-9 * width as f64 * rows(|block| block.num_dst);

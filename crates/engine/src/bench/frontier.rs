@@ -33,7 +33,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let one =
         rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(|e| Error::usage(e.to_string()))?;
     let mut ways = vec![("one thread", 1)];
-    let mut reads = vec![one.install(|| Machine::new(repeat).random_reads(graph.num_edges()))];
+    let mut reads = vec![one.install(|| Machine::new(repeat, None).random_reads(graph.num_edges()))];
     if threads > 1 {
         ways.push(("one subgraph per thread", threads));
         reads.push(bench.machine.random_reads(graph.num_edges()));
@@ -61,9 +61,9 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                 }
             };
             let times = if abreast == 1 {
-                one.install(|| time::time(repeat, &mut work))
+                one.install(|| time::time(repeat, &mut work, &|| {}))
             } else {
-                time::time(repeat, &mut work)
+                time::time(repeat, &mut work, &|| {})
             };
             failed?;
             let of_frontier = if entry.name == "frontier" { format!(" m={m}") } else { String::new() };

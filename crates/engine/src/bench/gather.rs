@@ -22,8 +22,11 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let nodes = bench.data.num_nodes();
     let mut stream = Stream::new(key(&[bench.options.train.seed, 0x6964_7321]));
     let ids: Vec<u32> = (0..ROWS).map(|_| stream.below(nodes as u64) as u32).collect();
+    if !bench.computers.gpus().is_empty() {
+        return on_device(bench, &ids, width);
+    }
     let mut out = vec![0.0; ROWS * width];
-    let limit = bench.moving(width);
+    let limit = bench.moving(width)?;
     for (storage, table) in tables(nodes, width)? {
         let bytes = table.read(&ids, &mut out)?.total().bytes as f64 + 4.0 * out.len() as f64;
         let times = bench.time(|| {

@@ -2,8 +2,10 @@
 //!
 //! `M x K x N` is `M` rows of width `K` times a weight of `K x N`; a weight gradient reduces over the rows instead. `F`
 //! is the features' width, `H` the hidden one, `C` the number of classes. Limit: f32 fused multiply-adds on
-//! registers, for products in bf16 too, which the processor's own instructions may bring beyond it.
+//! registers, for products in bf16 too, which the processor's own instructions may bring beyond it; on an NVIDIA device, square products of
+//! the same precision by the vendor's library.
 
+use graphmill_cuda::{Cuda, driver::Arithmetic};
 use graphmill_graph::Matrix;
 use graphmill_nn::backend::{Backend, Cpu, Precision, Side};
 
@@ -19,27 +21,51 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let features = bench.options.dim.unwrap_or(positive(bench.data.features.dim, DIM));
     let hidden = bench.options.train.hidden;
     let classes = positive(bench.data.labels.classes(), CLASSES);
+    let shapes = [(features, hidden), (hidden, hidden), (hidden, classes)];
+    if let Some(gpu) = bench.computers.clone().gpus().first() {
+        let kinds = [("", Arithmetic::F32), ("tf32 ", Arithmetic::Tf32), ("bf16 ", Arithmetic::Bf16)];
+        for (name, arithmetic) in kinds {
+            let of = "square products";
+            let limit =
+                bench.machine.products(arithmetic)?.map(|value| Limit { value, of, row: None });
+            let backend = Cuda::on(gpu.backend.queue(), arithmetic);
+            measure(bench, name, &backend, &shapes, limit);
+        }
+        gpu.device.check()?;
+        return Ok(());
+    }
     let mut precisions = vec![("", Precision::F32)];
     if Precision::Bf16.is_native() {
         precisions.push(("bf16 ", Precision::Bf16));
     }
     for (name, precision) in precisions {
-        let (cpu, of) = (Cpu { precision }, "f32 fused multiply-adds");
+        let of = "f32 fused multiply-adds";
         let limit = Limit { value: bench.machine.peak(), of, row: None };
-        for (k, n) in [(features, hidden), (hidden, hidden), (hidden, classes)] {
-            let (x, w, mut y) = (random(ROWS, k), random(k, n), Matrix::zeros(ROWS, n));
-            let work = 2e-9 * (ROWS * k * n) as f64;
-            let times = bench.time(|| {
-                cpu.gemm(x.view(), Side::Plain, w.view(), Side::Plain, 0.0, y.view_mut());
-            });
-            bench.rate(format!("{name}{ROWS} x {k} x {n}"), "GFLOP/s", work, &times, limit);
-            let mut gradient = Matrix::zeros(k, n);
-            let times = bench.time(|| {
-                cpu.gemm(x.view(), Side::Transposed, y.view(), Side::Plain, 0.0, gradient.view_mut());
-            });
-            let case = format!("{name}{k} x {ROWS} x {n}, weight gradient");
-            bench.rate(case, "GFLOP/s", work, &times, limit);
-        }
+        measure(bench, name, &Cpu { precision }, &shapes, Some(limit));
     }
     Ok(())
+}
+
+/// Products of rows with weights, and the weights' gradients.
+fn measure(
+    bench: &mut Bench,
+    name: &str,
+    backend: &dyn Backend,
+    shapes: &[(usize, usize)],
+    limit: Option<Limit>,
+) {
+    for &(k, n) in shapes {
+        let (x, w, mut y) = (random(ROWS, k), random(k, n), Matrix::zeros(ROWS, n));
+        let work = 2e-9 * (ROWS * k * n) as f64;
+        let times = bench.time(|| {
+            backend.gemm(x.view(), Side::Plain, w.view(), Side::Plain, 0.0, y.view_mut());
+        });
+        bench.rate(format!("{name}{ROWS} x {k} x {n}"), "GFLOP/s", work, &times, limit);
+        let mut gradient = Matrix::zeros(k, n);
+        let times = bench.time(|| {
+            backend.gemm(x.view(), Side::Transposed, y.view(), Side::Plain, 0.0, gradient.view_mut());
+        });
+        let case = format!("{name}{k} x {ROWS} x {n}, weight gradient");
+        bench.rate(case, "GFLOP/s", work, &times, limit);
+    }
 }

@@ -27,6 +27,8 @@ mod tests;
 mod text;
 mod time;
 
+use std::sync::Arc;
+
 use graphmill_graph::{
     Dataset, Matrix, NodeId,
     generate::{self, GenerateOptions},
@@ -36,7 +38,7 @@ use graphmill_graph::{
 use serde::Serialize;
 
 use self::{machine::Machine, time::Times};
-use crate::{Error, Result, TrainConfig, stage::too_large};
+use crate::{Error, Result, TrainConfig, gpu::Computers, stage::too_large};
 
 /// What to measure, and on what.
 #[derive(Clone, Debug)]
@@ -136,6 +138,7 @@ struct Bench<'b> {
     name: &'static str,
     options: &'b Options,
     data: &'b Dataset,
+    computers: Arc<Computers>,
     machine: Machine,
     results: Vec<Measured>,
 }
@@ -178,8 +181,9 @@ pub fn run(name: &str, options: &Options, data: Option<Dataset>) -> Result<Repor
         Some(data) => alone(data)?,
         None => generated(options)?,
     };
-    let machine = Machine::new(options.repeat);
-    let mut bench = Bench { name: "", options, data: &data, machine, results: Vec::new() };
+    let computers = Arc::new(Computers::open(&options.train)?);
+    let machine = Machine::new(options.repeat, computers.gpus().first().map(|gpu| gpu.backend.queue()));
+    let mut bench = Bench { name: "", options, data: &data, computers, machine, results: Vec::new() };
     for entry in chosen {
         bench.name = entry.name;
         (entry.make)(&mut bench)?;
@@ -242,9 +246,9 @@ impl Bench<'_> {
         if wanted == 0 { all } else { wanted.min(all) }
     }
 
-    /// Times `work` inside the pool.
+    /// Times `work` inside the pool, to its end where it is only queued.
     fn time(&self, work: impl FnMut() + Send) -> Times {
-        time::time(self.options.repeat, work)
+        time::time(self.options.repeat, work, &|| _ = self.computers.training().settle(0.0))
     }
 
     /// Records a rate: each call did `amount` of the unit's thing.
@@ -254,8 +258,9 @@ impl Bench<'_> {
         unit: &'static str,
         amount: f64,
         times: &Times,
-        limit: Limit,
+        limit: impl Into<Option<Limit>>,
     ) {
+        let limit = limit.into();
         let (least, median, most) = times.spread();
         let median_rate = amount / median;
         self.results.push(Measured {
@@ -265,10 +270,10 @@ impl Bench<'_> {
             median: median_rate,
             min: amount / most,
             max: amount / least,
-            limit: Some(limit.value),
-            of_limit: Some(median_rate / limit.value),
-            limit_of: Some(limit.of),
-            row_limit: limit.row,
+            limit: limit.map(|limit| limit.value),
+            of_limit: limit.map(|limit| median_rate / limit.value),
+            limit_of: limit.map(|limit| limit.of),
+            row_limit: limit.and_then(|limit| limit.row),
             seconds: median,
             runs: times.len(),
         });
@@ -295,9 +300,9 @@ impl Bench<'_> {
     }
 
     /// What moving rows of `width` values is held against, in GB/s.
-    fn moving(&mut self, width: usize) -> Limit {
-        let row = self.machine.random_rows(width);
-        Limit { value: self.machine.copy(), of: "copy", row: Some(row) }
+    fn moving(&mut self, width: usize) -> Result<Limit> {
+        let row = self.computers.gpus().is_empty().then(|| self.machine.random_rows(width));
+        Ok(Limit { value: self.machine.copy()?, of: "copy", row })
     }
 }
 

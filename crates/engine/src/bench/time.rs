@@ -30,17 +30,21 @@ impl Times {
 }
 
 /// Times `work`, inside the current rayon pool: a warm-up, then `repeat` runs.
-pub(super) fn time(repeat: usize, work: impl FnMut() + Send) -> Times {
+/// `settle` waits for work that was queued only.
+pub(super) fn time(repeat: usize, work: impl FnMut() + Send, settle: &(dyn Fn() + Sync)) -> Times {
     // a scope runs on a thread of the pool, so that calls do not pay for the way there
     rayon::scope(|_| {
         let mut work = work;
         work(); // touches new pages, wakes threads, fills caches
+        settle();
         let clock = Instant::now();
         work();
+        settle();
         let calls = (LEAST / clock.elapsed().as_secs_f64().max(1e-9)).ceil().max(1.0);
         let runs = (0..repeat).map(|_| {
             let clock = Instant::now();
             (0..calls as usize).for_each(|_| work());
+            settle();
             clock.elapsed().as_secs_f64() / calls
         });
         Times::new(runs.collect())
@@ -62,7 +66,7 @@ mod tests {
     fn short_work_is_repeated_within_a_run() {
         // as short as it gets, so that no load of the machine makes one call enough
         let mut calls = 0u64;
-        let times = time(2, || calls += 1);
+        let times = time(2, || calls += 1, &|| {});
         assert_eq!(times.len(), 2);
         assert!(calls > 6, "two calls before and some in each run: {calls}");
     }

@@ -65,7 +65,7 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
         batches: count,
         last_batch: last(data.split.train.len(), batch_size, count),
         cores: rayon::current_num_threads() as f64,
-        bandwidth: Some(1e9 * Machine::new(3).copy()),
+        bandwidth: Some(1e9 * Machine::new(3, None).copy()?),
         seconds: Seconds { sample, sample_host: None, gather, near: gather, train },
         bytes: Sizes {
             topology: topology(data),

@@ -77,6 +77,22 @@ impl Mirror {
         Some(address)
     }
 
+    /// The address of a copy on the accelerator of the newest values, which are on another device: without the host, where the two reach
+    /// each other. `None` where they do not.
+    pub(super) fn from_other(&self, accelerator: &dyn Accelerator, bytes: usize) -> Option<u64> {
+        let own = self.own.as_ref().filter(|_| self.newest)?;
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(copy) = copies.iter().find(|copy| copy.device() == accelerator.device()) {
+            return Some(copy.address());
+        }
+        let copy = accelerator.allocate(bytes)?;
+        let address = copy.address();
+        copy.copy_from(&**own, bytes).then(|| {
+            copies.push(copy);
+            address
+        })
+    }
+
     /// The copy of [`Mirror::uploaded`] that was made or found last becomes the place of the newest values.
     pub(super) fn take_over(&mut self, device: usize) -> Option<u64> {
         let copies = self.copies.get_mut().unwrap_or_else(PoisonError::into_inner);

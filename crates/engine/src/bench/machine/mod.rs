@@ -1,30 +1,39 @@
 //! What the machine can do, measured on the threads of the current rayon pool: what the benches are held against.
 //!
+//! Where an NVIDIA device computes, the limits are the device's.
+//!
 //! Of each limit the best run counts: nothing makes a memory faster than it is, but much makes it slower.
 
 mod copy;
 mod fma;
+mod gpu;
 mod rows;
+
+use std::sync::Arc;
+
+use graphmill_cuda::{Queue, driver::Arithmetic};
 
 use super::{
     Measured,
     time::{self, Times},
 };
+use crate::Result;
+use gpu::Meter;
 
 /// Values of each array that is copied, and of a table of rows: 256 MiB, above what caches hold. (Tests need no limits.)
 const VALUES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// Measures each limit when it is first asked for.
-#[derive(Debug)]
 pub struct Machine {
     repeat: usize,
     results: Vec<Measured>,
+    device: Option<Meter>,
 }
 
 impl Machine {
-    /// With so many runs of each measurement.
-    pub fn new(repeat: usize) -> Self {
-        Self { repeat, results: Vec::new() }
+    /// With so many runs of each measurement, of the device whose queue is given or of the processor.
+    pub fn new(repeat: usize, device: Option<&Arc<Queue>>) -> Self {
+        Self { repeat, results: Vec::new(), device: device.map(Meter::new) }
     }
 
     /// What was measured so far.
@@ -33,18 +42,69 @@ impl Machine {
     }
 
     /// Copying a large array, with ordinary or streaming stores, whichever is faster: GB/s read and written.
-    pub fn copy(&mut self) -> f64 {
+    ///
+    /// # Errors
+    /// A device fails, as in all that follows.
+    pub fn copy(&mut self) -> Result<f64> {
+        if let Some(device) = &self.device {
+            let name = "copy within the device";
+            return match self.best(name) {
+                Some(known) => Ok(known),
+                None => {
+                    let (bytes, seconds) = device.copy(self.repeat)?;
+                    Ok(self.record(name, "GB/s", bytes / 1e9, &Times::new(seconds)))
+                }
+            };
+        }
         if self.best("copy").is_none() {
             let mut arrays = copy::Arrays::new(VALUES);
             for (name, copy) in copy::KINDS {
-                let times = time::time(self.repeat, || arrays.run(*copy));
+                let times = time::time(self.repeat, || arrays.run(*copy), &|| {});
                 self.record(name, "GB/s", 8e-9 * VALUES as f64, &times);
             }
         }
-        copy::KINDS.iter().filter_map(|(name, _)| self.best(name)).fold(0.0, f64::max)
+        Ok(copy::KINDS.iter().filter_map(|(name, _)| self.best(name)).fold(0.0, f64::max))
     }
 
-    /// Reading rows of `width` values at random places of a large table, asked for ahead: GB/s.
+    /// Copying from page-locked host memory to the device: GB/s; none without a device.
+    ///
+    /// # Errors
+    /// See [`Machine::copy`].
+    pub fn link(&mut self) -> Result<Option<f64>> {
+        let name = "copy from the host";
+        match (&self.device, self.best(name)) {
+            (None, _) => Ok(None),
+            (_, Some(known)) => Ok(Some(known)),
+            (Some(device), None) => {
+                let (bytes, seconds) = device.link(self.repeat)?;
+                Ok(Some(self.record(name, "GB/s", bytes / 1e9, &Times::new(seconds))))
+            }
+        }
+    }
+
+    /// Square products on the device by the vendor's library: GFLOP/s; none without a device or without that library.
+    ///
+    /// # Errors
+    /// See [`Machine::copy`].
+    pub fn products(&mut self, arithmetic: Arithmetic) -> Result<Option<f64>> {
+        let name = match arithmetic {
+            Arithmetic::F32 => "square products f32",
+            Arithmetic::Tf32 => "square products tf32",
+            Arithmetic::Bf16 => "square products bf16",
+        };
+        match (&self.device, self.best(name)) {
+            (None, _) => Ok(None),
+            (_, Some(known)) => Ok(Some(known)),
+            (Some(device), None) => {
+                let Some((operations, seconds)) = device.product(arithmetic, self.repeat)? else {
+                    return Ok(None);
+                };
+                Ok(Some(self.record(name, "GFLOP/s", operations / 1e9, &Times::new(seconds))))
+            }
+        }
+    }
+
+    /// Reading rows of `width` values at random places of a large table, asked for ahead: GB/s. By the processor.
     pub fn random_rows(&mut self, width: usize) -> f64 {
         let width = width.max(1);
         self.reads(&format!("random rows F={width}"), "GB/s", VALUES / width, width, 4e-9 * width as f64)
@@ -67,7 +127,7 @@ impl Machine {
             return known;
         }
         let reads = rows::Reads::new(rows, width);
-        let times = rows::IN_FLIGHT.iter().map(|&ahead| time::time(self.repeat, || reads.run(ahead)));
+        let times = rows::IN_FLIGHT.iter().map(|&ahead| time::time(self.repeat, || reads.run(ahead), &|| {}));
         let best = times.min_by(|a, b| a.spread().0.total_cmp(&b.spread().0)).expect("some distance");
         self.record(name, unit, amount * reads.len() as f64, &best)
     }
@@ -77,7 +137,7 @@ impl Machine {
         let name = "fused multiply-adds f32";
         self.best(name).unwrap_or_else(|| {
             let operations = rayon::current_num_threads() as f64 * fma::OPERATIONS;
-            let times = time::time(self.repeat, fma::run);
+            let times = time::time(self.repeat, fma::run, &|| {});
             self.record(name, "GFLOP/s", operations / 1e9, &times)
         })
     }
@@ -114,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_limit_is_measured_once_and_positive() {
-        let mut machine = Machine::new(1);
+        let mut machine = Machine::new(1, None);
         let [reads, peak] = [machine.random_reads(1000), machine.peak()];
         assert!(reads > 0.0 && peak > 0.0);
         assert_eq!((machine.random_reads(1000), machine.peak()), (reads, peak));

@@ -112,10 +112,17 @@ pub(super) fn reduce(learner: &mut Learner, batches: &mut [(u64, Slot)]) -> f64 
     let shares: Vec<f32> = batches.iter().map(|(_, slot)| (seeds(slot) / all) as f32).collect();
     let mut index = 0;
     learner.is_whole = false;
+    let backend = learner.passes.backend;
     learner.model.visit_mut(&mut |_, param| {
         let to = if param.trainable { &mut param.grad } else { &mut param.value };
         if let [(_, slot)] = batches {
             std::mem::swap(to, &mut slot.gradient.values[index]);
+        } else if batches.iter().any(|(_, slot)| slot.gradient.values[index].is_on_device()) {
+            // from device to device, in the order of the batches
+            backend.fill(0.0, to.view_mut());
+            for ((_, slot), &share) in batches.iter().zip(&shares) {
+                backend.add(share, slot.gradient.values[index].view(), to.view_mut());
+            }
         } else {
             let to = to.view_mut().host();
             to.fill(0.0);

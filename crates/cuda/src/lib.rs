@@ -6,5 +6,6 @@
 
 pub mod driver;
 mod error;
+pub mod ptx;
 
 pub use error::{Error, Result};

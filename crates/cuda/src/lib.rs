@@ -8,8 +8,11 @@ pub mod block;
 pub mod device;
 pub mod driver;
 mod error;
+mod open;
+pub mod ptx;
 pub mod queue;
 
 pub use device::Device;
 pub use error::{Error, Result};
+pub use open::open;
 pub use queue::{Buffer, Queue};

@@ -23,6 +23,8 @@ pub const WARP: u32 = 32;
 pub struct Device {
     /// Of all devices of this process.
     number: usize,
+    /// Among the driver's.
+    index: usize,
     name: String,
     driver: Arc<dyn Driver>,
     /// Bytes that may be taken from the driver.
@@ -46,6 +48,7 @@ impl Device {
         let budget = if budget == 0 { free } else { budget.min(free) };
         Ok(Arc::new(Self {
             number: NUMBER.fetch_add(1, Relaxed),
+            index,
             name: format!("cuda:{index}"),
             driver,
             budget,
@@ -60,6 +63,11 @@ impl Device {
     /// Its number among all devices of this process.
     pub fn number(&self) -> usize {
         self.number
+    }
+
+    /// Its number among the driver's devices.
+    pub fn index(&self) -> usize {
+        self.index
     }
 
     /// Its name: `cuda:0`.

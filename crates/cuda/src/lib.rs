@@ -8,7 +8,10 @@ pub mod block;
 pub mod device;
 pub mod driver;
 mod error;
+pub mod mapped;
 pub mod queue;
+pub mod sampler;
+mod scan;
 
 pub use device::Device;
 pub use error::{Error, Result};

@@ -113,12 +113,12 @@ impl Hop<'_> {
         let visits = walks * length;
         let width = self.fanout.min(visits);
         let indptr = queue.take(4 * (rows + 1))?;
-        let (visited, times) = (queue.take(4 * rows * width as usize)?, queue.take(4 * rows * width as usize)?);
+        let (visited, times) =
+            (queue.take(4 * rows * width as usize)?, queue.take(4 * rows * width as usize)?);
         let most = 32 * queue.device().properties().multiprocessors.max(1) as usize;
         let warps = (THREADS / WARP) as usize;
         let blocks = rows.div_ceil(warps).min(most) as u32;
-        let shape =
-            Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared: 8 * visits * warps as u32 };
+        let shape = Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared: 8 * visits * warps as u32 };
         let (at, visited_at, times_at) = (indptr.address(), visited.address(), times.address());
         // SAFETY: the graph is that of the sampler, ids are of its nodes; `width` places for each, and a count and one more
         unsafe {

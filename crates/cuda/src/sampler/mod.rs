@@ -18,8 +18,8 @@ use graphmill_graph::{
 use graphmill_loader::{
     BatchKey, Form, MiniBatch, Sampler, Workspace,
     sampler::{
-        SamplerOptions, Scratch, Source, WeightedDraws, full::Full, neighbor::Neighbor, random_walk::RandomWalk,
-        weighted::Weighted,
+        SamplerOptions, Scratch, Source, WeightedDraws, full::Full, neighbor::Neighbor,
+        random_walk::RandomWalk, weighted::Weighted,
     },
     weights::SymmetricWeights,
 };
@@ -347,7 +347,8 @@ impl Sampler for DeviceSampler {
         batch: &mut MiniBatch,
     ) -> Result<()> {
         let same = |a: &[u64], b: &[u64]| std::ptr::eq(a, b);
-        if !same(graph.indptr(), self.graph.indptr()) || !std::ptr::eq(graph.indices(), self.graph.indices()) {
+        if !same(graph.indptr(), self.graph.indptr()) || !std::ptr::eq(graph.indices(), self.graph.indices())
+        {
             return self.inner.sample(graph, seed, epoch, form, workspace, batch);
         }
         if let Some(v) = batch.seeds.iter().find(|&&v| v as usize >= graph.num_nodes()) {

@@ -70,7 +70,8 @@ impl Topology {
         let one = |queue: &Arc<Queue>, place, parts: &Arc<Vec<Part>>| Self::of(queue, place, parts.clone());
         if bytes <= budget {
             let put = |queue: &Arc<Queue>| -> Result<_> {
-                let part = put(queue, graph.indptr(), graph.indices(), alias.map_or(&[], RowAlias::as_bytes))?;
+                let part =
+                    put(queue, graph.indptr(), graph.indices(), alias.map_or(&[], RowAlias::as_bytes))?;
                 one(queue, Place::Device, &Arc::new(vec![part]))
             };
             return queues.iter().map(put).collect();
@@ -78,8 +79,7 @@ impl Topology {
         let share = bytes / devices.len().max(1) as u64;
         // rows are of different lengths, so shares are
         if devices.len() > 1 && share + share / 8 <= budget && read_each_other(devices)? {
-            let shard =
-                |(i, queue): (usize, &Arc<Queue>)| put_shard(queue, graph, alias, i, devices.len());
+            let shard = |(i, queue): (usize, &Arc<Queue>)| put_shard(queue, graph, alias, i, devices.len());
             let parts = Arc::new(queues.iter().enumerate().map(shard).collect::<Result<Vec<_>>>()?);
             let place = Place::Shards(devices.len());
             return queues.iter().map(|queue| one(queue, place, &parts)).collect();

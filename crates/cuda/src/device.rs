@@ -68,6 +68,11 @@ impl Device {
         self.number
     }
 
+    /// Its number among the driver's devices.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
     /// Its name: `cuda:0`.
     pub fn name(&self) -> &str {
         &self.name

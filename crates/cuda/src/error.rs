@@ -34,3 +34,9 @@ pub enum Error {
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<Error> for graphmill_graph::Error {
+    fn from(error: Error) -> Self {
+        Self::invalid(error.to_string())
+    }
+}

@@ -8,9 +8,12 @@ pub mod block;
 pub mod device;
 pub mod driver;
 mod error;
+pub mod mapped;
 mod open;
 pub mod ptx;
 pub mod queue;
+pub mod sampler;
+mod scan;
 
 pub use device::Device;
 pub use error::{Error, Result};

@@ -7,6 +7,8 @@
 //! when all neighbours are drawn, so that training and full-neighbour evaluation compute the same thing. (DGL and
 //! PyG normalise by the degrees within the sample, which is biased towards low degrees.)
 
+use std::sync::Arc;
+
 use graphmill_graph::{Block, Buffer, Graph, NodeId};
 use rayon::prelude::*;
 
@@ -18,7 +20,7 @@ const TASK: usize = 4096;
 /// `1 / sqrt(d + 1)` per node of a graph.
 #[derive(Clone, Debug)]
 pub struct SymmetricWeights {
-    inv_sqrt: Vec<f32>,
+    inv_sqrt: Arc<Vec<f32>>,
     /// The degrees, where they are not the graph's own.
     degrees: Option<Buffer<u32>>,
 }
@@ -31,13 +33,23 @@ impl SymmetricWeights {
             .par_windows(2)
             .map(|ends| (1.0 / ((ends[1] - ends[0]) as f64 + 1.0).sqrt()) as f32)
             .collect();
-        Self { inv_sqrt, degrees: None }
+        Self { inv_sqrt: Arc::new(inv_sqrt), degrees: None }
     }
 
     /// Of nodes of these in-degrees (`V`), for a graph that has the edges of some only. O(V), 4 bytes per node.
     pub fn of_degrees(degrees: Buffer<u32>) -> Self {
         let inv_sqrt = degrees.par_iter().map(|&d| (1.0 / (f64::from(d) + 1.0).sqrt()) as f32).collect();
-        Self { inv_sqrt, degrees: Some(degrees) }
+        Self { inv_sqrt: Arc::new(inv_sqrt), degrees: Some(degrees) }
+    }
+
+    /// `1 / sqrt(d + 1)` per node, `V`: for who fills weights elsewhere.
+    pub fn inv_sqrt(&self) -> &Arc<Vec<f32>> {
+        &self.inv_sqrt
+    }
+
+    /// The nodes' in-degrees (`V`), where they are not those of the graph that is sampled.
+    pub fn degrees(&self) -> Option<&[u32]> {
+        self.degrees.as_deref()
     }
 
     /// Fills the weights of a block whose `indices` are still global ids and whose destinations are

@@ -82,6 +82,11 @@ impl RowAlias {
         self.cells.len()
     }
 
+    /// The tables as they are in memory: 8 bytes an edge, threshold and other, both u32.
+    pub fn as_bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.cells)
+    }
+
     /// Whether the tables are mapped from a file.
     pub fn is_mapped(&self) -> bool {
         self.cells.is_mapped()

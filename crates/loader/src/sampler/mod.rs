@@ -29,9 +29,10 @@ use graphmill_graph::{
 use parts::Parts;
 
 use exact::Exact;
+pub use parts::too_many;
 pub use random_walk::WalkOptions;
 pub use subgraphs::{Estimator, SubgraphTraining, Subgraphs};
-pub use weighted::WeightedOptions;
+pub use weighted::{WeightedDraws, WeightedOptions};
 
 use crate::{
     MiniBatch, Relabel,

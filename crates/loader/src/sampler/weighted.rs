@@ -168,6 +168,34 @@ impl Weighted {
         }
         Ok(this)
     }
+
+    /// How it draws, for who draws the same elsewhere.
+    pub fn draws(&self) -> WeightedDraws<'_> {
+        match (&self.weights, &self.alias) {
+            (Weights::Equal(_), _) if self.replace => WeightedDraws::Again,
+            (Weights::Equal(_), _) => WeightedDraws::Distinct,
+            (_, Some(alias)) if self.replace => WeightedDraws::AgainByAlias(alias),
+            _ => WeightedDraws::Others,
+        }
+    }
+
+    /// Whether every in-neighbour can be drawn: none weighs 0.
+    pub fn draws_all(&self) -> bool {
+        self.can.is_none()
+    }
+}
+
+/// How a [`Weighted`] draws where the fanout is not -1.
+#[derive(Clone, Copy, Debug)]
+pub enum WeightedDraws<'a> {
+    /// All neighbours weigh the same and are drawn once: what [`Neighbor`] draws.
+    Distinct,
+    /// All weigh the same, and each draw is of the whole row.
+    Again,
+    /// Each draw is of the whole row, from these tables.
+    AgainByAlias(&'a RowAlias),
+    /// Another way.
+    Others,
 }
 
 impl Sampler for Weighted {

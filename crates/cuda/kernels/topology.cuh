@@ -1,0 +1,46 @@
+// A graph's rows as the sampling kernels read them: in the device's memory, in that of its peers, or in host memory, which are all
+// addresses here.
+#pragma once
+
+// Addresses of a part.
+#define TOPOLOGY_ADDRESSES 3
+
+// The row of a node: its in-neighbours, and their alias cells (threshold, other) where there are such tables.
+struct Row {
+    const uint32_t* list;
+    const uint2* cells;
+    uint64_t length;
+};
+
+// Node v is row v / parts of part v mod parts. `shards` holds of each part the addresses of its row starts (u64), its lists and its cells.
+__device__ inline Row row_of(const uint64_t* shards, uint32_t parts, uint32_t v) {
+    uint32_t part = 0;
+    if (parts > 1) {
+        part = v % parts;
+        v /= parts;
+    }
+    const uint64_t* shard = shards + TOPOLOGY_ADDRESSES * part;
+    const uint64_t* starts = (const uint64_t*)__ldg(shard);
+    const uint64_t start = __ldg(starts + v);
+    const uint64_t end = __ldg(starts + v + 1);
+    Row row;
+    row.list = (const uint32_t*)__ldg(shard + 1) + start;
+    const uint64_t cells = __ldg(shard + 2);
+    row.cells = cells == 0 ? (const uint2*)0 : (const uint2*)cells + start;
+    row.length = end - start;
+    return row;
+}
+
+// The destination of edge e: the last of `rows` whose run starts at or before it.
+__device__ inline uint32_t row_of_edge(const uint32_t* indptr, uint64_t rows, uint32_t e) {
+    uint64_t low = 0, high = rows;
+    while (high - low > 1) {
+        const uint64_t middle = (low + high) / 2;
+        if (__ldg(indptr + middle) <= e) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return (uint32_t)low;
+}

@@ -1,0 +1,367 @@
+//! Seeds to blocks on a device: the same blocks, element by element, that the processor's samplers draw under the same key.
+//!
+//! A hop is drawn by a few kernels (`kernels/sample.cu`, `walk.cu`), numbered by a hash table on the device (`relabel.cu`) and transposed
+//! where that is wanted (`transpose.cu`). The host learns how many nodes and edges there are, once a hop, and the input nodes in the end; the blocks
+//! stay ([`graphmill_graph::block::OnDevice`]).
+
+mod hop;
+mod topology;
+mod transpose;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use graphmill_graph::{
+    Block, Error, Graph, NodeId, Result,
+    block::{Aggregation, OnDevice},
+    keyed,
+};
+use graphmill_loader::{
+    BatchKey, Form, MiniBatch, Sampler, Workspace,
+    sampler::{
+        SamplerOptions, Scratch, Source, WeightedDraws, full::Full, neighbor::Neighbor,
+        random_walk::RandomWalk, weighted::Weighted,
+    },
+    weights::SymmetricWeights,
+};
+use hop::{ALL, Drawn, Hop, Nodes};
+pub use topology::{Place, Topology};
+
+use crate::{Buffer, Device, Queue, arguments, block::Resident, driver::Address};
+
+/// Visits of a node's walks that fit a warp's part of a block's shared memory.
+const MOST_VISITS: usize = 512;
+
+/// How a hop's neighbours are drawn.
+#[derive(Clone, Copy, Debug)]
+enum Draw {
+    /// Uniformly, without replacement.
+    Distinct,
+    /// Uniformly, with replacement.
+    Again,
+    /// By alias tables, with replacement.
+    Alias,
+    /// By what short walks visit most.
+    Walks { walks: u32, length: u32, restart: f64 },
+}
+
+impl Draw {
+    /// Its number among the kernels.
+    fn mode(self) -> u32 {
+        match self {
+            Self::Distinct | Self::Walks { .. } => 0,
+            Self::Again => 1,
+            Self::Alias => 2,
+        }
+    }
+}
+
+/// What [`make`] made.
+#[derive(Debug)]
+pub enum Made {
+    /// A sampler for each device.
+    OnDevices(Vec<DeviceSampler>),
+    /// The processor has to draw: why.
+    OnHost(String),
+}
+
+/// The sampler of that name (of [`graphmill_loader::sampler::TABLE`]) for each of `devices`, which may each use `budget` bytes for the
+/// graph (see [`Topology::new`]).
+///
+/// Drawn on devices: `neighbor`, `full`, `random-walk`, and `weighted` with replacement by alias tables, or where all edges weigh the same. Weighted
+/// draws without replacement, and those by prefix sums, are not: they end in logarithms, or sums over whole rows, which a device does not round as
+/// the processor does, or not at any useful rate.
+///
+/// # Errors
+/// What is wrong with the options; the devices' memory is not enough.
+pub fn make(
+    devices: &[Arc<Device>],
+    name: &str,
+    options: &SamplerOptions,
+    source: &Source,
+    budget: u64,
+) -> Result<Made, String> {
+    let graph = source.graph;
+    let mut alias = None;
+    let (inner, draw): (Arc<dyn Sampler>, Draw) = match name {
+        "neighbor" => (Arc::new(Neighbor::new(&options.fanout)?), Draw::Distinct),
+        "full" => (Arc::new(Full::new(options.fanout.len())?), Draw::Distinct),
+        "weighted" => {
+            let sampler = Weighted::new(graph, &options.fanout, &options.weighted)?;
+            if options.fanout.contains(&-1) && !sampler.draws_all() {
+                return Ok(Made::OnHost("a fanout of -1 where edges weigh 0".into()));
+            }
+            let draw = match sampler.draws() {
+                WeightedDraws::Distinct => Draw::Distinct,
+                WeightedDraws::Again => Draw::Again,
+                WeightedDraws::AgainByAlias(tables) => {
+                    alias = Some(tables.clone());
+                    Draw::Alias
+                }
+                WeightedDraws::Others => {
+                    let why = "weighted draws without replacement, or by prefix sums";
+                    return Ok(Made::OnHost(why.into()));
+                }
+            };
+            (Arc::new(sampler), draw)
+        }
+        "random-walk" => {
+            let walks = options.walks;
+            let sampler = RandomWalk::new(&options.fanout, &walks)?;
+            if walks.walks * walks.length > MOST_VISITS {
+                return Ok(Made::OnHost(format!("walks of more than {MOST_VISITS} steps in all")));
+            }
+            let (count, length) = (walks.walks as u32, walks.length as u32);
+            (Arc::new(sampler), Draw::Walks { walks: count, length, restart: walks.restart })
+        }
+        _ => return Ok(Made::OnHost(format!("the sampler {name}"))),
+    };
+    if graph.indptr().windows(2).any(|ends| ends[1] - ends[0] > u64::from(u32::MAX)) {
+        return Ok(Made::OnHost("a node with more than 2^32 - 1 in-neighbours".into()));
+    }
+    let fanout = |&k: &i64| if k == -1 || name == "full" { ALL } else { k as u32 };
+    let fanout: Vec<u32> = options.fanout.iter().map(fanout).collect();
+    let topologies = Topology::new(devices, graph, alias.as_ref(), budget).map_err(|e| e.to_string())?;
+    let each = |(device, topology): (&Arc<Device>, Topology)| DeviceSampler {
+        device: device.clone(),
+        graph: graph.clone(),
+        inner: inner.clone(),
+        draw,
+        fanout: fanout.clone(),
+        topology,
+        queues: Mutex::default(),
+        symmetric: Mutex::default(),
+    };
+    Ok(Made::OnDevices(devices.iter().zip(topologies).map(each).collect()))
+}
+
+/// A sampler on a device. Batches of several threads are drawn side by side, each in a queue of its own. Another graph than the one it was made for,
+/// and the parts of a batch ([`Sampler::sample_above`], [`Sampler::sample_bottom`]), are drawn by the processor.
+pub struct DeviceSampler {
+    device: Arc<Device>,
+    graph: Graph,
+    inner: Arc<dyn Sampler>,
+    draw: Draw,
+    fanout: Vec<u32>,
+    topology: Topology,
+    /// Those that nobody draws in.
+    queues: Mutex<Vec<Arc<Queue>>>,
+    symmetric: Mutex<Option<Arc<Symmetric>>>,
+}
+
+/// The symmetric normalisation's tables on a device.
+struct Symmetric {
+    /// What they are copies of.
+    of: Arc<Vec<f32>>,
+    inv_sqrt: Buffer,
+    degrees: Option<Buffer>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl DeviceSampler {
+    /// Where the graph is.
+    pub fn place(&self) -> Place {
+        self.topology.place()
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Copies of the tables on the device, made when they are first asked for.
+    fn symmetric(&self, weights: &SymmetricWeights) -> Result<Arc<Symmetric>> {
+        let mut kept = locked(&self.symmetric);
+        if let Some(kept) = kept.as_ref().filter(|kept| Arc::ptr_eq(&kept.of, weights.inv_sqrt())) {
+            return Ok(kept.clone());
+        }
+        let queue = Queue::new(&self.device)?;
+        let made = Arc::new(Symmetric {
+            of: weights.inv_sqrt().clone(),
+            inv_sqrt: queue.upload(weights.inv_sqrt())?,
+            degrees: weights.degrees().map(|degrees| queue.upload(degrees)).transpose()?,
+        });
+        queue.synchronize()?;
+        *kept = Some(made.clone());
+        Ok(made)
+    }
+
+    /// Fills the symmetric normalisation's weights; the nodes' own.
+    fn normalize(
+        &self,
+        queue: &Arc<Queue>,
+        weights: &SymmetricWeights,
+        nodes: &Nodes,
+        drawn: &mut Drawn,
+    ) -> Result<Buffer> {
+        let tables = self.symmetric(weights)?;
+        let own = queue.take(4 * nodes.count)?;
+        let known = u32::from(drawn.edge_weight.is_some());
+        let edge = match drawn.edge_weight.take() {
+            Some(known) => known,
+            None => queue.take(4 * drawn.edges)?,
+        };
+        let (graph, parts) = (self.topology.table(), self.topology.num_parts());
+        let (ids, rows, inv_sqrt) = (nodes.ids.address(), nodes.count, tables.inv_sqrt.address());
+        let degrees = tables.degrees.as_ref().map_or(Address(0), Buffer::address);
+        let (indptr, indices) = (drawn.indptr.address(), drawn.indices.address());
+        // SAFETY: ids are of the graph's nodes, which the tables have values for; a weight for each row and each edge
+        unsafe {
+            queue.run("sample_own_weights", rows, arguments![ids, rows, inv_sqrt, own.address()])?;
+            let arguments = arguments![
+                graph,
+                parts,
+                ids,
+                rows,
+                indptr,
+                indices,
+                drawn.edges,
+                inv_sqrt,
+                degrees,
+                known,
+                edge.address()
+            ];
+            queue.run("sample_edge_weights", drawn.edges, arguments)?;
+        }
+        drawn.edge_weight = Some(edge);
+        Ok(own)
+    }
+
+    /// [`Sampler::sample`] in a queue that nobody else draws in.
+    fn draw(&self, queue: &Arc<Queue>, key: BatchKey, form: Form, batch: &mut MiniBatch) -> Result<()> {
+        let layers = self.fanout.len();
+        let MiniBatch { blocks, input_nodes, seeds, .. } = batch;
+        blocks.resize_with(layers, Default::default);
+        let mut nodes = Nodes { ids: queue.upload(seeds)?, count: seeds.len(), edges: None };
+        for hop in 0..layers {
+            let at = Hop {
+                queue,
+                topology: &self.topology,
+                draw: self.draw,
+                fanout: self.fanout[hop],
+                key: keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]),
+                aggregation: form.aggregation,
+            };
+            let mut drawn = at.draw(&nodes)?;
+            let own = form.symmetric.map(|weights| self.normalize(queue, weights, &nodes, &mut drawn));
+            let self_weight = own.transpose()?;
+            let bottom = hop + 1 == layers;
+            let block = &mut blocks[layers - 1 - hop];
+            block.clear();
+            block.num_dst = nodes.count;
+            let (mut dst_ids, mut transposed) = (None, None);
+            if bottom && form.fused {
+                fetch(&nodes, input_nodes)?;
+                block.num_src = self.graph.num_nodes();
+                block.dst_ids = Some(Vec::new());
+                let empty = Nodes { ids: queue.take(0)?, count: 0, edges: None };
+                dst_ids = Some(std::mem::replace(&mut nodes, empty).ids);
+            } else {
+                let counted = !matches!(self.draw, Draw::Walks { .. });
+                let next = self.fanout.get(hop + 1).filter(|_| counted).map(|&fanout| (self.draw, fanout));
+                nodes = at.number(nodes, &drawn, self.graph.num_nodes(), next)?;
+                block.num_src = nodes.count;
+                if form.transposed >> (layers - 1 - hop) & 1 == 1 {
+                    let Drawn { indptr, indices, edges, .. } = &drawn;
+                    // SAFETY: the edges have just been numbered
+                    transposed = Some(unsafe {
+                        transpose::transpose(queue, block.num_dst, nodes.count, indptr, indices, *edges)?
+                    });
+                }
+                if bottom {
+                    fetch(&nodes, input_nodes)?;
+                }
+            }
+            block.device = OnDevice::of(Arc::new(Resident {
+                num_dst: block.num_dst,
+                num_edges: drawn.edges,
+                indptr: drawn.indptr,
+                indices: drawn.indices,
+                dst_ids,
+                edge_weight: drawn.edge_weight,
+                self_weight,
+                transposed,
+            }));
+        }
+        // others read the blocks in streams of their own
+        Ok(queue.synchronize()?)
+    }
+}
+
+/// The ids, on the host.
+fn fetch(nodes: &Nodes, to: &mut Vec<NodeId>) -> Result<()> {
+    to.clear();
+    to.resize(nodes.count, 0);
+    Ok(nodes.ids.download(to)?)
+}
+
+impl std::fmt::Debug for DeviceSampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DeviceSampler({:?} on {}, the graph {})", self.draw, self.device.name(), self.place())
+    }
+}
+
+impl Sampler for DeviceSampler {
+    fn num_layers(&self) -> usize {
+        self.inner.num_layers()
+    }
+
+    fn is_random(&self) -> bool {
+        self.inner.is_random()
+    }
+
+    fn draws_by_node(&self) -> bool {
+        self.inner.draws_by_node()
+    }
+
+    fn reads_own_lists(&self) -> bool {
+        self.inner.reads_own_lists()
+    }
+
+    fn reads_edge_weights(&self) -> bool {
+        self.inner.reads_edge_weights()
+    }
+
+    fn sample_layer(
+        &self,
+        graph: &Graph,
+        hop: usize,
+        dst: &[NodeId],
+        key: BatchKey,
+        aggregation: Aggregation,
+        scratch: &mut Scratch,
+        block: &mut Block,
+    ) -> Result<()> {
+        self.inner.sample_layer(graph, hop, dst, key, aggregation, scratch, block)
+    }
+
+    fn sample(
+        &self,
+        graph: &Graph,
+        seed: u64,
+        epoch: u64,
+        form: Form,
+        workspace: &mut Workspace,
+        batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let same = |a: &[u64], b: &[u64]| std::ptr::eq(a, b);
+        if !same(graph.indptr(), self.graph.indptr()) || !std::ptr::eq(graph.indices(), self.graph.indices())
+        {
+            return self.inner.sample(graph, seed, epoch, form, workspace, batch);
+        }
+        if let Some(v) = batch.seeds.iter().find(|&&v| v as usize >= graph.num_nodes()) {
+            return Err(Error::invalid(format!("seed {v}: the graph has {} nodes", graph.num_nodes())));
+        }
+        let kept = locked(&self.queues).pop();
+        let queue = match kept {
+            Some(queue) => queue,
+            None => Queue::new(&self.device)?,
+        };
+        let key = BatchKey { seed, epoch, batch: batch.number };
+        let drawn = self.draw(&queue, key, form, batch);
+        locked(&self.queues).push(queue);
+        drawn
+    }
+}

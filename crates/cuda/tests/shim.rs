@@ -275,7 +275,7 @@ fn memory_has_a_budget_and_starts_unwritten() {
 #[test]
 fn registered_memory_is_read_in_place() {
     let device = device(Order::Forward);
-    let words = vec![5_u32, 6, 7];
+    let words = [5_u32, 6, 7];
     // SAFETY: the words outlive what is done with them here.
     let at = unsafe { device.register(words.as_ptr().cast(), 12).unwrap() };
     let found = device.allocate(4).unwrap();

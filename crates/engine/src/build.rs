@@ -195,7 +195,15 @@ fn by_sampler<T>(
     make: fn(&sampler::Make, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>,
 ) -> Result<T> {
     let entry = usage(table::find("sampler", sampler::TABLE, &config.sampler))?;
-    let options = sampler::SamplerOptions {
+    let options = sampler_options(config, data)?;
+    let source = sampler::Source { graph: &data.graph, train: &data.split.train };
+    let made = make(&entry.make, &options, &source);
+    made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+}
+
+/// What samplers are made from.
+pub(crate) fn sampler_options(config: &TrainConfig, data: &Dataset) -> Result<sampler::SamplerOptions> {
+    Ok(sampler::SamplerOptions {
         fanout: config.fanout.0.clone(),
         seed: config.seed,
         subgraph: subgraph_options(config, data)?,
@@ -215,10 +223,7 @@ fn by_sampler<T>(
             length: walk_length(config, sampler::WalkOptions::default().length),
             restart: config.restart,
         },
-    };
-    let source = sampler::Source { graph: &data.graph, train: &data.split.train };
-    let made = make(&entry.make, &options, &source);
-    made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+    })
 }
 
 /// What samplers of subgraphs are made from.

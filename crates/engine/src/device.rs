@@ -1,4 +1,5 @@
-//! Devices that are made up: a memory of their own, threads of their own, and a link to the host.
+//! Devices that are made up: a memory of their own, threads of their own, and a link to the host. An NVIDIA device has one too: the
+//! threads that give it work.
 //!
 //! They compute on the processor's cores, so that whatever several devices do can be tried, and counted, on any machine.
 //! Memory is accounted for, not set apart: what would be put on a device is held against its budget, and what
@@ -26,6 +27,8 @@ pub struct Device {
     pub link: Arc<Link>,
     /// Its threads.
     pub pool: Arc<ThreadPool>,
+    /// The NVIDIA device that it is, among those of the run.
+    pub(crate) gpu: Option<usize>,
 }
 
 /// Bytes of a device's memory, given back when this is dropped.
@@ -47,15 +50,31 @@ impl Device {
     /// # Errors
     /// The system refuses the threads.
     pub fn several(kind: &str, count: usize, budget: u64, link: LinkOptions) -> Result<Vec<Arc<Self>>> {
+        let names: Vec<String> = (0..count).map(|i| format!("{kind}:{i}")).collect();
+        Self::named(&names, false, budget, link)
+    }
+
+    /// The NVIDIA devices of a run, whose memory is counted by their driver.
+    ///
+    /// # Errors
+    /// As [`Device::several`].
+    pub(crate) fn nvidia(numbers: &[usize]) -> Result<Vec<Arc<Self>>> {
+        let names: Vec<String> = numbers.iter().map(|number| format!("cuda:{number}")).collect();
+        Self::named(&names, true, 0, LinkOptions::default())
+    }
+
+    fn named(names: &[String], gpu: bool, budget: u64, link: LinkOptions) -> Result<Vec<Arc<Self>>> {
+        let count = names.len();
         let threads = rayon::current_num_threads();
         let cores = cores::available();
         let device = |i: usize| {
             let own = cores.get(i * threads / count..(i + 1) * threads / count).unwrap_or(&[]).to_vec();
             let threads = ((i + 1) * threads / count - i * threads / count).max(1);
-            let name = format!("{kind}:{i}");
+            let name = names[i].clone();
             let pool = Arc::new(cores::pool(&name, threads, &own)?);
             let link = Arc::new(Link::new(link));
-            Ok(Arc::new(Self { name, budget, held: AtomicU64::new(0), cores: own, link, pool }))
+            let gpu = gpu.then_some(i);
+            Ok(Arc::new(Self { name, budget, held: AtomicU64::new(0), cores: own, link, pool, gpu }))
         };
         (0..count).map(device).collect()
     }

@@ -2,14 +2,18 @@
 
 use std::{fmt, sync::Arc};
 
-use graphmill_cuda::{Cuda, Device, driver::Arithmetic};
-use graphmill_graph::Dataset;
+use graphmill_cuda::{Cuda, Device, driver::Arithmetic, sampler::Made};
+use graphmill_graph::{Dataset, Graph};
+use graphmill_loader::{Sampler, sampler::Source};
 use graphmill_nn::{Backend, backend::Cpu, model::Model};
 
 use crate::{Error, Result, TrainConfig, build, report::size};
 
 /// Part of a device's free memory that inference may take for its tables.
 const INFERENCE: f64 = 0.5;
+
+/// Part of a device's memory that the graph may take.
+pub(crate) const TOPOLOGY: f64 = 0.5;
 
 /// What computes. Devices are opened once a run.
 pub(crate) struct Computers {
@@ -58,6 +62,39 @@ impl Computers {
         self.gpus.first().map_or(&self.cpu, |gpu| &gpu.backend)
     }
 
+    /// The sampler for each device, where there are devices that draw as `--sampler` says; otherwise why the processor does, if there are
+    /// devices at all. `graph` is what it draws from.
+    ///
+    /// # Errors
+    /// As [`build::sampler`], or the graph does not fit.
+    pub(crate) fn samplers(&self, config: &TrainConfig, data: &Dataset, graph: &Graph) -> Result<Samplers> {
+        let Some(first) = self.gpus.first() else { return Ok(Samplers::default()) };
+        if config.strategy == "layered" || config.strategy == "historical" {
+            let note = format!("--strategy {} draws batches in parts: the processor does", config.strategy);
+            return Ok(Samplers { each: Vec::new(), note: Some(note) });
+        }
+        let devices: Vec<Arc<Device>> = self.gpus.iter().map(|gpu| gpu.device.clone()).collect();
+        let source = Source { graph, train: &data.split.train };
+        let options = build::sampler_options(config, data)?;
+        let budget = (TOPOLOGY * first.device.budget() as f64) as u64;
+        let made = graphmill_cuda::sampler::make(&devices, &config.sampler, &options, &source, budget);
+        let made =
+            made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))?;
+        Ok(match made {
+            Made::OnDevices(each) => {
+                let note = each.first().map(|sampler| {
+                    format!("neighbours are drawn on the device, the graph {}", sampler.place())
+                });
+                let each = each.into_iter().map(|sampler| Arc::new(sampler) as Arc<dyn Sampler>).collect();
+                Samplers { each, note }
+            }
+            Made::OnHost(why) => {
+                let note = format!("the processor draws, and blocks are copied: {why} is not for devices");
+                Samplers { each: Vec::new(), note: Some(note) }
+            }
+        })
+    }
+
     /// What scores nodes: the first device where all features and the rows of two layers of all nodes fit into a half of what is free
     /// there, otherwise the processor.
     pub(crate) fn inference(&self, data: &Dataset, model: &Model) -> &dyn Backend {
@@ -70,6 +107,15 @@ impl Computers {
         let free = gpu.device.budget().saturating_sub(gpu.device.taken().0);
         if row * data.num_nodes() as f64 <= INFERENCE * free as f64 { &gpu.backend } else { &self.cpu }
     }
+}
+
+/// What draws on devices.
+#[derive(Default)]
+pub(crate) struct Samplers {
+    /// For each device; none where the processor draws.
+    pub(crate) each: Vec<Arc<dyn Sampler>>,
+    /// What to say of it.
+    pub(crate) note: Option<String>,
 }
 
 impl fmt::Display for Computers {

@@ -14,10 +14,11 @@ use graphmill_nn::{
 use crate::{
     Error, Result, TrainConfig, build,
     distributed::View,
+    gpu::Computers,
     memory::{Residence, Residences},
     stage::Loader,
     strategy,
-    tiers::{Plan, Whole},
+    tiers::{OnGpus, Plan, Whole},
 };
 
 /// What the options name. Making it checks all of them, before anything that takes long.
@@ -79,6 +80,8 @@ pub(crate) struct Tables {
     pub(crate) whole: Whole,
     /// What the tiers hold, in words, where there are several.
     pub(crate) tiers: Option<String>,
+    /// The rows as NVIDIA devices read them.
+    pub(crate) on_gpus: Option<OnGpus>,
     /// The weights of symmetric normalisation and own nodes, where the rows are those of several ranks.
     shared: Option<(Arc<SymmetricWeights>, Arc<Book>)>,
 }
@@ -87,6 +90,7 @@ impl Tables {
     /// # Errors
     /// The memory cannot be had.
     pub(crate) fn new(
+        computers: &Computers,
         config: &TrainConfig,
         data: &Dataset,
         residence: Residences,
@@ -97,6 +101,12 @@ impl Tables {
             Residence::HugePages => data.graph.to_huge_pages()?,
             Residence::InPlace => data.graph.clone(),
         };
+        if !computers.gpus().is_empty() {
+            let on = OnGpus::new(computers, config, data, residence.features, sampler, order)?;
+            let (feature, whole) = (on.each[0].clone(), Whole::Table(on.table.clone()));
+            let tiers = Some(on.description.clone());
+            return Ok(Self { graph, feature, whole, tiers, on_gpus: Some(on), shared: None });
+        }
         if let Some(mut plan) = Plan::new(config, data)? {
             let (feature, whole) = plan.build(config, data, residence, sampler, order)?;
             return Ok(Self {
@@ -104,12 +114,13 @@ impl Tables {
                 feature: feature.into(),
                 whole,
                 tiers: Some(plan.to_string()),
+                on_gpus: None,
                 shared: None,
             });
         }
         let (feature, features) = build::features(config, data, residence.features)?;
         let (feature, whole) = (Arc::new(feature), Whole::Table(features));
-        Ok(Self { graph, feature, whole, tiers: None, shared: None })
+        Ok(Self { graph, feature, whole, tiers: None, on_gpus: None, shared: None })
     }
 
     /// Those of a rank.
@@ -128,7 +139,7 @@ impl Tables {
         };
         let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
         let (graph, whole) = (view.data.graph.clone(), Whole::Table(Matrix::default()));
-        Ok(Self { graph, feature, whole, tiers: Some(tiers), shared })
+        Ok(Self { graph, feature, whole, tiers: Some(tiers), on_gpus: None, shared })
     }
 }
 

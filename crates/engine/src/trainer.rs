@@ -27,6 +27,7 @@ use crate::{
     checkpoint::{self, Checkpoint},
     distributed::{Dealt, Ranks, View},
     evaluate::{Inference, Output, score},
+    gpu::Computers,
     learner::Learner,
     memory::{self, Residence, Residences},
     nodes::some,
@@ -98,11 +99,13 @@ fn run(
     let clock = Instant::now();
     let Parts { metric, sampler, order, strategy: make, optimizer, schedule, model } = parts;
     let tables = match view {
-        None => Tables::new(config, data, residence, &*sampler, &*order)?,
+        None => Tables::new(computers, config, data, residence, &*sampler, &*order)?,
         Some(view) => Tables::of_rank(config, view, &*sampler, &*order)?,
     };
     let whole_rows = view.map(View::feature);
-    let (loader, orders) = setup::loader(config, data, &tables, &*sampler, &*order, &model)?;
+    let samplers = computers.samplers(config, data, &tables.graph)?;
+    let draws = samplers.each.first().map_or(&*sampler, |sampler| &**sampler);
+    let (loader, orders) = setup::loader(config, data, &tables, draws, &*order, &model)?;
     let scores = computers.inference(data, &model);
     let mut learner = Learner::new(computers.training(), model, optimizer, &data.labels, orders, config);
     if let (true, Whole::Table(table)) = (loader.fused, &tables.whole) {
@@ -111,7 +114,16 @@ fn run(
 
     let ranks = view.map(|view| view.ranks.clone());
     learner.ranks.clone_from(&ranks);
-    let setting = Setting { config, data, sampler: &*sampler, order: &*order, feature: &tables.feature };
+    let setting = Setting {
+        config,
+        data,
+        sampler: &*sampler,
+        order: &*order,
+        feature: &tables.feature,
+        computers,
+        samplers: &samplers,
+        on_gpus: tables.on_gpus.as_ref(),
+    };
     let Job { run, resume, observer, stop } = job;
     let traced = run.filter(|_| config.trace);
     let timeline = Timeline::new(traced.is_some());
@@ -158,6 +170,7 @@ fn run(
     };
     if !computers.gpus().is_empty() {
         trainer.observer.note(&computers.to_string());
+        samplers.note.iter().for_each(|note| trainer.observer.note(note));
     } else if !computers.cpu().precision.is_native() {
         trainer.observer.note(
             "this processor has no instructions for bf16: products are rounded to it and computed in f32, slower",

@@ -40,8 +40,8 @@ pub trait Accelerator {
     /// So many bytes; `None` where there is no such memory, which the accelerator remembers as its failure.
     fn allocate(&self, bytes: usize) -> Option<Arc<dyn DeviceMemory>>;
 
-    /// Values of the host that nobody changes while they are used, where the device can read them: a copy, or the host's memory
-    /// itself where it is too large for one. `None` as with [`Accelerator::allocate`].
+    /// Values of the host that nobody changes while they are used, where the device can read them. `None` as with
+    /// [`Accelerator::allocate`].
     fn read_only(&self, bytes: &[u8]) -> Option<Arc<dyn DeviceMemory>>;
 }
 

@@ -11,6 +11,8 @@ mod scale;
 mod text;
 mod utilisation;
 
+pub(crate) use text::bytes as size;
+
 use std::fmt::Write;
 
 use crate::record::{EpochRecord, Summary, TrafficRecord};

@@ -46,7 +46,7 @@ pub(super) fn seconds(x: f64) -> String {
 }
 
 /// Bytes in binary units: `512 B`, `1.21 GiB`.
-pub(super) fn bytes(x: u64) -> String {
+pub(crate) fn bytes(x: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if x < 1024 {
         return format!("{x} B");

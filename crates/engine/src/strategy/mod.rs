@@ -16,9 +16,11 @@ use graphmill_loader::{Feature, MiniBatch, Sampler, feature::Link, order::Order}
 
 use crate::{
     Result, TrainConfig,
+    gpu::{Computers, Samplers},
     learner::{BatchOutcome, Learner},
     record::{DeviceRecord, ReuseRecord, Stages},
     stage::Loader,
+    tiers::OnGpus,
     timeline::Timeline,
 };
 
@@ -132,6 +134,10 @@ pub struct Setting<'a> {
     pub feature: &'a Arc<dyn Feature>,
     /// What computes.
     pub(crate) computers: &'a Computers,
+    /// What draws on NVIDIA devices.
+    pub(crate) samplers: &'a Samplers,
+    /// The rows as NVIDIA devices read them.
+    pub(crate) on_gpus: Option<&'a OnGpus>,
 }
 
 /// Makes a strategy.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use graphmill_graph::{Matrix, NodeId};
-use graphmill_loader::{Feature, Workspace, feature::Link};
+use graphmill_loader::{Feature, Sampler, Workspace, feature::Link};
 use rayon::{ThreadPool, prelude::*};
 
 use super::{
@@ -55,6 +55,8 @@ pub(super) struct Work<'e, 'a> {
 pub(super) struct Worker {
     pub(super) name: String,
     pub(super) can: Can,
+    /// What draws for it, if not what draws for everyone.
+    pub(super) sampler: Option<Arc<dyn Sampler>>,
     /// Its threads; those of the pool that the run is on where there is none.
     pub(super) pool: Option<Arc<ThreadPool>>,
     /// One for each batch that it samples at once.
@@ -73,7 +75,7 @@ impl Worker {
     /// For a graph of so many nodes.
     pub(super) fn new(name: String, can: Can, pool: Option<Arc<ThreadPool>>, num_nodes: usize) -> Self {
         let spaces = (0..can.sample).map(|_| Workspace::new(num_nodes)).collect();
-        Self { name, can, pool, spaces, rows: None, marks: None, link: None, spare: None }
+        Self { name, can, sampler: None, pool, spaces, rows: None, marks: None, link: None, spare: None }
     }
 
     /// Does what there is to do until there is nothing more. Batches to train on, and rounds to update by, are
@@ -116,11 +118,13 @@ impl Worker {
         let count = gang.len();
         let spaces = &mut self.spaces[..count];
         let marks = &self.marks;
+        let own = self.sampler.as_ref().map(|sampler| Loader { sampler: &**sampler, ..work.loader.clone() });
+        let loader = own.as_ref().unwrap_or(work.loader);
         let draw = |((number, slot), space): (&mut (u64, Slot), &mut Workspace)| {
             space.set_parallel(count == 1);
             attempt(Stage::Sample, *number, || {
                 let batch = &mut slot.batch;
-                work.loader.draw(work.order, work.number, *number, space, batch)?;
+                loader.draw(work.order, work.number, *number, space, batch)?;
                 if let Some(cache) = marks {
                     cache.mark(&batch.input_nodes, &mut batch.marks);
                 }

@@ -5,9 +5,11 @@
 //!   virtual:N:  device cache (--cache, --device-budget, --cache-ratio)  ─►  host (all rows, or a cache within --host-budget  ─►  disk)
 //! ```
 
+mod gpu;
 mod own;
 mod step;
 
+pub(crate) use gpu::OnGpus;
 pub(crate) use own::{OwnCache, OwnCaches};
 pub(crate) use step::Step;
 
@@ -105,6 +107,9 @@ impl Plan {
     /// # Errors
     /// Rows that tiers cannot hold, or options that contradict each other.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Option<Self>> {
+        if !config.cuda_devices()?.is_empty() {
+            return Ok(None); // they have tiers of their own
+        }
         let devices = config.num_devices()?;
         let rows = data.num_nodes();
         let table = data.features.bytes() as u64;

@@ -37,7 +37,7 @@ pub(crate) struct OwnCache {
     pub(crate) rows: Arc<dyn Feature>,
     /// How many it holds.
     pub(crate) slots: usize,
-    _held: Held,
+    pub(crate) _held: Option<Held>,
 }
 
 impl<'a> OwnCaches<'a> {
@@ -98,7 +98,7 @@ impl<'a> OwnCaches<'a> {
             device.hold(&format!("a cache of {slots} rows"), if slots > 0 { bytes as u64 } else { 0 })?;
         let behind = Linked::new(behind, device.link.clone());
         if slots == 0 {
-            return Ok(OwnCache { rows: Arc::new(behind), slots, _held: held });
+            return Ok(OwnCache { rows: Arc::new(behind), slots, _held: Some(held) });
         }
         let behind: Box<dyn Feature> = Box::new(behind);
         let level = Level::Device { devices: 1, reader: 0 };
@@ -109,7 +109,7 @@ impl<'a> OwnCaches<'a> {
                 Arc::new(Pinned::new(nodes, self.plan.kind, behind, level)?)
             }
         };
-        Ok(OwnCache { rows, slots, _held: held })
+        Ok(OwnCache { rows, slots, _held: Some(held) })
     }
 
     fn ranking(&self, policy: &str) -> Result<&[NodeId]> {

@@ -2,7 +2,7 @@
 
 use graphmill_graph::{Dataset, memory};
 use graphmill_loader::{Feature, MiniBatch, Sampler, Workspace, order::Order};
-use graphmill_nn::{backend::Cpu, cost::BlockShape};
+use graphmill_nn::{Backend, backend::Cpu, cost::BlockShape};
 
 use crate::{Result, TrainConfig, build, hotness::loader, learner::Learner};
 
@@ -41,10 +41,28 @@ pub(super) fn bytes(
     sampler: &dyn Sampler,
     order: &dyn Order,
 ) -> Result<Step> {
+    let backend = Cpu { precision: build::precision(config) };
+    let before = memory::anonymous();
+    let taken = || memory::anonymous().zip(before).map(|(after, before)| after.saturating_sub(before));
+    measured(config, data, feature, sampler, order, &backend, &taken)
+}
+
+/// [`bytes`] of steps on another backend; `taken` says how many bytes they took so far.
+///
+/// # Errors
+/// As training itself.
+pub(super) fn measured(
+    config: &TrainConfig,
+    data: &Dataset,
+    feature: &dyn Feature,
+    sampler: &dyn Sampler,
+    order: &dyn Order,
+    backend: &dyn Backend,
+    taken: &dyn Fn() -> Option<u64>,
+) -> Result<Step> {
     let unread = graphmill_loader::feature::Host::new(&data.features);
     let mut loader = loader(config, data, sampler, order, &unread)?;
     loader.feature = feature;
-    let backend = Cpu { precision: build::precision(config) };
     let model = build::model(config, data)?;
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();
@@ -53,7 +71,6 @@ pub(super) fn bytes(
     let mut workspace = Workspace::new(data.num_nodes());
     loader.order(0, &mut seeds);
     let mut learner: Option<Learner> = None;
-    let before = memory::anonymous();
     let (mut known, mut rows) = (0, 0);
     for number in 0..loader.num_batches().min(BATCHES) {
         loader.draw(&seeds, 0, number, &mut workspace, &mut batch)?;
@@ -64,7 +81,7 @@ pub(super) fn bytes(
                 .filter(|&l| model.needs_transposed(&orders, l))
                 .fold(0, |bits, l| bits | 1 << l);
             learner =
-                Some(Learner::new(&backend, model, build::optimizer(config)?, &data.labels, orders, config));
+                Some(Learner::new(backend, model, build::optimizer(config)?, &data.labels, orders, config));
             loader.pick(&seeds, number, &mut batch);
             loader.sample(0, &mut workspace, &mut batch)?;
         }
@@ -75,7 +92,7 @@ pub(super) fn bytes(
         rows = rows.max(4 * gathered as u64);
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
     }
-    let taken = memory::anonymous().zip(before).map_or(0, |(after, before)| after.saturating_sub(before));
+    let taken = taken().unwrap_or(0);
     let with_margin = |bytes: u64| (bytes as f64 * MARGIN) as u64;
     Ok(Step { bytes: with_margin(taken.max(known)), rows: with_margin(rows) })
 }

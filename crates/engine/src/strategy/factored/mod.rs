@@ -120,7 +120,7 @@ impl Strategy for Factored<'_> {
         self.fill_slots(&epoch, &team, rules);
         let slots = std::mem::take(&mut self.slots);
         let line = Line::new(Guarded::new(State::new(epoch.from, epoch.to, slots, rules)));
-        let flow = run_team(&mut team, &line, &mut epoch, rules);
+        let flow = run_team(self.with.computers, &mut team, &line, &mut epoch, rules);
         let (failure, slots) = line.into_inner().into_inner().end();
         self.slots = slots;
         self.team = Some(team);
@@ -157,13 +157,19 @@ impl Strategy for Factored<'_> {
 }
 
 /// An epoch's batches: a thread for each worker of the devices, updates on this one.
-fn run_team(team: &mut Team, line: &Batches, epoch: &mut Epoch, rules: Rules) -> Result<Flow> {
+fn run_team(
+    computers: &Computers,
+    team: &mut Team,
+    line: &Batches,
+    epoch: &mut Epoch,
+    rules: Rules,
+) -> Result<Flow> {
     let Epoch { number, order, loader, learner, lr, after, timeline, .. } = epoch;
     let work = Work { loader, order, number: *number, timeline };
     let first = *number * loader.num_batches();
     let published = &Published::new(&learner.model, learner.step);
     let passes: Vec<Option<Passes>> =
-        team.seats.iter_mut().map(|seat| seat.passes(&learner.passes)).collect();
+        team.seats.iter_mut().map(|seat| seat.passes(&learner.passes, computers)).collect();
     let host = timeline.track("host");
     let (rows, gradients) = (team.rows.clone(), team.gradients.clone());
     let mut flow = Flow::Continue;

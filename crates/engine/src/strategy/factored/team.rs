@@ -7,7 +7,7 @@ use std::{
 };
 
 use graphmill_graph::Matrix;
-use graphmill_loader::{Feature, MiniBatch, Workspace, feature::LinkOptions};
+use graphmill_loader::{Feature, MiniBatch, Sampler, Workspace, feature::LinkOptions};
 use graphmill_nn::model::Model;
 
 use super::{
@@ -17,7 +17,9 @@ use super::{
 use crate::{
     Error, Result,
     allocate::samplers::num_samplers,
+    config::Devices,
     device::{Device, Held},
+    gpu::Computers,
     record::DeviceRecord,
     tiers::{OwnCache, OwnCaches, Step},
 };
@@ -113,9 +115,10 @@ impl Team {
     ) -> Result<Self> {
         let config = with.config;
         let link = LinkOptions::parse(&config.link).map_err(Error::usage)?;
-        let devices = match config.num_devices()? {
-            0 => Device::several("cores", rayon::current_num_threads(), 0, LinkOptions::default())?,
-            count => Device::several("virtual", count, config.device_budget.0, link)?,
+        let devices = match Devices::parse(&config.devices)? {
+            Devices::Cpu => Device::several("cores", rayon::current_num_threads(), 0, LinkOptions::default())?,
+            Devices::Virtual(count) => Device::several("virtual", count, config.device_budget.0, link)?,
+            Devices::Cuda(numbers) => Device::nvidia(&numbers)?,
         };
         let count = devices.len();
         if config.num_samplers > count {
@@ -270,8 +273,17 @@ fn plural(role: &str) -> &'static str {
 
 impl Seat {
     /// Passes for its Trainer, if it has one, in the room that it has kept.
-    pub(super) fn passes<'a>(&mut self, like: &Passes<'a>) -> Option<Passes<'a>> {
-        self.replica.as_mut().map(|replica| like.with_room(std::mem::take(&mut replica.room)))
+    pub(super) fn passes<'a>(
+        &mut self,
+        like: &Passes<'a>,
+        computers: &'a Computers,
+    ) -> Option<Passes<'a>> {
+        let replica = self.replica.as_mut()?;
+        let mut passes = like.with_room(std::mem::take(&mut replica.room));
+        if let Some(gpu) = self.device.gpu {
+            passes.backend = &computers.gpus()[gpu].backend;
+        }
+        Some(passes)
     }
 
     /// Sets its workers to work, a thread each.
@@ -364,6 +376,9 @@ impl Room<'_, '_> {
     }
 
     fn cache(&self, device: &Arc<Device>, lent: bool) -> Result<Option<OwnCache>> {
+        if let (Some(gpu), Some(rows)) = (device.gpu, self.with.on_gpus) {
+            return Ok(Some(OwnCache { rows: rows.each[gpu].clone(), slots: rows.slots, _held: None }));
+        }
         self.caches.map(|caches| caches.make(device, self.with.feature.clone(), lent)).transpose()
     }
 
@@ -417,6 +432,7 @@ impl Room<'_, '_> {
         }
         let mut worker =
             Worker::new(format!("sampler {index}"), can, Some(device.pool_beside()?), self.num_nodes());
+        worker.sampler = self.drawing(device);
         worker.rows = seat.cache.as_ref().map(|cache| cache.rows.clone());
         worker.marks = marks.or_else(|| worker.rows.clone());
         worker.link = self.caches.map(|_| device.link.clone());
@@ -441,8 +457,14 @@ impl Room<'_, '_> {
         let mut worker =
             Worker::new(format!("device {index}"), can, Some(device.pool.clone()), self.num_nodes());
         worker.rows = seat.cache.as_ref().map(|cache| cache.rows.clone());
+        worker.sampler = self.drawing(device);
         seat.workers = vec![worker];
         Ok(seat)
+    }
+
+    /// What draws on this device.
+    fn drawing(&self, device: &Device) -> Option<Arc<dyn Sampler>> {
+        device.gpu.and_then(|gpu| self.with.samplers.each.get(gpu).cloned())
     }
 }
 

@@ -1,0 +1,127 @@
+//! `--devices cuda:0`: what a machine without a device says, and whole runs on the device for tests, which runs the same kernels on the
+//! processor.
+
+mod common;
+
+use common::{Outcome, Room};
+use serde_json::Value;
+
+/// Small enough for threads that are fibers.
+const SMALL: &str = "--hidden 16 --fanout 4,3 --batch-size 500 --epochs 2 --seed 3 --dropout 0.2";
+
+/// Runs the program with devices that are the processor.
+fn on_shim(room: &Room, args: &str) -> Outcome {
+    let output = room.command(args).env("GRAPHMILL_DEVICE", "shim").output().expect("the program starts");
+    Outcome {
+        args: args.to_string(),
+        status: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("text"),
+        stderr: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Trains on the processor and on `devices`: losses differ by rounding, and scores by what that makes of few nodes.
+fn agrees(room: &Room, devices: &str, options: &str) -> Value {
+    let args = |devices: &str, run: &str| {
+        format!("train data {SMALL} {options} --devices {devices} --out {run} --json")
+    };
+    let expected = room.run(&args("cpu", "cpu")).succeeded().json();
+    let got = on_shim(room, &args(devices, "cuda")).succeeded().json();
+    let epochs = |run: &Value| run["epochs"].as_array().expect("epochs").clone();
+    assert_eq!(epochs(&expected).len(), epochs(&got).len());
+    for (expected, got) in epochs(&expected).iter().zip(&epochs(&got)) {
+        let (a, b) = (number(&expected["loss"]), number(&got["loss"]));
+        assert!((a - b).abs() < 2e-3 * a.abs().max(1.0), "{options}: loss {b}, on the processor {a}");
+        let (a, b) = (number(&expected["valid_score"]), number(&got["valid_score"]));
+        assert!((a - b).abs() < 0.02, "{options}: score {b}, on the processor {a}");
+        assert_eq!(expected["sampled_edges"], got["sampled_edges"], "{options}: the same minibatches");
+    }
+    got
+}
+
+#[test]
+fn a_machine_without_a_driver_says_so() {
+    if std::path::Path::new("/dev/nvidiactl").exists() {
+        return;
+    }
+    let room = Room::new();
+    let failed = room.run("train --devices cuda:0 --epochs 1 --json");
+    assert_eq!(failed.status, Some(1), "{}", failed.stderr);
+    let error = failed.json()["error"].as_str().expect("an error").to_string();
+    assert!(error.contains("no NVIDIA driver was found") && error.contains("--devices cpu"), "{error}");
+}
+
+#[test]
+fn a_device_that_is_not_one_is_wrong_usage() {
+    let room = Room::new();
+    let failed = room.run("train --devices cuda:zero --epochs 1");
+    assert_eq!(failed.status, Some(2), "{}", failed.stderr);
+    assert!(failed.stderr.contains("unknown device 'cuda:zero'; known: cpu, virtual:N"), "{}", failed.stderr);
+    let failed = room.run("train --precision tf32 --epochs 1");
+    assert!(failed.stderr.contains("only NVIDIA devices"), "{}", failed.stderr);
+}
+
+#[test]
+fn models_train_as_on_the_processor() {
+    let room = Room::new();
+    room.dataset("data");
+    for model in ["sage", "gcn", "gat --heads 2", "gin --norm batch"] {
+        agrees(&room, "cuda:0", &format!("--model {model} --max-batches 2"));
+    }
+}
+
+#[test]
+fn a_part_of_the_rows_on_the_device_gives_the_same() {
+    let room = Room::new();
+    room.dataset("data");
+    let run = agrees(&room, "cuda:0", "--cache-ratio 0.25 --cache degree");
+    let traffic = &run["epochs"][1]["traffic"];
+    let (device, host) = (number(&traffic["device"]["rows"]), number(&traffic["host"]["rows"]));
+    assert!(device > 0.0 && host > 0.0, "{traffic}");
+    let rate = number(&run["epochs"][1]["hit_rate"]);
+    assert!((rate - device / (device + host)).abs() < 1e-9 && rate > 0.25, "{rate}: {traffic}");
+    for cache in ["fifo", "sieve"] {
+        agrees(&room, "cuda:0", &format!("--cache-ratio 0.25 --cache {cache}"));
+    }
+}
+
+#[test]
+fn strategies_and_samplers_run_on_devices() {
+    let room = Room::new();
+    room.dataset("data");
+    agrees(&room, "cuda:0", "--strategy pipelined");
+    agrees(&room, "cuda:0", "--sampler saint-rw --max-batches 2");
+    agrees(&room, "cuda:0", "--strategy layered --max-batches 3 --super-batch 1");
+    // two devices, of which one samples: synchronous updates are those of one trainer
+    agrees(&room, "cuda:0,1", "--strategy factored --num-samplers 1 --switching off");
+}
+
+#[test]
+fn runs_on_a_device_are_the_same_bits_and_go_on() {
+    let room = Room::new();
+    room.dataset("data");
+    let args = format!("train data {SMALL} --devices cuda:0");
+    on_shim(&room, &format!("{args} --out one")).succeeded();
+    on_shim(&room, &format!("{args} --out two")).succeeded();
+    room.results("one").assert_same(&room.results("two"), "twice on a device");
+    on_shim(&room, &format!("{args} --epochs 1 --out three")).succeeded();
+    on_shim(&room, &format!("{args} --out three --resume")).succeeded();
+    room.results("one").assert_same(&room.results("three"), "gone on with");
+    // and what a device trained, the processor scores
+    room.ok("eval one");
+}
+
+#[test]
+fn memory_that_is_short_is_said() {
+    let room = Room::new();
+    room.dataset("data");
+    let failed =
+        on_shim(&room, &format!("train data {SMALL} --devices cuda:0 --device-budget 100000 --json"));
+    assert_eq!(failed.status, Some(1), "{}", failed.stderr);
+    let error = failed.json()["error"].as_str().expect("an error").to_string();
+    assert!(error.contains("cuda:0") && error.contains("out of memory"), "{error}");
+}

@@ -1,0 +1,155 @@
+//! Rows for NVIDIA devices.
+//!
+//! ```text
+//!   cuda:N:  device (--cache, --cache-ratio, --device-budget)  ─►  its peers (--placement)  ─►  host, page-locked: kernels read it in place
+//! ```
+//!
+//! All rows are in host memory; nothing is gathered there. One kernel finds where each row is and copies it from there.
+
+use std::sync::Arc;
+
+use graphmill_cuda::{
+    Device,
+    feature::{Dynamic, Policy, Stored, Tiered},
+};
+use graphmill_graph::{Dataset, Matrix, NodeId, reorder::by_scores};
+use graphmill_loader::{
+    Feature, Sampler,
+    feature::cached::{Placement, placed},
+    order::Order,
+};
+
+use super::step;
+use crate::{
+    Error, Result, TrainConfig, build,
+    gpu::{Computers, TOPOLOGY},
+    hotness::{Kind, kind, scores_of},
+    memory::{self, Residence},
+};
+
+/// Part of a device's memory that is left to what was not foreseen.
+const SPARE: f64 = 0.05;
+/// What sampling keeps of a device's memory for its batches.
+const SAMPLING: f64 = 0.05;
+/// Later batches, and the one that is gathered meanwhile, beside a measured step.
+const STEPS: f64 = 1.5;
+
+/// The rows as each device reads them.
+pub(crate) struct OnGpus {
+    /// In the order of the devices.
+    pub(crate) each: Vec<Arc<dyn Feature>>,
+    /// Rows that each holds.
+    pub(crate) slots: usize,
+    /// All rows, in host memory.
+    pub(crate) table: Matrix,
+    /// Which tiers there are, in words.
+    pub(crate) description: String,
+}
+
+impl OnGpus {
+    /// What the options say, on the devices of the run.
+    ///
+    /// # Errors
+    /// Options that devices cannot follow, or memory that cannot be had.
+    pub(crate) fn new(
+        computers: &Computers,
+        config: &TrainConfig,
+        data: &Dataset,
+        residence: Residence,
+        sampler: &dyn Sampler,
+        order: &dyn Order,
+    ) -> Result<Self> {
+        let config = &dense(config, data)?;
+        let devices: Vec<Arc<Device>> = computers.gpus().iter().map(|gpu| gpu.device.clone()).collect();
+        let (host, table) = build::features(config, data, residence)?;
+        let (rows, dim) = (data.num_nodes(), data.features.dim);
+        let Some(values) = host.table() else {
+            return Err(Error::dataset(&data.name, "its features are sparse in memory, and devices hold dense rows"));
+        };
+        let stored = Stored::new(&devices[0], &values, dim)?;
+        let policy = match (config.cache.as_str(), config.order.as_str()) {
+            ("auto", "proximity") => "fifo",
+            ("auto", _) => "posterior:2",
+            (name, _) => name,
+        };
+        let slots = match config.cache_ratio.0 {
+            Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
+            None => room(computers, config, data, &stored, sampler, order)?,
+        };
+        let one_by_one = |policy| -> Result<Vec<Arc<dyn Feature>>> {
+            let of = |device| Ok(Arc::new(Dynamic::new(device, &stored, slots, policy)?) as Arc<dyn Feature>);
+            devices.iter().map(of).collect()
+        };
+        let tiered = |ranking: &[NodeId]| -> Result<Vec<Arc<dyn Feature>>> {
+            let placement = Placement::parse(&config.placement).map_err(Error::usage)?;
+            let held = placed(ranking, slots, devices.len(), placement);
+            let tiers = Tiered::new(&devices, &stored, &held)?;
+            Ok(tiers.into_iter().map(|tier| Arc::new(tier) as Arc<dyn Feature>).collect())
+        };
+        let each = match kind(policy)? {
+            Kind::Dynamic(_) => {
+                let known = Policy::ALL.iter().find(|(name, _)| *name == policy);
+                let &(_, policy) = known.ok_or_else(|| {
+                    let known: Vec<&str> = Policy::ALL.iter().map(|(name, _)| *name).collect();
+                    let known = known.join(" and ");
+                    Error::usage(format!("--cache {policy}: of the policies whose rows come and go NVIDIA devices know {known}"))
+                })?;
+                one_by_one(policy)?
+            }
+            Kind::Pinned if slots == 0 || slots == rows => tiered(&(0..rows as NodeId).collect::<Vec<_>>())?,
+            Kind::Pinned => {
+                let scores = scores_of(policy, config, data, sampler, order)
+                    .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
+                tiered(&by_scores(&scores)?)?
+            }
+        };
+        let part = 100.0 * slots as f64 / rows.max(1) as f64;
+        let in_place = if stored.mapped().is_copy() { "in a page-locked copy" } else { "page-locked in place" };
+        let holds = if devices.len() == 1 { "a device holds" } else { "devices hold" };
+        let policy = if slots == 0 || slots == rows { String::new() } else { format!(" ({policy})") };
+        let description =
+            format!("feature rows: {holds} {part:.1} %{policy}, the host all, {in_place}");
+        Ok(Self { each, slots, table, description })
+    }
+}
+
+/// The options with dense rows.
+fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
+    if config.sparse == "on" {
+        return Err(Error::usage("--sparse on: NVIDIA devices hold dense rows; use --sparse auto"));
+    }
+    if config.host_budget.0 > 0 && data.features.bytes() as u64 > config.host_budget.0 {
+        return Err(Error::usage(format!(
+            "--host-budget {}: NVIDIA devices read rows from host memory, which has to hold all {} bytes of them; leave it out",
+            config.host_budget.0,
+            data.features.bytes()
+        )));
+    }
+    Ok(TrainConfig { sparse: "off".into(), ..config.clone() })
+}
+
+/// Rows that a device has room for beside the graph, sampling and training, which is tried.
+fn room(
+    computers: &Computers,
+    config: &TrainConfig,
+    data: &Dataset,
+    stored: &Arc<Stored>,
+    sampler: &dyn Sampler,
+    order: &dyn Order,
+) -> Result<usize> {
+    let gpu = &computers.gpus()[0];
+    let rows = data.num_nodes();
+    let none = placed(&[], 0, 1, Placement::Interleave);
+    let cold = Tiered::new(std::slice::from_ref(&gpu.device), stored, &none)?.remove(0);
+    let before = gpu.device.taken().0;
+    let taken = || Some(gpu.device.taken().1.saturating_sub(before));
+    let step = step::measured(config, data, &cold, sampler, order, &gpu.backend, &taken)?;
+    drop(cold);
+    gpu.device.check()?;
+    let budget = gpu.device.budget() as f64;
+    let topology = (memory::topology(data) as f64).min(TOPOLOGY * budget);
+    let free = budget * (1.0 - SPARE - SAMPLING) - topology - STEPS * step.bytes as f64;
+    // a row, and its place
+    let each = stored.row_bytes() as f64 + 4.0;
+    Ok((free.max(0.0) / each) as usize).map(|room| room.min(rows))
+}

@@ -75,6 +75,8 @@ mod shim {
         {
             build.flag(flag);
         }
+        // large frames touch every page, and so the shut one behind a fiber's stack
+        build.flag("-fstack-clash-protection");
         build.flag("-fsanitize=alignment,bounds,shift-exponent,integer-divide-by-zero");
         // kernels may have parameters that only some of their variants need; a device's compiler does not mind either
         build.flag("-Wno-unused-parameter").flag("-Wno-unknown-pragmas");

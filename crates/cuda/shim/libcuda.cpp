@@ -327,6 +327,13 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
     functions.insert({*function, {kernel}});
     return SUCCESS;
 }
+int cuFuncGetAttribute(int* value, int attribute, void* function) {
+    ENTER
+    NEED(functions.count(function) != 0, INVALID_HANDLE)
+    NEED(attribute == 8, INVALID_VALUE)
+    *value = (int)functions[function].allowed;
+    return SUCCESS;
+}
 int cuFuncSetAttribute(void* function, int attribute, int value) {
     ENTER
     NEED(functions.count(function) != 0, INVALID_HANDLE)

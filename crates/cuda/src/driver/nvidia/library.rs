@@ -53,6 +53,7 @@ const DRIVER_CALLS: &[&str] = &[
     "cuMemsetD32Async",
     "cuModuleLoadDataEx",
     "cuModuleGetFunction",
+    "cuFuncGetAttribute",
     "cuFuncSetAttribute",
     "cuLaunchKernel",
 ];

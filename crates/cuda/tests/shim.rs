@@ -230,6 +230,8 @@ fn addresses_are_checked() {
     assert!(message.contains("faulty.cu:") && message.contains("index outside its array"), "{message}");
     let message = refusal(launch(&device, "faulty_alignment", 1, 1, 0, &[At(words), At(found)]));
     assert!(message.contains("faulty.cu:") && message.contains("alignment"), "{message}");
+    let message = refusal(launch(&device, "faulty_stack", 1, 1, 0, &[At(found)]));
+    assert!(message.contains("touches the address"), "{message}");
     // SAFETY: nothing is queued.
     unsafe { device.free(words) };
     let message = refusal(launch(&device, "faulty_read", 1, 1, 0, &[At(words), Word(0), At(found)]));

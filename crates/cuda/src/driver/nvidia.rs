@@ -20,10 +20,11 @@ use self::blas::Blas;
 use super::{Address, Driver, Event, HostMemory, Kernel, Product, Properties, Shape, Stream};
 use crate::{Error, Result, ptx};
 
-/// What every block may have of shared memory; more must be asked for, kernel by kernel.
-const PLAIN_SHARED: u32 = 48 << 10;
 /// The oldest devices that the kernels are for.
 const OLDEST: (u32, u32) = (8, 0);
+/// How much dynamic shared memory a kernel's blocks may have.
+const MAX_DYNAMIC_SHARED: sys::CUfunction_attribute =
+    sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
 /// Bytes of a module's log that are kept.
 const LOG: usize = 8 << 10;
 
@@ -65,7 +66,7 @@ struct Device {
     properties: Properties,
     /// Modules that were loaded, by name.
     modules: Mutex<HashMap<&'static str, Pointer<sys::CUmod_st>>>,
-    /// Bytes of dynamic shared memory that kernels were allowed, where those are more than all may have.
+    /// Bytes of dynamic shared memory that a kernel's blocks may have: at first what 48 KiB leave beside the static, more when asked for.
     allowed: Mutex<HashMap<u64, u32>>,
     /// Devices whose contexts are held for their memory.
     peers: Mutex<Vec<sys::CUdevice>>,
@@ -195,9 +196,9 @@ impl Device {
             return Ok(());
         }
         let value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: kernels come from `kernel`; their modules stay loaded.
-        let status = unsafe { sys::cuFuncSetAttribute(kernel.0 as sys::CUfunction, attribute, value) };
+        let status =
+            unsafe { sys::cuFuncSetAttribute(kernel.0 as sys::CUfunction, MAX_DYNAMIC_SHARED, value) };
         self.check("cuFuncSetAttribute", status)?;
         allowed.insert(kernel.0, bytes);
         Ok(())
@@ -217,7 +218,10 @@ impl Drop for Device {
         // handles are of the context: they go before it
         let entered = self.enter().is_ok();
         if entered {
-            self.blas.clear();
+            for memory in self.blas.clear() {
+                // SAFETY: what the handles worked in, which are gone.
+                unsafe { self.free(memory) };
+            }
         }
         for peer in locked(&self.peers).drain(..).chain([self.device]) {
             // SAFETY: each was retained once; buffers hold the device, so that none of them is left. Streams, events and modules go
@@ -439,6 +443,11 @@ impl Driver for Device {
         // SAFETY: the module stays loaded until the context goes; the name ends with a zero.
         let status = unsafe { sys::cuModuleGetFunction(&raw mut function, module, name.as_ptr()) };
         self.check("cuModuleGetFunction", status)?;
+        let mut allowed = 0;
+        // SAFETY: the function was just found; the number outlives the call.
+        let status = unsafe { sys::cuFuncGetAttribute(&raw mut allowed, MAX_DYNAMIC_SHARED, function) };
+        self.check("cuFuncGetAttribute", status)?;
+        locked(&self.allowed).entry(function as u64).or_insert(u32::try_from(allowed).unwrap_or(0));
         Ok(Kernel(function as u64))
     }
 
@@ -450,7 +459,7 @@ impl Driver for Device {
         stream: Stream,
     ) -> Result<()> {
         self.enter()?;
-        if shape.shared > PLAIN_SHARED {
+        if shape.shared > 0 {
             self.allow_shared(kernel, shape.shared)?;
         }
         let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);

@@ -53,6 +53,7 @@ const DRIVER_CALLS: &[&str] = &[
     "cuMemsetD32Async",
     "cuModuleLoadDataEx",
     "cuModuleGetFunction",
+    "cuFuncGetAttribute",
     "cuFuncSetAttribute",
     "cuLaunchKernel",
 ];
@@ -167,7 +168,7 @@ pub(super) fn preload(name: &str) {
         let mut found: Vec<PathBuf> =
             entries.filter(|path| path.file_name().is_some_and(|file| is_library(file, &prefix))).collect();
         // the longest name is the library itself where the others lead to it
-        found.sort_by_key(|path| path.as_os_str().len());
+        found.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
         let path = found.pop().and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
         if let Some(path) = path {
             // SAFETY: a path that ends with a zero. The library's initialisers run, as they would when it is found by name; it stays

@@ -90,7 +90,7 @@ mod shim {
                 "#include \"shim.h\"\nnamespace kernels_{name} {{\n\
                  extern thread_local unsigned char dynamic_shared[] __asm__(\"shim_dynamic_shared\");\n\
                  #include \"{}\"\n}}\nusing namespace kernels_{name};\n\
-                 extern const shim_kernel shim_{name}[];\nconst shim_kernel shim_{name}[] = {{\n",
+                 extern const shim_kernel kernels_of_{name}[];\nconst shim_kernel kernels_of_{name}[] = {{\n",
                 source.display()
             );
             for kernel in kernels {
@@ -100,8 +100,8 @@ mod shim {
             let path = out.join(format!("kernels_{name}.cpp"));
             fs::write(&path, unit)?;
             build.file(path);
-            writeln!(list, "extern const shim_kernel shim_{name}[];").expect("a string takes all");
-            names.push(format!("shim_{name}"));
+            writeln!(list, "extern const shim_kernel kernels_of_{name}[];").expect("a string takes all");
+            names.push(format!("kernels_of_{name}"));
         }
         let count = names.len();
         writeln!(list, "static const shim_kernel* const files[] = {{{}}};", names.join(", "))

@@ -331,6 +331,7 @@ fn by_flag(error: graphmill_nn::Error) -> Error {
     Error::Usage(match error {
         Nn::Config { field, value, message } => format!("--{} {value}: {message}", field.replace('_', "-")),
         Nn::Graph(error) => error.to_string(),
+        Nn::Device(message) => return Error::Gpu(message),
     })
 }
 

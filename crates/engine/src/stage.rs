@@ -208,7 +208,11 @@ impl Loader<'_> {
             batch.extracted = true;
             return Ok(());
         }
-        batch.traffic = feature.gather_marked(&batch.input_nodes, &batch.marks, &mut batch.features)?;
+        let MiniBatch { input_nodes, input_on_device, marks, features, .. } = batch;
+        batch.traffic = match input_on_device {
+            Some(on_device) => feature.gather_drawn(input_nodes, on_device, marks, features)?,
+            None => feature.gather_marked(input_nodes, marks, features)?,
+        };
         if batch.features.is_sparse() {
             // for the gradient of what multiplies them
             batch.features.transpose_sparse();
@@ -221,6 +225,7 @@ impl Loader<'_> {
 /// What devices hold of a batch's blocks is of the batch before.
 fn forget_devices(batch: &mut MiniBatch) {
     batch.blocks.iter_mut().for_each(|block| block.device = OnDevice::default());
+    batch.input_on_device = None;
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The one value that travels from stage to stage.
 
-use graphmill_graph::{Block, Matrix, NodeId};
+use std::sync::Arc;
+
+use graphmill_graph::{Block, Matrix, NodeId, accelerator::DeviceMemory};
 
 use crate::{Traffic, feature::Marks};
 
@@ -22,6 +24,8 @@ pub struct MiniBatch {
     /// Nodes whose feature rows `extract` gathers: the sources of `blocks[0]`, seeds first, in first-seen order
     /// (filled by `sample`). If `blocks[0]` is global nothing is gathered, and these are its destinations.
     pub input_nodes: Vec<NodeId>,
+    /// The input nodes on the device that drew them, u32 each (filled by `sample`, where a device does).
+    pub input_on_device: Option<Arc<dyn DeviceMemory>>,
     /// One row per input node (filled by `extract`), empty when `blocks[0]` is global. Sparse rows are transposed too.
     pub features: Matrix,
     /// Whether `features` and `traffic` are those of these blocks: `extract` says so, `sample` takes it back.

@@ -89,7 +89,7 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
     }
     let rates = Rates {
         reads: bench.machine.random_reads(data.graph.num_edges()),
-        copy: 1e9 * bench.machine.copy(),
+        copy: 1e9 * bench.machine.copy()?,
         rows: 1e9 * bench.machine.random_rows(data.features.dim),
         peak: 1e9 * bench.machine.peak(),
     };

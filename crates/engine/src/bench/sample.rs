@@ -20,8 +20,10 @@ const EDGES: usize = 4 << 20;
 /// Measures.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let config = &bench.options.train;
-    let sampler = build::sampler(config, bench.data)?;
+    let own = build::sampler(config, bench.data)?;
     let graph = bench.data.graph.to_huge_pages()?;
+    let on_device = bench.computers.clone().samplers(config, bench.data, &graph)?;
+    let sampler = on_device.each.first().map_or(&*own, |sampler| &**sampler);
     let mut order: Vec<NodeId> = Vec::new();
     build::order(config, bench.data)?.order(0, &mut order);
     let threads = rayon::current_num_threads();

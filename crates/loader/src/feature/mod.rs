@@ -10,7 +10,7 @@ mod stream;
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_graph::{Matrix, NodeId, Result, matrix::TableData};
+use graphmill_graph::{Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 
 use rayon::prelude::*;
 
@@ -165,6 +165,20 @@ pub trait Feature: Send + Sync {
         self.gather(ids, out)
     }
 
+    /// [`Feature::gather_marked`] of ids that a device has too, u32 each.
+    ///
+    /// # Errors
+    /// As [`Feature::read_to`].
+    fn gather_drawn(
+        &self,
+        ids: &[NodeId],
+        _on_device: &Arc<dyn DeviceMemory>,
+        marks: &Marks,
+        out: &mut Matrix,
+    ) -> Result<Traffic> {
+        self.gather_marked(ids, marks, out)
+    }
+
     /// Bytes of a row where it is stored; of sparse rows in the mean.
     fn row_bytes(&self) -> u64;
 
@@ -192,6 +206,15 @@ impl<T: Feature + ?Sized> Feature for Arc<T> {
     }
     fn gather_marked(&self, ids: &[NodeId], marks: &Marks, out: &mut Matrix) -> Result<Traffic> {
         (**self).gather_marked(ids, marks, out)
+    }
+    fn gather_drawn(
+        &self,
+        ids: &[NodeId],
+        on_device: &Arc<dyn DeviceMemory>,
+        marks: &Marks,
+        out: &mut Matrix,
+    ) -> Result<Traffic> {
+        (**self).gather_drawn(ids, on_device, marks, out)
     }
     fn row_bytes(&self) -> u64 {
         (**self).row_bytes()

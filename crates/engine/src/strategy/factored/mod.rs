@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     Result,
+    gpu::Computers,
     learner::{BatchOutcome, Learner, Passes},
     record::{DeviceRecord, TrafficRecord},
     stage::Loader,

@@ -55,7 +55,13 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn on_devices(devices: &[Arc<Device>], name: &str, options: &SamplerOptions, graph: &Graph, budget: u64) -> Vec<DeviceSampler> {
+fn on_devices(
+    devices: &[Arc<Device>],
+    name: &str,
+    options: &SamplerOptions,
+    graph: &Graph,
+    budget: u64,
+) -> Vec<DeviceSampler> {
     let source = Source { graph, train: &[] };
     match sampler::make(devices, name, options, &source, budget).unwrap() {
         Made::OnDevices(samplers) => samplers,
@@ -124,7 +130,7 @@ fn fanouts() -> impl Strategy<Value = Vec<i64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn uniform_draws_are_the_processors(
@@ -236,7 +242,9 @@ fn the_same_is_drawn_wherever_the_graph_is() {
     let again = SamplerOptions { weighted: replace, ..neighbor.clone() };
     let weights = SymmetricWeights::new(&graph);
     let form = Form { transposed: 2, symmetric: Some(&weights), ..Form::default() };
-    for (name, options) in [("neighbor", &neighbor), ("weighted", &again), ("random-walk", &neighbor), ("full", &neighbor)] {
+    for (name, options) in
+        [("neighbor", &neighbor), ("weighted", &again), ("random-walk", &neighbor), ("full", &neighbor)]
+    {
         let bytes = 8 * graph.indptr().len() as u64 + 4 * graph.num_edges() as u64;
         let half = if name == "weighted" { bytes + 8 * graph.num_edges() as u64 } else { bytes } / 2;
         for (devices, budget, place) in [
@@ -279,7 +287,8 @@ fn what_a_device_does_not_draw_is_said() {
         weighted,
         ..SamplerOptions::default()
     };
-    let by_sums = WeightedOptions { replace: true, draw_by: DrawBy::PrefixSums, ..WeightedOptions::default() };
+    let by_sums =
+        WeightedOptions { replace: true, draw_by: DrawBy::PrefixSums, ..WeightedOptions::default() };
     let again = WeightedOptions { replace: true, ..WeightedOptions::default() };
     let long = WalkOptions { walks: 600, length: 1, restart: 0.5 };
     for (name, options, why) in [
@@ -312,7 +321,8 @@ fn another_graph_and_parts_of_batches_are_drawn_by_the_processor() {
     sampler.sample_above(&own, 1, 0, Form::default(), &mut workspace, &mut batch).unwrap();
     assert!(batch.blocks[1].drawn_on_device().is_none() && batch.blocks[1].num_edges() == 4);
     batch.seeds = vec![40];
-    let error = sampler.sample(&own, 1, 0, Form::default(), &mut workspace, &mut batch).unwrap_err().to_string();
+    let error =
+        sampler.sample(&own, 1, 0, Form::default(), &mut workspace, &mut batch).unwrap_err().to_string();
     assert!(error.contains("seed 40"), "{error}");
 }
 
@@ -327,7 +337,14 @@ fn batches_of_several_threads_do_not_meet() {
             let (sampler, graph, options) = (&sampler, &graph, &options);
             scope.spawn(move || {
                 let seeds: Vec<NodeId> = (first * 40..first * 40 + 60).collect();
-                compare(sampler, "neighbor", options, graph, Form { transposed: 3, ..Form::default() }, &seeds);
+                compare(
+                    sampler,
+                    "neighbor",
+                    options,
+                    graph,
+                    Form { transposed: 3, ..Form::default() },
+                    &seeds,
+                );
             });
         }
     });

@@ -268,8 +268,9 @@ struct sigaction before_segv, before_bus;
 
 void on_fault(int signal, siginfo_t* info, void*) {
     if (state != nullptr && state->inside) {
+        // the stack of signals is small: what is said is put together behind the jump
         state->failure->address = (uint64_t)info->si_addr;
-        shim_fail("touches the address %p, where no memory of a device is", info->si_addr);
+        give_up();
     }
     // not ours: what was there before is asked, as the instruction faults again
     sigaction(signal, signal == SIGSEGV ? &before_segv : &before_bus, nullptr);
@@ -278,8 +279,8 @@ void on_fault(int signal, siginfo_t* info, void*) {
 bool watch_faults() {
     struct sigaction action = {};
     action.sa_sigaction = on_fault;
-    // the handler is left by a jump, and runs on the fiber's stack
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    // the handler is left by a jump; on a stack of its own, it sees fibers overflow theirs, too
+    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
     sigaction(SIGSEGV, &action, &before_segv);
     sigaction(SIGBUS, &action, &before_bus);
     return true;
@@ -294,13 +295,23 @@ thread_local dim3 gridDim;
 extern thread_local unsigned char dynamic_shared[] __asm__("shim_dynamic_shared");
 alignas(128) thread_local unsigned char dynamic_shared[MOST_SHARED + BEHIND_SHARED];
 
-extern "C" void shim_fail(const char* format, ...) {
-    Failure& failure = *state->failure;
+// Writes which thread it is that failed, and why.
+static void tell(Failure& failure, const char* format, va_list arguments) {
     const int length = snprintf(failure.message, sizeof(failure.message), "block (%u, %u, %u), thread (%u, %u, %u): ",
                                 blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+    vsnprintf(failure.message + length, sizeof(failure.message) - (size_t)length, format, arguments);
+}
+static void tell(Failure& failure, const char* format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(failure.message + length, sizeof(failure.message) - (size_t)length, format, arguments);
+    tell(failure, format, arguments);
+    va_end(arguments);
+}
+
+extern "C" void shim_fail(const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    tell(*state->failure, format, arguments);
     va_end(arguments);
     give_up();
 }
@@ -430,6 +441,9 @@ extern "C" bool shim_launch(const shim_kernel* kernel, const uint32_t grid[3], c
                      shared);
             s.failed = true;
         }
+    }
+    if (s.failed && failure->address != 0) {
+        tell(*failure, "touches the address %p, where no memory of a device is", (void*)failure->address);
     }
     if (s.failed) {
         // the others stopped in the middle: they begin anew

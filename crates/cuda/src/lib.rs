@@ -12,6 +12,7 @@ pub mod feature;
 pub mod mapped;
 mod peers;
 mod pool;
+pub mod ptx;
 pub mod queue;
 pub mod sampler;
 mod scan;

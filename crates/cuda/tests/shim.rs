@@ -230,6 +230,8 @@ fn addresses_are_checked() {
     assert!(message.contains("faulty.cu:") && message.contains("index outside its array"), "{message}");
     let message = refusal(launch(&device, "faulty_alignment", 1, 1, 0, &[At(words), At(found)]));
     assert!(message.contains("faulty.cu:") && message.contains("alignment"), "{message}");
+    let message = refusal(launch(&device, "faulty_stack", 1, 1, 0, &[At(found)]));
+    assert!(message.contains("touches the address"), "{message}");
     // SAFETY: nothing is queued.
     unsafe { device.free(words) };
     let message = refusal(launch(&device, "faulty_read", 1, 1, 0, &[At(words), Word(0), At(found)]));
@@ -275,7 +277,7 @@ fn memory_has_a_budget_and_starts_unwritten() {
 #[test]
 fn registered_memory_is_read_in_place() {
     let device = device(Order::Forward);
-    let words = vec![5_u32, 6, 7];
+    let words = [5_u32, 6, 7];
     // SAFETY: the words outlive what is done with them here.
     let at = unsafe { device.register(words.as_ptr().cast(), 12).unwrap() };
     let found = device.allocate(4).unwrap();

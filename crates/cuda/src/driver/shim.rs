@@ -379,7 +379,7 @@ impl Driver for Shim {
 
     unsafe fn fill(&self, at: Address, word: u32, words: usize, _stream: Stream) -> Result<()> {
         self.check("fill", at, words.saturating_mul(4))?;
-        if at.0 % 4 != 0 {
+        if !at.0.is_multiple_of(4) {
             return Err(self.failed("fill", format!("{:#x} is not a multiple of 4", at.0)));
         }
         if words > 0 {

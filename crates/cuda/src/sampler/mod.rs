@@ -8,7 +8,7 @@ mod hop;
 mod topology;
 mod transpose;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use graphmill_graph::{
     Block, Error, Graph, NodeId, Result,
@@ -26,7 +26,7 @@ use graphmill_loader::{
 use hop::{ALL, Drawn, Hop, Nodes};
 pub use topology::{Place, Topology};
 
-use crate::{Buffer, Device, Queue, arguments, block::Resident, driver::Address};
+use crate::{Buffer, Device, Queue, arguments, block::Resident, driver::Address, pool::Pool};
 
 /// Visits of a node's walks that fit a warp's part of a block's shared memory.
 const MOST_VISITS: usize = 512;
@@ -122,13 +122,12 @@ pub fn make(
     let fanout: Vec<u32> = options.fanout.iter().map(fanout).collect();
     let topologies = Topology::new(devices, graph, alias.as_ref(), budget).map_err(|e| e.to_string())?;
     let each = |(device, topology): (&Arc<Device>, Topology)| DeviceSampler {
-        device: device.clone(),
+        pool: Pool::new(device),
         graph: graph.clone(),
         inner: inner.clone(),
         draw,
         fanout: fanout.clone(),
         topology,
-        queues: Mutex::default(),
         symmetric: Mutex::default(),
     };
     Ok(Made::OnDevices(devices.iter().zip(topologies).map(each).collect()))
@@ -137,14 +136,12 @@ pub fn make(
 /// A sampler on a device. Batches of several threads are drawn side by side, each in a queue of its own. Another graph than the one it was made for,
 /// and the parts of a batch ([`Sampler::sample_above`], [`Sampler::sample_bottom`]), are drawn by the processor.
 pub struct DeviceSampler {
-    device: Arc<Device>,
+    pool: Pool,
     graph: Graph,
     inner: Arc<dyn Sampler>,
     draw: Draw,
     fanout: Vec<u32>,
     topology: Topology,
-    /// Those that nobody draws in.
-    queues: Mutex<Vec<Arc<Queue>>>,
     symmetric: Mutex<Option<Arc<Symmetric>>>,
 }
 
@@ -156,10 +153,6 @@ struct Symmetric {
     degrees: Option<Buffer>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl DeviceSampler {
     /// Where the graph is.
     pub fn place(&self) -> Place {
@@ -168,16 +161,16 @@ impl DeviceSampler {
 
     /// Its device.
     pub fn device(&self) -> &Arc<Device> {
-        &self.device
+        self.pool.device()
     }
 
     /// Copies of the tables on the device, made when they are first asked for.
     fn symmetric(&self, weights: &SymmetricWeights) -> Result<Arc<Symmetric>> {
-        let mut kept = locked(&self.symmetric);
+        let mut kept = self.symmetric.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = kept.as_ref().filter(|kept| Arc::ptr_eq(&kept.of, weights.inv_sqrt())) {
             return Ok(kept.clone());
         }
-        let queue = Queue::new(&self.device)?;
+        let queue = Queue::new(self.pool.device())?;
         let made = Arc::new(Symmetric {
             of: weights.inv_sqrt().clone(),
             inv_sqrt: queue.upload(weights.inv_sqrt())?,
@@ -299,7 +292,13 @@ fn fetch(nodes: &Nodes, to: &mut Vec<NodeId>) -> Result<()> {
 
 impl std::fmt::Debug for DeviceSampler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DeviceSampler({:?} on {}, the graph {})", self.draw, self.device.name(), self.place())
+        write!(
+            f,
+            "DeviceSampler({:?} on {}, the graph {})",
+            self.draw,
+            self.pool.device().name(),
+            self.place()
+        )
     }
 }
 
@@ -354,14 +353,7 @@ impl Sampler for DeviceSampler {
         if let Some(v) = batch.seeds.iter().find(|&&v| v as usize >= graph.num_nodes()) {
             return Err(Error::invalid(format!("seed {v}: the graph has {} nodes", graph.num_nodes())));
         }
-        let kept = locked(&self.queues).pop();
-        let queue = match kept {
-            Some(queue) => queue,
-            None => Queue::new(&self.device)?,
-        };
         let key = BatchKey { seed, epoch, batch: batch.number };
-        let drawn = self.draw(&queue, key, form, batch);
-        locked(&self.queues).push(queue);
-        drawn
+        self.pool.with(|queue| self.draw(queue, key, form, batch))
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 
 use graphmill_graph::{Graph, alias::RowAlias};
 
-use crate::{Buffer, Device, Queue, Result, driver::Address, mapped::Mapped};
+use crate::{Buffer, Device, Queue, Result, driver::Address, mapped::Mapped, peers};
 
 /// Where a graph is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Topology {
         }
         let share = bytes / devices.len().max(1) as u64;
         // rows are of different lengths, so shares are
-        if devices.len() > 1 && share + share / 8 <= budget && read_each_other(devices)? {
+        if devices.len() > 1 && share + share / 8 <= budget && peers::read_each_other(devices)? {
             let shard = |(i, queue): (usize, &Arc<Queue>)| put_shard(queue, graph, alias, i, devices.len());
             let parts = Arc::new(queues.iter().enumerate().map(shard).collect::<Result<Vec<_>>>()?);
             let place = Place::Shards(devices.len());
@@ -122,18 +122,6 @@ impl Topology {
     pub(super) fn num_parts(&self) -> u32 {
         self.parts.len() as u32
     }
-}
-
-/// Whether each reads the memory of all others.
-fn read_each_other(devices: &[Arc<Device>]) -> Result<bool> {
-    for (i, device) in devices.iter().enumerate() {
-        for other in devices.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, other)| other) {
-            if !device.driver().enable_peer(other.index())? {
-                return Ok(false);
-            }
-        }
-    }
-    Ok(true)
 }
 
 /// Rows in the queue's memory.

@@ -12,7 +12,7 @@ mod place;
 
 pub use dynamic::Dynamic;
 pub use pinned::Pinned;
-pub use place::{Placement, placed};
+pub use place::{Placed, Placement, placed};
 
 use super::{Rows, Traffic, lent::Lent};
 

@@ -1,0 +1,139 @@
+// A cache of feature rows whose rows come and go, batch after batch. A batch is looked up, its hits are copied, its misses are given slots in the
+// order of their places, and are read from the host once: to the result and to their slots. Nothing depends on the order of threads.
+//
+// slot_of[v] is the slot of row v or MISS; while a batch is under way, of a row that is missing, CLAIM and the first place in the batch that asks for it.
+#include "common.cuh"
+#include "stored.cuh"
+
+#define MISS 0xffffffffu
+#define CLAIM 0x80000000u
+
+// found[i]: the slot of ids[i] or MISS. Marks slots that are hit as used, where `used` is not null.
+extern "C" __global__ void cache_look_up(const uint32_t* ids, uint64_t count, uint32_t* slot_of, uint32_t* used, uint32_t* found) {
+    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x) {
+        const uint32_t v = ids[i];
+        uint32_t slot = slot_of[v];
+        if (slot < CLAIM) {
+            if (used != 0) {
+                used[slot] = 1;
+            }
+        } else {
+            atomicMin(slot_of + v, CLAIM | (uint32_t)i);
+            slot = MISS;
+        }
+        found[i] = slot;
+    }
+}
+
+// first[i]: 1 where place i is the first that asks for a missing row. hits[0] grows by the places that were found.
+extern "C" __global__ void cache_first(const uint32_t* ids, uint64_t count, const uint32_t* slot_of, const uint32_t* found,
+                                       uint32_t* first, uint64_t* hits) {
+    __shared__ uint32_t here;
+    if (threadIdx.x == 0) {
+        here = 0;
+    }
+    __syncthreads();
+    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x) {
+        const bool missing = found[i] == MISS;
+        first[i] = missing && slot_of[ids[i]] == (CLAIM | (uint32_t)i) ? 1 : 0;
+        if (!missing) {
+            atomicAdd(&here, 1u);
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0 && here != 0) {
+        atomicAdd(hits, (uint64_t)here);
+    }
+}
+
+// free[q]: 1 where the q-th slot from the hand on is not in use.
+extern "C" __global__ void cache_unused(const uint32_t* used, uint64_t slots, const uint32_t* hand, uint32_t* free) {
+    for (uint64_t q = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; q < slots; q += (uint64_t)gridDim.x * blockDim.x) {
+        free[q] = used[(hand[0] + q) % slots] == 0 ? 1 : 0;
+    }
+}
+
+// The slots in the order in which the hand takes them: those not in use, then, on its second way round, those that were. `before` are the prefix sums
+// of cache_unused, `missing` the rows that want one. What the hand passes is no longer in use. hand[1]: where it comes to rest.
+extern "C" __global__ void cache_victims(uint32_t* used, uint64_t slots, const uint32_t* before, const uint32_t* missing,
+                                         uint32_t* hand, uint32_t* victims) {
+    const uint64_t unused = before[slots];
+    const uint64_t wanted = missing[0] < slots ? missing[0] : slots;
+    for (uint64_t q = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; q < slots; q += (uint64_t)gridDim.x * blockDim.x) {
+        const uint32_t slot = (uint32_t)((hand[0] + q) % slots);
+        const bool free = before[q + 1] != before[q];
+        const uint64_t turn = free ? before[q] : unused + q - before[q];
+        if (turn < wanted) {
+            victims[turn] = slot;
+            if (turn + 1 == wanted) {
+                hand[1] = slot + 1 == slots ? 0 : slot + 1;
+            }
+        }
+        // it goes by while slots are wanted that it has not come to
+        if (!free && before[q] < wanted) {
+            used[slot] = 0;
+        }
+    }
+    if (wanted == 0 && blockIdx.x == 0 && threadIdx.x == 0) {
+        hand[1] = hand[0];
+    }
+}
+
+// Gives slots to the missing rows: `before` are the prefix sums of cache_first. Where they go `round`, of more rows than slots the last stay, and
+// hand[1] is the slot that is next; otherwise the first rows get the `victims`. to[i]: the slot that place i fills, or MISS.
+extern "C" __global__ void cache_admit(const uint32_t* ids, uint64_t count, const uint32_t* before, uint64_t slots,
+                                       uint32_t round, const uint32_t* victims, uint32_t* slot_of, uint32_t* holder, uint32_t* hand, uint32_t* to) {
+    const uint64_t missing = before[count];
+    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x) {
+        uint32_t slot = MISS;
+        if (before[i + 1] != before[i]) {
+            const uint64_t turn = before[i];
+            if (round != 0 && turn + slots >= missing) {
+                slot = (uint32_t)((hand[0] + turn) % slots);
+            } else if (round == 0 && turn < slots) {
+                slot = victims[turn];
+            }
+            if (slot != MISS) {
+                const uint32_t former = holder[slot];
+                if (former != MISS) {
+                    slot_of[former] = MISS;
+                }
+                holder[slot] = ids[i];
+            }
+            slot_of[ids[i]] = slot;
+        }
+        to[i] = slot;
+    }
+    if (round != 0 && slots != 0 && blockIdx.x == 0 && threadIdx.x == 0) {
+        hand[1] = (uint32_t)((hand[0] + missing) % slots);
+    }
+}
+
+// out (count x dim): the rows that were found.
+extern "C" __global__ void cache_hits(const uint32_t* found, uint64_t count, const unsigned char* rows, uint64_t row_bytes,
+                                      uint32_t unit, uint32_t group, uint32_t kind, uint64_t dim, float* out) {
+    const uint32_t lane = threadIdx.x % group;
+    const uint64_t groups = (uint64_t)gridDim.x * blockDim.x / group;
+    for (uint64_t i = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / group; i < count; i += groups) {
+        if (found[i] != MISS) {
+            rows_copy(rows + found[i] * row_bytes, row_bytes, unit, lane, group, out + i * dim, (unsigned char*)0, kind);
+        }
+    }
+}
+
+// out: the rows that were not found, which fill their slots too. The hand goes where it was found to go.
+extern "C" __global__ void cache_misses(const uint32_t* ids, const uint32_t* found, const uint32_t* to, uint64_t count,
+                                        const unsigned char* host, unsigned char* rows, uint64_t row_bytes, uint32_t unit,
+                                        uint32_t group, uint32_t kind, uint64_t dim, float* out, uint32_t* hand) {
+    const uint32_t lane = threadIdx.x % group;
+    const uint64_t groups = (uint64_t)gridDim.x * blockDim.x / group;
+    for (uint64_t i = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / group; i < count; i += groups) {
+        if (found[i] == MISS) {
+            unsigned char* keep = to[i] == MISS ? (unsigned char*)0 : rows + to[i] * row_bytes;
+            rows_copy(host + ids[i] * row_bytes, row_bytes, unit, lane, group, out + i * dim, keep, kind);
+        }
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        hand[0] = hand[1];
+    }
+}

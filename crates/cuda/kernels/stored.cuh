@@ -1,0 +1,82 @@
+// Feature rows that are copied by a few lanes each: 16, 4 or 2 bytes a lane, whichever divides rows and addresses, so that a warp asks for
+// whole lines of 128 bytes.
+#pragma once
+
+#define ROWS_F32 0
+#define ROWS_F16 1
+
+// The value of 16 stored bits.
+__device__ inline float rows_wide(uint32_t bits, uint32_t kind) {
+    return kind == ROWS_F16 ? from_half((unsigned short)bits) : from_bf16((unsigned short)bits);
+}
+
+// Two values of 16 stored bits each.
+__device__ inline float2 rows_pair(uint32_t word, uint32_t kind) {
+    return make_float2(rows_wide(word & 0xffffu, kind), rows_wide(word >> 16, kind));
+}
+
+// Writes unit `at` of a row as f32.
+__device__ inline void rows_put(uint4 word, uint64_t at, float* to, uint32_t kind) {
+    if (kind == ROWS_F32) {
+        ((uint4*)to)[at] = word;
+        return;
+    }
+    const float2 a = rows_pair(word.x, kind), b = rows_pair(word.y, kind);
+    const float2 c = rows_pair(word.z, kind), d = rows_pair(word.w, kind);
+    ((float4*)to)[2 * at] = make_float4(a.x, a.y, b.x, b.y);
+    ((float4*)to)[2 * at + 1] = make_float4(c.x, c.y, d.x, d.y);
+}
+
+__device__ inline void rows_put(uint32_t word, uint64_t at, float* to, uint32_t kind) {
+    if (kind == ROWS_F32) {
+        ((uint32_t*)to)[at] = word;
+    } else {
+        ((float2*)to)[at] = rows_pair(word, kind);
+    }
+}
+
+__device__ inline void rows_put(unsigned short word, uint64_t at, float* to, uint32_t kind) {
+    to[at] = rows_wide(word, kind);
+}
+
+// Copies the `units` of a row: as f32 to `to`, and as they are to `keep`; either may be null. `group` lanes take part. Four reads of a lane are
+// under way together. Reads begin at a line: the first lanes have none where the row begins within one.
+template <typename Unit>
+__device__ inline void rows_copy_units(const Unit* from, uint64_t units, uint32_t lane, uint32_t group, float* to, Unit* keep,
+                                       uint32_t kind) {
+    const uint64_t shift = group < 32 ? 0 : (uint64_t)from % 128 / sizeof(Unit);
+    for (uint64_t first = lane; first < units + shift; first += 4 * group) {
+        Unit held[4];
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint64_t at = first + i * group;
+            if (at >= shift && at < units + shift) {
+                held[i] = from[at - shift];
+            }
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint64_t at = first + i * group;
+            if (at >= shift && at < units + shift) {
+                if (to != 0) {
+                    rows_put(held[i], at - shift, to, kind);
+                }
+                if (keep != 0) {
+                    keep[at - shift] = held[i];
+                }
+            }
+        }
+    }
+}
+
+// As above by the unit's bytes.
+__device__ inline void rows_copy(const unsigned char* from, uint64_t row_bytes, uint32_t unit, uint32_t lane, uint32_t group,
+                                 float* to, unsigned char* keep, uint32_t kind) {
+    if (unit == 16) {
+        rows_copy_units((const uint4*)from, row_bytes / 16, lane, group, to, (uint4*)keep, kind);
+    } else if (unit == 4) {
+        rows_copy_units((const uint32_t*)from, row_bytes / 4, lane, group, to, (uint32_t*)keep, kind);
+    } else {
+        rows_copy_units((const unsigned short*)from, row_bytes / 2, lane, group, to, (unsigned short*)keep, kind);
+    }
+}

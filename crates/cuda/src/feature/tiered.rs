@@ -1,0 +1,186 @@
+//! The hottest rows on devices, the others in host memory, in one view.
+
+use std::{sync::Arc, time::Instant};
+
+use graphmill_graph::{Error, Matrix, NodeId, Result, matrix::TableData};
+use graphmill_loader::{
+    Feature, Traffic,
+    feature::{Places, Rows, cached::Placed},
+};
+
+use super::stored::{self, Stored};
+use crate::{Buffer, Device, Queue, arguments, driver::Address, peers, pool::Pool};
+
+/// Where a row is that no device holds.
+const COLD: u32 = u32::MAX;
+
+/// Rows on devices as one of them reads them. The maps never change, so that readers need no lock.
+pub struct Tiered {
+    stored: Arc<Stored>,
+    pool: Pool,
+    /// Where each row is (`V`), unless all are on the device in their order.
+    places: Option<Buffer>,
+    /// The rows that each device holds.
+    shards: Arc<Vec<Buffer>>,
+    /// Their addresses.
+    table: Buffer,
+    /// Which of the devices reads.
+    own: usize,
+}
+
+impl Tiered {
+    /// For each of `devices`, the rows of `held` on the devices that it says (see [`graphmill_loader::feature::cached::placed`]), and all of
+    /// `stored` in host memory. A device reads the host's memory for rows of another whose memory it cannot. Takes 4 `V` bytes of each
+    /// device beside the rows; none where one holds all.
+    ///
+    /// # Errors
+    /// A device has not as much memory, a row is held that is not there, or a driver fails.
+    pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, held: &Placed) -> Result<Vec<Self>> {
+        stored.check(&held.ids)?;
+        let (count, rows) = (devices.len(), stored.num_rows());
+        let whole = count == 1 && held.ids.len() == rows;
+        let shared = peers::read_each_other(devices)?;
+        let pools: Vec<Pool> = devices.iter().map(Pool::new).collect();
+        let shard = |(device, pool): (usize, &Pool)| {
+            let of_device = |slot: &usize| *slot < held.everywhere || owner(held, *slot) == device;
+            let ids = (0..held.ids.len()).filter(of_device).map(|slot| held.ids[slot]);
+            let ids: Vec<NodeId> = if whole { (0..rows as NodeId).collect() } else { ids.collect() };
+            pool.with(|queue| load(queue, stored, &ids))
+        };
+        let shards: Arc<Vec<Buffer>> = Arc::new(pools.iter().enumerate().map(shard).collect::<Result<_>>()?);
+        let addresses: Vec<u64> = shards.iter().map(|rows| rows.address().0).collect();
+        let one = |(own, pool): (usize, Pool)| {
+            let (places, table) = pool.with(|queue| -> Result<_> {
+                let places = if whole { None } else { Some(places(held, rows, count, own, shared)?) };
+                let places = places.map(|places| queue.upload(&places)).transpose()?;
+                let table = queue.upload(&addresses)?;
+                queue.synchronize()?;
+                Ok((places, table))
+            })?;
+            Ok(Self { stored: stored.clone(), pool, places, shards: shards.clone(), table, own })
+        };
+        pools.into_iter().enumerate().map(one).collect()
+    }
+
+    /// Bytes of rows on the device that reads.
+    pub fn device_bytes(&self) -> u64 {
+        graphmill_graph::accelerator::DeviceMemory::bytes(&self.shards[self.own]) as u64
+    }
+
+    /// The rows on the device, and what they cost.
+    fn rows(&self, queue: &Arc<Queue>, ids: &[NodeId]) -> Result<(Buffer, Traffic)> {
+        let began = Instant::now();
+        self.stored.check(ids)?;
+        let copying = self.stored.copying();
+        let dim = self.stored.dim();
+        let asked = queue.upload(ids)?;
+        let out = queue.take(4 * ids.len() * dim)?;
+        let found = queue.take(24)?;
+        let places = self.places.as_ref().map_or(Address(0), Buffer::address);
+        let arguments = arguments![
+            asked.address(),
+            ids.len(),
+            places,
+            self.table.address(),
+            self.shards.len() as u32,
+            self.own as u32,
+            self.stored.mapped().address(),
+            copying.row_bytes,
+            copying.unit,
+            copying.group,
+            copying.kind,
+            dim,
+            out.address(),
+            found.address()
+        ];
+        // SAFETY: all rows asked for are there, by the maps of this very table, and there is room for as many
+        unsafe {
+            self.pool.device().driver().fill(found.address(), 0, 6, queue.stream())?;
+            queue.run("tier_gather", ids.len() * copying.group as usize, arguments)?;
+        }
+        let [device, peer, host] = stored::counts(queue, &found)?;
+        let rows = |rows: u64| Rows { rows, bytes: rows * self.row_bytes(), nanos: 0 };
+        let device = Rows::since(began, device, device * self.row_bytes());
+        let traffic = Traffic { device, peer: rows(peer), host: rows(host), ..Traffic::default() };
+        Ok((out, traffic))
+    }
+}
+
+/// The device that holds a slot.
+fn owner(held: &Placed, slot: usize) -> usize {
+    held.owners.get(slot).map_or(0, |&owner| owner.into())
+}
+
+/// Where device `own` of `count` finds each of `rows` rows: the holder's number, and `count` times the row there.
+fn places(held: &Placed, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
+    let mut places = vec![COLD; rows];
+    let mut next = vec![held.everywhere.min(held.ids.len()); count];
+    for (slot, &v) in held.ids.iter().enumerate() {
+        let (holder, row) = if slot < held.everywhere {
+            (own, slot)
+        } else {
+            let holder = owner(held, slot);
+            next[holder] += 1;
+            (holder, next[holder] - 1)
+        };
+        if holder == own || shared {
+            let place = u32::try_from(row * count + holder).ok().filter(|place| *place != COLD);
+            places[v as usize] = place.ok_or_else(|| {
+                Error::invalid("more than 2^32 - 1 rows on devices: choose a smaller --cache-ratio")
+            })?;
+        }
+    }
+    Ok(places)
+}
+
+/// A copy of these rows on the device.
+fn load(queue: &Arc<Queue>, stored: &Stored, ids: &[NodeId]) -> Result<Buffer> {
+    let copying = stored.copying();
+    let (asked, rows) = (queue.upload(ids)?, queue.take(ids.len() * copying.row_bytes)?);
+    let arguments = arguments![
+        asked.address(),
+        ids.len(),
+        stored.mapped().address(),
+        copying.row_bytes,
+        copying.unit,
+        copying.group,
+        rows.address()
+    ];
+    // SAFETY: the rows are there, and there is room for as many
+    unsafe { queue.run("tier_load", ids.len() * copying.group as usize, arguments)? };
+    queue.synchronize()?;
+    Ok(rows)
+}
+
+impl Feature for Tiered {
+    fn dim(&self) -> usize {
+        self.stored.dim()
+    }
+
+    fn num_rows(&self) -> usize {
+        self.stored.num_rows()
+    }
+
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        self.pool.with(|queue| stored::read_to(ids, self.dim(), places, out, || self.rows(queue, ids)))
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
+        self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids)))
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.stored.row_bytes() as u64
+    }
+
+    fn table(&self) -> Option<TableData> {
+        Some(self.stored.data().clone())
+    }
+}
+
+impl std::fmt::Debug for Tiered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (rows, bytes) = (self.num_rows(), self.device_bytes());
+        write!(f, "Tiered({rows} rows, {bytes} bytes of them on {})", self.pool.device().name())
+    }
+}

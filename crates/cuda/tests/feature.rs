@@ -1,0 +1,279 @@
+//! Rows from devices are those of the table, byte by byte, and what is said about where they came from is true.
+
+use std::sync::Arc;
+
+use graphmill_cuda::{
+    Device,
+    driver::shim::{self, Options, Order},
+    feature::{Dynamic, Policy, Stored, Tiered},
+};
+use graphmill_graph::{
+    Matrix, NodeId, keyed,
+    matrix::{TableData, TableType},
+};
+use graphmill_loader::{
+    Feature,
+    feature::{
+        Places,
+        cached::{Placement, placed},
+    },
+    policy::{CachePolicy, MISS, fifo::Fifo},
+};
+use half::{bf16, f16};
+use proptest::prelude::*;
+
+fn device(index: usize, order: Order) -> Arc<Device> {
+    Device::new(shim::open(index, Options { order, ..Options::default() }), index, 0).unwrap()
+}
+
+/// Rows of which each value says where it stands, and what they are as f32.
+fn table(rows: usize, dim: usize, kind: TableType) -> (TableData, Vec<f32>) {
+    let value = |i: usize| keyed::mix(i as u64) as u16 & 0x3fff;
+    match kind {
+        TableType::F32 => {
+            let values: Vec<f32> = (0..rows * dim).map(|i| i as f32 * 0.37 - 5.0).collect();
+            (TableData::F32(values.clone().into()), values)
+        }
+        TableType::F16 => {
+            let values: Vec<f16> = (0..rows * dim).map(|i| f16::from_bits(value(i))).collect();
+            let wide = values.iter().map(|x| x.to_f32()).collect();
+            (TableData::F16(values.into()), wide)
+        }
+        TableType::Bf16 => {
+            let values: Vec<bf16> = (0..rows * dim).map(|i| bf16::from_bits(value(i))).collect();
+            let wide = values.iter().map(|x| x.to_f32()).collect();
+            (TableData::Bf16(values.into()), wide)
+        }
+    }
+}
+
+fn rows_of(wide: &[f32], dim: usize, ids: &[NodeId]) -> Vec<f32> {
+    ids.iter().flat_map(|&v| wide[v as usize * dim..][..dim].iter().copied()).collect()
+}
+
+fn kinds() -> impl Strategy<Value = TableType> {
+    prop_oneof![Just(TableType::F32), Just(TableType::F16), Just(TableType::Bf16)]
+}
+
+fn orders() -> impl Strategy<Value = Order> {
+    prop_oneof![Just(Order::Forward), Just(Order::Reverse), any::<u64>().prop_map(Order::Shuffled)]
+}
+
+/// Widths of rows for units of 16, 4 and 2 bytes, shorter and longer than a warp's reach.
+fn dims() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        Just(1usize),
+        Just(3),
+        Just(4),
+        Just(8),
+        Just(33),
+        Just(64),
+        Just(100),
+        Just(128),
+        Just(602),
+        1usize..300
+    ]
+}
+
+fn batches(rows: usize) -> impl Strategy<Value = Vec<Vec<NodeId>>> {
+    prop::collection::vec(prop::collection::vec(0..rows as NodeId, 0..60), 1..6)
+}
+
+/// Distinct rows, hottest first.
+fn ranking(rows: usize, seed: u64) -> Vec<NodeId> {
+    let mut all: Vec<NodeId> = (0..rows as NodeId).collect();
+    keyed::Stream::new(seed).shuffle(&mut all);
+    all
+}
+
+/// Reads a batch in all the ways there are; rows by tier.
+fn read(feature: &dyn Feature, wide: &[f32], ids: &[NodeId]) -> [u64; 3] {
+    let dim = feature.dim();
+    let expected = rows_of(wide, dim, ids);
+    let mut out = Matrix::default();
+    let traffic = feature.gather(ids, &mut out).unwrap();
+    assert!(ids.is_empty() || out.is_on_device());
+    assert_eq!((out.num_rows(), out.num_cols()), (ids.len(), dim));
+    assert_eq!(out.view().host(), expected);
+    let rows = [traffic.device, traffic.peer, traffic.host];
+    assert!(rows.iter().all(|tier| tier.bytes == tier.rows * feature.row_bytes()));
+    assert_eq!(traffic.total().rows, ids.len() as u64);
+    rows.map(|tier| tier.rows)
+}
+
+fn read_on_host(feature: &dyn Feature, wide: &[f32], ids: &[NodeId]) {
+    let dim = feature.dim();
+    let expected = rows_of(wide, dim, ids);
+    let mut in_order = vec![-1.0; ids.len() * dim];
+    feature.read(ids, &mut in_order).unwrap();
+    assert_eq!(in_order, expected);
+    let at: Vec<u32> = (0..ids.len() as u32).map(|i| 2 * i + 1).collect();
+    let mut spread = vec![-1.0; (2 * ids.len() + 1) * dim];
+    let traffic = feature.read_to(ids, Places::At(&at), &mut spread).unwrap();
+    assert_eq!(traffic.total().rows, ids.len() as u64);
+    for (i, row) in spread.chunks_exact(dim).enumerate() {
+        let filled = i % 2 == 1;
+        assert!(if filled { row == &expected[i / 2 * dim..][..dim] } else { row.iter().all(|&x| x == -1.0) });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tiers_of_one_device_and_of_several_give_the_tables_rows(
+        (rows, dim, kind) in (1usize..90, dims(), kinds()),
+        (seed, order) in (any::<u64>(), orders()),
+        (slots, devices, placement) in (0usize..100, 1usize..4, 0u8..3),
+        batches in batches(90),
+    ) {
+        let (data, wide) = table(rows, dim, kind);
+        let all: Vec<Arc<Device>> = (0..devices).map(|i| device(i, order)).collect();
+        let stored = Stored::new(&all[0], &data, dim).unwrap();
+        let placement = [Placement::Shard, Placement::Interleave, Placement::Replicate(0.4)][usize::from(placement)];
+        let held = placed(&ranking(rows, seed), slots, devices, placement);
+        let tiers = Tiered::new(&all, &stored, &held).unwrap();
+        prop_assert_eq!(tiers.len(), devices);
+        for (own, tier) in tiers.iter().enumerate() {
+            prop_assert_eq!((tier.dim(), tier.num_rows()), (dim, rows));
+            for ids in &batches {
+                let ids: Vec<NodeId> = ids.iter().map(|v| v % rows as NodeId).collect();
+                let mut expected = [0; 3];
+                for v in &ids {
+                    let slot = held.ids.iter().position(|u| u == v);
+                    let tier = match slot {
+                        None => 2,
+                        Some(slot) if devices == 1 || slot < held.everywhere => 0,
+                        Some(slot) => usize::from(usize::from(held.owners[slot]) != own),
+                    };
+                    expected[tier] += 1;
+                }
+                prop_assert_eq!(read(tier, &wide, &ids), expected);
+                read_on_host(tier, &wide, &ids);
+            }
+        }
+    }
+
+    #[test]
+    fn first_in_first_out_finds_what_the_processors_policy_does(
+        (rows, dim, kind) in (1usize..90, dims(), kinds()),
+        (slots, order) in (0usize..100, orders()),
+        batches in batches(90),
+    ) {
+        let (data, wide) = table(rows, dim, kind);
+        let device = device(0, order);
+        let stored = Stored::new(&device, &data, dim).unwrap();
+        let cache = Dynamic::new(&device, &stored, slots, Policy::Fifo).unwrap();
+        let mut policy = Fifo::new(rows, slots);
+        let mut found = Vec::new();
+        for ids in &batches {
+            let ids: Vec<NodeId> = ids.iter().map(|v| v % rows as NodeId).collect();
+            policy.look_up(&ids, &mut found);
+            let missing: Vec<NodeId> =
+                ids.iter().zip(&found).filter(|(_, slot)| **slot == MISS).map(|(&v, _)| v).collect();
+            let mut distinct = missing.clone();
+            let mut seen = std::collections::HashSet::new();
+            distinct.retain(|v| seen.insert(*v));
+            policy.admit(&distinct, &mut found);
+            let hits = (ids.len() - missing.len()) as u64;
+            prop_assert_eq!(read(&cache, &wide, &ids), [hits, 0, missing.len() as u64]);
+        }
+    }
+
+    #[test]
+    fn a_hand_passes_what_was_used_once(
+        (rows, dim, kind) in (1usize..90, dims(), kinds()),
+        (slots, order) in (0usize..100, orders()),
+        batches in batches(90),
+    ) {
+        let (data, wide) = table(rows, dim, kind);
+        let device = device(0, order);
+        let stored = Stored::new(&device, &data, dim).unwrap();
+        let cache = Dynamic::new(&device, &stored, slots, Policy::Sieve).unwrap();
+        let mut model = Model::new(slots.min(rows));
+        for ids in &batches {
+            let ids: Vec<NodeId> = ids.iter().map(|v| v % rows as NodeId).collect();
+            let hits = model.batch(&ids);
+            prop_assert_eq!(read(&cache, &wide, &ids), [hits, 0, ids.len() as u64 - hits]);
+        }
+        read_on_host(&cache, &wide, &[0, rows as NodeId - 1, 0]);
+    }
+}
+
+/// The hand's way, step by step.
+struct Model {
+    holder: Vec<Option<NodeId>>,
+    used: Vec<bool>,
+    hand: usize,
+}
+
+impl Model {
+    fn new(slots: usize) -> Self {
+        Self { holder: vec![None; slots], used: vec![false; slots], hand: 0 }
+    }
+
+    /// How many of the rows were there.
+    fn batch(&mut self, ids: &[NodeId]) -> u64 {
+        let slots = self.holder.len();
+        let (mut hits, mut missing) = (0, Vec::new());
+        for &v in ids {
+            match self.holder.iter().position(|held| *held == Some(v)) {
+                Some(slot) => {
+                    self.used[slot] = true;
+                    hits += 1;
+                }
+                None if !missing.contains(&v) => missing.push(v),
+                None => {}
+            }
+        }
+        missing.truncate(slots);
+        let mut given = vec![false; slots];
+        for v in missing {
+            while given[self.hand] || std::mem::take(&mut self.used[self.hand]) {
+                self.hand = (self.hand + 1) % slots;
+            }
+            (self.holder[self.hand], given[self.hand]) = (Some(v), true);
+            self.hand = (self.hand + 1) % slots;
+        }
+        hits
+    }
+}
+
+#[test]
+fn all_rows_may_be_on_the_device() {
+    let (data, wide) = table(500, 16, TableType::F32);
+    let device = device(0, Order::Shuffled(4));
+    let stored = Stored::new(&device, &data, 16).unwrap();
+    let held = placed(&ranking(500, 3), 500, 1, Placement::Interleave);
+    let tier = Tiered::new(&[device], &stored, &held).unwrap().pop().unwrap();
+    assert_eq!(tier.device_bytes(), 500 * 64);
+    let ids: Vec<NodeId> = (0..700).map(|i| i * 37 % 500).collect();
+    assert_eq!(read(&tier, &wide, &ids), [700, 0, 0]);
+    assert_eq!(tier.table().unwrap().len(), 500 * 16);
+}
+
+#[test]
+fn rows_that_are_not_there_are_refused() {
+    let (data, _) = table(5, 4, TableType::F16);
+    let device = device(0, Order::Forward);
+    let stored = Stored::new(&device, &data, 4).unwrap();
+    let cache = Dynamic::new(&device, &stored, 2, Policy::Fifo).unwrap();
+    let error = cache.gather(&[1, 5], &mut Matrix::default()).unwrap_err().to_string();
+    assert!(error.contains("row 5") && error.contains("5 rows"), "{error}");
+    let held = placed(&[7], 1, 1, Placement::Interleave);
+    assert!(Tiered::new(&[device], &stored, &held).is_err());
+}
+
+#[test]
+fn memory_that_cannot_be_locked_is_copied() {
+    let (data, wide) = table(40, 6, TableType::F32);
+    let device = device(0, Order::Forward);
+    let first = Stored::new(&device, &data, 6).unwrap();
+    // the second finds it locked
+    let second = Stored::new(&device, &data, 6).unwrap();
+    assert!(!first.mapped().is_copy() && second.mapped().is_copy());
+    let cache = Dynamic::new(&device, &second, 4, Policy::Sieve).unwrap();
+    drop(first);
+    assert_eq!(read(&cache, &wide, &[3, 39, 3]), [0, 0, 3]);
+    assert_eq!(read(&cache, &wide, &[3, 39, 0]), [2, 0, 1]);
+}

@@ -1,0 +1,351 @@
+//! Samplers on a device draw what the processor's draw under the same key: blocks and input nodes, element by element.
+
+use std::sync::Arc;
+
+use graphmill_cuda::{
+    Device,
+    driver::shim::{self, Options, Order, Shim},
+    sampler::{self, DeviceSampler, Made, Place},
+};
+use graphmill_graph::{Graph, NodeId, block::Aggregation, keyed};
+use graphmill_loader::{
+    Form, MiniBatch, Sampler, Workspace,
+    sampler::{
+        SamplerOptions, Source, TABLE, WalkOptions, WeightedOptions,
+        weighted::{DrawBy, EdgeWeights},
+    },
+    weights::SymmetricWeights,
+};
+use proptest::prelude::*;
+
+fn device(index: usize, order: Order) -> (Arc<Shim>, Arc<Device>) {
+    let shim = shim::open(index, Options { order, ..Options::default() });
+    (shim.clone(), Device::new(shim, index, 0).unwrap())
+}
+
+/// Nodes of these in-degrees, whose neighbours are anyone, some of them again and again.
+fn graph(degrees: &[usize], seed: u64) -> Graph {
+    let mut indptr = vec![0u64];
+    for &degree in degrees {
+        indptr.push(indptr[indptr.len() - 1] + degree as u64);
+    }
+    let (mut stream, nodes) = (keyed::Stream::new(seed), degrees.len() as u64);
+    let draw = |_| {
+        let among = if stream.below(3) == 0 { nodes.div_ceil(9) } else { nodes };
+        stream.below(among) as NodeId
+    };
+    let indices: Vec<NodeId> = (0..indptr[degrees.len()]).map(draw).collect();
+    Graph::new(indptr.into(), indices.into()).unwrap()
+}
+
+/// The same with weights, some of them 0.
+fn weighted(graph: Graph, zeros: bool) -> Graph {
+    let weight = |e: u64| if zeros && e % 5 == 0 { 0.0 } else { (e * e % 17 + 1) as f32 * 0.3 };
+    let weights: Vec<f32> = (0..graph.num_edges() as u64).map(weight).collect();
+    graph.with_edge_weight(weights.into()).unwrap()
+}
+
+fn seeds(nodes: usize, count: usize) -> Vec<NodeId> {
+    // a step that shares no factor with the number of nodes
+    let step = (1..).map(|i| 7 * i + 5).find(|step| gcd(*step, nodes) == 1).unwrap();
+    (0..count.min(nodes)).map(|i| (i * step % nodes) as NodeId).collect()
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn on_devices(
+    devices: &[Arc<Device>],
+    name: &str,
+    options: &SamplerOptions,
+    graph: &Graph,
+    budget: u64,
+) -> Vec<DeviceSampler> {
+    let source = Source { graph, train: &[] };
+    match sampler::make(devices, name, options, &source, budget).unwrap() {
+        Made::OnDevices(samplers) => samplers,
+        Made::OnHost(why) => panic!("drawn on the host: {why}"),
+    }
+}
+
+/// Draws batches on both sides.
+fn compare(
+    sampler: &DeviceSampler,
+    name: &str,
+    options: &SamplerOptions,
+    graph: &Graph,
+    form: Form,
+    seeds: &[NodeId],
+) {
+    let make = TABLE.iter().find(|entry| entry.name == name).unwrap().make;
+    let reference = make.make(options, &Source { graph, train: &[] }).unwrap();
+    let mut workspace = Workspace::new(graph.num_nodes());
+    workspace.set_parallel(false);
+    let (mut expected, mut found) = (MiniBatch::default(), MiniBatch::default());
+    for number in 0..2 {
+        for batch in [&mut expected, &mut found] {
+            batch.number = number;
+            batch.seeds = seeds.to_vec();
+        }
+        reference.sample(graph, 11, 3, form, &mut workspace, &mut expected).unwrap();
+        sampler.sample(graph, 11, 3, form, &mut workspace, &mut found).unwrap();
+        assert_eq!(found.input_nodes, expected.input_nodes);
+        assert_eq!((found.is_fused(), found.num_edges()), (expected.is_fused(), expected.num_edges()));
+        assert_eq!(found.blocks.len(), expected.blocks.len());
+        for (layer, (block, expected)) in found.blocks.iter().zip(&expected.blocks).enumerate() {
+            assert!(block.drawn_on_device().is_some());
+            assert_eq!(block.is_transposed(), expected.is_transposed() && form.transposed >> layer & 1 == 1);
+            assert_eq!(block.is_weighted(), expected.is_weighted());
+            let mut block = block.clone();
+            block.fetch();
+            assert_eq!((block.num_dst, block.num_src), (expected.num_dst, expected.num_src));
+            assert_eq!(block.grad_src, expected.grad_src);
+            assert_eq!(block.indptr, expected.indptr);
+            assert_eq!(block.indices, expected.indices);
+            assert_eq!(block.dst_ids, expected.dst_ids);
+            let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&block.edge_weight), bits(&expected.edge_weight));
+            assert_eq!(bits(&block.self_weight), bits(&expected.self_weight));
+            assert_eq!(block.transposed.indptr, expected.transposed.indptr);
+            assert_eq!(block.transposed.dst, expected.transposed.dst);
+            assert_eq!(block.transposed.edge, expected.transposed.edge);
+        }
+    }
+}
+
+fn orders() -> impl Strategy<Value = Order> {
+    prop_oneof![Just(Order::Forward), Just(Order::Reverse), any::<u64>().prop_map(Order::Shuffled)]
+}
+
+/// Mostly short rows, some of them empty, and a few long ones.
+fn degrees() -> impl Strategy<Value = Vec<usize>> {
+    let degree = prop_oneof![8 => 0usize..12, 3 => 0usize..80, 1 => Just(300usize)];
+    prop::collection::vec(degree, 1..150)
+}
+
+fn fanouts() -> impl Strategy<Value = Vec<i64>> {
+    let fanout = prop_oneof![1i64..=32, 1i64..5, 33i64..90, Just(-1i64)];
+    prop::collection::vec(fanout, 1..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn uniform_draws_are_the_processors(
+        degrees in degrees(),
+        fanout in fanouts(),
+        count in 0usize..40,
+        (seed, order) in (any::<u64>(), orders()),
+        (fused, transposed, symmetric) in (any::<bool>(), 0u64..8, any::<bool>()),
+    ) {
+        let graph = graph(&degrees, seed);
+        let (_, device) = device(0, order);
+        let weights = SymmetricWeights::new(&graph);
+        let options = SamplerOptions { fanout, ..SamplerOptions::default() };
+        let form = Form {
+            fused,
+            transposed,
+            symmetric: symmetric.then_some(&weights),
+            aggregation: Aggregation::Symmetric,
+        };
+        let seeds = seeds(graph.num_nodes(), count);
+        for sampler in on_devices(&[device], "neighbor", &options, &graph, u64::MAX) {
+            prop_assert_eq!(sampler.place(), Place::Device);
+            compare(&sampler, "neighbor", &options, &graph, form, &seeds);
+        }
+    }
+
+    #[test]
+    fn weighted_draws_are_the_processors(
+        degrees in degrees(),
+        fanout in prop::collection::vec(1i64..40, 1..3),
+        (seed, order) in (any::<u64>(), orders()),
+        (stored, zeros, fused) in (any::<bool>(), any::<bool>(), any::<bool>()),
+    ) {
+        let graph = graph(&degrees, seed);
+        let graph = if stored { weighted(graph, zeros) } else { graph };
+        let (_, device) = device(0, order);
+        let seeds = seeds(graph.num_nodes(), 20);
+        for weights in [EdgeWeights::Stored, EdgeWeights::InverseOutDegree] {
+            let replace = WeightedOptions { replace: true, weights, ..WeightedOptions::default() };
+            let options = SamplerOptions { fanout: fanout.clone(), weighted: replace, ..SamplerOptions::default() };
+            let form = Form { fused, transposed: 3, ..Form::default() };
+            for sampler in on_devices(&[device.clone()], "weighted", &options, &graph, u64::MAX) {
+                compare(&sampler, "weighted", &options, &graph, form, &seeds);
+            }
+        }
+    }
+
+    #[test]
+    fn walks_are_the_processors(
+        degrees in degrees(),
+        fanout in prop::collection::vec(prop_oneof![1i64..8, Just(-1i64)], 1..3),
+        (walks, length, restart) in (1usize..40, 1usize..5, 0.0f64..1.0),
+        (seed, order) in (any::<u64>(), orders()),
+        (fused, symmetric) in (any::<bool>(), any::<bool>()),
+    ) {
+        let graph = graph(&degrees, seed);
+        let (_, device) = device(0, order);
+        let weights = SymmetricWeights::new(&graph);
+        let options = SamplerOptions { fanout, walks: WalkOptions { walks, length, restart }, ..SamplerOptions::default() };
+        let seeds = seeds(graph.num_nodes(), 12);
+        for sampler in on_devices(&[device], "random-walk", &options, &graph, u64::MAX) {
+            for aggregation in [Aggregation::Other, Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric] {
+                let symmetric = (symmetric && aggregation == Aggregation::Symmetric).then_some(&weights);
+                let form = Form { fused, transposed: 1, symmetric, aggregation };
+                compare(&sampler, "random-walk", &options, &graph, form, &seeds);
+            }
+        }
+    }
+}
+
+/// A few long rows among short ones.
+fn with_hubs() -> Graph {
+    let degree = |v: usize| match v {
+        3 => 9000,
+        70 => 4096,
+        71 => 4097,
+        _ => v % 13,
+    };
+    graph(&(0..3000).map(degree).collect::<Vec<_>>(), 5)
+}
+
+#[test]
+fn long_rows_and_large_fanouts_are_drawn_exactly() {
+    let graph = with_hubs();
+    for (fanout, order) in [
+        (vec![10, 15], Order::Forward),
+        (vec![32, 33], Order::Reverse),
+        (vec![300, 4], Order::Shuffled(3)),
+        (vec![4000, 2], Order::Forward),
+        (vec![-1], Order::Shuffled(9)),
+    ] {
+        let (_, device) = device(0, order);
+        let options = SamplerOptions { fanout, ..SamplerOptions::default() };
+        let form = Form { transposed: 3, ..Form::default() };
+        let seeds: Vec<NodeId> = [3, 70, 71].into_iter().chain(100..300).collect();
+        for sampler in on_devices(&[device], "neighbor", &options, &graph, u64::MAX) {
+            compare(&sampler, "neighbor", &options, &graph, form, &seeds);
+        }
+    }
+}
+
+#[test]
+fn the_same_is_drawn_wherever_the_graph_is() {
+    let graph = weighted(with_hubs(), true);
+    let all: Vec<Arc<Device>> = (0..3).map(|i| device(i, Order::Shuffled(i as u64)).1).collect();
+    let seeds = seeds(graph.num_nodes(), 90);
+    let neighbor = SamplerOptions { fanout: vec![5, 4], ..SamplerOptions::default() };
+    let replace = WeightedOptions { replace: true, ..WeightedOptions::default() };
+    let again = SamplerOptions { weighted: replace, ..neighbor.clone() };
+    let weights = SymmetricWeights::new(&graph);
+    let form = Form { transposed: 2, symmetric: Some(&weights), ..Form::default() };
+    for (name, options) in
+        [("neighbor", &neighbor), ("weighted", &again), ("random-walk", &neighbor), ("full", &neighbor)]
+    {
+        let bytes = 8 * graph.indptr().len() as u64 + 4 * graph.num_edges() as u64;
+        let half = if name == "weighted" { bytes + 8 * graph.num_edges() as u64 } else { bytes } / 2;
+        for (devices, budget, place) in [
+            (&all[..1], u64::MAX, Place::Device),
+            (&all[..1], half, Place::Host),
+            (&all[..], half, Place::Shards(3)),
+            (&all[..2], 100, Place::Host),
+        ] {
+            let samplers = on_devices(devices, name, options, &graph, budget);
+            assert_eq!(samplers.len(), devices.len());
+            for sampler in samplers {
+                assert_eq!(sampler.place(), place);
+                compare(&sampler, name, options, &graph, form, &seeds);
+            }
+        }
+    }
+    assert_eq!(Place::Shards(3).to_string(), "in the memory of 3 devices, row by row");
+}
+
+#[test]
+fn degrees_may_be_those_of_a_larger_graph() {
+    let graph = graph(&(0..200).map(|v| v % 9).collect::<Vec<_>>(), 8);
+    let degrees: Vec<u32> = (0..200).map(|v| v % 9 + 2).collect();
+    let weights = SymmetricWeights::of_degrees(degrees.into());
+    let (_, device) = device(0, Order::Forward);
+    let options = SamplerOptions { fanout: vec![3, 2], ..SamplerOptions::default() };
+    let form = Form { symmetric: Some(&weights), fused: true, ..Form::default() };
+    for sampler in on_devices(&[device], "neighbor", &options, &graph, u64::MAX) {
+        compare(&sampler, "neighbor", &options, &graph, form, &seeds(200, 50));
+    }
+}
+
+#[test]
+fn what_a_device_does_not_draw_is_said() {
+    let graph = weighted(graph(&[3, 4, 5], 1), true);
+    let (_, device) = device(0, Order::Forward);
+    let source = Source { graph: &graph, train: &[] };
+    let with = |fanout: i64, weighted: WeightedOptions| SamplerOptions {
+        fanout: vec![fanout],
+        weighted,
+        ..SamplerOptions::default()
+    };
+    let by_sums =
+        WeightedOptions { replace: true, draw_by: DrawBy::PrefixSums, ..WeightedOptions::default() };
+    let again = WeightedOptions { replace: true, ..WeightedOptions::default() };
+    let long = WalkOptions { walks: 600, length: 1, restart: 0.5 };
+    for (name, options, why) in [
+        ("labor", with(3, again), "labor"),
+        ("weighted", with(3, WeightedOptions::default()), "without replacement"),
+        ("weighted", with(3, by_sums), "prefix sums"),
+        ("weighted", with(-1, again), "-1"),
+        ("random-walk", SamplerOptions { walks: long, ..with(3, again) }, "512"),
+    ] {
+        match sampler::make(&[device.clone()], name, &options, &source, u64::MAX).unwrap() {
+            Made::OnHost(said) => assert!(said.contains(why), "{name}: {said}"),
+            Made::OnDevices(_) => panic!("{name} on a device"),
+        }
+    }
+    let error = sampler::make(&[device], "neighbor", &with(0, again), &source, u64::MAX).unwrap_err();
+    assert!(error.contains("fanout 0"), "{error}");
+}
+
+#[test]
+fn another_graph_and_parts_of_batches_are_drawn_by_the_processor() {
+    let (own, other) = (graph(&[2; 40], 1), graph(&[3; 50], 2));
+    let (_, device) = device(0, Order::Forward);
+    let options = SamplerOptions { fanout: vec![2, 2], ..SamplerOptions::default() };
+    let sampler = on_devices(&[device], "neighbor", &options, &own, u64::MAX).pop().unwrap();
+    let mut workspace = Workspace::new(50);
+    let mut batch = MiniBatch { seeds: vec![4, 45], ..MiniBatch::default() };
+    sampler.sample(&other, 1, 0, Form::default(), &mut workspace, &mut batch).unwrap();
+    assert!(batch.blocks.iter().all(|block| block.drawn_on_device().is_none() && block.num_edges() > 0));
+    batch.seeds = vec![4, 5];
+    sampler.sample_above(&own, 1, 0, Form::default(), &mut workspace, &mut batch).unwrap();
+    assert!(batch.blocks[1].drawn_on_device().is_none() && batch.blocks[1].num_edges() == 4);
+    batch.seeds = vec![40];
+    let error =
+        sampler.sample(&own, 1, 0, Form::default(), &mut workspace, &mut batch).unwrap_err().to_string();
+    assert!(error.contains("seed 40"), "{error}");
+}
+
+#[test]
+fn batches_of_several_threads_do_not_meet() {
+    let graph = with_hubs();
+    let (_, device) = device(0, Order::Forward);
+    let options = SamplerOptions { fanout: vec![6, 5], ..SamplerOptions::default() };
+    let sampler = on_devices(&[device], "neighbor", &options, &graph, u64::MAX).pop().unwrap();
+    std::thread::scope(|scope| {
+        for first in 0..3 {
+            let (sampler, graph, options) = (&sampler, &graph, &options);
+            scope.spawn(move || {
+                let seeds: Vec<NodeId> = (first * 40..first * 40 + 60).collect();
+                compare(
+                    sampler,
+                    "neighbor",
+                    options,
+                    graph,
+                    Form { transposed: 3, ..Form::default() },
+                    &seeds,
+                );
+            });
+        }
+    });
+}

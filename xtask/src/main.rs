@@ -5,6 +5,7 @@
 //! - `cargo xtask setup` installs what MPI needs, on Debian.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
+//! - `cargo xtask cuda compile` compiles the CUDA kernels to the PTX that is checked in; `cargo xtask cuda check` compares.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
 //! - `cargo xtask graphsaint DATASETS MODE [OPTION ...]` holds training on subgraphs against its peers.
 //! - `cargo xtask layered DATASETS MODE [OPTION ...]` holds reused bottom-layer rows against exact training.
@@ -17,6 +18,7 @@
 
 mod accuracy;
 mod bench_peers;
+mod cuda;
 mod fuzz;
 mod graphs;
 mod graphsaint;
@@ -43,7 +45,11 @@ const STEPS: &[(&str, &[&str], bool, &[&str])] = &[
     ("lints", &["clippy", "--workspace", "--all-targets"], true, &["--", "-D", "warnings"]),
     ("documentation", &["doc", "--workspace", "--no-deps"], false, &[]),
     ("tests", &["test", "--workspace"], true, &[]),
+    ("kernel lints", KERNEL_LINTS, false, &["--", "-D", "warnings"]),
+    ("kernel tests", &["test", "-p", "graphmill-cuda", "--features", "shim"], false, &[]),
 ];
+/// Lints of what runs the CUDA kernels on the processor.
+const KERNEL_LINTS: &[&str] = &["clippy", "-p", "graphmill-cuda", "--features", "shim", "--all-targets"];
 /// The features of the steps over MPI.
 const MPI: [&str; 2] = ["--features", "graphmill/mpi"];
 
@@ -53,6 +59,7 @@ const USAGE: &[&str] = &[
     "test [python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
+    "cuda compile|check",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]",
     "layered DATASETS accuracy|speed|chain|sizes [--runs N] [--batches N] [WORD ...]",
@@ -72,6 +79,8 @@ fn main() -> Result<()> {
         ["test", "python", ref words @ ..] => python::test(words),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
+        ["cuda", "compile"] => cuda::compile(),
+        ["cuda", "check"] => cuda::check(),
         ["fuzz", ref words @ ..] => fuzz::run(words),
         ["graphsaint", datasets, mode, ref words @ ..] => graphsaint::run(datasets.as_ref(), mode, words),
         ["layered", datasets, mode, ref words @ ..] => layered::run(datasets.as_ref(), mode, words),
@@ -85,7 +94,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Formatting, lints, documentation, tests, the Python package's tests: stops at the first that fails.
+/// Formatting, lints, documentation, tests, the CUDA kernels, the Python package's tests: stops at the first that fails.
 fn test() -> Result<()> {
     let mpi = mpi::is_there();
     if !mpi {
@@ -104,6 +113,7 @@ fn test() -> Result<()> {
             bail!("{name} failed");
         }
     }
+    cuda::check()?;
     python::test(&[])
 }
 

@@ -62,7 +62,7 @@ fn lints() -> Vec<&'static OsStr> {
 }
 
 /// A Python that is new enough.
-fn find_python() -> Option<PathBuf> {
+pub(crate) fn find_python() -> Option<PathBuf> {
     let new_enough = "import sys, venv; sys.exit(sys.version_info < (3, 10))";
     let works = |name: &&&str| {
         Command::new(name).args(["-c", new_enough]).status().is_ok_and(|status| status.success())
@@ -71,7 +71,7 @@ fn find_python() -> Option<PathBuf> {
 }
 
 /// The environment's interpreter; the environment is made anew where it is not of these packages.
-fn prepare(python: &Path, home: &Path, packages: &[&str], site: Option<&str>) -> Result<PathBuf> {
+pub(crate) fn prepare(python: &Path, home: &Path, packages: &[&str], site: Option<&str>) -> Result<PathBuf> {
     let (venv, stamp) = (home.join("venv"), home.join("packages.txt"));
     let own = venv.join("bin/python");
     let wanted = format!("{}\n{}\n", packages.join("\n"), site.unwrap_or_default());
@@ -94,7 +94,7 @@ fn prepare(python: &Path, home: &Path, packages: &[&str], site: Option<&str>) ->
 }
 
 /// Runs a command of the test and stops where it fails.
-fn step(name: &str, program: &OsStr, arguments: &[&OsStr], directory: &Path) -> Result<()> {
+pub(crate) fn step(name: &str, program: &OsStr, arguments: &[&OsStr], directory: &Path) -> Result<()> {
     let told: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
     eprintln!("── python {name}: {} {}", Path::new(program).display(), told.join(" "));
     let mut command = Command::new(program);

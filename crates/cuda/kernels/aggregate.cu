@@ -174,36 +174,61 @@ static __device__ inline void aggregate_long(const uint32_t* indptr, const uint3
     }
 }
 
-// NAME: rows of fewer than `long_from` edges; lists the others' chunks. NAME_long: those. Columns `first..cols` of `rows` rows of
-// `dst`; the arguments up to `own_constant` are those of Coefficients and Finish.
-#define AGGREGATE(name, type, V) \
-    extern "C" __global__ void name( \
-        const uint32_t* indptr, const uint32_t* indices, const uint32_t* position, const float* of_edge, \
-        const float* of_source, uint32_t mean, const float* of_row, const uint32_t* own_rows, uint64_t num_own, \
-        const float* own_weight, float own_constant, const type* src, uint64_t cols, uint64_t first, float beta, float* dst, \
-        uint64_t rows, uint32_t lanes, uint32_t long_from, uint32_t* long_count, uint64_t* long_items) { \
-        const Coefficients by = {position, of_edge, of_source}; \
-        const Finish finish = {mean, of_row, own_rows, num_own, own_weight, own_constant}; \
-        aggregate_rows<V>(indptr, indices, by, finish, src, cols, first, beta, dst, rows, lanes, long_from, long_count, \
-                          long_items); \
-    } \
-    extern "C" __global__ void __launch_bounds__(LONG_THREADS) name##_long( \
-        const uint32_t* indptr, const uint32_t* indices, const uint32_t* position, const float* of_edge, \
-        const float* of_source, uint32_t mean, const float* of_row, const uint32_t* own_rows, uint64_t num_own, \
-        const float* own_weight, float own_constant, const type* src, uint64_t cols, uint64_t first, float beta, float* dst, \
-        uint32_t lanes, const uint32_t* long_count, const uint64_t* long_items) { \
-        __shared__ float partial[LONG_THREADS * V]; \
-        const Coefficients by = {position, of_edge, of_source}; \
-        const Finish finish = {mean, of_row, own_rows, num_own, own_weight, own_constant}; \
-        aggregate_long<V>(indptr, indices, by, finish, src, cols, first, beta, dst, lanes, long_count, long_items, partial); \
-    }
+// The parameters up to `own_constant` are those of Coefficients and Finish; columns `first..cols` of the rows of `dst` are made.
+#define AGGREGATE_PARAMETERS(type) \
+    const uint32_t *indptr, const uint32_t *indices, const uint32_t *position, const float *of_edge, const float *of_source, \
+        uint32_t mean, const float *of_row, const uint32_t *own_rows, uint64_t num_own, const float *own_weight, \
+        float own_constant, const type *src, uint64_t cols, uint64_t first, float beta, float *dst, uint32_t lanes
+// Rows of fewer than `long_from` edges are made; the others' chunks are listed.
+#define AGGREGATE_ROWS(V) \
+    const Coefficients by = {position, of_edge, of_source}; \
+    const Finish finish = {mean, of_row, own_rows, num_own, own_weight, own_constant}; \
+    aggregate_rows<V>(indptr, indices, by, finish, src, cols, first, beta, dst, rows, lanes, long_from, long_count, long_items)
+#define ROWS uint64_t rows, uint32_t long_from, uint32_t *long_count, uint64_t *long_items
+// What was listed.
+#define AGGREGATE_LONG(V) \
+    __shared__ float partial[LONG_THREADS * V]; \
+    const Coefficients by = {position, of_edge, of_source}; \
+    const Finish finish = {mean, of_row, own_rows, num_own, own_weight, own_constant}; \
+    aggregate_long<V>(indptr, indices, by, finish, src, cols, first, beta, dst, lanes, long_count, long_items, partial)
+#define LISTED const uint32_t *long_count, const uint64_t *long_items
 
-AGGREGATE(aggregate_f32, float, 1)
-AGGREGATE(aggregate_f32_4, float, 4)
-AGGREGATE(aggregate_f16, Half, 1)
-AGGREGATE(aggregate_f16_4, Half, 4)
-AGGREGATE(aggregate_bf16, Bfloat, 1)
-AGGREGATE(aggregate_bf16_4, Bfloat, 4)
+extern "C" __global__ void aggregate_f32(AGGREGATE_PARAMETERS(float), ROWS) {
+    AGGREGATE_ROWS(1);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_f32_long(AGGREGATE_PARAMETERS(float), LISTED) {
+    AGGREGATE_LONG(1);
+}
+extern "C" __global__ void aggregate_f32_4(AGGREGATE_PARAMETERS(float), ROWS) {
+    AGGREGATE_ROWS(4);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_f32_4_long(AGGREGATE_PARAMETERS(float), LISTED) {
+    AGGREGATE_LONG(4);
+}
+extern "C" __global__ void aggregate_f16(AGGREGATE_PARAMETERS(Half), ROWS) {
+    AGGREGATE_ROWS(1);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_f16_long(AGGREGATE_PARAMETERS(Half), LISTED) {
+    AGGREGATE_LONG(1);
+}
+extern "C" __global__ void aggregate_f16_4(AGGREGATE_PARAMETERS(Half), ROWS) {
+    AGGREGATE_ROWS(4);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_f16_4_long(AGGREGATE_PARAMETERS(Half), LISTED) {
+    AGGREGATE_LONG(4);
+}
+extern "C" __global__ void aggregate_bf16(AGGREGATE_PARAMETERS(Bfloat), ROWS) {
+    AGGREGATE_ROWS(1);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_bf16_long(AGGREGATE_PARAMETERS(Bfloat), LISTED) {
+    AGGREGATE_LONG(1);
+}
+extern "C" __global__ void aggregate_bf16_4(AGGREGATE_PARAMETERS(Bfloat), ROWS) {
+    AGGREGATE_ROWS(4);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_bf16_4_long(AGGREGATE_PARAMETERS(Bfloat), LISTED) {
+    AGGREGATE_LONG(4);
+}
 
 // scales[v] = 1 / (edges of v) where `weight` is null, else 1 / max(the sum of their weights, 1).
 extern "C" __global__ void aggregate_scales(const uint32_t* indptr, const float* weight, uint64_t rows, uint32_t lanes,

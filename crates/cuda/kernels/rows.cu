@@ -25,18 +25,30 @@ static __device__ inline void gather(const T* src, uint64_t cols, const uint32_t
     }
 }
 
-#define GATHER(name, type, V) \
-    extern "C" __global__ void name(const type* src, uint64_t cols, const uint32_t* ids, uint64_t rows, float* dst, \
-                                    uint32_t lanes) { \
-        gather<V>(src, cols, ids, rows, dst, lanes); \
-    }
-
-GATHER(gather_f32, float, 1)
-GATHER(gather_f32_4, float, 4)
-GATHER(gather_f16, Half, 1)
-GATHER(gather_f16_4, Half, 4)
-GATHER(gather_bf16, Bfloat, 1)
-GATHER(gather_bf16_4, Bfloat, 4)
+extern "C" __global__ void gather_f32(const float* src, uint64_t cols, const uint32_t* ids, uint64_t rows, float* dst,
+                           uint32_t lanes) {
+    gather<1>(src, cols, ids, rows, dst, lanes);
+}
+extern "C" __global__ void gather_f32_4(const float* src, uint64_t cols, const uint32_t* ids, uint64_t rows, float* dst,
+                           uint32_t lanes) {
+    gather<4>(src, cols, ids, rows, dst, lanes);
+}
+extern "C" __global__ void gather_f16(const Half* src, uint64_t cols, const uint32_t* ids, uint64_t rows, float* dst,
+                           uint32_t lanes) {
+    gather<1>(src, cols, ids, rows, dst, lanes);
+}
+extern "C" __global__ void gather_f16_4(const Half* src, uint64_t cols, const uint32_t* ids, uint64_t rows, float* dst,
+                           uint32_t lanes) {
+    gather<4>(src, cols, ids, rows, dst, lanes);
+}
+extern "C" __global__ void gather_bf16(const Bfloat* src, uint64_t cols, const uint32_t* ids, uint64_t rows, float* dst,
+                           uint32_t lanes) {
+    gather<1>(src, cols, ids, rows, dst, lanes);
+}
+extern "C" __global__ void gather_bf16_4(const Bfloat* src, uint64_t cols, const uint32_t* ids, uint64_t rows, float* dst,
+                           uint32_t lanes) {
+    gather<4>(src, cols, ids, rows, dst, lanes);
+}
 
 // Each element x of `count` becomes change(x, its position); four at a time, the rest one by one. Addresses are multiples of 16 bytes
 // where `wide`.

@@ -4,12 +4,15 @@
 //! library, and the driver of the machine makes the device's own code of it. Driver and libraries are found at run time; where
 //! they are not, [`Error::Unavailable`] says what is missing.
 
+pub mod backend;
 pub mod block;
 pub mod device;
 pub mod driver;
 mod error;
+pub mod ptx;
 pub mod queue;
 
+pub use backend::Cuda;
 pub use device::Device;
 pub use error::{Error, Result};
 pub use queue::{Buffer, Queue};

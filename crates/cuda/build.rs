@@ -1,0 +1,138 @@
+//! Writes the table of compiled kernels that the library embeds; with the feature `shim`, compiles the kernels for the processor.
+
+use std::{
+    env,
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+fn main() -> io::Result<()> {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    for name in ["kernels", "ptx", "shim"] {
+        println!("cargo::rerun-if-changed={}", root.join(name).display());
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+    fs::write(out.join("ptx_table.rs"), ptx_table(&files(&root.join("ptx"), "ptx")?)?)?;
+    #[cfg(feature = "shim")]
+    shim::compile(&root, &out)?;
+    Ok(())
+}
+
+/// The files of a directory with this extension, by name.
+fn files(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|of| of == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A name that a path of these directories certainly has.
+fn stem(path: &Path) -> &str {
+    path.file_stem().and_then(|name| name.to_str()).expect("files of this directory have plain names")
+}
+
+/// Rust's table of modules: name, text, and the kernels that the text defines.
+fn ptx_table(modules: &[PathBuf]) -> io::Result<String> {
+    let mut table = String::from("&[\n");
+    for path in modules {
+        let text = fs::read_to_string(path)?;
+        let kernels: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix(".visible .entry ")?.split('(').next())
+            .collect();
+        let (name, path) = (stem(path), path.display().to_string());
+        writeln!(table, "Module {{ name: {name:?}, text: include_str!({path:?}), kernels: &{kernels:?} }},")
+            .expect("a string takes all");
+    }
+    table.push(']');
+    Ok(table)
+}
+
+/// The kernels as C++.
+#[cfg(feature = "shim")]
+mod shim {
+    use std::{fmt::Write as _, fs, io, path::Path};
+
+    /// What every kernel is declared by.
+    const KERNEL: &str = "extern \"C\" __global__ void";
+
+    /// One unit for each file of kernels, with their table, and one with all tables.
+    pub(super) fn compile(root: &Path, out: &Path) -> io::Result<()> {
+        let mut sources = super::files(&root.join("kernels"), "cu")?;
+        sources.extend(super::files(&root.join("shim"), "cu")?);
+        let mut build = cc::Build::new();
+        build.cpp(true).std("c++17").opt_level(2).define("GRAPHMILL_SHIM", None).define("NDEBUG", None);
+        build.include(root.join("kernels")).include(root.join("shim"));
+        // no fused multiply-adds and no assumptions about aliasing; arrays are reached without asking whether they need initialising
+        for flag in ["-ffp-contract=off", "-fno-strict-aliasing", "-fno-extern-tls-init", "-U_FORTIFY_SOURCE"]
+        {
+            build.flag(flag);
+        }
+        build.flag("-fsanitize=alignment,bounds,shift-exponent,integer-divide-by-zero");
+        // kernels may have parameters that only some of their variants need; a device's compiler does not mind either
+        build.flag("-Wno-unused-parameter").flag("-Wno-unknown-pragmas");
+        let mut list = String::from("#include \"shim.h\"\n");
+        let mut names = Vec::new();
+        for source in &sources {
+            let name = super::stem(source);
+            let kernels = kernels(&fs::read_to_string(source)?);
+            // a namespace for each file: functions of the same name in two of them do not meet
+            let mut unit = format!(
+                "#include \"shim.h\"\nnamespace kernels_{name} {{\n\
+                 extern thread_local unsigned char dynamic_shared[] __asm__(\"shim_dynamic_shared\");\n\
+                 #include \"{}\"\n}}\nusing namespace kernels_{name};\n\
+                 extern const shim_kernel shim_{name}[];\nconst shim_kernel shim_{name}[] = {{\n",
+                source.display()
+            );
+            for kernel in kernels {
+                writeln!(unit, "    SHIM_KERNEL({kernel}),").expect("a string takes all");
+            }
+            unit.push_str("    {nullptr, 0, nullptr},\n};\n");
+            let path = out.join(format!("kernels_{name}.cpp"));
+            fs::write(&path, unit)?;
+            build.file(path);
+            writeln!(list, "extern const shim_kernel shim_{name}[];").expect("a string takes all");
+            names.push(format!("shim_{name}"));
+        }
+        let count = names.len();
+        writeln!(list, "static const shim_kernel* const files[] = {{{}}};", names.join(", "))
+            .expect("a string takes all");
+        // the kernel of this name, or none
+        write!(
+            list,
+            "extern \"C\" const shim_kernel* shim_find(const char* name) {{\n    \
+             for (unsigned file = 0; file < {count}; file++) {{\n        \
+             for (const shim_kernel* at = files[file]; at->name != nullptr; at++) {{\n            \
+             if (strcmp(at->name, name) == 0) return at;\n        }}\n    }}\n    return nullptr;\n}}\n"
+        )
+        .expect("a string takes all");
+        let path = out.join("kernels_all.cpp");
+        fs::write(&path, list)?;
+        build.file(path).file(root.join("shim/shim.cpp"));
+        build.compile("graphmill_shim");
+        Ok(())
+    }
+
+    /// The names of a source's kernels.
+    fn kernels(source: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let code: Vec<_> = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        for rest in code.join("\n").split(KERNEL).skip(1) {
+            let rest = rest.trim_start();
+            let rest = rest
+                .strip_prefix("__launch_bounds__")
+                .and_then(|rest| rest.split_once(')'))
+                .map_or(rest, |(_, rest)| rest);
+            let name = rest.split('(').next().unwrap_or_default().trim();
+            found.push(name.to_owned());
+        }
+        found
+    }
+}

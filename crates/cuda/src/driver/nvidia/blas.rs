@@ -1,0 +1,250 @@
+//! Dense products by cuBLAS.
+
+use std::{
+    collections::HashMap,
+    ffi::{CStr, c_void},
+    ptr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cudarc::cublas::sys::{
+    self, cublasComputeType_t, cublasGemmAlgo_t, cublasHandle_t, cublasOperation_t, cublasStatus_t,
+    cudaDataType,
+};
+
+use super::{super::Product, library};
+use crate::{
+    Result,
+    driver::{Address, Arithmetic, Stream},
+};
+
+/// A library's handle for one stream, with the memory that its products work in: products of different streams do not share any, which
+/// keeps them the same in every run.
+#[derive(Debug)]
+struct Handle(cublasHandle_t);
+
+// SAFETY: the library lets one thread at a time use a handle, whichever it is; a lock is around each.
+unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle was created, and nobody else has it any more.
+        unsafe { sys::cublasDestroy_v2(self.0) };
+    }
+}
+
+/// The handles of a device, by stream.
+#[derive(Debug, Default)]
+pub(super) struct Blas {
+    handles: Mutex<HashMap<u64, Arc<Mutex<Handle>>>>,
+}
+
+/// What of the library failed, and its words.
+pub(super) type Failure = (&'static str, String);
+
+fn check(call: &'static str, status: cublasStatus_t) -> std::result::Result<(), Failure> {
+    if status == cublasStatus_t::CUBLAS_STATUS_SUCCESS {
+        return Ok(());
+    }
+    // SAFETY: the symbol was found before anything was called; the text is the library's own and stays.
+    let words = unsafe {
+        let words = sys::cublasGetStatusString(status);
+        if words.is_null() { None } else { Some(CStr::from_ptr(words).to_string_lossy().into_owned()) }
+    };
+    Err((call, words.unwrap_or_else(|| format!("status {}", status as u32))))
+}
+
+/// A product with its factors exchanged: row-major matrices are the transposed ones of a library that stores columns, so that
+/// `c' = op(b)' op(a)'` of the same memory is what is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Exchanged {
+    rows: i32,
+    columns: i32,
+    inner: i32,
+    leading: [i32; 3],
+    batch: i32,
+}
+
+impl Exchanged {
+    /// None where a number is beyond what the library takes.
+    fn new(product: &Product) -> Option<Self> {
+        let int = |size: usize| i32::try_from(size).ok();
+        Some(Self {
+            rows: int(product.n)?,
+            columns: int(product.m)?,
+            inner: int(product.k)?,
+            leading: [int(product.ldb)?, int(product.lda)?, int(product.ldc)?],
+            batch: int(product.batch)?,
+        })
+    }
+}
+
+impl Blas {
+    /// The product on a stream of the current context; false where the library is not there, or does not take such sizes.
+    /// `allocate` gives the memory that a new stream's products work in, of as many bytes as `workspace`.
+    ///
+    /// # Errors
+    /// `fail` makes them of what the library says.
+    ///
+    /// # Safety
+    /// The device's context is current; addresses are of live memory of these sizes.
+    pub(super) unsafe fn multiply(
+        &self,
+        product: &Product,
+        stream: Stream,
+        workspace: usize,
+        allocate: impl FnOnce(usize) -> Result<Address>,
+        fail: impl Fn(Failure) -> crate::Error,
+    ) -> Result<bool> {
+        if product.m == 0 || product.n == 0 || product.batch == 0 {
+            return Ok(true);
+        }
+        let Some(sizes) = Exchanged::new(product).filter(|_| product.k > 0 && library::has_blas()) else {
+            return Ok(false);
+        };
+        let handle = self.handle(stream, workspace, allocate, &fail)?;
+        let handle = handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let operation = |transpose| {
+            if transpose { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N }
+        };
+        let compute = match product.arithmetic {
+            Arithmetic::F32 => cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            Arithmetic::Tf32 => cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            Arithmetic::Bf16 => cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_16BF,
+        };
+        let (alpha, beta) = (1.0_f32, product.beta);
+        let (alpha, beta): (*const c_void, *const c_void) =
+            ((&raw const alpha).cast(), (&raw const beta).cast());
+        let (a, b, c) =
+            (product.a.0 as *const c_void, product.b.0 as *const c_void, product.c.0 as *mut c_void);
+        let (float, algorithm) = (cudaDataType::CUDA_R_32F, cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
+        let (operation_b, operation_a) = (operation(product.transpose_b), operation(product.transpose_a));
+        let Exchanged { rows, columns, inner, leading: [ldb, lda, ldc], batch } = sizes;
+        let failed = if batch == 1 {
+            // SAFETY: the symbols were found; handle and context are this device's, scalars are host memory that outlives the call, and
+            // matrices are what the caller promises.
+            let status = unsafe {
+                sys::cublasGemmEx(
+                    handle.0,
+                    operation_b,
+                    operation_a,
+                    rows,
+                    columns,
+                    inner,
+                    alpha,
+                    b,
+                    float,
+                    ldb,
+                    a,
+                    float,
+                    lda,
+                    beta,
+                    c,
+                    float,
+                    ldc,
+                    compute,
+                    algorithm,
+                )
+            };
+            check("cublasGemmEx", status)
+        } else {
+            let [stride_a, stride_b, stride_c] = product.strides.map(|stride| stride as i64);
+            // SAFETY: as above.
+            let status = unsafe {
+                sys::cublasGemmStridedBatchedEx(
+                    handle.0,
+                    operation_b,
+                    operation_a,
+                    rows,
+                    columns,
+                    inner,
+                    alpha,
+                    b,
+                    float,
+                    ldb,
+                    stride_b,
+                    a,
+                    float,
+                    lda,
+                    stride_a,
+                    beta,
+                    c,
+                    float,
+                    ldc,
+                    stride_c,
+                    batch,
+                    compute,
+                    algorithm,
+                )
+            };
+            check("cublasGemmStridedBatchedEx", status)
+        };
+        failed.map(|()| true).map_err(fail)
+    }
+
+    /// The handle of a stream, made when it is first asked for.
+    fn handle(
+        &self,
+        stream: Stream,
+        workspace: usize,
+        allocate: impl FnOnce(usize) -> Result<Address>,
+        fail: &impl Fn(Failure) -> crate::Error,
+    ) -> Result<Arc<Mutex<Handle>>> {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = handles.get(&stream.0) {
+            return Ok(handle.clone());
+        }
+        let memory = allocate(workspace)?;
+        let mut handle = Handle(ptr::null_mut());
+        // SAFETY: the symbols were found; the handle is made before it is used, and the memory is the device's and stays. Setting the
+        // stream forgets the memory, so it comes first.
+        unsafe {
+            check("cublasCreate", sys::cublasCreate_v2(&raw mut handle.0)).map_err(fail)?;
+            check("cublasSetStream", sys::cublasSetStream_v2(handle.0, stream.0 as sys::cudaStream_t))
+                .map_err(fail)?;
+            check(
+                "cublasSetWorkspace",
+                sys::cublasSetWorkspace_v2(handle.0, memory.0 as *mut c_void, workspace),
+            )
+            .map_err(fail)?;
+        }
+        let handle = Arc::new(Mutex::new(handle));
+        handles.insert(stream.0, handle.clone());
+        Ok(handle)
+    }
+
+    /// Gives all handles back.
+    pub(super) fn clear(&self) {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exchanged, Product};
+    use crate::driver::{Address, Arithmetic};
+
+    #[test]
+    fn rows_and_columns_change_places() {
+        let product = Product {
+            m: 2,
+            n: 3,
+            k: 4,
+            a: Address(0),
+            lda: 5,
+            transpose_a: false,
+            b: Address(0),
+            ldb: 6,
+            transpose_b: true,
+            beta: 0.0,
+            c: Address(0),
+            ldc: 7,
+            batch: 1,
+            strides: [0; 3],
+            arithmetic: Arithmetic::F32,
+        };
+        let expected = Exchanged { rows: 3, columns: 2, inner: 4, leading: [6, 5, 7], batch: 1 };
+        assert_eq!(Exchanged::new(&product), Some(expected));
+        assert_eq!(Exchanged::new(&Product { m: 1 << 31, ..product }), None);
+    }
+}

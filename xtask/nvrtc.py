@@ -1,0 +1,65 @@
+"""Compiles files of CUDA C++ to PTX: python3 nvrtc.py DIRECTORY SOURCE ...
+
+DIRECTORY/NAME.ptx is made of NAME.cu. NVRTC is the one of this interpreter's packages, and needs no device. The same source gives
+the same bytes: neither paths nor dates go into them."""
+
+import ctypes
+import pathlib
+import sys
+import sysconfig
+
+# The oldest devices that the kernels are for; drivers compile PTX for all newer ones.
+OPTIONS = ["--gpu-architecture=compute_80", "--std=c++17"]
+
+
+class Nvrtc:
+    def __init__(self):
+        packages = pathlib.Path(sysconfig.get_paths()["purelib"])
+        self.library = ctypes.CDLL(packages / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
+        self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+    def call(self, name, *arguments):
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise RuntimeError(f"{name}: {self.library.nvrtcGetErrorString(status).decode()}")
+
+    def text(self, kind, program):
+        size = ctypes.c_size_t()
+        self.call(f"nvrtcGet{kind}Size", program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        self.call(f"nvrtcGet{kind}", program, buffer)
+        return buffer.value
+
+    def log(self, program):
+        return self.text("ProgramLog", program).decode().strip()
+
+    def compile(self, source):
+        """The PTX of a source; headers are looked for beside it."""
+        program = ctypes.c_void_p()
+        name = source.name.encode()
+        self.call("nvrtcCreateProgram", ctypes.byref(program), source.read_bytes(), name, 0, None, None)
+        options = [option.encode() for option in [f"--include-path={source.parent}", *OPTIONS]]
+        try:
+            self.call("nvrtcCompileProgram", program, len(options), (ctypes.c_char_p * len(options))(*options))
+            warnings = self.log(program)
+            if warnings:
+                print(warnings, file=sys.stderr)
+            return self.text("PTX", program).rstrip(b"\0\n") + b"\n"
+        except RuntimeError as error:
+            raise RuntimeError(f"{source}: {error}\n{self.log(program)}") from None
+        finally:
+            self.call("nvrtcDestroyProgram", ctypes.byref(program))
+
+
+def main(directory, *sources):
+    nvrtc = Nvrtc()
+    for source in map(pathlib.Path, sources):
+        try:
+            ptx = nvrtc.compile(source)
+        except RuntimeError as error:
+            sys.exit(str(error))
+        (pathlib.Path(directory) / f"{source.stem}.ptx").write_bytes(ptx)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

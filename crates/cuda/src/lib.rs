@@ -4,6 +4,7 @@
 //! library, and the driver of the machine makes the device's own code of it. Driver and libraries are found at run time; where
 //! they are not, [`Error::Unavailable`] says what is missing.
 
+pub mod backend;
 pub mod block;
 pub mod device;
 pub mod driver;
@@ -18,6 +19,7 @@ pub mod queue;
 pub mod sampler;
 mod scan;
 
+pub use backend::Cuda;
 pub use device::Device;
 pub use error::{Error, Result};
 pub use open::open;

@@ -1,0 +1,263 @@
+// Attention over input rows, which all heads share: tables of f32 and of 16-bit floats. See attention.cuh for entries.
+#include "attention.cuh"
+
+// Heads whose sums a lane holds.
+#define HEADS 4
+
+// out[entry, h] = x[row] . weight(v, ., h) + start(v, h): a warp makes the entries of one destination.
+template <typename T, typename Weight, typename Start>
+static __device__ inline void entry_dots(const Edges& edges, const T* x, uint64_t cols, uint32_t heads, uint64_t rows, float* out,
+                                         Weight weight, Start start) {
+    const Group group = group_of(32);
+    for (uint64_t v = group.index; v < rows; v += group.count) {
+        const Entries run = entries_of(edges, v);
+        for (uint32_t h0 = 0; h0 < heads; h0 += HEADS) {
+            const uint32_t count = min((uint32_t)HEADS, heads - h0);
+            float from[HEADS] = {};
+            start(group, v, h0, count, from);
+            for (uint32_t j = 0; j < run.all; j++) {
+                const Entry entry = entry_at(edges, run, v, j);
+                float sums[HEADS] = {};
+                for (uint64_t c = group.lane; c < cols; c += 32) {
+                    const float value = load<1>(x + entry.row * cols + c).at[0];
+                    for (uint32_t i = 0; i < HEADS; i++) {
+                        sums[i] += i < count ? value * weight(v, c, h0 + i) : 0.0f;
+                    }
+                }
+                for (uint32_t i = 0; i < HEADS; i++) {
+                    if (i < count) {
+                        const float sum = group_sum(group, sums[i]);
+                        if (group.lane == 0) {
+                            out[entry.at * heads + h0 + i] = sum + from[i];
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+// score[entry, h] = x[row] . source[., h] + x[own row] . target[., h]
+template <typename T>
+static __device__ inline void input_scores(const Edges& edges, const T* x, uint64_t cols, const float* source,
+                                           const float* target, uint32_t heads, uint64_t rows, float* score) {
+    entry_dots(
+        edges, x, cols, heads, rows, score,
+        [=](uint64_t, uint64_t c, uint32_t h) { return __ldg(source + c * heads + h); },
+        [=](const Group& group, uint64_t v, uint32_t h0, uint32_t count, float* from) {
+            const uint64_t own = edges.own_rows != nullptr ? __ldg(edges.own_rows + v) : v;
+            for (uint64_t c = group.lane; c < cols; c += 32) {
+                const float value = load<1>(x + own * cols + c).at[0];
+                for (uint32_t i = 0; i < HEADS; i++) {
+                    from[i] += i < count ? value * __ldg(target + c * heads + h0 + i) : 0.0f;
+                }
+            }
+            for (uint32_t i = 0; i < HEADS; i++) {
+                from[i] = group_sum(group, from[i]);
+            }
+        });
+}
+
+// out[entry, h] = grad[v, head h] . x[row]
+template <typename T>
+static __device__ inline void input_dots(const Edges& edges, const T* x, uint64_t cols, const float* grad, uint32_t heads,
+                                         uint64_t rows, float* out) {
+    entry_dots(
+        edges, x, cols, heads, rows, out,
+        [=](uint64_t v, uint64_t c, uint32_t h) { return __ldg(grad + (v * heads + h) * cols + c); },
+        [](const Group&, uint64_t, uint32_t, uint32_t, float*) {});
+}
+
+// out[v, h, c] = the sum over v's entries of used[entry, h] x[row, c]
+template <int V, typename T>
+static __device__ inline void input_rows(const Edges& edges, const T* x, uint64_t cols, const float* used, uint32_t heads,
+                                         uint64_t rows, float* out, uint32_t lanes) {
+    const Group group = group_of(lanes);
+    const uint64_t chunk = (uint64_t)lanes * V;
+    const uint64_t chunks = (cols + chunk - 1) / chunk;
+    for (uint64_t item = group.index; item < rows * chunks; item += group.count) {
+        const uint64_t v = item / chunks;
+        const uint64_t c = (item - v * chunks) * chunk + group.lane * V;
+        if (c >= cols) {
+            continue;
+        }
+        const Entries run = entries_of(edges, v);
+        for (uint32_t h0 = 0; h0 < heads; h0 += HEADS) {
+            const uint32_t count = min((uint32_t)HEADS, heads - h0);
+            Values<V> sums[HEADS];
+            for (int i = 0; i < HEADS; i++) {
+                sums[i] = zeros<V>();
+            }
+#pragma unroll 4
+            for (uint32_t j = 0; j < run.all; j++) {
+                const Entry entry = entry_at(edges, run, v, j);
+                const Values<V> values = load<V>(x + entry.row * cols + c);
+                for (uint32_t i = 0; i < HEADS; i++) {
+                    add(sums[i], i < count ? __ldg(used + entry.at * heads + h0 + i) : 0.0f, values);
+                }
+            }
+            for (uint32_t i = 0; i < HEADS; i++) {
+                if (i < count) {
+                    store(out + (v * heads + h0 + i) * cols + c, sums[i]);
+                }
+            }
+        }
+    }
+}
+
+// The first stage of the gradients of `source` and `target`: partial[run] holds both, one behind the other, by c and h. Blocks of 256
+// threads, of 32 columns (x), a run of destinations (y) and HEADS heads (z).
+template <typename T>
+static __device__ inline void input_weight_sums(const Edges& edges, const T* x, uint64_t cols, const float* score_grad,
+                                                uint32_t heads, uint64_t rows, double* partial,
+                                                double (&room)[COLUMN_WARPS][2 * HEADS][COLUMNS]) {
+    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t warp = threadIdx.x / 32;
+    const uint64_t c = (uint64_t)blockIdx.x * COLUMNS + lane;
+    const uint32_t h0 = blockIdx.z * HEADS;
+    const uint32_t count = min((uint32_t)HEADS, heads - h0);
+    const Run rows_of = run_of_block(rows);
+    double sums[2 * HEADS] = {};
+    for (uint64_t v = rows_of.from + warp; c < cols && v < rows_of.to; v += COLUMN_WARPS) {
+        const Entries run = entries_of(edges, v);
+        const uint64_t own = edges.own_rows != nullptr ? __ldg(edges.own_rows + v) : v;
+        const double mine = (double)load<1>(x + own * cols + c).at[0];
+        for (uint32_t j = 0; j < run.all; j++) {
+            const Entry entry = entry_at(edges, run, v, j);
+            const double value = (double)load<1>(x + entry.row * cols + c).at[0];
+            for (uint32_t i = 0; i < HEADS; i++) {
+                const double g = i < count ? (double)__ldg(score_grad + entry.at * heads + h0 + i) : 0.0;
+                sums[i] += g * value;
+                sums[HEADS + i] += g * mine;
+            }
+        }
+    }
+    for (int i = 0; i < 2 * HEADS; i++) {
+        room[warp][i][lane] = sums[i];
+    }
+    __syncthreads();
+    for (uint32_t i = warp; i < 2 * HEADS; i += COLUMN_WARPS) {
+        const uint32_t h = i % HEADS;
+        if (c < cols && h < count) {
+            double sum = 0.0;
+            for (int w = 0; w < COLUMN_WARPS; w++) {
+                sum += room[w][i][lane];
+            }
+            partial[(2 * blockIdx.y + i / HEADS) * cols * heads + c * heads + h0 + h] = sum;
+        }
+    }
+}
+
+extern "C" __global__ void input_scores_f32(EDGES, const float* x, uint64_t cols, const float* source, const float* target,
+                                 uint32_t heads, uint64_t rows, float* score) {
+    const Edges edges = EDGES_OF;
+    input_scores(edges, x, cols, source, target, heads, rows, score);
+}
+extern "C" __global__ void input_dots_f32(EDGES, const float* x, uint64_t cols, const float* grad, uint32_t heads, uint64_t rows,
+                               float* out) {
+    const Edges edges = EDGES_OF;
+    input_dots(edges, x, cols, grad, heads, rows, out);
+}
+extern "C" __global__ void input_rows_f32(EDGES, const float* x, uint64_t cols, const float* used, uint32_t heads, uint64_t rows,
+                               float* out, uint32_t lanes) {
+    const Edges edges = EDGES_OF;
+    input_rows<1>(edges, x, cols, used, heads, rows, out, lanes);
+}
+extern "C" __global__ void input_rows_f32_4(EDGES, const float* x, uint64_t cols, const float* used, uint32_t heads,
+                                 uint64_t rows, float* out, uint32_t lanes) {
+    const Edges edges = EDGES_OF;
+    input_rows<4>(edges, x, cols, used, heads, rows, out, lanes);
+}
+extern "C" __global__ void input_weight_sums_f32(EDGES, const float* x, uint64_t cols, const float* score_grad, uint32_t heads,
+                                      uint64_t rows, double* partial) {
+    __shared__ double room[COLUMN_WARPS][2 * HEADS][COLUMNS];
+    const Edges edges = EDGES_OF;
+    input_weight_sums(edges, x, cols, score_grad, heads, rows, partial, room);
+}
+
+extern "C" __global__ void input_scores_f16(EDGES, const Half* x, uint64_t cols, const float* source, const float* target,
+                                 uint32_t heads, uint64_t rows, float* score) {
+    const Edges edges = EDGES_OF;
+    input_scores(edges, x, cols, source, target, heads, rows, score);
+}
+extern "C" __global__ void input_dots_f16(EDGES, const Half* x, uint64_t cols, const float* grad, uint32_t heads, uint64_t rows,
+                               float* out) {
+    const Edges edges = EDGES_OF;
+    input_dots(edges, x, cols, grad, heads, rows, out);
+}
+extern "C" __global__ void input_rows_f16(EDGES, const Half* x, uint64_t cols, const float* used, uint32_t heads, uint64_t rows,
+                               float* out, uint32_t lanes) {
+    const Edges edges = EDGES_OF;
+    input_rows<1>(edges, x, cols, used, heads, rows, out, lanes);
+}
+extern "C" __global__ void input_rows_f16_4(EDGES, const Half* x, uint64_t cols, const float* used, uint32_t heads,
+                                 uint64_t rows, float* out, uint32_t lanes) {
+    const Edges edges = EDGES_OF;
+    input_rows<4>(edges, x, cols, used, heads, rows, out, lanes);
+}
+extern "C" __global__ void input_weight_sums_f16(EDGES, const Half* x, uint64_t cols, const float* score_grad, uint32_t heads,
+                                      uint64_t rows, double* partial) {
+    __shared__ double room[COLUMN_WARPS][2 * HEADS][COLUMNS];
+    const Edges edges = EDGES_OF;
+    input_weight_sums(edges, x, cols, score_grad, heads, rows, partial, room);
+}
+
+extern "C" __global__ void input_scores_bf16(EDGES, const Bfloat* x, uint64_t cols, const float* source, const float* target,
+                                 uint32_t heads, uint64_t rows, float* score) {
+    const Edges edges = EDGES_OF;
+    input_scores(edges, x, cols, source, target, heads, rows, score);
+}
+extern "C" __global__ void input_dots_bf16(EDGES, const Bfloat* x, uint64_t cols, const float* grad, uint32_t heads, uint64_t rows,
+                               float* out) {
+    const Edges edges = EDGES_OF;
+    input_dots(edges, x, cols, grad, heads, rows, out);
+}
+extern "C" __global__ void input_rows_bf16(EDGES, const Bfloat* x, uint64_t cols, const float* used, uint32_t heads, uint64_t rows,
+                               float* out, uint32_t lanes) {
+    const Edges edges = EDGES_OF;
+    input_rows<1>(edges, x, cols, used, heads, rows, out, lanes);
+}
+extern "C" __global__ void input_rows_bf16_4(EDGES, const Bfloat* x, uint64_t cols, const float* used, uint32_t heads,
+                                 uint64_t rows, float* out, uint32_t lanes) {
+    const Edges edges = EDGES_OF;
+    input_rows<4>(edges, x, cols, used, heads, rows, out, lanes);
+}
+extern "C" __global__ void input_weight_sums_bf16(EDGES, const Bfloat* x, uint64_t cols, const float* score_grad, uint32_t heads,
+                                      uint64_t rows, double* partial) {
+    __shared__ double room[COLUMN_WARPS][2 * HEADS][COLUMNS];
+    const Edges edges = EDGES_OF;
+    input_weight_sums(edges, x, cols, score_grad, heads, rows, partial, room);
+}
+
+// x_grad[u, c] over the transposed edges: used[entry, h] grad[v, h, c] of u's entries, and the gradients of the scores, summed by source
+// and by destination (the first num_own rows), times the weights that made them.
+extern "C" __global__ void input_back(EDGES, const float* used, uint32_t heads, const float* grad, uint64_t cols,
+                                      const float* by_source, const float* source, const float* by_target, const float* target,
+                                      uint64_t rows, float* x_grad, uint32_t lanes) {
+    const Edges edges = EDGES_OF;
+    const Group group = group_of(lanes);
+    const uint64_t chunks = (cols + lanes - 1) / lanes;
+    for (uint64_t item = group.index; item < rows * chunks; item += group.count) {
+        const uint64_t u = item / chunks;
+        const uint64_t c = (item - u * chunks) * lanes + group.lane;
+        if (c >= cols) {
+            continue;
+        }
+        const Entries run = entries_of(edges, u);
+        float sum = 0.0f;
+#pragma unroll 4
+        for (uint32_t j = 0; j < run.all; j++) {
+            const Entry entry = entry_at(edges, run, u, j);
+            for (uint32_t h = 0; h < heads; h++) {
+                sum += __ldg(used + entry.at * heads + h) * __ldg(grad + (entry.row * heads + h) * cols + c);
+            }
+        }
+        for (uint32_t h = 0; h < heads; h++) {
+            sum += __ldg(by_source + u * heads + h) * __ldg(source + c * heads + h);
+            if (u < num_own) {
+                sum += __ldg(by_target + u * heads + h) * __ldg(target + c * heads + h);
+            }
+        }
+        x_grad[u * cols + c] = sum;
+    }
+}

@@ -1,0 +1,146 @@
+// What follows a product, and back: bias, activation and dropout. Sums of columns.
+#include "columns.cuh"
+
+// As graphmill_nn::backend::Activation numbers them.
+#define IDENTITY 0
+#define RELU 1
+#define ELU 2
+#define LEAKY_RELU 3
+
+static __device__ inline float activate(uint32_t activation, float x) {
+    // in this form a NaN stays one
+    if (activation == IDENTITY || x > 0.0f) {
+        return x;
+    }
+    if (activation == RELU) {
+        return x <= 0.0f ? 0.0f : x;
+    }
+    return activation == ELU ? expm1f(x) : 0.01f * x;
+}
+
+// The derivative where the output is y.
+static __device__ inline float slope_at(uint32_t activation, float y) {
+    if (activation == IDENTITY || y > 0.0f) {
+        return 1.0f;
+    }
+    if (activation == RELU) {
+        return 0.0f;
+    }
+    return activation == ELU ? y + 1.0f : 0.01f;
+}
+
+// x = dropout(activation(x + bias)); bias may be null.
+template <int V>
+static __device__ inline void epilogue(float* x, uint64_t rows, uint64_t cols, const float* bias, uint32_t activation,
+                                       const Mask& mask, uint32_t lanes) {
+    const Group group = group_of(lanes);
+    for (uint64_t r = group.index; r < rows; r += group.count) {
+        const uint32_t key = mask.threshold != 0 ? row_key(mask.key, r) : 0;
+        for (uint64_t c = group.lane * V; c < cols; c += (uint64_t)lanes * V) {
+            Values<V> y = read<V>(x + r * cols + c);
+            if (bias != nullptr) {
+                add(y, 1.0f, load<V>(bias + c));
+            }
+            for (int i = 0; i < V; i++) {
+                y.at[i] = activate(activation, y.at[i]);
+                if (mask.threshold != 0) {
+                    const bool dropped = mask_hash(key, (uint32_t)(c + i)) < mask.threshold;
+                    y.at[i] = dropped ? 0.0f : y.at[i] * mask.scale;
+                }
+            }
+            store(x + r * cols + c, y);
+        }
+    }
+}
+
+extern "C" __global__ void epilogue_forward(float* x, uint64_t rows, uint64_t cols, const float* bias, uint32_t activation,
+                                            uint64_t key, uint32_t threshold, float scale, uint32_t lanes) {
+    epilogue<1>(x, rows, cols, bias, activation, Mask{key, threshold, scale}, lanes);
+}
+extern "C" __global__ void epilogue_forward_4(float* x, uint64_t rows, uint64_t cols, const float* bias, uint32_t activation,
+                                              uint64_t key, uint32_t threshold, float scale, uint32_t lanes) {
+    epilogue<4>(x, rows, cols, bias, activation, Mask{key, threshold, scale}, lanes);
+}
+
+// The gradient's element at (r, c), whose row has that key.
+static __device__ inline float gradient_at(float grad, float y, uint32_t activation, const Mask& mask, uint32_t key, uint64_t c) {
+    if (mask.threshold == 0) {
+        return grad * slope_at(activation, y);
+    }
+    const bool dropped = mask_hash(key, (uint32_t)c) < mask.threshold;
+    return dropped ? 0.0f : grad * mask.scale * slope_at(activation, y / mask.scale);
+}
+
+template <int V>
+static __device__ inline void epilogue_back(const float* y, float* grad, uint64_t rows, uint64_t cols, uint32_t activation,
+                                            const Mask& mask, uint32_t lanes) {
+    const Group group = group_of(lanes);
+    for (uint64_t r = group.index; r < rows; r += group.count) {
+        const uint32_t key = mask.threshold != 0 ? row_key(mask.key, r) : 0;
+        for (uint64_t c = group.lane * V; c < cols; c += (uint64_t)lanes * V) {
+            const uint64_t at = r * cols + c;
+            Values<V> g = read<V>(grad + at);
+            const Values<V> output = load<V>(y + at);
+            for (int i = 0; i < V; i++) {
+                g.at[i] = gradient_at(g.at[i], output.at[i], activation, mask, key, c + i);
+            }
+            store(grad + at, g);
+        }
+    }
+}
+
+extern "C" __global__ void epilogue_backward(const float* y, float* grad, uint64_t rows, uint64_t cols, uint32_t activation,
+                                             uint64_t key, uint32_t threshold, float scale, uint32_t lanes) {
+    epilogue_back<1>(y, grad, rows, cols, activation, Mask{key, threshold, scale}, lanes);
+}
+extern "C" __global__ void epilogue_backward_4(const float* y, float* grad, uint64_t rows, uint64_t cols, uint32_t activation,
+                                               uint64_t key, uint32_t threshold, float scale, uint32_t lanes) {
+    epilogue_back<4>(y, grad, rows, cols, activation, Mask{key, threshold, scale}, lanes);
+}
+
+// The same, and the first stage of the result's column sums.
+extern "C" __global__ void epilogue_backward_sums(const float* y, float* grad, uint64_t rows, uint64_t cols, uint32_t activation,
+                                                  uint64_t key, uint32_t threshold, float scale, double* partial) {
+    const Mask mask = {key, threshold, scale};
+    sum_columns<1>(rows, cols, partial, [=](uint64_t r, uint64_t c, double* sums) {
+        const uint32_t of_row = threshold != 0 ? row_key(key, r) : 0;
+        const uint64_t at = r * cols + c;
+        const float g = gradient_at(grad[at], __ldg(y + at), activation, mask, of_row, c);
+        grad[at] = g;
+        sums[0] += (double)g;
+    });
+}
+
+// The first stage of the column sums of x.
+extern "C" __global__ void columns_values(const float* x, uint64_t rows, uint64_t cols, double* partial) {
+    sum_columns<1>(rows, cols, partial,
+                   [=](uint64_t r, uint64_t c, double* sums) { sums[0] += (double)__ldg(x + r * cols + c); });
+}
+
+// The second stage, of `runs` sums of `width` columns each: the first `cols` columns' sums, over `count`, go to `out`, the others' to
+// `rest`; where `keeps`, they are added there. Blocks of 256 threads, of 32 columns.
+extern "C" __global__ void columns_total(const double* partial, uint64_t runs, uint64_t width, uint64_t cols, uint64_t count,
+                                         uint32_t keeps, float* out, float* rest) {
+    __shared__ double room[COLUMN_WARPS][COLUMNS];
+    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t warp = threadIdx.x / 32;
+    const uint64_t column = (uint64_t)blockIdx.x * COLUMNS + lane;
+    double sum = 0.0;
+    if (column < width) {
+#pragma unroll 4
+        for (uint64_t run = warp; run < runs; run += COLUMN_WARPS) {
+            sum += __ldg(partial + run * width + column);
+        }
+    }
+    room[warp][lane] = sum;
+    __syncthreads();
+    if (warp == 0 && column < width) {
+        double total = 0.0;
+        for (int w = 0; w < COLUMN_WARPS; w++) {
+            total += room[w][lane];
+        }
+        float* to = column < cols ? out + column : rest + (column - cols);
+        total /= (double)count;
+        *to = (float)(keeps != 0 ? (double)*to + total : total);
+    }
+}

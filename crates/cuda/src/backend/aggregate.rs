@@ -1,0 +1,333 @@
+//! Aggregation over the edges of a block.
+
+use graphmill_graph::{Block, View, ViewMut, matrix::TableType};
+use graphmill_nn::backend::{EdgeWeight, OwnWeight, Weighting};
+
+use super::{
+    shape,
+    work::{Work, address, edge_lanes, lanes, wide},
+};
+use crate::{
+    Buffer, Result, arguments,
+    block::Resident,
+    device::Argument,
+    driver::{Address, Shape},
+};
+
+/// Edges from which on a whole block of threads shares a row.
+const LONG: usize = 512;
+/// Its threads.
+const LONG_THREADS: u32 = 512;
+
+/// A weighted sum of rows over edges, and their own rows.
+struct Sum {
+    /// Edge run of each row.
+    indptr: Address,
+    /// Row that is read, of each edge.
+    indices: Address,
+    /// How many edges.
+    edges: usize,
+    /// Where the weight of each edge is; nowhere: at its own position.
+    position: Address,
+    of_edge: Address,
+    of_source: Address,
+    mean: bool,
+    of_row: Address,
+    own_rows: Address,
+    num_own: usize,
+    own_weight: Address,
+    own_constant: f32,
+    /// Columns from which on.
+    first: usize,
+}
+
+/// The names of a kernel and of its second part.
+fn names(kind: TableType, vector: usize) -> [&'static str; 2] {
+    match (kind, vector) {
+        (TableType::F32, 4) => ["aggregate_f32_4", "aggregate_f32_4_long"],
+        (TableType::F32, _) => ["aggregate_f32", "aggregate_f32_long"],
+        (TableType::F16, 4) => ["aggregate_f16_4", "aggregate_f16_4_long"],
+        (TableType::F16, _) => ["aggregate_f16", "aggregate_f16_long"],
+        (TableType::Bf16, 4) => ["aggregate_bf16_4", "aggregate_bf16_4_long"],
+        (TableType::Bf16, _) => ["aggregate_bf16", "aggregate_bf16_long"],
+    }
+}
+
+impl Sum {
+    /// Of the columns from `first` on of `rows` rows.
+    fn run(
+        &self,
+        work: &Work,
+        (kind, src): (TableType, Address),
+        cols: usize,
+        beta: f32,
+        dst: Address,
+        rows: usize,
+    ) -> Result<()> {
+        if self.first >= cols || rows == 0 {
+            return Ok(());
+        }
+        let is_wide = self.first.is_multiple_of(4) && wide(cols, &[(src, kind.width()), (dst, 4)]);
+        let vector = if is_wide { 4 } else { 1 };
+        let lanes = lanes(cols - self.first, vector);
+        let chunks = (cols - self.first).div_ceil(lanes as usize * vector);
+        let [name, long_name] = names(kind, vector);
+        // at most so many rows are long
+        let long = (self.edges / LONG).min(rows) * chunks;
+        let list = work.scratch::<u64>(long)?;
+        let count = work.scratch::<u32>(1)?;
+        let long_from = if long > 0 { LONG as u32 } else { u32::MAX };
+        let common: [Argument; 17] = [
+            self.indptr.into(),
+            self.indices.into(),
+            self.position.into(),
+            self.of_edge.into(),
+            self.of_source.into(),
+            u32::from(self.mean).into(),
+            self.of_row.into(),
+            self.own_rows.into(),
+            self.num_own.into(),
+            self.own_weight.into(),
+            self.own_constant.into(),
+            src.into(),
+            cols.into(),
+            self.first.into(),
+            beta.into(),
+            dst.into(),
+            lanes.into(),
+        ];
+        let arguments = [&common[..], arguments![rows, long_from, count.address(), list.address()]].concat();
+        if long > 0 {
+            // SAFETY: one word is there
+            unsafe { work.fill(count.address(), 0.0, 1)? };
+        }
+        // SAFETY: the operation checked the shapes; the list has a place for every chunk of a long row
+        unsafe { work.groups(name, rows * chunks, lanes, &arguments)? };
+        if long == 0 {
+            return Ok(());
+        }
+        let blocks = long.min(8 * work.queue.device().properties().multiprocessors as usize);
+        let shape = Shape { grid: [blocks as u32, 1, 1], block: [LONG_THREADS, 1, 1], shared: 0 };
+        let arguments = [&common[..], arguments![count.address(), list.address()]].concat();
+        // SAFETY: as above
+        unsafe { work.queue.launch(long_name, shape, &arguments) }
+    }
+}
+
+const NOWHERE: Address = Address(0);
+
+/// Factors of the destinations' sums: 1 / max(the sum of their weights, 1) of `weight`s, else 1 / (their edges).
+fn scales(work: &Work, block: &Resident, weight: Address) -> Result<Buffer> {
+    let scales = work.scratch::<f32>(block.num_dst)?;
+    let lanes = edge_lanes(block.num_edges, block.num_dst);
+    let arguments = arguments![block.indptr.address(), weight, block.num_dst, lanes, scales.address()];
+    // SAFETY: a scale for each destination; weights are by edge
+    unsafe { work.groups("aggregate_scales", block.num_dst, lanes, arguments)? };
+    Ok(scales)
+}
+
+/// The weights of destinations' own rows: where they are, or the same for all.
+fn own(block: &Resident, weight: OwnWeight) -> (Address, f32) {
+    match weight {
+        OwnWeight::None => (NOWHERE, 0.0),
+        OwnWeight::Constant(c) => (NOWHERE, c),
+        OwnWeight::Stored => (address(block.self_weight.as_ref()), 0.0),
+    }
+}
+
+pub(super) fn aggregate(
+    work: &Work,
+    block: &Block,
+    weighting: Weighting,
+    src: View,
+    beta: f32,
+    dst: ViewMut,
+) -> Result<()> {
+    forward(work, 0, block, weighting, src, beta, dst)
+}
+
+fn forward(
+    work: &Work,
+    first: usize,
+    block: &Block,
+    weighting: Weighting,
+    src: View,
+    beta: f32,
+    mut dst: ViewMut,
+) -> Result<()> {
+    let resident = work.block(block)?;
+    let resident = resident.get();
+    shape::block(block, resident);
+    shape::weights(resident, weighting);
+    shape::aggregate(block, src, dst.as_view());
+    assert!(first <= src.num_cols(), "columns that stay");
+    let (rows, cols) = shape::of(dst.as_view());
+    let from = work.table(src)?;
+    let to = work.place(dst.reborrow(), beta != 0.0)?;
+    let weights = address(resident.edge_weight.as_ref());
+    let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised);
+    let normalised = (weighting.edge == EdgeWeight::Normalised && rows > 0)
+        .then(|| scales(work, resident, weights))
+        .transpose()?;
+    let (own_weight, own_constant) = own(resident, weighting.own);
+    let own_rows = address(resident.dst_ids.as_ref());
+    let sum = Sum {
+        indptr: resident.indptr.address(),
+        indices: resident.indices.address(),
+        edges: resident.num_edges,
+        position: NOWHERE,
+        of_edge: if is_weighted { weights } else { NOWHERE },
+        of_source: NOWHERE,
+        mean: weighting.edge == EdgeWeight::Mean,
+        of_row: address(normalised.as_ref()),
+        own_rows,
+        num_own: rows,
+        own_weight,
+        own_constant,
+        first,
+    };
+    sum.run(work, from, cols, beta, to, rows)?;
+    if first == 0 {
+        return Ok(());
+    }
+    assert_eq!(from.0, TableType::F32, "a table of 16-bit floats: gather its rows first");
+    keep(work, own_rows, rows, from.1, cols, first, to, rows)
+}
+
+/// The columns before `first` are the own rows'.
+#[allow(clippy::too_many_arguments, reason = "a kernel's arguments")]
+fn keep(
+    work: &Work,
+    own_rows: Address,
+    num_own: usize,
+    src: Address,
+    cols: usize,
+    first: usize,
+    dst: Address,
+    rows: usize,
+) -> Result<()> {
+    let arguments = arguments![own_rows, num_own, src, cols, first, dst, rows];
+    // SAFETY: the operation checked the shapes
+    unsafe { work.groups("aggregate_keep", rows, 32, arguments) }
+}
+
+pub(super) fn aggregate_transposed(
+    work: &Work,
+    block: &Block,
+    weighting: Weighting,
+    dst_grad: View,
+    beta: f32,
+    src_grad: ViewMut,
+) -> Result<()> {
+    backward(work, 0, block, weighting, dst_grad, beta, src_grad)
+}
+
+fn backward(
+    work: &Work,
+    first: usize,
+    block: &Block,
+    weighting: Weighting,
+    dst_grad: View,
+    beta: f32,
+    src_grad: ViewMut,
+) -> Result<()> {
+    let resident = work.block(block)?;
+    let resident = resident.get();
+    let back = shape::local(block, resident);
+    shape::weights(resident, weighting);
+    shape::aggregate_transposed(block, dst_grad, src_grad.as_view());
+    assert!(first <= dst_grad.num_cols(), "columns that stay");
+    let (rows, cols) = shape::of(src_grad.as_view());
+    let from = work.read(dst_grad)?;
+    let to = work.place(src_grad, beta != 0.0)?;
+    let weights = address(resident.edge_weight.as_ref());
+    let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised);
+    let of_source = match weighting.edge {
+        EdgeWeight::One | EdgeWeight::Stored => None,
+        EdgeWeight::Mean => Some(scales(work, resident, NOWHERE)?),
+        EdgeWeight::Normalised => Some(scales(work, resident, weights)?),
+    };
+    let (own_weight, own_constant) = own(resident, weighting.own);
+    let sum = Sum {
+        indptr: back.indptr.address(),
+        indices: back.dst.address(),
+        edges: back.num_edges,
+        position: back.edge.address(),
+        of_edge: if is_weighted { weights } else { NOWHERE },
+        of_source: address(of_source.as_ref()),
+        mean: false,
+        of_row: NOWHERE,
+        own_rows: NOWHERE,
+        num_own: block.num_dst,
+        own_weight,
+        own_constant,
+        first,
+    };
+    sum.run(work, (TableType::F32, from), cols, beta, to, rows)?;
+    if first > 0 { keep(work, NOWHERE, block.num_dst, from, cols, first, to, rows) } else { Ok(()) }
+}
+
+pub(super) fn hop(work: &Work, first: usize, block: &Block, src: View, dst: ViewMut) -> Result<()> {
+    forward(work, first, block, Weighting::STORED, src, 0.0, dst)
+}
+
+pub(super) fn hop_transposed(
+    work: &Work,
+    first: usize,
+    block: &Block,
+    dst_grad: View,
+    src_grad: ViewMut,
+) -> Result<()> {
+    backward(work, first, block, Weighting::STORED, dst_grad, 0.0, src_grad)
+}
+
+/// The winners come back to the host, as the operation says: this waits for the device.
+pub(super) fn aggregate_max(
+    work: &Work,
+    block: &Block,
+    src: View,
+    dst: ViewMut,
+    arg: &mut Vec<u32>,
+) -> Result<()> {
+    let resident = work.block(block)?;
+    let resident = resident.get();
+    shape::block(block, resident);
+    shape::aggregate(block, src, dst.as_view());
+    let (rows, cols) = shape::of(dst.as_view());
+    arg.clear();
+    arg.resize(rows * cols, u32::MAX);
+    let winners = work.scratch::<u32>(rows * cols)?;
+    let (from, to) = (work.read(src)?, work.write(dst)?);
+    let (name, vector) =
+        if wide(cols, &[(from, 4), (to, 4)]) { ("aggregate_max_4", 4) } else { ("aggregate_max", 1) };
+    let lanes = lanes(cols, vector);
+    let groups = rows * cols.div_ceil(lanes as usize * vector);
+    let (indptr, indices) = (resident.indptr.address(), resident.indices.address());
+    let arguments = arguments![indptr, indices, from, cols, to, winners.address(), rows, lanes];
+    // SAFETY: the shapes were checked above
+    unsafe { work.groups(name, groups, lanes, arguments)? };
+    winners.download(arg)
+}
+
+pub(super) fn aggregate_max_transposed(
+    work: &Work,
+    block: &Block,
+    arg: &[u32],
+    dst_grad: View,
+    src_grad: ViewMut,
+) -> Result<()> {
+    let resident = work.block(block)?;
+    let resident = resident.get();
+    let back = shape::local(block, resident);
+    shape::aggregate_transposed(block, dst_grad, src_grad.as_view());
+    let (rows, cols) = shape::of(src_grad.as_view());
+    assert_eq!(arg.len(), block.num_dst * cols, "winners of a maximum");
+    let winners = work.queue.upload(arg)?;
+    let (from, to) = (work.read(dst_grad)?, work.write(src_grad)?);
+    let lanes = lanes(cols, 1);
+    let groups = rows * cols.div_ceil(lanes as usize);
+    let [indptr, dst, edge] = [&back.indptr, &back.dst, &back.edge].map(Buffer::address);
+    let arguments = arguments![indptr, dst, edge, winners.address(), from, cols, to, rows, lanes];
+    // SAFETY: the shapes were checked above
+    unsafe { work.groups("aggregate_max_back", groups, lanes, arguments) }
+}

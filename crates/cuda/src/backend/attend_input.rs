@@ -1,0 +1,170 @@
+//! Attention over input rows, which all heads share.
+
+use graphmill_graph::{Block, View, ViewMut, matrix::TableType};
+use graphmill_nn::backend::Dropout;
+
+use super::{
+    attention::{edges, edges_back, sum_entries},
+    columns, shape,
+    work::{Work, edge_lanes, lanes, wide},
+};
+use crate::{Result, arguments};
+
+/// Heads of a block of threads.
+const HEADS: usize = 4;
+
+/// The variant of a kernel for tables of this type.
+fn variant(kind: TableType, names: [&'static str; 3]) -> &'static str {
+    match kind {
+        TableType::F32 => names[0],
+        TableType::F16 => names[1],
+        TableType::Bf16 => names[2],
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+pub(super) fn attend_input(
+    work: &Work,
+    block: &Block,
+    x: View,
+    source: View,
+    target: View,
+    slope: f32,
+    dropout: Dropout,
+    score: ViewMut,
+    alpha: ViewMut,
+    used: ViewMut,
+    out: ViewMut,
+) -> Result<()> {
+    let resident = work.block(block)?;
+    let resident = resident.get();
+    shape::block(block, resident);
+    assert_eq!(x.num_rows(), block.num_src, "sources of an attention");
+    let heads = shape::attend_input(block, x.num_cols(), [source, target], out.as_view());
+    for x in [score.as_view(), alpha.as_view()] {
+        shape::entries(resident, heads, x);
+    }
+    let (threshold, scale) = (dropout.threshold(), dropout.scale());
+    if threshold != 0 {
+        shape::entries(resident, heads, used.as_view());
+    }
+    let (rows, cols, edge_lanes) =
+        (block.num_dst, x.num_cols(), edge_lanes(resident.num_edges, block.num_dst));
+    let edges = edges(resident);
+    let (kind, x) = work.table(x)?;
+    let (source, target) = (work.read(source)?, work.read(target)?);
+    let (score, alpha, out) = (work.write(score)?, work.write(alpha)?, work.write(out)?);
+    let used = if threshold != 0 { work.write(used)? } else { alpha };
+    let of_heads = heads as u32;
+
+    let name = variant(kind, ["input_scores_f32", "input_scores_f16", "input_scores_bf16"]);
+    let arguments = [&edges[..], arguments![x, cols, source, target, of_heads, rows, score]].concat();
+    // SAFETY: the shapes were checked above, here and below
+    unsafe { work.groups(name, rows, 32, &arguments)? };
+
+    let rest =
+        arguments![score, of_heads, slope, rows, alpha, used, dropout.key, threshold, scale, edge_lanes];
+    // SAFETY: see above
+    unsafe { work.groups("score_softmax", rows * heads, edge_lanes, &[&edges[..], rest].concat())? };
+
+    let (names, vector) = if wide(cols, &[(x, kind.width()), (out, 4)]) {
+        (["input_rows_f32_4", "input_rows_f16_4", "input_rows_bf16_4"], 4)
+    } else {
+        (["input_rows_f32", "input_rows_f16", "input_rows_bf16"], 1)
+    };
+    let lanes = lanes(cols, vector);
+    let groups = rows * cols.div_ceil(lanes as usize * vector);
+    let arguments = [&edges[..], arguments![x, cols, used, of_heads, rows, out, lanes]].concat();
+    // SAFETY: see above
+    unsafe { work.groups(variant(kind, names), groups, lanes, &arguments) }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+pub(super) fn attend_input_backward(
+    work: &Work,
+    block: &Block,
+    x: View,
+    slope: f32,
+    score: View,
+    alpha: View,
+    used: View,
+    grad: View,
+    score_grad: ViewMut,
+    source_grad: ViewMut,
+    target_grad: ViewMut,
+) -> Result<()> {
+    let resident = work.block(block)?;
+    let resident = resident.get();
+    shape::block(block, resident);
+    assert_eq!(x.num_rows(), block.num_src, "sources of an attention");
+    let weights = [source_grad.as_view(), target_grad.as_view()];
+    let heads = shape::attend_input(block, x.num_cols(), weights, grad);
+    for x in [score, alpha, used, score_grad.as_view()] {
+        shape::entries(resident, heads, x);
+    }
+    let (rows, cols, lanes) = (block.num_dst, x.num_cols(), edge_lanes(resident.num_edges, block.num_dst));
+    let edges = edges(resident);
+    let (kind, x) = work.table(x)?;
+    let (score, alpha, used, grad) =
+        (work.read(score)?, work.read(alpha)?, work.read(used)?, work.read(grad)?);
+    let score_grad = work.write(score_grad)?;
+    let grads = [work.write(source_grad)?, work.write(target_grad)?];
+    let of_heads = heads as u32;
+
+    let name = variant(kind, ["input_dots_f32", "input_dots_f16", "input_dots_bf16"]);
+    let arguments = [&edges[..], arguments![x, cols, grad, of_heads, rows, score_grad]].concat();
+    // SAFETY: the shapes were checked above, here and below
+    unsafe { work.groups(name, rows, 32, &arguments)? };
+
+    let rest = arguments![score, of_heads, slope, rows, alpha, used, score_grad, lanes];
+    // SAFETY: see above
+    unsafe { work.groups("score_softmax_back", rows * heads, lanes, &[&edges[..], rest].concat())? };
+
+    let [across, runs] = columns::grid(rows, cols);
+    let width = 2 * cols * heads;
+    let partial = columns::partial(work, runs, width)?;
+    let name = variant(kind, ["input_weight_sums_f32", "input_weight_sums_f16", "input_weight_sums_bf16"]);
+    let arguments = [&edges[..], arguments![x, cols, score_grad, of_heads, rows, partial.address()]].concat();
+    // SAFETY: see above; every run has room for its sums
+    unsafe { work.blocks(name, [across, runs, heads.div_ceil(HEADS)], &arguments)? };
+    columns::total(work, &partial, runs, width, width / 2, 1, false, grads)
+}
+
+#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+pub(super) fn attend_input_transposed(
+    work: &Work,
+    block: &Block,
+    source: View,
+    target: View,
+    used: View,
+    grad: View,
+    score_grad: View,
+    x_grad: ViewMut,
+) -> Result<()> {
+    let resident = work.block(block)?;
+    let resident = resident.get();
+    let back = shape::local(block, resident);
+    shape::source_grad(block, x_grad.as_view(), x_grad.as_view());
+    let heads = shape::attend_input(block, x_grad.num_cols(), [source, target], grad);
+    for x in [used, score_grad] {
+        shape::entries(resident, heads, x);
+    }
+    let (rows, cols) = shape::of(x_grad.as_view());
+    let (source, target) = (work.read(source)?, work.read(target)?);
+    let (used, grad, score_grad) = (work.read(used)?, work.read(grad)?, work.read(score_grad)?);
+    let x_grad = work.write(x_grad)?;
+    let by_source = work.scratch::<f32>(rows * heads)?;
+    let by_target = work.scratch::<f32>(block.num_dst * heads)?;
+    let (of_source, of_target) = (by_source.address(), by_target.address());
+    let transposed = edges_back(resident, back);
+    sum_entries(work, transposed, back.num_edges, score_grad, heads, rows, of_source)?;
+    sum_entries(work, edges(resident), resident.num_edges, score_grad, heads, block.num_dst, of_target)?;
+    let lanes = lanes(cols, 1);
+    #[rustfmt::skip]
+    let rest = arguments![
+        used, heads as u32, grad, cols, of_source, source, of_target, target, rows, x_grad, lanes
+    ];
+    let groups = rows * cols.div_ceil(lanes as usize);
+    // SAFETY: the shapes were checked above
+    unsafe { work.groups("input_back", groups, lanes, &[&transposed[..], rest].concat()) }
+}

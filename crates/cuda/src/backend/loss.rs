@@ -1,0 +1,83 @@
+//! Losses with their gradients, softmax and sigmoid. A loss is a number of the host: it waits for the device.
+
+use graphmill_graph::{View, ViewMut};
+
+use super::{
+    rows as values, shape,
+    work::{Work, address},
+};
+use crate::{Buffer, Result, arguments};
+
+/// Rows of a block.
+const ROWS: usize = 8;
+/// Blocks of a loss, at most: it depends on no device, and so does the sum.
+const BLOCKS: usize = 1024;
+
+fn check(logits: View, weight: &[f32], grad: &ViewMut) {
+    shape::same(logits, grad.as_view());
+    assert!(weight.is_empty() || weight.len() == logits.num_rows(), "one loss weight per row");
+}
+
+/// A kernel of losses: `targets` are by row, or by logit.
+fn loss(
+    work: &Work,
+    name: &'static str,
+    logits: View,
+    targets: Buffer,
+    weight: &[f32],
+    scale: f32,
+    grad: ViewMut,
+) -> Result<f64> {
+    let (rows, cols) = shape::of(logits);
+    if rows == 0 {
+        return Ok(0.0);
+    }
+    let weight = (!weight.is_empty()).then(|| work.queue.upload(weight)).transpose()?;
+    let blocks = rows.div_ceil(ROWS).min(BLOCKS);
+    let losses = work.scratch::<f64>(blocks)?;
+    let (logits, grad, weight) = (work.read(logits)?, work.write(grad)?, address(weight.as_ref()));
+    let arguments = arguments![logits, rows, cols, targets.address(), weight, scale, grad, losses.address()];
+    // SAFETY: the operation checked the shapes, and there is a loss for each block
+    unsafe { work.blocks(name, [blocks, 1, 1], arguments)? };
+    values::total(work, &losses, blocks, scale)
+}
+
+pub(super) fn softmax_cross_entropy(
+    work: &Work,
+    logits: View,
+    label: &[i32],
+    weight: &[f32],
+    scale: f32,
+    grad: ViewMut,
+) -> Result<f64> {
+    check(logits, weight, &grad);
+    let classes = logits.num_cols() as i64;
+    assert_eq!(label.len(), logits.num_rows(), "one label per row");
+    assert!(label.iter().all(|&l| i64::from(l) < classes && l >= -1), "a label outside -1..{classes}");
+    loss(work, "softmax_loss", logits, work.queue.upload(label)?, weight, scale, grad)
+}
+
+pub(super) fn sigmoid_cross_entropy(
+    work: &Work,
+    logits: View,
+    target: &[u8],
+    weight: &[f32],
+    scale: f32,
+    grad: ViewMut,
+) -> Result<f64> {
+    check(logits, weight, &grad);
+    assert_eq!(target.len(), logits.num_rows() * logits.num_cols(), "one target per logit");
+    loss(work, "sigmoid_loss", logits, work.queue.upload(target)?, weight, scale, grad)
+}
+
+pub(super) fn softmax(work: &Work, x: ViewMut) -> Result<()> {
+    let (rows, cols) = shape::of(x.as_view());
+    // SAFETY: the view's shape
+    unsafe { work.groups("softmax_rows", rows, 32, arguments![work.change(x)?, rows, cols]) }
+}
+
+pub(super) fn sigmoid(work: &Work, x: ViewMut) -> Result<()> {
+    let count = x.num_rows() * x.num_cols();
+    // SAFETY: the view's shape
+    unsafe { work.queue.run("sigmoid_values", count, arguments![work.change(x)?, count]) }
+}

@@ -1,0 +1,401 @@
+//! The operations on a device.
+//!
+//! Each is a few kernels in the backend's stream, and nothing waits for them but those whose result is a number of the host: losses,
+//! [`Backend::dot`], and the winners of [`Backend::aggregate_max`]. Sums are in one fixed order: the same bits for every run.
+//!
+//! | file | operations |
+//! |---|---|
+//! | `product` | dense products |
+//! | `aggregate` | sums, means and maxima over edges |
+//! | `attention` | attention (GAT) |
+//! | `attend_input` | attention over input rows |
+//! | `rows` | gathers, sums and copies; sparse rows |
+//! | `elements` | bias, activation and dropout; column sums |
+//! | `columns` | how columns are summed |
+//! | `norm` | normalisations |
+//! | `loss` | losses |
+//! | `update` | optimiser steps |
+//! | `shape` | what operations assert of their inputs |
+//! | `work` | addresses, and how kernels are started |
+
+use std::sync::Arc;
+
+use graphmill_graph::{Block, NodeId, View, ViewMut};
+use graphmill_nn::backend::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting};
+
+use crate::{Device, Queue, Result, driver::Arithmetic};
+use work::Work;
+
+mod aggregate;
+mod attend_input;
+mod attention;
+mod columns;
+mod elements;
+mod loss;
+mod norm;
+mod product;
+mod rows;
+mod shape;
+mod update;
+mod work;
+
+/// The operations on a device. What fails there is remembered: later operations do nothing, and [`Cuda::check`] tells.
+#[derive(Debug)]
+pub struct Cuda {
+    queue: Arc<Queue>,
+    arithmetic: Arithmetic,
+}
+
+impl Cuda {
+    /// On this device's stream that trains, with dense products in that arithmetic.
+    ///
+    /// # Errors
+    /// The driver fails.
+    pub fn new(device: &Arc<Device>, arithmetic: Arithmetic) -> Result<Self> {
+        Ok(Self { queue: Queue::compute(device)?, arithmetic })
+    }
+
+    /// Where the operations are queued.
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// # Errors
+    /// The first failure of an operation, or of anything else on the device.
+    pub fn check(&self) -> Result<()> {
+        self.queue.device().check()
+    }
+
+    /// Nothing, where something failed before.
+    fn attempt<T: Default>(&self, operation: impl FnOnce(&Work) -> Result<T>) -> T {
+        let device = self.queue.device();
+        if device.has_failed() {
+            return T::default();
+        }
+        operation(&Work::new(&self.queue)).unwrap_or_else(|error| {
+            device.fail(error);
+            T::default()
+        })
+    }
+}
+
+impl Backend for Cuda {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+        self.attempt(|work| product::gemm(work, self.arithmetic, (a, side_a), (b, side_b), beta, c));
+    }
+
+    fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+        self.attempt(|work| {
+            product::head_gemm(work, self.arithmetic, heads, (a, side_a), (b, side_b), beta, c)
+        });
+    }
+
+    fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
+        self.attempt(|work| aggregate::aggregate(work, block, weighting, src, beta, dst));
+    }
+
+    fn aggregate_transposed(
+        &self,
+        block: &Block,
+        weighting: Weighting,
+        dst_grad: View,
+        beta: f32,
+        src_grad: ViewMut,
+    ) {
+        self.attempt(|work| {
+            aggregate::aggregate_transposed(work, block, weighting, dst_grad, beta, src_grad)
+        });
+    }
+
+    fn hop(&self, first: usize, block: &Block, src: View, dst: ViewMut) {
+        self.attempt(|work| aggregate::hop(work, first, block, src, dst));
+    }
+
+    fn hop_transposed(&self, first: usize, block: &Block, dst_grad: View, src_grad: ViewMut) {
+        self.attempt(|work| aggregate::hop_transposed(work, first, block, dst_grad, src_grad));
+    }
+
+    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>) {
+        self.attempt(|work| aggregate::aggregate_max(work, block, src, dst, arg));
+    }
+
+    fn aggregate_max_transposed(&self, block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut) {
+        self.attempt(|work| aggregate::aggregate_max_transposed(work, block, arg, dst_grad, src_grad));
+    }
+
+    fn head_dot(&self, z: View, a: View, heads: usize, out: ViewMut) {
+        self.attempt(|work| attention::head_dot(work, z, a, heads, out));
+    }
+
+    fn head_dot_backward(
+        &self,
+        z: View,
+        a: View,
+        heads: usize,
+        grad: View,
+        z_grad: ViewMut,
+        a_grad: ViewMut,
+    ) {
+        self.attempt(|work| attention::head_dot_backward(work, z, a, heads, grad, z_grad, a_grad));
+    }
+
+    fn edge_softmax(&self, block: &Block, source: View, target: View, slope: f32, alpha: ViewMut) {
+        self.attempt(|work| attention::edge_softmax(work, block, source, target, slope, alpha));
+    }
+
+    fn edge_softmax_backward(
+        &self,
+        block: &Block,
+        source: View,
+        target: View,
+        slope: f32,
+        alpha: View,
+        alpha_grad: View,
+        scratch: ViewMut,
+        source_grad: ViewMut,
+        target_grad: ViewMut,
+    ) {
+        self.attempt(|work| {
+            attention::edge_softmax_backward(
+                work,
+                block,
+                source,
+                target,
+                slope,
+                alpha,
+                alpha_grad,
+                scratch,
+                source_grad,
+                target_grad,
+            )
+        });
+    }
+
+    fn attend(&self, block: &Block, alpha: View, z: View, out: ViewMut) {
+        self.attempt(|work| attention::attend(work, block, alpha, z, out));
+    }
+
+    fn attend_backward(
+        &self,
+        block: &Block,
+        alpha: View,
+        z: View,
+        grad: View,
+        alpha_grad: ViewMut,
+        z_grad: ViewMut,
+    ) {
+        self.attempt(|work| attention::attend_backward(work, block, alpha, z, grad, alpha_grad, z_grad));
+    }
+
+    fn attend_input(
+        &self,
+        block: &Block,
+        x: View,
+        source: View,
+        target: View,
+        slope: f32,
+        dropout: Dropout,
+        score: ViewMut,
+        alpha: ViewMut,
+        used: ViewMut,
+        out: ViewMut,
+    ) {
+        self.attempt(|work| {
+            attend_input::attend_input(
+                work, block, x, source, target, slope, dropout, score, alpha, used, out,
+            )
+        });
+    }
+
+    fn attend_input_backward(
+        &self,
+        block: &Block,
+        x: View,
+        slope: f32,
+        score: View,
+        alpha: View,
+        used: View,
+        grad: View,
+        score_grad: ViewMut,
+        source_grad: ViewMut,
+        target_grad: ViewMut,
+    ) {
+        self.attempt(|work| {
+            attend_input::attend_input_backward(
+                work,
+                block,
+                x,
+                slope,
+                score,
+                alpha,
+                used,
+                grad,
+                score_grad,
+                source_grad,
+                target_grad,
+            )
+        });
+    }
+
+    fn attend_input_transposed(
+        &self,
+        block: &Block,
+        source: View,
+        target: View,
+        used: View,
+        grad: View,
+        score_grad: View,
+        x_grad: ViewMut,
+    ) {
+        self.attempt(|work| {
+            attend_input::attend_input_transposed(work, block, source, target, used, grad, score_grad, x_grad)
+        });
+    }
+
+    fn head_mean(&self, x: View, heads: usize, out: ViewMut) {
+        self.attempt(|work| attention::head_mean(work, x, heads, out));
+    }
+
+    fn head_mean_backward(&self, grad: View, heads: usize, x_grad: ViewMut) {
+        self.attempt(|work| attention::head_mean_backward(work, grad, heads, x_grad));
+    }
+
+    fn gather(&self, src: View, ids: &[NodeId], dst: ViewMut) {
+        self.attempt(|work| rows::gather(work, src, ids, dst));
+    }
+
+    fn add(&self, alpha: f32, x: View, y: ViewMut) {
+        self.attempt(|work| rows::add(work, alpha, x, y));
+    }
+
+    fn drop_stored(&self, x: View, dropout: Dropout, out: ViewMut) {
+        rows::drop_stored(x, dropout, out);
+    }
+
+    fn fill(&self, value: f32, x: ViewMut) {
+        self.attempt(|work| rows::fill(work, value, x));
+    }
+
+    fn scale(&self, alpha: f32, x: ViewMut) {
+        self.attempt(|work| rows::scale(work, alpha, x));
+    }
+
+    fn copy(&self, src: View, dst: ViewMut) {
+        self.attempt(|work| rows::copy(work, src, dst));
+    }
+
+    fn add_column_sums(&self, x: View, out: ViewMut) {
+        self.attempt(|work| elements::add_column_sums(work, x, out));
+    }
+
+    fn dot(&self, x: View, y: View) -> f64 {
+        self.attempt(|work| rows::dot(work, x, y))
+    }
+
+    fn epilogue(&self, bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut) {
+        self.attempt(|work| elements::epilogue(work, bias, activation, dropout, x));
+    }
+
+    fn epilogue_backward(
+        &self,
+        activation: Activation,
+        dropout: Dropout,
+        y: View,
+        grad: ViewMut,
+        bias_grad: Option<ViewMut>,
+    ) {
+        self.attempt(|work| elements::epilogue_backward(work, activation, dropout, y, grad, bias_grad));
+    }
+
+    fn batch_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
+        self.attempt(|work| norm::batch_norm(work, x, gamma, beta, eps, stats, out));
+    }
+
+    fn batch_norm_apply(&self, x: View, gamma: View, beta: View, eps: f32, stats: View, out: ViewMut) {
+        self.attempt(|work| norm::batch_norm_apply(work, x, gamma, beta, eps, stats, out));
+    }
+
+    fn batch_norm_backward(
+        &self,
+        x: View,
+        gamma: View,
+        eps: f32,
+        stats: View,
+        grad: ViewMut,
+        gamma_grad: ViewMut,
+        beta_grad: ViewMut,
+    ) {
+        self.attempt(|work| {
+            norm::batch_norm_backward(work, x, gamma, eps, stats, grad, gamma_grad, beta_grad)
+        });
+    }
+
+    fn layer_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
+        self.attempt(|work| norm::layer_norm(work, x, gamma, beta, eps, stats, out));
+    }
+
+    fn layer_norm_backward(
+        &self,
+        x: View,
+        gamma: View,
+        eps: f32,
+        stats: View,
+        grad: ViewMut,
+        gamma_grad: ViewMut,
+        beta_grad: ViewMut,
+    ) {
+        self.attempt(|work| {
+            norm::layer_norm_backward(work, x, gamma, eps, stats, grad, gamma_grad, beta_grad)
+        });
+    }
+
+    fn l2_norm(&self, x: View, norms: ViewMut, out: ViewMut) {
+        self.attempt(|work| norm::l2_norm(work, x, norms, out));
+    }
+
+    fn l2_norm_backward(&self, y: View, norms: View, grad: ViewMut) {
+        self.attempt(|work| norm::l2_norm_backward(work, y, norms, grad));
+    }
+
+    fn softmax_cross_entropy(
+        &self,
+        logits: View,
+        label: &[i32],
+        weight: &[f32],
+        scale: f32,
+        grad: ViewMut,
+    ) -> f64 {
+        self.attempt(|work| loss::softmax_cross_entropy(work, logits, label, weight, scale, grad))
+    }
+
+    fn sigmoid_cross_entropy(
+        &self,
+        logits: View,
+        target: &[u8],
+        weight: &[f32],
+        scale: f32,
+        grad: ViewMut,
+    ) -> f64 {
+        self.attempt(|work| loss::sigmoid_cross_entropy(work, logits, target, weight, scale, grad))
+    }
+
+    fn softmax(&self, x: ViewMut) {
+        self.attempt(|work| loss::softmax(work, x));
+    }
+
+    fn sigmoid(&self, x: ViewMut) {
+        self.attempt(|work| loss::sigmoid(work, x));
+    }
+
+    fn adam(&self, step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut) {
+        self.attempt(|work| update::adam(work, step, grad, m, v, value));
+    }
+
+    fn sgd(&self, step: SgdStep, grad: View, velocity: ViewMut, value: ViewMut) {
+        self.attempt(|work| update::sgd(work, step, grad, velocity, value));
+    }
+}

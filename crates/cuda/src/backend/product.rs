@@ -1,0 +1,115 @@
+//! Dense products: the vendor's library where there is one, else tiles of our own. Sparse factors are made dense.
+
+use graphmill_graph::{View, ViewMut};
+use graphmill_nn::backend::Side;
+
+use super::{
+    rows, shape,
+    work::{Work, address},
+};
+use crate::{
+    Buffer, Result, arguments,
+    driver::{Address, Arithmetic, Product},
+};
+
+/// Rows and columns of a block's tile.
+const TILE: usize = 64;
+/// Blocks that keep a large device busy. It depends on no device, and so do the results.
+const BLOCKS: usize = 512;
+/// How much of a sum a block makes, at least, where it is cut.
+const DEPTH: usize = 256;
+
+/// A factor on the device: where it is, what holds it if it was made for the product.
+struct Factor {
+    at: Address,
+    _made: Option<Buffer>,
+}
+
+fn factor(work: &Work, x: View) -> Result<Factor> {
+    if !x.is_sparse() {
+        return Ok(Factor { at: work.read(x)?, _made: None });
+    }
+    let made = rows::dense(work, x)?;
+    Ok(Factor { at: made.address(), _made: Some(made) })
+}
+
+pub(super) fn gemm(
+    work: &Work,
+    arithmetic: Arithmetic,
+    (a, side_a): (View, Side),
+    (b, side_b): (View, Side),
+    beta: f32,
+    c: ViewMut,
+) -> Result<()> {
+    head_gemm(work, arithmetic, 1, (a, side_a), (b, side_b), beta, c)
+}
+
+pub(super) fn head_gemm(
+    work: &Work,
+    arithmetic: Arithmetic,
+    heads: usize,
+    (a, side_a): (View, Side),
+    (b, side_b): (View, Side),
+    beta: f32,
+    c: ViewMut,
+) -> Result<()> {
+    let oriented = |x: View, side| {
+        let width = shape::width(x.num_cols(), heads);
+        if side == Side::Plain { (x.num_rows(), width) } else { (width, x.num_rows()) }
+    };
+    let ((m, k), (inner, n)) = (oriented(a, side_a), oriented(b, side_b));
+    assert!(side_a == Side::Plain || side_b == Side::Plain, "at most one factor is transposed");
+    assert_eq!(k, inner, "inner dimensions of a product");
+    assert_eq!(shape::of(c.as_view()), (m, heads * n), "result of a product");
+    let (lda, ldb, ldc) = (a.num_cols(), b.num_cols(), c.num_cols());
+    // what few values make stays exact
+    let arithmetic = if a.is_sparse() { Arithmetic::F32 } else { arithmetic };
+    let (a, b) = (factor(work, a)?, factor(work, b)?);
+    let product = Product {
+        m,
+        n,
+        k,
+        a: a.at,
+        lda,
+        transpose_a: side_a == Side::Transposed,
+        b: b.at,
+        ldb,
+        transpose_b: side_b == Side::Transposed,
+        beta,
+        c: work.place(c, beta != 0.0)?,
+        ldc,
+        batch: heads,
+        strides: [lda / heads, ldb / heads, n],
+        arithmetic,
+    };
+    if m == 0 || n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the shapes were checked above
+    let done = k > 0 && unsafe { work.queue.device().driver().product(&product, work.queue.stream())? };
+    if done { Ok(()) } else { tiles(work, &product) }
+}
+
+/// The product by our own kernel.
+fn tiles(work: &Work, product: &Product) -> Result<()> {
+    let &Product { m, n, k, a, lda, b, ldb, beta, c, ldc, batch, strides, .. } = product;
+    let (across, down) = (n.div_ceil(TILE), m.div_ceil(TILE));
+    let splits = (BLOCKS / (across * down * batch)).min(k / DEPTH).max(1);
+    let partial = (splits > 1).then(|| work.scratch::<f32>(splits * batch * m * n)).transpose()?;
+    let partial = address(partial.as_ref());
+    let [transpose_a, transpose_b] = [product.transpose_a, product.transpose_b].map(u32::from);
+    let [stride_a, stride_b, stride_c] = strides;
+    #[rustfmt::skip]
+    let arguments = arguments![
+        m, n, k, a, lda, transpose_a, stride_a, b, ldb, transpose_b, stride_b, beta, c, ldc, stride_c,
+        splits as u32, partial,
+    ];
+    // SAFETY: the shapes were checked by the caller, and `partial` holds every part of the sums
+    unsafe { work.blocks("product_tiles", [down, across, batch * splits], arguments)? };
+    if splits == 1 {
+        return Ok(());
+    }
+    let arguments = arguments![m, n, batch as u32, splits as u32, partial, beta, c, ldc, stride_c];
+    // SAFETY: as above
+    unsafe { work.queue.run("product_sum", batch * m * n, arguments) }
+}

@@ -1,0 +1,42 @@
+//! Updates of parameters.
+
+use graphmill_graph::{View, ViewMut};
+use graphmill_nn::backend::{AdamStep, SgdStep};
+
+use super::{shape, work::Work};
+use crate::{Result, arguments};
+
+pub(super) fn adam(
+    work: &Work,
+    step: AdamStep,
+    grad: View,
+    m: ViewMut,
+    v: ViewMut,
+    value: ViewMut,
+) -> Result<()> {
+    for x in [&m, &v, &value] {
+        shape::same(grad, x.as_view());
+    }
+    let count = grad.num_rows() * grad.num_cols();
+    let AdamStep { lr, beta1, beta2, eps, weight_decay, decoupled, correction1, correction2 } = step;
+    let (grad, m, v, value) = (work.read(grad)?, work.change(m)?, work.change(v)?, work.change(value)?);
+    let decoupled = u32::from(decoupled);
+    #[rustfmt::skip]
+    let arguments = arguments![
+        grad, m, v, value, count, lr, beta1, beta2, eps, weight_decay, decoupled, correction1, correction2
+    ];
+    // SAFETY: all have as many values
+    unsafe { work.queue.run("adam_update", count, arguments) }
+}
+
+pub(super) fn sgd(work: &Work, step: SgdStep, grad: View, velocity: ViewMut, value: ViewMut) -> Result<()> {
+    for x in [&velocity, &value] {
+        shape::same(grad, x.as_view());
+    }
+    let count = grad.num_rows() * grad.num_cols();
+    let SgdStep { lr, momentum, nesterov, weight_decay } = step;
+    let (grad, velocity, value) = (work.read(grad)?, work.change(velocity)?, work.change(value)?);
+    let arguments = arguments![grad, velocity, value, count, lr, momentum, u32::from(nesterov), weight_decay];
+    // SAFETY: all have as many values
+    unsafe { work.queue.run("sgd_update", count, arguments) }
+}

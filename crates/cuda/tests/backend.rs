@@ -1,0 +1,326 @@
+//! The operations on a device, here the processor, against the reference backend's and, in other orders of threads and blocks, against their
+//! own bits; and whole models.
+
+mod counting;
+#[path = "../../nn/tests/operations/mod.rs"]
+mod operations;
+
+use std::sync::Arc;
+
+use counting::Counting;
+use graphmill_cuda::{
+    Cuda, Device,
+    driver::{
+        Arithmetic,
+        shim::{self, Options, Order as Threads},
+    },
+};
+use graphmill_graph::{
+    Block, SparseRows,
+    keyed::{Stream, key},
+};
+use graphmill_nn::{
+    Activations, Backend, Matrix, Model, ModelConfig, Order, Pass,
+    backend::{AdamStep, Reference, Side},
+    cost::BlockShape,
+};
+use operations::{OPERATIONS, Shape};
+use proptest::prelude::*;
+
+/// A backend on a processor that runs threads in this order.
+fn backend(order: Threads) -> Cuda {
+    let driver = shim::open(0, Options { memory: 1 << 30, guard: true, order });
+    Cuda::new(&Device::new(driver, 0, 0).unwrap(), Arithmetic::F32).unwrap()
+}
+
+/// Fails where an operation's outputs differ by more than its tolerance.
+fn compare(shape: impl Fn(&str) -> Shape) {
+    let cuda = backend(Threads::Forward);
+    for &(name, tolerance, run) in OPERATIONS {
+        let shape = shape(name);
+        let expected = run(&Reference, shape);
+        let largest = expected.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+        let got = run(&cuda, shape);
+        cuda.check().unwrap_or_else(|error| panic!("{name}, {shape:?}: {error}"));
+        assert_eq!(got.len(), expected.len(), "{name}");
+        for (i, (x, y)) in got.iter().zip(&expected).enumerate() {
+            // written so that a NaN fails
+            let close = (x - y).abs() <= tolerance * largest;
+            assert!(close, "{name}, {shape:?}: output {i} is {x}, should be {y}");
+        }
+    }
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let width = prop_oneof![1usize..20, prop::sample::select(vec![31, 32, 33, 64, 65, 100, 128, 129])];
+    ((0usize..40, width, 0usize..20), (1usize..6, 0usize..24, 0usize..20, 0usize..9), any::<u64>()).prop_map(
+        |((rows, cols, inner), (heads, dst, extra_src, degree), seed)| {
+            // destinations without any source have no edges
+            Shape { rows, cols, inner, heads, dst, extra_src, degree, seed }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_operation_agrees_with_the_reference(shape in shapes()) {
+        compare(|_| shape);
+    }
+}
+
+#[test]
+fn wide_rows_agree_with_the_reference() {
+    for (cols, seed) in [(256, 2), (257, 3), (602, 4)] {
+        compare(|_| Shape { rows: 9, cols, inner: 5, heads: 2, dst: 6, extra_src: 5, degree: 4, seed });
+    }
+}
+
+#[test]
+fn nothing_agrees_with_the_reference() {
+    let nothing = Shape { rows: 0, cols: 3, inner: 0, heads: 1, dst: 0, extra_src: 0, degree: 0, seed: 0 };
+    compare(|_| nothing);
+    compare(|_| Shape { rows: 4, inner: 2, dst: 5, ..nothing });
+    compare(|_| Shape { rows: 1, inner: 1, dst: 1, extra_src: 1, degree: 2, cols: 1, ..nothing });
+}
+
+/// Big enough for every sum to be cut and for a destination whose edges a block of threads shares; everything ends unevenly.
+const BIG: Shape =
+    Shape { rows: 601, cols: 37, inner: 70, heads: 3, dst: 31, extra_src: 77, degree: 140, seed: 5 };
+
+/// As [`BIG`]; products are cut later than other operations.
+fn big(name: &str) -> Shape {
+    if name.starts_with("gemm") { Shape { rows: 1301, heads: 2, ..BIG } } else { BIG }
+}
+
+#[test]
+fn large_inputs_agree_with_the_reference() {
+    compare(big);
+}
+
+#[test]
+fn any_order_of_threads_gives_the_same_bits() {
+    let orders = [Threads::Forward, Threads::Reverse, Threads::Shuffled(1), Threads::Shuffled(2)];
+    let all = orders.map(backend);
+    for &(name, _, run) in OPERATIONS {
+        let shape = Shape { rows: big(name).rows / 2, heads: 2, ..BIG };
+        let bits = |cuda: &Cuda| -> Vec<u64> { run(cuda, shape).into_iter().map(f64::to_bits).collect() };
+        let first = bits(&all[0]);
+        for (cuda, order) in all.iter().zip(orders).skip(1) {
+            assert!(bits(cuda) == first, "{name} in the order {order:?}");
+        }
+    }
+    all.iter().for_each(|cuda| cuda.check().unwrap());
+}
+
+/// Standard normal values.
+fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
+    let mut stream = Stream::new(key(&[seed, 1]));
+    let data: Vec<f32> = (0..rows * cols).map(|_| stream.normal() as f32).collect();
+    Matrix::from_slice(rows, cols, &data)
+}
+
+/// The largest difference.
+fn distance(x: &Matrix, y: &Matrix) -> f32 {
+    assert_eq!((x.num_rows(), x.num_cols()), (y.num_rows(), y.num_cols()));
+    let gaps = x.view().host().iter().zip(y.view().host()).map(|(a, b)| (a - b).abs());
+    // NaN must not be lost in the maximum
+    gaps.fold(0.0, |most, gap| if gap <= most { most } else { gap })
+}
+
+#[test]
+fn sparse_rows_are_read_as_dense_ones() {
+    let (rows, cols, width) = (70, 40, 33);
+    let mut x = random(rows, cols, 1);
+    x.view_mut().host().iter_mut().filter(|x| **x < 0.6).for_each(|x| *x = 0.0);
+    let table = Matrix::sparse_table(SparseRows::from_dense(cols, x.view().host()).unwrap());
+    let mut gathered = Matrix::default();
+    gathered.gather_sparse(table.view(), &(0..rows as u32).collect::<Vec<_>>());
+    gathered.transpose_sparse();
+    let cuda = backend(Threads::Forward);
+    let (w, y) = (random(cols, width, 3), random(rows, width, 4));
+    let both = |run: &dyn Fn(&dyn Backend, &Matrix) -> Matrix| {
+        let found = run(&cuda, &gathered);
+        assert!(distance(&found, &run(&Reference, &x)) < 1e-4);
+        cuda.check().unwrap();
+    };
+    both(&|backend, x| {
+        let mut out = random(rows - 3, width, 5);
+        backend.gemm(x.rows(3..rows), Side::Plain, w.view(), Side::Plain, 0.5, out.view_mut());
+        out
+    });
+    both(&|backend, x| {
+        let mut out = Matrix::default();
+        out.resize(cols, width);
+        backend.gemm(x.view(), Side::Transposed, y.view(), Side::Plain, 0.0, out.view_mut());
+        out
+    });
+    both(&|backend, x| {
+        let mut out = random(rows, cols, 6);
+        backend.add(0.5, x.view(), out.view_mut());
+        out
+    });
+    both(&|backend, x| {
+        let mut out = random(3, cols, 7);
+        backend.gather(x.view(), &[69, 0, 69], out.view_mut());
+        out
+    });
+    let mut out = Matrix::zeros(2, cols);
+    cuda.gather(table.view(), &[5, 4], out.view_mut());
+    assert_eq!(out.view().host(), [x.rows(5..6).host(), x.rows(4..5).host()].concat());
+}
+
+/// A local block whose destinations have 0, 1, 2, 3, 0, 1 .. random in-neighbours, transposed.
+fn block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -> Block {
+    let mut stream = Stream::new(key(&[seed, 2]));
+    let mut block = Block { num_dst, num_src, indptr: vec![0], ..Block::default() };
+    for v in 0..num_dst {
+        block.indices.extend((0..v % 4).map(|_| stream.below(num_src as u64) as u32));
+        block.indptr.push(block.indices.len() as u32);
+    }
+    if weighted {
+        let mut weight = || 0.2 + 0.8 * stream.uniform() as f32;
+        block.edge_weight = block.indices.iter().map(|_| weight()).collect();
+        block.self_weight = (0..num_dst).map(|_| weight()).collect();
+    }
+    block.transpose();
+    block
+}
+
+/// What a model trains on.
+struct Batch {
+    blocks: Vec<Block>,
+    orders: Vec<Order>,
+    x: Matrix,
+    label: Vec<i32>,
+}
+
+/// The moments of Adam, by parameter.
+type Moments = Vec<[Matrix; 2]>;
+
+const CLASSES: usize = 5;
+const SEEDS: usize = 12;
+
+/// One step of training; the loss.
+fn step(backend: &dyn Backend, model: &mut Model, moments: &mut Moments, batch: &Batch, t: i32) -> f64 {
+    let Batch { blocks, orders, x, label } = batch;
+    let pass = Pass { backend, training: true, key: 42 + t as u64 };
+    let mut acts = Activations::default();
+    model.zero_grad(backend);
+    model.forward(&pass, orders, blocks, x.view(), &mut acts);
+    let (logits, grad) = acts.logits_and_grad();
+    let loss = backend.softmax_cross_entropy(logits, label, &[], 1.0 / SEEDS as f32, grad);
+    model.backward(&pass, orders, blocks, x.view(), &mut acts);
+    let (beta1, beta2) = (0.9f32, 0.999f32);
+    let step = AdamStep {
+        lr: 0.01,
+        beta1,
+        beta2,
+        eps: 1e-3,
+        weight_decay: 0.0,
+        decoupled: false,
+        correction1: 1.0 - beta1.powi(t),
+        correction2: 1.0 - beta2.powi(t),
+    };
+    let mut moments = moments.iter_mut();
+    model.visit_mut(&mut |_, p| {
+        let [m, v] = moments.next().unwrap();
+        if p.trainable {
+            backend.adam(step, p.grad.view(), m.view_mut(), v.view_mut(), p.value.view_mut());
+        }
+    });
+    loss
+}
+
+/// A model's losses and parameters after some steps.
+fn train(
+    backend: &dyn Backend,
+    model: &mut Model,
+    batch: &Batch,
+    after: &mut dyn FnMut(i32),
+) -> (Vec<f64>, Vec<Matrix>) {
+    let mut moments = Moments::new();
+    model.visit(&mut |_, p| {
+        let [rows, cols] = [p.value.num_rows(), p.value.num_cols()];
+        moments.push([Matrix::zeros(rows, cols), Matrix::zeros(rows, cols)]);
+    });
+    let losses = (1..=4)
+        .map(|t| {
+            let loss = step(backend, model, &mut moments, batch, t);
+            after(t);
+            loss
+        })
+        .collect();
+    let mut parameters = Vec::new();
+    model.visit(&mut |_, p| parameters.push(p.value.clone()));
+    (losses, parameters)
+}
+
+#[test]
+fn models_train_as_on_the_reference_and_only_losses_come_back() {
+    let named = |model: &str| ModelConfig {
+        model: model.into(),
+        hidden: 8,
+        heads: 2,
+        dropout: 0.3,
+        ..ModelConfig::default()
+    };
+    let configs = [
+        named("sage"),
+        named("gcn"),
+        ModelConfig { attention_dropout: 0.2, ..named("gat") },
+        ModelConfig { norm: "batch".into(), ..named("gin") },
+        ModelConfig {
+            norm: "layer".into(),
+            residual: "linear".into(),
+            activation: "elu".into(),
+            ..named("sage")
+        },
+    ];
+    for config in configs {
+        let new = || Model::new(&config, 7, CLASSES, 3).unwrap();
+        let mut model = new();
+        let sizes = [SEEDS, 25, 40, 60];
+        let weighted = model.wants_symmetric_weights();
+        let blocks: Vec<Block> = (0..model.num_layers())
+            .rev()
+            .map(|l| block(sizes[l], sizes[l + 1], weighted, l as u64))
+            .collect();
+        let orders = model.orders(&blocks.iter().map(BlockShape::from).collect::<Vec<_>>());
+        let x = random(blocks[0].num_src, 7, 8);
+        let label = (0..SEEDS).map(|i| (i % CLASSES) as i32).collect();
+        let batch = Batch { blocks, orders, x, label };
+        let (losses, parameters) = train(&Reference, &mut model, &batch, &mut |_| ());
+
+        let driver = Counting::new(shim::open(0, Options { memory: 1 << 28, ..Options::default() }));
+        let cuda = Cuda::new(&Device::new(driver.clone(), 0, 0).unwrap(), Arithmetic::F32).unwrap();
+        let (found, values) = train(&cuda, &mut new(), &batch, &mut |t| {
+            assert_eq!(driver.downloads(), t as usize, "{config:?}: what came back after {t} steps");
+        });
+        cuda.check().unwrap();
+        for (a, b) in losses.iter().zip(&found) {
+            assert!((a - b).abs() < 1e-4, "{config:?}: {losses:?} but {found:?}");
+        }
+        for (a, b) in parameters.iter().zip(&values) {
+            assert!(distance(a, b) < 1e-4, "{config:?}");
+        }
+    }
+}
+
+#[test]
+fn the_first_failure_stays() {
+    let driver = shim::open(0, Options { memory: 1 << 20, ..Options::default() });
+    let cuda = Cuda::new(&Device::new(driver, 0, 0).unwrap(), Arithmetic::F32).unwrap();
+    let mut x = Matrix::zeros(4, 4);
+    cuda.fill(1.0, x.view_mut());
+    cuda.check().unwrap();
+    let mut large = Matrix::default();
+    large.resize(1 << 10, 1 << 10);
+    cuda.fill(1.0, large.view_mut());
+    let error = cuda.check().unwrap_err();
+    assert!(error.to_string().contains("is out of memory"), "{error}");
+    cuda.scale(2.0, x.view_mut());
+    assert_eq!(cuda.dot(x.view(), x.view()), 0.0);
+    assert_eq!(cuda.check().unwrap_err(), error);
+}

@@ -1,0 +1,137 @@
+//! A driver that counts what comes back from the device.
+
+use std::{
+    ffi::c_void,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use graphmill_cuda::{
+    Result,
+    driver::{Address, Driver, Event, HostMemory, Kernel, Product, Properties, Shape, Stream, shim::Shim},
+};
+
+/// Another driver, and how often it copied to the host.
+pub(crate) struct Counting {
+    inner: Arc<Shim>,
+    downloads: AtomicUsize,
+}
+
+impl Counting {
+    pub(crate) fn new(inner: Arc<Shim>) -> Arc<Self> {
+        Arc::new(Self { inner, downloads: AtomicUsize::new(0) })
+    }
+
+    pub(crate) fn downloads(&self) -> usize {
+        self.downloads.load(Relaxed)
+    }
+}
+
+impl Driver for Counting {
+    fn properties(&self) -> &Properties {
+        self.inner.properties()
+    }
+
+    fn memory(&self) -> Result<(u64, u64)> {
+        self.inner.memory()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Address> {
+        self.inner.allocate(bytes)
+    }
+
+    unsafe fn free(&self, at: Address) {
+        // SAFETY: the caller's promise
+        unsafe { self.inner.free(at) }
+    }
+
+    fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {
+        self.inner.allocate_host(bytes)
+    }
+
+    unsafe fn free_host(&self, memory: HostMemory) {
+        // SAFETY: the caller's promise
+        unsafe { self.inner.free_host(memory) }
+    }
+
+    unsafe fn register(&self, at: *const u8, bytes: usize) -> Result<Address> {
+        // SAFETY: the caller's promise
+        unsafe { self.inner.register(at, bytes) }
+    }
+
+    unsafe fn unregister(&self, at: *const u8) {
+        // SAFETY: the caller's promise
+        unsafe { self.inner.unregister(at) }
+    }
+
+    fn stream(&self) -> Result<Stream> {
+        self.inner.stream()
+    }
+
+    fn synchronize(&self, stream: Stream) -> Result<()> {
+        self.inner.synchronize(stream)
+    }
+
+    fn event(&self) -> Result<Event> {
+        self.inner.event()
+    }
+
+    fn record(&self, event: Event, stream: Stream) -> Result<()> {
+        self.inner.record(event, stream)
+    }
+
+    fn wait(&self, stream: Stream, event: Event) -> Result<()> {
+        self.inner.wait(stream, event)
+    }
+
+    fn seconds_between(&self, from: Event, to: Event) -> Result<f64> {
+        self.inner.seconds_between(from, to)
+    }
+
+    unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, stream: Stream) -> Result<()> {
+        // SAFETY: the caller's promise
+        unsafe { self.inner.upload(from, to, bytes, stream) }
+    }
+
+    unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, stream: Stream) -> Result<()> {
+        self.downloads.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promise
+        unsafe { self.inner.download(from, to, bytes, stream) }
+    }
+
+    unsafe fn copy(&self, from: Address, to: Address, bytes: usize, stream: Stream) -> Result<()> {
+        // SAFETY: the caller's promise
+        unsafe { self.inner.copy(from, to, bytes, stream) }
+    }
+
+    unsafe fn fill(&self, at: Address, word: u32, words: usize, stream: Stream) -> Result<()> {
+        // SAFETY: the caller's promise
+        unsafe { self.inner.fill(at, word, words, stream) }
+    }
+
+    fn kernel(&self, name: &str) -> Result<Kernel> {
+        self.inner.kernel(name)
+    }
+
+    unsafe fn launch(
+        &self,
+        kernel: Kernel,
+        shape: Shape,
+        arguments: &mut [*mut c_void],
+        stream: Stream,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise
+        unsafe { self.inner.launch(kernel, shape, arguments, stream) }
+    }
+
+    unsafe fn product(&self, product: &Product, stream: Stream) -> Result<bool> {
+        // SAFETY: the caller's promise
+        unsafe { self.inner.product(product, stream) }
+    }
+
+    fn enable_peer(&self, other: usize) -> Result<bool> {
+        self.inner.enable_peer(other)
+    }
+}

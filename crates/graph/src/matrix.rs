@@ -447,7 +447,7 @@ impl<'a> View<'a> {
         if let Some(newest) = mirror.on(accelerator.device()) {
             return Some((TableType::F32, newest + (self.start * cols * 4) as u64));
         }
-        if let Some(copy) = mirror.from_other(accelerator, 4 * rows * cols) {
+        if let Some(copy) = mirror.copied(accelerator, 4 * rows * cols) {
             return Some((TableType::F32, copy + (self.start * cols * 4) as u64));
         }
         match storage {

@@ -1,4 +1,4 @@
-//! Losses with their gradients, softmax and sigmoid. A loss is a number of the host: it waits for the device.
+//! Losses with their gradients, softmax and sigmoid. A loss stays on the device until somebody asks for it.
 
 use graphmill_graph::{View, ViewMut};
 
@@ -27,10 +27,10 @@ fn loss(
     weight: &[f32],
     scale: f32,
     grad: ViewMut,
-) -> Result<f64> {
+) -> Result<Option<Buffer>> {
     let (rows, cols) = shape::of(logits);
     if rows == 0 {
-        return Ok(0.0);
+        return Ok(None);
     }
     let weight = (!weight.is_empty()).then(|| work.queue.upload(weight)).transpose()?;
     let blocks = rows.div_ceil(ROWS).min(BLOCKS);
@@ -39,7 +39,7 @@ fn loss(
     let arguments = arguments![logits, rows, cols, targets.address(), weight, scale, grad, losses.address()];
     // SAFETY: the operation checked the shapes, and there is a loss for each block
     unsafe { work.blocks(name, [blocks, 1, 1], arguments)? };
-    values::total(work, &losses, blocks, scale)
+    values::total(work, &losses, blocks, scale).map(Some)
 }
 
 pub(super) fn softmax_cross_entropy(
@@ -49,7 +49,7 @@ pub(super) fn softmax_cross_entropy(
     weight: &[f32],
     scale: f32,
     grad: ViewMut,
-) -> Result<f64> {
+) -> Result<Option<Buffer>> {
     check(logits, weight, &grad);
     let classes = logits.num_cols() as i64;
     assert_eq!(label.len(), logits.num_rows(), "one label per row");
@@ -64,7 +64,7 @@ pub(super) fn sigmoid_cross_entropy(
     weight: &[f32],
     scale: f32,
     grad: ViewMut,
-) -> Result<f64> {
+) -> Result<Option<Buffer>> {
     check(logits, weight, &grad);
     assert_eq!(target.len(), logits.num_rows() * logits.num_cols(), "one target per logit");
     loss(work, "sigmoid_loss", logits, work.queue.upload(target)?, weight, scale, grad)

@@ -1,6 +1,6 @@
 //! The operations on a device.
 //!
-//! Each is a few kernels in the backend's stream, and nothing waits for them but those whose result is a number of the host: losses,
+//! Each is a few kernels in the backend's stream, and nothing waits for them but those whose result is the host's: [`Backend::settle`],
 //! [`Backend::dot`], and the winners of [`Backend::aggregate_max`]. Sums are in one fixed order: the same bits for every run.
 //!
 //! | file | operations |
@@ -18,12 +18,12 @@
 //! | `shape` | what operations assert of their inputs |
 //! | `work` | addresses, and how kernels are started |
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use graphmill_graph::{Block, NodeId, View, ViewMut};
 use graphmill_nn::backend::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting};
 
-use crate::{Device, Queue, Result, driver::Arithmetic};
+use crate::{Buffer, Device, Queue, Result, driver::Arithmetic};
 use work::Work;
 
 mod aggregate;
@@ -39,11 +39,13 @@ mod shape;
 mod update;
 mod work;
 
-/// The operations on a device. What fails there is remembered: later operations do nothing, and [`Cuda::check`] tells.
+/// The operations on a device. What fails there is remembered: later operations do nothing, and [`Backend::check`] tells.
 #[derive(Debug)]
 pub struct Cuda {
     queue: Arc<Queue>,
     arithmetic: Arithmetic,
+    /// The loss that nobody has asked for yet.
+    loss: Mutex<Option<Buffer>>,
 }
 
 impl Cuda {
@@ -52,18 +54,17 @@ impl Cuda {
     /// # Errors
     /// The driver fails.
     pub fn new(device: &Arc<Device>, arithmetic: Arithmetic) -> Result<Self> {
-        Ok(Self { queue: Queue::compute(device)?, arithmetic })
+        Ok(Self::on(&Queue::compute(device)?, arithmetic))
+    }
+
+    /// In a queue that is there.
+    pub fn on(queue: &Arc<Queue>, arithmetic: Arithmetic) -> Self {
+        Self { queue: queue.clone(), arithmetic, loss: Mutex::default() }
     }
 
     /// Where the operations are queued.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
-    }
-
-    /// # Errors
-    /// The first failure of an operation, or of anything else on the device.
-    pub fn check(&self) -> Result<()> {
-        self.queue.device().check()
     }
 
     /// Nothing, where something failed before.
@@ -79,9 +80,34 @@ impl Cuda {
     }
 }
 
+impl Cuda {
+    /// A loss that is asked for later ([`Backend::settle`]).
+    fn late(&self, operation: impl FnOnce(&Work) -> Result<Option<Buffer>>) -> f64 {
+        let loss = self.attempt(operation);
+        *self.loss.lock().unwrap_or_else(PoisonError::into_inner) = loss;
+        0.0
+    }
+}
+
 impl Backend for Cuda {
     fn name(&self) -> &'static str {
         "cuda"
+    }
+
+    fn settle(&self, loss: f64) -> f64 {
+        let late = self.loss.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match late {
+            Some(late) => self.attempt(|_| rows::number(&late)),
+            None => {
+                self.attempt(|_| self.queue.synchronize());
+                loss
+            }
+        }
+    }
+
+    fn check(&self) -> graphmill_nn::Result<()> {
+        let checked = self.queue.device().check();
+        checked.map_err(|error| graphmill_nn::Error::Device(error.to_string()))
     }
 
     fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
@@ -369,7 +395,7 @@ impl Backend for Cuda {
         scale: f32,
         grad: ViewMut,
     ) -> f64 {
-        self.attempt(|work| loss::softmax_cross_entropy(work, logits, label, weight, scale, grad))
+        self.late(|work| loss::softmax_cross_entropy(work, logits, label, weight, scale, grad))
     }
 
     fn sigmoid_cross_entropy(
@@ -380,7 +406,7 @@ impl Backend for Cuda {
         scale: f32,
         grad: ViewMut,
     ) -> f64 {
-        self.attempt(|work| loss::sigmoid_cross_entropy(work, logits, target, weight, scale, grad))
+        self.late(|work| loss::sigmoid_cross_entropy(work, logits, target, weight, scale, grad))
     }
 
     fn softmax(&self, x: ViewMut) {

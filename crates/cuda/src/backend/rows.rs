@@ -152,16 +152,21 @@ pub(super) fn dot(work: &Work, x: View, y: View) -> Result<f64> {
     let arguments = arguments![work.read(x)?, work.read(y)?, count, sums.address()];
     // SAFETY: both have as many values, and there is a sum for each block
     unsafe { work.blocks("dot_values", [blocks, 1, 1], arguments)? };
-    total(work, &sums, blocks, 1.0)
+    number(&total(work, &sums, blocks, 1.0)?)
 }
 
-/// The sum of so many values, times a factor. Waits for the device.
-pub(super) fn total(work: &Work, values: &Buffer, count: usize, factor: f32) -> Result<f64> {
+/// The sum of so many values, times a factor: an f64 on the device.
+pub(super) fn total(work: &Work, values: &Buffer, count: usize, factor: f32) -> Result<Buffer> {
     let total = work.scratch::<f64>(1)?;
     let arguments = arguments![values.address(), count, factor, total.address()];
     // SAFETY: the caller has as many values there
     unsafe { work.blocks("total_of", [1; 3], arguments)? };
+    Ok(total)
+}
+
+/// A number of the device. Waits for it.
+pub(super) fn number(of: &Buffer) -> Result<f64> {
     let mut result = [0.0f64];
-    total.download(&mut result)?;
+    of.download(&mut result)?;
     Ok(result[0])
 }

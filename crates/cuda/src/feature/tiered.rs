@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_graph::{Error, Matrix, NodeId, Result, matrix::TableData};
+use graphmill_graph::{Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Places, Rows, cached::Placed},
+    feature::{Marks, Places, Rows, cached::Placed},
 };
 
 use super::stored::{self, Stored};
@@ -64,21 +64,28 @@ impl Tiered {
 
     /// Bytes of rows on the device that reads.
     pub fn device_bytes(&self) -> u64 {
-        graphmill_graph::accelerator::DeviceMemory::bytes(&self.shards[self.own]) as u64
+        DeviceMemory::bytes(&self.shards[self.own]) as u64
     }
 
     /// The rows on the device, and what they cost.
-    fn rows(&self, queue: &Arc<Queue>, ids: &[NodeId]) -> Result<(Buffer, Traffic)> {
+    /// `asked` is where the ids are there, if they are.
+    fn rows(
+        &self,
+        queue: &Arc<Queue>,
+        ids: &[NodeId],
+        asked: Option<Address>,
+    ) -> Result<(Buffer, Traffic)> {
         let began = Instant::now();
         self.stored.check(ids)?;
         let copying = self.stored.copying();
         let dim = self.stored.dim();
-        let asked = queue.upload(ids)?;
+        let copied = if asked.is_none() { Some(queue.upload(ids)?) } else { None };
+        let asked = asked.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
         let out = queue.take(4 * ids.len() * dim)?;
         let found = queue.take(24)?;
         let places = self.places.as_ref().map_or(Address(0), Buffer::address);
         let arguments = arguments![
-            asked.address(),
+            asked,
             ids.len(),
             places,
             self.table.address(),
@@ -162,11 +169,23 @@ impl Feature for Tiered {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        self.pool.with(|queue| stored::read_to(ids, self.dim(), places, out, || self.rows(queue, ids)))
+        self.pool.with(|queue| stored::read_to(ids, self.dim(), places, out, || self.rows(queue, ids, None)))
     }
 
     fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
-        self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids)))
+        self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids, None)))
+    }
+
+    fn gather_drawn(
+        &self,
+        ids: &[NodeId],
+        on_device: &Arc<dyn DeviceMemory>,
+        _: &Marks,
+        out: &mut Matrix,
+    ) -> Result<Traffic> {
+        let here = on_device.device() == self.pool.device().number() && on_device.bytes() >= 4 * ids.len();
+        let asked = here.then(|| Address(on_device.address()));
+        self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids, asked)))
     }
 
     fn row_bytes(&self) -> u64 {

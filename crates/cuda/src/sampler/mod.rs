@@ -278,6 +278,9 @@ impl DeviceSampler {
                 transposed,
             }));
         }
+        if !form.fused {
+            batch.input_on_device = Some(Arc::new(nodes.ids));
+        }
         // others read the blocks in streams of their own
         Ok(queue.synchronize()?)
     }

@@ -79,7 +79,7 @@ impl Mirror {
 
     /// The address of a copy on the accelerator of the newest values, which are on another device: without the host, where the two reach
     /// each other. `None` where they do not.
-    pub(super) fn from_other(&self, accelerator: &dyn Accelerator, bytes: usize) -> Option<u64> {
+    pub(super) fn copied(&self, accelerator: &dyn Accelerator, bytes: usize) -> Option<u64> {
         let own = self.own.as_ref().filter(|_| self.newest)?;
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(copy) = copies.iter().find(|copy| copy.device() == accelerator.device()) {

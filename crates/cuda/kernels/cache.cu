@@ -109,15 +109,15 @@ extern "C" __global__ void cache_admit(const uint32_t* ids, uint64_t count, cons
     }
 }
 
-// out (count x dim): the rows that were found.
+// out (count x dim): the rows that were found. A warp takes 32 rows, `group` lanes a row.
 extern "C" __global__ void cache_hits(const uint32_t* found, uint64_t count, const unsigned char* rows, uint64_t row_bytes,
                                       uint32_t unit, uint32_t group, uint32_t kind, uint64_t dim, float* out) {
-    const uint32_t lane = threadIdx.x % group;
-    const uint64_t groups = (uint64_t)gridDim.x * blockDim.x / group;
-    for (uint64_t i = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / group; i < count; i += groups) {
-        if (found[i] != MISS) {
-            rows_copy(rows + found[i] * row_bytes, row_bytes, unit, lane, group, out + i * dim, (unsigned char*)0, kind);
-        }
+    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t lane = threadIdx.x % 32;
+    for (uint64_t first = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x - lane; first < count; first += step) {
+        const uint32_t slot = first + lane < count ? found[first + lane] : MISS;
+        const uint64_t from = slot == MISS ? 0 : (uint64_t)rows + slot * row_bytes;
+        rows_copy(from, 0, row_bytes, unit, group, out + first * dim, dim, kind);
     }
 }
 
@@ -125,13 +125,16 @@ extern "C" __global__ void cache_hits(const uint32_t* found, uint64_t count, con
 extern "C" __global__ void cache_misses(const uint32_t* ids, const uint32_t* found, const uint32_t* to, uint64_t count,
                                         const unsigned char* host, unsigned char* rows, uint64_t row_bytes, uint32_t unit,
                                         uint32_t group, uint32_t kind, uint64_t dim, float* out, uint32_t* hand) {
-    const uint32_t lane = threadIdx.x % group;
-    const uint64_t groups = (uint64_t)gridDim.x * blockDim.x / group;
-    for (uint64_t i = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / group; i < count; i += groups) {
-        if (found[i] == MISS) {
-            unsigned char* keep = to[i] == MISS ? (unsigned char*)0 : rows + to[i] * row_bytes;
-            rows_copy(host + ids[i] * row_bytes, row_bytes, unit, lane, group, out + i * dim, keep, kind);
+    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t lane = threadIdx.x % 32;
+    for (uint64_t first = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x - lane; first < count; first += step) {
+        const uint64_t i = first + lane;
+        uint64_t from = 0, keep = 0;
+        if (i < count && found[i] == MISS) {
+            from = (uint64_t)host + ids[i] * row_bytes;
+            keep = to[i] == MISS ? 0 : (uint64_t)rows + to[i] * row_bytes;
         }
+        rows_copy(from, keep, row_bytes, unit, group, out + first * dim, dim, kind);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         hand[0] = hand[1];

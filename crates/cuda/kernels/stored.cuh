@@ -51,7 +51,7 @@ __device__ inline void rows_copy_units(const Unit* from, uint64_t units, uint32_
         for (uint32_t i = 0; i < 4; i++) {
             const uint64_t at = first + i * group;
             if (at >= shift && at < units + shift) {
-                held[i] = from[at - shift];
+                held[i] = __ldg(from + (at - shift));
             }
         }
 #pragma unroll
@@ -69,14 +69,61 @@ __device__ inline void rows_copy_units(const Unit* from, uint64_t units, uint32_
     }
 }
 
+// Copies up to 32 rows, whose addresses (0: none) are the warp's lanes' own; row i goes to `to + i * dim`, and to lane i's `keep` where that is
+// not null. Where a row is one read of a few lanes, four reads of a lane are of four rows. All lanes take part.
+template <typename Unit>
+__device__ inline void rows_copy_warp(uint64_t from, uint64_t keep, uint64_t units, uint32_t group, float* to, uint64_t dim,
+                                      uint32_t kind) {
+    const uint32_t lane = threadIdx.x % 32;
+    if (units > group) {
+        for (uint32_t i = 0; i < 32; i++) {
+            const Unit* row = (const Unit*)__shfl_sync(ALL_LANES, from, i);
+            Unit* kept = (Unit*)__shfl_sync(ALL_LANES, keep, i);
+            if (row != 0) {
+                rows_copy_units(row, units, lane, 32, to == 0 ? to : to + i * dim, kept, kind);
+            }
+        }
+        return;
+    }
+    const uint32_t together = 32 / group, own = lane % group;
+    for (uint32_t first = lane / group; first < 32; first += 4 * together) {
+        const Unit* row[4];
+        Unit* kept[4];
+        Unit held[4];
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t at = first + i * together;
+            row[i] = (const Unit*)__shfl_sync(ALL_LANES, from, at % 32);
+            kept[i] = (Unit*)__shfl_sync(ALL_LANES, keep, at % 32);
+            if (at >= 32 || own >= units) {
+                row[i] = 0;
+            }
+            if (row[i] != 0) {
+                held[i] = __ldg(row[i] + own);
+            }
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            if (row[i] != 0) {
+                if (to != 0) {
+                    rows_put(held[i], own, to + (first + i * together) * dim, kind);
+                }
+                if (kept[i] != 0) {
+                    kept[i][own] = held[i];
+                }
+            }
+        }
+    }
+}
+
 // As above by the unit's bytes.
-__device__ inline void rows_copy(const unsigned char* from, uint64_t row_bytes, uint32_t unit, uint32_t lane, uint32_t group,
-                                 float* to, unsigned char* keep, uint32_t kind) {
+__device__ inline void rows_copy(uint64_t from, uint64_t keep, uint64_t row_bytes, uint32_t unit, uint32_t group, float* to,
+                                 uint64_t dim, uint32_t kind) {
     if (unit == 16) {
-        rows_copy_units((const uint4*)from, row_bytes / 16, lane, group, to, (uint4*)keep, kind);
+        rows_copy_warp<uint4>(from, keep, row_bytes / 16, group, to, dim, kind);
     } else if (unit == 4) {
-        rows_copy_units((const uint32_t*)from, row_bytes / 4, lane, group, to, (uint32_t*)keep, kind);
+        rows_copy_warp<uint32_t>(from, keep, row_bytes / 4, group, to, dim, kind);
     } else {
-        rows_copy_units((const unsigned short*)from, row_bytes / 2, lane, group, to, (unsigned short*)keep, kind);
+        rows_copy_warp<unsigned short>(from, keep, row_bytes / 2, group, to, dim, kind);
     }
 }

@@ -5,13 +5,15 @@
 // Where a row is that no device holds.
 #define COLD 0xffffffffu
 
-// Copies rows of the host, as they are, to the device: row i is that of ids[i]. `group` lanes a row.
+// Copies rows of the host, as they are, to the device: row i is that of ids[i]. A warp takes 32 rows, `group` lanes a row.
 extern "C" __global__ void tier_load(const uint32_t* ids, uint64_t count, const unsigned char* host, uint64_t row_bytes,
                                      uint32_t unit, uint32_t group, unsigned char* rows) {
-    const uint32_t lane = threadIdx.x % group;
-    const uint64_t groups = (uint64_t)gridDim.x * blockDim.x / group;
-    for (uint64_t i = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / group; i < count; i += groups) {
-        rows_copy(host + ids[i] * row_bytes, row_bytes, unit, lane, group, (float*)0, rows + i * row_bytes, ROWS_F32);
+    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t lane = threadIdx.x % 32;
+    for (uint64_t first = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x - lane; first < count; first += step) {
+        const uint64_t i = first + lane;
+        const uint64_t from = i < count ? (uint64_t)host + ids[i] * row_bytes : 0;
+        rows_copy(from, (uint64_t)rows + i * row_bytes, row_bytes, unit, group, (float*)0, 0, ROWS_F32);
     }
 }
 
@@ -26,27 +28,33 @@ extern "C" __global__ void tier_gather(const uint32_t* ids, uint64_t count, cons
         counts[threadIdx.x] = 0;
     }
     __syncthreads();
-    const uint32_t lane = threadIdx.x % group;
-    const uint64_t groups = (uint64_t)gridDim.x * blockDim.x / group;
-    for (uint64_t i = (blockIdx.x * (uint64_t)blockDim.x + threadIdx.x) / group; i < count; i += groups) {
-        const uint32_t v = ids[i];
-        const uint32_t place = places != 0 ? __ldg(places + v) : 0;
-        const unsigned char* from;
-        uint32_t tier = 0;
-        if (places == 0) {
-            from = (const unsigned char*)__ldg(shards + own) + v * row_bytes;
-        } else if (place == COLD) {
-            from = host + v * row_bytes;
-            tier = 2;
-        } else {
-            const uint32_t device = place % devices;
-            from = (const unsigned char*)__ldg(shards + device) + place / devices * row_bytes;
-            tier = device == own ? 0 : 1;
+    const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t lane = threadIdx.x % 32;
+    uint32_t mine[3] = {0, 0, 0};
+    for (uint64_t first = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x - lane; first < count; first += step) {
+        uint64_t from = 0;
+        if (first + lane < count) {
+            const uint32_t v = ids[first + lane];
+            const uint32_t place = places != 0 ? __ldg(places + v) : 0;
+            if (places == 0) {
+                from = __ldg(shards + own) + v * row_bytes;
+                mine[0]++;
+            } else if (place == COLD) {
+                from = (uint64_t)host + v * row_bytes;
+                mine[2]++;
+            } else {
+                const uint32_t device = place % devices;
+                from = __ldg(shards + device) + place / devices * row_bytes;
+                mine[0] += device == own ? 1 : 0;
+                mine[1] += device == own ? 0 : 1;
+            }
         }
-        if (lane == 0) {
-            atomicAdd(counts + tier, 1u);
+        rows_copy(from, 0, row_bytes, unit, group, out + first * dim, dim, kind);
+    }
+    for (uint32_t tier = 0; tier < 3; tier++) {
+        if (mine[tier] != 0) {
+            atomicAdd(counts + tier, mine[tier]);
         }
-        rows_copy(from, row_bytes, unit, lane, group, out + i * dim, (unsigned char*)0, kind);
     }
     __syncthreads();
     if (threadIdx.x < 3 && counts[threadIdx.x] != 0) {

@@ -104,7 +104,7 @@ impl Dynamic {
         let used = state.used.as_ref().map_or(Address(0), Buffer::address);
         let copying = self.stored.copying();
         let (bytes, unit, group, kind) = (copying.row_bytes, copying.unit, copying.group, copying.kind);
-        let (rows, lanes, dim) = (state.rows.address(), count * group as usize, self.dim());
+        let (rows, dim) = (state.rows.address(), self.dim());
         let out_at = out.address();
         // SAFETY: all ids are below V; there is room for what each kernel writes of every id, slot and row
         unsafe {
@@ -113,7 +113,7 @@ impl Dynamic {
             queue.run("cache_first", count, arguments![ids_at, count, slot_of, found_at, before, hits_at])?;
             scan::exclusive(queue, before, count, sum)?;
             let arguments = arguments![found_at, count, rows, bytes, unit, group, kind, dim, out_at];
-            queue.run("cache_hits", lanes, arguments)?;
+            queue.run("cache_hits", count, arguments)?;
             let victims = match &state.used {
                 Some(_) => Some(self.victims(used, hand, before.offset(4 * count))?),
                 None => None,
@@ -127,7 +127,7 @@ impl Dynamic {
             let arguments = arguments![
                 ids_at, found_at, to_at, count, host, rows, bytes, unit, group, kind, dim, out_at, hand
             ];
-            queue.run("cache_misses", lanes, arguments)?;
+            queue.run("cache_misses", count, arguments)?;
         }
         let [hits] = stored::counts(queue, &hits)?;
         let missed = count as u64 - hits;

@@ -103,7 +103,7 @@ impl Tiered {
         // SAFETY: all rows asked for are there, by the maps of this very table, and there is room for as many
         unsafe {
             self.pool.device().driver().fill(found.address(), 0, 6, queue.stream())?;
-            queue.run("tier_gather", ids.len() * copying.group as usize, arguments)?;
+            queue.run("tier_gather", ids.len(), arguments)?;
         }
         let [device, peer, host] = stored::counts(queue, &found)?;
         let rows = |rows: u64| Rows { rows, bytes: rows * self.row_bytes(), nanos: 0 };
@@ -154,7 +154,7 @@ fn load(queue: &Arc<Queue>, stored: &Stored, ids: &[NodeId]) -> Result<Buffer> {
         rows.address()
     ];
     // SAFETY: the rows are there, and there is room for as many
-    unsafe { queue.run("tier_load", ids.len() * copying.group as usize, arguments)? };
+    unsafe { queue.run("tier_load", ids.len(), arguments)? };
     queue.synchronize()?;
     Ok(rows)
 }

@@ -273,8 +273,9 @@ impl DeviceSampler {
                 indptr: drawn.indptr,
                 indices: drawn.indices,
                 dst_ids,
-                edge_weight: drawn.edge_weight,
-                self_weight,
+                // a block without edges has no weights either
+                edge_weight: drawn.edge_weight.filter(|_| drawn.edges > 0),
+                self_weight: self_weight.filter(|_| block.num_dst > 0),
                 transposed,
             }));
         }

@@ -19,7 +19,7 @@ use graphmill_graph::{
 };
 use graphmill_nn::{
     Activations, Backend, Matrix, Model, ModelConfig, Order, Pass,
-    backend::{AdamStep, Reference, Side},
+    backend::{AdamStep, EdgeWeight, OwnWeight, Reference, Side, Weighting},
     cost::BlockShape,
 };
 use operations::{OPERATIONS, Shape};
@@ -185,6 +185,42 @@ fn block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -> Block {
     }
     block.transpose();
     block
+}
+
+#[test]
+fn blocks_of_threads_share_the_edges_of_long_rows() {
+    // three destinations, the second of 3000 edges, of five sources
+    let mut stream = Stream::new(9);
+    let indices: Vec<u32> = (0..3600).map(|_| stream.below(5) as u32).collect();
+    let edge_weight = (0..3600).map(|_| stream.uniform() as f32 / 100.0).collect();
+    let indptr = vec![0, 500, 3500, 3600];
+    let self_weight = vec![0.5, 1.5, 2.0];
+    let mut block =
+        Block { num_dst: 3, num_src: 5, indptr, indices, edge_weight, self_weight, ..Block::default() };
+    block.transpose();
+    let cuda = backend(Threads::Shuffled(3));
+    for (edge, own) in [
+        (EdgeWeight::One, OwnWeight::Constant(0.5)),
+        (EdgeWeight::Mean, OwnWeight::Stored),
+        (EdgeWeight::Stored, OwnWeight::None),
+        (EdgeWeight::Normalised, OwnWeight::None),
+    ] {
+        let weighting = Weighting { edge, own };
+        for cols in [3, 8, 150, 132] {
+            let (src, grad) = (random(5, cols, 1), random(3, cols, 2));
+            let run = |backend: &dyn Backend| {
+                let (mut dst, mut back) = (random(3, cols, 3), random(5, cols, 4));
+                backend.aggregate(&block, weighting, src.view(), 0.5, dst.view_mut());
+                backend.aggregate_transposed(&block, weighting, grad.view(), 0.5, back.view_mut());
+                (dst, back)
+            };
+            let (found, expected) = (run(&cuda), run(&Reference));
+            cuda.check().unwrap();
+            let largest = |x: &Matrix| x.view().host().iter().fold(1.0, |m: f32, x| m.max(x.abs()));
+            let close = |x, y| distance(x, y) < 1e-5 * largest(y);
+            assert!(close(&found.0, &expected.0) && close(&found.1, &expected.1), "{weighting:?} {cols}");
+        }
+    }
 }
 
 /// What a model trains on.

@@ -230,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_bf16_4_long
     AGGREGATE_LONG(4);
 }
 
-// scales[v] = 1 / (edges of v) where `weight` is null, else 1 / max(the sum of their weights, 1).
+// scales[v] = 1 / max(edges of v, 1) where `weight` is null, else 1 / max(the sum of their weights, 1).
 extern "C" __global__ void aggregate_scales(const uint32_t* indptr, const float* weight, uint64_t rows, uint32_t lanes,
                                             float* scales) {
     const Group group = group_of(lanes);
@@ -243,7 +243,7 @@ extern "C" __global__ void aggregate_scales(const uint32_t* indptr, const float*
         }
         sum = group_sum(group, sum);
         if (group.lane == 0) {
-            scales[v] = 1.0f / (weight != nullptr ? fmaxf(sum, 1.0f) : (float)(end - begin));
+            scales[v] = 1.0f / (weight != nullptr ? fmaxf(sum, 1.0f) : (float)max(end - begin, 1u));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The operations on a device, here the processor, against the reference backend's and, in other orders of threads and blocks, against their
-//! own bits; and whole models.
+//! The operations on a device, here the processor, against the reference backend's and, in other orders of
+//! threads and blocks, against their own bits; and whole models.
 
 mod counting;
 #[path = "../../nn/tests/operations/mod.rs"]
@@ -19,7 +19,7 @@ use graphmill_graph::{
 };
 use graphmill_nn::{
     Activations, Backend, Matrix, Model, ModelConfig, Order, Pass,
-    backend::{AdamStep, Reference, Side},
+    backend::{AdamStep, EdgeWeight, OwnWeight, Reference, Side, Weighting},
     cost::BlockShape,
 };
 use operations::{OPERATIONS, Shape};
@@ -83,7 +83,8 @@ fn nothing_agrees_with_the_reference() {
     compare(|_| Shape { rows: 1, inner: 1, dst: 1, extra_src: 1, degree: 2, cols: 1, ..nothing });
 }
 
-/// Big enough for every sum to be cut and for a destination whose edges a block of threads shares; everything ends unevenly.
+/// Big enough for every sum to be cut and for a destination whose edges a block of threads shares; everything
+/// ends unevenly.
 const BIG: Shape =
     Shape { rows: 601, cols: 37, inner: 70, heads: 3, dst: 31, extra_src: 77, degree: 140, seed: 5 };
 
@@ -186,6 +187,42 @@ fn block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -> Block {
     block
 }
 
+#[test]
+fn blocks_of_threads_share_the_edges_of_long_rows() {
+    // three destinations, the second of 3000 edges, of five sources
+    let mut stream = Stream::new(9);
+    let indices: Vec<u32> = (0..3600).map(|_| stream.below(5) as u32).collect();
+    let edge_weight = (0..3600).map(|_| stream.uniform() as f32 / 100.0).collect();
+    let indptr = vec![0, 500, 3500, 3600];
+    let self_weight = vec![0.5, 1.5, 2.0];
+    let mut block =
+        Block { num_dst: 3, num_src: 5, indptr, indices, edge_weight, self_weight, ..Block::default() };
+    block.transpose();
+    let cuda = backend(Threads::Shuffled(3));
+    for (edge, own) in [
+        (EdgeWeight::One, OwnWeight::Constant(0.5)),
+        (EdgeWeight::Mean, OwnWeight::Stored),
+        (EdgeWeight::Stored, OwnWeight::None),
+        (EdgeWeight::Normalised, OwnWeight::None),
+    ] {
+        let weighting = Weighting { edge, own };
+        for cols in [3, 8, 150, 132] {
+            let (src, grad) = (random(5, cols, 1), random(3, cols, 2));
+            let run = |backend: &dyn Backend| {
+                let (mut dst, mut back) = (random(3, cols, 3), random(5, cols, 4));
+                backend.aggregate(&block, weighting, src.view(), 0.5, dst.view_mut());
+                backend.aggregate_transposed(&block, weighting, grad.view(), 0.5, back.view_mut());
+                (dst, back)
+            };
+            let (found, expected) = (run(&cuda), run(&Reference));
+            cuda.check().unwrap();
+            let largest = |x: &Matrix| x.view().host().iter().fold(1.0, |m: f32, x| m.max(x.abs()));
+            let close = |x, y| distance(x, y) < 1e-5 * largest(y);
+            assert!(close(&found.0, &expected.0) && close(&found.1, &expected.1), "{weighting:?} {cols}");
+        }
+    }
+}
+
 /// What a model trains on.
 struct Batch {
     blocks: Vec<Block>,
@@ -256,6 +293,13 @@ fn train(
     (losses, parameters)
 }
 
+/// How often values come back from the device in so many steps: the losses. And of GIN, in each of its
+/// layers, the gradient of its epsilon ([`Backend::dot`]), and the epsilon after each update.
+fn returns(config: &ModelConfig, steps: usize) -> usize {
+    let layers = if config.model == "gin" { config.layers } else { 0 };
+    steps + layers * steps + layers * (steps - 1)
+}
+
 #[test]
 fn models_train_as_on_the_reference_and_only_losses_come_back() {
     let named = |model: &str| ModelConfig {
@@ -295,7 +339,7 @@ fn models_train_as_on_the_reference_and_only_losses_come_back() {
         let driver = Counting::new(shim::open(0, Options { memory: 1 << 28, ..Options::default() }));
         let cuda = Cuda::new(&Device::new(driver.clone(), 0, 0).unwrap(), Arithmetic::F32).unwrap();
         let (found, values) = train(&cuda, &mut new(), &batch, &mut |t| {
-            assert_eq!(driver.downloads(), t as usize, "{config:?}: what came back after {t} steps");
+            assert_eq!(driver.downloads(), returns(&config, t as usize), "{config:?}: after {t} steps");
         });
         cuda.check().unwrap();
         for (a, b) in losses.iter().zip(&found) {

@@ -7,7 +7,8 @@ use crate::{Buffer, Result, driver::Address};
 const COLUMNS: usize = 32;
 /// Rows of a run, at least.
 const ROWS: usize = 64;
-/// Blocks of the first stage, about: enough for the largest devices. It depends on no device, and so do the sums.
+/// Blocks of the first stage, about: enough for the largest devices. It depends on no device, and so do the
+/// sums.
 const BLOCKS: usize = 2048;
 
 /// How the first stage is cut: blocks across and down.
@@ -21,7 +22,8 @@ pub(super) fn partial(work: &Work, runs: usize, width: usize) -> Result<Buffer> 
     work.scratch::<f64>(runs * width)
 }
 
-/// The second stage: the first `cols` columns' sums over `count` go to `out`, the others' to `rest`; where `keeps`, they are added there.
+/// The second stage: the first `cols` columns' sums over `count` go to `out`, the others' to `rest`; where
+/// `keeps`, they are added there.
 #[allow(clippy::too_many_arguments, reason = "a kernel's arguments")]
 pub(super) fn total(
     work: &Work,

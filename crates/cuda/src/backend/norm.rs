@@ -47,7 +47,8 @@ pub(super) fn batch_norm_apply(
     unsafe { work.groups("batch_norm_apply", rows, lanes, arguments) }
 }
 
-/// The column sums of a gradient and of its product with normalised rows, on the device; added to those of `beta` and `gamma`.
+/// The column sums of a gradient and of its product with normalised rows, on the device; added to those of
+/// `beta` and `gamma`.
 #[allow(clippy::too_many_arguments, reason = "a kernel's arguments")]
 fn sums(
     work: &Work,

@@ -1,5 +1,6 @@
-//! The shapes that every operation asserts before it starts, as the other backends do: a mismatch is a bug in a layer. A block's
-//! arrays may be on the device alone, so their lengths are taken there; the values of `indices` are the sampler's promise.
+//! The shapes that every operation asserts before it starts, as the other backends do: a mismatch is a bug in
+//! a layer. A block's arrays may be on the device alone, so their lengths are taken there; the values of
+//! `indices` are the sampler's promise.
 
 use graphmill_graph::{Block, View};
 use graphmill_nn::backend::{EdgeWeight, OwnWeight, Weighting};

@@ -1,4 +1,5 @@
-//! What every operation needs: addresses of its matrices, its block on the device, and how its kernels are started.
+//! What every operation needs: addresses of its matrices, its block on the device, and how its kernels are
+//! started.
 
 use std::sync::Arc;
 

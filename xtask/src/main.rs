@@ -6,6 +6,7 @@
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
 //! - `cargo xtask cuda compile` compiles the CUDA kernels to the PTX that is checked in; `cargo xtask cuda check` compares.
+//! - `cargo xtask cuda pack` builds what `scripts/gpu-check` runs on a machine with a device.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
 //! - `cargo xtask graphsaint DATASETS MODE [OPTION ...]` holds training on subgraphs against its peers.
 //! - `cargo xtask layered DATASETS MODE [OPTION ...]` holds reused bottom-layer rows against exact training.
@@ -24,6 +25,7 @@ mod graphs;
 mod graphsaint;
 mod layered;
 mod mpi;
+mod pack;
 mod partition;
 mod plot;
 mod python;
@@ -59,7 +61,7 @@ const USAGE: &[&str] = &[
     "test [python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
-    "cuda compile|check",
+    "cuda compile|check|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]",
     "layered DATASETS accuracy|speed|chain|sizes [--runs N] [--batches N] [WORD ...]",
@@ -81,6 +83,7 @@ fn main() -> Result<()> {
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["cuda", "compile"] => cuda::compile(),
         ["cuda", "check"] => cuda::check(),
+        ["cuda", "pack"] => pack::pack(),
         ["fuzz", ref words @ ..] => fuzz::run(words),
         ["graphsaint", datasets, mode, ref words @ ..] => graphsaint::run(datasets.as_ref(), mode, words),
         ["layered", datasets, mode, ref words @ ..] => layered::run(datasets.as_ref(), mode, words),

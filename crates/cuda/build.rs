@@ -1,4 +1,5 @@
-//! Writes the table of compiled kernels that the library embeds; with the feature `shim`, compiles the kernels for the processor.
+//! Writes the table of compiled kernels that the library embeds; with the feature `shim`, compiles the
+//! kernels for the processor.
 
 use std::{
     env,
@@ -70,13 +71,17 @@ mod shim {
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(2).define("GRAPHMILL_SHIM", None).define("NDEBUG", None);
         build.include(root.join("kernels")).include(root.join("shim"));
-        // no fused multiply-adds and no assumptions about aliasing; arrays are reached without asking whether they need initialising
+        // no fused multiply-adds and no assumptions about aliasing; arrays are reached without asking whether
+        // they need initialising
         for flag in ["-ffp-contract=off", "-fno-strict-aliasing", "-fno-extern-tls-init", "-U_FORTIFY_SOURCE"]
         {
             build.flag(flag);
         }
+        // large frames touch every page, and so the shut one behind a fiber's stack
+        build.flag("-fstack-clash-protection");
         build.flag("-fsanitize=alignment,bounds,shift-exponent,integer-divide-by-zero");
-        // kernels may have parameters that only some of their variants need; a device's compiler does not mind either
+        // kernels may have parameters that only some of their variants need; a device's compiler does not
+        // mind either
         build.flag("-Wno-unused-parameter").flag("-Wno-unknown-pragmas");
         let mut list = String::from("#include \"shim.h\"\n");
         let mut names = Vec::new();
@@ -117,6 +122,27 @@ mod shim {
         fs::write(&path, list)?;
         build.file(path).file(root.join("shim/shim.cpp"));
         build.compile("graphmill_shim");
+        stand_ins(&build, root, out)
+    }
+
+    /// Libraries that stand in for the vendor's, each in a directory of its own.
+    fn stand_ins(build: &cc::Build, root: &Path, out: &Path) -> io::Result<()> {
+        for (name, version, kernels) in [("cuda", 1, true), ("cublas", 12, false)] {
+            let directory = out.join(name);
+            fs::create_dir_all(&directory)?;
+            let mut command = build.get_compiler().to_command();
+            command.arg("-shared").arg("-o").arg(directory.join(format!("lib{name}.so")));
+            command.arg(format!("-Wl,-soname,lib{name}.so.{version}"));
+            command.arg(root.join(format!("shim/lib{name}.cpp")));
+            if kernels {
+                command.arg("-Wl,--whole-archive").arg(out.join("libgraphmill_shim.a"));
+                command.arg("-Wl,--no-whole-archive");
+            }
+            if !command.status()?.success() {
+                return Err(io::Error::other(format!("the compiler failed: {command:?}")));
+            }
+            println!("cargo::rustc-env=GRAPHMILL_STAND_IN_{}={}", name.to_uppercase(), directory.display());
+        }
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-// What every kernel file starts with: integer types of fixed width, and 16-bit floats. Works under NVRTC, whose built-ins it needs
-// alone, and under the host shim.
+// What every kernel file starts with: integer types of fixed width, limits, and 16-bit floats. Works under
+// NVRTC, whose built-ins it needs alone, and under the host shim.
 #pragma once
 
 #ifdef GRAPHMILL_SHIM
@@ -13,6 +13,11 @@ typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
+#define UINT32_MAX 0xffffffffu
+#define UINT64_MAX 0xffffffffffffffffull
+#define FLT_MAX 3.402823466e+38f
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
 #endif
 
 // All lanes of a warp.
@@ -60,9 +65,7 @@ __device__ inline unsigned short to_half(float value) {
 }
 
 // The value of a bfloat16 number; exact.
-__device__ inline float from_bf16(unsigned short bits) {
-    return __uint_as_float((uint32_t)bits << 16);
-}
+__device__ inline float from_bf16(unsigned short bits) { return __uint_as_float((uint32_t)bits << 16); }
 
 // The nearest bfloat16 number, the even one of two.
 __device__ inline unsigned short to_bf16(float value) {

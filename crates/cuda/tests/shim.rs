@@ -1,4 +1,5 @@
-//! What runs kernels on the processor: that it runs them right in every order, and that it reports what a device must not be given.
+//! What runs kernels on the processor: that it runs them right in every order, and that it reports what a
+//! device must not be given.
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -143,7 +144,8 @@ fn ballots_and_atomics_count() {
 
 #[test]
 fn sixteen_bit_floats_round_to_nearest_even() {
-    // every half, its neighbours in f32 and what lies in the middle between it and the next; then all magnitudes
+    // every half, its neighbours in f32 and what lies in the middle between it and the next; then all
+    // magnitudes
     let mut values: Vec<f32> = (0..=u16::MAX)
         .flat_map(|bits| {
             let bits = f16::from_bits(bits).to_f32().to_bits();
@@ -230,6 +232,8 @@ fn addresses_are_checked() {
     assert!(message.contains("faulty.cu:") && message.contains("index outside its array"), "{message}");
     let message = refusal(launch(&device, "faulty_alignment", 1, 1, 0, &[At(words), At(found)]));
     assert!(message.contains("faulty.cu:") && message.contains("alignment"), "{message}");
+    let message = refusal(launch(&device, "faulty_stack", 1, 1, 0, &[At(found)]));
+    assert!(message.contains("touches the address"), "{message}");
     // SAFETY: nothing is queued.
     unsafe { device.free(words) };
     let message = refusal(launch(&device, "faulty_read", 1, 1, 0, &[At(words), Word(0), At(found)]));

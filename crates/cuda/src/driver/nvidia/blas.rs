@@ -18,10 +18,13 @@ use crate::{
     driver::{Address, Arithmetic, Stream},
 };
 
-/// A library's handle for one stream, with the memory that its products work in: products of different streams do not share any, which
-/// keeps them the same in every run.
+/// A library's handle for one stream, with the memory that its products work in: products of different
+/// streams do not share any, which keeps them the same in every run.
 #[derive(Debug)]
-struct Handle(cublasHandle_t);
+struct Handle {
+    handle: cublasHandle_t,
+    memory: Address,
+}
 
 // SAFETY: the library lets one thread at a time use a handle, whichever it is; a lock is around each.
 unsafe impl Send for Handle {}
@@ -29,7 +32,7 @@ unsafe impl Send for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: the handle was created, and nobody else has it any more.
-        unsafe { sys::cublasDestroy_v2(self.0) };
+        unsafe { sys::cublasDestroy_v2(self.handle) };
     }
 }
 
@@ -54,8 +57,8 @@ fn check(call: &'static str, status: cublasStatus_t) -> std::result::Result<(), 
     Err((call, words.unwrap_or_else(|| format!("status {}", status as u32))))
 }
 
-/// A product with its factors exchanged: row-major matrices are the transposed ones of a library that stores columns, so that
-/// `c' = op(b)' op(a)'` of the same memory is what is asked for.
+/// A product with its factors exchanged: row-major matrices are the transposed ones of a library that stores
+/// columns, so that `c' = op(b)' op(a)'` of the same memory is what is asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Exchanged {
     rows: i32,
@@ -121,11 +124,11 @@ impl Blas {
         let (operation_b, operation_a) = (operation(product.transpose_b), operation(product.transpose_a));
         let Exchanged { rows, columns, inner, leading: [ldb, lda, ldc], batch } = sizes;
         let failed = if batch == 1 {
-            // SAFETY: the symbols were found; handle and context are this device's, scalars are host memory that outlives the call, and
-            // matrices are what the caller promises.
+            // SAFETY: the symbols were found; handle and context are this device's, scalars are host memory
+            // that outlives the call, and matrices are what the caller promises.
             let status = unsafe {
                 sys::cublasGemmEx(
-                    handle.0,
+                    handle.handle,
                     operation_b,
                     operation_a,
                     rows,
@@ -152,7 +155,7 @@ impl Blas {
             // SAFETY: as above.
             let status = unsafe {
                 sys::cublasGemmStridedBatchedEx(
-                    handle.0,
+                    handle.handle,
                     operation_b,
                     operation_a,
                     rows,
@@ -194,28 +197,34 @@ impl Blas {
         if let Some(handle) = handles.get(&stream.0) {
             return Ok(handle.clone());
         }
-        let memory = allocate(workspace)?;
-        let mut handle = Handle(ptr::null_mut());
-        // SAFETY: the symbols were found; the handle is made before it is used, and the memory is the device's and stays. Setting the
+        let mut made = ptr::null_mut();
+        // SAFETY: the symbol was found, and the handle outlives the call.
+        check("cublasCreate", unsafe { sys::cublasCreate_v2(&raw mut made) }).map_err(fail)?;
+        let mut handle = Handle { handle: made, memory: Address(0) };
+        handle.memory = allocate(workspace)?;
+        let (stream_handle, memory) = (stream.0 as sys::cudaStream_t, handle.memory.0 as *mut c_void);
+        // SAFETY: the symbols were found; the stream and the memory are the device's and stay. Setting the
         // stream forgets the memory, so it comes first.
-        unsafe {
-            check("cublasCreate", sys::cublasCreate_v2(&raw mut handle.0)).map_err(fail)?;
-            check("cublasSetStream", sys::cublasSetStream_v2(handle.0, stream.0 as sys::cudaStream_t))
-                .map_err(fail)?;
-            check(
-                "cublasSetWorkspace",
-                sys::cublasSetWorkspace_v2(handle.0, memory.0 as *mut c_void, workspace),
+        let (streamed, worked) = unsafe {
+            (
+                sys::cublasSetStream_v2(made, stream_handle),
+                sys::cublasSetWorkspace_v2(made, memory, workspace),
             )
-            .map_err(fail)?;
-        }
+        };
+        check("cublasSetStream", streamed).map_err(fail)?;
+        check("cublasSetWorkspace", worked).map_err(fail)?;
         let handle = Arc::new(Mutex::new(handle));
         handles.insert(stream.0, handle.clone());
         Ok(handle)
     }
 
-    /// Gives all handles back.
-    pub(super) fn clear(&self) {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// Gives all handles back, and says which memory they worked in.
+    pub(super) fn clear(&self) -> Vec<Address> {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = |(_, handle): (u64, Arc<Mutex<Handle>>)| {
+            handle.lock().unwrap_or_else(PoisonError::into_inner).memory
+        };
+        handles.drain().map(memory).collect()
     }
 }
 

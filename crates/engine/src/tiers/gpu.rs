@@ -147,7 +147,7 @@ fn room(
     drop(cold);
     gpu.device.check()?;
     let budget = gpu.device.budget() as f64;
-    let topology = (memory::topology(data) as f64).min(TOPOLOGY * budget);
+    let topology = memory::topology(data).min(TOPOLOGY * budget);
     let free = budget * (1.0 - SPARE - SAMPLING) - topology - STEPS * step.bytes as f64;
     // a row, and its place
     let each = stored.row_bytes() as f64 + 4.0;

@@ -37,6 +37,7 @@ use crate::{
 const MAPS: [f64; 2] = [8.0, 20.0];
 
 /// All feature rows, for inference: it reads each once, so caches are passed by and keep what training asks for.
+#[allow(clippy::large_enum_variant, reason = "a run has one")]
 pub(crate) enum Whole {
     /// In memory.
     Table(Matrix),

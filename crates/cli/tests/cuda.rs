@@ -104,6 +104,36 @@ fn strategies_and_samplers_run_on_devices() {
 }
 
 #[test]
+fn several_devices_sum_their_gradients() {
+    let room = Room::new();
+    room.dataset("data");
+    for options in ["--strategy time-sharing", "--strategy factored --num-samplers 1 --switching off"] {
+        let options = format!("{options} --cache-ratio 0.2 --placement interleave");
+        let run = agrees_with(&room, "virtual:3", "cuda:0,1,2", &options);
+        let devices = run["epochs"][0]["devices"].as_array().expect("devices");
+        let names: Vec<_> = devices.iter().map(|device| device["device"].as_str().expect("a name")).collect();
+        assert_eq!(names, ["cuda:0", "cuda:1", "cuda:2"]);
+        let peer = number(&run["epochs"][0]["traffic"]["peer"]["rows"]);
+        assert!(peer > 0.0, "rows of other devices are read there: {}", run["epochs"][0]["traffic"]);
+    }
+}
+
+#[test]
+fn benches_measure_a_device_beside_its_own_limits() {
+    let room = Room::new();
+    for bench in ["gather", "aggregate", "sample"] {
+        let args = format!("bench {bench} --devices cuda:0 --scale 8 --dim 8 --batch-size 64 --repeat 1 --json");
+        let report = on_shim(&room, &args).succeeded().json();
+        let results = report["results"].as_array().expect("results");
+        let own: Vec<_> = results.iter().filter(|result| result["bench"] == bench).collect();
+        assert!(!own.is_empty() && own.iter().all(|result| number(&result["median"]) > 0.0), "{report}");
+        if bench == "gather" {
+            assert!(own.iter().any(|result| result["limit_of"] == "copy from the host"), "{report}");
+        }
+    }
+}
+
+#[test]
 fn runs_on_a_device_are_the_same_bits_and_go_on() {
     let room = Room::new();
     room.dataset("data");

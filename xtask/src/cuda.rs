@@ -1,8 +1,8 @@
-//! `cargo xtask cuda compile`: compiles the CUDA kernels to the PTX that is checked in; `cargo xtask cuda check` holds that against
-//! what the kernels compile to.
+//! `cargo xtask cuda compile`: compiles the CUDA kernels to the PTX that is checked in; `cargo xtask cuda
+//! check` holds that against what the kernels compile to.
 //!
-//! The compiler is NVRTC of one version, from a Python package of 88 MB whose hash is checked (`xtask/nvrtc-VERSION.txt`). It is
-//! fetched once, into the target directory, and needs no device.
+//! The compiler is NVRTC of one version, from a Python package of 88 MB whose hash is checked
+//! (`xtask/nvrtc-VERSION.txt`). It is fetched once, into the target directory, and needs no device.
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,5 @@
-// What every kernel file starts with: integer types of fixed width, limits, and 16-bit floats. Works under NVRTC, whose built-ins it needs
-// alone, and under the host shim.
+// What every kernel file starts with: integer types of fixed width, limits, and 16-bit floats. Works under
+// NVRTC, whose built-ins it needs alone, and under the host shim.
 #pragma once
 
 #ifdef GRAPHMILL_SHIM
@@ -65,9 +65,7 @@ __device__ inline unsigned short to_half(float value) {
 }
 
 // The value of a bfloat16 number; exact.
-__device__ inline float from_bf16(unsigned short bits) {
-    return __uint_as_float((uint32_t)bits << 16);
-}
+__device__ inline float from_bf16(unsigned short bits) { return __uint_as_float((uint32_t)bits << 16); }
 
 // The nearest bfloat16 number, the even one of two.
 __device__ inline unsigned short to_bf16(float value) {

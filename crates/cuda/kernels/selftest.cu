@@ -9,7 +9,8 @@ __device__ inline float warp_sum(float value) {
     return value;
 }
 
-// sums[block] = the sum of the block's share of `count` values. Blocks of a multiple of 32 threads, 1024 at most.
+// sums[block] = the sum of the block's share of `count` values. Blocks of a multiple of 32 threads, 1024 at
+// most.
 extern "C" __global__ void selftest_sum(const float* values, uint64_t count, float* sums) {
     __shared__ float of_warps[32];
     float sum = 0.0f;
@@ -48,7 +49,8 @@ extern "C" __global__ void selftest_warp_scan(const uint32_t* values, uint32_t c
     }
 }
 
-// Reverses each block's words in dynamic shared memory of blockDim.x words. `words` holds gridDim.x * blockDim.x.
+// Reverses each block's words in dynamic shared memory of blockDim.x words. `words` holds gridDim.x *
+// blockDim.x.
 extern "C" __global__ void selftest_reverse(uint32_t* words) {
     extern __shared__ unsigned char dynamic_shared[];
     uint32_t* block = (uint32_t*)dynamic_shared;
@@ -58,7 +60,8 @@ extern "C" __global__ void selftest_reverse(uint32_t* words) {
     mine[threadIdx.x] = block[blockDim.x - 1 - threadIdx.x];
 }
 
-// counts[0] += how many words are odd, counts[1] the same by ballots; least and most of them in counts[2] and counts[3].
+// counts[0] += how many words are odd, counts[1] the same by ballots; least and most of them in counts[2] and
+// counts[3].
 extern "C" __global__ void selftest_count(const uint32_t* words, uint32_t count, uint64_t* counts) {
     for (uint32_t first = blockIdx.x * blockDim.x; first < count; first += gridDim.x * blockDim.x) {
         const uint32_t at = first + threadIdx.x;
@@ -76,8 +79,8 @@ extern "C" __global__ void selftest_count(const uint32_t* words, uint32_t count,
 }
 
 // halves[i], and the values of those again; bf16 alike.
-extern "C" __global__ void selftest_floats(const float* values, uint32_t count, uint16_t* halves, float* of_halves,
-                                           uint16_t* bf16s, float* of_bf16s) {
+extern "C" __global__ void selftest_floats(const float* values, uint32_t count, uint16_t* halves,
+                                           float* of_halves, uint16_t* bf16s, float* of_bf16s) {
     for (uint32_t at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) {
         halves[at] = to_half(values[at]);
         of_halves[at] = from_half(halves[at]);

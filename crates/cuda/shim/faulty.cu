@@ -52,9 +52,7 @@ extern "C" __global__ void faulty_alignment(const float* values, float* sum) {
 }
 
 // What the order of threads decides: the last writer.
-extern "C" __global__ void faulty_race(uint32_t* word) {
-    word[0] = blockIdx.x * blockDim.x + threadIdx.x;
-}
+extern "C" __global__ void faulty_race(uint32_t* word) { word[0] = blockIdx.x * blockDim.x + threadIdx.x; }
 
 // Has more of its own memory than the shim gives a thread.
 extern "C" __global__ void faulty_stack(uint32_t* found) {

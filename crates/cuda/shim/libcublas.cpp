@@ -38,14 +38,16 @@ int cublasSetWorkspace_v2(Handle* handle, void* workspace, size_t bytes) {
 const char* cublasGetStatusString(int status) {
     return status == INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE" : "CUBLAS_STATUS_NOT_INITIALIZED";
 }
-int cublasGemmStridedBatchedEx(Handle* handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha,
-                               const void* a, int type_a, int lda, long long stride_a, const void* b, int type_b, int ldb,
-                               long long stride_b, const void* beta, void* c, int type_c, int ldc, long long stride_c,
-                               int batch, int compute, int algorithm) {
+int cublasGemmStridedBatchedEx(Handle* handle, int transpose_a, int transpose_b, int m, int n, int k,
+                               const void* alpha, const void* a, int type_a, int lda, long long stride_a,
+                               const void* b, int type_b, int ldb, long long stride_b, const void* beta,
+                               void* c, int type_c, int ldc, long long stride_c, int batch, int compute,
+                               int algorithm) {
     if (handle->stream == nullptr || handle->workspace == nullptr) {
         return NOT_INITIALIZED;
     }
-    const bool types = type_a == 0 && type_b == 0 && type_c == 0 && (compute == 68 || compute == 75 || compute == 77);
+    const bool types =
+        type_a == 0 && type_b == 0 && type_c == 0 && (compute == 68 || compute == 75 || compute == 77);
     const bool sizes = lda >= (transpose_a ? k : m) && ldb >= (transpose_b ? n : k) && ldc >= m;
     if (!types || !sizes || algorithm != -1) {
         return INVALID_VALUE;
@@ -68,11 +70,11 @@ int cublasGemmStridedBatchedEx(Handle* handle, int transpose_a, int transpose_b,
     }
     return SUCCESS;
 }
-int cublasGemmEx(Handle* handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha, const void* a,
-                 int type_a, int lda, const void* b, int type_b, int ldb, const void* beta, void* c, int type_c, int ldc,
-                 int compute, int algorithm) {
-    return cublasGemmStridedBatchedEx(handle, transpose_a, transpose_b, m, n, k, alpha, a, type_a, lda, 0, b, type_b, ldb, 0,
-                                      beta, c, type_c, ldc, 0, 1, compute, algorithm);
+int cublasGemmEx(Handle* handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha,
+                 const void* a, int type_a, int lda, const void* b, int type_b, int ldb, const void* beta,
+                 void* c, int type_c, int ldc, int compute, int algorithm) {
+    return cublasGemmStridedBatchedEx(handle, transpose_a, transpose_b, m, n, k, alpha, a, type_a, lda, 0, b,
+                                      type_b, ldb, 0, beta, c, type_c, ldc, 0, 1, compute, algorithm);
 }
 
 }  // extern "C"

@@ -1,9 +1,10 @@
-// A stand-in for the vendor's driver, for tests of what calls it: a library of that name, with the same functions, whose two devices
-// are the shim's. It is stricter than the driver where it can be: calls need a current context, streams and events must have been made,
-// and blocks ask for much shared memory only after they were allowed to.
+// A stand-in for the vendor's driver, for tests of what calls it: a library of that name, with the same
+// functions, whose two devices are the shim's. It is stricter than the driver where it can be: calls need a
+// current context, streams and events must have been made, and blocks ask for much shared memory only after
+// they were allowed to.
 //
-// The environment sets what it answers: GRAPHMILL_STAND_IN holds words of `version=N`, `init=STATUS`, `devices=N`, `capability=N`,
-// `refuse-read-only`, `broken-jit` and `no-peers`.
+// The environment sets what it answers: GRAPHMILL_STAND_IN holds words of `version=N`, `init=STATUS`,
+// `devices=N`, `capability=N`, `refuse-read-only`, `broken-jit` and `no-peers`.
 #include "shim.h"
 
 #include <cstdio>
@@ -94,8 +95,8 @@ struct Failure {
     char message[400];
     uint64_t address;
 };
-bool shim_launch(const shim_kernel*, const uint32_t[3], const uint32_t[3], uint32_t, void**, uint32_t, uint32_t, uint64_t,
-                 Failure*);
+bool shim_launch(const shim_kernel*, const uint32_t[3], const uint32_t[3], uint32_t, void**, uint32_t, uint32_t,
+                 uint64_t, Failure*);
 
 int cuInit(unsigned) {
     initialised = number("init", 0) == 0;
@@ -107,8 +108,12 @@ int cuDriverGetVersion(int* version) {
 }
 int cuGetErrorName(int status, const char** name) {
     static const std::map<int, const char*> names = {
-        {1, "CUDA_ERROR_INVALID_VALUE"},    {2, "CUDA_ERROR_OUT_OF_MEMORY"},  {201, "CUDA_ERROR_INVALID_CONTEXT"},
-        {218, "CUDA_ERROR_INVALID_PTX"},    {400, "CUDA_ERROR_INVALID_HANDLE"}, {719, "CUDA_ERROR_LAUNCH_FAILED"},
+        {1, "CUDA_ERROR_INVALID_VALUE"},
+        {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+        {201, "CUDA_ERROR_INVALID_CONTEXT"},
+        {218, "CUDA_ERROR_INVALID_PTX"},
+        {400, "CUDA_ERROR_INVALID_HANDLE"},
+        {719, "CUDA_ERROR_LAUNCH_FAILED"},
         {999, "CUDA_ERROR_UNKNOWN"},
     };
     const auto found = names.find(status);
@@ -276,7 +281,8 @@ int cuEventSynchronize(void* event) {
 }
 int cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) {
     ENTER
-    NEED(events.count(from) != 0 && events[from].recorded && events.count(to) != 0 && events[to].recorded, INVALID_HANDLE)
+    NEED(events.count(from) != 0 && events[from].recorded, INVALID_HANDLE)
+    NEED(events.count(to) != 0 && events[to].recorded, INVALID_HANDLE)
     *milliseconds = (float)(1e3 * (events[to].seconds - events[from].seconds));
     return SUCCESS;
 }
@@ -341,8 +347,8 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
     functions[function].allowed = (unsigned)value;
     return SUCCESS;
 }
-int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                   void* stream, void** arguments, void** extra) {
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void* stream, void** arguments, void** extra) {
     const shim_kernel* kernel = nullptr;
     {
         ENTER

@@ -1,6 +1,6 @@
-// Runs a grid of kernels on the processor that calls. Blocks run one after another; a block's threads are fibers that give way only
-// where they wait for each other, so a thread that waits for nobody runs to its end at once. Every calling thread has fibers of its
-// own: launches of several of them do not meet.
+// Runs a grid of kernels on the processor that calls. Blocks run one after another; a block's threads are
+// fibers that give way only where they wait for each other, so a thread that waits for nobody runs to its end
+// at once. Every calling thread has fibers of its own: launches of several of them do not meet.
 #include "shim.h"
 
 #include <csetjmp>
@@ -119,15 +119,17 @@ void begin_thread(int thread) {
 [[noreturn]] void fail_together(const Warp& warp) {
     const unsigned lane = (unsigned)__builtin_ctz(warp.together);
     const unsigned mask = warp.mask[lane];
-    const char* what = warp.kind[lane] == SHIM_SYNC ? "__syncwarp"
-        : warp.kind[lane] == SHIM_BALLOT            ? "a vote"
-                                                    : "a shuffle";
+    const char* what = warp.kind[lane] == SHIM_SYNC     ? "__syncwarp"
+                       : warp.kind[lane] == SHIM_BALLOT ? "a vote"
+                                                        : "a shuffle";
     if ((mask & ~(warp.all & ~warp.ended)) != 0) {
         shim_fail("%s whose mask 0x%08x names lanes that have ended (0x%08x) or are not there", what, mask,
                   mask & ~(warp.all & ~warp.ended));
     }
-    shim_fail("%s with mask 0x%08x, but lanes of it (0x%08x) wait at __syncthreads or with another mask or operation",
-              what, mask, mask & ~warp.together ? mask & ~warp.together : mask);
+    shim_fail(
+        "%s with mask 0x%08x, but lanes of it (0x%08x) wait at __syncthreads or with another mask or "
+        "operation",
+        what, mask, mask & ~warp.together ? mask & ~warp.together : mask);
 }
 
 // The next thread that can run; nobody where all have ended.
@@ -156,8 +158,8 @@ int pick() {
             return NOBODY;
         }
         if (s.ended != 0) {
-            shim_fail("__syncthreads that only %u of the block's %u threads reach: the others have ended", s.waiting,
-                      s.threads);
+            shim_fail("__syncthreads that only %u of the block's %u threads reach: the others have ended",
+                      s.waiting, s.threads);
         }
         for (unsigned at = 0; at < s.warps; at++) {
             std::swap(s.warp[at].ready, s.warp[at].barrier);
@@ -172,7 +174,8 @@ void fiber_main();
 Fiber* idle_fiber() {
     State& s = *state;
     if (s.idle.empty()) {
-        void* stack = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* stack =
+            mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (stack == MAP_FAILED) {
             shim_fail("no memory for the stack of another thread");
         }
@@ -297,8 +300,9 @@ alignas(128) thread_local unsigned char dynamic_shared[MOST_SHARED + BEHIND_SHAR
 
 // Writes which thread it is that failed, and why.
 static void tell(Failure& failure, const char* format, va_list arguments) {
-    const int length = snprintf(failure.message, sizeof(failure.message), "block (%u, %u, %u), thread (%u, %u, %u): ",
-                                blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+    const int length = snprintf(failure.message, sizeof(failure.message),
+                                "block (%u, %u, %u), thread (%u, %u, %u): ", blockIdx.x, blockIdx.y,
+                                blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
     vsnprintf(failure.message + length, sizeof(failure.message) - (size_t)length, format, arguments);
 }
 static void tell(Failure& failure, const char* format, ...) {
@@ -323,9 +327,7 @@ extern "C" void shim_barrier() {
     wait();
 }
 
-extern "C" unsigned shim_lane() {
-    return (unsigned)state->current % 32;
-}
+extern "C" unsigned shim_lane() { return (unsigned)state->current % 32; }
 
 extern "C" uint64_t shim_together(enum shim_together kind, unsigned mask, uint64_t value, unsigned source) {
     State& s = *state;
@@ -391,14 +393,12 @@ extern "C" void __ubsan_handle_divrem_overflow(void* place, uintptr_t, uintptr_t
     fail_at(place, "a division by zero");
 }
 
-extern "C" unsigned shim_most_shared() {
-    return MOST_SHARED;
-}
+extern "C" unsigned shim_most_shared() { return MOST_SHARED; }
 
 // Runs all blocks; false where the launch failed, and why. Orders are numbers of `Order`.
-extern "C" bool shim_launch(const shim_kernel* kernel, const uint32_t grid[3], const uint32_t block[3], uint32_t shared,
-                            void** arguments, uint32_t thread_order, uint32_t block_order, uint64_t seed,
-                            Failure* failure) {
+extern "C" bool shim_launch(const shim_kernel* kernel, const uint32_t grid[3], const uint32_t block[3],
+                            uint32_t shared, void** arguments, uint32_t thread_order, uint32_t block_order,
+                            uint64_t seed, Failure* failure) {
     static const bool watched = watch_faults();
     (void)watched;
     if (state == nullptr) {
@@ -437,8 +437,8 @@ extern "C" bool shim_launch(const shim_kernel* kernel, const uint32_t grid[3], c
     s.inside = false;
     for (unsigned i = 0; i < BEHIND_SHARED && !s.failed; i++) {
         if (dynamic_shared[shared + i] != CANARY) {
-            snprintf(failure->message, sizeof(failure->message), "writes %u bytes behind the %u bytes of dynamic shared memory", i,
-                     shared);
+            snprintf(failure->message, sizeof(failure->message),
+                     "writes %u bytes behind the %u bytes of dynamic shared memory", i, shared);
             s.failed = true;
         }
     }

@@ -1,7 +1,9 @@
-// CUDA C++'s built-ins for a processor's C++ compiler: kernels compile unchanged, and a block's threads run one at a time, as
-// fibers. What a device must have is checked: barriers that all threads reach, masks of lanes that are there, addresses that are aligned.
+// CUDA C++'s built-ins for a processor's C++ compiler: kernels compile unchanged, and a block's threads run
+// one at a time, as fibers. What a device must have is checked: barriers that all threads reach, masks of
+// lanes that are there, addresses that are aligned.
 //
-// Not seen: data races (but see the orders that a launch takes), and what the device's memory model lets others see.
+// Not seen: data races (but see the orders that a launch takes), and what the device's memory model lets
+// others see.
 #pragma once
 
 #include <cfloat>
@@ -23,11 +25,15 @@
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 // Vectors, aligned as on a device.
-#define SHIM_VECTOR2(name, type) \
-    struct __align__(2 * sizeof(type)) name { type x, y; }; \
+#define SHIM_VECTOR2(name, type)              \
+    struct __align__(2 * sizeof(type)) name { \
+        type x, y;                            \
+    };                                        \
     static inline name make_##name(type x, type y) { return {x, y}; }
 #define SHIM_VECTOR4(name, type, alignment) \
-    struct __align__(alignment) name { type x, y, z, w; }; \
+    struct __align__(alignment) name {      \
+        type x, y, z, w;                    \
+    };                                      \
     static inline name make_##name(type x, type y, type z, type w) { return {x, y, z, w}; }
 SHIM_VECTOR2(float2, float)
 SHIM_VECTOR2(int2, int)
@@ -42,8 +48,12 @@ SHIM_VECTOR4(ushort4, unsigned short, 8)
 SHIM_VECTOR4(uchar4, unsigned char, 4)
 #undef SHIM_VECTOR2
 #undef SHIM_VECTOR4
-struct uint3 { unsigned x, y, z; };
-struct dim3 { unsigned x, y, z; };
+struct uint3 {
+    unsigned x, y, z;
+};
+struct dim3 {
+    unsigned x, y, z;
+};
 
 // Of the thread that runs, its block and its grid.
 extern thread_local uint3 threadIdx;
@@ -54,7 +64,8 @@ static constexpr int warpSize = 32;
 
 // What lanes of a warp do together.
 enum shim_together { SHIM_SYNC, SHIM_SHUFFLE, SHIM_BALLOT };
-// Waits for the lanes of the mask. A shuffle gives the value of lane `source`, a ballot the lanes whose value is not 0.
+// Waits for the lanes of the mask. A shuffle gives the value of lane `source`, a ballot the lanes whose value
+// is not 0.
 extern "C" uint64_t shim_together(enum shim_together kind, unsigned mask, uint64_t value, unsigned source);
 // Waits for the block.
 extern "C" void shim_barrier();
@@ -72,7 +83,8 @@ static inline int __any_sync(unsigned mask, int predicate) { return __ballot_syn
 static inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
 
 template <typename T> static inline T shim_shuffle(unsigned mask, T value, unsigned source) {
-    static_assert(std::is_arithmetic<T>::value && (sizeof(T) == 4 || sizeof(T) == 8), "shuffles move 4 or 8 bytes");
+    static_assert(std::is_arithmetic<T>::value && (sizeof(T) == 4 || sizeof(T) == 8),
+                  "shuffles move 4 or 8 bytes");
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof(T));
     bits = shim_together(SHIM_SHUFFLE, mask, bits, source);
@@ -81,9 +93,11 @@ template <typename T> static inline T shim_shuffle(unsigned mask, T value, unsig
 }
 template <typename T> static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
     const unsigned lane = shim_lane();
-    return shim_shuffle(mask, value, (lane & ~(unsigned)(width - 1)) | ((unsigned)source & (unsigned)(width - 1)));
+    return shim_shuffle(mask, value,
+                        (lane & ~(unsigned)(width - 1)) | ((unsigned)source & (unsigned)(width - 1)));
 }
-template <typename T> static inline T __shfl_down_sync(unsigned mask, T value, unsigned step, int width = 32) {
+template <typename T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned step, int width = 32) {
     const unsigned lane = shim_lane();
     const bool inside = (lane & (unsigned)(width - 1)) + step < (unsigned)width;
     return shim_shuffle(mask, value, inside ? lane + step : lane);
@@ -119,21 +133,24 @@ template <typename T, typename F> static inline T shim_update(T* at, F change) {
     } while (!__atomic_compare_exchange(at, &found, &next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return found;
 }
-template <typename T> struct shim_same { typedef T type; };
+template <typename T> struct shim_same {
+    typedef T type;
+};
 // Types that a device has these atomics for; `unsigned long` and `unsigned long long` are one there.
 template <typename T>
-static constexpr bool shim_atomic = std::is_same<T, int>::value || std::is_same<T, unsigned>::value ||
+static constexpr bool shim_atomic =
+    std::is_same<T, int>::value || std::is_same<T, unsigned>::value ||
     std::is_same<T, unsigned long>::value || std::is_same<T, unsigned long long>::value;
-#define SHIM_ATOMIC(name, condition, next) \
+#define SHIM_ATOMIC(name, condition, next)                                                 \
     template <typename T> static inline T name(T* at, typename shim_same<T>::type value) { \
-        static_assert(condition, #name " does not take this type"); \
-        return shim_update(at, [=](T found) -> T { return next; }); \
+        static_assert(condition, #name " does not take this type");                        \
+        return shim_update(at, [=](T found) -> T { return next; });                        \
     }
 SHIM_ATOMIC(atomicAdd, shim_atomic<T> || (std::is_same<T, float>::value), found + value)
 SHIM_ATOMIC(atomicSub, (shim_atomic<T> && sizeof(T) == 4), found - value)
 SHIM_ATOMIC(atomicMin, shim_atomic<T>, value < found ? value : found)
 SHIM_ATOMIC(atomicMax, shim_atomic<T>, value > found ? value : found)
-SHIM_ATOMIC(atomicAnd, shim_atomic<T>, found & value)
+SHIM_ATOMIC(atomicAnd, shim_atomic<T>, found& value)
 SHIM_ATOMIC(atomicOr, shim_atomic<T>, found | value)
 SHIM_ATOMIC(atomicXor, shim_atomic<T>, found ^ value)
 SHIM_ATOMIC(atomicExch, shim_atomic<T> || (std::is_same<T, float>::value), (void(found), value))
@@ -162,7 +179,9 @@ static inline int __popcll(unsigned long long bits) { return __builtin_popcountl
 static inline int __ffs(int bits) { return __builtin_ffs(bits); }
 static inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
 static inline int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz((unsigned)bits); }
-static inline int __clzll(long long bits) { return bits == 0 ? 64 : __builtin_clzll((unsigned long long)bits); }
+static inline int __clzll(long long bits) {
+    return bits == 0 ? 64 : __builtin_clzll((unsigned long long)bits);
+}
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
     return (unsigned long long)((unsigned __int128)a * b >> 64);
@@ -199,7 +218,8 @@ static inline float __int2float_rn(int value) { return (float)value; }
 static inline int __float2int_rn(float value) { return (int)rintf(value); }
 static inline unsigned __float2uint_rn(float value) { return (unsigned)rintf(value); }
 
-// The kernels of a file: a name, how many parameters, and a function that calls it with the values that pointers point to.
+// The kernels of a file: a name, how many parameters, and a function that calls it with the values that
+// pointers point to.
 struct shim_kernel {
     const char* name;
     unsigned parameters;

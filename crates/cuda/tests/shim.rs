@@ -1,4 +1,5 @@
-//! What runs kernels on the processor: that it runs them right in every order, and that it reports what a device must not be given.
+//! What runs kernels on the processor: that it runs them right in every order, and that it reports what a
+//! device must not be given.
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -143,7 +144,8 @@ fn ballots_and_atomics_count() {
 
 #[test]
 fn sixteen_bit_floats_round_to_nearest_even() {
-    // every half, its neighbours in f32 and what lies in the middle between it and the next; then all magnitudes
+    // every half, its neighbours in f32 and what lies in the middle between it and the next; then all
+    // magnitudes
     let mut values: Vec<f32> = (0..=u16::MAX)
         .flat_map(|bits| {
             let bits = f16::from_bits(bits).to_f32().to_bits();

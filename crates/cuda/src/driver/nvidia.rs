@@ -1,33 +1,28 @@
 //! The vendor's driver, by its library, which is looked for at run time.
 //!
-//! `libcuda.so.1` comes with the machine's driver. cuBLAS is used for dense products where it is found: on the loader's path, or in a
-//! directory that `GRAPHMILL_CUDA_PATH` names (several are separated by colons), such as `nvidia/cublas/lib` of a Python environment's
-//! packages; where it is not, the crate's own kernel multiplies.
+//! `libcuda.so.1` comes with the machine's driver. cuBLAS is used for dense products where it is found: on
+//! the loader's path, or in a directory that `GRAPHMILL_CUDA_PATH` names (several are separated by colons),
+//! such as `nvidia/cublas/lib` of a Python environment's packages; where it is not, the crate's own kernel
+//! multiplies.
 
 mod blas;
+mod device;
 mod library;
 
 use std::{
-    collections::HashMap,
-    ffi::{CStr, CString, c_char, c_int, c_void},
+    ffi::{CString, c_int, c_void},
     ptr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+use cudarc::driver::sys::{self, CUresult};
 
-use self::blas::Blas;
+use self::device::{Device, MAX_DYNAMIC_SHARED, locked};
 use super::{Address, Driver, Event, HostMemory, Kernel, Product, Properties, Shape, Stream};
 use crate::{Error, Result, ptx};
 
 /// The oldest devices that the kernels are for.
 const OLDEST: (u32, u32) = (8, 0);
-/// How much dynamic shared memory a kernel's blocks may have.
-const MAX_DYNAMIC_SHARED: sys::CUfunction_attribute =
-    sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-/// Bytes of a module's log that are kept.
-const LOG: usize = 8 << 10;
-
 /// How many devices the machine has.
 ///
 /// # Errors
@@ -55,180 +50,6 @@ pub fn open(index: usize) -> Result<Arc<dyn Driver>> {
         )));
     }
     Ok(Arc::new(device))
-}
-
-/// A device's primary context, and what was made in it.
-struct Device {
-    name: String,
-    index: usize,
-    device: sys::CUdevice,
-    context: sys::CUcontext,
-    properties: Properties,
-    /// Modules that were loaded, by name.
-    modules: Mutex<HashMap<&'static str, Pointer<sys::CUmod_st>>>,
-    /// Bytes of dynamic shared memory that a kernel's blocks may have: at first what 48 KiB leave beside the static, more when asked for.
-    allowed: Mutex<HashMap<u64, u32>>,
-    /// Devices whose contexts are held for their memory.
-    peers: Mutex<Vec<sys::CUdevice>>,
-    blas: Blas,
-}
-
-/// One of the driver's handles.
-#[derive(Clone, Copy)]
-struct Pointer<T>(*mut T);
-
-// SAFETY: the driver's handles are names of things that it guards itself; every thread may use them.
-unsafe impl<T> Send for Pointer<T> {}
-// SAFETY: the context is such a handle; all else is behind locks, or never changes.
-unsafe impl Send for Device {}
-// SAFETY: as above.
-unsafe impl Sync for Device {}
-
-fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Device {
-    /// Takes hold of the primary context. The driver has been found and initialised, and has such a device.
-    fn open(index: usize, ordinal: c_int) -> Result<Self> {
-        let name = format!("cuda:{index}");
-        let check = |call, status| checked(&name, call, status);
-        let mut device = 0;
-        let mut words = [0 as c_char; 256];
-        let mut memory = 0;
-        // SAFETY: the driver has the calls; what they write to outlives them, and the name's length is its array's.
-        unsafe {
-            check("cuDeviceGet", sys::cuDeviceGet(&raw mut device, ordinal))?;
-            check("cuDeviceGetName", sys::cuDeviceGetName(words.as_mut_ptr(), 255, device))?;
-            check("cuDeviceTotalMem", sys::cuDeviceTotalMem_v2(&raw mut memory, device))?;
-        }
-        let attribute = |which| -> Result<u32> {
-            let mut value = 0;
-            // SAFETY: as above.
-            let status = unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, device) };
-            check("cuDeviceGetAttribute", status)?;
-            Ok(u32::try_from(value).unwrap_or(0))
-        };
-        let properties = Properties {
-            // SAFETY: the driver ends the name with a zero, at the last byte at the latest.
-            name: unsafe { CStr::from_ptr(words.as_ptr()) }.to_string_lossy().into_owned(),
-            memory: memory as u64,
-            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            capability: (
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
-            shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-        };
-        let mut context = ptr::null_mut();
-        // SAFETY: as above; the context is released when the device is dropped.
-        let status = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, device) };
-        check("cuDevicePrimaryCtxRetain", status)?;
-        Ok(Self {
-            name,
-            index,
-            device,
-            context,
-            properties,
-            modules: Mutex::default(),
-            allowed: Mutex::default(),
-            peers: Mutex::default(),
-            blas: Blas::default(),
-        })
-    }
-
-    fn failed(&self, call: &'static str, message: impl Into<String>) -> Error {
-        Error::Driver { device: self.name.clone(), call, message: message.into() }
-    }
-
-    fn check(&self, call: &'static str, status: CUresult) -> Result<()> {
-        checked(&self.name, call, status)
-    }
-
-    /// Makes the context the calling thread's. Others may have set theirs in the meantime, so that it is done for every call; it costs
-    /// some tens of nanoseconds.
-    fn enter(&self) -> Result<()> {
-        // SAFETY: the context is held until the device is dropped.
-        self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context) })
-    }
-
-    /// The module of this name, loaded when it is first asked for.
-    fn module(&self, module: &'static ptx::Module) -> Result<sys::CUmodule> {
-        let mut modules = locked(&self.modules);
-        if let Some(loaded) = modules.get(module.name) {
-            return Ok(loaded.0);
-        }
-        let text = CString::new(module.text).map_err(|_| {
-            self.failed("cuModuleLoadDataEx", format!("{}.ptx holds a zero byte", module.name))
-        })?;
-        let mut log = vec![0_u8; LOG];
-        let mut options = [
-            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
-            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        ];
-        // a size is passed in the pointer's place
-        let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), LOG as *mut c_void];
-        let mut loaded = ptr::null_mut();
-        // SAFETY: the text ends with a zero; options and their values are as many as told, and outlive the call as the log does.
-        let status = unsafe {
-            sys::cuModuleLoadDataEx(
-                &raw mut loaded,
-                text.as_ptr().cast(),
-                2,
-                options.as_mut_ptr(),
-                values.as_mut_ptr(),
-            )
-        };
-        if status != CUresult::CUDA_SUCCESS {
-            let words = log.split(|&byte| byte == 0).next().unwrap_or_default();
-            let words = String::from_utf8_lossy(words);
-            let message = format!("{}.ptx: {}: {}", module.name, library::text(status), words.trim());
-            return Err(self.failed("cuModuleLoadDataEx", message));
-        }
-        modules.insert(module.name, Pointer(loaded));
-        Ok(loaded)
-    }
-
-    /// Lets blocks of a kernel ask for so much dynamic shared memory.
-    fn allow_shared(&self, kernel: Kernel, bytes: u32) -> Result<()> {
-        let mut allowed = locked(&self.allowed);
-        if allowed.get(&kernel.0).is_some_and(|&most| bytes <= most) {
-            return Ok(());
-        }
-        let value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        // SAFETY: kernels come from `kernel`; their modules stay loaded.
-        let status =
-            unsafe { sys::cuFuncSetAttribute(kernel.0 as sys::CUfunction, MAX_DYNAMIC_SHARED, value) };
-        self.check("cuFuncSetAttribute", status)?;
-        allowed.insert(kernel.0, bytes);
-        Ok(())
-    }
-}
-
-/// An error of this device, where a call did not succeed.
-fn checked(device: &str, call: &'static str, status: CUresult) -> Result<()> {
-    if status == CUresult::CUDA_SUCCESS {
-        return Ok(());
-    }
-    Err(Error::Driver { device: device.to_owned(), call, message: library::text(status) })
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        // handles are of the context: they go before it
-        let entered = self.enter().is_ok();
-        if entered {
-            for memory in self.blas.clear() {
-                // SAFETY: what the handles worked in, which are gone.
-                unsafe { self.free(memory) };
-            }
-        }
-        for peer in locked(&self.peers).drain(..).chain([self.device]) {
-            // SAFETY: each was retained once; buffers hold the device, so that none of them is left. Streams, events and modules go
-            // with the context.
-            unsafe { sys::cuDevicePrimaryCtxRelease_v2(peer) };
-        }
-    }
 }
 
 impl Driver for Device {
@@ -260,8 +81,8 @@ impl Driver for Device {
 
     unsafe fn free(&self, at: Address) {
         if self.enter().is_ok() {
-            // SAFETY: memory of this context, as the caller promises. An error would be that of earlier work, which whoever waits for that
-            // work is told.
+            // SAFETY: memory of this context, as the caller promises. An error would be that of earlier work,
+            // which whoever waits for that work is told.
             unsafe {
                 sys::cuCtxSynchronize();
                 sys::cuMemFree_v2(at.0);
@@ -305,8 +126,9 @@ impl Driver for Device {
         let pointer = at.cast_mut().cast::<c_void>();
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         let mut address = 0;
-        // SAFETY: the memory stays until it is unregistered, as the caller promises. Not every system knows memory that is only read, but
-        // memory that the processor itself must not write can be locked in no other way: both are tried.
+        // SAFETY: the memory stays until it is unregistered, as the caller promises. Not every system knows
+        // memory that is only read, but memory that the processor itself must not write can be locked in no
+        // other way: both are tried.
         unsafe {
             let mut status =
                 sys::cuMemHostRegister_v2(pointer, bytes, flags | sys::CU_MEMHOSTREGISTER_READ_ONLY);
@@ -463,7 +285,8 @@ impl Driver for Device {
             self.allow_shared(kernel, shape.shared)?;
         }
         let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
-        // SAFETY: kernels come from `kernel`; the caller promises that the arguments are what the kernel takes. They are copied.
+        // SAFETY: kernels come from `kernel`; the caller promises that the arguments are what the kernel
+        // takes. They are copied.
         let status = unsafe {
             sys::cuLaunchKernel(
                 kernel.0 as sys::CUfunction,
@@ -487,7 +310,8 @@ impl Driver for Device {
 
     unsafe fn product(&self, product: &Product, stream: Stream) -> Result<bool> {
         self.enter()?;
-        // what the library itself would take: more on devices that have matrix units which work in groups of warps
+        // what the library itself would take: more on devices that have matrix units which work in groups of
+        // warps
         let workspace = if self.properties.capability >= (9, 0) { 32 << 20 } else { 8 << 20 };
         let fail = |(call, message): blas::Failure| self.failed(call, message);
         // SAFETY: the context was just made current; the matrices are what the caller promises.
@@ -505,7 +329,8 @@ impl Driver for Device {
             .filter(|_| other < count)
             .ok_or_else(|| self.failed("cuDeviceGet", format!("there is no device {other} of {count}")))?;
         let (mut peer, mut can, mut context) = (0, 0, ptr::null_mut());
-        // SAFETY: what the calls write to outlives them; the other context is released when this device is dropped.
+        // SAFETY: what the calls write to outlives them; the other context is released when this device is
+        // dropped.
         unsafe {
             self.check("cuDeviceGet", sys::cuDeviceGet(&raw mut peer, ordinal))?;
             let status = sys::cuDeviceCanAccessPeer(&raw mut can, self.device, peer);

@@ -1,8 +1,9 @@
 //! A device for tests: the kernels, unchanged, compiled for the processor.
 //!
-//! Work is done at once, by the thread that queues it, so streams are always empty and events are moments of the clock. What a
-//! device would let pass is refused: barriers that only some threads reach, addresses where nothing lies, memory over the budget,
-//! arguments of the wrong number. Fresh device memory holds NaNs. The order in which threads and blocks run can be set.
+//! Work is done at once, by the thread that queues it, so streams are always empty and events are moments of
+//! the clock. What a device would let pass is refused: barriers that only some threads reach, addresses where
+//! nothing lies, memory over the budget, arguments of the wrong number. Fresh device memory holds NaNs. The
+//! order in which threads and blocks run can be set.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -56,15 +57,16 @@ impl Order {
 pub struct Options {
     /// Bytes of its memory.
     pub memory: u64,
-    /// Whether memory ends where a page does that nobody may touch. Addresses are multiples of 16 bytes then, not of 256.
+    /// Whether memory ends where a page does that nobody may touch. Addresses are multiples of 16 bytes then,
+    /// not of 256.
     pub guard: bool,
     /// In which order blocks and their threads run.
     pub order: Order,
 }
 
 impl Default for Options {
-    /// 1 GiB, guarded, in the order that the environment names by `GRAPHMILL_SHIM_ORDER` (`forward`, `reverse`, `shuffled:SEED`), forward
-    /// where it does not.
+    /// 1 GiB, guarded, in the order that the environment names by `GRAPHMILL_SHIM_ORDER` (`forward`,
+    /// `reverse`, `shuffled:SEED`), forward where it does not.
     fn default() -> Self {
         let order = env::var("GRAPHMILL_SHIM_ORDER").ok().and_then(|text| Order::parse(&text));
         Self { memory: 1 << 30, guard: true, order: order.unwrap_or(Order::Forward) }
@@ -226,7 +228,8 @@ impl Shim {
             base as usize
         };
         if device {
-            // SAFETY: what was just mapped up to the guard: at least `padded` bytes from `base` on, words aligned as pages are.
+            // SAFETY: what was just mapped up to the guard: at least `padded` bytes from `base` on, words
+            // aligned as pages are.
             unsafe { std::slice::from_raw_parts_mut(base.cast::<u32>(), padded / 4) }.fill(UNWRITTEN);
             self.used.fetch_add(wanted as u64, Ordering::Relaxed);
         }
@@ -248,8 +251,8 @@ impl Shim {
             self.used.fetch_sub(region.bytes as u64, Ordering::Relaxed);
         }
         if region.mapped {
-            // SAFETY: the region is no longer listed, so this is the only time that its mapping is given back; that nobody uses it any
-            // more is what whoever frees it promises.
+            // SAFETY: the region is no longer listed, so this is the only time that its mapping is given
+            // back; that nobody uses it any more is what whoever frees it promises.
             unsafe { libc::munmap(region.base as *mut c_void, region.size) };
         }
     }
@@ -357,7 +360,8 @@ impl Driver for Shim {
 
     unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, _stream: Stream) -> Result<()> {
         self.check("upload", to, bytes)?;
-        // SAFETY: the region was just looked up, and host memory is the caller's promise. Both may be the same memory.
+        // SAFETY: the region was just looked up, and host memory is the caller's promise. Both may be the
+        // same memory.
         unsafe { ptr::copy(from, to.0 as *mut u8, bytes) };
         Ok(())
     }
@@ -408,7 +412,8 @@ impl Driver for Shim {
         _stream: Stream,
     ) -> Result<()> {
         let entry = kernel.0 as *const Entry;
-        // SAFETY: kernels come from `kernel`, which gives addresses of a table that is never changed; names end with a zero.
+        // SAFETY: kernels come from `kernel`, which gives addresses of a table that is never changed; names
+        // end with a zero.
         let (name, parameters) =
             unsafe { (CStr::from_ptr((*entry).name).to_string_lossy(), (*entry).parameters as usize) };
         let failed = |message: String| self.failed("launch", format!("kernel {name}: {message}"));
@@ -423,7 +428,8 @@ impl Driver for Shim {
         }
         let (order, seed) = locked(&self.options).order.number();
         let mut failure = Failure { message: [0; 400], address: 0 };
-        // SAFETY: the shape was checked, as many arguments as parameters are there, and what they point to is the caller's promise.
+        // SAFETY: the shape was checked, as many arguments as parameters are there, and what they point to is
+        // the caller's promise.
         let done = unsafe {
             shim_launch(
                 entry,

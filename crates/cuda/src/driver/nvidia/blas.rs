@@ -18,8 +18,8 @@ use crate::{
     driver::{Address, Arithmetic, Stream},
 };
 
-/// A library's handle for one stream, with the memory that its products work in: products of different streams do not share any, which
-/// keeps them the same in every run.
+/// A library's handle for one stream, with the memory that its products work in: products of different
+/// streams do not share any, which keeps them the same in every run.
 #[derive(Debug)]
 struct Handle {
     handle: cublasHandle_t,
@@ -57,8 +57,8 @@ fn check(call: &'static str, status: cublasStatus_t) -> std::result::Result<(), 
     Err((call, words.unwrap_or_else(|| format!("status {}", status as u32))))
 }
 
-/// A product with its factors exchanged: row-major matrices are the transposed ones of a library that stores columns, so that
-/// `c' = op(b)' op(a)'` of the same memory is what is asked for.
+/// A product with its factors exchanged: row-major matrices are the transposed ones of a library that stores
+/// columns, so that `c' = op(b)' op(a)'` of the same memory is what is asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Exchanged {
     rows: i32,
@@ -124,8 +124,8 @@ impl Blas {
         let (operation_b, operation_a) = (operation(product.transpose_b), operation(product.transpose_a));
         let Exchanged { rows, columns, inner, leading: [ldb, lda, ldc], batch } = sizes;
         let failed = if batch == 1 {
-            // SAFETY: the symbols were found; handle and context are this device's, scalars are host memory that outlives the call, and
-            // matrices are what the caller promises.
+            // SAFETY: the symbols were found; handle and context are this device's, scalars are host memory
+            // that outlives the call, and matrices are what the caller promises.
             let status = unsafe {
                 sys::cublasGemmEx(
                     handle.handle,
@@ -203,8 +203,8 @@ impl Blas {
         let mut handle = Handle { handle: made, memory: Address(0) };
         handle.memory = allocate(workspace)?;
         let (stream_handle, memory) = (stream.0 as sys::cudaStream_t, handle.memory.0 as *mut c_void);
-        // SAFETY: the symbols were found; the stream and the memory are the device's and stay. Setting the stream forgets the memory, so it
-        // comes first.
+        // SAFETY: the symbols were found; the stream and the memory are the device's and stay. Setting the
+        // stream forgets the memory, so it comes first.
         let (streamed, worked) = unsafe {
             (
                 sys::cublasSetStream_v2(made, stream_handle),

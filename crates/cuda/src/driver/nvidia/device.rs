@@ -1,0 +1,195 @@
+//! A device's primary context, and what was made in it.
+
+use std::{
+    collections::HashMap,
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    ptr,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+
+use super::{blas::Blas, library};
+use crate::{
+    Error, Result,
+    driver::{Driver as _, Kernel, Properties},
+    ptx,
+};
+
+/// How much dynamic shared memory a kernel's blocks may have.
+pub(super) const MAX_DYNAMIC_SHARED: sys::CUfunction_attribute =
+    sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+/// Bytes of a module's log that are kept.
+const LOG: usize = 8 << 10;
+
+/// A device's primary context, and what was made in it.
+pub(super) struct Device {
+    pub(super) name: String,
+    pub(super) index: usize,
+    pub(super) device: sys::CUdevice,
+    context: sys::CUcontext,
+    pub(super) properties: Properties,
+    /// Modules that were loaded, by name.
+    modules: Mutex<HashMap<&'static str, sys::CUmodule>>,
+    /// Bytes of dynamic shared memory that a kernel's blocks may have: at first what 48 KiB leave beside the
+    /// static, more when asked for.
+    pub(super) allowed: Mutex<HashMap<u64, u32>>,
+    /// Devices whose contexts are held for their memory.
+    pub(super) peers: Mutex<Vec<sys::CUdevice>>,
+    pub(super) blas: Blas,
+}
+
+// SAFETY: the driver's handles are names of things that it guards itself, so that every thread may use them;
+// all else is behind locks, or never changes.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+pub(super) fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Device {
+    /// Takes hold of the primary context. The driver has been found and initialised, and has such a device.
+    pub(super) fn open(index: usize, ordinal: c_int) -> Result<Self> {
+        let name = format!("cuda:{index}");
+        let check = |call, status| checked(&name, call, status);
+        let mut device = 0;
+        let mut words = [0 as c_char; 256];
+        let mut memory = 0;
+        // SAFETY: the driver has the calls; what they write to outlives them, and the name's length is its
+        // array's.
+        unsafe {
+            check("cuDeviceGet", sys::cuDeviceGet(&raw mut device, ordinal))?;
+            check("cuDeviceGetName", sys::cuDeviceGetName(words.as_mut_ptr(), 255, device))?;
+            check("cuDeviceTotalMem", sys::cuDeviceTotalMem_v2(&raw mut memory, device))?;
+        }
+        let attribute = |which| -> Result<u32> {
+            let mut value = 0;
+            // SAFETY: as above.
+            let status = unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, device) };
+            check("cuDeviceGetAttribute", status)?;
+            Ok(u32::try_from(value).unwrap_or(0))
+        };
+        let properties = Properties {
+            // SAFETY: the driver ends the name with a zero, at the last byte at the latest.
+            name: unsafe { CStr::from_ptr(words.as_ptr()) }.to_string_lossy().into_owned(),
+            memory: memory as u64,
+            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            capability: (
+                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        };
+        let mut context = ptr::null_mut();
+        // SAFETY: as above; the context is released when the device is dropped.
+        let status = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, device) };
+        check("cuDevicePrimaryCtxRetain", status)?;
+        Ok(Self {
+            name,
+            index,
+            device,
+            context,
+            properties,
+            modules: Mutex::default(),
+            allowed: Mutex::default(),
+            peers: Mutex::default(),
+            blas: Blas::default(),
+        })
+    }
+
+    pub(super) fn failed(&self, call: &'static str, message: impl Into<String>) -> Error {
+        Error::Driver { device: self.name.clone(), call, message: message.into() }
+    }
+
+    pub(super) fn check(&self, call: &'static str, status: CUresult) -> Result<()> {
+        checked(&self.name, call, status)
+    }
+
+    /// Makes the context the calling thread's. Others may have set theirs in the meantime, so that it is done
+    /// for every call; it costs some tens of nanoseconds.
+    pub(super) fn enter(&self) -> Result<()> {
+        // SAFETY: the context is held until the device is dropped.
+        self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context) })
+    }
+
+    /// The module of this name, loaded when it is first asked for.
+    pub(super) fn module(&self, module: &'static ptx::Module) -> Result<sys::CUmodule> {
+        let mut modules = locked(&self.modules);
+        if let Some(&loaded) = modules.get(module.name) {
+            return Ok(loaded);
+        }
+        let text = CString::new(module.text).map_err(|_| {
+            self.failed("cuModuleLoadDataEx", format!("{}.ptx holds a zero byte", module.name))
+        })?;
+        let mut log = vec![0_u8; LOG];
+        let mut options = [
+            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+            sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        // a size is passed in the pointer's place
+        let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), LOG as *mut c_void];
+        let mut loaded = ptr::null_mut();
+        // SAFETY: the text ends with a zero; options and their values are as many as told, and outlive the
+        // call as the log does.
+        let status = unsafe {
+            sys::cuModuleLoadDataEx(
+                &raw mut loaded,
+                text.as_ptr().cast(),
+                2,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        if status != CUresult::CUDA_SUCCESS {
+            let words = log.split(|&byte| byte == 0).next().unwrap_or_default();
+            let words = String::from_utf8_lossy(words);
+            let message = format!("{}.ptx: {}: {}", module.name, library::text(status), words.trim());
+            return Err(self.failed("cuModuleLoadDataEx", message));
+        }
+        modules.insert(module.name, loaded);
+        Ok(loaded)
+    }
+
+    /// Lets blocks of a kernel ask for so much dynamic shared memory.
+    pub(super) fn allow_shared(&self, kernel: Kernel, bytes: u32) -> Result<()> {
+        let mut allowed = locked(&self.allowed);
+        if allowed.get(&kernel.0).is_some_and(|&most| bytes <= most) {
+            return Ok(());
+        }
+        let value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        // SAFETY: kernels come from `kernel`; their modules stay loaded.
+        let status =
+            unsafe { sys::cuFuncSetAttribute(kernel.0 as sys::CUfunction, MAX_DYNAMIC_SHARED, value) };
+        self.check("cuFuncSetAttribute", status)?;
+        allowed.insert(kernel.0, bytes);
+        Ok(())
+    }
+}
+
+/// An error of this device, where a call did not succeed.
+fn checked(device: &str, call: &'static str, status: CUresult) -> Result<()> {
+    if status == CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    Err(Error::Driver { device: device.to_owned(), call, message: library::text(status) })
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // handles are of the context: they go before it
+        let entered = self.enter().is_ok();
+        if entered {
+            for memory in self.blas.clear() {
+                // SAFETY: what the handles worked in, which are gone.
+                unsafe { self.free(memory) };
+            }
+        }
+        for peer in locked(&self.peers).drain(..).chain([self.device]) {
+            // SAFETY: each was retained once; buffers hold the device, so that none of them is left. Streams,
+            // events and modules go with the context.
+            unsafe { sys::cuDevicePrimaryCtxRelease_v2(peer) };
+        }
+    }
+}

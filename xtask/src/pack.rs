@@ -20,7 +20,8 @@ pub(super) fn pack() -> Result<()> {
     let tests: Vec<&str> = TESTS.iter().flat_map(|test| ["--test", test]).collect();
     let mut found = build(&root, &["build", "--release", "-p", "graphmill"])?;
     let of_tests =
-        [&["test", "--release", "--no-run", "-p", "graphmill-cuda", "--features", "shim"][..], &tests].concat();
+        [&["test", "--release", "--no-run", "-p", "graphmill-cuda", "--features", "shim"][..], &tests]
+            .concat();
     found.extend(build(&root, &of_tests)?);
     for name in ["graphmill"].iter().chain(&TESTS) {
         let (_, program) =

@@ -122,7 +122,8 @@ fn several_devices_sum_their_gradients() {
 fn benches_measure_a_device_beside_its_own_limits() {
     let room = Room::new();
     for bench in ["gather", "aggregate", "sample"] {
-        let args = format!("bench {bench} --devices cuda:0 --scale 8 --dim 8 --batch-size 64 --repeat 1 --json");
+        let args =
+            format!("bench {bench} --devices cuda:0 --scale 8 --dim 8 --batch-size 64 --repeat 1 --json");
         let report = on_shim(&room, &args).succeeded().json();
         let results = report["results"].as_array().expect("results");
         let own: Vec<_> = results.iter().filter(|result| result["bench"] == bench).collect();

@@ -94,9 +94,7 @@ impl Device {
             return true;
         }
         let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
-        *reached
-            .entry(other.number)
-            .or_insert_with(|| self.driver.enable_peer(other.index).unwrap_or(false))
+        *reached.entry(other.number).or_insert_with(|| self.driver.enable_peer(other.index).unwrap_or(false))
     }
 
     /// Bytes that may be used in all.

@@ -2,6 +2,7 @@
 //! threads and blocks, against their own bits; and whole models.
 
 mod counting;
+mod device;
 #[path = "../../nn/tests/operations/mod.rs"]
 mod operations;
 
@@ -10,7 +11,7 @@ use graphmill_cuda::{
     Cuda, Device,
     driver::{
         Arithmetic,
-        shim::{self, Options, Order as Threads},
+        shim::{Options, Order as Threads},
     },
 };
 use graphmill_graph::{
@@ -27,8 +28,8 @@ use proptest::prelude::*;
 
 /// A backend on a processor that runs threads in this order.
 fn backend(order: Threads) -> Cuda {
-    let driver = shim::open(0, Options { memory: 1 << 30, guard: true, order });
-    Cuda::new(&Device::new(driver, 0, 0).unwrap(), Arithmetic::F32).unwrap()
+    let device = device::device(0, Options { memory: 1 << 30, guard: true, order });
+    Cuda::new(&device, Arithmetic::F32).unwrap()
 }
 
 /// Fails where an operation's outputs differ by more than its tolerance.
@@ -336,7 +337,7 @@ fn models_train_as_on_the_reference_and_only_losses_come_back() {
         let batch = Batch { blocks, orders, x, label };
         let (losses, parameters) = train(&Reference, &mut model, &batch, &mut |_| ());
 
-        let driver = Counting::new(shim::open(0, Options { memory: 1 << 28, ..Options::default() }));
+        let driver = Counting::new(device::driver(0, Options { memory: 1 << 28, ..Options::default() }));
         let cuda = Cuda::new(&Device::new(driver.clone(), 0, 0).unwrap(), Arithmetic::F32).unwrap();
         let (found, values) = train(&cuda, &mut new(), &batch, &mut |t| {
             assert_eq!(driver.downloads(), returns(&config, t as usize), "{config:?}: after {t} steps");
@@ -353,8 +354,8 @@ fn models_train_as_on_the_reference_and_only_losses_come_back() {
 
 #[test]
 fn the_first_failure_stays() {
-    let driver = shim::open(0, Options { memory: 1 << 20, ..Options::default() });
-    let cuda = Cuda::new(&Device::new(driver, 0, 0).unwrap(), Arithmetic::F32).unwrap();
+    let device = device::device(0, Options { memory: 1 << 20, ..Options::default() });
+    let cuda = Cuda::new(&device, Arithmetic::F32).unwrap();
     let mut x = Matrix::zeros(4, 4);
     cuda.fill(1.0, x.view_mut());
     cuda.check().unwrap();

@@ -1,10 +1,12 @@
 //! Rows from devices are those of the table, byte by byte, and what is said about where they came from is true.
 
+mod device;
+
 use std::sync::Arc;
 
 use graphmill_cuda::{
     Device,
-    driver::shim::{self, Options, Order},
+    driver::shim::{Options, Order},
     feature::{Dynamic, Policy, Stored, Tiered},
 };
 use graphmill_graph::{
@@ -23,7 +25,7 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 
 fn device(index: usize, order: Order) -> Arc<Device> {
-    Device::new(shim::open(index, Options { order, ..Options::default() }), index, 0).unwrap()
+    device::device(index, Options { order, ..Options::default() })
 }
 
 /// Rows of which each value says where it stands, and what they are as f32.
@@ -128,6 +130,7 @@ proptest! {
         batches in batches(90),
     ) {
         let (data, wide) = table(rows, dim, kind);
+        let devices = devices.min(device::count());
         let all: Vec<Arc<Device>> = (0..devices).map(|i| device(i, order)).collect();
         let stored = Stored::new(&all[0], &data, dim).unwrap();
         let placement = [Placement::Shard, Placement::Interleave, Placement::Replicate(0.4)][usize::from(placement)];

@@ -9,12 +9,12 @@ pub mod checkpoint;
 pub mod config;
 pub mod cores;
 pub mod device;
-mod gpu;
 pub mod distributed;
 pub mod error;
 pub mod evaluate;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod gpu;
 pub mod hotness;
 pub mod learner;
 pub mod memory;

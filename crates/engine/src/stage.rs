@@ -213,6 +213,7 @@ impl Loader<'_> {
             Some(on_device) => feature.gather_drawn(input_nodes, on_device, marks, features)?,
             None => feature.gather_marked(input_nodes, marks, features)?,
         };
+        feature.place_blocks(&batch.blocks)?;
         if batch.features.is_sparse() {
             // for the gradient of what multiplies them
             batch.features.transpose_sparse();

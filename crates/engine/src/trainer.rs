@@ -38,7 +38,7 @@ use crate::{
     },
     setup::{self, Parts, Tables},
     stage::Loader,
-    strategy::{Done, Epoch, Flow, Setting, Strategy},
+    strategy::{Done, Epoch, Flow, Nvidia, Setting, Strategy},
     sums::Valid,
     tensorboard::Events,
     tiers::Whole,
@@ -114,16 +114,8 @@ fn run(
 
     let ranks = view.map(|view| view.ranks.clone());
     learner.ranks.clone_from(&ranks);
-    let setting = Setting {
-        config,
-        data,
-        sampler: &*sampler,
-        order: &*order,
-        feature: &tables.feature,
-        computers,
-        samplers: &samplers,
-        on_gpus: tables.on_gpus.as_ref(),
-    };
+    let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { computers, samplers: &samplers, rows });
+    let setting = Setting { nvidia, ..Setting::new(config, data, &*sampler, &*order, &tables.feature) };
     let Job { run, resume, observer, stop } = job;
     let traced = run.filter(|_| config.trace);
     let timeline = Timeline::new(traced.is_some());

@@ -61,7 +61,15 @@ impl MiniBatch {
             let Block { indptr, indices, dst_ids, edge_weight, self_weight, transposed, .. } = block;
             let ids = dst_ids.as_ref().map_or(0, Vec::len);
             let back = transposed.indptr.len() + transposed.dst.len() + transposed.edge.len();
-            4 * (indptr.len() + indices.len() + ids + edge_weight.len() + self_weight.len() + back) as u64
+            let host = indptr.len() + indices.len() + ids + edge_weight.len() + self_weight.len() + back;
+            // what a device drew is there alone: positions, sources, and what the backward pass reads
+            let drawn = block.drawn_on_device().map_or(0, |drawn| {
+                let back =
+                    if drawn.is_transposed() { block.num_grad_src() + 2 * drawn.num_edges() } else { 0 };
+                let weights = if drawn.is_weighted() { drawn.num_edges() + block.num_dst } else { 0 };
+                block.num_dst + 1 + drawn.num_edges() + weights + back
+            });
+            4 * (host + drawn) as u64
         };
         let ids = self.seeds.len() + self.input_nodes.len() + self.marks.len();
         let ids = ids + self.reused.len() + self.loss_weight.len();

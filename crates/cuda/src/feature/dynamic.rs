@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use graphmill_graph::{Error, Matrix, NodeId, Result, matrix::TableData};
+use graphmill_graph::{Block, Error, Matrix, NodeId, Result, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
     feature::{Places, Rows},
@@ -170,6 +170,10 @@ impl Feature for Dynamic {
 
     fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
         stored::gather(ids, self.dim(), out, || self.rows(ids))
+    }
+
+    fn place_blocks(&self, blocks: &[Block]) -> Result<()> {
+        stored::place_blocks(&self.queue, blocks)
     }
 
     fn row_bytes(&self) -> u64 {

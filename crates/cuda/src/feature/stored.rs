@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use graphmill_graph::{
-    Error, Matrix, NodeId, Result,
+    Block, Error, Matrix, NodeId, Result,
     matrix::{TableData, TableType},
 };
 use graphmill_loader::{
@@ -11,7 +11,7 @@ use graphmill_loader::{
     feature::{Places, Rows},
 };
 
-use crate::{Buffer, Device, Queue, device::WARP, mapped::Mapped};
+use crate::{Buffer, Device, Queue, block::Resident, device::WARP, mapped::Mapped};
 
 /// All rows, dense, in page-locked host memory. Devices of one process share it.
 #[derive(Debug)]
@@ -94,6 +94,14 @@ impl Stored {
         }
         Err(Error::invalid(format!("row {last}: the feature table has {} rows", self.num_rows())))
     }
+}
+
+/// Copies of blocks that the host drew, made in a stream that does not train.
+pub(super) fn place_blocks(queue: &Arc<Queue>, blocks: &[Block]) -> Result<()> {
+    for block in blocks {
+        Resident::of(queue, block)?;
+    }
+    Ok(queue.synchronize()?)
 }
 
 /// Makes `out` what `read` gives: rows on a device, and what they cost.

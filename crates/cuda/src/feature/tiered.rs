@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_graph::{Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
+use graphmill_graph::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
     feature::{Marks, Places, Rows, cached::Placed},
@@ -69,12 +69,7 @@ impl Tiered {
 
     /// The rows on the device, and what they cost.
     /// `asked` is where the ids are there, if they are.
-    fn rows(
-        &self,
-        queue: &Arc<Queue>,
-        ids: &[NodeId],
-        asked: Option<Address>,
-    ) -> Result<(Buffer, Traffic)> {
+    fn rows(&self, queue: &Arc<Queue>, ids: &[NodeId], asked: Option<Address>) -> Result<(Buffer, Traffic)> {
         let began = Instant::now();
         self.stored.check(ids)?;
         let copying = self.stored.copying();
@@ -186,6 +181,10 @@ impl Feature for Tiered {
         let here = on_device.device() == self.pool.device().number() && on_device.bytes() >= 4 * ids.len();
         let asked = here.then(|| Address(on_device.address()));
         self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids, asked)))
+    }
+
+    fn place_blocks(&self, blocks: &[Block]) -> Result<()> {
+        self.pool.with(|queue| stored::place_blocks(queue, blocks))
     }
 
     fn row_bytes(&self) -> u64 {

@@ -10,17 +10,17 @@ use std::{
 
 use graphmill_cuda::{
     Result,
-    driver::{Address, Driver, Event, HostMemory, Kernel, Product, Properties, Shape, Stream, shim::Shim},
+    driver::{Address, Driver, Event, HostMemory, Kernel, Product, Properties, Shape, Stream},
 };
 
 /// Another driver, and how often it copied to the host.
 pub(crate) struct Counting {
-    inner: Arc<Shim>,
+    inner: Arc<dyn Driver>,
     downloads: AtomicUsize,
 }
 
 impl Counting {
-    pub(crate) fn new(inner: Arc<Shim>) -> Arc<Self> {
+    pub(crate) fn new(inner: Arc<dyn Driver>) -> Arc<Self> {
         Arc::new(Self { inner, downloads: AtomicUsize::new(0) })
     }
 

@@ -69,7 +69,8 @@ fn on_device(bench: &mut Bench, ids: &[u32], width: usize) -> Result<()> {
             let (mut out, marks) = (Matrix::default(), Marks::default());
             let traffic = tier.gather_drawn(ids, &on_device, &marks, &mut out)?;
             let written = 4 * (ids.len() * width) as u64;
-            let bytes = if traffic.host.rows > 0 { traffic.host.bytes } else { traffic.device.bytes + written };
+            let bytes =
+                if traffic.host.rows > 0 { traffic.host.bytes } else { traffic.device.bytes + written };
             let times = bench.time(|| {
                 tier.gather_drawn(ids, &on_device, &marks, &mut out).expect("it was just read");
             });

@@ -26,8 +26,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
         let kinds = [("", Arithmetic::F32), ("tf32 ", Arithmetic::Tf32), ("bf16 ", Arithmetic::Bf16)];
         for (name, arithmetic) in kinds {
             let of = "square products";
-            let limit =
-                bench.machine.products(arithmetic)?.map(|value| Limit { value, of, row: None });
+            let limit = bench.machine.products(arithmetic)?.map(|value| Limit { value, of, row: None });
             let backend = Cuda::on(gpu.backend.queue(), arithmetic);
             measure(bench, name, &backend, &shapes, limit);
         }

@@ -63,10 +63,7 @@ mod tests {
         assert!(of("cuda:1,1").unwrap_err().contains("device 1 is named twice"));
         for word in ["", "gpu", "virtual:0", "virtual:65", "cuda:", "cuda:0,", "cuda:x", "cpu:0"] {
             let error = of(word).unwrap_err();
-            assert!(
-                error.starts_with(&format!("unknown device '{word}'; known: cpu, virtual:N")),
-                "{error}"
-            );
+            assert!(error.starts_with(&format!("unknown device '{word}'; known: cpu, virtual:N")), "{error}");
         }
     }
 }

@@ -132,12 +132,32 @@ pub struct Setting<'a> {
     pub order: &'a dyn Order,
     /// The rows, as the host has them; a chain of caches is before them where all devices share it.
     pub feature: &'a Arc<dyn Feature>,
-    /// What computes.
+    /// What there is on NVIDIA devices.
+    pub(crate) nvidia: Option<Nvidia<'a>>,
+}
+
+impl<'a> Setting<'a> {
+    /// Without NVIDIA devices.
+    pub fn new(
+        config: &'a TrainConfig,
+        data: &'a Dataset,
+        sampler: &'a dyn Sampler,
+        order: &'a dyn Order,
+        feature: &'a Arc<dyn Feature>,
+    ) -> Self {
+        Self { config, data, sampler, order, feature, nvidia: None }
+    }
+}
+
+/// The NVIDIA devices of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Nvidia<'a> {
+    /// What computes there.
     pub(crate) computers: &'a Computers,
-    /// What draws on NVIDIA devices.
+    /// What draws there.
     pub(crate) samplers: &'a Samplers,
-    /// The rows as NVIDIA devices read them.
-    pub(crate) on_gpus: Option<&'a OnGpus>,
+    /// The rows as they read them.
+    pub(crate) rows: &'a OnGpus,
 }
 
 /// Makes a strategy.

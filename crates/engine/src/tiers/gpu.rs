@@ -64,7 +64,10 @@ impl OnGpus {
         let (host, table) = build::features(config, data, residence)?;
         let (rows, dim) = (data.num_nodes(), data.features.dim);
         let Some(values) = host.table() else {
-            return Err(Error::dataset(&data.name, "its features are sparse in memory, and devices hold dense rows"));
+            return Err(Error::dataset(
+                &data.name,
+                "its features are sparse in memory, and devices hold dense rows",
+            ));
         };
         let stored = Stored::new(&devices[0], &values, dim)?;
         let policy = match (config.cache.as_str(), config.order.as_str()) {
@@ -92,7 +95,9 @@ impl OnGpus {
                 let &(_, policy) = known.ok_or_else(|| {
                     let known: Vec<&str> = Policy::ALL.iter().map(|(name, _)| *name).collect();
                     let known = known.join(" and ");
-                    Error::usage(format!("--cache {policy}: of the policies whose rows come and go NVIDIA devices know {known}"))
+                    Error::usage(format!(
+                        "--cache {policy}: of the policies whose rows come and go NVIDIA devices know {known}"
+                    ))
                 })?;
                 one_by_one(policy)?
             }
@@ -104,11 +109,11 @@ impl OnGpus {
             }
         };
         let part = 100.0 * slots as f64 / rows.max(1) as f64;
-        let in_place = if stored.mapped().is_copy() { "in a page-locked copy" } else { "page-locked in place" };
+        let in_place =
+            if stored.mapped().is_copy() { "in a page-locked copy" } else { "page-locked in place" };
         let holds = if devices.len() == 1 { "a device holds" } else { "devices hold" };
         let policy = if slots == 0 || slots == rows { String::new() } else { format!(" ({policy})") };
-        let description =
-            format!("feature rows: {holds} {part:.1} %{policy}, the host all, {in_place}");
+        let description = format!("feature rows: {holds} {part:.1} %{policy}, the host all, {in_place}");
         Ok(Self { each, slots, table, description })
     }
 }

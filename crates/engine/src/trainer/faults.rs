@@ -80,7 +80,8 @@ fn attempt(
     pool.install(|| {
         let dir = if resume { RunDir::reopen(dir)? } else { RunDir::create(dir)? };
         let job = Job { run: Some(&dir), resume, observer, stop: &|| false };
-        run(parts, Residences::both(Residence::InPlace), config, data, None, job)
+        let computers = Computers::open(config)?;
+        run(&computers, parts, Residences::both(Residence::InPlace), config, data, None, job)
     })
 }
 

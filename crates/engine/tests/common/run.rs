@@ -100,7 +100,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     let optimizer = Box::new(FaultyOptimizer { inner, fault: fault.clone() });
     let backend = Cpu::default();
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
-    let setting = Setting { config, data, sampler: &sampler, order: &*order, feature: &feature };
+    let setting = Setting::new(config, data, &sampler, &*order, &feature);
     let kind = TABLE.iter().find(|entry| entry.name == config.strategy).unwrap().make;
     let mut strategy = (kind.make)(setting).unwrap();
     let timeline = Timeline::new(true);

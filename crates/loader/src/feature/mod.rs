@@ -10,7 +10,7 @@ mod stream;
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_graph::{Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
+use graphmill_graph::{Block, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 
 use rayon::prelude::*;
 
@@ -179,6 +179,14 @@ pub trait Feature: Send + Sync {
         self.gather_marked(ids, marks, out)
     }
 
+    /// Puts blocks where the rows are read to, ahead of who works with them there; on the host they are there already.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn place_blocks(&self, _blocks: &[Block]) -> Result<()> {
+        Ok(())
+    }
+
     /// Bytes of a row where it is stored; of sparse rows in the mean.
     fn row_bytes(&self) -> u64;
 
@@ -215,6 +223,9 @@ impl<T: Feature + ?Sized> Feature for Arc<T> {
         out: &mut Matrix,
     ) -> Result<Traffic> {
         (**self).gather_drawn(ids, on_device, marks, out)
+    }
+    fn place_blocks(&self, blocks: &[Block]) -> Result<()> {
+        (**self).place_blocks(blocks)
     }
     fn row_bytes(&self) -> u64 {
         (**self).row_bytes()

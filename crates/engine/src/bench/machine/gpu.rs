@@ -60,19 +60,13 @@ impl Meter {
         let driver = self.queue.device().driver();
         let upload = || {
             // SAFETY: both are that large, and live until the work is done
-            Ok(unsafe {
-                driver.upload(from.memory.pointer, to.address(), self.bytes, self.queue.stream())
-            }?)
+            Ok(unsafe { driver.upload(from.memory.pointer, to.address(), self.bytes, self.queue.stream()) }?)
         };
         Ok((self.bytes as f64, self.seconds(repeat, upload)?))
     }
 
     /// Operations, and seconds, of square products by the vendor's library; none where it is not there.
-    pub(super) fn product(
-        &self,
-        arithmetic: Arithmetic,
-        repeat: usize,
-    ) -> Result<Option<(f64, Vec<f64>)>> {
+    pub(super) fn product(&self, arithmetic: Arithmetic, repeat: usize) -> Result<Option<(f64, Vec<f64>)>> {
         let n = ((self.bytes / 4) as f64).sqrt().min(SIDE as f64) as usize / 64 * 64;
         if n == 0 {
             return Ok(None);

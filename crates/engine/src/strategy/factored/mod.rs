@@ -22,14 +22,13 @@ use graphmill_graph::memory;
 use graphmill_loader::feature::Link;
 
 use super::{
-    Done, Epoch, Flow, Setting, Strategy,
+    Done, Epoch, Flow, Nvidia, Setting, Strategy,
     line::{Can, Line, Rules, Slot, State, Task},
     monitor::Guarded,
     worker::{Batches, Closing, Work, Worker, attempt},
 };
 use crate::{
     Result,
-    gpu::Computers,
     learner::{BatchOutcome, Learner, Passes},
     record::{DeviceRecord, TrafficRecord},
     stage::Loader,
@@ -121,7 +120,7 @@ impl Strategy for Factored<'_> {
         self.fill_slots(&epoch, &team, rules);
         let slots = std::mem::take(&mut self.slots);
         let line = Line::new(Guarded::new(State::new(epoch.from, epoch.to, slots, rules)));
-        let flow = run_team(self.with.computers, &mut team, &line, &mut epoch, rules);
+        let flow = run_team(self.with.nvidia, &mut team, &line, &mut epoch, rules);
         let (failure, slots) = line.into_inner().into_inner().end();
         self.slots = slots;
         self.team = Some(team);
@@ -159,7 +158,7 @@ impl Strategy for Factored<'_> {
 
 /// An epoch's batches: a thread for each worker of the devices, updates on this one.
 fn run_team(
-    computers: &Computers,
+    nvidia: Option<Nvidia>,
     team: &mut Team,
     line: &Batches,
     epoch: &mut Epoch,
@@ -170,7 +169,7 @@ fn run_team(
     let first = *number * loader.num_batches();
     let published = &Published::new(&learner.model, learner.step);
     let passes: Vec<Option<Passes>> =
-        team.seats.iter_mut().map(|seat| seat.passes(&learner.passes, computers)).collect();
+        team.seats.iter_mut().map(|seat| seat.passes(&learner.passes, nvidia)).collect();
     let host = timeline.track("host");
     let (rows, gradients) = (team.rows.clone(), team.gradients.clone());
     let mut flow = Flow::Continue;

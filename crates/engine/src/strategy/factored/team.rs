@@ -11,15 +11,14 @@ use graphmill_loader::{Feature, MiniBatch, Sampler, Workspace, feature::LinkOpti
 use graphmill_nn::model::Model;
 
 use super::{
-    Batches, Can, Design, Flow, Learner, Loader, Passes, Published, Replica, Setting, Slot, Stage, Task,
-    TrafficRecord, Work, Worker, attempt,
+    Batches, Can, Design, Flow, Learner, Loader, Nvidia, Passes, Published, Replica, Setting, Slot, Stage,
+    Task, TrafficRecord, Work, Worker, attempt,
 };
 use crate::{
     Error, Result,
     allocate::samplers::num_samplers,
     config::Devices,
     device::{Device, Held},
-    gpu::Computers,
     record::DeviceRecord,
     tiers::{OwnCache, OwnCaches, Step},
 };
@@ -116,7 +115,9 @@ impl Team {
         let config = with.config;
         let link = LinkOptions::parse(&config.link).map_err(Error::usage)?;
         let devices = match Devices::parse(&config.devices)? {
-            Devices::Cpu => Device::several("cores", rayon::current_num_threads(), 0, LinkOptions::default())?,
+            Devices::Cpu => {
+                Device::several("cores", rayon::current_num_threads(), 0, LinkOptions::default())?
+            }
             Devices::Virtual(count) => Device::several("virtual", count, config.device_budget.0, link)?,
             Devices::Cuda(numbers) => Device::nvidia(&numbers)?,
         };
@@ -273,14 +274,10 @@ fn plural(role: &str) -> &'static str {
 
 impl Seat {
     /// Passes for its Trainer, if it has one, in the room that it has kept.
-    pub(super) fn passes<'a>(
-        &mut self,
-        like: &Passes<'a>,
-        computers: &'a Computers,
-    ) -> Option<Passes<'a>> {
+    pub(super) fn passes<'a>(&mut self, like: &Passes<'a>, nvidia: Option<Nvidia<'a>>) -> Option<Passes<'a>> {
         let replica = self.replica.as_mut()?;
         let mut passes = like.with_room(std::mem::take(&mut replica.room));
-        if let Some(gpu) = self.device.gpu {
+        if let (Some(gpu), Some(Nvidia { computers, .. })) = (self.device.gpu, nvidia) {
             passes.backend = &computers.gpus()[gpu].backend;
         }
         Some(passes)
@@ -311,9 +308,7 @@ impl Seat {
                     let clock = Instant::now();
                     let outcome = attempt(Stage::Train, number, || {
                         let number = first + number;
-                        device
-                            .pool
-                            .install(|| replica.train(passes, published, gradients, &mut slot, number))
+                        device.pool.install(|| replica.train(passes, published, gradients, &mut slot, number))
                     });
                     slot.spent.train = work.timeline.done(track, Stage::Train, number, clock);
                     let Slot { batch, spent, .. } = &mut slot;
@@ -376,7 +371,7 @@ impl Room<'_, '_> {
     }
 
     fn cache(&self, device: &Arc<Device>, lent: bool) -> Result<Option<OwnCache>> {
-        if let (Some(gpu), Some(rows)) = (device.gpu, self.with.on_gpus) {
+        if let (Some(gpu), Some(Nvidia { rows, .. })) = (device.gpu, self.with.nvidia) {
             return Ok(Some(OwnCache { rows: rows.each[gpu].clone(), slots: rows.slots, _held: None }));
         }
         self.caches.map(|caches| caches.make(device, self.with.feature.clone(), lent)).transpose()
@@ -464,7 +459,7 @@ impl Room<'_, '_> {
 
     /// What draws on this device.
     fn drawing(&self, device: &Device) -> Option<Arc<dyn Sampler>> {
-        device.gpu.and_then(|gpu| self.with.samplers.each.get(gpu).cloned())
+        self.with.nvidia?.samplers.each.get(device.gpu?).cloned()
     }
 }
 

@@ -245,11 +245,22 @@ int cuMemHostGetDevicePointer_v2(uint64_t* address, void* at, unsigned flags) {
     return SUCCESS;
 }
 
-int cuStreamCreate(void** stream, unsigned flags) {
+int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
     ENTER
-    NEED(flags == 1, INVALID_VALUE)
+    *least = 0;
+    *greatest = -5;
+    return SUCCESS;
+}
+int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+    ENTER
+    NEED(flags == 1 && priority <= 0 && priority >= -5, INVALID_VALUE)
     *stream = malloc(1);
     streams.insert(*stream);
+    return SUCCESS;
+}
+int cuStreamDestroy_v2(void* stream) {
+    ENTER
+    NEED(streams.erase(stream) == 1, INVALID_HANDLE)
     return SUCCESS;
 }
 int cuStreamSynchronize(void* stream) {
@@ -262,10 +273,19 @@ int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
 }
 int cuEventCreate(void** event, unsigned flags) {
     ENTER
-    NEED(flags == 0, INVALID_VALUE)
+    NEED(flags == 0 || flags == 2, INVALID_VALUE)
     *event = malloc(1);
     events[*event] = {};
     return SUCCESS;
+}
+int cuEventDestroy_v2(void* event) {
+    ENTER
+    NEED(events.erase(event) == 1, INVALID_HANDLE)
+    return SUCCESS;
+}
+int cuEventQuery(void* event) {
+    ENTER
+    return events.count(event) != 0 ? SUCCESS : INVALID_HANDLE;
 }
 int cuEventRecord(void* event, void* stream) {
     ENTER

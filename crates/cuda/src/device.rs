@@ -4,18 +4,20 @@ use std::{
     collections::HashMap,
     ffi::c_void,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
 use crate::{
-    Error, Result,
+    Error, Queue, Result,
     driver::{Address, Driver, Kernel, Properties, Shape, Stream},
 };
 
 /// Threads of a block of most kernels.
 pub const THREADS: u32 = 256;
+/// Bytes of a device that are left to its driver, at most.
+const DRIVERS_OWN: u64 = 1 << 30;
 /// Lanes of a warp.
 pub const WARP: u32 = 32;
 
@@ -33,6 +35,8 @@ pub struct Device {
     most: AtomicU64,
     kernels: RwLock<HashMap<&'static str, Kernel>>,
     failure: OnceLock<Error>,
+    /// Its queues, which keep what was freed.
+    queues: Mutex<Vec<Weak<Queue>>>,
     /// Which other devices it reads.
     reached: Mutex<HashMap<usize, bool>>,
     /// The stream that trains: what others made ready for it is freed when it is done.
@@ -47,6 +51,8 @@ impl Device {
     pub fn new(driver: Arc<dyn Driver>, index: usize, budget: u64) -> Result<Arc<Self>> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let (free, _) = driver.memory()?;
+        // what the driver and its libraries take later: code of kernels, workspaces of products
+        let free = free - (free / 32).min(DRIVERS_OWN);
         let budget = if budget == 0 { free } else { budget.min(free) };
         Ok(Arc::new(Self {
             number: NUMBER.fetch_add(1, Relaxed),
@@ -58,6 +64,7 @@ impl Device {
             most: AtomicU64::new(0),
             kernels: RwLock::default(),
             failure: OnceLock::new(),
+            queues: Mutex::default(),
             reached: Mutex::default(),
             compute: Mutex::new(None),
         }))
@@ -130,6 +137,30 @@ impl Device {
         // SAFETY: the caller's promise
         unsafe { self.driver.free(at) };
         self.taken.fetch_sub(bytes, Relaxed);
+    }
+
+    /// A queue that keeps memory from now on.
+    pub(crate) fn add_queue(&self, queue: &Arc<Queue>) {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(queue));
+    }
+
+    /// Gives all memory back that queues keep and nobody holds.
+    ///
+    /// # Errors
+    /// A kernel failed.
+    pub fn trim(&self) -> Result<()> {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        queues.iter().filter_map(Weak::upgrade).try_for_each(|queue| queue.trim())
+    }
+
+    /// A stream that trained and goes.
+    pub(crate) fn forget_stream(&self, stream: Stream) {
+        let mut compute = self.compute.lock().unwrap_or_else(PoisonError::into_inner);
+        if *compute == Some(stream) {
+            *compute = None;
+        }
     }
 
     /// Remembers the first failure.

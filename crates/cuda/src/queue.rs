@@ -1,8 +1,10 @@
 //! A stream with memory of its own: what is freed there is used again there, in the stream's order, so nobody waits for the device.
+//!
+//! What leaves the queue, rows and blocks that the stream which trains reads, is used again when that stream was seen to be done with it.
 
 use std::{
     any::Any,
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -16,14 +18,40 @@ use crate::{
 
 /// Memory is asked for in multiples of this.
 const GRAIN: u64 = 512;
+/// Large memory in multiples of this: a table that fills a device is not rounded beyond it.
+const LARGE_GRAIN: u64 = 2 << 20;
 
 /// A stream and its memory. Sizes are rounded up so that at most an eighth is wasted, and freed memory is kept for the next of its size.
 pub struct Queue {
     device: Arc<Device>,
     stream: Stream,
-    free: Mutex<BTreeMap<u64, Vec<Address>>>,
-    /// How far the stream that trains was when memory of this queue was freed last.
-    trained: Mutex<Event>,
+    room: Mutex<Room>,
+}
+
+/// Memory that nobody holds.
+#[derive(Default)]
+struct Room {
+    /// By size.
+    free: BTreeMap<u64, Vec<Address>>,
+    /// What the stream that trains may still read, until the event.
+    pending: VecDeque<(Event, u64, Address)>,
+    /// Events to be recorded anew.
+    events: Vec<Event>,
+}
+
+impl Room {
+    /// Makes free what the stream that trains is done with; all of it, where that is known.
+    fn settle(&mut self, device: &Device, all: bool) -> Result<()> {
+        while let Some(&(event, size, at)) = self.pending.front() {
+            if !all && !device.driver().is_done(event)? {
+                break;
+            }
+            self.pending.pop_front();
+            self.events.push(event);
+            self.free.entry(size).or_default().push(at);
+        }
+        Ok(())
+    }
 }
 
 impl Queue {
@@ -32,17 +60,22 @@ impl Queue {
     /// # Errors
     /// The driver fails.
     pub fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
-        let (stream, event) = (device.driver().stream()?, device.driver().event()?);
-        let trained = Mutex::new(event);
-        Ok(Arc::new(Self { device: device.clone(), stream, free: Mutex::default(), trained }))
+        Self::with_urgency(device, false)
     }
 
-    /// The stream that trains: see [`Device`].
+    fn with_urgency(device: &Arc<Device>, urgent: bool) -> Result<Arc<Self>> {
+        let stream = device.driver().stream(urgent)?;
+        let queue = Arc::new(Self { device: device.clone(), stream, room: Mutex::default() });
+        device.add_queue(&queue);
+        Ok(queue)
+    }
+
+    /// The stream that trains, before all others: see [`Device`].
     ///
     /// # Errors
     /// The driver fails.
     pub fn compute(device: &Arc<Device>) -> Result<Arc<Self>> {
-        let queue = Self::new(device)?;
+        let queue = Self::with_urgency(device, true)?;
         *device.compute.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue.stream);
         Ok(queue)
     }
@@ -93,22 +126,39 @@ impl Queue {
         unsafe { self.device.launch(name, shape, arguments, self.stream) }
     }
 
-    /// Memory for the work of this stream, of unspecified values. None is taken for 0 bytes.
+    /// Memory for the work of this stream and of the one that trains, of unspecified values. None is taken for 0 bytes.
     ///
     /// # Errors
     /// There is not as much.
     pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
+        self.buffer(bytes, false)
+    }
+
+    /// Memory for the work of this stream alone.
+    ///
+    /// # Errors
+    /// There is not as much.
+    pub fn scratch(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
+        self.buffer(bytes, true)
+    }
+
+    fn buffer(self: &Arc<Self>, bytes: usize, is_scratch: bool) -> Result<Buffer> {
         let size = rounded(bytes as u64);
-        let kept = self.free().get_mut(&size).and_then(Vec::pop);
+        let kept = {
+            let mut room = self.room();
+            room.settle(&self.device, false)?;
+            room.free.get_mut(&size).and_then(Vec::pop)
+        };
         let at = match kept {
             Some(at) => at,
             None if size == 0 => Address(0),
+            // what all queues keep unused is given back before the device counts as full
             None => self.device.take(size).or_else(|_| {
-                self.trim()?;
+                self.device.trim()?;
                 self.device.take(size)
             })?,
         };
-        Ok(Buffer { queue: self.clone(), at, bytes, size })
+        Ok(Buffer { queue: self.clone(), at, bytes, size, is_scratch })
     }
 
     /// A copy of values of the host.
@@ -147,13 +197,18 @@ impl Queue {
         self.device.driver().synchronize(self.stream)
     }
 
-    /// Gives kept memory back to the driver, once the stream's work is done.
+    /// Gives kept memory back to the driver, once the work of this stream and of the one that trains is done.
     ///
     /// # Errors
     /// A kernel failed.
     pub fn trim(&self) -> Result<()> {
         self.device.driver().synchronize(self.stream)?;
-        for (size, all) in std::mem::take(&mut *self.free()) {
+        if let Some(compute) = self.device.compute_stream() {
+            self.device.driver().synchronize(compute)?;
+        }
+        let mut room = self.room();
+        room.settle(&self.device, true)?;
+        for (size, all) in std::mem::take(&mut room.free) {
             for at in all {
                 // SAFETY: nobody holds it, and all work that used it is done
                 unsafe { self.device.give(at, size) };
@@ -162,15 +217,38 @@ impl Queue {
         Ok(())
     }
 
-    fn free(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<Address>>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is given to this stream from now on waits for the work of the one that trains.
+    fn follow(&self) -> Result<()> {
+        let Some(compute) = self.device.compute_stream().filter(|&compute| compute != self.stream) else {
+            return Ok(());
+        };
+        let driver = self.device.driver();
+        let event = driver.event(false)?;
+        let followed = driver.record(event, compute).and_then(|()| driver.wait(self.stream, event));
+        // SAFETY: the driver keeps an event until who waits for it has it
+        unsafe { driver.destroy_event(event) };
+        followed
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
         // what cannot be waited for is lost with the device
-        let _ = self.trim();
+        if self.trim().is_ok() {
+            let driver = self.device.driver();
+            let room = self.room.get_mut().unwrap_or_else(PoisonError::into_inner);
+            for event in room.events.drain(..) {
+                // SAFETY: the queue goes, and nothing waits for it
+                unsafe { driver.destroy_event(event) };
+            }
+            self.device.forget_stream(self.stream);
+            // SAFETY: its work is done, and no one has it any more
+            unsafe { driver.destroy_stream(self.stream) };
+        }
     }
 }
 
@@ -182,7 +260,7 @@ impl std::fmt::Debug for Queue {
 
 /// Up to the next of eight steps between two powers of two, and to whole grains.
 fn rounded(bytes: u64) -> u64 {
-    let step = (bytes.next_power_of_two() / 16).max(GRAIN);
+    let step = (bytes.next_power_of_two() / 16).clamp(GRAIN, LARGE_GRAIN);
     bytes.div_ceil(step) * step
 }
 
@@ -193,6 +271,8 @@ pub struct Buffer {
     at: Address,
     bytes: usize,
     size: u64,
+    /// Whether no other stream reads it.
+    is_scratch: bool,
 }
 
 impl Buffer {
@@ -225,16 +305,17 @@ impl Drop for Buffer {
         if self.size == 0 {
             return;
         }
-        let (driver, home) = (self.queue.device.driver(), self.queue.stream);
-        if let Some(compute) = self.queue.device.compute_stream().filter(|&compute| compute != home) {
-            // the stream that trains may still read it
-            let event = self.queue.trained.lock().unwrap_or_else(PoisonError::into_inner);
-            let waits = driver.record(*event, compute).and_then(|()| driver.wait(home, *event));
-            if let Err(error) = waits {
-                return self.queue.device.fail(error); // it is not used again
-            }
+        let Queue { device, stream: home, .. } = &*self.queue;
+        let mut room = self.queue.room();
+        let other = device.compute_stream().filter(|compute| !self.is_scratch && compute != home);
+        let Some(compute) = other else {
+            return room.free.entry(self.size).or_default().push(self.at);
+        };
+        let event = room.events.pop().map_or_else(|| device.driver().event(false), Ok);
+        match event.and_then(|event| device.driver().record(event, compute).map(|()| event)) {
+            Ok(event) => room.pending.push_back((event, self.size, self.at)),
+            Err(error) => device.fail(error), // it is not used again
         }
-        self.queue.free().entry(self.size).or_default().push(self.at);
     }
 }
 
@@ -267,8 +348,11 @@ impl DeviceMemory for Buffer {
         if to.is_empty() || self.queue.device.has_failed() {
             return;
         }
-        // SAFETY: it was just seen that they are there
-        let done = unsafe { self.queue.download(self.at.offset(at), to) };
+        // the stream that trains may have written it
+        let done = self.queue.follow().and_then(|()| {
+            // SAFETY: it was just seen that they are there
+            unsafe { self.queue.download(self.at.offset(at), to) }
+        });
         done.unwrap_or_else(|error| self.queue.device.fail(error));
     }
 
@@ -280,7 +364,7 @@ impl DeviceMemory for Buffer {
             return bytes == 0;
         }
         // the other stream is done with them before this one reads, and this one before the other writes again
-        let copied = other.queue.synchronize().and_then(|()| {
+        let copied = other.queue.follow().and_then(|()| other.queue.synchronize()).and_then(|()| {
             // SAFETY: both are that large; the source stays until the copy is done, which is waited for
             unsafe { device.driver().copy(other.at, self.at, bytes, self.queue.stream)? };
             self.queue.synchronize()
@@ -331,6 +415,8 @@ mod tests {
     #[test]
     fn at_most_an_eighth_is_wasted() {
         assert_eq!([0, 1, 512, 513].map(rounded), [0, 512, 512, 1024]);
+        assert_eq!(rounded(69 << 30), 69 << 30);
+        assert_eq!(rounded((69 << 30) + 1), (69 << 30) + LARGE_GRAIN);
         for bytes in (4096..1 << 22).step_by(4999) {
             let size = rounded(bytes);
             assert!(size >= bytes && size - bytes <= bytes / 8, "{bytes} to {size}");

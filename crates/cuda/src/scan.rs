@@ -25,7 +25,7 @@ pub(crate) unsafe fn exclusive(
     total: Address,
 ) -> Result<()> {
     let tiles = count.div_ceil(TILE);
-    let sums = queue.take(8 * tiles)?;
+    let sums = queue.scratch(8 * tiles)?;
     let one = Shape { grid: [1, 1, 1], block: [1024, 1, 1], shared: 0 };
     let threads = (tiles * TILE / 8).max(1);
     // SAFETY: a sum for each tile; the caller's promise for the rest

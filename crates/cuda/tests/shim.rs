@@ -310,8 +310,8 @@ fn threads_launch_at_once() {
 #[test]
 fn events_tell_the_time() {
     let device = device(Order::Forward);
-    let stream = device.stream().unwrap();
-    let [from, to] = [device.event().unwrap(), device.event().unwrap()];
+    let stream = device.stream(false).unwrap();
+    let [from, to] = [device.event(true).unwrap(), device.event(true).unwrap()];
     assert!(device.seconds_between(from, to).is_err());
     device.record(from, stream).unwrap();
     device.wait(stream, from).unwrap();

@@ -62,8 +62,8 @@ fn work_is_done() {
     let properties = device.properties().clone();
     assert_eq!((properties.name.as_str(), properties.capability), ("stand-in 1", (8, 0)));
     assert_eq!((properties.memory, properties.multiprocessors, properties.shared), (64 << 20, 2, 163 << 10));
-    let stream = device.stream().unwrap();
-    let [from, to] = [device.event().unwrap(), device.event().unwrap()];
+    let stream = device.stream(false).unwrap();
+    let [from, to] = [device.event(true).unwrap(), device.event(true).unwrap()];
     device.record(from, stream).unwrap();
 
     let threads = 1024_u32;
@@ -125,7 +125,7 @@ fn other_threads_have_the_context() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for device in devices.iter().cycle().take(40) {
-                    let stream = device.stream().unwrap();
+                    let stream = device.stream(false).unwrap();
                     let at = upload(&**device, &[1.0, 2.0], stream);
                     assert_eq!(download::<f32>(&**device, at, 2, stream), [1.0, 2.0]);
                     // SAFETY: the memory was allocated above, and its work is done.
@@ -175,7 +175,7 @@ fn libraries_are_found_in_named_directories() {
 /// Products of all kinds against their definition.
 fn check_products() {
     let device = nvidia::open(0).unwrap();
-    let stream = device.stream().unwrap();
+    let stream = device.stream(false).unwrap();
     let (m, n, k) = (3, 4, 5);
     for case in 0..24 {
         let (transpose_a, transpose_b, batch) =
@@ -260,7 +260,7 @@ fn without_the_library_products_are_left_to_kernels() {
         return;
     }
     let device = nvidia::open(0).unwrap();
-    let stream = device.stream().unwrap();
+    let stream = device.stream(false).unwrap();
     let at = upload(&*device, &[1.0], stream);
     let product = Product {
         m: 1,

@@ -156,11 +156,17 @@ pub trait Driver: Send + Sync {
     /// See the trait's.
     unsafe fn unregister(&self, at: *const u8);
 
-    /// A new stream.
+    /// A new stream; of several with work, an `urgent` one goes first.
     ///
     /// # Errors
     /// See above.
-    fn stream(&self) -> Result<Stream>;
+    fn stream(&self, urgent: bool) -> Result<Stream>;
+
+    /// Gives a stream back, when all its work is done.
+    ///
+    /// # Safety
+    /// Nobody names it again.
+    unsafe fn destroy_stream(&self, stream: Stream);
 
     /// Waits until a stream has done all its work.
     ///
@@ -168,11 +174,23 @@ pub trait Driver: Send + Sync {
     /// A kernel failed.
     fn synchronize(&self, stream: Stream) -> Result<()>;
 
-    /// A new event.
+    /// A new event; only a `timed` one is for [`Driver::seconds_between`].
     ///
     /// # Errors
     /// See above.
-    fn event(&self) -> Result<Event>;
+    fn event(&self, timed: bool) -> Result<Event>;
+
+    /// Gives an event back.
+    ///
+    /// # Safety
+    /// Nobody names it again.
+    unsafe fn destroy_event(&self, event: Event);
+
+    /// Whether the work before a recorded event is done. Does not wait.
+    ///
+    /// # Errors
+    /// See above.
+    fn is_done(&self, event: Event) -> Result<bool>;
 
     /// The event becomes what the stream has been given so far.
     ///

@@ -158,14 +158,28 @@ impl Driver for Device {
         }
     }
 
-    fn stream(&self) -> Result<Stream> {
+    fn stream(&self, urgent: bool) -> Result<Stream> {
         self.enter()?;
         let mut stream = ptr::null_mut();
         let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: the handle outlives the call.
-        let status = unsafe { sys::cuStreamCreate(&raw mut stream, flags) };
-        self.check("cuStreamCreate", status)?;
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: the numbers and the handle outlive the calls.
+        unsafe {
+            let status = sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest);
+            self.check("cuCtxGetStreamPriorityRange", status)?;
+            // numerically the greatest priority is the least
+            let priority = if urgent { greatest } else { least };
+            let status = sys::cuStreamCreateWithPriority(&raw mut stream, flags, priority);
+            self.check("cuStreamCreateWithPriority", status)?;
+        }
         Ok(Stream(stream as u64))
+    }
+
+    unsafe fn destroy_stream(&self, stream: Stream) {
+        if self.enter().is_ok() {
+            // SAFETY: a stream of `stream`, which nobody names again.
+            let _ = unsafe { sys::cuStreamDestroy_v2(stream.0 as sys::CUstream) };
+        }
     }
 
     fn synchronize(&self, stream: Stream) -> Result<()> {
@@ -174,14 +188,34 @@ impl Driver for Device {
         self.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0 as sys::CUstream) })
     }
 
-    fn event(&self) -> Result<Event> {
+    fn event(&self, timed: bool) -> Result<Event> {
         self.enter()?;
         let mut event = ptr::null_mut();
-        let flags = sys::CUevent_flags_enum::CU_EVENT_DEFAULT as u32;
+        let flags = if timed {
+            sys::CUevent_flags_enum::CU_EVENT_DEFAULT
+        } else {
+            sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING
+        } as u32;
         // SAFETY: the handle outlives the call.
         let status = unsafe { sys::cuEventCreate(&raw mut event, flags) };
         self.check("cuEventCreate", status)?;
         Ok(Event(event as u64))
+    }
+
+    unsafe fn destroy_event(&self, event: Event) {
+        if self.enter().is_ok() {
+            // SAFETY: an event of `event`, which nobody names again.
+            let _ = unsafe { sys::cuEventDestroy_v2(event.0 as sys::CUevent) };
+        }
+    }
+
+    fn is_done(&self, event: Event) -> Result<bool> {
+        self.enter()?;
+        // SAFETY: events come from `event` and stay until they are destroyed.
+        match unsafe { sys::cuEventQuery(event.0 as sys::CUevent) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            status => self.check("cuEventQuery", status).map(|()| true),
+        }
     }
 
     fn record(&self, event: Event, stream: Stream) -> Result<()> {

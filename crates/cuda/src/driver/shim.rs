@@ -326,18 +326,31 @@ impl Driver for Shim {
         self.unmap(Address(at as u64));
     }
 
-    fn stream(&self) -> Result<Stream> {
+    fn stream(&self, _urgent: bool) -> Result<Stream> {
         Ok(Stream(self.number()))
     }
+
+    unsafe fn destroy_stream(&self, _stream: Stream) {}
 
     fn synchronize(&self, _stream: Stream) -> Result<()> {
         Ok(())
     }
 
-    fn event(&self) -> Result<Event> {
+    fn event(&self, _timed: bool) -> Result<Event> {
         let number = self.number();
         locked(&self.events).insert(number, None);
         Ok(Event(number))
+    }
+
+    unsafe fn destroy_event(&self, event: Event) {
+        locked(&self.events).remove(&event.0);
+    }
+
+    fn is_done(&self, event: Event) -> Result<bool> {
+        match locked(&self.events).get(&event.0) {
+            Some(_) => Ok(true),
+            None => Err(self.failed("is_done", "an event that is none")),
+        }
     }
 
     fn record(&self, event: Event, _stream: Stream) -> Result<()> {

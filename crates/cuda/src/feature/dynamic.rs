@@ -93,11 +93,11 @@ impl Dynamic {
         let began = Instant::now();
         let (queue, count) = (&self.queue, ids.len());
         let driver = queue.device().driver();
-        let (asked, found, to) = (queue.upload(ids)?, queue.take(4 * count)?, queue.take(4 * count)?);
-        let first = queue.take(4 * (count + 1))?;
+        let (asked, found, to) = (queue.upload(ids)?, queue.scratch(4 * count)?, queue.scratch(4 * count)?);
+        let first = queue.scratch(4 * (count + 1))?;
         let out = queue.take(4 * count * self.dim())?;
         // hits, and the sums of scans
-        let hits = queue.take(24)?;
+        let hits = queue.scratch(24)?;
         let (ids_at, found_at, to_at) = (asked.address(), found.address(), to.address());
         let (before, hits_at, sum) = (first.address(), hits.address(), hits.address().offset(8));
         let (slot_of, holder, hand) = (state.slot_of.address(), state.holder.address(), state.hand.address());
@@ -142,7 +142,8 @@ impl Dynamic {
     /// The addresses are those of the cache's state, and of a count.
     unsafe fn victims(&self, used: Address, hand: Address, missing: Address) -> Result<Buffer> {
         let (queue, slots) = (&self.queue, self.slots);
-        let (free, total, victims) = (queue.take(4 * (slots + 1))?, queue.take(8)?, queue.take(4 * slots)?);
+        let (free, total, victims) =
+            (queue.scratch(4 * (slots + 1))?, queue.scratch(8)?, queue.scratch(4 * slots)?);
         let before = free.address();
         // SAFETY: the caller's promise; room for a flag of each slot and one more
         unsafe {

@@ -71,13 +71,15 @@ impl Tiered {
     /// `asked` is where the ids are there, if they are.
     fn rows(&self, queue: &Arc<Queue>, ids: &[NodeId], asked: Option<Address>) -> Result<(Buffer, Traffic)> {
         let began = Instant::now();
-        self.stored.check(ids)?;
+        if asked.is_none() {
+            self.stored.check(ids)?;
+        }
         let copying = self.stored.copying();
         let dim = self.stored.dim();
         let copied = if asked.is_none() { Some(queue.upload(ids)?) } else { None };
         let asked = asked.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
         let out = queue.take(4 * ids.len() * dim)?;
-        let found = queue.take(24)?;
+        let found = queue.scratch(24)?;
         let places = self.places.as_ref().map_or(Address(0), Buffer::address);
         let arguments = arguments![
             asked,

@@ -96,7 +96,7 @@ impl Hop<'_> {
         let most = 8 * self.queue.device().properties().multiprocessors.max(1) as usize;
         let fits = TABLES / (4 * slots as usize * each);
         let blocks = rows.div_ceil(each).min(most).min(fits).max(1);
-        let tables = queue.take(4 * slots as usize * each * blocks)?;
+        let tables = queue.scratch(4 * slots as usize * each * blocks)?;
         let shape = Shape { grid: [blocks as u32, 1, 1], block: [THREADS, 1, 1], shared: 0 };
         let (ids, tables) = (nodes.ids.address(), &tables);
         let arguments =
@@ -114,7 +114,7 @@ impl Hop<'_> {
         let width = self.fanout.min(visits);
         let indptr = queue.take(4 * (rows + 1))?;
         let (visited, times) =
-            (queue.take(4 * rows * width as usize)?, queue.take(4 * rows * width as usize)?);
+            (queue.scratch(4 * rows * width as usize)?, queue.scratch(4 * rows * width as usize)?);
         let most = 32 * queue.device().properties().multiprocessors.max(1) as usize;
         let warps = (THREADS / WARP) as usize;
         let blocks = rows.div_ceil(warps).min(most) as u32;
@@ -157,7 +157,7 @@ impl Hop<'_> {
 
     /// Makes starts of the counts in `indptr`; how many edges there are, counted before or now.
     fn scanned(&self, indptr: &Buffer, rows: usize, known: Option<u64>) -> Result<usize> {
-        let total = self.queue.take(8)?;
+        let total = self.queue.scratch(8)?;
         // SAFETY: there is a count for each row, and one more
         unsafe { scan::exclusive(self.queue, indptr.address(), rows, total.address())? };
         let edges = match known {
@@ -191,11 +191,11 @@ impl Hop<'_> {
         let dense = num_nodes <= open;
         let slots = if dense { num_nodes } else { open };
         let mask = if dense { 0 } else { (slots - 1) as u32 };
-        let table = queue.take(8 * slots)?;
-        let first = queue.take(4 * (edges + 1))?;
+        let table = queue.scratch(8 * slots)?;
+        let first = queue.scratch(4 * (edges + 1))?;
         let ids = queue.take(4 * most)?;
         // the sum of the scan, nodes, edges of the next hop
-        let totals = queue.take(24)?;
+        let totals = queue.scratch(24)?;
         let (sum, all) = (totals.address(), totals.address().offset(8));
         let (at, old, new) = (table.address(), nodes.ids.address(), ids.address());
         let (indices, before) = (drawn.indices.address(), first.address());

@@ -27,8 +27,8 @@ pub(super) unsafe fn transpose(
     let bits = usize::BITS - sources.saturating_sub(1).leading_zeros();
     let passes = bits.div_ceil(8).max(1);
     let tiles = edges.div_ceil(TILE);
-    let (counts, total) = (queue.take(4 * (DIGITS * tiles + 1))?, queue.take(8)?);
-    let mut keys: [Buffer; 2] = [queue.take(4 * edges)?, queue.take(4 * edges)?];
+    let (counts, total) = (queue.scratch(4 * (DIGITS * tiles + 1))?, queue.scratch(8)?);
+    let mut keys: [Buffer; 2] = [queue.scratch(4 * edges)?, queue.scratch(4 * edges)?];
     let mut values: [Buffer; 2] = [queue.take(4 * edges)?, queue.take(4 * edges)?];
     let most = 32 * queue.device().properties().multiprocessors.max(1) as usize;
     let shape = Shape { grid: [tiles.min(most) as u32, 1, 1], block: [DIGITS as u32, 1, 1], shared: 0 };

@@ -24,6 +24,8 @@ use crate::Result;
 
 /// Rows of a call.
 const ROWS: usize = 300_000;
+/// On an NVIDIA device, which needs more to be busy: at most so many, and so many times as many as there are nodes.
+const ROWS_ON_DEVICE: (usize, usize) = (2 << 20, 8);
 
 /// Measures.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
@@ -31,10 +33,13 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let width = bench.options.dim.unwrap_or(own);
     let nodes = bench.data.num_nodes();
     let mut stream = Stream::new(key(&[bench.options.train.seed, 0x6964_7321]));
-    let ids: Vec<u32> = (0..ROWS).map(|_| stream.below(nodes as u64) as u32).collect();
+    let mut draw =
+        |rows: usize| -> Vec<u32> { (0..rows).map(|_| stream.below(nodes as u64) as u32).collect() };
     if !bench.computers.gpus().is_empty() {
-        return on_device(bench, &ids, width);
+        let (most, times) = ROWS_ON_DEVICE;
+        return on_device(bench, &draw(most.min(times * nodes)), width);
     }
+    let ids = draw(ROWS);
     let mut out = vec![0.0; ROWS * width];
     let limit = bench.moving(width)?;
     for (storage, table) in tables(nodes, width)? {

@@ -141,7 +141,13 @@ impl Pipelined {
             .map_err(|message| Error::usage(format!("--allocation {message}")))?;
         let threads = rayon::current_num_threads();
         let crew = |cores, isolated| Crew::new(&apart(cores, isolated), num_nodes).map(Box::new);
+        // an NVIDIA device's stages wait for it and not for cores: one thread each, and two to draw on the device. What the processor
+        // draws takes all cores
+        let on_device = ["neighbor", "full", "random-walk", "weighted"].contains(&config.sampler.as_str());
         let mode = match cores {
+            Cores::Profiled if !config.cuda_devices()?.is_empty() => {
+                Mode::Crew(crew([if on_device { 2 } else { threads }, 1, 1], false)?)
+            }
             Cores::Profiled => Mode::Probe(Probe::default()),
             Cores::Naive => Mode::Crew(crew([threads; 3], false)?),
             Cores::Given(cores) => Mode::Crew(crew(cores, true)?),

@@ -43,6 +43,10 @@ fn agrees_with(room: &Room, others: &str, devices: &str, options: &str) -> Value
         assert!((a - b).abs() < 0.02, "{options}: score {b}, on the processor {a}");
         assert_eq!(expected["sampled_edges"], got["sampled_edges"], "{options}: the same minibatches");
     }
+    for device in got["nvidia"].as_array().expect("devices") {
+        let (peak, budget) = (number(&device["peak_bytes"]), number(&device["budget_bytes"]));
+        assert!(peak > 0.0 && peak <= budget, "{device}");
+    }
     got
 }
 

@@ -258,7 +258,7 @@ impl<'a> Inference<'a> {
             out.resize(wanted.len(), rows.num_cols());
             self.backend.copy(rows, out.view_mut());
         }
-        Ok(())
+        Ok(self.backend.check()?)
     }
 
     /// Layer `l` of rows that are read, from `sources` to `self.output`. Each row is read once and transformed; where

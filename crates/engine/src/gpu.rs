@@ -7,7 +7,7 @@ use graphmill_graph::{Dataset, Graph};
 use graphmill_loader::{Sampler, sampler::Source};
 use graphmill_nn::{Backend, backend::Cpu, model::Model};
 
-use crate::{Error, Result, TrainConfig, build, report::size};
+use crate::{Error, Result, TrainConfig, build, record::NvidiaRecord, report::size};
 
 /// Part of a device's free memory that inference may take for its tables.
 const INFERENCE: f64 = 0.5;
@@ -55,6 +55,17 @@ impl Computers {
     /// The devices, in the order they were named; none where the processor computes.
     pub(crate) fn gpus(&self) -> &[Gpu] {
         &self.gpus
+    }
+
+    /// What each device is, and took so far.
+    pub(crate) fn records(&self) -> Vec<NvidiaRecord> {
+        let record = |Gpu { device, .. }: &Gpu| NvidiaRecord {
+            device: device.name().to_string(),
+            name: device.properties().name.clone(),
+            budget_bytes: device.budget(),
+            peak_bytes: device.taken().1,
+        };
+        self.gpus.iter().map(record).collect()
     }
 
     /// What trains: the first device where there is one.

@@ -121,6 +121,7 @@ fn run(
     let timeline = Timeline::new(traced.is_some());
     let mut trainer = Trainer {
         config,
+        computers,
         data,
         metric,
         loader: &loader,
@@ -211,6 +212,7 @@ fn run(
 /// A run under way. `'a` outlives it: configuration, dataset, tables.
 struct Trainer<'a> {
     config: &'a TrainConfig,
+    computers: &'a Computers,
     data: &'a Dataset,
     metric: &'static table::Entry<Metric>,
     loader: &'a Loader<'a>,
@@ -554,6 +556,7 @@ impl Trainer<'_> {
         );
         summary.dataset.clone_from(&self.place.dataset);
         summary.staleness = Staleness { bound: self.strategy.staleness_bound(), max: self.place.staleness };
+        summary.nvidia = self.computers.records();
         if let Some(run) = self.keeper.run {
             run.write_summary(&summary)?;
         }

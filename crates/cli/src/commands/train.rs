@@ -229,6 +229,14 @@ fn describe(summary: &Summary, dir: &Path) -> String {
         summary.seconds,
         summary.peak_rss_bytes as f64 / f64::from(1 << 30),
     );
+    for nvidia in &summary.nvidia {
+        text += &format!(
+            "{} ({}): {:.2} GiB peak memory\n",
+            nvidia.device,
+            nvidia.name,
+            nvidia.peak_bytes as f64 / f64::from(1 << 30)
+        );
+    }
     text += &format!("run: {}\n", dir.display());
     text
 }

@@ -309,8 +309,25 @@ pub struct Summary {
     pub staleness: Staleness,
     /// The most memory the process ever held; 0 where the system does not say.
     pub peak_rss_bytes: u64,
+    /// The NVIDIA devices that it ran on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nvidia: Vec<NvidiaRecord>,
     /// From start to end, resumed parts added up.
     pub seconds: f64,
+}
+
+/// An NVIDIA device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NvidiaRecord {
+    /// As it was named: `cuda:0`.
+    pub device: String,
+    /// What it is.
+    pub name: String,
+    /// Bytes that might be used.
+    pub budget_bytes: u64,
+    /// The most that ever were.
+    pub peak_bytes: u64,
 }
 
 impl Summary {
@@ -332,6 +349,7 @@ impl Summary {
             test,
             staleness: Staleness::default(),
             peak_rss_bytes: peak().unwrap_or(0),
+            nvidia: Vec::new(),
             seconds,
         }
     }

@@ -131,6 +131,11 @@ fn cards(summary: &Summary) -> String {
     if summary.peak_rss_bytes > 0 {
         card("", &bytes(summary.peak_rss_bytes), "peak memory");
     }
+    for nvidia in &summary.nvidia {
+        let what =
+            format!("of {} on {} ({})", bytes(nvidia.budget_bytes), nvidia.device, escape(&nvidia.name));
+        card("", &bytes(nvidia.peak_bytes), &what);
+    }
     out + "</div>\n"
 }
 

@@ -97,6 +97,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
         test: TestScore { metric: "accuracy".into(), score: Some(0.8765) },
         staleness: if pipelined { Staleness { bound: 8, max: 7 } } else { Staleness::default() },
         peak_rss_bytes: 1_234_567_890,
+        nvidia: Vec::new(),
         seconds: epochs.iter().map(|e| e.seconds + e.eval_seconds).sum(),
         epochs,
     }

@@ -47,11 +47,7 @@ const STEPS: &[(&str, &[&str], bool, &[&str])] = &[
     ("lints", &["clippy", "--workspace", "--all-targets"], true, &["--", "-D", "warnings"]),
     ("documentation", &["doc", "--workspace", "--no-deps"], false, &[]),
     ("tests", &["test", "--workspace"], true, &[]),
-    ("kernel lints", KERNEL_LINTS, false, &["--", "-D", "warnings"]),
-    ("kernel tests", &["test", "-p", "graphmill-cuda", "--features", "shim"], false, &[]),
 ];
-/// Lints of what runs the CUDA kernels on the processor.
-const KERNEL_LINTS: &[&str] = &["clippy", "-p", "graphmill-cuda", "--features", "shim", "--all-targets"];
 /// The features of the steps over MPI.
 const MPI: [&str; 2] = ["--features", "graphmill/mpi"];
 

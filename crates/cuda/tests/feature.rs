@@ -5,18 +5,20 @@ mod device;
 use std::sync::Arc;
 
 use graphmill_cuda::{
-    Device,
+    Device, Queue,
     driver::shim::{Options, Order},
     feature::{Dynamic, Policy, Stored, Tiered},
 };
 use graphmill_graph::{
-    Matrix, NodeId, keyed,
+    Matrix, NodeId,
+    accelerator::DeviceMemory,
+    keyed,
     matrix::{TableData, TableType},
 };
 use graphmill_loader::{
     Feature,
     feature::{
-        Places,
+        Marks, Places,
         cached::{Placement, placed},
     },
     policy::{CachePolicy, MISS, fifo::Fifo},
@@ -279,4 +281,26 @@ fn memory_that_cannot_be_locked_is_copied() {
     drop(first);
     assert_eq!(read(&cache, &wide, &[3, 39, 3]), [0, 0, 3]);
     assert_eq!(read(&cache, &wide, &[3, 39, 0]), [2, 0, 1]);
+}
+
+#[test]
+fn ids_that_a_device_drew_need_no_copy() {
+    let (data, wide) = table(90, 8, TableType::F32);
+    let device = device(0, Order::Shuffled(2));
+    let queue = Queue::new(&device).unwrap();
+    let stored = Stored::new(&device, &data, 8).unwrap();
+    let held = placed(&ranking(90, 3), 30, 1, Placement::Interleave);
+    let tier = Tiered::new(std::slice::from_ref(&device), &stored, &held).unwrap().pop().unwrap();
+    let cache = Dynamic::new(&device, &stored, 20, Policy::Fifo).unwrap();
+    for first in 0..3 {
+        let ids: Vec<NodeId> = (0..40).map(|i| (first * 13 + i * 7) % 90).collect();
+        let drawn: Arc<dyn DeviceMemory> = Arc::new(queue.upload(&ids).unwrap());
+        queue.synchronize().unwrap();
+        for feature in [&tier as &dyn Feature, &cache] {
+            let mut out = Matrix::default();
+            let traffic = feature.gather_drawn(&ids, &drawn, &Marks::default(), &mut out).unwrap();
+            assert_eq!(traffic.total().rows, 40);
+            assert_eq!(out.view().host(), rows_of(&wide, 8, &ids));
+        }
+    }
 }

@@ -6,10 +6,10 @@ use std::{
     time::Instant,
 };
 
-use graphmill_graph::{Block, Error, Matrix, NodeId, Result, matrix::TableData};
+use graphmill_graph::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Places, Rows},
+    feature::{Marks, Places, Rows},
     policy::MISS,
 };
 
@@ -83,9 +83,11 @@ impl Dynamic {
         self.slots
     }
 
-    /// The rows on the device, and what they cost. What is missing is admitted.
-    fn rows(&self, ids: &[NodeId]) -> Result<(Buffer, Traffic)> {
-        self.stored.check(ids)?;
+    /// The rows on the device, and what they cost. What is missing is admitted. `asked` is where the ids are there, if they are.
+    fn rows(&self, ids: &[NodeId], asked: Option<Address>) -> Result<(Buffer, Traffic)> {
+        if asked.is_none() {
+            self.stored.check(ids)?;
+        }
         if ids.len() > i32::MAX as usize {
             return Err(Error::invalid(format!("{} rows at once: at most 2^31 - 1", ids.len())));
         }
@@ -93,12 +95,14 @@ impl Dynamic {
         let began = Instant::now();
         let (queue, count) = (&self.queue, ids.len());
         let driver = queue.device().driver();
-        let (asked, found, to) = (queue.upload(ids)?, queue.scratch(4 * count)?, queue.scratch(4 * count)?);
+        let copied = if asked.is_none() { Some(queue.upload(ids)?) } else { None };
+        let ids_at = asked.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
+        let (found, to) = (queue.scratch(4 * count)?, queue.scratch(4 * count)?);
         let first = queue.scratch(4 * (count + 1))?;
         let out = queue.take(4 * count * self.dim())?;
         // hits, and the sums of scans
         let hits = queue.scratch(24)?;
-        let (ids_at, found_at, to_at) = (asked.address(), found.address(), to.address());
+        let (found_at, to_at) = (found.address(), to.address());
         let (before, hits_at, sum) = (first.address(), hits.address(), hits.address().offset(8));
         let (slot_of, holder, hand) = (state.slot_of.address(), state.holder.address(), state.hand.address());
         let used = state.used.as_ref().map_or(Address(0), Buffer::address);
@@ -166,11 +170,23 @@ impl Feature for Dynamic {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        stored::read_to(ids, self.dim(), places, out, || self.rows(ids))
+        stored::read_to(ids, self.dim(), places, out, || self.rows(ids, None))
     }
 
     fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
-        stored::gather(ids, self.dim(), out, || self.rows(ids))
+        stored::gather(ids, self.dim(), out, || self.rows(ids, None))
+    }
+
+    fn gather_drawn(
+        &self,
+        ids: &[NodeId],
+        on_device: &Arc<dyn DeviceMemory>,
+        _: &Marks,
+        out: &mut Matrix,
+    ) -> Result<Traffic> {
+        let here = on_device.device() == self.queue.device().number() && on_device.bytes() >= 4 * ids.len();
+        let asked = here.then(|| Address(on_device.address()));
+        stored::gather(ids, self.dim(), out, || self.rows(ids, asked))
     }
 
     fn place_blocks(&self, blocks: &[Block]) -> Result<()> {

@@ -1,9 +1,9 @@
 // Aggregation over the edges of a block: weighted sums and maxima of rows, and their gradients.
 //
 // A group of lanes makes some columns of one row: V of them a lane. It reads the row's edges `lanes` at a time, coalesced, hands
-// them round by shuffles, and has the rows of four edges on their way at once. Rows of very many edges are listed by the first kernel
-// and made by a second, whose blocks share one row's edges.
-#include "warp.cuh"
+// them round by shuffles, and has the rows of four edges on their way at once. Rows of many edges are left to a second kernel, whose
+// blocks share one row's edges (long_rows.cuh).
+#include "long_rows.cuh"
 
 // The coefficients of a weighted sum, apart from a row's own.
 struct Coefficients {
@@ -23,6 +23,31 @@ static __device__ inline float coefficient(const Coefficients& by, uint32_t at, 
     return by.of_source != nullptr ? weight * __ldg(by.of_source + row) : weight;
 }
 
+// Adds the rows of four edges, the lanes' j-th and on, to a sum: four loads are under way together. `LAST`: of those below `count` alone;
+// beyond them the last one's row is read again, and not added.
+template <int V, bool WEIGHTED, bool LAST, typename T>
+static __device__ inline void sum_round(const Group& group, Values<V>& sum, uint32_t row, float weight, uint32_t j, uint32_t count,
+                                        const T* column, uint64_t cols, bool inside) {
+    uint32_t rows[4];
+    float weights[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t at = LAST ? min(j + i, count - 1) : j + i;
+        rows[i] = from_lane(group, row, at);
+        weights[i] = WEIGHTED ? from_lane(group, weight, at) : 1.0f;
+    }
+    if (inside) {
+        Values<V> x[4];
+        for (uint32_t i = 0; i < 4; i++) {
+            x[i] = load<V>(column + rows[i] * cols);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            if (!LAST || j + i < count) {
+                add(sum, weights[i], x[i]);
+            }
+        }
+    }
+}
+
 // The weighted sum of V columns of the rows that the edges begin..end name. Lanes that are not `inside` read no rows.
 template <int V, bool WEIGHTED, typename T>
 static __device__ inline Values<V> sum_edges(const Group& group, uint32_t begin, uint32_t end, const uint32_t* indices,
@@ -35,28 +60,10 @@ static __device__ inline Values<V> sum_edges(const Group& group, uint32_t begin,
         const uint32_t count = min(group.lanes, end - first);
         uint32_t j = 0;
         for (; j + 4 <= count; j += 4) {
-            uint32_t rows[4];
-            float weights[4];
-            for (int i = 0; i < 4; i++) {
-                rows[i] = from_lane(group, row, j + i);
-                weights[i] = WEIGHTED ? from_lane(group, weight, j + i) : 1.0f;
-            }
-            if (inside) {
-                Values<V> x[4];
-                for (int i = 0; i < 4; i++) {
-                    x[i] = load<V>(column + rows[i] * cols);
-                }
-                for (int i = 0; i < 4; i++) {
-                    add(sum, weights[i], x[i]);
-                }
-            }
+            sum_round<V, WEIGHTED, false>(group, sum, row, weight, j, count, column, cols, inside);
         }
-        for (; j < count; j++) {
-            const uint32_t one = from_lane(group, row, j);
-            const float its = WEIGHTED ? from_lane(group, weight, j) : 1.0f;
-            if (inside) {
-                add(sum, its, load<V>(column + one * cols));
-            }
+        if (j < count) {
+            sum_round<V, WEIGHTED, true>(group, sum, row, weight, j, count, column, cols, inside);
         }
     }
     return sum;
@@ -81,9 +88,10 @@ struct Finish {
     const uint32_t* own_rows;
     // How many rows have an own row.
     uint64_t num_own;
-    // Weight of each row's own row; or null: the constant.
+    // Weight of each row's own row; or null: the constant, and what `own_shared` points to if it is not null.
     const float* own_weight;
     float own_constant;
+    const float* own_shared;
 };
 
 template <int V, typename T>
@@ -97,7 +105,10 @@ static __device__ inline void finish_row(const Finish& finish, uint64_t v, uint3
         sum.at[i] *= scale;
     }
     if (v < finish.num_own) {
-        const float own = finish.own_weight != nullptr ? __ldg(finish.own_weight + v) : finish.own_constant;
+        float own = finish.own_weight != nullptr ? __ldg(finish.own_weight + v) : finish.own_constant;
+        if (finish.own_shared != nullptr) {
+            own += __ldg(finish.own_shared);
+        }
         if (own != 0.0f) {
             const uint64_t row = finish.own_rows != nullptr ? __ldg(finish.own_rows + v) : v;
             add(sum, own, load<V>(column + row * cols));
@@ -109,8 +120,7 @@ static __device__ inline void finish_row(const Finish& finish, uint64_t v, uint3
 template <int V, typename T>
 static __device__ inline void aggregate_rows(const uint32_t* indptr, const uint32_t* indices, const Coefficients& by,
                                              const Finish& finish, const T* src, uint64_t cols, uint64_t first, float beta,
-                                             float* dst, uint64_t rows, uint32_t lanes, uint32_t long_from,
-                                             uint32_t* long_count, uint64_t* long_items) {
+                                             float* dst, uint32_t lanes, uint64_t rows, uint32_t long_from) {
     const Group group = group_of(lanes);
     const uint64_t width = (uint64_t)lanes * V;
     const uint64_t chunks = (cols - first + width - 1) / width;
@@ -120,9 +130,6 @@ static __device__ inline void aggregate_rows(const uint32_t* indptr, const uint3
         const uint32_t begin = __ldg(indptr + v);
         const uint32_t end = __ldg(indptr + v + 1);
         if (end - begin >= long_from) {
-            if (group.lane == 0) {
-                long_items[atomicAdd(long_count, 1u)] = item;
-            }
             continue;
         }
         const bool inside = at < cols;
@@ -133,65 +140,46 @@ static __device__ inline void aggregate_rows(const uint32_t* indptr, const uint3
     }
 }
 
-// Threads of a block that share the edges of one row.
-#define LONG_THREADS 512
-
-// The items that the first kernel listed, a block each. Groups sum runs of the edges, which are added in their order.
+// The rows that were left out: groups sum runs of the edges, which are added in their order.
 template <int V, typename T>
 static __device__ inline void aggregate_long(const uint32_t* indptr, const uint32_t* indices, const Coefficients& by,
                                              const Finish& finish, const T* src, uint64_t cols, uint64_t first, float beta,
-                                             float* dst, uint32_t lanes, const uint32_t* long_count,
-                                             const uint64_t* long_items, float* partial) {
+                                             float* dst, uint32_t lanes, LISTED, float* room) {
     const Group group = group_of(lanes);
     const uint64_t width = (uint64_t)lanes * V;
     const uint64_t chunks = (cols - first + width - 1) / width;
-    const uint32_t groups = LONG_THREADS / lanes;
-    const uint32_t mine = threadIdx.x / lanes;
-    for (uint32_t i = blockIdx.x; i < *long_count; i += gridDim.x) {
-        const uint64_t item = long_items[i];
-        const uint64_t v = item / chunks;
-        const uint64_t at = first + (item - v * chunks) * width + group.lane * V;
+    for (uint64_t item = blockIdx.x; item < *long_count * chunks; item += gridDim.x) {
+        const uint64_t v = long_rows[item / chunks];
+        const uint64_t at = first + item % chunks * width + group.lane * V;
         const uint32_t begin = __ldg(indptr + v);
         const uint32_t end = __ldg(indptr + v + 1);
-        const uint32_t run = (end - begin + groups - 1) / groups;
-        const uint32_t from = min(end, begin + mine * run);
-        const uint32_t to = min(end, from + run);
+        const Share share = share_of_group(group, begin, end);
         const bool inside = at < cols;
-        Values<V> sum = sum_edges<V>(group, from, to, indices, by, src + at, cols, inside);
-        for (int k = 0; k < V; k++) {
-            partial[threadIdx.x * V + k] = sum.at[k];
-        }
-        __syncthreads();
-        if (mine == 0 && inside) {
-            for (uint32_t other = 1; other < groups; other++) {
-                for (int k = 0; k < V; k++) {
-                    sum.at[k] += partial[(other * lanes + group.lane) * V + k];
-                }
-            }
+        Values<V> sum = sum_edges<V>(group, share.from, share.to, indices, by, src + at, cols, inside);
+        sum = sum_of_groups(group, sum, room);
+        if (threadIdx.x < lanes && inside) {
             finish_row(finish, v, end - begin, sum, src + at, cols, beta, dst + v * cols + at);
         }
-        __syncthreads();
     }
 }
 
-// The parameters up to `own_constant` are those of Coefficients and Finish; columns `first..cols` of the rows of `dst` are made.
+// The parameters up to `own_shared` are those of Coefficients and Finish; columns `first..cols` of the rows of `dst` are made.
 #define AGGREGATE_PARAMETERS(type) \
     const uint32_t *indptr, const uint32_t *indices, const uint32_t *position, const float *of_edge, const float *of_source, \
         uint32_t mean, const float *of_row, const uint32_t *own_rows, uint64_t num_own, const float *own_weight, \
-        float own_constant, const type *src, uint64_t cols, uint64_t first, float beta, float *dst, uint32_t lanes
-// Rows of fewer than `long_from` edges are made; the others' chunks are listed.
+        float own_constant, const float *own_shared, const type *src, uint64_t cols, uint64_t first, float beta, float *dst, uint32_t lanes
+// Rows of fewer than `long_from` edges.
 #define AGGREGATE_ROWS(V) \
     const Coefficients by = {position, of_edge, of_source}; \
-    const Finish finish = {mean, of_row, own_rows, num_own, own_weight, own_constant}; \
-    aggregate_rows<V>(indptr, indices, by, finish, src, cols, first, beta, dst, rows, lanes, long_from, long_count, long_items)
-#define ROWS uint64_t rows, uint32_t long_from, uint32_t *long_count, uint64_t *long_items
-// What was listed.
+    const Finish finish = {mean, of_row, own_rows, num_own, own_weight, own_constant, own_shared}; \
+    aggregate_rows<V>(indptr, indices, by, finish, src, cols, first, beta, dst, lanes, rows, long_from)
+#define ROWS uint64_t rows, uint32_t long_from
+// The others.
 #define AGGREGATE_LONG(V) \
-    __shared__ float partial[LONG_THREADS * V]; \
+    __shared__ float room[LONG_THREADS * V]; \
     const Coefficients by = {position, of_edge, of_source}; \
-    const Finish finish = {mean, of_row, own_rows, num_own, own_weight, own_constant}; \
-    aggregate_long<V>(indptr, indices, by, finish, src, cols, first, beta, dst, lanes, long_count, long_items, partial)
-#define LISTED const uint32_t *long_count, const uint64_t *long_items
+    const Finish finish = {mean, of_row, own_rows, num_own, own_weight, own_constant, own_shared}; \
+    aggregate_long<V>(indptr, indices, by, finish, src, cols, first, beta, dst, lanes, long_count, long_rows, room)
 
 extern "C" __global__ void aggregate_f32(AGGREGATE_PARAMETERS(float), ROWS) {
     AGGREGATE_ROWS(1);
@@ -260,10 +248,50 @@ extern "C" __global__ void aggregate_keep(const uint32_t* own_rows, uint64_t num
     }
 }
 
-// Maxima over the edges; arg receives the first winning edge's position, or 2^32 - 1.
+// The largest of V columns of rows, and the edges that they are of.
+template <int V> struct Maximum {
+    Values<V> best;
+    uint32_t winner[V];
+};
+
+// Of the rows that the edges from..to name, and of that of the edge `begin`, which comes first: the first of equals.
+template <int V>
+static __device__ inline Maximum<V> maximum_of(const uint32_t* indices, const float* column, uint64_t cols, uint32_t begin,
+                                               uint32_t from, uint32_t to) {
+    Maximum<V> most;
+    most.best = load<V>(column + (uint64_t)__ldg(indices + begin) * cols);
+    for (int i = 0; i < V; i++) {
+        most.winner[i] = begin;
+    }
+    for (uint32_t first = from; first < to; first += 4) {
+        // beyond the last edge that one is read again, and wins no more
+        Values<V> x[4];
+        for (uint32_t j = 0; j < 4; j++) {
+            x[j] = load<V>(column + (uint64_t)__ldg(indices + min(first + j, to - 1)) * cols);
+        }
+        for (uint32_t j = 0; j < 4; j++) {
+            for (int i = 0; i < V; i++) {
+                if (x[j].at[i] > most.best.at[i]) {
+                    most.best.at[i] = x[j].at[i];
+                    most.winner[i] = min(first + j, to - 1);
+                }
+            }
+        }
+    }
+    return most;
+}
+
+template <int V> static __device__ inline void store_maximum(float* dst, uint32_t* arg, const Maximum<V>& most) {
+    store(dst, most.best);
+    for (int i = 0; i < V; i++) {
+        arg[i] = most.winner[i];
+    }
+}
+
+// Maxima over the edges; arg receives the first winning edge's position, or 2^32 - 1. Rows of `long_from` edges or more are left out.
 template <int V>
 static __device__ inline void maximum_rows(const uint32_t* indptr, const uint32_t* indices, const float* src, uint64_t cols,
-                                           float* dst, uint32_t* arg, uint64_t rows, uint32_t lanes) {
+                                           float* dst, uint32_t* arg, uint32_t lanes, uint64_t rows, uint32_t long_from) {
     const Group group = group_of(lanes);
     const uint64_t width = (uint64_t)lanes * V;
     const uint64_t chunks = (cols + width - 1) / width;
@@ -272,65 +300,134 @@ static __device__ inline void maximum_rows(const uint32_t* indptr, const uint32_
         const uint64_t at = (item - v * chunks) * width + group.lane * V;
         const uint32_t begin = __ldg(indptr + v);
         const uint32_t end = __ldg(indptr + v + 1);
-        if (at >= cols) {
+        if (at >= cols || end - begin >= long_from) {
             continue;
         }
-        Values<V> best = zeros<V>();
-        uint32_t winner[V];
-        for (int i = 0; i < V; i++) {
-            winner[i] = 0xffffffffu;
-        }
-        for (uint32_t first = begin; first < end; first += 4) {
-            Values<V> x[4];
-            for (uint32_t j = 0; j < 4; j++) {
-                const uint32_t e = min(first + j, end - 1);
-                x[j] = load<V>(src + (uint64_t)__ldg(indices + e) * cols + at);
-            }
-            for (uint32_t j = 0; j < 4; j++) {
-                for (int i = 0; i < V; i++) {
-                    if (winner[i] == 0xffffffffu || x[j].at[i] > best.at[i]) {
-                        best.at[i] = x[j].at[i];
-                        winner[i] = min(first + j, end - 1);
-                    }
-                }
+        Maximum<V> most;
+        if (begin < end) {
+            most = maximum_of<V>(indices, src + at, cols, begin, begin, end);
+        } else {
+            most.best = zeros<V>();
+            for (int i = 0; i < V; i++) {
+                most.winner[i] = 0xffffffffu;
             }
         }
-        store(dst + v * cols + at, best);
-        for (int i = 0; i < V; i++) {
-            arg[v * cols + at + i] = winner[i];
-        }
+        store_maximum(dst + v * cols + at, arg + v * cols + at, most);
     }
 }
 
-extern "C" __global__ void aggregate_max(const uint32_t* indptr, const uint32_t* indices, const float* src, uint64_t cols,
-                                         float* dst, uint32_t* arg, uint64_t rows, uint32_t lanes) {
-    maximum_rows<1>(indptr, indices, src, cols, dst, arg, rows, lanes);
-}
-extern "C" __global__ void aggregate_max_4(const uint32_t* indptr, const uint32_t* indices, const float* src, uint64_t cols,
-                                           float* dst, uint32_t* arg, uint64_t rows, uint32_t lanes) {
-    maximum_rows<4>(indptr, indices, src, cols, dst, arg, rows, lanes);
+// The rows that were left out.
+template <int V>
+static __device__ inline void maximum_long(const uint32_t* indptr, const uint32_t* indices, const float* src, uint64_t cols,
+                                           float* dst, uint32_t* arg, uint32_t lanes, LISTED, Maximum<V>* room) {
+    const Group group = group_of(lanes);
+    const uint64_t width = (uint64_t)lanes * V;
+    const uint64_t chunks = (cols + width - 1) / width;
+    for (uint64_t item = blockIdx.x; item < *long_count * chunks; item += gridDim.x) {
+        const uint64_t v = long_rows[item / chunks];
+        const uint64_t at = item % chunks * width + group.lane * V;
+        const uint32_t begin = __ldg(indptr + v);
+        const Share share = share_of_group(group, begin, __ldg(indptr + v + 1));
+        Maximum<V> most;
+        if (at < cols) {
+            most = maximum_of<V>(indices, src + at, cols, begin, share.from, share.to);
+            room[threadIdx.x] = most;
+        }
+        __syncthreads();
+        if (threadIdx.x < lanes && at < cols) {
+            for (uint32_t other = threadIdx.x + lanes; other < LONG_THREADS; other += lanes) {
+                for (int i = 0; i < V; i++) {
+                    if (room[other].best.at[i] > most.best.at[i]) {
+                        most.best.at[i] = room[other].best.at[i];
+                        most.winner[i] = room[other].winner[i];
+                    }
+                }
+            }
+            store_maximum(dst + v * cols + at, arg + v * cols + at, most);
+        }
+        __syncthreads();
+    }
 }
 
-// out[u] = the sum of grad[v] over the edges e = (u, v) where they won: the transposed edge runs are `indptr`, `dst` and `edge`.
-extern "C" __global__ void aggregate_max_back(const uint32_t* indptr, const uint32_t* dst, const uint32_t* edge,
-                                              const uint32_t* arg, const float* grad, uint64_t cols, float* out, uint64_t rows,
-                                              uint32_t lanes) {
+#define MAXIMUM_PARAMETERS \
+    const uint32_t *indptr, const uint32_t *indices, const float *src, uint64_t cols, float *dst, uint32_t *arg, uint32_t lanes
+
+extern "C" __global__ void aggregate_max(MAXIMUM_PARAMETERS, uint64_t rows, uint32_t long_from) {
+    maximum_rows<1>(indptr, indices, src, cols, dst, arg, lanes, rows, long_from);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_max_long(MAXIMUM_PARAMETERS, LISTED) {
+    __shared__ Maximum<1> room[LONG_THREADS];
+    maximum_long<1>(indptr, indices, src, cols, dst, arg, lanes, long_count, long_rows, room);
+}
+extern "C" __global__ void aggregate_max_4(MAXIMUM_PARAMETERS, uint64_t rows, uint32_t long_from) {
+    maximum_rows<4>(indptr, indices, src, cols, dst, arg, lanes, rows, long_from);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_max_4_long(MAXIMUM_PARAMETERS, LISTED) {
+    __shared__ Maximum<4> room[LONG_THREADS];
+    maximum_long<4>(indptr, indices, src, cols, dst, arg, lanes, long_count, long_rows, room);
+}
+
+// The sum of grad[v] over the transposed edges from..to where they won, of one column.
+static __device__ inline float sum_of_won(const uint32_t* dst, const uint32_t* edge, const uint32_t* arg, const float* grad,
+                                          uint64_t cols, uint64_t at, uint32_t from, uint32_t to) {
+    float sum = 0.0f;
+    for (uint32_t first = from; first < to; first += 4) {
+        uint64_t place[4];
+        bool won[4];
+        float gain[4];
+        for (uint32_t j = 0; j < 4; j++) {
+            const uint32_t k = min(first + j, to - 1);
+            place[j] = (uint64_t)__ldg(dst + k) * cols + at;
+            won[j] = __ldg(arg + place[j]) == __ldg(edge + k) && first + j < to;
+        }
+        for (uint32_t j = 0; j < 4; j++) {
+            gain[j] = won[j] ? __ldg(grad + place[j]) : 0.0f;
+        }
+        for (uint32_t j = 0; j < 4; j++) {
+            if (won[j]) {
+                sum += gain[j];
+            }
+        }
+    }
+    return sum;
+}
+
+#define MAXIMUM_BACK_PARAMETERS \
+    const uint32_t *indptr, const uint32_t *dst, const uint32_t *edge, const uint32_t *arg, const float *grad, uint64_t cols, \
+        float *out, uint32_t lanes
+
+// out[u] = the sum of grad[v] over the edges e = (u, v) where they won: the transposed edge runs are `indptr`, `dst` and `edge`. Rows of
+// `long_from` edges or more are left out.
+extern "C" __global__ void aggregate_max_back(MAXIMUM_BACK_PARAMETERS, uint64_t rows, uint32_t long_from) {
     const Group group = group_of(lanes);
     const uint64_t chunks = (cols + lanes - 1) / lanes;
     for (uint64_t item = group.index; item < rows * chunks; item += group.count) {
         const uint64_t u = item / chunks;
         const uint64_t at = (item - u * chunks) * lanes + group.lane;
+        const uint32_t begin = __ldg(indptr + u);
         const uint32_t end = __ldg(indptr + u + 1);
-        if (at >= cols) {
-            continue;
+        if (at < cols && end - begin < long_from) {
+            out[u * cols + at] = sum_of_won(dst, edge, arg, grad, cols, at, begin, end);
         }
-        float sum = 0.0f;
-        for (uint32_t k = __ldg(indptr + u); k < end; k++) {
-            const uint64_t from = (uint64_t)__ldg(dst + k) * cols + at;
-            if (__ldg(arg + from) == __ldg(edge + k)) {
-                sum += __ldg(grad + from);
-            }
+    }
+}
+
+// The rows that were left out.
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) aggregate_max_back_long(MAXIMUM_BACK_PARAMETERS, LISTED) {
+    __shared__ float room[LONG_THREADS];
+    const Group group = group_of(lanes);
+    const uint64_t chunks = (cols + lanes - 1) / lanes;
+    for (uint64_t item = blockIdx.x; item < *long_count * chunks; item += gridDim.x) {
+        const uint64_t u = long_rows[item / chunks];
+        const uint64_t at = item % chunks * lanes + group.lane;
+        const Share share = share_of_group(group, __ldg(indptr + u), __ldg(indptr + u + 1));
+        Values<1> sum = zeros<1>();
+        if (at < cols) {
+            sum.at[0] = sum_of_won(dst, edge, arg, grad, cols, at, share.from, share.to);
         }
-        out[u * cols + at] = sum;
+        sum = sum_of_groups(group, sum, room);
+        if (threadIdx.x < lanes && at < cols) {
+            out[u * cols + at] = sum.at[0];
+        }
     }
 }

@@ -107,16 +107,30 @@ extern "C" __global__ void dot_values(const float* x, const float* y, uint64_t c
     }
 }
 
-// total = factor * the sum of `count` values. One block.
-extern "C" __global__ void total_of(const double* values, uint64_t count, float factor, double* total) {
-    __shared__ double room[32];
+// The sum of `count` values, which thread 0 of the one block has.
+static __device__ inline double sum_values(const double* values, uint64_t count, double* room) {
     double sum = 0.0;
     for (uint64_t i = threadIdx.x; i < count; i += blockDim.x) {
         sum += values[i];
     }
-    sum = block_sum(sum, room);
+    return block_sum(sum, room);
+}
+
+// total = factor * the sum of `count` values, and what it was where `onto`. One block.
+extern "C" __global__ void total_of(const double* values, uint64_t count, float factor, uint32_t onto, double* total) {
+    __shared__ double room[32];
+    const double sum = sum_values(values, count, room);
     if (threadIdx.x == 0) {
-        *total = (double)factor * sum;
+        *total = (onto != 0 ? *total : 0.0) + (double)factor * sum;
+    }
+}
+
+// out += the sum of `count` values. One block.
+extern "C" __global__ void add_total(const double* values, uint64_t count, float* out) {
+    __shared__ double room[32];
+    const double sum = sum_values(values, count, room);
+    if (threadIdx.x == 0) {
+        *out += (float)sum;
     }
 }
 

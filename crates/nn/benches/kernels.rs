@@ -7,7 +7,7 @@ use std::{hint::black_box, time::Instant};
 
 use graphmill_graph::{Block, SparseRows, keyed::Stream};
 use graphmill_nn::backend::{
-    Activation, AdamStep, Backend, Cpu, Dropout, Precision, Side, Weighting,
+    Activation, AdamStep, Backend, Cpu, Dropout, Precision, Side, Weighting, Winners,
     cpu::{Level, with_level},
 };
 use graphmill_nn::{Matrix, View, layer::gather_rows, matrix::TableData};
@@ -147,7 +147,7 @@ fn main() {
         bench.bytes(&format!("aggregate_transposed F={cols}"), 400_000 * cols + 200_000, || {
             CPU.aggregate_transposed(&block, Weighting::MEAN, grad.view(), 0.0, back.view_mut());
         });
-        let mut arg = Vec::new();
+        let mut arg = Winners::default();
         bench.bytes(&format!("aggregate_max F={cols}"), 240_000 * cols + 200_000, || {
             CPU.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
         });

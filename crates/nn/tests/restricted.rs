@@ -6,7 +6,7 @@ use graphmill_graph::Block;
 use graphmill_nn::{
     Matrix,
     backend::{
-        Backend, Cpu, EdgeWeight, OwnWeight, Reference, Weighting,
+        Backend, Cpu, EdgeWeight, OwnWeight, Reference, Weighting, Winners,
         cpu::{Level, Slicing, with_level, with_slicing},
     },
 };
@@ -42,7 +42,7 @@ fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
     backend.hop_transposed(7, block, grad.view(), to.view_mut());
     out.push(to);
 
-    let (x, mut arg) = (random(S, COLS, 3), Vec::new());
+    let (x, mut arg) = (random(S, COLS, 3), Winners::default());
     let mut to = of_sources(COLS);
     backend.aggregate_max(block, x.view(), Matrix::zeros(D, COLS).view_mut(), &mut arg);
     backend.aggregate_max_transposed(block, &arg, grad.view(), to.view_mut());

@@ -1,23 +1,13 @@
 //! Aggregation over the edges of a block.
 
 use graphmill_graph::{Block, View, ViewMut, matrix::TableType};
-use graphmill_nn::backend::{EdgeWeight, OwnWeight, Weighting};
+use graphmill_nn::backend::{EdgeWeight, OwnWeight, Weighting, Winners};
 
 use super::{
     shape,
     work::{Work, address, edge_lanes, lanes, wide},
 };
-use crate::{
-    Buffer, Result, arguments,
-    block::Resident,
-    device::Argument,
-    driver::{Address, Shape},
-};
-
-/// Edges from which on a whole block of threads shares a row.
-const LONG: usize = 512;
-/// Its threads.
-const LONG_THREADS: u32 = 512;
+use crate::{Buffer, Result, arguments, block::Resident, device::Argument, driver::Address};
 
 /// A weighted sum of rows over edges, and their own rows.
 struct Sum {
@@ -35,10 +25,17 @@ struct Sum {
     of_row: Address,
     own_rows: Address,
     num_own: usize,
-    own_weight: Address,
-    own_constant: f32,
+    own: Own,
     /// Columns from which on.
     first: usize,
+}
+
+/// The weights of rows' own rows.
+struct Own {
+    /// Where that of each is; nowhere: the constant and the value at `shared`, the same for all.
+    of_row: Address,
+    constant: f32,
+    shared: Address,
 }
 
 /// The names of a kernel and of its second part.
@@ -70,14 +67,7 @@ impl Sum {
         let is_wide = self.first.is_multiple_of(4) && wide(cols, &[(src, kind.width()), (dst, 4)]);
         let vector = if is_wide { 4 } else { 1 };
         let lanes = lanes(cols - self.first, vector);
-        let chunks = (cols - self.first).div_ceil(lanes as usize * vector);
-        let [name, long_name] = names(kind, vector);
-        // at most so many rows are long
-        let long = (self.edges / LONG).min(rows) * chunks;
-        let list = work.scratch::<u64>(long)?;
-        let count = work.scratch::<u32>(1)?;
-        let long_from = if long > 0 { LONG as u32 } else { u32::MAX };
-        let common: [Argument; 17] = [
+        let common: [Argument; 18] = [
             self.indptr.into(),
             self.indices.into(),
             self.position.into(),
@@ -87,8 +77,9 @@ impl Sum {
             self.of_row.into(),
             self.own_rows.into(),
             self.num_own.into(),
-            self.own_weight.into(),
-            self.own_constant.into(),
+            self.own.of_row.into(),
+            self.own.constant.into(),
+            self.own.shared.into(),
             src.into(),
             cols.into(),
             self.first.into(),
@@ -96,21 +87,12 @@ impl Sum {
             dst.into(),
             lanes.into(),
         ];
-        let arguments = [&common[..], arguments![rows, long_from, count.address(), list.address()]].concat();
-        if long > 0 {
-            // SAFETY: one word is there
-            unsafe { work.fill(count.address(), 0.0, 1)? };
+        let chunks = (cols - self.first).div_ceil(lanes as usize * vector);
+        // SAFETY: the operation checked the shapes
+        unsafe {
+            let rows = work.list_rows(self.indptr, self.edges, rows)?;
+            work.rows(names(kind, vector), &rows, chunks, lanes, &common)
         }
-        // SAFETY: the operation checked the shapes; the list has a place for every chunk of a long row
-        unsafe { work.groups(name, rows * chunks, lanes, &arguments)? };
-        if long == 0 {
-            return Ok(());
-        }
-        let blocks = long.min(8 * work.queue.device().properties().multiprocessors as usize);
-        let shape = Shape { grid: [blocks as u32, 1, 1], block: [LONG_THREADS, 1, 1], shared: 0 };
-        let arguments = [&common[..], arguments![count.address(), list.address()]].concat();
-        // SAFETY: as above
-        unsafe { work.queue.launch(long_name, shape, &arguments) }
     }
 }
 
@@ -127,13 +109,15 @@ fn scales(work: &Work, block: &Resident, weight: Address) -> Result<Buffer> {
     Ok(scales)
 }
 
-/// The weights of destinations' own rows: where they are, or the same for all.
-fn own(block: &Resident, weight: OwnWeight) -> (Address, f32) {
-    match weight {
-        OwnWeight::None => (NOWHERE, 0.0),
-        OwnWeight::Constant(c) => (NOWHERE, c),
-        OwnWeight::Stored => (address(block.self_weight.as_ref()), 0.0),
-    }
+/// The weights of destinations' own rows.
+fn own(work: &Work, block: &Resident, weight: OwnWeight) -> Result<Own> {
+    let none = Own { of_row: NOWHERE, constant: 0.0, shared: NOWHERE };
+    Ok(match weight {
+        OwnWeight::None => none,
+        OwnWeight::Constant(constant) => Own { constant, ..none },
+        OwnWeight::OnePlus(x) => Own { constant: 1.0, shared: work.read(x)?, ..none },
+        OwnWeight::Stored => Own { of_row: address(block.self_weight.as_ref()), ..none },
+    })
 }
 
 pub(super) fn aggregate(
@@ -170,7 +154,6 @@ fn forward(
     let normalised = (weighting.edge == EdgeWeight::Normalised && rows > 0)
         .then(|| scales(work, resident, weights))
         .transpose()?;
-    let (own_weight, own_constant) = own(resident, weighting.own);
     let own_rows = address(resident.dst_ids.as_ref());
     let sum = Sum {
         indptr: resident.indptr.address(),
@@ -183,8 +166,7 @@ fn forward(
         of_row: address(normalised.as_ref()),
         own_rows,
         num_own: rows,
-        own_weight,
-        own_constant,
+        own: own(work, resident, weighting.own)?,
         first,
     };
     sum.run(work, from, cols, beta, to, rows)?;
@@ -248,7 +230,6 @@ fn backward(
         EdgeWeight::Mean => Some(scales(work, resident, NOWHERE)?),
         EdgeWeight::Normalised => Some(scales(work, resident, weights)?),
     };
-    let (own_weight, own_constant) = own(resident, weighting.own);
     let sum = Sum {
         indptr: back.indptr.address(),
         indices: back.dst.address(),
@@ -260,8 +241,7 @@ fn backward(
         of_row: NOWHERE,
         own_rows: NOWHERE,
         num_own: block.num_dst,
-        own_weight,
-        own_constant,
+        own: own(work, resident, weighting.own)?,
         first,
     };
     sum.run(work, (TableType::F32, from), cols, beta, to, rows)?;
@@ -282,38 +262,40 @@ pub(super) fn hop_transposed(
     backward(work, first, block, Weighting::STORED, dst_grad, 0.0, src_grad)
 }
 
-/// The winners come back to the host, as the operation says: this waits for the device.
 pub(super) fn aggregate_max(
     work: &Work,
     block: &Block,
     src: View,
     dst: ViewMut,
-    arg: &mut Vec<u32>,
+    arg: &mut Winners,
 ) -> Result<()> {
     let resident = work.block(block)?;
     let resident = resident.get();
     shape::block(block, resident);
     shape::aggregate(block, src, dst.as_view());
     let (rows, cols) = shape::of(dst.as_view());
-    arg.clear();
-    arg.resize(rows * cols, u32::MAX);
-    let winners = work.scratch::<u32>(rows * cols)?;
-    let (from, to) = (work.read(src)?, work.write(dst)?);
-    let (name, vector) =
-        if wide(cols, &[(from, 4), (to, 4)]) { ("aggregate_max_4", 4) } else { ("aggregate_max", 1) };
+    arg.resize(rows, cols);
+    let (from, to, winners) = (work.read(src)?, work.write(dst)?, work.write(arg.bits_mut())?);
+    let (names, vector) = if wide(cols, &[(from, 4), (to, 4)]) {
+        (["aggregate_max_4", "aggregate_max_4_long"], 4)
+    } else {
+        (["aggregate_max", "aggregate_max_long"], 1)
+    };
     let lanes = lanes(cols, vector);
-    let groups = rows * cols.div_ceil(lanes as usize * vector);
+    let chunks = cols.div_ceil(lanes as usize * vector);
     let (indptr, indices) = (resident.indptr.address(), resident.indices.address());
-    let arguments = arguments![indptr, indices, from, cols, to, winners.address(), rows, lanes];
+    let arguments = arguments![indptr, indices, from, cols, to, winners, lanes];
     // SAFETY: the shapes were checked above
-    unsafe { work.groups(name, groups, lanes, arguments)? };
-    winners.download(arg)
+    unsafe {
+        let rows = work.list_rows(indptr, resident.num_edges, rows)?;
+        work.rows(names, &rows, chunks, lanes, arguments)
+    }
 }
 
 pub(super) fn aggregate_max_transposed(
     work: &Work,
     block: &Block,
-    arg: &[u32],
+    arg: &Winners,
     dst_grad: View,
     src_grad: ViewMut,
 ) -> Result<()> {
@@ -322,13 +304,15 @@ pub(super) fn aggregate_max_transposed(
     let back = shape::local(block, resident);
     shape::aggregate_transposed(block, dst_grad, src_grad.as_view());
     let (rows, cols) = shape::of(src_grad.as_view());
-    assert_eq!(arg.len(), block.num_dst * cols, "winners of a maximum");
-    let winners = work.queue.upload(arg)?;
-    let (from, to) = (work.read(dst_grad)?, work.write(src_grad)?);
+    assert_eq!(shape::of(arg.bits()), (block.num_dst, cols), "winners of a maximum");
+    let (winners, from, to) = (work.read(arg.bits())?, work.read(dst_grad)?, work.write(src_grad)?);
     let lanes = lanes(cols, 1);
-    let groups = rows * cols.div_ceil(lanes as usize);
+    let chunks = cols.div_ceil(lanes as usize);
     let [indptr, dst, edge] = [&back.indptr, &back.dst, &back.edge].map(Buffer::address);
-    let arguments = arguments![indptr, dst, edge, winners.address(), from, cols, to, rows, lanes];
+    let arguments = arguments![indptr, dst, edge, winners, from, cols, to, lanes];
     // SAFETY: the shapes were checked above
-    unsafe { work.groups("aggregate_max_back", groups, lanes, arguments) }
+    unsafe {
+        let rows = work.list_rows(indptr, back.num_edges, rows)?;
+        work.rows(["aggregate_max_back", "aggregate_max_back_long"], &rows, chunks, lanes, arguments)
+    }
 }

@@ -1,7 +1,7 @@
 //! The operations on a device.
 //!
 //! Each is a few kernels in the backend's stream, and nothing waits for them but those whose result is the host's: [`Backend::settle`],
-//! [`Backend::dot`], and the winners of [`Backend::aggregate_max`]. Sums are in one fixed order: the same bits for every run.
+//! [`Backend::dot`] and [`Backend::squares`]. Sums are in one fixed order: the same bits for every run.
 //!
 //! | file | operations |
 //! |---|---|
@@ -21,7 +21,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use graphmill_graph::{Block, NodeId, View, ViewMut};
-use graphmill_nn::backend::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting};
+use graphmill_nn::backend::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting, Winners};
 
 use crate::{Buffer, Device, Queue, Result, driver::Arithmetic};
 use work::Work;
@@ -145,11 +145,11 @@ impl Backend for Cuda {
         self.attempt(|work| aggregate::hop_transposed(work, first, block, dst_grad, src_grad));
     }
 
-    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>) {
+    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Winners) {
         self.attempt(|work| aggregate::aggregate_max(work, block, src, dst, arg));
     }
 
-    fn aggregate_max_transposed(&self, block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut) {
+    fn aggregate_max_transposed(&self, block: &Block, arg: &Winners, dst_grad: View, src_grad: ViewMut) {
         self.attempt(|work| aggregate::aggregate_max_transposed(work, block, arg, dst_grad, src_grad));
     }
 
@@ -320,6 +320,14 @@ impl Backend for Cuda {
 
     fn dot(&self, x: View, y: View) -> f64 {
         self.attempt(|work| rows::dot(work, x, y))
+    }
+
+    fn add_dot(&self, x: View, y: View, out: ViewMut) {
+        self.attempt(|work| rows::add_dot(work, x, y, out));
+    }
+
+    fn squares(&self, matrices: &mut dyn FnMut(&mut dyn FnMut(View))) -> f64 {
+        self.attempt(|work| rows::squares(work, matrices))
     }
 
     fn epilogue(&self, bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut) {

@@ -145,6 +145,12 @@ pub(super) fn copy(work: &Work, src: View, dst: ViewMut) -> Result<()> {
 }
 
 pub(super) fn dot(work: &Work, x: View, y: View) -> Result<f64> {
+    let (sums, blocks) = dot_sums(work, x, y)?;
+    number(&total(work, &sums, blocks, 1.0)?)
+}
+
+/// The sums, one a block of threads, that make a dot, and how many.
+fn dot_sums(work: &Work, x: View, y: View) -> Result<(Buffer, usize)> {
     shape::same(x, y);
     let count = x.num_rows() * x.num_cols();
     let blocks = count.div_ceil(1024).min(SUMS);
@@ -152,16 +158,47 @@ pub(super) fn dot(work: &Work, x: View, y: View) -> Result<f64> {
     let arguments = arguments![work.read(x)?, work.read(y)?, count, sums.address()];
     // SAFETY: both have as many values, and there is a sum for each block
     unsafe { work.blocks("dot_values", [blocks, 1, 1], arguments)? };
-    number(&total(work, &sums, blocks, 1.0)?)
+    Ok((sums, blocks))
+}
+
+pub(super) fn add_dot(work: &Work, x: View, y: View, out: ViewMut) -> Result<()> {
+    shape::row(out.as_view(), 1);
+    let (sums, blocks) = dot_sums(work, x, y)?;
+    let arguments = arguments![sums.address(), blocks, work.change(out)?];
+    // SAFETY: as many sums are there, and one value
+    unsafe { work.blocks("add_total", [1; 3], arguments) }
+}
+
+pub(super) fn squares(work: &Work, matrices: &mut dyn FnMut(&mut dyn FnMut(View))) -> Result<f64> {
+    let squares = work.scratch::<f64>(1)?;
+    // SAFETY: one f64 is there, which is 0 where both of its halves are
+    unsafe { work.fill(squares.address(), 0.0, 2)? };
+    let mut result = Ok(());
+    matrices(&mut |x| {
+        let add = || {
+            let (sums, blocks) = dot_sums(work, x, x)?;
+            total_at(work, &sums, blocks, 1.0, true, squares.address())
+        };
+        if result.is_ok() {
+            result = add();
+        }
+    });
+    result?;
+    number(&squares)
 }
 
 /// The sum of so many values, times a factor: an f64 on the device.
 pub(super) fn total(work: &Work, values: &Buffer, count: usize, factor: f32) -> Result<Buffer> {
     let total = work.scratch::<f64>(1)?;
-    let arguments = arguments![values.address(), count, factor, total.address()];
-    // SAFETY: the caller has as many values there
-    unsafe { work.blocks("total_of", [1; 3], arguments)? };
+    total_at(work, values, count, factor, false, total.address())?;
     Ok(total)
+}
+
+/// The same, at an address; added to what is there if `onto`.
+fn total_at(work: &Work, values: &Buffer, count: usize, factor: f32, onto: bool, at: Address) -> Result<()> {
+    let arguments = arguments![values.address(), count, factor, u32::from(onto), at];
+    // SAFETY: the callers have as many values there, and one f64
+    unsafe { work.blocks("total_of", [1; 3], arguments) }
 }
 
 /// A number of the device. Waits for it.

@@ -56,8 +56,12 @@ pub(super) fn weights(on_device: &Resident, weighting: Weighting) {
     if matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised) && on_device.num_edges > 0 {
         assert!(on_device.edge_weight.is_some(), "a block's edge weights");
     }
-    if weighting.own == OwnWeight::Stored && on_device.num_dst > 0 {
-        assert!(on_device.self_weight.is_some(), "a block's self weights");
+    match weighting.own {
+        OwnWeight::None | OwnWeight::Constant(_) => (),
+        OwnWeight::OnePlus(x) => row(x, 1),
+        OwnWeight::Stored => {
+            assert!(on_device.self_weight.is_some() || on_device.num_dst == 0, "a block's self weights");
+        }
     }
 }
 

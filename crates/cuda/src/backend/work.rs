@@ -10,7 +10,7 @@ use graphmill_graph::{
 };
 
 use crate::{
-    Buffer, Error, Queue, Result,
+    Buffer, Error, Queue, Result, arguments,
     block::Resident,
     device::{Argument, THREADS, WARP},
     driver::{Address, Shape},
@@ -138,6 +138,73 @@ impl<'a> Work<'a> {
         }
         // SAFETY: the caller's promise
         unsafe { self.queue.device().driver().fill(at, value.to_bits(), values, self.queue.stream()) }
+    }
+}
+
+/// Edges from which on a whole block of threads shares a row.
+const LONG: usize = 128;
+/// Its threads.
+const LONG_THREADS: u32 = 512;
+
+/// So many rows, of which those of many edges are listed on the device: `kernels/long_rows.cuh`.
+pub(super) struct Rows {
+    count: usize,
+    /// How many are long at most, and with room for these, how many and which.
+    long: Option<(usize, Buffer, Buffer)>,
+}
+
+impl Work<'_> {
+    /// So many rows, which have so many edges in all.
+    ///
+    /// # Errors
+    /// The driver fails.
+    ///
+    /// # Safety
+    /// `indptr` has a value for each row and one more, and they say no more edges than that.
+    pub(super) unsafe fn list_rows(&self, indptr: Address, edges: usize, count: usize) -> Result<Rows> {
+        let most = (edges / LONG).min(count);
+        if most == 0 {
+            return Ok(Rows { count, long: None });
+        }
+        let (listed, list) = (self.scratch::<u32>(1)?, self.scratch::<u32>(most)?);
+        let arguments = arguments![indptr, count, LONG as u32, listed.address(), list.address()];
+        // SAFETY: one word is there; the caller's promise, and the list has a place for every row that is long
+        unsafe {
+            self.fill(listed.address(), 0.0, 1)?;
+            self.queue.run("list_long_rows", count, arguments)?;
+        }
+        Ok(Rows { count, long: Some((most, listed, list)) })
+    }
+
+    /// Starts an operation's kernel for rows, of so many items each, a group of lanes an item, and its second one for the rows that are
+    /// long, a block an item. Both have these arguments first; then follow those of the one or the other.
+    ///
+    /// # Errors
+    /// See [`crate::Device::launch`].
+    ///
+    /// # Safety
+    /// See [`crate::Device::launch`].
+    pub(super) unsafe fn rows(
+        &self,
+        [name, long_name]: [&'static str; 2],
+        rows: &Rows,
+        items: usize,
+        lanes: u32,
+        arguments: &[Argument],
+    ) -> Result<()> {
+        let long_from = if rows.long.is_some() { LONG as u32 } else { u32::MAX };
+        let of_all = [arguments, &arguments![rows.count, long_from][..]].concat();
+        // SAFETY: the caller's promise
+        unsafe { self.groups(name, rows.count * items, lanes, &of_all)? };
+        let Some((most, listed, list)) = &rows.long else { return Ok(()) };
+        let blocks = (most * items).min(8 * self.queue.device().properties().multiprocessors as usize);
+        if blocks == 0 {
+            return Ok(());
+        }
+        let shape = Shape { grid: [blocks as u32, 1, 1], block: [LONG_THREADS, 1, 1], shared: 0 };
+        let of_long = [arguments, &arguments![listed.address(), list.address()][..]].concat();
+        // SAFETY: the caller's promise
+        unsafe { self.queue.launch(long_name, shape, &of_long) }
     }
 }
 

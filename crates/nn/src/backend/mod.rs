@@ -16,9 +16,11 @@ use crate::{Result, View, ViewMut};
 pub mod cpu;
 pub mod reference;
 mod shape;
+mod winners;
 
 pub use cpu::{Cpu, Precision};
 pub use reference::Reference;
+pub use winners::Winners;
 
 /// Whether a factor of a product is used as it is or transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,26 +45,28 @@ pub enum EdgeWeight {
 }
 
 /// The coefficient of a destination's own row in an aggregation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum OwnWeight {
+#[derive(Clone, Copy, Debug)]
+pub enum OwnWeight<'a> {
     /// It takes no part.
     None,
     /// The same for all.
     Constant(f32),
+    /// 1 + the value of a `1 x 1` matrix, the same for all: a learned one, which stays where it is.
+    OnePlus(View<'a>),
     /// [`Block::self_weight`].
     Stored,
 }
 
 /// The linear map `out[v] = own(v) x[own_row(v)] + sum over edges e = (u, v) of edge(e) x[u]`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Weighting {
+#[derive(Clone, Copy, Debug)]
+pub struct Weighting<'a> {
     /// Per edge.
     pub edge: EdgeWeight,
     /// Per destination.
-    pub own: OwnWeight,
+    pub own: OwnWeight<'a>,
 }
 
-impl Weighting {
+impl Weighting<'_> {
     /// Mean over the in-neighbours.
     pub const MEAN: Self = Self { edge: EdgeWeight::Mean, own: OwnWeight::None };
     /// The weights stored in the block, own rows included.
@@ -231,13 +235,13 @@ pub trait Backend: Send + Sync {
     fn hop_transposed(&self, first: usize, block: &Block, dst_grad: View, src_grad: ViewMut);
 
     /// Elementwise maximum over the in-neighbours, `S x F` to `D x F`; 0 where there are none. The
-    /// winning edge's position goes to `arg` (`D * F`, `u32::MAX` where there are none, the first
+    /// winning edge's position goes to `arg` (resized to `D x F`; `u32::MAX` where there are none, the first
     /// of equals).
-    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>);
+    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Winners);
 
     /// The gradient of [`Backend::aggregate_max`]: overwrites `src_grad` (`W x F`). The block is
     /// local and transposed.
-    fn aggregate_max_transposed(&self, block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut);
+    fn aggregate_max_transposed(&self, block: &Block, arg: &Winners, dst_grad: View, src_grad: ViewMut);
 
     // ------------------------------------------------------------------ attention (GAT)
     // `Z` is `S x (H O)`: H heads of O columns each. Every destination also attends to its own row;
@@ -373,6 +377,19 @@ pub trait Backend: Send + Sync {
 
     /// The sum of `x * y`, in f64.
     fn dot(&self, x: View, y: View) -> f64;
+
+    /// `out = out + ` [`Backend::dot`] of `x` and `y`, rounded to f32: `out` is `1 x 1`.
+    fn add_dot(&self, x: View, y: View, out: ViewMut) {
+        shape::row(&out.as_view(), 1);
+        out.host()[0] += self.dot(x, y) as f32;
+    }
+
+    /// The sum of the squares of all values of several matrices, in f64: `matrices` shows them, always in the same order.
+    fn squares(&self, matrices: &mut dyn FnMut(&mut dyn FnMut(View))) -> f64 {
+        let mut sum = 0.0;
+        matrices(&mut |x| sum += self.dot(x, x));
+        sum
+    }
 
     /// In place `x = dropout(activation(x + bias))`, `bias` of `1 x F`: one pass over the rows.
     fn epilogue(&self, bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut);

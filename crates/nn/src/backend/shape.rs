@@ -3,7 +3,7 @@
 
 use graphmill_graph::{Block, NodeId};
 
-use super::{EdgeWeight, OwnWeight, Side, Weighting};
+use super::{EdgeWeight, OwnWeight, Side, Weighting, Winners};
 use crate::{View, ViewMut};
 
 /// Both have the same shape.
@@ -82,8 +82,12 @@ fn weights(block: &Block, weighting: Weighting) {
     if matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised) {
         assert_eq!(block.edge_weight.len(), block.num_edges(), "a block's edge weights");
     }
-    if weighting.own == OwnWeight::Stored {
-        assert_eq!(block.self_weight.len(), block.num_dst, "a block's self weights");
+    match weighting.own {
+        OwnWeight::None | OwnWeight::Constant(_) => (),
+        OwnWeight::OnePlus(x) => row(&x, 1),
+        OwnWeight::Stored => {
+            assert_eq!(block.self_weight.len(), block.num_dst, "a block's self weights");
+        }
     }
 }
 
@@ -111,9 +115,10 @@ pub(crate) fn hop_transposed(first: usize, b: &Block, dst_grad: View, src_grad: 
     assert!(first <= dst_grad.num_cols(), "columns that stay");
 }
 
-pub(crate) fn aggregate_max_transposed(b: &Block, arg: &[u32], dst_grad: View, src_grad: &ViewMut) {
+pub(crate) fn aggregate_max_transposed(b: &Block, arg: &Winners, dst_grad: View, src_grad: &ViewMut) {
     aggregate_transposed(b, Weighting { edge: EdgeWeight::One, own: OwnWeight::None }, dst_grad, src_grad);
-    assert_eq!(arg.len(), dst_grad.num_rows() * dst_grad.num_cols(), "winners of a maximum");
+    let arg = arg.bits();
+    assert_eq!((arg.num_rows(), arg.num_cols()), (b.num_dst, dst_grad.num_cols()), "winners of a maximum");
 }
 
 /// The width of a head.

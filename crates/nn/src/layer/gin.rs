@@ -55,12 +55,11 @@ impl Gin {
             dim: out_dim,
         }))
     }
+}
 
-    fn weighting(&self, block: &Block) -> Weighting {
-        // One number, needed as an operation's argument: it is read here, not by the backend.
-        let eps = self.eps.value.view().host()[0];
-        Weighting { edge: super::stored_or(block, EdgeWeight::One), own: OwnWeight::Constant(1.0 + eps) }
-    }
+/// The sum that the MLP reads.
+fn weighting<'a>(eps: &'a Param, block: &Block) -> Weighting<'a> {
+    Weighting { edge: super::stored_or(block, EdgeWeight::One), own: OwnWeight::OnePlus(eps.value.view()) }
 }
 
 const RELU: Finish = Finish { activation: Activation::Relu, dropout: Dropout::NONE };
@@ -91,8 +90,8 @@ impl Gin {
 }
 
 // In `Saved::m`: the sum h (D x F), h W_1 + b_1 (D x O, only with a norm), the hidden rows (D x O), own
-// rows (D x F, only of a global block), the gradients of the hidden rows and of h (transform first: of x W_1, S x O), a
-// one, two for the norm. Transform first, in `Saved::t`: x W_1.
+// rows (D x F, only of a global block), the gradients of the hidden rows and of h (transform first: of x W_1, S x O), two for
+// the norm. Transform first, in `Saved::t`: x W_1.
 impl Layer for Gin {
     fn in_dim(&self) -> usize {
         self.first.in_dim()
@@ -154,13 +153,13 @@ impl Layer for Gin {
         saved: &mut Saved,
         out: ViewMut,
     ) {
-        let [_, inner, hidden, _, _, _, _, kept @ ..] = &mut saved.m;
+        let [_, inner, hidden, _, _, _, kept @ ..] = &mut saved.m;
         hidden.resize(block.num_dst, self.dim);
         if self.norm.is_some() {
             inner.resize(block.num_dst, self.dim);
         }
         let sum = if self.norm.is_some() { &mut *inner } else { &mut *hidden };
-        pass.backend.aggregate(block, self.weighting(block), t[0].view(), 0.0, sum.view_mut());
+        pass.backend.aggregate(block, weighting(&self.eps, block), t[0].view(), 0.0, sum.view_mut());
         self.after_first(pass, inner, kept, hidden, finish, out);
     }
 
@@ -173,9 +172,9 @@ impl Layer for Gin {
         saved: &mut Saved,
         out: ViewMut,
     ) {
-        let [sum, inner, hidden, room, _, _, _, kept @ ..] = &mut saved.m;
+        let [sum, inner, hidden, room, _, _, kept @ ..] = &mut saved.m;
         sum.resize(block.num_dst, x.num_cols());
-        pass.backend.aggregate(block, self.weighting(block), x, 0.0, sum.view_mut());
+        pass.backend.aggregate(block, weighting(&self.eps, block), x, 0.0, sum.view_mut());
         hidden.resize(block.num_dst, self.out_dim());
         match &self.norm {
             Some(norm) => {
@@ -204,8 +203,8 @@ impl Layer for Gin {
         grad: &mut Matrix,
         x_grad: Option<&mut Matrix>,
     ) {
-        let weighting = self.weighting(block);
-        let [sum, inner, hidden, room, hidden_grad, sum_grad, one, kept @ ..] = &mut saved.m;
+        let weighting = weighting(&self.eps, block);
+        let [sum, inner, hidden, room, hidden_grad, sum_grad, kept @ ..] = &mut saved.m;
         self.second.backward(pass, hidden.view(), y, finish, grad, Some(hidden_grad));
         let finish = match &mut self.norm {
             Some(norm) => {
@@ -215,7 +214,7 @@ impl Layer for Gin {
             }
             None => RELU,
         };
-        let eps_grad = match order {
+        match order {
             Order::AggregateFirst => {
                 self.first.backward(pass, sum.view(), hidden.view(), finish, hidden_grad, Some(sum_grad));
                 if let Some(x_grad) = x_grad {
@@ -223,7 +222,8 @@ impl Layer for Gin {
                     let to = x_grad.view_mut();
                     pass.backend.aggregate_transposed(block, weighting, sum_grad.view(), 0.0, to);
                 }
-                pass.backend.dot(super::own_rows_again(block, x, room), sum_grad.view())
+                let own_rows = super::own_rows_again(block, x, room);
+                pass.backend.add_dot(own_rows, sum_grad.view(), self.eps.grad.view_mut());
             }
             Order::TransformFirst => {
                 super::assert_unrestricted(block);
@@ -237,11 +237,9 @@ impl Layer for Gin {
                     x_grad.resize(block.num_src, self.in_dim());
                     self.first.input_grad(pass, sum_grad.view(), 0.0, x_grad.view_mut());
                 }
-                pass.backend.dot(saved.t[0].rows(0..block.num_dst), hidden_grad.view())
+                let own_rows = saved.t[0].rows(0..block.num_dst);
+                pass.backend.add_dot(own_rows, hidden_grad.view(), self.eps.grad.view_mut());
             }
-        };
-        one.resize(1, 1);
-        pass.backend.fill(1.0, one.view_mut());
-        pass.backend.add(eps_grad as f32, one.view(), self.eps.grad.view_mut());
+        }
     }
 }

@@ -41,7 +41,7 @@ pub use sage_pool::SagePool;
 
 use crate::{
     Backend, Matrix, Result, View, ViewMut,
-    backend::{Activation, EdgeWeight},
+    backend::{Activation, EdgeWeight, Winners},
     cost::{self, BlockShape, Purpose},
 };
 
@@ -164,7 +164,7 @@ pub struct Saved {
     /// Other matrices, in the layer's own numbering.
     pub m: [Matrix; 11],
     /// Positions (the winners of a maximum).
-    pub arg: Vec<u32>,
+    pub arg: Winners,
 }
 
 /// A graph layer.

@@ -62,7 +62,7 @@ impl PinSage {
         }))
     }
 
-    fn weighting(block: &Block) -> Weighting {
+    fn weighting(block: &Block) -> Weighting<'static> {
         let edge = if block.is_weighted() { EdgeWeight::Normalised } else { EdgeWeight::Mean };
         Weighting { edge, own: OwnWeight::None }
     }

@@ -71,7 +71,7 @@ impl Sage {
         }))
     }
 
-    fn weighting(block: &Block) -> Weighting {
+    fn weighting(block: &Block) -> Weighting<'static> {
         Weighting { edge: super::stored_or(block, EdgeWeight::Mean), own: OwnWeight::None }
     }
 }

@@ -8,11 +8,12 @@ use crate::{Backend, Param};
 ///
 /// `visit` shows the parameters: `|see| model.visit_mut(see)`.
 pub fn global_norm(backend: &dyn Backend, mut visit: impl FnMut(&mut dyn FnMut(&mut Param))) -> f64 {
-    let mut squares = 0.0;
-    visit(&mut |param| {
-        if param.trainable {
-            squares += backend.dot(param.grad.view(), param.grad.view());
-        }
+    let squares = backend.squares(&mut |see| {
+        visit(&mut |param| {
+            if param.trainable {
+                see(param.grad.view());
+            }
+        });
     });
     squares.sqrt()
 }

@@ -3,7 +3,7 @@
 
 use graphmill_graph::{Block, keyed::Stream};
 use graphmill_nn::backend::{
-    Activation, AdamStep, Backend, Dropout, EdgeWeight, OwnWeight, SgdStep, Side, Weighting,
+    Activation, AdamStep, Backend, Dropout, EdgeWeight, OwnWeight, SgdStep, Side, Weighting, Winners,
 };
 use graphmill_nn::{Matrix, View, matrix::TableData};
 use half::{bf16, f16};
@@ -129,6 +129,12 @@ const WEIGHTINGS: [Weighting; 7] = [
     Weighting { edge: EdgeWeight::Stored, own: OwnWeight::Constant(-0.5) },
 ];
 
+/// Those, and one whose own weight is 1 + a matrix's value.
+fn weightings(plus: &Matrix) -> impl Iterator<Item = Weighting<'_>> {
+    let learned = Weighting { edge: EdgeWeight::One, own: OwnWeight::OnePlus(plus.view()) };
+    WEIGHTINGS.into_iter().chain([learned])
+}
+
 const ACTIVATIONS: [Activation; 4] =
     [Activation::Identity, Activation::Relu, Activation::Elu, Activation::LeakyRelu];
 
@@ -230,10 +236,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     }),
     ("aggregate", 1e-5, |b, s| {
         let mut out = Vec::new();
+        let plus = Matrix::from_slice(1, 1, &[-0.3]);
         for global in [false, true] {
             let mut inputs = Inputs::new(s);
             let (block, src) = (inputs.block(global), inputs.sources());
-            for (i, weighting) in WEIGHTINGS.into_iter().enumerate() {
+            for (i, weighting) in weightings(&plus).enumerate() {
                 let mut dst = inputs.destinations();
                 b.aggregate(&block, weighting, src.view(), [0.0, 1.0, 0.7][i % 3], dst.view_mut());
                 out.extend(all(&[dst.view()]));
@@ -260,8 +267,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("aggregate_transposed", 1e-5, |b, s| {
         let mut inputs = Inputs::new(s);
         let (block, grad) = (inputs.block(false), inputs.destinations());
+        let plus = Matrix::from_slice(1, 1, &[-0.3]);
         let mut out = Vec::new();
-        for (i, weighting) in WEIGHTINGS.into_iter().enumerate() {
+        for (i, weighting) in weightings(&plus).enumerate() {
             let mut src = inputs.sources();
             b.aggregate_transposed(&block, weighting, grad.view(), [0.0, 1.0, 0.7][i % 3], src.view_mut());
             out.extend(all(&[src.view()]));
@@ -291,11 +299,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let mut inputs = Inputs::new(s);
             let block = inputs.block(global);
             let src = inputs.ties(block.num_src, s.cols);
-            let (mut dst, mut arg) = (inputs.destinations(), vec![7; 3]);
+            let (mut dst, mut arg) = (inputs.destinations(), Winners::default());
+            arg.resize(1, 3);
+            arg.host_mut().fill(7);
             b.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
             out.extend(all(&[dst.view()]));
             // the winners exactly: the tolerance is relative to the largest output
-            out.extend(arg.iter().map(|&e| if e == u32::MAX { -1.0 } else { f64::from(e % 16) }));
+            out.extend(arg.host().iter().map(|&e| if e == u32::MAX { -1.0 } else { f64::from(e % 16) }));
             if !global {
                 let (grad, mut back) = (inputs.destinations(), inputs.sources());
                 b.aggregate_max_transposed(&block, &arg, grad.view(), back.view_mut());
@@ -473,6 +483,16 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         b.add_column_sums(x.view(), out.view_mut());
         let mut out = all(&[out.view()]);
         out.push(b.dot(x.view(), y.view()));
+        out
+    }),
+    ("add_dot, squares", 1e-6, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (x, y, mut one) = (inputs.rows(), inputs.rows(), Matrix::from_slice(1, 1, &[1.5]));
+        b.add_dot(x.view(), x.view(), one.view_mut());
+        b.add_dot(x.view(), y.view(), one.view_mut());
+        let mut out = all(&[one.view()]);
+        out.push(b.squares(&mut |see| [&x, &y].into_iter().for_each(|x| see(x.view()))));
+        out.push(b.squares(&mut |_| ()));
         out
     }),
     ("epilogue", 1e-6, |b, s| {

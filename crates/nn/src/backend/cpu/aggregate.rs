@@ -314,6 +314,7 @@ pub(super) fn own<'a>(block: &'a Block, weight: OwnWeight) -> Option<Own<'a>> {
     let weight = match weight {
         OwnWeight::None => return None,
         OwnWeight::Constant(c) => OwnValue::Constant(c),
+        OwnWeight::OnePlus(x) => OwnValue::Constant(1.0 + x.host()[0]),
         OwnWeight::Stored => OwnValue::Stored(&block.self_weight),
     };
     Some(Own { weight, ids: block.dst_ids.as_deref(), first: 0, rows: block.num_dst })

@@ -12,21 +12,21 @@ use super::{
 };
 use crate::{
     View, ViewMut,
-    backend::{Weighting, shape},
+    backend::{Weighting, Winners, shape},
 };
 
 /// Vectors of maxima, and as many of winners, held in registers.
 const N: usize = 4;
 
-pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>) {
+pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Winners) {
     shape::aggregate(block, Weighting::MEAN, src, &dst);
     let cols = src.num_cols();
-    arg.resize(block.num_dst * cols, u32::MAX);
+    arg.resize(block.num_dst, cols);
     if cols == 0 {
         return;
     }
     let (isa, src) = (Isa::current(), src.host());
-    let parts = (Rows { data: dst.host(), width: cols }, Rows { data: arg, width: cols });
+    let parts = (Rows { data: dst.host(), width: cols }, Rows { data: arg.host_mut(), width: cols });
     parallel::runs(&block.indptr, cols, parts, |rows, (dst, arg)| {
         max_rows(isa, block, src, cols, rows, dst.data, arg.data);
     });
@@ -123,13 +123,13 @@ fn columns<S: Simd>(
     }
 }
 
-pub(super) fn aggregate_max_transposed(block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut) {
+pub(super) fn aggregate_max_transposed(block: &Block, arg: &Winners, dst_grad: View, src_grad: ViewMut) {
     shape::aggregate_max_transposed(block, arg, dst_grad, &src_grad);
     let cols = dst_grad.num_cols();
     if cols == 0 {
         return;
     }
-    let (isa, grad) = (Isa::current(), dst_grad.host());
+    let (isa, arg, grad) = (Isa::current(), arg.host(), dst_grad.host());
     let out = Rows { data: src_grad.host(), width: cols };
     parallel::runs(&block.transposed.indptr, cols, out, |rows, out| {
         max_back_rows(isa, block, arg, grad, cols, rows, out.data);

@@ -5,7 +5,7 @@ use graphmill_graph::Block;
 use super::{at, keep, set};
 use crate::{
     View, ViewMut,
-    backend::{EdgeWeight, OwnWeight, Weighting, shape},
+    backend::{EdgeWeight, OwnWeight, Weighting, Winners, shape},
 };
 
 /// The coefficient of edge `e` into destination `v`.
@@ -26,6 +26,7 @@ fn own_coefficient(block: &Block, weight: OwnWeight, v: usize) -> f64 {
     match weight {
         OwnWeight::None => 0.0,
         OwnWeight::Constant(c) => f64::from(c),
+        OwnWeight::OnePlus(x) => 1.0 + at(x, 0, 0),
         OwnWeight::Stored => f64::from(block.self_weight[v]),
     }
 }
@@ -89,11 +90,12 @@ pub(super) fn hop_transposed(first: usize, block: &Block, dst_grad: View, mut sr
     });
 }
 
-pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>) {
+pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Winners) {
     shape::aggregate(block, Weighting { edge: EdgeWeight::One, own: OwnWeight::None }, src, &dst);
     let cols = dst.num_cols();
-    arg.clear();
-    arg.resize(block.num_dst * cols, u32::MAX);
+    arg.resize(block.num_dst, cols);
+    let arg = arg.host_mut();
+    arg.fill(u32::MAX);
     set(dst, |v, f, _| {
         let mut edges = block.edges(v);
         let Some(mut best) = edges.next() else { return 0.0 };
@@ -108,10 +110,10 @@ pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Ve
     });
 }
 
-pub(super) fn aggregate_max_transposed(block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut) {
+pub(super) fn aggregate_max_transposed(block: &Block, arg: &Winners, dst_grad: View, src_grad: ViewMut) {
     shape::aggregate_max_transposed(block, arg, dst_grad, &src_grad);
     let cols = dst_grad.num_cols();
-    let mut sum = vec![0.0; block.num_src * cols];
+    let (arg, mut sum) = (arg.host(), vec![0.0; block.num_src * cols]);
     for v in 0..block.num_dst {
         for f in 0..cols {
             let e = arg[v * cols + f];

@@ -5,7 +5,7 @@
 
 use graphmill_graph::{Block, NodeId};
 
-use super::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting};
+use super::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting, Winners};
 use crate::{View, ViewMut, matrix::Table};
 
 mod aggregate;
@@ -90,11 +90,11 @@ impl Backend for Reference {
         aggregate::hop_transposed(first, block, dst_grad, src_grad);
     }
 
-    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Vec<u32>) {
+    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Winners) {
         aggregate::aggregate_max(block, src, dst, arg);
     }
 
-    fn aggregate_max_transposed(&self, block: &Block, arg: &[u32], dst_grad: View, src_grad: ViewMut) {
+    fn aggregate_max_transposed(&self, block: &Block, arg: &Winners, dst_grad: View, src_grad: ViewMut) {
         aggregate::aggregate_max_transposed(block, arg, dst_grad, src_grad);
     }
 

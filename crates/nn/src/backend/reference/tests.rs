@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Matrix,
-    backend::{EdgeWeight, OwnWeight},
+    backend::{EdgeWeight, OwnWeight, Winners},
 };
 
 /// Destinations 0 and 1 of sources 0..3; destination 0 has edges from 1 and 2, destination 1 none.
@@ -37,9 +37,9 @@ fn aggregations_by_hand() {
     let own = Weighting { edge: EdgeWeight::One, own: OwnWeight::Constant(10.0) };
     Reference.aggregate(&block(), own, x.view(), 1.0, out.view_mut());
     assert_eq!(out.view().host(), [19., 40.]);
-    let mut arg = Vec::new();
+    let mut arg = Winners::default();
     Reference.aggregate_max(&block(), x.view(), out.view_mut(), &mut arg);
-    assert_eq!((out.view().host(), &arg[..]), (&[4.0, 0.0][..], &[0, u32::MAX][..]));
+    assert_eq!((out.view().host(), arg.host()), (&[4.0, 0.0][..], &[0, u32::MAX][..]));
     let mut back = Matrix::zeros(3, 1);
     let grad = Matrix::from_slice(2, 1, &[1., 2.]);
     Reference.aggregate_transposed(&block(), own, grad.view(), 0.0, back.view_mut());

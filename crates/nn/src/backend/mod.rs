@@ -171,6 +171,9 @@ pub struct SgdStep {
     pub weight_decay: f32,
 }
 
+/// Shows several matrices, always in the same order.
+pub type Matrices<'m> = dyn FnMut(&mut dyn FnMut(View)) + 'm;
+
 /// The operations. One implementation per kind of device.
 pub trait Backend: Send + Sync {
     /// What to call it.
@@ -384,8 +387,8 @@ pub trait Backend: Send + Sync {
         out.host()[0] += self.dot(x, y) as f32;
     }
 
-    /// The sum of the squares of all values of several matrices, in f64: `matrices` shows them, always in the same order.
-    fn squares(&self, matrices: &mut dyn FnMut(&mut dyn FnMut(View))) -> f64 {
+    /// The sum of the squares of all values of several matrices, in f64.
+    fn squares(&self, matrices: &mut Matrices) -> f64 {
         let mut sum = 0.0;
         matrices(&mut |x| sum += self.dot(x, x));
         sum

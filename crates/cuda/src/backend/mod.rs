@@ -21,7 +21,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use graphmill_graph::{Block, NodeId, View, ViewMut};
-use graphmill_nn::backend::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting, Winners};
+use graphmill_nn::backend::{
+    Activation, AdamStep, Backend, Dropout, Matrices, SgdStep, Side, Weighting, Winners,
+};
 
 use crate::{Buffer, Device, Queue, Result, driver::Arithmetic};
 use work::Work;
@@ -326,7 +328,7 @@ impl Backend for Cuda {
         self.attempt(|work| rows::add_dot(work, x, y, out));
     }
 
-    fn squares(&self, matrices: &mut dyn FnMut(&mut dyn FnMut(View))) -> f64 {
+    fn squares(&self, matrices: &mut Matrices) -> f64 {
         self.attempt(|work| rows::squares(work, matrices))
     }
 

@@ -1,7 +1,7 @@
 //! Rows and elements.
 
 use graphmill_graph::{NodeId, View, ViewMut, matrix::TableType};
-use graphmill_nn::backend::{Dropout, mask_hash};
+use graphmill_nn::backend::{Dropout, Matrices, mask_hash};
 
 use super::{
     shape,
@@ -169,7 +169,7 @@ pub(super) fn add_dot(work: &Work, x: View, y: View, out: ViewMut) -> Result<()>
     unsafe { work.blocks("add_total", [1; 3], arguments) }
 }
 
-pub(super) fn squares(work: &Work, matrices: &mut dyn FnMut(&mut dyn FnMut(View))) -> Result<f64> {
+pub(super) fn squares(work: &Work, matrices: &mut Matrices) -> Result<f64> {
     let squares = work.scratch::<f64>(1)?;
     // SAFETY: one f64 is there, which is 0 where both of its halves are
     unsafe { work.fill(squares.address(), 0.0, 2)? };

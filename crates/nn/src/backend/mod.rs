@@ -171,6 +171,9 @@ pub struct SgdStep {
     pub weight_decay: f32,
 }
 
+/// Shows several matrices to whoever asks.
+pub type Matrices<'a> = dyn FnMut(&mut dyn FnMut(View)) + 'a;
+
 /// The operations. One implementation per kind of device.
 pub trait Backend: Send + Sync {
     /// What to call it.
@@ -385,7 +388,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// The sum of the squares of all values of several matrices, in f64: `matrices` shows them, always in the same order.
-    fn squares(&self, matrices: &mut dyn FnMut(&mut dyn FnMut(View))) -> f64 {
+    fn squares(&self, matrices: &mut Matrices) -> f64 {
         let mut sum = 0.0;
         matrices(&mut |x| sum += self.dot(x, x));
         sum

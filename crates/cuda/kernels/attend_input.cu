@@ -68,34 +68,41 @@ static __device__ inline void input_dots(const Edges& edges, const T* x, uint64_
         [](const Group&, uint64_t, uint32_t, uint32_t, float*) {});
 }
 
+// sums[i] = the sum over v's entries from..to of used[entry, h0 + i] x[row, c] of V columns, for `count` heads.
+template <int V, typename T>
+static __device__ inline void sum_input_rows(const Edges& edges, const Entries& run, uint64_t v, uint32_t from, uint32_t to, const T* x,
+                                             uint64_t cols, uint64_t c, const float* used, uint32_t heads, uint32_t h0,
+                                             uint32_t count, Values<V> (&sums)[HEADS]) {
+#pragma unroll 4
+    for (uint32_t j = from; j < to; j++) {
+        const Entry entry = entry_at(edges, run, v, j);
+        const Values<V> values = load<V>(x + entry.row * cols + c);
+        for (uint32_t i = 0; i < HEADS; i++) {
+            if (i < count) {
+                add(sums[i], __ldg(used + entry.at * heads + h0 + i), values);
+            }
+        }
+    }
+}
+
 // out[v, h, c] = the sum over v's entries of used[entry, h] x[row, c]
 template <int V, typename T>
 static __device__ inline void input_rows(const Edges& edges, const T* x, uint64_t cols, const float* used, uint32_t heads,
-                                         uint64_t rows, float* out, uint32_t lanes) {
+                                         float* out, uint32_t lanes, uint64_t rows, uint32_t long_from) {
     const Group group = group_of(lanes);
     const uint64_t chunk = (uint64_t)lanes * V;
     const uint64_t chunks = (cols + chunk - 1) / chunk;
     for (uint64_t item = group.index; item < rows * chunks; item += group.count) {
         const uint64_t v = item / chunks;
         const uint64_t c = (item - v * chunks) * chunk + group.lane * V;
-        if (c >= cols) {
+        const Entries run = entries_of(edges, v);
+        if (c >= cols || run.edges >= long_from) {
             continue;
         }
-        const Entries run = entries_of(edges, v);
         for (uint32_t h0 = 0; h0 < heads; h0 += HEADS) {
             const uint32_t count = min((uint32_t)HEADS, heads - h0);
-            Values<V> sums[HEADS];
-            for (int i = 0; i < HEADS; i++) {
-                sums[i] = zeros<V>();
-            }
-#pragma unroll 4
-            for (uint32_t j = 0; j < run.all; j++) {
-                const Entry entry = entry_at(edges, run, v, j);
-                const Values<V> values = load<V>(x + entry.row * cols + c);
-                for (uint32_t i = 0; i < HEADS; i++) {
-                    add(sums[i], i < count ? __ldg(used + entry.at * heads + h0 + i) : 0.0f, values);
-                }
-            }
+            Values<V> sums[HEADS] = {};
+            sum_input_rows<V>(edges, run, v, 0, run.all, x, cols, c, used, heads, h0, count, sums);
             for (uint32_t i = 0; i < HEADS; i++) {
                 if (i < count) {
                     store(out + (v * heads + h0 + i) * cols + c, sums[i]);
@@ -104,6 +111,39 @@ static __device__ inline void input_rows(const Edges& edges, const T* x, uint64_
         }
     }
 }
+
+// The rows that were left out.
+template <int V, typename T>
+static __device__ inline void input_rows_long(const Edges& edges, const T* x, uint64_t cols, const float* used, uint32_t heads,
+                                              float* out, uint32_t lanes, LISTED, float* room) {
+    const Group group = group_of(lanes);
+    const uint64_t chunk = (uint64_t)lanes * V;
+    const uint64_t chunks = (cols + chunk - 1) / chunk;
+    for (uint64_t item = blockIdx.x; item < *long_count * chunks; item += gridDim.x) {
+        const uint64_t v = long_rows[item / chunks];
+        const uint64_t c = item % chunks * chunk + group.lane * V;
+        const Entries run = entries_of(edges, v);
+        const Share share = share_of_group(group, 0, run.all);
+        for (uint32_t h0 = 0; h0 < heads; h0 += HEADS) {
+            const uint32_t count = min((uint32_t)HEADS, heads - h0);
+            Values<V> sums[HEADS] = {};
+            if (c < cols) {
+                sum_input_rows<V>(edges, run, v, share.from, share.to, x, cols, c, used, heads, h0, count, sums);
+            }
+            for (uint32_t i = 0; i < HEADS; i++) {
+                if (i < count) {
+                    const Values<V> sum = sum_of_groups(group, sums[i], room);
+                    if (threadIdx.x < lanes && c < cols) {
+                        store(out + (v * heads + h0 + i) * cols + c, sum);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#define ROWS_PARAMETERS(type) \
+    EDGES, const type *x, uint64_t cols, const float *used, uint32_t heads, float *out, uint32_t lanes
 
 // The first stage of the gradients of `source` and `target`: partial[run] holds both, one behind the other, by c and h. Blocks of 256
 // threads, of 32 columns (x), a run of destinations (y) and HEADS heads (z).
@@ -158,15 +198,23 @@ extern "C" __global__ void input_dots_f32(EDGES, const float* x, uint64_t cols, 
     const Edges edges = EDGES_OF;
     input_dots(edges, x, cols, grad, heads, rows, out);
 }
-extern "C" __global__ void input_rows_f32(EDGES, const float* x, uint64_t cols, const float* used, uint32_t heads, uint64_t rows,
-                               float* out, uint32_t lanes) {
+extern "C" __global__ void input_rows_f32(ROWS_PARAMETERS(float), uint64_t rows, uint32_t long_from) {
     const Edges edges = EDGES_OF;
-    input_rows<1>(edges, x, cols, used, heads, rows, out, lanes);
+    input_rows<1>(edges, x, cols, used, heads, out, lanes, rows, long_from);
 }
-extern "C" __global__ void input_rows_f32_4(EDGES, const float* x, uint64_t cols, const float* used, uint32_t heads,
-                                 uint64_t rows, float* out, uint32_t lanes) {
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) input_rows_f32_long(ROWS_PARAMETERS(float), LISTED) {
+    __shared__ float room[LONG_THREADS];
     const Edges edges = EDGES_OF;
-    input_rows<4>(edges, x, cols, used, heads, rows, out, lanes);
+    input_rows_long<1>(edges, x, cols, used, heads, out, lanes, long_count, long_rows, room);
+}
+extern "C" __global__ void input_rows_f32_4(ROWS_PARAMETERS(float), uint64_t rows, uint32_t long_from) {
+    const Edges edges = EDGES_OF;
+    input_rows<4>(edges, x, cols, used, heads, out, lanes, rows, long_from);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) input_rows_f32_4_long(ROWS_PARAMETERS(float), LISTED) {
+    __shared__ float room[LONG_THREADS * 4];
+    const Edges edges = EDGES_OF;
+    input_rows_long<4>(edges, x, cols, used, heads, out, lanes, long_count, long_rows, room);
 }
 extern "C" __global__ void input_weight_sums_f32(EDGES, const float* x, uint64_t cols, const float* score_grad, uint32_t heads,
                                       uint64_t rows, double* partial) {
@@ -185,15 +233,23 @@ extern "C" __global__ void input_dots_f16(EDGES, const Half* x, uint64_t cols, c
     const Edges edges = EDGES_OF;
     input_dots(edges, x, cols, grad, heads, rows, out);
 }
-extern "C" __global__ void input_rows_f16(EDGES, const Half* x, uint64_t cols, const float* used, uint32_t heads, uint64_t rows,
-                               float* out, uint32_t lanes) {
+extern "C" __global__ void input_rows_f16(ROWS_PARAMETERS(Half), uint64_t rows, uint32_t long_from) {
     const Edges edges = EDGES_OF;
-    input_rows<1>(edges, x, cols, used, heads, rows, out, lanes);
+    input_rows<1>(edges, x, cols, used, heads, out, lanes, rows, long_from);
 }
-extern "C" __global__ void input_rows_f16_4(EDGES, const Half* x, uint64_t cols, const float* used, uint32_t heads,
-                                 uint64_t rows, float* out, uint32_t lanes) {
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) input_rows_f16_long(ROWS_PARAMETERS(Half), LISTED) {
+    __shared__ float room[LONG_THREADS];
     const Edges edges = EDGES_OF;
-    input_rows<4>(edges, x, cols, used, heads, rows, out, lanes);
+    input_rows_long<1>(edges, x, cols, used, heads, out, lanes, long_count, long_rows, room);
+}
+extern "C" __global__ void input_rows_f16_4(ROWS_PARAMETERS(Half), uint64_t rows, uint32_t long_from) {
+    const Edges edges = EDGES_OF;
+    input_rows<4>(edges, x, cols, used, heads, out, lanes, rows, long_from);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) input_rows_f16_4_long(ROWS_PARAMETERS(Half), LISTED) {
+    __shared__ float room[LONG_THREADS * 4];
+    const Edges edges = EDGES_OF;
+    input_rows_long<4>(edges, x, cols, used, heads, out, lanes, long_count, long_rows, room);
 }
 extern "C" __global__ void input_weight_sums_f16(EDGES, const Half* x, uint64_t cols, const float* score_grad, uint32_t heads,
                                       uint64_t rows, double* partial) {
@@ -212,15 +268,23 @@ extern "C" __global__ void input_dots_bf16(EDGES, const Bfloat* x, uint64_t cols
     const Edges edges = EDGES_OF;
     input_dots(edges, x, cols, grad, heads, rows, out);
 }
-extern "C" __global__ void input_rows_bf16(EDGES, const Bfloat* x, uint64_t cols, const float* used, uint32_t heads, uint64_t rows,
-                               float* out, uint32_t lanes) {
+extern "C" __global__ void input_rows_bf16(ROWS_PARAMETERS(Bfloat), uint64_t rows, uint32_t long_from) {
     const Edges edges = EDGES_OF;
-    input_rows<1>(edges, x, cols, used, heads, rows, out, lanes);
+    input_rows<1>(edges, x, cols, used, heads, out, lanes, rows, long_from);
 }
-extern "C" __global__ void input_rows_bf16_4(EDGES, const Bfloat* x, uint64_t cols, const float* used, uint32_t heads,
-                                 uint64_t rows, float* out, uint32_t lanes) {
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) input_rows_bf16_long(ROWS_PARAMETERS(Bfloat), LISTED) {
+    __shared__ float room[LONG_THREADS];
     const Edges edges = EDGES_OF;
-    input_rows<4>(edges, x, cols, used, heads, rows, out, lanes);
+    input_rows_long<1>(edges, x, cols, used, heads, out, lanes, long_count, long_rows, room);
+}
+extern "C" __global__ void input_rows_bf16_4(ROWS_PARAMETERS(Bfloat), uint64_t rows, uint32_t long_from) {
+    const Edges edges = EDGES_OF;
+    input_rows<4>(edges, x, cols, used, heads, out, lanes, rows, long_from);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) input_rows_bf16_4_long(ROWS_PARAMETERS(Bfloat), LISTED) {
+    __shared__ float room[LONG_THREADS * 4];
+    const Edges edges = EDGES_OF;
+    input_rows_long<4>(edges, x, cols, used, heads, out, lanes, long_count, long_rows, room);
 }
 extern "C" __global__ void input_weight_sums_bf16(EDGES, const Bfloat* x, uint64_t cols, const float* score_grad, uint32_t heads,
                                       uint64_t rows, double* partial) {
@@ -229,35 +293,72 @@ extern "C" __global__ void input_weight_sums_bf16(EDGES, const Bfloat* x, uint64
     input_weight_sums(edges, x, cols, score_grad, heads, rows, partial, room);
 }
 
-// x_grad[u, c] over the transposed edges: used[entry, h] grad[v, h, c] of u's entries, and the gradients of the scores, summed by source
-// and by destination (the first num_own rows), times the weights that made them.
-extern "C" __global__ void input_back(EDGES, const float* used, uint32_t heads, const float* grad, uint64_t cols,
-                                      const float* by_source, const float* source, const float* by_target, const float* target,
-                                      uint64_t rows, float* x_grad, uint32_t lanes) {
+#define BACK_PARAMETERS \
+    EDGES, const float *used, uint32_t heads, const float *grad, uint64_t cols, const float *by_source, const float *source, \
+        const float *by_target, const float *target, float *x_grad, uint32_t lanes
+
+// The sum over u's entries from..to and the heads of used[entry, h] grad[v, h, c].
+static __device__ inline float sum_of_used(const Edges& edges, const Entries& run, uint64_t u, uint32_t from, uint32_t to,
+                                           const float* used, uint32_t heads, const float* grad, uint64_t cols, uint64_t c) {
+    float sum = 0.0f;
+#pragma unroll 4
+    for (uint32_t j = from; j < to; j++) {
+        const Entry entry = entry_at(edges, run, u, j);
+        for (uint32_t h = 0; h < heads; h++) {
+            sum += __ldg(used + entry.at * heads + h) * __ldg(grad + (entry.row * heads + h) * cols + c);
+        }
+    }
+    return sum;
+}
+
+// What the gradients of u's scores, summed by source and by destination (the first num_own rows), add to column c: times the weights
+// that made them.
+static __device__ inline float of_scores(uint64_t u, uint64_t num_own, uint32_t heads, uint64_t c, const float* by_source,
+                                         const float* source, const float* by_target, const float* target) {
+    float sum = 0.0f;
+    for (uint32_t h = 0; h < heads; h++) {
+        sum += __ldg(by_source + u * heads + h) * __ldg(source + c * heads + h);
+        if (u < num_own) {
+            sum += __ldg(by_target + u * heads + h) * __ldg(target + c * heads + h);
+        }
+    }
+    return sum;
+}
+
+// x_grad[u, c] over the transposed edges: the sum of both.
+extern "C" __global__ void input_back(BACK_PARAMETERS, uint64_t rows, uint32_t long_from) {
     const Edges edges = EDGES_OF;
     const Group group = group_of(lanes);
     const uint64_t chunks = (cols + lanes - 1) / lanes;
     for (uint64_t item = group.index; item < rows * chunks; item += group.count) {
         const uint64_t u = item / chunks;
         const uint64_t c = (item - u * chunks) * lanes + group.lane;
-        if (c >= cols) {
-            continue;
-        }
         const Entries run = entries_of(edges, u);
-        float sum = 0.0f;
-#pragma unroll 4
-        for (uint32_t j = 0; j < run.all; j++) {
-            const Entry entry = entry_at(edges, run, u, j);
-            for (uint32_t h = 0; h < heads; h++) {
-                sum += __ldg(used + entry.at * heads + h) * __ldg(grad + (entry.row * heads + h) * cols + c);
-            }
+        if (c < cols && run.edges < long_from) {
+            const float sum = sum_of_used(edges, run, u, 0, run.all, used, heads, grad, cols, c);
+            x_grad[u * cols + c] = sum + of_scores(u, num_own, heads, c, by_source, source, by_target, target);
         }
-        for (uint32_t h = 0; h < heads; h++) {
-            sum += __ldg(by_source + u * heads + h) * __ldg(source + c * heads + h);
-            if (u < num_own) {
-                sum += __ldg(by_target + u * heads + h) * __ldg(target + c * heads + h);
-            }
+    }
+}
+
+// The rows that were left out.
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) input_back_long(BACK_PARAMETERS, LISTED) {
+    __shared__ float room[LONG_THREADS];
+    const Edges edges = EDGES_OF;
+    const Group group = group_of(lanes);
+    const uint64_t chunks = (cols + lanes - 1) / lanes;
+    for (uint64_t item = blockIdx.x; item < *long_count * chunks; item += gridDim.x) {
+        const uint64_t u = long_rows[item / chunks];
+        const uint64_t c = item % chunks * lanes + group.lane;
+        const Entries run = entries_of(edges, u);
+        const Share share = share_of_group(group, 0, run.all);
+        Values<1> sum = zeros<1>();
+        if (c < cols) {
+            sum.at[0] = sum_of_used(edges, run, u, share.from, share.to, used, heads, grad, cols, c);
         }
-        x_grad[u * cols + c] = sum;
+        sum = sum_of_groups(group, sum, room);
+        if (threadIdx.x < lanes && c < cols) {
+            x_grad[u * cols + c] = sum.at[0] + of_scores(u, num_own, heads, c, by_source, source, by_target, target);
+        }
     }
 }

@@ -72,136 +72,202 @@ extern "C" __global__ void head_mean_back(const float* grad, uint64_t rows, uint
 
 // ---------------------------------------------------------------- softmax over entries
 
-// alpha = softmax over a destination's entries of leaky(logit(entry, v, h)); lanes keep to their own entries.
-template <typename Logit>
-static __device__ inline void softmax_entries(const Edges& edges, uint32_t heads, float slope, uint64_t rows, float* alpha,
-                                              float* used, const Mask& mask, uint32_t lanes, Logit logit) {
-    const Group group = group_of(lanes);
-    for (uint64_t item = group.index; item < rows * heads; item += group.count) {
-        const uint64_t v = item / heads;
-        const uint32_t h = (uint32_t)(item - v * heads);
-        const Entries run = entries_of(edges, v);
-        float largest = __uint_as_float(0xff800000u);
-        for (uint32_t j = group.lane; j < run.all; j += lanes) {
-            const Entry entry = entry_at(edges, run, v, j);
-            const float x = logit(entry, v, h);
-            const float leaky = x > 0.0f ? x : slope * x;
-            alpha[entry.at * heads + h] = leaky;
-            largest = fmaxf(largest, leaky);
-        }
-        largest = group_max(group, largest);
-        float sum = 0.0f;
-        for (uint32_t j = group.lane; j < run.all; j += lanes) {
-            float* at = alpha + entry_at(edges, run, v, j).at * heads + h;
-            const float e = expf(*at - largest);
-            *at = e;
-            sum += e;
-        }
-        const float inverse = 1.0f / group_sum(group, sum);
-        for (uint32_t j = group.lane; j < run.all; j += lanes) {
-            const uint64_t row = entry_at(edges, run, v, j).at;
-            const float p = alpha[row * heads + h] * inverse;
-            alpha[row * heads + h] = p;
-            if (mask.threshold != 0) {
-                const bool dropped = mask_hash(row_key(mask.key, row), h) < mask.threshold;
-                used[row * heads + h] = dropped ? 0.0f : p * mask.scale;
-            }
+// The softmax over one row's entries of leaky(logit(entry, v, h)) for one head; lanes of the team keep to their own entries.
+template <typename Team, typename Logit>
+static __device__ inline void softmax_row(const Team& team, const Edges& edges, uint64_t v, uint32_t h, uint32_t heads, float slope,
+                                          float* alpha, float* used, const Mask& mask, Logit logit) {
+    const Entries run = entries_of(edges, v);
+    float largest = __uint_as_float(0xff800000u);
+    for (uint32_t j = team.lane; j < run.all; j += team.lanes) {
+        const Entry entry = entry_at(edges, run, v, j);
+        const float x = logit(entry, v, h);
+        const float leaky = x > 0.0f ? x : slope * x;
+        alpha[entry.at * heads + h] = leaky;
+        largest = fmaxf(largest, leaky);
+    }
+    largest = team_max(team, largest);
+    float sum = 0.0f;
+    for (uint32_t j = team.lane; j < run.all; j += team.lanes) {
+        float* at = alpha + entry_at(edges, run, v, j).at * heads + h;
+        const float e = expf(*at - largest);
+        *at = e;
+        sum += e;
+    }
+    const float inverse = 1.0f / team_sum(team, sum);
+    for (uint32_t j = team.lane; j < run.all; j += team.lanes) {
+        const uint64_t row = entry_at(edges, run, v, j).at;
+        const float p = alpha[row * heads + h] * inverse;
+        alpha[row * heads + h] = p;
+        if (mask.threshold != 0) {
+            const bool dropped = mask_hash(row_key(mask.key, row), h) < mask.threshold;
+            used[row * heads + h] = dropped ? 0.0f : p * mask.scale;
         }
     }
 }
 
-extern "C" __global__ void edge_softmax(EDGES, const float* source, const float* target, uint32_t heads, float slope,
-                                        uint64_t rows, float* alpha, uint32_t lanes) {
+#define SOFTMAX_PARAMETERS \
+    EDGES, const float *source, const float *target, uint32_t heads, float slope, float *alpha, uint32_t lanes
+#define SOFTMAX_ROW(team, v, h) \
+    softmax_row(team, edges, v, h, heads, slope, alpha, nullptr, Mask{0, 0, 1.0f}, [=](Entry entry, uint64_t v, uint32_t h) { \
+        const uint64_t own = own_rows != nullptr ? __ldg(own_rows + v) : v; \
+        return __ldg(source + entry.row * heads + h) + __ldg(target + own * heads + h); \
+    })
+
+extern "C" __global__ void edge_softmax(SOFTMAX_PARAMETERS, uint64_t rows, uint32_t long_from) {
     const Edges edges = EDGES_OF;
-    softmax_entries(edges, heads, slope, rows, alpha, nullptr, Mask{0, 0, 1.0f}, lanes, [=](Entry entry, uint64_t v, uint32_t h) {
-        const uint64_t own = own_rows != nullptr ? __ldg(own_rows + v) : v;
-        return __ldg(source + entry.row * heads + h) + __ldg(target + own * heads + h);
-    });
+    each_short(edges, rows, heads, long_from, lanes, [=](const Group& group, uint64_t v, uint32_t h) { SOFTMAX_ROW(group, v, h); });
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) edge_softmax_long(SOFTMAX_PARAMETERS, LISTED) {
+    __shared__ float room[LONG_THREADS / 32];
+    const Edges edges = EDGES_OF;
+    each_long(long_count, long_rows, heads, room, [=](const Whole& block, uint64_t v, uint32_t h) { SOFTMAX_ROW(block, v, h); });
 }
 
-extern "C" __global__ void score_softmax(EDGES, const float* score, uint32_t heads, float slope, uint64_t rows, float* alpha,
-                                         float* used, uint64_t key, uint32_t threshold, float scale, uint32_t lanes) {
+#define SCORES_PARAMETERS \
+    EDGES, const float *score, uint32_t heads, float slope, float *alpha, float *used, uint64_t key, uint32_t threshold, float scale, uint32_t lanes
+#define SCORES_ROW(team, v, h) \
+    softmax_row(team, edges, v, h, heads, slope, alpha, used, Mask{key, threshold, scale}, \
+                [=](Entry entry, uint64_t, uint32_t h) { return __ldg(score + entry.at * heads + h); })
+
+extern "C" __global__ void score_softmax(SCORES_PARAMETERS, uint64_t rows, uint32_t long_from) {
     const Edges edges = EDGES_OF;
-    softmax_entries(edges, heads, slope, rows, alpha, used, Mask{key, threshold, scale}, lanes,
-                    [=](Entry entry, uint64_t, uint32_t h) { return __ldg(score + entry.at * heads + h); });
+    each_short(edges, rows, heads, long_from, lanes, [=](const Group& group, uint64_t v, uint32_t h) { SCORES_ROW(group, v, h); });
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) score_softmax_long(SCORES_PARAMETERS, LISTED) {
+    __shared__ float room[LONG_THREADS / 32];
+    const Edges edges = EDGES_OF;
+    each_long(long_count, long_rows, heads, room, [=](const Whole& block, uint64_t v, uint32_t h) { SCORES_ROW(block, v, h); });
 }
 
-// The gradient of leaky logits from that of what the softmax gave: `used` is that after dropout, `used_grad` its gradient, which may be
-// where the result goes. Its sum over a destination's entries goes to `sums`, if that is not null.
-template <typename Positive>
-static __device__ inline void softmax_back(const Edges& edges, uint32_t heads, float slope, uint64_t rows, const float* alpha,
-                                           const float* used, const float* used_grad, float* out, float* sums, uint32_t lanes,
-                                           Positive positive) {
-    const Group group = group_of(lanes);
-    for (uint64_t item = group.index; item < rows * heads; item += group.count) {
-        const uint64_t v = item / heads;
-        const uint32_t h = (uint32_t)(item - v * heads);
-        const Entries run = entries_of(edges, v);
-        float mean = 0.0f;
-        for (uint32_t j = group.lane; j < run.all; j += lanes) {
-            const uint64_t at = entry_at(edges, run, v, j).at * heads + h;
-            mean += __ldg(used + at) * used_grad[at];
-        }
-        mean = group_sum(group, mean);
-        float sum = 0.0f;
-        for (uint32_t j = group.lane; j < run.all; j += lanes) {
-            const Entry entry = entry_at(edges, run, v, j);
-            const uint64_t at = entry.at * heads + h;
-            float g = __ldg(used + at) * used_grad[at] - __ldg(alpha + at) * mean;
-            g = positive(entry, v, h) ? g : slope * g;
-            out[at] = g;
-            sum += g;
-        }
-        if (sums != nullptr) {
-            sum = group_sum(group, sum);
-            if (group.lane == 0) {
-                sums[item] = sum;
-            }
+// The gradient of one row's leaky logits for one head from that of what the softmax gave: `used` is that after dropout, `used_grad` its
+// gradient, which may be where the result goes. Its sum over the entries goes to `sums`, if that is not null.
+template <typename Team, typename Positive>
+static __device__ inline void softmax_back_row(const Team& team, const Edges& edges, uint64_t v, uint32_t h, uint32_t heads,
+                                               float slope, const float* alpha, const float* used, const float* used_grad,
+                                               float* out, float* sums, Positive positive) {
+    const Entries run = entries_of(edges, v);
+    float mean = 0.0f;
+    for (uint32_t j = team.lane; j < run.all; j += team.lanes) {
+        const uint64_t at = entry_at(edges, run, v, j).at * heads + h;
+        mean += __ldg(used + at) * used_grad[at];
+    }
+    mean = team_sum(team, mean);
+    float sum = 0.0f;
+    for (uint32_t j = team.lane; j < run.all; j += team.lanes) {
+        const Entry entry = entry_at(edges, run, v, j);
+        const uint64_t at = entry.at * heads + h;
+        float g = __ldg(used + at) * used_grad[at] - __ldg(alpha + at) * mean;
+        g = positive(entry, v, h) ? g : slope * g;
+        out[at] = g;
+        sum += g;
+    }
+    if (sums != nullptr) {
+        sum = team_sum(team, sum);
+        if (team.lane == 0) {
+            sums[v * heads + h] = sum;
         }
     }
 }
 
-extern "C" __global__ void edge_softmax_back(EDGES, const float* source, const float* target, uint32_t heads, float slope,
-                                             uint64_t rows, const float* alpha, const float* alpha_grad, float* out, float* sums,
-                                             uint32_t lanes) {
+#define SOFTMAX_BACK_PARAMETERS \
+    EDGES, const float *source, const float *target, uint32_t heads, float slope, const float *alpha, const float *alpha_grad, \
+        float *out, float *sums, uint32_t lanes
+#define SOFTMAX_BACK_ROW(team, v, h) \
+    softmax_back_row(team, edges, v, h, heads, slope, alpha, alpha, alpha_grad, out, sums, \
+                     [=](Entry entry, uint64_t v, uint32_t h) { \
+                         return __ldg(source + entry.row * heads + h) + __ldg(target + v * heads + h) > 0.0f; \
+                     })
+
+extern "C" __global__ void edge_softmax_back(SOFTMAX_BACK_PARAMETERS, uint64_t rows, uint32_t long_from) {
     const Edges edges = EDGES_OF;
-    softmax_back(edges, heads, slope, rows, alpha, alpha, alpha_grad, out, sums, lanes, [=](Entry entry, uint64_t v, uint32_t h) {
-        return __ldg(source + entry.row * heads + h) + __ldg(target + v * heads + h) > 0.0f;
-    });
+    each_short(edges, rows, heads, long_from, lanes,
+               [=](const Group& group, uint64_t v, uint32_t h) { SOFTMAX_BACK_ROW(group, v, h); });
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) edge_softmax_back_long(SOFTMAX_BACK_PARAMETERS, LISTED) {
+    __shared__ float room[LONG_THREADS / 32];
+    const Edges edges = EDGES_OF;
+    each_long(long_count, long_rows, heads, room,
+              [=](const Whole& block, uint64_t v, uint32_t h) { SOFTMAX_BACK_ROW(block, v, h); });
 }
 
-extern "C" __global__ void score_softmax_back(EDGES, const float* score, uint32_t heads, float slope, uint64_t rows,
-                                              const float* alpha, const float* used, float* grad, uint32_t lanes) {
+#define SCORES_BACK_PARAMETERS \
+    EDGES, const float *score, uint32_t heads, float slope, const float *alpha, const float *used, float *grad, uint32_t lanes
+#define SCORES_BACK_ROW(team, v, h) \
+    softmax_back_row(team, edges, v, h, heads, slope, alpha, used, grad, grad, nullptr, \
+                     [=](Entry entry, uint64_t, uint32_t h) { return __ldg(score + entry.at * heads + h) > 0.0f; })
+
+extern "C" __global__ void score_softmax_back(SCORES_BACK_PARAMETERS, uint64_t rows, uint32_t long_from) {
     const Edges edges = EDGES_OF;
-    softmax_back(edges, heads, slope, rows, alpha, used, grad, grad, nullptr, lanes,
-                 [=](Entry entry, uint64_t, uint32_t h) { return __ldg(score + entry.at * heads + h) > 0.0f; });
+    each_short(edges, rows, heads, long_from, lanes,
+               [=](const Group& group, uint64_t v, uint32_t h) { SCORES_BACK_ROW(group, v, h); });
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) score_softmax_back_long(SCORES_BACK_PARAMETERS, LISTED) {
+    __shared__ float room[LONG_THREADS / 32];
+    const Edges edges = EDGES_OF;
+    each_long(long_count, long_rows, heads, room,
+              [=](const Whole& block, uint64_t v, uint32_t h) { SCORES_BACK_ROW(block, v, h); });
 }
 
 // out[v, h] = the sum over v's entries of values[entry, h]
-extern "C" __global__ void sum_entries(EDGES, const float* values, uint32_t heads, uint64_t rows, float* out, uint32_t lanes) {
-    const Edges edges = EDGES_OF;
-    const Group group = group_of(lanes);
-    for (uint64_t item = group.index; item < rows * heads; item += group.count) {
-        const uint64_t v = item / heads;
-        const uint64_t h = item - v * heads;
-        const Entries run = entries_of(edges, v);
-        float sum = 0.0f;
-        for (uint32_t j = group.lane; j < run.all; j += lanes) {
-            sum += __ldg(values + entry_at(edges, run, v, j).at * heads + h);
-        }
-        sum = group_sum(group, sum);
-        if (group.lane == 0) {
-            out[item] = sum;
-        }
+template <typename Team>
+static __device__ inline void sum_row(const Team& team, const Edges& edges, uint64_t v, uint32_t h, uint32_t heads,
+                                      const float* values, float* out) {
+    const Entries run = entries_of(edges, v);
+    float sum = 0.0f;
+    for (uint32_t j = team.lane; j < run.all; j += team.lanes) {
+        sum += __ldg(values + entry_at(edges, run, v, j).at * heads + h);
     }
+    sum = team_sum(team, sum);
+    if (team.lane == 0) {
+        out[v * heads + h] = sum;
+    }
+}
+
+#define SUM_PARAMETERS EDGES, const float *values, uint32_t heads, float *out, uint32_t lanes
+
+extern "C" __global__ void sum_entries(SUM_PARAMETERS, uint64_t rows, uint32_t long_from) {
+    const Edges edges = EDGES_OF;
+    each_short(edges, rows, heads, long_from, lanes,
+               [=](const Group& group, uint64_t v, uint32_t h) { sum_row(group, edges, v, h, heads, values, out); });
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) sum_entries_long(SUM_PARAMETERS, LISTED) {
+    __shared__ float room[LONG_THREADS / 32];
+    const Edges edges = EDGES_OF;
+    each_long(long_count, long_rows, heads, room,
+              [=](const Whole& block, uint64_t v, uint32_t h) { sum_row(block, edges, v, h, heads, values, out); });
 }
 
 // ---------------------------------------------------------------- sums weighted by entries
 
+// The sum over v's entries from..to of alpha[entry, head of c] x[row, c], for V columns.
+template <int V>
+static __device__ inline Values<V> attend_entries(const Edges& edges, const Entries& run, uint64_t v, uint32_t from, uint32_t to,
+                                                  const float* alpha, uint32_t heads, uint64_t width, const float* x, uint64_t c) {
+    const float* of_head = alpha + c / width;
+    const uint64_t cols = heads * width;
+    Values<V> sum = zeros<V>();
+    for (uint32_t j = from; j < to; j += 4) {
+        // beyond the last entry that one is read again, and not added
+        float weight[4];
+        Values<V> values[4];
+        for (uint32_t i = 0; i < 4; i++) {
+            const Entry entry = entry_at(edges, run, v, min(j + i, to - 1));
+            weight[i] = __ldg(of_head + entry.at * heads);
+            values[i] = load<V>(x + entry.row * cols + c);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            if (j + i < to) {
+                add(sum, weight[i], values[i]);
+            }
+        }
+    }
+    return sum;
+}
+
 // out[v, c] = the sum over v's entries of alpha[entry, head of c] x[row, c]
 template <int V>
 static __device__ inline void attend(const Edges& edges, const float* alpha, uint32_t heads, uint64_t width, const float* x,
-                                     uint64_t rows, float* out, uint32_t lanes) {
+                                     float* out, uint32_t lanes, uint64_t rows, uint32_t long_from) {
     const Group group = group_of(lanes);
     const uint64_t cols = heads * width;
     const uint64_t chunk = (uint64_t)lanes * V;
@@ -209,87 +275,118 @@ static __device__ inline void attend(const Edges& edges, const float* alpha, uin
     for (uint64_t item = group.index; item < rows * chunks; item += group.count) {
         const uint64_t v = item / chunks;
         const uint64_t c = (item - v * chunks) * chunk + group.lane * V;
-        if (c >= cols) {
-            continue;
-        }
         const Entries run = entries_of(edges, v);
-        const float* of_head = alpha + c / width;
-        Values<V> sum = zeros<V>();
-        uint32_t j = 0;
-        for (; j + 4 <= run.all; j += 4) {
-            float weight[4];
-            Values<V> values[4];
-            for (int i = 0; i < 4; i++) {
-                const Entry entry = entry_at(edges, run, v, j + i);
-                weight[i] = __ldg(of_head + entry.at * heads);
-                values[i] = load<V>(x + entry.row * cols + c);
-            }
-            for (int i = 0; i < 4; i++) {
-                add(sum, weight[i], values[i]);
-            }
+        if (c < cols && run.edges < long_from) {
+            store(out + v * cols + c, attend_entries<V>(edges, run, v, 0, run.all, alpha, heads, width, x, c));
         }
-        for (; j < run.all; j++) {
-            const Entry entry = entry_at(edges, run, v, j);
-            add(sum, __ldg(of_head + entry.at * heads), load<V>(x + entry.row * cols + c));
-        }
-        store(out + v * cols + c, sum);
     }
 }
 
-extern "C" __global__ void attend_rows(EDGES, const float* alpha, uint32_t heads, uint64_t width, const float* x, uint64_t rows,
-                                       float* out, uint32_t lanes) {
-    const Edges edges = EDGES_OF;
-    attend<1>(edges, alpha, heads, width, x, rows, out, lanes);
-}
-extern "C" __global__ void attend_rows_4(EDGES, const float* alpha, uint32_t heads, uint64_t width, const float* x,
-                                         uint64_t rows, float* out, uint32_t lanes) {
-    const Edges edges = EDGES_OF;
-    attend<4>(edges, alpha, heads, width, x, rows, out, lanes);
-}
-
-// out[entry, h] = grad[v, head h] . z[row, head h]: a group of lanes makes the entries of one destination and head.
+// The rows that were left out.
 template <int V>
-static __device__ inline void attend_dot(const Edges& edges, const float* grad, uint32_t heads, uint64_t width, const float* z,
-                                         uint64_t rows, float* out, uint32_t lanes) {
+static __device__ inline void attend_long(const Edges& edges, const float* alpha, uint32_t heads, uint64_t width, const float* x,
+                                          float* out, uint32_t lanes, LISTED, float* room) {
     const Group group = group_of(lanes);
-    for (uint64_t item = group.index; item < rows * heads; item += group.count) {
-        const uint64_t v = item / heads;
-        const uint64_t h = item - v * heads;
+    const uint64_t cols = heads * width;
+    const uint64_t chunk = (uint64_t)lanes * V;
+    const uint64_t chunks = (cols + chunk - 1) / chunk;
+    for (uint64_t item = blockIdx.x; item < *long_count * chunks; item += gridDim.x) {
+        const uint64_t v = long_rows[item / chunks];
+        const uint64_t c = item % chunks * chunk + group.lane * V;
         const Entries run = entries_of(edges, v);
-        const float* mine = grad + item * width;
-        for (uint32_t j = 0; j < run.all; j += 4) {
-            // beyond the last entry that one's dot is made again
-            Entry entry[4];
-            float dot[4] = {};
+        const Share share = share_of_group(group, 0, run.all);
+        Values<V> sum = zeros<V>();
+        if (c < cols) {
+            sum = attend_entries<V>(edges, run, v, share.from, share.to, alpha, heads, width, x, c);
+        }
+        sum = sum_of_groups(group, sum, room);
+        if (threadIdx.x < lanes && c < cols) {
+            store(out + v * cols + c, sum);
+        }
+    }
+}
+
+#define ATTEND_PARAMETERS \
+    EDGES, const float *alpha, uint32_t heads, uint64_t width, const float *x, float *out, uint32_t lanes
+
+extern "C" __global__ void attend_rows(ATTEND_PARAMETERS, uint64_t rows, uint32_t long_from) {
+    const Edges edges = EDGES_OF;
+    attend<1>(edges, alpha, heads, width, x, out, lanes, rows, long_from);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) attend_rows_long(ATTEND_PARAMETERS, LISTED) {
+    __shared__ float room[LONG_THREADS];
+    const Edges edges = EDGES_OF;
+    attend_long<1>(edges, alpha, heads, width, x, out, lanes, long_count, long_rows, room);
+}
+extern "C" __global__ void attend_rows_4(ATTEND_PARAMETERS, uint64_t rows, uint32_t long_from) {
+    const Edges edges = EDGES_OF;
+    attend<4>(edges, alpha, heads, width, x, out, lanes, rows, long_from);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) attend_rows_4_long(ATTEND_PARAMETERS, LISTED) {
+    __shared__ float room[LONG_THREADS * 4];
+    const Edges edges = EDGES_OF;
+    attend_long<4>(edges, alpha, heads, width, x, out, lanes, long_count, long_rows, room);
+}
+
+// out[entry, h] = grad[v, head h] . z[row, head h] for v's entries from..to, four at a time.
+template <int V>
+static __device__ inline void attend_dot(const Group& group, const Edges& edges, const Entries& run, uint64_t v, uint32_t h,
+                                         uint32_t from, uint32_t to, const float* grad, uint32_t heads, uint64_t width,
+                                         const float* z, float* out) {
+    const float* mine = grad + (v * heads + h) * width;
+    for (uint32_t j = from; j < to; j += 4) {
+        // beyond the last entry that one's dot is made again
+        Entry entry[4];
+        float dot[4] = {};
+        for (int i = 0; i < 4; i++) {
+            entry[i] = entry_at(edges, run, v, min(j + i, to - 1));
+        }
+        for (uint64_t o = group.lane * V; o < width; o += (uint64_t)group.lanes * V) {
+            const Values<V> g = load<V>(mine + o);
             for (int i = 0; i < 4; i++) {
-                entry[i] = entry_at(edges, run, v, min(j + i, run.all - 1));
-            }
-            for (uint64_t o = group.lane * V; o < width; o += (uint64_t)lanes * V) {
-                const Values<V> g = load<V>(mine + o);
-                for (int i = 0; i < 4; i++) {
-                    const Values<V> x = load<V>(z + (entry[i].row * heads + h) * width + o);
-                    for (int k = 0; k < V; k++) {
-                        dot[i] += g.at[k] * x.at[k];
-                    }
+                const Values<V> x = load<V>(z + (entry[i].row * heads + h) * width + o);
+                for (int k = 0; k < V; k++) {
+                    dot[i] += g.at[k] * x.at[k];
                 }
             }
-            for (int i = 0; i < 4; i++) {
-                dot[i] = group_sum(group, dot[i]);
-                if (group.lane == 0) {
-                    out[entry[i].at * heads + h] = dot[i];
-                }
+        }
+        for (int i = 0; i < 4; i++) {
+            dot[i] = group_sum(group, dot[i]);
+            if (group.lane == 0) {
+                out[entry[i].at * heads + h] = dot[i];
             }
         }
     }
 }
 
-extern "C" __global__ void attend_dots(EDGES, const float* grad, uint32_t heads, uint64_t width, const float* z, uint64_t rows,
-                                       float* out, uint32_t lanes) {
-    const Edges edges = EDGES_OF;
-    attend_dot<1>(edges, grad, heads, width, z, rows, out, lanes);
+#define DOTS_PARAMETERS \
+    EDGES, const float *grad, uint32_t heads, uint64_t width, const float *z, float *out, uint32_t lanes
+// A group of lanes makes the entries of one destination and head.
+#define DOTS(V) \
+    const Edges edges = EDGES_OF; \
+    each_short(edges, rows, heads, long_from, lanes, [=](const Group& group, uint64_t v, uint32_t h) { \
+        const Entries run = entries_of(edges, v); \
+        attend_dot<V>(group, edges, run, v, h, 0, run.all, grad, heads, width, z, out); \
+    })
+// The groups of a block share them.
+#define DOTS_LONG(V) \
+    const Edges edges = EDGES_OF; \
+    each_long(long_count, long_rows, heads, nullptr, [=](const Whole&, uint64_t v, uint32_t h) { \
+        const Group group = group_of(lanes); \
+        const Entries run = entries_of(edges, v); \
+        const Share share = share_of_group(group, 0, run.all); \
+        attend_dot<V>(group, edges, run, v, h, share.from, share.to, grad, heads, width, z, out); \
+    })
+
+extern "C" __global__ void attend_dots(DOTS_PARAMETERS, uint64_t rows, uint32_t long_from) {
+    DOTS(1);
 }
-extern "C" __global__ void attend_dots_4(EDGES, const float* grad, uint32_t heads, uint64_t width, const float* z, uint64_t rows,
-                                         float* out, uint32_t lanes) {
-    const Edges edges = EDGES_OF;
-    attend_dot<4>(edges, grad, heads, width, z, rows, out, lanes);
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) attend_dots_long(DOTS_PARAMETERS, LISTED) {
+    DOTS_LONG(1);
+}
+extern "C" __global__ void attend_dots_4(DOTS_PARAMETERS, uint64_t rows, uint32_t long_from) {
+    DOTS(4);
+}
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) attend_dots_4_long(DOTS_PARAMETERS, LISTED) {
+    DOTS_LONG(4);
 }

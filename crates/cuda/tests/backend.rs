@@ -20,7 +20,7 @@ use graphmill_graph::{
 };
 use graphmill_nn::{
     Activations, Backend, Matrix, Model, ModelConfig, Order, Pass,
-    backend::{AdamStep, EdgeWeight, OwnWeight, Reference, Side, Weighting, Winners},
+    backend::{AdamStep, Dropout, EdgeWeight, OwnWeight, Reference, Side, Weighting, Winners},
     cost::BlockShape,
 };
 use operations::{OPERATIONS, Shape};
@@ -205,7 +205,7 @@ fn long_rows() -> Block {
 fn assert_close(found: &[Matrix], expected: &[Matrix], what: &str) {
     for (i, (x, y)) in found.iter().zip(expected).enumerate() {
         let largest = y.view().host().iter().fold(1.0, |m: f32, x| m.max(x.abs()));
-        assert!(distance(x, y) < 1e-5 * largest, "{what}: output {i}");
+        assert!(distance(x, y) < 1e-5 * largest, "{what}: output {i} is {} off of {largest}", distance(x, y));
     }
 }
 
@@ -231,6 +231,92 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_maxima() {
             cuda.check().unwrap();
             assert_close(&found, &expected, &format!("{cols} columns, {order:?}"));
             assert_eq!(arg.host(), winners.host(), "{cols} columns, {order:?}");
+        }
+    }
+}
+
+#[test]
+fn blocks_of_threads_share_the_edges_of_long_rows_in_attention() {
+    let block = long_rows();
+    let entries = block.num_edges() + block.num_dst;
+    for (heads, width) in [(1, 7), (3, 8), (2, 50)] {
+        let cols = heads * width;
+        let (z, grad) = (random(5, cols, 1), random(3, cols, 2));
+        let (source, target) = (random(5, heads, 3), random(5, heads, 4));
+        let (x, w) = (random(5, width, 5), [random(width, heads, 6), random(width, heads, 7)]);
+        let run = |backend: &dyn Backend| {
+            let of = |rows: usize, cols: usize| Matrix::zeros(rows, cols);
+            let [mut alpha, mut alpha_grad, mut scratch] = [0; 3].map(|_| of(entries, heads));
+            let (mut out, mut z_grad) = (of(3, cols), of(5, cols));
+            let (mut source_grad, mut target_grad) = (of(5, heads), of(5, heads));
+            backend.edge_softmax(&block, source.view(), target.view(), 0.2, alpha.view_mut());
+            backend.attend(&block, alpha.view(), z.view(), out.view_mut());
+            let to = (alpha_grad.view_mut(), z_grad.view_mut());
+            backend.attend_backward(&block, alpha.view(), z.view(), grad.view(), to.0, to.1);
+            backend.edge_softmax_backward(
+                &block,
+                source.view(),
+                target.view(),
+                0.2,
+                alpha.view(),
+                alpha_grad.view(),
+                scratch.view_mut(),
+                source_grad.view_mut(),
+                target_grad.view_mut(),
+            );
+            let [mut score, mut input_alpha, mut used, mut score_grad] = [0; 4].map(|_| of(entries, heads));
+            let (mut rows, mut x_grad) = (of(3, cols), of(5, width));
+            let mut w_grad = [of(width, heads), of(width, heads)];
+            backend.attend_input(
+                &block,
+                x.view(),
+                w[0].view(),
+                w[1].view(),
+                0.2,
+                Dropout { p: 0.3, key: 5 },
+                score.view_mut(),
+                input_alpha.view_mut(),
+                used.view_mut(),
+                rows.view_mut(),
+            );
+            let [of_source, of_target] = &mut w_grad;
+            backend.attend_input_backward(
+                &block,
+                x.view(),
+                0.2,
+                score.view(),
+                input_alpha.view(),
+                used.view(),
+                grad.view(),
+                score_grad.view_mut(),
+                of_source.view_mut(),
+                of_target.view_mut(),
+            );
+            backend.attend_input_transposed(
+                &block,
+                w[0].view(),
+                w[1].view(),
+                used.view(),
+                grad.view(),
+                score_grad.view(),
+                x_grad.view_mut(),
+            );
+            let of_input = [score, input_alpha, used, rows, score_grad, x_grad].into_iter().chain(w_grad);
+            let of_rows = [alpha, alpha_grad, out, z_grad, source_grad, target_grad];
+            of_rows.into_iter().chain(of_input).collect::<Vec<Matrix>>()
+        };
+        let expected = run(&Reference);
+        let bits = |found: &[Matrix]| -> Vec<u32> {
+            found.iter().flat_map(|x| x.view().host()).map(|x| x.to_bits()).collect()
+        };
+        let mut first = None;
+        for order in ORDERS {
+            let cuda = backend(order);
+            let found = run(&cuda);
+            cuda.check().unwrap();
+            assert_close(&found, &expected, &format!("{heads} heads of {width}, {order:?}"));
+            let found = bits(&found);
+            assert!(*first.get_or_insert_with(|| found.clone()) == found, "bits in the order {order:?}");
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::{Result, arguments};
 /// Heads of a block of threads.
 const HEADS: usize = 4;
 
-/// The variant of a kernel for tables of this type.
-fn variant(kind: TableType, names: [&'static str; 3]) -> &'static str {
+/// The variant of a kernel, or of two, for tables of this type.
+fn variant<N: Copy>(kind: TableType, names: [N; 3]) -> N {
     match kind {
         TableType::F32 => names[0],
         TableType::F16 => names[1],
@@ -62,21 +62,39 @@ pub(super) fn attend_input(
     // SAFETY: the shapes were checked above, here and below
     unsafe { work.groups(name, rows, 32, &arguments)? };
 
-    let rest =
-        arguments![score, of_heads, slope, rows, alpha, used, dropout.key, threshold, scale, edge_lanes];
+    let rest = arguments![score, of_heads, slope, alpha, used, dropout.key, threshold, scale, edge_lanes];
+    let names = ["score_softmax", "score_softmax_long"];
     // SAFETY: see above
-    unsafe { work.groups("score_softmax", rows * heads, edge_lanes, &[&edges[..], rest].concat())? };
+    let rows = unsafe {
+        let rows = work.list_rows(resident.indptr.address(), resident.num_edges, rows)?;
+        work.rows(names, &rows, heads, edge_lanes, &[&edges[..], rest].concat())?;
+        rows
+    };
 
     let (names, vector) = if wide(cols, &[(x, kind.width()), (out, 4)]) {
-        (["input_rows_f32_4", "input_rows_f16_4", "input_rows_bf16_4"], 4)
+        (
+            [
+                ["input_rows_f32_4", "input_rows_f32_4_long"],
+                ["input_rows_f16_4", "input_rows_f16_4_long"],
+                ["input_rows_bf16_4", "input_rows_bf16_4_long"],
+            ],
+            4,
+        )
     } else {
-        (["input_rows_f32", "input_rows_f16", "input_rows_bf16"], 1)
+        (
+            [
+                ["input_rows_f32", "input_rows_f32_long"],
+                ["input_rows_f16", "input_rows_f16_long"],
+                ["input_rows_bf16", "input_rows_bf16_long"],
+            ],
+            1,
+        )
     };
     let lanes = lanes(cols, vector);
-    let groups = rows * cols.div_ceil(lanes as usize * vector);
-    let arguments = [&edges[..], arguments![x, cols, used, of_heads, rows, out, lanes]].concat();
+    let chunks = cols.div_ceil(lanes as usize * vector);
+    let arguments = [&edges[..], arguments![x, cols, used, of_heads, out, lanes]].concat();
     // SAFETY: see above
-    unsafe { work.groups(variant(kind, names), groups, lanes, &arguments) }
+    unsafe { work.rows(variant(kind, names), &rows, chunks, lanes, &arguments) }
 }
 
 #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
@@ -116,9 +134,13 @@ pub(super) fn attend_input_backward(
     // SAFETY: the shapes were checked above, here and below
     unsafe { work.groups(name, rows, 32, &arguments)? };
 
-    let rest = arguments![score, of_heads, slope, rows, alpha, used, score_grad, lanes];
+    let rest = arguments![score, of_heads, slope, alpha, used, score_grad, lanes];
+    let names = ["score_softmax_back", "score_softmax_back_long"];
     // SAFETY: see above
-    unsafe { work.groups("score_softmax_back", rows * heads, lanes, &[&edges[..], rest].concat())? };
+    unsafe {
+        let listed = work.list_rows(resident.indptr.address(), resident.num_edges, rows)?;
+        work.rows(names, &listed, heads, lanes, &[&edges[..], rest].concat())?;
+    }
 
     let [across, runs] = columns::grid(rows, cols);
     let width = 2 * cols * heads;
@@ -157,14 +179,20 @@ pub(super) fn attend_input_transposed(
     let by_target = work.scratch::<f32>(block.num_dst * heads)?;
     let (of_source, of_target) = (by_source.address(), by_target.address());
     let transposed = edges_back(resident, back);
-    sum_entries(work, transposed, back.num_edges, score_grad, heads, rows, of_source)?;
-    sum_entries(work, edges(resident), resident.num_edges, score_grad, heads, block.num_dst, of_target)?;
+    let by = |indptr, edges, rows| {
+        // SAFETY: a block and its transpose have as many edges and rows
+        unsafe { work.list_rows(indptr, edges, rows) }.map(|listed| (listed, edge_lanes(edges, rows)))
+    };
+    let (sources, edge_lanes) = by(back.indptr.address(), back.num_edges, rows)?;
+    sum_entries(work, transposed, &sources, edge_lanes, score_grad, heads, of_source)?;
+    let (targets, edge_lanes) = by(resident.indptr.address(), resident.num_edges, block.num_dst)?;
+    sum_entries(work, edges(resident), &targets, edge_lanes, score_grad, heads, of_target)?;
     let lanes = lanes(cols, 1);
     #[rustfmt::skip]
     let rest = arguments![
-        used, heads as u32, grad, cols, of_source, source, of_target, target, rows, x_grad, lanes
+        used, heads as u32, grad, cols, of_source, source, of_target, target, x_grad, lanes
     ];
-    let groups = rows * cols.div_ceil(lanes as usize);
+    let (names, chunks) = (["input_back", "input_back_long"], cols.div_ceil(lanes as usize));
     // SAFETY: the shapes were checked above
-    unsafe { work.groups("input_back", groups, lanes, &[&transposed[..], rest].concat()) }
+    unsafe { work.rows(names, &sources, chunks, lanes, &[&transposed[..], rest].concat()) }
 }

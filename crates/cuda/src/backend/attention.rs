@@ -4,7 +4,7 @@ use graphmill_graph::{Block, View, ViewMut};
 
 use super::{
     columns, shape,
-    work::{Work, address, edge_lanes, lanes, wide},
+    work::{Rows, Work, address, edge_lanes, lanes, wide},
 };
 use crate::{
     Buffer, Result, arguments,
@@ -96,10 +96,13 @@ pub(super) fn edge_softmax(
     shape::entries(resident, heads, alpha.as_view());
     let lanes = edge_lanes(resident.num_edges, rows);
     let (source, target, alpha) = (work.read(source)?, work.read(target)?, work.write(alpha)?);
-    let rest = arguments![source, target, heads as u32, slope, rows, alpha, lanes];
+    let rest = arguments![source, target, heads as u32, slope, alpha, lanes];
     let arguments = [&edges(resident)[..], rest].concat();
     // SAFETY: the shapes were checked above
-    unsafe { work.groups("edge_softmax", rows * heads, lanes, &arguments) }
+    unsafe {
+        let rows = work.list_rows(resident.indptr.address(), resident.num_edges, rows)?;
+        work.rows(["edge_softmax", "edge_softmax_long"], &rows, heads, lanes, &arguments)
+    }
 }
 
 #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
@@ -129,34 +132,35 @@ pub(super) fn edge_softmax_backward(
     let (source, target) = (work.read(source)?, work.read(target)?);
     let (alpha, alpha_grad) = (work.read(alpha)?, work.read(alpha_grad)?);
     let (scratch, target_grad) = (work.write(scratch)?, work.write(target_grad)?);
-    #[rustfmt::skip]
-    let rest = arguments![
-        source, target, heads as u32, slope, rows, alpha, alpha_grad, scratch, target_grad, lanes
-    ];
+    let rest =
+        arguments![source, target, heads as u32, slope, alpha, alpha_grad, scratch, target_grad, lanes];
     let arguments = [&edges(resident)[..], rest].concat();
     // SAFETY: the shapes were checked above
     unsafe {
-        work.groups("edge_softmax_back", rows * heads, lanes, &arguments)?;
+        let listed = work.list_rows(resident.indptr.address(), resident.num_edges, rows)?;
+        work.rows(["edge_softmax_back", "edge_softmax_back_long"], &listed, heads, lanes, &arguments)?;
         work.fill(target_grad.offset(4 * rows * heads), 0.0, (sources - rows) * heads)?;
     }
     let source_grad = work.write(source_grad)?;
-    sum_entries(work, edges_back(resident, back), back.num_edges, scratch, heads, sources, source_grad)
+    // SAFETY: a transpose has as many edges and sources
+    let listed = unsafe { work.list_rows(back.indptr.address(), back.num_edges, sources)? };
+    let lanes = edge_lanes(back.num_edges, sources);
+    sum_entries(work, edges_back(resident, back), &listed, lanes, scratch, heads, source_grad)
 }
 
 /// The sums over rows' entries of a value of each.
 pub(super) fn sum_entries(
     work: &Work,
     of: [Argument; 6],
-    edges: usize,
+    rows: &Rows,
+    lanes: u32,
     values: Address,
     heads: usize,
-    rows: usize,
     out: Address,
 ) -> Result<()> {
-    let lanes = edge_lanes(edges, rows);
-    let arguments = [&of[..], arguments![values, heads as u32, rows, out, lanes]].concat();
+    let arguments = [&of[..], &arguments![values, heads as u32, out, lanes][..]].concat();
     // SAFETY: the caller checked the shapes
-    unsafe { work.groups("sum_entries", rows * heads, lanes, &arguments) }
+    unsafe { work.rows(["sum_entries", "sum_entries_long"], rows, heads, lanes, &arguments) }
 }
 
 /// Sums of rows over entries, weighted by heads.
@@ -168,16 +172,19 @@ fn attend_rows(
     heads: usize,
     width: usize,
     x: Address,
-    rows: usize,
+    rows: &Rows,
     out: Address,
 ) -> Result<()> {
-    let is_wide = wide(width, &[(x, 4), (out, 4)]);
-    let (name, vector) = if is_wide { ("attend_rows_4", 4) } else { ("attend_rows", 1) };
+    let (names, vector) = if wide(width, &[(x, 4), (out, 4)]) {
+        (["attend_rows_4", "attend_rows_4_long"], 4)
+    } else {
+        (["attend_rows", "attend_rows_long"], 1)
+    };
     let lanes = lanes(heads * width, vector);
-    let groups = rows * (heads * width).div_ceil(lanes as usize * vector);
-    let arguments = [&of[..], arguments![alpha, heads as u32, width, x, rows, out, lanes]].concat();
+    let chunks = (heads * width).div_ceil(lanes as usize * vector);
+    let arguments = [&of[..], arguments![alpha, heads as u32, width, x, out, lanes]].concat();
     // SAFETY: the callers checked the shapes
-    unsafe { work.groups(name, groups, lanes, &arguments) }
+    unsafe { work.rows(names, rows, chunks, lanes, &arguments) }
 }
 
 /// The number of heads and their width.
@@ -195,7 +202,9 @@ pub(super) fn attend(work: &Work, block: &Block, alpha: View, z: View, out: View
     shape::block(block, resident);
     let (heads, width) = attend_shape(block, resident, alpha, z, out.as_view());
     let (alpha, z, out) = (work.read(alpha)?, work.read(z)?, work.write(out)?);
-    attend_rows(work, edges(resident), alpha, heads, width, z, block.num_dst, out)
+    // SAFETY: a block has as many edges and destinations
+    let rows = unsafe { work.list_rows(resident.indptr.address(), resident.num_edges, block.num_dst)? };
+    attend_rows(work, edges(resident), alpha, heads, width, z, &rows, out)
 }
 
 pub(super) fn attend_backward(
@@ -215,14 +224,21 @@ pub(super) fn attend_backward(
     shape::source_grad(block, z, z_grad.as_view());
     let (alpha, z, grad) = (work.read(alpha)?, work.read(z)?, work.read(grad)?);
     let (alpha_grad, z_grad) = (work.write(alpha_grad)?, work.write(z_grad)?);
-    let is_wide = wide(width, &[(z, 4), (grad, 4)]);
-    let (name, vector) = if is_wide { ("attend_dots_4", 4) } else { ("attend_dots", 1) };
-    let (lanes, rows) = (lanes(width, vector), block.num_dst);
-    let rest = arguments![grad, heads as u32, width, z, rows, alpha_grad, lanes];
+    let (names, vector) = if wide(width, &[(z, 4), (grad, 4)]) {
+        (["attend_dots_4", "attend_dots_4_long"], 4)
+    } else {
+        (["attend_dots", "attend_dots_long"], 1)
+    };
+    let lanes = lanes(width, vector);
+    let rest = arguments![grad, heads as u32, width, z, alpha_grad, lanes];
     let arguments = [&edges(resident)[..], rest].concat();
     // SAFETY: the shapes were checked above
-    unsafe { work.groups(name, rows * heads, lanes, &arguments)? };
-    attend_rows(work, edges_back(resident, back), alpha, heads, width, grad, back.num_src, z_grad)
+    let sources = unsafe {
+        let rows = work.list_rows(resident.indptr.address(), resident.num_edges, block.num_dst)?;
+        work.rows(names, &rows, heads, lanes, &arguments)?;
+        work.list_rows(back.indptr.address(), back.num_edges, back.num_src)?
+    };
+    attend_rows(work, edges_back(resident, back), alpha, heads, width, grad, &sources, z_grad)
 }
 
 pub(super) fn head_mean(work: &Work, x: View, heads: usize, out: ViewMut) -> Result<()> {

@@ -1,17 +1,21 @@
-//! What MPI needs, and `cargo xtask setup`, which installs it on Debian and what is made of it.
+//! What MPI needs, and `cargo xtask setup`, which installs it, and the C++ compiler of the kernels' tests, on Debian and what is made of it.
 
 use std::{env, fs, path::Path, process::Command};
 
 use anyhow::{Result, bail};
 
-/// Debian's packages: the library with its compiler wrapper, the launcher, and what reads its headers.
-const PACKAGES: [&str; 3] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev"];
+/// Debian's packages: the library with its compiler wrapper, the launcher, what reads its headers, and the compiler.
+const PACKAGES: [&str; 4] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev", "g++"];
 
 /// Whether the feature `mpi` can be built, and its tests run.
 pub(super) fn is_there() -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let has = |program: &str| env::split_paths(&path).any(|dir| dir.join(program).is_file());
     has("mpicc") && has("mpirun") && has_libclang()
+}
+
+/// Whether a program is on the path.
+fn has(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
 fn has_libclang() -> bool {
@@ -28,8 +32,8 @@ fn has_libclang() -> bool {
 
 /// Installs what is missing. Needs root, and Debian or a system that is made of it.
 pub(super) fn setup() -> Result<()> {
-    if is_there() {
-        eprintln!("MPI is there");
+    if is_there() && has("c++") {
+        eprintln!("MPI and a C++ compiler are there");
         return Ok(());
     }
     for arguments in

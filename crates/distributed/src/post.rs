@@ -251,7 +251,14 @@ impl Post {
 impl Drop for Post {
     fn drop(&mut self) {
         if !self.shared.ended.load(Relaxed) {
-            self.fail("it has ended before its work was done");
+            // a rank that ends because another failed passes that on: whoever hears of this one first is told the cause
+            let heard =
+                |(rank, why): (&usize, &String)| (why != ENDED).then(|| (*rank as u64 + 1, why.clone()));
+            let cause = lock(&self.shared.boxes).gone.iter().find_map(heard);
+            let (of, why) = cause.unwrap_or_else(|| (0, "it has ended before its work was done".to_string()));
+            for to in self.others() {
+                self.shared.send(to, kind::FAULT, 0, of, |words| say_text(&why, words));
+            }
         }
         self.end(false);
     }
@@ -453,7 +460,13 @@ impl<T: Transport> Driver<T> {
             }
             kind::FAULT | kind::BYE => {
                 let why = if kind == kind::BYE { ENDED.to_string() } else { text(&words) };
-                lock(&shared.boxes).gone.entry(from).or_insert(why);
+                // the number of a fault that is passed on is one more than the rank whose it is
+                let of = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
+                let of = of.filter(|&rank| kind == kind::FAULT && rank < shared.size).unwrap_or(from);
+                let mut boxes = lock(&shared.boxes);
+                boxes.gone.entry(of).or_insert(why);
+                boxes.gone.entry(from).or_insert_with(|| ENDED.to_string());
+                drop(boxes);
                 shared.arrived.notify_all();
             }
             _ => {

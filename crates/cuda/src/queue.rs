@@ -202,11 +202,12 @@ impl Queue {
     /// # Errors
     /// A kernel failed.
     pub fn trim(&self) -> Result<()> {
+        // held while the streams are waited for: what is freed meanwhile may still be read
+        let mut room = self.room();
         self.device.driver().synchronize(self.stream)?;
         if let Some(compute) = self.device.compute_stream() {
             self.device.driver().synchronize(compute)?;
         }
-        let mut room = self.room();
         room.settle(&self.device, true)?;
         for (size, all) in std::mem::take(&mut room.free) {
             for at in all {

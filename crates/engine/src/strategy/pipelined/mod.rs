@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Which stages take turns and which have cores of their own is solved ([`crate::allocate`]) from what the first batches
-//! cost, put to the test against no workers at all and against free competition on the next few, and
+//! cost, put to the test on the next few, as is free competition, against no workers at all, and
 //! looked at again when their stages take much longer or shorter than they did. Batches are trained on in the order of their numbers, and what a batch holds
 //! depends on its number alone: the model is that of `sequential`, to the bit.
 
@@ -93,7 +93,7 @@ pub struct Pipelined {
 enum Mode {
     /// Not at all.
     Probe(Probe),
-    /// By what the stages cost, a crew should be quicker than none.
+    /// By what the stages cost; which crew is quicker than none is not known yet.
     Test(Box<Test>),
     /// None was.
     Inline,
@@ -103,31 +103,49 @@ enum Mode {
 
 /// Crews against none.
 struct Test {
-    /// The solved one, and the one that competes freely: the model does not know all that a machine does.
-    crews: [Crew; 2],
+    /// The solved one, where the model has workers gain something, and the one that competes freely, always: the model does not know
+    /// all that a machine does.
+    crews: Vec<Contender>,
     /// Parts done: without a crew, with the first, with the second, and so on.
     parts: usize,
-    /// Least seconds a batch of each.
-    seconds: [f64; 3],
+    /// Least seconds a batch without a crew.
+    none: f64,
     words: String,
 }
 
+/// A crew in a test.
+struct Contender {
+    name: &'static str,
+    crew: Crew,
+    /// Least seconds a batch.
+    seconds: f64,
+}
+
 impl Test {
-    /// In words, what came of it.
-    fn verdict(&self) -> String {
-        let [none, solved, free] = self.seconds.map(|seconds| 1e3 * seconds);
-        format!(
-            "{}; measured: {none:.2} ms in turns, {solved:.2} ms as solved, {free:.2} ms in free competition",
-            self.words
-        )
+    /// Of `solved`, and of free competition on as many threads.
+    ///
+    /// # Errors
+    /// The system refuses the threads.
+    fn new(solved: &Allocation, words: String, threads: usize, num_nodes: usize) -> Result<Self> {
+        let free = apart([threads; 3], false);
+        let solved = (solved.groups.len() > 1).then_some(("as solved", solved));
+        let crews = solved.into_iter().chain([("in free competition", &free)]).map(|(name, allocation)| {
+            Ok(Contender { name, crew: Crew::new(allocation, num_nodes)?, seconds: f64::INFINITY })
+        });
+        Ok(Self { crews: crews.collect::<Result<_>>()?, parts: 0, none: f64::INFINITY, words })
     }
 
-    /// The quickest crew, if any is quicker than none.
+    /// In words, what came of it.
+    fn verdict(&self) -> String {
+        let crews = self.crews.iter().map(|c| format!(", {:.2} ms {}", 1e3 * c.seconds, c.name));
+        let crews = crews.collect::<String>();
+        format!("{}; measured: {:.2} ms in turns{crews}", self.words, 1e3 * self.none)
+    }
+
+    /// The quickest crew, the solved one where they are level, if any is quicker than none.
     fn winner(self) -> Option<Crew> {
-        let [none, solved, free] = self.seconds;
-        let [by_model, naive] = self.crews;
-        let (crew, seconds) = if solved <= free { (by_model, solved) } else { (naive, free) };
-        (seconds <= QUICKER * none).then_some(crew)
+        let quickest = self.crews.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        quickest.filter(|crew| crew.seconds <= QUICKER * self.none).map(|contender| contender.crew)
     }
 }
 
@@ -174,33 +192,30 @@ impl Pipelined {
                 if let Some(costs) = costs {
                     let solved = allocate::solve(&costs, threads);
                     let words = describe(&costs, &solved, threads);
-                    self.mode = if solved.groups.len() > 1 {
-                        let free = apart([threads; 3], false);
-                        let crews = [Crew::new(&solved, self.num_nodes)?, Crew::new(&free, self.num_nodes)?];
-                        Mode::Test(Box::new(Test { crews, parts: 0, seconds: [f64::INFINITY; 3], words }))
-                    } else {
-                        self.note = Some(words);
-                        Mode::Inline
-                    };
+                    self.mode = Mode::Test(Box::new(Test::new(&solved, words, threads, self.num_nodes)?));
                 }
                 Ok(flow)
             }
             Mode::Test(test) => {
                 // parts of a short epoch would mostly be beginnings and ends
                 let whole = epoch.loader.num_batches() <= 2 * TEST[1];
-                let turn = test.parts % test.seconds.len();
+                let turns = 1 + test.crews.len();
+                let turn = test.parts % turns;
                 let many = if whole { u64::MAX } else { TEST[usize::from(turn > 0)] };
                 let (from, clock) = (epoch.from, Instant::now());
                 let to = epoch.from.saturating_add(many).min(epoch.to);
-                let flow = match turn {
-                    0 => self.inline.run(epoch.until(to))?,
-                    crew => test.crews[crew - 1].run(&mut epoch.until(to), self.queue, &mut self.slots)?,
+                let (flow, least) = match turn {
+                    0 => (self.inline.run(epoch.until(to))?, &mut test.none),
+                    _ => {
+                        let Contender { crew, seconds, .. } = &mut test.crews[turn - 1];
+                        (crew.run(&mut epoch.until(to), self.queue, &mut self.slots)?, seconds)
+                    }
                 };
                 epoch.from = to;
                 let each = clock.elapsed().as_secs_f64() / (to - from).max(1) as f64;
-                test.seconds[turn] = test.seconds[turn].min(each);
+                *least = least.min(each);
                 test.parts += 1;
-                if test.parts == 2 * test.seconds.len() {
+                if test.parts == 2 * turns {
                     self.note = Some(test.verdict());
                     if let Mode::Test(test) = std::mem::replace(&mut self.mode, Mode::Inline) {
                         // the others' memory is of no more use
@@ -275,21 +290,36 @@ mod tests {
 
     #[test]
     fn the_quickest_stays_and_none_unless_it_gains_something() {
-        let test = |seconds: [f64; 3]| {
-            let crews = [apart([1, 1, 1], false), apart([2, 2, 2], false)];
-            let crews = crews.each_ref().map(|allocation| Crew::new(allocation, 10).unwrap());
-            Test { crews, parts: 6, seconds, words: "a batch".into() }
+        let costs = |fixed| [Cost::default(), Cost { fixed, ..Cost::default() }, parallel(1.0)];
+        let parallel_only = allocate::solve(&costs(0.0), 2);
+        let waits = allocate::solve(&costs(1.0), 2);
+        let test = |solved: &Allocation, none: f64, crews: &[f64]| {
+            let mut test = Test { none, parts: 6, ..Test::new(solved, "a batch".into(), 2, 10).unwrap() };
+            assert_eq!(test.crews.len(), crews.len());
+            test.crews.iter_mut().zip(crews).for_each(|(crew, &seconds)| crew.seconds = seconds);
+            test
         };
-        let samplers = |seconds| test(seconds).winner().map(|crew| crew.num_samplers());
-        assert_eq!(samplers([1.0, 0.99, 1.2]), None);
-        assert_eq!(samplers([1.0, 0.9, 1.2]), Some(1));
-        assert_eq!(samplers([1.0, 0.9, 0.8]), Some(2));
-        assert_eq!(samplers([1.0, 1.1, 0.8]), Some(2));
-        let words = test([0.001, 0.002, 0.003]).verdict();
+        // of this model's crews one has a sampler, the free one two
+        let samplers = |none, crews: &[f64; 2]| test(&waits, none, crews).winner().map(|c| c.num_samplers());
+        assert_eq!(samplers(1.0, &[0.99, 1.2]), None);
+        assert_eq!(samplers(1.0, &[0.9, 1.2]), Some(0));
+        assert_eq!(samplers(1.0, &[0.9, 0.9]), Some(0));
+        assert_eq!(samplers(1.0, &[0.9, 0.8]), Some(2));
+        assert_eq!(samplers(1.0, &[1.1, 0.8]), Some(2));
+        let words = test(&waits, 0.001, &[0.002, 0.003]).verdict();
         assert!(
             words.contains("1.00 ms in turns, 2.00 ms as solved, 3.00 ms in free competition"),
             "{words}"
         );
+        // where the model sees nothing to gain, free competition is tried all the same
+        assert!(test(&parallel_only, 1.0, &[0.99]).winner().is_none());
+        assert_eq!(test(&parallel_only, 1.0, &[0.9]).winner().unwrap().num_samplers(), 2);
+        let words = test(&parallel_only, 0.001, &[0.003]).verdict();
+        assert!(words.contains("1.00 ms in turns, 3.00 ms in free competition"), "{words}");
+    }
+
+    fn parallel(seconds: f64) -> Cost {
+        Cost { divided: seconds, fixed: 0.0, busy: seconds }
     }
 
     #[test]

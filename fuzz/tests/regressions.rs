@@ -1,10 +1,11 @@
 //! Every seed, every input that once was a fault, and mutations of them, through their targets: no panic, and no
-//! allocation beyond the declared limit. One test, on one thread: the limit is the process's.
+//! allocation beyond the declared limit. One test, on one thread of each of two processes: the limit is the process's.
 
 use std::{
-    fs,
+    env, fs,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use graphmill_fuzz::{
@@ -15,14 +16,27 @@ use graphmill_fuzz::{
 
 /// Mutations per target; `GRAPHMILL_MUTATIONS` asks for another number.
 const MUTATIONS: u64 = 2000;
+/// Set for the process that takes every second target.
+const SECOND: &str = "GRAPHMILL_REGRESSIONS_SECOND";
 
 #[test]
 fn no_input_is_a_fault() {
+    if env::var_os(SECOND).is_some() {
+        return every_second(1);
+    }
+    let mut beside = Command::new(env::current_exe().unwrap());
+    let beside = beside.args(["--exact", "no_input_is_a_fault", "--nocapture"]).env(SECOND, "1").spawn();
+    every_second(0);
+    assert!(beside.unwrap().wait().unwrap().success(), "the process beside has said what it found");
+}
+
+/// Every second target, from the `first` on.
+fn every_second(first: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     graphmill_fuzz::one_thread();
-    let asked = std::env::var("GRAPHMILL_MUTATIONS").ok();
+    let asked = env::var("GRAPHMILL_MUTATIONS").ok();
     let mutations = asked.map_or(MUTATIONS, |number| number.parse().unwrap());
-    for target in TABLE {
+    for target in TABLE.iter().skip(first).step_by(2) {
         let seeds = inputs(&root.join("seeds").join(target.name));
         assert!(!seeds.is_empty(), "{} has no seeds", target.name);
         for (path, data) in &seeds {
@@ -53,7 +67,7 @@ fn no_input_is_a_fault() {
 fn run(target: &Target, data: &[u8], path: &Path) -> Answer {
     let answer = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(data)));
     answer.unwrap_or_else(|_| {
-        let kept = std::env::temp_dir().join(format!("graphmill-fuzz-{}", target.name));
+        let kept = env::temp_dir().join(format!("graphmill-fuzz-{}", target.name));
         fs::write(&kept, data).unwrap();
         panic!("{} panics on {}; the input is kept as {}", target.name, path.display(), kept.display());
     })

@@ -23,17 +23,16 @@ use super::{
         Options,
         limits::{Limits, Load},
     },
-    climb::climb,
     level::{Blocks, Level},
     refine::refine,
-    uncoarsen::{PASSES, ROUNDS},
+    uncoarsen::ROUNDS,
 };
 use crate::keyed;
 
 /// Sets these draws apart from others of the same seed.
 const DOMAIN: u64 = 0x7061_7274_2062_676c;
 /// Orders that are tried.
-const TRIES: u64 = 8;
+const TRIES: u64 = 4;
 
 /// Which block comes next.
 #[derive(Clone, Copy)]
@@ -85,7 +84,7 @@ impl Queue {
 }
 
 /// Neighbouring blocks whose neighbours are looked at.
-const THROUGH: usize = 16;
+const THROUGH: usize = 4;
 /// No part yet.
 const NONE: u16 = u16::MAX;
 
@@ -113,7 +112,6 @@ pub(super) fn best_of_several(
         };
         let (mut of, mut held) = assign(blocks, order, options.parts, limits);
         refine(blocks, &mut of, &mut held, limits, ROUNDS);
-        climb(blocks, &mut of, &mut held, limits, PASSES);
         let over =
             |part: &Load| part.nodes.saturating_sub(limits.nodes) + part.train.saturating_sub(limits.train);
         ((held.iter().map(over).sum::<u64>(), cut(blocks, &of), attempt), of, held)

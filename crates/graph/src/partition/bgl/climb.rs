@@ -18,7 +18,7 @@ const LARGEST: usize = 1 << 18;
 /// Moves in vain.
 const PATIENCE: usize = 200;
 /// Edges looked at, as a multiple of those there are.
-const WORK: usize = 10;
+const WORK: usize = 4;
 
 /// The part that a vertex would best move to, of those with room, and what it gains.
 fn best(

@@ -16,9 +16,10 @@ const TASK: usize = 64;
 /// Tasks at most.
 const TASKS: usize = 32;
 
-/// The graph of the `count` blocks that `of` deals the vertices to. Edges within a block are left out.
+/// The graph of the `count` blocks that `of` deals the vertices to, with every edge both ways: where the level's are known at one end alone, an
+/// edge that stands both ways there weighs twice. Edges within a block are left out.
 pub(super) fn contract<L: Level>(level: &L, of: &[u32], count: usize) -> Result<Blocks> {
-    let mut starts: Vec<u64> = memory::zeroed(count + 1)?;
+    let mut starts: Vec<usize> = memory::zeroed(count + 1)?;
     let mut loads: Vec<Load> = vec![Load::default(); count];
     for (v, &block) in of.iter().enumerate() {
         starts[block as usize + 1] += 1;
@@ -30,32 +31,64 @@ pub(super) fn contract<L: Level>(level: &L, of: &[u32], count: usize) -> Result<
     let mut next = starts.clone();
     let mut members: Vec<u32> = memory::zeroed(of.len())?;
     for (v, &block) in of.iter().enumerate() {
-        members[next[block as usize] as usize] = v as u32;
+        members[next[block as usize]] = v as u32;
         next[block as usize] += 1;
     }
-    let size = TASK.max(count.div_ceil(TASKS));
-    let pieces: Vec<Piece> = (0..count.div_ceil(size))
-        .into_par_iter()
-        .map(|task| {
-            let mut tally = Tally::new(count);
-            let mut piece = Piece::default();
-            for block in task * size..count.min((task + 1) * size) {
-                for &v in &members[starts[block] as usize..starts[block + 1] as usize] {
-                    level.each(v, |u, weight| {
-                        let other = of[u as usize];
-                        if other as usize != block {
-                            tally.add(other, weight);
-                        }
-                    });
+    let blocks = rows(loads, |tally, block| {
+        for &v in &members[starts[block as usize]..starts[block as usize + 1]] {
+            level.each(v, |u, weight| {
+                let other = of[u as usize];
+                if other != block {
+                    tally.add(other, weight);
                 }
-                piece.lengths.push(tally.keys().len() as u64);
-                piece.indices.extend_from_slice(tally.keys());
-                piece.weights.extend(tally.keys().iter().map(|&other| tally.of(other)));
-                tally.clear();
-            }
-            piece
-        })
-        .collect();
+            });
+        }
+    })?;
+    if L::BOTH_WAYS { Ok(blocks) } else { both_ways(&blocks) }
+}
+
+/// Adds every edge the other way round. O(V + E).
+fn both_ways(blocks: &Blocks) -> Result<Blocks> {
+    let (n, edges) = (blocks.len(), blocks.indices.len());
+    // the rows turned around, where each begins and how far it is filled
+    let mut starts: Vec<usize> = memory::zeroed(n + 1)?;
+    blocks.indices.iter().for_each(|&u| starts[u as usize + 1] += 1);
+    for u in 0..n {
+        starts[u + 1] += starts[u];
+    }
+    let mut next = starts.clone();
+    let mut turned: Vec<(u32, u64)> = memory::reserve(edges)?;
+    turned.resize(edges, (0, 0));
+    for b in 0..n as u32 {
+        blocks.each(b, |u, weight| {
+            turned[next[u as usize]] = (b, weight);
+            next[u as usize] += 1;
+        });
+    }
+    rows(blocks.loads.clone(), |tally, b| {
+        blocks.each(b, |u, weight| tally.add(u, weight));
+        let run = &turned[starts[b as usize]..starts[b as usize + 1]];
+        run.iter().for_each(|&(u, weight)| tally.add(u, weight));
+    })
+}
+
+/// The graph of blocks that hold `loads`, each row what `fill` tallies for it.
+fn rows(loads: Vec<Load>, fill: impl Fn(&mut Tally, u32) + Sync) -> Result<Blocks> {
+    let count = loads.len();
+    let size = TASK.max(count.div_ceil(TASKS));
+    let one = |task: usize| {
+        let mut tally = Tally::new(count);
+        let mut piece = Piece::default();
+        for block in task * size..count.min((task + 1) * size) {
+            fill(&mut tally, block as u32);
+            piece.lengths.push(tally.keys().len() as u64);
+            piece.indices.extend_from_slice(tally.keys());
+            piece.weights.extend(tally.keys().iter().map(|&other| tally.of(other)));
+            tally.clear();
+        }
+        piece
+    };
+    let pieces: Vec<Piece> = (0..count.div_ceil(size)).into_par_iter().map(one).collect();
     let edges = pieces.iter().map(|piece| piece.indices.len()).sum();
     let mut indptr: Vec<u64> = memory::reserve(count + 1)?;
     let (mut indices, mut weights) = (memory::reserve(edges)?, memory::reserve(edges)?);

@@ -1,20 +1,20 @@
 //! BGL's partitioning (Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O and preprocessing*, NSDI 2023,
 //! Graph Partition Module), with refinement.
 //!
-//! 1. [`traffic`]: what cutting an edge would cost in training.
-//! 2. [`coarsen`]: breadth-first search from many sources at once deals the nodes to small blocks; [`merge`]: small blocks are folded
+//! 1. [`coarsen`]: breadth-first search from many sources at once deals the nodes to small blocks; [`merge`]: small blocks are folded
 //!    into others; [`contract`]: the graph of blocks. All again with larger blocks, until a part has a few dozen: the paper's multi-level
 //!    coarsening.
-//! 3. [`assign`]: blocks go to parts greedily, by edges within two hops and by how full the parts are. The largest blocks are few, so
+//! 2. [`assign`]: blocks go to parts greedily, by edges within two hops and by how full the parts are. The largest blocks are few, so
 //!    several orders are tried.
-//! 4. [`uncoarsen`]: a block's part is that of its blocks and nodes. At every level what has more edges to another part moves there
+//! 3. [`uncoarsen`]: a block's part is that of its blocks and nodes. At every level what has more edges to another part moves there
 //!    ([`refine`], [`climb`]), and at the end [`repair`] enforces the limits.
 //!
-//! The paper maps blocks back and leaves it at that; traffic, the tries and what moves in step 4 are ours, after multilevel partitioners.
+//! The paper maps blocks back and leaves it at that; the tries and what moves in step 3 are ours, after multilevel partitioners.
 //!
-//! O(V + E) time and memory: the graph with every edge both ways (itself where it is symmetric), 30 bytes a node, and the levels, each
-//! smaller than the one before. Rows are read in their order, so the graph may be a mapped file. Parallel, with the same outcome for any
-//! number of threads.
+//! The graph is read as it is, by in-neighbours, and no more than sixteen of a node's ([`level`]); the first graph of blocks, far smaller, gets
+//! every edge both ways. O(V + E) time, of which the E is at most 16 V and is passed some ten times, and 30 bytes a node beside the levels of
+//! blocks, each smaller than the one before. Rows are read in their order in most passes, so the graph may be a mapped file. Parallel, with
+//! the same outcome for any number of threads.
 
 mod assign;
 mod climb;
@@ -25,7 +25,6 @@ mod merge;
 mod refine;
 mod repair;
 mod tally;
-mod traffic;
 mod uncoarsen;
 
 use level::{Blocks, Level, Nodes};
@@ -39,13 +38,16 @@ use crate::{
     Graph, NodeId, Result,
     external::{Unit, Watch},
     memory,
-    reorder::adjacency::both_ways,
 };
 
 /// Blocks of a part at the level where they are assigned, were they all full.
-const BLOCKS: u64 = 32;
+const BLOCKS: u64 = 16;
 /// How many times as large blocks may be a level further.
 const GROWTH: u64 = 8;
+/// What blocks of the first level hold at least, where there are several levels.
+const LEAST: u64 = 4;
+/// Edges that are looked at for one between blocks of the first level, were there one between each two.
+const DENSITY: u64 = 4;
 /// Sources of a level's first phase, as a multiple of the blocks there would be if all were full.
 const SOURCES: u64 = 8;
 
@@ -68,13 +70,10 @@ impl Partitioner for Bgl {
         }
         let limits = Limits::new(nodes, train.len(), options);
         let trains = trains(nodes, train)?;
-        watch.stage("weighing the edges", None, Unit::Edges);
-        let both = both_ways(graph)?;
-        let traffic = traffic::traffic(&both, &trains)?;
-        let fine = Nodes { graph: &both, trains: &trains, traffic: &traffic };
+        let fine = Nodes { graph, trains: &trains };
 
         let mut levels: Vec<(Vec<u32>, Blocks)> = Vec::new();
-        for (i, most) in sizes(limits, both.num_edges() / nodes).into_iter().enumerate() {
+        for (i, most) in sizes(limits, nodes, fine.sampled()).into_iter().enumerate() {
             watch.stage(&format!("coarsening, level {}", i + 1), None, Unit::Edges);
             let sources = (nodes as u64).div_ceil(most.nodes) * SOURCES;
             let seed = options.seed.wrapping_add(i as u64);
@@ -92,14 +91,16 @@ impl Partitioner for Bgl {
     }
 }
 
-/// What blocks of each level hold at most, the first level's first. The first level's hold about as many nodes as a node has neighbours: those
-/// of fewer would have about as many edges between them as there are edges.
-fn sizes(limits: Limits, degree: usize) -> Vec<Load> {
+/// What blocks of each level hold at most, the first level's first. A level further down has more blocks, as long as those of `nodes` nodes, were
+/// they full, would have [`DENSITY`] times fewer edges between each two of them than the `edges` that are looked at.
+fn sizes(limits: Limits, nodes: usize, edges: usize) -> Vec<Load> {
     let last = limits.nodes.div_ceil(BLOCKS);
-    let least = GROWTH.max(degree as u64 / 2);
+    let most = (edges as u64 / DENSITY).isqrt();
     let mut sizes = vec![last];
-    while sizes[sizes.len() - 1] >= GROWTH * least {
-        sizes.push(sizes[sizes.len() - 1] / GROWTH);
+    let mut size = last / GROWTH;
+    while size >= LEAST && nodes as u64 / size < most {
+        sizes.push(size);
+        size /= GROWTH;
     }
     // a block's share of the training nodes is that of the nodes; small ones may have a few more
     let train = |nodes: u64| {

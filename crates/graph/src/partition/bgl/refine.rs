@@ -1,9 +1,9 @@
 //! Refinement: vertices move to the part that they have most edges to, while the parts' limits allow.
 //!
-//! A half-round moves vertices to parts of a higher number only, the next one to parts of a lower number: so two neighbours cannot
-//! change places for ever although all look at the same parts (those before the half-round), in parallel. Those who gain most go first.
-//! A vertex that gains nothing moves where that levels the parts. Ends when few move. O(E) a half-round, and the sort of those who move;
-//! the same for any number of threads.
+//! Only those who have an edge to another part at the beginning do. A half-round asks one half of them, by a hash, the next one the other: all
+//! look at the same parts (those before the half-round), in parallel, and of two neighbours that would change places only some are in the
+//! same half. Those who gain most go first. A vertex that gains nothing moves where that levels the parts. Ends when few move. O(E) a
+//! round, and the sort of those who move; the same for any number of threads.
 
 use std::cmp::Reverse;
 
@@ -14,15 +14,25 @@ use super::{
     level::Level,
     tally::Tally,
 };
+use crate::keyed::mix;
 
+/// Ends when at most one of so many vertices moved in a round.
+const FEW: usize = 1000;
 /// Vertices of a parallel task.
 const TASK: usize = 1 << 10;
 
 /// Moves vertices in at most `rounds` rounds; `held` is what the parts hold.
 pub(super) fn refine<L: Level>(level: &L, of: &mut [u16], held: &mut [Load], limits: Limits, rounds: usize) {
-    let few = level.len() / 1000;
+    let few = level.len() / FEW;
+    let (parts, all): (&[u16], u32) = (of, level.len() as u32);
+    let beside = |&v: &u32| {
+        let mut beside = false;
+        level.each(v, |u, _| beside |= parts[u as usize] != parts[v as usize]);
+        beside
+    };
+    let border: Vec<u32> = (0..all).into_par_iter().with_min_len(TASK).filter(beside).collect();
     for _ in 0..rounds {
-        let moved = half(level, true, of, held, limits) + half(level, false, of, held, limits);
+        let moved = half(level, &border, 0, of, held, limits) + half(level, &border, 1, of, held, limits);
         if moved <= few {
             break;
         }
@@ -30,9 +40,19 @@ pub(super) fn refine<L: Level>(level: &L, of: &mut [u16], held: &mut [Load], lim
 }
 
 /// One half-round; how many moved.
-fn half<L: Level>(level: &L, up: bool, of: &mut [u16], held: &mut [Load], limits: Limits) -> usize {
+fn half<L: Level>(
+    level: &L,
+    border: &[u32],
+    which: u64,
+    of: &mut [u16],
+    held: &mut [Load],
+    limits: Limits,
+) -> usize {
     let (parts, now): (&[u16], &[Load]) = (of, held);
-    let one = |tally: &mut Tally, v: u32| {
+    let one = |tally: &mut Tally, &v: &u32| {
+        if mix(v.into()) & 1 != which {
+            return None;
+        }
         let own = parts[v as usize];
         level.each(v, |u, weight| {
             if u != v {
@@ -44,8 +64,7 @@ fn half<L: Level>(level: &L, up: bool, of: &mut [u16], held: &mut [Load], limits
         let may = |&&part: &&u32| {
             let target = now[part as usize];
             let evens = target.nodes + load.nodes < now[usize::from(own)].nodes;
-            (part > u32::from(own)) == up
-                && part != u32::from(own)
+            part != u32::from(own)
                 && (tally.of(part) > stays || (tally.of(part) == stays && evens))
                 && target.has_room(load, limits)
         };
@@ -55,12 +74,8 @@ fn half<L: Level>(level: &L, up: bool, of: &mut [u16], held: &mut [Load], limits
         tally.clear();
         found
     };
-    let mut moves: Vec<(Reverse<u64>, u32, u16)> = (0..level.len() as u32)
-        .into_par_iter()
-        .with_min_len(TASK)
-        .map_init(|| Tally::new(now.len()), one)
-        .flatten_iter()
-        .collect();
+    let mut moves: Vec<(Reverse<u64>, u32, u16)> =
+        border.par_iter().with_min_len(TASK).map_init(|| Tally::new(now.len()), one).flatten_iter().collect();
     moves.par_sort_unstable();
     let mut moved = 0;
     for (_, v, part) in moves {

@@ -41,36 +41,3 @@ impl Tally {
         }
     }
 }
-
-/// Sums of weights of few keys, by looking through them.
-#[derive(Default)]
-pub(super) struct Few(Vec<(u32, u64)>);
-
-impl Few {
-    /// Adds to a sum. O(keys).
-    #[inline]
-    pub(super) fn add(&mut self, key: u32, weight: u64) {
-        match self.0.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, sum)) => *sum += weight,
-            None => self.0.push((key, weight)),
-        }
-    }
-
-    /// A sum.
-    #[inline]
-    pub(super) fn of(&self, key: u32) -> u64 {
-        self.0.iter().find(|(known, _)| *known == key).map_or(0, |(_, sum)| *sum)
-    }
-
-    /// The keys and their sums, in the order in which they came.
-    #[inline]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.0.iter().copied()
-    }
-
-    /// Makes all sums 0.
-    #[inline]
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-}

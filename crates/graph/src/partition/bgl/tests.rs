@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use super::{super::limits::Limits, climb::climb, refine::refine, repair::repair, *};
 use crate::{EdgeOptions, build, keyed::Stream};
 
-fn graph_of(nodes: usize, pairs: &[(u32, u32)]) -> Graph {
+fn graph_of(nodes: usize, pairs: &[(u32, u32)], undirected: bool) -> Graph {
     let (src, dst): (Vec<_>, Vec<_>) =
         pairs.iter().map(|&(u, v)| (u % nodes as u32, v % nodes as u32)).unzip();
-    build(nodes, &src, &dst, EdgeOptions::UNDIRECTED).unwrap()
+    build(nodes, &src, &dst, EdgeOptions { undirected, ..EdgeOptions::DIRECTED }).unwrap()
 }
 
 /// The weight of the edges between different ones of `of`, by looking at every edge.
@@ -32,12 +32,11 @@ proptest! {
         nodes in 1usize..80,
         pairs in prop::collection::vec((0u32..80, 0u32..80), 0..300),
         every in 1usize..4,
-        (size, sources, seed) in (1u64..12, 1u64..20, any::<u64>()),
+        (size, sources, seed, undirected) in (1u64..12, 1u64..20, any::<u64>(), any::<bool>()),
     ) {
-        let graph = graph_of(nodes, &pairs);
+        let graph = graph_of(nodes, &pairs, undirected);
         let trains: Vec<bool> = (0..nodes).map(|v| v % every == 0).collect();
-        let traffic: Vec<u16> = (1..=nodes as u16).collect();
-        let fine = Nodes { graph: &graph, trains: &trains, traffic: &traffic };
+        let fine = Nodes { graph: &graph, trains: &trains };
         let most = Load { nodes: size, train: size.div_ceil(2) };
         let (of, blocks) = coarser(&fine, most, sources, seed).unwrap();
         let mut loads = vec![Load::default(); blocks.len()];
@@ -52,6 +51,7 @@ proptest! {
                 let (a, b) = (of[v as usize], of[u as usize]);
                 if a != b {
                     *expected.entry((a, b)).or_insert(0) += weight;
+                    *expected.entry((b, a)).or_insert(0) += weight;
                 }
             });
         }
@@ -67,12 +67,11 @@ proptest! {
         nodes in 4usize..80,
         pairs in prop::collection::vec((0u32..80, 0u32..80), 0..300),
         every in 1usize..6,
-        (parts, seed) in (1u16..5, any::<u64>()),
+        (parts, seed, undirected) in (1u16..5, any::<u64>(), any::<bool>()),
     ) {
-        let graph = graph_of(nodes, &pairs);
+        let graph = graph_of(nodes, &pairs, undirected);
         let trains: Vec<bool> = (0..nodes).map(|v| v % every == 0).collect();
-        let traffic = vec![1; nodes];
-        let fine = Nodes { graph: &graph, trains: &trains, traffic: &traffic };
+        let fine = Nodes { graph: &graph, trains: &trains };
         let options = Options { parts, ..Options::default() };
         let train = trains.iter().filter(|&&trains| trains).count();
         let limits = Limits::new(nodes, train, &options);
@@ -99,24 +98,26 @@ proptest! {
 }
 
 #[test]
-fn sizes_grow_to_a_few_dozen_blocks_a_part() {
+fn sizes_grow_to_a_few_blocks_a_part() {
     let limits = Limits { nodes: 102_400, train: 51_200 };
-    let nodes: Vec<u64> = sizes(limits, 4).iter().map(|size| size.nodes).collect();
-    assert_eq!(nodes, [50, 400, 3200]);
-    assert_eq!(sizes(limits, 4)[2].train, 1600);
-    assert_eq!(sizes(limits, 200).len(), 2);
-    assert_eq!(sizes(Limits { nodes: 2, train: 0 }, 3), [Load { nodes: 1, train: 1 }]);
+    let sizes_of =
+        |nodes, edges| -> Vec<u64> { sizes(limits, nodes, edges).iter().map(|size| size.nodes).collect() };
+    // 400,000 nodes in blocks of 800 are 500, which may have 250,000 edges between them: four are looked at for each
+    assert_eq!(sizes_of(400_000, 1_100_000), [800, 6400]);
+    assert_eq!(sizes_of(400_000, 900_000), [6400]);
+    assert_eq!(sizes_of(400_000, 70_000_000), [100, 800, 6400]);
+    assert_eq!(sizes(limits, 400_000, 900_000)[0].train, 3200);
+    assert_eq!(sizes(Limits { nodes: 2, train: 0 }, 6, 18), [Load { nodes: 1, train: 1 }]);
 }
 
 #[test]
-fn traffic_is_highest_where_training_nodes_draw() {
-    // 0 trains; 0 - 1 - 2 - 3 - 4 in a row, and 5 apart
-    let graph = graph_of(6, &[(0, 1), (1, 2), (2, 3), (3, 4)]);
-    let trains = [true, false, false, false, false, false];
-    let traffic = traffic::traffic(&graph, &trains).unwrap();
-    assert_eq!(traffic, [256, 256, 256, 1, 1, 1]);
-    // with more in-neighbours than are drawn, each edge is walked less
-    let star: Vec<(u32, u32)> = (1..41).map(|v| (0, v)).collect();
-    let traffic = traffic::traffic(&graph_of(41, &star), &[true; 41]).unwrap();
-    assert_eq!((traffic[0], traffic[7]), (64, 256));
+fn a_sample_stands_for_the_row() {
+    // node 0 has 40 in-neighbours: of every three the first counts for three
+    let star: Vec<(u32, u32)> = (1..41).map(|v| (v, 0)).collect();
+    let graph = graph_of(41, &star, false);
+    let fine = Nodes { graph: &graph, trains: &[false; 41] };
+    let mut seen = Vec::new();
+    fine.each(0, |u, weight| seen.push((u, weight)));
+    assert_eq!(seen, (1..41).step_by(3).map(|u| (u, 3)).collect::<Vec<_>>());
+    assert_eq!(fine.sampled(), 40);
 }

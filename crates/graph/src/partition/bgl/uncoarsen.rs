@@ -10,9 +10,9 @@ use super::{
 };
 
 /// Rounds of refinement at most.
-pub(super) const ROUNDS: usize = 8;
+pub(super) const ROUNDS: usize = 4;
 /// Passes of hill climbing at most.
-pub(super) const PASSES: usize = 4;
+const PASSES: usize = 2;
 
 /// The part of every node, given that of every block of the last of `levels` (the block of every vertex, and their graph) and what
 /// the parts hold. O(V + E).

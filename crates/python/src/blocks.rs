@@ -7,6 +7,7 @@ use graphmill_loader::{Form, MiniBatch, Sampler, Workspace};
 
 use crate::{
     batch::wide,
+    fault::Fault,
     pool::{Lease, Pool},
     prefetch::{Make, Prefetch},
     source::Epoch,
@@ -139,7 +140,7 @@ impl BlockSource {
         inputs: &[u64],
         pool: &Pool,
         work: &mut Work,
-    ) -> Result<BlockBatch, String> {
+    ) -> Result<BlockBatch, Fault> {
         let Work { space, batch } = work;
         batch.number = number;
         batch.seeds.clear();

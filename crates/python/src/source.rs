@@ -6,6 +6,7 @@ use graphmill_loader::BatchKey;
 
 use crate::{
     batch::{Batch, Drawn, wide},
+    fault::Fault,
     method::{Method, Room},
     pool::Pool,
     prefetch::{Make, Prefetch},
@@ -161,7 +162,7 @@ impl Source {
     ///
     /// # Errors
     /// An input's number is too large, or the batch has more edges than fit.
-    pub fn one(&self, epoch: u64, number: u64, inputs: &[u64]) -> Result<Batch, String> {
+    pub fn one(&self, epoch: u64, number: u64, inputs: &[u64]) -> Result<Batch, Fault> {
         self.check(inputs)?;
         self.make(BatchKey { seed: self.seed, epoch, batch: number }, inputs, &Pool::new(0), &mut self.work())
     }
@@ -178,7 +179,7 @@ impl Source {
         Work { room, drawn: Drawn::default(), seeds: Vec::new() }
     }
 
-    fn make(&self, key: BatchKey, inputs: &[u64], pool: &Pool, work: &mut Work) -> Result<Batch, String> {
+    fn make(&self, key: BatchKey, inputs: &[u64], pool: &Pool, work: &mut Work) -> Result<Batch, Fault> {
         let Work { room, drawn, seeds } = work;
         self.inputs.fill(inputs, seeds);
         self.method.draw(&self.topology, key, seeds, room, drawn)?;
@@ -275,7 +276,7 @@ mod tests {
         }
         assert_eq!(run(9, 3, 4), all[9..]);
         assert_eq!(bytes(&source.one(3, 2, &order.epoch(3)[32..48]).unwrap()), all[2]);
-        assert!(source.one(0, 0, &[200]).err().unwrap().contains("200 inputs"));
+        assert!(source.one(0, 0, &[200]).err().unwrap().to_string().contains("200 inputs"));
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn a_simulated_cache_serves_what_the_real_one_serves() {
             served += traffic.device.rows;
             asked += ids.len();
         };
-        InOrder::new(&loader).visit(epoch, &mut read).unwrap();
+        InOrder::new(&loader, &Quiet).visit(epoch, &mut read).unwrap();
     }
     assert_eq!(report.results[0].hit_rate, served as f64 / asked as f64);
 }

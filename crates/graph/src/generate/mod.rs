@@ -17,7 +17,7 @@ use std::path::Path;
 use crate::{
     Dataset, Result,
     dataset::work::{self, Work},
-    external::Scratch,
+    external::{Quiet, Scratch, Watch},
     table::{Entry, find},
 };
 
@@ -54,7 +54,15 @@ pub const TABLE: &[Entry<Make>] = &[
 /// # Errors
 /// No such generator, or options that nothing can be made of.
 pub fn generate(name: &str, options: &GenerateOptions) -> Result<Dataset> {
-    (find("generator", TABLE, name)?.make)(options, &Scratch::in_memory())
+    generate_watched(name, options, Box::new(Quiet))
+}
+
+/// [`generate`], telling `watch` how far it is.
+///
+/// # Errors
+/// As for [`generate`]; the watcher ends the work.
+pub fn generate_watched(name: &str, options: &GenerateOptions, watch: Box<dyn Watch>) -> Result<Dataset> {
+    (find("generator", TABLE, name)?.make)(options, &Scratch::watched(watch))
 }
 
 /// Generates into the dataset directory `dst`, which appears whole or not at all and gives the dataset its name, within a

@@ -190,11 +190,12 @@ impl Source {
         let options = SubgraphOptions { budget, walk_length, ..SubgraphOptions::default() };
         let graph = topology.0.graph();
         let roots = array::nodes("roots", roots, graph.num_nodes())?;
-        let made = py.detach(|| {
+        let made = wait::quietly(py, |watch| {
             let method = Subgraphs::new((entry.make)(graph, &roots, &options)?, batches);
-            let norms = (coverage > 0).then(|| method.norms(&topology.0, seed, coverage)).transpose()?;
+            let norms =
+                (coverage > 0).then(|| method.norms(&topology.0, seed, coverage, watch)).transpose()?;
             Ok::<_, String>((method, norms))
-        });
+        })?;
         let (method, norms) = made.map_err(error::value)?;
         let none = Vec::<u32>::new().into_pyarray(py);
         Ok(Self { norms, ..Self::new(py, topology, &none, None, tables, Box::new(method), seed)? })

@@ -8,7 +8,7 @@ use crate::{
     batch::{Batch, Drawn, wide},
     fault::Fault,
     method::{Method, Room},
-    pool::Pool,
+    pool::{Kept, Pool},
     prefetch::{Make, Prefetch},
     table::Table,
     topology::{Topology, check},
@@ -75,6 +75,7 @@ pub struct Source {
     tables: Vec<(Of, Table)>,
     method: Box<dyn Method>,
     seed: u64,
+    pool: Kept,
 }
 
 /// A thread's memory.
@@ -117,7 +118,7 @@ impl Source {
                 return Err(format!("table {i} has {} rows for {rows} {what}", table.num_rows()));
             }
         }
-        Ok(Arc::new(Self { topology, inputs, tables, method, seed }))
+        Ok(Arc::new(Self { topology, inputs, tables, method, seed, pool: Kept::default() }))
     }
 
     /// How many inputs there are.
@@ -143,7 +144,7 @@ impl Source {
         let Epoch { epoch, order, batch_size, batches } = epoch;
         self.check(&order)?;
         let (order, batch_size) = (Arc::new(order), batch_size.max(1));
-        let pool = Pool::new((ahead + threads + 2) * (ARRAYS + self.tables.len()));
+        let pool = self.pool.pool((ahead + threads + 2) * (ARRAYS + self.tables.len()));
         let worker = |_| {
             let (this, order, pool) = (self.clone(), order.clone(), pool.clone());
             let mut work = None;

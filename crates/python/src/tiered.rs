@@ -133,7 +133,7 @@ mod tests {
         }
         // the cache and what is behind it are both the host's here
         assert_eq!((rows.traffic().total().rows, rows.num_rows(), rows.row_bytes()), (15, 40, 12));
-        rows.gather(&[], &mut []).unwrap();
+        rows.gather(&[], bytemuck::cast_slice_mut::<f32, u8>(&mut [])).unwrap();
     }
 
     #[test]

@@ -18,7 +18,7 @@ SOON = 10
 
 
 def interrupt(code, where, ready="started"):
-    """Runs ``code`` in a process of its own, sends it SIGINT a second after it printed ``ready``, and returns what it then printed."""
+    """Runs ``code`` in a process of its own, sends it SIGINT half a second after it printed ``ready``, and returns what it then printed."""
     prologue = f"""
     import numpy as np
     import graphmill
@@ -36,7 +36,7 @@ def interrupt(code, where, ready="started"):
     process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=where)
     try:
         assert process.stdout.readline().strip() == ready, process.stderr.read()
-        time.sleep(1)
+        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         began = time.perf_counter()
         told, errors = process.communicate(timeout=100)
@@ -50,23 +50,23 @@ def interrupt(code, where, ready="started"):
 
 @pytest.mark.parametrize("out", ["", "'it', memory=1 << 26, "], ids=["memory", "directory"])
 def test_generate(tmp_path, out):
-    # some minutes of work
-    interrupt(f"interrupted(lambda: graphmill.generate('kronecker', {out}scale=24, degree=64, dim=64, progress=False))", tmp_path)
+    # many seconds of work, a few gigabytes of disk at its end
+    interrupt(f"interrupted(lambda: graphmill.generate('kronecker', {out}scale=21, degree=64, dim=16, progress=False))", tmp_path)
     assert os.listdir(tmp_path) == []
 
 
 def test_generate_in_the_place_of_a_dataset_leaves_that(tmp_path):
     made = graphmill.generate(out=tmp_path / "it", nodes=100, dim=2, seed=1, progress=False)
     before = made.x.copy()
-    interrupt("interrupted(lambda: graphmill.generate('kronecker', 'it', replace=True, scale=24, degree=64, dim=64))", tmp_path)
+    interrupt("interrupted(lambda: graphmill.generate('kronecker', 'it', replace=True, scale=21, degree=64, dim=16))", tmp_path)
     assert os.listdir(tmp_path) == ["it"]
     assert (graphmill.Dataset(tmp_path / "it", verify=True).x == before).all()
 
 
 def test_import_dataset(tmp_path):
-    # two thousand million edges, in a file that takes no room on the disk
+    # a hundred million edges, in a file that takes no room on the disk
     code = """
-    np.lib.format.open_memmap("edges.npy", "w+", np.int32, (2_000_000_000, 2))
+    np.lib.format.open_memmap("edges.npy", "w+", np.int32, (100_000_000, 2))
     interrupted(lambda: graphmill.import_dataset("edges", "edges.npy", "out", memory=1 << 26, progress=False))
     """
     interrupt(code, tmp_path)
@@ -76,12 +76,12 @@ def test_import_dataset(tmp_path):
 @pytest.mark.parametrize(
     "work",
     [
-        "graphmill.hotness(data, 'presc:100000', fanout=[15, 10, 5])",
+        "graphmill.hotness(data, 'presc:1000', fanout=[15, 10, 5])",
         "graphmill.hotness_report(data, policies=['optimal'], epochs=100000)",
         "graphmill.partition_report(data, 4, methods=['hash'] * 100000)",
         "graphmill.train(data, epochs=100000, hidden=16)",
         "graphmill.GraphSAINTNodeSampler(data, 500, sample_coverage=1_000_000, output='numpy')",
-        "list(graphmill.NeighborLoader(path, [5], output='numpy', cache_ratio=0.1, cache='presc:100000'))",
+        "list(graphmill.NeighborLoader(path, [5], output='numpy', cache_ratio=0.1, cache='presc:1000'))",
     ],
     ids=["hotness", "hotness_report", "partition_report", "train", "coverage", "tiers"],
 )

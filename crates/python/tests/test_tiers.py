@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import graphmill
+from graphmill import dgl
 from conftest import bytes_of, loader_of, make_data
 
 ROWS, DIM = 3000, 20
@@ -127,13 +128,13 @@ def test_every_loader_takes_tiers(stored, make, chain):
 
 
 def test_blocks_take_tiers(stored):
-    sampler = graphmill.dgl.NeighborSampler([3, 4])
+    sampler = dgl.NeighborSampler([3, 4])
     options = {"batch_size": 100, "seed": 0, "output": "numpy"}
-    tiered = graphmill.dgl.DataLoader(stored, stored.train, sampler, cache_ratio=0.2, **options)
-    for (nodes, _, blocks), (same, _, others) in zip(tiered, graphmill.dgl.DataLoader(stored, stored.train, sampler, **options), strict=True):
+    tiered = dgl.DataLoader(stored, stored.train, sampler, cache_ratio=0.2, **options)
+    for (nodes, _, blocks), (same, _, others) in zip(tiered, dgl.DataLoader(stored, stored.train, sampler, **options), strict=True):
         assert (nodes == same).all() and blocks[0].srcdata["feat"].tobytes() == others[0].srcdata["feat"].tobytes()
     assert 0.2 < tiered.traffic()["hit_rate"] < 1
-    without = graphmill.dgl.DataLoader(stored, stored.train, sampler, cache_ratio=0.2, with_features=False, **options)
+    without = dgl.DataLoader(stored, stored.train, sampler, cache_ratio=0.2, with_features=False, **options)
     assert without.traffic() is None
 
 

@@ -11,6 +11,7 @@ epoch counts. Peers are those that are installed: PyTorch Geometric is compared 
 """
 
 import argparse
+import gc
 import json
 import os
 import time
@@ -148,6 +149,9 @@ def main():
                         # the first epoch warms up
                         if turn > 0:
                             best[peer] = max(best.get(peer, found), found)
+                # worker processes end here, not in those of the next line, which are forked
+                del loader, loaders
+                gc.collect()
                 speed, edges, _ = best.pop("graphmill")
                 for peer, (its_speed, its_edges, setting) in best.items():
                     row = {"fanout": fanout, "batch_size": batch_size, "threads": threads, "peer": peer, "setting": setting}

@@ -14,7 +14,11 @@
 
 use std::ops::Range;
 
-use graphmill_graph::{Block, Dataset, Graph, Labels, NodeId, block::Aggregation};
+use graphmill_graph::{
+    Block, Dataset, Graph, Labels, NodeId,
+    block::Aggregation,
+    external::{Quiet, Watch},
+};
 use graphmill_loader::{
     Feature, Relabel,
     sampler::{Scratch, exact::Exact},
@@ -77,6 +81,7 @@ pub struct Inference<'a> {
     pub(crate) backend: &'a dyn Backend,
     chunk: usize,
     exact: Exact,
+    watch: &'a dyn Watch,
     scratch: Scratch,
     block: Block,
     acts: Activations,
@@ -131,6 +136,7 @@ impl<'a> Inference<'a> {
             backend,
             chunk: chunk.max(1),
             exact: Exact::default(),
+            watch: &Quiet,
             scratch: Scratch::default(),
             block: Block::default(),
             acts: Activations::default(),
@@ -148,11 +154,17 @@ impl<'a> Inference<'a> {
         Self { exact, ..self }
     }
 
+    /// Ends early where `watch` says so.
+    #[must_use]
+    pub fn watched(self, watch: &'a dyn Watch) -> Self {
+        Self { watch, ..self }
+    }
+
     /// The rows of `wanted` (each below `V`), one per entry and in its order, written to `out`: the same bits wherever equal features
     /// are, as long as the first layer multiplies before it aggregates. It always does where they are read.
     ///
     /// # Errors
-    /// Features cannot be read.
+    /// Features cannot be read; the watcher ends the work.
     pub fn run(&mut self, model: &Model, wanted: &[NodeId], output: Output, out: &mut Matrix) -> Result<()> {
         let pass = Pass { backend: self.backend, training: false, key: 0 };
         let layers = match output {
@@ -197,6 +209,7 @@ impl<'a> Inference<'a> {
                 let Self { transformed, room, .. } = self;
                 fit(transformed, x.num_rows(), model.transformed_dims(l));
                 for start in (0..x.num_rows()).step_by(self.chunk) {
+                    self.watch.check()?;
                     let run = start..start.saturating_add(self.chunk).min(x.num_rows());
                     let rows = rows_of(self.backend, x, run, room);
                     model.transform_rows(l, &pass, rows, start, transformed);
@@ -206,6 +219,7 @@ impl<'a> Inference<'a> {
             self.output.resize(destinations.len(), model.layer_out_dim(l));
             let mut at = 0;
             while at < destinations.len() {
+                self.watch.check()?;
                 let rest = &destinations.ids()[at..];
                 let ids = &rest[..chunk_len(self.graph, rest, self.chunk)];
                 let block = &mut self.block;
@@ -275,12 +289,13 @@ impl<'a> Inference<'a> {
         sources: &NodeSet,
         destinations: &NodeSet,
     ) -> Result<()> {
-        let Self { graph, symmetric, backend, chunk, exact, transformed, read, output, .. } = self;
+        let Self { graph, symmetric, backend, chunk, exact, watch, transformed, read, output, .. } = self;
         let Read { rows, transformed: of_chunk, nodes, others, relabel } = read;
         let transforms = order == Order::TransformFirst;
         if transforms {
             fit(transformed, sources.len(), model.transformed_dims(l));
             for (i, ids) in sources.ids().chunks(*chunk).enumerate() {
+                watch.check()?;
                 feature.gather(ids, rows)?;
                 model.transform_rows(l, pass, rows.view(), i * *chunk, transformed);
             }
@@ -291,6 +306,7 @@ impl<'a> Inference<'a> {
         output.resize(destinations.len(), model.layer_out_dim(l));
         let mut at = 0;
         while at < destinations.len() {
+            watch.check()?;
             let rest = &destinations.ids()[at..];
             let ids = &rest[..chunk_len(graph, rest, *chunk)];
             let block = &mut self.block;
@@ -335,6 +351,7 @@ impl<'a> Inference<'a> {
     ) -> Result<()> {
         out.resize(nodes.len(), model.layer_in_dim(0));
         for (i, ids) in nodes.ids().chunks(self.chunk).enumerate() {
+            self.watch.check()?;
             let at = i * self.chunk;
             feature.gather(ids, &mut self.read.rows)?;
             model.input_rows(pass, self.read.rows.view(), out.rows_mut(at..at + ids.len()));
@@ -383,10 +400,11 @@ impl<'a> Inference<'a> {
     /// not in place. False where they are in `self.input`, a row for each of `needed`; true where the layer is to read
     /// the features itself.
     fn first_rows(&mut self, model: &Model, pass: &Pass, in_place: bool, needed: &NodeSet) -> Result<bool> {
-        let Self { features, input, room, backend, read, .. } = self;
+        let Self { features, input, watch, room, backend, read, .. } = self;
         if model.has_input_layer() {
             input.resize(needed.len(), model.layer_in_dim(0));
             for (i, ids) in needed.ids().chunks(self.chunk).enumerate() {
+                watch.check()?;
                 let at = i * self.chunk;
                 let x = match *features {
                     Source::Feature(feature) => {

@@ -32,7 +32,7 @@ pub mod stage;
 pub mod strategy;
 pub mod sums;
 mod tensorboard;
-mod tiers;
+pub mod tiers;
 pub mod timeline;
 mod trace;
 pub mod trainer;

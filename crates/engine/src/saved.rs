@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_graph::{Dataset, NodeId, npy, reorder};
+use graphmill_graph::{Dataset, NodeId, external::Watch, npy, reorder};
 use graphmill_nn::{Backend, Matrix, backend::Cpu, metric, model::Model};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -130,8 +130,8 @@ impl SavedRun {
     /// Every metric on every part of the split.
     ///
     /// # Errors
-    /// The model cannot be read or does not fit.
-    pub fn scores(&self, data: &Dataset) -> Result<Scores> {
+    /// The model cannot be read or does not fit; `watch` ends the work.
+    pub fn scores(&self, data: &Dataset, watch: &dyn Watch) -> Result<Scores> {
         let model = self.model(data)?;
         let judged_by = self.own(build::metric(&self.config, data))?;
         let backend = Cpu { precision: build::precision(&self.config) };
@@ -139,7 +139,8 @@ impl SavedRun {
         let symmetric = build::symmetric(&model, data);
         let mut inference =
             Inference::new(&data.graph, &whole, symmetric.as_deref(), &backend, self.config.eval_chunk)
-                .taking(self.own(build::exact(&self.config, data))?);
+                .taking(self.own(build::exact(&self.config, data))?)
+                .watched(watch);
         let mut logits = Matrix::default();
         let mut parts = Vec::new();
         let mut test = None;
@@ -170,7 +171,7 @@ impl SavedRun {
     ///
     /// # Errors
     /// The model or the list cannot be read, a node is outside the graph, `original` ids are asked for and there are none,
-    /// or `out` cannot be written.
+    /// or `out` cannot be written; `watch` ends the work.
     pub fn predict(
         &self,
         data: &Dataset,
@@ -178,6 +179,7 @@ impl SavedRun {
         original: bool,
         kind: Kind,
         out: &Path,
+        watch: &dyn Watch,
     ) -> Result<Written> {
         let original = original.then(|| renumbered(data)).transpose()?;
         let mut nodes: Vec<NodeId> = match nodes {
@@ -200,7 +202,8 @@ impl SavedRun {
         let mut rows = Matrix::default();
         let mut inference =
             Inference::new(&data.graph, &whole, symmetric.as_deref(), &backend, self.config.eval_chunk)
-                .taking(self.own(build::exact(&self.config, data))?);
+                .taking(self.own(build::exact(&self.config, data))?)
+                .watched(watch);
         self.own(inference.run(&model, &nodes, output, &mut rows))?;
         let (count, cols) = (rows.num_rows(), rows.num_cols());
         let (cols, kind) = match kind {

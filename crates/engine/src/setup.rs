@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphmill_distributed::Book;
-use graphmill_graph::{Dataset, Graph, table};
+use graphmill_graph::{Dataset, Graph, external::Quiet, table};
 use graphmill_loader::{
     Feature, MiniBatch, Sampler, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
 };
@@ -108,7 +108,7 @@ impl Tables {
             return Ok(Self { graph, feature, whole, tiers, on_gpus: Some(on), shared: None });
         }
         if let Some(mut plan) = Plan::new(config, data)? {
-            let (feature, whole) = plan.build(config, data, residence, sampler, order)?;
+            let (feature, whole) = plan.build(config, data, residence, sampler, order, &Quiet)?;
             return Ok(Self {
                 graph,
                 feature: feature.into(),

@@ -36,6 +36,9 @@ pub enum Error {
         /// What it did or did not do, and what to look at.
         message: String,
     },
+    /// Whoever watched the work asked it to end.
+    #[error("stopped before the end; what was made so far is removed")]
+    Stopped,
     /// A name that no table holds.
     #[error("unknown {axis} '{name}'; known: {known}")]
     Unknown {

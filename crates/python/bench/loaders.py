@@ -1,39 +1,113 @@
 #!/usr/bin/env python3
-"""Loader throughput beside PyTorch Geometric's, in one run, at equal threads: what docs/results.md quotes.
+"""Loader throughput beside PyTorch Geometric's, DGL's and GraphBolt's, in one run, at equal threads: what docs/results.md quotes.
 
-Each line alternates whole epochs of the two loaders over the same graph, tensors, seeds and options, and takes the best of some rounds of either. With one
-thread PyG's loader works in the process itself; with more it gets as many persistent worker processes, started and warmed up before, while our
-threads are started anew every epoch. What a batch costs the consumer is in both: rows of features, labels and masks are gathered.
+Each line alternates whole epochs of all loaders over the same graph, tensors, seeds and fanouts, and takes the best of some rounds of each. What a batch costs the
+consumer is in all: rows of features and labels are gathered, and touched as tensors. With one thread a peer works in the process itself. With more it is measured both in the
+process with that many threads and with as many persistent worker processes, started and warmed up before (our threads are started anew every epoch), and its better
+epoch counts. Peers are those that are installed: PyTorch Geometric is compared with `graphmill.NeighborLoader`, DGL and GraphBolt with
+`graphmill.dgl.DataLoader`, which draws as they do (every node again in every layer).
 
     python loaders.py [--scale 18] [--degree 16] [--dim 100] [--rounds 3] [--batches 24] [--threads 1 2] [--json]
 """
 
 import argparse
+import gc
 import json
+import os
 import time
 import warnings
 
 warnings.filterwarnings("ignore")
+os.environ.setdefault("DGLBACKEND", "pytorch")
 
 import torch
-import torch_geometric
-import torch_geometric.typing
-from torch_geometric.loader import NeighborLoader
 
 import graphmill
+from graphmill import _frameworks
 
 CASES = [("15,10,5", 1024), ("10,25", 1024), ("10,10", 256), ("10,25", 8000)]
 
 
-def measure(loader):
+def of_pyg(batch):
+    return batch.batch_size, batch.edge_index.shape[1], batch.x, batch.y
+
+
+def of_blocks(batch):
+    _, seeds, blocks = batch
+    edges = sum(block.num_edges() for block in blocks)
+    return len(seeds), edges, blocks[0].srcdata["feat"], blocks[-1].dstdata["label"]
+
+
+def of_graphbolt(batch):
+    edges = sum(len(part.sampled_csc.indices) for part in batch.sampled_subgraphs)
+    return len(batch.labels), edges, batch.node_features["feat"], batch.labels
+
+
+def measure(loader, read):
     """Seeds a second of a whole epoch, from `iter()` to the last batch, and edges of a batch."""
     seeds = edges = batches = 0
     began = time.perf_counter()
     for batch in loader:
-        seeds += batch.batch_size
-        edges += batch.edge_index.shape[1]
-        batches += 1
+        count, drawn, x, y = read(batch)
+        assert len(x) >= count and len(y) >= count
+        seeds, edges, batches = seeds + count, edges + drawn, batches + 1
     return seeds / (time.perf_counter() - began), edges / batches
+
+
+def settings(threads):
+    """Worker processes of a peer: none, and one for each thread."""
+    return [("", {}), *([(f", {threads} workers", {"num_workers": threads, "persistent_workers": True})] if threads > 1 else [])]
+
+
+def pyg(dataset):
+    """PyTorch Geometric's loader and ours in its place."""
+    import torch_geometric.typing
+    from torch_geometric.loader import NeighborLoader
+
+    data = dataset.to_pyg()
+    # an ordinary tensor, as a script has it
+    data.x = data.x.clone()
+    del data.edge_weight
+    sampler = "pyg-lib" if torch_geometric.typing.WITH_PYG_LIB else "torch-sparse"
+
+    def make(nodes, fanout, batch_size, threads):
+        common = dict(num_neighbors=fanout, input_nodes=nodes, batch_size=batch_size, shuffle=True)
+        for told, workers in settings(threads):
+            yield "pyg", f"pyg{told}", NeighborLoader(data, **workers, **common), of_pyg
+        yield "graphmill", "graphmill", graphmill.NeighborLoader(data, num_threads=threads, **common), of_pyg
+
+    return {"torch_geometric": torch_geometric.__version__, "sampler": sampler}, make
+
+
+def dgl(dataset):
+    """DGL's loader, GraphBolt's pipeline and our blocks in their place."""
+    import dgl
+    import dgl.graphbolt as gb
+
+    indptr, indices = (torch.from_numpy(array.astype("int64")) for array in (dataset.indptr, dataset.indices))
+    x, y = torch.from_numpy(dataset.x.copy()), torch.from_numpy(dataset.y)
+    graph = dgl.graph(("csc", (indptr, indices, torch.tensor([], dtype=torch.int64))), num_nodes=dataset.num_nodes)
+    graph.ndata["feat"], graph.ndata["label"] = x, y
+    graph.create_formats_()
+    rows = gb.BasicFeatureStore({("node", None, "feat"): gb.TorchBasedFeature(x)})
+    sampling = {name: gb.fused_csc_sampling_graph(indptr, ids) for name, ids in (("", indices), (" int32", indices.int()))}
+
+    def make(nodes, fanout, batch_size, threads):
+        far_first = fanout[::-1]
+        for told, workers in settings(threads):
+            sampler = dgl.dataloading.NeighborSampler(far_first, prefetch_node_feats=["feat"], prefetch_labels=["label"])
+            yield "dgl", f"dgl{told}", dgl.dataloading.DataLoader(graph, nodes, sampler, batch_size=batch_size, shuffle=True, **workers), of_blocks
+            for width, sampled in sampling.items():
+                seeds = nodes.int() if width else nodes
+                items = gb.ItemSet((seeds, y[nodes]), names=("seed_nodes", "labels"))
+                pipe = gb.ItemSampler(items, batch_size=batch_size, shuffle=True).sample_neighbor(sampled, far_first)
+                pipe = pipe.fetch_feature(rows, node_feature_keys=["feat"])
+                yield "graphbolt", f"graphbolt{width}{told}", gb.DataLoader(pipe, **workers), of_graphbolt
+        sampler = graphmill.dgl.NeighborSampler(far_first)
+        ours = graphmill.dgl.DataLoader(dataset, nodes, sampler, batch_size=batch_size, shuffle=True, num_threads=threads)
+        yield "graphmill", "graphmill", ours, of_blocks
+
+    return {"dgl": dgl.__version__}, make
 
 
 def main():
@@ -44,52 +118,53 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batches", type=int, default=24, help="of an epoch, at most")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--cases", type=int, nargs="+", default=range(len(CASES)), help="lines of the table, from 0 on")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    families = [family for name, family in (("torch_geometric", pyg), ("dgl", dgl)) if _frameworks.find(name) is not None]
+    if not families:
+        raise SystemExit("neither torch_geometric nor dgl is installed")
     dataset = graphmill.generate(
         "kronecker", scale=options.scale, degree=options.degree, dim=options.dim, classes=47, seed=0,
         initiator=[[0.57, 0.19], [0.19, 0.05]],
     )  # fmt: skip
-    data = dataset.to_pyg()
-    # an ordinary tensor, as a script has it
-    data.x = data.x.clone()
-    del data.edge_weight
-    sampler = "pyg-lib" if torch_geometric.typing.WITH_PYG_LIB else "torch-sparse"
-    heading = {
-        "graph": str(dataset), "torch": torch.__version__, "torch_geometric": torch_geometric.__version__, "sampler": sampler,
-    }  # fmt: skip
-    if not options.json:
-        print(", ".join(f"{name} {value}" for name, value in heading.items()))
-        print("| fanout | batch | threads | PyG seeds/s | graphmill seeds/s | ratio | edges a batch, PyG and graphmill |\n|---|---|---|---|---|---|---|")
-    rows = []
-    for fanout, batch_size in CASES:
-        for threads in options.threads:
-            torch.set_num_threads(threads)
-            nodes = data.train_mask.nonzero().view(-1)
-            nodes = nodes[torch.randperm(len(nodes))[: options.batches * batch_size]]
-            common = dict(num_neighbors=[int(k) for k in fanout.split(",")], input_nodes=nodes, batch_size=batch_size, shuffle=True)
-            workers = {} if threads == 1 else {"num_workers": threads, "persistent_workers": True}
-            loaders = {
-                "pyg": NeighborLoader(data, **workers, **common),
-                "graphmill": graphmill.NeighborLoader(data, num_threads=threads, **common),
-            }
-            best = dict.fromkeys(loaders, (0, 0))
-            for loader in loaders.values():
-                measure(loader)
-            for _ in range(options.rounds):
-                for name, loader in loaders.items():
-                    best[name] = max(best[name], measure(loader))
-            row = {
-                "fanout": fanout, "batch_size": batch_size, "threads": threads, "pyg": best["pyg"][0],
-                "graphmill": best["graphmill"][0], "ratio": best["graphmill"][0] / best["pyg"][0],
-                "edges": [best["pyg"][1], best["graphmill"][1]],
-            }  # fmt: skip
-            rows.append(row)
-            if not options.json:
-                edges = " and ".join(f"{n:,.0f}" for n in row["edges"])
-                print(f"| {fanout} | {batch_size} | {threads} | {row['pyg']:,.0f} | {row['graphmill']:,.0f} | {row['ratio']:.1f} | {edges} |", flush=True)
-    if options.json:
-        print(json.dumps({**heading, "rows": rows}))
+    results = []
+    for family in families:
+        versions, make = family(dataset)
+        heading = {"graph": str(dataset), "torch": torch.__version__, **versions}
+        if not options.json:
+            print(", ".join(f"{name} {value}" for name, value in heading.items()))
+            print("| fanout | batch | threads | peer, its best setting | its seeds/s | graphmill seeds/s | ratio | edges a batch, of both |\n|---|---|---|---|---|---|---|---|")
+        for number in options.cases:
+            fanout, batch_size = CASES[number]
+            for threads in options.threads:
+                torch.set_num_threads(threads)
+                nodes = torch.from_numpy(dataset.train.astype("int64"))
+                nodes = nodes[torch.randperm(len(nodes))[: options.batches * batch_size]]
+                loaders = list(make(nodes, [int(k) for k in fanout.split(",")], batch_size, threads))
+                best = {}
+                for turn in range(options.rounds + 1):
+                    for peer, setting, loader, read in loaders:
+                        found = (*measure(loader, read), setting)
+                        # the first epoch warms up
+                        if turn > 0:
+                            best[peer] = max(best.get(peer, found), found)
+                # worker processes end here, not in those of the next line, which are forked
+                del loader, loaders
+                gc.collect()
+                speed, edges, _ = best.pop("graphmill")
+                for peer, (its_speed, its_edges, setting) in best.items():
+                    row = {"fanout": fanout, "batch_size": batch_size, "threads": threads, "peer": peer, "setting": setting}
+                    row |= {"peer_speed": its_speed, "speed": speed, "ratio": speed / its_speed, "edges": [its_edges, edges]}
+                    results.append(row)
+                    if not options.json:
+                        print(
+                            f"| {fanout} | {batch_size} | {threads} | {setting} | {its_speed:,.0f} | {speed:,.0f} | {speed / its_speed:.1f} | "
+                            f"{its_edges:,.0f} and {edges:,.0f} |", flush=True,
+                        )  # fmt: skip
+        if options.json:
+            print(json.dumps({**heading, "rows": results}))
+            results = []
 
 
 if __name__ == "__main__":

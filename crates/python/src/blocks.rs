@@ -7,7 +7,8 @@ use graphmill_loader::{Form, MiniBatch, Sampler, Workspace};
 
 use crate::{
     batch::wide,
-    pool::{Lease, Pool},
+    fault::Fault,
+    pool::{Kept, Lease, Pool},
     prefetch::{Make, Prefetch},
     source::Epoch,
     table::Table,
@@ -51,6 +52,7 @@ pub struct BlockSource {
     inputs: Vec<u32>,
     features: Option<Table>,
     seed: u64,
+    pool: Kept,
 }
 
 /// A thread's memory.
@@ -86,7 +88,7 @@ impl BlockSource {
                 config.sampler
             ));
         }
-        Ok(Arc::new(Self { data, sampler, inputs, features, seed: config.seed }))
+        Ok(Arc::new(Self { data, sampler, inputs, features, seed: config.seed, pool: Kept::default() }))
     }
 
     /// How many inputs there are.
@@ -109,7 +111,7 @@ impl BlockSource {
             return Err(format!("input {i}, but there are {} inputs", self.inputs.len()));
         }
         let (order, batch_size) = (Arc::new(order), batch_size.max(1));
-        let pool = Pool::new((ahead + threads + 2) * (4 + 3 * self.sampler.num_layers()));
+        let pool = self.pool.pool((ahead + threads + 2) * (4 + 3 * self.sampler.num_layers()));
         let worker = |_| {
             let (this, order, pool) = (self.clone(), order.clone(), pool.clone());
             let mut work = None;
@@ -139,7 +141,7 @@ impl BlockSource {
         inputs: &[u64],
         pool: &Pool,
         work: &mut Work,
-    ) -> Result<BlockBatch, String> {
+    ) -> Result<BlockBatch, Fault> {
         let Work { space, batch } = work;
         batch.number = number;
         batch.seeds.clear();

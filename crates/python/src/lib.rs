@@ -12,12 +12,14 @@
 
 pub mod batch;
 pub mod blocks;
+pub mod fault;
 pub mod method;
 pub mod order;
 pub mod pool;
 pub mod prefetch;
 pub mod source;
 pub mod table;
+pub mod tiered;
 pub mod topology;
 
 #[cfg(feature = "python")]

@@ -37,6 +37,11 @@ impl Pool {
         Self(Arc::new(Free { most, process: process::id(), ..Free::default() }))
     }
 
+    /// Whether it was made by [`Pool::new`] with that number in this process.
+    fn is_of(&self, most: usize) -> bool {
+        self.0.most == most && self.0.process == process::id()
+    }
+
     /// `bytes` bytes that hold anything: the smallest free block that is large enough and no more than four times as large, or a new one
     /// with an eighth to spare.
     pub fn lend(&self, bytes: usize) -> Lease {
@@ -49,6 +54,21 @@ impl Pool {
         drop(blocks);
         let block = block.unwrap_or_else(|| bytemuck::allocation::zeroed_vec(lines + lines / 8));
         Lease { block, bytes, home: self.clone() }
+    }
+}
+
+/// The pool of the epochs so far: the next one starts with memory that has been touched.
+#[derive(Default)]
+pub struct Kept(Mutex<Option<Pool>>);
+
+impl Kept {
+    /// The pool, or a new one where it keeps another number of blocks, is another process's, or somebody else is asking.
+    pub fn pool(&self, most: usize) -> Pool {
+        let Ok(mut kept) = self.0.try_lock() else { return Pool::new(most) };
+        match &*kept {
+            Some(pool) if pool.is_of(most) => pool.clone(),
+            _ => kept.insert(Pool::new(most)).clone(),
+        }
     }
 }
 
@@ -125,5 +145,18 @@ mod tests {
         drop(many);
         assert_eq!(pool.0.blocks.lock().unwrap().len(), 2);
         assert!(pool.lend(0).bytes().is_empty());
+    }
+
+    #[test]
+    fn the_next_epoch_has_the_memory_of_the_last() {
+        let kept = Kept::default();
+        let lease = kept.pool(3).lend(100_000);
+        let at = lease.bytes().as_ptr();
+        drop(lease);
+        assert_eq!(kept.pool(3).lend(100_000).bytes().as_ptr(), at);
+        // of another size: a pool of its own, and the old one is gone
+        let other = kept.pool(4);
+        assert!(other.0.blocks.lock().unwrap().is_empty());
+        assert!(Arc::ptr_eq(&other.0, &kept.pool(4).0));
     }
 }

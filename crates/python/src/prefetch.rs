@@ -13,11 +13,13 @@ use std::{
     time::Duration,
 };
 
+use crate::fault::Fault;
+
 /// How long whoever drops a prefetcher waits for its threads.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Makes the value of a number. Each thread has one of its own.
-pub type Make<T> = Box<dyn FnMut(u64) -> Result<T, String> + Send>;
+pub type Make<T> = Box<dyn FnMut(u64) -> Result<T, Fault> + Send>;
 
 /// See the module's text.
 pub struct Prefetch<T> {
@@ -39,7 +41,7 @@ struct Shared<T> {
 
 struct State<T> {
     /// The values from `next` on, each there, in the making or not begun.
-    window: VecDeque<Option<Result<T, String>>>,
+    window: VecDeque<Option<Result<T, Fault>>>,
     /// Who is taken next.
     next: u64,
     /// Who is begun next.
@@ -109,9 +111,10 @@ impl<T: Send + 'static> Prefetch<T> {
     ///
     /// # Errors
     /// What the value's maker returned; there are no more values then. This is another process.
-    pub fn take(&self, patience: Duration) -> Result<Taken<T>, String> {
+    pub fn take(&self, patience: Duration) -> Result<Taken<T>, Fault> {
         if self.process != process::id() {
-            return Err("this process was forked from the one that makes the batches: start an iterator of its own here".into());
+            let message = "this process was forked from the one that makes the batches: start an iterator of its own here";
+            return Err(Fault::Value(message.into()));
         }
         let mut state = self.shared.lock();
         if state.next == state.end {
@@ -183,7 +186,7 @@ fn work<T>(shared: &Shared<T>, mut make: Make<T>) {
         let value = catch_unwind(AssertUnwindSafe(|| make(number))).unwrap_or_else(|panic| {
             let what =
                 panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-            Err(format!("batch {number}: a fault in graphmill: {}", what.unwrap_or("unknown")))
+            Err(Fault::Value(format!("batch {number}: a fault in graphmill: {}", what.unwrap_or("unknown"))))
         });
         let mut state = shared.lock();
         // those before it in the window have been taken since; after an error nobody waits for it
@@ -206,7 +209,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn makers<T>(n: usize, make: impl Fn(u64) -> Result<T, String> + Send + Sync + 'static) -> Vec<Make<T>> {
+    fn makers<T>(n: usize, make: impl Fn(u64) -> Result<T, Fault> + Send + Sync + 'static) -> Vec<Make<T>> {
         let make = Arc::new(make);
         let one = |_| {
             let make = make.clone();
@@ -243,14 +246,14 @@ mod tests {
         for bad in ["an error", "a panic"] {
             let make = move |number: u64| match number {
                 7 if bad == "a panic" => panic!("a panic"),
-                7 => Err("an error".into()),
+                7 => Err(Fault::File("an error".into())),
                 _ => Ok(number),
             };
             let values = Prefetch::start(0..1000, makers(3, make), 8).unwrap();
             for number in 0..7 {
                 assert_eq!(values.take(LONG), Ok(Taken::Value(number)));
             }
-            assert!(values.take(LONG).unwrap_err().contains(bad));
+            assert!(values.take(LONG).unwrap_err().to_string().contains(bad));
             assert_eq!(values.take(LONG), Ok(Taken::End));
         }
     }

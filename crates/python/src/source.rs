@@ -6,8 +6,9 @@ use graphmill_loader::BatchKey;
 
 use crate::{
     batch::{Batch, Drawn, wide},
+    fault::Fault,
     method::{Method, Room},
-    pool::Pool,
+    pool::{Kept, Pool},
     prefetch::{Make, Prefetch},
     table::Table,
     topology::{Topology, check},
@@ -74,6 +75,7 @@ pub struct Source {
     tables: Vec<(Of, Table)>,
     method: Box<dyn Method>,
     seed: u64,
+    pool: Kept,
 }
 
 /// A thread's memory.
@@ -116,7 +118,7 @@ impl Source {
                 return Err(format!("table {i} has {} rows for {rows} {what}", table.num_rows()));
             }
         }
-        Ok(Arc::new(Self { topology, inputs, tables, method, seed }))
+        Ok(Arc::new(Self { topology, inputs, tables, method, seed, pool: Kept::default() }))
     }
 
     /// How many inputs there are.
@@ -142,7 +144,7 @@ impl Source {
         let Epoch { epoch, order, batch_size, batches } = epoch;
         self.check(&order)?;
         let (order, batch_size) = (Arc::new(order), batch_size.max(1));
-        let pool = Pool::new((ahead + threads + 2) * (ARRAYS + self.tables.len()));
+        let pool = self.pool.pool((ahead + threads + 2) * (ARRAYS + self.tables.len()));
         let worker = |_| {
             let (this, order, pool) = (self.clone(), order.clone(), pool.clone());
             let mut work = None;
@@ -161,7 +163,7 @@ impl Source {
     ///
     /// # Errors
     /// An input's number is too large, or the batch has more edges than fit.
-    pub fn one(&self, epoch: u64, number: u64, inputs: &[u64]) -> Result<Batch, String> {
+    pub fn one(&self, epoch: u64, number: u64, inputs: &[u64]) -> Result<Batch, Fault> {
         self.check(inputs)?;
         self.make(BatchKey { seed: self.seed, epoch, batch: number }, inputs, &Pool::new(0), &mut self.work())
     }
@@ -178,7 +180,7 @@ impl Source {
         Work { room, drawn: Drawn::default(), seeds: Vec::new() }
     }
 
-    fn make(&self, key: BatchKey, inputs: &[u64], pool: &Pool, work: &mut Work) -> Result<Batch, String> {
+    fn make(&self, key: BatchKey, inputs: &[u64], pool: &Pool, work: &mut Work) -> Result<Batch, Fault> {
         let Work { room, drawn, seeds } = work;
         self.inputs.fill(inputs, seeds);
         self.method.draw(&self.topology, key, seeds, room, drawn)?;
@@ -275,7 +277,7 @@ mod tests {
         }
         assert_eq!(run(9, 3, 4), all[9..]);
         assert_eq!(bytes(&source.one(3, 2, &order.epoch(3)[32..48]).unwrap()), all[2]);
-        assert!(source.one(0, 0, &[200]).err().unwrap().contains("200 inputs"));
+        assert!(source.one(0, 0, &[200]).err().unwrap().to_string().contains("200 inputs"));
     }
 
     #[test]

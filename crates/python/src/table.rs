@@ -6,6 +6,8 @@ use bytemuck::Pod;
 use graphmill_graph::{Buffer, prefetch::prefetch};
 use graphmill_loader::{Feature, feature::Places};
 
+use crate::{fault::Fault, tiered::Tiered};
+
 /// Rows that are asked for ahead of being copied.
 const AHEAD: usize = 8;
 
@@ -14,8 +16,10 @@ const AHEAD: usize = 8;
 pub enum Table {
     /// In memory, of any type.
     Rows(Rows),
-    /// Of a dataset, as `f32`, wherever it keeps them.
+    /// Of a dataset in memory, as `f32`, however it keeps them.
     Feature(Arc<dyn Feature>),
+    /// Of a dataset, in tiers.
+    Tiered(Arc<Tiered>),
 }
 
 impl Table {
@@ -24,6 +28,7 @@ impl Table {
         match self {
             Self::Rows(rows) => rows.num_rows,
             Self::Feature(feature) => feature.num_rows(),
+            Self::Tiered(tiered) => tiered.num_rows(),
         }
     }
 
@@ -32,6 +37,7 @@ impl Table {
         match self {
             Self::Rows(rows) => rows.row_bytes,
             Self::Feature(feature) => feature.dim() * size_of::<f32>(),
+            Self::Tiered(tiered) => tiered.row_bytes(),
         }
     }
 
@@ -42,14 +48,13 @@ impl Table {
     ///
     /// # Panics
     /// An id is beyond the table, or `out` is of another size: neither comes from users.
-    pub fn gather_nodes(&self, ids: &[u32], out: &mut [u8]) -> Result<(), String> {
+    pub fn gather_nodes(&self, ids: &[u32], out: &mut [u8]) -> Result<(), Fault> {
         match self {
             Self::Rows(rows) => rows.gather(ids, |&id| id as usize, out),
             Self::Feature(feature) => {
-                feature
-                    .read_to(ids, Places::InOrder, bytemuck::cast_slice_mut(out))
-                    .map_err(|e| e.to_string())?;
+                feature.read_to(ids, Places::InOrder, bytemuck::cast_slice_mut(out))?;
             }
+            Self::Tiered(tiered) => tiered.gather(ids, out)?,
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgMatches, Command};
 use graphmill_engine::saved::SavedRun;
+use graphmill_graph::external::Quiet;
 
 use crate::{args, output};
 
@@ -29,7 +30,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let run = SavedRun::open(args::required(matches, "run"), matches.get_flag("last"))?;
     let dataset = run.dataset(args::get_path(matches, "dataset"))?;
-    let scores = run.scores(&dataset)?;
+    let scores = run.scores(&dataset, &Quiet)?;
     if matches.get_flag("json") {
         return output::json(&scores);
     }

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Command};
 use graphmill_engine::{Error, hotness};
-use graphmill_graph::atomic;
+use graphmill_graph::{atomic, external::Quiet};
 
 use crate::{args, output};
 
@@ -75,7 +75,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             .map_err(|_| Error::usage(format!("--epochs {epochs}: a whole number from 1")))?,
     };
     let data = args::open_dataset(args::required(matches, "dataset"))?;
-    let report = hotness::run(&options, &data)?;
+    let report = hotness::run(&options, &data, &Quiet)?;
     if let Some(file) = args::get_path(matches, "plot") {
         let svg = hotness::svg(&report).map_err(anyhow::Error::msg).context("the plot")?;
         atomic::write(file, |out| std::io::Write::write_all(out, svg.as_bytes()))?;

@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use graphmill_engine::saved::{Kind, SavedRun};
+use graphmill_graph::external::Quiet;
 
 use crate::{args, output};
 
@@ -56,7 +57,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let out = args::required(matches, "out");
     let original = matches.get_flag("original-ids");
-    let written = run.predict(&dataset, args::get_path(matches, "nodes"), original, kind, out)?;
+    let written = run.predict(&dataset, args::get_path(matches, "nodes"), original, kind, out, &Quiet)?;
     if matches.get_flag("json") {
         output::json(&written)
     } else {

@@ -7,6 +7,7 @@ use graphmill_engine::{Dataset, Error, TrainConfig, config, hotness};
 use graphmill_graph::{
     NodeId,
     dataset::{Work, native},
+    external::Quiet,
     memory, reorder, table,
 };
 use serde_json::json;
@@ -90,7 +91,7 @@ fn order(by: &str, seed: u64, train: TrainConfig) -> Result<Make, Error> {
     let by = by.to_string();
     Ok(Box::new(move |dataset| {
         let train = TrainConfig { seed, ..train };
-        let scores = hotness::scores(&by, &train, dataset)
+        let scores = hotness::scores(&by, &train, dataset, &Quiet)
             .map_err(|e| graphmill_graph::Error::invalid(e.to_string()))?;
         reorder::by_scores(&scores)
     }))

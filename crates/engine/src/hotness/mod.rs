@@ -11,7 +11,12 @@ mod visits;
 use std::sync::Arc;
 
 use graphmill_distributed::Book;
-use graphmill_graph::{Dataset, reorder::by_scores, table::names};
+use graphmill_graph::{
+    Dataset,
+    external::{Quiet, Watch},
+    reorder::by_scores,
+    table::names,
+};
 use graphmill_loader::{
     Sampler,
     feature::Host,
@@ -108,8 +113,8 @@ pub(crate) enum Kind {
 /// Finds the hit rates.
 ///
 /// # Errors
-/// An unknown name, or an impossible option.
-pub fn run(options: &Options, data: &Dataset) -> Result<Report> {
+/// An unknown name, or an impossible option; `watch` ends the work.
+pub fn run(options: &Options, data: &Dataset, watch: &dyn Watch) -> Result<Report> {
     check(options)?;
     let feature = Host::new(&data.features);
     let nodes = data.num_nodes();
@@ -125,7 +130,7 @@ pub fn run(options: &Options, data: &Dataset) -> Result<Report> {
         let sampled = build::sampler(&train, data)?;
         let order = build::order(&train, data)?;
         let loader = loader(&train, data, &*sampled, &*order, &feature)?;
-        let drawn = InOrder::new(&loader);
+        let drawn = InOrder::new(&loader, watch);
         let visits = Remembered::new(&drawn);
         let epochs: Vec<Footprint> = (0..options.epochs)
             .map(|epoch| visits.footprint(epoch, nodes))
@@ -165,10 +170,10 @@ pub fn run(options: &Options, data: &Dataset) -> Result<Report> {
 /// The score of every node by the metric of that name, for a run with these options.
 ///
 /// # Errors
-/// No such metric, or an impossible option.
-pub fn scores(name: &str, config: &TrainConfig, data: &Dataset) -> Result<Vec<f64>> {
+/// No such metric, or an impossible option; `watch` ends the work.
+pub fn scores(name: &str, config: &TrainConfig, data: &Dataset, watch: &dyn Watch) -> Result<Vec<f64>> {
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
-    scores_of(name, config, data, &*sampler, &*order)
+    scores_until(name, config, data, &*sampler, &*order, watch)
 }
 
 /// [`scores`] of a run whose sampler and order have been made.
@@ -179,11 +184,23 @@ pub(crate) fn scores_of(
     sampler: &dyn Sampler,
     order: &dyn Order,
 ) -> Result<Vec<f64>> {
+    scores_until(name, config, data, sampler, order, &Quiet)
+}
+
+/// [`scores_of`], as long as `watch` does not end it.
+pub(crate) fn scores_until(
+    name: &str,
+    config: &TrainConfig,
+    data: &Dataset,
+    sampler: &dyn Sampler,
+    order: &dyn Order,
+    watch: &dyn Watch,
+) -> Result<Vec<f64>> {
     let unread = Host::new(&data.features);
     let loader = loader(config, data, sampler, order, &unread)?;
-    let visits = InOrder::new(&loader);
+    let visits = InOrder::new(&loader, watch);
     let setting = setting(config, data, &loader, &visits, config.epochs as u64);
-    hotness::score(name, &setting).map_err(Error::usage)
+    scored(name, &setting, watch)
 }
 
 /// [`scores_of`] of one rank's share of a run's batches.
@@ -197,9 +214,17 @@ pub(crate) fn scores_of_rank(
 ) -> Result<Vec<f64>> {
     let unread = Host::new(&data.features);
     let loader = Loader { own: Some(own.clone()), ..loader(config, data, sampler, order, &unread)? };
-    let visits = InOrder::new(&loader);
+    let visits = InOrder::new(&loader, &Quiet);
     let setting = setting(config, data, &loader, &visits, config.epochs as u64);
     hotness::score(name, &setting).map_err(Error::usage)
+}
+
+/// The scores of a setting whose batches are drawn as long as `watch` does not end that.
+fn scored(name: &str, setting: &Setting, watch: &dyn Watch) -> Result<Vec<f64>> {
+    let scores = hotness::score(name, setting);
+    // its message may stand for the batches that were not drawn
+    watch.check()?;
+    scores.map_err(Error::usage)
 }
 
 /// What hotness is computed for.

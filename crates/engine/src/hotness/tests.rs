@@ -25,7 +25,7 @@ fn caches_of_any_kind_are_between_nothing_and_everything() {
     let mut options = options(&[], &[0.0, 0.05, 0.3, 1.0]);
     options.policies = all;
     options.samplers = ["neighbor", "random-walk", "saint-rw"].map(String::from).to_vec();
-    let report = run(&options, &data()).unwrap();
+    let report = run(&options, &data(), &Quiet).unwrap();
     assert_eq!(report.results.len(), 3 * options.policies.len() * 4);
     for sampler in &options.samplers {
         let of = |policy: &str| -> Vec<f64> {
@@ -62,7 +62,7 @@ fn caches_of_any_kind_are_between_nothing_and_everything() {
 fn a_simulated_cache_serves_what_the_real_one_serves() {
     let data = data();
     let options = options(&["fifo", "degree"], &[0.05]);
-    let report = run(&options, &data).unwrap();
+    let report = run(&options, &data, &Quiet).unwrap();
     let feature = Host::new(&data.features);
     let sampler = build::sampler(&options.train, &data).unwrap();
     let order = build::order(&options.train, &data).unwrap();
@@ -82,7 +82,7 @@ fn a_simulated_cache_serves_what_the_real_one_serves() {
             served += traffic.device.rows;
             asked += ids.len();
         };
-        InOrder::new(&loader).visit(epoch, &mut read).unwrap();
+        InOrder::new(&loader, &Quiet).visit(epoch, &mut read).unwrap();
     }
     assert_eq!(report.results[0].hit_rate, served as f64 / asked as f64);
 }
@@ -90,7 +90,7 @@ fn a_simulated_cache_serves_what_the_real_one_serves() {
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let data = data();
-    let fault = |options: &Options| run(options, &data).unwrap_err().to_string();
+    let fault = |options: &Options| run(options, &data, &Quiet).unwrap_err().to_string();
     assert!(fault(&options(&["warmth"], &[0.1])).contains("unknown policy 'warmth'; known: random, degree"));
     assert!(fault(&options(&["presc:x"], &[0.1])).contains("presc:x: a number of epochs"));
     assert!(fault(&options(&["degree"], &[1.5])).starts_with("--ratios 1.5"));

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use graphmill_graph::{NodeId, Result};
+use graphmill_graph::{NodeId, Result, external::Watch};
 use graphmill_loader::{
     MiniBatch, Workspace,
     hotness::{Footprint, Visits},
@@ -14,13 +14,14 @@ use crate::stage::Loader;
 /// Draws as many batches at once as there are threads, and shows them in their order.
 pub struct InOrder<'l, 'a> {
     loader: &'l Loader<'a>,
+    watch: &'l dyn Watch,
     slots: RefCell<Vec<(Workspace, MiniBatch)>>,
 }
 
 impl<'l, 'a> InOrder<'l, 'a> {
-    /// What `loader` draws.
-    pub fn new(loader: &'l Loader<'a>) -> Self {
-        Self { loader, slots: RefCell::default() }
+    /// What `loader` draws, as long as `watch` does not end it.
+    pub fn new(loader: &'l Loader<'a>, watch: &'l dyn Watch) -> Self {
+        Self { loader, watch, slots: RefCell::default() }
     }
 }
 
@@ -34,6 +35,7 @@ impl Visits for InOrder<'_, '_> {
         slots.resize_with(ahead, || (Workspace::new(loader.graph.num_nodes()), MiniBatch::default()));
         let mut next = 0;
         while next < batches {
+            self.watch.check()?;
             let group = &mut slots[..ahead.min((batches - next) as usize)];
             let alone = group.len() < rayon::current_num_threads();
             group.par_iter_mut().enumerate().try_for_each(|(i, (workspace, batch))| {

@@ -105,6 +105,7 @@ pub fn requests(
             slot.draw(&loader, &seeds, task / parts, (task % parts) as u16, book)
         })?;
         next += group as u64;
+        watch.check()?;
         watch.done(next / parts);
     }
 

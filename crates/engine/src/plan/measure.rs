@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Instant};
 
 use graphmill_distributed::Book;
-use graphmill_graph::{Block, Dataset, NodeId, memory};
+use graphmill_graph::{Block, Dataset, NodeId, external::Quiet, memory};
 use graphmill_loader::{Feature, MiniBatch, Sampler, Workspace, feature::Host, order::Order};
 use graphmill_nn::{backend::Cpu, cost::BlockShape};
 
@@ -206,7 +206,7 @@ fn hit_rates(config: &TrainConfig, data: &Dataset) -> Result<Vec<HitRate>> {
         ratios: RATIOS.into(),
         epochs: 1,
     };
-    let report = hotness::run(&options, data)?;
+    let report = hotness::run(&options, data, &Quiet)?;
     Ok(report.results.iter().map(|row| HitRate { ratio: row.ratio, rate: row.hit_rate }).collect())
 }
 

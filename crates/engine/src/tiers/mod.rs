@@ -6,16 +6,20 @@
 //! ```
 
 mod gpu;
+mod open;
 mod own;
 mod step;
 
 pub(crate) use gpu::OnGpus;
+pub use open::{Tiers, open};
 pub(crate) use own::{OwnCache, OwnCaches};
 pub(crate) use step::Step;
 
 use std::{fmt, path::Path, sync::Arc};
 
-use graphmill_graph::{Dataset, Matrix, dataset::StoredTable, matrix::TableType, reorder::by_scores};
+use graphmill_graph::{
+    Dataset, Matrix, dataset::StoredTable, external::Watch, matrix::TableType, reorder::by_scores,
+};
 use graphmill_loader::{
     Feature, Sampler,
     feature::{
@@ -28,7 +32,7 @@ use graphmill_loader::{
 use crate::{
     Error, Result, TrainConfig, build,
     evaluate::Source,
-    hotness::{Kind, kind, scores_of},
+    hotness::{Kind, kind, scores_until},
     memory::{self, Residences},
     strategy,
 };
@@ -192,12 +196,13 @@ impl Plan {
         residence: Residences,
         sampler: &dyn Sampler,
         order: &dyn Order,
+        watch: &dyn Watch,
     ) -> Result<(Box<dyn Feature>, Whole)> {
         let own = self.as_stored(config);
         let (mut chain, whole): (Box<dyn Feature>, Whole) = if let Some(cache) = self.host.clone() {
             let disk = disk(config)?;
             let behind = Box::new(disk.clone());
-            let chain = self.cached(&cache, 1, Level::Host, behind, &own, data, sampler, order)?;
+            let chain = self.cached(&cache, 1, Level::Host, behind, &own, data, sampler, order, watch)?;
             (chain, Whole::Disk(disk))
         } else {
             let (host, table) = build::features(&own, data, residence.features)?;
@@ -226,7 +231,7 @@ impl Plan {
             if link != LinkOptions::default() {
                 chain = Box::new(Linked::new(chain.into(), Arc::new(Link::new(link))));
             }
-            chain = self.cached(&cache, self.devices, level, chain, &own, data, sampler, order)?;
+            chain = self.cached(&cache, self.devices, level, chain, &own, data, sampler, order, watch)?;
         }
         Ok((chain, whole))
     }
@@ -263,6 +268,7 @@ impl Plan {
         data: &Dataset,
         sampler: &dyn Sampler,
         order: &dyn Order,
+        watch: &dyn Watch,
     ) -> Result<Box<dyn Feature>> {
         Ok(match kind(&cache.policy)? {
             Kind::Dynamic(make) => Box::new(Dynamic::new(
@@ -273,8 +279,12 @@ impl Plan {
                 level,
             )?),
             Kind::Pinned => {
-                let scores = scores_of(&cache.policy, config, data, sampler, order)
-                    .map_err(|e| Error::usage(format!("--cache {}: {e}", cache.policy)))?;
+                let scores = scores_until(&cache.policy, config, data, sampler, order, watch).map_err(
+                    |e| match e {
+                        Error::Graph(graphmill_graph::Error::Stopped) => e,
+                        e => Error::usage(format!("--cache {}: {e}", cache.policy)),
+                    },
+                )?;
                 let held = placed(&by_scores(&scores)?, cache.slots, devices, self.placement);
                 Box::new(Pinned::new(held, self.kind, behind, level)?)
             }

@@ -1,6 +1,7 @@
 use graphmill_graph::{
-    Features, SparseRows,
+    Features, NodeId, SparseRows,
     dataset::FeatureData,
+    external::Quiet as Watchless,
     generate::{GenerateOptions, generate},
 };
 
@@ -88,6 +89,55 @@ fn every_chain_of_tiers_trains_to_the_same_bits() {
         }
         assert_eq!(tiered.test.score, plain.test.score, "{config:?}");
     }
+}
+
+#[test]
+fn opened_tiers_give_the_rows_of_the_table() {
+    let room = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&room), config(&room));
+    let FeatureData::F32(table) = &data.features.data else { unreachable!() };
+    let ids: Vec<NodeId> = (0..2000).rev().step_by(7).collect();
+    let expected: Vec<f32> = ids.iter().flat_map(|&v| table[20 * v as usize..][..20].to_vec()).collect();
+    let half = Bytes(data.features.bytes() as u64 / 2);
+    let chains = [
+        (base.clone(), "the host holds all"),
+        (
+            TrainConfig { host_budget: half, ..base.clone() },
+            "the host holds 32.0 % (posterior:2), the disk all",
+        ),
+        (
+            TrainConfig { cache_ratio: Ratio(Some(0.2)), cache: "lru".into(), ..base.clone() },
+            "the host holds 20.0 % (lru), the disk all",
+        ),
+        (
+            TrainConfig { devices: "virtual:2".into(), cache_ratio: Ratio(Some(0.25)), ..base.clone() },
+            "2 devices hold 25.0 % each (posterior:2), the host all",
+        ),
+    ];
+    for (config, description) in chains {
+        let tiers = open(&config, &data, &Watchless).unwrap();
+        assert_eq!(tiers.description, format!("feature rows: {description}"));
+        assert_eq!(tiers.has_devices, config.devices != "cpu");
+        for _ in 0..2 {
+            let mut out = vec![0.0; expected.len()];
+            let traffic = tiers.feature.read(&ids, &mut out).unwrap();
+            assert_eq!((out, traffic.total().rows), (expected.clone(), ids.len() as u64), "{description}");
+        }
+    }
+    let fault =
+        |config: &TrainConfig| open(config, &data, &Watchless).err().expect("it is refused").to_string();
+    let device = TrainConfig { devices: "virtual:1".into(), device_budget: Bytes(1 << 20), ..base.clone() };
+    assert!(fault(&device).starts_with("--device-budget: what a training step"));
+    assert!(fault(&TrainConfig { devices: "cuda:0".into(), ..base.clone() }).starts_with("--devices cuda:0"));
+    // counting what batches ask for ends where the watcher says so
+    struct Stopped;
+    impl graphmill_graph::external::Watch for Stopped {
+        fn is_stopped(&self) -> bool {
+            true
+        }
+    }
+    let stopped = open(&TrainConfig { cache_ratio: Ratio(Some(0.2)), ..base }, &data, &Stopped);
+    assert!(matches!(stopped, Err(Error::Graph(graphmill_graph::Error::Stopped))));
 }
 
 #[test]

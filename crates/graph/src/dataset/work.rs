@@ -15,7 +15,7 @@ pub struct Work {
     pub memory: Option<u64>,
     /// A dataset that is there is replaced.
     pub replace: bool,
-    /// Is told how far the work is.
+    /// Is told how far the work is, and may end it.
     pub watch: Box<dyn Watch>,
 }
 
@@ -32,7 +32,7 @@ impl Default for Work {
 /// Returns the dataset, mapped where it was written on the way.
 ///
 /// # Errors
-/// Those of `told` and `make`; `dst` holds something already; there is not enough disk.
+/// Those of `told` and `make`; `dst` holds something already; there is not enough disk; the watcher ends the work.
 pub(crate) fn run(
     work: Work,
     dst: &Path,
@@ -44,6 +44,7 @@ pub(crate) fn run(
     let memory = work.memory.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
     let scratch = Scratch::open(&atomic::suffixed(dst, suffix), &told()?, memory, work.watch)?;
     let made = make(&scratch).and_then(|dataset| {
+        scratch.check()?;
         scratch.stage("writing the dataset", None, Unit::Bytes);
         dataset.save_by_way_of(&scratch, dst, work.replace).map(|()| dataset)
     });

@@ -10,6 +10,8 @@ use crate::{
 
 /// Edges that are dealt to parts on the disk together: enough for all threads, however few at a time are pushed.
 const TOGETHER: usize = 1 << 20;
+/// Edges after which the watcher is asked whether to go on, however few at a time are pushed.
+const OFTEN: u64 = 1 << 16;
 
 /// Edges on their way to a graph, in memory while they and the work of building from them fit the scratch's budget,
 /// and in its directory beyond. They are pushed in an order that the source alone decides, so that an import that
@@ -84,7 +86,7 @@ impl Edges {
     /// Adds an edge from each `src[i]` to `dst[i]`.
     ///
     /// # Errors
-    /// The lists differ in length, edges have weights here, or writing to the scratch directory fails.
+    /// The lists differ in length, edges have weights here, writing to the scratch directory fails, or the watcher ends the work.
     pub fn extend(&mut self, src: &[NodeId], dst: &[NodeId]) -> Result<()> {
         self.extend_weighted(src, dst, &[])
     }
@@ -106,7 +108,11 @@ impl Edges {
         }
         let most = |ids: &[NodeId]| ids.iter().copied().max();
         self.largest = self.largest.max(most(src)).max(most(dst));
+        let before = self.pushed;
         self.pushed += src.len() as u64;
+        if before / OFTEN < self.pushed / OFTEN {
+            self.scratch.check()?;
+        }
         let passed = self.known.min(src.len() as u64);
         self.known -= passed;
         let (src, dst) = (&src[passed as usize..], &dst[passed as usize..]);

@@ -67,7 +67,8 @@ impl<T: Element> Rows<T> {
     /// Adds whole rows.
     ///
     /// # Errors
-    /// `values` is not a multiple of a row, a value is not finite (rows are counted from 0), or writing fails.
+    /// `values` is not a multiple of a row, a value is not finite (rows are counted from 0), writing fails, or the watcher ends the
+    /// work.
     pub fn extend(&mut self, values: &[T]) -> Result<()> {
         let width = self.columns.unwrap_or(1);
         if width == 0 || !values.len().is_multiple_of(width) {
@@ -79,6 +80,7 @@ impl<T: Element> Rows<T> {
             let (row, column) = (before + i / width, i % width);
             return Err(Error::invalid(format!("column {column} of row {row} is not a finite number")));
         }
+        self.scratch.check()?;
         let passed = self.known.min(values.len() as u64);
         self.known -= passed;
         let values = &values[passed as usize..];

@@ -55,7 +55,12 @@ const FORMAT: &str = "graphmill-scratch-1";
 impl Scratch {
     /// Everything stays in memory; nobody watches.
     pub fn in_memory() -> Self {
-        Self { inner: Arc::new(Inner { dir: None, memory: u64::MAX, watch: Box::new(Quiet) }) }
+        Self::watched(Box::new(Quiet))
+    }
+
+    /// Everything stays in memory.
+    pub fn watched(watch: Box<dyn Watch>) -> Self {
+        Self { inner: Arc::new(Inner { dir: None, memory: u64::MAX, watch }) }
     }
 
     /// Room in the directory `path` for the work that `work` describes: all that its outcome depends on. What an earlier
@@ -206,6 +211,14 @@ impl Scratch {
     /// Tells the watcher something worth a line.
     pub fn note(&self, message: &str) {
         self.inner.watch.note(message);
+    }
+
+    /// Whether to go on.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]: the watcher says no.
+    pub fn check(&self) -> Result<()> {
+        self.inner.watch.check()
     }
 }
 

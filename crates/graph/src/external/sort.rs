@@ -69,6 +69,7 @@ pub(super) fn build<I: Item>(
         written?;
         csc.parts = at;
         csc.sync_if_due()?;
+        scratch.check()?;
         scratch.done(sorted);
         if at == parts.parts.len() {
             break;

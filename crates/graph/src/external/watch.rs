@@ -1,4 +1,6 @@
-//! Who is told how far long work is.
+//! Who is told how far long work is, and may end it.
+
+use crate::{Error, Result};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,19 @@ pub trait Watch: Send + Sync {
     /// Something worth a line of its own.
     fn note(&self, message: &str) {
         let _ = message;
+    }
+
+    /// Whether the work is to end early. Asked from any thread, and often: it takes no longer than reading a flag.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+
+    /// Whether to go on: what long work asks between two pieces of it.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]; what was made so far is removed, as after every error.
+    fn check(&self) -> Result<()> {
+        if self.is_stopped() { Err(Error::Stopped) } else { Ok(()) }
     }
 }
 

@@ -17,7 +17,7 @@ use std::path::Path;
 use crate::{
     Dataset, Result,
     dataset::work::{self, Work},
-    external::Scratch,
+    external::{Quiet, Scratch, Watch},
     table::{Entry, find},
 };
 
@@ -54,7 +54,15 @@ pub const TABLE: &[Entry<Make>] = &[
 /// # Errors
 /// No such generator, or options that nothing can be made of.
 pub fn generate(name: &str, options: &GenerateOptions) -> Result<Dataset> {
-    (find("generator", TABLE, name)?.make)(options, &Scratch::in_memory())
+    generate_watched(name, options, Box::new(Quiet))
+}
+
+/// [`generate`], telling `watch` how far it is.
+///
+/// # Errors
+/// As for [`generate`]; the watcher ends the work.
+pub fn generate_watched(name: &str, options: &GenerateOptions, watch: Box<dyn Watch>) -> Result<Dataset> {
+    (find("generator", TABLE, name)?.make)(options, &Scratch::watched(watch))
 }
 
 /// Generates into the dataset directory `dst`, which appears whole or not at all and gives the dataset its name, within a
@@ -112,11 +120,51 @@ pub fn demo() -> Result<Dataset> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
     use super::*;
-    use crate::dataset::FeatureData;
+    use crate::{Error, dataset::FeatureData};
 
     fn in_pool(threads: usize, make: impl FnOnce() -> Result<Dataset> + Send) -> Dataset {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(make).unwrap()
+    }
+
+    /// Ends the work when it was asked so often whether to.
+    struct Until(AtomicU64);
+
+    impl Watch for Until {
+        fn is_stopped(&self) -> bool {
+            self.0.fetch_update(SeqCst, SeqCst, |left| Some(left.saturating_sub(1))) == Ok(0)
+        }
+    }
+
+    #[test]
+    fn whoever_watches_may_end_the_work_and_nothing_stays() {
+        let room = tempfile::tempdir().unwrap();
+        let dst = room.path().join("it");
+        let options = GenerateOptions { scale: 12, degree: Some(20.0), dim: 8, ..Default::default() };
+        let to = |asked: u64| {
+            let watch = Box::new(Until(AtomicU64::new(asked)));
+            generate_to("kronecker", &dst, &options, Work { watch, ..Work::default() })
+        };
+        let whole = generate("kronecker", &options).unwrap();
+        let mut asked = 0;
+        loop {
+            match to(asked) {
+                Ok(made) => {
+                    assert_same(&made, &whole);
+                    break;
+                }
+                Err(error) => assert!(matches!(error, Error::Stopped), "{error}"),
+            }
+            assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "{asked}");
+            let in_memory =
+                generate_watched("kronecker", &options, Box::new(Until(AtomicU64::new(asked / 2))));
+            assert!(matches!(in_memory, Err(Error::Stopped)), "{asked}");
+            asked += 1;
+        }
+        // between pieces of edges and of rows, and before writing
+        assert!(asked >= 3, "{asked}");
     }
 
     fn make(entry: &Entry<Make>, options: &GenerateOptions) -> Result<Dataset> {

@@ -28,7 +28,7 @@ pub trait Partitioner: Send + Sync {
     /// threads.
     ///
     /// # Errors
-    /// There are fewer nodes than parts, or the memory cannot be had.
+    /// There are fewer nodes than parts, the memory cannot be had, or `watch` ends the work.
     fn partition(&self, graph: &Graph, train: &[NodeId], watch: &dyn Watch) -> Result<PartitionBook>;
 }
 

@@ -49,6 +49,7 @@ pub(super) fn stream(
         of[v] = part as u16;
         sizes[part] += 1;
         if v % TOLD == 0 {
+            watch.check()?;
             watch.done(v as u64);
         }
     }

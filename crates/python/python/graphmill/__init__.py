@@ -11,6 +11,7 @@
 PyTorch and PyTorch Geometric are used where they are installed. Without them batches hold NumPy arrays.
 """
 
+from . import dgl
 from ._graphmill import __version__
 from .cluster import ClusterData, ClusterLoader
 from .data import Data
@@ -33,6 +34,7 @@ __all__ = [
     "NeighborLoader",
     "ShaDowKHopSampler",
     "__version__",
+    "dgl",
     "evaluate",
     "generate",
     "hotness",

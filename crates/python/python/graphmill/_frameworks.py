@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
+import os
 import sys
 from typing import Any
 
@@ -45,6 +47,17 @@ def array_of(value: Any, name: str) -> np.ndarray:
         raise ValueError(f"{name}: {error}") from None
     # a scalar becomes a vector there
     return array if np.ndim(value) else array.reshape(())
+
+
+def options_of(options: dict[str, Any]) -> str:
+    """Options of a run as JSON."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        return os.fspath(value) if isinstance(value, os.PathLike) else list(value)
+
+    return json.dumps(options, default=plain)
 
 
 def draw_seed(generator: Any = None) -> int:

@@ -16,6 +16,11 @@ class Topology:
     @staticmethod
     def from_columns(indptr: NDArray[Any], indices: NDArray[Any]) -> Topology: ...
 
+class Tiers:
+    description: str
+    def __init__(self, dataset: Dataset, inputs: NDArray[Any] | None, options: str) -> None: ...
+    def traffic(self) -> dict[str, Any]: ...
+
 class Source:
     num_inputs: int
     @staticmethod
@@ -76,7 +81,9 @@ class Batches(Iterator[tuple[Any, ...]]):
 
 class BlockSource:
     num_inputs: int
-    def __init__(self, dataset: Dataset, inputs: NDArray[Any], options: str, with_features: bool) -> None: ...
+    def __init__(
+        self, dataset: Dataset, inputs: NDArray[Any], options: str, with_features: bool, tiers: Tiers | None
+    ) -> None: ...
     def start(
         self,
         *,

@@ -84,7 +84,12 @@ class ClusterLoader(Loader):
         self._open()
 
     def _open(self) -> None:
-        self._graph = open_graph(self.cluster_data.data)
+        data = self.cluster_data.data
+        self._graph = open_graph(data)
+        if self._tier_options:
+            # an epoch asks for every row once: none is hotter than another, so what is quickest to know does
+            self._tier_options.setdefault("cache", "degree")
+        self._tier_graph(self._graph, data, self.cluster_data.nodes, fanout=[1])
         self._output = Output(self._graph, self.cluster_data._how, self._pin)
         self._reseed()
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import find
+from ._frameworks import find, options_of
 from .data import is_pyg
 from .dataset import Dataset
 from .loader import Loader, input_nodes_of
@@ -123,12 +122,15 @@ class DataLoader(Loader):
         self.sampler_options, self.with_features, self.as_minibatch = sampler, with_features, as_minibatch
         self.device = device
         self.nids = self.dataset.train if nids is None else input_nodes_of(nids, self.dataset.num_nodes)[0]
-        self._reseed()
+        self._open()
+
+    def _sampling(self) -> dict[str, Any]:
+        how = self.sampler_options
+        return {"sampler": how.sampler, "fanout": how.fanouts[::-1], **how.options}
 
     def _reseed(self) -> None:
-        how = self.sampler_options
-        options = {"sampler": how.sampler, "fanout": how.fanouts[::-1], "seed": self.seed % 2**63, **how.options}
-        self._source = _graphmill.BlockSource(self.dataset._native, self.nids, json.dumps(options), self.with_features)
+        options = options_of({"seed": self.seed % 2**63, **self._sampling()})
+        self._source = _graphmill.BlockSource(self.dataset._native, self.nids, options, self.with_features, self._tiers)
         self._torch = None if self.output == "numpy" else find("torch")
 
     def _value(self, array: Any) -> Any:
@@ -157,9 +159,11 @@ class DataLoader(Loader):
         rows = {} if feat is None else {"feat": feat}
         return MiniBatch(value(seeds), labels, ids, rows, blocks, value(inputs))
 
-    _made = ("_source", "_torch")
+    _made = ("_source", "_torch", "_tiers")
 
     def _open(self) -> None:
+        if self.with_features:
+            self._open_tiers(self.dataset, self.nids, **self._sampling())
         self._reseed()
 
 

@@ -32,7 +32,7 @@ class GraphSAINTSampler(Loader):
     """
 
     _sampler: str
-    _made = ("_source", "_graph", "_given", "_output")
+    _made = ("_source", "_graph", "_given", "_output", "_tiers")
 
     def __init__(
         self,
@@ -60,6 +60,8 @@ class GraphSAINTSampler(Loader):
 
     def _open(self) -> None:
         self._graph = open_graph(self.data)
+        how = {"sampler": self._sampler, "batch_size": self._budget(), "walk_length": self.walk_length}
+        self._tier_graph(self._graph, self.data, None, **how)
         self._given = list(self._graph.tables)
         self._reseed()
 

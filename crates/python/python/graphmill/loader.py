@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, draw_seed, is_tensor
+from ._frameworks import array_of, draw_seed, is_tensor, options_of
 
 #: Arguments of torch's DataLoader that mean nothing here, because batches are made by threads within this process.
 IGNORED = (
@@ -24,6 +24,10 @@ IGNORED = (
     "timeout",
     "worker_init_fn",
 )
+
+
+#: Options of `train` that say which tiers a dataset's rows come from.
+TIERS = ("cache", "cache_ratio", "host_budget", "devices", "host_cache", "placement")
 
 
 def input_nodes_of(nodes: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -47,6 +51,11 @@ def input_nodes_of(nodes: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray |
     if array.dtype not in (np.int64, np.int32, np.uint32, np.uint64):
         array = array.astype(np.int64)
     return array, None
+
+
+def hops_of(num_neighbors: Sequence[int]) -> list[int]:
+    """The same for the engine's samplers, which draw at least one neighbour over at least one hop."""
+    return [k if k == -1 else max(k, 1) for k in num_neighbors] or [1]
 
 
 def threads_of(num_threads: int | None, num_workers: int) -> int:
@@ -79,6 +88,14 @@ class Loader:
         sampler: An iterable of places among the inputs, asked for each epoch in the place of ``shuffle``, ``rank`` and ``world_size``.
         transform: Called with each batch; what it returns is yielded.
         pin_memory: Whether tensors are copied to pinned memory (where CUDA is available).
+        host_budget: Of a :class:`graphmill.Dataset` in a directory: host memory for feature rows, in bytes or as ``"4G"``. Where they take more, a
+            cache fills it and the others are read from the disk. This and what follows are the options of ``graphmill train`` by these names; batches are the same whatever they
+            say. Without any of them rows are read where they are, in memory or in the mapped file.
+        cache_ratio: The part of the rows that the nearest cache holds, from 0 to 1, in the place of as many as fit.
+        cache: What that cache holds: the hottest rows by a metric (``"degree"``, ``"reverse-pagerank"``, ``"analytic"``, ``"presc:K"``, ``"posterior:K"``, ...), counted for this
+            loader's inputs, neighbours and batches; or rows that come and go (``"fifo"``, ``"lru"``, ``"lfu"``, ``"sieve"``, ``"s3-fifo"``, ...). ``"auto"``: ``"posterior:2"``.
+        devices: ``"virtual:N"``: caches of N devices that are made up stand before the host, to count what would be read from where.
+        host_cache, placement: With such devices what the host's cache holds, and how rows are spread over them.
     """
 
     def __init__(
@@ -96,6 +113,12 @@ class Loader:
         sampler: Any = None,
         transform: Callable[[Any], Any] | None = None,
         generator: Any = None,
+        cache: str | None = None,
+        cache_ratio: float | str | None = None,
+        host_budget: int | str | None = None,
+        devices: str | None = None,
+        host_cache: str | None = None,
+        placement: str | None = None,
         **ignored: Any,
     ):
         for name in ignored:
@@ -117,6 +140,9 @@ class Loader:
         self.rank, self.world_size = int(rank), int(world_size)
         self.sampler = sampler
         self.transform = transform
+        tiers = (cache, cache_ratio, host_budget, devices, host_cache, placement)
+        self._tier_options = {name: value for name, value in zip(TIERS, tiers) if value is not None}
+        self._tiers: Any = None
         self._epoch, self._first = 0, 0
         self._place = _Place(0, 0, 0)
         self._running: Any = None
@@ -192,6 +218,37 @@ class Loader:
         """Makes what depends on the seed again."""
         raise NotImplementedError
 
+    def _open_tiers(self, data: Any, inputs: np.ndarray | None, **sampling: Any) -> Any:
+        """What the feature rows of ``data`` are gathered from, where tiers were asked for; ``sampling`` says what asks for them."""
+        if not self._tier_options:
+            return None
+        native = getattr(data, "_native", None)
+        if native is None:
+            raise TypeError(f"{next(iter(self._tier_options))}: tiers hold the rows of a graphmill.Dataset, not of a {type(data).__name__}")
+        fixed = {"batch_size": self.batch_size, "seed": self.seed % 2**63, **sampling}
+        self._tiers = _graphmill.Tiers(native, inputs, options_of({**fixed, **self._tier_options}))
+        return self._tiers
+
+    def _tier_graph(self, graph: Any, data: Any, inputs: np.ndarray | None, **sampling: Any) -> None:
+        """Puts tiers, where they were asked for, in the place of a dataset's own rows."""
+        tiers = self._open_tiers(data, inputs, **sampling)
+        if tiers is not None:
+            graph.tables = [(name, whose, tiers if rows is data._native else rows) for name, whose, rows in graph.tables]
+
+    @property
+    def tiers(self) -> str | None:
+        """Which tiers feature rows come from and what each holds, in words; ``None`` where they are read where they are."""
+        return None if self._tiers is None else self._tiers.description
+
+    def traffic(self) -> dict[str, Any] | None:
+        """What gathering feature rows through tiers has cost since the loader was made, batches that were made ahead included.
+
+        Returns:
+            For ``"device"``, ``"peer"``, ``"host"`` and ``"disk"`` the ``rows`` that came from there, the ``bytes`` that were read for them and the ``seconds`` that threads
+            spent on it; and ``hit_rate``: the part of the rows that the nearest cache served, ``None`` before the first. ``None`` without tiers.
+        """
+        return None if self._tiers is None else self._tiers.traffic()
+
     def close(self) -> None:
         """Ends the threads of the epoch in hand; they also end with it, or with the last reference to its iterator."""
         running = self._running() if self._running is not None else None
@@ -202,7 +259,7 @@ class Loader:
         return f"{type(self).__name__}()"
 
     # what is made again after pickling: memory and threads of this process
-    _made: tuple[str, ...] = ("_source", "_graph", "_output")
+    _made: tuple[str, ...] = ("_source", "_graph", "_output", "_tiers")
 
     def _open(self) -> None:
         """Makes all of that."""
@@ -215,7 +272,7 @@ class Loader:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._running = None
+        self._running = self._tiers = None
         self._open()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from . import _graphmill
 from ._frameworks import array_of
 from .data import Output, open_graph
-from .loader import Loader, input_nodes_of
+from .loader import Loader, hops_of, input_nodes_of
 
 
 class NeighborLoader(Loader):
@@ -115,12 +115,18 @@ class NeighborLoader(Loader):
             if weights.ndim != 1 or weights.dtype.kind not in "fiu":
                 raise TypeError(f"weight_attr '{weight_attr}': a number for each edge is expected, not shape {weights.shape} of {weights.dtype}")
             self._weights = weights.astype(np.float64)
+        self._tier()
         self._reseed()
 
     def _open(self) -> None:
         self._graph = open_graph(self.data)
         self._output = Output(self._graph, *self._how)
+        self._tier()
         self._reseed()
+
+    def _tier(self) -> None:
+        how = "neighbor" if self._weights is None else "weighted"
+        self._tier_graph(self._graph, self.data, self.input_nodes, sampler=how, fanout=hops_of(self.num_neighbors))
 
     def _reseed(self) -> None:
         graph = self._graph

@@ -11,7 +11,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, is_tensor
+from ._frameworks import array_of, is_tensor, options_of
 from .dataset import Dataset
 from .progress import watch
 
@@ -101,16 +101,7 @@ def train(
 
         told = None if line is None and callback is None else observe
         path = None if out is None else os.fspath(out)
-        return _record(_graphmill.train(_open(dataset)._native, _options(options), path, resume, told))
-
-
-def _options(options: dict[str, Any]) -> str:
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.generic):
-            return value.item()
-        return os.fspath(value) if isinstance(value, os.PathLike) else list(value)
-
-    return json.dumps(options, default=plain)
+        return _record(_graphmill.train(_open(dataset)._native, options_of(options), path, resume, told))
 
 
 def evaluate(
@@ -181,7 +172,7 @@ def hotness(dataset: Dataset | str | os.PathLike[str] | None = None, metric: str
     Raises:
         TypeError, ValueError: No such metric or option, or an impossible value.
     """
-    return _graphmill.hotness(_open(dataset)._native, metric, _options(options))
+    return _graphmill.hotness(_open(dataset)._native, metric, options_of(options))
 
 
 def hotness_report(
@@ -202,7 +193,7 @@ def hotness_report(
     Raises:
         TypeError, ValueError: No such policy, sampler or option, or an impossible value.
     """
-    native, given = _open(dataset)._native, _options(options)
+    native, given = _open(dataset)._native, options_of(options)
     return _record(_graphmill.hotness_report(native, list(policies), list(samplers), list(ratios), epochs, given))
 
 
@@ -256,7 +247,7 @@ def partition_report(
     """
     how = {"methods": list(methods), "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "batches": batches}
     path = None if out is None else os.fspath(out)
-    return _record(_graphmill.partition_report(_open(dataset)._native, **how, options=_options(options), out=path))
+    return _record(_graphmill.partition_report(_open(dataset)._native, **how, options=options_of(options), out=path))
 
 
 def options() -> dict[str, Record]:

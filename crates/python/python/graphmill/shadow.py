@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _graphmill
 from .data import Output, open_graph
-from .loader import Loader, input_nodes_of
+from .loader import Loader, hops_of, input_nodes_of
 
 
 class ShaDowKHopSampler(Loader):
@@ -54,6 +54,7 @@ class ShaDowKHopSampler(Loader):
         graph.tables = [(name, "seeds" if name == "y" and whose == "nodes" else whose, rows) for name, whose, rows in graph.tables]
         self._output = Output(graph, *self._how)
         self._nodes = input_nodes_of(self.node_idx, graph.num_nodes)[0]
+        self._tier_graph(graph, self.data, self._nodes, fanout=hops_of([self.num_neighbors] * self.depth))
         self._reseed()
 
     def _reseed(self) -> None:

@@ -9,7 +9,7 @@ use pyo3::{
     types::{PyList, PyTuple},
 };
 
-use super::{array, dataset::Dataset, error, run::configure, wait};
+use super::{array, dataset::Dataset, error, run::configure, tiers::Tiers, wait};
 use crate::{
     blocks::{self, BlockArrays, BlockBatch},
     prefetch::Prefetch,
@@ -26,7 +26,7 @@ pub(super) struct BlockSource {
 
 #[pymethods]
 impl BlockSource {
-    /// `options` are those of `train` that describe a sampler.
+    /// `options` are those of `train` that describe a sampler; features come through `tiers`, where there are some.
     #[new]
     fn new(
         py: Python<'_>,
@@ -34,12 +34,16 @@ impl BlockSource {
         inputs: &Bound<'_, PyAny>,
         options: &str,
         with_features: bool,
+        tiers: Option<&Tiers>,
     ) -> PyResult<Self> {
         let mut config = TrainConfig::default();
         configure(&mut config, options)?;
         let inputs = array::nodes("input nodes", inputs, dataset.data.num_nodes())?;
         let (table, rows) = if with_features && dataset.data.features.dim > 0 {
-            let (table, shape, descr) = dataset.features(py)?;
+            let (table, shape, descr) = match tiers {
+                Some(tiers) => tiers.table(py),
+                None => dataset.features(py)?,
+            };
             (Some(table), Some((Arc::new(descr), shape[0])))
         } else {
             (None, None)

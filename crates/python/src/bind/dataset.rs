@@ -1,6 +1,15 @@
 //! Datasets: opened, made of arrays, generated, imported; their arrays as NumPy's.
 
-use std::{path::PathBuf, str::FromStr, sync::Arc};
+use std::{
+    path::PathBuf,
+    str::FromStr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::Sender,
+    },
+    time::Instant,
+};
 
 use graphmill_graph::{
     self as g, EdgeOptions, Features, Labels, Split,
@@ -8,8 +17,8 @@ use graphmill_graph::{
         FeatureData, Work,
         import::{ImportOptions, import_to},
     },
-    external::{Quiet, Unit, Watch},
-    generate::{GenerateOptions, generate_to},
+    external::{Unit, Watch},
+    generate::{GenerateOptions, generate_to, generate_watched},
 };
 use graphmill_loader::feature::Host;
 use numpy::{Element, PyArray1, PyArray2, PyArrayDescr, PyArrayMethods, PyUntypedArrayMethods};
@@ -302,14 +311,22 @@ fn labels_of(y: &Bound<'_, PyAny>, classes: Option<usize>) -> PyResult<Labels> {
     Ok(Labels::Single { class: class.into(), classes: classes.unwrap_or((most + 1) as usize) })
 }
 
-/// Tells Python how far long work is.
-struct Told(std::sync::Mutex<(std::sync::mpsc::Sender<String>, std::time::Instant)>);
+/// Tells Python how far long work is, and the work when to stop.
+struct Told {
+    /// Where messages go, and when the last one of many went.
+    to: Mutex<(Sender<String>, Instant)>,
+    stop: Arc<AtomicBool>,
+    /// Whether nobody looks: only stopping counts.
+    quiet: bool,
+}
 
 impl Told {
     fn say(&self, event: serde_json::Value) {
-        let told = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // nobody listens any more: the work goes on
-        let _ = told.0.send(event.to_string());
+        if !self.quiet {
+            let to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+            // nobody listens any more: the work is told to stop by other means
+            let _ = to.0.send(event.to_string());
+        }
     }
 }
 
@@ -324,10 +341,10 @@ impl Watch for Told {
     }
 
     fn done(&self, amount: u64) {
-        let mut told = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if told.1.elapsed().as_millis() >= 100 {
-            told.1 = std::time::Instant::now();
-            drop(told);
+        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        if to.1.elapsed().as_millis() >= 100 {
+            to.1 = Instant::now();
+            drop(to);
             self.say(serde_json::json!({ "event": "done", "amount": amount }));
         }
     }
@@ -335,28 +352,28 @@ impl Watch for Told {
     fn note(&self, message: &str) {
         self.say(serde_json::json!({ "event": "note", "message": message }));
     }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
 }
 
-/// Does long work with a dataset directory, telling `observe`. It cannot be stopped half-way: Ctrl-C is raised when it is done.
+/// Does long work that makes a dataset, in the directory `path` where there is one, telling `observe`. Ctrl-C ends it; what it had written
+/// is removed then.
 fn long(
     py: Python<'_>,
     observe: Option<Py<PyAny>>,
-    path: PathBuf,
+    path: Option<PathBuf>,
     work: impl FnOnce(Box<dyn Watch>) -> g::Result<g::Dataset> + Send,
 ) -> PyResult<Dataset> {
     let quiet = observe.is_none();
     let tell = |py: Python<'_>, message: &str| {
         observe.as_ref().map_or(Ok(()), |tell| tell.call1(py, (message,)).map(drop))
     };
-    let worker = move |_: &std::sync::atomic::AtomicBool, sender| {
-        let told = Told(std::sync::Mutex::new((sender, std::time::Instant::now())));
-        work(if quiet { Box::new(Quiet) } else { Box::new(told) })
-    };
-    let (done, error) = wait::run(py, worker, tell)?;
-    if let Some(error) = error {
-        return Err(error);
-    }
-    Ok(Dataset { data: Arc::new(done.map_err(error::graph)?), path: Some(path) })
+    let worker =
+        move |stop, sender| work(Box::new(Told { to: Mutex::new((sender, Instant::now())), stop, quiet }));
+    let done = wait::run(py, worker, tell)?;
+    Ok(Dataset { data: Arc::new(done.map_err(error::graph)?), path })
 }
 
 /// Generates a dataset by options as JSON, into memory or a directory.
@@ -372,12 +389,9 @@ pub(super) fn generate(
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Dataset> {
     let options: GenerateOptions = serde_json::from_str(options).map_err(error::value)?;
-    let Some(out) = out else {
-        let data = py.detach(|| g::generate::generate(generator, &options)).map_err(error::graph)?;
-        return Ok(Dataset { data: Arc::new(data), path: None });
-    };
-    long(py, observe, out.clone(), |watch| {
-        generate_to(generator, &out, &options, Work { memory, replace, watch })
+    long(py, observe, out.clone(), |watch| match &out {
+        Some(out) => generate_to(generator, out, &options, Work { memory, replace, watch }),
+        None => generate_watched(generator, &options, watch),
     })
 }
 
@@ -396,7 +410,7 @@ pub(super) fn import_dataset(
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Dataset> {
     let options = import_options(&options)?;
-    long(py, observe, out.clone(), |watch| {
+    long(py, observe, Some(out.clone()), |watch| {
         import_to(format, &src, &out, &options, Work { memory, replace, watch })
     })
 }

@@ -6,15 +6,26 @@ use pyo3::{
     exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError},
 };
 
+use crate::fault::Fault;
+
 /// A wrong value.
 pub(super) fn value(message: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(unflagged(&message.to_string()))
+}
+
+/// What ended a batch.
+pub(super) fn fault(fault: Fault) -> PyErr {
+    match fault {
+        Fault::Value(message) => value(message),
+        Fault::File(message) => PyOSError::new_err(message),
+    }
 }
 
 /// What a graph's or dataset's error is to Python.
 pub(super) fn graph(error: graphmill_graph::Error) -> PyErr {
     match error {
         graphmill_graph::Error::Io { .. } => PyOSError::new_err(error.to_string()),
+        graphmill_graph::Error::Stopped => PyKeyboardInterrupt::new_err(error.to_string()),
         other => value(other),
     }
 }

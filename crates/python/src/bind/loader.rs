@@ -10,7 +10,7 @@ use pyo3::{
     types::{PyDict, PyList, PyTuple},
 };
 
-use super::{array, array::with_ids, dataset::Dataset, error, wait};
+use super::{array, array::with_ids, dataset::Dataset, error, tiers::Tiers, wait};
 use crate::{
     batch::Batch,
     method::{
@@ -190,11 +190,12 @@ impl Source {
         let options = SubgraphOptions { budget, walk_length, ..SubgraphOptions::default() };
         let graph = topology.0.graph();
         let roots = array::nodes("roots", roots, graph.num_nodes())?;
-        let made = py.detach(|| {
+        let made = wait::quietly(py, |watch| {
             let method = Subgraphs::new((entry.make)(graph, &roots, &options)?, batches);
-            let norms = (coverage > 0).then(|| method.norms(&topology.0, seed, coverage)).transpose()?;
+            let norms =
+                (coverage > 0).then(|| method.norms(&topology.0, seed, coverage, watch)).transpose()?;
             Ok::<_, String>((method, norms))
-        });
+        })?;
         let (method, norms) = made.map_err(error::value)?;
         let none = Vec::<u32>::new().into_pyarray(py);
         Ok(Self { norms, ..Self::new(py, topology, &none, None, tables, Box::new(method), seed)? })
@@ -243,7 +244,7 @@ impl Source {
         number: u64,
         inputs: Vec<u64>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let batch = py.detach(|| self.source.one(epoch, number, &inputs)).map_err(error::value)?;
+        let batch = py.detach(|| self.source.one(epoch, number, &inputs)).map_err(error::fault)?;
         tuple(py, batch, &self.layout)
     }
 }
@@ -279,15 +280,16 @@ impl Source {
                     )));
                 }
             };
-            if let Ok(dataset) = given.cast::<Dataset>() {
-                let (table, shape, descr) = dataset.get().features(py)?;
-                of_kinds.push((of, table));
-                layout.push(Column { of, descr, shape });
+            let (table, shape, descr) = if let Ok(dataset) = given.cast::<Dataset>() {
+                dataset.get().features(py)?
+            } else if let Ok(tiers) = given.cast::<Tiers>() {
+                tiers.get().table(py)
             } else {
                 let array::Table { rows, descr, shape } = array::table(&name, &given)?;
-                of_kinds.push((of, Table::Rows(rows)));
-                layout.push(Column { of, descr, shape });
-            }
+                (Table::Rows(rows), shape, descr)
+            };
+            of_kinds.push((of, table));
+            layout.push(Column { of, descr, shape });
         }
         let source =
             source::Source::new(topology.0.clone(), inputs, of_kinds, method, seed).map_err(error::value)?;

@@ -9,6 +9,7 @@ mod dataset;
 mod error;
 mod loader;
 mod run;
+mod tiers;
 mod wait;
 
 use pyo3::prelude::*;
@@ -17,6 +18,7 @@ use pyo3::prelude::*;
 fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<dataset::Dataset>()?;
+    m.add_class::<tiers::Tiers>()?;
     m.add_class::<loader::Topology>()?;
     m.add_class::<loader::Source>()?;
     m.add_class::<loader::Batches>()?;

@@ -2,7 +2,11 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{atomic::Ordering::Relaxed, mpsc::Sender},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::Sender,
+    },
     time::Instant,
 };
 
@@ -15,7 +19,7 @@ use graphmill_engine::{
     record::EpochRecord,
     saved::{Kind, SavedRun},
 };
-use graphmill_graph::{external::Quiet, partition as parting, table};
+use graphmill_graph::{partition as parting, table};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use serde_json::{Map, Value as Json, json};
@@ -90,7 +94,7 @@ pub(super) fn configure(config: &mut TrainConfig, options: &str) -> PyResult<()>
 }
 
 /// Names the dataset's directory, where it has one.
-fn locate(config: &mut TrainConfig, dataset: &Dataset) {
+pub(super) fn locate(config: &mut TrainConfig, dataset: &Dataset) {
     let path = dataset.path.as_deref().and_then(|path| std::path::absolute(path).ok());
     config.dataset = path.as_deref().and_then(Path::to_str).unwrap_or_default().to_string();
 }
@@ -137,7 +141,7 @@ pub(super) fn train(
     let tell = |py: Python<'_>, message: &str| {
         observe.as_ref().map_or(Ok(()), |tell| tell.call1(py, (message,)).map(drop))
     };
-    let work = move |stop: &std::sync::atomic::AtomicBool, to| {
+    let work = move |stop: Arc<AtomicBool>, to| {
         let train = || {
             let mut observer = Told { to, last: Instant::now() };
             let stop = || stop.load(Relaxed);
@@ -146,11 +150,7 @@ pub(super) fn train(
         };
         on_threads(config.threads, train)?
     };
-    let (outcome, raised) = wait::run(py, work, tell)?;
-    if let Some(raised) = raised {
-        return Err(raised);
-    }
-    let summary = outcome.map_err(error::engine)?;
+    let summary = wait::run(py, work, tell)?.map_err(error::engine)?;
     serde_json::to_string(&summary).map_err(error::value)
 }
 
@@ -164,20 +164,13 @@ pub(super) fn evaluate(
     last: bool,
 ) -> PyResult<String> {
     let data = dataset.map(|dataset| dataset.data.clone());
-    let (scores, raised) = wait::run(
-        py,
-        move |_, _to| {
-            let saved = SavedRun::open(&run, last)?;
-            match data {
-                Some(data) => saved.scores(&data),
-                None => saved.scores(&saved.dataset(None)?),
-            }
-        },
-        |_, _| Ok(()),
-    )?;
-    if let Some(raised) = raised {
-        return Err(raised);
-    }
+    let scores = wait::quietly(py, move |watch| {
+        let saved = SavedRun::open(&run, last)?;
+        match data {
+            Some(data) => saved.scores(&data, watch),
+            None => saved.scores(&saved.dataset(None)?, watch),
+        }
+    })?;
     serde_json::to_string(&scores.map_err(error::engine)?).map_err(error::value)
 }
 
@@ -202,25 +195,18 @@ pub(super) fn predict(
         other => return Err(error::value(format!("kind '{other}': classes, probabilities or embeddings"))),
     };
     let data = dataset.map(|dataset| dataset.data.clone());
-    let (written, raised) = wait::run(
-        py,
-        move |_, _to| {
-            let saved = SavedRun::open(&run, last)?;
-            let of_run;
-            let data = match &data {
-                Some(data) => data,
-                None => {
-                    of_run = saved.dataset(None)?;
-                    &of_run
-                }
-            };
-            saved.predict(data, nodes.as_deref(), original_ids, kind, &out)
-        },
-        |_, _| Ok(()),
-    )?;
-    if let Some(raised) = raised {
-        return Err(raised);
-    }
+    let written = wait::quietly(py, move |watch| {
+        let saved = SavedRun::open(&run, last)?;
+        let of_run;
+        let data = match &data {
+            Some(data) => data,
+            None => {
+                of_run = saved.dataset(None)?;
+                &of_run
+            }
+        };
+        saved.predict(data, nodes.as_deref(), original_ids, kind, &out, watch)
+    })?;
     serde_json::to_string(&written.map_err(error::engine)?).map_err(error::value)
 }
 
@@ -236,11 +222,9 @@ pub(super) fn hotness<'py>(
     let mut config = TrainConfig::default();
     configure(&mut config, options)?;
     let data = dataset.data.clone();
-    let work = move |_: &_, _to| on_threads(config.threads, || hot::scores(&metric, &config, &data))?;
-    let (scores, raised) = wait::run(py, work, |_, _| Ok(()))?;
-    if let Some(raised) = raised {
-        return Err(raised);
-    }
+    let scores = wait::quietly(py, move |watch| {
+        on_threads(config.threads, || hot::scores(&metric, &config, &data, watch))?
+    })?;
     Ok(scores.map_err(error::engine)?.into_pyarray(py))
 }
 
@@ -259,15 +243,11 @@ pub(super) fn hotness_report(
     let mut train = TrainConfig::default();
     configure(&mut train, options)?;
     let data = dataset.data.clone();
-    let work = move |_: &_, _to| {
+    let report = wait::quietly(py, move |watch| {
         let threads = train.threads;
         let options = hot::Options { train, policies, samplers, ratios, epochs };
-        on_threads(threads, || hot::run(&options, &data))?
-    };
-    let (report, raised) = wait::run(py, work, |_, _| Ok(()))?;
-    if let Some(raised) = raised {
-        return Err(raised);
-    }
+        on_threads(threads, || hot::run(&options, &data, watch))?
+    })?;
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }
 
@@ -290,14 +270,10 @@ pub(super) fn partition<'py>(
     let mut train = array::nodes("train", train, graph.num_nodes())?;
     train.sort_unstable();
     let options = checked(parts, seed, slack, train_slack)?;
-    let work = move |_: &_, _to| {
-        let book = (entry.make)(&options)?.partition(&graph, &train, &Quiet)?;
+    let made = wait::quietly(py, move |watch| {
+        let book = (entry.make)(&options)?.partition(&graph, &train, watch)?;
         Ok(book.of().iter().map(|&part| part.into()).collect::<Vec<u32>>())
-    };
-    let (made, raised) = wait::run(py, work, |_, _| Ok(()))?;
-    if let Some(raised) = raised {
-        return Err(raised);
-    }
+    })?;
     Ok(made.map_err(error::graph)?.into_pyarray(py))
 }
 
@@ -321,15 +297,11 @@ pub(super) fn partition_report(
     configure(&mut train, options)?;
     let data = dataset.data.clone();
     let partition = checked(parts, seed, slack, train_slack)?;
-    let work = move |_: &_, _to| {
+    let report = wait::quietly(py, move |watch| {
         let threads = train.threads;
         let options = engine_partition::Options { methods, partition, train, batches };
-        on_threads(threads, || engine_partition::run(&options, &data, out.as_deref(), &Quiet))?
-    };
-    let (report, raised) = wait::run(py, work, |_, _| Ok(()))?;
-    if let Some(raised) = raised {
-        return Err(raised);
-    }
+        on_threads(threads, || engine_partition::run(&options, &data, out.as_deref(), watch))?
+    })?;
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }
 

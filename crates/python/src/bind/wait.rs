@@ -2,6 +2,7 @@
 
 use std::{
     sync::{
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
@@ -9,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use graphmill_graph::external::Watch;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
 use crate::prefetch::{Prefetch, Taken};
@@ -22,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// A value that could not be made; Ctrl-C.
 pub(super) fn next<T: Send + 'static>(py: Python<'_>, values: &Prefetch<T>) -> PyResult<Option<T>> {
     loop {
-        match py.detach(|| values.take(PATIENCE)).map_err(super::error::value)? {
+        match py.detach(|| values.take(PATIENCE)).map_err(super::error::fault)? {
             Taken::Value(value) => return Ok(Some(value)),
             Taken::End => return Ok(None),
             Taken::NotYet => py.check_signals()?,
@@ -37,22 +39,45 @@ pub(super) fn next<T: Send + 'static>(py: Python<'_>, values: &Prefetch<T>) -> P
 /// What `tell` raised, or Ctrl-C; `work` panicked.
 pub(super) fn run<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&AtomicBool, Sender<String>) -> T + Send,
+    work: impl FnOnce(Arc<AtomicBool>, Sender<String>) -> T + Send,
     tell: impl Fn(Python<'_>, &str) -> PyResult<()> + Send + Sync,
-) -> PyResult<(T, Option<PyErr>)> {
+) -> PyResult<T> {
     let (sender, messages) = channel();
     py.detach(move || {
-        let stop = AtomicBool::new(false);
+        let stop = Arc::new(AtomicBool::new(false));
         thread::scope(|scope| {
-            let stop = &stop;
-            let worker = scope.spawn(move || work(stop, sender));
-            let error = pass_on(&messages, stop, &tell);
+            let flag = stop.clone();
+            let worker = scope.spawn(move || work(flag, sender));
+            let error = pass_on(&messages, &stop, &tell);
             let done = worker
                 .join()
-                .map_err(|_| PyRuntimeError::new_err("a fault in graphmill: see the message above"));
-            Ok((done?, error))
+                .map_err(|_| PyRuntimeError::new_err("a fault in graphmill: see the message above"))?;
+            error.map_or(Ok(done), Err)
         })
     })
+}
+
+/// [`run`] of work that says nothing and is told by a watcher that it is to stop.
+///
+/// # Errors
+/// Ctrl-C; `work` panicked.
+pub(super) fn quietly<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Watch) -> T + Send) -> PyResult<T> {
+    let work = |stop, sender| {
+        let done = work(&Stops(stop));
+        // its end is what the other thread waits for
+        drop(sender);
+        done
+    };
+    run(py, work, |_, _| Ok(()))
+}
+
+/// Says nothing, and when to stop.
+pub(super) struct Stops(pub(super) Arc<AtomicBool>);
+
+impl Watch for Stops {
+    fn is_stopped(&self) -> bool {
+        self.0.load(Relaxed)
+    }
 }
 
 /// Until the worker has let go of its sender.

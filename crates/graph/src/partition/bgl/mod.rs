@@ -74,6 +74,7 @@ impl Partitioner for Bgl {
 
         let mut levels: Vec<(Vec<u32>, Blocks)> = Vec::new();
         for (i, most) in sizes(limits, nodes, fine.sampled()).into_iter().enumerate() {
+            watch.check()?;
             watch.stage(&format!("coarsening, level {}", i + 1), None, Unit::Edges);
             let sources = (nodes as u64).div_ceil(most.nodes) * SOURCES;
             let seed = options.seed.wrapping_add(i as u64);
@@ -83,8 +84,10 @@ impl Partitioner for Bgl {
             });
         }
         let coarsest = levels.last().map(|(_, blocks)| blocks);
+        watch.check()?;
         watch.stage("assigning the blocks", None, Unit::Edges);
         let (of, held) = assign::best_of_several(coarsest, options, limits);
+        watch.check()?;
         watch.stage("refining", None, Unit::Edges);
         let of = uncoarsen::uncoarsen(&fine, levels, of, held, limits);
         fill_empty(graph, &trains, options.parts, of)

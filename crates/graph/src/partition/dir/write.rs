@@ -82,6 +82,7 @@ pub fn write(
         }
         watch.stage("writing the parts", Some(nodes as u64), Unit::Rows);
         for part in 0..book.parts() {
+            watch.check()?;
             let of_part = &by_part[starts[usize::from(part)]..starts[usize::from(part) + 1]];
             let deal = Deal { dataset, book, local: &local, part, nodes: of_part };
             deal.write(dir, &mut m)?;

@@ -1,0 +1,89 @@
+//! A dataset's rows in tiers: caches in memory, the disk behind them.
+
+use std::sync::Arc;
+
+use graphmill_engine::{TrainConfig, record::TrafficRecord, tiers};
+use graphmill_graph::dataset::FeatureData;
+use numpy::{Element, PyArrayDescr};
+use pyo3::{prelude::*, types::PyDict};
+
+use super::{
+    array,
+    dataset::Dataset,
+    error,
+    run::{configure, locate},
+    wait,
+};
+use crate::{table::Table, tiered::Tiered};
+
+/// Rows that a loader gathers through tiers.
+#[pyclass(frozen, module = "graphmill._graphmill")]
+pub(super) struct Tiers {
+    rows: Arc<Tiered>,
+    dim: usize,
+    is_half: bool,
+    description: String,
+    has_devices: bool,
+}
+
+#[pymethods]
+impl Tiers {
+    /// Opens them by options of `train`, for batches around `inputs` (the training nodes where there are none), with whose hotness caches are filled.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        dataset: &Dataset,
+        inputs: Option<&Bound<'_, PyAny>>,
+        options: &str,
+    ) -> PyResult<Self> {
+        let mut config = TrainConfig::default();
+        configure(&mut config, options)?;
+        locate(&mut config, dataset);
+        let mut data = (*dataset.data).clone();
+        if let Some(inputs) = inputs {
+            let mut train = array::nodes("input_nodes", inputs, data.num_nodes())?;
+            train.sort_unstable();
+            train.dedup();
+            if !train.is_empty() {
+                data.split.train = train.into();
+            }
+        }
+        let (dim, is_half) = (data.features.dim, matches!(data.features.data, FeatureData::F16(_)));
+        if dim == 0 {
+            return Err(error::value(format!("dataset {}: it has no features to hold in tiers", data.name)));
+        }
+        let opened = wait::quietly(py, move |watch| tiers::open(&config, &data, watch))?;
+        let tiers::Tiers { feature, description, has_devices } = opened.map_err(error::engine)?;
+        let rows = Arc::new(Tiered::new(feature, is_half));
+        Ok(Self { rows, dim, is_half, description, has_devices })
+    }
+
+    /// Which tiers there are, in words.
+    #[getter]
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Rows, bytes and seconds of each tier, and the nearest one's share.
+    fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let traffic = TrafficRecord::from(self.rows.traffic());
+        let all = PyDict::new(py);
+        for (name, tier) in traffic.tiers().into_iter().filter(|(name, _)| *name != "remote") {
+            let of_tier = PyDict::new(py);
+            of_tier.set_item("rows", tier.rows)?;
+            of_tier.set_item("bytes", tier.bytes)?;
+            of_tier.set_item("seconds", tier.seconds)?;
+            all.set_item(name, of_tier)?;
+        }
+        all.set_item("hit_rate", traffic.hit_rate(self.has_devices))?;
+        Ok(all)
+    }
+}
+
+impl Tiers {
+    /// The rows, the shape of one, and the type of its values.
+    pub(super) fn table(&self, py: Python<'_>) -> (Table, Vec<usize>, Py<PyArrayDescr>) {
+        let descr = if self.is_half { half::f16::get_dtype(py) } else { f32::get_dtype(py) };
+        (Table::Tiered(self.rows.clone()), vec![self.dim], descr.unbind())
+    }
+}

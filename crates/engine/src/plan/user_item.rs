@@ -131,7 +131,6 @@ pub fn user_item() -> Table {
                 alone,
                 share,
                 wire,
-                sums: FANOUT.len(),
                 network: LINK,
             };
             let epoch_seconds = model.predict()[1].epoch_seconds;

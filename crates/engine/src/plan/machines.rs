@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A batch ends when its slowest share does. Every machine asks and answers at once, so that a hop takes two latencies and the bytes
-//! that go out of one machine. In `sequential` all of it follows one after the other. `pipelined` takes what its slowest part does: the
+//! that go out of one machine, or come to it, where those are most. In `sequential` all of it follows one after the other. `pipelined` takes what its slowest part does: the
 //! work of all stages, which share the cores; the link with all that goes over it; or one stage with its own part of both. Sums overtake
 //! what waits to be sent, and find only the frames before them that are on their way. What is left out: the first epoch's loading,
 //! evaluation, and that sums travel beside the backward pass.
@@ -39,6 +39,8 @@ pub struct Wire {
     pub rows: f64,
     /// Bytes of summing gradients.
     pub sums: f64,
+    /// What goes over the busiest way, in or out, of a machine, of a machine's mean; of hops and rows.
+    pub skew: f64,
 }
 
 impl Wire {
@@ -57,6 +59,7 @@ impl Wire {
             hops: counted.hops.iter().map(|of| hop(of.requests, of.edges)).collect(),
             rows: headers(no_rows) + rows * 4.0 * (1 + dim) as f64,
             sums: 2.0 * (parts - 1) as f64 * 4.0 * parameters as f64,
+            skew: counted.skew,
         }
     }
 
@@ -116,9 +119,10 @@ impl Machines {
 
     /// Seconds of the network in a minibatch where nothing else is on it: hops, rows, sums.
     pub fn network_seconds(&self) -> [f64; 3] {
-        let (trip, each) = (self.trip(), |bytes: f64| self.on_link(bytes / self.count as f64));
-        let hops = self.wire.hops.iter().map(|&of| trip + each(of)).sum();
-        [hops, trip + each(self.wire.rows), trip + each(self.wire.sums)]
+        let (trip, skew) = (self.trip(), self.wire.skew);
+        let each = |bytes: f64| trip + self.on_link(bytes / self.count as f64);
+        let hops = self.wire.hops.iter().map(|&of| each(skew * of)).sum();
+        [hops, each(skew * self.wire.rows), each(self.wire.sums)]
     }
 
     /// The strategies' epochs.
@@ -143,7 +147,8 @@ impl Machines {
 
         // a sum goes out twice, each time behind what is on its way
         let before = if several { 2.0 * self.on_link(IN_FLIGHT_BYTES.min(self.wire.rows)) } else { 0.0 };
-        let link = if several { self.on_link(self.wire.total() / self.count as f64) } else { 0.0 };
+        let trips = self.trip() * (self.wire.hops.len() + 2) as f64;
+        let link = if several { sum(&network) - trips } else { 0.0 };
         let parts = [
             ("work", work),
             ("network", link),
@@ -278,7 +283,7 @@ mod tests {
     use super::*;
 
     fn machines(bandwidth: f64, latency: f64) -> Machines {
-        let wire = Wire { hops: vec![4e5, 4e6], rows: 3.6e7, sums: 4e6 };
+        let wire = Wire { hops: vec![4e5, 4e6], rows: 3.6e7, sums: 4e6, skew: 1.0 };
         let network = LinkOptions { bandwidth, latency };
         Machines {
             count: 4,
@@ -315,6 +320,12 @@ mod tests {
         let first = epochs[1].epoch_seconds - 100.0 * link;
         assert!(first > 0.07 && first < 0.08, "{first}");
         assert!(epochs[0].epoch_seconds > 100.0 * (link + 0.07));
+        // a link that is busier than the others holds all up
+        let skewed = Machines { wire: Wire { skew: 1.5, ..slow.wire.clone() }, ..slow.clone() };
+        let more = 0.5 * (slow.wire.total() - slow.wire.sums) / 4.0 / 9.5e7;
+        for (skewed, even) in skewed.predict().iter().zip(&epochs) {
+            assert!((skewed.epoch_seconds - even.epoch_seconds - 100.0 * more).abs() < 1e-6);
+        }
         // of a fast one the work is
         let fast = machines(1e11, 1e-6).predict();
         assert_eq!((fast[0].bottleneck, fast[1].bottleneck), ("train", "work"));
@@ -324,7 +335,7 @@ mod tests {
     #[test]
     fn training_that_waits_for_sums_is_a_bottleneck_of_its_own() {
         // nearly nothing but sums on the link: what is in flight before them is little too
-        let wire = Wire { hops: vec![0.0], rows: 4e4, sums: 4e7 };
+        let wire = Wire { hops: vec![0.0], rows: 4e4, sums: 4e7, skew: 1.0 };
         let sums = Machines { wire, ..machines(1e8, 1e-4) };
         let epochs = sums.predict();
         let [_, _, summing] = sums.network_seconds();

@@ -62,7 +62,7 @@ const USAGE: &[&str] = &[
     "graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]",
     "layered DATASETS accuracy|speed|chain|sizes [--runs N] [--batches N] [WORD ...]",
     "partition DATASETS [quality] [time] [linear] [parts=K] [batches=N] [to=S]",
-    "ranks DATASET [curves] [bytes] [cache] [network] [--epochs N] [OPTION VALUE ...]",
+    "ranks DATASET [curves] [bytes] [cache] [network] [--epochs N] [--links MBIT,...] [--methods NAME,...] [OPTION VALUE ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
     "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out FILE]",
     "strategies [--rounds N] OPTION ... [-- OPTION ...] ...",

@@ -47,13 +47,29 @@ impl Collective {
     /// # Errors
     /// A rank did not take part.
     pub fn sum(&self, number: u64, values: &mut [f32]) -> Result<()> {
+        self.scatter(number, values);
+        self.reduce(number, values)?;
+        self.collect(number, values)
+    }
+
+    /// The first step of [`Collective::sum`]: sends the others their shares. Waits for nobody, so that several sums can be begun before
+    /// the first is made.
+    pub fn scatter(&self, number: u64, values: &[f32]) {
         let post = &self.post;
-        let (rank, size, len) = (post.rank(), post.size(), values.len());
         for to in post.others() {
-            let part = &values[share(len, to, size)];
+            let part = &values[share(values.len(), to, post.size())];
             post.put(to, number, |words| words.extend_from_slice(bytemuck::cast_slice(part)));
         }
-        let own = share(len, rank, size);
+    }
+
+    /// The second: sums this rank's share and hands it round.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub fn reduce(&self, number: u64, values: &mut [f32]) -> Result<()> {
+        let post = &self.post;
+        let (rank, size) = (post.rank(), post.size());
+        let own = share(values.len(), rank, size);
         let mut sum = vec![0.0f32; own.len()];
         for from in 0..size {
             let words = if from == rank { Vec::new() } else { post.take(from, number)? };
@@ -64,9 +80,19 @@ impl Collective {
             post.put(to, number, |words| words.extend_from_slice(bytemuck::cast_slice(&sum)));
         }
         values[own].copy_from_slice(&sum);
+        Ok(())
+    }
+
+    /// The third: takes the others' sums.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub fn collect(&self, number: u64, values: &mut [f32]) -> Result<()> {
+        let post = &self.post;
+        let len = values.len();
         for from in post.others() {
             let words = post.take(from, number)?;
-            let range = share(len, from, size);
+            let range = share(len, from, post.size());
             values[range.clone()].copy_from_slice(as_many(&words, range.len(), from)?);
         }
         Ok(())

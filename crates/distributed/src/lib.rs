@@ -6,8 +6,8 @@
 //!   gradients ─► sums over ranks, in the order of ranks
 //! ```
 //!
-//! - [`transport`]: words from rank to rank, over MPI or within a process.
-//! - [`post`]: who asks whom, who answers, who waits and for how long.
+//! - [`transport`]: frames from rank to rank, over MPI or within a process.
+//! - [`post`]: who asks whom, who answers, what goes first, who waits and for how long.
 //! - [`collective`]: what all ranks do together.
 //! - [`book`]: which rank owns which node.
 //! - [`sampler`]: neighbours of nodes that others own, drawn by their owners.

@@ -1,37 +1,33 @@
 //! Who asks whom, who answers, and how long anyone waits.
 //!
-//! One thread drives the transport. It hands asks to the services, on threads of their own that wait for nobody (so that two ranks
+//! One thread drives the transport (`driver.rs`), and hands over what is urgent first (`queue.rs`). It hands asks to the services, on threads of their own that wait for nobody (so that two ranks
 //! which ask each other cannot wait for one another), and puts everything else in a box, where whoever waits finds it.
 //!
 //! A rank that has nothing to say says so, several times in the time that others wait for it. Who waits for a rank that was silent for
 //! [`PostOptions::patience`] gives up with an error that names it; a rank that fails tells all others why, and they fail at once.
 
+mod driver;
+mod queue;
+
 use std::{
     collections::{HashMap, VecDeque},
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        mpsc::{Sender, channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
+use driver::{Driver, Ending, Outgoing};
 use graphmill_graph::{Error, Result};
-use rayon::ThreadPool;
+pub use queue::IN_FLIGHT_BYTES;
 
-use crate::Transport;
+use crate::{Transport, transport::Lane};
 
 /// Words before what a message says: its kind and service, and its number.
 pub const HEADER: usize = 3;
-/// Least and most time between two looks for messages, where there are none.
-const LOOKS: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(200)];
-/// How long a rank that has failed tries to say so.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// How often a rank says that it is there in the time that others wait.
-const BEATS: u32 = 8;
-
 /// What a message is, in the low byte of its first word.
 mod kind {
     pub(super) const ASK: u32 = 1;
@@ -50,6 +46,11 @@ pub trait Service: Send + Sync {
     /// # Errors
     /// It cannot be answered: told to whoever asked.
     fn answer(&self, from: usize, words: &[u32]) -> Result<Vec<u32>>;
+
+    /// What its answers are, and so which messages they let pass.
+    fn lane(&self) -> Lane {
+        Lane::Draws
+    }
 }
 
 /// How a post behaves.
@@ -67,7 +68,7 @@ impl Default for PostOptions {
     }
 }
 
-/// What one rank has sent, headers included; beats are not counted.
+/// What one rank has sent, headers included; signs of life and good-byes are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Messages.
@@ -99,14 +100,6 @@ struct Shared {
     heard: Vec<AtomicU64>,
     sent: Vec<[AtomicU64; 2]>,
     ended: AtomicBool,
-}
-
-enum Outgoing {
-    Message(usize, Vec<u32>),
-    /// All is said: end when it has been taken.
-    End {
-        abort: bool,
-    },
 }
 
 #[derive(Default)]
@@ -160,7 +153,7 @@ impl Post {
                 ended: AtomicBool::new(false),
             });
             let _ = ready.send(Ok(shared.clone()));
-            Driver { shared, transport, threads: Arc::new(threads), outbox }.drive();
+            Driver::new(shared, transport, Arc::new(threads), outbox).drive();
         });
         let thread = thread.map_err(|e| Error::invalid(format!("no thread to talk to other ranks: {e}")))?;
         let lost = || Error::invalid("the thread that talks to other ranks ended before it began");
@@ -193,13 +186,13 @@ impl Post {
     /// Asks a rank's service. `say` writes the words.
     pub fn ask(&self, to: usize, service: u32, say: impl FnOnce(&mut Vec<u32>)) -> Asked<'_> {
         let number = self.shared.next.fetch_add(1, Relaxed);
-        self.shared.send(to, kind::ASK, service, number, say);
+        self.shared.send(to, Lane::Draws, kind::ASK, service, number, say);
         Asked { post: self, to, number }
     }
 
     /// Puts words in a rank's box of that number.
     pub fn put(&self, to: usize, number: u64, say: impl FnOnce(&mut Vec<u32>)) {
-        self.shared.send(to, kind::PUT, 0, number, say);
+        self.shared.send(to, Lane::Urgent, kind::PUT, 0, number, say);
     }
 
     /// Takes from this rank's box of that number what `from` has put there, in the order in which it did, waiting for it. The words begin
@@ -220,27 +213,24 @@ impl Post {
     /// Tells all other ranks that this one has failed, and why.
     pub fn fail(&self, why: &str) {
         for to in self.others() {
-            self.shared.send(to, kind::FAULT, 0, 0, |words| say_text(why, words));
+            self.shared.send(to, Lane::Urgent, kind::FAULT, 0, 0, |words| say_text(why, words));
         }
     }
 
     /// Ends the conversation: all that was to be said was said, by all ranks ([`crate::Collective::barrier`] makes sure).
     pub fn close(&self) {
-        for to in self.others() {
-            self.shared.send(to, kind::BYE, 0, 0, |_| {});
-        }
-        self.end(false);
+        self.end(Ending::Closed);
     }
 
     /// Ends the conversation for all: told why first, and where ranks are processes they are ended too.
     pub fn abort(&self, why: &str) {
         self.fail(why);
-        self.end(true);
+        self.end(Ending::Aborted);
     }
 
-    fn end(&self, abort: bool) {
+    fn end(&self, how: Ending) {
         if !self.shared.ended.swap(true, Relaxed) {
-            let _ = lock(&self.shared.out).send(Outgoing::End { abort });
+            let _ = lock(&self.shared.out).send(Outgoing::End(how));
         }
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
@@ -257,10 +247,10 @@ impl Drop for Post {
             let cause = lock(&self.shared.boxes).gone.iter().find_map(heard);
             let (of, why) = cause.unwrap_or_else(|| (0, "it has ended before its work was done".to_string()));
             for to in self.others() {
-                self.shared.send(to, kind::FAULT, 0, of, |words| say_text(&why, words));
+                self.shared.send(to, Lane::Urgent, kind::FAULT, 0, of, |words| say_text(&why, words));
             }
         }
-        self.end(false);
+        self.end(Ending::Failed);
     }
 }
 
@@ -283,16 +273,22 @@ impl Asked<'_> {
 }
 
 impl Shared {
-    fn send(&self, to: usize, kind: u32, service: u32, number: u64, say: impl FnOnce(&mut Vec<u32>)) {
+    fn send(
+        &self,
+        to: usize,
+        lane: Lane,
+        kind: u32,
+        service: u32,
+        number: u64,
+        say: impl FnOnce(&mut Vec<u32>),
+    ) {
         let mut words = vec![kind | service << 8, number as u32, (number >> 32) as u32];
         say(&mut words);
-        if kind != kind::BEAT {
-            let [messages, bytes] = &self.sent[service as usize % COUNTERS];
-            messages.fetch_add(1, Relaxed);
-            bytes.fetch_add(4 * words.len() as u64, Relaxed);
-        }
+        let [messages, bytes] = &self.sent[service as usize % COUNTERS];
+        messages.fetch_add(1, Relaxed);
+        bytes.fetch_add(4 * words.len() as u64, Relaxed);
         // a post that has ended sends nothing; whoever waits is told by `broken`
-        let _ = lock(&self.out).send(Outgoing::Message(to, words));
+        let _ = lock(&self.out).send(Outgoing::Message(to, lane, words));
     }
 
     fn wait(&self, from: usize, kind: u32, number: u64) -> Result<Vec<u32>> {
@@ -362,141 +358,6 @@ fn text(words: &[u32]) -> String {
     };
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take(len as usize).collect();
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// The thread that drives the transport.
-struct Driver<T> {
-    shared: Arc<Shared>,
-    transport: T,
-    threads: Arc<ThreadPool>,
-    outbox: Receiver<Outgoing>,
-}
-
-impl<T: Transport> Driver<T> {
-    fn drive(mut self) {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.talk()));
-        let why = match &outcome {
-            Ok(Ok(())) => "this rank has closed it".to_string(),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "a fault of the program; please report this".to_string(),
-        };
-        lock(&self.shared.boxes).broken = Some(why.clone());
-        self.shared.arrived.notify_all();
-        if !matches!(outcome, Ok(Ok(()))) {
-            // what is left of the transport may tell the others; to end it in good order may take for ever
-            let told = catch_unwind(AssertUnwindSafe(|| {
-                for to in (0..self.shared.size).filter(|&to| to != self.shared.rank) {
-                    let mut words = vec![kind::FAULT, 0, 0];
-                    say_text(&why, &mut words);
-                    let _ = self.transport.send(to, words);
-                }
-                let began = Instant::now();
-                while self.transport.in_flight() > 0 && began.elapsed() < FAREWELL {
-                    std::thread::sleep(LOOKS[1]);
-                }
-            }));
-            drop(told);
-            std::mem::forget(self.transport);
-        }
-    }
-
-    fn talk(&mut self) -> Result<()> {
-        let beat = self.shared.options.patience / BEATS;
-        let mut beaten = Instant::now();
-        let mut pause = LOOKS[0];
-        loop {
-            let mut idle = true;
-            while let Some((from, words)) = self.transport.poll()? {
-                self.arrive(from, words);
-                idle = false;
-            }
-            if beaten.elapsed() >= beat {
-                beaten = Instant::now();
-                for to in (0..self.shared.size).filter(|&to| to != self.shared.rank) {
-                    self.transport.send(to, vec![kind::BEAT, 0, 0])?;
-                }
-            }
-            pause = if idle { (2 * pause).min(LOOKS[1]) } else { LOOKS[0] };
-            match self.outbox.recv_timeout(pause) {
-                Ok(Outgoing::Message(to, words)) => {
-                    self.transport.send(to, words)?;
-                    pause = LOOKS[0];
-                }
-                Ok(Outgoing::End { abort }) => return self.end(abort),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            }
-        }
-    }
-
-    /// Waits until what was said has been taken, for as long as others may wait; and where the job is to end with an error, ends it.
-    fn end(&mut self, abort: bool) -> Result<()> {
-        let most = if abort { FAREWELL } else { self.shared.options.patience };
-        let began = Instant::now();
-        while self.transport.in_flight() > 0 && began.elapsed() < most {
-            // others end only when they have been listened to
-            while self.transport.poll()?.is_some() {}
-            std::thread::sleep(LOOKS[1]);
-        }
-        if abort {
-            self.transport.abort();
-        }
-        Ok(())
-    }
-
-    fn arrive(&mut self, from: usize, words: Vec<u32>) {
-        let shared = &self.shared;
-        let now = shared.began.elapsed().as_millis();
-        shared.heard[from].store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
-        // a part of a message is a sign of life
-        let Some(&[first, low, high]) = words.first_chunk::<HEADER>() else { return };
-        let (kind, service) = (first & 0xff, first >> 8);
-        let number = u64::from(high) << 32 | u64::from(low);
-        match kind {
-            kind::BEAT => {}
-            kind::ASK => {
-                let shared = shared.clone();
-                self.threads.spawn(move || shared.answer(from, service, number, &words));
-            }
-            kind::FAULT | kind::BYE => {
-                let why = if kind == kind::BYE { ENDED.to_string() } else { text(&words) };
-                // the number of a fault that is passed on is one more than the rank whose it is
-                let of = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
-                let of = of.filter(|&rank| kind == kind::FAULT && rank < shared.size).unwrap_or(from);
-                let mut boxes = lock(&shared.boxes);
-                boxes.gone.entry(of).or_insert(why);
-                boxes.gone.entry(from).or_insert_with(|| ENDED.to_string());
-                drop(boxes);
-                shared.arrived.notify_all();
-            }
-            _ => {
-                lock(&shared.boxes).mail.entry((from, kind, number)).or_default().push_back(words);
-                shared.arrived.notify_all();
-            }
-        }
-    }
-}
-
-impl Shared {
-    fn answer(&self, from: usize, service: u32, number: u64, words: &[u32]) {
-        let found = self.services.read().unwrap_or_else(PoisonError::into_inner).get(&service).cloned();
-        let answer = match found {
-            None => Err(format!("it has no service {service}: the ranks do not all run the same")),
-            Some(found) => {
-                let answer = catch_unwind(AssertUnwindSafe(|| found.answer(from, &words[HEADER..])));
-                match answer {
-                    Ok(answer) => answer.map_err(|error| error.to_string()),
-                    Err(_) => Err("a fault of the program while it answered; please report this".into()),
-                }
-            }
-        };
-        match answer {
-            Ok(said) => {
-                self.send(from, kind::ANSWER, service, number, |words| words.extend_from_slice(&said))
-            }
-            Err(why) => self.send(from, kind::REFUSAL, service, number, |words| say_text(&why, words)),
-        }
-    }
 }
 
 #[cfg(test)]

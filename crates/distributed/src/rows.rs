@@ -15,6 +15,7 @@ use graphmill_loader::{
 use crate::{
     Book, Post,
     post::{HEADER, Service},
+    transport::Lane,
 };
 
 /// The number of the service that reads feature rows. Those of other tables follow.
@@ -136,6 +137,10 @@ impl Service for Reading {
         let mut rows = Vec::new();
         self.table.read(&places, &mut rows)?;
         Ok(bytemuck::allocation::cast_vec(rows))
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Rows
     }
 }
 

@@ -1,12 +1,12 @@
-//! `cargo xtask ranks DATASET [curves] [bytes] [cache] [network] [--epochs N] [OPTION VALUE ...]`: training over several processes against one,
-//! and against what was predicted.
+//! `cargo xtask ranks DATASET [curves] [bytes] [cache] [network] [--epochs N] [--links MBIT,...] [--methods NAME,...] [OPTION VALUE ...]`:
+//! training over several processes against one, and against what was predicted.
 //!
 //! - `curves`: losses and validation scores of 4 processes beside those of one, for three models, without dropout.
 //! - `bytes`: what went over the wire beside what `graphmill plan` predicts, by partition method and number of processes.
 //! - `cache`: rows and bytes from other processes, by the part of all rows that each keeps.
 //! - `network`: seconds of an epoch in network namespaces with links of several speeds beside the plan's, and both efficiencies.
 //!
-//! `DATASET` is a dataset directory. `OPTION VALUE` pairs are `graphmill train`'s. Needs MPI (`cargo xtask setup`); `network` needs root, `ip`
+//! `DATASET` is a dataset directory. `--links` and `--methods` say which links and partition methods `network` tries. `OPTION VALUE` pairs are `graphmill train`'s. Needs MPI (`cargo xtask setup`); `network` needs root, `ip`
 //! and `tc`.
 
 mod network;
@@ -31,6 +31,10 @@ const DEFAULTS: &str = "--layers 2 --hidden 128 --fanout 15,10 --batch-size 1024
 struct Options {
     dataset: PathBuf,
     epochs: usize,
+    /// Links of `network`, in megabits a second.
+    links: Vec<u32>,
+    /// Partition methods of `network`.
+    methods: Vec<String>,
     /// Words of `graphmill train`.
     train: Vec<String>,
     /// Where parts and runs go.
@@ -41,6 +45,7 @@ struct Options {
 pub(crate) fn run(dataset: &Path, words: &[&str]) -> Result<()> {
     ensure!(mpi::is_there(), "MPI is not there: cargo xtask setup");
     let (mut modes, mut epochs) = (Vec::new(), 5);
+    let (mut links, mut methods) = (network::SPEEDS.to_vec(), ["random", "bgl"].map_strings());
     let mut train: Vec<String> = DEFAULTS.split(' ').map(str::to_string).collect();
     let mut rest = words.iter();
     while let Some(&word) = rest.next() {
@@ -53,6 +58,10 @@ pub(crate) fn run(dataset: &Path, words: &[&str]) -> Result<()> {
             .with_context(|| format!("{word}: an option with a value, or {}", MODES.join(", ")))?;
         if word == "--epochs" {
             epochs = value.parse().context("--epochs N")?;
+        } else if word == "--links" {
+            links = value.split(',').map(str::parse).collect::<Result<_, _>>().context("--links MBIT,...")?;
+        } else if word == "--methods" {
+            methods = value.split(',').map(str::to_string).collect();
         } else if let Some(at) = train.iter().position(|given| given == word) {
             train[at + 1] = value.to_string();
         } else {
@@ -66,8 +75,8 @@ pub(crate) fn run(dataset: &Path, words: &[&str]) -> Result<()> {
     let room = PathBuf::from("target/ranks");
     let _ = fs::remove_dir_all(&room);
     fs::create_dir_all(&room)?;
-    let options =
-        Options { dataset: fs::canonicalize(dataset)?, epochs, train, room: fs::canonicalize(room)? };
+    let (dataset, room) = (fs::canonicalize(dataset)?, fs::canonicalize(room)?);
+    let options = Options { dataset, epochs, links, methods, train, room };
     for mode in if modes.is_empty() { MODES.to_vec() } else { modes } {
         match mode {
             "curves" => curves(&options)?,

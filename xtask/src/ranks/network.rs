@@ -8,8 +8,8 @@ use super::{Options, mpirun, of_epochs, plan, text};
 
 /// Processes: as many as cores, so that each has one of its own.
 const COUNT: usize = 2;
-/// Links: megabits a second.
-const SPEEDS: [u32; 5] = [50, 100, 200, 500, 1000];
+/// Links, unless told otherwise: megabits a second.
+pub(super) const SPEEDS: [u32; 5] = [50, 100, 200, 500, 1000];
 /// Epochs before those that are timed.
 const WARM: usize = 1;
 
@@ -110,12 +110,12 @@ pub(super) fn run(options: &Options) -> Result<()> {
         "--bind-to",
         "none",
     ];
-    for method in ["random", "bgl"] {
+    for method in &options.methods {
         let parts = options.partitioned(method, COUNT)?;
         let alone =
             super::processes(1, &options.words(&parts, &["--threads", "1", "--strategy", "sequential"])?)?;
         let alone = seconds(&alone);
-        for megabits in SPEEDS {
+        for &megabits in &options.links {
             let network = format!("{},20us", f64::from(megabits) * 1e6 / 8.0);
             let plan = plan(options, &parts, &network, "1")?;
             let _namespaces = Namespaces::new(megabits)?;

@@ -1,7 +1,10 @@
 use std::thread;
 
 use super::*;
-use crate::{Collective, local, transport::local::Local};
+use crate::{
+    Collective, local,
+    transport::{FRAME_WORDS, Frame, local::Local},
+};
 
 /// Runs the same on every rank.
 pub(crate) fn on_ranks<T: Send>(
@@ -141,10 +144,10 @@ impl Transport for Hangs {
     fn size(&self) -> usize {
         self.0.size()
     }
-    fn send(&mut self, to: usize, words: Vec<u32>) -> Result<()> {
-        if Instant::now() < self.1 { self.0.send(to, words) } else { Ok(()) }
+    fn send(&mut self, to: usize, frame: Frame) -> Result<()> {
+        if Instant::now() < self.1 { self.0.send(to, frame) } else { Ok(()) }
     }
-    fn poll(&mut self) -> Result<Option<(usize, Vec<u32>)>> {
+    fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
         if Instant::now() < self.1 { self.0.poll() } else { Ok(None) }
     }
 }
@@ -181,12 +184,12 @@ impl Transport for Breaks {
     fn size(&self) -> usize {
         self.0.size()
     }
-    fn send(&mut self, to: usize, words: Vec<u32>) -> Result<()> {
-        self.0.send(to, words)
+    fn send(&mut self, to: usize, frame: Frame) -> Result<()> {
+        self.0.send(to, frame)
     }
-    fn poll(&mut self) -> Result<Option<(usize, Vec<u32>)>> {
+    fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
         if Instant::now() < self.1 {
-            return Ok(Some((0, vec![kind::ASK])));
+            return Ok(Some((0, Frame::new(Lane::Urgent, true, vec![kind::ASK]))));
         }
         assert!(self.2, "broken");
         Err(Error::invalid("the cable is out"))
@@ -208,4 +211,95 @@ fn a_post_that_breaks_tells_its_own_rank_and_the_others_why() {
         }
         assert!(breaks.elapsed() < LONG / 2);
     }
+}
+
+/// An end over a link that takes so long for a frame.
+struct Slow {
+    end: Local,
+    frame: Duration,
+    /// Frames on their way, and when the first of them is there.
+    link: VecDeque<(usize, Frame)>,
+    next: Instant,
+}
+
+impl Slow {
+    fn carry(&mut self) {
+        while !self.link.is_empty() && Instant::now() >= self.next {
+            let (to, frame) = self.link.pop_front().unwrap();
+            self.end.send(to, frame).unwrap();
+            self.next += self.frame;
+        }
+    }
+}
+
+impl Transport for Slow {
+    fn rank(&self) -> usize {
+        self.end.rank()
+    }
+    fn size(&self) -> usize {
+        self.end.size()
+    }
+    fn send(&mut self, to: usize, frame: Frame) -> Result<()> {
+        self.carry();
+        if self.link.is_empty() {
+            self.next = Instant::now() + self.frame;
+        }
+        self.link.push_back((to, frame));
+        Ok(())
+    }
+    fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
+        self.carry();
+        self.end.poll()
+    }
+    fn in_flight(&mut self, _: usize) -> usize {
+        self.carry();
+        self.link.len()
+    }
+}
+
+/// So many words.
+struct Much(usize);
+
+impl Service for Much {
+    fn answer(&self, _: usize, words: &[u32]) -> Result<Vec<u32>> {
+        Ok(vec![words[0]; self.0])
+    }
+    fn lane(&self) -> Lane {
+        Lane::Rows
+    }
+}
+
+#[test]
+fn a_sum_does_not_wait_for_rows_that_were_asked_for_before_it() {
+    let (frames, frame) = (60, Duration::from_millis(10));
+    let start = |end: Local| {
+        let slow = Slow { end, frame, link: VecDeque::new(), next: Instant::now() };
+        Post::start(PostOptions { patience: LONG, threads: 1 }, move || Ok(slow)).unwrap()
+    };
+    let posts: Vec<Arc<Post>> = local(2).into_iter().map(start).collect();
+    thread::scope(|scope| {
+        for post in &posts {
+            scope.spawn(move || {
+                post.serve(9, Arc::new(Much(frames * FRAME_WORDS)));
+                let all = Collective::new(post.clone());
+                all.barrier(0).unwrap();
+                let other = 1 - post.rank();
+                let rows: Vec<Asked> = (0..2).map(|i| post.ask(other, 9, |words| words.push(i))).collect();
+                // the rows are on their way
+                thread::sleep(20 * frame);
+                let began = Instant::now();
+                let mut values = vec![1.0; 100];
+                all.sum(1, &mut values).unwrap();
+                let took = began.elapsed();
+                assert_eq!(values, [2.0; 100]);
+                for (i, rows) in rows.into_iter().enumerate() {
+                    assert_eq!(rows.wait().unwrap()[HEADER..], vec![i as u32; frames * FRAME_WORDS]);
+                }
+                // twice what is in flight at most, of more than a hundred frames
+                assert!(took < began.elapsed() / 2, "{took:?} of {:?}", began.elapsed());
+                all.barrier(2).unwrap();
+                post.close();
+            });
+        }
+    });
 }

@@ -4,13 +4,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use graphmill_graph::Result;
 
-use super::Transport;
+use super::{Frame, Transport};
 
 /// One rank's end.
 pub struct Local {
     rank: usize,
-    to: Vec<Sender<(usize, Vec<u32>)>>,
-    inbox: Receiver<(usize, Vec<u32>)>,
+    to: Vec<Sender<(usize, Frame)>>,
+    inbox: Receiver<(usize, Frame)>,
 }
 
 /// As many ranks as asked for, the first one first.
@@ -29,13 +29,13 @@ impl Transport for Local {
         self.to.len()
     }
 
-    fn send(&mut self, to: usize, words: Vec<u32>) -> Result<()> {
+    fn send(&mut self, to: usize, frame: Frame) -> Result<()> {
         // one that has gone hears nothing, as over a wire: whoever waits for it will notice
-        let _ = self.to[to].send((self.rank, words));
+        let _ = self.to[to].send((self.rank, frame));
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<Option<(usize, Vec<u32>)>> {
+    fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
         Ok(self.inbox.try_recv().ok())
     }
 }

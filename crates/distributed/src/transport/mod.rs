@@ -1,15 +1,17 @@
-//! Words from rank to rank.
+//! Frames from rank to rank.
 //!
-//! A transport is driven by one thread, the post's: it need not be shared. Messages of one rank to another arrive whole and in the order
-//! in which they were sent; what they mean is none of its business.
+//! A transport is driven by one thread, the post's: it need not be shared. Frames of one rank to another arrive in the order in which they
+//! were sent; what they mean is none of its business.
 
+mod frame;
 pub mod local;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 
+pub use frame::{FRAME_WORDS, Frame, Lane};
 use graphmill_graph::Result;
 
-/// Carries messages between the ranks of a run.
+/// Carries frames between the ranks of a run.
 pub trait Transport {
     /// Which rank this is, from 0.
     fn rank(&self) -> usize;
@@ -17,21 +19,21 @@ pub trait Transport {
     /// How many ranks there are.
     fn size(&self) -> usize;
 
-    /// Hands over a message for another rank. Does not wait for it to be taken.
+    /// Hands over a frame for another rank. Does not wait for it to be taken.
     ///
     /// # Errors
-    /// The message cannot be sent.
-    fn send(&mut self, to: usize, words: Vec<u32>) -> Result<()>;
+    /// The frame cannot be sent.
+    fn send(&mut self, to: usize, frame: Frame) -> Result<()>;
 
-    /// The next message that has arrived and the rank it is from, if there is one; without words where only a part of one has arrived.
-    /// Does not wait.
+    /// The next frame that has arrived and the rank it is from, if there is one. Does not wait.
     ///
     /// # Errors
-    /// Messages cannot be received.
-    fn poll(&mut self) -> Result<Option<(usize, Vec<u32>)>>;
+    /// Frames cannot be received.
+    fn poll(&mut self) -> Result<Option<(usize, Frame)>>;
 
-    /// How many messages are on their way still.
-    fn in_flight(&mut self) -> usize {
+    /// How many frames are on their way to that rank: of a [`Lane`] that waits until that rank takes them, of others at least until they
+    /// have left this one. None where nothing stands between the ranks.
+    fn in_flight(&mut self, _to: usize) -> usize {
         0
     }
 

@@ -1,13 +1,14 @@
 //! Ranks that are processes of an MPI job.
 //!
-//! All calls are made by the thread that made the transport ([`Threading::Funneled`]). Sending does not block: a message is kept
-//! until MPI says that it has been taken, so two ranks that send each other large messages cannot wait for one another.
+//! All calls are made by the thread that made the transport ([`Threading::Funneled`]). Sending does not block: a frame is kept until MPI
+//! says that it has been taken, so two ranks that send each other large messages cannot wait for one another.
 //!
-//! Long messages go in frames that are short enough to be sent without being waited for. (What is longer is first offered and then
-//! fetched, and is received by a call that does nothing else meanwhile: two ranks that send each other a megabyte at 50 Mbit/s took
-//! turns then, and twice as long.)
+//! Frames are short enough to be sent without being asked for. (What is longer is first offered and then fetched, and is received by a
+//! call that does nothing else meanwhile: two ranks that send each other a megabyte at 50 Mbit/s took turns then, and twice as long.)
+//! Those of lanes that wait are sent synchronously, which sends them as soon, but is done only when the other rank has received them: so
+//! what stands in the buffers of both systems counts as on its way.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use graphmill_graph::{Error, Result};
 use mpi::{
@@ -20,30 +21,26 @@ use mpi::{
     topology::{Communicator, SimpleCommunicator},
 };
 
-use super::Transport;
-
-/// A message in one piece; the number of words of one whose frames follow; such a frame. Messages of one rank arrive in the order in
-/// which they were sent, whatever their tags.
-const WHOLE: i32 = 0;
-const LENGTH: i32 = 1;
-const FRAME: i32 = 2;
-/// Words of a frame: Open MPI sends up to 64 KiB over TCP without being asked for it.
-const FRAME_WORDS: usize = 15_000;
+use super::{Frame, Lane, Transport};
 
 /// This process among those of its job.
 pub struct Mpi {
     world: SimpleCommunicator,
-    sends: VecDeque<Flying>,
-    /// Of each rank, what has arrived of a message in frames, and how long it will be.
-    arriving: HashMap<usize, (usize, Vec<u32>)>,
+    /// By rank.
+    sends: Vec<VecDeque<Flying>>,
     /// Ends MPI when it goes, after everything above.
     _universe: Universe,
 }
 
-/// A message that MPI may still read.
+/// A frame that MPI may still read.
 struct Flying {
-    requests: VecDeque<ffi::MPI_Request>,
-    _words: Vec<u32>,
+    request: ffi::MPI_Request,
+    _frame: Frame,
+}
+
+/// Tags: the lane's number, and whether the message ends.
+fn tag(frame: &Frame) -> i32 {
+    2 * frame.lane as i32 + i32::from(frame.is_last)
 }
 
 impl Mpi {
@@ -61,51 +58,23 @@ impl Mpi {
                 "this MPI library was built without threads: a build with them is needed",
             ));
         }
-        Ok(Self {
-            world: universe.world(),
-            sends: VecDeque::new(),
-            arriving: HashMap::new(),
-            _universe: universe,
-        })
+        let world = universe.world();
+        let sends = (0..world.size()).map(|_| VecDeque::new()).collect();
+        Ok(Self { world, sends, _universe: universe })
     }
 
-    /// Forgets the messages that have been taken.
-    fn collect(&mut self) {
-        while let Some(first) = self.sends.front_mut() {
-            let Some(request) = first.requests.front_mut() else {
-                self.sends.pop_front();
-                continue;
-            };
+    /// Forgets the frames for that rank that have been taken.
+    fn collect(&mut self, to: usize) {
+        while let Some(first) = self.sends[to].front_mut() {
             let mut done = 0;
-            // SAFETY: the request is the live one that `MPI_Isend` returned, tested by the thread that made it; MPI sets it to the null
-            // request once it is done, and it is dropped then. MPI_STATUS_IGNORE asks for no status.
-            unsafe { ffi::MPI_Test(&raw mut *request, &raw mut done, ffi::RSMPI_STATUS_IGNORE) };
+            // SAFETY: the request is the live one that MPI returned when the frame was sent, tested by the thread that sent it; MPI sets
+            // it to the null request once it is done, and it is dropped then. MPI_STATUS_IGNORE asks for no status.
+            unsafe { ffi::MPI_Test(&raw mut first.request, &raw mut done, ffi::RSMPI_STATUS_IGNORE) };
             if done == 0 {
                 return;
             }
-            first.requests.pop_front();
+            self.sends[to].pop_front();
         }
-    }
-
-    /// Begins to send words that stay where they are until the request is done.
-    fn begin(&self, to: usize, words: &[u32], tag: i32) -> ffi::MPI_Request {
-        // SAFETY: reads a constant of the library.
-        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        // SAFETY: the caller keeps `words`, which are on the heap, unchanged until MPI reports the request done, or for ever where `self`
-        // goes before that; the communicator lives as long as `self`, and where `to` is none of its ranks MPI ends the job. A frame's
-        // length fits 31 bits.
-        unsafe {
-            ffi::MPI_Isend(
-                words.as_ptr().cast(),
-                words.len() as i32,
-                u32::equivalent_datatype().as_raw(),
-                to as i32,
-                tag,
-                self.world.as_raw(),
-                &raw mut request,
-            )
-        };
-        request
     }
 }
 
@@ -118,58 +87,49 @@ impl Transport for Mpi {
         self.world.size() as usize
     }
 
-    fn send(&mut self, to: usize, words: Vec<u32>) -> Result<()> {
-        if words.len() <= FRAME_WORDS {
-            let requests = [self.begin(to, &words, WHOLE)].into();
-            self.sends.push_back(Flying { requests, _words: words });
-        } else {
-            let Ok(length) = u32::try_from(words.len()) else {
-                let bytes = 4 * words.len();
-                return Err(Error::Peer {
-                    rank: to,
-                    message: format!("a message of {bytes} bytes is too long"),
-                });
-            };
-            let length = vec![length];
-            let requests = [self.begin(to, &length, LENGTH)].into();
-            self.sends.push_back(Flying { requests, _words: length });
-            let requests = words.chunks(FRAME_WORDS).map(|frame| self.begin(to, frame, FRAME)).collect();
-            self.sends.push_back(Flying { requests, _words: words });
-        }
-        self.collect();
+    fn send(&mut self, to: usize, frame: Frame) -> Result<()> {
+        let begin = if frame.lane.waits() { ffi::MPI_Issend } else { ffi::MPI_Isend };
+        let words = frame.words();
+        // SAFETY: reads a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+        // SAFETY: the words are on the heap, and `sends` keeps the frame, and so them, unchanged until MPI reports the request done, or for
+        // ever where `self` goes before that; the communicator lives as long as `self`, and where `to` is none of its ranks MPI ends the
+        // job. A frame's length fits 31 bits.
+        unsafe {
+            begin(
+                words.as_ptr().cast(),
+                words.len() as i32,
+                u32::equivalent_datatype().as_raw(),
+                to as i32,
+                tag(&frame),
+                self.world.as_raw(),
+                &raw mut request,
+            )
+        };
+        self.sends[to].push_back(Flying { request, _frame: frame });
+        self.collect(to);
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<Option<(usize, Vec<u32>)>> {
-        self.collect();
-        let Some(come) = self.world.any_process().immediate_matched_probe() else { return Ok(None) };
+    fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
+        let Some(come) = self.world.any_process().immediate_matched_probe() else {
+            // nothing to do: a time to let go of what has been taken
+            (0..self.sends.len()).for_each(|to| self.collect(to));
+            return Ok(None);
+        };
         let (words, status): (Vec<u32>, _) = come.matched_receive_vec();
-        let from = status.source_rank() as usize;
-        match (status.tag(), self.arriving.remove(&from)) {
-            (WHOLE, None) => return Ok(Some((from, words))),
-            (LENGTH, None) if words.len() == 1 => {
-                let length = words[0] as usize;
-                self.arriving.insert(from, (length, Vec::new()));
-            }
-            (FRAME, Some((length, mut message))) if message.len() + words.len() <= length => {
-                message.extend_from_slice(&words);
-                if message.len() == length {
-                    return Ok(Some((from, message)));
-                }
-                self.arriving.insert(from, (length, message));
-            }
-            _ => {
-                let message =
-                    "its messages are none of ours: the ranks do not all run the same program".into();
-                return Err(Error::Peer { rank: from, message });
-            }
-        }
-        Ok(Some((from, Vec::new())))
+        let (from, tag) = (status.source_rank() as usize, status.tag());
+        let lane = usize::try_from(tag / 2).ok().and_then(|number| Lane::ALL.get(number));
+        let Some(&lane) = lane else {
+            let message = "its messages are none of ours: the ranks do not all run the same program".into();
+            return Err(Error::Peer { rank: from, message });
+        };
+        Ok(Some((from, Frame::new(lane, tag % 2 == 1, words))))
     }
 
-    fn in_flight(&mut self) -> usize {
-        self.collect();
-        self.sends.len()
+    fn in_flight(&mut self, to: usize) -> usize {
+        self.collect(to);
+        self.sends[to].len()
     }
 
     fn abort(&mut self) {
@@ -179,7 +139,7 @@ impl Transport for Mpi {
 
 impl Drop for Mpi {
     fn drop(&mut self) {
-        self.collect();
+        (0..self.sends.len()).for_each(|to| self.collect(to));
         // what MPI may still read must outlive it
         std::mem::forget(std::mem::take(&mut self.sends));
     }

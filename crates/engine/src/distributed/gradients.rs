@@ -1,4 +1,7 @@
 //! Sums of gradients over ranks, part of the model by part, beside the backward pass of the layers below.
+//!
+//! A part's gradient is on its way to the others as soon as it is there, and its sum as soon as the others' have come; nobody waits for the
+//! sums of one part to begin with the next.
 
 use std::{
     sync::mpsc::{Receiver, Sender, channel},
@@ -11,8 +14,9 @@ use graphmill_nn::model::{Model, Part};
 
 /// A thread that sums what it is given over the ranks, in that order.
 pub(super) struct Gradients {
+    all: Collective,
     jobs: Sender<(u64, Vec<f32>)>,
-    done: Receiver<Result<Vec<f32>>>,
+    done: Receiver<Result<(u64, Vec<f32>)>>,
     /// Parts that are on their way.
     sent: Vec<Part>,
     spare: Vec<Vec<f32>>,
@@ -27,9 +31,10 @@ impl Gradients {
     pub(super) fn new(all: Collective, first: u64) -> Result<Self> {
         let (jobs, inbox) = channel::<(u64, Vec<f32>)>();
         let (outbox, done) = channel();
+        let reducing = all.clone();
         let sum = move || {
             for (number, mut values) in inbox {
-                let summed = all.sum(number, &mut values).map(|()| values);
+                let summed = reducing.reduce(number, &mut values).map(|()| (number, values));
                 if outbox.send(summed).is_err() {
                     return;
                 }
@@ -37,7 +42,7 @@ impl Gradients {
         };
         let thread = thread::Builder::new().name("sums".into()).spawn(sum);
         thread.map_err(|error| Error::invalid(format!("no thread to sum gradients: {error}")))?;
-        Ok(Self { jobs, done, sent: Vec::new(), spare: Vec::new(), next: first })
+        Ok(Self { all, jobs, done, sent: Vec::new(), spare: Vec::new(), next: first })
     }
 
     /// Begins to sum the gradient of a part, `share` times this rank's; of running statistics, the values.
@@ -51,6 +56,7 @@ impl Gradients {
         if !values.is_empty() {
             self.sent.push(part);
             self.next += 1;
+            self.all.scatter(self.next, &values);
             // a thread that is gone is noticed by `finish`
             let _ = self.jobs.send((self.next, values));
         }
@@ -60,7 +66,8 @@ impl Gradients {
     pub(super) fn finish(&mut self, model: &mut Model) -> Result<()> {
         for part in std::mem::take(&mut self.sent) {
             let gone = |_| Error::invalid("the thread that sums gradients is gone");
-            let values = self.done.recv().map_err(gone)??;
+            let (number, mut values) = self.done.recv().map_err(gone)??;
+            self.all.collect(number, &mut values)?;
             let mut rest = &values[..];
             model.visit_part_mut(part, &mut |param| {
                 let to = if param.trainable { &mut param.grad } else { &mut param.value };

@@ -50,10 +50,12 @@ pub struct CrossRequests {
     pub rows: u64,
     /// Those of them that another part owns.
     pub remote_rows: u64,
+    /// How many of those come to one part, or go out of it, where that is most, in the mean over the parts.
+    pub skew: f64,
 }
 
-/// Counts what one part asks for in one minibatch.
-fn count(part: u16, batch: &MiniBatch, book: &PartitionBook, hops: &mut [Hop]) -> u64 {
+/// Counts what one part asks for in one minibatch; `ways` are the rows that come to each part and go out of it.
+fn count(part: u16, batch: &MiniBatch, book: &PartitionBook, hops: &mut [Hop], ways: &mut [[u64; 2]]) -> u64 {
     let remote = |&v: &u32| book.part_of(v) != part;
     // destinations of every hop are the first of the input nodes
     for (hop, block) in hops.iter_mut().zip(batch.blocks.iter().rev()) {
@@ -63,7 +65,13 @@ fn count(part: u16, batch: &MiniBatch, book: &PartitionBook, hops: &mut [Hop]) -
             hop.edges += block.edges(i).len() as u64;
         }
     }
-    batch.input_nodes.iter().filter(|v| remote(v)).count() as u64
+    let mut rows = 0;
+    for &v in batch.input_nodes.iter().filter(|v| remote(v)) {
+        rows += 1;
+        ways[usize::from(book.part_of(v))][1] += 1;
+    }
+    ways[usize::from(part)][0] += rows;
+    rows
 }
 
 /// Draws the first epoch's minibatches, `batches` of them at most (0: all), and counts. Parallel.
@@ -96,7 +104,8 @@ pub fn requests(
     let tasks = drawn * parts;
     let side_by_side = (rayon::current_num_threads() as u64).clamp(1, tasks.max(1)) as usize;
     let hops = sampler.num_layers();
-    let mut slots: Vec<Slot> = (0..side_by_side).map(|_| Slot::new(data.num_nodes(), hops)).collect();
+    let mut slots: Vec<Slot> =
+        (0..side_by_side).map(|_| Slot::new(data.num_nodes(), hops, parts as usize)).collect();
     let mut next = 0;
     while next < tasks {
         let group = side_by_side.min((tasks - next) as usize);
@@ -111,7 +120,9 @@ pub fn requests(
 
     let mut sum = CrossRequests { batches: drawn, batches_per_epoch: all, ..CrossRequests::default() };
     sum.hops.resize(hops, Hop::default());
+    let mut ways = vec![[0; 2]; parts as usize];
     for slot in &slots {
+        ways.as_flattened_mut().iter_mut().zip(slot.ways.as_flattened()).for_each(|(sum, rows)| *sum += rows);
         for (sum, hop) in sum.hops.iter_mut().zip(&slot.hops) {
             sum.nodes += hop.nodes;
             sum.requests += hop.requests;
@@ -120,6 +131,8 @@ pub fn requests(
         sum.rows += slot.rows;
         sum.remote_rows += slot.remote;
     }
+    let most = ways.as_flattened().iter().copied().max().unwrap_or(0);
+    sum.skew = if most > 0 { (most * parts) as f64 / sum.remote_rows as f64 } else { 1.0 };
     let epochs = all as f64 / drawn.max(1) as f64;
     let requests: u64 = sum.hops.iter().map(|hop| hop.requests).sum();
     let edges: u64 = sum.hops.iter().map(|hop| hop.edges).sum();
@@ -135,16 +148,17 @@ struct Slot {
     workspace: Workspace,
     batch: MiniBatch,
     hops: Vec<Hop>,
+    ways: Vec<[u64; 2]>,
     rows: u64,
     remote: u64,
 }
 
 impl Slot {
-    fn new(nodes: usize, hops: usize) -> Self {
+    fn new(nodes: usize, hops: usize, parts: usize) -> Self {
         let mut workspace = Workspace::new(nodes);
         workspace.set_parallel(false);
         let (batch, hops) = (MiniBatch::default(), vec![Hop::default(); hops]);
-        Self { workspace, batch, hops, rows: 0, remote: 0 }
+        Self { workspace, batch, hops, ways: vec![[0; 2]; parts], rows: 0, remote: 0 }
     }
 
     /// Draws what `part` draws of minibatch `number`, and counts.
@@ -163,7 +177,7 @@ impl Slot {
         }
         loader.sample(0, &mut self.workspace, &mut self.batch)?;
         self.rows += self.batch.input_nodes.len() as u64;
-        self.remote += count(part, &self.batch, book, &mut self.hops);
+        self.remote += count(part, &self.batch, book, &mut self.hops, &mut self.ways);
         Ok(())
     }
 }

@@ -41,6 +41,7 @@ fn requests_are_what_sets_of_nodes_say() {
     config.settle(&["sampler", "fanout", "batch_size"]).unwrap();
     let found = requests(&config, 0, &data, &book, &Quiet).unwrap();
     let (mut hops, mut rows, mut remote_rows) = (vec![Hop::default(); 2], 0, 0);
+    let mut ways = [[0; 3]; 2];
     for part in 0..3 {
         let own = data.split.train.iter().copied().filter(|&v| book.part_of(v) == part);
         let mut reached: BTreeSet<u32> = own.collect();
@@ -54,8 +55,14 @@ fn requests_are_what_sets_of_nodes_say() {
             reached.extend(more);
         }
         rows += reached.len() as u64;
-        remote_rows += reached.iter().filter(|&&v| book.part_of(v) != part).count() as u64;
+        for owner in reached.iter().map(|&v| book.part_of(v)).filter(|&owner| owner != part) {
+            remote_rows += 1;
+            ways[0][usize::from(part)] += 1;
+            ways[1][usize::from(owner)] += 1;
+        }
     }
+    let most = ways.as_flattened().iter().max().unwrap();
+    assert!((found.skew - 3.0 * f64::from(*most) / remote_rows as f64).abs() < 1e-12 && found.skew >= 1.0);
     assert_eq!(hops[0].requests, 0, "seeds are their part's own");
     assert_eq!((&found.hops, found.rows, found.remote_rows), (&hops, rows, remote_rows));
     assert_eq!((found.batches, found.batches_per_epoch), (1, 1));

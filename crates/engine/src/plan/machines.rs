@@ -7,12 +7,14 @@
 //! ```
 //!
 //! A batch ends when its slowest share does. Every machine asks and answers at once, so that a hop takes two latencies and the bytes
-//! that go out of one machine. `pipelined` hides the network behind the work, or the work behind the network. What it leaves out: the
-//! first epoch's loading, evaluation, and that sums travel beside the backward pass.
+//! that go out of one machine, or come to it, where those are most. In `sequential` all of it follows one after the other. `pipelined` takes what its slowest part does: the
+//! work of all stages, which share the cores; the link with all that goes over it; or one stage with its own part of both. Sums overtake
+//! what waits to be sent, and find only the frames before them that are on their way. What is left out: the first epoch's loading,
+//! evaluation, and that sums travel beside the backward pass.
 
 use std::{fmt, sync::Arc};
 
-use graphmill_distributed::{Book, rows::bytes_of_rows, sampler::bytes_of_a_hop};
+use graphmill_distributed::{Book, post::IN_FLIGHT_BYTES, rows::bytes_of_rows, sampler::bytes_of_a_hop};
 use graphmill_graph::{Dataset, external, partition::PartitionDir};
 use graphmill_loader::feature::LinkOptions;
 use serde::Serialize;
@@ -37,6 +39,8 @@ pub struct Wire {
     pub rows: f64,
     /// Bytes of summing gradients.
     pub sums: f64,
+    /// What goes over the busiest way, in or out, of a machine, of a machine's mean; of hops and rows.
+    pub skew: f64,
 }
 
 impl Wire {
@@ -55,6 +59,7 @@ impl Wire {
             hops: counted.hops.iter().map(|of| hop(of.requests, of.edges)).collect(),
             rows: headers(no_rows) + rows * 4.0 * (1 + dim) as f64,
             sums: 2.0 * (parts - 1) as f64 * 4.0 * parameters as f64,
+            skew: counted.skew,
         }
     }
 
@@ -77,8 +82,6 @@ pub struct Machines {
     pub share: [f64; 3],
     /// What goes over the wire.
     pub wire: Wire,
-    /// Parts of the model that are summed one by one.
-    pub sums: usize,
     /// Every machine's link: bytes a second each way, and latency.
     pub network: LinkOptions,
 }
@@ -92,7 +95,7 @@ pub struct Epoch {
     pub epoch_seconds: f64,
     /// What one machine takes for it, in what so many machines take together.
     pub efficiency: f64,
-    /// What takes longest: `network`, or a stage.
+    /// What takes longest: `network`, a stage with what it waits for, or the `work` of all stages on the same cores.
     pub bottleneck: &'static str,
     /// Machines that sample, and that train: all of them.
     pub samplers: usize,
@@ -103,45 +106,66 @@ pub struct Epoch {
 }
 
 impl Machines {
-    /// Seconds of the network in a minibatch: hops, rows, sums.
+    /// Seconds that so many bytes take to go out of a machine.
+    fn on_link(&self, bytes: f64) -> f64 {
+        let bandwidth = self.network.bandwidth;
+        if bandwidth > 0.0 { bytes / (PAYLOAD * bandwidth) } else { 0.0 }
+    }
+
+    /// Seconds of a question and its answer without their bytes.
+    fn trip(&self) -> f64 {
+        2.0 * (self.network.latency + WAKE)
+    }
+
+    /// Seconds of the network in a minibatch where nothing else is on it: hops, rows, sums.
     pub fn network_seconds(&self) -> [f64; 3] {
-        let LinkOptions { bandwidth, latency } = self.network;
-        let bytes = |bytes: f64| {
-            let each = bytes / self.count as f64;
-            if bandwidth > 0.0 { each / (PAYLOAD * bandwidth) } else { 0.0 }
-        };
-        let trip = 2.0 * (latency + WAKE);
-        let hops = self.wire.hops.iter().map(|&of| trip + bytes(of)).sum();
-        [hops, trip + bytes(self.wire.rows), trip * self.sums as f64 + bytes(self.wire.sums)]
+        let (trip, skew) = (self.trip(), self.wire.skew);
+        let each = |bytes: f64| trip + self.on_link(bytes / self.count as f64);
+        let hops = self.wire.hops.iter().map(|&of| each(skew * of)).sum();
+        [hops, each(skew * self.wire.rows), each(self.wire.sums)]
     }
 
     /// The strategies' epochs.
     pub fn predict(&self) -> Vec<Epoch> {
-        let network = if self.count > 1 { self.network_seconds() } else { [0.0; 3] };
+        let several = self.count > 1;
+        let network = if several { self.network_seconds() } else { [0.0; 3] };
         let sum = |seconds: &[f64; 3]| seconds.iter().sum::<f64>();
-        let alone = sum(&self.alone);
-        let stages = ["sample", "extract", "train"];
-        let longest = |of: &[(&'static str, f64)]| {
-            of.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("", |(name, _)| name)
-        };
-        let mut parts: Vec<(&'static str, f64)> = stages.into_iter().zip(self.share).collect();
-        parts.push(("network", sum(&network)));
-        let bottleneck = longest(&parts);
-        let epoch = |name, batch: f64, ahead: f64| Epoch {
+        let (batches, work) = (self.batches as f64, sum(&self.share));
+        let epoch = |name, seconds: f64, parts: &[(&'static str, f64)]| Epoch {
             name,
-            epoch_seconds: batch * self.batches as f64 + ahead,
-            efficiency: alone / (self.count as f64 * batch),
-            bottleneck,
+            epoch_seconds: seconds,
+            efficiency: sum(&self.alone) * batches / (self.count as f64 * seconds),
+            bottleneck: longest(parts).0,
             samplers: self.count,
             trainers: self.count,
             cache_ratio: 0.0,
         };
-        let one_by_one = sum(&self.share) + sum(&network);
-        let side_by_side = sum(&self.share).max(network[0] + network[1]) + network[2];
-        // the first batch has nothing to hide behind
-        let first = (one_by_one - side_by_side).max(0.0);
-        vec![epoch("sequential", one_by_one, 0.0), epoch("pipelined", side_by_side, first)]
+        let in_turns = work + sum(&network);
+        let [sample, extract, train] = self.share;
+        let parts = [("sample", sample), ("extract", extract), ("train", train), ("network", sum(&network))];
+        let sequential = epoch("sequential", batches * in_turns, &parts);
+
+        // a sum goes out twice, each time behind what is on its way
+        let before = if several { 2.0 * self.on_link(IN_FLIGHT_BYTES.min(self.wire.rows)) } else { 0.0 };
+        let trips = self.trip() * (self.wire.hops.len() + 2) as f64;
+        let link = if several { sum(&network) - trips } else { 0.0 };
+        let parts = [
+            ("work", work),
+            ("network", link),
+            ("sample", sample + network[0]),
+            ("extract", extract + network[1]),
+            ("train", train + network[2] + before),
+        ];
+        // the first batch goes through all stages before there is anything beside it
+        let slowest = longest(&parts).1;
+        let seconds = batches * slowest + (in_turns - slowest).max(0.0);
+        vec![sequential, epoch("pipelined", seconds, &parts)]
     }
+}
+
+/// The part that takes longest.
+fn longest(parts: &[(&'static str, f64)]) -> (&'static str, f64) {
+    parts.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
 }
 
 /// A plan for several machines.
@@ -201,15 +225,8 @@ pub fn plan(
             share = seconds;
         }
     }
-    let machines = Machines {
-        count,
-        batches: counted.batches_per_epoch,
-        alone,
-        share,
-        wire: wire.clone(),
-        sums: model.num_layers(),
-        network,
-    };
+    let machines =
+        Machines { count, batches: counted.batches_per_epoch, alone, share, wire: wire.clone(), network };
     let (nodes, edges) = (data.num_nodes() as f64, data.graph.num_edges() as f64);
     let features = 4.0 * nodes * data.features.dim as f64;
     let strategies = machines.predict();
@@ -266,7 +283,7 @@ mod tests {
     use super::*;
 
     fn machines(bandwidth: f64, latency: f64) -> Machines {
-        let wire = Wire { hops: vec![4e5, 4e6], rows: 3.6e7, sums: 4e6 };
+        let wire = Wire { hops: vec![4e5, 4e6], rows: 3.6e7, sums: 4e6, skew: 1.0 };
         let network = LinkOptions { bandwidth, latency };
         Machines {
             count: 4,
@@ -274,7 +291,6 @@ mod tests {
             alone: [0.04, 0.04, 0.16],
             share: [0.01, 0.01, 0.05],
             wire,
-            sums: 2,
             network,
         }
     }
@@ -282,25 +298,51 @@ mod tests {
     #[test]
     fn a_link_that_takes_no_time_leaves_the_shares_and_the_looks_for_messages() {
         let epochs = machines(0.0, 0.0).predict();
-        let looks = 5.0 * 2.0 * WAKE;
+        // two hops, rows, and a sum
+        let looks = 4.0 * 2.0 * WAKE;
         assert!((epochs[0].epoch_seconds - 100.0 * (0.07 + looks)).abs() < 1e-9);
         assert!((epochs[0].efficiency - 0.24 / (4.0 * (0.07 + looks))).abs() < 1e-9);
+        // all stages share the cores
+        assert!((epochs[1].epoch_seconds - (100.0 * 0.07 + looks)).abs() < 1e-9);
+        assert_eq!((epochs[0].bottleneck, epochs[1].bottleneck), ("train", "work"));
     }
 
     #[test]
-    fn a_slow_link_is_the_bottleneck_and_is_hidden_as_far_as_the_work_goes() {
+    fn a_slow_link_is_the_bottleneck_and_hides_the_work() {
         let slow = machines(1e8, 1e-4);
-        let [hops, rows, sums] = slow.network_seconds();
+        let rows = slow.network_seconds()[1];
         // a quarter of the bytes goes out of each machine, at 95 MB/s
         assert!((rows - 2.0 * (1e-4 + WAKE) - 9e6 / 9.5e7).abs() < 1e-9);
         let epochs = slow.predict();
-        assert_eq!((epochs[0].bottleneck, epochs[1].name), ("network", "pipelined"));
-        let hidden = hops + rows + sums;
-        assert!(epochs[1].epoch_seconds > 100.0 * hidden && epochs[1].epoch_seconds < 101.0 * hidden);
-        assert!(epochs[0].epoch_seconds > epochs[1].epoch_seconds + 100.0 * 0.06);
+        assert_eq!((epochs[0].bottleneck, epochs[1].bottleneck), ("network", "network"));
+        let link = slow.wire.total() / 4.0 / 9.5e7;
+        // but for the first batch, all on the link and nothing else
+        let first = epochs[1].epoch_seconds - 100.0 * link;
+        assert!(first > 0.07 && first < 0.08, "{first}");
+        assert!(epochs[0].epoch_seconds > 100.0 * (link + 0.07));
+        // a link that is busier than the others holds all up
+        let skewed = Machines { wire: Wire { skew: 1.5, ..slow.wire.clone() }, ..slow.clone() };
+        let more = 0.5 * (slow.wire.total() - slow.wire.sums) / 4.0 / 9.5e7;
+        for (skewed, even) in skewed.predict().iter().zip(&epochs) {
+            assert!((skewed.epoch_seconds - even.epoch_seconds - 100.0 * more).abs() < 1e-6);
+        }
         // of a fast one the work is
         let fast = machines(1e11, 1e-6).predict();
-        assert_eq!(fast[0].bottleneck, "train");
+        assert_eq!((fast[0].bottleneck, fast[1].bottleneck), ("train", "work"));
         assert!(fast[1].epoch_seconds < 100.0 * 0.0725);
+    }
+
+    #[test]
+    fn training_that_waits_for_sums_is_a_bottleneck_of_its_own() {
+        // nearly nothing but sums on the link: what is in flight before them is little too
+        let wire = Wire { hops: vec![0.0], rows: 4e4, sums: 4e7, skew: 1.0 };
+        let sums = Machines { wire, ..machines(1e8, 1e-4) };
+        let epochs = sums.predict();
+        let [_, _, summing] = sums.network_seconds();
+        let before = 2.0 * 4e4 / 9.5e7;
+        let batch = 0.05 + summing + before;
+        assert_eq!(epochs[1].bottleneck, "train");
+        let expected = 100.0 * batch..100.0 * batch + 0.05;
+        assert!(expected.contains(&epochs[1].epoch_seconds), "{expected:?} {}", epochs[1].epoch_seconds);
     }
 }

@@ -22,8 +22,10 @@ use crate::{
 
 /// Batches that touch new memory and are not timed, and batches that are.
 const BATCHES: [u64; 2] = [2, 4];
-/// The same of a rank's share, whose mean is taken: a step waits for the slowest.
-const SHARES: [u64; 2] = [3, 16];
+/// Rounds of a rank's share that are not timed, and rounds that are.
+const ROUNDS: [usize; 2] = [1, 3];
+/// Batches of a round: those of an epoch, which has a short one at its end, where they are as few.
+const ROUND: u64 = 16;
 /// Later batches may be larger by so much.
 const MARGIN: f64 = 1.1;
 /// Bytes of a cache's maps for each node.
@@ -49,8 +51,10 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     let mut least = [f64::INFINITY; 3];
     let (mut held, mut sampling) = (Largest::default(), 0.0f64);
     for i in 0..BATCHES.iter().sum() {
-        let seconds =
-            stages.batch(i, config.lr, &mut || sampling = if i == 0 { grown() } else { sampling })?;
+        // the last one may be short
+        let whole = stages.loader.num_batches().saturating_sub(1).max(1);
+        let mut sampled = || sampling = if i == 0 { grown() } else { sampling };
+        let seconds = stages.batch(i % whole, config.lr, &mut sampled)?;
         if i >= BATCHES[0] {
             least.iter_mut().zip(seconds).for_each(|(least, seconds)| *least = least.min(seconds));
         }
@@ -81,7 +85,8 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     })
 }
 
-/// Seconds of the stages of a minibatch, in the mean over some: of a rank's share where `own` says which nodes it has, with all rows near.
+/// Seconds of the stages of a minibatch, in the mean over those of the quickest epoch of a few (of long ones a part, as if the rest took as
+/// long): of a rank's share where `own` says which nodes it has, with all rows near.
 ///
 /// # Errors
 /// As training itself.
@@ -95,14 +100,26 @@ pub(super) fn seconds_of_share(
     let backend = Cpu { precision: build::precision(config) };
     let sparse = table.is_sparse();
     let mut stages = Stages::new(config, data, &*sampler, &*order, &feature, sparse, &backend, own)?;
-    let mut sum = [0.0; 3];
-    for i in 0..SHARES.iter().sum() {
-        let seconds = stages.batch(i, config.lr, &mut || {})?;
-        if i >= SHARES[0] {
-            sum.iter_mut().zip(seconds).for_each(|(sum, seconds)| *sum += seconds / SHARES[1] as f64);
+    let count = stages.loader.num_batches();
+    let batches = count.min(ROUND);
+    // of an epoch that is longer than a round, all but the last are whole
+    let whole = if count > ROUND {
+        1.0 - (1.0 - last(data.split.train.len(), stages.loader.batch_size, count)) / count as f64
+    } else {
+        1.0
+    };
+    let mut least = [f64::INFINITY; 3];
+    for round in 0..ROUNDS.iter().sum() {
+        let mut sum = [0.0; 3];
+        for i in 0..batches {
+            let seconds = stages.batch(i, config.lr, &mut || {})?;
+            sum.iter_mut().zip(seconds).for_each(|(sum, seconds)| *sum += seconds);
+        }
+        if round >= ROUNDS[0] && sum.iter().sum::<f64>() < least.iter().sum() {
+            least = sum;
         }
     }
-    Ok(sum)
+    Ok(least.map(|seconds| whole * seconds / batches.max(1) as f64))
 }
 
 /// The stages of a run, one after the other.
@@ -151,12 +168,10 @@ impl<'a> Stages<'a> {
         Ok(Self { loader, learner, seeds, batch, workspace })
     }
 
-    /// Seconds to sample batch `i`, to gather its rows and to train on it; `sampled` is called behind the first stage. An epoch of few
-    /// batches is gone through again; its last batch may be a short one.
+    /// Seconds to sample batch `i` of the first epoch, to gather its rows and to train on it; `sampled` is called behind the first stage.
     fn batch(&mut self, i: u64, lr: f64, sampled: &mut dyn FnMut()) -> Result<[f64; 3]> {
         let Self { loader, learner, seeds, batch, workspace } = self;
-        let count = loader.num_batches();
-        loader.pick(seeds, if count > 1 { i % (count - 1) } else { 0 }, batch);
+        loader.pick(seeds, i, batch);
         let clock = Instant::now();
         loader.sample(i, workspace, batch)?;
         let sample = clock.elapsed();

@@ -121,19 +121,13 @@ pub fn user_item() -> Table {
                 hops: hops.iter().map(|&[n, e]| both(bytes_of_a_hop(asked(n), asked(e), false))).collect(),
                 rows: both(bytes_of_rows(asked(inputs), FEATURES)),
                 sums: 8.0 * (many - 1.0) * parameters,
+                skew: 1.0,
             };
             let batches = (TRAIN / (SHARE * many)).ceil();
             let bytes_per_batch = wire.total() / many;
             let alone = share.map(|seconds| many * seconds);
-            let model = Machines {
-                count: machines,
-                batches: batches as u64,
-                alone,
-                share,
-                wire,
-                sums: FANOUT.len(),
-                network: LINK,
-            };
+            let model =
+                Machines { count: machines, batches: batches as u64, alone, share, wire, network: LINK };
             let epoch_seconds = model.predict()[1].epoch_seconds;
             rows.push(Row {
                 machines,

@@ -1,6 +1,7 @@
 """Datasets: arrays in and out, directories, generators, importers."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,6 +93,18 @@ def test_generators(tmp_path):
     ]:
         with pytest.raises(ValueError, match=message):
             graphmill.generate(**bad)
+
+
+def test_tables_in_parquet_are_imported(tmp_path):
+    # a seed of the fuzzing targets: options, then the files
+    seed = Path(__file__).parents[3] / "fuzz/seeds/import_parquet/made-plain"
+    data = seed.read_bytes()
+    (tmp_path / "edges.parquet").write_bytes(data[data.index(b"PAR1") : data.rindex(b"PAR1") + 4])
+    dataset = graphmill.import_dataset("parquet", tmp_path / "edges.parquet", tmp_path / "out")
+    assert dataset.num_edges > 0
+    (tmp_path / "no.parquet").write_text("0 1\n")
+    with pytest.raises(ValueError, match="no.parquet"):
+        graphmill.import_dataset("parquet", tmp_path / "no.parquet", tmp_path / "other")
 
 
 def test_imports(tmp_path):

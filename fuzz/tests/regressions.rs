@@ -16,27 +16,27 @@ use graphmill_fuzz::{
 
 /// Mutations per target; `GRAPHMILL_MUTATIONS` asks for another number.
 const MUTATIONS: u64 = 2000;
-/// Set for the process that takes every second target.
+/// Set for the process that takes the other half of the mutations.
 const SECOND: &str = "GRAPHMILL_REGRESSIONS_SECOND";
 
 #[test]
 fn no_input_is_a_fault() {
     if env::var_os(SECOND).is_some() {
-        return every_second(1);
+        return half(1);
     }
     let mut beside = Command::new(env::current_exe().unwrap());
     let beside = beside.args(["--exact", "no_input_is_a_fault", "--nocapture"]).env(SECOND, "1").spawn();
-    every_second(0);
+    half(0);
     assert!(beside.unwrap().wait().unwrap().success(), "the process beside has said what it found");
 }
 
-/// Every second target, from the `first` on.
-fn every_second(first: usize) {
+/// Every input, and every second mutation from the `first` on.
+fn half(first: u64) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     graphmill_fuzz::one_thread();
     let asked = env::var("GRAPHMILL_MUTATIONS").ok();
     let mutations = asked.map_or(MUTATIONS, |number| number.parse().unwrap());
-    for target in TABLE.iter().skip(first).step_by(2) {
+    for target in TABLE {
         let seeds = inputs(&root.join("seeds").join(target.name));
         assert!(!seeds.is_empty(), "{} has no seeds", target.name);
         for (path, data) in &seeds {
@@ -52,7 +52,7 @@ fn every_second(first: usize) {
             let _ = run(target, data, path);
         }
         let all: Vec<&[u8]> = seeds.iter().chain(&faults).map(|(_, data)| &data[..]).collect();
-        for i in 0..mutations {
+        for i in (first..mutations).step_by(2) {
             let input = all[i as usize % all.len()];
             let other = all[(i / 7) as usize % all.len()];
             let data = mutate(input, other, target.tokens, target.name, i);

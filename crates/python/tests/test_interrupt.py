@@ -19,7 +19,10 @@ SOON = 10
 
 def interrupt(code, where, ready="started"):
     """Runs ``code`` in a process of its own, sends it SIGINT half a second after it printed ``ready``, and returns what it then printed."""
+    # a test run in the background ignores the signal, and so would its children
     prologue = f"""
+    import signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     import numpy as np
     import graphmill
 

@@ -41,11 +41,11 @@ mod kind {
 
 /// Answers what other ranks ask.
 pub trait Service: Send + Sync {
-    /// The answer to `words`, which rank `from` asks. Waits for no other rank.
+    /// Appends to `answer` what is answered to `words`, which rank `from` asks. Waits for no other rank.
     ///
     /// # Errors
-    /// It cannot be answered: told to whoever asked.
-    fn answer(&self, from: usize, words: &[u32]) -> Result<Vec<u32>>;
+    /// It cannot be answered: told to whoever asked, and what was appended is dropped.
+    fn answer(&self, from: usize, words: &[u32], answer: &mut Vec<u32>) -> Result<()>;
 
     /// What its answers are, and so which messages they let pass.
     fn lane(&self) -> Lane {
@@ -282,8 +282,13 @@ impl Shared {
         number: u64,
         say: impl FnOnce(&mut Vec<u32>),
     ) {
-        let mut words = vec![kind | service << 8, number as u32, (number >> 32) as u32];
+        let mut words = header(kind, service, number);
         say(&mut words);
+        self.send_words(to, lane, service, words);
+    }
+
+    /// Sends words that begin with a header of that service.
+    fn send_words(&self, to: usize, lane: Lane, service: u32, words: Vec<u32>) {
         let [messages, bytes] = &self.sent[service as usize % COUNTERS];
         messages.fetch_add(1, Relaxed);
         bytes.fetch_add(4 * words.len() as u64, Relaxed);
@@ -336,6 +341,11 @@ impl Shared {
             boxes = self.arrived.wait_timeout(boxes, rest).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// The first words of a message.
+fn header(kind: u32, service: u32, number: u64) -> Vec<u32> {
+    vec![kind | service << 8, number as u32, (number >> 32) as u32]
 }
 
 /// What became of a rank that closed its post.

@@ -20,8 +20,8 @@ use crate::{
 
 /// The number of the service that reads feature rows. Those of other tables follow.
 pub const ROWS: u32 = 16;
-/// Bytes of an answer at most: what is asked for is asked in parts, which travel and are put in their places side by side.
-const ANSWER: usize = 4 << 20;
+/// Bytes of an answer at most: what is asked for is asked in parts, which are read, travel and are put in their places side by side.
+const ANSWER: usize = 512 << 10;
 /// Answers of an owner that are under way at once.
 const WINDOW: usize = 8;
 
@@ -127,16 +127,14 @@ impl Reading {
 }
 
 impl Service for Reading {
-    fn answer(&self, _: usize, ids: &[u32]) -> Result<Vec<u32>> {
+    fn answer(&self, _: usize, ids: &[u32], answer: &mut Vec<u32>) -> Result<()> {
         if let Some(&v) = ids.iter().find(|&&v| v as usize >= self.book.num_nodes() || !self.book.is_own(v)) {
             return Err(Error::invalid(format!(
                 "node {v} is not here: the ranks have opened different partitions"
             )));
         }
         let places: Vec<u32> = ids.iter().map(|&v| self.book.place(v)).collect();
-        let mut rows = Vec::new();
-        self.table.read(&places, &mut rows)?;
-        Ok(bytemuck::allocation::cast_vec(rows))
+        self.table.append(&places, answer)
     }
 
     fn lane(&self) -> Lane {
@@ -145,19 +143,21 @@ impl Service for Reading {
 }
 
 impl Table {
-    /// Makes `out` these rows.
-    fn read(&self, places: &[u32], out: &mut Vec<f32>) -> Result<()> {
+    /// Appends the bits of these rows.
+    fn append(&self, places: &[u32], words: &mut Vec<u32>) -> Result<()> {
         match self {
             Self::Kept(feature) => {
-                out.resize(places.len() * feature.dim(), 0.0);
-                feature.read(places, out)?;
+                let before = words.len();
+                words.resize(before + places.len() * feature.dim(), 0);
+                feature.read(places, bytemuck::cast_slice_mut(&mut words[before..]))?;
             }
             Self::Written(table) => {
                 let table = table.read().unwrap_or_else(PoisonError::into_inner);
                 let (dim, rows) = (table.num_cols(), table.view());
                 let rows = rows.host();
-                out.reserve(places.len() * dim);
-                places.iter().for_each(|&i| out.extend_from_slice(&rows[i as usize * dim..][..dim]));
+                let rows: &[u32] = bytemuck::cast_slice(rows);
+                words.reserve(places.len() * dim);
+                places.iter().for_each(|&i| words.extend_from_slice(&rows[i as usize * dim..][..dim]));
             }
         }
         Ok(())

@@ -160,7 +160,7 @@ impl Sampler for Distributed {
 }
 
 impl Service for Drawing {
-    fn answer(&self, _: usize, words: &[u32]) -> Result<Vec<u32>> {
+    fn answer(&self, _: usize, words: &[u32], answer: &mut Vec<u32>) -> Result<()> {
         let (question, ids) = Question::read(words)?;
         if question.hop >= self.inner.num_layers() {
             return Err(Error::invalid(format!("hop {} of {}", question.hop, self.inner.num_layers())));
@@ -174,12 +174,12 @@ impl Service for Drawing {
         self.spare.with(|scratch, block| {
             self.inner.sample_layer(&self.graph, hop, ids, key, aggregation, scratch, block)?;
             let Block { indptr, indices, edge_weight, .. } = &*block;
-            let mut words = Vec::with_capacity(ANSWER + ids.len() + indices.len() + edge_weight.len());
-            words.extend([indices.len() as u32, u32::from(!edge_weight.is_empty())]);
-            words.extend_from_slice(&indptr[1..]);
-            words.extend_from_slice(indices);
-            words.extend_from_slice(bytemuck::cast_slice(edge_weight));
-            Ok(words)
+            answer.reserve(ANSWER + ids.len() + indices.len() + edge_weight.len());
+            answer.extend([indices.len() as u32, u32::from(!edge_weight.is_empty())]);
+            answer.extend_from_slice(&indptr[1..]);
+            answer.extend_from_slice(indices);
+            answer.extend_from_slice(bytemuck::cast_slice(edge_weight));
+            Ok(())
         })
     }
 }

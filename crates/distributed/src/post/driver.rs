@@ -14,7 +14,7 @@ use graphmill_graph::Result;
 use rayon::ThreadPool;
 
 use super::{
-    ENDED, HEADER, Shared, kind, lock,
+    ENDED, HEADER, Shared, header, kind, lock,
     queue::{Arriving, Queue},
     say_text, text,
 };
@@ -24,7 +24,10 @@ use crate::{
 };
 
 /// Least and most time between two looks for frames, where there are none.
-const LOOKS: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(200)];
+const LOOKS: [Duration; 2] = [Duration::from_micros(5), Duration::from_millis(1)];
+/// Between these, this part of the time for which there have been none: nobody waits longer by more than this part, and a rank that
+/// computes for long is seldom disturbed (each look takes the core from whoever has it).
+const LOOKED: u32 = 8;
 /// Frames that are taken before others are sent.
 const TURN: usize = 16;
 /// How long a rank that has failed tries to say so.
@@ -135,7 +138,7 @@ impl<T: Transport> Driver<T> {
     fn talk(&mut self) -> Result<()> {
         let beat = self.shared.options.patience / BEATS;
         let mut beaten = Instant::now();
-        let mut pause = LOOKS[0];
+        let mut active = Instant::now();
         loop {
             let mut idle = true;
             for _ in 0..TURN {
@@ -148,7 +151,15 @@ impl<T: Transport> Driver<T> {
                 self.tell_all(kind::BEAT, |_| {});
             }
             idle &= !self.hand_over()?;
-            pause = if idle { (2 * pause).min(LOOKS[1]) } else { LOOKS[0] };
+            if !idle {
+                active = Instant::now();
+            }
+            // who is alone hears of nobody
+            let pause = if self.shared.size > 1 {
+                (active.elapsed() / LOOKED).clamp(LOOKS[0], LOOKS[1])
+            } else {
+                beat
+            };
             // all that was said meanwhile, so that the urgent of it goes first
             let mut next = self.outbox.recv_timeout(pause);
             loop {
@@ -158,7 +169,7 @@ impl<T: Transport> Driver<T> {
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
-                pause = LOOKS[0];
+                active = Instant::now();
                 next = self.outbox.try_recv().map_err(|_| RecvTimeoutError::Timeout);
             }
         }
@@ -230,20 +241,20 @@ impl Shared {
     fn answer(&self, from: usize, service: u32, number: u64, words: &[u32]) {
         let found = self.services.read().unwrap_or_else(PoisonError::into_inner).get(&service).cloned();
         let lane = found.as_ref().map_or(Lane::Draws, |found| found.lane());
+        // written where it is sent from: an answer may be megabytes
+        let mut said = header(kind::ANSWER, service, number);
         let answer = match found {
             None => Err(format!("it has no service {service}: the ranks do not all run the same")),
             Some(found) => {
-                let answer = catch_unwind(AssertUnwindSafe(|| found.answer(from, &words[HEADER..])));
-                match answer {
+                let answer = || found.answer(from, &words[HEADER..], &mut said);
+                match catch_unwind(AssertUnwindSafe(answer)) {
                     Ok(answer) => answer.map_err(|error| error.to_string()),
                     Err(_) => Err("a fault of the program while it answered; please report this".into()),
                 }
             }
         };
         match answer {
-            Ok(said) => {
-                self.send(from, lane, kind::ANSWER, service, number, |words| words.extend_from_slice(&said))
-            }
+            Ok(()) => self.send_words(from, lane, service, said),
             Err(why) => self.send(from, lane, kind::REFUSAL, service, number, |words| say_text(&why, words)),
         }
     }

@@ -50,7 +50,7 @@ pub struct CrossRequests {
     pub rows: u64,
     /// Those of them that another part owns.
     pub remote_rows: u64,
-    /// How many of those come to one part, or go out of it, where that is most, in the mean over the parts.
+    /// How many of those come to one part in a minibatch, or go out of it, where that is most, of the mean over the parts.
     pub skew: f64,
 }
 
@@ -107,12 +107,22 @@ pub fn requests(
     let mut slots: Vec<Slot> =
         (0..side_by_side).map(|_| Slot::new(data.num_nodes(), hops, parts as usize)).collect();
     let mut next = 0;
+    // of the minibatch whose parts are being drawn; and the busiest ways of those that were
+    let (mut ways, mut busiest) = (vec![[0u64; 2]; parts as usize], 0);
     while next < tasks {
         let group = side_by_side.min((tasks - next) as usize);
         slots[..group].par_iter_mut().enumerate().try_for_each(|(i, slot)| {
             let task = next + i as u64;
             slot.draw(&loader, &seeds, task / parts, (task % parts) as u16, book)
         })?;
+        for (task, slot) in (next..).zip(&slots[..group]) {
+            let these = slot.ways.as_flattened();
+            ways.as_flattened_mut().iter_mut().zip(these).for_each(|(sum, rows)| *sum += rows);
+            if (task + 1) % parts == 0 {
+                busiest += ways.as_flattened().iter().copied().max().unwrap_or(0);
+                ways.fill([0; 2]);
+            }
+        }
         next += group as u64;
         watch.check()?;
         watch.done(next / parts);
@@ -120,9 +130,7 @@ pub fn requests(
 
     let mut sum = CrossRequests { batches: drawn, batches_per_epoch: all, ..CrossRequests::default() };
     sum.hops.resize(hops, Hop::default());
-    let mut ways = vec![[0; 2]; parts as usize];
     for slot in &slots {
-        ways.as_flattened_mut().iter_mut().zip(slot.ways.as_flattened()).for_each(|(sum, rows)| *sum += rows);
         for (sum, hop) in sum.hops.iter_mut().zip(&slot.hops) {
             sum.nodes += hop.nodes;
             sum.requests += hop.requests;
@@ -131,8 +139,7 @@ pub fn requests(
         sum.rows += slot.rows;
         sum.remote_rows += slot.remote;
     }
-    let most = ways.as_flattened().iter().copied().max().unwrap_or(0);
-    sum.skew = if most > 0 { (most * parts) as f64 / sum.remote_rows as f64 } else { 1.0 };
+    sum.skew = if busiest > 0 { (busiest * parts) as f64 / sum.remote_rows as f64 } else { 1.0 };
     let epochs = all as f64 / drawn.max(1) as f64;
     let requests: u64 = sum.hops.iter().map(|hop| hop.requests).sum();
     let edges: u64 = sum.hops.iter().map(|hop| hop.edges).sum();
@@ -148,6 +155,7 @@ struct Slot {
     workspace: Workspace,
     batch: MiniBatch,
     hops: Vec<Hop>,
+    /// Of the last one.
     ways: Vec<[u64; 2]>,
     rows: u64,
     remote: u64,
@@ -170,6 +178,7 @@ impl Slot {
         part: u16,
         book: &PartitionBook,
     ) -> Result<()> {
+        self.ways.fill([0; 2]);
         loader.pick(order, number, &mut self.batch);
         self.batch.seeds.retain(|&v| book.part_of(v) == part);
         if self.batch.seeds.is_empty() {

@@ -6,11 +6,12 @@
 //!   network: bytes a second each way, latency            ─┘
 //! ```
 //!
-//! A batch ends when its slowest share does. Every machine asks and answers at once, so that a hop takes two latencies and the bytes
-//! that go out of one machine, or come to it, where those are most. In `sequential` all of it follows one after the other. `pipelined` takes what its slowest part does: the
-//! work of all stages, which share the cores; the link with all that goes over it; or one stage with its own part of both. Sums overtake
-//! what waits to be sent, and find only the frames before them that are on their way. What is left out: the first epoch's loading,
-//! evaluation, and that sums travel beside the backward pass.
+//! A batch ends when its slowest share does, batch by batch: which one that is changes. Every machine asks and answers at once, so that a
+//! hop takes two latencies and the bytes that go out of one machine, or come to it, where those are most. In `sequential` all of it follows
+//! one after the other. `pipelined` takes what its slowest part does: the work of all stages, which share the cores; the link with all that
+//! goes over it; or one stage with what it waits for and its own work, which the others slow down as far as they are at it at the same time.
+//! To answer the others, and to send and receive, is work too. Sums overtake what waits to be sent, and find only the frames before them
+//! that are on their way. What is left out: the first epoch's loading, evaluation, and that sums travel beside the backward pass.
 
 use std::{fmt, sync::Arc};
 
@@ -19,7 +20,7 @@ use graphmill_graph::{Dataset, external, partition::PartitionDir};
 use graphmill_loader::feature::LinkOptions;
 use serde::Serialize;
 
-use super::{measure::seconds_of_share, room::gb};
+use super::{measure::seconds_of_batches, room::gb, talk::seconds_of_byte};
 use crate::{
     Error, Result, TrainConfig, build,
     partition::{CrossRequests, requests},
@@ -39,7 +40,7 @@ pub struct Wire {
     pub rows: f64,
     /// Bytes of summing gradients.
     pub sums: f64,
-    /// What goes over the busiest way, in or out, of a machine, of a machine's mean; of hops and rows.
+    /// What goes over the busiest way, in or out, of a machine in a minibatch, of a machine's mean; of hops and rows.
     pub skew: f64,
 }
 
@@ -80,6 +81,8 @@ pub struct Machines {
     pub alone: [f64; 3],
     /// Seconds of the slowest share.
     pub share: [f64; 3],
+    /// Seconds of a machine's cores to answer the others, and to send and receive.
+    pub talk: f64,
     /// What goes over the wire.
     pub wire: Wire,
     /// Every machine's link: bytes a second each way, and latency.
@@ -131,6 +134,7 @@ impl Machines {
         let network = if several { self.network_seconds() } else { [0.0; 3] };
         let sum = |seconds: &[f64; 3]| seconds.iter().sum::<f64>();
         let (batches, work) = (self.batches as f64, sum(&self.share));
+        let talk = if several { self.talk } else { 0.0 };
         let epoch = |name, seconds: f64, parts: &[(&'static str, f64)]| Epoch {
             name,
             epoch_seconds: seconds,
@@ -149,18 +153,27 @@ impl Machines {
         let before = if several { 2.0 * self.on_link(IN_FLIGHT_BYTES.min(self.wire.rows)) } else { 0.0 };
         let trips = self.trip() * (self.wire.hops.len() + 2) as f64;
         let link = if several { sum(&network) - trips } else { 0.0 };
+        let work = work + talk;
+        let stage = |own: f64, waits: f64| beside(own, waits, work - own);
         let parts = [
             ("work", work),
             ("network", link),
-            ("sample", sample + network[0]),
-            ("extract", extract + network[1]),
-            ("train", train + network[2] + before),
+            ("sample", stage(sample, network[0])),
+            ("extract", stage(extract, network[1])),
+            ("train", stage(train, network[2] + before)),
         ];
         // the first batch goes through all stages before there is anything beside it
         let slowest = longest(&parts).1;
         let seconds = batches * slowest + (in_turns - slowest).max(0.0);
         vec![sequential, epoch("pipelined", seconds, &parts)]
     }
+}
+
+/// Seconds of a stage that waits for so long and then works, beside `others`' work on the same cores, which goes on all the time: what
+/// they take of the cores meanwhile makes its work longer, `t = waits + own t / (t - others)`.
+fn beside(own: f64, waits: f64, others: f64) -> f64 {
+    let sum = own + waits + others;
+    f64::midpoint(sum, (sum * sum - 4.0 * waits * others).max(0.0).sqrt())
 }
 
 /// The part that takes longest.
@@ -181,6 +194,8 @@ pub struct Report {
     pub alone: [f64; 3],
     /// Seconds of the slowest share.
     pub share: [f64; 3],
+    /// Seconds of a machine's cores to answer the others, and to send and receive.
+    pub talk: f64,
     /// Seconds of the network: hops, rows, sums.
     pub network: [f64; 3],
     /// Bytes of a minibatch.
@@ -216,17 +231,35 @@ pub fn plan(
     let counted = requests(config, COUNTED, data, &dir.book, &external::Quiet)?;
     let model = build::model(config, data)?;
     let wire = Wire::new(&counted, count, data.features.dim, model.num_params());
-    let alone = seconds_of_share(config, data, None)?;
-    let mut share = [0.0f64; 3];
+    let mean = |batches: &[[f64; 3]]| -> [f64; 3] {
+        std::array::from_fn(|stage| {
+            batches.iter().map(|batch| batch[stage]).sum::<f64>() / batches.len().max(1) as f64
+        })
+    };
+    let of_batches = |own| seconds_of_batches(config, data, own);
+    let alone = of_batches(None)?;
+    let mut slowest: Vec<[f64; 3]> = Vec::new();
     for rank in 0..count.min(MEASURED) {
         let book = Arc::new(Book::new(dir.book.clone(), rank, count)?);
-        let seconds = seconds_of_share(config, data, Some(book))?;
-        if seconds.iter().sum::<f64>() > share.iter().sum() {
-            share = seconds;
-        }
+        let batches = of_batches(Some(book))?;
+        let sum = |batch: &[f64; 3]| batch.iter().sum::<f64>();
+        slowest.resize(batches.len(), [0.0; 3]);
+        let pairs = slowest.iter_mut().zip(batches);
+        pairs.filter(|(most, batch)| sum(batch) > sum(most)).for_each(|(most, batch)| *most = batch);
     }
-    let machines =
-        Machines { count, batches: counted.batches_per_epoch, alone, share, wire: wire.clone(), network };
+    let (alone, share) = (mean(&alone), mean(&slowest));
+    // rows for others are read as own ones; what comes goes out somewhere
+    let read = counted.remote_rows as f64 / counted.rows.max(1) as f64 * share[1];
+    let talk = read + 2.0 * wire.total() / count as f64 * seconds_of_byte()?;
+    let machines = Machines {
+        count,
+        batches: counted.batches_per_epoch,
+        alone,
+        share,
+        talk,
+        wire: wire.clone(),
+        network,
+    };
     let (nodes, edges) = (data.num_nodes() as f64, data.graph.num_edges() as f64);
     let features = 4.0 * nodes * data.features.dim as f64;
     let strategies = machines.predict();
@@ -237,6 +270,7 @@ pub fn plan(
         machines: count,
         alone,
         share,
+        talk,
         network: machines.network_seconds(),
         wire,
         memory_bytes: EVERYWHERE * nodes + (4.0 * edges + features) / count as f64,
@@ -261,6 +295,7 @@ impl fmt::Display for Report {
         writeln!(f, "{} in {} parts by {}", self.dataset, self.machines, self.method)?;
         writeln!(f, "a batch on one machine: {}", stages(&self.alone))?;
         writeln!(f, "its slowest share:      {}", stages(&self.share))?;
+        writeln!(f, "messages on its cores:  {}", ms(self.talk))?;
         writeln!(f, "the network: hops {}, rows {}, sums {}", ms(hops), ms(rows), ms(sums))?;
         let [asked, read, summed] = [self.wire.hops.iter().sum(), self.wire.rows, self.wire.sums]
             .map(|b: f64| gb(b / self.machines as f64));
@@ -290,6 +325,7 @@ mod tests {
             batches: 100,
             alone: [0.04, 0.04, 0.16],
             share: [0.01, 0.01, 0.05],
+            talk: 0.0,
             wire,
             network,
         }
@@ -330,6 +366,24 @@ mod tests {
         let fast = machines(1e11, 1e-6).predict();
         assert_eq!((fast[0].bottleneck, fast[1].bottleneck), ("train", "work"));
         assert!(fast[1].epoch_seconds < 100.0 * 0.0725);
+    }
+
+    #[test]
+    fn what_others_take_of_the_cores_makes_a_stage_longer_where_both_want_them() {
+        // alone on the cores, or without anything to wait for, there is nothing to reckon
+        assert_eq!(beside(0.02, 0.01, 0.0), 0.03);
+        assert!((beside(0.02, 0.0, 0.01) - 0.03).abs() < 1e-15);
+        let both = beside(0.02, 0.015, 0.012);
+        assert!((both - (0.015 + 0.02 * both / (both - 0.012))).abs() < 1e-12, "{both}");
+        assert!(both > 0.035 && both < 0.047);
+        // messages are work beside all stages, and cost nothing where the link is slow
+        let [quick, slow] = [1e11, 1e8].map(|bandwidth| {
+            let silent = machines(bandwidth, 1e-6);
+            let talking = Machines { talk: 0.02, ..silent.clone() };
+            talking.predict()[1].epoch_seconds - silent.predict()[1].epoch_seconds
+        });
+        assert!((quick - 100.0 * 0.02).abs() < 0.1, "{quick}");
+        assert!(slow.abs() < 0.03, "{slow}");
     }
 
     #[test]

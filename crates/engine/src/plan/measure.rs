@@ -85,16 +85,16 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     })
 }
 
-/// Seconds of the stages of a minibatch, in the mean over those of the quickest epoch of a few (of long ones a part, as if the rest took as
-/// long): of a rank's share where `own` says which nodes it has, with all rows near.
+/// Seconds of the stages of every minibatch of the quickest epoch of a few (of a long one, of its first, and as if the last were among them):
+/// of a rank's share where `own` says which nodes it has, with all rows near.
 ///
 /// # Errors
 /// As training itself.
-pub(super) fn seconds_of_share(
+pub(super) fn seconds_of_batches(
     config: &TrainConfig,
     data: &Dataset,
     own: Option<Arc<Book>>,
-) -> Result<[f64; 3]> {
+) -> Result<Vec<[f64; 3]>> {
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
     let (feature, table) = build::features(config, data, residence(config, data).features)?;
     let backend = Cpu { precision: build::precision(config) };
@@ -108,18 +108,16 @@ pub(super) fn seconds_of_share(
     } else {
         1.0
     };
-    let mut least = [f64::INFINITY; 3];
-    for round in 0..ROUNDS.iter().sum() {
-        let mut sum = [0.0; 3];
-        for i in 0..batches {
-            let seconds = stages.batch(i, config.lr, &mut || {})?;
-            sum.iter_mut().zip(seconds).for_each(|(sum, seconds)| *sum += seconds);
-        }
-        if round >= ROUNDS[0] && sum.iter().sum::<f64>() < least.iter().sum() {
-            least = sum;
+    let sum = |round: &[[f64; 3]]| round.as_flattened().iter().sum::<f64>();
+    let mut least = Vec::new();
+    for number in 0..ROUNDS.iter().sum() {
+        let round = (0..batches).map(|i| stages.batch(i, config.lr, &mut || {}));
+        let round = round.collect::<Result<Vec<_>>>()?;
+        if number >= ROUNDS[0] && (least.is_empty() || sum(&round) < sum(&least)) {
+            least = round;
         }
     }
-    Ok(least.map(|seconds| whole * seconds / batches.max(1) as f64))
+    Ok(least.into_iter().map(|batch| batch.map(|seconds| whole * seconds)).collect())
 }
 
 /// The stages of a run, one after the other.

@@ -19,6 +19,7 @@ mod profile;
 mod room;
 mod sim;
 mod strategies;
+mod talk;
 mod text;
 pub mod user_item;
 

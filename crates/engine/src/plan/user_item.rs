@@ -126,8 +126,17 @@ pub fn user_item() -> Table {
             let batches = (TRAIN / (SHARE * many)).ceil();
             let bytes_per_batch = wire.total() / many;
             let alone = share.map(|seconds| many * seconds);
-            let model =
-                Machines { count: machines, batches: batches as u64, alone, share, wire, network: LINK };
+            // rows for others are read as own ones; what the cores do for the wire is the network's part of them
+            let talk = 0.0;
+            let model = Machines {
+                count: machines,
+                batches: batches as u64,
+                alone,
+                share,
+                talk,
+                wire,
+                network: LINK,
+            };
             let epoch_seconds = model.predict()[1].epoch_seconds;
             rows.push(Row {
                 machines,

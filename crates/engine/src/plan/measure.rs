@@ -23,7 +23,7 @@ use crate::{
 /// Batches that touch new memory and are not timed, and batches that are.
 const BATCHES: [u64; 2] = [2, 4];
 /// Rounds of a rank's share that are not timed, and rounds that are.
-const ROUNDS: [usize; 2] = [1, 3];
+const ROUNDS: [usize; 2] = [1, 5];
 /// Batches of a round: those of an epoch, which has a short one at its end, where they are as few.
 const ROUND: u64 = 16;
 /// Later batches may be larger by so much.
@@ -85,8 +85,8 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     })
 }
 
-/// Seconds of the stages of every minibatch of the quickest epoch of a few (of a long one, of its first, and as if the last were among them):
-/// of a rank's share where `own` says which nodes it has, with all rows near.
+/// Seconds of the stages of every minibatch of an epoch (of a long one, of its first, and as if the last were among them), each in the
+/// quickest of a few rounds: of a rank's share where `own` says which nodes it has, with all rows near.
 ///
 /// # Errors
 /// As training itself.
@@ -108,13 +108,14 @@ pub(super) fn seconds_of_batches(
     } else {
         1.0
     };
-    let sum = |round: &[[f64; 3]]| round.as_flattened().iter().sum::<f64>();
-    let mut least = Vec::new();
+    let sum = |batch: &[f64; 3]| batch.iter().sum::<f64>();
+    let mut least = vec![[f64::INFINITY; 3]; batches as usize];
     for number in 0..ROUNDS.iter().sum() {
-        let round = (0..batches).map(|i| stages.batch(i, config.lr, &mut || {}));
-        let round = round.collect::<Result<Vec<_>>>()?;
-        if number >= ROUNDS[0] && (least.is_empty() || sum(&round) < sum(&least)) {
-            least = round;
+        for (i, least) in (0..).zip(&mut least) {
+            let seconds = stages.batch(i, config.lr, &mut || {})?;
+            if number >= ROUNDS[0] && sum(&seconds) < sum(least) {
+                *least = seconds;
+            }
         }
     }
     Ok(least.into_iter().map(|batch| batch.map(|seconds| whole * seconds)).collect())

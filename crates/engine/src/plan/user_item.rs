@@ -126,7 +126,7 @@ pub fn user_item() -> Table {
             let batches = (TRAIN / (SHARE * many)).ceil();
             let bytes_per_batch = wire.total() / many;
             let alone = share.map(|seconds| many * seconds);
-            // rows for others are read as own ones; what the cores do for the wire is the network's part of them
+            // not reckoned: machines of 96 cores
             let talk = 0.0;
             let model = Machines {
                 count: machines,

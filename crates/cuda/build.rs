@@ -99,7 +99,7 @@ mod shim {
             for kernel in kernels {
                 writeln!(unit, "    SHIM_KERNEL({kernel}),").expect("a string takes all");
             }
-            unit.push_str("    {nullptr, 0, nullptr},\n};\n");
+            unit.push_str("    {nullptr, 0, nullptr, nullptr},\n};\n");
             let path = out.join(format!("kernels_{name}.cpp"));
             fs::write(&path, unit)?;
             build.file(path);

@@ -154,6 +154,35 @@ fn runs_on_a_device_are_the_same_bits_and_go_on() {
 }
 
 #[test]
+fn full_batches_are_captured_and_the_same_bits() {
+    let room = Room::new();
+    room.dataset("data");
+    let full =
+        "--batch-size 1000000 --fanout -1,-1 --hidden 8 --dropout 0.3 --seed 3 --epochs 5 --devices cuda:0";
+    let all = ["--model gcn", "--model gat --heads 2 --clip 0.5", "--strategy pipelined"];
+    for (i, options) in all.into_iter().enumerate() {
+        let run = |graphs: &str| {
+            let args =
+                format!("train data {full} {options} --cuda-graphs {graphs} --out {graphs}-{i} --json");
+            on_shim(&room, &args).succeeded().json()
+        };
+        let (captured, launched) = (run("auto"), run("off"));
+        room.results(&format!("auto-{i}")).assert_same(&room.results(&format!("off-{i}")), options);
+        assert_eq!(launched["nvidia"][0].get("graphs"), None, "{options}");
+        let graphs = &captured["nvidia"][0]["graphs"];
+        assert!(
+            number(&graphs["captured"]) >= 2.0 && number(&graphs["replayed"]) >= 4.0,
+            "{options}: {graphs}"
+        );
+        assert_eq!(graphs.get("refused"), None, "{options}");
+    }
+    // batches that are drawn anew are launched
+    let run =
+        on_shim(&room, &format!("train data {SMALL} --epochs 3 --devices cuda:0 --json")).succeeded().json();
+    assert_eq!(run["nvidia"][0].get("graphs"), None);
+}
+
+#[test]
 fn memory_that_is_short_is_said() {
     let room = Room::new();
     room.dataset("data");

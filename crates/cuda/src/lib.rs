@@ -16,6 +16,7 @@ mod peers;
 mod pool;
 pub mod ptx;
 pub mod queue;
+pub mod replay;
 pub mod sampler;
 mod scan;
 

@@ -31,6 +31,25 @@ fn library(name: &str) -> &'static str {
     if name == "CUDA" { env!("GRAPHMILL_STAND_IN_CUDA") } else { env!("GRAPHMILL_STAND_IN_CUBLAS") }
 }
 
+/// A product of one value and one.
+const ONE: Product = Product {
+    m: 1,
+    n: 1,
+    k: 1,
+    a: Address(0),
+    lda: 1,
+    transpose_a: false,
+    b: Address(0),
+    ldb: 1,
+    transpose_b: false,
+    beta: 0.0,
+    c: Address(0),
+    ldc: 1,
+    batch: 1,
+    strides: [1; 3],
+    arithmetic: Arithmetic::F32,
+};
+
 /// Why a device is refused.
 fn refusal(index: usize) -> String {
     let Err(Error::Unavailable(why)) = nvidia::open(index) else { panic!("it is not refused") };
@@ -112,6 +131,65 @@ fn work_is_done() {
     assert!(device.enable_peer(2).is_err());
     let error = device.kernel("no_such_kernel").unwrap_err().to_string();
     assert_eq!(error, "cuda:1: cuModuleGetFunction failed: there is no kernel \"no_such_kernel\"");
+}
+
+#[test]
+fn captured_work_is_done_when_it_is_launched() {
+    if !is_own_process("captured_work_is_done_when_it_is_launched", true, library("CUBLAS"), "") {
+        return;
+    }
+    let device = nvidia::open(0).unwrap();
+    let stream = device.stream(false).unwrap();
+    let [a, b, c] = [[2.0], [3.0], [5.0]].map(|values| upload(&*device, &values, stream));
+    let product = Product { a, b, c, beta: 1.0, ..ONE };
+    assert!(device.multiplies(&product) && !device.multiplies(&Product { k: 0, ..product }));
+    let words = device.allocate(4096).unwrap();
+    let kernel = device.kernel("selftest_reverse").unwrap();
+    let shape = Shape { grid: [1; 3], block: [1024, 1, 1], shared: 4096 };
+    let numbers: Vec<f32> = (0..1024).map(|i| i as f32).collect();
+    // SAFETY: memory of these sizes; the kernel takes one pointer.
+    let graph = unsafe {
+        // a stream's first product makes the library's handle, which cannot be captured
+        assert!(device.product(&product, stream).unwrap());
+        let staged = upload(&*device, &numbers, stream);
+        device.begin_capture(stream).unwrap();
+        device.copy(staged, words, 4096, stream).unwrap();
+        device
+            .launch(kernel, shape, &mut [(&raw const words.0).cast_mut().cast::<c_void>()], stream)
+            .unwrap();
+        device.fill(words, 0, 2, stream).unwrap();
+        assert!(device.product(&product, stream).unwrap());
+        device.end_capture(stream).unwrap()
+    };
+    assert_eq!(download::<f32>(&*device, c, 1, stream), [11.0], "captured work is not done");
+    for times in 1..=2 {
+        // SAFETY: all memory is there
+        unsafe { device.launch_graph(graph, stream).unwrap() };
+        let got = download::<f32>(&*device, words, 1024, stream);
+        assert_eq!((&got[..3], got[1023]), (&[0.0, 0.0, 1021.0][..], 0.0));
+        assert_eq!(download::<f32>(&*device, c, 1, stream), [11.0 + 6.0 * times as f32]);
+    }
+    // waiting spoils it, and the stream takes work again
+    device.begin_capture(stream).unwrap();
+    assert!(device.synchronize(stream).is_err());
+    let error = device.end_capture(stream).unwrap_err().to_string();
+    assert!(error.contains("cuStreamEndCapture failed"), "{error}");
+    device.synchronize(stream).unwrap();
+    // SAFETY: nobody names it again
+    unsafe { device.destroy_graph(graph) };
+    // SAFETY: refused
+    assert!(unsafe { device.launch_graph(graph, stream) }.is_err());
+}
+
+#[test]
+fn a_driver_that_does_not_capture_is_told() {
+    if is_own_process("a_driver_that_does_not_capture_is_told", true, "", "no-graphs") {
+        let device = nvidia::open(0).unwrap();
+        let stream = device.stream(false).unwrap();
+        let error = device.begin_capture(stream).unwrap_err().to_string();
+        assert!(error.contains("cuStreamBeginCapture failed"), "{error}");
+        device.synchronize(stream).unwrap();
+    }
 }
 
 #[test]

@@ -285,6 +285,9 @@ options! {
         free link: String = "none", "LINK";
         /// What dense products multiply in: f32, bf16 with f32 sums (weights, sums and all else stay f32), or on NVIDIA devices tf32.
         fixed precision: String = "f32", "TYPE";
+        /// Capture steps whose batch comes again (full batches) as CUDA graphs and replay them (NVIDIA devices): auto or off. The numbers do not
+        /// depend on it.
+        free cuda_graphs: String = "auto", "WHEN";
         /// How the feature table is held in memory: f32, f16, bf16, or auto (bf16 with --precision bf16, else as stored).
         fixed feature_precision: String = "auto", "TYPE";
         /// Where the arithmetic runs: cpu, cuda:0 or cuda:0,1 for NVIDIA devices, or virtual:N for N devices that are made up, with memory of
@@ -558,6 +561,9 @@ impl TrainConfig {
         LinkOptions::parse(&self.link).map_err(|e| Error::usage(format!("--link {e}")))?;
         if !["on", "off"].contains(&self.switching.as_str()) {
             return Err(Error::usage(format!("--switching {}: on or off", self.switching)));
+        }
+        if !["auto", "off"].contains(&self.cuda_graphs.as_str()) {
+            return Err(Error::usage(format!("--cuda-graphs {}: auto or off", self.cuda_graphs)));
         }
         if !["synchronous", "asynchronous"].contains(&self.updates.as_str()) {
             return Err(Error::usage(format!("--updates {}: synchronous or asynchronous", self.updates)));

@@ -7,7 +7,11 @@ use graphmill_graph::{Dataset, Graph};
 use graphmill_loader::{Sampler, sampler::Source};
 use graphmill_nn::{Backend, backend::Cpu, model::Model};
 
-use crate::{Error, Result, TrainConfig, build, record::NvidiaRecord, report::size};
+use crate::{
+    Error, Result, TrainConfig, build,
+    record::{GraphRecord, NvidiaRecord},
+    report::size,
+};
 
 /// Part of a device's free memory that inference may take for its tables.
 const INFERENCE: f64 = 0.5;
@@ -40,7 +44,7 @@ impl Computers {
         };
         let open = |number| -> Result<Gpu> {
             let device = graphmill_cuda::open(number, config.device_budget.0)?;
-            let backend = Cuda::new(&device, arithmetic)?;
+            let backend = Cuda::new(&device, arithmetic)?.with_graphs(config.cuda_graphs != "off");
             Ok(Gpu { device, backend })
         };
         let gpus = config.cuda_devices()?.into_iter().map(open).collect::<Result<Vec<_>>>()?;
@@ -64,8 +68,16 @@ impl Computers {
             name: device.properties().name.clone(),
             budget_bytes: device.budget(),
             peak_bytes: device.taken().1,
+            graphs: GraphRecord::new(device.replayed()),
         };
         self.gpus.iter().map(record).collect()
+    }
+
+    /// Why a device does not capture steps, where it was tried.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let refused = |gpu: &Gpu| gpu.device.replayed().refused;
+        let why = self.gpus.iter().find_map(refused)?;
+        Some(format!("steps are not captured as CUDA graphs, and launched one kernel at a time: {why}"))
     }
 
     /// What trains: the first device where there is one.

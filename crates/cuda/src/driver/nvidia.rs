@@ -7,6 +7,7 @@
 
 mod blas;
 mod device;
+mod graph;
 mod library;
 
 use std::{
@@ -18,7 +19,7 @@ use std::{
 use cudarc::driver::sys::{self, CUresult};
 
 use self::device::{Device, MAX_DYNAMIC_SHARED, locked};
-use super::{Address, Driver, Event, HostMemory, Kernel, Product, Properties, Shape, Stream};
+use super::{Address, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream};
 use crate::{Error, Result, ptx};
 
 /// The oldest devices that the kernels are for.
@@ -342,6 +343,10 @@ impl Driver for Device {
         Ok(())
     }
 
+    fn multiplies(&self, product: &Product) -> bool {
+        blas::takes(product)
+    }
+
     unsafe fn product(&self, product: &Product, stream: Stream) -> Result<bool> {
         self.enter()?;
         // what the library itself would take: more on devices that have matrix units which work in groups of
@@ -350,6 +355,24 @@ impl Driver for Device {
         let fail = |(call, message): blas::Failure| self.failed(call, message);
         // SAFETY: the context was just made current; the matrices are what the caller promises.
         unsafe { self.blas.multiply(product, stream, workspace, |bytes| self.allocate(bytes), fail) }
+    }
+
+    fn begin_capture(&self, stream: Stream) -> Result<()> {
+        graph::begin(self, stream)
+    }
+
+    fn end_capture(&self, stream: Stream) -> Result<Graph> {
+        graph::end(self, stream)
+    }
+
+    unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { graph::launch(self, graph, stream) }
+    }
+
+    unsafe fn destroy_graph(&self, graph: Graph) {
+        // SAFETY: the caller's promise.
+        unsafe { graph::destroy(self, graph) }
     }
 
     fn enable_peer(&self, other: usize) -> Result<bool> {

@@ -15,10 +15,11 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    thread::{self, ThreadId},
     time::Instant,
 };
 
-use super::{Address, Driver, Event, HostMemory, Kernel, Product, Properties, Shape, Stream};
+use super::{Address, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream};
 use crate::{Error, Result};
 
 /// An order of what nothing orders: a block's threads between two barriers, a grid's blocks.
@@ -62,6 +63,8 @@ pub struct Options {
     pub guard: bool,
     /// In which order blocks and their threads run.
     pub order: Order,
+    /// Whether work can be captured.
+    pub captures: bool,
 }
 
 impl Default for Options {
@@ -69,7 +72,7 @@ impl Default for Options {
     /// `reverse`, `shuffled:SEED`), forward where it does not.
     fn default() -> Self {
         let order = env::var("GRAPHMILL_SHIM_ORDER").ok().and_then(|text| Order::parse(&text));
-        Self { memory: 1 << 30, guard: true, order: order.unwrap_or(Order::Forward) }
+        Self { memory: 1 << 30, guard: true, order: order.unwrap_or(Order::Forward), captures: true }
     }
 }
 
@@ -79,6 +82,7 @@ struct Entry {
     name: *const c_char,
     parameters: u32,
     call: extern "C" fn(*mut *mut c_void),
+    keep: extern "C" fn(*mut *mut c_void, *mut u64),
 }
 
 #[repr(C)]
@@ -127,6 +131,24 @@ fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Work that is being captured, and the thread that does.
+#[derive(Debug)]
+struct Capture {
+    stream: Stream,
+    by: ThreadId,
+    work: Vec<Captured>,
+    /// What cannot be captured and was asked for.
+    spoilt: Option<String>,
+}
+
+/// Captured work.
+#[derive(Clone, Debug)]
+enum Captured {
+    Launch { kernel: Kernel, shape: Shape, values: Vec<u64> },
+    Copy { from: Address, to: Address, bytes: usize },
+    Fill { at: Address, word: u32, words: usize },
+}
+
 /// A device for tests.
 #[derive(Debug)]
 pub struct Shim {
@@ -136,6 +158,8 @@ pub struct Shim {
     used: AtomicU64,
     next: AtomicU64,
     events: Mutex<HashMap<u64, Option<Instant>>>,
+    capture: Mutex<Option<Capture>>,
+    graphs: Mutex<HashMap<u64, Arc<[Captured]>>>,
 }
 
 /// The device of this number, made as the options say.
@@ -155,6 +179,8 @@ pub fn open(index: usize, options: Options) -> Arc<Shim> {
         used: AtomicU64::new(0),
         next: AtomicU64::new(1),
         events: Mutex::default(),
+        capture: Mutex::default(),
+        graphs: Mutex::default(),
     })
 }
 
@@ -166,6 +192,26 @@ impl Shim {
 
     fn failed(&self, call: &'static str, message: impl Into<String>) -> Error {
         Error::Driver { device: self.name(), call, message: message.into() }
+    }
+
+    /// Takes work of a stream that is being captured; false where it is not.
+    fn captured(&self, stream: Stream, work: impl FnOnce() -> Captured) -> bool {
+        let mut capture = locked(&self.capture);
+        let captured = capture.as_mut().filter(|capture| capture.stream == stream);
+        captured.map(|capture| capture.work.push(work())).is_some()
+    }
+
+    /// Refuses what nobody may do while work is captured: with that stream, with the whole device, or, of what takes or gives memory, the
+    /// thread that captures. The capture is spoilt.
+    fn refuse_in_capture(&self, call: &'static str, stream: Option<Stream>, memory: bool) -> Result<()> {
+        let mut capture = locked(&self.capture);
+        let meets = |capture: &&mut Capture| match stream {
+            Some(stream) => capture.stream == stream,
+            None => !memory || capture.by == thread::current().id(),
+        };
+        let Some(capture) = capture.as_mut().filter(meets) else { return Ok(()) };
+        capture.spoilt = Some(format!("{call} while work was captured"));
+        Err(self.failed(call, "work is being captured"))
     }
 
     fn name(&self) -> String {
@@ -298,11 +344,15 @@ impl Driver for Shim {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Address> {
+        self.refuse_in_capture("allocate", None, true)?;
         self.map(bytes, true)
     }
 
     unsafe fn free(&self, at: Address) {
-        self.unmap(at);
+        // a device is waited for first
+        if self.refuse_in_capture("free", None, false).is_ok() {
+            self.unmap(at);
+        }
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {
@@ -332,8 +382,8 @@ impl Driver for Shim {
 
     unsafe fn destroy_stream(&self, _stream: Stream) {}
 
-    fn synchronize(&self, _stream: Stream) -> Result<()> {
-        Ok(())
+    fn synchronize(&self, stream: Stream) -> Result<()> {
+        self.refuse_in_capture("synchronize", Some(stream), false)
     }
 
     fn event(&self, _timed: bool) -> Result<Event> {
@@ -353,13 +403,14 @@ impl Driver for Shim {
         }
     }
 
-    fn record(&self, event: Event, _stream: Stream) -> Result<()> {
+    fn record(&self, event: Event, stream: Stream) -> Result<()> {
+        self.refuse_in_capture("record", Some(stream), false)?;
         locked(&self.events).insert(event.0, Some(Instant::now()));
         Ok(())
     }
 
-    fn wait(&self, _stream: Stream, _event: Event) -> Result<()> {
-        Ok(())
+    fn wait(&self, stream: Stream, _event: Event) -> Result<()> {
+        self.refuse_in_capture("wait", Some(stream), false)
     }
 
     fn seconds_between(&self, from: Event, to: Event) -> Result<f64> {
@@ -371,7 +422,9 @@ impl Driver for Shim {
         }
     }
 
-    unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, _stream: Stream) -> Result<()> {
+    unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, stream: Stream) -> Result<()> {
+        // a device would read the host's memory again whenever the graph runs
+        self.refuse_in_capture("upload", Some(stream), false)?;
         self.check("upload", to, bytes)?;
         // SAFETY: the region was just looked up, and host memory is the caller's promise. Both may be the
         // same memory.
@@ -379,25 +432,32 @@ impl Driver for Shim {
         Ok(())
     }
 
-    unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, _stream: Stream) -> Result<()> {
+    unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, stream: Stream) -> Result<()> {
+        self.refuse_in_capture("download", Some(stream), false)?;
         self.check("download", from, bytes)?;
         // SAFETY: as for uploads.
         unsafe { ptr::copy(from.0 as *const u8, to, bytes) };
         Ok(())
     }
 
-    unsafe fn copy(&self, from: Address, to: Address, bytes: usize, _stream: Stream) -> Result<()> {
+    unsafe fn copy(&self, from: Address, to: Address, bytes: usize, stream: Stream) -> Result<()> {
         self.check("copy", from, bytes)?;
         self.check("copy", to, bytes)?;
+        if self.captured(stream, || Captured::Copy { from, to, bytes }) {
+            return Ok(());
+        }
         // SAFETY: both regions were just looked up.
         unsafe { ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) };
         Ok(())
     }
 
-    unsafe fn fill(&self, at: Address, word: u32, words: usize, _stream: Stream) -> Result<()> {
+    unsafe fn fill(&self, at: Address, word: u32, words: usize, stream: Stream) -> Result<()> {
         self.check("fill", at, words.saturating_mul(4))?;
         if !at.0.is_multiple_of(4) {
             return Err(self.failed("fill", format!("{:#x} is not a multiple of 4", at.0)));
+        }
+        if self.captured(stream, || Captured::Fill { at, word, words }) {
+            return Ok(());
         }
         if words > 0 {
             // SAFETY: the region was just looked up, and the address is aligned.
@@ -422,7 +482,7 @@ impl Driver for Shim {
         kernel: Kernel,
         shape: Shape,
         arguments: &mut [*mut c_void],
-        _stream: Stream,
+        stream: Stream,
     ) -> Result<()> {
         let entry = kernel.0 as *const Entry;
         // SAFETY: kernels come from `kernel`, which gives addresses of a table that is never changed; names
@@ -438,6 +498,15 @@ impl Driver for Shim {
         let grid = shape.grid.iter().zip(limits).all(|(&way, limit)| (1..=limit).contains(&way));
         if !grid || !(1..=1024).contains(&threads) || shape.shared > self.properties.shared {
             return Err(failed(format!("no device runs the shape {shape:?}")));
+        }
+        let values = || {
+            let mut values = vec![0; arguments.len()];
+            // SAFETY: as many values as parameters, which the arguments point to, as the caller promises.
+            unsafe { ((*entry).keep)(arguments.as_mut_ptr(), values.as_mut_ptr()) };
+            Captured::Launch { kernel, shape, values }
+        };
+        if self.captured(stream, values) {
+            return Ok(());
         }
         let (order, seed) = locked(&self.options).order.number();
         let mut failure = Failure { message: [0; 400], address: 0 };
@@ -466,11 +535,64 @@ impl Driver for Shim {
         Err(failed(format!("{message}{place}")))
     }
 
+    fn multiplies(&self, _product: &Product) -> bool {
+        false
+    }
+
     unsafe fn product(&self, _product: &Product, _stream: Stream) -> Result<bool> {
         Ok(false)
     }
 
     fn enable_peer(&self, _other: usize) -> Result<bool> {
         Ok(true)
+    }
+
+    fn begin_capture(&self, stream: Stream) -> Result<()> {
+        self.refuse_in_capture("begin_capture", Some(stream), false)?;
+        if !locked(&self.options).captures {
+            return Err(self.failed("begin_capture", "this device does not capture"));
+        }
+        let by = thread::current().id();
+        *locked(&self.capture) = Some(Capture { stream, by, work: Vec::new(), spoilt: None });
+        Ok(())
+    }
+
+    fn end_capture(&self, stream: Stream) -> Result<Graph> {
+        let ended = |message: &str| self.failed("end_capture", message);
+        let capture = locked(&self.capture).take().filter(|capture| capture.stream == stream);
+        let capture = capture.ok_or_else(|| ended("nothing is being captured"))?;
+        if capture.by != thread::current().id() {
+            return Err(ended("another thread began"));
+        }
+        if let Some(why) = capture.spoilt {
+            return Err(ended(&why));
+        }
+        let number = self.number();
+        locked(&self.graphs).insert(number, capture.work.into());
+        Ok(Graph(number))
+    }
+
+    unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()> {
+        let work = locked(&self.graphs).get(&graph.0).cloned();
+        let work = work.ok_or_else(|| self.failed("launch_graph", "a graph that is none"))?;
+        for one in work.iter().cloned() {
+            // SAFETY: what was captured was promised of memory that is still there, as the caller promises.
+            unsafe {
+                match one {
+                    Captured::Launch { kernel, shape, mut values } => {
+                        let mut pointers: Vec<*mut c_void> =
+                            values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
+                        self.launch(kernel, shape, &mut pointers, stream)?;
+                    }
+                    Captured::Copy { from, to, bytes } => self.copy(from, to, bytes, stream)?,
+                    Captured::Fill { at, word, words } => self.fill(at, word, words, stream)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn destroy_graph(&self, graph: Graph) {
+        locked(&self.graphs).remove(&graph.0);
     }
 }

@@ -258,6 +258,9 @@ options! {
         free switching: String = "on", "WHEN";
         /// How Trainers update the model (factored, time-sharing): synchronous, or asynchronous with --staleness as the bound.
         fixed updates: String = "synchronous", "HOW";
+        /// How gradients of several NVIDIA devices are summed: nccl, peer (copies in the order of the batches), or auto for nccl where it is there and
+        /// rounds are of two batches, whose sums are the same bits in any order.
+        fixed all_reduce: String = "auto", "HOW";
         /// Batches of a synchronous update; 0 for one of each virtual device that trains: then it is as if batches were so many times as large.
         fixed batches_per_update: usize = 0_usize, "N";
         /// Nodes whose bottom-layer rows a super-batch reuses, at most this part of all (layered); auto for all that two of its batches ask for, as far as there is memory.
@@ -561,6 +564,9 @@ impl TrainConfig {
         LinkOptions::parse(&self.link).map_err(|e| Error::usage(format!("--link {e}")))?;
         if !["on", "off"].contains(&self.switching.as_str()) {
             return Err(Error::usage(format!("--switching {}: on or off", self.switching)));
+        }
+        if !["auto", "nccl", "peer"].contains(&self.all_reduce.as_str()) {
+            return Err(Error::usage(format!("--all-reduce {}: auto, nccl or peer", self.all_reduce)));
         }
         if !["auto", "off"].contains(&self.cuda_graphs.as_str()) {
             return Err(Error::usage(format!("--cuda-graphs {}: auto or off", self.cuda_graphs)));

@@ -1,6 +1,9 @@
 //! Where a run's arithmetic is done: on the processor, or on NVIDIA devices.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use graphmill_cuda::{Cuda, Device, driver::Arithmetic, sampler::Made};
 use graphmill_graph::{Dataset, Graph};
@@ -23,6 +26,8 @@ pub(crate) const TOPOLOGY: f64 = 0.5;
 pub(crate) struct Computers {
     cpu: Cpu,
     gpus: Vec<Gpu>,
+    /// What gradients of several devices are summed by.
+    sums: OnceLock<String>,
 }
 
 /// An NVIDIA device with its operations.
@@ -48,7 +53,7 @@ impl Computers {
             Ok(Gpu { device, backend })
         };
         let gpus = config.cuda_devices()?.into_iter().map(open).collect::<Result<Vec<_>>>()?;
-        Ok(Self { cpu: Cpu { precision: build::precision(config) }, gpus })
+        Ok(Self { cpu: Cpu { precision: build::precision(config) }, gpus, sums: OnceLock::new() })
     }
 
     /// The processor's operations.
@@ -71,6 +76,16 @@ impl Computers {
             graphs: GraphRecord::new(device.replayed()),
         };
         self.gpus.iter().map(record).collect()
+    }
+
+    /// Remembers what gradients of several devices are summed by.
+    pub(crate) fn tell_sums(&self, how: String) {
+        let _ = self.sums.set(how);
+    }
+
+    /// What they are summed by, where several devices do.
+    pub(crate) fn sums(&self) -> Option<String> {
+        self.sums.get().cloned()
     }
 
     /// Why a device does not capture steps, where it was tried.

@@ -566,6 +566,7 @@ impl Trainer<'_> {
         summary.dataset.clone_from(&self.place.dataset);
         summary.staleness = Staleness { bound: self.strategy.staleness_bound(), max: self.place.staleness };
         summary.nvidia = self.computers.records();
+        summary.all_reduce = self.computers.sums();
         if let Some(run) = self.keeper.run {
             run.write_summary(&summary)?;
         }

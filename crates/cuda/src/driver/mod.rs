@@ -106,6 +106,22 @@ pub struct Product {
     pub arithmetic: Arithmetic,
 }
 
+/// A library that sums over several devices of one process.
+pub trait Collective: Send + Sync {
+    /// Its name and version.
+    fn name(&self) -> &str;
+
+    /// Replaces runs of f32 values of every rank by their sums over all ranks, in place: run `i` is of `counts[i]` values, from the `i`-th
+    /// address of each rank on. Only queues work in the ranks' streams. All ranks get the same bits.
+    ///
+    /// # Errors
+    /// The library fails.
+    ///
+    /// # Safety
+    /// Addresses are of as many values of live memory of the rank's device, which stays until the rank's stream has done the work.
+    unsafe fn sum(&self, ranks: &[(Vec<Address>, Stream)], counts: &[usize]) -> Result<()>;
+}
+
 /// A device's driver. Calls that name a stream only queue work there.
 ///
 /// # Safety
@@ -288,6 +304,12 @@ pub trait Driver: Send + Sync {
     /// # Errors
     /// See above.
     fn enable_peer(&self, other: usize) -> Result<bool>;
+
+    /// What sums over the devices of these numbers, which have the ranks of their places.
+    ///
+    /// # Errors
+    /// There is no library for it ([`crate::Error::Unavailable`]), or it fails.
+    fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>>;
 
     /// What this thread gives to the stream from now on is not done but captured: kernels, copies on the device, words that are set, products.
     /// Nobody waits for the stream meanwhile, or for the whole device.

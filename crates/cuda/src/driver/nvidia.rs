@@ -9,6 +9,7 @@ mod blas;
 mod device;
 mod graph;
 mod library;
+mod nccl;
 
 use std::{
     ffi::{CString, c_int, c_void},
@@ -19,7 +20,9 @@ use std::{
 use cudarc::driver::sys::{self, CUresult};
 
 use self::device::{Device, MAX_DYNAMIC_SHARED, locked};
-use super::{Address, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream};
+use super::{
+    Address, Collective, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream,
+};
 use crate::{Error, Result, ptx};
 
 /// The oldest devices that the kernels are for.
@@ -355,6 +358,10 @@ impl Driver for Device {
         let fail = |(call, message): blas::Failure| self.failed(call, message);
         // SAFETY: the context was just made current; the matrices are what the caller promises.
         unsafe { self.blas.multiply(product, stream, workspace, |bytes| self.allocate(bytes), fail) }
+    }
+
+    fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>> {
+        Ok(Box::new(nccl::open(devices)?))
     }
 
     fn begin_capture(&self, stream: Stream) -> Result<()> {

@@ -19,7 +19,9 @@ use std::{
     time::Instant,
 };
 
-use super::{Address, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream};
+use super::{
+    Address, Collective, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream,
+};
 use crate::{Error, Result};
 
 /// An order of what nothing orders: a block's threads between two barriers, a grid's blocks.
@@ -65,14 +67,31 @@ pub struct Options {
     pub order: Order,
     /// Whether work can be captured.
     pub captures: bool,
+    /// The number of a device that fails, after so many kernels.
+    pub fails: Option<(usize, u64)>,
+    /// Sums over devices before they fail.
+    pub sums: u64,
 }
 
 impl Default for Options {
     /// 1 GiB, guarded, in the order that the environment names by `GRAPHMILL_SHIM_ORDER` (`forward`,
-    /// `reverse`, `shuffled:SEED`), forward where it does not.
+    /// `reverse`, `shuffled:SEED`), forward where it does not. Nothing fails but what it names: `GRAPHMILL_SHIM_FAILS` a device and how many
+    /// kernels before (`1:500`), `GRAPHMILL_SHIM_SUMS` how many sums over devices.
     fn default() -> Self {
         let order = env::var("GRAPHMILL_SHIM_ORDER").ok().and_then(|text| Order::parse(&text));
-        Self { memory: 1 << 30, guard: true, order: order.unwrap_or(Order::Forward), captures: true }
+        let fails = env::var("GRAPHMILL_SHIM_FAILS").ok().and_then(|text| {
+            let (device, kernels) = text.split_once(':')?;
+            Some((device.parse().ok()?, kernels.parse().ok()?))
+        });
+        let sums = env::var("GRAPHMILL_SHIM_SUMS").ok().and_then(|text| text.parse().ok());
+        Self {
+            memory: 1 << 30,
+            guard: true,
+            order: order.unwrap_or(Order::Forward),
+            captures: true,
+            fails,
+            sums: sums.unwrap_or(u64::MAX),
+        }
     }
 }
 
@@ -160,6 +179,7 @@ pub struct Shim {
     events: Mutex<HashMap<u64, Option<Instant>>>,
     capture: Mutex<Option<Capture>>,
     graphs: Mutex<HashMap<u64, Arc<[Captured]>>>,
+    launches: AtomicU64,
 }
 
 /// The device of this number, made as the options say.
@@ -181,6 +201,7 @@ pub fn open(index: usize, options: Options) -> Arc<Shim> {
         events: Mutex::default(),
         capture: Mutex::default(),
         graphs: Mutex::default(),
+        launches: AtomicU64::new(0),
     })
 }
 
@@ -330,6 +351,44 @@ fn describe(at: u64) -> String {
             format!("{} bytes before memory of {} bytes", first - at, of.bytes)
         }
         _ => "no memory of a device".to_owned(),
+    }
+}
+
+/// Sums over devices in the order of their ranks.
+struct InOrder {
+    ranks: usize,
+    /// Sums that go well from now on.
+    left: AtomicU64,
+}
+
+impl Collective for InOrder {
+    fn name(&self) -> &str {
+        "the shim, by rank"
+    }
+
+    unsafe fn sum(&self, ranks: &[(Vec<Address>, Stream)], counts: &[usize]) -> Result<()> {
+        assert_eq!(ranks.len(), self.ranks, "all ranks sum");
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
+            let message = "this sum fails".to_owned();
+            return Err(Error::Driver { device: self.name().to_owned(), call: "sum", message });
+        }
+        for (i, &count) in counts.iter().enumerate() {
+            for at in ranks.iter().map(|(values, _)| values[i].0).filter(|_| count > 0) {
+                let fits = region_of(at).is_some_and(|(first, of)| {
+                    of.device.is_some() && at - first + 4 * count as u64 <= of.bytes as u64
+                });
+                assert!(fits, "{count} values at {at:#x}: {}", describe(at));
+            }
+            for element in 0..count {
+                let at = |(values, _): &(Vec<Address>, Stream)| values[i].0 as *mut f32;
+                // SAFETY: all lie in memory that was just looked up, and are aligned as f32 are.
+                unsafe {
+                    let sum = ranks.iter().map(|rank| *at(rank).add(element)).reduce(|sum, x| sum + x);
+                    ranks.iter().for_each(|rank| *at(rank).add(element) = sum.unwrap_or(0.0));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -499,6 +558,10 @@ impl Driver for Shim {
         if !grid || !(1..=1024).contains(&threads) || shape.shared > self.properties.shared {
             return Err(failed(format!("no device runs the shape {shape:?}")));
         }
+        let launches = self.launches.fetch_add(1, Ordering::Relaxed);
+        if locked(&self.options).fails.is_some_and(|(index, most)| index == self.index && launches >= most) {
+            return Err(failed("this device fails".to_owned()));
+        }
         let values = || {
             let mut values = vec![0; arguments.len()];
             // SAFETY: as many values as parameters, which the arguments point to, as the caller promises.
@@ -545,6 +608,11 @@ impl Driver for Shim {
 
     fn enable_peer(&self, _other: usize) -> Result<bool> {
         Ok(true)
+    }
+
+    fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>> {
+        let left = AtomicU64::new(locked(&self.options).sums);
+        Ok(Box::new(InOrder { ranks: devices.len(), left }))
     }
 
     fn begin_capture(&self, stream: Stream) -> Result<()> {

@@ -5,7 +5,9 @@ use std::ffi::c_void;
 use super::Replay;
 use crate::{
     Result,
-    driver::{Address, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream},
+    driver::{
+        Address, Collective, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream,
+    },
 };
 
 impl Driver for Replay {
@@ -158,6 +160,10 @@ impl Driver for Replay {
 
     fn enable_peer(&self, other: usize) -> Result<bool> {
         self.inner.enable_peer(other)
+    }
+
+    fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>> {
+        self.inner.collective(devices)
     }
 
     fn begin_capture(&self, stream: Stream) -> Result<()> {

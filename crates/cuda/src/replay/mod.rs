@@ -133,6 +133,14 @@ impl Replay {
         left
     }
 
+    /// Gives what was recorded of this stream to it: somebody else gives it work.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub(crate) fn settle(&self, stream: Stream) -> Result<()> {
+        self.settled_on(stream, |_| Ok(()))
+    }
+
     /// Whether this stream's commands are being recorded.
     fn records(&self, stream: Stream) -> bool {
         self.stream.load(Ordering::Acquire) == stream.0

@@ -11,7 +11,9 @@ use std::{
 
 use graphmill_cuda::{
     Result,
-    driver::{Address, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream},
+    driver::{
+        Address, Collective, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream,
+    },
 };
 
 /// Another driver, and how often it copied to the host.
@@ -172,6 +174,10 @@ impl Driver for Counting {
 
     fn enable_peer(&self, other: usize) -> Result<bool> {
         self.inner.enable_peer(other)
+    }
+
+    fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>> {
+        self.inner.collective(devices)
     }
 
     fn begin_capture(&self, stream: Stream) -> Result<()> {

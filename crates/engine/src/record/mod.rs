@@ -313,6 +313,9 @@ pub struct Summary {
     /// The NVIDIA devices that it ran on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nvidia: Vec<NvidiaRecord>,
+    /// What several of them summed gradients by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_reduce: Option<String>,
     /// From start to end, resumed parts added up.
     pub seconds: f64,
 }
@@ -377,6 +380,7 @@ impl Summary {
             staleness: Staleness::default(),
             peak_rss_bytes: peak().unwrap_or(0),
             nvidia: Vec::new(),
+            all_reduce: None,
             seconds,
         }
     }

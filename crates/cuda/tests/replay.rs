@@ -321,6 +321,9 @@ fn commands_that_are_refused_are_told_behind_the_step() {
     }
 }
 
+/// Asks something of a driver while a stream is captured; whether that was refused.
+type Meets<'a> = &'a dyn Fn(&dyn Driver, Stream) -> bool;
+
 #[test]
 fn what_a_capture_must_not_meet_spoils_it() {
     if std::env::var_os("GRAPHMILL_TEST_DEVICE").is_some() {
@@ -330,7 +333,7 @@ fn what_a_capture_must_not_meet_spoils_it() {
     let stream = driver.stream(false).unwrap();
     let at = driver.allocate(64).unwrap();
     let event = driver.event(false).unwrap();
-    let capture = |meets: &dyn Fn(&dyn Driver, Stream) -> bool| {
+    let capture = |meets: Meets| {
         driver.begin_capture(stream).unwrap();
         // SAFETY: as many words are there
         unsafe { driver.fill(at, 3, 16, stream).unwrap() };
@@ -351,7 +354,7 @@ fn what_a_capture_must_not_meet_spoils_it() {
     assert_eq!(word(), 3);
     let mut host = [0u8; 4];
     let target = host.as_mut_ptr();
-    let refused: [&dyn Fn(&dyn Driver, Stream) -> bool; 5] = [
+    let refused: [Meets; 5] = [
         &|driver, stream| driver.synchronize(stream).is_err(),
         &|driver, stream| driver.record(event, stream).is_err(),
         &|driver, _| driver.allocate(16).is_err(),

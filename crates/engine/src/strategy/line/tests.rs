@@ -152,8 +152,10 @@ fn any_schedule_brings_every_batch_to_its_end() {
             }
             assert!(waited < 2000, "seed {seed}: everyone waits: {state:?}");
         }
-        for numbers in &trained {
+        for (trainer, numbers) in trained.iter().enumerate() {
             assert!(numbers.is_sorted(), "seed {seed}: {numbers:?}");
+            let own = |&number: &u64| (number - from) % rules.group % rules.trainers as u64 == trainer as u64;
+            assert!(!rules.dealt || numbers.iter().all(own), "seed {seed}: {numbers:?} of trainer {trainer}");
         }
         assert_eq!(done, (from..lowest).collect::<Vec<_>>(), "seed {seed}");
         let (failure, mut slots_back) = state.end();

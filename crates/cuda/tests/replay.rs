@@ -306,6 +306,10 @@ fn a_device_that_does_not_capture_launches() {
 
 #[test]
 fn commands_that_are_refused_are_told_behind_the_step() {
+    // a real one might be lost to all tests behind this
+    if std::env::var_os("GRAPHMILL_TEST_DEVICE").is_some() {
+        return;
+    }
     let (_, device) = device(Options::default());
     let cuda = cuda(&device);
     let mut x = random(4, 4, 1);
@@ -316,9 +320,7 @@ fn commands_that_are_refused_are_told_behind_the_step() {
     cuda.scale(2.0, x.view_mut());
     cuda.check().unwrap();
     cuda.end_again();
-    if std::env::var_os("GRAPHMILL_TEST_DEVICE").is_none() {
-        assert!(cuda.check().unwrap_err().to_string().contains("fill failed"));
-    }
+    assert!(cuda.check().unwrap_err().to_string().contains("fill failed"));
 }
 
 /// Asks something of a driver while a stream is captured; whether that was refused.

@@ -99,7 +99,7 @@ mod shim {
             for kernel in kernels {
                 writeln!(unit, "    SHIM_KERNEL({kernel}),").expect("a string takes all");
             }
-            unit.push_str("    {nullptr, 0, nullptr},\n};\n");
+            unit.push_str("    {nullptr, 0, nullptr, nullptr},\n};\n");
             let path = out.join(format!("kernels_{name}.cpp"));
             fs::write(&path, unit)?;
             build.file(path);
@@ -127,7 +127,7 @@ mod shim {
 
     /// Libraries that stand in for the vendor's, each in a directory of its own.
     fn stand_ins(build: &cc::Build, root: &Path, out: &Path) -> io::Result<()> {
-        for (name, version, kernels) in [("cuda", 1, true), ("cublas", 12, false)] {
+        for (name, version, kernels) in [("cuda", 1, true), ("cublas", 12, false), ("nccl", 2, false)] {
             let directory = out.join(name);
             fs::create_dir_all(&directory)?;
             let mut command = build.get_compiler().to_command();

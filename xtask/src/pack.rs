@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 /// The test programs that run on a device, too.
-const TESTS: [&str; 3] = ["backend", "sampler", "feature"];
+const TESTS: [&str; 5] = ["all_reduce", "backend", "replay", "sampler", "feature"];
 
 /// Builds the command line, and the tests, and copies them without their symbols.
 pub(super) fn pack() -> Result<()> {

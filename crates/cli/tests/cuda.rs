@@ -122,6 +122,66 @@ fn several_devices_sum_their_gradients() {
     }
 }
 
+/// Sums over devices are those of copies in the order of batches: on the processor, where all round alike, to the bit.
+#[test]
+fn gradients_are_summed_alike_whatever_sums_them() {
+    let room = Room::new();
+    room.dataset("data");
+    let base =
+        format!("train data {SMALL} --norm batch --epochs 2 --max-batches 5 --clip 1 --placement replicate");
+    let settings = [
+        ("cuda:0,1", "--strategy time-sharing", "auto"),
+        ("cuda:0,1,2", "--strategy time-sharing", "nccl"),
+        ("cuda:0,1,2", "--strategy factored --num-samplers 1 --switching off", "auto"),
+    ];
+    for (i, (devices, options, by)) in settings.into_iter().enumerate() {
+        let run = |by: &str| {
+            let args =
+                format!("{base} {options} --devices {devices} --all-reduce {by} --out {by}-{i} --json");
+            let run = on_shim(&room, &args).succeeded().json();
+            run["all_reduce"].as_str().expect("what summed").to_string()
+        };
+        assert_eq!(run(by), "the shim, by rank", "{options}");
+        assert_eq!(run("peer"), "copies between devices, in the order of the batches");
+        room.results(&format!("{by}-{i}")).assert_same(&room.results(&format!("peer-{i}")), options);
+    }
+    // three batches on two devices: another order than that of the batches, and the same one every time
+    let dealt = "--strategy time-sharing --batches-per-update 3 --devices cuda:0,1 --all-reduce nccl";
+    for out in ["dealt", "dealt-again"] {
+        on_shim(&room, &format!("{base} {dealt} --out {out}")).succeeded();
+    }
+    room.results("dealt").assert_same(&room.results("dealt-again"), dealt);
+    // sums of three depend on their order, which only copies promise
+    let args = format!("{base} --strategy time-sharing --devices cuda:0,1,2 --json");
+    let run = on_shim(&room, &args).succeeded().json();
+    assert!(run["all_reduce"].as_str().expect("what summed").starts_with("copies between devices"), "{run}");
+    let one = "--strategy factored --num-samplers 1 --switching off";
+    let failed = on_shim(&room, &format!("{base} {one} --devices cuda:0,1 --all-reduce nccl"));
+    assert_eq!(failed.status, Some(2), "{}", failed.stderr);
+    assert!(failed.stderr.contains("--all-reduce nccl: it sums the gradients"), "{}", failed.stderr);
+}
+
+/// Whichever Trainer fails, or the sum itself: the run ends with that error, and no thread waits for what never comes.
+#[test]
+fn a_trainer_that_fails_ends_the_others() {
+    let room = Room::new();
+    room.dataset("data");
+    let settings = [
+        ("GRAPHMILL_SHIM_SUMS", "2", "sum failed: this sum fails"),
+        ("GRAPHMILL_SHIM_FAILS", "1:150", "this device fails"),
+        ("GRAPHMILL_SHIM_FAILS", "0:250", "this device fails"),
+    ];
+    for (name, value, words) in settings {
+        let args = format!("train data {SMALL} --epochs 4 --strategy time-sharing --devices cuda:0,1 --json");
+        let mut command = room.command(&args);
+        let output =
+            command.env("GRAPHMILL_DEVICE", "shim").env(name, value).output().expect("the program starts");
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{name}={value}: {told}");
+        assert!(told.contains(words), "{name}={value}: {told}");
+    }
+}
+
 #[test]
 fn benches_measure_a_device_beside_its_own_limits() {
     let room = Room::new();
@@ -151,6 +211,35 @@ fn runs_on_a_device_are_the_same_bits_and_go_on() {
     room.results("one").assert_same(&room.results("three"), "gone on with");
     // and what a device trained, the processor scores
     room.ok("eval one");
+}
+
+#[test]
+fn full_batches_are_captured_and_the_same_bits() {
+    let room = Room::new();
+    room.dataset("data");
+    let full =
+        "--batch-size 1000000 --fanout -1,-1 --hidden 8 --dropout 0.3 --seed 3 --epochs 5 --devices cuda:0";
+    let all = ["--model gcn", "--model gat --heads 2 --clip 0.5", "--strategy pipelined"];
+    for (i, options) in all.into_iter().enumerate() {
+        let run = |graphs: &str| {
+            let args =
+                format!("train data {full} {options} --cuda-graphs {graphs} --out {graphs}-{i} --json");
+            on_shim(&room, &args).succeeded().json()
+        };
+        let (captured, launched) = (run("auto"), run("off"));
+        room.results(&format!("auto-{i}")).assert_same(&room.results(&format!("off-{i}")), options);
+        assert_eq!(launched["nvidia"][0].get("graphs"), None, "{options}");
+        let graphs = &captured["nvidia"][0]["graphs"];
+        assert!(
+            number(&graphs["captured"]) >= 2.0 && number(&graphs["replayed"]) >= 4.0,
+            "{options}: {graphs}"
+        );
+        assert_eq!(graphs.get("refused"), None, "{options}");
+    }
+    // batches that are drawn anew are launched
+    let run =
+        on_shim(&room, &format!("train data {SMALL} --epochs 3 --devices cuda:0 --json")).succeeded().json();
+    assert_eq!(run["nvidia"][0].get("graphs"), None);
 }
 
 #[test]

@@ -129,13 +129,15 @@ extern "C" __global__ void __launch_bounds__(LONG_THREADS) edge_softmax_long(SOF
     softmax_row(team, edges, v, h, heads, slope, alpha, used, Mask{key, threshold, scale}, \
                 [=](Entry entry, uint64_t, uint32_t h) { return __ldg(score + entry.at * heads + h); })
 
-extern "C" __global__ void score_softmax(SCORES_PARAMETERS, uint64_t rows, uint32_t long_from) {
+extern "C" __global__ void score_softmax(SCORES_PARAMETERS, uint64_t rows, uint32_t long_from, const uint64_t* late) {
     const Edges edges = EDGES_OF;
+    key = late_word(late, 0, key);
     each_short(edges, rows, heads, long_from, lanes, [=](const Group& group, uint64_t v, uint32_t h) { SCORES_ROW(group, v, h); });
 }
-extern "C" __global__ void __launch_bounds__(LONG_THREADS) score_softmax_long(SCORES_PARAMETERS, LISTED) {
+extern "C" __global__ void __launch_bounds__(LONG_THREADS) score_softmax_long(SCORES_PARAMETERS, LISTED, const uint64_t* late) {
     __shared__ float room[LONG_THREADS / 32];
     const Edges edges = EDGES_OF;
+    key = late_word(late, 0, key);
     each_long(long_count, long_rows, heads, room, [=](const Whole& block, uint64_t v, uint32_t h) { SCORES_ROW(block, v, h); });
 }
 

@@ -23,6 +23,15 @@ typedef unsigned long long uint64_t;
 // All lanes of a warp.
 #define ALL_LANES 0xffffffffu
 
+// Arguments that another run of the same launch may have others of: where `late` is not null, word i there is in the place of the
+// argument, which is then that of the run that was captured.
+static __device__ inline uint64_t late_word(const uint64_t* late, uint32_t i, uint64_t argument) {
+    return late == nullptr ? argument : late[i];
+}
+static __device__ inline float late_float(const uint64_t* late, uint32_t i, float argument) {
+    return late == nullptr ? argument : __uint_as_float((uint32_t)late[i]);
+}
+
 // The value of an IEEE 754 binary16 number; exact.
 __device__ inline float from_half(unsigned short bits) {
 #ifdef GRAPHMILL_SHIM

@@ -54,12 +54,14 @@ static __device__ inline void epilogue(float* x, uint64_t rows, uint64_t cols, c
 }
 
 extern "C" __global__ void epilogue_forward(float* x, uint64_t rows, uint64_t cols, const float* bias, uint32_t activation,
-                                            uint64_t key, uint32_t threshold, float scale, uint32_t lanes) {
-    epilogue<1>(x, rows, cols, bias, activation, Mask{key, threshold, scale}, lanes);
+                                            uint64_t key, uint32_t threshold, float scale, uint32_t lanes,
+                                            const uint64_t* late) {
+    epilogue<1>(x, rows, cols, bias, activation, Mask{late_word(late, 0, key), threshold, scale}, lanes);
 }
 extern "C" __global__ void epilogue_forward_4(float* x, uint64_t rows, uint64_t cols, const float* bias, uint32_t activation,
-                                              uint64_t key, uint32_t threshold, float scale, uint32_t lanes) {
-    epilogue<4>(x, rows, cols, bias, activation, Mask{key, threshold, scale}, lanes);
+                                              uint64_t key, uint32_t threshold, float scale, uint32_t lanes,
+                                              const uint64_t* late) {
+    epilogue<4>(x, rows, cols, bias, activation, Mask{late_word(late, 0, key), threshold, scale}, lanes);
 }
 
 // The gradient's element at (r, c), whose row has that key.
@@ -90,17 +92,21 @@ static __device__ inline void epilogue_back(const float* y, float* grad, uint64_
 }
 
 extern "C" __global__ void epilogue_backward(const float* y, float* grad, uint64_t rows, uint64_t cols, uint32_t activation,
-                                             uint64_t key, uint32_t threshold, float scale, uint32_t lanes) {
-    epilogue_back<1>(y, grad, rows, cols, activation, Mask{key, threshold, scale}, lanes);
+                                             uint64_t key, uint32_t threshold, float scale, uint32_t lanes,
+                                             const uint64_t* late) {
+    epilogue_back<1>(y, grad, rows, cols, activation, Mask{late_word(late, 0, key), threshold, scale}, lanes);
 }
 extern "C" __global__ void epilogue_backward_4(const float* y, float* grad, uint64_t rows, uint64_t cols, uint32_t activation,
-                                               uint64_t key, uint32_t threshold, float scale, uint32_t lanes) {
-    epilogue_back<4>(y, grad, rows, cols, activation, Mask{key, threshold, scale}, lanes);
+                                               uint64_t key, uint32_t threshold, float scale, uint32_t lanes,
+                                               const uint64_t* late) {
+    epilogue_back<4>(y, grad, rows, cols, activation, Mask{late_word(late, 0, key), threshold, scale}, lanes);
 }
 
 // The same, and the first stage of the result's column sums.
 extern "C" __global__ void epilogue_backward_sums(const float* y, float* grad, uint64_t rows, uint64_t cols, uint32_t activation,
-                                                  uint64_t key, uint32_t threshold, float scale, double* partial) {
+                                                  uint64_t key, uint32_t threshold, float scale, double* partial,
+                                                  const uint64_t* late) {
+    key = late_word(late, 0, key);
     const Mask mask = {key, threshold, scale};
     sum_columns<1>(rows, cols, partial, [=](uint64_t r, uint64_t c, double* sums) {
         const uint32_t of_row = threshold != 0 ? row_key(key, r) : 0;

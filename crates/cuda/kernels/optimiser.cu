@@ -4,7 +4,10 @@
 // Adam, or AdamW where `decoupled`, on `count` values.
 extern "C" __global__ void adam_update(const float* grad, float* m, float* v, float* value, uint64_t count, float lr, float beta1,
                                        float beta2, float eps, float decay, uint32_t decoupled, float correction1,
-                                       float correction2) {
+                                       float correction2, const uint64_t* late) {
+    lr = late_float(late, 0, lr);
+    correction1 = late_float(late, 1, correction1);
+    correction2 = late_float(late, 2, correction2);
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x) {
         float x = value[i];
         float g = __ldg(grad + i);
@@ -23,7 +26,8 @@ extern "C" __global__ void adam_update(const float* grad, float* m, float* v, fl
 
 // SGD with momentum, Nesterov's where `nesterov`, on `count` values.
 extern "C" __global__ void sgd_update(const float* grad, float* velocity, float* value, uint64_t count, float lr, float momentum,
-                                      uint32_t nesterov, float decay) {
+                                      uint32_t nesterov, float decay, const uint64_t* late) {
+    lr = late_float(late, 0, lr);
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x) {
         const float x = value[i];
         const float g = __ldg(grad + i) + decay * x;

@@ -85,8 +85,8 @@ struct Add {
 };
 
 // x = alpha x
-extern "C" __global__ void scale_values(float alpha, float* x, uint64_t count, uint32_t wide) {
-    each(x, count, wide, Scale{alpha});
+extern "C" __global__ void scale_values(float alpha, float* x, uint64_t count, uint32_t wide, const uint64_t* late) {
+    each(x, count, wide, Scale{late_float(late, 0, alpha)});
 }
 
 // y = y + alpha x

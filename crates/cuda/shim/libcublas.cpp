@@ -1,6 +1,9 @@
 // A stand-in for cuBLAS, for tests of what calls it: products of matrices that are stored by columns.
+#include <dlfcn.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace {
 
@@ -13,6 +16,14 @@ struct Handle {
 
 const float& at(const float* matrix, bool transposed, int64_t leading, int64_t row, int64_t column) {
     return transposed ? matrix[column + row * leading] : matrix[row + column * leading];
+}
+
+// Whether the stand-in for the driver captures the stream's work, and has kept this for later.
+bool is_kept(void* stream, std::function<int()> work) {
+    using Keep = bool (*)(void*, std::function<int()>*);
+    static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    static const Keep keep = driver == nullptr ? nullptr : (Keep)dlsym(driver, "stand_in_keep");
+    return keep != nullptr && keep(stream, &work);
 }
 
 }  // namespace
@@ -52,23 +63,27 @@ int cublasGemmStridedBatchedEx(Handle* handle, int transpose_a, int transpose_b,
     if (!types || !sizes || algorithm != -1) {
         return INVALID_VALUE;
     }
+    // scalars are of the host, and read now
     const float by = *(const float*)alpha, keep = *(const float*)beta;
-    for (int64_t one = 0; one < batch; one++) {
-        const float* of_a = (const float*)a + one * stride_a;
-        const float* of_b = (const float*)b + one * stride_b;
-        float* of_c = (float*)c + one * stride_c;
-        for (int64_t row = 0; row < m; row++) {
-            for (int64_t column = 0; column < n; column++) {
-                float sum = 0.0f;
-                for (int64_t i = 0; i < k; i++) {
-                    sum += at(of_a, transpose_a, lda, row, i) * at(of_b, transpose_b, ldb, i, column);
+    const auto multiply = [=] {
+        for (int64_t one = 0; one < batch; one++) {
+            const float* of_a = (const float*)a + one * stride_a;
+            const float* of_b = (const float*)b + one * stride_b;
+            float* of_c = (float*)c + one * stride_c;
+            for (int64_t row = 0; row < m; row++) {
+                for (int64_t column = 0; column < n; column++) {
+                    float sum = 0.0f;
+                    for (int64_t i = 0; i < k; i++) {
+                        sum += at(of_a, transpose_a, lda, row, i) * at(of_b, transpose_b, ldb, i, column);
+                    }
+                    float& value = of_c[row + column * ldc];
+                    value = by * sum + (keep == 0.0f ? 0.0f : keep * value);
                 }
-                float& value = of_c[row + column * ldc];
-                value = by * sum + (keep == 0.0f ? 0.0f : keep * value);
             }
         }
-    }
-    return SUCCESS;
+        return SUCCESS;
+    };
+    return is_kept(handle->stream, multiply) ? SUCCESS : multiply();
 }
 int cublasGemmEx(Handle* handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha,
                  const void* a, int type_a, int lda, const void* b, int type_b, int ldb, const void* beta,

@@ -4,16 +4,18 @@
 // they were allowed to.
 //
 // The environment sets what it answers: GRAPHMILL_STAND_IN holds words of `version=N`, `init=STATUS`,
-// `devices=N`, `capability=N`, `refuse-read-only`, `broken-jit` and `no-peers`.
+// `devices=N`, `capability=N`, `refuse-read-only`, `broken-jit`, `no-peers` and `no-graphs`.
 #include "shim.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -31,6 +33,8 @@ enum Status {
     PEER_ALREADY = 704,
     LAUNCH_FAILED = 719,
     NOT_SUPPORTED = 801,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
 };
 
 struct Context {
@@ -42,6 +46,12 @@ struct Context {
 struct Event {
     bool recorded = false;
     double seconds = 0;
+};
+using Work = std::vector<std::function<int()>>;
+struct Capture {
+    std::thread::id by;
+    Work work;
+    bool spoilt = false;
 };
 struct Function {
     const shim_kernel* kernel;
@@ -58,6 +68,8 @@ std::set<void*> host, registered, streams;
 std::map<void*, Event> events;
 std::set<std::string*> modules;
 std::map<void*, Function> functions;
+std::map<void*, Capture> captures;
+std::set<Work*> graphs, ready;
 
 std::string setting(const char* name) {
     const char* all = getenv("GRAPHMILL_STAND_IN");
@@ -75,6 +87,28 @@ int number(const char* name, int otherwise) {
     return value.empty() ? otherwise : atoi(value.c_str());
 }
 bool is_stream(void* stream) { return streams.count(stream) != 0; }
+// Keeps work of a stream that is being captured; false where it is not.
+bool keep(void* stream, std::function<int()> work) {
+    const auto found = captures.find(stream);
+    if (found == captures.end()) {
+        return false;
+    }
+    found->second.work.push_back(std::move(work));
+    return true;
+}
+// Spoils the captures that a call must not meet: of that stream, of all, or of this thread.
+bool spoils(bool (*meets)(void*, const Capture&, void*), void* stream) {
+    bool any = false;
+    for (auto& [of, capture] : captures) {
+        if (meets(of, capture, stream)) {
+            any = capture.spoilt = true;
+        }
+    }
+    return any;
+}
+bool of_stream(void* of, const Capture&, void* stream) { return of == stream; }
+bool of_any(void*, const Capture&, void*) { return true; }
+bool of_thread(void*, const Capture& capture, void*) { return capture.by == std::this_thread::get_id(); }
 
 }  // namespace
 
@@ -83,6 +117,10 @@ bool is_stream(void* stream) { return streams.count(stream) != 0; }
     if (current == nullptr || current->held == 0) { \
         return INVALID_CONTEXT; \
     }
+#define NOT_CAPTURED(meets, stream) \
+    if (spoils(meets, stream)) { \
+        return CAPTURE_UNSUPPORTED; \
+    }
 #define NEED(condition, status) \
     if (!(condition)) { \
         return status; \
@@ -90,6 +128,7 @@ bool is_stream(void* stream) { return streams.count(stream) != 0; }
 
 extern "C" {
 
+int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
 const shim_kernel* shim_find(const char* name);
 struct Failure {
     char message[400];
@@ -182,6 +221,7 @@ int cuCtxSetCurrent(Context* context) {
 }
 int cuCtxSynchronize() {
     ENTER
+    NOT_CAPTURED(of_any, nullptr)
     return SUCCESS;
 }
 int cuCtxEnablePeerAccess(Context* peer, unsigned flags) {
@@ -198,6 +238,7 @@ int cuMemGetInfo_v2(size_t* free, size_t* all) {
 }
 int cuMemAlloc_v2(uint64_t* at, size_t bytes) {
     ENTER
+    NOT_CAPTURED(of_thread, nullptr)
     NEED(bytes > 0, INVALID_VALUE)
     NEED(bytes <= MEMORY - current->used, OUT_OF_MEMORY)
     *at = (uint64_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -265,6 +306,7 @@ int cuStreamDestroy_v2(void* stream) {
 }
 int cuStreamSynchronize(void* stream) {
     ENTER
+    NOT_CAPTURED(of_stream, stream)
     return is_stream(stream) ? SUCCESS : INVALID_HANDLE;
 }
 int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
@@ -289,6 +331,7 @@ int cuEventQuery(void* event) {
 }
 int cuEventRecord(void* event, void* stream) {
     ENTER
+    NOT_CAPTURED(of_stream, stream)
     NEED(is_stream(stream) && events.count(event) != 0, INVALID_HANDLE)
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -309,6 +352,8 @@ int cuEventElapsedTime_v2(float* milliseconds, void* from, void* to) {
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
     ENTER
     NEED(is_stream(stream), INVALID_HANDLE)
+    // the host's memory would be read again whenever the graph runs
+    NOT_CAPTURED(of_stream, stream)
     memcpy((void*)to, from, bytes);
     return SUCCESS;
 }
@@ -316,15 +361,25 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
     return cuMemcpyHtoDAsync_v2((uint64_t)to, (const void*)from, bytes, stream);
 }
 int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+    {
+        ENTER
+        NEED(is_stream(stream), INVALID_HANDLE)
+        if (keep(stream, [=] { return memcpy((void*)to, (const void*)from, bytes), SUCCESS; })) {
+            return SUCCESS;
+        }
+    }
     return cuMemcpyHtoDAsync_v2(to, (const void*)from, bytes, stream);
 }
 int cuMemsetD32Async(uint64_t at, unsigned word, size_t words, void* stream) {
     ENTER
     NEED(is_stream(stream), INVALID_HANDLE)
-    for (size_t i = 0; i < words; i++) {
-        memcpy((char*)at + 4 * i, &word, 4);
-    }
-    return SUCCESS;
+    const auto set = [=] {
+        for (size_t i = 0; i < words; i++) {
+            memcpy((char*)at + 4 * i, &word, 4);
+        }
+        return SUCCESS;
+    };
+    return keep(stream, set) ? SUCCESS : set();
 }
 
 int cuModuleLoadDataEx(void** module, const void* image, unsigned count, const int* options, void** values) {
@@ -376,6 +431,18 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
         NEED(shared <= functions[function].allowed && extra == nullptr && bx * by * bz <= 1024, INVALID_VALUE)
         NEED(gx * gy * gz != 0 && bx * by * bz != 0, INVALID_VALUE)
         kernel = functions[function].kernel;
+        if (captures.count(stream) != 0) {
+            std::vector<uint64_t> values(kernel->parameters);
+            kernel->keep(arguments, values.data());
+            keep(stream, [=]() mutable {
+                std::vector<void*> pointers;
+                for (uint64_t& value : values) {
+                    pointers.push_back(&value);
+                }
+                return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, pointers.data(), nullptr);
+            });
+            return SUCCESS;
+        }
     }
     const uint32_t grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
     Failure failure = {};
@@ -384,6 +451,64 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
         return LAUNCH_FAILED;
     }
     return SUCCESS;
+}
+
+int cuStreamBeginCapture_v2(void* stream, int mode) {
+    ENTER
+    NEED(is_stream(stream) && captures.count(stream) == 0, INVALID_HANDLE)
+    // other threads go on
+    NEED(mode == 1, INVALID_VALUE)
+    NEED(setting("no-graphs").empty(), NOT_SUPPORTED)
+    captures[stream] = {std::this_thread::get_id(), {}};
+    return SUCCESS;
+}
+int cuStreamEndCapture(void* stream, Work** graph) {
+    ENTER
+    const auto found = captures.find(stream);
+    NEED(found != captures.end() && found->second.by == std::this_thread::get_id(), INVALID_VALUE)
+    const Capture capture = std::move(found->second);
+    captures.erase(found);
+    *graph = nullptr;
+    NEED(!capture.spoilt, CAPTURE_INVALIDATED)
+    graphs.insert(*graph = new Work(capture.work));
+    return SUCCESS;
+}
+int cuGraphInstantiateWithFlags(Work** to, Work* graph, unsigned long long flags) {
+    ENTER
+    NEED(graphs.count(graph) != 0 && flags == 0, INVALID_VALUE)
+    ready.insert(*to = new Work(*graph));
+    return SUCCESS;
+}
+int cuGraphLaunch(Work* graph, void* stream) {
+    {
+        ENTER
+        NEED(is_stream(stream) && ready.count(graph) != 0, INVALID_HANDLE)
+        NOT_CAPTURED(of_stream, stream)
+    }
+    for (const auto& one : *graph) {
+        if (const int status = one()) {
+            return status;
+        }
+    }
+    return SUCCESS;
+}
+int cuGraphDestroy(Work* graph) {
+    ENTER
+    NEED(graphs.erase(graph) == 1, INVALID_VALUE)
+    delete graph;
+    return SUCCESS;
+}
+int cuGraphExecDestroy(Work* graph) {
+    ENTER
+    NEED(ready.erase(graph) == 1, INVALID_VALUE)
+    delete graph;
+    return SUCCESS;
+}
+
+// For the other stand-ins: whether the stream is being captured, and keeps this work of theirs.
+bool stand_in_keep(void* stream, std::function<int()>* work) {
+    std::lock_guard<std::mutex> guard(lock);
+    return keep(stream, *work);
 }
 
 }  // extern "C"

@@ -218,12 +218,13 @@ static inline float __int2float_rn(int value) { return (float)value; }
 static inline int __float2int_rn(float value) { return (int)rintf(value); }
 static inline unsigned __float2uint_rn(float value) { return (unsigned)rintf(value); }
 
-// The kernels of a file: a name, how many parameters, and a function that calls it with the values that
-// pointers point to.
+// The kernels of a file: a name, how many parameters, a function that calls it with the values that pointers
+// point to, and one that copies those values, to 8 bytes each.
 struct shim_kernel {
     const char* name;
     unsigned parameters;
     void (*call)(void** arguments);
+    void (*keep)(void** arguments, uint64_t* values);
 };
 template <typename... P, size_t... I>
 static inline void shim_apply(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
@@ -235,4 +236,17 @@ template <typename... P> static inline void shim_unpack(void (*kernel)(P...), vo
     shim_apply(kernel, arguments, std::index_sequence_for<P...>{});
 }
 template <auto kernel> static void shim_call(void** arguments) { shim_unpack(kernel, arguments); }
-#define SHIM_KERNEL(kernel) {#kernel, shim_parameters(&kernel), shim_call<&kernel>}
+template <typename P> static inline void shim_keep_one(const void* argument, void* value) {
+    static_assert(sizeof(P) <= 8, "parameters are of 8 bytes at most");
+    memcpy(value, argument, sizeof(P));
+}
+template <typename... P, size_t... I>
+static inline void shim_keep_each(void (*)(P...), void** arguments, uint64_t* values, std::index_sequence<I...>) {
+    (void)arguments, (void)values;
+    (shim_keep_one<P>(arguments[I], values + I), ...);
+}
+template <typename... P> static inline void shim_keep_all(void (*kernel)(P...), void** arguments, uint64_t* values) {
+    shim_keep_each(kernel, arguments, values, std::index_sequence_for<P...>{});
+}
+template <auto kernel> static void shim_keep(void** arguments, uint64_t* values) { shim_keep_all(kernel, arguments, values); }
+#define SHIM_KERNEL(kernel) {#kernel, shim_parameters(&kernel), shim_call<&kernel>, shim_keep<&kernel>}

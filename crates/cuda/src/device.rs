@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    ffi::c_void,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -12,6 +11,7 @@ use std::{
 use crate::{
     Error, Queue, Result,
     driver::{Address, Driver, Kernel, Properties, Shape, Stream},
+    replay::{Counts, PARAMETERS, Replay},
 };
 
 /// Threads of a block of most kernels.
@@ -28,7 +28,7 @@ pub struct Device {
     /// Of the driver's devices.
     index: usize,
     name: String,
-    driver: Arc<dyn Driver>,
+    driver: Replay,
     /// Bytes that may be taken from the driver.
     budget: u64,
     taken: AtomicU64,
@@ -58,7 +58,7 @@ impl Device {
             number: NUMBER.fetch_add(1, Relaxed),
             index,
             name: format!("cuda:{index}"),
-            driver,
+            driver: Replay::new(driver),
             budget,
             taken: AtomicU64::new(0),
             most: AtomicU64::new(0),
@@ -92,7 +92,17 @@ impl Device {
 
     /// Its driver.
     pub fn driver(&self) -> &dyn Driver {
-        &*self.driver
+        &self.driver
+    }
+
+    /// The driver as who records the steps of a stream.
+    pub(crate) fn replay(&self) -> &Replay {
+        &self.driver
+    }
+
+    /// What became of the steps that came again.
+    pub fn replayed(&self) -> Counts {
+        self.driver.counts()
     }
 
     /// Whether it reads the memory of another device of this process itself. Asked of the driver once a pair.
@@ -214,16 +224,18 @@ impl Device {
             return Ok(());
         }
         let kernel = self.kernel(name)?;
-        let mut values = [0u64; 32];
-        let mut pointers = [std::ptr::null_mut::<c_void>(); 32];
-        assert!(arguments.len() <= values.len(), "{name}: {} arguments", arguments.len());
-        for ((argument, value), pointer) in arguments.iter().zip(&mut values).zip(&mut pointers) {
+        let mut values = [0u64; PARAMETERS];
+        assert!(arguments.len() < PARAMETERS, "{name}: {} arguments", arguments.len());
+        let mut late = 0;
+        for (i, (argument, value)) in arguments.iter().zip(&mut values).enumerate() {
             // little-endian: a 32-bit parameter is read from the value's first bytes
             *value = argument.bits();
-            *pointer = std::ptr::from_mut(value).cast();
+            late |= u32::from(matches!(argument, Argument::Late(_))) << i;
         }
-        // SAFETY: the caller's promise; the pointers are to values that live until the call returns
-        unsafe { self.driver.launch(kernel, shape, &mut pointers[..arguments.len()], stream) }
+        // where late values are comes last
+        let count = arguments.len() + usize::from(late != 0);
+        // SAFETY: the caller's promise
+        unsafe { self.driver.launch(kernel, shape, &mut values[..count], late, stream) }
     }
 }
 
@@ -242,7 +254,14 @@ pub enum Argument {
     U32(u32),
     I32(i32),
     F32(f32),
+    /// One that is another from step to step: see [`Late`].
+    Late(u64),
 }
+
+/// A value that is another whenever the same launch comes again. A kernel that takes such values has one more parameter, the last: where they are,
+/// a word of 64 bits each in the order of the parameters, or null, where they are those that it was started with (`kernels/common.cuh`).
+#[derive(Clone, Copy, Debug)]
+pub struct Late<T>(pub T);
 
 impl Argument {
     fn bits(self) -> u64 {
@@ -252,6 +271,7 @@ impl Argument {
             Self::U32(x) => x.into(),
             Self::I32(x) => u64::from(x as u32),
             Self::F32(x) => x.to_bits().into(),
+            Self::Late(bits) => bits,
         }
     }
 }
@@ -290,6 +310,18 @@ impl From<i32> for Argument {
 impl From<f32> for Argument {
     fn from(x: f32) -> Self {
         Self::F32(x)
+    }
+}
+
+impl From<Late<u64>> for Argument {
+    fn from(Late(x): Late<u64>) -> Self {
+        Self::Late(x)
+    }
+}
+
+impl From<Late<f32>> for Argument {
+    fn from(Late(x): Late<f32>) -> Self {
+        Self::Late(x.to_bits().into())
     }
 }
 

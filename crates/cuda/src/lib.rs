@@ -4,6 +4,7 @@
 //! library, and the driver of the machine makes the device's own code of it. Driver and libraries are found at run time; where
 //! they are not, [`Error::Unavailable`] says what is missing.
 
+mod all_reduce;
 pub mod backend;
 pub mod block;
 pub mod device;
@@ -16,9 +17,11 @@ mod peers;
 mod pool;
 pub mod ptx;
 pub mod queue;
+pub mod replay;
 pub mod sampler;
 mod scan;
 
+pub use all_reduce::AllReduce;
 pub use backend::Cuda;
 pub use device::Device;
 pub use error::{Error, Result};

@@ -218,6 +218,11 @@ impl Queue {
         Ok(())
     }
 
+    /// Orders free memory by its address: who takes the same from the same memory gets it at the same places.
+    pub(crate) fn arrange(&self) {
+        self.room().free.values_mut().for_each(|all| all.sort_unstable());
+    }
+
     fn room(&self) -> MutexGuard<'_, Room> {
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -280,6 +285,11 @@ impl Buffer {
     /// Where it is.
     pub fn address(&self) -> Address {
         self.at
+    }
+
+    /// How many bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
     }
 
     /// The queue it is of.

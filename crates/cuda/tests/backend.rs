@@ -28,7 +28,7 @@ use proptest::prelude::*;
 
 /// A backend on a processor that runs threads in this order.
 fn backend(order: Threads) -> Cuda {
-    let device = device::device(0, Options { memory: 1 << 30, guard: true, order });
+    let device = device::device(0, Options { memory: 1 << 30, guard: true, order, ..Options::default() });
     Cuda::new(&device, Arithmetic::F32).unwrap()
 }
 

@@ -16,7 +16,7 @@ const ORDERS: [Order; 4] = [Order::Forward, Order::Reverse, Order::Shuffled(1), 
 
 /// A device that runs in this order.
 fn device(order: Order) -> Arc<Shim> {
-    shim::open(0, Options { memory: 1 << 24, guard: true, order })
+    shim::open(0, Options { memory: 1 << 24, guard: true, order, ..Options::default() })
 }
 
 fn upload<T: bytemuck::Pod>(device: &Shim, values: &[T]) -> Address {
@@ -257,7 +257,8 @@ fn launches_that_no_device_takes_are_refused() {
 #[test]
 fn memory_has_a_budget_and_starts_unwritten() {
     for guard in [true, false] {
-        let device = shim::open(1, Options { memory: 1000, guard, order: Order::Forward });
+        let device =
+            shim::open(1, Options { memory: 1000, guard, order: Order::Forward, ..Options::default() });
         let first = device.allocate(600).unwrap();
         assert!(download::<f32>(&device, first, 150).iter().all(|value| value.is_nan()));
         assert_eq!(device.memory().unwrap(), (400, 1000));

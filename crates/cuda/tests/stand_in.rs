@@ -7,9 +7,11 @@
 use std::{env, ffi::c_void, process::Command, sync::Arc};
 
 use graphmill_cuda::{
-    Error,
+    AllReduce, Device, Error, Queue,
     driver::{Address, Arithmetic, Driver, Product, Shape, Stream, nvidia},
+    queue::Memory,
 };
+use graphmill_graph::Matrix;
 
 /// Whether this is the process that a test runs in; runs it where it is not. `words` are what the stand-in is
 /// told.
@@ -20,6 +22,9 @@ fn is_own_process(name: &str, cuda: bool, cublas: &str, words: &str) -> bool {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture"]).env("GRAPHMILL_STAND_IN", words);
     let path = if cuda { format!("{}:{cublas}", library("CUDA")) } else { cublas.to_owned() };
+    if words.contains("nccl") {
+        command.env("GRAPHMILL_CUDA_PATH", env!("GRAPHMILL_STAND_IN_NCCL"));
+    }
     let output = command.env("LD_LIBRARY_PATH", path).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
@@ -30,6 +35,25 @@ fn is_own_process(name: &str, cuda: bool, cublas: &str, words: &str) -> bool {
 fn library(name: &str) -> &'static str {
     if name == "CUDA" { env!("GRAPHMILL_STAND_IN_CUDA") } else { env!("GRAPHMILL_STAND_IN_CUBLAS") }
 }
+
+/// A product of one value and one.
+const ONE: Product = Product {
+    m: 1,
+    n: 1,
+    k: 1,
+    a: Address(0),
+    lda: 1,
+    transpose_a: false,
+    b: Address(0),
+    ldb: 1,
+    transpose_b: false,
+    beta: 0.0,
+    c: Address(0),
+    ldc: 1,
+    batch: 1,
+    strides: [1; 3],
+    arithmetic: Arithmetic::F32,
+};
 
 /// Why a device is refused.
 fn refusal(index: usize) -> String {
@@ -112,6 +136,130 @@ fn work_is_done() {
     assert!(device.enable_peer(2).is_err());
     let error = device.kernel("no_such_kernel").unwrap_err().to_string();
     assert_eq!(error, "cuda:1: cuModuleGetFunction failed: there is no kernel \"no_such_kernel\"");
+}
+
+#[test]
+fn captured_work_is_done_when_it_is_launched() {
+    if !is_own_process("captured_work_is_done_when_it_is_launched", true, library("CUBLAS"), "") {
+        return;
+    }
+    let device = nvidia::open(0).unwrap();
+    let stream = device.stream(false).unwrap();
+    let [a, b, c] = [[2.0], [3.0], [5.0]].map(|values| upload(&*device, &values, stream));
+    let product = Product { a, b, c, beta: 1.0, ..ONE };
+    assert!(device.multiplies(&product) && !device.multiplies(&Product { k: 0, ..product }));
+    let words = device.allocate(4096).unwrap();
+    let kernel = device.kernel("selftest_reverse").unwrap();
+    let shape = Shape { grid: [1; 3], block: [1024, 1, 1], shared: 4096 };
+    let numbers: Vec<f32> = (0..1024).map(|i| i as f32).collect();
+    // SAFETY: memory of these sizes; the kernel takes one pointer.
+    let graph = unsafe {
+        // a stream's first product makes the library's handle, which cannot be captured
+        assert!(device.product(&product, stream).unwrap());
+        let staged = upload(&*device, &numbers, stream);
+        device.begin_capture(stream).unwrap();
+        device.copy(staged, words, 4096, stream).unwrap();
+        device
+            .launch(kernel, shape, &mut [(&raw const words.0).cast_mut().cast::<c_void>()], stream)
+            .unwrap();
+        device.fill(words, 0, 2, stream).unwrap();
+        assert!(device.product(&product, stream).unwrap());
+        device.end_capture(stream).unwrap()
+    };
+    assert_eq!(download::<f32>(&*device, c, 1, stream), [11.0], "captured work is not done");
+    for times in 1..=2 {
+        // SAFETY: all memory is there
+        unsafe { device.launch_graph(graph, stream).unwrap() };
+        let got = download::<f32>(&*device, words, 1024, stream);
+        assert_eq!((&got[..3], got[1023]), (&[0.0, 0.0, 1021.0][..], 0.0));
+        assert_eq!(download::<f32>(&*device, c, 1, stream), [11.0 + 6.0 * times as f32]);
+    }
+    // waiting spoils it, and the stream takes work again
+    device.begin_capture(stream).unwrap();
+    assert!(device.synchronize(stream).is_err());
+    let error = device.end_capture(stream).unwrap_err().to_string();
+    assert!(error.contains("cuStreamEndCapture failed"), "{error}");
+    device.synchronize(stream).unwrap();
+    // SAFETY: nobody names it again
+    unsafe { device.destroy_graph(graph) };
+    // SAFETY: refused
+    assert!(unsafe { device.launch_graph(graph, stream) }.is_err());
+}
+
+#[test]
+fn a_driver_that_does_not_capture_is_told() {
+    if is_own_process("a_driver_that_does_not_capture_is_told", true, "", "no-graphs") {
+        let device = nvidia::open(0).unwrap();
+        let stream = device.stream(false).unwrap();
+        let error = device.begin_capture(stream).unwrap_err().to_string();
+        assert!(error.contains("cuStreamBeginCapture failed"), "{error}");
+        device.synchronize(stream).unwrap();
+    }
+}
+
+/// Values of two devices, summed by the library.
+fn sums() -> (Arc<AllReduce>, graphmill_cuda::Result<[Vec<f32>; 2]>) {
+    let queues: Vec<Arc<Queue>> = (0..2)
+        .map(|index| Queue::compute(&Device::new(nvidia::open(index).unwrap(), index, 0).unwrap()).unwrap())
+        .collect();
+    let all = Arc::new(AllReduce::new(queues.clone()).unwrap());
+    let place = |matrix: &mut Matrix, queue: &Arc<Queue>| {
+        matrix.view_mut().on_device(&Memory(queue.clone()), true).unwrap();
+    };
+    let mut one = Matrix::from_slice(1, 3, &[1.0, 2.0, 3.0]);
+    let mut other = Matrix::from_slice(1, 3, &[0.5, -2.0, 1e-3]);
+    place(&mut one, &queues[0]);
+    place(&mut other, &queues[1]);
+    let summed = all.sum(vec![vec![one.view_mut()], vec![other.view_mut()]]);
+    (all, summed.map(|()| [one, other].map(|matrix| matrix.view().host().to_vec())))
+}
+
+#[test]
+fn nccl_sums() {
+    if is_own_process("nccl_sums", true, "", "nccl") {
+        let (all, summed) = sums();
+        assert_eq!((all.name(), all.num_ranks()), ("NCCL 2.27.5", 2));
+        let expected = vec![1.5, 0.0, 3.001];
+        assert_eq!(summed.unwrap(), [expected.clone(), expected]);
+    }
+}
+
+#[test]
+fn what_nccl_refuses_is_told() {
+    for call in ["AllReduce", "GroupEnd"] {
+        let words = format!("nccl-fails={call}");
+        if is_own_process("what_nccl_refuses_is_told", true, "", &words) {
+            let (all, summed) = sums();
+            let error = summed.unwrap_err().to_string();
+            assert!(error.starts_with("NCCL: nccl") && error.ends_with("failed: invalid usage"), "{error}");
+            // whose work is under way is not known any more
+            let empty = all.sum(vec![Vec::new(), Vec::new()]).unwrap_err().to_string();
+            assert!(empty.contains("an earlier call failed"), "{empty}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn communicators_that_are_refused_are_told() {
+    if is_own_process("communicators_that_are_refused_are_told", true, "", "nccl-fails=CommInitAll") {
+        let Err(error) = nvidia::open(0).unwrap().collective(&[0, 1]) else { panic!("it is not refused") };
+        assert_eq!(error.to_string(), "NCCL: ncclCommInitAll failed: invalid usage");
+    }
+}
+
+#[test]
+fn without_nccl_that_is_told() {
+    if is_own_process("without_nccl_that_is_told", true, "", "none") {
+        match nvidia::open(0).unwrap().collective(&[0, 1]) {
+            Err(Error::Unavailable(why)) => {
+                assert!(why.contains("no NCCL was found (libnccl.so.2); GRAPHMILL_CUDA_PATH"), "{why}");
+            }
+            // this machine has the library, and no device for it
+            Err(_) => {}
+            Ok(_) => panic!("sums over devices that do not exist"),
+        }
+    }
 }
 
 #[test]

@@ -258,6 +258,9 @@ options! {
         free switching: String = "on", "WHEN";
         /// How Trainers update the model (factored, time-sharing): synchronous, or asynchronous with --staleness as the bound.
         fixed updates: String = "synchronous", "HOW";
+        /// How gradients of several NVIDIA devices are summed: nccl, peer (copies in the order of the batches), or auto for nccl where it is there and
+        /// rounds are of two batches, whose sums are the same bits in any order.
+        fixed all_reduce: String = "auto", "HOW";
         /// Batches of a synchronous update; 0 for one of each virtual device that trains: then it is as if batches were so many times as large.
         fixed batches_per_update: usize = 0_usize, "N";
         /// Nodes whose bottom-layer rows a super-batch reuses, at most this part of all (layered); auto for all that two of its batches ask for, as far as there is memory.
@@ -285,6 +288,9 @@ options! {
         free link: String = "none", "LINK";
         /// What dense products multiply in: f32, bf16 with f32 sums (weights, sums and all else stay f32), or on NVIDIA devices tf32.
         fixed precision: String = "f32", "TYPE";
+        /// Capture steps whose batch comes again (full batches) as CUDA graphs and replay them (NVIDIA devices): auto or off. The numbers do not
+        /// depend on it.
+        free cuda_graphs: String = "auto", "WHEN";
         /// How the feature table is held in memory: f32, f16, bf16, or auto (bf16 with --precision bf16, else as stored).
         fixed feature_precision: String = "auto", "TYPE";
         /// Where the arithmetic runs: cpu, cuda:0 or cuda:0,1 for NVIDIA devices, or virtual:N for N devices that are made up, with memory of
@@ -558,6 +564,12 @@ impl TrainConfig {
         LinkOptions::parse(&self.link).map_err(|e| Error::usage(format!("--link {e}")))?;
         if !["on", "off"].contains(&self.switching.as_str()) {
             return Err(Error::usage(format!("--switching {}: on or off", self.switching)));
+        }
+        if !["auto", "nccl", "peer"].contains(&self.all_reduce.as_str()) {
+            return Err(Error::usage(format!("--all-reduce {}: auto, nccl or peer", self.all_reduce)));
+        }
+        if !["auto", "off"].contains(&self.cuda_graphs.as_str()) {
+            return Err(Error::usage(format!("--cuda-graphs {}: auto or off", self.cuda_graphs)));
         }
         if !["synchronous", "asynchronous"].contains(&self.updates.as_str()) {
             return Err(Error::usage(format!("--updates {}: synchronous or asynchronous", self.updates)));

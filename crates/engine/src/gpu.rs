@@ -1,13 +1,20 @@
 //! Where a run's arithmetic is done: on the processor, or on NVIDIA devices.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use graphmill_cuda::{Cuda, Device, driver::Arithmetic, sampler::Made};
 use graphmill_graph::{Dataset, Graph};
 use graphmill_loader::{Sampler, sampler::Source};
 use graphmill_nn::{Backend, backend::Cpu, model::Model};
 
-use crate::{Error, Result, TrainConfig, build, record::NvidiaRecord, report::size};
+use crate::{
+    Error, Result, TrainConfig, build,
+    record::{GraphRecord, NvidiaRecord},
+    report::size,
+};
 
 /// Part of a device's free memory that inference may take for its tables.
 const INFERENCE: f64 = 0.5;
@@ -19,6 +26,8 @@ pub(crate) const TOPOLOGY: f64 = 0.5;
 pub(crate) struct Computers {
     cpu: Cpu,
     gpus: Vec<Gpu>,
+    /// What gradients of several devices are summed by.
+    sums: OnceLock<String>,
 }
 
 /// An NVIDIA device with its operations.
@@ -40,11 +49,11 @@ impl Computers {
         };
         let open = |number| -> Result<Gpu> {
             let device = graphmill_cuda::open(number, config.device_budget.0)?;
-            let backend = Cuda::new(&device, arithmetic)?;
+            let backend = Cuda::new(&device, arithmetic)?.with_graphs(config.cuda_graphs != "off");
             Ok(Gpu { device, backend })
         };
         let gpus = config.cuda_devices()?.into_iter().map(open).collect::<Result<Vec<_>>>()?;
-        Ok(Self { cpu: Cpu { precision: build::precision(config) }, gpus })
+        Ok(Self { cpu: Cpu { precision: build::precision(config) }, gpus, sums: OnceLock::new() })
     }
 
     /// The processor's operations.
@@ -64,8 +73,26 @@ impl Computers {
             name: device.properties().name.clone(),
             budget_bytes: device.budget(),
             peak_bytes: device.taken().1,
+            graphs: GraphRecord::new(device.replayed()),
         };
         self.gpus.iter().map(record).collect()
+    }
+
+    /// Remembers what gradients of several devices are summed by.
+    pub(crate) fn tell_sums(&self, how: String) {
+        let _ = self.sums.set(how);
+    }
+
+    /// What they are summed by, where several devices do.
+    pub(crate) fn sums(&self) -> Option<String> {
+        self.sums.get().cloned()
+    }
+
+    /// Why a device does not capture steps, where it was tried.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let refused = |gpu: &Gpu| gpu.device.replayed().refused;
+        let why = self.gpus.iter().find_map(refused)?;
+        Some(format!("steps are not captured as CUDA graphs, and launched one kernel at a time: {why}"))
     }
 
     /// What trains: the first device where there is one.

@@ -218,16 +218,28 @@ impl<'a> Learner<'a> {
             self.staleness = self.staleness.max(reuse.staleness(self.step));
         }
         rayon::scope(|_| {
-            let (loss, seeds) = match self.ranks.clone() {
-                Some(ranks) => ranks.gradient(&mut self.passes, &mut self.model, batch, self.step)?,
-                None => (self.passes.gradient(&mut self.model, batch, self.step), batch.num_seeds()),
-            };
-            // before the update: a failed pass leaves the parameters alone
-            self.passes.backend.check()?;
-            let outcome = self.update(loss, lr);
-            self.passes.backend.check()?;
-            Ok(BatchOutcome { seeds, ..outcome })
+            let backend = self.passes.backend;
+            if batch.kept {
+                backend.begin_again();
+            }
+            let outcome = self.learn(batch, lr);
+            if batch.kept {
+                backend.end_again();
+            }
+            let outcome = outcome?;
+            backend.check()?;
+            Ok(outcome)
         })
+    }
+
+    fn learn(&mut self, batch: &MiniBatch, lr: f64) -> Result<BatchOutcome> {
+        let (loss, seeds) = match self.ranks.clone() {
+            Some(ranks) => ranks.gradient(&mut self.passes, &mut self.model, batch, self.step)?,
+            None => (self.passes.gradient(&mut self.model, batch, self.step), batch.num_seeds()),
+        };
+        // before the update: a failed pass leaves the parameters alone
+        self.passes.backend.check()?;
+        Ok(BatchOutcome { seeds, ..self.update(loss, lr) })
     }
 
     /// The update by the gradient that is in the model, of this loss; the outcome leaves the seeds to the caller.

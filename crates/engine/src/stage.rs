@@ -174,7 +174,8 @@ impl Loader<'_> {
             }
         };
         let holds = !batch.blocks.is_empty() && same;
-        if holds && !self.sampler.is_random() {
+        batch.kept = holds && !self.sampler.is_random();
+        if batch.kept {
             batch.number = number;
             return Ok(());
         }

@@ -159,6 +159,7 @@ fn run(
             before: 0.0,
         },
         observer,
+        told_refusal: false,
         stop,
     };
     if !computers.gpus().is_empty() {
@@ -246,6 +247,8 @@ struct Trainer<'a> {
     workers: Vec<WorkerRecord>,
     keeper: Keeper<'a>,
     observer: &'a mut dyn Observer,
+    /// Whether it was said that a device captures no steps.
+    told_refusal: bool,
     stop: &'a dyn Fn() -> bool,
 }
 
@@ -306,6 +309,12 @@ impl Trainer<'_> {
     /// Tells what the strategy has to say.
     fn pass_on_note(&mut self) {
         if let Some(note) = self.strategy.note() {
+            self.observer.note(&note);
+        }
+        if !self.told_refusal
+            && let Some(note) = self.computers.refusal()
+        {
+            self.told_refusal = true;
             self.observer.note(&note);
         }
     }
@@ -557,6 +566,7 @@ impl Trainer<'_> {
         summary.dataset.clone_from(&self.place.dataset);
         summary.staleness = Staleness { bound: self.strategy.staleness_bound(), max: self.place.staleness };
         summary.nvidia = self.computers.records();
+        summary.all_reduce = self.computers.sums();
         if let Some(run) = self.keeper.run {
             run.write_summary(&summary)?;
         }

@@ -279,6 +279,11 @@ impl Matrix {
         self.mirror.is_newest()
     }
 
+    /// The number of the device that the newest values are on, if they are on one.
+    pub fn device(&self) -> Option<usize> {
+        self.mirror.device()
+    }
+
     /// The matrix of values that `memory` holds on a device, `rows * cols` f32 at least.
     pub fn set_device(&mut self, rows: usize, cols: usize, memory: Arc<dyn DeviceMemory>) {
         self.resize(rows, cols);

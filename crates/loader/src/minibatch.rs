@@ -30,6 +30,8 @@ pub struct MiniBatch {
     pub features: Matrix,
     /// Whether `features` and `traffic` are those of these blocks: `extract` says so, `sample` takes it back.
     pub extracted: bool,
+    /// Whether these are the blocks of the draw before, kept: nothing was drawn at random, and the seeds are the same (filled by `sample`).
+    pub kept: bool,
     /// What was read, tier by tier (filled by `extract`).
     pub traffic: Traffic,
     /// Where the rows of the input nodes are in the cache of who will read them (filled behind `sample`, where somebody knows).

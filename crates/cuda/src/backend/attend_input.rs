@@ -8,7 +8,7 @@ use super::{
     columns, shape,
     work::{Work, edge_lanes, lanes, wide},
 };
-use crate::{Result, arguments};
+use crate::{Result, arguments, device::Late};
 
 /// Heads of a block of threads.
 const HEADS: usize = 4;
@@ -62,7 +62,8 @@ pub(super) fn attend_input(
     // SAFETY: the shapes were checked above, here and below
     unsafe { work.groups(name, rows, 32, &arguments)? };
 
-    let rest = arguments![score, of_heads, slope, alpha, used, dropout.key, threshold, scale, edge_lanes];
+    let rest =
+        arguments![score, of_heads, slope, alpha, used, Late(dropout.key), threshold, scale, edge_lanes];
     let names = ["score_softmax", "score_softmax_long"];
     // SAFETY: see above
     let rows = unsafe {

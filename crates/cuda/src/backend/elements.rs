@@ -7,7 +7,7 @@ use super::{
     columns, shape,
     work::{Work, lanes, wide},
 };
-use crate::{Result, arguments, driver::Address};
+use crate::{Result, arguments, device::Late, driver::Address};
 
 /// As kernels number activations.
 fn number(activation: Activation) -> u32 {
@@ -39,7 +39,8 @@ pub(super) fn epilogue(
     let (name, vector) =
         if wide(cols, &[(x, 4), (bias, 4)]) { ("epilogue_forward_4", 4) } else { ("epilogue_forward", 1) };
     let lanes = lanes(cols, vector);
-    let arguments = arguments![x, rows, cols, bias, number(activation), dropout.key, threshold, scale, lanes];
+    let arguments =
+        arguments![x, rows, cols, bias, number(activation), Late(dropout.key), threshold, scale, lanes];
     // SAFETY: the shapes were checked above
     unsafe { work.groups(name, rows, lanes, arguments) }
 }
@@ -70,7 +71,8 @@ pub(super) fn epilogue_backward(
         let is_wide = wide(cols, &[(y, 4), (grad, 4)]);
         let (name, vector) = if is_wide { ("epilogue_backward_4", 4) } else { ("epilogue_backward", 1) };
         let lanes = lanes(cols, vector);
-        let arguments = arguments![y, grad, rows, cols, activation, dropout.key, threshold, scale, lanes];
+        let arguments =
+            arguments![y, grad, rows, cols, activation, Late(dropout.key), threshold, scale, lanes];
         // SAFETY: the shapes were checked above
         return unsafe { work.groups(name, rows, lanes, arguments) };
     };
@@ -79,7 +81,7 @@ pub(super) fn epilogue_backward(
     let bias_grad = work.change(bias_grad)?;
     #[rustfmt::skip]
     let arguments = arguments![
-        y, grad, rows, cols, activation, dropout.key, threshold, scale, partial.address()
+        y, grad, rows, cols, activation, Late(dropout.key), threshold, scale, partial.address()
     ];
     // SAFETY: the shapes were checked above, and every run has room for its sums
     unsafe { work.blocks("epilogue_backward_sums", [across, runs, 1], arguments)? };

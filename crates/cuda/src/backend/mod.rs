@@ -48,6 +48,10 @@ pub struct Cuda {
     arithmetic: Arithmetic,
     /// The loss that nobody has asked for yet.
     loss: Mutex<Option<Buffer>>,
+    /// What differs from step to step, of steps that come again: where graphs read it.
+    late: Mutex<Option<Buffer>>,
+    /// Whether such steps become graphs.
+    graphs: bool,
 }
 
 impl Cuda {
@@ -61,7 +65,14 @@ impl Cuda {
 
     /// In a queue that is there.
     pub fn on(queue: &Arc<Queue>, arithmetic: Arithmetic) -> Self {
-        Self { queue: queue.clone(), arithmetic, loss: Mutex::default() }
+        let (loss, late) = Default::default();
+        Self { queue: queue.clone(), arithmetic, loss, late, graphs: true }
+    }
+
+    /// The same, whose steps that come again become graphs or do not ([`crate::replay`]).
+    #[must_use]
+    pub fn with_graphs(self, graphs: bool) -> Self {
+        Self { graphs, ..self }
     }
 
     /// Where the operations are queued.
@@ -104,6 +115,29 @@ impl Backend for Cuda {
                 self.attempt(|_| self.queue.synchronize());
                 loss
             }
+        }
+    }
+
+    fn begin_again(&self) {
+        if !self.graphs {
+            return;
+        }
+        self.attempt(|_| {
+            let replay = self.queue.device().replay();
+            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            let wanted = replay.wanted();
+            if wanted > 0 {
+                // the one that was is free behind the graphs that read it
+                *late = Some(self.queue.scratch(wanted)?);
+            }
+            self.queue.arrange();
+            replay.begin(self.queue.stream(), late.as_ref().map(|late| (late.address(), late.len())))
+        });
+    }
+
+    fn end_again(&self) {
+        if self.graphs {
+            self.attempt(|_| self.queue.device().replay().end());
         }
     }
 

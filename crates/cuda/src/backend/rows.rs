@@ -7,7 +7,7 @@ use super::{
     shape,
     work::{Work, lanes, wide},
 };
-use crate::{Buffer, Result, arguments, driver::Address};
+use crate::{Buffer, Result, arguments, device::Late, driver::Address};
 
 /// Rows that a group of lanes moves at a time.
 const ROWS: usize = 4;
@@ -130,7 +130,7 @@ pub(super) fn scale(work: &Work, alpha: f32, x: ViewMut) -> Result<()> {
 pub(super) fn scale_values(work: &Work, alpha: f32, x: Address, count: usize) -> Result<()> {
     let wide = u32::from(wide(0, &[(x, 4)]));
     // SAFETY: the caller has as many values there
-    unsafe { work.queue.run("scale_values", count.div_ceil(4), arguments![alpha, x, count, wide]) }
+    unsafe { work.queue.run("scale_values", count.div_ceil(4), arguments![Late(alpha), x, count, wide]) }
 }
 
 pub(super) fn copy(work: &Work, src: View, dst: ViewMut) -> Result<()> {

@@ -4,7 +4,7 @@ use graphmill_graph::{View, ViewMut};
 use graphmill_nn::backend::{AdamStep, SgdStep};
 
 use super::{shape, work::Work};
-use crate::{Result, arguments};
+use crate::{Result, arguments, device::Late};
 
 pub(super) fn adam(
     work: &Work,
@@ -23,7 +23,8 @@ pub(super) fn adam(
     let decoupled = u32::from(decoupled);
     #[rustfmt::skip]
     let arguments = arguments![
-        grad, m, v, value, count, lr, beta1, beta2, eps, weight_decay, decoupled, correction1, correction2
+        grad, m, v, value, count, Late(lr), beta1, beta2, eps, weight_decay, decoupled, Late(correction1),
+        Late(correction2),
     ];
     // SAFETY: all have as many values
     unsafe { work.queue.run("adam_update", count, arguments) }
@@ -36,7 +37,8 @@ pub(super) fn sgd(work: &Work, step: SgdStep, grad: View, velocity: ViewMut, val
     let count = grad.num_rows() * grad.num_cols();
     let SgdStep { lr, momentum, nesterov, weight_decay } = step;
     let (grad, velocity, value) = (work.read(grad)?, work.change(velocity)?, work.change(value)?);
-    let arguments = arguments![grad, velocity, value, count, lr, momentum, u32::from(nesterov), weight_decay];
+    let arguments =
+        arguments![grad, velocity, value, count, Late(lr), momentum, u32::from(nesterov), weight_decay];
     // SAFETY: all have as many values
     unsafe { work.queue.run("sgd_update", count, arguments) }
 }

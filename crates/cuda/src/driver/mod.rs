@@ -34,6 +34,10 @@ pub struct Event(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel(pub u64);
 
+/// Work that was captured, to be done again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Graph(pub u64);
+
 /// Page-locked host memory that a device reads and writes in place.
 #[derive(Clone, Copy, Debug)]
 pub struct HostMemory {
@@ -82,7 +86,7 @@ pub enum Arithmetic {
 
 /// `c = beta c + op(a) op(b)`, row-major f32: `c` is `m x n`, `op(a)` `m x k`, `op(b)` `k x n`; rows of stored matrices are `lda`,
 /// `ldb` and `ldc` values apart. `batch` such products lie `strides` values (of `a`, `b`, `c`) apart.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the formula names them")]
 pub struct Product {
     pub m: usize,
@@ -100,6 +104,22 @@ pub struct Product {
     pub batch: usize,
     pub strides: [usize; 3],
     pub arithmetic: Arithmetic,
+}
+
+/// A library that sums over several devices of one process.
+pub trait Collective: Send + Sync {
+    /// Its name and version.
+    fn name(&self) -> &str;
+
+    /// Replaces runs of f32 values of every rank by their sums over all ranks, in place: run `i` is of `counts[i]` values, from the `i`-th
+    /// address of each rank on. Only queues work in the ranks' streams. All ranks get the same bits.
+    ///
+    /// # Errors
+    /// The library fails.
+    ///
+    /// # Safety
+    /// Addresses are of as many values of live memory of the rank's device, which stays until the rank's stream has done the work.
+    unsafe fn sum(&self, ranks: &[(Vec<Address>, Stream)], counts: &[usize]) -> Result<()>;
 }
 
 /// A device's driver. Calls that name a stream only queue work there.
@@ -267,6 +287,9 @@ pub trait Driver: Send + Sync {
         stream: Stream,
     ) -> Result<()>;
 
+    /// Whether the vendor's library is there, and takes such a product.
+    fn multiplies(&self, product: &Product) -> bool;
+
     /// A dense product by the vendor's library; false where there is none, and nothing was done.
     ///
     /// # Errors
@@ -281,4 +304,38 @@ pub trait Driver: Send + Sync {
     /// # Errors
     /// See above.
     fn enable_peer(&self, other: usize) -> Result<bool>;
+
+    /// What sums over the devices of these numbers, which have the ranks of their places.
+    ///
+    /// # Errors
+    /// There is no library for it ([`crate::Error::Unavailable`]), or it fails.
+    fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>>;
+
+    /// What this thread gives to the stream from now on is not done but captured: kernels, copies on the device, words that are set, products.
+    /// Nobody waits for the stream meanwhile, or for the whole device.
+    ///
+    /// # Errors
+    /// The driver does not capture.
+    fn begin_capture(&self, stream: Stream) -> Result<()>;
+
+    /// What was captured, by the same thread. The stream takes work again, also where this fails.
+    ///
+    /// # Errors
+    /// Something cannot be captured, or done again.
+    fn end_capture(&self, stream: Stream) -> Result<Graph>;
+
+    /// Does captured work, with the addresses and values that it was captured with.
+    ///
+    /// # Errors
+    /// See above.
+    ///
+    /// # Safety
+    /// See the trait's, of all that was captured.
+    unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()>;
+
+    /// Gives a graph back, when it has run.
+    ///
+    /// # Safety
+    /// Nobody names it again.
+    unsafe fn destroy_graph(&self, graph: Graph);
 }

@@ -7,7 +7,9 @@
 
 mod blas;
 mod device;
+mod graph;
 mod library;
+mod nccl;
 
 use std::{
     ffi::{CString, c_int, c_void},
@@ -18,7 +20,9 @@ use std::{
 use cudarc::driver::sys::{self, CUresult};
 
 use self::device::{Device, MAX_DYNAMIC_SHARED, locked};
-use super::{Address, Driver, Event, HostMemory, Kernel, Product, Properties, Shape, Stream};
+use super::{
+    Address, Collective, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream,
+};
 use crate::{Error, Result, ptx};
 
 /// The oldest devices that the kernels are for.
@@ -342,6 +346,10 @@ impl Driver for Device {
         Ok(())
     }
 
+    fn multiplies(&self, product: &Product) -> bool {
+        blas::takes(product)
+    }
+
     unsafe fn product(&self, product: &Product, stream: Stream) -> Result<bool> {
         self.enter()?;
         // what the library itself would take: more on devices that have matrix units which work in groups of
@@ -350,6 +358,28 @@ impl Driver for Device {
         let fail = |(call, message): blas::Failure| self.failed(call, message);
         // SAFETY: the context was just made current; the matrices are what the caller promises.
         unsafe { self.blas.multiply(product, stream, workspace, |bytes| self.allocate(bytes), fail) }
+    }
+
+    fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>> {
+        Ok(Box::new(nccl::open(devices)?))
+    }
+
+    fn begin_capture(&self, stream: Stream) -> Result<()> {
+        graph::begin(self, stream)
+    }
+
+    fn end_capture(&self, stream: Stream) -> Result<Graph> {
+        graph::end(self, stream)
+    }
+
+    unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { graph::launch(self, graph, stream) }
+    }
+
+    unsafe fn destroy_graph(&self, graph: Graph) {
+        // SAFETY: the caller's promise.
+        unsafe { graph::destroy(self, graph) }
     }
 
     fn enable_peer(&self, other: usize) -> Result<bool> {

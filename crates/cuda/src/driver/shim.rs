@@ -15,10 +15,13 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    thread::{self, ThreadId},
     time::Instant,
 };
 
-use super::{Address, Driver, Event, HostMemory, Kernel, Product, Properties, Shape, Stream};
+use super::{
+    Address, Collective, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream,
+};
 use crate::{Error, Result};
 
 /// An order of what nothing orders: a block's threads between two barriers, a grid's blocks.
@@ -62,14 +65,33 @@ pub struct Options {
     pub guard: bool,
     /// In which order blocks and their threads run.
     pub order: Order,
+    /// Whether work can be captured.
+    pub captures: bool,
+    /// The number of a device that fails, after so many kernels.
+    pub fails: Option<(usize, u64)>,
+    /// Sums over devices before they fail.
+    pub sums: u64,
 }
 
 impl Default for Options {
     /// 1 GiB, guarded, in the order that the environment names by `GRAPHMILL_SHIM_ORDER` (`forward`,
-    /// `reverse`, `shuffled:SEED`), forward where it does not.
+    /// `reverse`, `shuffled:SEED`), forward where it does not. Nothing fails but what it names: `GRAPHMILL_SHIM_FAILS` a device and how many
+    /// kernels before (`1:500`), `GRAPHMILL_SHIM_SUMS` how many sums over devices.
     fn default() -> Self {
         let order = env::var("GRAPHMILL_SHIM_ORDER").ok().and_then(|text| Order::parse(&text));
-        Self { memory: 1 << 30, guard: true, order: order.unwrap_or(Order::Forward) }
+        let fails = env::var("GRAPHMILL_SHIM_FAILS").ok().and_then(|text| {
+            let (device, kernels) = text.split_once(':')?;
+            Some((device.parse().ok()?, kernels.parse().ok()?))
+        });
+        let sums = env::var("GRAPHMILL_SHIM_SUMS").ok().and_then(|text| text.parse().ok());
+        Self {
+            memory: 1 << 30,
+            guard: true,
+            order: order.unwrap_or(Order::Forward),
+            captures: true,
+            fails,
+            sums: sums.unwrap_or(u64::MAX),
+        }
     }
 }
 
@@ -79,6 +101,7 @@ struct Entry {
     name: *const c_char,
     parameters: u32,
     call: extern "C" fn(*mut *mut c_void),
+    keep: extern "C" fn(*mut *mut c_void, *mut u64),
 }
 
 #[repr(C)]
@@ -127,6 +150,24 @@ fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Work that is being captured, and the thread that does.
+#[derive(Debug)]
+struct Capture {
+    stream: Stream,
+    by: ThreadId,
+    work: Vec<Captured>,
+    /// What cannot be captured and was asked for.
+    spoilt: Option<String>,
+}
+
+/// Captured work.
+#[derive(Clone, Debug)]
+enum Captured {
+    Launch { kernel: Kernel, shape: Shape, values: Vec<u64> },
+    Copy { from: Address, to: Address, bytes: usize },
+    Fill { at: Address, word: u32, words: usize },
+}
+
 /// A device for tests.
 #[derive(Debug)]
 pub struct Shim {
@@ -136,6 +177,9 @@ pub struct Shim {
     used: AtomicU64,
     next: AtomicU64,
     events: Mutex<HashMap<u64, Option<Instant>>>,
+    capture: Mutex<Option<Capture>>,
+    graphs: Mutex<HashMap<u64, Arc<[Captured]>>>,
+    launches: AtomicU64,
 }
 
 /// The device of this number, made as the options say.
@@ -155,6 +199,9 @@ pub fn open(index: usize, options: Options) -> Arc<Shim> {
         used: AtomicU64::new(0),
         next: AtomicU64::new(1),
         events: Mutex::default(),
+        capture: Mutex::default(),
+        graphs: Mutex::default(),
+        launches: AtomicU64::new(0),
     })
 }
 
@@ -166,6 +213,26 @@ impl Shim {
 
     fn failed(&self, call: &'static str, message: impl Into<String>) -> Error {
         Error::Driver { device: self.name(), call, message: message.into() }
+    }
+
+    /// Takes work of a stream that is being captured; false where it is not.
+    fn captured(&self, stream: Stream, work: impl FnOnce() -> Captured) -> bool {
+        let mut capture = locked(&self.capture);
+        let captured = capture.as_mut().filter(|capture| capture.stream == stream);
+        captured.map(|capture| capture.work.push(work())).is_some()
+    }
+
+    /// Refuses what nobody may do while work is captured: with that stream, with the whole device, or, of what takes or gives memory, the
+    /// thread that captures. The capture is spoilt.
+    fn refuse_in_capture(&self, call: &'static str, stream: Option<Stream>, memory: bool) -> Result<()> {
+        let mut capture = locked(&self.capture);
+        let meets = |capture: &&mut Capture| match stream {
+            Some(stream) => capture.stream == stream,
+            None => !memory || capture.by == thread::current().id(),
+        };
+        let Some(capture) = capture.as_mut().filter(meets) else { return Ok(()) };
+        capture.spoilt = Some(format!("{call} while work was captured"));
+        Err(self.failed(call, "work is being captured"))
     }
 
     fn name(&self) -> String {
@@ -287,6 +354,44 @@ fn describe(at: u64) -> String {
     }
 }
 
+/// Sums over devices in the order of their ranks.
+struct InOrder {
+    ranks: usize,
+    /// Sums that go well from now on.
+    left: AtomicU64,
+}
+
+impl Collective for InOrder {
+    fn name(&self) -> &str {
+        "the shim, by rank"
+    }
+
+    unsafe fn sum(&self, ranks: &[(Vec<Address>, Stream)], counts: &[usize]) -> Result<()> {
+        assert_eq!(ranks.len(), self.ranks, "all ranks sum");
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
+            let message = "this sum fails".to_owned();
+            return Err(Error::Driver { device: self.name().to_owned(), call: "sum", message });
+        }
+        for (i, &count) in counts.iter().enumerate() {
+            for at in ranks.iter().map(|(values, _)| values[i].0).filter(|_| count > 0) {
+                let fits = region_of(at).is_some_and(|(first, of)| {
+                    of.device.is_some() && at - first + 4 * count as u64 <= of.bytes as u64
+                });
+                assert!(fits, "{count} values at {at:#x}: {}", describe(at));
+            }
+            for element in 0..count {
+                let at = |(values, _): &(Vec<Address>, Stream)| values[i].0 as *mut f32;
+                // SAFETY: all lie in memory that was just looked up, and are aligned as f32 are.
+                unsafe {
+                    let sum = ranks.iter().map(|rank| *at(rank).add(element)).reduce(|sum, x| sum + x);
+                    ranks.iter().for_each(|rank| *at(rank).add(element) = sum.unwrap_or(0.0));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Driver for Shim {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -298,11 +403,15 @@ impl Driver for Shim {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Address> {
+        self.refuse_in_capture("allocate", None, true)?;
         self.map(bytes, true)
     }
 
     unsafe fn free(&self, at: Address) {
-        self.unmap(at);
+        // a device is waited for first
+        if self.refuse_in_capture("free", None, false).is_ok() {
+            self.unmap(at);
+        }
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {
@@ -332,8 +441,8 @@ impl Driver for Shim {
 
     unsafe fn destroy_stream(&self, _stream: Stream) {}
 
-    fn synchronize(&self, _stream: Stream) -> Result<()> {
-        Ok(())
+    fn synchronize(&self, stream: Stream) -> Result<()> {
+        self.refuse_in_capture("synchronize", Some(stream), false)
     }
 
     fn event(&self, _timed: bool) -> Result<Event> {
@@ -353,13 +462,14 @@ impl Driver for Shim {
         }
     }
 
-    fn record(&self, event: Event, _stream: Stream) -> Result<()> {
+    fn record(&self, event: Event, stream: Stream) -> Result<()> {
+        self.refuse_in_capture("record", Some(stream), false)?;
         locked(&self.events).insert(event.0, Some(Instant::now()));
         Ok(())
     }
 
-    fn wait(&self, _stream: Stream, _event: Event) -> Result<()> {
-        Ok(())
+    fn wait(&self, stream: Stream, _event: Event) -> Result<()> {
+        self.refuse_in_capture("wait", Some(stream), false)
     }
 
     fn seconds_between(&self, from: Event, to: Event) -> Result<f64> {
@@ -371,7 +481,9 @@ impl Driver for Shim {
         }
     }
 
-    unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, _stream: Stream) -> Result<()> {
+    unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, stream: Stream) -> Result<()> {
+        // a device would read the host's memory again whenever the graph runs
+        self.refuse_in_capture("upload", Some(stream), false)?;
         self.check("upload", to, bytes)?;
         // SAFETY: the region was just looked up, and host memory is the caller's promise. Both may be the
         // same memory.
@@ -379,25 +491,32 @@ impl Driver for Shim {
         Ok(())
     }
 
-    unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, _stream: Stream) -> Result<()> {
+    unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, stream: Stream) -> Result<()> {
+        self.refuse_in_capture("download", Some(stream), false)?;
         self.check("download", from, bytes)?;
         // SAFETY: as for uploads.
         unsafe { ptr::copy(from.0 as *const u8, to, bytes) };
         Ok(())
     }
 
-    unsafe fn copy(&self, from: Address, to: Address, bytes: usize, _stream: Stream) -> Result<()> {
+    unsafe fn copy(&self, from: Address, to: Address, bytes: usize, stream: Stream) -> Result<()> {
         self.check("copy", from, bytes)?;
         self.check("copy", to, bytes)?;
+        if self.captured(stream, || Captured::Copy { from, to, bytes }) {
+            return Ok(());
+        }
         // SAFETY: both regions were just looked up.
         unsafe { ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) };
         Ok(())
     }
 
-    unsafe fn fill(&self, at: Address, word: u32, words: usize, _stream: Stream) -> Result<()> {
+    unsafe fn fill(&self, at: Address, word: u32, words: usize, stream: Stream) -> Result<()> {
         self.check("fill", at, words.saturating_mul(4))?;
         if !at.0.is_multiple_of(4) {
             return Err(self.failed("fill", format!("{:#x} is not a multiple of 4", at.0)));
+        }
+        if self.captured(stream, || Captured::Fill { at, word, words }) {
+            return Ok(());
         }
         if words > 0 {
             // SAFETY: the region was just looked up, and the address is aligned.
@@ -422,7 +541,7 @@ impl Driver for Shim {
         kernel: Kernel,
         shape: Shape,
         arguments: &mut [*mut c_void],
-        _stream: Stream,
+        stream: Stream,
     ) -> Result<()> {
         let entry = kernel.0 as *const Entry;
         // SAFETY: kernels come from `kernel`, which gives addresses of a table that is never changed; names
@@ -438,6 +557,19 @@ impl Driver for Shim {
         let grid = shape.grid.iter().zip(limits).all(|(&way, limit)| (1..=limit).contains(&way));
         if !grid || !(1..=1024).contains(&threads) || shape.shared > self.properties.shared {
             return Err(failed(format!("no device runs the shape {shape:?}")));
+        }
+        let launches = self.launches.fetch_add(1, Ordering::Relaxed);
+        if locked(&self.options).fails.is_some_and(|(index, most)| index == self.index && launches >= most) {
+            return Err(failed("this device fails".to_owned()));
+        }
+        let values = || {
+            let mut values = vec![0; arguments.len()];
+            // SAFETY: as many values as parameters, which the arguments point to, as the caller promises.
+            unsafe { ((*entry).keep)(arguments.as_mut_ptr(), values.as_mut_ptr()) };
+            Captured::Launch { kernel, shape, values }
+        };
+        if self.captured(stream, values) {
+            return Ok(());
         }
         let (order, seed) = locked(&self.options).order.number();
         let mut failure = Failure { message: [0; 400], address: 0 };
@@ -466,11 +598,69 @@ impl Driver for Shim {
         Err(failed(format!("{message}{place}")))
     }
 
+    fn multiplies(&self, _product: &Product) -> bool {
+        false
+    }
+
     unsafe fn product(&self, _product: &Product, _stream: Stream) -> Result<bool> {
         Ok(false)
     }
 
     fn enable_peer(&self, _other: usize) -> Result<bool> {
         Ok(true)
+    }
+
+    fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>> {
+        let left = AtomicU64::new(locked(&self.options).sums);
+        Ok(Box::new(InOrder { ranks: devices.len(), left }))
+    }
+
+    fn begin_capture(&self, stream: Stream) -> Result<()> {
+        self.refuse_in_capture("begin_capture", Some(stream), false)?;
+        if !locked(&self.options).captures {
+            return Err(self.failed("begin_capture", "this device does not capture"));
+        }
+        let by = thread::current().id();
+        *locked(&self.capture) = Some(Capture { stream, by, work: Vec::new(), spoilt: None });
+        Ok(())
+    }
+
+    fn end_capture(&self, stream: Stream) -> Result<Graph> {
+        let ended = |message: &str| self.failed("end_capture", message);
+        let capture = locked(&self.capture).take().filter(|capture| capture.stream == stream);
+        let capture = capture.ok_or_else(|| ended("nothing is being captured"))?;
+        if capture.by != thread::current().id() {
+            return Err(ended("another thread began"));
+        }
+        if let Some(why) = capture.spoilt {
+            return Err(ended(&why));
+        }
+        let number = self.number();
+        locked(&self.graphs).insert(number, capture.work.into());
+        Ok(Graph(number))
+    }
+
+    unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()> {
+        let work = locked(&self.graphs).get(&graph.0).cloned();
+        let work = work.ok_or_else(|| self.failed("launch_graph", "a graph that is none"))?;
+        for one in work.iter().cloned() {
+            // SAFETY: what was captured was promised of memory that is still there, as the caller promises.
+            unsafe {
+                match one {
+                    Captured::Launch { kernel, shape, mut values } => {
+                        let mut pointers: Vec<*mut c_void> =
+                            values.iter_mut().map(|value| ptr::from_mut(value).cast()).collect();
+                        self.launch(kernel, shape, &mut pointers, stream)?;
+                    }
+                    Captured::Copy { from, to, bytes } => self.copy(from, to, bytes, stream)?,
+                    Captured::Fill { at, word, words } => self.fill(at, word, words, stream)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn destroy_graph(&self, graph: Graph) {
+        locked(&self.graphs).remove(&graph.0);
     }
 }

@@ -11,19 +11,29 @@ use std::{
 
 use graphmill_cuda::{
     Result,
-    driver::{Address, Driver, Event, HostMemory, Kernel, Product, Properties, Shape, Stream},
+    driver::{
+        Address, Collective, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream,
+    },
 };
 
 /// Another driver, and how often it copied to the host.
 pub(crate) struct Counting {
     inner: Arc<dyn Driver>,
     downloads: AtomicUsize,
+    launches: AtomicUsize,
+    graphs: AtomicUsize,
     done: AtomicBool,
 }
 
 impl Counting {
     pub(crate) fn new(inner: Arc<dyn Driver>) -> Arc<Self> {
-        Arc::new(Self { inner, downloads: AtomicUsize::new(0), done: AtomicBool::new(true) })
+        Arc::new(Self {
+            inner,
+            downloads: AtomicUsize::new(0),
+            launches: AtomicUsize::new(0),
+            graphs: AtomicUsize::new(0),
+            done: AtomicBool::new(true),
+        })
     }
 
     /// Whether events that are asked for are done.
@@ -33,6 +43,11 @@ impl Counting {
 
     pub(crate) fn downloads(&self) -> usize {
         self.downloads.load(Relaxed)
+    }
+
+    /// Kernels that were started one by one, or captured, and graphs that were run.
+    pub(crate) fn started(&self) -> (usize, usize) {
+        (self.launches.load(Relaxed), self.graphs.load(Relaxed))
     }
 }
 
@@ -143,8 +158,13 @@ impl Driver for Counting {
         arguments: &mut [*mut c_void],
         stream: Stream,
     ) -> Result<()> {
+        self.launches.fetch_add(1, Relaxed);
         // SAFETY: the caller's promise
         unsafe { self.inner.launch(kernel, shape, arguments, stream) }
+    }
+
+    fn multiplies(&self, product: &Product) -> bool {
+        self.inner.multiplies(product)
     }
 
     unsafe fn product(&self, product: &Product, stream: Stream) -> Result<bool> {
@@ -154,5 +174,28 @@ impl Driver for Counting {
 
     fn enable_peer(&self, other: usize) -> Result<bool> {
         self.inner.enable_peer(other)
+    }
+
+    fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>> {
+        self.inner.collective(devices)
+    }
+
+    fn begin_capture(&self, stream: Stream) -> Result<()> {
+        self.inner.begin_capture(stream)
+    }
+
+    fn end_capture(&self, stream: Stream) -> Result<Graph> {
+        self.inner.end_capture(stream)
+    }
+
+    unsafe fn launch_graph(&self, graph: Graph, stream: Stream) -> Result<()> {
+        self.graphs.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promise
+        unsafe { self.inner.launch_graph(graph, stream) }
+    }
+
+    unsafe fn destroy_graph(&self, graph: Graph) {
+        // SAFETY: the caller's promise
+        unsafe { self.inner.destroy_graph(graph) }
     }
 }

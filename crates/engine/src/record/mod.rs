@@ -12,6 +12,7 @@ pub use workers::{WorkerRecord, WorkerStages, bottleneck, utilisation, workers};
 
 use std::fmt;
 
+use graphmill_cuda::replay::Counts;
 use graphmill_graph::{Dataset, memory::peak};
 use graphmill_loader::{Traffic, feature::Rows};
 use serde::{Deserialize, Serialize};
@@ -312,6 +313,9 @@ pub struct Summary {
     /// The NVIDIA devices that it ran on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nvidia: Vec<NvidiaRecord>,
+    /// What several of them summed gradients by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_reduce: Option<String>,
     /// From start to end, resumed parts added up.
     pub seconds: f64,
 }
@@ -328,6 +332,32 @@ pub struct NvidiaRecord {
     pub budget_bytes: u64,
     /// The most that ever were.
     pub peak_bytes: u64,
+    /// What became of steps that came again; none where no step did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graphs: Option<GraphRecord>,
+}
+
+/// Steps of a device that came again, in parts: what is given to it between two moments at which the host waits for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GraphRecord {
+    /// Graphs that were captured.
+    pub captured: u64,
+    /// Times that one ran in the place of its launches.
+    pub replayed: u64,
+    /// Parts that were launched command by command.
+    pub launched: u64,
+    /// Why none is captured any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+impl GraphRecord {
+    /// None where nothing was counted.
+    pub(crate) fn new(counts: Counts) -> Option<Self> {
+        let Counts { captured, replayed, launched, refused } = counts;
+        (replayed + launched > 0).then_some(Self { captured, replayed, launched, refused })
+    }
 }
 
 impl Summary {
@@ -350,6 +380,7 @@ impl Summary {
             staleness: Staleness::default(),
             peak_rss_bytes: peak().unwrap_or(0),
             nvidia: Vec::new(),
+            all_reduce: None,
             seconds,
         }
     }

@@ -98,6 +98,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
         staleness: if pipelined { Staleness { bound: 8, max: 7 } } else { Staleness::default() },
         peak_rss_bytes: 1_234_567_890,
         nvidia: Vec::new(),
+        all_reduce: None,
         seconds: epochs.iter().map(|e| e.seconds + e.eval_seconds).sum(),
         epochs,
     }

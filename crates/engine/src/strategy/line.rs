@@ -100,11 +100,15 @@ pub struct Rules {
     pub group: u64,
     /// Updates that a gradient may be late.
     pub bound: u64,
+    /// Whether batch `k` of a round is for trainer `k` modulo their number, not for whoever is free: what each adds up is then the same every
+    /// time.
+    pub dealt: bool,
 }
 
 impl Rules {
     /// One trainer, who updates the model himself.
-    pub const ONE: Self = Self { trainers: 1, normal: 1, ahead: usize::MAX, group: 1, bound: u64::MAX };
+    pub const ONE: Self =
+        Self { trainers: 1, normal: 1, ahead: usize::MAX, group: 1, bound: u64::MAX, dealt: false };
 }
 
 /// Where every batch is.
@@ -220,6 +224,12 @@ impl<T> State<T> {
         all_sampled && profit(remaining, normal, self.rules.normal, self.pace[1].unwrap_or(normal)) > 0.0
     }
 
+    /// Whether the next batch to extract may be this trainer's.
+    fn may_claim(&self, trainer: usize) -> bool {
+        let place = (self.unclaimed - self.from) % self.rules.group;
+        !self.rules.dealt || place % self.rules.trainers as u64 == trainer as u64
+    }
+
     /// Whether that standby trainer takes batches. When it has once found that it does not pay, with all batches sampled, it takes no
     /// more of this epoch's: its threads may be gone.
     fn lends(&mut self, trainer: Option<usize>) -> bool {
@@ -266,6 +276,7 @@ impl<T> State<T> {
         if let Some(trainer) = can.extract
             && self.unclaimed < self.end
             && lends
+            && self.may_claim(trainer)
             && self.claims[trainer].len() < self.rules.ahead
             && let Some(slot) = self.sampled.remove(&self.unclaimed)
         {

@@ -28,6 +28,11 @@ impl Mirror {
         self.newest
     }
 
+    /// Which device the newest values are on, if they are on one.
+    pub(super) fn device(&self) -> Option<usize> {
+        self.own.as_ref().filter(|_| self.newest).map(|own| own.device())
+    }
+
     /// Whether host memory holds values that somebody wrote.
     pub(super) fn is_written_on_host(&self) -> bool {
         !self.newest && !self.unwritten

@@ -185,6 +185,13 @@ pub trait Backend: Send + Sync {
         loss
     }
 
+    /// A step begins that is as one before was, but for its number: the same shapes in the same order. A backend may do such steps
+    /// in a cheaper way; their results are the same. Without [`Backend::end_again`] it goes on until the next begins.
+    fn begin_again(&self) {}
+
+    /// The step is over.
+    fn end_again(&self) {}
+
     /// Whether all operations so far were done: they have no result to say so, and do nothing behind one that failed.
     ///
     /// # Errors

@@ -82,6 +82,20 @@ impl Exchanged {
     }
 }
 
+fn is_empty(product: &Product) -> bool {
+    product.m == 0 || product.n == 0 || product.batch == 0
+}
+
+/// The product as the library is asked for it; none where it is not there, or does not take such sizes.
+fn sizes(product: &Product) -> Option<Exchanged> {
+    Exchanged::new(product).filter(|_| product.k > 0 && library::has_blas())
+}
+
+/// Whether [`Blas::multiply`] makes this product.
+pub(super) fn takes(product: &Product) -> bool {
+    is_empty(product) || sizes(product).is_some()
+}
+
 impl Blas {
     /// The product on a stream of the current context; false where the library is not there, or does not take such sizes.
     /// `allocate` gives the memory that a new stream's products work in, of as many bytes as `workspace`.
@@ -99,12 +113,10 @@ impl Blas {
         allocate: impl FnOnce(usize) -> Result<Address>,
         fail: impl Fn(Failure) -> crate::Error,
     ) -> Result<bool> {
-        if product.m == 0 || product.n == 0 || product.batch == 0 {
+        if is_empty(product) {
             return Ok(true);
         }
-        let Some(sizes) = Exchanged::new(product).filter(|_| product.k > 0 && library::has_blas()) else {
-            return Ok(false);
-        };
+        let Some(sizes) = sizes(product) else { return Ok(false) };
         let handle = self.handle(stream, workspace, allocate, &fail)?;
         let handle = handle.lock().unwrap_or_else(PoisonError::into_inner);
         let operation = |transpose| {

@@ -63,6 +63,16 @@ const DRIVER_CALLS: &[&str] = &[
     "cuLaunchKernel",
 ];
 
+/// What is called of the driver's library to capture work as graphs.
+const GRAPH_CALLS: &[&str] = &[
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+];
+
 /// What is called of cuBLAS.
 const BLAS_CALLS: &[&str] = &[
     "cublasCreate_v2",
@@ -145,6 +155,17 @@ pub(super) fn text(status: sys::CUresult) -> String {
         (Ok(name), Ok(words)) => format!("{words} ({name})"),
         _ => format!("error {}", status as u32),
     }
+}
+
+/// What the driver lacks for graphs, if anything. It has been found by then.
+pub(super) fn missing_for_graphs() -> Option<&'static str> {
+    static MISSING: OnceLock<Option<&'static str>> = OnceLock::new();
+    *MISSING.get_or_init(|| {
+        GRAPH_CALLS.iter().copied().find(|call| {
+            // SAFETY: the library is there; the symbol is only looked up, not called.
+            unsafe { sys::culib().get::<unsafe extern "C" fn()>(call.as_bytes()).is_err() }
+        })
+    })
 }
 
 /// Whether cuBLAS is there, and has what is called.

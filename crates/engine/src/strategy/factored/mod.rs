@@ -13,6 +13,7 @@
 //! ([`super::line`] has the rules). Synchronous updates are as deterministic as `sequential`, and with one Trainer the same to the
 //! bit; with `N` they are those of batches `N` times as large. Asynchronous ones depend on who was how fast, within their bound.
 
+mod reduce;
 mod replica;
 mod team;
 
@@ -34,7 +35,8 @@ use crate::{
     stage::Loader,
     timeline::Stage,
 };
-use replica::{Published, Replica, reduce};
+use reduce::{OnDevices, reduce};
+use replica::{Published, Replica};
 pub(super) use team::Spare;
 use team::{Shift, Team};
 
@@ -61,6 +63,8 @@ pub struct Factored<'a> {
     /// What had gone over each link when somebody asked last: bytes and seconds.
     carried: Vec<(u64, f64)>,
     note: Option<String>,
+    /// What sums gradients over devices, where copies between them do not.
+    sums: Option<OnDevices<'a>>,
     /// Bytes that each device keeps for something else, and for what.
     reserved: Option<(&'static str, u64)>,
 }
@@ -68,7 +72,8 @@ pub struct Factored<'a> {
 impl<'a> Factored<'a> {
     /// With nothing on any device yet.
     pub fn new(with: Setting<'a>, design: Design) -> Self {
-        Self { with, design, team: None, slots: Vec::new(), carried: Vec::new(), note: None, reserved: None }
+        let (slots, carried) = Default::default();
+        Self { with, design, team: None, slots, carried, note: None, sums: None, reserved: None }
     }
 
     /// How gradients become updates.
@@ -77,7 +82,9 @@ impl<'a> Factored<'a> {
         let (normal, trainers) = (team.normal, team.num_trainers());
         let (group, bound) =
             if config.updates == "asynchronous" { (1, config.staleness as u64) } else { (config.round(), 0) };
-        Rules { trainers, normal, ahead: 1, group, bound }
+        // whoever is on standby cannot be counted on
+        let dealt = self.sums.is_some() && normal == trainers;
+        Rules { trainers, normal, ahead: 1, group, bound, dealt }
     }
 
     /// The slots of the queue: as the options say, or as many as an epoch's batches, as far as there is memory.
@@ -102,7 +109,15 @@ impl<'a> Factored<'a> {
 impl Strategy for Factored<'_> {
     fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
         let team = Team::new(&self.with, self.design, self.reserved, loader, learner)?;
-        self.note = Some(team.describe());
+        let computers = self.with.nvidia.map(|nvidia| nvidia.computers);
+        let (sums, how) = OnDevices::choose(self.with.config, computers, self.with.config.round())?;
+        self.sums = sums;
+        let mut note = team.describe();
+        if let (Some(how), Some(computers)) = (how, computers) {
+            note = format!("{note}; gradients are summed by {how}");
+            computers.tell_sums(how);
+        }
+        self.note = Some(note);
         self.carried = team.carried();
         self.team = Some(team);
         Ok(())
@@ -120,7 +135,7 @@ impl Strategy for Factored<'_> {
         self.fill_slots(&epoch, &team, rules);
         let slots = std::mem::take(&mut self.slots);
         let line = Line::new(Guarded::new(State::new(epoch.from, epoch.to, slots, rules)));
-        let flow = run_team(self.with.nvidia, &mut team, &line, &mut epoch, rules);
+        let flow = run_team(self.with.nvidia, &mut team, self.sums.as_mut(), &line, &mut epoch, rules);
         let (failure, slots) = line.into_inner().into_inner().end();
         self.slots = slots;
         self.team = Some(team);
@@ -160,6 +175,7 @@ impl Strategy for Factored<'_> {
 fn run_team(
     nvidia: Option<Nvidia>,
     team: &mut Team,
+    mut sums: Option<&mut OnDevices>,
     line: &Batches,
     epoch: &mut Epoch,
     rules: Rules,
@@ -187,8 +203,10 @@ fn run_team(
                 rules.bound
             );
             learner.staleness = learner.staleness.max(late).max(reused);
-            let mean = reduce(learner, &mut batches);
-            Ok(learner.update(mean, lr(last)))
+            let mean = reduce(learner, &mut batches, sums.as_deref_mut())?;
+            let outcome = learner.update(mean, lr(last));
+            learner.passes.backend.check()?;
+            Ok(outcome)
         })?;
         published.publish(&learner.model);
         line.updated();

@@ -1,4 +1,4 @@
-//! A Trainer's copy of the model, and how gradients of several make an update.
+//! A Trainer's copy of the model.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -8,8 +8,8 @@ use graphmill_nn::model::Model;
 use super::Spare;
 use crate::{
     Result,
-    learner::{Learner, Passes, Room},
-    strategy::line::{Gradient, Slot},
+    learner::{Passes, Room},
+    strategy::line::Slot,
 };
 
 /// The parameters that Trainers copy.
@@ -101,41 +101,4 @@ impl Replica {
         });
         Ok(())
     }
-}
-
-/// Makes the learner's gradient the mean over these batches, weighted by their seeds: that of one batch of all their
-/// seeds. Running statistics become the mean of theirs. Summed in the order of the batches; a single one is taken as
-/// it is. Returns the mean loss; the model is whole again when it is updated.
-pub(super) fn reduce(learner: &mut Learner, batches: &mut [(u64, Slot)]) -> f64 {
-    let seeds = |slot: &Slot| slot.batch.seeds.len() as f64;
-    let all: f64 = batches.iter().map(|(_, slot)| seeds(slot)).sum();
-    let shares: Vec<f32> = batches.iter().map(|(_, slot)| (seeds(slot) / all) as f32).collect();
-    let mut index = 0;
-    learner.is_whole = false;
-    let backend = learner.passes.backend;
-    learner.model.visit_mut(&mut |_, param| {
-        let to = if param.trainable { &mut param.grad } else { &mut param.value };
-        if let [(_, slot)] = batches {
-            std::mem::swap(to, &mut slot.gradient.values[index]);
-        } else if batches.iter().any(|(_, slot)| slot.gradient.values[index].is_on_device()) {
-            // from device to device, in the order of the batches
-            backend.fill(0.0, to.view_mut());
-            for ((_, slot), &share) in batches.iter().zip(&shares) {
-                backend.add(share, slot.gradient.values[index].view(), to.view_mut());
-            }
-        } else {
-            let to = to.view_mut().host();
-            to.fill(0.0);
-            for ((_, slot), &share) in batches.iter().zip(&shares) {
-                let from = slot.gradient.values[index].view().host();
-                to.iter_mut().zip(from).for_each(|(to, &from)| *to += share * from);
-            }
-        }
-        index += 1;
-    });
-    let loss = |Gradient { loss, .. }: &Gradient| *loss;
-    if let [(_, slot)] = batches {
-        return loss(&slot.gradient);
-    }
-    batches.iter().map(|(_, slot)| loss(&slot.gradient) * seeds(slot) / all).sum()
 }

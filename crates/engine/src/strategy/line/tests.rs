@@ -26,7 +26,7 @@ fn crew(kind: usize, dice: &mut Dice) -> (Vec<Can>, Rules) {
     let lent = |trainer| Can { standby: true, ..can(0, None, Some(trainer)) };
     let (group, bound) = (1 + dice.below(3) as u64, dice.below(3) as u64);
     let (ahead, one) = (1 + dice.below(2), Rules::ONE);
-    let many = |trainers, normal| Rules { trainers, normal, ahead, group, bound };
+    let many = |trainers, normal| Rules { trainers, normal, ahead, group, bound, dealt: false };
     match kind {
         0 => (vec![can(1 + dice.below(4), Some(0), Some(0))], one),
         1 => (vec![can(1 + dice.below(3), None, Some(0)), can(0, Some(0), None)], one),
@@ -36,6 +36,11 @@ fn crew(kind: usize, dice: &mut Dice) -> (Vec<Can>, Rules) {
         3 => (vec![can(2, Some(0), None), can(0, Some(0), None), can(0, None, Some(0))], one),
         // time-sharing
         4 => (vec![can(1, Some(0), Some(0)), can(2, Some(1), Some(1)), update], many(2, 2)),
+        // the same, with rounds that are dealt
+        9 => {
+            let rules = Rules { dealt: true, ..many(2, 2) };
+            (vec![can(1, Some(0), Some(0)), can(2, Some(1), Some(1)), update], rules)
+        }
         // factored
         5 => {
             let (extract, train) = (|t| can(0, Some(t), None), |t| can(0, None, Some(t)));
@@ -58,7 +63,7 @@ fn crew(kind: usize, dice: &mut Dice) -> (Vec<Can>, Rules) {
     }
 }
 
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 /// In whatever order the workers get their turns: every batch goes all the way once, reaches its trainer in order, no slot is lost,
 /// no gradient is later than it may be, and nobody is left waiting. Where batches fail, all rounds before the first that failed go all
@@ -147,8 +152,10 @@ fn any_schedule_brings_every_batch_to_its_end() {
             }
             assert!(waited < 2000, "seed {seed}: everyone waits: {state:?}");
         }
-        for numbers in &trained {
+        for (trainer, numbers) in trained.iter().enumerate() {
             assert!(numbers.is_sorted(), "seed {seed}: {numbers:?}");
+            let own = |&number: &u64| (number - from) % rules.group % rules.trainers as u64 == trainer as u64;
+            assert!(!rules.dealt || numbers.iter().all(own), "seed {seed}: {numbers:?} of trainer {trainer}");
         }
         assert_eq!(done, (from..lowest).collect::<Vec<_>>(), "seed {seed}");
         let (failure, mut slots_back) = state.end();

@@ -1,0 +1,209 @@
+//! Sums over several devices of this process by NCCL, whose library (`libnccl.so.2`) is looked for at run time.
+//!
+//! One communicator a device, all made and used by one thread, in groups: a call for one device alone would wait for the others.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    mem, ptr,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use super::library;
+use crate::{
+    Error, Result,
+    driver::{Address, Collective, Stream},
+};
+
+/// A communicator of the library's.
+type Communicator = *mut c_void;
+/// Its answers; 0 is success.
+type Status = c_int;
+
+/// `ncclFloat32` and `ncclSum`.
+const FLOAT: c_int = 7;
+const SUM: c_int = 0;
+
+/// What is called of the library.
+struct Calls {
+    version: unsafe extern "C" fn(*mut c_int) -> Status,
+    text: unsafe extern "C" fn(Status) -> *const c_char,
+    init_all: unsafe extern "C" fn(*mut Communicator, c_int, *const c_int) -> Status,
+    destroy: unsafe extern "C" fn(Communicator) -> Status,
+    abort: unsafe extern "C" fn(Communicator) -> Status,
+    group_start: unsafe extern "C" fn() -> Status,
+    group_end: unsafe extern "C" fn() -> Status,
+    all_reduce: unsafe extern "C" fn(
+        *const c_void,
+        *mut c_void,
+        usize,
+        c_int,
+        c_int,
+        Communicator,
+        *mut c_void,
+    ) -> Status,
+}
+
+/// The library, or why it cannot be used.
+fn calls() -> Result<&'static Calls, String> {
+    static FOUND: OnceLock<Result<Calls, String>> = OnceLock::new();
+    FOUND.get_or_init(find).as_ref().map_err(Clone::clone)
+}
+
+fn find() -> Result<Calls, String> {
+    library::preload("nccl");
+    // SAFETY: a name that ends with a zero. The library's initialisers run; it stays loaded to the end.
+    let handle = unsafe { libc::dlopen(c"libnccl.so.2".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return Err(format!(
+            "no NCCL was found (libnccl.so.2); {} may name its directory",
+            library::DIRECTORIES
+        ));
+    }
+    let symbol = |name: &CStr| {
+        // SAFETY: the library is loaded; the symbol is only looked up.
+        let at = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        let missing = || format!("NCCL has no {}", name.to_string_lossy());
+        if at.is_null() { Err(missing()) } else { Ok(at) }
+    };
+    // SAFETY: functions of these names have these signatures in all versions 2 of the library (nccl.h).
+    unsafe {
+        Ok(Calls {
+            version: mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_int) -> Status>(symbol(
+                c"ncclGetVersion",
+            )?),
+            text: mem::transmute::<*mut c_void, unsafe extern "C" fn(Status) -> *const c_char>(symbol(
+                c"ncclGetErrorString",
+            )?),
+            init_all: mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(*mut Communicator, c_int, *const c_int) -> Status,
+            >(symbol(c"ncclCommInitAll")?),
+            destroy: mem::transmute::<*mut c_void, unsafe extern "C" fn(Communicator) -> Status>(symbol(
+                c"ncclCommDestroy",
+            )?),
+            abort: mem::transmute::<*mut c_void, unsafe extern "C" fn(Communicator) -> Status>(symbol(
+                c"ncclCommAbort",
+            )?),
+            group_start: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> Status>(symbol(
+                c"ncclGroupStart",
+            )?),
+            group_end: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> Status>(symbol(
+                c"ncclGroupEnd",
+            )?),
+            all_reduce: mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(
+                    *const c_void,
+                    *mut c_void,
+                    usize,
+                    c_int,
+                    c_int,
+                    Communicator,
+                    *mut c_void,
+                ) -> Status,
+            >(symbol(c"ncclAllReduce")?),
+        })
+    }
+}
+
+/// The communicators of several devices, by rank.
+pub(super) struct Nccl {
+    calls: &'static Calls,
+    name: String,
+    ranks: Mutex<Ranks>,
+}
+
+struct Ranks {
+    communicators: Vec<Communicator>,
+    /// Whether a call failed: whatever is under way is not waited for.
+    failed: bool,
+}
+
+// SAFETY: the library lets one thread at a time use a communicator, whichever it is; a lock is around all.
+unsafe impl Send for Ranks {}
+
+/// Communicators of the devices of these numbers, each with the rank of its place.
+///
+/// # Errors
+/// The library is not there, or fails.
+pub(super) fn open(devices: &[usize]) -> Result<Nccl> {
+    let calls = calls().map_err(Error::Unavailable)?;
+    let numbers: Vec<c_int> = devices.iter().map(|&device| device as c_int).collect();
+    let mut communicators: Vec<Communicator> = vec![ptr::null_mut(); devices.len()];
+    let mut version = 0;
+    // SAFETY: the symbols were found; there is a place for each device's communicator, and numbers outlive the calls.
+    unsafe {
+        check(calls, "ncclGetVersion", (calls.version)(&raw mut version))?;
+        let status = (calls.init_all)(communicators.as_mut_ptr(), numbers.len() as c_int, numbers.as_ptr());
+        check(calls, "ncclCommInitAll", status)?;
+    }
+    let name = format!("NCCL {}.{}.{}", version / 10_000, version / 100 % 100, version % 100);
+    Ok(Nccl { calls, name, ranks: Mutex::new(Ranks { communicators, failed: false }) })
+}
+
+fn check(calls: &Calls, call: &'static str, status: Status) -> Result<()> {
+    if status == 0 {
+        return Ok(());
+    }
+    // SAFETY: the symbol was found; the text is the library's own and stays.
+    let words = unsafe {
+        let words = (calls.text)(status);
+        if words.is_null() { None } else { Some(CStr::from_ptr(words).to_string_lossy().into_owned()) }
+    };
+    let message = words.unwrap_or_else(|| format!("status {status}"));
+    Err(Error::Driver { device: "NCCL".into(), call, message })
+}
+
+impl Collective for Nccl {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    unsafe fn sum(&self, ranks: &[(Vec<Address>, Stream)], counts: &[usize]) -> Result<()> {
+        let mut group = self.ranks.lock().unwrap_or_else(PoisonError::into_inner);
+        if group.failed {
+            return Err(Error::Driver {
+                device: "NCCL".into(),
+                call: "ncclAllReduce",
+                message: "an earlier call failed".into(),
+            });
+        }
+        let calls = self.calls;
+        // SAFETY: the symbols were found; addresses and streams are what the caller promises. A group that was begun is ended whatever
+        // fails within.
+        let summed = unsafe {
+            check(calls, "ncclGroupStart", (calls.group_start)()).and_then(|()| {
+                let mut all = Ok(());
+                for (i, &count) in counts.iter().enumerate() {
+                    for ((values, stream), &rank) in ranks.iter().zip(&group.communicators) {
+                        if all.is_ok() {
+                            let (at, stream) = (values[i].0 as *mut c_void, stream.0 as *mut c_void);
+                            let status = (calls.all_reduce)(at, at, count, FLOAT, SUM, rank, stream);
+                            all = check(calls, "ncclAllReduce", status);
+                        }
+                    }
+                }
+                let ended = check(calls, "ncclGroupEnd", (calls.group_end)());
+                all.and(ended)
+            })
+        };
+        group.failed |= summed.is_err();
+        summed
+    }
+}
+
+impl Drop for Nccl {
+    fn drop(&mut self) {
+        let group = self.ranks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for rank in group.communicators.drain(..) {
+            // SAFETY: it was made by the library, and nobody else has it. One whose work failed would wait for it for ever.
+            unsafe {
+                if group.failed {
+                    (self.calls.abort)(rank)
+                } else {
+                    (self.calls.destroy)(rank)
+                };
+            }
+        }
+    }
+}

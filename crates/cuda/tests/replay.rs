@@ -1,0 +1,378 @@
+//! Steps that come again: captured once and replayed, with the bits of those that are launched; and what ends a graph.
+//!
+//! The device for tests refuses what NVIDIA's driver refuses while work is captured, and spoils the capture: taking or giving memory, waiting, copies
+//! from the host. That a run's steps are captured at all shows that nothing of it happens.
+
+mod counting;
+mod device;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use counting::Counting;
+use graphmill_cuda::{
+    Cuda, Device, Queue,
+    driver::{Address, Arithmetic, Driver, Stream, shim::Options},
+    replay::Counts,
+};
+use graphmill_graph::{
+    Block,
+    keyed::{Stream as Draws, key},
+};
+use graphmill_nn::{
+    Activations, Backend, Matrix, Model, ModelConfig, Order, Pass,
+    cost::BlockShape,
+    optim::{self, Optimizer, clip},
+};
+
+const CLASSES: usize = 5;
+const DIM: usize = 7;
+
+fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
+    let mut draws = Draws::new(key(&[seed, 1]));
+    let data: Vec<f32> = (0..rows * cols).map(|_| draws.normal() as f32).collect();
+    Matrix::from_slice(rows, cols, &data)
+}
+
+/// A destination of many edges, and many of few.
+fn block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -> Block {
+    let mut draws = Draws::new(key(&[seed, 2]));
+    let mut block = Block { num_dst, num_src, indptr: vec![0], ..Block::default() };
+    for v in 0..num_dst {
+        let degree = if v == 1 { 150 } else { v % 4 };
+        block.indices.extend((0..degree).map(|_| draws.below(num_src as u64) as u32));
+        block.indptr.push(block.indices.len() as u32);
+    }
+    if weighted {
+        let mut weight = || 0.2 + 0.8 * draws.uniform() as f32;
+        block.edge_weight = block.indices.iter().map(|_| weight()).collect();
+        block.self_weight = (0..num_dst).map(|_| weight()).collect();
+    }
+    block.transpose();
+    block
+}
+
+/// What a model trains on.
+struct Batch {
+    blocks: Vec<Block>,
+    orders: Vec<Order>,
+    x: Matrix,
+    label: Vec<i32>,
+}
+
+impl Batch {
+    fn new(model: &Model, seeds: usize) -> Self {
+        let sizes = [seeds, 2 * seeds + 1, 3 * seeds, 5 * seeds];
+        let weighted = model.wants_symmetric_weights();
+        let blocks: Vec<Block> = (0..model.num_layers())
+            .rev()
+            .map(|l| block(sizes[l], sizes[l + 1], weighted, (seeds + l) as u64))
+            .collect();
+        let orders = model.orders(&blocks.iter().map(BlockShape::from).collect::<Vec<_>>());
+        let x = random(blocks[0].num_src, DIM, 8);
+        Self { blocks, orders, x, label: (0..seeds).map(|i| (i % CLASSES) as i32).collect() }
+    }
+}
+
+/// A model that learns, as the engine has it: its matrices are kept from step to step.
+struct Learner<'a> {
+    backend: &'a dyn Backend,
+    model: Model,
+    optimizer: Box<dyn Optimizer>,
+    acts: Activations,
+    steps: u64,
+}
+
+impl<'a> Learner<'a> {
+    fn new(backend: &'a dyn Backend, config: &ModelConfig, optimizer: &str) -> Self {
+        let options = optim::Options { momentum: 0.9, ..optim::Options::default() };
+        Self {
+            backend,
+            model: Model::new(config, DIM, CLASSES, 3).unwrap(),
+            optimizer: optim::by_name(optimizer, &options).unwrap(),
+            acts: Activations::default(),
+            steps: 0,
+        }
+    }
+
+    /// One step, as one that comes again if `again`; the bits of its loss.
+    fn step(&mut self, batch: &Batch, again: bool) -> u64 {
+        if again {
+            self.backend.begin_again();
+        }
+        let Self { backend, model, optimizer, acts, steps } = self;
+        *steps += 1;
+        let backend = *backend;
+        // keys, rates and labels differ from step to step
+        let pass = Pass { backend, training: true, key: 42 + *steps };
+        let mut label = batch.label.clone();
+        label.rotate_left(*steps as usize % 3);
+        let rate = 0.02 / *steps as f32;
+        model.zero_grad(backend);
+        model.forward(&pass, &batch.orders, &batch.blocks, batch.x.view(), acts);
+        let (logits, grad) = acts.logits_and_grad();
+        let mean = 1.0 / label.len() as f32;
+        let loss = backend.softmax_cross_entropy(logits, &label, &[], mean, grad);
+        model.backward(&pass, &batch.orders, &batch.blocks, batch.x.view(), acts);
+        let loss = backend.settle(loss);
+        clip(backend, 0.05, |see| model.visit_mut(&mut |_, param| see(param)));
+        optimizer.begin(rate);
+        let mut index = 0;
+        model.visit_mut(&mut |_, param| {
+            optimizer.update(backend, index, param, 1e-3);
+            index += 1;
+        });
+        if again {
+            backend.end_again();
+        }
+        backend.check().unwrap();
+        loss.to_bits()
+    }
+
+    /// The bits of all parameters.
+    fn parameters(&self) -> Vec<u32> {
+        let mut bits = Vec::new();
+        self.model.visit(&mut |_, param| {
+            bits.extend(param.value.view().host().iter().map(|x| x.to_bits()));
+        });
+        bits
+    }
+}
+
+fn device(options: Options) -> (Arc<Counting>, Arc<Device>) {
+    let driver = Counting::new(device::driver(0, options));
+    (driver.clone(), Device::new(driver, 0, 1 << 28).unwrap())
+}
+
+fn cuda(device: &Arc<Device>) -> Cuda {
+    Cuda::new(device, Arithmetic::F32).unwrap()
+}
+
+fn named(model: &str) -> ModelConfig {
+    ModelConfig { model: model.into(), hidden: 8, heads: 2, dropout: 0.3, ..ModelConfig::default() }
+}
+
+#[test]
+fn replayed_steps_have_the_bits_of_launched_ones() {
+    let configs = [
+        named("sage"),
+        ModelConfig { aggregator: "max-pool".into(), ..named("sage") },
+        ModelConfig { norm: "batch".into(), residual: "linear".into(), ..named("gcn") },
+        ModelConfig { attention_dropout: 0.2, ..named("gat") },
+    ];
+    for (config, optimizer) in configs.iter().zip(["adam", "sgd", "adamw", "adam"]) {
+        let run = |again: bool| {
+            let (driver, device) = device(Options::default());
+            let cuda = cuda(&device);
+            let mut learner = Learner::new(&cuda, config, optimizer);
+            let batch = Batch::new(&learner.model, 12);
+            let mut all = Vec::new();
+            for step in 0..8 {
+                let before = driver.started();
+                all.push((learner.step(&batch, again && step > 0), learner.parameters()));
+                let (launches, graphs) = driver.started();
+                if again && step > 4 {
+                    // forward, backward and the loss; the gradient's norm; the update
+                    assert_eq!((launches, graphs), (before.0, before.1 + 3), "{config:?}: step {step}");
+                }
+            }
+            (all, device.replayed())
+        };
+        let (launched, none) = run(false);
+        let (replayed, counts) = run(true);
+        assert_eq!(none, Counts::default());
+        assert_eq!(counts.refused, None, "{config:?}");
+        assert!(counts.captured >= 3 && counts.replayed >= 9, "{config:?}: {counts:?}");
+        for (step, (a, b)) in launched.iter().zip(&replayed).enumerate() {
+            assert!(a == b, "{config:?}: step {step}");
+        }
+    }
+}
+
+#[test]
+fn another_batch_is_captured_anew() {
+    let sizes = [12, 12, 12, 12, 20, 20, 20, 20, 12, 12, 20];
+    let run = |again: bool| {
+        let (driver, device) = device(Options::default());
+        let cuda = cuda(&device);
+        let mut learner = Learner::new(&cuda, &named("sage"), "adam");
+        let batches = [12, 20].map(|seeds| Batch::new(&learner.model, seeds));
+        let mut all = Vec::new();
+        for &size in &sizes {
+            let before = driver.started();
+            all.push(learner.step(&batches[usize::from(size == 20)], again));
+            let (launches, graphs) = driver.started();
+            assert!(launches > before.0 || graphs > before.1);
+        }
+        (all, learner.parameters(), device.replayed())
+    };
+    let (launched, replayed) = (run(false), run(true));
+    assert_eq!((&launched.0, &launched.1), (&replayed.0, &replayed.1));
+    let Counts { captured, launched, refused, .. } = replayed.2;
+    // forward and backward of both, and what is the same whatever the batch is
+    assert!(captured >= 4 && launched > 4, "{captured} captured, {launched} launched");
+    assert_eq!(refused, None);
+}
+
+#[test]
+fn memory_that_somebody_holds_is_not_a_graphs() {
+    let run = |again: bool| {
+        let (_, device) = device(Options::default());
+        let cuda = cuda(&device);
+        let mut learner = Learner::new(&cuda, &named("gcn"), "adam");
+        let batch = Batch::new(&learner.model, 12);
+        let mut held = Vec::new();
+        let mut all = Vec::new();
+        for step in 0..12 {
+            all.push(learner.step(&batch, again && step > 0));
+            if step % 3 == 2 {
+                // what steps work in is taken, filled, kept for a while and given back
+                held = [4, 64, 400, 700, 1500, 3000].map(|bytes| cuda.queue().take(bytes).unwrap()).into();
+                for buffer in &held {
+                    let (queue, at) =
+                        (cuda.queue(), graphmill_graph::accelerator::DeviceMemory::address(buffer));
+                    let words = graphmill_graph::accelerator::DeviceMemory::bytes(buffer) / 4;
+                    // SAFETY: as many words were just taken
+                    unsafe { device.driver().fill(Address(at), 7, words, queue.stream()).unwrap() };
+                }
+            } else if step % 3 == 1 {
+                for buffer in held.drain(..) {
+                    let mut word = [0u32];
+                    buffer.download(&mut word).unwrap();
+                    assert_eq!(word, [7], "a step wrote to memory that is not its own");
+                }
+            }
+            if step == 7 {
+                // all that is free goes back to the driver
+                device.trim().unwrap();
+            }
+        }
+        (all, learner.parameters(), device.replayed())
+    };
+    let (launched, replayed) = (run(false), run(true));
+    assert_eq!((launched.0, launched.1), (replayed.0, replayed.1));
+    assert!(replayed.2.refused.is_none() && replayed.2.replayed > 0, "{:?}", replayed.2);
+}
+
+#[test]
+fn others_take_and_give_memory_meanwhile() {
+    let (_, device) = device(Options::default());
+    let cuda = cuda(&device);
+    let mut learner = Learner::new(&cuda, &named("sage"), "adam");
+    let batch = Batch::new(&learner.model, 12);
+    let over = AtomicBool::new(false);
+    let losses: Vec<u64> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let queue = Queue::new(&device).unwrap();
+            for size in (1..).take_while(|_| !over.load(Relaxed)) {
+                drop((queue.take(size * 600 % 50_000).unwrap(), queue.scratch(size * 900 % 50_000).unwrap()));
+                device.trim().unwrap();
+            }
+        });
+        let losses = (0..30).map(|step| learner.step(&batch, step > 0)).collect();
+        over.store(true, Relaxed);
+        losses
+    });
+    assert_eq!(device.replayed().refused, None, "a capture met what it must not");
+    let (_, quiet) = self::device(Options::default());
+    let quiet = self::cuda(&quiet);
+    let mut alone = Learner::new(&quiet, &named("sage"), "adam");
+    let expected: Vec<u64> = (0..30).map(|_| alone.step(&batch, false)).collect();
+    assert_eq!(losses, expected);
+}
+
+#[test]
+fn a_device_that_does_not_capture_launches() {
+    if std::env::var_os("GRAPHMILL_TEST_DEVICE").is_some() {
+        return;
+    }
+    let run = |captures: bool, graphs: bool| {
+        let (_, device) = device(Options { captures, ..Options::default() });
+        let cuda = cuda(&device).with_graphs(graphs);
+        let mut learner = Learner::new(&cuda, &named("sage"), "adam");
+        let batch = Batch::new(&learner.model, 12);
+        let losses: Vec<u64> = (0..6).map(|_| learner.step(&batch, true)).collect();
+        (losses, learner.parameters(), device.replayed())
+    };
+    let (refused, off) = (run(false, true), run(true, false));
+    assert_eq!((&refused.0, &refused.1), (&off.0, &off.1));
+    let why = refused.2.refused.expect("why steps are not captured");
+    assert!(why.contains("begin_capture failed: this device does not capture"), "{why}");
+    assert_eq!((refused.2.captured, refused.2.replayed), (0, 0));
+    assert_eq!(off.2, Counts::default());
+}
+
+#[test]
+fn commands_that_are_refused_are_told_behind_the_step() {
+    // a real one might be lost to all tests behind this
+    if std::env::var_os("GRAPHMILL_TEST_DEVICE").is_some() {
+        return;
+    }
+    let (_, device) = device(Options::default());
+    let cuda = cuda(&device);
+    let mut x = random(4, 4, 1);
+    cuda.scale(1.0, x.view_mut());
+    cuda.begin_again();
+    // SAFETY: refused before anything is written: the address is nobody's
+    unsafe { device.driver().fill(Address(12), 1, 1, cuda.queue().stream()).unwrap() };
+    cuda.scale(2.0, x.view_mut());
+    cuda.check().unwrap();
+    cuda.end_again();
+    assert!(cuda.check().unwrap_err().to_string().contains("fill failed"));
+}
+
+/// Asks something of a driver while a stream is captured; whether that was refused.
+type Meets<'a> = &'a dyn Fn(&dyn Driver, Stream) -> bool;
+
+#[test]
+fn what_a_capture_must_not_meet_spoils_it() {
+    if std::env::var_os("GRAPHMILL_TEST_DEVICE").is_some() {
+        return;
+    }
+    let driver = device::driver(0, Options::default());
+    let stream = driver.stream(false).unwrap();
+    let at = driver.allocate(64).unwrap();
+    let event = driver.event(false).unwrap();
+    let capture = |meets: Meets| {
+        driver.begin_capture(stream).unwrap();
+        // SAFETY: as many words are there
+        unsafe { driver.fill(at, 3, 16, stream).unwrap() };
+        let met = meets(&*driver, stream);
+        (met, driver.end_capture(stream))
+    };
+    let (_, graph) = capture(&|_, _| true);
+    let graph = graph.unwrap();
+    let word = || {
+        let mut word = 0u32;
+        // SAFETY: a word is there, and one is read
+        unsafe { driver.download(at, (&raw mut word).cast(), 4, stream).unwrap() };
+        word
+    };
+    assert_ne!(word(), 3, "nothing is done before it runs");
+    // SAFETY: the memory is there
+    unsafe { driver.launch_graph(graph, stream).unwrap() };
+    assert_eq!(word(), 3);
+    let mut host = [0u8; 4];
+    let target = host.as_mut_ptr();
+    let refused: [Meets; 5] = [
+        &|driver, stream| driver.synchronize(stream).is_err(),
+        &|driver, stream| driver.record(event, stream).is_err(),
+        &|driver, _| driver.allocate(16).is_err(),
+        // SAFETY: memory as above
+        &|driver, stream| unsafe { driver.upload(target, at, 4, stream).is_err() },
+        // SAFETY: memory as above
+        &|driver, stream| unsafe { driver.download(at, target, 4, stream).is_err() },
+    ];
+    for (i, meets) in refused.iter().enumerate() {
+        let (met, graph) = capture(meets);
+        assert!(met && graph.is_err(), "{i}");
+        // and the stream takes work again
+        driver.synchronize(stream).unwrap();
+    }
+    // SAFETY: nobody names it again
+    unsafe { driver.destroy_graph(graph) };
+    // SAFETY: it was destroyed, which is an error
+    assert!(unsafe { driver.launch_graph(graph, stream) }.is_err());
+}

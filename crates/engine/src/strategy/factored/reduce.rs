@@ -1,0 +1,202 @@
+//! How gradients of several batches make an update: their mean, weighted by seeds.
+//!
+//! | where they are | how |
+//! | --- | --- |
+//! | in host memory | added up in the order of the batches |
+//! | on devices | copied to the first and added up there, in the order of the batches |
+//! | on devices, with NCCL | each device adds up its own, then all are summed over devices; every device has the sums |
+
+use graphmill_cuda::AllReduce;
+use graphmill_graph::{Matrix, ViewMut};
+use graphmill_nn::Backend;
+
+use crate::{
+    Error, Result, TrainConfig,
+    gpu::{Computers, Gpu},
+    learner::Learner,
+    strategy::line::{Gradient, Slot},
+};
+
+/// Batches of a round whose sum over devices is the same whoever trained on which, and however the library goes about it.
+const ANY_ORDER: u64 = 2;
+
+/// What several devices sum by, in words, where they are not NCCL's.
+const COPIES: &str = "copies between devices, in the order of the batches";
+
+/// Sums over the devices of a run.
+pub(super) struct OnDevices<'a> {
+    all: AllReduce,
+    gpus: &'a [Gpu],
+    /// What a device adds that has no batch of the round, a matrix for each parameter.
+    none: Vec<Vec<Matrix>>,
+}
+
+impl<'a> OnDevices<'a> {
+    /// As `--all-reduce` says, for rounds of so many batches; and in words how gradients of several devices are summed, where there are any.
+    ///
+    /// # Errors
+    /// What was asked for is not there.
+    pub(super) fn choose(
+        config: &TrainConfig,
+        computers: Option<&'a Computers>,
+        round: u64,
+    ) -> Result<(Option<Self>, Option<String>)> {
+        let gpus = computers.map_or(&[][..], Computers::gpus);
+        if gpus.len() < 2 || round < 2 || config.updates == "asynchronous" {
+            if config.all_reduce == "nccl" {
+                return Err(Error::usage(
+                    "--all-reduce nccl: it sums the gradients of synchronous updates of several batches on several NVIDIA devices; leave it out",
+                ));
+            }
+            return Ok((None, None));
+        }
+        if config.all_reduce == "peer" {
+            return Ok((None, Some(COPIES.into())));
+        }
+        if config.all_reduce == "auto" && round > ANY_ORDER {
+            let how = format!("{COPIES} (--all-reduce nccl, which promises no order of {round}, is quicker)");
+            return Ok((None, Some(how)));
+        }
+        match AllReduce::new(gpus.iter().map(|gpu| gpu.backend.queue().clone()).collect()) {
+            Ok(all) => {
+                let how = all.name().to_string();
+                let none = gpus.iter().map(|_| Vec::new()).collect();
+                Ok((Some(Self { all, gpus, none }), Some(how)))
+            }
+            Err(why) if config.all_reduce == "auto" => Ok((None, Some(format!("{COPIES} ({why})")))),
+            Err(why) => Err(Error::usage(format!("--all-reduce nccl: {why}"))),
+        }
+    }
+
+    /// The rank of the device that a batch's gradient is on, all of it.
+    fn rank(&self, slot: &Slot, trainable: &[bool]) -> Option<usize> {
+        let values = slot.gradient.values.iter().zip(trainable).filter(|(_, trainable)| **trainable);
+        let mut devices = values.map(|(value, _)| value.device());
+        let first = devices.next()??;
+        let is_one = devices.all(|device| device == Some(first));
+        self.gpus.iter().position(|gpu| gpu.device.number() == first).filter(|_| is_one)
+    }
+
+    /// Makes the trainable gradients of the learner, which is the first device's, the sums of these over all devices, each times its share.
+    /// The batches' own are of no use afterwards.
+    fn sum(
+        &mut self,
+        learner: &mut Learner,
+        batches: &mut [(u64, Slot)],
+        shares: &[f32],
+        ranks: &[usize],
+        trainable: &[bool],
+    ) -> Result<()> {
+        // the batch whose matrices a device's sums are made in
+        let mut first: Vec<Option<usize>> = vec![None; self.gpus.len()];
+        for (i, (&rank, &share)) in ranks.iter().zip(shares).enumerate() {
+            let backend = &self.gpus[rank].backend;
+            let (before, rest) = batches.split_at_mut(i);
+            let values = &mut rest[0].1.gradient.values;
+            let own = || trainable.iter().enumerate().filter(|(_, trainable)| **trainable).map(|(p, _)| p);
+            own().for_each(|p| backend.scale(share, values[p].view_mut()));
+            match first[rank] {
+                None => first[rank] = Some(i),
+                Some(first) => {
+                    let to = &mut before[first].1.gradient.values;
+                    own().for_each(|p| backend.add(1.0, values[p].view(), to[p].view_mut()));
+                }
+            }
+        }
+        for ((none, gpu), _) in self.none.iter_mut().zip(self.gpus).zip(&first).filter(|(_, of)| of.is_none())
+        {
+            none.resize_with(trainable.len(), Matrix::default);
+            for (p, none) in none.iter_mut().enumerate().filter(|(p, _)| trainable[*p]) {
+                let like = &batches[0].1.gradient.values[p];
+                none.resize(like.num_rows(), like.num_cols());
+                gpu.backend.fill(0.0, none.view_mut());
+            }
+        }
+        let mut all: Vec<Vec<ViewMut>> =
+            self.none.iter_mut().map(|values| of_trainable(values, trainable)).collect();
+        for (i, (_, slot)) in batches.iter_mut().enumerate() {
+            if first[ranks[i]] == Some(i) {
+                all[ranks[i]] = of_trainable(&mut slot.gradient.values, trainable);
+            }
+        }
+        self.all.sum(all).map_err(Error::from)?;
+        for gpu in self.gpus {
+            gpu.backend.check()?;
+        }
+        let sums = match first[0] {
+            Some(i) => &mut batches[i].1.gradient.values,
+            None => &mut self.none[0],
+        };
+        let mut p = 0;
+        learner.model.visit_mut(&mut |_, param| {
+            if param.trainable {
+                std::mem::swap(&mut param.grad, &mut sums[p]);
+            }
+            p += 1;
+        });
+        Ok(())
+    }
+}
+
+/// Those of a model's matrices that are of trainable parameters.
+fn of_trainable<'m>(all: &'m mut [Matrix], trainable: &[bool]) -> Vec<ViewMut<'m>> {
+    let of = all.iter_mut().zip(trainable).filter(|(_, trainable)| **trainable);
+    of.map(|(matrix, _)| matrix.view_mut()).collect()
+}
+
+/// Makes the learner's gradient the mean over these batches, weighted by their seeds: that of one batch of all their
+/// seeds. Running statistics become the mean of theirs. A single one is taken as it is. Returns the mean loss; the model is whole again when
+/// it is updated.
+///
+/// # Errors
+/// Devices cannot sum.
+pub(super) fn reduce(
+    learner: &mut Learner,
+    batches: &mut [(u64, Slot)],
+    on_devices: Option<&mut OnDevices>,
+) -> Result<f64> {
+    let seeds = |slot: &Slot| slot.batch.seeds.len() as f64;
+    let all: f64 = batches.iter().map(|(_, slot)| seeds(slot)).sum();
+    let shares: Vec<f32> = batches.iter().map(|(_, slot)| (seeds(slot) / all) as f32).collect();
+    learner.is_whole = false;
+    let backend = learner.passes.backend;
+    let mut trainable = Vec::new();
+    learner.model.visit(&mut |_, param| trainable.push(param.trainable));
+    let mut summed = false;
+    if let Some(devices) = on_devices.filter(|_| batches.len() > 1) {
+        let ranks =
+            batches.iter().map(|(_, slot)| devices.rank(slot, &trainable)).collect::<Option<Vec<_>>>();
+        if let Some(ranks) = ranks {
+            devices.sum(learner, batches, &shares, &ranks, &trainable)?;
+            summed = true;
+        }
+    }
+    let mut index = 0;
+    learner.model.visit_mut(&mut |_, param| {
+        let to = if param.trainable { &mut param.grad } else { &mut param.value };
+        if param.trainable && summed {
+            // they are there
+        } else if let [(_, slot)] = batches {
+            std::mem::swap(to, &mut slot.gradient.values[index]);
+        } else if batches.iter().any(|(_, slot)| slot.gradient.values[index].is_on_device()) {
+            // from device to device, in the order of the batches
+            backend.fill(0.0, to.view_mut());
+            for ((_, slot), &share) in batches.iter().zip(&shares) {
+                backend.add(share, slot.gradient.values[index].view(), to.view_mut());
+            }
+        } else {
+            let to = to.view_mut().host();
+            to.fill(0.0);
+            for ((_, slot), &share) in batches.iter().zip(&shares) {
+                let from = slot.gradient.values[index].view().host();
+                to.iter_mut().zip(from).for_each(|(to, &from)| *to += share * from);
+            }
+        }
+        index += 1;
+    });
+    let loss = |Gradient { loss, .. }: &Gradient| *loss;
+    if let [(_, slot)] = batches {
+        return Ok(loss(&slot.gradient));
+    }
+    Ok(batches.iter().map(|(_, slot)| loss(&slot.gradient) * seeds(slot) / all).sum())
+}

@@ -60,7 +60,19 @@ impl Feature for Remote {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        let began = Instant::now();
+        self.read_beside(ids, places, out, &mut |_| Ok(Traffic::default()))
+    }
+
+    fn read_beside(
+        &self,
+        ids: &[NodeId],
+        places: Places,
+        out: &mut [f32],
+        beside: &mut dyn FnMut(&mut [f32]) -> Result<Traffic>,
+    ) -> Result<Traffic> {
+        let mut began = Instant::now();
+        let mut beside = Some(beside);
+        let mut traffic = Traffic::default();
         let shares = self.book.by_owner(ids);
         let most = rows_of_an_answer(self.dim);
         // owners take turns, and each has a few answers under way at most
@@ -80,6 +92,11 @@ impl Feature for Remote {
                 let asking = self.post.ask(to, self.service, |words| words.extend_from_slice(ids));
                 asked.push_back((to, &share.at[range], asking));
             }
+            if let Some(beside) = beside.take() {
+                let clock = Instant::now();
+                traffic += beside(out)?;
+                began += clock.elapsed();
+            }
             let Some((from, at, asking)) = asked.pop_front() else { break };
             let words = asking.wait()?;
             let rows: &[f32] = bytemuck::cast_slice(&words[HEADER..]);
@@ -95,8 +112,8 @@ impl Feature for Remote {
                 out[to * self.dim..(to + 1) * self.dim].copy_from_slice(row);
             }
         }
-        let remote = Rows::since(began, ids.len() as u64, ids.len() as u64 * self.row_bytes());
-        Ok(Traffic { remote, ..Traffic::default() })
+        traffic.remote += Rows::since(began, ids.len() as u64, ids.len() as u64 * self.row_bytes());
+        Ok(traffic)
     }
 
     fn row_bytes(&self) -> u64 {
@@ -143,6 +160,25 @@ impl Service for Reading {
 }
 
 impl Table {
+    /// Copies these rows to places in `out`.
+    fn read_to(&self, rows: &[u32], at: &[u32], out: &mut [f32]) -> Result<Traffic> {
+        match self {
+            Self::Kept(feature) => feature.read_to(rows, Places::At(at), out),
+            Self::Written(table) => {
+                let began = Instant::now();
+                let table = table.read().unwrap_or_else(PoisonError::into_inner);
+                let (dim, view) = (table.num_cols(), table.view());
+                let from = view.host();
+                for (&row, &to) in rows.iter().zip(at) {
+                    out[to as usize * dim..][..dim].copy_from_slice(&from[row as usize * dim..][..dim]);
+                }
+                let count = rows.len() as u64;
+                let host = Rows::since(began, count, count * 4 * dim as u64);
+                Ok(Traffic { host, ..Traffic::default() })
+            }
+        }
+    }
+
     /// Appends the bits of these rows.
     fn append(&self, places: &[u32], words: &mut Vec<u32>) -> Result<()> {
         match self {
@@ -202,26 +238,12 @@ impl Feature for Divided {
                 others_at.push(place(i));
             }
         }
-        let mut traffic = Traffic::default();
-        if !others.is_empty() {
-            traffic += self.others.read_to(&others, Places::At(&others_at), out)?;
+        let mut read_own = |out: &mut [f32]| self.own.read_to(&own, &own_at, out);
+        if others.is_empty() {
+            return read_own(out);
         }
-        let began = Instant::now();
-        match &self.own {
-            Table::Kept(table) => traffic += table.read_to(&own, Places::At(&own_at), out)?,
-            Table::Written(table) => {
-                let table = table.read().unwrap_or_else(PoisonError::into_inner);
-                let (dim, rows) = (table.num_cols(), table.view());
-                let rows = rows.host();
-                for (&from, &to) in own.iter().zip(&own_at) {
-                    let row = &rows[from as usize * dim..][..dim];
-                    out[to as usize * dim..][..dim].copy_from_slice(row);
-                }
-                let count = own.len() as u64;
-                traffic.host += Rows::since(began, count, count * 4 * dim as u64);
-            }
-        }
-        Ok(traffic)
+        // others' rows travel meanwhile
+        self.others.read_beside(&others, Places::At(&others_at), out, &mut read_own)
     }
 
     fn row_bytes(&self) -> u64 {

@@ -134,6 +134,23 @@ pub trait Feature: Send + Sync {
     /// A tier cannot be read; `out` may then hold anything.
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic>;
 
+    /// [`Feature::read_to`] that calls `beside` once, with the same `out`: while it waits for rows, where it can, and else behind. Says
+    /// what both cost.
+    ///
+    /// # Errors
+    /// As [`Feature::read_to`], and those of `beside`.
+    fn read_beside(
+        &self,
+        ids: &[NodeId],
+        places: Places,
+        out: &mut [f32],
+        beside: &mut dyn FnMut(&mut [f32]) -> Result<Traffic>,
+    ) -> Result<Traffic> {
+        let mut traffic = self.read_to(ids, places, out)?;
+        traffic += beside(out)?;
+        Ok(traffic)
+    }
+
     /// Copies the rows of `ids` (each below `V`) to `out` (`len x F`) and says what that cost.
     ///
     /// # Errors

@@ -342,9 +342,11 @@ mod tests {
         let batch = 0.07 + looks - 2.0 * WAKE;
         assert!((epochs[0].epoch_seconds - 100.0 * batch).abs() < 1e-9);
         assert!((epochs[0].efficiency - 0.24 / (4.0 * batch)).abs() < 1e-9);
-        // all stages share the cores
-        assert!((epochs[1].epoch_seconds - (99.0 * 0.07 + batch)).abs() < 1e-9, "{epochs:?}");
-        assert_eq!((epochs[0].bottleneck, epochs[1].bottleneck), ("train", "work"));
+        // all stages share the cores, and training waits for a sum besides
+        let train = beside(0.05, 2.0 * WAKE, 0.02);
+        assert!(train > 0.07 && train < 0.07 + 2.0 * WAKE);
+        assert!((epochs[1].epoch_seconds - (99.0 * train + batch)).abs() < 1e-9, "{epochs:?}");
+        assert_eq!((epochs[0].bottleneck, epochs[1].bottleneck), ("train", "train"));
     }
 
     #[test]
@@ -366,9 +368,9 @@ mod tests {
         for (skewed, even) in skewed.predict().iter().zip(&epochs) {
             assert!((skewed.epoch_seconds - even.epoch_seconds - 100.0 * more).abs() < 1e-6);
         }
-        // of a fast one the work is
+        // of a fast one training is, beside which the other stages work
         let fast = machines(1e11, 1e-6).predict();
-        assert_eq!((fast[0].bottleneck, fast[1].bottleneck), ("train", "work"));
+        assert_eq!((fast[0].bottleneck, fast[1].bottleneck), ("train", "train"));
         assert!(fast[1].epoch_seconds < 100.0 * 0.0725);
     }
 
@@ -398,7 +400,7 @@ mod tests {
         let epochs = sums.predict();
         let [_, _, summing] = sums.network_seconds();
         let before = 2.0 * 4e4 / 9.5e7;
-        let batch = 0.05 + summing + before;
+        let batch = beside(0.05, summing + before, 0.02);
         assert_eq!(epochs[1].bottleneck, "train");
         let expected = 100.0 * batch..100.0 * batch + 0.05;
         assert!(expected.contains(&epochs[1].epoch_seconds), "{expected:?} {}", epochs[1].epoch_seconds);

@@ -127,8 +127,10 @@ def test_forked_processes_neither_hang_nor_crash():
 
 def interrupt(code):
     """Runs code that prints a line, sends SIGINT then, and returns its exit status and output."""
+    # a test run in the background of a shell ignores the signal, and so would its children
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     child = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", heed + textwrap.dedent(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert child.stdout.readline() == "ready\n", child.stderr.read()
     time.sleep(0.3)

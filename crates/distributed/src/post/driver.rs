@@ -26,7 +26,7 @@ use crate::{
 /// Least and most time between two looks for frames: each look takes a core from whoever computes there, on virtual machines for tens of
 /// microseconds, and frames of 1 Gbit/s come every half a millisecond.
 const LOOKS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(1)];
-/// Between these, this part of the time for which there have been none, so that nobody waits longer by more than this part.
+/// Between these, this part of the time for which there have been none: beyond the least, nobody waits longer by more than this part.
 const LOOKED: u32 = 4;
 /// Frames that are taken before others are sent.
 const TURN: usize = 16;

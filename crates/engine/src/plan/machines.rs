@@ -11,7 +11,8 @@
 //! one after the other. `pipelined` takes what its slowest part does: the work of all stages, which share the cores; the link with all that
 //! goes over it; or one stage with what it waits for and its own work, which the others slow down as far as they are at it at the same time.
 //! To answer the others, and to send and receive, is work too. Sums overtake what waits to be sent, and find only the frames before them
-//! that are on their way, and own rows are read while others' travel. What is left out: the first epoch's loading, evaluation, and that sums travel beside the backward pass.
+//! that are on their way, and own rows are read while others' travel. What is left out: the first epoch's loading, evaluation, and that
+//! sums travel beside the backward pass.
 
 use std::{fmt, sync::Arc};
 

@@ -1,9 +1,14 @@
 //! Arguments that several commands share.
 
-use std::path::{Path, PathBuf};
+use std::{
+    num::NonZero,
+    path::{Path, PathBuf},
+    thread::available_parallelism,
+};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use graphmill_engine::{Dataset, Error, TrainConfig, config};
+use rayon::ThreadPoolBuilder;
 
 /// `--json`.
 pub(crate) fn json() -> Arg {
@@ -96,9 +101,18 @@ pub(crate) fn training_options(matches: &ArgMatches, absent: &[&str]) -> Result<
     Ok(config)
 }
 
-/// Makes rayon's global pool that many threads wide (0: one per core).
+/// Makes rayon's global pool that many threads wide (0: one per core, or as `RAYON_NUM_THREADS` says). This thread is one of several, so that
+/// a parallel operation of a few microseconds need not be handed to another; not the only one, which others would wait for while it
+/// waits for them.
 pub(crate) fn use_threads(threads: usize) -> anyhow::Result<()> {
-    Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?)
+    let threads = match threads {
+        0 if std::env::var_os("RAYON_NUM_THREADS").is_none() => {
+            available_parallelism().map_or(0, NonZero::get)
+        }
+        threads => threads,
+    };
+    let pool = ThreadPoolBuilder::new().num_threads(threads);
+    Ok(if threads > 1 { pool.use_current_thread() } else { pool }.build_global()?)
 }
 
 /// Makes the pool as `--threads` says.

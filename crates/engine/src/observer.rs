@@ -37,7 +37,7 @@ pub struct Progress<'a> {
 }
 
 /// Watches a run. Every method may be left out.
-pub trait Observer {
+pub trait Observer: Send {
     /// The run starts.
     fn start(&mut self, _start: &Start) {}
     /// A batch is done.

@@ -59,7 +59,7 @@ pub struct Job<'j> {
     /// Who watches.
     pub observer: &'j mut dyn Observer,
     /// Asked after every batch: whether to stop.
-    pub stop: &'j dyn Fn() -> bool,
+    pub stop: &'j (dyn Fn() -> bool + Sync),
 }
 
 /// Trains a model and evaluates it. Runs on the current rayon pool.
@@ -249,7 +249,7 @@ struct Trainer<'a> {
     observer: &'a mut dyn Observer,
     /// Whether it was said that a device captures no steps.
     told_refusal: bool,
-    stop: &'a dyn Fn() -> bool,
+    stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Trainer<'_> {

@@ -8,4 +8,4 @@ pub mod fit;
 mod pipeline;
 pub mod samplers;
 
-pub use pipeline::{Allocation, Cost, Group, solve};
+pub use pipeline::{Allocation, Cost, Group, solve, splits};

@@ -62,12 +62,19 @@ const GAIN: f64 = 0.95;
 pub fn solve(costs: &[Cost], cores: usize) -> Allocation {
     assert!(!costs.is_empty() && cores > 0, "stages and cores");
     let all = Group { stages: (0..costs.len()).collect(), cores };
-    let mut best = Allocation { seconds: of_group(costs, &all), groups: vec![all], isolated: false };
-    let alone = best.seconds;
+    let alone = Allocation { seconds: of_group(costs, &all), groups: vec![all], isolated: false };
+    let split = splits(costs, cores).into_iter().next();
+    split.filter(|split| split.seconds <= alone.seconds * GAIN).unwrap_or(alone)
+}
+
+/// The best split of the stages into groups with cores of their own, and the best into groups that share all cores: at most two, the
+/// quicker first. None of one group. Exact, and as complex as [`solve`].
+pub fn splits(costs: &[Cost], cores: usize) -> Vec<Allocation> {
+    let mut best: [Option<Allocation>; 2] = [None, None];
     let mut consider = |candidate: Allocation| {
-        let better = candidate.seconds < best.seconds * (1.0 - 1e-12);
-        if better && candidate.seconds <= alone * GAIN {
-            best = candidate;
+        let best = &mut best[usize::from(candidate.isolated)];
+        if best.as_ref().is_none_or(|best| candidate.seconds < best.seconds * (1.0 - 1e-12)) {
+            *best = Some(candidate);
         }
     };
     for grouping in groupings(costs.len()) {
@@ -89,6 +96,8 @@ pub fn solve(costs: &[Cost], cores: usize) -> Allocation {
             consider(Allocation { groups, isolated: true, seconds });
         });
     }
+    let mut best: Vec<Allocation> = best.into_iter().flatten().collect();
+    best.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     best
 }
 

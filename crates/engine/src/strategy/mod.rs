@@ -39,9 +39,9 @@ pub struct Epoch<'e, 'a> {
     /// Train.
     pub learner: &'e mut Learner<'a>,
     /// Learning rate of a batch.
-    pub lr: &'e dyn Fn(u64) -> f64,
+    pub lr: &'e (dyn Fn(u64) -> f64 + Sync),
     /// Told after every update of the model, with the batches it was made from, in their order; decides whether to go on.
-    pub after: &'e mut dyn FnMut(&Learner<'a>, &[Done]) -> Result<Flow>,
+    pub after: &'e mut (dyn FnMut(&Learner<'a>, &[Done]) -> Result<Flow> + Send),
     /// Told what every worker does.
     pub timeline: &'e Timeline,
 }

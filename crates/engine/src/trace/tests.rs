@@ -129,7 +129,7 @@ fn a_run_tells_every_stage_of_every_batch_once_however_it_ends() {
         if crate::strategy::is_by_device(&config) {
             config.devices = "virtual:2".into();
         }
-        let go = |name: &str, resume: bool, stop: &dyn Fn() -> bool, lr: f64| {
+        let go = |name: &str, resume: bool, stop: &(dyn Fn() -> bool + Sync), lr: f64| {
             let path = dir.path().join(format!("{}-{name}", strategy.name));
             let run = if resume { RunDir::reopen(&path) } else { RunDir::create(&path) }.unwrap();
             let config = TrainConfig { lr, ..config.clone() };
@@ -155,8 +155,8 @@ fn a_run_tells_every_stage_of_every_batch_once_however_it_ends() {
         }
 
         // told to stop in the middle of the second epoch, and taken up again: two traces, one after the other
-        let asked = std::cell::Cell::new(0);
-        let stop = || asked.replace(asked.get() + 1) > batches;
+        let asked = std::sync::atomic::AtomicU64::new(0);
+        let stop = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > batches;
         let (outcome, before, _) = go("stopped", false, &stop, 0.01);
         assert!(outcome.unwrap_err().to_string().starts_with("interrupted in epoch 2"));
         assert!(before.len() as u64 > batches && (before.len() as u64) < 3 * batches);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use rayon::ThreadPool;
 
-use super::{DRIFT, Done, EXTRACT, Epoch, Flow, SAMPLE, STAGES, Slot, Stage, TRAIN, attempt, cores};
+use super::{Done, EXTRACT, Epoch, Flow, SAMPLE, STAGES, Slot, Stage, TRAIN, attempt, cores, pace::Pace};
 use crate::{
     Error, Result,
     allocate::{Allocation, Group},
@@ -20,9 +20,7 @@ pub(super) struct Crew {
     /// The one that trains, on the thread that runs the strategy.
     driver: Worker,
     others: Vec<Worker>,
-    /// Seconds a batch of each stage in the first run, and in the latest.
-    usual: Option<[f64; 3]>,
-    latest: Option<[f64; 3]>,
+    pub(super) pace: Pace,
 }
 
 impl Crew {
@@ -67,7 +65,7 @@ impl Crew {
             }
         }
         let driver = driver.ok_or_else(|| Error::usage("an allocation without training"))?;
-        Ok(Self { driver, others, usual: None, latest: None })
+        Ok(Self { driver, others, pace: Pace::default() })
     }
 
     /// Workers that only sample.
@@ -103,14 +101,8 @@ impl Crew {
         if let (Some(error), Flow::Continue) = (failure, flow) {
             return Err(error);
         }
-        self.latest = Some(spent.map(|seconds| seconds / batches as f64));
-        self.usual = self.usual.or(self.latest);
+        self.pace.see(batches, spent);
         Ok(flow)
-    }
-
-    /// Whether a stage that matters takes much longer, or much shorter, than it used to.
-    pub(super) fn has_drifted(&self) -> bool {
-        self.usual.zip(self.latest).is_some_and(|(usual, latest)| drifted(usual, latest))
     }
 
     /// The batches of a line, on this thread and one for every other worker.
@@ -124,10 +116,7 @@ impl Crew {
             let Task::Train(number, mut slot) = task else { return Ok(Flow::Continue) };
             let Slot { batch, spent: of_batch, .. } = &mut slot;
             let (clock, lr) = (Instant::now(), lr(number));
-            let outcome = attempt(Stage::Train, number, || match &pool {
-                Some(pool) => pool.install(|| learner.train(batch, lr)),
-                None => learner.train(batch, lr),
-            })?;
+            let outcome = attempt(Stage::Train, number, || learner.train(batch, lr))?;
             of_batch.train = timeline.done(track, Stage::Train, number, clock);
             let parts = [of_batch.sample, of_batch.extract, of_batch.train];
             spent.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
@@ -136,40 +125,31 @@ impl Crew {
             Ok(flow)
         };
         let Self { driver, others, .. } = self;
+        // each on a thread of its own pool from the first batch to the last: no hand-over a batch
+        let drive = |driver: &mut Worker| match pool {
+            Some(pool) => pool.install(|| driver.run(line, work, &mut train)),
+            None => driver.run(line, work, &mut train),
+        };
         let outcome = if others.is_empty() {
-            driver.run(line, work, &mut train)
+            drive(driver)
         } else {
             std::thread::scope(|scope| {
                 // however this thread leaves, the others do not wait for it
                 let _closing = Closing { line, always: true };
                 for worker in others.iter_mut() {
                     scope.spawn(move || {
+                        let pool = worker.pool.clone();
                         // it trains on nothing, so nothing fails but what the line is told
-                        let _ = worker.run(line, work, &mut |_| Ok(Flow::Continue));
+                        let mut run = || drop(worker.run(line, work, &mut |_| Ok(Flow::Continue)));
+                        match pool {
+                            Some(pool) => pool.install(run),
+                            None => run(),
+                        }
                     });
                 }
-                driver.run(line, work, &mut train)
+                drive(driver)
             })
         };
         outcome.map(|()| flow)
-    }
-}
-
-/// Whether a stage that matters takes much longer, or much shorter, than it used to.
-fn drifted(usual: [f64; 3], now: [f64; 3]) -> bool {
-    let all: f64 = now.iter().sum::<f64>().max(usual.iter().sum());
-    let changed = |(a, b): (&f64, &f64)| a.max(*b) > 0.1 * all && a.max(*b) > DRIFT * a.min(*b);
-    usual.iter().zip(&now).any(changed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_stages_that_matter_drift() {
-        assert!(!drifted([1.0, 0.1, 3.0], [1.2, 0.3, 3.3]));
-        assert!(drifted([1.0, 0.1, 3.0], [1.0, 1.0, 3.0]));
-        assert!(drifted([1.0, 0.1, 3.0], [0.6, 0.1, 3.0]));
     }
 }

@@ -15,7 +15,9 @@
 //! depends on its number alone: the model is that of `sequential`, to the bit.
 
 mod crew;
+mod pace;
 mod probe;
+mod trial;
 
 use std::time::Instant;
 
@@ -24,12 +26,15 @@ use graphmill_loader::Workspace;
 use super::{Done, Epoch, Flow, Strategy, line::Slot, sequential::Sequential, worker::attempt};
 use crate::{
     Error, Result, TrainConfig,
-    allocate::{self, Allocation, Cost, Group},
+    allocate::{Allocation, Group},
     cores,
+    learner::Learner,
     timeline::Stage,
 };
 use crew::Crew;
+use pace::Pace;
 use probe::Probe;
+use trial::Trial;
 
 /// The stages, in the order of their indices.
 const STAGES: [Stage; 3] = [Stage::Sample, Stage::Extract, Stage::Train];
@@ -38,10 +43,6 @@ const EXTRACT: usize = 1;
 const TRAIN: usize = 2;
 /// A stage that takes so many times longer or shorter than it did is looked at again.
 const DRIFT: f64 = 1.5;
-/// Batches without workers, and with each crew, by which crews are put to the test, twice each.
-const TEST: [u64; 2] = [12, 24];
-/// Workers must be quicker by so much.
-const QUICKER: f64 = 0.98;
 
 /// Who decides how many cores a stage has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,59 +95,11 @@ enum Mode {
     /// Not at all.
     Probe(Probe),
     /// By what the stages cost; which crew is quicker than none is not known yet.
-    Test(Box<Test>),
+    Test(Box<Trial>),
     /// None was.
-    Inline,
+    Inline(Pace),
     /// It was the quickest, or is what the user asked for.
     Crew(Box<Crew>),
-}
-
-/// Crews against none.
-struct Test {
-    /// The solved one, where the model has workers gain something, and the one that competes freely, always: the model does not know
-    /// all that a machine does.
-    crews: Vec<Contender>,
-    /// Parts done: without a crew, with the first, with the second, and so on.
-    parts: usize,
-    /// Least seconds a batch without a crew.
-    none: f64,
-    words: String,
-}
-
-/// A crew in a test.
-struct Contender {
-    name: &'static str,
-    crew: Crew,
-    /// Least seconds a batch.
-    seconds: f64,
-}
-
-impl Test {
-    /// Of `solved`, and of free competition on as many threads.
-    ///
-    /// # Errors
-    /// The system refuses the threads.
-    fn new(solved: &Allocation, words: String, threads: usize, num_nodes: usize) -> Result<Self> {
-        let free = apart([threads; 3], false);
-        let solved = (solved.groups.len() > 1).then_some(("as solved", solved));
-        let crews = solved.into_iter().chain([("in free competition", &free)]).map(|(name, allocation)| {
-            Ok(Contender { name, crew: Crew::new(allocation, num_nodes)?, seconds: f64::INFINITY })
-        });
-        Ok(Self { crews: crews.collect::<Result<_>>()?, parts: 0, none: f64::INFINITY, words })
-    }
-
-    /// In words, what came of it.
-    fn verdict(&self) -> String {
-        let crews = self.crews.iter().map(|c| format!(", {:.2} ms {}", 1e3 * c.seconds, c.name));
-        let crews = crews.collect::<String>();
-        format!("{}; measured: {:.2} ms in turns{crews}", self.words, 1e3 * self.none)
-    }
-
-    /// The quickest crew, the solved one where they are level, if any is quicker than none.
-    fn winner(self) -> Option<Crew> {
-        let quickest = self.crews.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        quickest.filter(|crew| crew.seconds <= QUICKER * self.none).map(|contender| contender.crew)
-    }
 }
 
 impl Pipelined {
@@ -182,7 +135,7 @@ impl Pipelined {
     }
 
     /// The next part of the epoch. A part ends where the epoch does, or where enough is known to go on otherwise.
-    fn part(&mut self, epoch: &mut Epoch) -> Result<Flow> {
+    fn part<'a>(&mut self, epoch: &mut Epoch<'_, 'a>) -> Result<Flow> {
         match &mut self.mode {
             Mode::Probe(probe) => {
                 let threads = rayon::current_num_threads();
@@ -190,37 +143,30 @@ impl Pipelined {
                     (0..threads).map(|_| Workspace::new(self.num_nodes)).collect();
                 let (costs, flow) = probe.run(epoch, &mut spaces, &mut self.slots)?;
                 if let Some(costs) = costs {
-                    let solved = allocate::solve(&costs, threads);
-                    let words = describe(&costs, &solved, threads);
-                    self.mode = Mode::Test(Box::new(Test::new(&solved, words, threads, self.num_nodes)?));
+                    self.mode = Mode::Test(Box::new(Trial::new(&costs, threads, self.num_nodes)?));
                 }
                 Ok(flow)
             }
-            Mode::Test(test) => {
-                // parts of a short epoch would mostly be beginnings and ends
-                let whole = epoch.loader.num_batches() <= 2 * TEST[1];
-                let turns = 1 + test.crews.len();
-                let turn = test.parts % turns;
-                let many = if whole { u64::MAX } else { TEST[usize::from(turn > 0)] };
+            Mode::Test(trial) => {
+                let (many, timed) = trial.next(epoch.loader.num_batches());
                 let (from, clock) = (epoch.from, Instant::now());
                 let to = epoch.from.saturating_add(many).min(epoch.to);
-                let (flow, least) = match turn {
-                    0 => (self.inline.run(epoch.until(to))?, &mut test.none),
-                    _ => {
-                        let Contender { crew, seconds, .. } = &mut test.crews[turn - 1];
-                        (crew.run(&mut epoch.until(to), self.queue, &mut self.slots)?, seconds)
-                    }
+                let flow = match trial.crew() {
+                    None => self.inline.run(epoch.until(to))?,
+                    Some(crew) => crew.run(&mut epoch.until(to), self.queue, &mut self.slots)?,
                 };
                 epoch.from = to;
                 let each = clock.elapsed().as_secs_f64() / (to - from).max(1) as f64;
-                *least = least.min(each);
-                test.parts += 1;
-                if test.parts == 2 * turns {
-                    self.note = Some(test.verdict());
-                    if let Mode::Test(test) = std::mem::replace(&mut self.mode, Mode::Inline) {
+                // what the epoch's end cuts short tells too little
+                let enough = many == u64::MAX || to - from >= many / 2;
+                if timed && enough && trial.see(each) {
+                    self.note = Some(trial.verdict());
+                    if let Mode::Test(trial) =
+                        std::mem::replace(&mut self.mode, Mode::Inline(Pace::default()))
+                    {
                         // the others' memory is of no more use
                         self.slots = Vec::new();
-                        if let Some(crew) = test.winner() {
+                        if let Some(crew) = trial.winner() {
                             self.mode = Mode::Crew(Box::new(crew));
                             self.inline = Sequential::new(self.num_nodes);
                         }
@@ -228,15 +174,44 @@ impl Pipelined {
                 }
                 Ok(flow)
             }
-            Mode::Inline => {
-                let flow = self.inline.run(epoch.until(epoch.to))?;
+            Mode::Inline(pace) => {
+                let mut spent = [0.0; 3];
+                let batches = epoch.to - epoch.from;
+                let flow = {
+                    let Epoch { number, order, from, to, loader, timeline, lr, .. } = *epoch;
+                    let after = &mut *epoch.after;
+                    let mut after = |learner: &Learner<'a>, done: &[Done]| {
+                        for Done { spent: of_batch, .. } in done {
+                            let parts = [of_batch.sample, of_batch.extract, of_batch.train];
+                            spent.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
+                        }
+                        after(learner, done)
+                    };
+                    let learner = &mut *epoch.learner;
+                    let after = &mut after;
+                    self.inline.run(Epoch {
+                        number,
+                        order,
+                        from,
+                        to,
+                        loader,
+                        learner,
+                        lr,
+                        after,
+                        timeline,
+                    })?
+                };
                 epoch.from = epoch.to;
+                pace.see(batches, spent);
+                if pace.has_drifted() {
+                    self.mode = Mode::Probe(Probe::default());
+                }
                 Ok(flow)
             }
             Mode::Crew(crew) => {
                 let flow = crew.run(epoch, self.queue, &mut self.slots)?;
                 epoch.from = epoch.to;
-                if crew.has_drifted() && self.cores == Cores::Profiled {
+                if crew.pace.has_drifted() && self.cores == Cores::Profiled {
                     self.mode = Mode::Probe(Probe::default());
                 }
                 Ok(flow)
@@ -266,61 +241,9 @@ fn apart(cores: [usize; 3], isolated: bool) -> Allocation {
     Allocation { groups: [SAMPLE, EXTRACT, TRAIN].map(group).into(), isolated, seconds: f64::NAN }
 }
 
-/// An allocation in words, with what it was solved from.
-fn describe(costs: &[Cost], allocation: &Allocation, threads: usize) -> String {
-    let names = |group: &Group| {
-        let names = group.stages.iter().map(|&i| STAGES[i].name()).collect::<Vec<_>>().join(", ");
-        let turns = if group.stages.len() > 1 { " in turns" } else { "" };
-        let cores =
-            if allocation.isolated { format!(" on {} of its own", group.cores) } else { String::new() };
-        format!("{names}{turns}{cores}")
-    };
-    let groups = allocation.groups.iter().map(names).collect::<Vec<_>>().join(" beside ");
-    let times = STAGES
-        .iter()
-        .zip(costs)
-        .map(|(stage, cost)| format!("{} {:.2} ms", stage.name(), 1e3 * cost.seconds(threads)));
-    let times = times.collect::<Vec<_>>().join(", ");
-    format!("a batch on {threads} cores takes {times}: {groups}, {:.2} ms expected", 1e3 * allocation.seconds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_quickest_stays_and_none_unless_it_gains_something() {
-        let costs = |fixed| [Cost::default(), Cost { fixed, ..Cost::default() }, parallel(1.0)];
-        let parallel_only = allocate::solve(&costs(0.0), 2);
-        let waits = allocate::solve(&costs(1.0), 2);
-        let test = |solved: &Allocation, none: f64, crews: &[f64]| {
-            let mut test = Test { none, parts: 6, ..Test::new(solved, "a batch".into(), 2, 10).unwrap() };
-            assert_eq!(test.crews.len(), crews.len());
-            test.crews.iter_mut().zip(crews).for_each(|(crew, &seconds)| crew.seconds = seconds);
-            test
-        };
-        // of this model's crews one has a sampler, the free one two
-        let samplers = |none, crews: &[f64; 2]| test(&waits, none, crews).winner().map(|c| c.num_samplers());
-        assert_eq!(samplers(1.0, &[0.99, 1.2]), None);
-        assert_eq!(samplers(1.0, &[0.9, 1.2]), Some(0));
-        assert_eq!(samplers(1.0, &[0.9, 0.9]), Some(0));
-        assert_eq!(samplers(1.0, &[0.9, 0.8]), Some(2));
-        assert_eq!(samplers(1.0, &[1.1, 0.8]), Some(2));
-        let words = test(&waits, 0.001, &[0.002, 0.003]).verdict();
-        assert!(
-            words.contains("1.00 ms in turns, 2.00 ms as solved, 3.00 ms in free competition"),
-            "{words}"
-        );
-        // where the model sees nothing to gain, free competition is tried all the same
-        assert!(test(&parallel_only, 1.0, &[0.99]).winner().is_none());
-        assert_eq!(test(&parallel_only, 1.0, &[0.9]).winner().unwrap().num_samplers(), 2);
-        let words = test(&parallel_only, 0.001, &[0.003]).verdict();
-        assert!(words.contains("1.00 ms in turns, 3.00 ms in free competition"), "{words}");
-    }
-
-    fn parallel(seconds: f64) -> Cost {
-        Cost { divided: seconds, fixed: 0.0, busy: seconds }
-    }
 
     #[test]
     fn cores_are_profiled_naive_or_given() {

@@ -22,7 +22,7 @@ pub(super) struct Probe {
 }
 
 /// Batches timed on all cores, and on one, after as many as there are cores to warm up.
-const TIMED: usize = 2;
+const TIMED: usize = 4;
 
 /// Seconds that passed, and core seconds.
 #[derive(Clone, Copy, Default)]

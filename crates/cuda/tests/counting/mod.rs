@@ -23,6 +23,7 @@ pub(crate) struct Counting {
     launches: AtomicUsize,
     graphs: AtomicUsize,
     done: AtomicBool,
+    slow: AtomicBool,
 }
 
 impl Counting {
@@ -33,12 +34,18 @@ impl Counting {
             launches: AtomicUsize::new(0),
             graphs: AtomicUsize::new(0),
             done: AtomicBool::new(true),
+            slow: AtomicBool::new(false),
         })
     }
 
     /// Whether events that are asked for are done.
     pub(crate) fn set_done(&self, done: bool) {
         self.done.store(done, Relaxed);
+    }
+
+    /// Has captures last, so that other threads come in between.
+    pub(crate) fn capture_slowly(&self) {
+        self.slow.store(true, Relaxed);
     }
 
     pub(crate) fn downloads(&self) -> usize {
@@ -181,7 +188,11 @@ impl Driver for Counting {
     }
 
     fn begin_capture(&self, stream: Stream) -> Result<()> {
-        self.inner.begin_capture(stream)
+        let begun = self.inner.begin_capture(stream);
+        if self.slow.load(Relaxed) {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        begun
     }
 
     fn end_capture(&self, stream: Stream) -> Result<Graph> {

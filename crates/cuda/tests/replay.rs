@@ -286,7 +286,7 @@ fn others_take_and_give_memory_meanwhile() {
 #[test]
 fn memory_that_others_free_is_no_part_of_a_capture() {
     let (driver, device) = device(Options::default());
-    driver.capture_slowly();
+    driver.go_slowly();
     let cuda = cuda(&device);
     let mut learner = Learner::new(&cuda, &named("sage"), "adam");
     let batch = Batch::new(&learner.model, 12);

@@ -1,9 +1,11 @@
 //! Samplers on a device draw what the processor's draw under the same key: blocks and input nodes, element by element.
 
+mod counting;
 mod device;
 
 use std::sync::Arc;
 
+use counting::Counting;
 use graphmill_cuda::{
     Device,
     driver::shim::{Options, Order},
@@ -266,6 +268,53 @@ fn the_same_is_drawn_wherever_the_graph_is() {
         }
     }
     assert_eq!(Place::Shards(3).to_string(), "in the memory of 3 devices, row by row");
+}
+
+/// Kernels, copies and fills, and waits of a batch; the same for every batch.
+fn costs(name: &str, options: &SamplerOptions, graph: &Graph, form: Form, seeds: &[NodeId]) -> [usize; 3] {
+    let driver = Counting::new(device::driver(0, Options::default()));
+    let device = Device::new(driver.clone(), 0, 1 << 28).unwrap();
+    let sampler = on_devices(&[device], name, options, graph, u64::MAX).pop().unwrap();
+    let mut workspace = Workspace::new(graph.num_nodes());
+    let mut all = Vec::new();
+    for number in 0..3 {
+        let mut batch = MiniBatch { number, seeds: seeds.to_vec(), ..MiniBatch::default() };
+        let so_far = || {
+            let ((kernels, _), (waits, moves)) = (driver.started(), driver.waited_and_moved());
+            [kernels, moves, waits]
+        };
+        let before = so_far();
+        sampler.sample(graph, 11, 3, form, &mut workspace, &mut batch).unwrap();
+        let after = so_far();
+        all.push([0, 1, 2].map(|i| after[i] - before[i]));
+    }
+    // the first takes page-locked memory, and tables of weights; the others nothing
+    assert_eq!(all[1], all[2]);
+    all[2]
+}
+
+#[test]
+fn the_host_waits_for_a_batch_once() {
+    let graph = graph(&(0..3000).map(|v| v % 37).collect::<Vec<_>>(), 5);
+    let seeds = seeds(3000, 64);
+    let drawn = |fanout: &[i64], form: Form| {
+        let options = SamplerOptions { fanout: fanout.to_vec(), ..SamplerOptions::default() };
+        costs("neighbor", &options, &graph, form, &seeds)
+    };
+    // all but the bottom layer want a gradient of their sources. A hop: counted, drawn, numbered, and zeros for these; where it is transposed a count, two
+    // digits and starts. A batch: the seeds and their number, the table, its seeds and a copy, what the host is told
+    let form = |transposed| Form { transposed, ..Form::default() };
+    assert_eq!(drawn(&[25, 10], form(0b10)), [1 + 3 + 4 + 3 + 1, 2 + 2 + 2, 1]);
+    assert_eq!(drawn(&[15, 10, 5], form(0b110)), [1 + 7 + 7 + 3 + 1, 2 + 2 + 3, 1]);
+    // weights, in one kernel more a hop
+    let weights = SymmetricWeights::new(&graph);
+    let symmetric = Form { symmetric: Some(&weights), ..form(0b10) };
+    assert_eq!(drawn(&[25, 10], symmetric), [1 + 8 + 4 + 1, 2 + 2 + 2, 1]);
+    // the bottom hop of a fused batch is not numbered
+    assert_eq!(drawn(&[25, 10], Form { fused: true, ..form(0b10) }), [1 + 7 + 2 + 1, 2 + 2 + 2, 1]);
+    assert_eq!(drawn(&[25], Form { fused: true, ..form(0) }), [2 + 1, 2 + 1, 1]);
+    // who takes all neighbours has the host wait for their number (a copy), and makes a table as large
+    assert_eq!(drawn(&[10, -1], form(0b10)), [1 + 7 + 1 + 3 + 1, 2 + 2 + 1 + (1 + 1 + 2 + 1), 2]);
 }
 
 #[test]

@@ -57,3 +57,19 @@ __device__ inline uint64_t sum_before(uint64_t* words, uint64_t tile, uint64_t s
     __syncthreads();
     return *room;
 }
+
+// The sum of all tiles before this one, which is not the first, for each thread by itself: words of tiles are `stride` apart, `word` is this tile's own.
+// What it knows then, with its own sum, it says.
+__device__ inline uint64_t sum_before_alone(uint64_t* word, uint64_t stride, uint64_t sum) {
+    atomicExch(word, LOOK_OWN | sum);
+    uint64_t before = 0;
+    for (const uint64_t* at = word - stride;; at -= stride) {
+        const uint64_t found = look_at(at);
+        before += found & LOOK_SUM;
+        if ((found & LOOK_ALL) != 0) {
+            break;
+        }
+    }
+    atomicExch(word, LOOK_ALL | (before + sum));
+    return before;
+}

@@ -67,17 +67,10 @@ extern "C" __global__ void transpose_place(const uint32_t* keys, const uint32_t*
         if (tile == 0) {
             uint64_t all;
             before = block_before(counts[threadIdx.x], warps, &all);
+            atomicExch(word, LOOK_ALL | (before + own));
         } else {
-            atomicExch(word, LOOK_OWN | own);
-            for (const uint64_t* at = word - DIGITS;; at -= DIGITS) {
-                const uint64_t found = look_at(at);
-                before += found & LOOK_SUM;
-                if ((found & LOOK_ALL) != 0) {
-                    break;
-                }
-            }
+            before = sum_before_alone(word, DIGITS, own);
         }
-        atomicExch(word, LOOK_ALL | (before + own));
         uint32_t running = (uint32_t)before;
         for (uint32_t w = 0; w < 8; w++) {
             const uint32_t here = next[w][threadIdx.x];

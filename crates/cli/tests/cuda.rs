@@ -155,10 +155,24 @@ fn gradients_are_summed_alike_whatever_sums_them() {
     let args = format!("{base} --strategy time-sharing --devices cuda:0,1,2 --json");
     let run = on_shim(&room, &args).succeeded().json();
     assert!(run["all_reduce"].as_str().expect("what summed").starts_with("copies between devices"), "{run}");
-    let one = "--strategy factored --num-samplers 1 --switching off";
-    let failed = on_shim(&room, &format!("{base} {one} --devices cuda:0,1 --all-reduce nccl"));
-    assert_eq!(failed.status, Some(2), "{}", failed.stderr);
-    assert!(failed.stderr.contains("--all-reduce nccl: it sums the gradients"), "{}", failed.stderr);
+}
+
+/// Who asks for sums over devices where there are none is told why, and what to do.
+#[test]
+fn sums_of_nothing_are_refused() {
+    let room = Room::new();
+    room.dataset("data");
+    let one_trains = "--strategy factored --num-samplers 1 --switching off --devices cuda:0,1";
+    for (options, why) in [
+        (one_trains, "--all-reduce nccl: an update is of one batch here: use --batches-per-update N"),
+        ("--strategy time-sharing --updates asynchronous --devices cuda:0,1", "use --updates synchronous"),
+        ("--strategy time-sharing --devices cuda:0", "--devices cuda:0 names 1: name more"),
+        ("--devices cpu", "--devices cpu names 0: name more"),
+    ] {
+        let failed = on_shim(&room, &format!("train data {SMALL} {options} --all-reduce nccl"));
+        assert_eq!(failed.status, Some(2), "{options}: {}", failed.stderr);
+        assert!(failed.stderr.contains(why), "{options}: {}", failed.stderr);
+    }
 }
 
 /// Whichever Trainer fails, or the sum itself: the run ends with that error, and no thread waits for what never comes.

@@ -1,74 +1,84 @@
-// Unique nodes in first-seen order: global ids to local ones. The nodes so far have the positions 0..n, and the edges those behind them; a table keeps
-// the smallest position of every id, which no order of threads changes. The first edges of new ids are counted, and say their numbers.
-//
-// An entry of the table is an id (upper half) and a position: one read finds both. Where the table is dense an id is its own slot.
+// Unique nodes in first-seen order: slots of the batch's table (table.cuh) become local ids. The first edges of new nodes are numbered in their order, in
+// one pass over the edges: the others wait for what the first says.
 #include "common.cuh"
-#include "keyed.cuh"
+#include "lookback.cuh"
+#include "table.cuh"
 
-// What an empty slot holds: no node has the largest id.
-#define EMPTY 0xffffffffffffffffull
+// Edges of a tile, and of each of its eight warps.
+#define NUMBER_TILE 2048
+#define NUMBER_EACH 256
 
-// Puts an id with a position into the table; its slot. The table has room.
-__device__ inline uint32_t put(uint64_t* table, uint32_t mask, uint32_t dense, uint32_t id, uint32_t position) {
-    const uint64_t entry = (uint64_t)id << 32 | position;
-    uint32_t slot = dense != 0 ? id : (uint32_t)keyed_mix(id) & mask;
+// Puts the first `count` nodes of a batch, whose local ids are their places.
+extern "C" __global__ void relabel_nodes(TABLE, const uint32_t* nodes, uint64_t count) {
+    const Table table = TABLE_OF;
+    for (uint64_t at = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; at < count; at += (uint64_t)gridDim.x * blockDim.x) {
+        put(table, nodes[at], (uint32_t)at);
+    }
+}
+
+// Slots become local ids, and new nodes are written behind those there are. sizes[0]: how many there are; sizes[1]: how many edges; sizes[2] becomes how
+// many nodes there are then. Blocks of 256 threads; `dealt` and a word for each tile behind it are 0.
+extern "C" __global__ void relabel_number(uint64_t* entries, uint32_t* indices, uint32_t* nodes, uint64_t* sizes, uint64_t* dealt) {
+    __shared__ uint64_t room[2];
+    __shared__ uint32_t warps[NUMBER_TILE / NUMBER_EACH];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, lower = (1u << lane) - 1;
+    const uint64_t count = sizes[0], edges = sizes[1];
     for (;;) {
-        uint64_t found = table[slot];
-        if (found == EMPTY) {
-            found = atomicCAS(table + slot, EMPTY, entry);
-            if (found == EMPTY) {
-                return slot;
+        const uint64_t tile = deal_tile(dealt, room);
+        if (tile > 0 && tile * NUMBER_TILE >= edges) {
+            break;
+        }
+        const uint64_t first = tile * NUMBER_TILE + warp * NUMBER_EACH + lane;
+        uint32_t slot[8], new_ones[8], in_warp = 0;
+        uint64_t entry[8];
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++) {
+            slot[j] = first + 32 * j < edges ? indices[first + 32 * j] : 0;
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++) {
+            entry[j] = first + 32 * j < edges ? entries[slot[j]] : 0;
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++) {
+            const uint64_t e = first + 32 * j;
+            new_ones[j] = __ballot_sync(ALL_LANES, e < edges && (uint32_t)entry[j] == (PENDING | (uint32_t)e));
+            in_warp += (uint32_t)__popc(new_ones[j]);
+        }
+        if (lane == 0) {
+            warps[warp] = in_warp;
+        }
+        __syncthreads();
+        uint32_t before_warp = 0, in_tile = 0;
+        for (uint32_t w = 0; w < NUMBER_TILE / NUMBER_EACH; w++) {
+            before_warp += w < warp ? warps[w] : 0;
+            in_tile += warps[w];
+        }
+        const uint64_t before = sum_before(dealt + 1, tile, in_tile, room + 1);
+        uint32_t next = (uint32_t)(count + before) + before_warp;
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++) {
+            if ((new_ones[j] >> lane & 1) != 0) {
+                const uint32_t own = next + (uint32_t)__popc(new_ones[j] & lower);
+                nodes[own] = (uint32_t)(entry[j] >> 32);
+                atomicExch(entries + slot[j], entry[j] >> 32 << 32 | own);
+                entry[j] = own;
+            }
+            next += (uint32_t)__popc(new_ones[j]);
+        }
+        // the first edges of this tile have said their numbers; those of tiles before will, whoever makes them
+        __syncthreads();
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++) {
+            if (first + 32 * j < edges) {
+                while ((entry[j] & PENDING) != 0) {
+                    entry[j] = *(const volatile uint64_t*)(entries + slot[j]);
+                }
+                indices[first + 32 * j] = (uint32_t)entry[j];
             }
         }
-        if (found >> 32 == id) {
-            // most ids that come again were put by an earlier position
-            if (entry < found) {
-                atomicMin(table + slot, entry);
-            }
-            return slot;
+        if (threadIdx.x == 0 && (tile + 1) * NUMBER_TILE >= edges) {
+            sizes[2] = count + before + in_tile;
         }
-        slot = (slot + 1) & mask;
-    }
-}
-
-// Puts the nodes so far and the edges' sources, which become slots.
-extern "C" __global__ void relabel_put(uint64_t* table, uint32_t mask, uint32_t dense, const uint32_t* nodes, uint64_t count,
-                                       uint32_t* indices, uint64_t edges) {
-    const uint64_t all = count + edges;
-    for (uint64_t at = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; at < all; at += (uint64_t)gridDim.x * blockDim.x) {
-        if (at < count) {
-            put(table, mask, dense, nodes[at], (uint32_t)at);
-        } else {
-            indices[at - count] = put(table, mask, dense, indices[at - count], (uint32_t)at);
-        }
-    }
-}
-
-// first[e]: 1 where edge e is the first place of its source, else 0.
-extern "C" __global__ void relabel_first(const uint64_t* table, uint64_t count, const uint32_t* slots, uint64_t edges,
-                                         uint32_t* first) {
-    for (uint64_t e = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; e < edges; e += (uint64_t)gridDim.x * blockDim.x) {
-        first[e] = (uint32_t)table[slots[e]] == (uint32_t)(count + e) ? 1 : 0;
-    }
-}
-
-// Slots become local ids, and new nodes are written behind the `count` so far; before[e]: how many came before edge e, and before[edges] all.
-// all[0]: how many nodes there are now.
-extern "C" __global__ void relabel_number(const uint64_t* table, uint64_t count, uint32_t* indices, uint64_t edges,
-                                          const uint32_t* before, uint32_t* nodes, uint64_t* all) {
-    for (uint64_t e = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; e < edges; e += (uint64_t)gridDim.x * blockDim.x) {
-        const uint64_t entry = table[indices[e]];
-        const uint32_t position = (uint32_t)entry;
-        uint32_t local = position;
-        if (position >= count) {
-            local = (uint32_t)count + before[position - count];
-            if (position == (uint32_t)(count + e)) {
-                nodes[local] = (uint32_t)(entry >> 32);
-            }
-        }
-        indices[e] = local;
-    }
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        all[0] = count + before[edges];
     }
 }

@@ -24,7 +24,7 @@ extern "C" __global__ void scan_sums(const uint32_t* values, uint64_t count, uin
 }
 
 // Replaces the sums by what stands before each; total[0]: all. One block.
-extern "C" __global__ void scan_tiles(uint64_t* tiles, uint64_t count, uint64_t* total) {
+extern "C" __global__ void __launch_bounds__(1024) scan_tiles(uint64_t* tiles, uint64_t count, uint64_t* total) {
     __shared__ uint64_t warps[33];
     uint64_t before = 0;
     for (uint64_t first = 0; first < count; first += blockDim.x) {

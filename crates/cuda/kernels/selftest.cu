@@ -1,5 +1,6 @@
 // Kernels that test what runs kernels: a machine's driver, or the host shim.
 #include "common.cuh"
+#include "lookback.cuh"
 
 // The value of a warp's lanes, summed in one fixed order; lane 0 has it.
 __device__ inline float warp_sum(float value) {
@@ -86,5 +87,16 @@ extern "C" __global__ void selftest_floats(const float* values, uint32_t count, 
         of_halves[at] = from_half(halves[at]);
         bf16s[at] = to_bf16(values[at]);
         of_bf16s[at] = from_bf16(bf16s[at]);
+    }
+}
+
+// before[0] and before[1]: the sum of the tiles before `tile`, whose own is `sum`, as a block finds it and as a thread does. `words` and `others` hold
+// those of the tiles before, and 0 behind them.
+extern "C" __global__ void selftest_look_back(uint64_t* words, uint64_t* others, uint64_t tile, uint64_t sum, uint64_t* before) {
+    __shared__ uint64_t room;
+    const uint64_t found = sum_before(words, tile, sum, &room);
+    if (threadIdx.x == 0) {
+        before[0] = found;
+        before[1] = tile == 0 ? 0 : sum_before_alone(others + tile, 1, sum);
     }
 }

@@ -44,3 +44,23 @@ __device__ inline uint32_t row_of_edge(const uint32_t* indptr, uint64_t rows, ui
     }
     return (uint32_t)low;
 }
+
+// How edges are counted.
+#define DISTINCT 0
+#define AGAIN 1
+#define BY_ALIAS 2
+// The fanout that takes all.
+#define TAKES_ALL 0xffffffffu
+// `other` of the cells of rows in which nothing can be drawn.
+#define NOTHING 0xffffffffu
+
+// How many edges a row gets.
+__device__ inline uint32_t edges_of(Row row, uint32_t fanout, uint32_t mode) {
+    if (mode == DISTINCT || fanout == TAKES_ALL) {
+        return row.length < fanout ? (uint32_t)row.length : fanout;
+    }
+    if (row.length == 0 || (mode == BY_ALIAS && __ldg(&row.cells->y) == NOTHING)) {
+        return 0;
+    }
+    return fanout;
+}

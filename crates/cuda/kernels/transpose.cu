@@ -1,6 +1,8 @@
 // A block's edges by source, destinations ascending within each: a stable radix sort of the edges by their sources, eight bits a pass. Stable is
 // what makes the result one and the same: within a tile a warp's edges come one warp after the other, 32 after 32, and of those lane after lane.
 #include "common.cuh"
+#include "lookback.cuh"
+#include "scan.cuh"
 #include "topology.cuh"
 
 #define DIGITS 256
@@ -8,30 +10,43 @@
 #define SORT_TILE 2048
 #define SORT_EACH 256
 
-// counts[d * tiles + t]: the keys of tile t with digit d.
-extern "C" __global__ void transpose_count(const uint32_t* keys, uint64_t edges, uint32_t shift, uint64_t tiles,
-                                           uint32_t* counts) {
-    __shared__ uint32_t own[DIGITS];
-    for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        own[threadIdx.x] = 0;
-        __syncthreads();
-        for (uint32_t i = threadIdx.x; i < SORT_TILE; i += DIGITS) {
-            const uint64_t at = tile * SORT_TILE + i;
-            if (at < edges) {
-                atomicAdd(own + (keys[at] >> shift) % DIGITS, 1u);
-            }
+// counts[256 pass + d]: how many keys have digit d in that pass, added to what is there. sizes[1]: how many edges.
+extern "C" __global__ void transpose_count(const uint32_t* keys, const uint64_t* sizes, uint32_t passes, uint64_t* counts) {
+    __shared__ uint32_t own[4][DIGITS];
+    const uint64_t edges = sizes[1];
+    for (uint32_t pass = 0; pass < passes; pass++) {
+        own[pass][threadIdx.x] = 0;
+    }
+    __syncthreads();
+    for (uint64_t at = blockIdx.x * (uint64_t)DIGITS + threadIdx.x; at < edges; at += (uint64_t)gridDim.x * DIGITS) {
+        const uint32_t key = keys[at];
+        for (uint32_t pass = 0; pass < passes; pass++) {
+            atomicAdd(&own[pass][(key >> 8 * pass) % DIGITS], 1u);
         }
-        __syncthreads();
-        counts[threadIdx.x * tiles + tile] = own[threadIdx.x];
+    }
+    __syncthreads();
+    for (uint32_t pass = 0; pass < passes; pass++) {
+        if (own[pass][threadIdx.x] != 0) {
+            atomicAdd(counts + DIGITS * pass + threadIdx.x, (uint64_t)own[pass][threadIdx.x]);
+        }
     }
 }
 
-// Moves keys and values to where the prefix sums of the counts say. Without `values` a key's value is its place.
-extern "C" __global__ void transpose_place(const uint32_t* keys, const uint32_t* values, uint64_t edges, uint32_t shift,
-                                           uint64_t tiles, const uint32_t* before, uint32_t* keys_to, uint32_t* values_to) {
+// A pass: moves keys and values to where they belong, by `counts` of the pass' digits and by what the tiles before have of each. Without `values` a key's
+// value is its place; where `dst` is not null, the last pass, it gets the destinations of the values, which are edges. `dealt` and a word for each digit of
+// each tile behind it are 0.
+extern "C" __global__ void transpose_place(const uint32_t* keys, const uint32_t* values, const uint64_t* sizes, uint32_t shift,
+                                           const uint64_t* counts, uint64_t* dealt, uint32_t* keys_to, uint32_t* values_to,
+                                           const uint32_t* indptr, uint32_t* dst) {
     __shared__ uint32_t next[8][DIGITS];
+    __shared__ uint64_t room, warps[33];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const uint64_t rows = sizes[0], edges = sizes[1];
+    for (;;) {
+        const uint64_t tile = deal_tile(dealt, &room);
+        if (tile * SORT_TILE >= edges) {
+            break;
+        }
         for (uint32_t w = 0; w < 8; w++) {
             next[w][threadIdx.x] = 0;
         }
@@ -43,7 +58,20 @@ extern "C" __global__ void transpose_place(const uint32_t* keys, const uint32_t*
             }
         }
         __syncthreads();
-        uint32_t running = before[threadIdx.x * tiles + tile];
+        // of this thread's digit: this tile's, and all before
+        uint64_t own = 0, before = 0;
+        for (uint32_t w = 0; w < 8; w++) {
+            own += next[w][threadIdx.x];
+        }
+        uint64_t* word = dealt + 1 + tile * DIGITS + threadIdx.x;
+        if (tile == 0) {
+            uint64_t all;
+            before = block_before(counts[threadIdx.x], warps, &all);
+            atomicExch(word, LOOK_ALL | (before + own));
+        } else {
+            before = sum_before_alone(word, DIGITS, own);
+        }
+        uint32_t running = (uint32_t)before;
         for (uint32_t w = 0; w < 8; w++) {
             const uint32_t here = next[w][threadIdx.x];
             next[w][threadIdx.x] = running;
@@ -75,16 +103,20 @@ extern "C" __global__ void transpose_place(const uint32_t* keys, const uint32_t*
             }
             __syncwarp();
             if (here) {
+                const uint32_t value = values != 0 ? values[at] : (uint32_t)at;
                 keys_to[to] = key;
-                values_to[to] = values != 0 ? values[at] : (uint32_t)at;
+                values_to[to] = value;
+                if (dst != 0) {
+                    dst[to] = row_of_edge(indptr, rows, value);
+                }
             }
         }
-        __syncthreads();
     }
 }
 
-// starts[u]: the first of the sorted keys that is u or more, for u up to `sources`.
-extern "C" __global__ void transpose_starts(const uint32_t* keys, uint64_t edges, uint64_t sources, uint32_t* starts) {
+// starts[u]: the first of the sorted keys that is u or more, for u up to sizes[2]. sizes[1]: how many keys.
+extern "C" __global__ void transpose_starts(const uint32_t* keys, const uint64_t* sizes, uint32_t* starts) {
+    const uint64_t edges = sizes[1], sources = sizes[2];
     for (uint64_t u = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; u <= sources; u += (uint64_t)gridDim.x * blockDim.x) {
         uint64_t low = 0, high = edges;
         while (low < high) {
@@ -96,13 +128,5 @@ extern "C" __global__ void transpose_starts(const uint32_t* keys, uint64_t edges
             }
         }
         starts[u] = (uint32_t)low;
-    }
-}
-
-// The destinations of edges.
-extern "C" __global__ void transpose_destinations(const uint32_t* edge, uint64_t edges, const uint32_t* indptr, uint64_t rows,
-                                                  uint32_t* dst) {
-    for (uint64_t at = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; at < edges; at += (uint64_t)gridDim.x * blockDim.x) {
-        dst[at] = row_of_edge(indptr, rows, edge[at]);
     }
 }

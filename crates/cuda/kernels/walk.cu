@@ -1,6 +1,7 @@
 // PinSAGE's neighbourhoods: the nodes that short random walks visit most, and how often. The same walks as graphmill_loader::sampler::random_walk.
 #include "common.cuh"
 #include "keyed.cuh"
+#include "table.cuh"
 #include "topology.cuh"
 
 // A visit of no node.
@@ -12,12 +13,13 @@
 #define DEGREE_SHARES 2
 
 // The up to `width` nodes that the walks of each destination visit most, lower ids first among equals, and their visits: at i * width of `nodes_to`
-// and `visits_to`, and how many in counts[i]. A warp a destination; dynamic shared memory of 8 bytes for each of a warp's visits.
+// and `visits_to`, and how many in counts[i]. A warp a destination of sizes[0]; dynamic shared memory of 8 bytes for each of a warp's visits.
 // `restart` are the bits of a double.
-extern "C" __global__ void walk_draw(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, uint64_t rows, uint32_t walks,
+extern "C" __global__ void walk_draw(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, const uint64_t* sizes, uint32_t walks,
                                      uint32_t length, uint64_t restart, uint64_t key, uint32_t width, uint32_t* nodes_to,
                                      uint32_t* visits_to, uint32_t* counts) {
     extern __shared__ unsigned char dynamic_shared[];
+    const uint64_t rows = sizes[0];
     const uint32_t lane = threadIdx.x % 32, all = walks * length;
     uint32_t* visited = (uint32_t*)dynamic_shared + 2 * all * (threadIdx.x / 32);
     // of a node's first visit how many it has, of the others 0
@@ -84,10 +86,11 @@ extern "C" __global__ void walk_draw(const uint64_t* shards, uint32_t parts, con
 }
 
 // Edges and their weights, one row behind the other. A thread a destination's place.
-extern "C" __global__ void walk_edges(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, uint64_t rows,
+extern "C" __global__ void walk_edges(const uint64_t* shards, uint32_t parts, const uint32_t* nodes, const uint64_t* sizes,
                                       const uint32_t* indptr, uint32_t width, const uint32_t* nodes_from,
-                                      const uint32_t* visits_from, uint32_t makes, uint32_t* indices, float* weights) {
-    const uint64_t all = rows * width;
+                                      const uint32_t* visits_from, uint32_t makes, TABLE, uint32_t* indices, float* weights) {
+    const Table table = TABLE_OF;
+    const uint64_t all = sizes[0] * width;
     for (uint64_t at = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; at < all; at += (uint64_t)gridDim.x * blockDim.x) {
         const uint64_t i = at / width;
         const uint32_t own = (uint32_t)(at % width), first = indptr[i], count = indptr[i + 1] - first;
@@ -104,7 +107,7 @@ extern "C" __global__ void walk_edges(const uint64_t* shards, uint32_t parts, co
             const float share = makes == SHARES ? 1.0f : (float)row_of(shards, parts, nodes[i]).length;
             factor = __fdiv_rn(share, (float)sum);
         }
-        indices[first + own] = nodes_from[at];
+        put_source(table, indices, (uint64_t)first + own, nodes_from[at]);
         weights[first + own] = __fmul_rn((float)visits_from[at], factor);
     }
 }

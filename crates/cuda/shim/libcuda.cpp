@@ -7,6 +7,7 @@
 // `devices=N`, `capability=N`, `refuse-read-only`, `broken-jit`, `no-peers` and `no-graphs`.
 #include "shim.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -70,6 +71,8 @@ std::set<std::string*> modules;
 std::map<void*, Function> functions;
 std::map<void*, Capture> captures;
 std::set<Work*> graphs, ready;
+// Whether NCCL's stand-in starts kernels that wait for each other.
+std::atomic<bool> grouping{false};
 
 std::string setting(const char* name) {
     const char* all = getenv("GRAPHMILL_STAND_IN");
@@ -120,6 +123,12 @@ bool of_thread(void*, const Capture& capture, void*) { return capture.by == std:
 #define NOT_CAPTURED(meets, stream) \
     if (spoils(meets, stream)) { \
         return CAPTURE_UNSUPPORTED; \
+    }
+// What may wait for a device must not come between kernels that wait for each other.
+#define NOT_IN_GROUP \
+    if (grouping) { \
+        fprintf(stderr, "%s while a group of kernels is started\n", __func__); \
+        abort(); \
     }
 #define NEED(condition, status) \
     if (!(condition)) { \
@@ -221,6 +230,7 @@ int cuCtxSetCurrent(Context* context) {
 }
 int cuCtxSynchronize() {
     ENTER
+    NOT_IN_GROUP
     NOT_CAPTURED(of_any, nullptr)
     return SUCCESS;
 }
@@ -238,6 +248,7 @@ int cuMemGetInfo_v2(size_t* free, size_t* all) {
 }
 int cuMemAlloc_v2(uint64_t* at, size_t bytes) {
     ENTER
+    NOT_IN_GROUP
     NOT_CAPTURED(of_thread, nullptr)
     NEED(bytes > 0, INVALID_VALUE)
     NEED(bytes <= MEMORY - current->used, OUT_OF_MEMORY)
@@ -248,6 +259,7 @@ int cuMemAlloc_v2(uint64_t* at, size_t bytes) {
 }
 int cuMemFree_v2(uint64_t at) {
     ENTER
+    NOT_IN_GROUP
     const auto found = memory.find(at);
     NEED(found != memory.end() && found->second.second == current, INVALID_VALUE)
     current->used -= found->second.first;
@@ -257,6 +269,7 @@ int cuMemFree_v2(uint64_t at) {
 }
 int cuMemHostAlloc(void** at, size_t bytes, unsigned flags) {
     ENTER
+    NOT_IN_GROUP
     NEED(bytes > 0 && flags == 3, INVALID_VALUE)
     *at = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     memset(*at, 0xff, bytes);
@@ -265,18 +278,21 @@ int cuMemHostAlloc(void** at, size_t bytes, unsigned flags) {
 }
 int cuMemFreeHost(void* at) {
     ENTER
+    NOT_IN_GROUP
     NEED(host.erase(at) == 1, INVALID_VALUE)
     free(at);
     return SUCCESS;
 }
 int cuMemHostRegister_v2(void* at, size_t bytes, unsigned flags) {
     ENTER
+    NOT_IN_GROUP
     NEED((flags & 8) == 0 || setting("refuse-read-only").empty(), NOT_SUPPORTED)
     NEED(bytes > 0 && (flags & 7) == 3 && registered.insert(at).second, INVALID_VALUE)
     return SUCCESS;
 }
 int cuMemHostUnregister(void* at) {
     ENTER
+    NOT_IN_GROUP
     return registered.erase(at) == 1 ? SUCCESS : INVALID_VALUE;
 }
 int cuMemHostGetDevicePointer_v2(uint64_t* address, void* at, unsigned flags) {
@@ -384,6 +400,7 @@ int cuMemsetD32Async(uint64_t at, unsigned word, size_t words, void* stream) {
 
 int cuModuleLoadDataEx(void** module, const void* image, unsigned count, const int* options, void** values) {
     ENTER
+    NOT_IN_GROUP
     if (!setting("broken-jit").empty()) {
         for (unsigned i = 0; i + 1 < count; i++) {
             // the buffer of errors, and its size behind it
@@ -503,6 +520,12 @@ int cuGraphExecDestroy(Work* graph) {
     NEED(ready.erase(graph) == 1, INVALID_VALUE)
     delete graph;
     return SUCCESS;
+}
+
+// For NCCL's: whether it starts kernels that wait for each other.
+void stand_in_group(bool begins) {
+    std::lock_guard<std::mutex> guard(lock);
+    grouping = begins;
 }
 
 // For the other stand-ins: whether the stream is being captured, and keeps this work of theirs.

@@ -1,7 +1,11 @@
 // A stand-in for NCCL, for tests of what calls it: sums over the ranks of one process, in the order of ranks, when a group ends. It is as
-// strict as the library should be: a collective that not all ranks are part of would hang, and is an error here.
+// strict as the library should be: a collective that not all ranks are part of would hang, and is an error here. When a group ends the driver's
+// stand-in is told that kernels are started which wait for each other.
 //
 // GRAPHMILL_STAND_IN may hold `nccl-fails=CALL`, the name of a call behind `nccl`.
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -29,6 +33,19 @@ std::vector<Call> calls;
 bool fails(const char* call) {
     const char* words = getenv("GRAPHMILL_STAND_IN");
     return words != nullptr && strstr(words, (std::string("nccl-fails=") + call).c_str()) != nullptr;
+}
+
+// Tells the stand-in for the driver that kernels which wait for each other are being started, which takes a while.
+void tell_driver(bool begins) {
+    using Tell = void (*)(bool);
+    static void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    static const Tell tell = driver == nullptr ? nullptr : (Tell)dlsym(driver, "stand_in_group");
+    if (tell != nullptr) {
+        tell(begins);
+    }
+    if (begins) {
+        usleep(2000);
+    }
 }
 
 }  // namespace
@@ -90,6 +107,8 @@ int ncclGroupEnd() {
         return INVALID_USAGE;
     }
     grouped = false;
+    tell_driver(true);
+    tell_driver(false);
     for (size_t first = 0; first < all.size();) {
         const size_t ranks = (size_t)all[first].of->ranks;
         if (all.size() - first < ranks) {

@@ -7,6 +7,10 @@ use crate::{
     driver::{Address, HostMemory},
 };
 
+/// Memory smaller than this is copied. What is smaller shares its first and last page with memory of others, which the driver might take for
+/// locked too, and which would then be read later than whoever copies it expects; larger memory is mapped for itself.
+const SHARES_PAGES: usize = 32 << 20;
+
 /// Page-locked host memory with the values that were given.
 pub struct Mapped {
     device: Arc<Device>,
@@ -28,16 +32,19 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Locks the `bytes` that `owner` keeps alive and unchanged, or copies them where the system does not lock such memory.
+    /// Locks the `bytes` that `owner` keeps alive and unchanged, or copies them where the system does not lock such memory, or they are few.
     ///
     /// # Errors
     /// There is not as much memory for the copy.
     pub fn new(device: &Arc<Device>, bytes: &[u8], owner: impl Any + Send + Sync) -> Result<Self> {
         let driver = device.driver();
+        let in_place = || {
+            // SAFETY: the owner keeps the memory, and is kept until it is taken back
+            unsafe { driver.register(bytes.as_ptr(), bytes.len()) }.ok()
+        };
         let (address, held) = if bytes.is_empty() {
             (Address(0), Held::Nothing)
-        // SAFETY: the owner keeps the memory, and is kept until it is taken back
-        } else if let Ok(address) = unsafe { driver.register(bytes.as_ptr(), bytes.len()) } {
+        } else if let Some(address) = (bytes.len() >= SHARES_PAGES).then(in_place).flatten() {
             (address, Held::InPlace(bytes.as_ptr(), Box::new(owner)))
         } else {
             let memory = driver.allocate_host(bytes.len())?;

@@ -283,6 +283,40 @@ fn others_take_and_give_memory_meanwhile() {
     assert_eq!(losses, expected);
 }
 
+/// Says that a test is over, also where it fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn memory_that_others_free_is_no_part_of_a_capture() {
+    let (driver, device) = device(Options::default());
+    driver.go_slowly();
+    let cuda = cuda(&device);
+    let mut learner = Learner::new(&cuda, &named("sage"), "adam");
+    let batch = Batch::new(&learner.model, 12);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let queue = Queue::new(&device).unwrap();
+            while !over.load(Relaxed) {
+                // an event of the stream that trains says when it may be used again
+                drop(queue.take(5000).unwrap());
+            }
+        });
+        let _over = Over(&over);
+        (0..8).for_each(|step| {
+            learner.step(&batch, step > 0);
+        });
+    });
+    device.check().unwrap();
+    assert_eq!(device.replayed().refused, None, "a capture met what it must not");
+}
+
 #[test]
 fn a_device_that_does_not_capture_launches() {
     if std::env::var_os("GRAPHMILL_TEST_DEVICE").is_some() {

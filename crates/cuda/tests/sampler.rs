@@ -1,9 +1,11 @@
 //! Samplers on a device draw what the processor's draw under the same key: blocks and input nodes, element by element.
 
+mod counting;
 mod device;
 
 use std::sync::Arc;
 
+use counting::Counting;
 use graphmill_cuda::{
     Device,
     driver::shim::{Options, Order},
@@ -222,12 +224,14 @@ fn long_rows_and_large_fanouts_are_drawn_exactly() {
         (vec![32, 33], Order::Reverse),
         (vec![300, 4], Order::Shuffled(3)),
         (vec![4000, 2], Order::Forward),
+        // the second may have more edges than the host takes memory for: it waits, and the table grows
+        (vec![2, 4000, 3], Order::Reverse),
         (vec![-1], Order::Shuffled(9)),
     ] {
         let device = device(0, order);
         let options = SamplerOptions { fanout, ..SamplerOptions::default() };
-        let form = Form { transposed: 3, ..Form::default() };
-        let seeds: Vec<NodeId> = [3, 70, 71].into_iter().chain(100..300).collect();
+        let form = Form { transposed: 7, ..Form::default() };
+        let seeds: Vec<NodeId> = [3, 70, 71].into_iter().chain(100..1100).collect();
         for sampler in on_devices(&[device], "neighbor", &options, &graph, u64::MAX) {
             compare(&sampler, "neighbor", &options, &graph, form, &seeds);
         }
@@ -266,6 +270,53 @@ fn the_same_is_drawn_wherever_the_graph_is() {
         }
     }
     assert_eq!(Place::Shards(3).to_string(), "in the memory of 3 devices, row by row");
+}
+
+/// Kernels, copies and fills, and waits of a batch; the same for every batch.
+fn costs(name: &str, options: &SamplerOptions, graph: &Graph, form: Form, seeds: &[NodeId]) -> [usize; 3] {
+    let driver = Counting::new(device::driver(0, Options::default()));
+    let device = Device::new(driver.clone(), 0, 1 << 28).unwrap();
+    let sampler = on_devices(&[device], name, options, graph, u64::MAX).pop().unwrap();
+    let mut workspace = Workspace::new(graph.num_nodes());
+    let mut all = Vec::new();
+    for number in 0..3 {
+        let mut batch = MiniBatch { number, seeds: seeds.to_vec(), ..MiniBatch::default() };
+        let so_far = || {
+            let ((kernels, _), (waits, moves)) = (driver.started(), driver.waited_and_moved());
+            [kernels, moves, waits]
+        };
+        let before = so_far();
+        sampler.sample(graph, 11, 3, form, &mut workspace, &mut batch).unwrap();
+        let after = so_far();
+        all.push([0, 1, 2].map(|i| after[i] - before[i]));
+    }
+    // the first takes page-locked memory, and tables of weights; the others nothing
+    assert_eq!(all[1], all[2]);
+    all[2]
+}
+
+#[test]
+fn the_host_waits_for_a_batch_once() {
+    let graph = graph(&(0..3000).map(|v| v % 37).collect::<Vec<_>>(), 5);
+    let seeds = seeds(3000, 64);
+    let drawn = |fanout: &[i64], form: Form| {
+        let options = SamplerOptions { fanout: fanout.to_vec(), ..SamplerOptions::default() };
+        costs("neighbor", &options, &graph, form, &seeds)
+    };
+    // all but the bottom layer want a gradient of their sources. A hop: counted, drawn, numbered, and zeros for these; where it is transposed a count, two
+    // digits and starts. A batch: the seeds and their number, the table, its seeds and a copy, what the host is told
+    let form = |transposed| Form { transposed, ..Form::default() };
+    assert_eq!(drawn(&[25, 10], form(0b10)), [1 + 3 + 4 + 3 + 1, 2 + 2 + 2, 1]);
+    assert_eq!(drawn(&[15, 10, 5], form(0b110)), [1 + 7 + 7 + 3 + 1, 2 + 2 + 3, 1]);
+    // weights, in one kernel more a hop
+    let weights = SymmetricWeights::new(&graph);
+    let symmetric = Form { symmetric: Some(&weights), ..form(0b10) };
+    assert_eq!(drawn(&[25, 10], symmetric), [1 + 8 + 4 + 1, 2 + 2 + 2, 1]);
+    // the bottom hop of a fused batch is not numbered
+    assert_eq!(drawn(&[25, 10], Form { fused: true, ..form(0b10) }), [1 + 7 + 2 + 1, 2 + 2 + 2, 1]);
+    assert_eq!(drawn(&[25], Form { fused: true, ..form(0) }), [2 + 1, 2 + 1, 1]);
+    // who takes all neighbours has the host wait for their number (a copy), and makes a table as large
+    assert_eq!(drawn(&[10, -1], form(0b10)), [1 + 7 + 1 + 3 + 1, 2 + 2 + 1 + (1 + 1 + 2 + 1), 2]);
 }
 
 #[test]

@@ -95,6 +95,38 @@ fn sums_of_blocks_are_the_same_in_every_order() {
     }
 }
 
+/// Blocks run one after the other here, so that a block only ever meets tiles that know all before them. Others are put there by hand.
+#[test]
+fn tiles_that_know_only_themselves_are_looked_past() {
+    const OWN: u64 = 1 << 62;
+    const ALL: u64 = 2 << 62;
+    for tiles in [0usize, 1, 2, 31, 32, 33, 64, 65, 100] {
+        // those behind this one know their own sum alone
+        for known in [0, 1, tiles / 2, tiles.saturating_sub(33), tiles.saturating_sub(1)] {
+            let sums: Vec<u64> = (0..tiles as u64).map(|tile| tile * tile % 13 + (tile << 20)).collect();
+            let mut before = 0;
+            let mut words: Vec<u64> = Vec::new();
+            for (tile, sum) in sums.iter().enumerate() {
+                before += sum;
+                words.push(if tile <= known { ALL | before } else { OWN | sum });
+            }
+            words.push(0);
+            for order in ORDERS {
+                let device = device(order);
+                let (one, other) = (upload(&device, &words), upload(&device, &words));
+                let found = upload(&device, &[0u64; 2]);
+                let given = [At(one), At(other), Long(tiles as u64), Long(5), At(found)];
+                launch(&device, "selftest_look_back", 1, 256, 0, &given).unwrap();
+                assert_eq!(download::<u64>(&device, found, 2), [before; 2], "{tiles} tiles, {known} known");
+                assert_eq!(download::<u64>(&device, one, tiles + 1)[tiles], ALL | (before + 5));
+                if tiles > 0 {
+                    assert_eq!(download::<u64>(&device, other, tiles + 1)[tiles], ALL | (before + 5));
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn warps_scan() {
     let values: Vec<u32> = (0..1000_u32).map(|i| i * i % 17).collect();

@@ -4,7 +4,15 @@
 //! A library is found once in a process, so every test runs in a process of its own: itself, with the
 //! environment it needs.
 
-use std::{env, ffi::c_void, process::Command, sync::Arc};
+use std::{
+    env,
+    ffi::c_void,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use graphmill_cuda::{
     AllReduce, Device, Error, Queue,
@@ -222,6 +230,77 @@ fn nccl_sums() {
         let expected = vec![1.5, 0.0, 3.001];
         assert_eq!(summed.unwrap(), [expected.clone(), expected]);
     }
+}
+
+#[test]
+fn memory_is_not_given_back_between_the_kernels_of_a_group() {
+    if !is_own_process(
+        "memory_is_not_given_back_between_the_kernels_of_a_group",
+        true,
+        library("CUBLAS"),
+        "nccl",
+    ) {
+        return;
+    }
+    // the stand-ins end the process where it is
+    let (all, summed) = sums();
+    summed.unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let device = nvidia::open(0).unwrap();
+            let mine = [1_u8; 100];
+            while !over.load(Relaxed) {
+                let stream = device.stream(false).unwrap();
+                let [a, b, c] = [[2.0], [3.0], [5.0]].map(|values| upload(&*device, &values, stream));
+                let host = device.allocate_host(64).unwrap();
+                // SAFETY: memory of this thread's, whose work is done when it is given back
+                unsafe {
+                    assert!(device.product(&Product { a, b, c, ..ONE }, stream).unwrap());
+                    device.register(mine.as_ptr(), 100).unwrap();
+                    device.unregister(mine.as_ptr());
+                    device.free_host(host);
+                    for at in [a, b, c] {
+                        device.free(at);
+                    }
+                    device.destroy_stream(stream);
+                }
+            }
+        });
+        for _ in 0..20 {
+            all.sum(vec![Vec::new(), Vec::new()]).unwrap();
+        }
+        over.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn a_stream_that_goes_takes_what_its_products_work_in_along() {
+    if !is_own_process(
+        "a_stream_that_goes_takes_what_its_products_work_in_along",
+        true,
+        library("CUBLAS"),
+        "",
+    ) {
+        return;
+    }
+    let device = nvidia::open(0).unwrap();
+    for _ in 0..20 {
+        // the name of one that went may be another's: its handle must not be
+        let stream = device.stream(false).unwrap();
+        let [a, b, c] = [[2.0], [3.0], [5.0]].map(|values| upload(&*device, &values, stream));
+        // SAFETY: one value each, given back when the work is done
+        unsafe {
+            assert!(device.product(&Product { a, b, c, ..ONE }, stream).unwrap());
+            assert_eq!(download::<f32>(&*device, c, 1, stream), [6.0]);
+            for at in [a, b, c] {
+                device.free(at);
+            }
+            device.destroy_stream(stream);
+        }
+    }
+    let (free, all) = device.memory().unwrap();
+    assert_eq!(free, all, "a workspace was left");
 }
 
 #[test]

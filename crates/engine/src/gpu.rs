@@ -52,7 +52,9 @@ impl Computers {
             let backend = Cuda::new(&device, arithmetic)?.with_graphs(config.cuda_graphs != "off");
             Ok(Gpu { device, backend })
         };
-        let gpus = config.cuda_devices()?.into_iter().map(open).collect::<Result<Vec<_>>>()?;
+        let devices = config.cuda_devices()?;
+        sums_something(config, devices.len())?;
+        let gpus = devices.into_iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok(Self { cpu: Cpu { precision: build::precision(config) }, gpus, sums: OnceLock::new() })
     }
 
@@ -145,6 +147,30 @@ impl Computers {
         let free = gpu.device.budget().saturating_sub(gpu.device.taken().0);
         if row * data.num_nodes() as f64 <= INFERENCE * free as f64 { &gpu.backend } else { &self.cpu }
     }
+}
+
+/// Whether `--all-reduce nccl` has anything to do with so many NVIDIA devices.
+///
+/// # Errors
+/// It has not: what to do instead.
+fn sums_something(config: &TrainConfig, devices: usize) -> Result<()> {
+    if config.all_reduce != "nccl" {
+        return Ok(());
+    }
+    if devices < 2 {
+        return Err(Error::usage(format!(
+            "--all-reduce nccl: it sums the gradients of several NVIDIA devices, and --devices {} names {devices}: name more (--devices cuda:0,1), or \
+             leave it out",
+            config.devices
+        )));
+    }
+    if !matches!(config.strategy.as_str(), "factored" | "time-sharing" | "layered") {
+        return Err(Error::usage(format!(
+            "--all-reduce nccl: --strategy {} trains on one device, whose gradients nobody sums: use --strategy time-sharing or factored, or leave it out",
+            config.strategy
+        )));
+    }
+    Ok(())
 }
 
 /// What draws on devices.

@@ -71,19 +71,12 @@ impl Driver for Device {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Address> {
-        self.enter()?;
-        let mut at = 0;
-        // SAFETY: the address outlives the call. The driver refuses to give nothing.
-        let status = unsafe { sys::cuMemAlloc_v2(&raw mut at, bytes.max(1)) };
-        if status == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            let (free, budget) = self.memory()?;
-            return Err(Error::OutOfMemory { device: self.name.clone(), bytes: bytes as u64, free, budget });
-        }
-        self.check("cuMemAlloc", status)?;
-        Ok(Address(at))
+        let _no_group = device::waits_for_all();
+        self.take(bytes)
     }
 
     unsafe fn free(&self, at: Address) {
+        let _no_group = device::waits_for_all();
         if self.enter().is_ok() {
             // SAFETY: memory of this context, as the caller promises. An error would be that of earlier work,
             // which whoever waits for that work is told.
@@ -95,6 +88,7 @@ impl Driver for Device {
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {
+        let _no_group = device::waits_for_all();
         self.enter()?;
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         let (mut pointer, mut address) = (ptr::null_mut(), 0);
@@ -116,6 +110,7 @@ impl Driver for Device {
     }
 
     unsafe fn free_host(&self, memory: HostMemory) {
+        let _no_group = device::waits_for_all();
         if self.enter().is_ok() {
             // SAFETY: as for `free`.
             unsafe {
@@ -126,6 +121,7 @@ impl Driver for Device {
     }
 
     unsafe fn register(&self, at: *const u8, bytes: usize) -> Result<Address> {
+        let _no_group = device::waits_for_all();
         self.enter()?;
         let pointer = at.cast_mut().cast::<c_void>();
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
@@ -153,6 +149,7 @@ impl Driver for Device {
     }
 
     unsafe fn unregister(&self, at: *const u8) {
+        let _no_group = device::waits_for_all();
         if self.enter().is_ok() {
             // SAFETY: as for `free`.
             unsafe {
@@ -181,6 +178,11 @@ impl Driver for Device {
 
     unsafe fn destroy_stream(&self, stream: Stream) {
         if self.enter().is_ok() {
+            // its handle goes first: another stream may get the same name
+            if let Some(memory) = self.blas.forget(stream) {
+                // SAFETY: what the handle worked in, which is gone.
+                unsafe { self.free(memory) };
+            }
             // SAFETY: a stream of `stream`, which nobody names again.
             let _ = unsafe { sys::cuStreamDestroy_v2(stream.0 as sys::CUstream) };
         }
@@ -296,6 +298,7 @@ impl Driver for Device {
         let missing = || self.failed("cuModuleGetFunction", format!("there is no kernel {name:?}"));
         let of = |module: &&ptx::Module| module.kernels.contains(&name);
         let module = ptx::MODULES.iter().find(of).ok_or_else(missing)?;
+        let _no_group = device::waits_for_all();
         self.enter()?;
         let module = self.module(module)?;
         let name = CString::new(name).map_err(|_| missing())?;
@@ -356,8 +359,10 @@ impl Driver for Device {
         // warps
         let workspace = if self.properties.capability >= (9, 0) { 32 << 20 } else { 8 << 20 };
         let fail = |(call, message): blas::Failure| self.failed(call, message);
+        // a stream's first product takes memory, and one of a new kind loads a kernel
+        let _no_group = device::waits_for_all();
         // SAFETY: the context was just made current; the matrices are what the caller promises.
-        unsafe { self.blas.multiply(product, stream, workspace, |bytes| self.allocate(bytes), fail) }
+        unsafe { self.blas.multiply(product, stream, workspace, |bytes| self.take(bytes), fail) }
     }
 
     fn collective(&self, devices: &[usize]) -> Result<Box<dyn Collective>> {

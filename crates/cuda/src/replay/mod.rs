@@ -16,14 +16,15 @@
 //! What comes late is read from memory of the device, which one copy brings up to date before the graph runs. Values are the same as in a
 //! launch, and so is the order of commands, so results are the same bits.
 //!
-//! Capturing is one loop over recorded commands, under a lock that all calls take which might disturb it. Where the driver refuses it, the segment
-//! and all others are given to the stream as ever.
+//! Capturing is one loop over recorded commands, under two locks. Whoever gives memory back holds the state's; whoever waits for a stream, records an
+//! event there or has it wait holds a share of the other one, without which a call of another thread could come between the beginning of a
+//! capture and its end, and would be captured itself. Where the driver refuses to capture, the segment and all others are given to the stream as ever.
 
 mod forward;
 mod segment;
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError, RwLock,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -60,6 +61,8 @@ pub(crate) struct Replay {
     /// The stream whose commands are being recorded, [`NONE`] between steps. Commands of others take no lock.
     stream: AtomicU64,
     state: Mutex<State>,
+    /// Held alone while work is captured. Taken after `state`, and by itself.
+    captures: RwLock<()>,
 }
 
 #[derive(Default)]
@@ -86,7 +89,7 @@ struct Known {
 
 impl Replay {
     pub(crate) fn new(inner: Arc<dyn Driver>) -> Self {
-        Self { inner, stream: AtomicU64::new(NONE), state: Mutex::default() }
+        Self { inner, stream: AtomicU64::new(NONE), state: Mutex::default(), captures: RwLock::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -173,6 +176,7 @@ impl Replay {
             let mut state = self.state();
             self.flush(&mut state)?;
         }
+        let _shared = self.captures.read().unwrap_or_else(PoisonError::into_inner);
         call(&*self.inner)
     }
 
@@ -258,6 +262,7 @@ impl Replay {
 
     /// The segment as a graph. Nothing of it is done.
     fn capture(&self, segment: &Segment, stream: Stream, table: Option<Address>) -> Result<Graph> {
+        let _alone = self.captures.write().unwrap_or_else(PoisonError::into_inner);
         self.inner.begin_capture(stream)?;
         // without late values the table is not read
         let table = table.or(Some(Address(0)));

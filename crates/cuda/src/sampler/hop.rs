@@ -1,16 +1,18 @@
-//! One hop on a device: what its destinations draw, and local numbers for it.
+//! A hop's kernels: what its destinations draw, and local numbers for it.
 
 use std::sync::Arc;
 
 use graphmill_graph::{Result, block::Aggregation};
-use graphmill_loader::sampler::too_many;
 
-use super::{Draw, Topology};
+use super::{
+    Draw, Topology,
+    nodes::{Nodes, Slots},
+    zeros::{self, TILE_THREADS, Zeros},
+};
 use crate::{
     Buffer, Queue, arguments,
     device::{THREADS, WARP},
     driver::{Address, Shape},
-    scan,
 };
 
 /// The fanout that takes all.
@@ -19,23 +21,24 @@ pub(super) const ALL: u32 = u32::MAX;
 const FEW: u32 = 32;
 /// Bytes of the tables of rows being drawn with larger fanouts.
 const TABLES: usize = 32 << 20;
+/// Edges that a hop may have, by its fanout, without anybody counting them first: what is taken for them lies partly idle where nodes have few neighbours.
+const UNCOUNTED: usize = 1 << 22;
 
-/// The nodes that a batch has so far, on a device.
-pub(super) struct Nodes {
-    /// Ids, u32, `count` of them.
-    pub(super) ids: Buffer,
-    pub(super) count: usize,
-    /// The edges of the next hop, where they were counted already.
-    pub(super) edges: Option<u64>,
-}
-
-/// What a hop drew.
+/// What a hop drew. Buffers may be longer than what is in them.
 pub(super) struct Drawn {
     pub(super) indptr: Buffer,
-    /// Sources, as global ids.
+    /// Sources: slots of the nodes' table, or where there is none global ids; local ones once they are numbered.
     pub(super) indices: Buffer,
-    pub(super) edges: usize,
+    /// How many there are at most.
+    pub(super) most: usize,
     pub(super) edge_weight: Option<Buffer>,
+}
+
+/// Edges that were asked for, but not drawn yet.
+pub(super) struct Counted {
+    indptr: Buffer,
+    /// Of walks, the nodes that they visit most, and how often.
+    visits: Option<(Buffer, Buffer)>,
 }
 
 /// What kernels of a hop are given.
@@ -46,51 +49,100 @@ pub(super) struct Hop<'a> {
     pub(super) fanout: u32,
     pub(super) key: u64,
     pub(super) aggregation: Aggregation,
+    /// Where the hop's sizes are: destinations, edges, and the nodes there are then, as u64.
+    pub(super) sizes: Address,
+}
+
+/// How many edges so many destinations have at most, where the fanout says so and they are few enough.
+pub(super) fn most_edges(draw: Draw, fanout: u32, rows: usize) -> Option<usize> {
+    let each = match draw {
+        Draw::Walks { walks, length, .. } => fanout.min(walks * length),
+        _ => Some(fanout).filter(|&fanout| fanout != ALL)?,
+    };
+    rows.checked_mul(each as usize).filter(|&edges| edges <= UNCOUNTED)
 }
 
 impl Hop<'_> {
-    /// Draws the in-neighbours of all nodes.
-    pub(super) fn draw(&self, nodes: &Nodes) -> Result<Drawn> {
-        if let Draw::Walks { .. } = self.draw {
-            return self.walk(nodes);
-        }
-        let (queue, rows) = (self.queue, nodes.count);
+    /// Counts the edges of all nodes: where each one's start, and on the device how many there are. Words for later kernels become 0 with its own.
+    pub(super) fn count(&self, nodes: &Nodes, later: usize) -> Result<(Counted, Zeros)> {
+        let (queue, rows) = (self.queue, nodes.most);
         let (graph, parts) = (self.topology.table(), self.topology.num_parts());
-        let (ids, fanout, mode) = (nodes.ids.address(), self.fanout, self.draw.mode());
         let indptr = queue.take(4 * (rows + 1))?;
-        let at = indptr.address();
-        // SAFETY: the graph is that of the sampler, ids are of its nodes, and there is room for a count of each and one more
-        unsafe {
-            queue.run("sample_count", rows, arguments![graph, parts, ids, rows, fanout, mode, at])?;
-        }
-        let edges = self.scanned(&indptr, rows, nodes.edges)?;
-        let indices = queue.take(4 * edges)?;
-        let out = indices.address();
-        // SAFETY: as above; edges have been counted for the same rows and fanout
+        let (at, ids) = (indptr.address(), nodes.ids.address());
+        let mut zeros = Zeros::new(queue, zeros::of_starts(rows) + later)?;
+        let visits = match self.draw {
+            Draw::Walks { walks, length, restart } => Some(self.walk(nodes, [walks, length], restart, at)?),
+            _ => None,
+        };
+        let counted = u32::from(visits.is_some());
+        let dealt = zeros.take(zeros::of_starts(rows));
+        let arguments =
+            arguments![graph, parts, ids, self.fanout, self.draw.mode(), counted, at, self.sizes, dealt];
+        // SAFETY: the graph is that of the sampler, ids are of its nodes, of whom there are at most as many; there is room for a count of each and one
+        // more, and a word for each tile
+        unsafe { queue.run("sample_starts", TILE_THREADS * zeros::starts_tiles(rows), arguments)? };
+        Ok((Counted { indptr, visits }, zeros))
+    }
+
+    /// Draws the edges that were counted, `most` of them at most, and puts their sources into `slots`.
+    pub(super) fn draw(&self, nodes: &Nodes, counted: Counted, most: usize, slots: Slots) -> Result<Drawn> {
+        let (queue, rows) = (self.queue, nodes.most);
+        let Counted { indptr, visits } = counted;
+        let (graph, parts) = (self.topology.table(), self.topology.num_parts());
+        let indices = queue.take(4 * most)?;
+        let (ids, sizes, at, out) = (nodes.ids.address(), self.sizes, indptr.address(), indices.address());
+        let (fanout, mode, (entries, mask, dense)) = (self.fanout, self.draw.mode(), slots);
+        let mut edge_weight = None;
+        // SAFETY: as in `count`; `most` edges are the most that were counted for the same rows and fanout, and the table has room for their sources
         unsafe {
             match self.draw {
+                Draw::Walks { walks, length, .. } => {
+                    let (visited, times) = visits.as_ref().expect("walks were counted by their visits");
+                    let weights = queue.take(4 * most)?;
+                    let makes = match self.aggregation {
+                        Aggregation::Other => 0u32,
+                        Aggregation::Mean => 1,
+                        Aggregation::Sum | Aggregation::Symmetric => 2,
+                    };
+                    let width = fanout.min(walks * length);
+                    let from = [visited.address(), times.address()];
+                    #[rustfmt::skip]
+                    let arguments = arguments![
+                        graph, parts, ids, sizes, at, width, from[0], from[1], makes, entries, mask, dense, out,
+                        weights.address()
+                    ];
+                    queue.run("walk_edges", rows * width as usize, arguments)?;
+                    edge_weight = Some(weights);
+                }
                 _ if fanout == ALL => {
-                    queue.run("sample_copy", edges, arguments![graph, parts, ids, rows, at, edges, out])?;
+                    let arguments = arguments![graph, parts, ids, sizes, at, entries, mask, dense, out];
+                    queue.run("sample_copy", most, arguments)?;
                 }
                 Draw::Distinct if fanout <= FEW => {
                     let group = fanout.next_power_of_two();
-                    let arguments = arguments![graph, parts, ids, rows, at, fanout, group, self.key, out];
+                    #[rustfmt::skip]
+                    let arguments = arguments![
+                        graph, parts, ids, sizes, at, fanout, group, self.key, entries, mask, dense, out
+                    ];
                     queue.run("sample_few", rows * group as usize, arguments)?;
                 }
-                Draw::Distinct => self.many(nodes, at, out)?,
-                Draw::Again | Draw::Alias | Draw::Walks { .. } => {
-                    let arguments = arguments![graph, parts, ids, rows, at, fanout, mode, self.key, out];
+                Draw::Distinct => self.many(nodes, at, out, slots)?,
+                Draw::Again | Draw::Alias => {
+                    #[rustfmt::skip]
+                    let arguments = arguments![
+                        graph, parts, ids, sizes, at, fanout, mode, self.key, entries, mask, dense, out
+                    ];
                     queue.run("sample_again", rows * fanout as usize, arguments)?;
                 }
             }
         }
-        Ok(Drawn { indptr, indices, edges, edge_weight: None })
+        Ok(Drawn { indptr, indices, most, edge_weight })
     }
 
     /// Without replacement, with a table for each warp.
-    fn many(&self, nodes: &Nodes, indptr: Address, out: Address) -> crate::Result<()> {
+    fn many(&self, nodes: &Nodes, indptr: Address, out: Address, of_batch: Slots) -> crate::Result<()> {
         let (graph, parts) = (self.topology.table(), self.topology.num_parts());
-        let (queue, rows, fanout) = (self.queue, nodes.count, self.fanout);
+        let (queue, rows, fanout) = (self.queue, nodes.most, self.fanout);
         let slots = (2 * fanout).next_power_of_two();
         let each = (THREADS / WARP) as usize;
         let most = 8 * self.queue.device().properties().multiprocessors.max(1) as usize;
@@ -98,130 +150,53 @@ impl Hop<'_> {
         let blocks = rows.div_ceil(each).min(most).min(fits).max(1);
         let tables = queue.scratch(4 * slots as usize * each * blocks)?;
         let shape = Shape { grid: [blocks as u32, 1, 1], block: [THREADS, 1, 1], shared: 0 };
-        let (ids, tables) = (nodes.ids.address(), &tables);
-        let arguments =
-            arguments![graph, parts, ids, rows, indptr, fanout, self.key, tables.address(), slots, out];
+        let (ids, sizes, (entries, mask, dense)) = (nodes.ids.address(), self.sizes, of_batch);
+        let at = tables.address();
+        #[rustfmt::skip]
+        let arguments = arguments![
+            graph, parts, ids, sizes, indptr, fanout, self.key, at, slots, entries, mask, dense, out
+        ];
         // SAFETY: as in `draw`; a table for each warp
         unsafe { queue.launch("sample_many", shape, arguments) }
     }
 
-    /// PinSAGE's neighbourhoods.
-    fn walk(&self, nodes: &Nodes) -> Result<Drawn> {
-        let Draw::Walks { walks, length, restart } = self.draw else { unreachable!("the caller has looked") };
-        let (queue, rows) = (self.queue, nodes.count);
+    /// PinSAGE's neighbourhoods: the nodes that walks visit most, and how often. How many there are goes to `counts`.
+    fn walk(
+        &self,
+        nodes: &Nodes,
+        [walks, length]: [u32; 2],
+        restart: f64,
+        counts: Address,
+    ) -> Result<(Buffer, Buffer)> {
+        let (queue, rows) = (self.queue, nodes.most);
         let (graph, parts, ids) = (self.topology.table(), self.topology.num_parts(), nodes.ids.address());
         let visits = walks * length;
         let width = self.fanout.min(visits);
-        let indptr = queue.take(4 * (rows + 1))?;
-        let (visited, times) =
-            (queue.scratch(4 * rows * width as usize)?, queue.scratch(4 * rows * width as usize)?);
+        let bytes = 4 * rows * width as usize;
+        let (visited, times) = (queue.scratch(bytes)?, queue.scratch(bytes)?);
         let most = 32 * queue.device().properties().multiprocessors.max(1) as usize;
         let warps = (THREADS / WARP) as usize;
         let blocks = rows.div_ceil(warps).min(most) as u32;
         let shape = Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared: 8 * visits * warps as u32 };
-        let (at, visited_at, times_at) = (indptr.address(), visited.address(), times.address());
-        // SAFETY: the graph is that of the sampler, ids are of its nodes; `width` places for each, and a count and one more
-        unsafe {
-            let arguments = arguments![
-                graph,
-                parts,
-                ids,
-                rows,
-                walks,
-                length,
-                restart.to_bits(),
-                self.key,
-                width,
-                visited_at,
-                times_at,
-                at
-            ];
-            queue.launch("walk_draw", shape, arguments)?;
-        }
-        let edges = self.scanned(&indptr, rows, None)?;
-        let (indices, weights) = (queue.take(4 * edges)?, queue.take(4 * edges)?);
-        let makes = match self.aggregation {
-            Aggregation::Other => 0u32,
-            Aggregation::Mean => 1,
-            Aggregation::Sum | Aggregation::Symmetric => 2,
-        };
-        let (out, weights_at) = (indices.address(), weights.address());
-        // SAFETY: as above, and an edge and a weight for all that were counted
-        unsafe {
-            let arguments =
-                arguments![graph, parts, ids, rows, at, width, visited_at, times_at, makes, out, weights_at];
-            queue.run("walk_edges", rows * width as usize, arguments)?;
-        }
-        Ok(Drawn { indptr, indices, edges, edge_weight: Some(weights) })
+        let (restart, to) = (restart.to_bits(), [visited.address(), times.address()]);
+        #[rustfmt::skip]
+        let arguments = arguments![
+            graph, parts, ids, self.sizes, walks, length, restart, self.key, width, to[0], to[1], counts
+        ];
+        // SAFETY: the graph is that of the sampler, ids are of its nodes; `width` places for each, and a count
+        unsafe { queue.launch("walk_draw", shape, arguments)? };
+        Ok((visited, times))
     }
 
-    /// Makes starts of the counts in `indptr`; how many edges there are, counted before or now.
-    fn scanned(&self, indptr: &Buffer, rows: usize, known: Option<u64>) -> Result<usize> {
-        let total = self.queue.scratch(8)?;
-        // SAFETY: there is a count for each row, and one more
-        unsafe { scan::exclusive(self.queue, indptr.address(), rows, total.address())? };
-        let edges = match known {
-            Some(edges) => edges,
-            None => {
-                let mut edges = [0u64];
-                total.download(&mut edges)?;
-                edges[0]
-            }
-        };
-        // positions of nodes and edges have 32 bits together
-        if edges + rows as u64 >= u64::from(u32::MAX) {
-            return Err(too_many(edges));
-        }
-        Ok(edges as usize)
-    }
-
-    /// Makes local ids of the sources in `drawn`, and appends the new ones to the nodes, of whom there are at most `num_nodes`. Where there is a
-    /// `next` hop its edges are counted.
-    pub(super) fn number(
-        &self,
-        nodes: Nodes,
-        drawn: &Drawn,
-        num_nodes: usize,
-        next: Option<(Draw, u32)>,
-    ) -> Result<Nodes> {
-        let (queue, driver) = (self.queue, self.queue.device().driver());
-        let (count, edges) = (nodes.count, drawn.edges);
-        let most = (count + edges).min(num_nodes);
-        let open = (2 * most).next_power_of_two().max(2);
-        let dense = num_nodes <= open;
-        let slots = if dense { num_nodes } else { open };
-        let mask = if dense { 0 } else { (slots - 1) as u32 };
-        let table = queue.scratch(8 * slots)?;
-        let first = queue.scratch(4 * (edges + 1))?;
-        let ids = queue.take(4 * most)?;
-        // the sum of the scan, nodes, edges of the next hop
-        let totals = queue.scratch(24)?;
-        let (sum, all) = (totals.address(), totals.address().offset(8));
-        let (at, old, new) = (table.address(), nodes.ids.address(), ids.address());
-        let (indices, before) = (drawn.indices.address(), first.address());
-        // SAFETY: slots for all ids, flags for all edges and one more, room for all nodes there can be
-        unsafe {
-            driver.fill(at, u32::MAX, 2 * slots, queue.stream())?;
-            driver.fill(sum, 0, 6, queue.stream())?;
-            driver.copy(old, new, 4 * count, queue.stream())?;
-            let arguments = arguments![at, mask, u32::from(dense), old, count, indices, edges];
-            queue.run("relabel_put", count + edges, arguments)?;
-            queue.run("relabel_first", edges, arguments![at, count, indices, edges, before])?;
-            scan::exclusive(queue, before, edges, sum)?;
-            queue.run(
-                "relabel_number",
-                edges.max(1),
-                arguments![at, count, indices, edges, before, new, all],
-            )?;
-            if let Some((draw, fanout)) = next {
-                let (graph, parts) = (self.topology.table(), self.topology.num_parts());
-                let arguments =
-                    arguments![graph, parts, new, all, fanout, draw.mode(), totals.address().offset(16)];
-                queue.run("sample_total", most, arguments)?;
-            }
-        }
-        let mut found = [0u64; 3];
-        totals.download(&mut found)?;
-        Ok(Nodes { ids, count: found[1] as usize, edges: next.map(|_| found[2]) })
+    /// Makes local ids of the sources in `drawn`, which are slots, and appends the new ones to the nodes.
+    pub(super) fn number(&self, nodes: &mut Nodes, drawn: &Drawn, zeros: &mut Zeros) -> Result<()> {
+        let (entries, ..) = nodes.slots();
+        let dealt = zeros.take(zeros::of_numbers(drawn.most));
+        let threads = TILE_THREADS * zeros::edge_tiles(drawn.most);
+        let arguments = arguments![entries, drawn.indices.address(), nodes.ids.address(), self.sizes, dealt];
+        // SAFETY: the sources are slots of the table, the nodes have room for all of them that are new, and there is a word for each tile
+        unsafe { self.queue.run("relabel_number", threads, arguments)? };
+        nodes.most = nodes.with(drawn.most);
+        Ok(())
     }
 }

@@ -1,20 +1,20 @@
 //! Seeds to blocks on a device: the same blocks, element by element, that the processor's samplers draw under the same key.
 //!
-//! A hop is drawn by a few kernels (`kernels/sample.cu`, `walk.cu`), numbered by a hash table on the device (`relabel.cu`) and transposed
-//! where that is wanted (`transpose.cu`). The host learns how many nodes and edges there are, once a hop, and the input nodes in the end; the blocks
-//! stay ([`graphmill_graph::block::OnDevice`]).
+//! A hop is counted (`kernels/starts.cu`), drawn (`sample.cu`, `walk.cu`) into a hash table on the device, numbered by it (`relabel.cu`) and transposed
+//! where that is wanted (`transpose.cu`): three kernels, and two and one a digit more. The host learns how many nodes and edges there are, and the input
+//! nodes, in the end; the blocks stay ([`graphmill_graph::block::OnDevice`]).
 
+mod batch;
 mod hop;
+mod nodes;
+mod staging;
 mod topology;
 mod transpose;
+mod zeros;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use graphmill_graph::{
-    Block, Error, Graph, NodeId, Result,
-    block::{Aggregation, OnDevice},
-    keyed,
-};
+use graphmill_graph::{Block, Error, Graph, NodeId, Result, block::Aggregation};
 use graphmill_loader::{
     BatchKey, Form, MiniBatch, Sampler, Workspace,
     sampler::{
@@ -23,10 +23,12 @@ use graphmill_loader::{
     },
     weights::SymmetricWeights,
 };
-use hop::{ALL, Drawn, Hop, Nodes};
+use hop::{ALL, Drawn, Hop};
+use nodes::{Nodes, Slots};
+use staging::Stagings;
 pub use topology::{Place, Topology};
 
-use crate::{Buffer, Device, Queue, arguments, block::Resident, driver::Address, pool::Pool};
+use crate::{Buffer, Device, Queue, arguments, driver::Address, pool::Pool};
 
 /// Visits of a node's walks that fit a warp's part of a block's shared memory.
 const MOST_VISITS: usize = 512;
@@ -129,6 +131,7 @@ pub fn make(
         fanout: fanout.clone(),
         topology,
         symmetric: Mutex::default(),
+        stagings: Stagings::default(),
     };
     Ok(Made::OnDevices(devices.iter().zip(topologies).map(each).collect()))
 }
@@ -143,6 +146,7 @@ pub struct DeviceSampler {
     fanout: Vec<u32>,
     topology: Topology,
     symmetric: Mutex<Option<Arc<Symmetric>>>,
+    stagings: Stagings,
 }
 
 /// The symmetric normalisation's tables on a device.
@@ -181,117 +185,36 @@ impl DeviceSampler {
         Ok(made)
     }
 
-    /// Fills the symmetric normalisation's weights; the nodes' own.
+    /// Fills the symmetric normalisation's weights; the nodes' own. Sources are what `slots` says.
     fn normalize(
         &self,
-        queue: &Arc<Queue>,
+        at: &Hop,
         weights: &SymmetricWeights,
         nodes: &Nodes,
         drawn: &mut Drawn,
+        (entries, mask, dense): Slots,
     ) -> Result<Buffer> {
-        let tables = self.symmetric(weights)?;
-        let own = queue.take(4 * nodes.count)?;
+        let (queue, tables) = (at.queue, self.symmetric(weights)?);
+        let own = queue.take(4 * nodes.most)?;
         let known = u32::from(drawn.edge_weight.is_some());
         let edge = match drawn.edge_weight.take() {
             Some(known) => known,
-            None => queue.take(4 * drawn.edges)?,
+            None => queue.take(4 * drawn.most)?,
         };
         let (graph, parts) = (self.topology.table(), self.topology.num_parts());
-        let (ids, rows, inv_sqrt) = (nodes.ids.address(), nodes.count, tables.inv_sqrt.address());
+        let (ids, inv_sqrt) = (nodes.ids.address(), tables.inv_sqrt.address());
         let degrees = tables.degrees.as_ref().map_or(Address(0), Buffer::address);
         let (indptr, indices) = (drawn.indptr.address(), drawn.indices.address());
+        let (own_at, edge_at) = (own.address(), edge.address());
+        #[rustfmt::skip]
+        let arguments = arguments![
+            graph, parts, ids, at.sizes, indptr, entries, mask, dense, indices, inv_sqrt, degrees, known, own_at, edge_at
+        ];
         // SAFETY: ids are of the graph's nodes, which the tables have values for; a weight for each row and each edge
-        unsafe {
-            queue.run("sample_own_weights", rows, arguments![ids, rows, inv_sqrt, own.address()])?;
-            let arguments = arguments![
-                graph,
-                parts,
-                ids,
-                rows,
-                indptr,
-                indices,
-                drawn.edges,
-                inv_sqrt,
-                degrees,
-                known,
-                edge.address()
-            ];
-            queue.run("sample_edge_weights", drawn.edges, arguments)?;
-        }
+        unsafe { queue.run("sample_weights", drawn.most.max(nodes.most), arguments)? };
         drawn.edge_weight = Some(edge);
         Ok(own)
     }
-
-    /// [`Sampler::sample`] in a queue that nobody else draws in.
-    fn draw(&self, queue: &Arc<Queue>, key: BatchKey, form: Form, batch: &mut MiniBatch) -> Result<()> {
-        let layers = self.fanout.len();
-        let MiniBatch { blocks, input_nodes, seeds, .. } = batch;
-        blocks.resize_with(layers, Default::default);
-        let mut nodes = Nodes { ids: queue.upload(seeds)?, count: seeds.len(), edges: None };
-        for hop in 0..layers {
-            let at = Hop {
-                queue,
-                topology: &self.topology,
-                draw: self.draw,
-                fanout: self.fanout[hop],
-                key: keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]),
-                aggregation: form.aggregation,
-            };
-            let mut drawn = at.draw(&nodes)?;
-            let own = form.symmetric.map(|weights| self.normalize(queue, weights, &nodes, &mut drawn));
-            let self_weight = own.transpose()?;
-            let bottom = hop + 1 == layers;
-            let block = &mut blocks[layers - 1 - hop];
-            block.clear();
-            block.num_dst = nodes.count;
-            let (mut dst_ids, mut transposed) = (None, None);
-            if bottom && form.fused {
-                fetch(&nodes, input_nodes)?;
-                block.num_src = self.graph.num_nodes();
-                block.dst_ids = Some(Vec::new());
-                let empty = Nodes { ids: queue.take(0)?, count: 0, edges: None };
-                dst_ids = Some(std::mem::replace(&mut nodes, empty).ids);
-            } else {
-                let counted = !matches!(self.draw, Draw::Walks { .. });
-                let next = self.fanout.get(hop + 1).filter(|_| counted).map(|&fanout| (self.draw, fanout));
-                nodes = at.number(nodes, &drawn, self.graph.num_nodes(), next)?;
-                block.num_src = nodes.count;
-                if form.transposed >> (layers - 1 - hop) & 1 == 1 {
-                    let Drawn { indptr, indices, edges, .. } = &drawn;
-                    // SAFETY: the edges have just been numbered
-                    transposed = Some(unsafe {
-                        transpose::transpose(queue, block.num_dst, nodes.count, indptr, indices, *edges)?
-                    });
-                }
-                if bottom {
-                    fetch(&nodes, input_nodes)?;
-                }
-            }
-            block.device = OnDevice::of(Arc::new(Resident {
-                num_dst: block.num_dst,
-                num_edges: drawn.edges,
-                indptr: drawn.indptr,
-                indices: drawn.indices,
-                dst_ids,
-                // a block without edges has no weights either
-                edge_weight: drawn.edge_weight.filter(|_| drawn.edges > 0),
-                self_weight: self_weight.filter(|_| block.num_dst > 0),
-                transposed,
-            }));
-        }
-        if !form.fused {
-            batch.input_on_device = Some(Arc::new(nodes.ids));
-        }
-        // others read the blocks in streams of their own
-        Ok(queue.synchronize()?)
-    }
-}
-
-/// The ids, on the host.
-fn fetch(nodes: &Nodes, to: &mut Vec<NodeId>) -> Result<()> {
-    to.clear();
-    to.resize(nodes.count, 0);
-    Ok(nodes.ids.download(to)?)
 }
 
 impl std::fmt::Debug for DeviceSampler {

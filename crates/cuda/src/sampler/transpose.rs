@@ -2,61 +2,85 @@
 
 use std::sync::Arc;
 
-use crate::{Buffer, Queue, Result, arguments, block::ResidentTransposed, driver::Shape, scan};
+use super::{
+    hop::Drawn,
+    zeros::{TILE_THREADS, Zeros, edge_tiles},
+};
+use crate::{Buffer, Queue, Result, arguments, block::ResidentTransposed, driver::Address};
 
-/// Edges of a tile, threads of its block and values of a digit (`kernels/transpose.cu`).
-const TILE: usize = 2048;
+/// Values of a digit (`kernels/transpose.cu`).
 const DIGITS: usize = 256;
 
-/// Groups the edges of `rows` destinations by source, of `sources`, destinations ascending within each. O(E log S) by a radix sort, 24 bytes an
+/// Edges by source. Buffers may be longer than what is in them.
+pub(super) struct Transposed {
+    starts: Buffer,
+    dst: Buffer,
+    edge: Buffer,
+}
+
+impl Transposed {
+    /// As part of a block of so many sources and edges.
+    pub(super) fn resident(self, num_src: usize, num_edges: usize) -> ResidentTransposed {
+        ResidentTransposed { num_src, num_edges, indptr: self.starts, dst: self.dst, edge: self.edge }
+    }
+}
+
+/// Digits of the sources' numbers.
+fn passes(sources: usize) -> usize {
+    let bits = usize::BITS - sources.saturating_sub(1).leading_zeros();
+    bits.div_ceil(8).max(1) as usize
+}
+
+/// Words that are to be 0, of at most so many edges and sources.
+pub(super) fn words(edges: usize, sources: usize) -> usize {
+    passes(sources) * (DIGITS + 1 + edge_tiles(edges) * DIGITS)
+}
+
+/// Groups the edges by source, of `sources` at most, destinations ascending within each. O(E log S) by a radix sort of one kernel a digit, 20 bytes an
 /// edge while it lasts.
 ///
 /// # Errors
 /// There is not enough memory, or the driver fails.
 ///
 /// # Safety
-/// `indptr` holds `rows + 1` starts, and `indices` `edges` numbers below `sources`.
+/// At `sizes` are the numbers of the block's destinations, edges and sources, which are not more than what `drawn` and `sources` say; edges have
+/// local sources.
 pub(super) unsafe fn transpose(
     queue: &Arc<Queue>,
-    rows: usize,
     sources: usize,
-    indptr: &Buffer,
-    indices: &Buffer,
-    edges: usize,
-) -> Result<ResidentTransposed> {
-    let bits = usize::BITS - sources.saturating_sub(1).leading_zeros();
-    let passes = bits.div_ceil(8).max(1);
-    let tiles = edges.div_ceil(TILE);
-    let (counts, total) = (queue.scratch(4 * (DIGITS * tiles + 1))?, queue.scratch(8)?);
+    drawn: &Drawn,
+    sizes: Address,
+    zeros: &mut Zeros,
+) -> Result<Transposed> {
+    let (edges, passes) = (drawn.most, passes(sources));
+    let (indices, indptr) = (drawn.indices.address(), drawn.indptr.address());
+    let threads = TILE_THREADS * edge_tiles(edges);
+    let counts = zeros.take(passes * DIGITS);
     let mut keys: [Buffer; 2] = [queue.scratch(4 * edges)?, queue.scratch(4 * edges)?];
     let mut values: [Buffer; 2] = [queue.take(4 * edges)?, queue.take(4 * edges)?];
-    let most = 32 * queue.device().properties().multiprocessors.max(1) as usize;
-    let shape = Shape { grid: [tiles.min(most) as u32, 1, 1], block: [DIGITS as u32, 1, 1], shared: 0 };
+    let (starts, dst) = (queue.take(4 * (sources + 1))?, queue.take(4 * edges)?);
+    // SAFETY: a count for every digit of every pass
+    unsafe { queue.run("transpose_count", threads, arguments![indices, sizes, passes, counts])? };
     for pass in 0..passes {
-        let shift = 8 * pass;
         // the first reads the block's own edges
-        let from = if pass == 0 { indices.address() } else { keys[0].address() };
-        let from_values = if pass == 0 { crate::driver::Address(0) } else { values[0].address() };
+        let (from, from_values) =
+            if pass == 0 { (indices, Address(0)) } else { (keys[0].address(), values[0].address()) };
         let (to, to_values) = (keys[1].address(), values[1].address());
-        // SAFETY: a count for every digit of every tile and one more, and room for every edge on both sides
-        unsafe {
-            let at = counts.address();
-            queue.launch("transpose_count", shape, arguments![from, edges, shift, tiles, at])?;
-            scan::exclusive(queue, at, DIGITS * tiles, total.address())?;
-            let arguments = arguments![from, from_values, edges, shift, tiles, at, to, to_values];
-            queue.launch("transpose_place", shape, arguments)?;
-        }
+        let dealt = zeros.take(1 + edge_tiles(edges) * DIGITS);
+        let of_pass = counts.offset(8 * DIGITS * pass);
+        let to_dst = if pass + 1 == passes { dst.address() } else { Address(0) };
+        #[rustfmt::skip]
+        let arguments = arguments![
+            from, from_values, sizes, 8 * pass, of_pass, dealt, to, to_values, indptr, to_dst
+        ];
+        // SAFETY: a word for every digit of every tile, and room for every edge on both sides
+        unsafe { queue.run("transpose_place", threads, arguments)? };
         keys.swap(0, 1);
         values.swap(0, 1);
     }
-    let (starts, dst) = (queue.take(4 * (sources + 1))?, queue.take(4 * edges)?);
+    let arguments = arguments![keys[0].address(), sizes, starts.address()];
+    // SAFETY: a start for every source and one more
+    unsafe { queue.run("transpose_starts", sources + 1, arguments)? };
     let [edge, _] = values;
-    // SAFETY: a start for every source and one more, a destination for every edge
-    unsafe {
-        let arguments = arguments![keys[0].address(), edges, sources, starts.address()];
-        queue.run("transpose_starts", sources + 1, arguments)?;
-        let arguments = arguments![edge.address(), edges, indptr.address(), rows, dst.address()];
-        queue.run("transpose_destinations", edges, arguments)?;
-    }
-    Ok(ResidentTransposed { num_src: sources, num_edges: edges, indptr: starts, dst, edge })
+    Ok(Transposed { starts, dst, edge })
 }

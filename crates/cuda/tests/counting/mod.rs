@@ -20,9 +20,13 @@ use graphmill_cuda::{
 pub(crate) struct Counting {
     inner: Arc<dyn Driver>,
     downloads: AtomicUsize,
+    /// Streams that were waited for, and copies and fills that were queued.
+    waits: AtomicUsize,
+    moves: AtomicUsize,
     launches: AtomicUsize,
     graphs: AtomicUsize,
     done: AtomicBool,
+    slow: AtomicBool,
 }
 
 impl Counting {
@@ -30,9 +34,12 @@ impl Counting {
         Arc::new(Self {
             inner,
             downloads: AtomicUsize::new(0),
+            waits: AtomicUsize::new(0),
+            moves: AtomicUsize::new(0),
             launches: AtomicUsize::new(0),
             graphs: AtomicUsize::new(0),
             done: AtomicBool::new(true),
+            slow: AtomicBool::new(false),
         })
     }
 
@@ -41,8 +48,24 @@ impl Counting {
         self.done.store(done, Relaxed);
     }
 
+    /// Has captures last, and events be recorded late, so that other threads come in between.
+    pub(crate) fn go_slowly(&self) {
+        self.slow.store(true, Relaxed);
+    }
+
+    fn linger(&self, milliseconds: u64) {
+        if self.slow.load(Relaxed) {
+            std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        }
+    }
+
     pub(crate) fn downloads(&self) -> usize {
         self.downloads.load(Relaxed)
+    }
+
+    /// Streams that were waited for so far, and copies and fills.
+    pub(crate) fn waited_and_moved(&self) -> (usize, usize) {
+        (self.waits.load(Relaxed), self.moves.load(Relaxed))
     }
 
     /// Kernels that were started one by one, or captured, and graphs that were run.
@@ -93,6 +116,7 @@ impl Driver for Counting {
     }
 
     fn synchronize(&self, stream: Stream) -> Result<()> {
+        self.waits.fetch_add(1, Relaxed);
         self.inner.synchronize(stream)
     }
 
@@ -115,6 +139,7 @@ impl Driver for Counting {
     }
 
     fn record(&self, event: Event, stream: Stream) -> Result<()> {
+        self.linger(1);
         self.inner.record(event, stream)
     }
 
@@ -127,22 +152,26 @@ impl Driver for Counting {
     }
 
     unsafe fn upload(&self, from: *const u8, to: Address, bytes: usize, stream: Stream) -> Result<()> {
+        self.moves.fetch_add(1, Relaxed);
         // SAFETY: the caller's promise
         unsafe { self.inner.upload(from, to, bytes, stream) }
     }
 
     unsafe fn download(&self, from: Address, to: *mut u8, bytes: usize, stream: Stream) -> Result<()> {
         self.downloads.fetch_add(1, Relaxed);
+        self.moves.fetch_add(1, Relaxed);
         // SAFETY: the caller's promise
         unsafe { self.inner.download(from, to, bytes, stream) }
     }
 
     unsafe fn copy(&self, from: Address, to: Address, bytes: usize, stream: Stream) -> Result<()> {
+        self.moves.fetch_add(1, Relaxed);
         // SAFETY: the caller's promise
         unsafe { self.inner.copy(from, to, bytes, stream) }
     }
 
     unsafe fn fill(&self, at: Address, word: u32, words: usize, stream: Stream) -> Result<()> {
+        self.moves.fetch_add(1, Relaxed);
         // SAFETY: the caller's promise
         unsafe { self.inner.fill(at, word, words, stream) }
     }
@@ -181,7 +210,9 @@ impl Driver for Counting {
     }
 
     fn begin_capture(&self, stream: Stream) -> Result<()> {
-        self.inner.begin_capture(stream)
+        let begun = self.inner.begin_capture(stream);
+        self.linger(10);
+        begun
     }
 
     fn end_capture(&self, stream: Stream) -> Result<Graph> {

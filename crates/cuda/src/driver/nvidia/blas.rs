@@ -230,6 +230,13 @@ impl Blas {
         Ok(handle)
     }
 
+    /// Gives a stream's handle back, and says which memory it worked in, if there is one. The context is current, and the stream's work is done.
+    pub(super) fn forget(&self, stream: Stream) -> Option<Address> {
+        let handle = self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream.0)?;
+        let memory = handle.lock().unwrap_or_else(PoisonError::into_inner).memory;
+        Some(memory)
+    }
+
     /// Gives all handles back, and says which memory they worked in.
     pub(super) fn clear(&self) -> Vec<Address> {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     ffi::{CStr, CString, c_char, c_int, c_void},
     ptr,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
@@ -12,7 +12,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 use super::{blas::Blas, library};
 use crate::{
     Error, Result,
-    driver::{Driver as _, Kernel, Properties},
+    driver::{Address, Driver as _, Kernel, Properties},
     ptx,
 };
 
@@ -21,6 +21,21 @@ pub(super) const MAX_DYNAMIC_SHARED: sys::CUfunction_attribute =
     sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
 /// Bytes of a module's log that are kept.
 const LOG: usize = 8 << 10;
+
+/// Held alone while kernels are started that wait for each other on several devices (a library's collectives).
+static GROUPS: RwLock<()> = RwLock::new(());
+
+/// For calls that the driver may hold a lock in until a device has done all its work: giving memory back, taking it, loading kernels. Between the
+/// kernels of a group such a call would wait for the first, which waits for the second, which could not be started
+/// ([NVIDIA/nccl#48](https://github.com/NVIDIA/nccl/issues/48), [#744](https://github.com/NVIDIA/nccl/issues/744)).
+pub(super) fn waits_for_all() -> RwLockReadGuard<'static, ()> {
+    GROUPS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For a group of kernels that wait for each other on several devices, until all are started.
+pub(super) fn starts_group() -> RwLockWriteGuard<'static, ()> {
+    GROUPS.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A device's primary context, and what was made in it.
 pub(super) struct Device {
@@ -112,6 +127,20 @@ impl Device {
     pub(super) fn enter(&self) -> Result<()> {
         // SAFETY: the context is held until the device is dropped.
         self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.context) })
+    }
+
+    /// Memory on the device. See [`waits_for_all`].
+    pub(super) fn take(&self, bytes: usize) -> Result<Address> {
+        self.enter()?;
+        let mut at = 0;
+        // SAFETY: the address outlives the call. The driver refuses to give nothing.
+        let status = unsafe { sys::cuMemAlloc_v2(&raw mut at, bytes.max(1)) };
+        if status == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            let (free, budget) = self.memory()?;
+            return Err(Error::OutOfMemory { device: self.name.clone(), bytes: bytes as u64, free, budget });
+        }
+        self.check("cuMemAlloc", status)?;
+        Ok(Address(at))
     }
 
     /// The module of this name, loaded when it is first asked for.

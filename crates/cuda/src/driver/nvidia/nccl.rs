@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use super::library;
+use super::{device::starts_group, library};
 use crate::{
     Error, Result,
     driver::{Address, Collective, Stream},
@@ -169,6 +169,7 @@ impl Collective for Nccl {
             });
         }
         let calls = self.calls;
+        let _alone = starts_group();
         // SAFETY: the symbols were found; addresses and streams are what the caller promises. A group that was begun is ended whatever
         // fails within.
         let summed = unsafe {

@@ -188,6 +188,7 @@ fn run_team(
         team.seats.iter_mut().map(|seat| seat.passes(&learner.passes, nvidia)).collect();
     let host = timeline.track("host");
     let (rows, gradients) = (team.rows.clone(), team.gradients.clone());
+    let gpus = nvidia.map_or(&[][..], |nvidia| nvidia.computers.gpus());
     let mut flow = Flow::Continue;
     let mut update = |task: Task<Slot>| -> Result<Flow> {
         let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
@@ -208,7 +209,8 @@ fn run_team(
             learner.passes.backend.check()?;
             Ok(outcome)
         })?;
-        published.publish(&learner.model);
+        published.publish(&learner.model, learner.passes.backend, gpus);
+        learner.passes.backend.check()?;
         line.updated();
         timeline.done(host, Stage::Update, last, clock);
         // where the mean is not finite, either a batch's loss is not, or the gradient's norm: then all are to blame

@@ -44,9 +44,12 @@ impl<'a> OnDevices<'a> {
         let gpus = computers.map_or(&[][..], Computers::gpus);
         if gpus.len() < 2 || round < 2 || config.updates == "asynchronous" {
             if config.all_reduce == "nccl" {
-                return Err(Error::usage(
-                    "--all-reduce nccl: it sums the gradients of synchronous updates of several batches on several NVIDIA devices; leave it out",
-                ));
+                let why = if config.updates == "asynchronous" {
+                    "--updates asynchronous applies each gradient by itself: use --updates synchronous"
+                } else {
+                    "an update is of one batch here: use --batches-per-update N, or more devices that train"
+                };
+                return Err(Error::usage(format!("--all-reduce nccl: {why}, or leave it out")));
             }
             return Ok((None, None));
         }

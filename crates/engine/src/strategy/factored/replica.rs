@@ -2,17 +2,19 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use graphmill_graph::Matrix;
-use graphmill_nn::model::Model;
+use graphmill_cuda::queue::Memory;
+use graphmill_graph::{Matrix, ViewMut};
+use graphmill_nn::{Backend, model::Model};
 
 use super::Spare;
 use crate::{
     Result,
+    gpu::Gpu,
     learner::{Passes, Room},
     strategy::line::Slot,
 };
 
-/// The parameters that Trainers copy.
+/// The parameters that Trainers copy. Where they are updated on a device they stay on devices: each of them has a copy before a Trainer asks for one.
 pub(super) struct Published {
     newest: RwLock<(u64, Vec<Matrix>)>,
     /// Updates made before version 0.
@@ -27,28 +29,44 @@ impl Published {
         Self { newest: RwLock::new((0, values)), step }
     }
 
-    /// The model's parameters from now on.
-    pub(super) fn publish(&self, model: &Model) {
+    /// The model's parameters, which `backend` has updated, from now on. `gpus` are the devices that train.
+    pub(super) fn publish(&self, model: &Model, backend: &dyn Backend, gpus: &[Gpu]) {
         let mut published = self.newest.write().unwrap_or_else(PoisonError::into_inner);
         let (version, values) = &mut *published;
         let mut index = 0;
         model.visit(&mut |_, param| {
-            values[index].view_mut().host().copy_from_slice(param.value.view().host());
+            copy(&param.value, backend, values[index].view_mut());
             index += 1;
         });
+        // behind the update, and before a Trainer gives the first device more to do
+        for value in values.iter().filter(|value| value.is_on_device()) {
+            for gpu in gpus {
+                // where there is no memory for it the device says so to whoever trains there
+                let _ = value.view().on_device(&Memory(gpu.backend.queue().clone()));
+            }
+        }
         *version += 1;
     }
 
-    /// Copies the parameters to `model`; returns their version.
-    fn copy_to(&self, model: &mut Model) -> u64 {
+    /// Copies the parameters to `model`, for passes by `backend`; returns their version.
+    fn copy_to(&self, model: &mut Model, backend: &dyn Backend) -> u64 {
         let published = self.newest.read().unwrap_or_else(PoisonError::into_inner);
         let (version, values) = &*published;
         let mut index = 0;
         model.visit_mut(&mut |_, param| {
-            param.value.view_mut().host().copy_from_slice(values[index].view().host());
+            copy(&values[index], backend, param.value.view_mut());
             index += 1;
         });
         *version
+    }
+}
+
+/// Copies values where they are: by the backend on its device, otherwise in host memory.
+fn copy(from: &Matrix, backend: &dyn Backend, to: ViewMut) {
+    if from.is_on_device() {
+        backend.copy(from.view(), to);
+    } else {
+        to.host().copy_from_slice(from.view().host());
     }
 }
 
@@ -77,7 +95,7 @@ impl Replica {
         number: u64,
     ) -> Result<()> {
         let Slot { batch, gradient, .. } = slot;
-        gradient.version = published.copy_to(&mut self.model);
+        gradient.version = published.copy_to(&mut self.model, passes.backend);
         // rows that are too old are not read
         gradient.reused =
             passes.reuse.as_ref().map_or(0, |reuse| reuse.staleness(published.step + gradient.version));

@@ -165,42 +165,20 @@ impl Pipelined {
                         std::mem::replace(&mut self.mode, Mode::Inline(Pace::default()))
                     {
                         // the others' memory is of no more use
-                        self.slots = Vec::new();
-                        if let Some(crew) = trial.winner() {
-                            self.mode = Mode::Crew(Box::new(crew));
-                            self.inline = Sequential::new(self.num_nodes);
+                        match trial.winner() {
+                            Some(crew) => {
+                                self.mode = Mode::Crew(Box::new(crew));
+                                self.inline = Sequential::new(self.num_nodes);
+                            }
+                            None => self.slots = Vec::new(),
                         }
                     }
                 }
                 Ok(flow)
             }
             Mode::Inline(pace) => {
-                let mut spent = [0.0; 3];
                 let batches = epoch.to - epoch.from;
-                let flow = {
-                    let Epoch { number, order, from, to, loader, timeline, lr, .. } = *epoch;
-                    let after = &mut *epoch.after;
-                    let mut after = |learner: &Learner<'a>, done: &[Done]| {
-                        for Done { spent: of_batch, .. } in done {
-                            let parts = [of_batch.sample, of_batch.extract, of_batch.train];
-                            spent.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
-                        }
-                        after(learner, done)
-                    };
-                    let learner = &mut *epoch.learner;
-                    let after = &mut after;
-                    self.inline.run(Epoch {
-                        number,
-                        order,
-                        from,
-                        to,
-                        loader,
-                        learner,
-                        lr,
-                        after,
-                        timeline,
-                    })?
-                };
+                let (flow, spent) = watched(&mut self.inline, epoch)?;
                 epoch.from = epoch.to;
                 pace.see(batches, spent);
                 if pace.has_drifted() {
@@ -233,6 +211,26 @@ impl Strategy for Pipelined {
         }
         Ok(Flow::Continue)
     }
+}
+
+/// What is left of the epoch without workers, and the seconds that each stage took.
+///
+/// # Errors
+/// What a stage reports, or the listener.
+fn watched<'a>(inline: &mut Sequential, epoch: &mut Epoch<'_, 'a>) -> Result<(Flow, [f64; 3])> {
+    let mut spent = [0.0; 3];
+    let Epoch { number, order, from, to, loader, timeline, lr, .. } = *epoch;
+    let told = &mut *epoch.after;
+    let mut after = |learner: &Learner<'a>, done: &[Done]| {
+        for Done { spent: of_batch, .. } in done {
+            let parts = [of_batch.sample, of_batch.extract, of_batch.train];
+            spent.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
+        }
+        told(learner, done)
+    };
+    let (learner, after) = (&mut *epoch.learner, &mut after);
+    let flow = inline.run(Epoch { number, order, from, to, loader, learner, lr, after, timeline })?;
+    Ok((flow, spent))
 }
 
 /// A group of its own for each stage.

@@ -320,6 +320,19 @@ fn the_host_waits_for_a_batch_once() {
 }
 
 #[test]
+fn a_counted_hop_of_few_edges_leaves_room_for_those_after_it() {
+    // few nodes have neighbours: the second hop draws less than what the first one made room for, the third more
+    let degrees: Vec<usize> = (0..4000).map(|v| if v % 16 == 0 { 8 } else { 0 }).collect();
+    let graph = graph(&degrees, 29);
+    let seeds = seeds(4000, 60);
+    for fanout in [vec![8, -1, 8, 8], vec![8, -1, 8, -1, 8]] {
+        let options = SamplerOptions { fanout, ..SamplerOptions::default() };
+        let sampler = &on_devices(&[device(0, Order::Forward)], "neighbor", &options, &graph, 0)[0];
+        compare(sampler, "neighbor", &options, &graph, Form::default(), &seeds);
+    }
+}
+
+#[test]
 fn degrees_may_be_those_of_a_larger_graph() {
     let graph = graph(&(0..200).map(|v| v % 9).collect::<Vec<_>>(), 8);
     let degrees: Vec<u32> = (0..200).map(|v| v % 9 + 2).collect();

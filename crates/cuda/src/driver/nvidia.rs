@@ -179,7 +179,12 @@ impl Driver for Device {
     unsafe fn destroy_stream(&self, stream: Stream) {
         if self.enter().is_ok() {
             // its handle goes first: another stream may get the same name
-            if let Some(memory) = self.blas.forget(stream) {
+            let memory = {
+                // the library gives memory of its own back
+                let _no_group = device::waits_for_all();
+                self.blas.forget(stream)
+            };
+            if let Some(memory) = memory {
                 // SAFETY: what the handle worked in, which is gone.
                 unsafe { self.free(memory) };
             }

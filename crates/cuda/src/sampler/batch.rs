@@ -121,8 +121,12 @@ impl DeviceSampler {
                 edges
             }
         };
-        if wanted.is_local && !nodes.has_room(most) {
-            nodes.make_room(queue, self.horizon(form, hop, nodes, most))?;
+        if wanted.is_local {
+            // asked for where it is known how many nodes there are: the hops up to the next count find it made
+            let room = self.horizon(form, hop, nodes, most);
+            if !nodes.has_room(room) {
+                nodes.make_room(queue, room)?;
+            }
         }
         let slots = if wanted.is_local { nodes.slots() } else { NO_SLOTS };
         let mut drawn = at.draw(nodes, counted, most, slots)?;

@@ -47,9 +47,9 @@ impl Nodes {
         nodes.saturating_add(edges).min(self.limit)
     }
 
-    /// Whether sources of so many edges can be numbered.
-    pub(super) fn has_room(&self, edges: usize) -> bool {
-        self.table.is_some() && self.with(edges) <= self.room
+    /// Whether there is room for so many in all.
+    pub(super) fn has_room(&self, room: usize) -> bool {
+        self.table.is_some() && room <= self.room
     }
 
     /// Makes room for so many in all. There are exactly `most` now.

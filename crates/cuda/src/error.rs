@@ -37,6 +37,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl From<Error> for graphmill_graph::Error {
     fn from(error: Error) -> Self {
-        Self::invalid(error.to_string())
+        Self::Device(error.to_string())
     }
 }

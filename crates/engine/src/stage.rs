@@ -16,9 +16,14 @@ use graphmill_loader::{
 
 use crate::{Error, Result, reuse::Ahead};
 
-/// A batch that no block can hold: wrong usage.
-pub(crate) fn too_large(error: impl std::fmt::Display) -> Error {
-    Error::usage(format!("--batch-size or --fanout: {error}"))
+/// What a sampler says: of a batch that no block can hold, wrong usage; else what failed, a device or another rank.
+pub(crate) fn not_drawn(error: graphmill_graph::Error) -> Error {
+    match error {
+        graphmill_graph::Error::Invalid(message) => {
+            Error::usage(format!("--batch-size or --fanout: {message}"))
+        }
+        error => error.into(),
+    }
 }
 
 /// The read-only stages. One value serves every worker.
@@ -110,7 +115,7 @@ impl Loader<'_> {
         batch.marks.clear();
         batch.reused.clear();
         forget_devices(batch);
-        self.sampler.sample(self.graph, self.seed, epoch, self.form(), workspace, batch).map_err(too_large)
+        self.sampler.sample(self.graph, self.seed, epoch, self.form(), workspace, batch).map_err(not_drawn)
     }
 
     /// What blocks are wanted for.
@@ -130,7 +135,7 @@ impl Loader<'_> {
     pub fn sample_above(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
         let form = self.form();
         forget_devices(batch);
-        self.sampler.sample_above(self.graph, self.seed, epoch, form, workspace, batch).map_err(too_large)
+        self.sampler.sample_above(self.graph, self.seed, epoch, form, workspace, batch).map_err(not_drawn)
     }
 
     /// The rest of stage 2, for the destinations in `batch.input_nodes` ([`Sampler::sample_bottom`]), with the draws of batch
@@ -143,7 +148,7 @@ impl Loader<'_> {
         batch.extracted = false;
         batch.marks.clear();
         forget_devices(batch);
-        self.sampler.sample_bottom(self.graph, key, self.form(), workspace, batch).map_err(too_large)?;
+        self.sampler.sample_bottom(self.graph, key, self.form(), workspace, batch).map_err(not_drawn)?;
         if self.transposed & 2 != 0 && batch.blocks.len() > 1 && !batch.blocks[1].is_transposed() {
             workspace.transpose(&mut batch.blocks[1]);
         }

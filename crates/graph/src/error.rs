@@ -36,6 +36,9 @@ pub enum Error {
         /// What it did or did not do, and what to look at.
         message: String,
     },
+    /// A device failed, or its memory is full.
+    #[error("{0}")]
+    Device(String),
     /// Whoever watched the work asked it to end.
     #[error("stopped before the end; what was made so far is removed")]
     Stopped,

@@ -14,7 +14,7 @@ use graphmill_graph::{Block, Features, Matrix, matrix::TableType};
 use graphmill_loader::{Feature, Form, MiniBatch, Workspace, feature::Host};
 use graphmill_nn::backend::Weighting;
 
-use super::{Bench, random, too_large};
+use super::{Bench, not_drawn, random};
 use crate::{Result, build};
 
 /// Widths, where none is asked for.
@@ -84,7 +84,7 @@ fn bottoms(bench: &Bench, form: Form) -> Result<Vec<Block>> {
     let batches = (order.len() / size).clamp(1, BATCHES);
     let blocks = order.chunks(size).take(batches).enumerate().map(|(number, seeds)| {
         let mut batch = MiniBatch { number: number as u64, seeds: seeds.to_vec(), ..MiniBatch::default() };
-        sampler.sample(graph, config.seed, 0, form, &mut workspace, &mut batch).map_err(too_large)?;
+        sampler.sample(graph, config.seed, 0, form, &mut workspace, &mut batch).map_err(not_drawn)?;
         Ok(batch.blocks.swap_remove(0))
     });
     blocks.collect()

@@ -10,8 +10,8 @@ use graphmill_nn::cost::BlockShape;
 use super::{
     Bench, Limit,
     cost::{Rates, Seconds, Size, predict},
+    not_drawn,
     time::Times,
-    too_large,
 };
 use crate::{
     Error, Job, Result, TrainConfig, build,
@@ -81,7 +81,7 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
         batch.seeds.extend_from_slice(seeds);
         sampler
             .sample(&data.graph, config.seed, 0, Form::default(), &mut workspace, &mut batch)
-            .map_err(too_large)?;
+            .map_err(not_drawn)?;
         if number == 0 {
             orders = model.orders(&batch.blocks.iter().map(BlockShape::from).collect::<Vec<_>>());
         }

@@ -11,7 +11,7 @@ use graphmill_graph::NodeId;
 use graphmill_loader::subgraph::{BatchKey, Room, TABLE};
 use rayon::prelude::*;
 
-use super::{Bench, Limit, machine::Machine, time, too_large};
+use super::{Bench, Limit, machine::Machine, not_drawn, time};
 use crate::{Error, Result, build};
 
 /// Nodes to draw between two looks at the clock, about.
@@ -57,7 +57,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                     rooms.par_iter_mut().enumerate().try_for_each(draw)
                 };
                 if let Err(error) = drawn {
-                    failed = Err(too_large(error));
+                    failed = Err(not_drawn(error));
                 }
             };
             let times = if abreast == 1 {

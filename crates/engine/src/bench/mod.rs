@@ -38,7 +38,7 @@ use graphmill_graph::{
 use serde::Serialize;
 
 use self::{machine::Machine, time::Times};
-use crate::{Error, Result, TrainConfig, gpu::Computers, stage::too_large};
+use crate::{Error, Result, TrainConfig, gpu::Computers, stage::not_drawn};
 
 /// What to measure, and on what.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use graphmill_graph::NodeId;
 use graphmill_loader::{Form, MiniBatch, Workspace};
 use rayon::prelude::*;
 
-use super::{Bench, Limit, too_large};
+use super::{Bench, Limit, not_drawn};
 use crate::{Result, build};
 
 /// Edges to draw between two looks at the clock, about.
@@ -56,7 +56,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                 drawn.map(|()| (batch.seeds.len(), batch.num_edges()))
             };
             // groups of batches abreast, as long as one look at the clock should take
-            let (_, edges) = draw(0, &mut slots[0]).map_err(too_large)?;
+            let (_, edges) = draw(0, &mut slots[0]).map_err(not_drawn)?;
             let groups = (EDGES / (edges.max(1) * abreast)).clamp(1, 64);
             let (mut seeds, mut edges, mut failed) = (0, 0, Ok(()));
             let times = bench.time(|| {
@@ -72,7 +72,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                     };
                     match drawn {
                         Ok(drawn) => (seeds, edges) = (seeds + drawn.0, edges + drawn.1),
-                        Err(error) => failed = Err(too_large(error)),
+                        Err(error) => failed = Err(not_drawn(error)),
                     }
                 }
             });

@@ -26,6 +26,9 @@ pub(super) fn graph(error: graphmill_graph::Error) -> PyErr {
     match error {
         graphmill_graph::Error::Io { .. } => PyOSError::new_err(error.to_string()),
         graphmill_graph::Error::Stopped => PyKeyboardInterrupt::new_err(error.to_string()),
+        graphmill_graph::Error::Device(_) | graphmill_graph::Error::Peer { .. } => {
+            PyRuntimeError::new_err(error.to_string())
+        }
         other => value(other),
     }
 }

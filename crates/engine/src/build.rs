@@ -58,6 +58,7 @@ pub fn model_config(config: &TrainConfig) -> ModelConfig {
         input_dropout: config.input_dropout as f32,
         attention_dropout: config.attention_dropout as f32,
         activation: config.activation.clone(),
+        init: config.init.clone(),
         norm: config.norm.clone(),
         residual: config.residual.clone(),
         input_layer: config.input_layer,

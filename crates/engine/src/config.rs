@@ -183,6 +183,8 @@ options! {
         fixed out_heads: usize = 1_usize, "N";
         /// Non-linearity: relu, elu, leaky-relu or identity.
         fixed activation: String = "relu", "NAME";
+        /// First weights of dense layers: glorot, or fan-in (1 / sqrt(in), as PyTorch's).
+        fixed init: String = "glorot", "NAME";
         /// Normalisation between layers: none, batch, layer or l2.
         fixed norm: String = "none", "NAME";
         /// Residual connection around each layer: none, identity or linear.

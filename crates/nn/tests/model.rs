@@ -400,6 +400,24 @@ fn the_seed_and_nothing_else_decides_the_weights() {
             assert!((variance - 2.0 / 500.0).abs() < 1e-4, "{variance}");
         }
     });
+    // fan-in: the same draws, with variance 1 / (3 fan_in); attention stays as it was
+    let config = ModelConfig { hidden: 200, heads: 1, ..named("gat") };
+    let weights = |init: &str| {
+        let mut all = Vec::new();
+        let config = ModelConfig { init: init.into(), ..config.clone() };
+        let model = Model::new(&config, 300, C, 1).unwrap();
+        model.visit(&mut |name, p| all.push((name.to_string(), p.value.view().host().to_vec())));
+        all
+    };
+    for ((name, glorot), (_, fan_in)) in weights("glorot").into_iter().zip(weights("fan-in")) {
+        if name == "conv.0.weight" {
+            let variance = fan_in.iter().map(|x| x * x).sum::<f32>() / fan_in.len() as f32;
+            assert!((variance - 1.0 / 900.0).abs() < 3e-5, "{variance}");
+            assert!((fan_in[0] / glorot[0] - fan_in[7] / glorot[7]).abs() < 1e-5);
+        } else if !name.ends_with("weight") {
+            assert_eq!(glorot, fan_in, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
 /// `y = finish(x W + b)`.
 ///
 /// # Shapes
-/// - `weight`: `F x O`, Glorot-uniform
+/// - `weight`: `F x O`, Glorot-uniform until [`Param::spread`]
 /// - `bias`: `1 x O`, zeros; may be left out
 /// - in `R x F`, out `R x O`
 #[derive(Clone, Debug)]
@@ -27,14 +27,14 @@ impl Linear {
     /// The same with other names for weight and bias: a layer with several parts needs them to differ.
     pub fn named(names: [&'static str; 2], in_dim: usize, out_dim: usize, bias: bool, key: u64) -> Self {
         Self {
-            weight: Param::glorot(names[0], in_dim, out_dim, in_dim, out_dim, key),
+            weight: Param::dense(names[0], in_dim, out_dim, out_dim, key),
             bias: bias.then(|| Param::zeros(names[1], 1, out_dim)),
         }
     }
 
     /// `parts` layers side by side, without bias: each part's random weights are as for itself.
     pub fn parts(name: &'static str, in_dim: usize, out_dim: usize, parts: usize, key: u64) -> Self {
-        Self { weight: Param::glorot(name, in_dim, out_dim, in_dim, out_dim / parts.max(1), key), bias: None }
+        Self { weight: Param::dense(name, in_dim, out_dim, out_dim / parts.max(1), key), bias: None }
     }
 
     /// `F`.

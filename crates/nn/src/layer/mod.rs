@@ -16,6 +16,7 @@
 mod gat;
 mod gcn;
 mod gin;
+mod init;
 mod linear;
 mod mixhop;
 pub mod norm;
@@ -30,6 +31,7 @@ use graphmill_graph::{Block, NodeId, block::Aggregation, table::Entry};
 pub use gat::Gat;
 pub use gcn::Gcn;
 pub use gin::Gin;
+pub use init::{INITS, Init};
 pub use linear::Linear;
 pub use mixhop::MixHop;
 pub use norm::Norm;

@@ -2,6 +2,7 @@
 
 use graphmill_graph::keyed;
 
+use super::init::{self, Init};
 use crate::{Backend, Matrix};
 
 /// A learnable matrix with its gradient.
@@ -15,12 +16,15 @@ pub struct Param {
     pub grad: Matrix,
     /// False for running statistics: saved with the model, never updated by an optimiser.
     pub trainable: bool,
+    /// Widths of the rows that go in and come out, of a dense layer's weight.
+    fans: Option<[usize; 2]>,
 }
 
 impl Param {
     /// All zeros.
     pub fn zeros(name: &'static str, rows: usize, cols: usize) -> Self {
-        Self { name, value: Matrix::zeros(rows, cols), grad: Matrix::zeros(rows, cols), trainable: true }
+        let (value, grad) = (Matrix::zeros(rows, cols), Matrix::zeros(rows, cols));
+        Self { name, value, grad, trainable: true, fans: None }
     }
 
     /// The same value everywhere.
@@ -40,12 +44,24 @@ impl Param {
         key: u64,
     ) -> Self {
         let mut param = Self::zeros(name, rows, cols);
-        let bound = (6.0 / (fan_in + fan_out).max(1) as f64).sqrt();
+        let bound = init::glorot(fan_in as f64, fan_out as f64);
         let mut stream = keyed::Stream::new(key);
         for x in param.value.view_mut().host() {
             *x = (bound * (2.0 * stream.uniform() - 1.0)) as f32;
         }
         param
+    }
+
+    /// The same for a dense layer, which [`Param::spread`] knows.
+    pub(super) fn dense(name: &'static str, rows: usize, cols: usize, fan_out: usize, key: u64) -> Self {
+        Self { fans: Some([rows, fan_out]), ..Self::glorot(name, rows, cols, rows, fan_out, key) }
+    }
+
+    /// Makes a dense layer's first weights, the draws of [`Param::glorot`], uniform in `[-b, b]` with `b` from `init`. Others stay.
+    pub(crate) fn spread(&mut self, init: Init) {
+        let Some([fan_in, fan_out]) = self.fans.map(|fans| fans.map(|fan| fan as f64)) else { return };
+        let by = (init(fan_in, fan_out) / init::glorot(fan_in, fan_out)) as f32;
+        self.value.view_mut().host().iter_mut().for_each(|x| *x *= by);
     }
 
     /// Sets the gradient to zero, whatever it was (a product with 0 would keep a NaN).

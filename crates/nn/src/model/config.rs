@@ -38,6 +38,8 @@ pub struct ModelConfig {
     pub attention_dropout: f32,
     /// The non-linearity, a name in [`ACTIVATIONS`].
     pub activation: String,
+    /// How far dense layers' first weights lie from zero, a name in [`layer::INITS`].
+    pub init: String,
     /// The normalisation, a name in [`norm::NORMS`]. `batch` also stands inside `gin`'s own MLP.
     pub norm: String,
     /// What is added to a convolution's rows, a name in [`RESIDUALS`].
@@ -62,6 +64,7 @@ impl Default for ModelConfig {
             input_dropout: 0.0,
             attention_dropout: 0.0,
             activation: "relu".into(),
+            init: "glorot".into(),
             norm: "none".into(),
             residual: "none".into(),
             input_layer: false,
@@ -125,6 +128,7 @@ impl ModelConfig {
         table::find("model", layer::TABLE, &self.model)?;
         table::find("aggregator", layer::AGGREGATORS, &self.aggregator)?;
         table::find("activation", ACTIVATIONS, &self.activation)?;
+        table::find("init", layer::INITS, &self.init)?;
         table::find("norm", norm::NORMS, &self.norm)?;
         table::find("residual", RESIDUALS, &self.residual)?;
         let sizes = [

@@ -1,12 +1,13 @@
 //! How fast subgraphs are sampled: the Dashboard and the tree of sums against the straightforward frontier, vectors against one number at a time, every
-//! sampler on one thread and on all, and the time of a subgraph against the size of the graph.
+//! sampler on one thread and on all, the time of a subgraph against the size of the graph, and the edges among its nodes found at both ends or at one.
 //!
-//! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`, `flatness`). Times are the best of many, in microseconds a subgraph; frontiers are of m = 1000 nodes and subgraphs of n = 8000 everywhere.
+//! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`, `flatness`, `edges`). Times are the best of many, in microseconds a subgraph; frontiers are of m = 1000 nodes and subgraphs of n = 8000 everywhere.
 
 use std::{hint::black_box, time::Instant};
 
 use graphmill_graph::{
-    Graph, NodeId,
+    Block, Graph, NodeId, Oriented,
+    block::Induce,
     generate::{GenerateOptions, generate},
     keyed::{self, Stream},
 };
@@ -166,10 +167,55 @@ fn flatness() {
     rows.iter().for_each(|row| println!("{row}"));
 }
 
+/// The edges among a subgraph's nodes, from whole rows and from those of the oriented graph.
+fn edges() {
+    println!("\nthe edges among a subgraph's nodes, one thread: ms from whole rows, and from the lighter end of each edge");
+    const MILD: [[f64; 2]; 2] = [[0.45, 0.22], [0.22, 0.11]];
+    for (name, scale, degree, initiator, budget) in [
+        ("R-MAT", 20, 16.0, RMAT, 8000),
+        ("R-MAT", 20, 16.0, RMAT, 100_000),
+        ("milder", 20, 16.0, MILD, 8000),
+        ("milder", 18, 75.0, MILD, 70_000),
+        ("uniform", 20, 16.0, UNIFORM, 8000),
+    ] {
+        let (graph, roots) = graph(scale, degree, initiator);
+        let clock = Instant::now();
+        let oriented = Oriented::new(&graph).expect("memory");
+        let made = clock.elapsed().as_secs_f64() * 1e3;
+        println!("{name} 2^{scale}, degree {:.1}: made in {made:.0} ms, share {:.2}", graph.num_edges() as f64 / graph.num_nodes() as f64, oriented.share(&graph));
+        for entry in TABLE.iter().filter(|entry| ["saint-node", "saint-rw", "frontier"].contains(&entry.name)) {
+            let sampler = (entry.make)(&graph, &roots, &SubgraphOptions { budget, ..options() }).expect("options that fit");
+            let mut room = Room::default();
+            let drawn: Vec<Vec<NodeId>> = (0..8)
+                .map(|batch| {
+                    let mut nodes = Vec::new();
+                    let key = BatchKey { seed: 1, epoch: 0, batch };
+                    sampler.sample(&graph, key, &mut room, &mut nodes).expect("a subgraph");
+                    nodes
+                })
+                .collect();
+            let (mut induce, mut block) = (Induce::default(), Block::default());
+            let of = |i: u64| &drawn[i as usize % drawn.len()];
+            let whole = best(10, 8, |i| induce.block(&graph, of(i), &mut block, |_| {}).expect("a block"));
+            let one = best(10, 8, |i| induce.symmetric_block(&oriented, of(i), &mut block).expect("a block"));
+            let reads: usize = drawn.iter().flatten().map(|&v| graph.in_degree(v)).sum::<usize>() / drawn.len();
+            println!(
+                "    {:<12}{} nodes, {} edges of {reads}: {:.2} and {:.2}, {:.2}x",
+                entry.name,
+                block.num_dst,
+                block.num_edges(),
+                whole / 1e3,
+                one / 1e3,
+                whole / one
+            );
+        }
+    }
+}
+
 fn main() {
     // cargo passes `--bench`
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
-    for (name, run) in [("dashboard", dashboard as fn()), ("samplers", samplers), ("flatness", flatness)] {
+    for (name, run) in [("dashboard", dashboard as fn()), ("samplers", samplers), ("flatness", flatness), ("edges", edges)] {
         if name.contains(&filter) {
             run();
         }

@@ -44,6 +44,9 @@ struct Case {
     edge: bool,
 }
 
+/// First weights as PyTorch's dense layers have.
+const INIT: &str = "--init fan-in";
+
 const SMALL: &str = "--hidden 128 --lr 0.01 --dropout 0.1 --clip 5";
 
 const CASES: &[Case] = &[
@@ -290,7 +293,7 @@ fn one(
     let out = work().join(format!("graphsaint-{}-{sampler}-{coverage}-{seed}", case.name));
     let _ = fs::remove_dir_all(&out);
     let words =
-        format!("train {common} {settings} {} --norm layer --metric {metric} --json --quiet", case.own);
+        format!("train {common} {settings} {} {INIT} --norm layer --metric {metric} --json --quiet", case.own);
     let json = super::graphmill(&[split(&words, &data), split("--out DATA", &out)].concat())?;
     fs::remove_dir_all(&out)?;
     let json: Value = serde_json::from_str(&json)?;

@@ -18,8 +18,26 @@ const NEEDED: &[&str] = &["maturin>=1.9,<2", "numpy", "pytest"];
 /// What else there is to test with.
 const TORCH: &[&str] = &["torch", "torch_geometric"];
 
-/// Tests the package with these words: `--site DIR`, `--torch`, and what pytest is to be told.
+/// The features of the package, by which its code is linted.
+pub(crate) const FEATURES: [&str; 2] = ["--features", "graphmill-python/python"];
+
+/// Lints and tests the package with these words: `--site DIR`, `--torch`, and what pytest is to be told.
 pub(crate) fn test(words: &[&str]) -> Result<()> {
+    if find_python().is_some() {
+        let words = "clippy -p graphmill-python --features python --all-targets -- -D warnings";
+        let words: Vec<_> = words.split(' ').map(OsStr::new).collect();
+        step("lints", super::cargo().as_os_str(), &words, &root()?)?;
+    }
+    test_wheel(words)
+}
+
+/// The checkout.
+fn root() -> Result<PathBuf> {
+    Ok(fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?)
+}
+
+/// As [`test`], where lints were looked at.
+pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
     let Some(python) = find_python() else {
         eprintln!("── python: skipped: there is no python3 of 3.10 or later on the PATH");
         return Ok(());
@@ -33,10 +51,9 @@ pub(crate) fn test(words: &[&str]) -> Result<()> {
         }
         rest = if *first == "--site" { &others[1..] } else { others };
     }
-    let root = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
+    let root = root()?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let package = root.join("crates/python");
-    step("lints", super::cargo().as_os_str(), &lints(), &root)?;
 
     let home = target.join("python");
     let own = prepare(&python, &home, &packages, site)?;
@@ -54,11 +71,6 @@ pub(crate) fn test(words: &[&str]) -> Result<()> {
     let mut arguments: Vec<&OsStr> = ["-m", "pytest", "-q", "-rs"].map(OsStr::new).to_vec();
     arguments.extend(rest.iter().map(OsStr::new));
     step("tests", own.as_os_str(), &arguments, &package.join("tests"))
-}
-
-fn lints() -> Vec<&'static OsStr> {
-    let words = "clippy -p graphmill-python --features python --all-targets -- -D warnings";
-    words.split(' ').map(OsStr::new).collect()
 }
 
 /// A Python that is new enough.

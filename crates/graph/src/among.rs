@@ -34,7 +34,7 @@ pub fn among(graph: &Graph, nodes: &[NodeId]) -> Result<Graph> {
 const TASK: usize = 1 << 12;
 
 /// Hands every node from `first` its row of `rows`.
-pub(crate) fn fill(indptr: &[u64], rows: &mut [NodeId], first: usize, each: &(impl Fn(usize, &mut [NodeId]) + Sync)) {
+fn fill(indptr: &[u64], rows: &mut [NodeId], first: usize, each: &(impl Fn(usize, &mut [NodeId]) + Sync)) {
     let nodes = indptr.len() - 1;
     let at = |i: usize| (indptr[i] - indptr[0]) as usize;
     if nodes > TASK {

@@ -1,13 +1,12 @@
 //! One layer's message-flow graph: which source rows each destination row aggregates.
 
 mod induce;
-mod join;
+mod keep;
 mod transpose;
 
 use std::sync::{Arc, OnceLock};
 
 pub use induce::Induce;
-pub use join::pays;
 
 use crate::{NodeId, accelerator::DeviceBlock};
 

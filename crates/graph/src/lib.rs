@@ -10,7 +10,6 @@
 //! - [`external`]: edges and rows beyond the size of memory.
 //! - [`generate`]: graphs made up on the spot, parallel and deterministic.
 //! - [`memory`]: how much of it there is.
-//! - [`oriented`]: a symmetric graph with each edge kept once.
 //! - [`partition`]: the nodes dealt to several machines.
 //! - [`rank`]: out-degrees and reverse PageRank.
 //! - [`reorder`]: the same dataset with its nodes renumbered.
@@ -38,7 +37,6 @@ pub mod matrix;
 pub mod memory;
 pub mod npy;
 pub mod npz;
-pub mod oriented;
 pub mod partition;
 mod place;
 pub mod prefetch;
@@ -59,7 +57,6 @@ pub use csc::Graph;
 pub use dataset::{Dataset, Features, Labels, Split};
 pub use error::{Error, Result};
 pub use matrix::{Matrix, View, ViewMut};
-pub use oriented::Oriented;
 pub use sparse::SparseRows;
 
 /// A node's number: 4.29 billion nodes fit.

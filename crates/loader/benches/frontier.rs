@@ -1,18 +1,19 @@
 //! How fast subgraphs are sampled: the Dashboard and the tree of sums against the straightforward frontier, vectors against one number at a time, every
-//! sampler on one thread and on all, the time of a subgraph against the size of the graph, and the edges among its nodes found at both ends or at one.
+//! sampler on one thread and on all, the time of a subgraph against the size of the graph, and the edges among its nodes.
 //!
 //! `cargo bench -p graphmill-loader --bench frontier [-- NAME]` (`dashboard`, `samplers`, `flatness`, `edges`). Times are the best of many, in microseconds a subgraph; frontiers are of m = 1000 nodes and subgraphs of n = 8000 everywhere.
 
 use std::{hint::black_box, time::Instant};
 
 use graphmill_graph::{
-    Block, Graph, NodeId, Oriented,
+    Block, Graph, NodeId,
     block::Induce,
     generate::{GenerateOptions, generate},
     keyed::{self, Stream},
+    table::Entry,
 };
 use graphmill_loader::subgraph::{
-    BatchKey, Room, SubgraphOptions, SubgraphSampler, TABLE,
+    BatchKey, Make, Room, SubgraphOptions, SubgraphSampler, TABLE,
     frontier::{Frontier, Level, PopBy},
 };
 use rayon::prelude::*;
@@ -167,9 +168,9 @@ fn flatness() {
     rows.iter().for_each(|row| println!("{row}"));
 }
 
-/// The edges among a subgraph's nodes, from whole rows and from those of the oriented graph.
+/// The edges among a subgraph's nodes, found one neighbour after the other, and as they are found.
 fn edges() {
-    println!("\nthe edges among a subgraph's nodes, one thread: ms from whole rows, and from the lighter end of each edge");
+    println!("\nthe edges among a subgraph's nodes, one thread: ms one by one, and as they are");
     const MILD: [[f64; 2]; 2] = [[0.45, 0.22], [0.22, 0.11]];
     for (name, scale, degree, initiator, budget) in [
         ("R-MAT", 20, 16.0, RMAT, 8000),
@@ -179,36 +180,60 @@ fn edges() {
         ("uniform", 20, 16.0, UNIFORM, 8000),
     ] {
         let (graph, roots) = graph(scale, degree, initiator);
-        let clock = Instant::now();
-        let oriented = Oriented::new(&graph).expect("memory");
-        let made = clock.elapsed().as_secs_f64() * 1e3;
-        println!("{name} 2^{scale}, degree {:.1}: made in {made:.0} ms, share {:.2}", graph.num_edges() as f64 / graph.num_nodes() as f64, oriented.share(&graph));
-        for entry in TABLE.iter().filter(|entry| ["saint-node", "saint-rw", "frontier"].contains(&entry.name)) {
-            let sampler = (entry.make)(&graph, &roots, &SubgraphOptions { budget, ..options() }).expect("options that fit");
+        let degree = graph.num_edges() as f64 / graph.num_nodes() as f64;
+        println!("{name} 2^{scale}, degree {degree:.1}");
+        let named = |entry: &&Entry<Make>| ["saint-node", "saint-rw", "frontier"].contains(&entry.name);
+        for entry in TABLE.iter().filter(named) {
+            let options = SubgraphOptions { budget, ..options() };
+            let sampler = (entry.make)(&graph, &roots, &options).expect("options that fit");
             let mut room = Room::default();
-            let drawn: Vec<Vec<NodeId>> = (0..8)
-                .map(|batch| {
-                    let mut nodes = Vec::new();
-                    let key = BatchKey { seed: 1, epoch: 0, batch };
-                    sampler.sample(&graph, key, &mut room, &mut nodes).expect("a subgraph");
-                    nodes
-                })
-                .collect();
-            let (mut induce, mut block) = (Induce::default(), Block::default());
+            let drawn = [0, 1, 2, 3, 4, 5, 6, 7].map(|batch| {
+                let (key, mut nodes) = (BatchKey { seed: 1, epoch: 0, batch }, Vec::new());
+                sampler.sample(&graph, key, &mut room, &mut nodes).expect("a subgraph");
+                nodes
+            });
             let of = |i: u64| &drawn[i as usize % drawn.len()];
-            let whole = best(10, 8, |i| induce.block(&graph, of(i), &mut block, |_| {}).expect("a block"));
-            let one = best(10, 8, |i| induce.symmetric_block(&oriented, of(i), &mut block).expect("a block"));
+            let (mut plain, mut induce, mut block) = (Plain::new(&graph), Induce::default(), Block::default());
+            let simple = best(10, 8, |i| plain.block(&graph, of(i)));
+            let ours = best(10, 8, |i| induce.block(&graph, of(i), &mut block, |_| {}).expect("a block"));
+            assert_eq!((&plain.indptr, &plain.indices), (&block.indptr, &block.indices));
             let reads: usize = drawn.iter().flatten().map(|&v| graph.in_degree(v)).sum::<usize>() / drawn.len();
             println!(
                 "    {:<12}{} nodes, {} edges of {reads}: {:.2} and {:.2}, {:.2}x",
                 entry.name,
                 block.num_dst,
                 block.num_edges(),
-                whole / 1e3,
-                one / 1e3,
-                whole / one
+                simple / 1e3,
+                ours / 1e3,
+                simple / ours
             );
         }
+    }
+}
+
+/// The straightforward search: a number for every node of the graph, looked up for every neighbour.
+struct Plain {
+    local: Vec<u32>,
+    indptr: Vec<u32>,
+    indices: Vec<NodeId>,
+}
+
+impl Plain {
+    fn new(graph: &Graph) -> Self {
+        Self { local: vec![u32::MAX; graph.num_nodes()], indptr: Vec::new(), indices: Vec::new() }
+    }
+
+    fn block(&mut self, graph: &Graph, nodes: &[NodeId]) {
+        (0..).zip(nodes).for_each(|(i, &v)| self.local[v as usize] = i);
+        self.indptr.clear();
+        self.indices.clear();
+        self.indptr.push(0);
+        for &v in nodes {
+            let inside = graph.in_neighbors(v).iter().map(|&u| self.local[u as usize]);
+            self.indices.extend(inside.filter(|&u| u != u32::MAX));
+            self.indptr.push(self.indices.len() as u32);
+        }
+        nodes.iter().for_each(|&v| self.local[v as usize] = u32::MAX);
     }
 }
 

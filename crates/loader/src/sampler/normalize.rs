@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use graphmill_graph::{Block, Error, Graph, NodeId, Oriented, Result, block::Induce};
+use graphmill_graph::{Block, Error, Graph, NodeId, Result, block::Induce};
 use rayon::prelude::*;
 
 use super::BatchKey;
@@ -27,39 +27,24 @@ const EPOCH: u64 = u64::MAX;
 /// What a subgraph's edges and nodes stand for.
 #[derive(Clone, Debug)]
 pub(super) struct Normalization {
-    /// `C_uv`, by the edge's position in the graph, `E`, or in the oriented one, `E / 2`.
-    pub(super) edge: Vec<u32>,
-    /// `C_v`, `V`.
-    node: Vec<u32>,
-    /// `N`.
-    subgraphs: u64,
-}
-
-/// A count: what was missed counts as seen once.
-pub(super) fn seen(count: u32) -> f32 {
-    count.max(1) as f32
+    /// `C_v / C_uv` of every edge of the graph, by its position, `E`.
+    pub(super) edge: Vec<f32>,
+    /// `N / C_v` of every node, `V`.
+    pub(super) node: Vec<f32>,
 }
 
 /// Draws the subgraph of a key.
 pub(super) type Draw<'a> = dyn Fn(BatchKey, &mut Room, &mut Vec<NodeId>) -> Result<()> + Sync + 'a;
 
 impl Normalization {
-    /// Counts over subgraphs of a run's `seed` until they have `enough` nodes in all: edges by their positions in `oriented`, where there is
-    /// one. A function of the graph, the sampler and the seed; parallel over subgraphs. Memory: 4 bytes an edge (half of that where oriented)
-    /// and 4 a node, and a worker's room a thread.
+    /// Counts over subgraphs of a run's `seed` until they have `enough` nodes in all. A function of the graph, the sampler and the
+    /// seed; parallel over subgraphs. Memory: 4 bytes an edge and 4 a node, and a worker's room a thread.
     ///
     /// # Errors
     /// Drawing fails, or draws nothing.
-    pub(super) fn new(
-        graph: &Graph,
-        oriented: Option<&Oriented>,
-        draw: &Draw,
-        seed: u64,
-        enough: u64,
-    ) -> Result<Self> {
+    pub(super) fn new(graph: &Graph, draw: &Draw, seed: u64, enough: u64) -> Result<Self> {
         let zeros = |n: usize| (0..n).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
-        let edges = oriented.map_or(graph.num_edges(), Oriented::num_edges);
-        let (of_node, of_edge) = (zeros(graph.num_nodes()), zeros(edges));
+        let (of_node, of_edge) = (zeros(graph.num_nodes()), zeros(graph.num_edges()));
         let (mut subgraphs, mut drawn) = (0, 0u64);
         let mut round: Vec<Vec<NodeId>> = vec![Vec::new(); ROUND as usize];
         while drawn < enough {
@@ -85,26 +70,54 @@ impl Normalization {
             };
             let count = |(induce, block): &mut (Induce, Block), nodes: &Vec<NodeId>| {
                 nodes.iter().for_each(|&v| add(&of_node[v as usize]));
-                match oriented {
-                    Some(oriented) => induce.each_edge(oriented, nodes, |e| add(&of_edge[e as usize])),
-                    None => induce.block(graph, nodes, block, |e| add(&of_edge[e as usize]))?,
-                }
-                Ok(())
+                induce.block(graph, nodes, block, |e| add(&of_edge[e as usize]))
             };
             round[..taken].par_iter().try_for_each_init(<(Induce, Block)>::default, count)?;
         }
-        let counts = |counts: Vec<AtomicU32>| counts.into_iter().map(AtomicU32::into_inner).collect();
-        Ok(Self { edge: counts(of_edge), node: counts(of_node), subgraphs })
+        let mut edge = vec![0.0; graph.num_edges()];
+        let weigh = |(v, of_edge, out): (usize, &[AtomicU32], &mut [f32])| {
+            let of_node = of_node[v].load(Relaxed).max(1) as f32;
+            for (of_edge, out) in of_edge.iter().zip(out) {
+                *out = (of_node / of_edge.load(Relaxed).max(1) as f32).min(MOST);
+            }
+        };
+        rows(graph, &of_edge, &mut edge, 0, &weigh);
+        let node = of_node.iter().map(|of_node| subgraphs as f32 / of_node.load(Relaxed).max(1) as f32);
+        Ok(Self { edge, node: node.collect() })
     }
+}
 
-    /// `N / C_v`.
-    pub(super) fn node(&self, v: NodeId) -> f32 {
-        self.subgraphs as f32 / seen(self.node[v as usize])
+/// Nodes whose edges one task weighs.
+const TASK: usize = 1 << 12;
+
+/// Hands every node from `first` its counts and weights: both begin with the edges of that node.
+fn rows<'a>(
+    graph: &Graph,
+    counts: &'a [AtomicU32],
+    out: &'a mut [f32],
+    first: usize,
+    each: &(impl Fn((usize, &'a [AtomicU32], &'a mut [f32])) + Sync),
+) {
+    let indptr = graph.indptr();
+    let base = indptr.get(first).copied().unwrap_or(0);
+    let end = base + out.len() as u64;
+    let last = first + indptr[first..].partition_point(|&x| x < end);
+    if last - first > TASK {
+        let middle = first + (last - first) / 2;
+        let at = (indptr[middle] - base) as usize;
+        let (counts, out) = (counts.split_at(at), out.split_at_mut(at));
+        rayon::join(
+            || rows(graph, counts.0, out.0, first, each),
+            || rows(graph, counts.1, out.1, middle, each),
+        );
+        return;
     }
-
-    /// Makes `C_uv` of the edges into `v`, as [`seen`] has them, into `C_v / C_uv`.
-    pub(super) fn stand_for(&self, v: NodeId, edges: &mut [f32]) {
-        let of_node = seen(self.node[v as usize]);
-        edges.iter_mut().for_each(|of_edge| *of_edge = (of_node / *of_edge).min(MOST));
+    let (mut counts, mut out) = (counts, out);
+    for v in first..last {
+        let degree = (indptr[v + 1] - indptr[v]) as usize;
+        let row;
+        (row, out) = out.split_at_mut(degree);
+        each((v, &counts[..degree], row));
+        counts = &counts[degree..];
     }
 }

@@ -5,17 +5,10 @@
 //! messages, and their loss weighs nothing.
 
 use graphmill_graph::{
-    Block, Graph, NodeId, Oriented, Result,
-    among::among,
-    block::{Aggregation, Induce, pays},
-    keyed, memory,
-    symmetry::is_symmetric,
+    Block, Graph, NodeId, Result, among::among, block::Aggregation, keyed, symmetry::is_symmetric,
 };
 
-use super::{
-    BatchKey, Form, Sampler, Workspace,
-    normalize::{Normalization, seen},
-};
+use super::{BatchKey, Form, Sampler, Workspace, normalize::Normalization};
 use crate::{
     MiniBatch,
     subgraph::{Room, SubgraphSampler},
@@ -26,11 +19,6 @@ use crate::{
 const LINE: usize = 16;
 /// Subgraphs of fewer nodes keep them all.
 const FEW: usize = 64 * LINE;
-/// Subgraphs by which it is decided how edges are found, and the epoch they are drawn in: no training epoch has that number.
-const TRIALS: u64 = 4;
-const TRIAL: u64 = u64::MAX - 1;
-/// The oriented graph takes at most this part of the available memory.
-const ORIENTED: u64 = 4;
 
 /// Which nodes subgraphs are drawn from, and what they stand for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,8 +63,6 @@ pub struct Subgraphs {
     /// How many training nodes there are.
     count: usize,
     symmetric: bool,
-    /// By which edges among nodes are found, where the graph is symmetric and that is faster: blocks are the same.
-    oriented: Option<Oriented>,
     normalization: Option<Normalization>,
     estimator: Estimator,
 }
@@ -110,45 +96,20 @@ impl Subgraphs {
             symmetric: is_symmetric(from, false),
             trains,
             count: train.len(),
-            oriented: None,
             normalization: None,
             estimator: training.estimator,
             training: None,
         };
-        this.oriented = this.orient(from, seed).map_err(|e| e.to_string())?;
         if training.coverage > 0.0 {
             let nodes = if own.is_some() { train.len() } else { graph.num_nodes() };
             // one subgraph at least: without any, no loss would weigh anything
             let enough = ((training.coverage * nodes as f64) as u64).max(1);
             let draw = |key, room: &mut Room, nodes: &mut Vec<NodeId>| this.draw(from, key, room, nodes);
-            let normalization = Normalization::new(from, this.oriented.as_ref(), &draw, seed, enough);
+            let normalization = Normalization::new(from, &draw, seed, enough);
             this.normalization = Some(normalization.map_err(|e| e.to_string())?);
         }
         this.training = own;
         Ok(this)
-    }
-
-    /// The oriented graph, where it [pays] for a few subgraphs and takes no more than a part of the memory that there is.
-    fn orient(&self, graph: &Graph, seed: u64) -> Result<Option<Oriented>> {
-        let bytes = 12 * graph.num_nodes() as u64 + 2 * graph.num_edges() as u64;
-        if !self.symmetric || memory::available().is_some_and(|available| bytes > available / ORIENTED) {
-            return Ok(None);
-        }
-        let (mut room, mut nodes) = (Room::default(), Vec::new());
-        let (mut induce, mut block) = (Induce::default(), Block::default());
-        let (mut whole, mut edges) = (0, 0);
-        for batch in 0..TRIALS {
-            self.draw(graph, BatchKey { seed, epoch: TRIAL, batch }, &mut room, &mut nodes)?;
-            induce.block(graph, &nodes, &mut block, |_| {})?;
-            whole += nodes.iter().map(|&v| graph.in_degree(v) as u64).sum::<u64>();
-            edges += block.num_edges() as u64;
-        }
-        if !pays(whole, 0, edges) {
-            return Ok(None);
-        }
-        let oriented = Oriented::new(graph)?;
-        let own = (oriented.share(graph) * whole as f64) as u64;
-        Ok(pays(whole, own, edges).then_some(oriented))
     }
 
     /// The nodes of a subgraph, ascending and clipped.
@@ -196,18 +157,9 @@ impl Sampler for Subgraphs {
         batch.blocks.resize_with(1, Default::default);
         let block = &mut batch.blocks[0];
         weights.clear();
-        match (&self.normalization, &self.oriented) {
-            (Some(n), Some(oriented)) => {
-                induce.numbered_block(oriented, &n.edge, nodes, block, |count| weights.push(seen(count)))?;
-            }
-            (Some(n), None) => induce.block(graph, nodes, block, |e| weights.push(seen(n.edge[e as usize])))?,
-            (None, Some(oriented)) => induce.symmetric_block(oriented, nodes, block)?,
-            (None, None) => induce.block(graph, nodes, block, |_| {})?,
-        }
-        if let Some(n) = &self.normalization {
-            for (i, &v) in nodes.iter().enumerate() {
-                n.stand_for(v, &mut weights[block.edges(i)]);
-            }
+        match &self.normalization {
+            Some(n) => induce.block(graph, nodes, block, |e| weights.push(n.edge[e as usize]))?,
+            None => induce.block(graph, nodes, block, |_| {})?,
         }
         weigh(graph, nodes, form.aggregation, self.estimator, weights, block);
         if form.transposed != 0 {
@@ -231,7 +183,7 @@ impl Subgraphs {
             Some(n) => {
                 let all = (rows / self.count.max(1) as f64) as f32;
                 loss_weight
-                    .extend(seeds.iter().map(|&v| if trains(v) { all * n.node(v) } else { 0.0 }));
+                    .extend(seeds.iter().map(|&v| if trains(v) { all * n.node[v as usize] } else { 0.0 }));
             }
             None => {
                 let some = seeds.iter().filter(|&&v| trains(v)).count();

@@ -15,6 +15,8 @@ use crate::{Error, Graph, NodeId, Result, prefetch::prefetch};
 pub struct Induce {
     inside: Vec<u64>,
     local: Vec<u32>,
+    /// Which neighbours of a row are inside.
+    kept: Vec<u32>,
 }
 
 impl Induce {
@@ -42,7 +44,9 @@ impl Induce {
         }
         block.clear();
         (block.num_dst, block.num_src) = (nodes.len(), nodes.len());
-        let found = self.edges(graph, nodes, block, each);
+        let mut kept = std::mem::take(&mut self.kept);
+        let found = self.edges(graph, nodes, block, &mut kept, each);
+        self.kept = kept;
         for &v in nodes {
             self.inside[v as usize / 64] = 0;
         }
@@ -54,6 +58,7 @@ impl Induce {
         graph: &Graph,
         nodes: &[NodeId],
         block: &mut Block,
+        kept: &mut Vec<u32>,
         mut each: impl FnMut(u64),
     ) -> Result<()> {
         let Block { indptr, indices, .. } = block;
@@ -62,15 +67,15 @@ impl Induce {
         for (i, &v) in nodes.iter().enumerate() {
             ahead(rows, neighbors, nodes, i);
             let (start, end) = (rows[v as usize], rows[v as usize + 1]);
-            let (row, from) = (&neighbors[start as usize..end as usize], indices.len());
-            indices.resize(from + row.len() + SLACK, 0);
-            let kept = &mut indices[from..];
-            let n = keep(&self.inside, row, kept);
-            for slot in &mut kept[..n] {
-                each(start + u64::from(*slot));
-                *slot = self.local[row[*slot as usize] as usize];
+            let row = &neighbors[start as usize..end as usize];
+            if kept.len() < row.len() + SLACK {
+                kept.resize(row.len() + SLACK, 0);
             }
-            indices.truncate(from + n);
+            let n = keep(&self.inside, row, kept);
+            indices.extend(kept[..n].iter().map(|&offset| {
+                each(start + u64::from(offset));
+                self.local[row[offset as usize] as usize]
+            }));
             let end = u32::try_from(indices.len())
                 .map_err(|_| Error::invalid("a subgraph of 2^32 edges or more: draw smaller ones"))?;
             indptr.push(end);

@@ -292,8 +292,10 @@ fn one(
     }
     let out = work().join(format!("graphsaint-{}-{sampler}-{coverage}-{seed}", case.name));
     let _ = fs::remove_dir_all(&out);
-    let words =
-        format!("train {common} {settings} {} {INIT} --norm layer --metric {metric} --json --quiet", case.own);
+    let words = format!(
+        "train {common} {settings} {} {INIT} --norm layer --metric {metric} --json --quiet",
+        case.own
+    );
     let json = super::graphmill(&[split(&words, &data), split("--out DATA", &out)].concat())?;
     fs::remove_dir_all(&out)?;
     let json: Value = serde_json::from_str(&json)?;

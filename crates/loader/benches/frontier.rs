@@ -193,11 +193,13 @@ fn edges() {
                 nodes
             });
             let of = |i: u64| &drawn[i as usize % drawn.len()];
-            let (mut plain, mut induce, mut block) = (Plain::new(&graph), Induce::default(), Block::default());
+            let (mut plain, mut induce, mut block) =
+                (Plain::new(&graph), Induce::default(), Block::default());
             let simple = best(10, 8, |i| plain.block(&graph, of(i)));
             let ours = best(10, 8, |i| induce.block(&graph, of(i), &mut block, |_| {}).expect("a block"));
             assert_eq!((&plain.indptr, &plain.indices), (&block.indptr, &block.indices));
-            let reads: usize = drawn.iter().flatten().map(|&v| graph.in_degree(v)).sum::<usize>() / drawn.len();
+            let reads: usize =
+                drawn.iter().flatten().map(|&v| graph.in_degree(v)).sum::<usize>() / drawn.len();
             println!(
                 "    {:<12}{} nodes, {} edges of {reads}: {:.2} and {:.2}, {:.2}x",
                 entry.name,
@@ -240,7 +242,9 @@ impl Plain {
 fn main() {
     // cargo passes `--bench`
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
-    for (name, run) in [("dashboard", dashboard as fn()), ("samplers", samplers), ("flatness", flatness), ("edges", edges)] {
+    for (name, run) in
+        [("dashboard", dashboard as fn()), ("samplers", samplers), ("flatness", flatness), ("edges", edges)]
+    {
         if name.contains(&filter) {
             run();
         }

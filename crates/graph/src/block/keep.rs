@@ -38,8 +38,9 @@ fn plain(inside: &[u64], row: &[NodeId], kept: &mut [u32]) -> usize {
 fn wide(inside: &[u64], row: &[NodeId], kept: &mut [u32]) -> usize {
     use std::arch::x86_64::{
         _mm512_add_epi32, _mm512_and_si512, _mm512_mask_cmplt_epu32_mask, _mm512_mask_i32gather_epi32,
-        _mm512_mask_test_epi32_mask, _mm512_maskz_compress_epi32, _mm512_maskz_loadu_epi32, _mm512_set1_epi32,
-        _mm512_setr_epi32, _mm512_setzero_si512, _mm512_sllv_epi32, _mm512_srli_epi32, _mm512_storeu_epi32,
+        _mm512_mask_test_epi32_mask, _mm512_maskz_compress_epi32, _mm512_maskz_loadu_epi32,
+        _mm512_set1_epi32, _mm512_setr_epi32, _mm512_setzero_si512, _mm512_sllv_epi32, _mm512_srli_epi32,
+        _mm512_storeu_epi32,
     };
     assert!(kept.len() >= row.len() + SLACK, "no room for what is kept");
     // an index of words of 32 bits must do as a signed one
@@ -60,7 +61,9 @@ fn wide(inside: &[u64], row: &[NodeId], kept: &mut [u32]) -> usize {
         let bit = _mm512_sllv_epi32(one, _mm512_and_si512(nodes, low));
         let found = _mm512_mask_test_epi32_mask(known, bits, bit);
         // SAFETY: at most 16 i are kept so far, and there are 16 places behind as many as the row has.
-        unsafe { _mm512_storeu_epi32(kept.as_mut_ptr().add(n).cast(), _mm512_maskz_compress_epi32(found, offsets)) };
+        unsafe {
+            _mm512_storeu_epi32(kept.as_mut_ptr().add(n).cast(), _mm512_maskz_compress_epi32(found, offsets))
+        };
         n += found.count_ones() as usize;
         offsets = _mm512_add_epi32(offsets, _mm512_set1_epi32(16));
     }

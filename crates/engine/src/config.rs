@@ -152,8 +152,8 @@ options! {
         fixed pop_by: String = "sums", "NAME";
         /// How much larger than its live part a dashboard is, 1.01 to 64 (frontier).
         fixed eta: f64 = 2.0, "X";
-        /// A node of more neighbours is popped as if it had so many (frontier).
-        fixed degree_cap: usize = 3000_usize, "N";
+        /// A node of more neighbours is popped as if it had so many; GraphSAINT's program has 3000 (frontier).
+        fixed degree_cap: usize = 30_usize, "N";
         /// Probability that fire spreads to one more neighbour (forest-fire).
         fixed burning: f64 = 0.7, "P";
         /// Parts of the graph (cluster).

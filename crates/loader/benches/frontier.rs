@@ -72,7 +72,7 @@ fn dashboard() {
     ] {
         let (graph, roots) = graph(scale, degree, initiator);
         let degree = graph.num_edges() as f64 / graph.num_nodes() as f64;
-        for cap in [100, 3000] {
+        for cap in [30, 100, 3000] {
             if initiator == UNIFORM && cap == 100 {
                 continue;
             }

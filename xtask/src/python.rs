@@ -36,7 +36,7 @@ fn root() -> Result<PathBuf> {
     Ok(fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?)
 }
 
-/// As [`test`], where lints were looked at.
+/// As [`test()`], where lints were looked at.
 pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
     let Some(python) = find_python() else {
         eprintln!("── python: skipped: there is no python3 of 3.10 or later on the PATH");

@@ -9,7 +9,7 @@ use crate::{
 /// `y = finish(x W + b)`.
 ///
 /// # Shapes
-/// - `weight`: `F x O`, Glorot-uniform until [`Param::spread`]
+/// - `weight`: `F x O`, uniform by one of [`super::INITS`]
 /// - `bias`: `1 x O`, zeros; may be left out
 /// - in `R x F`, out `R x O`
 #[derive(Clone, Debug)]

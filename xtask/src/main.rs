@@ -40,13 +40,24 @@ use std::{env, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result, bail};
 
-/// A step of `cargo xtask test`: what it is called, and cargo's arguments; whether it is done with MPI, where that is there; and what
-/// follows those.
-const STEPS: &[(&str, &[&str], bool, &[&str])] = &[
-    ("formatting", &["fmt", "--all", "--check"], false, &[]),
-    ("lints", &["clippy", "--workspace", "--all-targets"], true, &["--", "-D", "warnings"]),
-    ("documentation", &["doc", "--workspace", "--no-deps"], false, &[]),
-    ("tests", &["test", "--workspace"], true, &[]),
+/// What a step is done with where the machine has it, by the features for that.
+enum With {
+    Mpi,
+    Python,
+}
+
+/// A step of `cargo xtask test`: what it is called, and cargo's arguments; what it is done with; and what follows the arguments for those. The
+/// package's code is linted with the rest: one set of features, so every crate is looked at once.
+const STEPS: &[(&str, &[&str], &[With], &[&str])] = &[
+    ("formatting", &["fmt", "--all", "--check"], &[], &[]),
+    (
+        "lints",
+        &["clippy", "--workspace", "--all-targets"],
+        &[With::Mpi, With::Python],
+        &["--", "-D", "warnings"],
+    ),
+    ("documentation", &["doc", "--workspace", "--no-deps"], &[], &[]),
+    ("tests", &["test", "--workspace"], &[With::Mpi], &[]),
 ];
 /// The features of the steps over MPI.
 const MPI: [&str; 2] = ["--features", "graphmill/mpi"];
@@ -99,12 +110,14 @@ fn test() -> Result<()> {
     if !mpi {
         eprintln!("── MPI is not there, so training over it is not tested: cargo xtask setup installs it");
     }
-    for (name, arguments, over_mpi, rest) in STEPS {
-        let mut features = if mpi && *over_mpi { MPI.to_vec() } else { Vec::new() };
-        if *name == "lints" && python::find_python().is_some() {
-            // here and not with the package's tests: one set of features, so every crate is looked at once
-            features.extend(python::FEATURES);
-        }
+    let python = python::find_python().is_some();
+    for (name, arguments, with, rest) in STEPS {
+        let features = with.iter().flat_map(|with| match with {
+            With::Mpi if mpi => &MPI[..],
+            With::Python if python => &python::FEATURES[..],
+            _ => &[],
+        });
+        let features: Vec<&str> = features.copied().collect();
         let arguments = [arguments, &features[..], rest].concat();
         eprintln!("── {name}: cargo {}", arguments.join(" "));
         let status = Command::new(cargo())

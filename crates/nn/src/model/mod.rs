@@ -112,9 +112,8 @@ impl Model {
             Self { input_dropout, input, stages, below_last, head, activation, dropout, names: Vec::new() };
         model.names = model.make_names();
         let init = table::find("init", layer::INITS, &config.init)?.make;
-        if config.init != "glorot" {
-            model.visit_mut(&mut |_, p| p.spread(init));
-        }
+        // by 1 where they are as they should be
+        model.visit_mut(&mut |_, p| p.spread(init));
         Ok(model)
     }
 

@@ -35,32 +35,11 @@ mod scale;
 mod scaling;
 mod strategies;
 mod subgraph_scaling;
+mod test;
 
 use std::{env, path::PathBuf, process::Command};
 
-use anyhow::{Context, Result, bail};
-
-/// What a step is done with where the machine has it, by the features for that.
-enum With {
-    Mpi,
-    Python,
-}
-
-/// A step of `cargo xtask test`: what it is called, and cargo's arguments; what it is done with; and what follows the arguments for those. The
-/// package's code is linted with the rest: one set of features, so every crate is looked at once.
-const STEPS: &[(&str, &[&str], &[With], &[&str])] = &[
-    ("formatting", &["fmt", "--all", "--check"], &[], &[]),
-    (
-        "lints",
-        &["clippy", "--workspace", "--all-targets"],
-        &[With::Mpi, With::Python],
-        &["--", "-D", "warnings"],
-    ),
-    ("documentation", &["doc", "--workspace", "--no-deps"], &[], &[]),
-    ("tests", &["test", "--workspace"], &[With::Mpi], &[]),
-];
-/// The features of the steps over MPI.
-const MPI: [&str; 2] = ["--features", "graphmill/mpi"];
+use anyhow::{Result, bail};
 
 /// What `cargo xtask` can be told.
 const USAGE: &[&str] = &[
@@ -83,7 +62,7 @@ const USAGE: &[&str] = &[
 fn main() -> Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["test"] => test(),
+        ["test"] => test::run(),
         ["setup"] => mpi::setup(),
         ["test", "python", ref words @ ..] => python::test(words),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
@@ -102,35 +81,6 @@ fn main() -> Result<()> {
         ["subgraph-scaling", ref words @ ..] => subgraph_scaling::run(words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),
     }
-}
-
-/// Formatting, lints, documentation, tests, the CUDA kernels, the Python package's tests: stops at the first that fails.
-fn test() -> Result<()> {
-    let mpi = mpi::is_there();
-    if !mpi {
-        eprintln!("── MPI is not there, so training over it is not tested: cargo xtask setup installs it");
-    }
-    let python = python::find_python().is_some();
-    for (name, arguments, with, rest) in STEPS {
-        let features = with.iter().flat_map(|with| match with {
-            With::Mpi if mpi => &MPI[..],
-            With::Python if python => &python::FEATURES[..],
-            _ => &[],
-        });
-        let features: Vec<&str> = features.copied().collect();
-        let arguments = [arguments, &features[..], rest].concat();
-        eprintln!("── {name}: cargo {}", arguments.join(" "));
-        let status = Command::new(cargo())
-            .args(&arguments)
-            .env("RUSTDOCFLAGS", "-D warnings")
-            .status()
-            .with_context(|| format!("cannot run cargo for {name}"))?;
-        if !status.success() {
-            bail!("{name} failed");
-        }
-    }
-    cuda::check()?;
-    python::test_wheel(&[])
 }
 
 /// The cargo that runs us.

@@ -202,7 +202,18 @@ pub(crate) fn convert<T: Element>(
                 let number = $wide(value);
                 T::from_number(number).ok_or(number)
             };
-            run::<T, N>(bytes, first, out, read)
+            let piece = |from: &[u8], to: &mut [T]| {
+                to.iter_mut().zip(from.chunks_exact(N)).enumerate().find_map(|(i, (to, from))| {
+                    match read(from) {
+                        Ok(value) => {
+                            *to = value;
+                            None
+                        }
+                        Err(number) => Some((i, number)),
+                    }
+                })
+            };
+            run(bytes, N, first, out, &piece)
         }};
     }
     let int = |x: i64| Number::Int(x);
@@ -229,29 +240,24 @@ pub(crate) fn convert<T: Element>(
     }
 }
 
-/// The loop of [`convert`] for one source type of `N` bytes.
-fn run<T: Element, const N: usize>(
+/// The loop of [`convert`] over pieces of a source of `size` bytes an element; `piece` converts one and returns the first of its elements that
+/// does not fit. The sources share one loop: each of its own would be a copy of all of the thread pool's code.
+fn run<T: Element>(
     bytes: &[u8],
+    size: usize,
     first: usize,
     out: &mut Vec<T>,
-    read: impl Fn(&[u8]) -> Result<T, Number> + Sync,
+    piece: &(dyn Fn(&[u8], &mut [T]) -> Option<(usize, Number)> + Sync),
 ) -> Result<(), String> {
     const PIECE: usize = 1 << 16;
     let start = out.len();
-    let count = bytes.len() / N;
+    let count = bytes.len() / size;
     out.try_reserve(count).map_err(|e| format!("cannot reserve memory for {count} values: {e}"))?;
     out.resize(start + count, T::zeroed());
-    let bad = out[start..].par_chunks_mut(PIECE).zip(bytes.par_chunks(PIECE * N)).enumerate().find_map_first(
-        |(piece, (to, from))| {
-            to.iter_mut().zip(from.chunks_exact(N)).enumerate().find_map(|(i, (to, from))| match read(from) {
-                Ok(value) => {
-                    *to = value;
-                    None
-                }
-                Err(number) => Some((first + piece * PIECE + i, number)),
-            })
-        },
-    );
+    let pieces = out[start..].par_chunks_mut(PIECE).zip(bytes.par_chunks(PIECE * size)).enumerate();
+    let bad = pieces.find_map_first(|(i, (to, from))| {
+        piece(from, to).map(|(element, number)| (first + i * PIECE + element, number))
+    });
     match bad {
         None => Ok(()),
         Some((i, number)) => {

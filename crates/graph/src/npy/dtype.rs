@@ -240,14 +240,16 @@ pub(crate) fn convert<T: Element>(
     }
 }
 
-/// The loop of [`convert`] over pieces of a source of `size` bytes an element; `piece` converts one and returns the first of its elements that
-/// does not fit. The sources share one loop: each of its own would be a copy of all of the thread pool's code.
+/// Converts the bytes of some elements; returns the first of them that does not fit.
+type Piece<'a, T> = dyn Fn(&[u8], &mut [T]) -> Option<(usize, Number)> + Sync + 'a;
+
+/// The loop of [`convert`] over pieces of a source of `size` bytes an element. The sources share one loop: each of its own would be a copy of all of the thread pool's code.
 fn run<T: Element>(
     bytes: &[u8],
     size: usize,
     first: usize,
     out: &mut Vec<T>,
-    piece: &(dyn Fn(&[u8], &mut [T]) -> Option<(usize, Number)> + Sync),
+    piece: &Piece<'_, T>,
 ) -> Result<(), String> {
     const PIECE: usize = 1 << 16;
     let start = out.len();

@@ -15,7 +15,7 @@ use graphmill_fuzz::{
 };
 
 /// Mutations per target; `GRAPHMILL_MUTATIONS` asks for another number.
-const MUTATIONS: u64 = 2000;
+const MUTATIONS: u64 = 10_000;
 /// Set for the process that takes the other half of the mutations.
 const SECOND: &str = "GRAPHMILL_REGRESSIONS_SECOND";
 

@@ -7,6 +7,7 @@
 mod batch;
 mod hop;
 mod nodes;
+mod plan;
 mod staging;
 mod topology;
 mod transpose;
@@ -17,21 +18,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use graphmill_graph::{Block, Error, Graph, NodeId, Result, block::Aggregation};
 use graphmill_loader::{
     BatchKey, Form, MiniBatch, Sampler, Workspace,
-    sampler::{
-        SamplerOptions, Scratch, Source, WeightedDraws, full::Full, neighbor::Neighbor,
-        random_walk::RandomWalk, weighted::Weighted,
-    },
+    sampler::{SamplerOptions, Scratch, Source},
     weights::SymmetricWeights,
 };
-use hop::{ALL, Drawn, Hop};
+use hop::{Drawn, Hop};
 use nodes::{Nodes, Slots};
+use plan::Plan;
+pub use plan::is_drawn_on_devices;
 use staging::Stagings;
 pub use topology::{Place, Topology};
 
 use crate::{Buffer, Device, Queue, arguments, driver::Address, pool::Pool};
-
-/// Visits of a node's walks that fit a warp's part of a block's shared memory.
-const MOST_VISITS: usize = 512;
 
 /// How a hop's neighbours are drawn.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +66,7 @@ pub enum Made {
 /// The sampler of that name (of [`graphmill_loader::sampler::TABLE`]) for each of `devices`, which may each use `budget` bytes for the
 /// graph (see [`Topology::new`]).
 ///
-/// Drawn on devices: `neighbor`, `full`, `random-walk`, and `weighted` with replacement by alias tables, or where all edges weigh the same. Weighted
-/// draws without replacement, and those by prefix sums, are not: they end in logarithms, or sums over whole rows, which a device does not round as
-/// the processor does, or not at any useful rate.
+/// Drawn on devices are those that [`is_drawn_on_devices`], by most of their options.
 ///
 /// # Errors
 /// What is wrong with the options; the devices' memory is not enough.
@@ -83,45 +78,13 @@ pub fn make(
     budget: u64,
 ) -> Result<Made, String> {
     let graph = source.graph;
-    let mut alias = None;
-    let (inner, draw): (Arc<dyn Sampler>, Draw) = match name {
-        "neighbor" => (Arc::new(Neighbor::new(&options.fanout)?), Draw::Distinct),
-        "full" => (Arc::new(Full::new(options.fanout.len())?), Draw::Distinct),
-        "weighted" => {
-            let sampler = Weighted::new(graph, &options.fanout, &options.weighted)?;
-            if options.fanout.contains(&-1) && !sampler.draws_all() {
-                return Ok(Made::OnHost("a fanout of -1 where edges weigh 0".into()));
-            }
-            let draw = match sampler.draws() {
-                WeightedDraws::Distinct => Draw::Distinct,
-                WeightedDraws::Again => Draw::Again,
-                WeightedDraws::AgainByAlias(tables) => {
-                    alias = Some(tables.clone());
-                    Draw::Alias
-                }
-                WeightedDraws::Others => {
-                    let why = "weighted draws without replacement, or by prefix sums";
-                    return Ok(Made::OnHost(why.into()));
-                }
-            };
-            (Arc::new(sampler), draw)
-        }
-        "random-walk" => {
-            let walks = options.walks;
-            let sampler = RandomWalk::new(&options.fanout, &walks)?;
-            if walks.walks * walks.length > MOST_VISITS {
-                return Ok(Made::OnHost(format!("walks of more than {MOST_VISITS} steps in all")));
-            }
-            let (count, length) = (walks.walks as u32, walks.length as u32);
-            (Arc::new(sampler), Draw::Walks { walks: count, length, restart: walks.restart })
-        }
-        _ => return Ok(Made::OnHost(format!("the sampler {name}"))),
+    let (inner, draw, fanout, alias) = match plan::make(name, options, source)? {
+        Plan::OnDevices { inner, draw, fanout, alias } => (inner, draw, fanout, alias),
+        Plan::OnHost(why) => return Ok(Made::OnHost(why)),
     };
     if graph.indptr().windows(2).any(|ends| ends[1] - ends[0] > u64::from(u32::MAX)) {
         return Ok(Made::OnHost("a node with more than 2^32 - 1 in-neighbours".into()));
     }
-    let fanout = |&k: &i64| if k == -1 || name == "full" { ALL } else { k as u32 };
-    let fanout: Vec<u32> = options.fanout.iter().map(fanout).collect();
     let topologies = Topology::new(devices, graph, alias.as_ref(), budget).map_err(|e| e.to_string())?;
     let each = |(device, topology): (&Arc<Device>, Topology)| DeviceSampler {
         pool: Pool::new(device),

@@ -3,6 +3,7 @@
 mod memory;
 mod reuse;
 mod run_dir;
+mod sound;
 mod workers;
 
 pub use memory::{MemorySample, Samples};

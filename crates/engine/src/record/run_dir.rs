@@ -19,7 +19,7 @@ use std::{
 
 use graphmill_graph::atomic::{self, Real};
 
-use super::{Best, DatasetRecord, EpochRecord, Summary, TestScore};
+use super::{Best, DatasetRecord, EpochRecord, Summary, TestScore, sound};
 use crate::{Error, Result, TrainConfig, checkpoint, report};
 
 /// A run's directory. One that was made for a run that never began is taken back.
@@ -241,18 +241,19 @@ impl RunDir {
         let text = read_if_there(&path)?;
         let finished: Option<Summary> = match text.is_empty() {
             true => None,
-            false => Some(serde_json::from_str(&text).map_err(|e| {
-                Error::format(
-                    &path,
-                    format!("line {}", e.line()),
-                    format!("{e}: train --resume writes it anew"),
-                )
-            })?),
+            false => Some(
+                serde_json::from_str(&text)
+                    .map_err(|e| Error::format(&path, format!("line {}", e.line()), e.to_string() + ANEW))?,
+            ),
         };
+        if let Some(summary) = &finished {
+            sound::summary(summary, &text)
+                .map_err(|(part, message)| Error::format(&path, part, message + ANEW))?;
+        }
         let lines = read_if_there(&self.path.join(METRICS))?;
         // a torn line at the end is an epoch that is being written
         let epochs: Vec<EpochRecord> =
-            lines.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
+            (1..).zip(lines.lines()).map_while(|(at, line)| sound::epoch(line, at)).collect();
         if let Some(summary) = finished
             && summary.epochs.len() >= epochs.len()
         {
@@ -295,6 +296,8 @@ impl Drop for RunDir {
     }
 }
 
+/// What helps where a summary is damaged.
+const ANEW: &str = ": train --resume writes it anew";
 const METRICS: &str = "metrics.jsonl";
 const SUMMARY: &str = "summary.json";
 const REPORT: &str = "report.html";
@@ -395,5 +398,38 @@ mod tests {
         assert_eq!(run.summary().unwrap(), finished);
         let report = RunDir::write_report(run.path()).unwrap();
         assert!(fs::read_to_string(report).unwrap().contains("accuracy"));
+    }
+
+    #[test]
+    fn epochs_out_of_turn_are_damage() {
+        let (_dir, run) = run();
+        for i in [1, 2, usize::MAX] {
+            run.append_epoch(&epoch(i)).unwrap();
+        }
+        let mut summary = run.summary().unwrap();
+        assert_eq!(summary.epochs.len(), 2, "what follows a damaged line is not read");
+        summary.epochs.push(epoch(usize::MAX));
+        run.write_summary(&summary).unwrap();
+        let error = run.summary().unwrap_err().to_string();
+        assert!(error.contains("epoch 3 is told as 18446744073709551615"), "{error}");
+    }
+
+    #[test]
+    fn counts_that_nobody_could_add_up_are_damage() {
+        let (_dir, run) = run();
+        let mut many = epoch(2);
+        many.traffic.disk.rows = u64::MAX;
+        run.append_epoch(&epoch(1)).unwrap();
+        run.append_epoch(&many).unwrap();
+        let mut summary = run.summary().unwrap();
+        assert_eq!(summary.epochs.len(), 1);
+        summary.epochs.push(many);
+        fs::write(run.path().join(SUMMARY), serde_json::to_string(&summary).unwrap()).unwrap();
+        let error = run.summary().unwrap_err().to_string();
+        assert!(error.contains("nothing is counted up to 18446744073709551615"), "{error}");
+        summary.epochs.pop();
+        summary.config["seed"] = u64::MAX.into();
+        run.write_summary(&summary).unwrap();
+        assert_eq!(run.summary().unwrap(), summary, "a seed may be any number");
     }
 }

@@ -46,9 +46,9 @@ impl Scale {
 
     /// An axis over epochs `first..=last` with half an epoch of room at the ends; ticks are whole.
     pub(super) fn epochs(first: usize, last: usize, count: usize, to: (f64, f64)) -> Self {
-        let step = (round_up((last - first + 1) as f64 / count as f64).ceil()).max(1.0) as usize;
-        let mut ticks: Vec<f64> =
-            (first..=last).filter(|epoch| epoch.is_multiple_of(step)).map(|epoch| epoch as f64).collect();
+        let step = (round_up(((last - first) as f64 + 1.0) / count as f64).ceil()).max(1.0) as usize;
+        // by steps: a damaged file may name an epoch that nobody could count up to
+        let mut ticks: Vec<f64> = (first.div_ceil(step)..=last / step).map(|i| (i * step) as f64).collect();
         if ticks.is_empty() {
             ticks.push(last as f64);
         }
@@ -107,5 +107,17 @@ mod tests {
         assert_eq!(Scale::epochs(1, 1, 10, (0.0, 1.0)).ticks, [1.0]);
         assert_eq!(Scale::epochs(1, 200, 10, (0.0, 1.0)).ticks.len(), 10);
         assert_eq!(Scale::epochs(1, 4, 4, (0.0, 80.0)).at(1.0), 10.0);
+        assert_eq!(Scale::epochs(7, 9, 1, (0.0, 1.0)).ticks, [9.0]);
+    }
+
+    #[test]
+    fn an_axis_over_any_epochs_has_few_ticks() {
+        let ends = [0, 1, 2, 999, 1 << 32, usize::MAX - 1, usize::MAX];
+        for (i, first) in ends.into_iter().enumerate() {
+            for last in ends.into_iter().skip(i) {
+                let ticks = Scale::epochs(first, last, 10, (0.0, 1.0)).ticks;
+                assert!((1..=11).contains(&ticks.len()), "{first} to {last}: {ticks:?}");
+            }
+        }
     }
 }

@@ -114,7 +114,7 @@ impl Pipelined {
         let crew = |cores, isolated| Crew::new(&apart(cores, isolated), num_nodes).map(Box::new);
         // an NVIDIA device's stages wait for it and not for cores: one thread each, and two to draw on the device. What the processor
         // draws takes all cores
-        let on_device = ["neighbor", "full", "random-walk", "weighted"].contains(&config.sampler.as_str());
+        let on_device = graphmill_cuda::sampler::is_drawn_on_devices(&config.sampler);
         let mode = match cores {
             Cores::Profiled if !config.cuda_devices()?.is_empty() => {
                 Mode::Crew(crew([if on_device { 2 } else { threads }, 1, 1], false)?)

@@ -1,56 +1,54 @@
 //! Writes the table of compiled kernels that the library embeds; with the feature `shim`, compiles the
 //! kernels for the processor.
 
-use std::{
-    env,
-    fmt::Write as _,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{env, fmt::Write as _, fs, io, path::PathBuf};
+
+/// Advice that ends every error about the bundle.
+const FIX: &str = "restore ptx.zip and ptx.sha256 from version control, or run cargo xtask cuda compile";
 
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    for name in ["kernels", "ptx", "shim"] {
+    for name in ["kernels", "ptx.zip", "ptx.sha256", "shim"] {
         println!("cargo::rerun-if-changed={}", root.join(name).display());
     }
     println!("cargo::rerun-if-changed=build.rs");
-    fs::write(out.join("ptx_table.rs"), ptx_table(&files(&root.join("ptx"), "ptx")?)?)?;
+    if !root.join("ptx.zip").is_file() {
+        return Err(io::Error::other(format!("{} is missing; {FIX}", root.join("ptx.zip").display())));
+    }
+    let path = root.join("ptx.sha256");
+    let failed = |why: String| io::Error::other(format!("{}: {why}; {FIX}", path.display()));
+    let checksums = fs::read_to_string(&path).map_err(|why| failed(why.to_string()))?;
+    fs::write(out.join("ptx_table.rs"), ptx_table(&checksums).map_err(failed)?)?;
     #[cfg(feature = "shim")]
     shim::compile(&root, &out)?;
     Ok(())
 }
 
-/// The files of a directory with this extension, by name.
-fn files(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|of| of == extension) {
-            found.push(path);
+/// Turns the list of checksums into Rust's table of modules: name, SHA-256 and kernels.
+///
+/// A line has a SHA-256, a size in bytes and a name: `ptx.zip`, then each `MODULE.ptx`, followed by
+/// its kernels as `MODULE.ptx/KERNEL`.
+fn ptx_table(checksums: &str) -> Result<String, String> {
+    let mut modules: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for (index, line) in checksums.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let &[sha256, _, name] = &fields[..] else {
+            return Err(format!("line {} has no SHA-256, size and name: {line:?}", index + 1));
+        };
+        match (name.split_once(".ptx"), modules.last_mut()) {
+            (Some((module, "")), _) => modules.push((module, sha256, Vec::new())),
+            (Some((module, kernel)), Some(last)) if module == last.0 && kernel.starts_with('/') => {
+                last.2.push(&kernel[1..]);
+            }
+            _ if name == "ptx.zip" => {}
+            _ => return Err(format!("line {}: {name:?} does not follow its module", index + 1)),
         }
     }
-    found.sort();
-    Ok(found)
-}
-
-/// A name that a path of these directories certainly has.
-fn stem(path: &Path) -> &str {
-    path.file_stem().and_then(|name| name.to_str()).expect("files of this directory have plain names")
-}
-
-/// Rust's table of modules: name, text, and the kernels that the text defines.
-fn ptx_table(modules: &[PathBuf]) -> io::Result<String> {
     let mut table = String::from("&[\n");
-    for path in modules {
-        let text = fs::read_to_string(path)?;
-        let kernels: Vec<_> = text
-            .lines()
-            .filter_map(|line| line.trim_start().strip_prefix(".visible .entry ")?.split('(').next())
-            .collect();
-        let (name, path) = (stem(path), path.display().to_string());
-        writeln!(table, "Module {{ name: {name:?}, text: include_str!({path:?}), kernels: &{kernels:?} }},")
-            .expect("a string takes all");
+    for (name, sha256, kernels) in modules {
+        writeln!(table, "Module {{ name: {name:?}, sha256: {sha256:?}, kernels: &{kernels:?} }},")
+            .expect("a string accepts all text");
     }
     table.push(']');
     Ok(table)
@@ -59,15 +57,19 @@ fn ptx_table(modules: &[PathBuf]) -> io::Result<String> {
 /// The kernels as C++.
 #[cfg(feature = "shim")]
 mod shim {
-    use std::{fmt::Write as _, fs, io, path::Path};
+    use std::{
+        fmt::Write as _,
+        fs, io,
+        path::{Path, PathBuf},
+    };
 
     /// What every kernel is declared by.
     const KERNEL: &str = "extern \"C\" __global__ void";
 
     /// One unit for each file of kernels, with their table, and one with all tables.
     pub(super) fn compile(root: &Path, out: &Path) -> io::Result<()> {
-        let mut sources = super::files(&root.join("kernels"), "cu")?;
-        sources.extend(super::files(&root.join("shim"), "cu")?);
+        let mut sources = files(&root.join("kernels"), "cu")?;
+        sources.extend(files(&root.join("shim"), "cu")?);
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(2).define("GRAPHMILL_SHIM", None).define("NDEBUG", None);
         build.include(root.join("kernels")).include(root.join("shim"));
@@ -86,7 +88,7 @@ mod shim {
         let mut list = String::from("#include \"shim.h\"\n");
         let mut names = Vec::new();
         for source in &sources {
-            let name = super::stem(source);
+            let name = stem(source);
             let kernels = kernels(&fs::read_to_string(source)?);
             // a namespace for each file: functions of the same name in two of them do not meet
             let mut unit = format!(
@@ -144,6 +146,24 @@ mod shim {
             println!("cargo::rustc-env=GRAPHMILL_STAND_IN_{}={}", name.to_uppercase(), directory.display());
         }
         Ok(())
+    }
+
+    /// The files of a directory with this extension, by name.
+    fn files(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|of| of == extension) {
+                found.push(path);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// A name that a path of these directories certainly has.
+    fn stem(path: &Path) -> &str {
+        path.file_stem().and_then(|name| name.to_str()).expect("files of this directory have plain names")
     }
 
     /// The names of a source's kernels.

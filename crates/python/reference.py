@@ -27,7 +27,7 @@ def plain(text):
     text = re.sub(r":(?:class|func|meth|mod):`~?(?:graphmill\.)?([^`]*)`", r"`\1`", inspect.cleandoc(text)).replace("``", "`")
     lines, block = [], False
     for line in text.splitlines():
-        heading = re.fullmatch(r"(Args|Returns|Raises|Example):", line)
+        heading = re.fullmatch(r"(Args|Returns|Warns|Raises|Example):", line)
         if line.startswith("    >>> ") and not block:
             lines, block = [*lines, "```python"], True
         if block and not line.strip():

@@ -1,6 +1,6 @@
 //! Mutations under a key, for machines without a fuzzer: the same input under the same key gives the same bytes.
 
-use graphmill_graph::keyed::{Stream, key};
+use graphmill_core::keyed::{Stream, key};
 
 /// Longest input that mutations make.
 const LONGEST: usize = 1 << 14;

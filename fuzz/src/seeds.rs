@@ -8,9 +8,12 @@ mod tables;
 use std::{fs, io::Write, path::Path};
 
 use flate2::{Compression, write::ZlibEncoder};
-use graphmill_graph::{
-    Buffer, Dataset, EdgeOptions, Features, Labels, SparseRows, Split, build,
-    dataset::{FeatureData, NamedGraph},
+use graphmill_core::{
+    Buffer, EdgeOptions, Features, Labels, SparseRows, Split, build, features::FeatureData,
+};
+use graphmill_data::{
+    Dataset,
+    dataset::{NamedGraph, Normalization},
     npy,
 };
 use half::f16;
@@ -131,7 +134,14 @@ fn native(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
     };
     let table = SparseRows::from_dense(2, &[0.0, 1.0, 0.0, 0.0, 2.5, 3.0])?;
     let sparse = Dataset { features: Features { dim: 2, data: FeatureData::Csr(table) }, ..single.clone() };
-    for (name, dataset) in [("single", single), ("several", several), ("union", union), ("sparse", sparse)] {
+    let scaled = Dataset {
+        features: Features::f32(1, vec![0.5, -0.5, 2.0]),
+        normalization: Some(Normalization::Standard { mean: Some(vec![1.5]), deviation: vec![0.25] }),
+        ..single.clone()
+    };
+    let all =
+        [("single", single), ("several", several), ("union", union), ("sparse", sparse), ("scaled", scaled)];
+    for (name, dataset) in all {
         let place = dir.join(name);
         dataset.save(&place)?;
         let files = files(&place, &place)?;
@@ -147,6 +157,7 @@ fn native(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
 }
 
 /// The importers' sources.
+// Reason for its length: a table, one row per seed.
 fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     let indptr = numbers(&[0i32, 1, 2, 3], &[4]);
     let indices = numbers(&[1i32, 2, 2], &[3]);
@@ -274,6 +285,7 @@ fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
 }
 
 /// The sources of ogb, graphsage and graphbolt.
+// Reason for its length: a table, one row per seed.
 fn import_directories(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     let text: [(&str, &[u8]); 8] = [
         ("raw/num-node-list.csv.gz", b"4\n"),
@@ -418,7 +430,7 @@ fn ones_of(rows: usize) -> Vec<u8> {
 fn resume(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     let keys: Vec<u8> =
         [(0u64, 1u64), (3, 0), (2, 5)].iter().flat_map(|(u, v)| (v << 32 | u).to_le_bytes()).collect();
-    let edges = br#"{"splitters":[8589934592],"symmetric":false,"drop_self_loops":false,"blocks":[[0,2],[1,1]],"edges":3,"largest":5,"complete":true}"#;
+    let edges = br#"{"splitters":[8589934592],"symmetric":false,"weighted":false,"drop_self_loops":false,"blocks":[[0,2],[1,1]],"edges":3,"largest":5,"complete":true,"counts":{"self_loops":0,"dropped":0}}"#;
     let mut files: Vec<(&str, &[u8])> = vec![
         ("work/work.json", br#"{"format":"graphmill-scratch-1","work":"fuzz"}"#),
         ("work/scratch-edges.json", edges),

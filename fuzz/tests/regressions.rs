@@ -14,8 +14,8 @@ use graphmill_fuzz::{
     targets::{Answer, TABLE, Target},
 };
 
-/// Mutations per target; `GRAPHMILL_MUTATIONS` asks for another number.
-const MUTATIONS: u64 = 10_000;
+/// Mutations per target, and those of a soak (`GRAPHMILL_SOAK`); `GRAPHMILL_MUTATIONS` asks for another number.
+const MUTATIONS: [u64; 2] = [1_000, 10_000];
 /// Set for the process that takes the other half of the mutations.
 const SECOND: &str = "GRAPHMILL_REGRESSIONS_SECOND";
 
@@ -36,7 +36,9 @@ fn half(odd: u32) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     graphmill_fuzz::one_thread();
     let asked = env::var("GRAPHMILL_MUTATIONS").ok();
-    let mutations = asked.map_or(MUTATIONS, |number| number.parse().unwrap());
+    let mutations = asked.map_or(MUTATIONS[usize::from(env::var_os("GRAPHMILL_SOAK").is_some())], |number| {
+        number.parse().unwrap()
+    });
     for target in TABLE {
         let seeds = inputs(&root.join("seeds").join(target.name));
         assert!(!seeds.is_empty(), "{} has no seeds", target.name);

@@ -13,125 +13,43 @@
 //! - `--rounds N`: turns of each comparison (`3`)
 //! - `--quick`: one short turn, to see that all of it works; the figures say nothing
 
+mod duels;
+mod options;
+mod workload;
+
 use std::{
     collections::{HashMap, HashSet},
-    env, fs,
-    path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// What stands before the table.
+use self::{
+    duels::{Duel, Row, Take, duels},
+    options::{Options, Peer, imports, parse},
+    workload::{imported, prepare},
+};
+
+/// Text above the table.
 const NOTES: &str = "\
 Ratios above 1: ours is faster. Medians over the rounds (least .. most); each round's figure is a median itself.
 Sampling is relabelled on both sides, ours one batch per thread, as training draws them. DGL's allocator is at its best
 setting in epochs and aggregation (`--malloc thp`).
+
+Not like for like (docs/results.md has the section 'What is not like for like'):
+
+- Aggregation: DGL's block numbers sources by global id, ours as first seen. Do not quote its
+  ratios.
+- Sampling: our graph lies in huge pages, and the peers have the default allocator. DGL has 64-bit
+  ids and, with one thread, an unfused path. torch-sparse (`pyg-ts`) samples on one thread and is
+  not the sampler that PyG recommends.
+- Products have 100,000 rows, which training batches do not have. If MKL does not use AVX-512, as
+  on AMD processors, that slows these products and DGL's epochs.
+- Gather: `index_select` allocates its result in every call, ours does not.
+- Epochs: DGL's are extrapolated from some batches with 64-bit ids, ours are whole. Scoring and
+  copies at start-up are not counted.
 ";
-
-/// What the command line says.
-struct Options {
-    peers: PathBuf,
-    data: PathBuf,
-    /// Interpreters that were named.
-    named: HashMap<Place, PathBuf>,
-    /// Interpreters of the peers that are installed.
-    python: HashMap<Peer, PathBuf>,
-    threads: Vec<usize>,
-    rounds: usize,
-    quick: bool,
-    words: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Peer {
-    Dgl,
-    Pyg,
-    /// PyTorch alone, of either environment: PyG's is the newer.
-    Torch,
-}
-
-impl Peer {
-    const ALL: [Self; 3] = [Self::Dgl, Self::Pyg, Self::Torch];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Dgl => "DGL",
-            Self::Pyg => "PyG",
-            Self::Torch => "PyTorch",
-        }
-    }
-
-    /// Its name among the versions that `peers.py` reports.
-    fn package(self) -> &'static str {
-        match self {
-            Self::Dgl => "dgl",
-            Self::Pyg => "torch_geometric",
-            Self::Torch => "torch",
-        }
-    }
-
-    /// What its interpreter must be able to import.
-    fn import(self) -> &'static str {
-        match self {
-            Self::Dgl => "import dgl, dgl.graphbolt",
-            Self::Pyg => "import torch_geometric, torch_sparse",
-            Self::Torch => "import torch",
-        }
-    }
-
-    /// The environments to look in.
-    fn places(self) -> &'static [Place] {
-        match self {
-            Self::Dgl => &[Place::Dgl],
-            Self::Pyg => &[Place::Pyg],
-            Self::Torch => &[Place::Pyg, Place::Dgl],
-        }
-    }
-}
-
-/// A Python environment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
-    Dgl,
-    Pyg,
-}
-
-/// One process of a peer's against ours.
-struct Duel {
-    peer: Peer,
-    /// Arguments of `peers.py`.
-    theirs: Vec<String>,
-    rows: Vec<Row>,
-}
-
-/// One figure of both.
-struct Row {
-    what: String,
-    threads: usize,
-    unit: &'static str,
-    /// Fields that tell the peer's line from its others.
-    line: Vec<(&'static str, String)>,
-    /// Where the figure stands in it.
-    figure: &'static str,
-    /// Arguments of `graphmill bench`.
-    ours: Vec<String>,
-    /// Our cases.
-    cases: Vec<String>,
-    take: Take,
-}
-
-/// How our figure is made from our cases.
-#[derive(Clone, Copy)]
-enum Take {
-    /// The median of the one in this unit: more is better.
-    Rate(&'static str),
-    /// So many things in the seconds of the case: more is better.
-    Per(f64),
-    /// Seconds of all cases together, times this: less is better.
-    Seconds(f64),
-}
 
 /// Runs the comparisons.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
@@ -169,214 +87,6 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         fight(&options, duel)?;
     }
     Ok(())
-}
-
-fn parse(words: &[&str]) -> Result<Options> {
-    let mut options = Options {
-        peers: PathBuf::new(),
-        data: "target/bench-peers".into(),
-        named: HashMap::new(),
-        python: HashMap::new(),
-        threads: vec![1, 2],
-        rounds: 3,
-        quick: false,
-        words: Vec::new(),
-    };
-    for (place, variable) in [(Place::Dgl, "VENV_DGL"), (Place::Pyg, "VENV_PEERS")] {
-        if let Some(venv) = env::var_os(variable) {
-            options.named.insert(place, Path::new(&venv).join("bin/python"));
-        }
-    }
-    let mut rest = words.iter().copied();
-    while let Some(word) = rest.next() {
-        let mut value = || rest.next().with_context(|| format!("{word} wants a value"));
-        match word {
-            "--data" => options.data = value()?.into(),
-            "--dgl" => drop(options.named.insert(Place::Dgl, value()?.into())),
-            "--pyg" => drop(options.named.insert(Place::Pyg, value()?.into())),
-            "--rounds" => options.rounds = value()?.parse().context("--rounds wants a number")?,
-            "--threads" => {
-                let list = value()?.split(',').map(str::parse).collect::<Result<_, _>>();
-                options.threads = list.context("--threads wants numbers, such as 1,2")?;
-            }
-            "--quick" => options.quick = true,
-            _ if word.starts_with('-') => bail!("no option {word}: see the top of xtask/src/bench_peers.rs"),
-            _ if options.peers.as_os_str().is_empty() => options.peers = word.into(),
-            _ => options.words.push(word.to_string()),
-        }
-    }
-    let script = options.peers.join("peers.py");
-    ensure!(
-        script.is_file(),
-        "{} is missing: PEERS_DIR is the directory of peers.py and gen.py",
-        script.display()
-    );
-    ensure!(options.rounds > 0, "--rounds: at least 1");
-    if options.quick {
-        options.rounds = 1;
-    }
-    Ok(options)
-}
-
-/// Whether the interpreter is there and runs this.
-fn imports(python: &Path, import: &str) -> bool {
-    let output = Command::new(python).args(["-c", import]).env("DGLBACKEND", "pytorch").output();
-    output.is_ok_and(|output| output.status.success())
-}
-
-/// Every comparison.
-fn duels(options: &Options) -> Vec<Duel> {
-    let mut duels = Vec::new();
-    for &threads in &options.threads {
-        for peer in [Peer::Dgl, Peer::Pyg] {
-            duels.push(sampling(options, peer, threads));
-        }
-        for (workload, model, fanout) in [
-            ("w1", "sage", "10,25"),
-            ("w1", "gcn", "15,10,5"),
-            ("w1", "gat", "10,25"),
-            ("w2", "sage", "10,25"),
-        ] {
-            duels.push(epoch(options, workload, model, fanout, threads));
-        }
-        duels.push(products(options, threads));
-        duels.push(gather(options, threads));
-        for dim in [100, 256] {
-            duels.push(aggregation(options, dim, threads));
-        }
-    }
-    duels
-}
-
-/// Words of a command line.
-fn split(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_string).collect()
-}
-
-/// How long the peer measures.
-fn patience(options: &Options) -> &'static str {
-    if options.quick { "--runs 1 --seconds 0.05" } else { "--runs 5 --seconds 0.6" }
-}
-
-/// Runs of each of our cases.
-fn repeat(options: &Options, runs: usize) -> usize {
-    if options.quick { 1 } else { runs }
-}
-
-fn sampling(options: &Options, peer: Peer, threads: usize) -> Duel {
-    let system = match peer {
-        Peer::Dgl => "dgl",
-        // without pyg-lib PyG samples by torch-sparse
-        _ if options.python.get(&peer).is_some_and(|python| imports(python, "import pyg_lib")) => "pyg",
-        _ => "pyg-ts",
-    };
-    let sizes = [("15,10,5", 1024), ("15,10,5", 8000), ("10,25", 1024), ("10,25", 8000)];
-    let row = |(fanout, batch): (&str, usize)| Row {
-        what: format!("sample {fanout}, batch {batch}, against {system}"),
-        threads,
-        unit: "seeds/s",
-        line: vec![("fanout", fanout.into()), ("batch", batch.to_string())],
-        figure: "/seeds_per_s/median",
-        ours: split(&format!(
-            "sample w1 --fanout {fanout} --batch-size {batch} --threads {threads} --repeat {}",
-            repeat(options, 5)
-        )),
-        cases: vec!["relabelled, one batch per thread".into()],
-        take: Take::Rate("seeds/s"),
-    };
-    let theirs = format!(
-        "sample --system {system} --workload w1 --fanout 15,10,5:10,25 --batch 1024,8000 --threads {threads} {}",
-        patience(options)
-    );
-    Duel { peer, theirs: split(&theirs), rows: sizes.map(row).into() }
-}
-
-fn epoch(options: &Options, workload: &str, model: &str, fanout: &str, threads: usize) -> Duel {
-    let batches = if options.quick { 5 } else { 40 };
-    let activation = if model == "gat" { "--activation elu" } else { "" };
-    let row = Row {
-        what: format!("epoch {model} {fanout} on {workload}"),
-        threads,
-        unit: "s",
-        line: Vec::new(),
-        figure: "/epoch_s",
-        ours: split(&format!(
-            "epoch {workload} --model {model} --fanout {fanout} {activation} --threads {threads} --repeat {}",
-            repeat(options, 2)
-        )),
-        cases: vec![format!("{model} {fanout} hidden 256: epoch")],
-        take: Take::Seconds(1.0),
-    };
-    let theirs = format!(
-        "epoch --system dgl --workload {workload} --model {model} --fanout {fanout} --threads {threads} --malloc thp \
-         --batches {batches}"
-    );
-    Duel { peer: Peer::Dgl, theirs: split(&theirs), rows: vec![row] }
-}
-
-fn products(options: &Options, threads: usize) -> Duel {
-    let ours = split(&format!("gemm w1 --threads {threads} --repeat {}", repeat(options, 5)));
-    let row = |theirs: String, case: String| Row {
-        what: format!("product {case}"),
-        threads,
-        unit: "GFLOP/s",
-        line: vec![("op", theirs)],
-        figure: "/gflop_s/median",
-        ours: ours.clone(),
-        cases: vec![case],
-        take: Take::Rate("GFLOP/s"),
-    };
-    let shapes = [(100, 256), (256, 256), (256, 47)];
-    let rows = shapes.iter().flat_map(|(k, n)| {
-        let plain = row(format!("mm 100000x{k}x{n}"), format!("100000 x {k} x {n}"));
-        let op = format!("mm_tn {k}x100000x{n} (weight gradient)");
-        [plain, row(op, format!("{k} x 100000 x {n}, weight gradient"))]
-    });
-    let theirs = format!("gemm --workload w1 --threads {threads} {}", patience(options));
-    Duel { peer: Peer::Torch, rows: rows.collect(), theirs: split(&theirs) }
-}
-
-fn gather(options: &Options, threads: usize) -> Duel {
-    let row = Row {
-        what: "gather 300000 rows of 100, against torch index_select".into(),
-        threads,
-        unit: "rows/s",
-        line: vec![("op", "index_select".into())],
-        figure: "/rows_per_s/median",
-        ours: split(&format!("gather w1 --threads {threads} --repeat {}", repeat(options, 5))),
-        cases: vec!["f32 F=100".into()],
-        take: Take::Per(300_000.0),
-    };
-    let theirs =
-        format!("gather --system torch --workload w1 --threads {threads} --malloc thp {}", patience(options));
-    Duel { peer: Peer::Torch, theirs: split(&theirs), rows: vec![row] }
-}
-
-/// On a block of 60000 training nodes with 10 neighbours each, drawn by each side for itself.
-fn aggregation(options: &Options, dim: usize, threads: usize) -> Duel {
-    let ours = format!(
-        "aggregate w1 --fanout 10 --batch-size 60000 --dim {dim} --threads {threads} --repeat {}",
-        repeat(options, 5)
-    );
-    let row = |what: &str, op: &str, cases: &[&str]| Row {
-        what: format!("aggregate mean F={dim}{what}"),
-        threads,
-        unit: "ms",
-        line: vec![("op", op.into())],
-        figure: "/ms/median",
-        ours: split(&ours),
-        cases: cases.iter().map(|case| format!("{case} f32 F={dim}")).collect(),
-        take: Take::Seconds(1e3),
-    };
-    let rows = vec![
-        row("", "copy_u_mean", &["local"]),
-        row(", forward and backward", "copy_u_mean fwd+bwd", &["local", "transposed"]),
-    ];
-    let theirs = format!(
-        "spmm --system dgl --workload w1 --dim {dim} --threads {threads} --malloc thp {}",
-        patience(options)
-    );
-    Duel { peer: Peer::Dgl, theirs: split(&theirs), rows }
 }
 
 /// Both in turn, then the rows.
@@ -504,11 +214,6 @@ fn bench(options: &Options, words: &[String]) -> Result<Value> {
     Ok(serde_json::from_str(&output)?)
 }
 
-/// Where the workload is in our format.
-fn imported(options: &Options, name: &str) -> PathBuf {
-    options.data.join(format!("{name}-graphmill"))
-}
-
 /// Runs `peers.py`; its lines.
 fn peer(options: &Options, duel: &Duel) -> Result<Vec<Value>> {
     let script = options.peers.join("peers.py");
@@ -529,72 +234,6 @@ fn peer(options: &Options, duel: &Duel) -> Result<Vec<Value>> {
     let text = String::from_utf8(output.stdout)?;
     text.lines().filter(|line| line.starts_with('{')).map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
-
-/// Makes the workload with `gen.py` and imports it, unless both are there.
-fn prepare(options: &Options, peer: Peer, name: &str) -> Result<()> {
-    fs::create_dir_all(&options.data)?;
-    let data = fs::canonicalize(&options.data)?;
-    let (source, target) = (data.join(name), imported(options, name));
-    let python = &options.python[&peer];
-    let run = |command: &mut Command, what: &str| -> Result<()> {
-        eprintln!("{name}: {what}");
-        let output = command.env("BENCH_DATA", &data).output()?;
-        ensure!(output.status.success(), "{name}: {what}: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(())
-    };
-    // meta.json is written last
-    if !source.join("meta.json").exists() {
-        run(Command::new(python).arg(options.peers.join("gen.py")).arg(name), "generate")?;
-    }
-    if !target.exists() {
-        let edges = source.join("edges.npy");
-        run(Command::new(python).current_dir(&source).args(["-c", EDGES]), "write the edges as pairs")?;
-        let part = |file: &str| source.join(file).display().to_string();
-        let words = [
-            "import",
-            "edges",
-            &edges.display().to_string(),
-            &target.display().to_string(),
-            "--name",
-            name,
-            "--features",
-            &part("feat.npy"),
-            "--labels",
-            &part("label.npy"),
-            "--train",
-            &part("train_idx.npy"),
-            "--valid",
-            &part("val_idx.npy"),
-            "--test",
-            &part("test_idx.npy"),
-            "--json",
-        ]
-        .map(String::from);
-        eprintln!("{name}: import");
-        let info: Value = serde_json::from_str(&super::graphmill(&words)?)?;
-        fs::remove_file(&edges)?;
-        let meta: Value = serde_json::from_str(&fs::read_to_string(source.join("meta.json"))?)?;
-        for field in ["nodes", "edges", "train"] {
-            let (ours, theirs) = (&info[field], &meta[field]);
-            ensure!(
-                ours == theirs,
-                "{name}: {ours} {field} imported of {theirs}; remove {}",
-                target.display()
-            );
-        }
-    }
-    Ok(())
-}
-
-/// From CSC arrays to pairs (source, destination).
-const EDGES: &str = "\
-import numpy as np
-indptr, indices = np.load('indptr.npy'), np.load('indices.npy')
-pairs = np.empty((2, len(indices)), np.uint32)
-pairs[0] = indices
-pairs[1] = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-np.save('edges.npy', pairs)
-";
 
 #[cfg(test)]
 mod tests {

@@ -118,7 +118,7 @@ fn check_tools() -> Result<()> {
 fn cargo_fuzz(words: &[&str], options: &Options) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo", "fuzz", words[0], "--sanitizer", &options.sanitizer]);
-    command.args(&words[1..]).env("CARGO_PROFILE_RELEASE_LTO", "off");
+    command.args(["--features", "targets"]).args(&words[1..]).env("CARGO_PROFILE_RELEASE_LTO", "off");
     command
 }
 

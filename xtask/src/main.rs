@@ -1,13 +1,16 @@
 //! The project's own commands.
 //!
-//! - `cargo xtask test` runs everything a change must pass, what is made over MPI too where MPI is there; `cargo xtask test python` the
-//!   Python package's part alone.
+//! - `cargo xtask test` runs everything that a change must pass, and prints how long each step took;
+//!   `--soak` repeats the tests that have long counts; `cargo xtask test python` builds and tests the
+//!   Python package's wheel alone.
+//! - `cargo xtask house` checks the shape of the sources and the paths that the documentation names.
 //! - `cargo xtask setup` installs what MPI needs, on Debian.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
-//! - `cargo xtask cuda compile` compiles the CUDA kernels to the PTX that is checked in; `cargo xtask cuda check` compares.
+//! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX that is checked in; `cargo xtask cuda check` compares.
 //! - `cargo xtask cuda pack` builds what `scripts/gpu-check` runs on a machine with a device.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
+//! - `cargo xtask golden record|check|compare ...` compares the results of two builds of `graphmill` to the bit.
 //! - `cargo xtask graphsaint DATASETS MODE [OPTION ...]` holds training on subgraphs against its peers.
 //! - `cargo xtask layered DATASETS MODE [OPTION ...]` holds reused bottom-layer rows against exact training.
 //! - `cargo xtask partition DATASETS [WORD ...]` holds the methods of partitioning against each other.
@@ -21,8 +24,10 @@ mod accuracy;
 mod bench_peers;
 mod cuda;
 mod fuzz;
+mod golden;
 mod graphs;
 mod graphsaint;
+mod house;
 mod layered;
 mod mpi;
 mod pack;
@@ -37,18 +42,24 @@ mod strategies;
 mod subgraph_scaling;
 mod test;
 
-use std::{env, path::PathBuf, process::Command};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Result, bail};
 
-/// What `cargo xtask` can be told.
+/// Forms of the command.
 const USAGE: &[&str] = &[
     "setup",
-    "test [python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
+    "house",
+    "test [--soak | python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "cuda compile|check|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
+    "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] [ROW ...]",
     "graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]",
     "layered DATASETS accuracy|speed|chain|sizes [--runs N] [--batches N] [WORD ...]",
     "partition DATASETS [quality] [time] [linear] [parts=K] [batches=N] [to=S]",
@@ -62,7 +73,10 @@ const USAGE: &[&str] = &[
 fn main() -> Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["test"] => test::run(),
+        ["test"] => test::run(false),
+        ["test", "--soak"] => test::run(true),
+        ["house"] => house::check(),
+        ["time-test", log, program, ref words @ ..] => test::timer::run(log.as_ref(), program, words),
         ["setup"] => mpi::setup(),
         ["test", "python", ref words @ ..] => python::test(words),
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
@@ -71,6 +85,7 @@ fn main() -> Result<()> {
         ["cuda", "check"] => cuda::check(),
         ["cuda", "pack"] => pack::pack(),
         ["fuzz", ref words @ ..] => fuzz::run(words),
+        ["golden", mode, first, second, ref words @ ..] => golden::run(mode, [first, second], words),
         ["graphsaint", datasets, mode, ref words @ ..] => graphsaint::run(datasets.as_ref(), mode, words),
         ["layered", datasets, mode, ref words @ ..] => layered::run(datasets.as_ref(), mode, words),
         ["partition", datasets, ref words @ ..] => partition::run(datasets.as_ref(), words),
@@ -88,6 +103,12 @@ fn cargo() -> std::ffi::OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
+/// Directory of everything that cargo builds.
+fn target_dir() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
 /// Builds the `graphmill` command for [`graphmill`].
 fn build_release() -> Result<()> {
     let status = Command::new(cargo()).args(["build", "--release", "-p", "graphmill"]).status()?;
@@ -99,8 +120,7 @@ fn build_release() -> Result<()> {
 
 /// Runs the command and returns its standard output.
 fn graphmill(arguments: &[String]) -> Result<String> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let output = Command::new(target.join("release/graphmill")).args(arguments).output()?;
+    let output = Command::new(target_dir().join("release/graphmill")).args(arguments).output()?;
     if !output.status.success() {
         bail!("graphmill {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
     }

@@ -1,25 +1,28 @@
-//! `cargo xtask test python`: builds the wheel, installs it into a virtual environment under the target directory and runs its tests.
+//! `cargo xtask test python`: builds the wheel, installs it into a virtual environment under the
+//! target directory and runs its tests. `cargo xtask test` runs the same tests on the package's
+//! directory with a library from the workspace's own build ([`build_library`], [`test_library`]),
+//! because maturin builds with the features of the package alone and so compiles most crates anew.
 //!
-//! Torch is large, so the environment has none unless it is given one: `--site DIR` lets the tests see the packages of another environment (its
-//! `site-packages`), `--torch` installs torch and torch_geometric. What needs them is skipped otherwise, and says so.
+//! Torch is large and not installed by default: `--site DIR` lets the tests see the packages of
+//! another environment (its `site-packages`), `--torch` installs torch and torch_geometric. Tests
+//! that need them are skipped otherwise and say so.
 
 use std::{
-    env,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
-/// What is installed beside the wheel.
-const NEEDED: &[&str] = &["maturin>=1.9,<2", "numpy", "pytest"];
-/// What else there is to test with.
+use crate::target_dir;
+
+/// Packages of the environment beside ours.
+const NEEDED: &[&str] = &["maturin>=1.9,<2", "numpy", "scipy", "pytest"];
+/// Packages that `--torch` adds.
 const TORCH: &[&str] = &["torch", "torch_geometric"];
-
-/// The features of the package, by which its code is linted.
-pub(crate) const FEATURES: [&str; 2] = ["--features", "graphmill-python/python"];
 
 /// Lints and tests the package with these words: `--site DIR`, `--torch`, and what pytest is to be told.
 pub(crate) fn test(words: &[&str]) -> Result<()> {
@@ -52,10 +55,8 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
         rest = if *first == "--site" { &others[1..] } else { others };
     }
     let root = root()?;
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let package = root.join("crates/python");
-
-    let home = target.join("python");
+    let home = home();
     let own = prepare(&python, &home, &packages, site)?;
     let wheels = home.join("wheels");
     // wheels of earlier versions would be found, too
@@ -67,10 +68,73 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
     let wheel = fs::read_dir(&wheels)?.next().context("maturin has built no wheel")??.path();
     let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"].map(OsStr::new);
     step("install", own.as_os_str(), &[&install[..], &[wheel.as_os_str()]].concat(), &root)?;
-    // from the tests' own directory: the package is the installed one, not the checkout's
-    let mut arguments: Vec<&OsStr> = ["-m", "pytest", "-q", "-rs"].map(OsStr::new).to_vec();
-    arguments.extend(rest.iter().map(OsStr::new));
-    step("tests", own.as_os_str(), &arguments, &package.join("tests"))
+    run_pytest(&own, rest, None)
+}
+
+/// Directory of the environment and of the built packages.
+fn home() -> PathBuf {
+    target_dir().join("python")
+}
+
+/// Runs the package's tests from their own directory, so that the tested package is the installed
+/// one, or the one in `packages`, and not the checkout's.
+fn run_pytest(own: &Path, words: &[&str], packages: Option<&Path>) -> Result<()> {
+    let tests = root()?.join("crates/python/tests");
+    let mut command = Command::new(own);
+    command.args(["-m", "pytest", "-q", "-rs"]).args(words).current_dir(tests);
+    if let Some(packages) = packages {
+        command.env("PYTHONPATH", packages);
+    }
+    run("tests", command)
+}
+
+/// Builds the package's library as one of the workspace's, with the features of all of them.
+///
+/// # Errors
+/// The build fails.
+pub(crate) fn build_library(features: &[&str]) -> Result<PathBuf> {
+    let arguments = [&["build", "--workspace", "--lib", "--examples"], features].concat();
+    eprintln!("── package: cargo {}", arguments.join(" "));
+    let mut command = Command::new(super::cargo());
+    command.args(&arguments).args(["--message-format", "json-render-diagnostics"]);
+    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo for the package")?;
+    if !output.status.success() {
+        bail!("the package's library cannot be built");
+    }
+    let messages = String::from_utf8(output.stdout)?;
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let libraries = messages.filter(|message| message["target"]["name"] == "graphmill_python");
+    let is_library = |path: &&str| path.ends_with(".so") || path.ends_with(".dylib");
+    let mut found = libraries.filter_map(|message| {
+        let files = message["filenames"].as_array()?;
+        files.iter().filter_map(Value::as_str).find(is_library).map(PathBuf::from)
+    });
+    found.next_back().context("cargo has built no library of the package")
+}
+
+/// Runs the package's tests on a library of [`build_library`].
+///
+/// # Errors
+/// The package cannot be put together, or a test fails.
+pub(crate) fn test_library(library: Option<&Path>) -> Result<()> {
+    let (Some(python), Some(library)) = (find_python(), library) else {
+        eprintln!("── python: skipped: python3 of 3.10 or later is not on the PATH");
+        return Ok(());
+    };
+    let own = prepare(&python, &home(), NEEDED, None)?;
+    let packages = home().join("package");
+    // modules of an earlier version would be found, too
+    let _ = fs::remove_dir_all(&packages);
+    let package = packages.join("graphmill");
+    fs::create_dir_all(&package)?;
+    for entry in fs::read_dir(root()?.join("crates/python/python/graphmill"))? {
+        let path = entry?.path();
+        if let (true, Some(name)) = (path.is_file(), path.file_name()) {
+            fs::copy(&path, package.join(name))?;
+        }
+    }
+    fs::copy(library, package.join("_graphmill.abi3.so"))?;
+    run_pytest(&own, &[], Some(&packages))
 }
 
 /// A Python that is new enough.
@@ -105,15 +169,20 @@ pub(crate) fn prepare(python: &Path, home: &Path, packages: &[&str], site: Optio
     Ok(own)
 }
 
-/// Runs a command of the test and stops where it fails.
+/// Runs a program in a directory and fails if it does.
 pub(crate) fn step(name: &str, program: &OsStr, arguments: &[&OsStr], directory: &Path) -> Result<()> {
-    let told: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
-    eprintln!("── python {name}: {} {}", Path::new(program).display(), told.join(" "));
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(directory).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run {} for {name}", Path::new(program).display()))?;
+    command.args(arguments).current_dir(directory);
+    run(name, command)
+}
+
+/// Runs a command and fails if it does.
+fn run(name: &str, mut command: Command) -> Result<()> {
+    let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+    let program = Path::new(command.get_program()).display().to_string();
+    eprintln!("── python {name}: {program} {}", words.join(" "));
+    command.env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+    let status = command.status().with_context(|| format!("cannot run {program} for {name}"))?;
     if !status.success() {
         bail!("python {name} failed");
     }

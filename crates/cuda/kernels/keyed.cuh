@@ -1,4 +1,4 @@
-// Counter-based random numbers: the streams of graphmill_graph::keyed, to the bit. A stream's words need no state: word i of a key is a
+// Counter-based random numbers: the streams of graphmill_core::keyed, to the bit. A stream's words need no state: word i of a key is a
 // function of both.
 #pragma once
 

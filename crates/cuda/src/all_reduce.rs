@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::ViewMut;
+use graphmill_core::ViewMut;
 
 use crate::{
     Error, Queue, Result,

@@ -2,7 +2,7 @@
 
 use std::{any::Any, sync::Arc};
 
-use graphmill_graph::{Block, accelerator::DeviceBlock, block::Transposed};
+use graphmill_core::{Block, accelerator::DeviceBlock, block::Transposed};
 
 use crate::{Buffer, Queue, Result};
 

@@ -30,12 +30,22 @@ pub enum Error {
         /// The driver's answer.
         message: String,
     },
+    /// The bundle of PTX that the library embeds is damaged.
+    #[error(
+        "{module}.ptx cannot be unpacked: {why}; install Graphmill again, or, in a checkout, run cargo xtask cuda compile and build again"
+    )]
+    DamagedPtx {
+        /// Module that was to be unpacked.
+        module: String,
+        /// Kind of damage.
+        why: String,
+    },
 }
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-impl From<Error> for graphmill_graph::Error {
+impl From<Error> for graphmill_core::Error {
     fn from(error: Error) -> Self {
         Self::Device(error.to_string())
     }

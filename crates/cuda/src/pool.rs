@@ -1,20 +1,21 @@
-//! Queues for who works side by side: each lends one that nobody else uses.
+//! A queue for each of those who work side by side.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use graphmill_core::ObjectPool;
 
 use crate::{Device, Queue, Result};
 
-/// Queues of a device.
+/// Queues of a device, recycled.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct QueuePool {
     device: Arc<Device>,
-    /// Those that nobody uses.
-    free: Mutex<Vec<Arc<Queue>>>,
+    queues: ObjectPool<Arc<Queue>>,
 }
 
-impl Pool {
+impl QueuePool {
     pub(crate) fn new(device: &Arc<Device>) -> Self {
-        Self { device: device.clone(), free: Mutex::default() }
+        Self { device: device.clone(), queues: ObjectPool::default() }
     }
 
     pub(crate) fn device(&self) -> &Arc<Device> {
@@ -26,14 +27,12 @@ impl Pool {
         &self,
         work: impl FnOnce(&Arc<Queue>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let free = || self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = free().pop();
-        let queue = match kept {
+        let queue = match self.queues.take() {
             Some(queue) => queue,
             None => Queue::new(&self.device)?,
         };
         let done = work(&queue);
-        free().push(queue);
+        self.queues.put(queue);
         done
     }
 }

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use graphmill_graph::accelerator::{Accelerator, DeviceMemory};
+use graphmill_core::accelerator::{Accelerator, DeviceMemory};
 
 use crate::{
     Device, Result,

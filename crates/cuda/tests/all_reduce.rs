@@ -4,9 +4,9 @@ mod device;
 
 use std::sync::Arc;
 
+use graphmill_core::keyed::{Stream, key};
 use graphmill_cuda::{AllReduce, Cuda, Device, Error, driver::Arithmetic, driver::shim::Options};
-use graphmill_graph::keyed::{Stream, key};
-use graphmill_nn::{Backend, Matrix};
+use graphmill_nn::{Backend, Matrix, backend::ElementOps};
 
 /// Whether there are so many devices and something that sums over them.
 fn sums_over(count: usize) -> Option<(Vec<Cuda>, AllReduce)> {
@@ -55,14 +55,14 @@ fn every_rank_gets_the_sums_of_a_fixed_order() {
             .collect();
         // what is queued before is part of the sums, whoever records it
         for (cuda, rank) in cudas.iter().zip(&mut ranks) {
-            cuda.begin_again();
+            cuda.begin_replayable_step();
             rank.iter_mut().for_each(|matrix| cuda.scale(2.0, matrix.view_mut()));
         }
         let views = ranks.iter_mut().map(|rank| rank.iter_mut().map(Matrix::view_mut).collect()).collect();
         all.sum(views).unwrap();
         for (cuda, rank) in cudas.iter().zip(&mut ranks) {
             rank.iter_mut().for_each(|matrix| cuda.scale(0.5, matrix.view_mut()));
-            cuda.end_again();
+            cuda.end_replayable_step();
             cuda.check().unwrap();
         }
         for rank in &ranks {

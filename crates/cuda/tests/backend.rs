@@ -7,6 +7,10 @@ mod device;
 mod operations;
 
 use counting::Counting;
+use graphmill_core::{
+    Block, SparseRows,
+    keyed::{Stream, key},
+};
 use graphmill_cuda::{
     Cuda, Device,
     driver::{
@@ -14,13 +18,12 @@ use graphmill_cuda::{
         shim::{Options, Order as Threads},
     },
 };
-use graphmill_graph::{
-    Block, SparseRows,
-    keyed::{Stream, key},
-};
 use graphmill_nn::{
-    Activations, Backend, Matrix, Model, ModelConfig, Order, Pass,
-    backend::{AdamStep, Dropout, EdgeWeight, OwnWeight, Reference, Side, Weighting, Winners},
+    Activations, Backend, Matrix, Model, ModelConfig, Pass, ProductOrder,
+    backend::{
+        AdamStep, AggregationWeights, ArgMax, Dropout, EdgeWeight, ElementOps, OwnWeight, Reference, Side,
+        ops::{AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmaxBackward},
+    },
     cost::BlockShape,
 };
 use operations::{OPERATIONS, Shape};
@@ -219,7 +222,7 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_maxima() {
         // some are equal: the first edge wins
         src.view_mut().host().iter_mut().for_each(|x| *x = (2.0 * *x).round());
         let run = |backend: &dyn Backend| {
-            let (mut dst, mut back, mut arg) = (random(3, cols, 3), random(5, cols, 4), Winners::default());
+            let (mut dst, mut back, mut arg) = (random(3, cols, 3), random(5, cols, 4), ArgMax::default());
             backend.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
             backend.aggregate_max_transposed(&block, &arg, grad.view(), back.view_mut());
             ([dst, back], arg)
@@ -253,54 +256,54 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_attention() {
             backend.attend(&block, alpha.view(), z.view(), out.view_mut());
             let to = (alpha_grad.view_mut(), z_grad.view_mut());
             backend.attend_backward(&block, alpha.view(), z.view(), grad.view(), to.0, to.1);
-            backend.edge_softmax_backward(
-                &block,
-                source.view(),
-                target.view(),
-                0.2,
-                alpha.view(),
-                alpha_grad.view(),
-                scratch.view_mut(),
-                source_grad.view_mut(),
-                target_grad.view_mut(),
-            );
+            backend.edge_softmax_backward(EdgeSoftmaxBackward {
+                block: &block,
+                source: source.view(),
+                target: target.view(),
+                slope: 0.2,
+                alpha: alpha.view(),
+                alpha_grad: alpha_grad.view(),
+                scratch: scratch.view_mut(),
+                source_grad: source_grad.view_mut(),
+                target_grad: target_grad.view_mut(),
+            });
             let [mut score, mut input_alpha, mut used, mut score_grad] = [0; 4].map(|_| of(entries, heads));
             let (mut rows, mut x_grad) = (of(3, cols), of(5, width));
             let mut w_grad = [of(width, heads), of(width, heads)];
-            backend.attend_input(
-                &block,
-                x.view(),
-                w[0].view(),
-                w[1].view(),
-                0.2,
-                Dropout { p: 0.3, key: 5 },
-                score.view_mut(),
-                input_alpha.view_mut(),
-                used.view_mut(),
-                rows.view_mut(),
-            );
+            backend.attend_input(AttendInput {
+                block: &block,
+                x: x.view(),
+                source: w[0].view(),
+                target: w[1].view(),
+                slope: 0.2,
+                dropout: Dropout { p: 0.3, key: 5 },
+                score: score.view_mut(),
+                alpha: input_alpha.view_mut(),
+                used: used.view_mut(),
+                out: rows.view_mut(),
+            });
             let [of_source, of_target] = &mut w_grad;
-            backend.attend_input_backward(
-                &block,
-                x.view(),
-                0.2,
-                score.view(),
-                input_alpha.view(),
-                used.view(),
-                grad.view(),
-                score_grad.view_mut(),
-                of_source.view_mut(),
-                of_target.view_mut(),
-            );
-            backend.attend_input_transposed(
-                &block,
-                w[0].view(),
-                w[1].view(),
-                used.view(),
-                grad.view(),
-                score_grad.view(),
-                x_grad.view_mut(),
-            );
+            backend.attend_input_backward(AttendInputBackward {
+                block: &block,
+                x: x.view(),
+                slope: 0.2,
+                score: score.view(),
+                alpha: input_alpha.view(),
+                used: used.view(),
+                grad: grad.view(),
+                score_grad: score_grad.view_mut(),
+                source_grad: of_source.view_mut(),
+                target_grad: of_target.view_mut(),
+            });
+            backend.attend_input_transposed(AttendInputTransposed {
+                block: &block,
+                source: w[0].view(),
+                target: w[1].view(),
+                used: used.view(),
+                grad: grad.view(),
+                score_grad: score_grad.view(),
+                x_grad: x_grad.view_mut(),
+            });
             let of_input = [score, input_alpha, used, rows, score_grad, x_grad].into_iter().chain(w_grad);
             let of_rows = [alpha, alpha_grad, out, z_grad, source_grad, target_grad];
             of_rows.into_iter().chain(of_input).collect::<Vec<Matrix>>()
@@ -341,7 +344,7 @@ fn blocks_of_threads_share_the_edges_of_long_rows() {
         (EdgeWeight::Stored, OwnWeight::None),
         (EdgeWeight::Normalised, OwnWeight::None),
     ] {
-        let weighting = Weighting { edge, own };
+        let weighting = AggregationWeights { edge, own };
         for cols in [3, 8, 150, 132] {
             let (src, grad) = (random(5, cols, 1), random(3, cols, 2));
             let run = |backend: &dyn Backend| {
@@ -363,7 +366,7 @@ fn blocks_of_threads_share_the_edges_of_long_rows() {
 /// What a model trains on.
 struct Batch {
     blocks: Vec<Block>,
-    orders: Vec<Order>,
+    orders: Vec<ProductOrder>,
     x: Matrix,
     label: Vec<i32>,
 }
@@ -384,7 +387,7 @@ fn step(backend: &dyn Backend, model: &mut Model, moments: &mut Moments, batch: 
     let (logits, grad) = acts.logits_and_grad();
     let loss = backend.softmax_cross_entropy(logits, label, &[], 1.0 / SEEDS as f32, grad);
     model.backward(&pass, orders, blocks, x.view(), &mut acts);
-    let loss = backend.settle(loss);
+    let loss = backend.resolve_loss(loss);
     let (beta1, beta2) = (0.9f32, 0.999f32);
     let step = AdamStep {
         lr: 0.01,

@@ -4,21 +4,21 @@ mod device;
 
 use std::sync::Arc;
 
-use graphmill_cuda::{
-    Device, Queue,
-    driver::shim::{Options, Order},
-    feature::{Dynamic, Policy, Stored, Tiered},
-};
-use graphmill_graph::{
+use graphmill_core::{
     Matrix, NodeId,
     accelerator::DeviceMemory,
     keyed,
     matrix::{TableData, TableType},
 };
+use graphmill_cuda::{
+    Device, Queue,
+    driver::shim::{Options, Order},
+    feature::{Dynamic, Policy, Stored, Tiered},
+};
 use graphmill_loader::{
     Feature,
     feature::{
-        Marks, Places,
+        DeviceFeature, Places,
         cached::{Placement, placed},
     },
     policy::{CachePolicy, MISS, fifo::Fifo},
@@ -254,7 +254,7 @@ fn all_rows_may_be_on_the_device() {
     assert_eq!(tier.device_bytes(), 500 * 64);
     let ids: Vec<NodeId> = (0..700).map(|i| i * 37 % 500).collect();
     assert_eq!(read(&tier, &wide, &ids), [700, 0, 0]);
-    assert_eq!(tier.table().unwrap().len(), 500 * 16);
+    assert_eq!(tier.table().len(), 500 * 16);
 }
 
 #[test]
@@ -299,9 +299,9 @@ fn ids_that_a_device_drew_need_no_copy() {
         let ids: Vec<NodeId> = (0..40).map(|i| (first * 13 + i * 7) % 90).collect();
         let drawn: Arc<dyn DeviceMemory> = Arc::new(queue.upload(&ids).unwrap());
         queue.synchronize().unwrap();
-        for feature in [&tier as &dyn Feature, &cache] {
+        for feature in [&tier as &dyn DeviceFeature, &cache] {
             let mut out = Matrix::default();
-            let traffic = feature.gather_drawn(&ids, &drawn, &Marks::default(), &mut out).unwrap();
+            let traffic = feature.gather_on_device(&ids, &drawn, &mut out).unwrap();
             assert_eq!(traffic.total().rows, 40);
             assert_eq!(out.view().host(), rows_of(&wide, 8, &ids));
         }

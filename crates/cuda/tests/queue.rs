@@ -5,11 +5,11 @@ mod counting;
 use std::sync::Arc;
 
 use counting::Counting;
+use graphmill_core::accelerator::DeviceMemory;
 use graphmill_cuda::{
     Device, Queue,
     driver::shim::{self, Options},
 };
-use graphmill_graph::accelerator::DeviceMemory;
 
 fn device(memory: u64) -> (Arc<Counting>, Arc<Device>) {
     let driver = Counting::new(shim::open(0, Options { memory, ..Options::default() }));

@@ -12,17 +12,18 @@ use std::sync::{
 };
 
 use counting::Counting;
+use graphmill_core::{
+    Block,
+    keyed::{Stream as Draws, key},
+};
 use graphmill_cuda::{
     Cuda, Device, Queue,
     driver::{Address, Arithmetic, Driver, Stream, shim::Options},
     replay::Counts,
 };
-use graphmill_graph::{
-    Block,
-    keyed::{Stream as Draws, key},
-};
 use graphmill_nn::{
-    Activations, Backend, Matrix, Model, ModelConfig, Order, Pass,
+    Activations, Backend, Matrix, Model, ModelConfig, Pass, ProductOrder,
+    backend::ElementOps,
     cost::BlockShape,
     optim::{self, Optimizer, clip},
 };
@@ -57,7 +58,7 @@ fn block(num_dst: usize, num_src: usize, weighted: bool, seed: u64) -> Block {
 /// What a model trains on.
 struct Batch {
     blocks: Vec<Block>,
-    orders: Vec<Order>,
+    orders: Vec<ProductOrder>,
     x: Matrix,
     label: Vec<i32>,
 }
@@ -100,7 +101,7 @@ impl<'a> Learner<'a> {
     /// One step, as one that comes again if `again`; the bits of its loss.
     fn step(&mut self, batch: &Batch, again: bool) -> u64 {
         if again {
-            self.backend.begin_again();
+            self.backend.begin_replayable_step();
         }
         let Self { backend, model, optimizer, acts, steps } = self;
         *steps += 1;
@@ -116,7 +117,7 @@ impl<'a> Learner<'a> {
         let mean = 1.0 / label.len() as f32;
         let loss = backend.softmax_cross_entropy(logits, &label, &[], mean, grad);
         model.backward(&pass, &batch.orders, &batch.blocks, batch.x.view(), acts);
-        let loss = backend.settle(loss);
+        let loss = backend.resolve_loss(loss);
         clip(backend, 0.05, |see| model.visit_mut(&mut |_, param| see(param)));
         optimizer.begin(rate);
         let mut index = 0;
@@ -125,7 +126,7 @@ impl<'a> Learner<'a> {
             index += 1;
         });
         if again {
-            backend.end_again();
+            backend.end_replayable_step();
         }
         backend.check().unwrap();
         loss.to_bits()
@@ -232,8 +233,8 @@ fn memory_that_somebody_holds_is_not_a_graphs() {
                 held = [4, 64, 400, 700, 1500, 3000].map(|bytes| cuda.queue().take(bytes).unwrap()).into();
                 for buffer in &held {
                     let (queue, at) =
-                        (cuda.queue(), graphmill_graph::accelerator::DeviceMemory::address(buffer));
-                    let words = graphmill_graph::accelerator::DeviceMemory::bytes(buffer) / 4;
+                        (cuda.queue(), graphmill_core::accelerator::DeviceMemory::address(buffer));
+                    let words = graphmill_core::accelerator::DeviceMemory::bytes(buffer) / 4;
                     // SAFETY: as many words were just taken
                     unsafe { device.driver().fill(Address(at), 7, words, queue.stream()).unwrap() };
                 }
@@ -348,12 +349,12 @@ fn commands_that_are_refused_are_told_behind_the_step() {
     let cuda = cuda(&device);
     let mut x = random(4, 4, 1);
     cuda.scale(1.0, x.view_mut());
-    cuda.begin_again();
+    cuda.begin_replayable_step();
     // SAFETY: refused before anything is written: the address is nobody's
     unsafe { device.driver().fill(Address(12), 1, 1, cuda.queue().stream()).unwrap() };
     cuda.scale(2.0, x.view_mut());
     cuda.check().unwrap();
-    cuda.end_again();
+    cuda.end_replayable_step();
     assert!(cuda.check().unwrap_err().to_string().contains("fill failed"));
 }
 

@@ -6,16 +6,16 @@ mod device;
 use std::sync::Arc;
 
 use counting::Counting;
+use graphmill_core::{Graph, NodeId, block::Aggregation, keyed};
 use graphmill_cuda::{
     Device,
     driver::shim::{Options, Order},
     sampler::{self, DeviceSampler, Made, Place},
 };
-use graphmill_graph::{Graph, NodeId, block::Aggregation, keyed};
 use graphmill_loader::{
-    Form, MiniBatch, Sampler, Workspace,
+    BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Workspace,
     sampler::{
-        SamplerOptions, Source, TABLE, WalkOptions, WeightedOptions,
+        BatchPart, BatchRequest, SamplerOptions, Source, TABLE, WalkOptions, WeightedOptions,
         weighted::{DrawBy, EdgeWeights},
     },
     weights::SymmetricWeights,
@@ -78,10 +78,10 @@ fn compare(
     name: &str,
     options: &SamplerOptions,
     graph: &Graph,
-    form: Form,
+    form: BlockLayout,
     seeds: &[NodeId],
 ) {
-    let make = TABLE.iter().find(|entry| entry.name == name).unwrap().make;
+    let make = TABLE.get(name).unwrap().make;
     let reference = make.make(options, &Source { graph, train: &[] }).unwrap();
     let mut workspace = Workspace::new(graph.num_nodes());
     workspace.set_parallel(false);
@@ -91,8 +91,22 @@ fn compare(
             batch.number = number;
             batch.seeds = seeds.to_vec();
         }
-        reference.sample(graph, 11, 3, form, &mut workspace, &mut expected).unwrap();
-        sampler.sample(graph, 11, 3, form, &mut workspace, &mut found).unwrap();
+        reference
+            .sample(
+                &BatchRequest::new(graph, BatchKey { seed: 11, epoch: 3, batch: expected.number })
+                    .with_layout(form),
+                &mut workspace,
+                &mut expected,
+            )
+            .unwrap();
+        sampler
+            .sample(
+                &BatchRequest::new(graph, BatchKey { seed: 11, epoch: 3, batch: found.number })
+                    .with_layout(form),
+                &mut workspace,
+                &mut found,
+            )
+            .unwrap();
         assert_eq!(found.input_nodes, expected.input_nodes);
         assert_eq!((found.is_fused(), found.num_edges()), (expected.is_fused(), expected.num_edges()));
         assert_eq!(found.blocks.len(), expected.blocks.len());
@@ -147,8 +161,8 @@ proptest! {
         let graph = graph(&degrees, seed);
         let device = device(0, order);
         let weights = SymmetricWeights::new(&graph);
-        let options = SamplerOptions { fanout, ..SamplerOptions::default() };
-        let form = Form {
+        let options = SamplerOptions { fanout: fanout.into(), ..SamplerOptions::default() };
+        let form = BlockLayout {
             fused,
             transposed,
             symmetric: symmetric.then_some(&weights),
@@ -174,8 +188,8 @@ proptest! {
         let seeds = seeds(graph.num_nodes(), 20);
         for weights in [EdgeWeights::Stored, EdgeWeights::InverseOutDegree] {
             let replace = WeightedOptions { replace: true, weights, ..WeightedOptions::default() };
-            let options = SamplerOptions { fanout: fanout.clone(), weighted: replace, ..SamplerOptions::default() };
-            let form = Form { fused, transposed: 3, ..Form::default() };
+            let options = SamplerOptions { fanout: fanout.clone().into(), weighted: replace, ..SamplerOptions::default() };
+            let form = BlockLayout { fused, transposed: 3, ..BlockLayout::default() };
             for sampler in on_devices(std::slice::from_ref(&device), "weighted", &options, &graph, u64::MAX) {
                 compare(&sampler, "weighted", &options, &graph, form, &seeds);
             }
@@ -193,12 +207,12 @@ proptest! {
         let graph = graph(&degrees, seed);
         let device = device(0, order);
         let weights = SymmetricWeights::new(&graph);
-        let options = SamplerOptions { fanout, walks: WalkOptions { walks, length, restart }, ..SamplerOptions::default() };
+        let options = SamplerOptions { fanout: fanout.into(), walks: WalkOptions { walks, length, restart }, ..SamplerOptions::default() };
         let seeds = seeds(graph.num_nodes(), 12);
         for sampler in on_devices(&[device], "random-walk", &options, &graph, u64::MAX) {
             for aggregation in [Aggregation::Other, Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric] {
                 let symmetric = (symmetric && aggregation == Aggregation::Symmetric).then_some(&weights);
-                let form = Form { fused, transposed: 1, symmetric, aggregation };
+                let form = BlockLayout { fused, transposed: 1, symmetric, aggregation };
                 compare(&sampler, "random-walk", &options, &graph, form, &seeds);
             }
         }
@@ -229,8 +243,8 @@ fn long_rows_and_large_fanouts_are_drawn_exactly() {
         (vec![-1], Order::Shuffled(9)),
     ] {
         let device = device(0, order);
-        let options = SamplerOptions { fanout, ..SamplerOptions::default() };
-        let form = Form { transposed: 7, ..Form::default() };
+        let options = SamplerOptions { fanout: fanout.into(), ..SamplerOptions::default() };
+        let form = BlockLayout { transposed: 7, ..BlockLayout::default() };
         let seeds: Vec<NodeId> = [3, 70, 71].into_iter().chain(100..1100).collect();
         for sampler in on_devices(&[device], "neighbor", &options, &graph, u64::MAX) {
             compare(&sampler, "neighbor", &options, &graph, form, &seeds);
@@ -244,11 +258,11 @@ fn the_same_is_drawn_wherever_the_graph_is() {
     let all: Vec<Arc<Device>> =
         (0..device::count().min(3)).map(|i| device(i, Order::Shuffled(i as u64))).collect();
     let seeds = seeds(graph.num_nodes(), 90);
-    let neighbor = SamplerOptions { fanout: vec![5, 4], ..SamplerOptions::default() };
+    let neighbor = SamplerOptions { fanout: [5, 4].into(), ..SamplerOptions::default() };
     let replace = WeightedOptions { replace: true, ..WeightedOptions::default() };
     let again = SamplerOptions { weighted: replace, ..neighbor.clone() };
     let weights = SymmetricWeights::new(&graph);
-    let form = Form { transposed: 2, symmetric: Some(&weights), ..Form::default() };
+    let form = BlockLayout { transposed: 2, symmetric: Some(&weights), ..BlockLayout::default() };
     for (name, options) in
         [("neighbor", &neighbor), ("weighted", &again), ("random-walk", &neighbor), ("full", &neighbor)]
     {
@@ -273,7 +287,13 @@ fn the_same_is_drawn_wherever_the_graph_is() {
 }
 
 /// Kernels, copies and fills, and waits of a batch; the same for every batch.
-fn costs(name: &str, options: &SamplerOptions, graph: &Graph, form: Form, seeds: &[NodeId]) -> [usize; 3] {
+fn costs(
+    name: &str,
+    options: &SamplerOptions,
+    graph: &Graph,
+    form: BlockLayout,
+    seeds: &[NodeId],
+) -> [usize; 3] {
     let driver = Counting::new(device::driver(0, Options::default()));
     let device = Device::new(driver.clone(), 0, 1 << 28).unwrap();
     let sampler = on_devices(&[device], name, options, graph, u64::MAX).pop().unwrap();
@@ -286,7 +306,14 @@ fn costs(name: &str, options: &SamplerOptions, graph: &Graph, form: Form, seeds:
             [kernels, moves, waits]
         };
         let before = so_far();
-        sampler.sample(graph, 11, 3, form, &mut workspace, &mut batch).unwrap();
+        sampler
+            .sample(
+                &BatchRequest::new(graph, BatchKey { seed: 11, epoch: 3, batch: batch.number })
+                    .with_layout(form),
+                &mut workspace,
+                &mut batch,
+            )
+            .unwrap();
         let after = so_far();
         all.push([0, 1, 2].map(|i| after[i] - before[i]));
     }
@@ -299,22 +326,22 @@ fn costs(name: &str, options: &SamplerOptions, graph: &Graph, form: Form, seeds:
 fn the_host_waits_for_a_batch_once() {
     let graph = graph(&(0..3000).map(|v| v % 37).collect::<Vec<_>>(), 5);
     let seeds = seeds(3000, 64);
-    let drawn = |fanout: &[i64], form: Form| {
-        let options = SamplerOptions { fanout: fanout.to_vec(), ..SamplerOptions::default() };
+    let drawn = |fanout: &[i64], form: BlockLayout| {
+        let options = SamplerOptions { fanout: fanout.into(), ..SamplerOptions::default() };
         costs("neighbor", &options, &graph, form, &seeds)
     };
     // all but the bottom layer want a gradient of their sources. A hop: counted, drawn, numbered, and zeros for these; where it is transposed a count, two
     // digits and starts. A batch: the seeds and their number, the table, its seeds and a copy, what the host is told
-    let form = |transposed| Form { transposed, ..Form::default() };
+    let form = |transposed| BlockLayout { transposed, ..BlockLayout::default() };
     assert_eq!(drawn(&[25, 10], form(0b10)), [1 + 3 + 4 + 3 + 1, 2 + 2 + 2, 1]);
     assert_eq!(drawn(&[15, 10, 5], form(0b110)), [1 + 7 + 7 + 3 + 1, 2 + 2 + 3, 1]);
     // weights, in one kernel more a hop
     let weights = SymmetricWeights::new(&graph);
-    let symmetric = Form { symmetric: Some(&weights), ..form(0b10) };
+    let symmetric = BlockLayout { symmetric: Some(&weights), ..form(0b10) };
     assert_eq!(drawn(&[25, 10], symmetric), [1 + 8 + 4 + 1, 2 + 2 + 2, 1]);
     // the bottom hop of a fused batch is not numbered
-    assert_eq!(drawn(&[25, 10], Form { fused: true, ..form(0b10) }), [1 + 7 + 2 + 1, 2 + 2 + 2, 1]);
-    assert_eq!(drawn(&[25], Form { fused: true, ..form(0) }), [2 + 1, 2 + 1, 1]);
+    assert_eq!(drawn(&[25, 10], BlockLayout { fused: true, ..form(0b10) }), [1 + 7 + 2 + 1, 2 + 2 + 2, 1]);
+    assert_eq!(drawn(&[25], BlockLayout { fused: true, ..form(0) }), [2 + 1, 2 + 1, 1]);
     // who takes all neighbours has the host wait for their number (a copy), and makes a table as large
     assert_eq!(drawn(&[10, -1], form(0b10)), [1 + 7 + 1 + 3 + 1, 2 + 2 + 1 + (1 + 1 + 2 + 1), 2]);
 }
@@ -326,9 +353,9 @@ fn a_counted_hop_of_few_edges_leaves_room_for_those_after_it() {
     let graph = graph(&degrees, 29);
     let seeds = seeds(4000, 60);
     for fanout in [vec![8, -1, 8, 8], vec![8, -1, 8, -1, 8]] {
-        let options = SamplerOptions { fanout, ..SamplerOptions::default() };
+        let options = SamplerOptions { fanout: fanout.into(), ..SamplerOptions::default() };
         let sampler = &on_devices(&[device(0, Order::Forward)], "neighbor", &options, &graph, 0)[0];
-        compare(sampler, "neighbor", &options, &graph, Form::default(), &seeds);
+        compare(sampler, "neighbor", &options, &graph, BlockLayout::default(), &seeds);
     }
 }
 
@@ -338,8 +365,8 @@ fn degrees_may_be_those_of_a_larger_graph() {
     let degrees: Vec<u32> = (0..200).map(|v| v % 9 + 2).collect();
     let weights = SymmetricWeights::of_degrees(degrees.into());
     let device = device(0, Order::Forward);
-    let options = SamplerOptions { fanout: vec![3, 2], ..SamplerOptions::default() };
-    let form = Form { symmetric: Some(&weights), fused: true, ..Form::default() };
+    let options = SamplerOptions { fanout: [3, 2].into(), ..SamplerOptions::default() };
+    let form = BlockLayout { symmetric: Some(&weights), fused: true, ..BlockLayout::default() };
     for sampler in on_devices(&[device], "neighbor", &options, &graph, u64::MAX) {
         compare(&sampler, "neighbor", &options, &graph, form, &seeds(200, 50));
     }
@@ -351,7 +378,7 @@ fn what_a_device_does_not_draw_is_said() {
     let device = device(0, Order::Forward);
     let source = Source { graph: &graph, train: &[] };
     let with = |fanout: i64, weighted: WeightedOptions| SamplerOptions {
-        fanout: vec![fanout],
+        fanout: [fanout].into(),
         weighted,
         ..SamplerOptions::default()
     };
@@ -379,18 +406,31 @@ fn what_a_device_does_not_draw_is_said() {
 fn another_graph_and_parts_of_batches_are_drawn_by_the_processor() {
     let (own, other) = (graph(&[2; 40], 1), graph(&[3; 50], 2));
     let device = device(0, Order::Forward);
-    let options = SamplerOptions { fanout: vec![2, 2], ..SamplerOptions::default() };
+    let options = SamplerOptions { fanout: [2, 2].into(), ..SamplerOptions::default() };
     let sampler = on_devices(&[device], "neighbor", &options, &own, u64::MAX).pop().unwrap();
     let mut workspace = Workspace::new(50);
     let mut batch = MiniBatch { seeds: vec![4, 45], ..MiniBatch::default() };
-    sampler.sample(&other, 1, 0, Form::default(), &mut workspace, &mut batch).unwrap();
+    sampler
+        .sample(
+            &BatchRequest::new(&other, BatchKey { seed: 1, epoch: 0, batch: batch.number }),
+            &mut workspace,
+            &mut batch,
+        )
+        .unwrap();
     assert!(batch.blocks.iter().all(|block| block.drawn_on_device().is_none() && block.num_edges() > 0));
     batch.seeds = vec![4, 5];
-    sampler.sample_above(&own, 1, 0, Form::default(), &mut workspace, &mut batch).unwrap();
+    let upper = BatchRequest::new(&own, BatchKey { seed: 1, epoch: 0, batch: 0 }).with_part(BatchPart::Upper);
+    sampler.sample(&upper, &mut workspace, &mut batch).unwrap();
     assert!(batch.blocks[1].drawn_on_device().is_none() && batch.blocks[1].num_edges() == 4);
     batch.seeds = vec![40];
-    let error =
-        sampler.sample(&own, 1, 0, Form::default(), &mut workspace, &mut batch).unwrap_err().to_string();
+    let error = sampler
+        .sample(
+            &BatchRequest::new(&own, BatchKey { seed: 1, epoch: 0, batch: batch.number }),
+            &mut workspace,
+            &mut batch,
+        )
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("seed 40"), "{error}");
 }
 
@@ -398,7 +438,7 @@ fn another_graph_and_parts_of_batches_are_drawn_by_the_processor() {
 fn batches_of_several_threads_do_not_meet() {
     let graph = with_hubs();
     let device = device(0, Order::Forward);
-    let options = SamplerOptions { fanout: vec![6, 5], ..SamplerOptions::default() };
+    let options = SamplerOptions { fanout: [6, 5].into(), ..SamplerOptions::default() };
     let sampler = on_devices(&[device], "neighbor", &options, &graph, u64::MAX).pop().unwrap();
     std::thread::scope(|scope| {
         for first in 0..3 {
@@ -410,7 +450,7 @@ fn batches_of_several_threads_do_not_meet() {
                     "neighbor",
                     options,
                     graph,
-                    Form { transposed: 3, ..Form::default() },
+                    BlockLayout { transposed: 3, ..BlockLayout::default() },
                     &seeds,
                 );
             });

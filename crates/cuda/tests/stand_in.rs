@@ -14,12 +14,12 @@ use std::{
     },
 };
 
+use graphmill_core::Matrix;
 use graphmill_cuda::{
     AllReduce, Device, Error, Queue,
     driver::{Address, Arithmetic, Driver, Product, Shape, Stream, nvidia},
     queue::Memory,
 };
-use graphmill_graph::Matrix;
 
 /// Whether this is the process that a test runs in; runs it where it is not. `words` are what the stand-in is
 /// told.

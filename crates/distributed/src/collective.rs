@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::{Error, Result};
+use graphmill_core::{Error, Result};
 
-use crate::{Post, post::HEADER};
+use crate::{Messenger, messenger::HEADER};
 
 /// What all ranks do together. Numbers are the caller's: a number is of one call only while others may still be at it.
 #[derive(Clone)]
 pub struct Collective {
-    post: Arc<Post>,
+    post: Arc<Messenger>,
 }
 
 /// The values of a message, which are to be so many.
@@ -32,12 +32,12 @@ fn share(len: usize, rank: usize, size: usize) -> std::ops::Range<usize> {
 
 impl Collective {
     /// Over this post.
-    pub fn new(post: Arc<Post>) -> Self {
+    pub fn new(post: Arc<Messenger>) -> Self {
         Self { post }
     }
 
     /// The post.
-    pub fn post(&self) -> &Arc<Post> {
+    pub fn post(&self) -> &Arc<Messenger> {
         &self.post
     }
 

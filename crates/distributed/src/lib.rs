@@ -7,23 +7,23 @@
 //! ```
 //!
 //! - [`transport`]: frames from rank to rank, over MPI or within a process.
-//! - [`post`]: who asks whom, who answers, what goes first, who waits and for how long.
+//! - [`messenger`]: who asks whom, who answers, what goes first, who waits and for how long.
 //! - [`collective`]: what all ranks do together.
-//! - [`book`]: which rank owns which node.
+//! - [`ownership`]: which rank owns which node.
 //! - [`sampler`]: neighbours of nodes that others own, drawn by their owners.
 //! - [`rows`]: feature rows that others own: the remote tier.
 //!
 //! What an owner draws for a node depends on (seed, epoch, batch, hop, node) alone, so a batch that is sampled over ranks has the
 //! blocks of one that is sampled by a single process.
 
-pub mod book;
 pub mod collective;
-pub mod post;
+pub mod messenger;
+pub mod ownership;
 pub mod rows;
 pub mod sampler;
 pub mod transport;
 
-pub use book::Book;
 pub use collective::Collective;
-pub use post::{Post, PostOptions, Sent, Service};
+pub use messenger::{Messenger, MessengerOptions, Sent, Service};
+pub use ownership::NodeOwnership;
 pub use transport::{Transport, local::local};

@@ -6,15 +6,15 @@ use std::{
     time::Instant,
 };
 
-use graphmill_graph::{Error, Matrix, NodeId, Result};
+use graphmill_core::{Error, Matrix, NodeId, Result};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Places, Rows},
+    feature::{Beside, Capabilities, OverlappedFeature, Places, TierTraffic, nothing, read_overlapped},
 };
 
 use crate::{
-    Book, Post,
-    post::{HEADER, Service},
+    Messenger, NodeOwnership,
+    messenger::{HEADER, Service},
     transport::Lane,
 };
 
@@ -37,15 +37,15 @@ fn rows_of_an_answer(dim: usize) -> usize {
 
 /// The rows of other ranks' nodes. It is asked for no own ones.
 pub struct Remote {
-    post: Arc<Post>,
-    book: Arc<Book>,
+    post: Arc<Messenger>,
+    book: Arc<NodeOwnership>,
     service: u32,
     dim: usize,
 }
 
 impl Remote {
     /// Rows of `dim` values, read by the owners' service of that number.
-    pub fn new(post: Arc<Post>, book: Arc<Book>, service: u32, dim: usize) -> Self {
+    pub fn new(post: Arc<Messenger>, book: Arc<NodeOwnership>, service: u32, dim: usize) -> Self {
         Self { post, book, service, dim }
     }
 }
@@ -60,15 +60,25 @@ impl Feature for Remote {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        self.read_beside(ids, places, out, &mut |_| Ok(Traffic::default()))
+        self.read_overlapped(ids, places, out, &mut nothing)
     }
 
-    fn read_beside(
+    fn row_bytes(&self) -> u64 {
+        4 * self.dim as u64
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { overlapped: Some(self), ..Capabilities::default() }
+    }
+}
+
+impl OverlappedFeature for Remote {
+    fn read_overlapped(
         &self,
         ids: &[NodeId],
         places: Places,
         out: &mut [f32],
-        beside: &mut dyn FnMut(&mut [f32]) -> Result<Traffic>,
+        beside: &mut Beside,
     ) -> Result<Traffic> {
         let mut began = Instant::now();
         let mut beside = Some(beside);
@@ -112,18 +122,14 @@ impl Feature for Remote {
                 out[to * self.dim..(to + 1) * self.dim].copy_from_slice(row);
             }
         }
-        traffic.remote += Rows::since(began, ids.len() as u64, ids.len() as u64 * self.row_bytes());
+        traffic.remote += TierTraffic::since(began, ids.len() as u64, ids.len() as u64 * self.row_bytes());
         Ok(traffic)
-    }
-
-    fn row_bytes(&self) -> u64 {
-        4 * self.dim as u64
     }
 }
 
 /// Answers with own rows, one for each own node in ascending order.
 pub struct Reading {
-    book: Arc<Book>,
+    book: Arc<NodeOwnership>,
     table: Table,
 }
 
@@ -138,7 +144,7 @@ pub enum Table {
 
 impl Reading {
     /// Of this table.
-    pub fn new(book: Arc<Book>, table: Table) -> Self {
+    pub fn new(book: Arc<NodeOwnership>, table: Table) -> Self {
         Self { book, table }
     }
 }
@@ -173,7 +179,7 @@ impl Table {
                     out[to as usize * dim..][..dim].copy_from_slice(&from[row as usize * dim..][..dim]);
                 }
                 let count = rows.len() as u64;
-                let host = Rows::since(began, count, count * 4 * dim as u64);
+                let host = TierTraffic::since(began, count, count * 4 * dim as u64);
                 Ok(Traffic { host, ..Traffic::default() })
             }
         }
@@ -201,20 +207,20 @@ impl Table {
 }
 
 /// All rows: own ones from a table, others' from the remote tier or a cache before it.
-pub struct Divided {
-    book: Arc<Book>,
+pub struct OwnedAndRemoteRows {
+    book: Arc<NodeOwnership>,
     own: Table,
     others: Arc<dyn Feature>,
 }
 
-impl Divided {
+impl OwnedAndRemoteRows {
     /// Own rows from `own`, one for each own node in ascending order; others' rows from `others`.
-    pub fn new(book: Arc<Book>, own: Table, others: Arc<dyn Feature>) -> Self {
+    pub fn new(book: Arc<NodeOwnership>, own: Table, others: Arc<dyn Feature>) -> Self {
         Self { book, own, others }
     }
 }
 
-impl Feature for Divided {
+impl Feature for OwnedAndRemoteRows {
     fn dim(&self) -> usize {
         self.others.dim()
     }
@@ -243,22 +249,26 @@ impl Feature for Divided {
             return read_own(out);
         }
         // others' rows travel meanwhile
-        self.others.read_beside(&others, Places::At(&others_at), out, &mut read_own)
+        read_overlapped(&*self.others, &others, Places::At(&others_at), out, &mut read_own)
     }
 
     fn row_bytes(&self) -> u64 {
         self.others.row_bytes()
     }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
+    }
 }
 
 /// Several tables as one: the rows of several parts' nodes, ascending by node over all of them.
-pub struct Joined {
+pub struct ConcatRows {
     tables: Vec<Arc<dyn Feature>>,
     /// The table of each row, and its number there.
     of: Vec<(u16, u32)>,
 }
 
-impl Joined {
+impl ConcatRows {
     /// Of tables whose rows are those of `nodes`, ascending, table by table.
     ///
     /// # Errors
@@ -279,7 +289,7 @@ impl Joined {
     }
 }
 
-impl Feature for Joined {
+impl Feature for ConcatRows {
     fn dim(&self) -> usize {
         self.tables.first().map_or(0, |table| table.dim())
     }
@@ -310,5 +320,112 @@ impl Feature for Joined {
 
     fn row_bytes(&self) -> u64 {
         self.tables.first().map_or(0, |table| table.row_bytes())
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use graphmill_core::Features;
+    use graphmill_data::partition::PartitionBook;
+    use graphmill_loader::feature::Host;
+
+    use super::*;
+
+    /// Others' rows, which are on their way while `travel`.
+    struct Travelling {
+        rows: Host,
+        travel: Arc<AtomicBool>,
+    }
+
+    impl Feature for Travelling {
+        fn dim(&self) -> usize {
+            self.rows.dim()
+        }
+
+        fn num_rows(&self) -> usize {
+            self.rows.num_rows()
+        }
+
+        fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+            self.rows.read_to(ids, places, out)
+        }
+
+        fn row_bytes(&self) -> u64 {
+            self.rows.row_bytes()
+        }
+
+        fn capabilities(&self) -> Capabilities<'_> {
+            Capabilities { overlapped: Some(self), ..Capabilities::default() }
+        }
+    }
+
+    impl OverlappedFeature for Travelling {
+        fn read_overlapped(
+            &self,
+            ids: &[NodeId],
+            places: Places,
+            out: &mut [f32],
+            beside: &mut Beside,
+        ) -> Result<Traffic> {
+            self.travel.store(true, Relaxed);
+            let mut traffic = beside(out)?;
+            self.travel.store(false, Relaxed);
+            traffic += self.read_to(ids, places, out)?;
+            Ok(traffic)
+        }
+    }
+
+    /// Own rows, which note whether others' were on their way when they were read.
+    struct Own {
+        rows: Host,
+        travel: Arc<AtomicBool>,
+        beside: AtomicBool,
+    }
+
+    impl Feature for Own {
+        fn dim(&self) -> usize {
+            self.rows.dim()
+        }
+
+        fn num_rows(&self) -> usize {
+            self.rows.num_rows()
+        }
+
+        fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+            self.beside.store(self.travel.load(Relaxed), Relaxed);
+            self.rows.read_to(ids, places, out)
+        }
+
+        fn row_bytes(&self) -> u64 {
+            self.rows.row_bytes()
+        }
+
+        fn capabilities(&self) -> Capabilities<'_> {
+            Capabilities::default()
+        }
+    }
+
+    #[test]
+    fn own_rows_are_read_while_others_travel() {
+        // rank 0 owns the even ones of ten nodes
+        let parts = PartitionBook::new(2, (0..10).map(|v| v % 2).collect::<Vec<u16>>()).unwrap();
+        let book = Arc::new(NodeOwnership::new(parts, 0, 2).unwrap());
+        let table = |of: &[f32]| Host::new(&Features::f32(1, of.to_vec()));
+        let travel = Arc::new(AtomicBool::new(false));
+        let all: Vec<f32> = (0..10).map(|v| v as f32).collect();
+        let others = Arc::new(Travelling { rows: table(&all), travel: travel.clone() });
+        let own =
+            Arc::new(Own { rows: table(&[0.0, 2.0, 4.0, 6.0, 8.0]), travel, beside: AtomicBool::new(false) });
+        let divided = OwnedAndRemoteRows::new(book, Table::Kept(own.clone()), others);
+        let mut out = [0.0; 4];
+        divided.read(&[3, 8, 1, 0], &mut out).unwrap();
+        assert_eq!(out, [3.0, 8.0, 1.0, 0.0]);
+        assert!(own.beside.load(Relaxed), "own rows were read one after the others");
     }
 }

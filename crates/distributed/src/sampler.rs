@@ -8,15 +8,18 @@
 //! An owner draws with the sampler that the asker would have drawn with, keyed by (seed, epoch, batch, hop, node): the block is the one
 //! of a single process that has the whole graph.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use graphmill_graph::{Block, Error, Graph, NodeId, Result, block::Aggregation};
-use graphmill_loader::{BatchKey, Sampler, sampler::Scratch};
+use graphmill_core::{Block, Error, Graph, NodeId, ObjectPool, Result, block::Aggregation};
+use graphmill_loader::{
+    BatchKey, HopSampler,
+    sampler::{HopProperties, HopRequest, HopScratch},
+};
 
 use crate::{
-    Book, Post,
-    book::Share,
-    post::{Asked, HEADER, Service},
+    Messenger, NodeOwnership,
+    messenger::{HEADER, PendingReply, Service},
+    ownership::Share,
 };
 
 /// The number of the service that draws.
@@ -36,36 +39,32 @@ pub fn bytes_of_a_hop(nodes: usize, edges: usize, weighted: bool) -> [u64; 2] {
 
 /// A sampler over the ranks. Its graph has all nodes, and the edges of those that this rank owns.
 pub struct Distributed {
-    inner: Arc<dyn Sampler>,
-    post: Arc<Post>,
-    book: Arc<Book>,
+    inner: Arc<dyn HopSampler>,
+    post: Arc<Messenger>,
+    book: Arc<NodeOwnership>,
     service: u32,
-    spare: Spare,
+    spare: ObjectPool<(HopScratch, Block)>,
 }
 
 /// Answers with draws of own nodes.
 pub struct Drawing {
-    inner: Arc<dyn Sampler>,
+    inner: Arc<dyn HopSampler>,
     graph: Graph,
-    book: Arc<Book>,
-    spare: Spare,
+    book: Arc<NodeOwnership>,
+    spare: ObjectPool<(HopScratch, Block)>,
 }
 
-/// Rooms for draws, as many as are drawn at once.
-#[derive(Default)]
-struct Spare(Mutex<Vec<(Scratch, Block)>>);
-
-impl Spare {
-    fn with<T>(&self, draw: impl FnOnce(&mut Scratch, &mut Block) -> T) -> T {
-        let rooms = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut scratch, mut block) = rooms().pop().unwrap_or_default();
+/// Draws in recycled memory, on the calling thread.
+fn with<T>(
+    spare: &ObjectPool<(HopScratch, Block)>,
+    draw: impl FnOnce(&mut HopScratch, &mut Block) -> T,
+) -> T {
+    spare.with(|(scratch, block)| {
         scratch.parallel = false;
         block.clear();
         block.edge_weight.clear();
-        let drawn = draw(&mut scratch, &mut block);
-        rooms().push((scratch, block));
-        drawn
-    }
+        draw(scratch, block)
+    })
 }
 
 impl Distributed {
@@ -73,7 +72,11 @@ impl Distributed {
     ///
     /// # Errors
     /// What it draws for a node depends on more than the node's own neighbours.
-    pub fn new(inner: Arc<dyn Sampler>, post: Arc<Post>, book: Arc<Book>) -> Result<Self, String> {
+    pub fn new(
+        inner: Arc<dyn HopSampler>,
+        post: Arc<Messenger>,
+        book: Arc<NodeOwnership>,
+    ) -> Result<Self, String> {
         Self::by(SAMPLE, inner, post, book)
     }
 
@@ -83,51 +86,40 @@ impl Distributed {
     /// As [`Distributed::new`].
     pub fn by(
         service: u32,
-        inner: Arc<dyn Sampler>,
-        post: Arc<Post>,
-        book: Arc<Book>,
+        inner: Arc<dyn HopSampler>,
+        post: Arc<Messenger>,
+        book: Arc<NodeOwnership>,
     ) -> Result<Self, String> {
-        if !inner.reads_own_lists() || inner.subgraphs().is_some() {
+        if !inner.properties().is_neighbor_local {
             return Err("it needs more of the graph than a node's own neighbours, which is all that a rank holds; use neighbor, full, \
                         labor or weighted"
                 .into());
         }
-        Ok(Self { inner, post, book, service, spare: Spare::default() })
+        Ok(Self { inner, post, book, service, spare: ObjectPool::default() })
     }
 
     /// Serves the other ranks with draws from `graph`.
     pub fn serve(&self, graph: &Graph) {
         let (inner, book) = (self.inner.clone(), self.book.clone());
-        let drawing = Drawing { inner, graph: graph.clone(), book, spare: Spare::default() };
+        let drawing = Drawing { inner, graph: graph.clone(), book, spare: ObjectPool::default() };
         self.post.serve(self.service, Arc::new(drawing));
     }
 }
 
-impl Sampler for Distributed {
+impl HopSampler for Distributed {
     fn num_layers(&self) -> usize {
         self.inner.num_layers()
     }
 
-    fn is_random(&self) -> bool {
-        self.inner.is_random()
+    fn properties(&self) -> HopProperties {
+        // a hop is one exchange: it is not drawn in parts
+        HopProperties { is_per_node: false, is_neighbor_local: false, ..self.inner.properties() }
     }
 
-    fn reads_edge_weights(&self) -> bool {
-        self.inner.reads_edge_weights()
-    }
-
-    fn sample_layer(
-        &self,
-        graph: &Graph,
-        hop: usize,
-        dst: &[NodeId],
-        key: BatchKey,
-        aggregation: Aggregation,
-        _: &mut Scratch,
-        block: &mut Block,
-    ) -> Result<()> {
+    fn sample_hop(&self, request: &HopRequest, _: &mut HopScratch, block: &mut Block) -> Result<()> {
+        let &HopRequest { hop, dst, key, aggregation, .. } = request;
         let shares = self.book.by_owner(dst);
-        let mut asked: Vec<(&Share, Asked)> = Vec::with_capacity(shares.len());
+        let mut asked: Vec<(&Share, PendingReply)> = Vec::with_capacity(shares.len());
         for to in self.post.others() {
             let share = &shares[to];
             if !share.ids.is_empty() {
@@ -141,9 +133,10 @@ impl Sampler for Distributed {
             }
         }
         let own = &shares[self.book.rank()];
-        self.spare.with(|scratch, mine| {
+        with(&self.spare, |scratch, mine| {
             if !own.ids.is_empty() {
-                self.inner.sample_layer(graph, hop, &own.ids, key, aggregation, scratch, mine)?;
+                let request = HopRequest { dst: &own.ids, ..*request };
+                self.inner.sample_hop(&request, scratch, mine)?;
             }
             let mut answers = Vec::with_capacity(asked.len());
             for (share, asked) in asked {
@@ -171,8 +164,9 @@ impl Service for Drawing {
             )));
         }
         let Question { hop, key, aggregation } = question;
-        self.spare.with(|scratch, block| {
-            self.inner.sample_layer(&self.graph, hop, ids, key, aggregation, scratch, block)?;
+        with(&self.spare, |scratch, block| {
+            let request = HopRequest { graph: &self.graph, hop, dst: ids, key, aggregation };
+            self.inner.sample_hop(&request, scratch, block)?;
             let Block { indptr, indices, edge_weight, .. } = &*block;
             answer.reserve(ANSWER + ids.len() + indices.len() + edge_weight.len());
             answer.extend([indices.len() as u32, u32::from(!edge_weight.is_empty())]);

@@ -2,16 +2,18 @@
 
 use std::{sync::Arc, thread};
 
+use graphmill_core::{Features, Graph, Matrix, NodeId, block::Aggregation, keyed};
+use graphmill_data::partition::PartitionBook;
 use graphmill_distributed::{
-    Book, Collective, Post, PostOptions, local,
-    rows::{Divided, ROWS, Reading, Remote, Table, bytes_of_rows},
+    Collective, Messenger, MessengerOptions, NodeOwnership, local,
+    rows::{OwnedAndRemoteRows, ROWS, Reading, Remote, Table, bytes_of_rows},
     sampler::{Distributed, SAMPLE, bytes_of_a_hop},
 };
-use graphmill_graph::{Features, Graph, Matrix, NodeId, block::Aggregation, keyed, partition::PartitionBook};
 use graphmill_loader::{
-    Feature, Form, MiniBatch, Sampler, Workspace,
+    BatchKey, BlockLayout, Feature, HopSampler, MiniBatch, MinibatchSampler, Workspace,
     feature::{Host, Places},
     sampler::{
+        BatchRequest, HopStack,
         full::Full,
         neighbor::Neighbor,
         weighted::{Weighted, WeightedOptions},
@@ -37,7 +39,7 @@ fn graph() -> Graph {
 }
 
 /// The same with the edges of the nodes that the book's rank owns.
-fn part(graph: &Graph, book: &Book) -> Graph {
+fn part(graph: &Graph, book: &NodeOwnership) -> Graph {
     let mut indptr = vec![0u64];
     let (mut indices, mut weights) = (Vec::new(), Vec::new());
     for v in 0..NODES as NodeId {
@@ -51,15 +53,19 @@ fn part(graph: &Graph, book: &Book) -> Graph {
     Graph::new(indptr.into(), indices.into()).unwrap().with_edge_weight(weights.into()).unwrap()
 }
 
-fn on_ranks<T: Send>(size: usize, run: impl Fn(Arc<Post>, Arc<Book>) -> T + Sync) -> Vec<T> {
+fn on_ranks<T: Send>(size: usize, run: impl Fn(Arc<Messenger>, Arc<NodeOwnership>) -> T + Sync) -> Vec<T> {
     let parts: Vec<u16> = (0..NODES as u64).map(|v| (keyed::key(&[v]) % 5) as u16).collect();
     let (run, parts) = (&run, &parts);
     thread::scope(|scope| {
         let start = |end| {
             scope.spawn(move || {
-                let post = Post::start(PostOptions::default(), move || Ok(end)).unwrap();
-                let book = Book::new(PartitionBook::new(5, parts.clone()).unwrap(), post.rank(), post.size())
-                    .unwrap();
+                let post = Messenger::start(MessengerOptions::default(), move || Ok(end)).unwrap();
+                let book = NodeOwnership::new(
+                    PartitionBook::new(5, parts.clone()).unwrap(),
+                    post.rank(),
+                    post.size(),
+                )
+                .unwrap();
                 let all = Collective::new(post.clone());
                 let out = run(post.clone(), Arc::new(book));
                 all.barrier(u64::MAX).unwrap();
@@ -75,30 +81,38 @@ fn on_ranks<T: Send>(size: usize, run: impl Fn(Arc<Post>, Arc<Book>) -> T + Sync
 #[test]
 fn blocks_are_those_of_a_single_process_and_the_wire_carries_what_is_predicted() {
     let graph = graph();
-    type Make = fn(&Graph) -> Arc<dyn Sampler>;
+    type Make = fn(&Graph) -> Arc<dyn HopSampler>;
     let makes: [Make; 3] = [
-        |_| Arc::new(Neighbor::new(&[5, 3, -1]).unwrap()),
+        |_| Arc::new(Neighbor::new([5, 3, -1]).unwrap()),
         |_| Arc::new(Full::new(2).unwrap()),
-        |graph| Arc::new(Weighted::new(graph, &[6, 4], &WeightedOptions::default()).unwrap()),
+        |graph| Arc::new(Weighted::new(graph, [6, 4], &WeightedOptions::default()).unwrap()),
     ];
     for (make, size) in makes.iter().zip([3, 2, 4]) {
-        let sampler = make(&graph);
-        let form = Form { aggregation: Aggregation::Sum, ..Form::default() };
-        let sample = |sampler: &dyn Sampler, graph: &Graph, number: u64| {
+        let sampler = HopStack::from(make(&graph));
+        let form = BlockLayout { aggregation: Aggregation::Sum, ..BlockLayout::default() };
+        let sample = |sampler: &HopStack, graph: &Graph, number: u64| {
             let seeds: Vec<NodeId> = (0..40).map(|i| (i * 17 + number as u32 * 3) % NODES as u32).collect();
             let mut batch = MiniBatch { number, seeds, ..MiniBatch::default() };
-            sampler.sample(graph, 9, 2, form, &mut Workspace::new(NODES), &mut batch).unwrap();
+            sampler
+                .sample(
+                    &BatchRequest::new(graph, BatchKey { seed: 9, epoch: 2, batch: batch.number })
+                        .with_layout(form),
+                    &mut Workspace::new(NODES),
+                    &mut batch,
+                )
+                .unwrap();
             batch
         };
         on_ranks(size, |post, book| {
             let own = part(&graph, &book);
             let distributed = Distributed::new(make(&own), post.clone(), book.clone()).unwrap();
             distributed.serve(&own);
+            let stacked = HopStack::new(distributed);
             let all = Collective::new(post.clone());
             all.barrier(1).unwrap();
             let (mut asks, mut answers) = (0, 0);
             for number in 0..4 {
-                let (one, together) = (sample(&*sampler, &graph, number), sample(&distributed, &own, number));
+                let (one, together) = (sample(&sampler, &graph, number), sample(&stacked, &own, number));
                 assert_eq!(one.input_nodes, together.input_nodes);
                 for (a, b) in one.blocks.iter().zip(&together.blocks) {
                     assert_eq!((&a.indptr, &a.indices), (&b.indptr, &b.indices));
@@ -140,7 +154,7 @@ fn rows_are_those_of_the_whole_table_wherever_they_are() {
         let all = Collective::new(post.clone());
         all.barrier(1).unwrap();
         let remote = Arc::new(Remote::new(post.clone(), book.clone(), ROWS, dim));
-        let feature = Divided::new(book.clone(), own, remote);
+        let feature = OwnedAndRemoteRows::new(book.clone(), own, remote);
         let ids: Vec<NodeId> = (0..300).map(|i| (i * 131 + 7 * post.rank() as u32) % NODES as u32).collect();
         let mut out = Matrix::default();
         let traffic = feature.gather(&ids, &mut out).unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 pub enum Error {
     /// A file, a dataset or a graph: see the message.
     #[error(transparent)]
-    Graph(#[from] graphmill_graph::Error),
+    Graph(#[from] graphmill_core::Error),
     /// A model that cannot be built as described.
     #[error(transparent)]
     Nn(#[from] graphmill_nn::Error),
@@ -98,13 +98,19 @@ impl Error {
     }
 
     /// A name that a table does not hold, given by the user: wrong usage.
-    pub fn name(error: graphmill_graph::Error) -> Self {
+    pub fn name(error: graphmill_core::Error) -> Self {
         Self::Usage(error.to_string())
     }
 
     /// A dataset that cannot be used for this.
     pub fn dataset(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Dataset { name: name.into(), message: message.into() }
+    }
+
+    /// A dataset that lacks something: what an import gives it by, and `Dataset.from_arrays` in Python.
+    pub(crate) fn without(name: &str, what: &str, import: &str, argument: &str) -> Self {
+        let remedy = format!("import it with {import}, or in Python give from_arrays {argument}");
+        Self::dataset(name, format!("it has no {what}: {remedy}"))
     }
 
     /// A run directory that is not what is needed.
@@ -114,12 +120,12 @@ impl Error {
 
     /// The operating system refused something.
     pub fn io(path: impl AsRef<Path>, action: &'static str, source: std::io::Error) -> Self {
-        graphmill_graph::Error::io(path, action, source).into()
+        graphmill_core::Error::io(path, action, source).into()
     }
 
     /// A damaged or unexpected file.
     pub fn format(path: impl AsRef<Path>, place: impl Into<String>, message: impl Into<String>) -> Self {
-        graphmill_graph::Error::format(path, place, message).into()
+        graphmill_core::Error::format(path, place, message).into()
     }
 
     /// Whether the user wrote something wrong, as opposed to something having failed.

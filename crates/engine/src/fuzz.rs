@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use crate::{Result, saved};
 

@@ -1,45 +1,67 @@
 //! Who runs what, where, and how far ahead: configuration, stages, strategies, the trainer, exact
-//! inference, checkpoints, records and reports. [`trainer`] is the file to read first.
+//! inference, checkpoints and records. [`trainer`] is the file to read first.
+//!
+//! ```
+//! use graphmill_data::generate::{GenerateOptions, generate};
+//! use graphmill_engine::{TrainConfig, fit};
+//!
+//! let data = generate("sbm", &GenerateOptions { nodes: 300, dim: 8, ..GenerateOptions::default() })?;
+//! let trained = fit(&TrainConfig { epochs: 2, hidden: 16, ..TrainConfig::default() }, &data)?;
+//! assert_eq!(trained.summary().epochs.len(), 2);
+//! # Ok::<(), graphmill_engine::Error>(())
+//! ```
+//!
+//! Modules in the order in which they build on each other:
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`error`], [`machine`], `accelerator` | the error type; cores, devices and their memory; NVIDIA devices |
+//! | [`config`], [`build`], [`memory`] | options, the parts that they name, and what fits into memory |
+//! | [`record`], [`checkpoint`] | files that a run writes |
+//! | [`inference`] | exact scores, layer by layer |
+//! | [`stages`], [`reuse`] | order, sample, extract and train of a minibatch; rows shared by several |
+//! | [`hotness`], [`tiers`] | feature rows that are read often, and the memories that hold them |
+//! | [`distributed`] | several ranks, each with a part of the graph |
+//! | [`strategy`] | who runs which stage, where, and how far ahead |
+//! | [`run`], [`trainer`] | a run from its first epoch to its summary |
+//! | [`saved`], [`partition`], [`bench`] | commands on saved runs, partitions and machines |
 
-pub mod allocate;
+mod accelerator;
 pub mod bench;
-mod best;
 pub mod build;
+mod cache_kind;
 pub mod checkpoint;
 pub mod config;
-pub mod cores;
-pub mod device;
 pub mod distributed;
 pub mod error;
-pub mod evaluate;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
-mod gpu;
 pub mod hotness;
-pub mod learner;
+pub mod inference;
+pub mod machine;
 pub mod memory;
-mod nodes;
-pub mod observer;
 pub mod partition;
-mod place;
-pub mod plan;
 pub mod record;
-pub mod report;
 pub mod reuse;
+pub mod run;
 pub mod saved;
-mod setup;
-pub mod stage;
+pub mod stages;
 pub mod strategy;
-pub mod sums;
-mod tensorboard;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tiers;
-pub mod timeline;
-mod trace;
+pub mod trained;
 pub mod trainer;
 
 pub use build::open_dataset;
 pub use config::TrainConfig;
 pub use error::{Error, Result};
-pub use graphmill_graph::Dataset;
-pub use record::RunDir;
-pub use trainer::{Job, train};
+pub use graphmill_data::Dataset;
+pub use machine::{cores, device};
+pub use record::{RunDir, timeline};
+pub use run::observer;
+pub use saved::predictions;
+pub use stages::{learner, loader as stage};
+pub use strategy::allocate;
+pub use trained::{TrainedModel, fit, fit_with};
+pub use trainer::{RunContext, train};

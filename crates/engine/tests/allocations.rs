@@ -14,20 +14,20 @@ use std::{
     },
 };
 
+use graphmill_core::{Features, SparseRows, features::FeatureData};
+use graphmill_data::{
+    Dataset,
+    generate::{GenerateOptions, generate},
+};
 use graphmill_engine::{
     TrainConfig, build,
-    config::Fanout,
+    config::{Fanout, Switch},
     learner::Learner,
-    memory::Residence,
+    memory::MemoryPlacement,
+    record::EpochTotals,
     stage::Loader,
     strategy::{Epoch, Flow, Strategy, sequential::Sequential},
-    sums::Sums,
     timeline::Timeline,
-};
-use graphmill_graph::{
-    Dataset, Features, SparseRows,
-    dataset::FeatureData,
-    generate::{GenerateOptions, generate},
 };
 use graphmill_nn::{
     Backend,
@@ -79,13 +79,13 @@ static TURN: Mutex<()> = Mutex::new(());
 /// Requests for memory in each of `EPOCHS` epochs.
 fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<usize> {
     let model = build::model(config, data).unwrap();
-    let (feature, table) = build::features(config, data, Residence::InPlace).unwrap();
+    let (feature, table) = build::features(config, data, MemoryPlacement::Mapped).unwrap();
     let orders = model.orders(&[BlockShape { dst: 100, src: 1000, edges: 2000 }]);
     let mut orders = vec![orders[0]; config.layers];
     if table.is_sparse() {
         assert!(model.start_with_product(&mut orders));
     }
-    let fused = config.fused == "on";
+    let fused = config.fused == Switch::On;
     assert!(!fused || model.can_read_table(&orders));
     let sampler = build::sampler(config, data).unwrap();
     let order = build::order(config, data).unwrap();
@@ -111,8 +111,8 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
     let mut strategy = Sequential::new(data.num_nodes());
     let mut order = Vec::new();
     loader.order(0, &mut order);
-    let mut sums = Sums::default();
-    let timeline = Timeline::new(false);
+    let mut sums = EpochTotals::default();
+    let timeline = Timeline::begin();
     let mut run = |_| {
         let before = COUNT.load(Relaxed);
         let epoch = Epoch {
@@ -160,7 +160,9 @@ fn a_batch_allocates_nothing_in_the_steady_state() {
         [("sage", "on", &data), ("sage", "off", &data), ("gcn", "off", &data), ("sage", "off", &sparse)];
     for (model, fused, data) in cases {
         for config in [&small, &large, &whole] {
-            let (model, fused, sparse) = (model.into(), fused.into(), "on".into());
+            let is_sparse = matches!(data.features.data, FeatureData::Csr(_));
+            let sparse = if is_sparse { Switch::On } else { Switch::Off };
+            let (model, fused) = (model.into(), fused.parse().unwrap());
             let config = TrainConfig { model, fused, sparse, ..config.clone() };
             for (backend, threads) in [(0, 1), (0, 2), (1, 1)] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -191,7 +193,7 @@ fn a_subgraph_allocates_nothing_in_the_steady_state() {
             let config = TrainConfig {
                 sampler: sampler.into(),
                 model: model.into(),
-                fused: "off".into(),
+                fused: "off".parse().unwrap(),
                 hidden: 8,
                 batch_size: 1500,
                 frontier_size: 200,

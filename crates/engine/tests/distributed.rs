@@ -6,20 +6,20 @@ use std::{
     time::Duration,
 };
 
-use graphmill_distributed::{Post, PostOptions, local, transport::local::Local};
+use graphmill_core::{keyed, progress};
+use graphmill_data::{
+    Dataset,
+    generate::{GenerateOptions, generate},
+    partition::{Description, PartitionBook, PartitionDir, write},
+};
+use graphmill_distributed::{Messenger, MessengerOptions, local, transport::local::Local};
 use graphmill_engine::{
-    Error, Job, Result, RunDir, TrainConfig,
+    Error, Result, RunContext, RunDir, TrainConfig,
     config::{Fanout, Ratio},
-    distributed,
     observer::{Observer, Progress, Quiet},
     record::{EpochRecord, Summary},
     train,
-};
-use graphmill_graph::{
-    Dataset, external,
-    generate::{GenerateOptions, generate},
-    keyed,
-    partition::{Description, PartitionBook, PartitionDir, write},
+    trainer::over_ranks,
 };
 
 const PARTS: u16 = 4;
@@ -41,7 +41,7 @@ fn partitioned(data: &Dataset, dir: &Path) -> PartitionDir {
         options: serde_json::Value::Null,
         statistics: serde_json::Value::Null,
     };
-    write(data, &book, &what, dir, &external::Quiet).unwrap()
+    write(data, &book, &what, dir, &progress::Quiet).unwrap()
 }
 
 fn config() -> TrainConfig {
@@ -53,7 +53,7 @@ fn config() -> TrainConfig {
         epochs: 3,
         lr: 0.01,
         dropout: 0.0,
-        fused: "off".into(),
+        fused: "off".parse().unwrap(),
         ..TrainConfig::default()
     }
 }
@@ -61,14 +61,18 @@ fn config() -> TrainConfig {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs ranks as threads, each with threads of its own.
-fn on_ranks<T: Send>(size: usize, patience: Duration, run: impl Fn(usize, Arc<Post>) -> T + Sync) -> Vec<T> {
+fn on_ranks<T: Send>(
+    size: usize,
+    patience: Duration,
+    run: impl Fn(usize, Arc<Messenger>) -> T + Sync,
+) -> Vec<T> {
     let run = &run;
     std::thread::scope(|scope| {
         let start = |(rank, end): (usize, Local)| {
             scope.spawn(move || {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-                let options = PostOptions { patience, threads: 1 };
-                let post = Post::start(options, move || Ok(end)).unwrap();
+                let options = MessengerOptions { patience, threads: 1 };
+                let post = Messenger::start(options, move || Ok(end)).unwrap();
                 pool.install(|| run(rank, post))
             })
         };
@@ -80,14 +84,15 @@ fn on_ranks<T: Send>(size: usize, patience: Duration, run: impl Fn(usize, Arc<Po
 /// The summaries of all ranks.
 fn over_ranks(config: &TrainConfig, dir: &PartitionDir, size: usize) -> Vec<Summary> {
     let one = |_, post| {
-        let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        distributed::train(config, dir, post, job).unwrap()
+        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        over_ranks::train(config, dir, post, job).unwrap()
     };
     on_ranks(size, PATIENCE, one)
 }
 
 fn alone(config: &TrainConfig, data: &Dataset) -> Summary {
-    train(config, data, Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false }).unwrap()
+    train(config, data, RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false })
+        .unwrap()
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -116,7 +121,15 @@ fn every_model_and_strategy_learns_as_one_process_does() {
     let s = String::from;
     let runs = [
         (1, TrainConfig { model: s("sage"), ..config() }),
-        (2, TrainConfig { model: s("gcn"), strategy: s("pipelined"), allocation: s("1,1,1"), ..config() }),
+        (
+            2,
+            TrainConfig {
+                model: s("gcn"),
+                strategy: s("pipelined"),
+                allocation: "1,1,1".parse().unwrap(),
+                ..config()
+            },
+        ),
         (3, TrainConfig { model: s("gat"), heads: 2, ..config() }),
         (4, TrainConfig { model: s("gin"), input_layer: true, head_layers: 1, clip: 1.0, ..config() }),
         (
@@ -153,7 +166,7 @@ fn labels_in_sets_are_told_too() {
         GenerateOptions { nodes: 600, degree: Some(7.0), classes: 40, dim: 8, ..GenerateOptions::default() };
     let mut data = generate("sbm", &options).unwrap();
     let member = (0..600 * 40).map(|i| u8::from(keyed::key(&[i]).is_multiple_of(5))).collect::<Vec<u8>>();
-    data.labels = graphmill_graph::Labels::Multi { member: member.into(), classes: 40 };
+    data.labels = graphmill_core::Labels::Multi { member: member.into(), classes: 40 };
     let place = tempfile::tempdir().unwrap();
     let dir = partitioned(&data, &place.path().join("parts"));
     let config = TrainConfig { batch_size: 50, ..config() };
@@ -183,8 +196,9 @@ fn a_cache_before_the_wire_changes_no_bit_and_spares_rows() {
 struct Counts(Arc<Mutex<u64>>);
 
 impl Observer for Counts {
-    fn batch(&mut self, _: &Progress) {
+    fn batch(&mut self, _: &Progress) -> Result<()> {
         *self.0.lock().unwrap() += 1;
+        Ok(())
     }
 }
 
@@ -204,8 +218,8 @@ fn with_directory(
         let after = stops.filter(|stops| stops.0 == rank).map_or(u64::MAX, |stops| stops.1);
         let mut observer = Counts(seen.clone());
         let stop = || *seen.lock().unwrap() >= after;
-        let job = Job { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
-        distributed::train(config, dir, post, job)
+        let job = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
+        over_ranks::train(config, dir, post, job)
     })
 }
 
@@ -250,8 +264,9 @@ fn a_run_that_was_stopped_goes_on_with_as_many_ranks_or_another_number() {
 struct Fails;
 
 impl Observer for Fails {
-    fn batch(&mut self, progress: &Progress) {
+    fn batch(&mut self, progress: &Progress) -> Result<()> {
         assert!(progress.epoch < 1, "this rank has had enough");
+        Ok(())
     }
 }
 
@@ -263,12 +278,12 @@ fn a_rank_that_dies_ends_the_run_of_all_and_it_goes_on_from_the_last_checkpoint(
     let out = place.path().join("run");
     let ends = on_ranks(3, PATIENCE, |rank, post| {
         let run = (rank == 0).then(|| RunDir::create(&out).unwrap());
-        let job = Job { run: run.as_ref(), resume: false, observer: &mut Quiet, stop: &|| false };
+        let job = RunContext { run: run.as_ref(), resume: false, observer: &mut Quiet, stop: &|| false };
         if rank != 2 {
-            return distributed::train(&config, &dir, post, job).unwrap_err().to_string();
+            return over_ranks::train(&config, &dir, post, job).unwrap_err().to_string();
         }
-        let job = Job { observer: &mut Fails, ..job };
-        let run = std::panic::AssertUnwindSafe(|| distributed::train(&config, &dir, post, job).map(drop));
+        let job = RunContext { observer: &mut Fails, ..job };
+        let run = std::panic::AssertUnwindSafe(|| over_ranks::train(&config, &dir, post, job).map(drop));
         assert!(std::panic::catch_unwind(run).is_err());
         String::new()
     });
@@ -290,17 +305,17 @@ fn what_needs_more_than_a_rank_has_is_refused_on_all() {
         (TrainConfig { sampler: s("random-walk"), ..config() }, "--sampler random-walk"),
         (TrainConfig { order: s("proximity"), ..config() }, "--order proximity"),
         (TrainConfig { strategy: s("layered"), ..config() }, "--strategy layered"),
-        (TrainConfig { devices: s("virtual:2"), ..config() }, "--devices virtual:2"),
+        (TrainConfig { devices: "virtual:2".parse().unwrap(), ..config() }, "--devices virtual:2"),
     ] {
         let ends = on_ranks(2, PATIENCE, |_, post| {
-            let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-            distributed::train(&config, &dir, post, job).unwrap_err().to_string()
+            let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+            over_ranks::train(&config, &dir, post, job).unwrap_err().to_string()
         });
         assert!(ends.iter().any(|end| end.contains(flag)), "{ends:?}");
     }
     let few = on_ranks(5, PATIENCE, |_, post| {
-        let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        distributed::train(&config(), &dir, post, job).unwrap_err().to_string()
+        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        over_ranks::train(&config(), &dir, post, job).unwrap_err().to_string()
     });
     assert!(few.iter().any(|end| end.contains("--parts 5")), "{few:?}");
 }
@@ -327,7 +342,7 @@ fn subgraphs_of_parts_that_are_dealt_anew_learn_and_go_on_after_a_stop() {
         let config = TrainConfig {
             sampler: s(name),
             strategy: s(strategy),
-            allocation: s("1,1,1"),
+            allocation: "1,1,1".parse().unwrap(),
             parts: 6,
             parts_per_batch: 2,
             shuffle_parts: 3,

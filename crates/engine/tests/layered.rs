@@ -8,16 +8,14 @@ mod run;
 use std::{sync::Arc, time::Duration};
 
 use common::{Fault, Kind};
+use graphmill_core::keyed;
+use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_engine::{
-    Dataset, Error, Job, TrainConfig,
+    Dataset, Error, RunContext, TrainConfig,
     config::{Fanout, Ratio},
     observer::Quiet,
     record::Summary,
     train,
-};
-use graphmill_graph::{
-    generate::{GenerateOptions, generate},
-    keyed,
 };
 use rayon::ThreadPoolBuilder;
 use run::{BATCH, BATCHES, data, watched};
@@ -47,7 +45,7 @@ fn small() -> Dataset {
 fn trained(config: &TrainConfig, data: &Dataset) -> Result<Summary, Error> {
     let mut config = config.clone();
     config.settle(&["fanout"])?;
-    train(&config, data, Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false })
+    train(&config, data, RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false })
 }
 
 fn bits(summary: &Summary) -> Vec<(u64, Option<u64>)> {
@@ -67,8 +65,11 @@ fn without_staleness_it_is_exact_training_to_the_bit() {
     let data = small();
     for model in ["sage", "gcn", "gat", "gin"] {
         for fused in ["auto", "off"] {
-            let with =
-                |config: TrainConfig| TrainConfig { model: model.into(), fused: fused.into(), ..config };
+            let with = |config: TrainConfig| TrainConfig {
+                model: model.into(),
+                fused: fused.parse().unwrap(),
+                ..config
+            };
             let exact = trained(&with(base()), &data).unwrap();
             for config in [
                 layered(|c| c.super_batch = 1),
@@ -77,19 +78,20 @@ fn without_staleness_it_is_exact_training_to_the_bit() {
                 layered(|c| (c.hot_ratio, c.hot_split) = (Ratio(Some(0.05)), Ratio(Some(0.01)))),
                 layered(|c| {
                     (c.hot_ratio, c.hot_split) = (Ratio(Some(0.05)), Ratio(Some(0.01)));
-                    c.hot_ahead = "on".into();
+                    c.hot_ahead = "on".parse().unwrap();
                 }),
                 // the batches of a super-batch have no node in common that either could reuse
-                layered(|c| (c.super_batch, c.hot_ahead) = (1, "on".into())),
+                layered(|c| (c.super_batch, c.hot_ahead) = (1, "on".parse().unwrap())),
             ] {
                 let config = with(config);
                 assert_eq!(bits(&trained(&config, &data).unwrap()), bits(&exact), "{config:?}");
             }
         }
     }
-    let sharing = TrainConfig { strategy: "time-sharing".into(), devices: "virtual:2".into(), ..base() };
+    let sharing =
+        TrainConfig { strategy: "time-sharing".into(), devices: "virtual:2".parse().unwrap(), ..base() };
     let exact = trained(&sharing, &data).unwrap();
-    let none = layered(|c| (c.devices, c.hot_ratio) = ("virtual:2".into(), Ratio(Some(0.0))));
+    let none = layered(|c| (c.devices, c.hot_ratio) = ("virtual:2".parse().unwrap(), Ratio(Some(0.0))));
     assert_eq!(bits(&trained(&none, &data).unwrap()), bits(&exact));
 }
 
@@ -111,11 +113,11 @@ fn rows_are_no_older_than_their_bound_under_any_delays() {
         let mut seen = None;
         for pattern in 0..6 {
             let config = TrainConfig {
-                devices: devices.into(),
-                hot_ahead: ahead.into(),
+                devices: devices.parse().unwrap(),
+                hot_ahead: ahead.parse().unwrap(),
                 super_batch: n,
                 batch_size: BATCH,
-                fused: "off".into(),
+                fused: "off".parse().unwrap(),
                 cache: "degree".into(),
                 cache_ratio: if devices == "cpu" { Ratio(None) } else { Ratio(Some(0.2)) },
                 ..layered(|_| {})
@@ -144,7 +146,7 @@ fn rows_are_no_older_than_their_bound_under_any_delays() {
 fn a_summary_tells_what_reuse_saved_and_how_old_rows_were() {
     let data = small();
     for (n, ahead, bound) in [(4, "off", 3), (3, "on", 5)] {
-        let config = layered(|c| (c.super_batch, c.hot_ahead) = (n, ahead.into()));
+        let config = layered(|c| (c.super_batch, c.hot_ahead) = (n, ahead.parse().unwrap()));
         let summary = trained(&config, &data).unwrap();
         assert_eq!((summary.staleness.bound, summary.staleness.max), (bound, bound));
         for epoch in &summary.epochs {
@@ -156,7 +158,7 @@ fn a_summary_tells_what_reuse_saved_and_how_old_rows_were() {
         assert!(trained(&base(), &data).unwrap().epochs[0].reuse.is_none());
         // a limit below what one update changes leaves one update to a super-batch
         let config = layered(|c| {
-            (c.super_batch, c.hot_ahead) = (n, ahead.into());
+            (c.super_batch, c.hot_ahead) = (n, ahead.parse().unwrap());
             c.max_variation = 1e-9;
         });
         let shortened = trained(&config, &data).unwrap();
@@ -204,7 +206,7 @@ fn every_model_learns_from_reused_rows() {
                 strategy: "layered".into(),
                 super_batch: 4,
                 hot_ratio: Ratio(Some(0.3)),
-                hot_gradient: gradient.into(),
+                hot_gradient: gradient.parse().unwrap(),
                 hot_by: by.into(),
                 norm: norm.into(),
                 ..with(model, hops)
@@ -240,15 +242,16 @@ fn options_that_cannot_be_are_refused() {
     assert!(of.contains("--sampler saint-node"), "{of}");
     let of = error(&|c| c.fanout = Fanout(vec![3]));
     assert!(of.contains("--layers 2"), "{of}");
-    let of = error(&|c| (c.devices, c.updates) = ("virtual:2".into(), "asynchronous".into()));
+    let of =
+        error(&|c| (c.devices, c.updates) = ("virtual:2".parse().unwrap(), "asynchronous".parse().unwrap()));
     assert!(of.contains("--updates"), "{of}");
-    let of = error(&|c| (c.model, c.hot_gradient) = ("pinsage".into(), "kept".into()));
+    let of = error(&|c| (c.model, c.hot_gradient) = ("pinsage".into(), "kept".parse().unwrap()));
     assert!(of.contains("--hot-gradient none"), "{of}");
     let of = error(&|c| c.hot_by = "fifo".into());
     assert!(of.contains("--hot-by fifo"), "{of}");
     // rows of two super-batches on each device
     let of = error(&|c| {
-        (c.devices, c.hot_ratio) = ("virtual:1".into(), Ratio(Some(1.0)));
+        (c.devices, c.hot_ratio) = ("virtual:1".parse().unwrap(), Ratio(Some(1.0)));
         c.device_budget = graphmill_engine::config::Bytes(20_000);
     });
     assert!(of.contains("out of memory: rows to be reused"), "{of}");

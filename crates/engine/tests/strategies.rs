@@ -15,18 +15,16 @@ use std::{
 };
 
 use common::{Fault, Kind};
+use graphmill_core::keyed;
+use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_engine::{
-    Dataset, Error, Job, RunDir, TrainConfig,
+    Dataset, Error, RunContext, RunDir, TrainConfig,
     checkpoint::{Checkpoint, tensors::Tensor},
     config::{Fanout, Ratio},
     observer::Quiet,
     record::{EpochRecord, Summary},
     train,
-    trainer::Place,
-};
-use graphmill_graph::{
-    generate::{GenerateOptions, generate},
-    keyed,
+    trainer::RunState,
 };
 use rayon::ThreadPoolBuilder;
 use run::{BATCH, BATCHES, data, watched};
@@ -48,7 +46,7 @@ fn base() -> TrainConfig {
         fanout: Fanout(vec![3, 2]),
         dropout: 0.3,
         lr: 0.01,
-        fused: "off".into(),
+        fused: "off".parse().unwrap(),
         cache: "degree".into(),
         heads: 2,
         coverage: 3.0,
@@ -80,12 +78,12 @@ fn run_in(
     pool.install(|| {
         let dir = if resume { RunDir::reopen(dir)? } else { RunDir::create(dir)? };
         let stop = || calls.fetch_add(1, Relaxed) + 1 >= stop;
-        train(config, data, Job { run: Some(&dir), resume, observer: &mut Quiet, stop: &stop })
+        train(config, data, RunContext { run: Some(&dir), resume, observer: &mut Quiet, stop: &stop })
     })
 }
 
 fn numbers(dir: &Path, summary: &Summary) -> Numbers {
-    let saved = Checkpoint::<Place>::load(&dir.join("checkpoint")).unwrap().unwrap();
+    let saved = Checkpoint::<RunState>::load(&dir.join("checkpoint")).unwrap().unwrap();
     let of = |e: &EpochRecord| (e.loss.to_bits(), e.valid_loss.map(f64::to_bits), e.sampled_edges);
     Numbers {
         epochs: summary.epochs.iter().map(of).collect(),
@@ -113,11 +111,11 @@ fn alike() -> Vec<TrainConfig> {
         all.push(config);
     };
     for allocation in ["profiled", "naive", "1,1,1", "2,1,1", "1,2,2"] {
-        add("pipelined", &|c| c.allocation = allocation.into());
+        add("pipelined", &|c| c.allocation = allocation.parse().unwrap());
     }
     for queue in 1..=8 {
         let allocation = if queue % 2 == 0 { "1,1,1" } else { "naive" };
-        add("pipelined", &|c| (c.allocation, c.queue) = (allocation.into(), queue));
+        add("pipelined", &|c| (c.allocation, c.queue) = (allocation.parse().unwrap(), queue));
     }
     for devices in 1..=3 {
         for (switching, ratio, cache) in [
@@ -130,18 +128,21 @@ fn alike() -> Vec<TrainConfig> {
                 continue; // nobody would train
             }
             add("factored", &|c| {
-                (c.devices, c.batches_per_update) = (format!("virtual:{devices}"), 1);
-                (c.switching, c.cache, c.cache_ratio) = (switching.into(), cache.into(), Ratio(ratio));
+                (c.devices, c.batches_per_update) = (format!("virtual:{devices}").parse().unwrap(), 1);
+                (c.switching, c.cache, c.cache_ratio) =
+                    (switching.parse().unwrap(), cache.into(), Ratio(ratio));
                 // one Trainer or two
                 c.num_samplers = if switching == "on" { 1 } else { devices - 1 };
             });
         }
     }
     for queue in 1..=3 {
-        add("factored", &|c| (c.devices, c.batches_per_update, c.queue) = ("virtual:3".into(), 1, queue));
+        add("factored", &|c| {
+            (c.devices, c.batches_per_update, c.queue) = ("virtual:3".parse().unwrap(), 1, queue)
+        });
     }
     add("factored", &|c| c.batches_per_update = 1);
-    add("time-sharing", &|c| (c.devices, c.batches_per_update) = ("virtual:2".into(), 1));
+    add("time-sharing", &|c| (c.devices, c.batches_per_update) = ("virtual:2".parse().unwrap(), 1));
     all
 }
 
@@ -202,7 +203,7 @@ fn several_trainers_are_one_with_larger_batches() {
             ] {
                 let config = TrainConfig {
                     strategy: strategy.into(),
-                    devices: devices.into(),
+                    devices: devices.parse().unwrap(),
                     num_samplers: 1,
                     batch_size,
                     ..large.clone()
@@ -221,8 +222,8 @@ fn several_trainers_are_one_with_larger_batches() {
 fn interruptible() -> Vec<TrainConfig> {
     let of = |strategy: &str, allocation: &str, devices: &str| TrainConfig {
         strategy: strategy.into(),
-        allocation: allocation.into(),
-        devices: devices.into(),
+        allocation: allocation.parse().unwrap(),
+        devices: devices.parse().unwrap(),
         num_samplers: 1,
         ..base()
     };
@@ -238,21 +239,25 @@ fn interruptible() -> Vec<TrainConfig> {
         TrainConfig { super_batch: 4, ..of("layered", "profiled", "cpu") },
         TrainConfig {
             super_batch: 6,
-            hot_ahead: "on".into(),
+            hot_ahead: "on".parse().unwrap(),
             max_variation: 0.08,
             ..of("layered", "profiled", "cpu")
         },
         // one super-batch to an epoch
         TrainConfig { super_batch: 20, ..of("layered", "profiled", "cpu") },
-        TrainConfig { super_batch: 3, hot_ahead: "on".into(), ..of("layered", "profiled", "cpu") },
+        TrainConfig { super_batch: 3, hot_ahead: "on".parse().unwrap(), ..of("layered", "profiled", "cpu") },
         TrainConfig {
             super_batch: 3,
-            hot_ahead: "on".into(),
-            hot_gradient: "kept".into(),
+            hot_ahead: "on".parse().unwrap(),
+            hot_gradient: "kept".parse().unwrap(),
             max_variation: 0.1,
             ..of("layered", "profiled", "virtual:1")
         },
-        TrainConfig { super_batch: 4, hot_ahead: "on".into(), ..of("layered", "profiled", "virtual:2") },
+        TrainConfig {
+            super_batch: 4,
+            hot_ahead: "on".parse().unwrap(),
+            ..of("layered", "profiled", "virtual:2")
+        },
     ]
 }
 
@@ -295,9 +300,9 @@ fn rows_of_other_ages_are_refused_when_a_run_is_resumed() {
     let data = small();
     let with = |devices: &str| TrainConfig {
         strategy: "layered".into(),
-        devices: devices.into(),
+        devices: devices.parse().unwrap(),
         super_batch: 4,
-        hot_ahead: "on".into(),
+        hot_ahead: "on".parse().unwrap(),
         ..base()
     };
     let room = tempfile::tempdir().unwrap();
@@ -323,9 +328,9 @@ fn gradients_are_no_later_than_their_bound() {
             for pattern in 0..4 {
                 let config = TrainConfig {
                     strategy: strategy.into(),
-                    devices: format!("virtual:{devices}"),
+                    devices: format!("virtual:{devices}").parse().unwrap(),
                     num_samplers: 1,
-                    updates: "asynchronous".into(),
+                    updates: "asynchronous".parse().unwrap(),
                     staleness: bound,
                     cache_ratio: Ratio(Some(0.2)),
                     batch_size: BATCH,
@@ -355,9 +360,9 @@ fn a_summary_tells_how_late_gradients_were() {
     for (updates, bound) in [("asynchronous", 0), ("asynchronous", 3), ("synchronous", 3)] {
         let config = TrainConfig {
             strategy: "factored".into(),
-            devices: "virtual:3".into(),
+            devices: "virtual:3".parse().unwrap(),
             num_samplers: 1,
-            updates: updates.into(),
+            updates: updates.parse().unwrap(),
             staleness: bound,
             ..base()
         };

@@ -24,7 +24,7 @@ mod linux {
         time::Instant,
     };
 
-    use graphmill_graph::{keyed, matrix::TableType};
+    use graphmill_core::{keyed, matrix::TableType};
     use graphmill_loader::{
         Feature,
         feature::disk::{Direct, Disk, DiskOptions, ReaderKind},

@@ -5,16 +5,18 @@
 
 use std::{hint::black_box, time::Instant};
 
-use graphmill_graph::{
+use graphmill_core::{
     Block, Graph, NodeId,
     block::Induce,
-    generate::{GenerateOptions, generate},
     keyed::{self, Stream},
-    table::Entry,
 };
-use graphmill_loader::subgraph::{
-    BatchKey, Make, Room, SubgraphOptions, SubgraphSampler, TABLE,
-    frontier::{Frontier, Level, PopBy},
+use graphmill_data::generate::{GenerateOptions, generate};
+use graphmill_loader::{
+    sampler::of_subgraphs,
+    subgraph::{
+        BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch,
+        frontier::{Frontier, Level, PopBy},
+    },
 };
 use rayon::prelude::*;
 
@@ -50,10 +52,10 @@ fn best(groups: u64, size: u64, mut draw: impl FnMut(u64)) -> f64 {
 }
 
 fn time(sampler: &dyn SubgraphSampler, graph: &Graph) -> f64 {
-    let (mut room, mut nodes) = (Room::default(), Vec::new());
+    let (mut scratch, mut nodes) = (SubgraphScratch::default(), Vec::new());
     best(100, 5, |batch| {
         sampler
-            .sample(graph, BatchKey { seed: 1, epoch: 0, batch }, &mut room, &mut nodes)
+            .sample(graph, BatchKey { seed: 1, epoch: 0, batch }, &mut scratch, &mut nodes)
             .expect("a subgraph");
     })
 }
@@ -85,7 +87,7 @@ fn dashboard() {
             println!(
                 "{name} 2^{scale}, degree {degree:.1}, cap {cap}: intervals {intervals:.0}, sums {sums:.0}"
             );
-            for (name, pop_by) in PopBy::ALL {
+            for (name, pop_by) in [("sums", PopBy::Sums), ("dashboard", PopBy::Dashboard)] {
                 let options = SubgraphOptions { degree_cap: cap, pop_by, ..options() };
                 print!("    {name:<14}");
                 let mut scalar = 0.0;
@@ -119,24 +121,24 @@ fn samplers() {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let (graph, roots) = graph(20, 30.0, RMAT);
     println!("\nsubgraphs a second of an R-MAT graph of 2^20 nodes, on 1 thread and on {threads}");
-    for entry in TABLE {
+    for (name, make) in of_subgraphs() {
         let clock = Instant::now();
-        let sampler = (entry.make)(&graph, &roots, &options()).expect("options that fit");
+        let sampler = make(&graph, &roots, &options()).expect("options that fit");
         let made = clock.elapsed().as_secs_f64() * 1e3;
-        print!("{:<14}made in {made:7.1} ms", entry.name);
+        print!("{:<14}made in {made:7.1} ms", name);
         let mut alone = 0.0;
         for n in [1, threads] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().expect("threads");
-            let mut rooms: Vec<(Room, Vec<NodeId>)> = vec![Default::default(); n];
+            let mut rooms: Vec<(SubgraphScratch, Vec<NodeId>)> = vec![Default::default(); n];
             const EACH: u64 = 20;
             let mut least = f64::INFINITY;
             for group in 0..12 {
                 let clock = Instant::now();
                 pool.install(|| {
-                    rooms.par_iter_mut().enumerate().for_each(|(i, (room, nodes))| {
+                    rooms.par_iter_mut().enumerate().for_each(|(i, (scratch, nodes))| {
                         for batch in 0..EACH {
                             let key = BatchKey { seed: group, epoch: i as u64, batch };
-                            sampler.sample(&graph, key, room, nodes).expect("a subgraph");
+                            sampler.sample(&graph, key, scratch, nodes).expect("a subgraph");
                         }
                     });
                 });
@@ -155,13 +157,13 @@ fn samplers() {
 /// A subgraph of equal size from larger and larger graphs.
 fn flatness() {
     println!("\nus a subgraph by nodes of an R-MAT graph of degree 16");
-    let mut rows: Vec<String> = TABLE.iter().map(|entry| format!("{:<14}", entry.name)).collect();
+    let mut rows: Vec<String> = of_subgraphs().map(|(name, _)| format!("{name:<14}")).collect();
     for scale in [16, 18, 20] {
         let (graph, roots) = graph(scale, 16.0, RMAT);
-        for (entry, row) in TABLE.iter().zip(&mut rows) {
+        for ((_, make), row) in of_subgraphs().zip(&mut rows) {
             // parts of as many nodes whatever the graph
             let options = SubgraphOptions { parts: roots.len() / 1600, ..options() };
-            let sampler = (entry.make)(&graph, &roots, &options).expect("options that fit");
+            let sampler = make(&graph, &roots, &options).expect("options that fit");
             *row += &format!("  2^{scale} {:7.1}", time(&*sampler, &graph));
         }
     }
@@ -182,14 +184,14 @@ fn edges() {
         let (graph, roots) = graph(scale, degree, initiator);
         let degree = graph.num_edges() as f64 / graph.num_nodes() as f64;
         println!("{name} 2^{scale}, degree {degree:.1}");
-        let named = |entry: &&Entry<Make>| ["saint-node", "saint-rw", "frontier"].contains(&entry.name);
-        for entry in TABLE.iter().filter(named) {
+        let named = |(name, _): &(&str, _)| ["saint-node", "saint-rw", "frontier"].contains(name);
+        for (name, make) in of_subgraphs().filter(named) {
             let options = SubgraphOptions { budget, ..options() };
-            let sampler = (entry.make)(&graph, &roots, &options).expect("options that fit");
-            let mut room = Room::default();
+            let sampler = make(&graph, &roots, &options).expect("options that fit");
+            let mut scratch = SubgraphScratch::default();
             let drawn = [0, 1, 2, 3, 4, 5, 6, 7].map(|batch| {
                 let (key, mut nodes) = (BatchKey { seed: 1, epoch: 0, batch }, Vec::new());
-                sampler.sample(&graph, key, &mut room, &mut nodes).expect("a subgraph");
+                sampler.sample(&graph, key, &mut scratch, &mut nodes).expect("a subgraph");
                 nodes
             });
             let of = |i: u64| &drawn[i as usize % drawn.len()];
@@ -202,7 +204,7 @@ fn edges() {
                 drawn.iter().flatten().map(|&v| graph.in_degree(v)).sum::<usize>() / drawn.len();
             println!(
                 "    {:<12}{} nodes, {} edges of {reads}: {:.2} and {:.2}, {:.2}x",
-                entry.name,
+                name,
                 block.num_dst,
                 block.num_edges(),
                 simple / 1e3,

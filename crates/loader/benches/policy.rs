@@ -6,7 +6,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use graphmill_graph::{NodeId, keyed::Stream};
+use graphmill_core::{NodeId, keyed::Stream};
 use graphmill_loader::policy::{MISS, TABLE};
 
 const IDS: usize = 1_000_000;

@@ -6,16 +6,16 @@
 
 use std::{collections::HashMap, hint::black_box, time::Instant};
 
-use graphmill_graph::{
+use graphmill_core::{
     Graph, NodeId,
-    generate::{GenerateOptions, generate},
     keyed::{self, Stream},
 };
+use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_loader::{
-    Form, MiniBatch, Sampler, Workspace,
+    BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Workspace,
     compact::{dense::Dense, table::Table},
     sampler::{
-        SamplerOptions, Source, TABLE, WeightedOptions,
+        BatchRequest, HopStack, SamplerOptions, Source, TABLE, WeightedOptions,
         neighbor::Neighbor,
         weighted::{DrawBy, EdgeWeights},
     },
@@ -71,8 +71,8 @@ fn plain(graph: &Graph, fanout: &[i64], seeds: &[NodeId]) -> usize {
 /// One batch for each of `slots`, again and again over `order`; returns edges.
 fn batches(
     graph: &Graph,
-    sampler: &dyn Sampler,
-    form: Form,
+    sampler: &dyn MinibatchSampler,
+    form: BlockLayout,
     epoch: u64,
     order: &[NodeId],
     size: usize,
@@ -87,7 +87,14 @@ fn batches(
             batch.number = (number + i) as u64;
             batch.seeds.clear();
             batch.seeds.extend_from_slice(&group[i * size..][..size]);
-            sampler.sample(graph, 1, epoch, form, workspace, batch).expect("a batch that fits");
+            sampler
+                .sample(
+                    &BatchRequest::new(graph, BatchKey { seed: 1, epoch, batch: batch.number })
+                        .with_layout(form),
+                    workspace,
+                    batch,
+                )
+                .expect("a batch that fits");
         };
         if alone {
             slots.iter_mut().enumerate().for_each(draw);
@@ -115,19 +122,20 @@ fn best<T: Send>(pool: &ThreadPool, mut run: impl FnMut(u64) -> T + Send) -> (f6
 
 /// Every random sampler that goes from seeds, with its variants, by name.
 /// `plain` is the graph without its weights.
-fn by_hops(graph: &Graph, plain: &Graph, fanout: &[i64], filter: &str) -> Vec<(String, Box<dyn Sampler>)> {
+fn by_hops(
+    graph: &Graph,
+    plain: &Graph,
+    fanout: &[i64],
+    filter: &str,
+) -> Vec<(String, Box<dyn MinibatchSampler>)> {
     let mut all = Vec::new();
     let mut add = |name: &str, variant: &str, weighted: WeightedOptions, graph: &Graph, labor_iterations| {
         if filter.strip_prefix("samplers ").is_some_and(|wanted| !name.contains(wanted)) {
             return;
         }
-        let entry = TABLE.iter().find(|entry| entry.name == name).expect("a sampler");
-        let options = SamplerOptions {
-            fanout: fanout.to_vec(),
-            weighted,
-            labor_iterations,
-            ..SamplerOptions::default()
-        };
+        let entry = TABLE.get(name).expect("a sampler");
+        let options =
+            SamplerOptions { fanout: fanout.into(), weighted, labor_iterations, ..SamplerOptions::default() };
         let clock = Instant::now();
         let sampler = entry.make.make(&options, &Source { graph, train: &[] }).expect("a sampler");
         let name = format!("{name}{variant}");
@@ -171,7 +179,7 @@ fn main() {
 
     for (size, seeds) in [(1024, 65_536), (8000, 128_000)] {
         for fanout in FANOUTS {
-            let sampler = Neighbor::new(fanout).expect("a fanout");
+            let sampler = HopStack::new(Neighbor::new(fanout).expect("a fanout"));
             for fused in [false, true] {
                 let name = format!("{fanout:?} x {size}{}", if fused { " fused" } else { "" });
                 if !wanted(&name) {
@@ -180,7 +188,7 @@ fn main() {
                 print!("{name:<32}");
                 for pool in &pools {
                     let mut slots = slots(pool.current_num_threads());
-                    let form = Form { fused, ..Form::default() };
+                    let form = BlockLayout { fused, ..BlockLayout::default() };
                     let seeds = seeds / (size * slots.len()) * size * slots.len();
                     let (seconds, edges) = best(pool, |epoch| {
                         batches(&graph, &sampler, form, epoch, &order[..seeds], size, &mut slots)
@@ -205,7 +213,7 @@ fn main() {
             print!("{name:<40}");
             for pool in &pools {
                 let mut slots = slots(pool.current_num_threads());
-                let (size, form) = (1024, Form { fused: true, ..Form::default() });
+                let (size, form) = (1024, BlockLayout { fused: true, ..BlockLayout::default() });
                 let (seconds, edges) = best(pool, |epoch| {
                     batches(&weighted, &*sampler, form, epoch, &order[..16_384], size, &mut slots)
                 });
@@ -215,7 +223,11 @@ fn main() {
             // and how much a batch has to read
             let (mut workspace, mut batch) = (Workspace::new(graph.num_nodes()), MiniBatch::default());
             batch.seeds = order[..1024].to_vec();
-            let drawn = sampler.sample(&weighted, 1, 0, Form::default(), &mut workspace, &mut batch);
+            let drawn = sampler.sample(
+                &BatchRequest::new(&weighted, BatchKey { seed: 1, epoch: 0, batch: batch.number }),
+                &mut workspace,
+                &mut batch,
+            );
             drawn.expect("a batch that fits");
             println!(" {:8} nodes {:8} edges a batch", batch.input_nodes.len(), batch.num_edges());
         }
@@ -238,12 +250,12 @@ fn main() {
         if !wanted(&name) {
             continue;
         }
-        let sampler = Neighbor::new(fanout).expect("a fanout");
+        let sampler = HopStack::new(Neighbor::new(fanout).expect("a fanout"));
         print!("{name:<32}");
         for pool in &pools {
             let (mut slots, order) = (slots(1), &order[..100_000]);
             let (seconds, edges) = best(pool, |epoch| {
-                batches(&graph, &sampler, Form::default(), epoch, order, order.len(), &mut slots)
+                batches(&graph, &sampler, BlockLayout::default(), epoch, order, order.len(), &mut slots)
             });
             print!(
                 "{:8.0} k seeds/s {:6.1} M edges/s",
@@ -256,12 +268,25 @@ fn main() {
 
     for (name, size) in [("small", 1024), ("large", 100_000)] {
         let mut batch = MiniBatch { seeds: order[..size].to_vec(), ..MiniBatch::default() };
-        let sampler = Neighbor::new(&[15, 10, 5]).expect("a fanout");
+        let sampler = HopStack::new(Neighbor::new([15, 10, 5]).expect("a fanout"));
         let mut global = MiniBatch { seeds: order[..size].to_vec(), ..MiniBatch::default() };
         let mut workspace = Workspace::new(graph.num_nodes());
-        let form = Form { fused: true, ..Form::default() };
-        sampler.sample(&graph, 1, 0, form, &mut workspace, &mut global).expect("a batch that fits");
-        sampler.sample(&graph, 1, 0, Form::default(), &mut workspace, &mut batch).expect("a batch that fits");
+        let form = BlockLayout { fused: true, ..BlockLayout::default() };
+        sampler
+            .sample(
+                &BatchRequest::new(&graph, BatchKey { seed: 1, epoch: 0, batch: global.number })
+                    .with_layout(form),
+                &mut workspace,
+                &mut global,
+            )
+            .expect("a batch that fits");
+        sampler
+            .sample(
+                &BatchRequest::new(&graph, BatchKey { seed: 1, epoch: 0, batch: batch.number }),
+                &mut workspace,
+                &mut batch,
+            )
+            .expect("a batch that fits");
         // the last hop: its destinations and its edges, global and local
         let (known, ids) = (&global.input_nodes, &global.blocks[0].indices);
         let mut dense = Dense::new(graph.num_nodes());

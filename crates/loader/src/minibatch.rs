@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::{Block, Matrix, NodeId, accelerator::DeviceMemory};
+use graphmill_core::{Block, Matrix, NodeId, accelerator::DeviceMemory};
 
 use crate::{Traffic, feature::Marks};
 

@@ -7,7 +7,7 @@
 //!
 //! The nodes that block 1 reads as its own are always computed: they come first, and whatever is reused stands behind.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use crate::{MiniBatch, Workspace, prefetch::prefetch};
 
@@ -51,7 +51,7 @@ impl Slots {
 
 impl MiniBatch {
     /// Takes the nodes that have slots out of the destinations of the bottom block, behind
-    /// [`Sampler::sample_above`](crate::Sampler::sample_above): `input_nodes` are then those that are computed, and the rows of the others,
+    /// [`BatchPart::Upper`](crate::sampler::BatchPart::Upper): `input_nodes` are then those that are computed, and the rows of the others,
     /// `reused`, stand behind theirs among the sources of block 1. Where `restrict` says so only the computed rows want a
     /// gradient. The order of both kinds stays. O(D + E) of block 1.
     pub fn reuse(&mut self, slots: &Slots, restrict: bool, workspace: &mut Workspace) {
@@ -95,7 +95,7 @@ impl MiniBatch {
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::Block;
+    use graphmill_core::Block;
 
     use super::*;
 

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::{Block, Buffer, Graph, NodeId};
+use graphmill_core::{Block, Buffer, Graph, NodeId};
 use rayon::prelude::*;
 
 use crate::prefetch::prefetch;
@@ -23,6 +23,15 @@ pub struct SymmetricWeights {
     inv_sqrt: Arc<Vec<f32>>,
     /// The degrees, where they are not the graph's own.
     degrees: Option<Buffer<u32>>,
+}
+
+/// A run of destinations with their edges: `indptr` has one entry more and counts from its own first.
+struct RunOfRows<'r> {
+    dst: &'r [NodeId],
+    indptr: &'r [u32],
+    indices: &'r [NodeId],
+    edge_weight: &'r mut [f32],
+    self_weight: &'r mut [f32],
 }
 
 impl SymmetricWeights {
@@ -60,30 +69,32 @@ impl SymmetricWeights {
         let known = !edge_weight.is_empty();
         edge_weight.resize(indices.len(), 0.0);
         self_weight.resize(dst.len(), 0.0);
-        self.fill_rows(graph, dst, indptr, indices, known, edge_weight, self_weight);
+        self.fill_rows(graph, known, RunOfRows { dst, indptr, indices, edge_weight, self_weight });
     }
 
-    /// A run of destinations with their edges: `indptr` has one entry more and counts from its own first.
-    #[allow(clippy::too_many_arguments, reason = "a block's parts, which are cut one by one")]
-    fn fill_rows(
-        &self,
-        graph: &Graph,
-        dst: &[NodeId],
-        indptr: &[u32],
-        indices: &[NodeId],
-        known: bool,
-        edge_weight: &mut [f32],
-        self_weight: &mut [f32],
-    ) {
+    /// Fills a run of destinations, in halves as long as it is long. `known`: edges weigh something already.
+    fn fill_rows(&self, graph: &Graph, known: bool, rows: RunOfRows) {
+        let RunOfRows { dst, indptr, indices, edge_weight, self_weight } = rows;
         let at = |i: usize| (indptr[i] - indptr[0]) as usize;
         if dst.len() > TASK {
             let middle = dst.len() / 2;
             let (dst, indices) = (dst.split_at(middle), indices.split_at(at(middle)));
             let (edges, own) = (edge_weight.split_at_mut(at(middle)), self_weight.split_at_mut(middle));
-            rayon::join(
-                || self.fill_rows(graph, dst.0, &indptr[..=middle], indices.0, known, edges.0, own.0),
-                || self.fill_rows(graph, dst.1, &indptr[middle..], indices.1, known, edges.1, own.1),
-            );
+            let first = RunOfRows {
+                dst: dst.0,
+                indptr: &indptr[..=middle],
+                indices: indices.0,
+                edge_weight: edges.0,
+                self_weight: own.0,
+            };
+            let second = RunOfRows {
+                dst: dst.1,
+                indptr: &indptr[middle..],
+                indices: indices.1,
+                edge_weight: edges.1,
+                self_weight: own.1,
+            };
+            rayon::join(|| self.fill_rows(graph, known, first), || self.fill_rows(graph, known, second));
             return;
         }
         for (i, (&v, self_weight)) in dst.iter().zip(self_weight).enumerate() {

@@ -4,10 +4,13 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     ops::Range,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
-use graphmill_graph::{Features, keyed, matrix::TableType};
+use graphmill_core::{Features, keyed, matrix::TableType};
 use graphmill_loader::{
     Feature,
     feature::{
@@ -60,13 +63,13 @@ fn batch(number: u64, ids: &mut Vec<u32>) {
 #[test]
 fn a_read_asks_for_no_memory_after_the_first_ones() {
     let features = Features::f32(DIM, (0..ROWS * DIM).map(|x| x as f32).collect::<Vec<f32>>());
-    let behind = || Box::new(Host::new(&features));
+    let behind = || Arc::new(Host::new(&features));
     let level = Level::Device { devices: 1, reader: 0 };
     let ranking: Vec<u32> = (0..ROWS as u32).collect();
     let held = placed(&ranking, 2_000, 1, Placement::Interleave);
     let pinned = Pinned::new(held, TableType::F32, behind(), level).unwrap();
     let mut caches: Vec<(&str, Box<dyn Feature>)> = vec![("pinned", Box::new(pinned))];
-    for entry in policy::TABLE {
+    for entry in &policy::TABLE {
         let dynamic = Dynamic::new(entry.make, 8_192, TableType::F32, behind(), level).unwrap();
         caches.push((entry.name, Box::new(dynamic)));
     }

@@ -5,9 +5,10 @@
 
 use std::{hint::black_box, time::Instant};
 
-use graphmill_graph::{Block, SparseRows, keyed::Stream};
+use graphmill_core::{Block, SparseRows, keyed::Stream};
 use graphmill_nn::backend::{
-    Activation, AdamStep, Backend, Cpu, Dropout, Precision, Side, Weighting, Winners,
+    Activation, AdamStep, AggregationOps, AggregationWeights, ArgMax, AttentionOps, Cpu, DenseOps, Dropout,
+    ElementOps, LossOps, NormOps, Precision, Side, UpdateOps,
     cpu::{Level, with_level},
 };
 use graphmill_nn::{Matrix, View, layer::gather_rows, matrix::TableData};
@@ -133,7 +134,7 @@ fn main() {
             let block = block(first_seen);
             let values = 220_000 * cols + 200_000;
             bench.bytes(&format!("aggregate mean {order} F={cols}"), values, || {
-                CPU.aggregate(&block, Weighting::MEAN, src.view(), 0.0, dst.view_mut());
+                CPU.aggregate(&block, AggregationWeights::MEAN, src.view(), 0.0, dst.view_mut());
             });
         }
         let half: Vec<bf16> = src.view().host().iter().map(|&x| bf16::from_f32(x)).collect();
@@ -141,13 +142,13 @@ fn main() {
         let block = block(false);
         // half the bytes of each value read
         bench.bytes(&format!("aggregate mean of bf16 random F={cols}"), 120_000 * cols + 200_000, || {
-            CPU.aggregate(&block, Weighting::MEAN, half.view(), 0.0, dst.view_mut());
+            CPU.aggregate(&block, AggregationWeights::MEAN, half.view(), 0.0, dst.view_mut());
         });
         let (grad, mut back) = (random(20_000, cols), Matrix::zeros(200_000, cols));
         bench.bytes(&format!("aggregate_transposed F={cols}"), 400_000 * cols + 200_000, || {
-            CPU.aggregate_transposed(&block, Weighting::MEAN, grad.view(), 0.0, back.view_mut());
+            CPU.aggregate_transposed(&block, AggregationWeights::MEAN, grad.view(), 0.0, back.view_mut());
         });
-        let mut arg = Winners::default();
+        let mut arg = ArgMax::default();
         bench.bytes(&format!("aggregate_max F={cols}"), 240_000 * cols + 200_000, || {
             CPU.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
         });
@@ -241,7 +242,9 @@ fn main() {
     for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
         let (src, mut dst) = (random(200_000, 100), Matrix::zeros(20_000, 100));
         bench.bytes(&format!("aggregate mean random F=100, {level:?}"), 220_000 * 100 + 200_000, || {
-            with_level(level, || CPU.aggregate(&block, Weighting::MEAN, src.view(), 0.0, dst.view_mut()));
+            with_level(level, || {
+                CPU.aggregate(&block, AggregationWeights::MEAN, src.view(), 0.0, dst.view_mut())
+            });
         });
         bench.bytes(&format!("softmax cross-entropy 100k x 47, {level:?}"), 2 * ROWS * 47, || {
             with_level(level, || {

@@ -6,12 +6,12 @@
 
 use std::time::Instant;
 
-use graphmill_graph::{Block, keyed::Stream};
+use graphmill_core::{Block, keyed::Stream};
 use graphmill_nn::{
-    Finish, LayerConfig, Matrix, Order, Pass, Saved,
+    Epilogue, LayerConfig, Matrix, Pass, ProductOrder, Saved,
     backend::Cpu,
     cost::{BlockShape, Purpose, cost},
-    layer::Sage,
+    layer::{LayerGrads, LayerInput, Sage},
 };
 
 /// `n`, average degree.
@@ -20,7 +20,7 @@ const BLOCKS: [[usize; 2]; 4] = [[8000, 15], [8000, 5], [8000, 50], [2000, 15]];
 const WIDTHS: [[usize; 2]; 8] =
     [[512, 256], [1024, 256], [256, 512], [512, 512], [512, 400], [256, 256], [256, 128], [100, 256]];
 
-const ORDERS: [Order; 2] = [Order::AggregateFirst, Order::TransformFirst];
+const ORDERS: [ProductOrder; 2] = [ProductOrder::AggregateFirst, ProductOrder::TransformFirst];
 const PURPOSES: [(&str, Purpose); 2] = [("bottom", Purpose::BottomLayer), ("inner", Purpose::InnerLayer)];
 const ROUNDS: usize = 15;
 
@@ -66,10 +66,11 @@ fn measure(block: &Block, f: usize, o: usize, purpose: Purpose) -> [f64; 2] {
     for _ in 0..ROUNDS {
         for ((best, order), saved) in best.iter_mut().zip(ORDERS).zip(&mut saved) {
             let start = Instant::now();
-            layer.forward(&pass, order, block, x.view(), Finish::NONE, saved, out.view_mut());
+            let input = LayerInput { order, block, x: x.view(), transformed: &[] };
+            layer.run_forward(&pass, &input, Epilogue::NONE, saved, out.view_mut());
             let wanted = (purpose == Purpose::InnerLayer).then_some(&mut x_grad);
-            let (x, y) = (x.view(), out.view());
-            layer.backward(&pass, order, block, x, y, Finish::NONE, saved, &mut grad, wanted);
+            let grads = LayerGrads { y: out.view(), grad: &mut grad, x_grad: wanted };
+            layer.run_backward(&pass, &input, Epilogue::NONE, saved, grads);
             *best = best.min(start.elapsed().as_secs_f64());
         }
     }

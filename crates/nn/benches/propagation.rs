@@ -8,11 +8,11 @@
 
 use std::time::Instant;
 
-use graphmill_graph::{Block, keyed::Stream};
+use graphmill_core::{Block, keyed::Stream};
 use graphmill_nn::{
     Matrix,
     backend::{
-        Backend, Cpu, Weighting,
+        AggregationOps, AggregationWeights, Cpu,
         cpu::{Slicing, with_slicing},
     },
 };
@@ -88,10 +88,22 @@ fn compare(
                 let counted = counters.during(|| {
                     pool.install(|| {
                         with_slicing(slicing, || match backward {
-                            false => cpu.aggregate(&block, Weighting::STORED, x.view(), 0.0, out.view_mut()),
+                            false => cpu.aggregate(
+                                &block,
+                                AggregationWeights::STORED,
+                                x.view(),
+                                0.0,
+                                out.view_mut(),
+                            ),
                             true => {
                                 let to = out.view_mut();
-                                cpu.aggregate_transposed(&block, Weighting::STORED, x.view(), 0.0, to);
+                                cpu.aggregate_transposed(
+                                    &block,
+                                    AggregationWeights::STORED,
+                                    x.view(),
+                                    0.0,
+                                    to,
+                                );
                             }
                         });
                     });

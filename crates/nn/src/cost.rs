@@ -1,4 +1,4 @@
-//! Which factor of `A X W` to multiply first.
+//! The choice of the factor of `A X W` to multiply first.
 //!
 //! The order is chosen per layer from the sizes of its block (Zeng et al., *Accurate, Efficient and
 //! Scalable Training of Graph Neural Networks*, JPDC 2021, section 6.1, which counts the
@@ -21,9 +21,16 @@
 //!
 //! What both orders do alike (own rows, bias) is left out.
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 
-use crate::Order;
+/// The factor of `A X W` that is multiplied first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProductOrder {
+    /// `(A X) W`: aggregate the input rows, then transform the few destinations.
+    AggregateFirst,
+    /// `A (X W)`: transform all source rows, then aggregate the narrower rows.
+    TransformFirst,
+}
 
 /// Floating-point operations of a matrix product in the time in which aggregation moves a byte: on
 /// the machine measured one core multiplies at 205 GFLOP/s and aggregates at 31 GB/s.
@@ -65,20 +72,24 @@ pub enum Purpose {
 /// The cost of a layer `F = in_dim` to `O = out_dim` in this order, in bytes moved.
 ///
 /// ```
-/// use graphmill_nn::{Order, cost::{BlockShape, Purpose, cost}};
+/// use graphmill_nn::{ProductOrder, cost::{BlockShape, Purpose, cost}};
 /// let shape = BlockShape { dst: 1_000, src: 10_000, edges: 10_000 };
-/// let first = cost(Order::AggregateFirst, shape, 100, 256, Purpose::BottomLayer);
-/// assert!(first < cost(Order::TransformFirst, shape, 100, 256, Purpose::BottomLayer));
+/// let first = cost(ProductOrder::AggregateFirst, shape, 100, 256, Purpose::BottomLayer);
+/// assert!(first < cost(ProductOrder::TransformFirst, shape, 100, 256, Purpose::BottomLayer));
 /// ```
-pub fn cost(order: Order, shape: BlockShape, in_dim: usize, out_dim: usize, purpose: Purpose) -> f64 {
+pub fn cost(order: ProductOrder, shape: BlockShape, in_dim: usize, out_dim: usize, purpose: Purpose) -> f64 {
     let [d, s, e] = [shape.dst as f64, shape.src as f64, shape.edges as f64];
     let [f, o] = [in_dim as f64, out_dim as f64];
     let gemm = |rows: f64| 2.0 * rows * f * o / FLOPS_PER_BYTE;
     let gather = |rows: f64, width: f64| e * (4.0 * width + 4.0) + 4.0 * rows * width;
     let transposing = TRANSPOSE * (s + e);
     let (forward, weights, input) = match order {
-        Order::AggregateFirst => (gather(d, f) + gemm(d), gemm(d), gemm(d) + gather(s, f) + transposing),
-        Order::TransformFirst => (gemm(s) + gather(d, o), gather(s, o) + gemm(s) + transposing, gemm(s)),
+        ProductOrder::AggregateFirst => {
+            (gather(d, f) + gemm(d), gemm(d), gemm(d) + gather(s, f) + transposing)
+        }
+        ProductOrder::TransformFirst => {
+            (gemm(s) + gather(d, o), gather(s, o) + gemm(s) + transposing, gemm(s))
+        }
     };
     sum([forward, weights, input], purpose)
 }
@@ -95,7 +106,7 @@ pub fn cost(order: Order, shape: BlockShape, in_dim: usize, out_dim: usize, purp
 ///
 /// and the products, as above. `H dots` are a row's with every head's vector, and the sums beside them.
 pub fn attention(
-    order: Order,
+    order: ProductOrder,
     shape: BlockShape,
     in_dim: usize,
     heads: usize,
@@ -110,11 +121,11 @@ pub fn attention(
     let transposing = TRANSPOSE * (s + e);
     let dots = 4.0 * e * h * f / FLOPS_PER_BYTE;
     let (forward, weights, input) = match order {
-        Order::AggregateFirst => {
+        ProductOrder::AggregateFirst => {
             let once = gather(e, h * d, f) + dots + gemm(d);
             (once, once + gemm(d), gather(h * e, s, f) + transposing)
         }
-        Order::TransformFirst => {
+        ProductOrder::TransformFirst => {
             let forward = gemm(s) + gather(e, d, o) + 8.0 * s * o;
             let weights = gather(e, d, o) + gather(e, s, o) + 24.0 * s * o + gemm(s) + transposing;
             (forward, weights, gemm(s))
@@ -136,21 +147,27 @@ fn sum([forward, weights, input]: [f64; 3], purpose: Purpose) -> f64 {
 ///
 /// # Panics
 /// It knows none.
-pub fn cheapest(orders: &[Order], cost: impl Fn(Order) -> f64) -> Order {
+pub fn cheapest(orders: &[ProductOrder], cost: impl Fn(ProductOrder) -> f64) -> ProductOrder {
     *orders.iter().min_by(|a, b| cost(**a).total_cmp(&cost(**b))).expect("a layer knows an order")
 }
 
 #[cfg(test)]
 mod tests {
-    use Order::{AggregateFirst, TransformFirst};
+    use ProductOrder::{AggregateFirst, TransformFirst};
 
     use super::*;
 
-    fn choose(orders: &[Order], shape: BlockShape, in_dim: usize, out_dim: usize, purpose: Purpose) -> Order {
+    fn choose(
+        orders: &[ProductOrder],
+        shape: BlockShape,
+        in_dim: usize,
+        out_dim: usize,
+        purpose: Purpose,
+    ) -> ProductOrder {
         cheapest(orders, |order| cost(order, shape, in_dim, out_dim, purpose))
     }
 
-    const BOTH: &[Order] = &[AggregateFirst, TransformFirst];
+    const BOTH: &[ProductOrder] = &[AggregateFirst, TransformFirst];
     const PURPOSES: [Purpose; 3] = [Purpose::Inference, Purpose::BottomLayer, Purpose::InnerLayer];
 
     #[test]

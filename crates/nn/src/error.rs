@@ -5,7 +5,7 @@
 pub enum Error {
     /// A name that no table holds, with the known ones, or a fault of the floor below.
     #[error(transparent)]
-    Graph(#[from] graphmill_graph::Error),
+    Graph(#[from] graphmill_core::Error),
     /// A number outside its range, or two choices that exclude each other.
     #[error("{field} = {value}: {message}")]
     Config {

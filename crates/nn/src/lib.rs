@@ -1,9 +1,25 @@
 //! Graph neural network layers over message-flow blocks, and their gradients.
 //!
 //! Layers are first-class values with an explicit forward and backward, written once against
-//! [`Backend`] (about thirty operations on row-major f32 matrices). There is no recorded tape, because
+//! [`Backend`] (operations on row-major f32 matrices). There is no recorded tape, because
 //! strategies place single layers on devices and choose the order of `(A X) W` or `A (X W)` per
 //! layer by cost. Nothing here knows how a minibatch was made.
+//!
+//! ```
+//! use graphmill_core::Block;
+//! use graphmill_nn::{Activations, Matrix, Model, ModelConfig, Pass, backend::Cpu, cost::BlockShape};
+//!
+//! let config = ModelConfig { model: "sage".into(), layers: 1, ..ModelConfig::default() };
+//! let model = Model::new(&config, 4, 3, 1)?; // 4 features, 3 classes
+//! // two destinations; node 2 is an in-neighbour of both
+//! let block = Block { num_dst: 2, num_src: 3, indptr: vec![0, 1, 2], indices: vec![2, 2], ..Block::default() };
+//! let orders = model.orders(&[BlockShape::from(&block)]);
+//! let (backend, mut acts) = (Cpu::default(), Activations::default());
+//! let pass = Pass { backend: &backend, training: false, key: 0 };
+//! model.forward(&pass, &orders, &[block], Matrix::zeros(3, 4).view(), &mut acts);
+//! assert_eq!((acts.logits().num_rows(), acts.logits().num_cols()), (2, 3));
+//! # Ok::<(), graphmill_nn::Error>(())
+//! ```
 
 pub mod backend;
 pub mod cost;
@@ -14,9 +30,12 @@ pub mod metric;
 pub mod model;
 pub mod optim;
 pub mod schedule;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use backend::Backend;
+pub use cost::ProductOrder;
 pub use error::{Error, Result};
-pub use layer::{Finish, Layer, LayerConfig, Order, Param, Pass, Saved};
+pub use layer::{Epilogue, Layer, LayerConfig, Param, Pass, Saved};
 pub use matrix::{Matrix, View, ViewMut};
 pub use model::{Activations, Model, ModelConfig, Projected, Reused};

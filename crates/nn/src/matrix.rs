@@ -1,4 +1,4 @@
-//! Row-major matrices; they live with the data at rest ([`graphmill_graph::matrix`]) because
+//! Row-major matrices; they live with the data at rest ([`graphmill_core::matrix`]) because
 //! loaders fill them and layers read them.
 
-pub use graphmill_graph::matrix::{Matrix, Sparse, Table, TableData, TableType, View, ViewMut};
+pub use graphmill_core::matrix::{Matrix, Sparse, Table, TableData, TableType, View, ViewMut};

@@ -4,7 +4,7 @@
 //! was. `plateau` alone also depends on the scores seen; that and [`EarlyStop`] have a small state to
 //! be kept with the checkpoint.
 
-use graphmill_graph::table::{self, Entry};
+use graphmill_core::table::{Entry, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -72,27 +72,43 @@ impl Default for Options {
 pub type Make = fn(options: &Options, floor: f64) -> Shape;
 
 /// The shapes.
-pub const TABLE: &[Entry<Make>] = &[
-    Entry { name: "constant", summary: "the same throughout", source: "", make: |_, _| Shape::Constant },
-    Entry {
-        name: "step",
-        summary: "times a factor every so many epochs",
-        source: "",
-        make: |options, _| Shape::Step { every: options.every, factor: options.factor },
-    },
-    Entry {
-        name: "cosine",
-        summary: "half a cosine wave down to a floor at the last epoch",
-        source: "Loshchilov and Hutter, ICLR 2017, equation 5",
-        make: |options, floor| Shape::Cosine { epochs: options.epochs, floor },
-    },
-    Entry {
-        name: "plateau",
-        summary: "times a factor whenever the validation score has not improved for a while",
-        source: "PyTorch's ReduceLROnPlateau",
-        make: |options, floor| Shape::Plateau { factor: options.factor, patience: options.patience, floor },
-    },
-];
+pub static TABLE: Table<Make> = Table::new(
+    "schedule",
+    &[
+        Entry {
+            name: "constant",
+            summary: "the same throughout",
+            source: "",
+            options: &[],
+            make: |_, _| Shape::Constant,
+        },
+        Entry {
+            name: "step",
+            summary: "times a factor every so many epochs",
+            source: "",
+            options: &["schedule_epochs", "schedule_factor"],
+            make: |options, _| Shape::Step { every: options.every, factor: options.factor },
+        },
+        Entry {
+            name: "cosine",
+            summary: "half a cosine wave down to a floor at the last epoch",
+            source: "Loshchilov and Hutter, ICLR 2017, equation 5",
+            options: &["schedule_epochs", "min_lr"],
+            make: |options, floor| Shape::Cosine { epochs: options.epochs, floor },
+        },
+        Entry {
+            name: "plateau",
+            summary: "times a factor whenever the validation score has not improved for a while",
+            source: "PyTorch's ReduceLROnPlateau",
+            options: &["schedule_epochs", "schedule_factor", "min_lr"],
+            make: |options, floor| Shape::Plateau {
+                factor: options.factor,
+                patience: options.patience,
+                floor,
+            },
+        },
+    ],
+);
 
 /// Counts how long a score has not improved. Larger is better; one that is not finite never is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -149,7 +165,7 @@ impl Schedule {
     /// # Errors
     /// No such name, or a value out of range.
     pub fn new(name: &str, base: f64, options: &Options) -> Result<Self> {
-        let entry = table::find("schedule", TABLE, name)?;
+        let entry = TABLE.find(name)?;
         let &Options { every, factor, epochs, min_lr, warmup, .. } = options;
         let check = |holds: bool, field: &'static str, value: f64, wanted: &str| {
             if holds { Ok(()) } else { Err(Error::config(field, value, wanted)) }
@@ -293,7 +309,7 @@ mod tests {
     #[test]
     fn warm_up_rises_by_batch_in_front_of_any_shape() {
         let options = Options { warmup: 1.5, epochs: 3.5, every: 1, patience: 1, ..Options::default() };
-        for entry in TABLE {
+        for entry in &TABLE {
             let schedule = Schedule::new(entry.name, 1.0, &options).unwrap();
             close(&[schedule.lr(0, 0, 2), schedule.lr(0, 1, 2)], &[1.0 / 3.0, 2.0 / 3.0]);
         }

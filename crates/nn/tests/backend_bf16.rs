@@ -1,13 +1,14 @@
 //! Dense products in bf16 against their definition: both factors rounded to bf16, products and sums in f64. What is
 //! left between them is the rounding of f32 sums.
 
-use graphmill_graph::keyed::Stream;
+use graphmill_core::keyed::Stream;
 use graphmill_nn::{
     Matrix,
     backend::{
-        Activation, Backend, Cpu, Dropout, Precision,
+        Activation, Cpu, DenseOps, Dropout, ElementOps, Precision,
         Side::{self, Plain, Transposed},
         cpu::{Level, with_level},
+        ops::Dense,
     },
 };
 use half::bf16;
@@ -162,7 +163,15 @@ fn what_follows_a_product_is_the_same_in_one_operation_and_in_two() {
     let (x, w, bias, y) = (random(1001, 90), random(90, 130), random(1, 130), random(1001, 130));
     let dropout = Dropout { p: 0.3, key: 7 };
     let (mut one, mut two) = (y.clone(), y);
-    CPU.dense(x.view(), w.view(), 1.0, Some(bias.view()), Activation::Relu, dropout, one.view_mut());
+    CPU.dense(Dense {
+        x: x.view(),
+        w: w.view(),
+        beta: 1.0,
+        bias: Some(bias.view()),
+        activation: Activation::Relu,
+        dropout,
+        out: one.view_mut(),
+    });
     CPU.gemm(x.view(), Plain, w.view(), Plain, 1.0, two.view_mut());
     CPU.epilogue(Some(bias.view()), Activation::Relu, dropout, two.view_mut());
     assert!(one.view().host() == two.view().host());

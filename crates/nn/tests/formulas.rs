@@ -4,11 +4,11 @@ mod support;
 
 use std::collections::HashMap;
 
-use graphmill_graph::{Block, table};
+use graphmill_core::Block;
 use graphmill_nn::{
-    Finish, Layer, LayerConfig, Matrix, Order, Saved,
+    Epilogue, Layer, LayerConfig, Matrix, ProductOrder, Saved,
     backend::Activation,
-    layer::{self, Norm, norm::BatchNorm},
+    layer::{self, LayerGrads, LayerInput, Norm, norm::BatchNorm},
 };
 use support::{pass, random, random_block};
 
@@ -192,7 +192,7 @@ fn symmetric_block(n: usize) -> Block {
 }
 
 fn make(name: &str, config: &LayerConfig) -> Box<dyn Layer> {
-    let mut layer = (table::find("layer", layer::TABLE, name).unwrap().make)(config).unwrap();
+    let mut layer = (layer::TABLE.find(name).unwrap().make.make)(config).unwrap();
     let mut seed = 20;
     layer.visit_mut(&mut |p| {
         if p.trainable {
@@ -216,10 +216,11 @@ fn assert_formula(
         params.insert(p.name, Dense::of(&p.value));
     });
     let expected = formula(block, &Dense::of(&x), &params);
-    for &order in layer.orders() {
+    for &order in layer.spec().orders {
         let mut out = Matrix::zeros(block.num_dst, config.out_dim);
         let saved = &mut Saved::default();
-        layer.forward(&pass(true), order, block, x.view(), Finish::NONE, saved, out.view_mut());
+        let input = LayerInput { order, block, x: x.view(), transformed: &[] };
+        layer.run_forward(&pass(true), &input, Epilogue::NONE, saved, out.view_mut());
         for (v, (row, expected)) in Dense::of(&out).0.iter().zip(&expected.0).enumerate() {
             for (y, e) in row.iter().zip(expected) {
                 assert!((y - e).abs() < 1e-5 * (1.0 + e.abs()), "{name} {order:?} row {v}: {y}, not {e}");
@@ -292,14 +293,16 @@ fn pinsage_is_a_mean_by_importance_and_the_own_row_of_length_1() {
 
 #[test]
 fn rows_of_zeros_stay_zeros_in_pinsage() {
-    let mut layer = (table::find("layer", layer::TABLE, "pinsage").unwrap().make)(&config()).unwrap();
+    let mut layer = (layer::TABLE.find("pinsage").unwrap().make.make)(&config()).unwrap();
     let block = random_block(5, 8, true, 6);
     let (x, saved) = (Matrix::zeros(8, 5), &mut Saved::default());
     let (mut y, mut grad) = (Matrix::zeros(5, 6), random(5, 6, 7));
-    let order = Order::TransformFirst;
-    layer.forward(&pass(true), order, &block, x.view(), Finish::NONE, saved, y.view_mut());
+    let order = ProductOrder::TransformFirst;
+    let input = LayerInput { order, block: &block, x: x.view(), transformed: &[] };
+    layer.run_forward(&pass(true), &input, Epilogue::NONE, saved, y.view_mut());
     assert!(y.view().host().iter().all(|&y| y == 0.0));
-    layer.backward(&pass(true), order, &block, x.view(), y.view(), Finish::NONE, saved, &mut grad, None);
+    let grads = LayerGrads { y: y.view(), grad: &mut grad, x_grad: None };
+    layer.run_backward(&pass(true), &input, Epilogue::NONE, saved, grads);
     layer.visit(&mut |p| assert!(p.grad.view().host().iter().all(|g| g.is_finite())));
 }
 
@@ -313,17 +316,11 @@ fn assert_mixhop(hops: usize, out_dim: usize, classifies: bool) {
         layer.visit(&mut |p| {
             params.insert(p.name, Dense::of(&p.value));
         });
-        let mut out = Matrix::zeros(8, layer.out_dim());
+        let mut out = Matrix::zeros(8, layer.spec().out_dim);
         let saved = &mut Saved::default();
-        layer.forward(
-            &pass(true),
-            layer.orders()[0],
-            &block,
-            rows.view(),
-            Finish::NONE,
-            saved,
-            out.view_mut(),
-        );
+        let order = layer.spec().orders[0];
+        let input = LayerInput { order, block: &block, x: rows.view(), transformed: &[] };
+        layer.run_forward(&pass(true), &input, Epilogue::NONE, saved, out.view_mut());
         rows = out;
     }
     let a = adjacency(&block).plus(&Dense::new(8, 8, |r, c| f64::from(r == c)));
@@ -384,12 +381,12 @@ fn batch_norm_keeps_running_statistics_as_pytorch_does() {
 
 #[test]
 fn every_name_makes_a_layer_with_an_order() {
-    for entry in layer::TABLE {
+    for entry in &layer::TABLE {
         let layer = make(entry.name, &config());
-        assert_eq!((layer.in_dim(), layer.out_dim()), (5, 6));
-        assert!(!layer.orders().is_empty() && layer.transformed_dims().len() <= 3);
-        let transforms = layer.orders().contains(&Order::TransformFirst);
-        assert_eq!(transforms, !layer.transformed_dims().is_empty(), "{}", entry.name);
+        assert_eq!((layer.spec().in_dim, layer.spec().out_dim), (5, 6));
+        assert!(!layer.spec().orders.is_empty());
+        let transforms = layer.spec().orders.contains(&ProductOrder::TransformFirst);
+        assert_eq!(transforms, !layer.spec().transformed.is_empty(), "{}", entry.name);
         assert!(!entry.summary.is_empty() && !entry.source.is_empty());
     }
 }
@@ -397,7 +394,7 @@ fn every_name_makes_a_layer_with_an_order() {
 #[test]
 fn heads_must_divide_the_width() {
     let make = |config: &LayerConfig| {
-        (table::find("layer", layer::TABLE, "gat").unwrap().make)(config).err().map(|e| e.to_string())
+        (layer::TABLE.find("gat").unwrap().make.make)(config).err().map(|e| e.to_string())
     };
     let message = make(&LayerConfig { heads: 4, ..config() }).unwrap();
     assert_eq!(message, "heads = 4: 6 columns cannot be divided among them; choose a divisor");

@@ -2,10 +2,12 @@
 
 mod support;
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 use graphmill_nn::{
-    Activations, Matrix, Model, ModelConfig, Order, View, backend::Reference, cost::BlockShape,
-    layer::needs_transposed,
+    Activations, Matrix, Model, ModelConfig, ProductOrder, View,
+    backend::Reference,
+    cost::BlockShape,
+    layer::{LayerInput, needs_transposed},
 };
 use support::{Checked, all_orders, check, distance, dot, global, nudge, pass, random, random_block};
 
@@ -75,7 +77,7 @@ fn blocks(layers: usize, weighted: bool) -> Vec<Block> {
     (0..layers).rev().map(|l| random_block(sizes[l], sizes[l + 1], weighted, l as u64)).collect()
 }
 
-fn loss(model: &Model, orders: &[Order], blocks: &[Block], x: View, c: &Matrix) -> f64 {
+fn loss(model: &Model, orders: &[ProductOrder], blocks: &[Block], x: View, c: &Matrix) -> f64 {
     let mut acts = Activations::default();
     model.forward(&pass(true), orders, blocks, x, &mut acts);
     dot(acts.logits(), c.view())
@@ -83,7 +85,7 @@ fn loss(model: &Model, orders: &[Order], blocks: &[Block], x: View, c: &Matrix) 
 
 fn gradients(
     model: &mut Model,
-    orders: &[Order],
+    orders: &[ProductOrder],
     blocks: &[Block],
     x: View,
     c: &Matrix,
@@ -220,7 +222,7 @@ fn chunk_block(graph: &Block, chunk: std::ops::Range<usize>) -> Block {
 }
 
 /// The scores of all nodes, computed layer by layer in chunks of three nodes, as an evaluator does.
-fn infer_all(model: &Model, orders: &[Order], graph: &Block, x: &Matrix) -> Matrix {
+fn infer_all(model: &Model, orders: &[ProductOrder], graph: &Block, x: &Matrix) -> Matrix {
     let (pass, n) = (pass(false), graph.num_dst);
     let chunks = || (0..n).step_by(3).map(|at| at..n.min(at + 3));
     let mut scratch = Activations::default();
@@ -234,7 +236,7 @@ fn infer_all(model: &Model, orders: &[Order], graph: &Block, x: &Matrix) -> Matr
     }
     for (l, &order) in orders.iter().enumerate() {
         let mut t: Vec<Matrix> = Vec::new();
-        if order == Order::TransformFirst {
+        if order == ProductOrder::TransformFirst {
             t.extend(model.transformed_dims(l).iter().map(|&dim| Matrix::zeros(n, dim)));
             for chunk in chunks() {
                 model.transform_rows(l, &pass, table.rows(chunk.clone()), chunk.start, &mut t);
@@ -243,7 +245,8 @@ fn infer_all(model: &Model, orders: &[Order], graph: &Block, x: &Matrix) -> Matr
         let mut next = Matrix::zeros(n, model.layer_out_dim(l));
         for chunk in chunks() {
             let block = chunk_block(graph, chunk.clone());
-            model.infer(l, &pass, order, &block, table.view(), &t, &mut scratch, next.rows_mut(chunk));
+            let input = LayerInput { order, block: &block, x: table.view(), transformed: &t };
+            model.infer(l, &pass, &input, &mut scratch, next.rows_mut(chunk));
         }
         table = next;
     }
@@ -315,7 +318,7 @@ fn dropout_masks_depend_on_the_pass_and_differ_between_layers() {
     let model = model(&config);
     let blocks = blocks(3, false);
     let x = random(20, F, 8);
-    let orders = [Order::AggregateFirst; 3];
+    let orders = [ProductOrder::AggregateFirst; 3];
     let run = |key| {
         let mut acts = Activations::default();
         let pass = graphmill_nn::Pass { key, ..pass(true) };
@@ -461,7 +464,7 @@ fn what_cannot_be_is_refused_with_a_mend() {
 
 #[test]
 fn what_the_loader_is_asked_for() {
-    use Order::{AggregateFirst, TransformFirst};
+    use ProductOrder::{AggregateFirst, TransformFirst};
     let of = |config: &ModelConfig| Model::new(config, F, C, 0).unwrap();
     let sage = of(&named("sage"));
     assert!(!sage.wants_symmetric_weights() && of(&named("gcn")).wants_symmetric_weights());

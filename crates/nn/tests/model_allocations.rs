@@ -7,9 +7,13 @@ use std::{
     cell::Cell,
 };
 
-use graphmill_graph::{Block, SparseRows};
+use graphmill_core::{Block, SparseRows};
 use graphmill_nn::{
-    Activations, Matrix, Model, ModelConfig, Order, Projected, Reused, backend::Reference, cost::BlockShape,
+    Activations, Matrix, Model, ModelConfig, ProductOrder, Projected, Reused,
+    backend::Reference,
+    cost::BlockShape,
+    layer::LayerInput,
+    model::{BottomRows, ProjectedRows, StepInput},
 };
 use support::{pass, random, random_block};
 
@@ -131,7 +135,7 @@ fn reusing_rows_allocates_nothing_in_the_steady_state() {
         for config in [&base, &full, &l2] {
             let mut model = Model::new(&ModelConfig { model: s(name), ..config.clone() }, 10, 5, 1).unwrap();
             let weighted = model.wants_symmetric_weights();
-            let orders = [Order::AggregateFirst; 2];
+            let orders = [ProductOrder::AggregateFirst; 2];
             let batches = [40, 25].map(|computed| {
                 let mut blocks =
                     [random_block(computed, 90, weighted, 1), random_block(8, computed + 12, weighted, 2)];
@@ -145,7 +149,7 @@ fn reusing_rows_allocates_nothing_in_the_steady_state() {
             let (x, slots) = (random(90, 10, 3), (3..15).collect::<Vec<u32>>());
             let mut rows = Matrix::zeros(40, model.layer_out_dim(0));
             let mut kept: Vec<Matrix> =
-                model.kept_dims(&orders).into_iter().map(|dim| Matrix::zeros(40, dim)).collect();
+                model.aggregate_dims(&orders).into_iter().map(|dim| Matrix::zeros(40, dim)).collect();
             assert!(!kept.is_empty(), "{name}");
             let basis: Vec<Matrix> = kept.iter().map(|kept| random(4, kept.num_cols(), 5)).collect();
             let (mut room, mut coordinates) = (kept.clone(), Matrix::zeros(40, 4));
@@ -153,40 +157,35 @@ fn reusing_rows_allocates_nothing_in_the_steady_state() {
             let mut steps = || {
                 for (blocks, whole) in &batches {
                     let (x, bottom) = (x.view(), &blocks[0]);
-                    model.bottom_rows(
-                        &pass(true),
-                        orders[0],
-                        bottom,
-                        x,
-                        &mut scratch,
-                        0,
-                        &mut rows,
-                        0,
-                        &mut kept,
-                    );
+                    let input = LayerInput { order: orders[0], block: bottom, x, transformed: &[] };
+                    let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut kept, aggregates_at: 0 };
+                    model.bottom_rows(&pass(true), &input, &mut scratch, to);
                     let mut step = |model: &mut Model, blocks: &[Block], reused: Reused| {
                         model.zero_grad(&Reference);
-                        model.forward_reusing(&pass(true), &orders, blocks, x, reused, &mut acts);
+                        let input = StepInput { orders: &orders, blocks, x, reused: Some(reused) };
+                        model.forward_step(&pass(true), &input, &mut acts);
                         acts.logits_and_grad().1.host().fill(0.1);
-                        model.backward_reusing(&pass(true), &orders, blocks, x, reused, &mut acts);
+                        model.backward_step(&pass(true), &input, &mut acts, &mut |_, _| {});
                     };
                     for (blocks, kept) in [(blocks, &[][..]), (whole, &kept[..])] {
                         step(
                             &mut model,
                             blocks,
-                            Reused { rows: rows.view(), slots: &slots, kept, projected: None },
+                            Reused { rows: rows.view(), slots: &slots, aggregates: kept, projected: None },
                         );
                     }
                     for room in &mut room {
                         room.resize(bottom.num_dst, room.num_cols());
                     }
-                    let (pass, order) = (pass(true), orders[0]);
-                    model.bottom_rows(&pass, order, bottom, x, &mut scratch, 0, &mut rows, 0, &mut room);
-                    model.project_rows(&pass, &basis, &room, &mut scratch, 0, &mut rows, &mut coordinates);
+                    let pass = pass(true);
+                    let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut room, aggregates_at: 0 };
+                    model.bottom_rows(&pass, &input, &mut scratch, to);
+                    let to = ProjectedRows { rows: &mut rows, coordinates: &mut coordinates, at: 0 };
+                    model.project_rows(&pass, &basis, &room, &mut scratch, to);
                     for (blocks, learns) in [(blocks, false), (whole, true)] {
                         let projected = Projected { coordinates: coordinates.view(), basis: &basis, learns };
                         let (rows, projected) = (rows.view(), Some(projected));
-                        step(&mut model, blocks, Reused { rows, slots: &slots, kept: &[], projected });
+                        step(&mut model, blocks, Reused { rows, slots: &slots, aggregates: &[], projected });
                     }
                 }
             };

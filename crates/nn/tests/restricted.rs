@@ -2,12 +2,13 @@
 
 mod support;
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 use graphmill_nn::{
     Matrix,
     backend::{
-        Backend, Cpu, EdgeWeight, OwnWeight, Reference, Weighting, Winners,
+        AggregationWeights, ArgMax, Backend, Cpu, EdgeWeight, OwnWeight, Reference,
         cpu::{Level, Slicing, with_level, with_slicing},
+        ops::{AttendInputTransposed, EdgeSoftmaxBackward},
     },
 };
 use support::{random, random_block};
@@ -29,7 +30,7 @@ fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
                 let mut to = of_sources(COLS);
                 backend.aggregate_transposed(
                     block,
-                    Weighting { edge, own },
+                    AggregationWeights { edge, own },
                     grad.view(),
                     beta,
                     to.view_mut(),
@@ -42,7 +43,7 @@ fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
     backend.hop_transposed(7, block, grad.view(), to.view_mut());
     out.push(to);
 
-    let (x, mut arg) = (random(S, COLS, 3), Winners::default());
+    let (x, mut arg) = (random(S, COLS, 3), ArgMax::default());
     let mut to = of_sources(COLS);
     backend.aggregate_max(block, x.view(), Matrix::zeros(D, COLS).view_mut(), &mut arg);
     backend.aggregate_max_transposed(block, &arg, grad.view(), to.view_mut());
@@ -51,17 +52,17 @@ fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
     let (alpha, alpha_grad) = (random(entries, HEADS, 4), random(entries, HEADS, 5));
     let (source, target) = (random(S, HEADS, 6), random(S, HEADS, 7));
     let (mut scratch, mut to, mut also_to) = (alpha.clone(), of_sources(HEADS), of_sources(HEADS));
-    backend.edge_softmax_backward(
+    backend.edge_softmax_backward(EdgeSoftmaxBackward {
         block,
-        source.view(),
-        target.view(),
-        0.2,
-        alpha.view(),
-        alpha_grad.view(),
-        scratch.view_mut(),
-        to.view_mut(),
-        also_to.view_mut(),
-    );
+        source: source.view(),
+        target: target.view(),
+        slope: 0.2,
+        alpha: alpha.view(),
+        alpha_grad: alpha_grad.view(),
+        scratch: scratch.view_mut(),
+        source_grad: to.view_mut(),
+        target_grad: also_to.view_mut(),
+    });
     out.extend([to, also_to]);
 
     let (mut to, mut alpha_grad) = (of_sources(COLS), alpha.clone());
@@ -71,15 +72,15 @@ fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
     let (source, target) = (random(COLS, HEADS, 8), random(COLS, HEADS, 9));
     let (wide, score_grad, mut to) =
         (random(D, HEADS * COLS, 10), random(entries, HEADS, 11), of_sources(COLS));
-    backend.attend_input_transposed(
+    backend.attend_input_transposed(AttendInputTransposed {
         block,
-        source.view(),
-        target.view(),
-        alpha.view(),
-        wide.view(),
-        score_grad.view(),
-        to.view_mut(),
-    );
+        source: source.view(),
+        target: target.view(),
+        used: alpha.view(),
+        grad: wide.view(),
+        score_grad: score_grad.view(),
+        x_grad: to.view_mut(),
+    });
     out.push(to);
     out
 }

@@ -4,8 +4,13 @@
 mod projected;
 mod support;
 
-use graphmill_graph::Block;
-use graphmill_nn::{Activations, Matrix, Model, ModelConfig, Order, Reused, View, backend::Reference};
+use graphmill_core::Block;
+use graphmill_nn::{
+    Activations, Matrix, Model, ModelConfig, ProductOrder, Reused, View,
+    backend::Reference,
+    layer::LayerInput,
+    model::{BottomRows, StepInput},
+};
 use support::{Checked, all_orders, check, distance, dot, nudge, pass, random, random_block};
 
 const F: usize = 5;
@@ -112,9 +117,9 @@ struct Table {
 const SLOTS: [u32; H] = [4, 2, 1];
 
 impl Table {
-    fn new(model: &Model, orders: &[Order], batch: &Batch, keep: bool) -> Self {
+    fn new(model: &Model, orders: &[ProductOrder], batch: &Batch, keep: bool) -> Self {
         let computed = batch.reusing[0].num_dst as u32;
-        let dims = if keep { model.kept_dims(orders) } else { Vec::new() };
+        let dims = if keep { model.aggregate_dims(orders) } else { Vec::new() };
         let nan = |cols| {
             let mut table = Matrix::zeros(6, cols);
             table.view_mut().host().fill(f32::NAN);
@@ -126,23 +131,15 @@ impl Table {
         for (at, ids) in [(1, vec![computed + 2, computed + 1]), (4, vec![computed])] {
             let block = rows_of(&batch.exact[0], &ids);
             let (rows, kept) = (&mut table.rows, &mut table.kept[..]);
-            model.bottom_rows(
-                &pass(true),
-                orders[0],
-                &block,
-                batch.x.view(),
-                &mut scratch,
-                at,
-                rows,
-                at,
-                kept,
-            );
+            let input = LayerInput { order: orders[0], block: &block, x: batch.x.view(), transformed: &[] };
+            let to = BottomRows { rows, at, aggregates: kept, aggregates_at: at };
+            model.bottom_rows(&pass(true), &input, &mut scratch, to);
         }
         table
     }
 
     fn reused(&self) -> Reused<'_> {
-        Reused { rows: self.rows.view(), slots: &SLOTS, kept: &self.kept, projected: None }
+        Reused { rows: self.rows.view(), slots: &SLOTS, aggregates: &self.kept, projected: None }
     }
 }
 
@@ -156,10 +153,19 @@ fn named_gradients(model: &Model) -> Vec<(String, Matrix)> {
     grads
 }
 
+fn step<'a>(
+    orders: &'a [ProductOrder],
+    blocks: &'a [Block],
+    x: View<'a>,
+    reused: Reused<'a>,
+) -> StepInput<'a> {
+    StepInput { orders, blocks, x, reused: Some(reused) }
+}
+
 /// Scores and gradients of `dot(scores, c)`.
 fn reusing(
     model: &mut Model,
-    orders: &[Order],
+    orders: &[ProductOrder],
     blocks: &[Block],
     x: View,
     reused: Reused,
@@ -167,15 +173,15 @@ fn reusing(
 ) -> (Matrix, Vec<(String, Matrix)>) {
     let mut acts = Activations::default();
     model.zero_grad(&Reference);
-    model.forward_reusing(&pass(true), orders, blocks, x, reused, &mut acts);
+    model.forward_step(&pass(true), &step(orders, blocks, x, reused), &mut acts);
     let (logits, grad) = acts.logits_and_grad();
     let scores = Matrix::from_slice(logits.num_rows(), logits.num_cols(), logits.host());
     grad.host().copy_from_slice(c.view().host());
-    model.backward_reusing(&pass(true), orders, blocks, x, reused, &mut acts);
+    model.backward_step(&pass(true), &step(orders, blocks, x, reused), &mut acts, &mut |_, _| {});
     (scores, named_gradients(model))
 }
 
-fn exact(model: &mut Model, orders: &[Order], batch: &Batch) -> (Matrix, Vec<(String, Matrix)>) {
+fn exact(model: &mut Model, orders: &[ProductOrder], batch: &Batch) -> (Matrix, Vec<(String, Matrix)>) {
     let mut acts = Activations::default();
     let x = batch.x.view();
     model.zero_grad(&Reference);
@@ -203,7 +209,7 @@ fn is_attention(name: &str) -> bool {
 /// The loss with one parameter moved, `table` making the reused rows.
 fn moved_loss(
     model: &mut Model,
-    orders: &[Order],
+    orders: &[ProductOrder],
     batch: &Batch,
     (name, i, delta): (&str, usize, f32),
     table: impl Fn(&Model) -> Table,
@@ -217,7 +223,8 @@ fn moved_loss(
     };
     change(model, delta);
     let (table, mut acts) = (table(model), Activations::default());
-    model.forward_reusing(&pass(true), orders, &batch.reusing, batch.x.view(), table.reused(), &mut acts);
+    let input = step(orders, &batch.reusing, batch.x.view(), table.reused());
+    model.forward_step(&pass(true), &input, &mut acts);
     change(model, -delta);
     dot(acts.logits(), batch.c.view())
 }
@@ -246,7 +253,7 @@ fn kept_aggregates_give_the_gradients_of_an_exact_pass() {
         make_attention_even(&mut model);
         let batch = batch(&model);
         for orders in all_orders(&model) {
-            if model.kept_dims(&orders).is_empty() {
+            if model.aggregate_dims(&orders).is_empty() {
                 continue;
             }
             seen += 1;
@@ -274,7 +281,9 @@ fn kept_aggregates_match_finite_differences_of_rows_that_follow_the_weights() {
         make_attention_even(&mut model);
         let batch = batch(&model);
         let all = all_orders(&model);
-        let Some(orders) = all.iter().find(|orders| !model.kept_dims(orders).is_empty()) else { continue };
+        let Some(orders) = all.iter().find(|orders| !model.aggregate_dims(orders).is_empty()) else {
+            continue;
+        };
         let table = Table::new(&model, orders, &batch, true);
         let x = batch.x.view();
         let (_, grads) = reusing(&mut model, orders, &batch.reusing, x, table.reused(), &batch.c);
@@ -353,7 +362,7 @@ fn without_slots_nothing_changes() {
         for orders in all_orders(&model) {
             let (scores, grads) = exact(&mut model, &orders, &batch);
             let empty = Matrix::default();
-            let none = Reused { rows: empty.view(), slots: &[], kept: &[], projected: None };
+            let none = Reused { rows: empty.view(), slots: &[], aggregates: &[], projected: None };
             let (same, also) = reusing(&mut model, &orders, &batch.exact, batch.x.view(), none, &batch.c);
             assert_eq!(scores.view().host(), same.view().host(), "{config:?} {orders:?}");
             for ((name, a), (_, b)) in grads.iter().zip(&also) {
@@ -372,20 +381,15 @@ fn a_local_block_keeps_what_a_global_one_does() {
             let table = Table::new(&model, &orders, &batch, true);
             let block = &batch.exact[0];
             let mut rows = Matrix::zeros(block.num_dst, model.layer_out_dim(0));
-            let mut kept: Vec<Matrix> =
-                model.kept_dims(&orders).into_iter().map(|dim| Matrix::zeros(block.num_dst, dim)).collect();
+            let mut kept: Vec<Matrix> = model
+                .aggregate_dims(&orders)
+                .into_iter()
+                .map(|dim| Matrix::zeros(block.num_dst, dim))
+                .collect();
             let mut scratch = Activations::default();
-            model.bottom_rows(
-                &pass(true),
-                orders[0],
-                block,
-                batch.x.view(),
-                &mut scratch,
-                0,
-                &mut rows,
-                0,
-                &mut kept,
-            );
+            let input = LayerInput { order: orders[0], block, x: batch.x.view(), transformed: &[] };
+            let to = BottomRows { rows: &mut rows, at: 0, aggregates: &mut kept, aggregates_at: 0 };
+            model.bottom_rows(&pass(true), &input, &mut scratch, to);
             let pairs = std::iter::once((&rows, &table.rows)).chain(kept.iter().zip(&table.kept));
             for (local, global) in pairs {
                 for (v, slot) in (block.num_dst - H..).zip(SLOTS.map(|slot| slot as usize)) {
@@ -415,7 +419,8 @@ fn reused_rows_have_masks_of_their_own() {
             let mut acts = Activations::default();
             let table = Table::new(&model, orders, &batch, false);
             let pass = pass(true);
-            model.forward_reusing(&pass, orders, &batch.reusing, batch.x.view(), table.reused(), &mut acts);
+            let input = step(orders, &batch.reusing, batch.x.view(), table.reused());
+            model.forward_step(&pass, &input, &mut acts);
             let rows = acts.output(0);
             let zeros = |v: usize| rows.rows(v..v + 1).host().iter().map(|&x| x == 0.0).collect::<Vec<_>>();
             let computed = rows.num_rows() - H;
@@ -464,7 +469,7 @@ fn the_bottom_parameters_are_those_that_rows_depend_on() {
 fn restricted_step(config: &ModelConfig, keep: bool) {
     let mut model = model(config);
     let mut batch = batch(&model);
-    let orders = [Order::AggregateFirst; 2];
+    let orders = [ProductOrder::AggregateFirst; 2];
     batch.reusing[1].grad_src = Some(batch.reusing[0].num_dst);
     batch.reusing[1].transpose();
     let table = Table::new(&model, &orders, &batch, keep);
@@ -472,7 +477,7 @@ fn restricted_step(config: &ModelConfig, keep: bool) {
 }
 
 #[test]
-#[should_panic(expected = "kept aggregates need the gradients of all rows")]
+#[should_panic(expected = "saved aggregates need the gradients of all rows")]
 fn kept_aggregates_are_not_left_without_their_gradients() {
     restricted_step(&named("gcn"), true);
 }

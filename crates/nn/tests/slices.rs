@@ -2,23 +2,23 @@
 
 mod support;
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 use graphmill_nn::{
     Matrix,
     backend::{
-        Backend, Cpu, EdgeWeight, OwnWeight, Weighting,
+        AggregationOps, AggregationWeights, Cpu, EdgeWeight, OwnWeight,
         cpu::{Level, Slicing, with_level, with_slicing},
     },
 };
 use support::{random, random_block};
 
-const WEIGHTINGS: [Weighting; 6] = [
-    Weighting { edge: EdgeWeight::Normalised, own: OwnWeight::None },
-    Weighting::MEAN,
-    Weighting::STORED,
-    Weighting { edge: EdgeWeight::One, own: OwnWeight::Constant(1.5) },
-    Weighting { edge: EdgeWeight::Mean, own: OwnWeight::Stored },
-    Weighting { edge: EdgeWeight::Stored, own: OwnWeight::None },
+const WEIGHTINGS: [AggregationWeights; 6] = [
+    AggregationWeights { edge: EdgeWeight::Normalised, own: OwnWeight::None },
+    AggregationWeights::MEAN,
+    AggregationWeights::STORED,
+    AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::Constant(1.5) },
+    AggregationWeights { edge: EdgeWeight::Mean, own: OwnWeight::Stored },
+    AggregationWeights { edge: EdgeWeight::Stored, own: OwnWeight::None },
 ];
 
 /// Both directions with every weighting, as bits.

@@ -2,11 +2,11 @@
 
 mod support;
 
-use graphmill_graph::{Block, SparseRows};
+use graphmill_core::{Block, SparseRows};
 use graphmill_nn::{
-    Activations, Backend, Matrix, Model, ModelConfig, Order, Pass, View,
+    Activations, Backend, Matrix, Model, ModelConfig, Pass, ProductOrder, View,
     backend::{
-        Activation, Cpu, Dropout, Precision, Reference,
+        Activation, Cpu, DenseOps, Dropout, ElementOps, Precision, Reference,
         Side::{Plain, Transposed},
     },
     cost::BlockShape,
@@ -135,7 +135,7 @@ fn blocks(layers: usize, weighted: bool) -> Vec<Block> {
 fn step(
     backend: &dyn Backend,
     model: &mut Model,
-    orders: &[Order],
+    orders: &[ProductOrder],
     blocks: &[Block],
     x: View,
     c: &Matrix,
@@ -157,7 +157,7 @@ fn step(
     (logits, grads)
 }
 
-fn orders(model: &Model, blocks: &[Block]) -> Vec<Order> {
+fn orders(model: &Model, blocks: &[Block]) -> Vec<ProductOrder> {
     let mut orders = model.orders(&blocks.iter().map(BlockShape::from).collect::<Vec<_>>());
     assert!(model.start_with_product(&mut orders));
     orders

@@ -3,7 +3,10 @@
 use std::{ops::Range, sync::Arc};
 
 use graphmill_engine::{Dataset, TrainConfig, build};
-use graphmill_loader::{Form, MiniBatch, Sampler, Workspace};
+use graphmill_loader::{
+    BatchKey, MiniBatch, MinibatchSampler, Workspace,
+    sampler::{BatchRequest, DRAWS},
+};
 
 use crate::{
     batch::wide,
@@ -48,7 +51,7 @@ pub struct BlockBatch {
 /// Everything but which batches are wanted.
 pub struct BlockSource {
     data: Arc<Dataset>,
-    sampler: Box<dyn Sampler>,
+    sampler: Box<dyn MinibatchSampler>,
     inputs: Vec<u32>,
     features: Option<Table>,
     seed: u64,
@@ -59,6 +62,13 @@ pub struct BlockSource {
 struct Work {
     space: Workspace,
     batch: MiniBatch,
+}
+
+/// Options of a run that describe a sampler of blocks.
+pub fn options() -> Vec<&'static str> {
+    let not = ["batch_size", "max_batches", "order", "order_sequences", "parts", "parts_per_batch"];
+    let draws = DRAWS.iter().copied().filter(|name| !not.contains(name));
+    draws.chain(["seed"]).collect()
 }
 
 impl BlockSource {
@@ -82,7 +92,7 @@ impl BlockSource {
             ));
         }
         let sampler = build::sampler(config, &data).map_err(|e| e.to_string())?;
-        if sampler.subgraphs().is_some() {
+        if sampler.properties().subgraphs.is_some() {
             return Err(format!(
                 "sampler {}: it draws subgraphs, which have no blocks; use the GraphSAINT loaders",
                 config.sampler
@@ -111,7 +121,7 @@ impl BlockSource {
             return Err(format!("input {i}, but there are {} inputs", self.inputs.len()));
         }
         let (order, batch_size) = (Arc::new(order), batch_size.max(1));
-        let pool = self.pool.pool((ahead + threads + 2) * (4 + 3 * self.sampler.num_layers()));
+        let pool = self.pool.pool((ahead + threads + 2) * (4 + 3 * self.sampler.properties().num_layers));
         let worker = |_| {
             let (this, order, pool) = (self.clone(), order.clone(), pool.clone());
             let mut work = None;
@@ -146,7 +156,11 @@ impl BlockSource {
         batch.number = number;
         batch.seeds.clear();
         batch.seeds.extend(inputs.iter().map(|&i| self.inputs[i as usize]));
-        let drawn = self.sampler.sample(&self.data.graph, self.seed, epoch, Form::default(), space, batch);
+        let drawn = self.sampler.sample(
+            &BatchRequest::new(&self.data.graph, BatchKey { seed: self.seed, epoch, batch: batch.number }),
+            space,
+            batch,
+        );
         drawn.map_err(|e| format!("batch_size or fanout: {e}"))?;
         let features = match &self.features {
             None => None,
@@ -182,8 +196,8 @@ impl BlockSource {
 mod tests {
     use std::time::Duration;
 
+    use graphmill_data::generate::{GenerateOptions, generate};
     use graphmill_engine::config::Fanout;
-    use graphmill_graph::generate::{GenerateOptions, generate};
 
     use super::*;
     use crate::prefetch::Taken;

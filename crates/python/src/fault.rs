@@ -17,10 +17,10 @@ impl From<String> for Fault {
     }
 }
 
-impl From<graphmill_graph::Error> for Fault {
-    fn from(error: graphmill_graph::Error) -> Self {
+impl From<graphmill_core::Error> for Fault {
+    fn from(error: graphmill_core::Error) -> Self {
         match error {
-            graphmill_graph::Error::Io { .. } => Self::File(error.to_string()),
+            graphmill_core::Error::Io { .. } => Self::File(error.to_string()),
             other => Self::Value(other.to_string()),
         }
     }

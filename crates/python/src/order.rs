@@ -1,6 +1,6 @@
 //! Which inputs come when, and which of them are this process's: as torch's `DataLoader` under a `DistributedSampler`.
 
-use graphmill_graph::keyed::{self, Stream};
+use graphmill_core::keyed::{self, Stream};
 
 /// What an epoch's order is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

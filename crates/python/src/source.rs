@@ -219,7 +219,7 @@ impl Source {
 mod tests {
     use std::time::Duration;
 
-    use graphmill_graph::Buffer;
+    use graphmill_core::Buffer;
 
     use super::*;
     use crate::{method::neighbors::Neighbors, order::Order, prefetch::Taken, table::Rows};

@@ -3,7 +3,7 @@
 use std::{any::Any, slice, sync::Arc};
 
 use bytemuck::Pod;
-use graphmill_graph::{Buffer, prefetch::prefetch};
+use graphmill_core::{Buffer, prefetch::prefetch};
 use graphmill_loader::{Feature, feature::Places};
 
 use crate::{fault::Fault, tiered::Tiered};

@@ -103,7 +103,7 @@ impl Tiered {
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::{Features, dataset::FeatureData};
+    use graphmill_core::{Features, features::FeatureData};
     use graphmill_loader::feature::{
         Host,
         cached::{Dynamic, Level},
@@ -113,9 +113,9 @@ mod tests {
 
     /// A table of 40 rows behind a cache of ten whose rows come and go.
     fn tiered(features: &Features, is_half: bool) -> Tiered {
-        let make = graphmill_loader::policy::TABLE.iter().find(|entry| entry.name == "lru").unwrap().make;
+        let make = graphmill_loader::policy::TABLE.get("lru").unwrap().make;
         let kind = features.data.kind().unwrap();
-        let cache = Dynamic::new(make, 10, kind, Box::new(Host::new(features)), Level::Host).unwrap();
+        let cache = Dynamic::new(make, 10, kind, Arc::new(Host::new(features)), Level::Host).unwrap();
         Tiered::new(Arc::new(cache), is_half)
     }
 

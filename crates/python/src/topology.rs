@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use graphmill_graph::{Buffer, Graph, prefetch::prefetch};
+use graphmill_core::{Buffer, Graph, prefetch::prefetch};
 
 /// A graph, and which edge of the user's list each of its edges is.
 #[derive(Clone, Debug, Default)]

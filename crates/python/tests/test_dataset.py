@@ -25,7 +25,7 @@ def test_arrays_come_back():
     # the same edges, by destination
     order = np.lexsort(given["edge_index"])
     assert (dataset.edge_index == given["edge_index"][:, order]).all()
-    again = graphmill.Dataset.from_arrays(indptr=dataset.indptr, indices=dataset.indices)
+    again = graphmill.Dataset.from_arrays(indptr=dataset.indptr, indices=dataset.indices, layout="csc")
     assert (again.edge_index == dataset.edge_index).all()
     assert repr(dataset) == "Dataset('mine', num_nodes=20, num_edges=60, num_features=2, num_classes=7)"
 
@@ -114,6 +114,11 @@ def test_imports(tmp_path):
     dataset = graphmill.import_dataset("edges", tmp_path / "edges.txt", tmp_path / "out", **options)
     assert (dataset.name, dataset.num_nodes, dataset.num_edges) == ("small", 4, 8)
     assert dataset.x.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    (tmp_path / "twice.txt").write_text("0 1\n0 1\n1 1\n")
+    report = graphmill.import_dataset("edges", tmp_path / "twice.txt", tmp_path / "twice").import_report
+    assert (report["source_edges"], report["duplicate_edges_merged"], report["self_loops_kept"]) == (3, 1, 1)
+    assert (report["missing_labels"], report["ignored_columns"]) == (2, [])
+    assert graphmill.Dataset(tmp_path / "twice").import_report is None
     for bad, error, message in [
         ({"colour": 1}, TypeError, "no option 'colour'"),
         ({"undirected": 1}, TypeError, "undirected: True or False"),
@@ -124,3 +129,53 @@ def test_imports(tmp_path):
             graphmill.import_dataset("edges", tmp_path / "edges.txt", tmp_path / "other", **bad)
     with pytest.raises(ValueError, match="unknown format 'nothing'"):
         graphmill.import_dataset("nothing", tmp_path / "edges.txt", tmp_path / "other")
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_array", "coo_array", "lil_matrix", "csr_matrix", "dok_array"])
+def test_a_sparse_matrix_of_scipy_means_what_it_means_there(kind):
+    sparse = __import__("scipy.sparse").sparse
+    dense = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]], np.float32)  # 0 -> 1, 0 -> 2, 2 -> 0
+    dataset = graphmill.Dataset.from_arrays(getattr(sparse, kind)(dense))
+    assert {tuple(edge) for edge in dataset.edge_index.T} == {(0, 1), (0, 2), (2, 0)}
+    assert dataset.num_nodes == 3 and dataset.edge_weight is None
+    weighted = graphmill.Dataset.from_arrays(getattr(sparse, kind)(dense * [[3], [1], [0.5]]))
+    edges = zip(*weighted.edge_index, weighted.edge_weight)
+    assert {(int(u), int(v)): float(w) for u, v, w in edges} == {(0, 1): 3.0, (0, 2): 3.0, (2, 0): 0.5}
+
+
+def test_a_sparse_adjacency_is_refused_with_what_takes_it():
+    sparse = __import__("scipy.sparse").sparse
+    data = {"edge_index": sparse.csr_array(np.eye(4)), "num_nodes": 4, "x": np.eye(4, dtype=np.float32)}
+    for make in (lambda: graphmill.NeighborLoader(data, num_neighbors=[2]), lambda: graphmill.ClusterData(data, 2)):
+        with pytest.raises(TypeError, match=r"Dataset\.from_arrays\(matrix, x=\.\.\.\)"):
+            make()
+    loader = graphmill.NeighborLoader(graphmill.Dataset.from_arrays(data["edge_index"], x=data["x"]), num_neighbors=[2])
+    assert len(next(iter(loader)).n_id) > 0
+
+
+def test_entries_of_scipy_are_summed_and_zeros_are_no_edges():
+    sparse = __import__("scipy.sparse").sparse
+    entries = ([1.0, 2.0, 0.0, 1.0], ([0, 0, 1, 2], [1, 1, 2, 0]))
+    dataset = graphmill.Dataset.from_arrays(sparse.coo_array(entries, shape=(4, 4)))
+    edges = zip(*dataset.edge_index, dataset.edge_weight)
+    assert {(int(u), int(v)): float(w) for u, v, w in edges} == {(0, 1): 3.0, (2, 0): 1.0}
+    assert dataset.num_nodes == 4
+    with pytest.raises(ValueError, match=r"square.*\(2, 3\)"):
+        graphmill.Dataset.from_arrays(sparse.csr_array((2, 3)))
+    with pytest.raises(ValueError, match="values of a sparse edge_index are the weights"):
+        graphmill.Dataset.from_arrays(sparse.csr_array((2, 2)), edge_weight=[])
+    with pytest.raises(TypeError, match="x: a dense array is expected"):
+        graphmill.Dataset.from_arrays(sparse.csr_array((2, 2)), x=sparse.csr_array((2, 2)))
+
+
+def test_compressed_rows_are_not_taken_for_columns():
+    sparse = __import__("scipy.sparse").sparse
+    matrix = sparse.csr_array(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]]))
+    edges = {(0, 1), (0, 2), (2, 0)}
+    rows = graphmill.Dataset.from_arrays(indptr=matrix.indptr, indices=matrix.indices, layout="csr")
+    columns = matrix.tocsc()
+    columns = graphmill.Dataset.from_arrays(indptr=columns.indptr, indices=columns.indices, layout="csc")
+    for dataset in (rows, columns):
+        assert {tuple(edge) for edge in dataset.edge_index.T} == edges
+    with pytest.raises(ValueError, match="layout None"):
+        graphmill.Dataset.from_arrays(indptr=matrix.indptr, indices=matrix.indices)

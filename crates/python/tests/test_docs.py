@@ -47,7 +47,7 @@ def run(code, where):
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ["quickstart", "migration-from-pyg", "migration-from-dgl"])
+@pytest.mark.parametrize("name", ["quickstart", "migration-from-pyg", "migration-from-dgl", "../../README"])
 def test_pages(name, tmp_path):
     text = (ROOT / f"docs/python/{name}.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

@@ -53,15 +53,15 @@ def interrupt(code, where, ready="started"):
 
 @pytest.mark.parametrize("out", ["", "'it', memory=1 << 26, "], ids=["memory", "directory"])
 def test_generate(tmp_path, out):
-    # many seconds of work, a few gigabytes of disk at its end
-    interrupt(f"interrupted(lambda: graphmill.generate('kronecker', {out}scale=21, degree=64, dim=16, progress=False))", tmp_path)
+    # seconds of work, and under a gigabyte of disk at its end
+    interrupt(f"interrupted(lambda: graphmill.generate('kronecker', {out}scale=20, degree=64, dim=4, progress=False))", tmp_path)
     assert os.listdir(tmp_path) == []
 
 
 def test_generate_in_the_place_of_a_dataset_leaves_that(tmp_path):
     made = graphmill.generate(out=tmp_path / "it", nodes=100, dim=2, seed=1, progress=False)
     before = made.x.copy()
-    interrupt("interrupted(lambda: graphmill.generate('kronecker', 'it', replace=True, scale=21, degree=64, dim=16))", tmp_path)
+    interrupt("interrupted(lambda: graphmill.generate('kronecker', 'it', replace=True, scale=20, degree=64, dim=4))", tmp_path)
     assert os.listdir(tmp_path) == ["it"]
     assert (graphmill.Dataset(tmp_path / "it", verify=True).x == before).all()
 

@@ -1,6 +1,7 @@
 """Training, scoring and predicting from Python."""
 
 import io
+import warnings
 
 import numpy as np
 import pytest
@@ -44,7 +45,8 @@ def test_training_learns_saves_predicts_and_resumes(sbm, tmp_path):
 
 def test_options_are_checked_by_their_python_names(sbm):
     for error, message, options in [
-        (TypeError, "no such option 'colour'; known: .*batch_size", {"colour": 1}),
+        (TypeError, "no such option 'colour'", {"colour": 1}),
+        (TypeError, "no such option 'hiden'; did you mean 'hidden'", {"hiden": 1}),
         (ValueError, "epochs: ", {"epochs": "many"}),
         (ValueError, "^lr -1", {"lr": -1}),
         (ValueError, "unknown model 'nothing'", {"model": "nothing"}),
@@ -87,6 +89,11 @@ def test_partitions(sbm, method, tmp_path):
     cut = report.results[0].edge_cut
     assert cut == pytest.approx((parts[source] != parts[destination]).mean()) and (cut > 0.6) == (method == "hash")
     assert (tmp_path / "parts").is_dir()
+    if method == "hash":
+        with pytest.raises(ValueError, match="slack: method hash does not use it"):
+            graphmill.partition(sbm, 4, method=method, slack=0.2)
+        with pytest.raises(ValueError, match="train.slack: method hash does not use it"):
+            graphmill.partition_report(sbm, 4, methods=[method], train_slack=0.2)
     for bad, message in [({"parts": 0}, "parts 0"), ({"parts": 5000}, "5000 parts"), ({"method": "nothing"}, "unknown method")]:
         with pytest.raises(ValueError, match=message):
             graphmill.partition(sbm, **bad)
@@ -104,3 +111,68 @@ def test_progress_is_one_line(sbm, monkeypatch, capsys):
     assert line.stream.getvalue().endswith("\rreading 25 %")
     line.end()
     assert progress.bar(1, 4, 8) == "[##......]"
+
+
+def test_a_run_on_arrays_is_never_used_with_another_graph(tmp_path):
+    own = graphmill.generate("sbm", nodes=300, classes=10, dim=48, seed=1)
+    graphmill.train(own, out=tmp_path / "run", epochs=1, hidden=8, progress=False)
+    for use in (graphmill.evaluate, graphmill.predict):
+        with pytest.raises(ValueError, match="dataset in memory.*: dataset= takes a graphmill.Dataset or its directory$"):
+            use(tmp_path / "run")
+    assert len(graphmill.predict(tmp_path / "run", dataset=own)) == 300
+    assert graphmill.evaluate(tmp_path / "run", own).same_dataset is True
+    other = graphmill.generate("sbm", nodes=300, classes=10, dim=48, seed=2)
+    assert graphmill.evaluate(tmp_path / "run", other).same_dataset is False
+    with pytest.raises(ValueError, match="dataset in memory"):
+        graphmill.train(out=tmp_path / "run", resume=True, epochs=2, progress=False)
+    with pytest.raises(ValueError, match="cannot go on with"):
+        graphmill.train(other, out=tmp_path / "run", resume=True, epochs=2, progress=False)
+    with pytest.raises(ValueError, match="hidden is 8 in the run to resume and cannot become 9"):
+        graphmill.train(own, out=tmp_path / "run", resume=True, epochs=2, hidden=9, progress=False)
+    assert len(graphmill.train(own, out=tmp_path / "run", resume=True, epochs=2, progress=False).epochs) == 2
+
+
+def test_rescaled_features_are_warned_of(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(3, 5, (200, 4)).astype(np.float32), rng.integers(0, 3, 200)
+    edges = np.unique(rng.integers(0, 200, (600, 2)), axis=0)
+    raw = graphmill.Dataset.from_arrays(edges.T, x=x, y=y, train_mask=np.arange(100), val_mask=np.arange(100, 150))
+    (tmp_path / "src").mkdir()
+    for name, array in {"edges": edges, "features": x, "labels": y, "train": np.arange(100), "valid": np.arange(100, 150)}.items():
+        np.save(tmp_path / "src" / f"{name}.npy", array)
+    own = graphmill.import_dataset("edges", tmp_path / "src", tmp_path / "own", normalize="standard", progress=False)
+    graphmill.train(own, out=tmp_path / "run", epochs=1, hidden=8, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = graphmill.predict(tmp_path / "run", kind="probabilities")
+    with pytest.warns(UserWarning, match="means and deviations of the run's training data") as told:
+        found = graphmill.predict(tmp_path / "run", dataset=raw, kind="probabilities")
+    assert np.abs(found - expected).max() < 1e-5 and told[0].filename == __file__
+
+
+def test_a_run_on_a_directory_finds_it(tmp_path):
+    graphmill.generate("sbm", out=tmp_path / "data", nodes=300, seed=1)
+    graphmill.train(tmp_path / "data", out=tmp_path / "run", epochs=1, hidden=8, progress=False)
+    assert graphmill.evaluate(tmp_path / "run").same_dataset is True
+    assert len(graphmill.train(out=tmp_path / "run", resume=True, epochs=2, progress=False).epochs) == 2
+    (tmp_path / "data").rename(tmp_path / "moved")
+    with pytest.raises(ValueError, match="no longer in"):
+        graphmill.evaluate(tmp_path / "run")
+    assert graphmill.evaluate(tmp_path / "run", tmp_path / "moved").same_dataset is True
+
+
+def test_options_that_a_run_does_not_read_are_refused():
+    with pytest.raises(ValueError, match="inductive true: sampler neighbor does not use it; use sampler saint"):
+        graphmill.train(inductive=True, epochs=1)
+    with pytest.raises(TypeError, match="no such option 'epochs'"):
+        graphmill.partition_report(epochs=2)
+    with pytest.raises(TypeError, match="no such option 'model'"):
+        graphmill.hotness(model="gcn")
+    with pytest.raises(ValueError, match="fanout: scores by degree do not depend on it"):
+        graphmill.hotness(metric="degree", fanout=[5, 5])
+
+
+def test_what_arrays_lack_is_named_as_in_python():
+    dataset = graphmill.Dataset.from_arrays(np.array([[0], [1]]), x=np.ones((2, 3)), y=[0, 1])
+    with pytest.raises(ValueError, match="no training nodes: .*from_arrays train_mask="):
+        graphmill.train(dataset, epochs=1)

@@ -24,7 +24,7 @@ def halves(stored, tmp_path_factory):
     """The same of f16 rows."""
     path = tmp_path_factory.mktemp("tiers") / "f16"
     parts = {"train_mask": stored.train, "val_mask": stored.valid, "test_mask": stored.test}
-    arrays = {"indptr": stored.indptr, "indices": stored.indices, "x": stored.x.astype(np.float16), "y": stored.y}
+    arrays = {"indptr": stored.indptr, "indices": stored.indices, "layout": "csc", "x": stored.x.astype(np.float16), "y": stored.y}
     graphmill.Dataset.from_arrays(**arrays, **parts).save(path)
     return graphmill.Dataset(path)
 
@@ -41,7 +41,7 @@ CHAINS = [
     {"host_budget": HALF, "cache": "s3-fifo"},
     {"host_budget": 1},
     {"host_budget": "1G"},
-    {"devices": "virtual:2", "cache_ratio": 0.1, "cache": "lfu", "placement": "shard", "host_budget": HALF, "host_cache": "fifo"},
+    {"devices": "virtual:2", "cache_ratio": 0.1, "cache": "lfu", "host_budget": HALF, "host_cache": "fifo"},
 ]
 
 
@@ -165,7 +165,7 @@ def test_what_tiers_cannot_be_is_refused(stored, tmp_path):
         (stored, {"cache_ratio": "half"}, ValueError, "cache_ratio"),
         (stored, {"host_budget": "much"}, ValueError, "host_budget: 'much' is not a size"),
         (stored, {"cache_ratio": 0.1, "cache": "warm"}, ValueError, "unknown policy 'warm'"),
-        (stored, {"cache_ratio": 0.1, "placement": "heap"}, ValueError, "placement 'heap'"),
+        (stored, {"cache_ratio": 0.1, "placement": "heap"}, ValueError, "placement: 'heap'"),
         (stored, {"devices": "cuda:0"}, ValueError, "devices cuda:0"),
         (stored, {"device_budget": 5}, TypeError, "device_budget"),
         (in_memory, {"cache_ratio": 0.1}, ValueError, "in memory only"),

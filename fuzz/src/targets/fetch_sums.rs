@@ -1,6 +1,6 @@
 //! What a download reads as text: `SHA256SUMS`, the note beside a part, what a server says of a range, the catalogue.
 
-use graphmill_fetch::fuzz;
+use graphmill_data::download::fuzz;
 
 use super::Answer;
 use crate::{alloc::limited, input::Input, scratch::with_fresh_files};

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use graphmill_fetch::fuzz;
+use graphmill_data::download::fuzz;
 
 use super::Answer;
 use crate::{alloc::limited, input::Input, scratch::with_fresh_files};

@@ -1,7 +1,7 @@
 //! The text of `graphmill.json`. Where the checksum is 32 zeros, it is made to fit first: nothing behind it would be
 //! reached otherwise.
 
-use graphmill_graph::dataset::{checksum::checksum, import::fuzz};
+use graphmill_data::dataset::{checksum::checksum, import::fuzz};
 
 use super::Answer;
 use crate::alloc::limited;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphmill_graph::dataset::import::{ImportOptions, import};
+use graphmill_data::dataset::import::{ImportOptions, import};
 
 use crate::{alloc::limited, input::Input, scratch::with_files};
 
@@ -97,7 +97,7 @@ pub(crate) fn import_files(
     let options = import_options(&input, format);
     with_files(target, &input.files, |dir| {
         let source = if source.is_empty() { dir.to_path_buf() } else { dir.join(source) };
-        let dataset = limited(input.unpacked, || import(format, source, &options))?;
+        let dataset = limited(input.unpacked, || import(format, source, &options))?.dataset;
         assert!(dataset.validate().is_ok(), "an imported dataset is sound");
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! A dataset directory. The sizes and checksums that the manifest states of its files are made to fit the files, and its
 //! own checksum to fit its text, unless an option says `raw`.
 
-use graphmill_graph::{Dataset, dataset::checksum::checksum};
+use graphmill_data::{Dataset, dataset::checksum::checksum};
 use serde_json::{Value, json};
 
 use super::{

@@ -1,6 +1,6 @@
 //! An `.npy` array: mapped where it can be, converted to every kind of number.
 
-use graphmill_graph::npy;
+use graphmill_data::npy;
 
 use super::{Answer, one_file};
 

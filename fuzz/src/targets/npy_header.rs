@@ -1,6 +1,6 @@
 //! The header of an `.npy` array, from bytes.
 
-use graphmill_graph::dataset::import::fuzz;
+use graphmill_data::dataset::import::fuzz;
 
 use super::Answer;
 use crate::alloc::limited;

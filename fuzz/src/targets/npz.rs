@@ -1,6 +1,6 @@
 //! An `.npz` archive: its directory, and every member as numbers and as text.
 
-use graphmill_graph::npz::Npz;
+use graphmill_data::npz::Npz;
 
 use super::Answer;
 use crate::{alloc::limited, input::Input, scratch::with_files};

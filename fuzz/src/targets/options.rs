@@ -29,7 +29,7 @@ pub fn run(data: &[u8]) -> Answer {
         for word in text.lines() {
             let (name, value) = word.split_once('=').ok_or("no '='")?;
             let key = config::key(name).ok_or("no such option")?;
-            (key.parse)(&mut config, value)?;
+            key.parse(&mut config, value)?;
             given.push(key.name);
         }
         config.settle(&given)?;

@@ -1,6 +1,6 @@
 //! A pickle, and everything that importers take out of one.
 
-use graphmill_graph::dataset::import::fuzz;
+use graphmill_data::dataset::import::fuzz;
 
 use super::Answer;
 use crate::alloc::limited;

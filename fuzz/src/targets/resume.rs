@@ -1,10 +1,8 @@
 //! What a killed import left: its notes, its edges, the part of the graph that was written. The import goes on with it, or
 //! refuses it.
 
-use graphmill_graph::{
-    EdgeOptions,
-    external::{Quiet, Scratch},
-};
+use graphmill_core::{EdgeOptions, progress::Quiet};
+use graphmill_data::external::Scratch;
 
 use super::Answer;
 use crate::{alloc::limited, input::Input, scratch::with_fresh_files};
@@ -19,7 +17,7 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"work/scratch-indptr.json\n",
     b"work/scratch-indices.npy\n",
     b"work/scratch-indices.json\n",
-    b"{\"splitters\":[4294967296],\"symmetric\":false,\"drop_self_loops\":false,\"blocks\":[[0,1]],\"edges\":1,\"largest\":1,\"complete\":true}",
+    b"{\"splitters\":[4294967296],\"symmetric\":false,\"weighted\":false,\"drop_self_loops\":false,\"blocks\":[[0,1]],\"edges\":1,\"largest\":1,\"complete\":true,\"counts\":{\"self_loops\":0,\"dropped\":0}}",
     b"{\"parts\":1,\"edges\":1,\"rows\":2}",
     b"{\"columns\":null,\"dtype\":\"<u8\",\"values\":2}",
     b"18446744073709551615",
@@ -53,7 +51,8 @@ pub fn run(data: &[u8]) -> Answer {
             }
             let graph = edges.build(NODES)?;
             assert_eq!(graph.num_nodes(), NODES);
-            (0..NODES as u32).for_each(|v| assert!(graph.in_neighbors(v).iter().all(|&u| (u as usize) < NODES)));
+            (0..NODES as u32)
+                .for_each(|v| assert!(graph.in_neighbors(v).iter().all(|&u| (u as usize) < NODES)));
             Ok(())
         })
     })

@@ -1,6 +1,6 @@
 //! Words of the command line that importers take: split rules and normalisations.
 
-use graphmill_graph::dataset::import::{Normalize, SplitRule};
+use graphmill_data::dataset::import::{Normalize, SplitRule};
 
 use super::Answer;
 use crate::alloc::limited;

@@ -1,6 +1,7 @@
 //! What a run recorded: `config.toml`, `metrics.jsonl`, `summary.json`, and the report that is made of them.
 
-use graphmill_engine::{RunDir, report};
+use graphmill_engine::RunDir;
+use graphmill_report::html;
 
 use super::Answer;
 use crate::{alloc::limited, input::Input, scratch::with_files};
@@ -33,7 +34,7 @@ pub fn run(data: &[u8]) -> Answer {
     with_files("run_dir", &input.files, |dir| {
         limited(input.unpacked, || {
             let summary = RunDir::open(dir)?.summary()?;
-            report::html(&summary);
+            html(&summary);
             Ok(())
         })
     })

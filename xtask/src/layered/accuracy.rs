@@ -197,8 +197,7 @@ fn compare(options: &Options, case: &Case, data: &Path, model: &str, keeps: bool
         })
         .collect();
     let title = format!("{name}, {model}: mean of {seeds} seeds");
-    let picture = svg(&title, &curves).map_err(|e| anyhow::anyhow!("the plot of {title}: {e}"))?;
-    fs::write(work()?.join(format!("layered-{name}-{model}.svg")), picture)?;
+    fs::write(work()?.join(format!("layered-{name}-{model}.svg")), svg(&title, &curves))?;
     Ok(())
 }
 

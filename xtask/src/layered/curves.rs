@@ -1,9 +1,6 @@
 //! Validation scores by epoch: a curve a variant.
 
-use plotters::{
-    prelude::*,
-    style::text_anchor::{HPos, Pos, VPos},
-};
+use graphmill_chart::{Axis, Figure, Key, Mark, Panel, Symbol, Ticks};
 
 /// The scores of one variant, in percent, an epoch each.
 pub(super) struct Curve<'c> {
@@ -11,23 +8,11 @@ pub(super) struct Curve<'c> {
     pub(super) scores: Vec<f64>,
 }
 
-/// Pixels of the panel, of the key beside it, and of a line of the key.
-const PANEL: (u32, u32) = (640, 400);
-const KEY: u32 = 270;
-const LINE: i32 = 22;
+/// Width of the panel in pixels.
+const PANEL: f64 = 640.0;
 
-/// Black is for the first, grey for the last; the others are told apart by colour-blind readers (Okabe and Ito).
-const COLOURS: [RGBColor; 9] = [
-    RGBColor(0, 0, 0),
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(86, 180, 233),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(150, 75, 0),
-    RGBColor(120, 120, 120),
-];
+/// Colours of the curves: black for the first, grey for the ninth.
+const COLOURS: [usize; 9] = [6, 0, 1, 2, 4, 3, 5, 9, 7];
 
 /// Epochs before this part of all are shown as far as they fit: what matters are the differences later on.
 const EARLY: f64 = 0.2;
@@ -43,44 +28,34 @@ fn range(curves: &[Curve]) -> (f64, f64) {
 }
 
 /// The plot as an SVG document.
-///
-/// # Errors
-/// It cannot be drawn; says why.
-pub(super) fn svg(title: &str, curves: &[Curve]) -> Result<String, Box<dyn std::error::Error>> {
-    let mut text = String::new();
-    {
-        let root = SVGBackend::with_string(&mut text, (PANEL.0 + KEY, PANEL.1)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let (panel, key) = root.split_horizontally(PANEL.0);
-        let epochs = curves.iter().map(|curve| curve.scores.len()).max().unwrap_or(1).max(2);
-        let (low, high) = range(curves);
-        let mut chart = ChartBuilder::on(&panel)
-            .caption(title, ("sans-serif", 16))
-            .margin(12)
-            .x_label_area_size(38)
-            .y_label_area_size(52)
-            .build_cartesian_2d(1.0..epochs as f64, low..high)?;
-        chart
-            .configure_mesh()
-            .x_desc("epoch")
-            .y_desc("validation score, %")
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(RGBColor(225, 228, 232))
-            .x_label_formatter(&|x| format!("{x:.0}"))
-            .y_label_formatter(&|y| format!("{y:.1}"))
-            .draw()?;
-        let font = ("sans-serif", 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
-        for (i, curve) in curves.iter().enumerate() {
-            let style = COLOURS[i % COLOURS.len()].stroke_width(2);
-            let points = curve.scores.iter().enumerate().map(|(epoch, &score)| (epoch as f64 + 1.0, score));
-            chart.draw_series(LineSeries::new(points.skip_while(|point| point.1 < low), style))?;
-            let y = 50 + LINE * i as i32;
-            key.draw(&PathElement::new([(8, y), (34, y)], style))?;
-            key.draw(&Text::new(curve.name.to_string(), (42, y), font.clone()))?;
-        }
-        root.present()?;
-    }
-    Ok(text)
+pub(super) fn svg(title: &str, curves: &[Curve]) -> String {
+    let epochs = curves.iter().map(|curve| curve.scores.len()).max().unwrap_or(1).max(2);
+    let (low, high) = range(curves);
+    let series = |i: usize| COLOURS[i % COLOURS.len()];
+    let line = |(i, curve): (usize, &Curve)| {
+        let points = curve.scores.iter().enumerate().map(|(epoch, &score)| (epoch as f64 + 1.0, score));
+        let points = points.skip_while(|point| point.1 < low).collect();
+        Mark::Line { series: series(i), points, dots: false, dashed: false }
+    };
+    let key = |(i, curve): (usize, &Curve)| Key {
+        name: curve.name.to_string(),
+        series: series(i),
+        symbol: Symbol::Line,
+    };
+    let panel = Panel {
+        title: String::new(),
+        width: PANEL,
+        x: Axis { label: "epoch".into(), low: 1.0, high: epochs as f64, ticks: Ticks::Within(10) },
+        y: Axis { label: "validation score, %".into(), low, high, ticks: Ticks::Within(5) },
+        marks: curves.iter().enumerate().map(line).collect(),
+    };
+    let figure = Figure {
+        title: title.to_string(),
+        subtitle: String::new(),
+        panels: vec![panel],
+        key: curves.iter().enumerate().map(key).collect(),
+    };
+    figure.svg()
 }
 
 #[cfg(test)]
@@ -93,9 +68,9 @@ mod tests {
         let curves = [curve(&[10.0, 80.0, 81.0, 82.0, 82.0]), curve(&[20.0, 79.0, 81.0, 81.0, 83.0])];
         let (low, high) = range(&curves);
         assert!((78.5..79.0).contains(&low) && (83.0..83.5).contains(&high), "{low} {high}");
-        let svg = svg("t", &curves).unwrap();
+        let svg = svg("t", &curves);
         assert!(svg.matches("a &lt; b").count() == 2 && !svg.contains("NaN"));
         // a run of one epoch
-        assert!(super::svg("t", &[curve(&[50.0])]).unwrap().contains("</svg>"));
+        assert!(super::svg("t", &[curve(&[50.0])]).contains("</svg>"));
     }
 }

@@ -1,7 +1,7 @@
 //! Aggregation over the edges of a block.
 
-use graphmill_graph::{Block, View, ViewMut, matrix::TableType};
-use graphmill_nn::backend::{EdgeWeight, OwnWeight, Weighting, Winners};
+use graphmill_core::{Block, View, ViewMut, matrix::TableType};
+use graphmill_nn::backend::{AggregationWeights, ArgMax, EdgeWeight, OwnWeight};
 
 use super::{
     shape,
@@ -123,7 +123,7 @@ fn own(work: &Work, block: &Resident, weight: OwnWeight) -> Result<Own> {
 pub(super) fn aggregate(
     work: &Work,
     block: &Block,
-    weighting: Weighting,
+    weighting: AggregationWeights,
     src: View,
     beta: f32,
     dst: ViewMut,
@@ -135,7 +135,7 @@ fn forward(
     work: &Work,
     first: usize,
     block: &Block,
-    weighting: Weighting,
+    weighting: AggregationWeights,
     src: View,
     beta: f32,
     mut dst: ViewMut,
@@ -197,7 +197,7 @@ fn keep(
 pub(super) fn aggregate_transposed(
     work: &Work,
     block: &Block,
-    weighting: Weighting,
+    weighting: AggregationWeights,
     dst_grad: View,
     beta: f32,
     src_grad: ViewMut,
@@ -209,7 +209,7 @@ fn backward(
     work: &Work,
     first: usize,
     block: &Block,
-    weighting: Weighting,
+    weighting: AggregationWeights,
     dst_grad: View,
     beta: f32,
     src_grad: ViewMut,
@@ -249,7 +249,7 @@ fn backward(
 }
 
 pub(super) fn hop(work: &Work, first: usize, block: &Block, src: View, dst: ViewMut) -> Result<()> {
-    forward(work, first, block, Weighting::STORED, src, 0.0, dst)
+    forward(work, first, block, AggregationWeights::STORED, src, 0.0, dst)
 }
 
 pub(super) fn hop_transposed(
@@ -259,7 +259,7 @@ pub(super) fn hop_transposed(
     dst_grad: View,
     src_grad: ViewMut,
 ) -> Result<()> {
-    backward(work, first, block, Weighting::STORED, dst_grad, 0.0, src_grad)
+    backward(work, first, block, AggregationWeights::STORED, dst_grad, 0.0, src_grad)
 }
 
 pub(super) fn aggregate_max(
@@ -267,7 +267,7 @@ pub(super) fn aggregate_max(
     block: &Block,
     src: View,
     dst: ViewMut,
-    arg: &mut Winners,
+    arg: &mut ArgMax,
 ) -> Result<()> {
     let resident = work.block(block)?;
     let resident = resident.get();
@@ -295,7 +295,7 @@ pub(super) fn aggregate_max(
 pub(super) fn aggregate_max_transposed(
     work: &Work,
     block: &Block,
-    arg: &Winners,
+    arg: &ArgMax,
     dst_grad: View,
     src_grad: ViewMut,
 ) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Attention over input rows, which all heads share.
 
-use graphmill_graph::{Block, View, ViewMut, matrix::TableType};
-use graphmill_nn::backend::Dropout;
+use graphmill_core::matrix::TableType;
+use graphmill_nn::backend::ops::{AttendInput, AttendInputBackward, AttendInputTransposed};
 
 use super::{
     attention::{edges, edges_back, sum_entries},
@@ -22,20 +22,8 @@ fn variant<N: Copy>(kind: TableType, names: [N; 3]) -> N {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn attend_input(
-    work: &Work,
-    block: &Block,
-    x: View,
-    source: View,
-    target: View,
-    slope: f32,
-    dropout: Dropout,
-    score: ViewMut,
-    alpha: ViewMut,
-    used: ViewMut,
-    out: ViewMut,
-) -> Result<()> {
+pub(super) fn attend_input(work: &Work, op: AttendInput) -> Result<()> {
+    let AttendInput { block, x, source, target, slope, dropout, score, alpha, used, out } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     shape::block(block, resident);
@@ -98,20 +86,19 @@ pub(super) fn attend_input(
     unsafe { work.rows(variant(kind, names), &rows, chunks, lanes, &arguments) }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn attend_input_backward(
-    work: &Work,
-    block: &Block,
-    x: View,
-    slope: f32,
-    score: View,
-    alpha: View,
-    used: View,
-    grad: View,
-    score_grad: ViewMut,
-    source_grad: ViewMut,
-    target_grad: ViewMut,
-) -> Result<()> {
+pub(super) fn attend_input_backward(work: &Work, op: AttendInputBackward) -> Result<()> {
+    let AttendInputBackward {
+        block,
+        x,
+        slope,
+        score,
+        alpha,
+        used,
+        grad,
+        score_grad,
+        source_grad,
+        target_grad,
+    } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     shape::block(block, resident);
@@ -153,17 +140,8 @@ pub(super) fn attend_input_backward(
     columns::total(work, &partial, runs, width, width / 2, 1, false, grads)
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn attend_input_transposed(
-    work: &Work,
-    block: &Block,
-    source: View,
-    target: View,
-    used: View,
-    grad: View,
-    score_grad: View,
-    x_grad: ViewMut,
-) -> Result<()> {
+pub(super) fn attend_input_transposed(work: &Work, op: AttendInputTransposed) -> Result<()> {
+    let AttendInputTransposed { block, source, target, used, grad, score_grad, x_grad } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     let back = shape::local(block, resident);

@@ -1,6 +1,7 @@
 //! Attention (GAT): logits by heads, softmax over edges, weighted sums, and their gradients.
 
-use graphmill_graph::{Block, View, ViewMut};
+use graphmill_core::{Block, View, ViewMut};
+use graphmill_nn::backend::ops::EdgeSoftmaxBackward;
 
 use super::{
     columns, shape,
@@ -105,19 +106,18 @@ pub(super) fn edge_softmax(
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn edge_softmax_backward(
-    work: &Work,
-    block: &Block,
-    source: View,
-    target: View,
-    slope: f32,
-    alpha: View,
-    alpha_grad: View,
-    scratch: ViewMut,
-    source_grad: ViewMut,
-    target_grad: ViewMut,
-) -> Result<()> {
+pub(super) fn edge_softmax_backward(work: &Work, op: EdgeSoftmaxBackward) -> Result<()> {
+    let EdgeSoftmaxBackward {
+        block,
+        source,
+        target,
+        slope,
+        alpha,
+        alpha_grad,
+        scratch,
+        source_grad,
+        target_grad,
+    } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     let back = shape::local(block, resident);

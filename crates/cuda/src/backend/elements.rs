@@ -1,6 +1,6 @@
 //! What follows a product, and back; sums of columns.
 
-use graphmill_graph::{View, ViewMut};
+use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::{Activation, Dropout};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Losses with their gradients, softmax and sigmoid. A loss stays on the device until somebody asks for it.
 
-use graphmill_graph::{View, ViewMut};
+use graphmill_core::{View, ViewMut};
 
 use super::{
     rows as values, shape,

@@ -1,7 +1,7 @@
 //! The operations on a device.
 //!
-//! Each is a few kernels in the backend's stream, and nothing waits for them but those whose result is the host's: [`Backend::settle`],
-//! [`Backend::dot`] and [`Backend::squares`]. Sums are in one fixed order: the same bits for every run.
+//! Each is a few kernels in the backend's stream, and nothing waits for them but those whose result is the host's: [`Backend::resolve_loss`],
+//! [`ElementOps::dot`] and [`ElementOps::squares`]. Sums are in one fixed order: the same bits for every run.
 //!
 //! | file | operations |
 //! |---|---|
@@ -20,9 +20,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use graphmill_graph::{Block, NodeId, View, ViewMut};
+use graphmill_core::{Block, NodeId, View, ViewMut};
 use graphmill_nn::backend::{
-    Activation, AdamStep, Backend, Dropout, Matrices, SgdStep, Side, Weighting, Winners,
+    Activation, AdamStep, AggregationOps, AggregationWeights, ArgMax, AttentionOps, Backend, DenseOps,
+    Dropout, ElementOps, LossOps, Matrices, NormOps, SgdStep, Side, UpdateOps,
+    ops::{
+        AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmaxBackward, HeadGemm, NormBackward,
+    },
 };
 
 use crate::{Buffer, Device, Queue, Result, driver::Arithmetic};
@@ -94,7 +98,7 @@ impl Cuda {
 }
 
 impl Cuda {
-    /// A loss that is asked for later ([`Backend::settle`]).
+    /// A loss that is asked for later ([`Backend::resolve_loss`]).
     fn late(&self, operation: impl FnOnce(&Work) -> Result<Option<Buffer>>) -> f64 {
         let loss = self.attempt(operation);
         *self.loss.lock().unwrap_or_else(PoisonError::into_inner) = loss;
@@ -107,7 +111,7 @@ impl Backend for Cuda {
         "cuda"
     }
 
-    fn settle(&self, loss: f64) -> f64 {
+    fn resolve_loss(&self, loss: f64) -> f64 {
         let late = self.loss.lock().unwrap_or_else(PoisonError::into_inner).take();
         match late {
             Some(late) => self.attempt(|_| rows::number(&late)),
@@ -118,7 +122,7 @@ impl Backend for Cuda {
         }
     }
 
-    fn begin_again(&self) {
+    fn begin_replayable_step(&self) {
         if !self.graphs {
             return;
         }
@@ -135,7 +139,7 @@ impl Backend for Cuda {
         });
     }
 
-    fn end_again(&self) {
+    fn end_replayable_step(&self) {
         if self.graphs {
             self.attempt(|_| self.queue.device().replay().end());
         }
@@ -145,25 +149,30 @@ impl Backend for Cuda {
         let checked = self.queue.device().check();
         checked.map_err(|error| graphmill_nn::Error::Device(error.to_string()))
     }
+}
 
+impl DenseOps for Cuda {
     fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
         self.attempt(|work| product::gemm(work, self.arithmetic, (a, side_a), (b, side_b), beta, c));
     }
 
-    fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+    fn head_gemm(&self, op: HeadGemm) {
+        let HeadGemm { heads, a, side_a, b, side_b, beta, c } = op;
         self.attempt(|work| {
             product::head_gemm(work, self.arithmetic, heads, (a, side_a), (b, side_b), beta, c)
         });
     }
+}
 
-    fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
+impl AggregationOps for Cuda {
+    fn aggregate(&self, block: &Block, weighting: AggregationWeights, src: View, beta: f32, dst: ViewMut) {
         self.attempt(|work| aggregate::aggregate(work, block, weighting, src, beta, dst));
     }
 
     fn aggregate_transposed(
         &self,
         block: &Block,
-        weighting: Weighting,
+        weighting: AggregationWeights,
         dst_grad: View,
         beta: f32,
         src_grad: ViewMut,
@@ -181,14 +190,16 @@ impl Backend for Cuda {
         self.attempt(|work| aggregate::hop_transposed(work, first, block, dst_grad, src_grad));
     }
 
-    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Winners) {
+    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut ArgMax) {
         self.attempt(|work| aggregate::aggregate_max(work, block, src, dst, arg));
     }
 
-    fn aggregate_max_transposed(&self, block: &Block, arg: &Winners, dst_grad: View, src_grad: ViewMut) {
+    fn aggregate_max_transposed(&self, block: &Block, arg: &ArgMax, dst_grad: View, src_grad: ViewMut) {
         self.attempt(|work| aggregate::aggregate_max_transposed(work, block, arg, dst_grad, src_grad));
     }
+}
 
+impl AttentionOps for Cuda {
     fn head_dot(&self, z: View, a: View, heads: usize, out: ViewMut) {
         self.attempt(|work| attention::head_dot(work, z, a, heads, out));
     }
@@ -209,32 +220,8 @@ impl Backend for Cuda {
         self.attempt(|work| attention::edge_softmax(work, block, source, target, slope, alpha));
     }
 
-    fn edge_softmax_backward(
-        &self,
-        block: &Block,
-        source: View,
-        target: View,
-        slope: f32,
-        alpha: View,
-        alpha_grad: View,
-        scratch: ViewMut,
-        source_grad: ViewMut,
-        target_grad: ViewMut,
-    ) {
-        self.attempt(|work| {
-            attention::edge_softmax_backward(
-                work,
-                block,
-                source,
-                target,
-                slope,
-                alpha,
-                alpha_grad,
-                scratch,
-                source_grad,
-                target_grad,
-            )
-        });
+    fn edge_softmax_backward(&self, op: EdgeSoftmaxBackward) {
+        self.attempt(|work| attention::edge_softmax_backward(work, op));
     }
 
     fn attend(&self, block: &Block, alpha: View, z: View, out: ViewMut) {
@@ -253,69 +240,16 @@ impl Backend for Cuda {
         self.attempt(|work| attention::attend_backward(work, block, alpha, z, grad, alpha_grad, z_grad));
     }
 
-    fn attend_input(
-        &self,
-        block: &Block,
-        x: View,
-        source: View,
-        target: View,
-        slope: f32,
-        dropout: Dropout,
-        score: ViewMut,
-        alpha: ViewMut,
-        used: ViewMut,
-        out: ViewMut,
-    ) {
-        self.attempt(|work| {
-            attend_input::attend_input(
-                work, block, x, source, target, slope, dropout, score, alpha, used, out,
-            )
-        });
+    fn attend_input(&self, op: AttendInput) {
+        self.attempt(|work| attend_input::attend_input(work, op));
     }
 
-    fn attend_input_backward(
-        &self,
-        block: &Block,
-        x: View,
-        slope: f32,
-        score: View,
-        alpha: View,
-        used: View,
-        grad: View,
-        score_grad: ViewMut,
-        source_grad: ViewMut,
-        target_grad: ViewMut,
-    ) {
-        self.attempt(|work| {
-            attend_input::attend_input_backward(
-                work,
-                block,
-                x,
-                slope,
-                score,
-                alpha,
-                used,
-                grad,
-                score_grad,
-                source_grad,
-                target_grad,
-            )
-        });
+    fn attend_input_backward(&self, op: AttendInputBackward) {
+        self.attempt(|work| attend_input::attend_input_backward(work, op));
     }
 
-    fn attend_input_transposed(
-        &self,
-        block: &Block,
-        source: View,
-        target: View,
-        used: View,
-        grad: View,
-        score_grad: View,
-        x_grad: ViewMut,
-    ) {
-        self.attempt(|work| {
-            attend_input::attend_input_transposed(work, block, source, target, used, grad, score_grad, x_grad)
-        });
+    fn attend_input_transposed(&self, op: AttendInputTransposed) {
+        self.attempt(|work| attend_input::attend_input_transposed(work, op));
     }
 
     fn head_mean(&self, x: View, heads: usize, out: ViewMut) {
@@ -325,7 +259,9 @@ impl Backend for Cuda {
     fn head_mean_backward(&self, grad: View, heads: usize, x_grad: ViewMut) {
         self.attempt(|work| attention::head_mean_backward(work, grad, heads, x_grad));
     }
+}
 
+impl ElementOps for Cuda {
     fn gather(&self, src: View, ids: &[NodeId], dst: ViewMut) {
         self.attempt(|work| rows::gather(work, src, ids, dst));
     }
@@ -380,7 +316,9 @@ impl Backend for Cuda {
     ) {
         self.attempt(|work| elements::epilogue_backward(work, activation, dropout, y, grad, bias_grad));
     }
+}
 
+impl NormOps for Cuda {
     fn batch_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
         self.attempt(|work| norm::batch_norm(work, x, gamma, beta, eps, stats, out));
     }
@@ -389,38 +327,16 @@ impl Backend for Cuda {
         self.attempt(|work| norm::batch_norm_apply(work, x, gamma, beta, eps, stats, out));
     }
 
-    fn batch_norm_backward(
-        &self,
-        x: View,
-        gamma: View,
-        eps: f32,
-        stats: View,
-        grad: ViewMut,
-        gamma_grad: ViewMut,
-        beta_grad: ViewMut,
-    ) {
-        self.attempt(|work| {
-            norm::batch_norm_backward(work, x, gamma, eps, stats, grad, gamma_grad, beta_grad)
-        });
+    fn batch_norm_backward(&self, op: NormBackward) {
+        self.attempt(|work| norm::batch_norm_backward(work, op));
     }
 
     fn layer_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
         self.attempt(|work| norm::layer_norm(work, x, gamma, beta, eps, stats, out));
     }
 
-    fn layer_norm_backward(
-        &self,
-        x: View,
-        gamma: View,
-        eps: f32,
-        stats: View,
-        grad: ViewMut,
-        gamma_grad: ViewMut,
-        beta_grad: ViewMut,
-    ) {
-        self.attempt(|work| {
-            norm::layer_norm_backward(work, x, gamma, eps, stats, grad, gamma_grad, beta_grad)
-        });
+    fn layer_norm_backward(&self, op: NormBackward) {
+        self.attempt(|work| norm::layer_norm_backward(work, op));
     }
 
     fn l2_norm(&self, x: View, norms: ViewMut, out: ViewMut) {
@@ -430,7 +346,9 @@ impl Backend for Cuda {
     fn l2_norm_backward(&self, y: View, norms: View, grad: ViewMut) {
         self.attempt(|work| norm::l2_norm_backward(work, y, norms, grad));
     }
+}
 
+impl LossOps for Cuda {
     fn softmax_cross_entropy(
         &self,
         logits: View,
@@ -460,7 +378,9 @@ impl Backend for Cuda {
     fn sigmoid(&self, x: ViewMut) {
         self.attempt(|work| loss::sigmoid(work, x));
     }
+}
 
+impl UpdateOps for Cuda {
     fn adam(&self, step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut) {
         self.attempt(|work| update::adam(work, step, grad, m, v, value));
     }

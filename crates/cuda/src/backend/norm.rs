@@ -1,6 +1,7 @@
 //! Normalisations.
 
-use graphmill_graph::{View, ViewMut};
+use graphmill_core::{View, ViewMut};
+use graphmill_nn::backend::ops::NormBackward;
 
 use super::{
     columns, elements, rows as values, shape,
@@ -73,17 +74,8 @@ fn sums(
     Ok(sums)
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn batch_norm_backward(
-    work: &Work,
-    x: View,
-    gamma: View,
-    eps: f32,
-    stats: View,
-    grad: ViewMut,
-    gamma_grad: ViewMut,
-    beta_grad: ViewMut,
-) -> Result<()> {
+pub(super) fn batch_norm_backward(work: &Work, op: NormBackward) -> Result<()> {
+    let NormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
     shape::columns_norm(x, gamma, beta_grad.as_view(), stats, grad.as_view());
     shape::same(gamma, gamma_grad.as_view());
     let ((rows, cols), lanes) = (shape::of(x), lanes(x.num_cols(), 1));
@@ -112,17 +104,8 @@ pub(super) fn layer_norm(
     unsafe { work.groups("layer_norm_forward", rows, 32, arguments) }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn layer_norm_backward(
-    work: &Work,
-    x: View,
-    gamma: View,
-    eps: f32,
-    stats: View,
-    grad: ViewMut,
-    gamma_grad: ViewMut,
-    beta_grad: ViewMut,
-) -> Result<()> {
+pub(super) fn layer_norm_backward(work: &Work, op: NormBackward) -> Result<()> {
+    let NormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
     shape::rows_norm(x, gamma, beta_grad.as_view(), stats, grad.as_view());
     shape::same(gamma, gamma_grad.as_view());
     let (rows, cols) = shape::of(x);

@@ -1,7 +1,7 @@
 //! Dense products: the vendor's library where there is one, else tiles of our own. Sparse factors are made
 //! dense.
 
-use graphmill_graph::{View, ViewMut};
+use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::Side;
 
 use super::{

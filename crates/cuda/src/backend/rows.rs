@@ -1,6 +1,6 @@
 //! Rows and elements.
 
-use graphmill_graph::{NodeId, View, ViewMut, matrix::TableType};
+use graphmill_core::{NodeId, View, ViewMut, matrix::TableType};
 use graphmill_nn::backend::{Dropout, Matrices, mask_hash};
 
 use super::{

@@ -2,8 +2,8 @@
 //! a layer. A block's arrays may be on the device alone, so their lengths are taken there; the values of
 //! `indices` are the sampler's promise.
 
-use graphmill_graph::{Block, View};
-use graphmill_nn::backend::{EdgeWeight, OwnWeight, Weighting};
+use graphmill_core::{Block, View};
+use graphmill_nn::backend::{AggregationWeights, EdgeWeight, OwnWeight};
 
 use crate::block::{Resident, ResidentTransposed};
 
@@ -52,7 +52,7 @@ pub(super) fn source_grad(b: &Block, x: View, grad: View) {
 }
 
 /// The block has the weights that are asked for.
-pub(super) fn weights(on_device: &Resident, weighting: Weighting) {
+pub(super) fn weights(on_device: &Resident, weighting: AggregationWeights) {
     if matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised) && on_device.num_edges > 0 {
         assert!(on_device.edge_weight.is_some(), "a block's edge weights");
     }

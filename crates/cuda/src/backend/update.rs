@@ -1,6 +1,6 @@
 //! Updates of parameters.
 
-use graphmill_graph::{View, ViewMut};
+use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::{AdamStep, SgdStep};
 
 use super::{shape, work::Work};

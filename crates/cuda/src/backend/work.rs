@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::{
+use graphmill_core::{
     Block,
     accelerator::DeviceBlock,
     matrix::{TableType, View, ViewMut},

@@ -6,10 +6,10 @@ use std::{
     time::Instant,
 };
 
-use graphmill_graph::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
+use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Marks, Places, Rows},
+    feature::{Capabilities, DeviceFeature, Places, TierTraffic},
     policy::MISS,
 };
 
@@ -135,8 +135,8 @@ impl Dynamic {
         }
         let [hits] = stored::counts(queue, &hits)?;
         let missed = count as u64 - hits;
-        let host = Rows { rows: missed, bytes: missed * self.row_bytes(), nanos: 0 };
-        let device = Rows::since(began, hits, hits * self.row_bytes());
+        let host = TierTraffic { rows: missed, bytes: missed * self.row_bytes(), nanos: 0 };
+        let device = TierTraffic::since(began, hits, hits * self.row_bytes());
         Ok((out, Traffic { device, host, ..Traffic::default() }))
     }
 
@@ -177,11 +177,20 @@ impl Feature for Dynamic {
         stored::gather(ids, self.dim(), out, || self.rows(ids, None))
     }
 
-    fn gather_drawn(
+    fn row_bytes(&self) -> u64 {
+        self.stored.row_bytes() as u64
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { device: Some(self), ..Capabilities::default() }
+    }
+}
+
+impl DeviceFeature for Dynamic {
+    fn gather_on_device(
         &self,
         ids: &[NodeId],
         on_device: &Arc<dyn DeviceMemory>,
-        _: &Marks,
         out: &mut Matrix,
     ) -> Result<Traffic> {
         let here = on_device.device() == self.queue.device().number() && on_device.bytes() >= 4 * ids.len();
@@ -192,13 +201,12 @@ impl Feature for Dynamic {
     fn place_blocks(&self, blocks: &[Block]) -> Result<()> {
         stored::place_blocks(&self.queue, blocks)
     }
+}
 
-    fn row_bytes(&self) -> u64 {
-        self.stored.row_bytes() as u64
-    }
-
-    fn table(&self) -> Option<TableData> {
-        Some(self.stored.data().clone())
+impl Dynamic {
+    /// The whole table (`V x F`) in host memory.
+    pub fn table(&self) -> TableData {
+        self.stored.data().clone()
     }
 }
 

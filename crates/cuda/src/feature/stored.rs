@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_graph::{
+use graphmill_core::{
     Block, Error, Matrix, NodeId, Result,
     matrix::{TableData, TableType},
 };
 use graphmill_loader::{
     Traffic,
-    feature::{Places, Rows},
+    feature::{Places, TierTraffic},
 };
 
 use crate::{Buffer, Device, Queue, block::Resident, device::WARP, mapped::Mapped};
@@ -143,7 +143,7 @@ pub(super) fn read_to(
             }
         }
     }
-    traffic.device.nanos = Rows::since(began, 0, 0).nanos;
+    traffic.device.nanos = TierTraffic::since(began, 0, 0).nanos;
     Ok(traffic)
 }
 

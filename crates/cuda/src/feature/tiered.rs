@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_graph::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
+use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Marks, Places, Rows, cached::Placed},
+    feature::{Capabilities, DeviceFeature, Places, TierTraffic, cached::Placed},
 };
 
 use super::stored::{self, Stored};
-use crate::{Buffer, Device, Queue, arguments, driver::Address, peers, pool::Pool};
+use crate::{Buffer, Device, Queue, arguments, driver::Address, peers, pool::QueuePool};
 
 /// Where a row is that no device holds.
 const COLD: u32 = u32::MAX;
@@ -17,7 +17,7 @@ const COLD: u32 = u32::MAX;
 /// Rows on devices as one of them reads them. The maps never change, so that readers need no lock.
 pub struct Tiered {
     stored: Arc<Stored>,
-    pool: Pool,
+    pool: QueuePool,
     /// Where each row is (`V`), unless all are on the device in their order.
     places: Option<Buffer>,
     /// The rows that each device holds.
@@ -40,8 +40,8 @@ impl Tiered {
         let (count, rows) = (devices.len(), stored.num_rows());
         let whole = count == 1 && held.ids.len() == rows;
         let shared = peers::read_each_other(devices)?;
-        let pools: Vec<Pool> = devices.iter().map(Pool::new).collect();
-        let shard = |(device, pool): (usize, &Pool)| {
+        let pools: Vec<QueuePool> = devices.iter().map(QueuePool::new).collect();
+        let shard = |(device, pool): (usize, &QueuePool)| {
             let of_device = |slot: &usize| *slot < held.everywhere || owner(held, *slot) == device;
             let ids = (0..held.ids.len()).filter(of_device).map(|slot| held.ids[slot]);
             let ids: Vec<NodeId> = if whole { (0..rows as NodeId).collect() } else { ids.collect() };
@@ -49,7 +49,7 @@ impl Tiered {
         };
         let shards: Arc<Vec<Buffer>> = Arc::new(pools.iter().enumerate().map(shard).collect::<Result<_>>()?);
         let addresses: Vec<u64> = shards.iter().map(|rows| rows.address().0).collect();
-        let one = |(own, pool): (usize, Pool)| {
+        let one = |(own, pool): (usize, QueuePool)| {
             let (places, table) = pool.with(|queue| -> Result<_> {
                 let places = if whole { None } else { Some(places(held, rows, count, own, shared)?) };
                 let places = places.map(|places| queue.upload(&places)).transpose()?;
@@ -103,8 +103,8 @@ impl Tiered {
             queue.run("tier_gather", ids.len(), arguments)?;
         }
         let [device, peer, host] = stored::counts(queue, &found)?;
-        let rows = |rows: u64| Rows { rows, bytes: rows * self.row_bytes(), nanos: 0 };
-        let device = Rows::since(began, device, device * self.row_bytes());
+        let rows = |rows: u64| TierTraffic { rows, bytes: rows * self.row_bytes(), nanos: 0 };
+        let device = TierTraffic::since(began, device, device * self.row_bytes());
         let traffic = Traffic { device, peer: rows(peer), host: rows(host), ..Traffic::default() };
         Ok((out, traffic))
     }
@@ -173,11 +173,20 @@ impl Feature for Tiered {
         self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids, None)))
     }
 
-    fn gather_drawn(
+    fn row_bytes(&self) -> u64 {
+        self.stored.row_bytes() as u64
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { device: Some(self), ..Capabilities::default() }
+    }
+}
+
+impl DeviceFeature for Tiered {
+    fn gather_on_device(
         &self,
         ids: &[NodeId],
         on_device: &Arc<dyn DeviceMemory>,
-        _: &Marks,
         out: &mut Matrix,
     ) -> Result<Traffic> {
         let here = on_device.device() == self.pool.device().number() && on_device.bytes() >= 4 * ids.len();
@@ -188,13 +197,12 @@ impl Feature for Tiered {
     fn place_blocks(&self, blocks: &[Block]) -> Result<()> {
         self.pool.with(|queue| stored::place_blocks(queue, blocks))
     }
+}
 
-    fn row_bytes(&self) -> u64 {
-        self.stored.row_bytes() as u64
-    }
-
-    fn table(&self) -> Option<TableData> {
-        Some(self.stored.data().clone())
+impl Tiered {
+    /// The whole table (`V x F`) in host memory.
+    pub fn table(&self) -> TableData {
+        self.stored.data().clone()
     }
 }
 

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::{Error, NodeId, Result, block::OnDevice, keyed};
-use graphmill_loader::{BatchKey, Form, MiniBatch, sampler::too_many};
+use graphmill_core::{Error, NodeId, Result, block::OnDevice, keyed};
+use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, sampler::too_many};
 
 use super::{
     DeviceSampler,
@@ -34,7 +34,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(form: &Form, hop: usize, layers: usize) -> Self {
+    fn of(form: &BlockLayout, hop: usize, layers: usize) -> Self {
         let is_local = !(form.fused && hop + 1 == layers);
         Self { is_local, is_transposed: is_local && form.transposed >> (layers - 1 - hop) & 1 == 1 }
     }
@@ -47,12 +47,12 @@ impl Wanted {
 }
 
 impl DeviceSampler {
-    /// [`graphmill_loader::Sampler::sample`] in a queue that nobody else draws in.
+    /// Draws a whole batch in a queue of its own.
     pub(super) fn draw(
         &self,
         queue: &Arc<Queue>,
         key: BatchKey,
-        form: Form,
+        form: BlockLayout,
         batch: &mut MiniBatch,
     ) -> Result<()> {
         let layers = self.fanout.len();
@@ -108,7 +108,7 @@ impl DeviceSampler {
     }
 
     /// Draws a hop.
-    fn layer(&self, at: &Hop, hop: usize, form: &Form, nodes: &mut Nodes) -> Result<Layer> {
+    fn layer(&self, at: &Hop, hop: usize, form: &BlockLayout, nodes: &mut Nodes) -> Result<Layer> {
         let (queue, wanted) = (at.queue, Wanted::of(form, hop, self.fanout.len()));
         let known = most_edges(at.draw, at.fanout, nodes.most);
         let later = known.map_or(0, |edges| wanted.words(edges, nodes.with(edges)));
@@ -146,7 +146,7 @@ impl DeviceSampler {
     }
 
     /// How many nodes there are at most when this hop, of so many edges, and those are drawn that nobody has to count first.
-    fn horizon(&self, form: &Form, hop: usize, nodes: &Nodes, edges: usize) -> usize {
+    fn horizon(&self, form: &BlockLayout, hop: usize, nodes: &Nodes, edges: usize) -> usize {
         let layers = self.fanout.len();
         let mut room = nodes.with(edges);
         for later in hop + 1..layers {

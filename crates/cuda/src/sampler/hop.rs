@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::{Result, block::Aggregation};
+use graphmill_core::{Result, block::Aggregation};
 
 use super::{
     Draw, Topology,

@@ -2,7 +2,7 @@
 //!
 //! A hop is counted (`kernels/starts.cu`), drawn (`sample.cu`, `walk.cu`) into a hash table on the device, numbered by it (`relabel.cu`) and transposed
 //! where that is wanted (`transpose.cu`): three kernels, and two and one a digit more. The host learns how many nodes and edges there are, and the input
-//! nodes, in the end; the blocks stay ([`graphmill_graph::block::OnDevice`]).
+//! nodes, in the end; the blocks stay ([`graphmill_core::block::OnDevice`]).
 
 mod batch;
 mod hop;
@@ -15,10 +15,10 @@ mod zeros;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use graphmill_graph::{Block, Error, Graph, NodeId, Result, block::Aggregation};
+use graphmill_core::{Error, Graph, Result};
 use graphmill_loader::{
-    BatchKey, Form, MiniBatch, Sampler, Workspace,
-    sampler::{SamplerOptions, Scratch, Source},
+    MiniBatch, MinibatchSampler, Workspace,
+    sampler::{BatchPart, BatchRequest, HopStack, SamplerOptions, SamplerProperties, Source},
     weights::SymmetricWeights,
 };
 use hop::{Drawn, Hop};
@@ -28,7 +28,7 @@ pub use plan::is_drawn_on_devices;
 use staging::Stagings;
 pub use topology::{Place, Topology};
 
-use crate::{Buffer, Device, Queue, arguments, driver::Address, pool::Pool};
+use crate::{Buffer, Device, Queue, arguments, driver::Address, pool::QueuePool};
 
 /// How a hop's neighbours are drawn.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ pub fn make(
     }
     let topologies = Topology::new(devices, graph, alias.as_ref(), budget).map_err(|e| e.to_string())?;
     let each = |(device, topology): (&Arc<Device>, Topology)| DeviceSampler {
-        pool: Pool::new(device),
+        pool: QueuePool::new(device),
         graph: graph.clone(),
         inner: inner.clone(),
         draw,
@@ -100,11 +100,11 @@ pub fn make(
 }
 
 /// A sampler on a device. Batches of several threads are drawn side by side, each in a queue of its own. Another graph than the one it was made for,
-/// and the parts of a batch ([`Sampler::sample_above`], [`Sampler::sample_bottom`]), are drawn by the processor.
+/// and parts of a batch ([`BatchPart`]), are drawn by the processor.
 pub struct DeviceSampler {
-    pool: Pool,
+    pool: QueuePool,
     graph: Graph,
-    inner: Arc<dyn Sampler>,
+    inner: HopStack,
     draw: Draw,
     fanout: Vec<u32>,
     topology: Topology,
@@ -192,58 +192,21 @@ impl std::fmt::Debug for DeviceSampler {
     }
 }
 
-impl Sampler for DeviceSampler {
-    fn num_layers(&self) -> usize {
-        self.inner.num_layers()
+impl MinibatchSampler for DeviceSampler {
+    fn properties(&self) -> SamplerProperties {
+        self.inner.properties()
     }
 
-    fn is_random(&self) -> bool {
-        self.inner.is_random()
-    }
-
-    fn draws_by_node(&self) -> bool {
-        self.inner.draws_by_node()
-    }
-
-    fn reads_own_lists(&self) -> bool {
-        self.inner.reads_own_lists()
-    }
-
-    fn reads_edge_weights(&self) -> bool {
-        self.inner.reads_edge_weights()
-    }
-
-    fn sample_layer(
-        &self,
-        graph: &Graph,
-        hop: usize,
-        dst: &[NodeId],
-        key: BatchKey,
-        aggregation: Aggregation,
-        scratch: &mut Scratch,
-        block: &mut Block,
-    ) -> Result<()> {
-        self.inner.sample_layer(graph, hop, dst, key, aggregation, scratch, block)
-    }
-
-    fn sample(
-        &self,
-        graph: &Graph,
-        seed: u64,
-        epoch: u64,
-        form: Form,
-        workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> Result<()> {
-        let same = |a: &[u64], b: &[u64]| std::ptr::eq(a, b);
-        if !same(graph.indptr(), self.graph.indptr()) || !std::ptr::eq(graph.indices(), self.graph.indices())
-        {
-            return self.inner.sample(graph, seed, epoch, form, workspace, batch);
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
+        let &BatchRequest { graph, key, layout, part } = request;
+        let own = std::ptr::eq(graph.indptr(), self.graph.indptr())
+            && std::ptr::eq(graph.indices(), self.graph.indices());
+        if !own || part != BatchPart::Whole {
+            return self.inner.sample(request, workspace, batch);
         }
         if let Some(v) = batch.seeds.iter().find(|&&v| v as usize >= graph.num_nodes()) {
             return Err(Error::invalid(format!("seed {v}: the graph has {} nodes", graph.num_nodes())));
         }
-        let key = BatchKey { seed, epoch, batch: batch.number };
-        self.pool.with(|queue| self.draw(queue, key, form, batch))
+        self.pool.with(|queue| self.draw(queue, key, layout, batch))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use crate::{Buffer, Queue, Result, arguments, driver::Address};
 

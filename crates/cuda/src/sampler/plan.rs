@@ -1,13 +1,11 @@
 //! Which of the loader's samplers a device draws for, and how.
 
-use std::sync::Arc;
-
-use graphmill_graph::alias::RowAlias;
+use graphmill_core::alias::RowAlias;
 use graphmill_loader::{
-    Sampler,
+    Fanout, HopSampler,
     sampler::{
-        SamplerOptions, Source, WeightedDraws, full::Full, neighbor::Neighbor, random_walk::RandomWalk,
-        weighted::Weighted,
+        HopStack, SamplerOptions, Source, WeightedDraws, full::Full, neighbor::Neighbor,
+        random_walk::RandomWalk, weighted::Weighted,
     },
 };
 
@@ -21,7 +19,7 @@ pub(super) enum Plan {
     /// With this.
     OnDevices {
         /// The processor's, which the device's is held against, and which draws what it leaves.
-        inner: Arc<dyn Sampler>,
+        inner: HopStack,
         draw: Draw,
         /// Neighbours a node, hop by hop; [`ALL`] for all.
         fanout: Vec<u32>,
@@ -34,18 +32,18 @@ pub(super) enum Plan {
 
 impl Plan {
     /// For draws that need no tables.
-    fn new(inner: impl Sampler + 'static, draw: Draw, fanout: &[i64]) -> Self {
+    fn new(inner: impl HopSampler + 'static, draw: Draw, fanout: &Fanout) -> Self {
         Self::with_tables(inner, draw, fanout, None)
     }
 
     fn with_tables(
-        inner: impl Sampler + 'static,
+        inner: impl HopSampler + 'static,
         draw: Draw,
-        fanout: &[i64],
+        fanout: &Fanout,
         alias: Option<RowAlias>,
     ) -> Self {
-        let fanout = fanout.iter().map(|&k| if k == -1 { ALL } else { k as u32 }).collect();
-        Self::OnDevices { inner: Arc::new(inner), draw, fanout, alias }
+        let fanout = fanout.iter().map(|&k| if k == Fanout::ALL { ALL } else { k as u32 }).collect();
+        Self::OnDevices { inner: HopStack::new(inner), draw, fanout, alias }
     }
 
     fn on_host(why: impl Into<String>) -> Result<Self, String> {
@@ -79,14 +77,14 @@ fn neighbor(options: &SamplerOptions, _: &Source) -> Result<Plan, String> {
 
 fn full(options: &SamplerOptions, _: &Source) -> Result<Plan, String> {
     let hops = options.fanout.len();
-    Ok(Plan::new(Full::new(hops)?, Draw::Distinct, &vec![-1; hops]))
+    Ok(Plan::new(Full::new(hops)?, Draw::Distinct, &Fanout(vec![Fanout::ALL; hops])))
 }
 
 /// With replacement by alias tables, or where all edges weigh the same. Draws without replacement, and those by prefix sums, end in logarithms, or in
 /// sums over whole rows, which a device does not round as the processor does, or not at any useful rate.
 fn weighted(options: &SamplerOptions, source: &Source) -> Result<Plan, String> {
     let sampler = Weighted::new(source.graph, &options.fanout, &options.weighted)?;
-    if options.fanout.contains(&-1) && !sampler.draws_all() {
+    if options.fanout.contains(&Fanout::ALL) && !sampler.draws_all() {
         return Plan::on_host("a fanout of -1 where edges weigh 0");
     }
     let (draw, tables) = match sampler.draws() {

@@ -1,7 +1,9 @@
 //! Page-locked memory of the host that kernels write what a batch tells the host to. Taking it from the driver costs more than drawing a batch, so it
 //! is kept.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use graphmill_core::ObjectPool;
 
 use crate::{
     Device, Result,
@@ -32,9 +34,9 @@ impl Drop for Staging {
     }
 }
 
-/// What batches that are drawn side by side use.
+/// The memory of batches that are drawn side by side, recycled.
 #[derive(Default)]
-pub(super) struct Stagings(Mutex<Vec<Staging>>);
+pub(super) struct Stagings(ObjectPool<Staging>);
 
 impl Stagings {
     /// Has a batch told to `bytes` of host memory, whose address `work` is given, and gives what `read` makes of them once `work` has waited for its
@@ -49,13 +51,12 @@ impl Stagings {
         work: impl FnOnce(Address) -> Result<(), E>,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, E> {
-        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = kept().pop().filter(|staging| staging.bytes >= bytes);
+        let fitting = self.0.take().filter(|staging| staging.bytes >= bytes);
         let staging = fitting.map_or_else(|| Staging::new(device, bytes), Ok)?;
         work(staging.memory.address)?;
         // SAFETY: as many bytes were zeroed when it was taken; the kernels that wrote there are done, and nobody else has it
         let told = read(unsafe { std::slice::from_raw_parts(staging.memory.pointer, bytes) });
-        kept().push(staging);
+        self.0.put(staging);
         Ok(told)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
-use graphmill_graph::{Graph, alias::RowAlias};
+use graphmill_core::{Graph, alias::RowAlias};
 
 use crate::{Buffer, Device, Queue, Result, driver::Address, mapped::Mapped, peers};
 

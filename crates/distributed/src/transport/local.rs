@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use graphmill_graph::Result;
+use graphmill_core::Result;
 
 use super::{Frame, Transport};
 

@@ -9,7 +9,7 @@ pub mod local;
 pub mod mpi;
 
 pub use frame::{FRAME_WORDS, Frame, Lane};
-use graphmill_graph::Result;
+use graphmill_core::Result;
 
 /// Carries frames between the ranks of a run.
 pub trait Transport {

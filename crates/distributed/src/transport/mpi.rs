@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use graphmill_graph::{Error, Result};
+use graphmill_core::{Error, Result};
 use mpi::{
     Threading,
     datatype::Equivalence,

@@ -5,17 +5,17 @@
 //! Several batches are taken in turn, each with rows of its own, so that caches are as cold as training finds them.
 //!
 //! - `local`: sources numbered as first seen, in a gathered matrix;
-//! - `global`: sources read in place from the table of all nodes (the fast path);
+//! - `global`: sources read in place from the table of all nodes (the fast path), by samplers that start from seeds;
 //! - `transposed`: gradients from destinations to local sources.
 //!
 //! Limits: copying a large array; and reading random rows of this width.
 
-use graphmill_graph::{Block, Features, Matrix, matrix::TableType};
-use graphmill_loader::{Feature, Form, MiniBatch, Workspace, feature::Host};
-use graphmill_nn::backend::Weighting;
+use graphmill_core::{Block, Features, Matrix, matrix::TableType};
+use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, feature::Host, sampler::BatchRequest};
+use graphmill_nn::backend::AggregationWeights;
 
-use super::{Bench, not_drawn, random};
-use crate::{Result, build};
+use super::measure::{Bench, random};
+use crate::{Result, TrainConfig, build, stage::not_drawn};
 
 /// Widths, where none is asked for.
 const WIDTHS: &[usize] = &[100, 128, 256];
@@ -27,8 +27,11 @@ const BYTES: usize = 512 << 20;
 
 /// Measures.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
-    let local = bottoms(bench, Form { transposed: !0, ..Form::default() })?;
-    let global = bottoms(bench, Form { fused: true, ..Form::default() })?;
+    let local = bottoms(bench, BlockLayout { transposed: !0, ..BlockLayout::default() })?;
+    let global = bottoms(bench, BlockLayout { fused: true, ..BlockLayout::default() })?;
+    // the rows of a subgraph are always gathered
+    let in_place = global.iter().all(|block| block.dst_ids.is_some());
+    let tables = if in_place { &TableType::ALL[..] } else { &[] };
     let computers = bench.computers.clone();
     let backend = computers.training();
     let given = bench.options.dim.map(|dim| vec![dim]);
@@ -45,24 +48,30 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 
         let times = bench.time(|| {
             let i = next();
-            backend.aggregate(&local[i], Weighting::MEAN, src[i].view(), 0.0, dst[i].view_mut());
+            backend.aggregate(&local[i], AggregationWeights::MEAN, src[i].view(), 0.0, dst[i].view_mut());
         });
         bench.rate(format!("local f32 F={width}"), "GB/s", moved(|block| block.num_dst), &times, limit);
 
         let times = bench.time(|| {
             let i = next();
-            backend.aggregate_transposed(&local[i], Weighting::MEAN, dst[i].view(), 0.0, src[i].view_mut());
+            backend.aggregate_transposed(
+                &local[i],
+                AggregationWeights::MEAN,
+                dst[i].view(),
+                0.0,
+                src[i].view_mut(),
+            );
         });
         bench.rate(format!("transposed f32 F={width}"), "GB/s", moved(|block| block.num_src), &times, limit);
         drop(src);
 
         let table = Features::f32(width, random(bench.data.num_nodes(), width).view().host().to_vec());
-        for (name, kind) in TableType::ALL {
+        for &(name, kind) in tables {
             let table = Host::resident(&table, kind)?.table().expect("rows in host memory are a table");
             let table = Matrix::shared(table, width);
             let times = bench.time(|| {
                 let i = next();
-                backend.aggregate(&global[i], Weighting::MEAN, table.view(), 0.0, dst[i].view_mut());
+                backend.aggregate(&global[i], AggregationWeights::MEAN, table.view(), 0.0, dst[i].view_mut());
             });
             let read = 1e-9 * (kind.width() * width) as f64 * rows(Block::num_edges);
             let written = 4e-9 * width as f64 * rows(|block| block.num_dst);
@@ -73,18 +82,30 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 }
 
 /// The bottom blocks of the first batches.
-fn bottoms(bench: &Bench, form: Form) -> Result<Vec<Block>> {
-    let config = &bench.options.train;
+fn bottoms(bench: &Bench, form: BlockLayout) -> Result<Vec<Block>> {
+    // the blocks do not depend on how the loss weighs a subgraph's nodes
+    let config = &TrainConfig { coverage: 0.0, ..bench.options.train.clone() };
     let mut order = Vec::new();
     build::order(config, bench.data)?.order(0, &mut order);
     let graph = &bench.data.graph;
     let sampler = build::sampler(config, bench.data)?;
     let mut workspace = Workspace::new(graph.num_nodes());
     let size = bench.seeds();
-    let batches = (order.len() / size).clamp(1, BATCHES);
-    let blocks = order.chunks(size).take(batches).enumerate().map(|(number, seeds)| {
-        let mut batch = MiniBatch { number: number as u64, seeds: seeds.to_vec(), ..MiniBatch::default() };
-        sampler.sample(graph, config.seed, 0, form, &mut workspace, &mut batch).map_err(not_drawn)?;
+    let batches = match sampler.properties().subgraphs {
+        Some(subgraphs) => usize::try_from(subgraphs).unwrap_or(BATCHES),
+        None => order.len() / size,
+    };
+    let blocks = (0..batches.clamp(1, BATCHES)).map(|number| {
+        let seeds = order.chunks(size).nth(number).unwrap_or_default().to_vec();
+        let mut batch = MiniBatch { number: number as u64, seeds, ..MiniBatch::default() };
+        sampler
+            .sample(
+                &BatchRequest::new(graph, BatchKey { seed: config.seed, epoch: 0, batch: batch.number })
+                    .with_layout(form),
+                &mut workspace,
+                &mut batch,
+            )
+            .map_err(not_drawn)?;
         Ok(batch.blocks.swap_remove(0))
     });
     blocks.collect()

@@ -17,10 +17,10 @@
 //! Rows count once per edge although caches keep some of them; operands of products, loss, optimiser and labels are
 //! left out, and nothing overlaps. So it is no strict bound, but what the hot paths would take if each ran at its limit.
 
-use graphmill_graph::Block;
-use graphmill_nn::{Order, model::Model};
+use graphmill_core::Block;
+use graphmill_nn::{ProductOrder, layer::Products, model::Model};
 
-use crate::TrainConfig;
+use crate::{TrainConfig, config::Switch};
 
 /// What the machine does a second.
 #[derive(Clone, Copy, Debug)]
@@ -67,27 +67,25 @@ impl Seconds {
     }
 }
 
-/// How many weights multiply neighbours' rows and own rows; nothing for a model that this does not know.
-fn weights(config: &TrainConfig) -> Option<(f64, f64)> {
+/// The numbers of products with neighbours' rows and own rows in each layer; `None` if a model does more than such
+/// products.
+fn weights(config: &TrainConfig, model: &Model) -> Option<(f64, f64)> {
     let plain = config.norm == "none" && config.residual == "none" && config.input_dropout == 0.0;
     let bare = !config.input_layer && config.head_layers == 0;
-    match config.model.as_str() {
-        "sage" if plain && bare && config.aggregator == "mean" => Some((1.0, 1.0)),
-        "gcn" if plain && bare => Some((1.0, 0.0)),
-        _ => None,
-    }
+    let Products { neighbors, own } = model.layer_products(0).filter(|_| plain && bare)?;
+    Some((neighbors as f64, own as f64))
 }
 
 /// The seconds of a batch with blocks of these sizes, the bottom one first.
 pub(super) fn predict(
     config: &TrainConfig,
     model: &Model,
-    orders: &[Order],
+    orders: &[ProductOrder],
     sizes: &[Size],
     rates: Rates,
 ) -> Option<Seconds> {
-    let (neighbors, own) = weights(config)?;
-    let fused = config.fused != "off" && model.can_read_table(orders);
+    let (neighbors, own) = weights(config, model)?;
+    let fused = config.fused != Switch::Off && model.can_read_table(orders);
     let mut seconds = Seconds::default();
     let (mut bytes, mut random, mut operations) = (0.0, 0.0, 0.0);
     for (l, (size, order)) in sizes.iter().zip(orders).enumerate() {
@@ -95,7 +93,7 @@ pub(super) fn predict(
         let (f, o) = (model.layer_in_dim(l) as f64, model.layer_out_dim(l) as f64);
         let (bottom, last) = (l == 0, l + 1 == sizes.len());
         seconds.sample += edges / rates.reads;
-        let first = *order == Order::AggregateFirst;
+        let first = *order == ProductOrder::AggregateFirst;
         let (width, transformed) = if first { (f, dst) } else { (o, src) };
         if bottom && fused {
             random += 4.0 * width * edges;
@@ -125,16 +123,16 @@ mod tests {
     use graphmill_nn::model::ModelConfig;
 
     use super::*;
-    use Order::{AggregateFirst, TransformFirst};
+    use ProductOrder::{AggregateFirst, TransformFirst};
 
     const RATES: Rates = Rates { reads: 10.0, copy: 100.0, rows: 50.0, peak: 1000.0 };
 
-    fn seconds(model: &str, orders: &[Order], fused: &str) -> Seconds {
+    fn seconds(model: &str, orders: &[ProductOrder], fused: &str) -> Seconds {
         let config = TrainConfig {
             model: model.into(),
             hidden: 5,
             layers: orders.len(),
-            fused: fused.into(),
+            fused: fused.parse().unwrap(),
             ..TrainConfig::default()
         };
         let of =

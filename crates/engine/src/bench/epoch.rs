@@ -3,24 +3,45 @@
 //!
 //! Limit: the model of [`cost`](super::cost), for the models that it knows.
 
-use graphmill_graph::NodeId;
-use graphmill_loader::{Form, MiniBatch, Workspace};
+use graphmill_core::NodeId;
+use graphmill_loader::{BatchKey, MiniBatch, Workspace, sampler::BatchRequest};
 use graphmill_nn::cost::BlockShape;
 
 use super::{
-    Bench, Limit,
     cost::{Rates, Seconds, Size, predict},
-    not_drawn,
+    measure::{Bench, Limit},
     time::Times,
 };
 use crate::{
-    Error, Job, Result, TrainConfig, build,
+    Error, Result, RunContext, TrainConfig, build, config,
     observer::Quiet,
     record::{EpochRecord, Stages},
+    stage::not_drawn,
 };
 
 /// Batches whose sizes are averaged for the model.
 const BATCHES: usize = 8;
+
+/// Options of a run that it reads: all but those of what it leaves out.
+pub(super) fn options() -> Vec<&'static str> {
+    let not = [
+        "metric",
+        "max_batches",
+        "epochs",
+        "select",
+        "patience",
+        "eval_every",
+        "eval_nodes",
+        "eval_chunk",
+        "shuffle_parts",
+        "peer_timeout",
+        "checkpoint_batches",
+        "checkpoint_seconds",
+        "trace",
+        "tensorboard",
+    ];
+    config::names().into_iter().filter(|name| !not.contains(name)).collect()
+}
 
 /// Measures.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
@@ -30,7 +51,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     }
     let config = TrainConfig { epochs: bench.options.repeat + 1, patience: 0, ..bench.options.train.clone() };
     let predicted = predicted(bench, &config)?;
-    let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
     let summary = crate::train(&config, bench.data, job)?;
     let epochs = &summary.epochs[1..];
 
@@ -63,7 +84,7 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
     let data = bench.data;
     let model = build::model(config, data)?;
     let sampler = build::sampler(config, data)?;
-    if sampler.subgraphs().is_some() {
+    if sampler.properties().subgraphs.is_some() {
         return Ok(None); // one block for all layers
     }
     let mut order: Vec<NodeId> = Vec::new();
@@ -80,7 +101,14 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
         batch.seeds.clear();
         batch.seeds.extend_from_slice(seeds);
         sampler
-            .sample(&data.graph, config.seed, 0, Form::default(), &mut workspace, &mut batch)
+            .sample(
+                &BatchRequest::new(
+                    &data.graph,
+                    BatchKey { seed: config.seed, epoch: 0, batch: batch.number },
+                ),
+                &mut workspace,
+                &mut batch,
+            )
             .map_err(not_drawn)?;
         if number == 0 {
             orders = model.orders(&batch.blocks.iter().map(BlockShape::from).collect::<Vec<_>>());

@@ -7,12 +7,19 @@
 //! nodes: where a node's row is, and a neighbour. In a walk the second waits for the first and the next node for both, so that only
 //! a walk of many nodes at once can come near; choosing among them, and making a set of the nodes, is all beside it.
 
-use graphmill_graph::NodeId;
-use graphmill_loader::subgraph::{BatchKey, Room, TABLE};
+use graphmill_core::NodeId;
+use graphmill_loader::{
+    sampler,
+    subgraph::{BatchKey, Make, SubgraphScratch},
+};
 use rayon::prelude::*;
 
-use super::{Bench, Limit, machine::Machine, not_drawn, time};
-use crate::{Error, Result, build};
+use super::{
+    machine::Machine,
+    measure::{Bench, Limit},
+    time,
+};
+use crate::{Error, Result, TrainConfig, build, stage::not_drawn};
 
 /// Nodes to draw between two looks at the clock, about.
 const NODES: usize = 1 << 18;
@@ -20,10 +27,33 @@ const NODES: usize = 1 << 18;
 /// Reads of a node: where its row is, and a neighbour.
 const READS: f64 = 2.0;
 
+/// Options of a run that it reads.
+pub(super) const OPTIONS: &[&str] = &[
+    "batch_size",
+    "walk_length",
+    "frontier_size",
+    "pop_by",
+    "eta",
+    "degree_cap",
+    "burning",
+    "seed",
+    "threads",
+];
+
+/// The samplers that are measured: all that draw subgraphs of a given size.
+fn measured() -> impl Iterator<Item = (&'static str, Make)> {
+    sampler::of_subgraphs().filter(|(name, _)| *name != "cluster")
+}
+
+/// A run by each of them.
+pub(super) fn runs(config: &TrainConfig) -> Vec<TrainConfig> {
+    measured().map(|(name, _)| TrainConfig { sampler: name.into(), ..config.clone() }).collect()
+}
+
 /// Measures.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let (config, repeat) = (&bench.options.train, bench.options.repeat);
-    let mut options = build::subgraph_options(config, bench.data)?;
+    let mut options = build::subgraph_options(config, bench.data);
     if options.frontier > options.budget / 2 {
         options.frontier = (options.budget / 8).max(1);
     }
@@ -33,20 +63,20 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let one =
         rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(|e| Error::usage(e.to_string()))?;
     let mut ways = vec![("one thread", 1)];
-    let mut reads = vec![one.install(|| Machine::new(repeat, None).random_reads(graph.num_edges()))];
+    let mut reads = vec![one.install(|| Machine::new(repeat).random_reads(graph.num_edges()))];
     if threads > 1 {
         ways.push(("one subgraph per thread", threads));
         reads.push(bench.machine.random_reads(graph.num_edges()));
     }
-    for entry in TABLE.iter().filter(|entry| entry.name != "cluster") {
-        let made = (entry.make)(&graph, &bench.data.split.train, &options);
-        let sampler = made.map_err(|message| Error::usage(format!("{}: {message}", entry.name)))?;
+    for (name, make) in measured() {
+        let made = make(&graph, &bench.data.split.train, &options);
+        let sampler = made.map_err(|message| Error::usage(format!("{name}: {message}")))?;
         for (&(way, abreast), reads) in ways.iter().zip(&reads) {
-            let mut rooms: Vec<(Room, Vec<NodeId>)> = vec![Default::default(); abreast];
+            let mut rooms: Vec<(SubgraphScratch, Vec<NodeId>)> = vec![Default::default(); abreast];
             let each = (NODES / n / abreast).clamp(1, 256);
             let mut failed = Ok(());
             let mut work = || {
-                let draw = |(i, (room, nodes)): (usize, &mut (Room, Vec<NodeId>))| {
+                let draw = |(i, (room, nodes)): (usize, &mut (SubgraphScratch, Vec<NodeId>))| {
                     (0..each as u64).try_for_each(|batch| {
                         sampler.sample(&graph, BatchKey { seed, epoch: i as u64, batch }, room, nodes)
                     })
@@ -66,8 +96,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                 time::time(repeat, &mut work, &|| {})
             };
             failed?;
-            let of_frontier = if entry.name == "frontier" { format!(" m={m}") } else { String::new() };
-            let case = format!("{} n={n}{of_frontier}, {way}", entry.name);
+            let of_frontier = if name == "frontier" { format!(" m={m}") } else { String::new() };
+            let case = format!("{name} n={n}{of_frontier}, {way}");
             let limit = Limit { value: reads / (READS * n as f64), of: "random reads, 2 a node", row: None };
             bench.rate(case, "subgraphs/s", (abreast * each) as f64, &times, limit);
         }

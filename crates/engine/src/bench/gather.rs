@@ -2,25 +2,21 @@
 //!
 //! Limits: copying a large array; and reading random rows of this width, which is half of what a gather does.
 
-use std::sync::Arc;
-
-use graphmill_cuda::feature::{Stored, Tiered};
-use graphmill_graph::{
+use graphmill_core::{
     Features, Matrix,
-    accelerator::DeviceMemory,
     keyed::{Stream, key},
     matrix::TableType,
 };
 use graphmill_loader::{
     Feature,
     feature::{
-        Host, Marks,
+        Host,
         cached::{Placement, placed},
     },
 };
 
-use super::{Bench, DIM, Limit, random};
-use crate::Result;
+use super::measure::{Bench, DIM, Limit, random};
+use crate::{Result, accelerator::StoredRows};
 
 /// Rows of a call.
 const ROWS: usize = 300_000;
@@ -58,31 +54,30 @@ fn on_device(bench: &mut Bench, ids: &[u32], width: usize) -> Result<()> {
     let computers = bench.computers.clone();
     let gpu = &computers.gpus()[0];
     let nodes = bench.data.num_nodes();
-    let queue = gpu.backend.queue();
-    let on_device: Arc<dyn DeviceMemory> = Arc::new(queue.upload(ids)?);
-    queue.synchronize()?;
+    let on_device = gpu.upload(ids)?;
     let all: Vec<u32> = (0..nodes as u32).collect();
     let (copy, link) = (bench.machine.copy()?, bench.machine.link()?.unwrap_or(f64::INFINITY));
     for (storage, host) in tables(nodes, width)? {
         let values = host.table().expect("rows in host memory are a table");
-        let stored = Stored::new(&gpu.device, &values, width)?;
+        let stored = StoredRows::new(gpu, &values, width)?;
         let inside = Limit { value: copy, of: "copy within the device", row: None };
         let outside = Limit { value: link, of: "copy from the host", row: None };
         for (place, held, limit) in [("device", &all[..], inside), ("host, read in place", &[], outside)] {
             let held = placed(held, held.len(), 1, Placement::Interleave);
-            let tier = Tiered::new(std::slice::from_ref(&gpu.device), &stored, &held)?.remove(0);
-            let (mut out, marks) = (Matrix::default(), Marks::default());
-            let traffic = tier.gather_drawn(ids, &on_device, &marks, &mut out)?;
+            let tier = stored.tiered(std::slice::from_ref(gpu), &held)?.remove(0);
+            let tier = tier.capabilities().device.expect("the rows are on a device");
+            let mut out = Matrix::default();
+            let traffic = tier.gather_on_device(ids, &on_device, &mut out)?;
             let written = 4 * (ids.len() * width) as u64;
             let bytes =
                 if traffic.host.rows > 0 { traffic.host.bytes } else { traffic.device.bytes + written };
             let times = bench.time(|| {
-                tier.gather_drawn(ids, &on_device, &marks, &mut out).expect("it was just read");
+                tier.gather_on_device(ids, &on_device, &mut out).expect("it was just read");
             });
             bench.rate(format!("{storage} F={width}, {place}"), "GB/s", bytes as f64 / 1e9, &times, limit);
         }
     }
-    Ok(gpu.device.check()?)
+    gpu.check()
 }
 
 /// Tables to gather from, by the way they store a value.

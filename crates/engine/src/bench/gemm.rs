@@ -5,12 +5,11 @@
 //! registers, for products in bf16 too, which the processor's own instructions may bring beyond it; on an NVIDIA device, square products of
 //! the same precision by the vendor's library.
 
-use graphmill_cuda::{Cuda, driver::Arithmetic};
-use graphmill_graph::Matrix;
+use graphmill_core::Matrix;
 use graphmill_nn::backend::{Backend, Cpu, Precision, Side};
 
-use super::{Bench, CLASSES, DIM, Limit, random};
-use crate::Result;
+use super::measure::{Bench, CLASSES, DIM, Limit, random};
+use crate::{Result, accelerator::Arithmetic};
 
 /// Rows of a product.
 const ROWS: usize = 100_000;
@@ -27,10 +26,10 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
         for (name, arithmetic) in kinds {
             let of = "square products";
             let limit = bench.machine.products(arithmetic)?.map(|value| Limit { value, of, row: None });
-            let backend = Cuda::on(gpu.backend.queue(), arithmetic);
-            measure(bench, name, &backend, &shapes, limit);
+            let backend = gpu.with_arithmetic(arithmetic);
+            measure(bench, name, &*backend, &shapes, limit);
         }
-        gpu.device.check()?;
+        gpu.check()?;
         return Ok(());
     }
     let mut precisions = vec![("", Precision::F32)];

@@ -21,6 +21,8 @@ mod frontier;
 mod gather;
 mod gemm;
 pub mod machine;
+mod measure;
+mod result;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -29,79 +31,32 @@ mod time;
 
 use std::sync::Arc;
 
-use graphmill_graph::{
-    Dataset, Matrix, NodeId,
-    generate::{self, GenerateOptions},
+use graphmill_core::{
+    NodeId,
     keyed::{Stream, key},
     table::{self, Entry},
 };
+use graphmill_data::{
+    Dataset,
+    generate::{self, GenerateOptions},
+};
+use graphmill_loader::sampler::DRAWS;
 use serde::Serialize;
 
-use self::{machine::Machine, time::Times};
-use crate::{Error, Result, TrainConfig, gpu::Computers, stage::not_drawn};
-
-/// What to measure, and on what.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Fanout, batch size, model, widths, seed. Its dataset and number of epochs play no part.
-    pub train: TrainConfig,
-    /// `F`: width of the generated features, and of the rows that are gathered and aggregated.
-    pub dim: Option<usize>,
-    /// Runs of every case, at least 1; the median, the least and the largest are reported.
-    pub repeat: usize,
-    /// The generated graph has 2^scale nodes.
-    pub scale: u32,
-}
-
-/// `F` of the generated features.
-const DIM: usize = 100;
-/// `C` of the generated labels.
-const CLASSES: usize = 47;
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { train: TrainConfig::default(), dim: None, repeat: 5, scale: 18 }
-    }
-}
-
-/// One case: `median`, `min` and `max` over the runs, in `unit`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measured {
-    /// The bench; `machine` for what others are held against.
-    pub bench: &'static str,
-    /// What was done.
-    pub case: String,
-    /// `GB/s`, `GFLOP/s`, `edges/s`, `seeds/s`, `reads/s`, `subgraphs/s`: more is better; `s`, `ms`: less is.
-    pub unit: &'static str,
-    /// Over the runs.
-    pub median: f64,
-    /// Over the runs.
-    pub min: f64,
-    /// Over the runs.
-    pub max: f64,
-    /// What the machine can do, in `unit`: the best run of a measurement in the same process, or what the cost model
-    /// makes of several.
-    pub limit: Option<f64>,
-    /// How near the median comes to the limit: 1 is there.
-    pub of_limit: Option<f64>,
-    /// Where the limit is from.
-    pub limit_of: Option<&'static str>,
-    /// Reading random rows of this width, in `unit`: the honest limit where rows are not read in order.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub row_limit: Option<f64>,
-    /// Median seconds of one call.
-    pub seconds: f64,
-    /// Runs.
-    pub runs: usize,
-}
-
-/// What a limit is and where it is from.
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    value: f64,
-    of: &'static str,
-    row: Option<f64>,
-}
+use self::{
+    machine::Machine,
+    measure::{Bench, CLASSES, DIM},
+};
+pub use self::{measure::Options, result::Measured};
+use crate::{
+    Error, Result, TrainConfig,
+    accelerator::ComputeDevices,
+    config::{
+        self,
+        used::{self, one_of, refuse_all},
+    },
+    run::setup::check_all_reduce,
+};
 
 /// Everything that was measured.
 #[derive(Clone, Debug, Serialize)]
@@ -133,28 +88,151 @@ pub struct GraphRecord {
     pub train: usize,
 }
 
-/// A bench at work: what it measures on, and where its results go.
-struct Bench<'b> {
-    name: &'static str,
-    options: &'b Options,
-    data: &'b Dataset,
-    computers: Arc<Computers>,
-    machine: Machine,
-    results: Vec<Measured>,
+/// What a row of the table holds.
+struct Kind {
+    /// Measures.
+    run: fn(&mut Bench) -> Result<()>,
+    /// Options of a run that it reads.
+    options: fn() -> Vec<&'static str>,
+    /// The runs whose parts it measures.
+    runs: fn(&TrainConfig) -> Vec<TrainConfig>,
+    /// Decides whether those parts read an option.
+    used: used::Rule,
+    /// Whether it reads rows of a dataset, or as wide ones.
+    rows: bool,
 }
 
-/// Measures.
-type Run = fn(&mut Bench) -> Result<()>;
-
 /// Every bench there is.
-const TABLE: &[Entry<Run>] = &[
-    Entry { name: "sample", summary: "draw blocks", source: "", make: sample::run },
-    Entry { name: "frontier", summary: "draw subgraphs", source: "", make: frontier::run },
-    Entry { name: "gather", summary: "copy feature rows of random nodes", source: "", make: gather::run },
-    Entry { name: "aggregate", summary: "average rows over a block", source: "", make: aggregate::run },
-    Entry { name: "gemm", summary: "multiply dense matrices", source: "", make: gemm::run },
-    Entry { name: "epoch", summary: "train whole epochs", source: "", make: epoch::run },
+const TABLE: &[Entry<Kind>] = &[
+    Entry {
+        name: "sample",
+        summary: "draw blocks",
+        source: "",
+        options: &[],
+        make: Kind {
+            run: sample::run,
+            options: || [&draws(), &["coverage", "estimator", "seed", "threads", "devices"][..]].concat(),
+            runs: one,
+            used: used::drawn,
+            rows: false,
+        },
+    },
+    Entry {
+        name: "frontier",
+        summary: "draw subgraphs",
+        source: "",
+        options: &[],
+        make: Kind {
+            run: frontier::run,
+            options: || frontier::OPTIONS.to_vec(),
+            runs: frontier::runs,
+            used: used::drawn,
+            rows: false,
+        },
+    },
+    Entry {
+        name: "gather",
+        summary: "copy feature rows of random nodes",
+        source: "",
+        options: &[],
+        make: Kind {
+            run: gather::run,
+            options: || vec!["seed", "threads", "devices"],
+            runs: one,
+            used: used::always,
+            rows: true,
+        },
+    },
+    Entry {
+        name: "aggregate",
+        summary: "average rows over a block",
+        source: "",
+        options: &[],
+        make: Kind {
+            run: aggregate::run,
+            options: || [&draws(), &["seed", "threads", "devices"][..]].concat(),
+            runs: one,
+            used: used::drawn,
+            rows: true,
+        },
+    },
+    Entry {
+        name: "gemm",
+        summary: "multiply dense matrices",
+        source: "",
+        options: &[],
+        make: Kind {
+            run: gemm::run,
+            options: || vec!["hidden", "threads", "devices"],
+            runs: one,
+            used: used::always,
+            rows: true,
+        },
+    },
+    Entry {
+        name: "epoch",
+        summary: "train whole epochs",
+        source: "",
+        options: &[],
+        make: Kind { run: epoch::run, options: epoch::options, runs: one, used: used::whole, rows: true },
+    },
 ];
+
+/// Options that decide which minibatches are drawn; how many is the bench's own.
+fn draws() -> Vec<&'static str> {
+    DRAWS.iter().copied().filter(|&name| name != "max_batches").collect()
+}
+
+/// A run as it is configured.
+fn one(config: &TrainConfig) -> Vec<TrainConfig> {
+    vec![config.clone()]
+}
+
+/// Options of a run that some bench reads.
+pub fn options() -> Vec<&'static str> {
+    let read: Vec<&str> = TABLE.iter().flat_map(|entry| (entry.make.options)()).collect();
+    config::names().into_iter().filter(|name| read.contains(name)).collect()
+}
+
+/// Refuses the `given` options that the bench called `name` (or `all`) would ignore.
+///
+/// # Errors
+/// Wrong usage, with the reason and the nearest alternative; no such bench.
+pub fn refuse_unused(name: &str, config: &TrainConfig, given: &[&str]) -> Result<()> {
+    let chosen = chosen(name)?;
+    for option in given {
+        let reads = |entry: &&Entry<Kind>| (entry.make.options)().contains(option);
+        let refuse =
+            |Entry { make, .. }: &Entry<Kind>| refuse_all(&(make.runs)(config), &[option], make.used);
+        let mut outcomes: Vec<Result<()>> = chosen.iter().filter(reads).map(refuse).collect();
+        if outcomes.is_empty() {
+            let readers: Vec<&str> = TABLE.iter().filter(reads).map(|entry| entry.name).collect();
+            return Err(Error::usage(format!(
+                "--{}: bench {name} does not use it; use bench {}, or leave it out",
+                option.replace('_', "-"),
+                one_of(&readers)
+            )));
+        }
+        if outcomes.iter().all(Result::is_err) {
+            return outcomes.swap_remove(0);
+        }
+    }
+    Ok(())
+}
+
+/// The rows of the bench called `name`, or all.
+fn chosen(name: &str) -> Result<&'static [Entry<Kind>]> {
+    if name == "all" {
+        return Ok(TABLE);
+    }
+    let found = table::find("bench", TABLE, name).map_err(|error| match error {
+        graphmill_core::Error::Unknown { axis, name, known } => {
+            Error::name(graphmill_core::Error::Unknown { axis, name, known: format!("{known}, all") })
+        }
+        other => Error::name(other),
+    })?;
+    Ok(std::slice::from_ref(found))
+}
 
 /// The bench's names with what they do, for a help text.
 pub fn known() -> String {
@@ -166,27 +244,26 @@ pub fn known() -> String {
 /// # Errors
 /// No such bench (the known ones are listed), options that cannot be, a dataset that cannot be trained on.
 pub fn run(name: &str, options: &Options, data: Option<Dataset>) -> Result<Report> {
-    let chosen = if name == "all" {
-        TABLE
-    } else {
-        std::slice::from_ref(table::find("bench", TABLE, name).map_err(|error| match error {
-            graphmill_graph::Error::Unknown { axis, name, known } => {
-                Error::name(graphmill_graph::Error::Unknown { axis, name, known: format!("{known}, all") })
-            }
-            other => Error::name(other),
-        })?)
-    };
+    let chosen = chosen(name)?;
     options.train.validate()?;
     let data = match data {
+        Some(_) if options.dim.is_some() && !chosen.iter().any(|entry| entry.make.rows) => {
+            let readers = TABLE.iter().filter(|entry| entry.make.rows).map(|entry| entry.name);
+            return Err(Error::usage(format!(
+                "--dim: bench {name} reads no rows of a dataset; use bench {}, or leave it out",
+                one_of(&readers.collect::<Vec<_>>())
+            )));
+        }
         Some(data) => alone(data)?,
         None => generated(options)?,
     };
-    let computers = Arc::new(Computers::open(&options.train)?);
-    let machine = Machine::new(options.repeat, computers.gpus().first().map(|gpu| gpu.backend.queue()));
+    check_all_reduce(&options.train)?;
+    let computers = Arc::new(ComputeDevices::open(&options.train)?);
+    let machine = Machine::of(options.repeat, computers.gpus().first());
     let mut bench = Bench { name: "", options, data: &data, computers, machine, results: Vec::new() };
     for entry in chosen {
         bench.name = entry.name;
-        (entry.make)(&mut bench)?;
+        (entry.make.run)(&mut bench)?;
     }
     let Bench { machine, results, .. } = bench;
     Ok(Report {
@@ -232,84 +309,13 @@ fn generated(options: &Options) -> Result<Dataset> {
 /// The dataset with its training nodes alone: nothing is evaluated.
 fn alone(mut data: Dataset) -> Result<Dataset> {
     if data.split.train.is_empty() {
-        let mend = "it has no training nodes: import it with --split, for example --split random:0.6,0.2,0.2";
-        return Err(Error::dataset(&data.name, mend));
+        return Err(Error::without(
+            &data.name,
+            "training nodes",
+            "--split random:0.6,0.2,0.2",
+            "train_mask=",
+        ));
     }
     (data.split.valid, data.split.test) = Default::default();
     Ok(data)
-}
-
-impl Bench<'_> {
-    /// Seeds per batch.
-    fn seeds(&self) -> usize {
-        let (wanted, all) = (self.options.train.batch_size, self.data.split.train.len());
-        if wanted == 0 { all } else { wanted.min(all) }
-    }
-
-    /// Times `work` inside the pool, to its end where it is only queued.
-    fn time(&self, work: impl FnMut() + Send) -> Times {
-        time::time(self.options.repeat, work, &|| _ = self.computers.training().settle(0.0))
-    }
-
-    /// Records a rate: each call did `amount` of the unit's thing.
-    fn rate(
-        &mut self,
-        case: impl Into<String>,
-        unit: &'static str,
-        amount: f64,
-        times: &Times,
-        limit: impl Into<Option<Limit>>,
-    ) {
-        let limit = limit.into();
-        let (least, median, most) = times.spread();
-        let median_rate = amount / median;
-        self.results.push(Measured {
-            bench: self.name,
-            case: case.into(),
-            unit,
-            median: median_rate,
-            min: amount / most,
-            max: amount / least,
-            limit: limit.map(|limit| limit.value),
-            of_limit: limit.map(|limit| median_rate / limit.value),
-            limit_of: limit.map(|limit| limit.of),
-            row_limit: limit.and_then(|limit| limit.row),
-            seconds: median,
-            runs: times.len(),
-        });
-    }
-
-    /// Records a duration in seconds; `ms` is shown as such.
-    fn duration(&mut self, case: impl Into<String>, unit: &'static str, times: &Times, limit: Option<Limit>) {
-        let (least, median, most) = times.spread();
-        let scale = if unit == "ms" { 1e3 } else { 1.0 };
-        self.results.push(Measured {
-            bench: self.name,
-            case: case.into(),
-            unit,
-            median: median * scale,
-            min: least * scale,
-            max: most * scale,
-            limit: limit.map(|limit| limit.value * scale),
-            of_limit: limit.filter(|_| median > 0.0).map(|limit| limit.value / median),
-            limit_of: limit.map(|limit| limit.of),
-            row_limit: None,
-            seconds: median,
-            runs: times.len(),
-        });
-    }
-
-    /// What moving rows of `width` values is held against, in GB/s.
-    fn moving(&mut self, width: usize) -> Result<Limit> {
-        let row = self.computers.gpus().is_empty().then(|| self.machine.random_rows(width));
-        Ok(Limit { value: self.machine.copy()?, of: "copy", row })
-    }
-}
-
-/// `rows x cols` of small random values.
-fn random(rows: usize, cols: usize) -> Matrix {
-    let mut matrix = Matrix::zeros(rows, cols);
-    let mut stream = Stream::new(key(&[rows as u64, cols as u64]));
-    matrix.view_mut().host().fill_with(|| stream.uniform() as f32 - 0.5);
-    matrix
 }

@@ -7,12 +7,12 @@
 //! Limit: random reads of single values from an array as large as the graph's neighbour lists, one an edge. Drawing
 //! reads one value an edge there; relabelling adds another to a table of 4 bytes a node.
 
-use graphmill_graph::NodeId;
-use graphmill_loader::{Form, MiniBatch, Workspace};
+use graphmill_core::NodeId;
+use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, sampler::BatchRequest};
 use rayon::prelude::*;
 
-use super::{Bench, Limit, not_drawn};
-use crate::{Result, build};
+use super::measure::{Bench, Limit};
+use crate::{Result, build, stage::not_drawn};
 
 /// Edges to draw between two looks at the clock, about.
 const EDGES: usize = 4 << 20;
@@ -39,20 +39,25 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     } else {
         &[("one batch per thread", 1)]
     };
-    let forms: &[_] = match sampler.subgraphs() {
+    let forms: &[_] = match sampler.properties().subgraphs {
         Some(_) => &[("subgraphs", false)],
         None => &[("relabelled", false), ("fused", true)],
     };
     for &(form, fused) in forms {
         for &(way, abreast) in ways {
-            let form_of = Form { fused, ..Form::default() };
+            let form_of = BlockLayout { fused, ..BlockLayout::default() };
             let draw = |number: usize, (workspace, batch): &mut (Workspace, MiniBatch)| {
                 let start = number % batches * size;
                 batch.number = (number % batches) as u64;
                 batch.seeds.clear();
                 batch.seeds.extend_from_slice(&order[start..(start + size).min(order.len())]);
                 workspace.set_parallel(abreast == 1);
-                let drawn = sampler.sample(&graph, config.seed, 0, form_of, workspace, batch);
+                let drawn = sampler.sample(
+                    &BatchRequest::new(&graph, BatchKey { seed: config.seed, epoch: 0, batch: batch.number })
+                        .with_layout(form_of),
+                    workspace,
+                    batch,
+                );
                 drawn.map(|()| (batch.seeds.len(), batch.num_edges()))
             };
             // groups of batches abreast, as long as one look at the clock should take

@@ -66,6 +66,37 @@ fn subgraphs_are_drawn_on_one_thread_and_on_all() {
 }
 
 #[test]
+fn blocks_of_every_sampler_are_measured() {
+    let data =
+        generate::generate("sbm", &GenerateOptions { nodes: 600, dim: 7, ..Default::default() }).unwrap();
+    for entry in &graphmill_loader::sampler::TABLE {
+        // one subgraph of all parts, and more batches of training nodes than that
+        let train = TrainConfig {
+            sampler: entry.name.into(),
+            replace: true,
+            frontier_size: 20,
+            parts: 5,
+            ..small().train
+        };
+        let options = Options { train, repeat: 1, ..small() };
+        for name in ["aggregate", "sample"] {
+            let report = run(name, &options, Some(data.clone()).filter(|_| name == "aggregate"));
+            let report = report.unwrap_or_else(|error| panic!("{name} {}: {error}", entry.name));
+            let of = |begin: &str| report.results.iter().filter(|row| row.case.starts_with(begin)).count();
+            let subgraphs = matches!(entry.make, graphmill_loader::sampler::Make::Subgraphs(_));
+            if name == "aggregate" {
+                assert_eq!((of("local"), of("transposed")), (1, 1), "{}", entry.name);
+                assert_eq!(of("global"), if subgraphs { 0 } else { 3 }, "{}", entry.name);
+            }
+        }
+    }
+    let error = run("sample", &small(), Some(data)).unwrap_err();
+    assert!(error.is_usage());
+    let says = "--dim: bench sample reads no rows of a dataset; use bench gather, aggregate, gemm or epoch, or leave it out";
+    assert_eq!(error.to_string(), says);
+}
+
+#[test]
 fn a_dataset_is_measured_as_it_is() {
     let data =
         generate::generate("sbm", &GenerateOptions { nodes: 600, dim: 7, ..Default::default() }).unwrap();

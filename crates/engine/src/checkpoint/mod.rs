@@ -15,6 +15,12 @@
 //! `checkpoint.old/` where there is no `checkpoint/`. The directory `checkpoint/` is made by a rename only, so where it is
 //! there it is complete; `checkpoint.old/` is removed only while `checkpoint/` is there. So from the first
 //! completed save on, one of the two is complete after every step ([`atomic::exchange`] says why there are two).
+//!
+//! # Links and foreign files
+//!
+//! `checkpoint/` may be a symbolic link to a directory on a larger disk: the three directories are then those of the
+//! link's target and beside it, and the link stays. Files in `checkpoint/` that no save wrote are moved to the directory
+//! that replaces it, never removed. Links at `checkpoint.tmp` and `checkpoint.old` are unlinked, never followed.
 
 pub mod tensors;
 
@@ -24,7 +30,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_graph::atomic::{self, Disk, Real};
+use graphmill_data::atomic::{self, Disk, Real};
 use graphmill_nn::{Model, optim::Optimizer};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
@@ -37,6 +43,11 @@ const BEST: &str = "best.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const HISTORY: &str = "history.safetensors";
 const STATE: &str = "state.json";
+/// The files that a save writes.
+const FILES: [&str; 5] = [MODEL, BEST, OPTIMIZER, HISTORY, STATE];
+
+/// Links to links that are followed, as many as Linux follows.
+const MOST_LINKS: usize = 40;
 
 /// The version of the layout above. (1 had the best model beside the checkpoint instead of in it.)
 const VERSION: u32 = 2;
@@ -143,19 +154,20 @@ pub fn save_tensors<S: Serialize>(
     let written = write(&mut Real, dir, &contents);
     if written.is_err() {
         // a full disk should get its space back; if not even that works, the first error is the one to tell
-        let _ = atomic::remove_all(&mut Real, &atomic::suffixed(dir, ".tmp"));
+        let _ = atomic::remove_all(&mut Real, &atomic::suffixed(&target(dir), ".tmp"));
     }
     written
 }
 
 /// The steps of a save.
 fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>) -> Result<()> {
+    let dir = &*target(dir);
     let (fresh, old) = (atomic::suffixed(dir, ".tmp"), atomic::suffixed(dir, ".old"));
 
     // what a crash may have left behind
-    if fs::exists(dir).map_err(|e| Error::io(dir, "look for", e))? {
-        atomic::remove_all(disk, &old)?;
-    } else if fs::exists(&old).map_err(|e| Error::io(&old, "look for", e))? {
+    if atomic::is_there(dir)? {
+        retire(disk, &old, dir)?;
+    } else if old.is_dir() {
         disk.rename(&old, dir).map_err(|e| Error::io(&old, "rename", e))?;
     }
     atomic::remove_all(disk, &fresh)?;
@@ -190,17 +202,68 @@ fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>)
     let text = text.replacen(NO_CHECKSUM, &checksum(text.as_bytes()), 1);
     disk.write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| Error::io(&path, "write", e))?;
     atomic::sync_dir(disk, &fresh)?;
-    Ok(atomic::exchange(disk, &fresh, dir, &old)?)
+    atomic::swap(disk, &fresh, dir, &old)?;
+    retire(disk, &old, dir)
 }
 
-/// The directory that holds the checkpoint `dir`: see the module's head.
-fn complete(dir: &Path) -> Option<PathBuf> {
-    [dir.to_path_buf(), atomic::suffixed(dir, ".old")].into_iter().find(|dir| dir.is_dir())
+/// Removes the checkpoint `old`, which `dir` has replaced. Files that no save wrote move to `dir`.
+fn retire(disk: &mut impl Disk, old: &Path, dir: &Path) -> Result<()> {
+    if !fs::symlink_metadata(old).is_ok_and(|found| found.is_dir()) {
+        return Ok(atomic::remove_all(disk, old)?);
+    }
+    let mut moved = false;
+    for entry in fs::read_dir(old).map_err(|e| Error::io(old, "read", e))? {
+        let entry = entry.map_err(|e| Error::io(old, "read", e))?;
+        let (name, from) = (entry.file_name(), entry.path());
+        if FILES.iter().any(|file| name == *file) {
+            atomic::remove_all(disk, &from)?;
+        } else if !atomic::is_there(&dir.join(&name))? {
+            disk.rename(&from, &dir.join(&name))
+                .map_err(|e| Error::io(&from, "move to the checkpoint", e))?;
+            moved = true;
+        }
+    }
+    if moved {
+        atomic::sync_dir(disk, dir)?;
+    }
+    disk.remove_dir(old).map_err(|e| Error::io(old, "remove", e))
+}
+
+/// The directory that `dir` is a symbolic link to, whether it is there or not; `dir` itself if it is not a link.
+fn target(dir: &Path) -> PathBuf {
+    let mut target = dir.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        let Ok(next) = fs::read_link(&target) else { break };
+        target = target.parent().map(|parent| parent.join(&next)).unwrap_or(next);
+    }
+    target
+}
+
+/// The directory that holds the checkpoint `dir` (see the module's head); `None` where nothing was ever saved.
+///
+/// # Errors
+/// `dir` is a symbolic link to a place without a checkpoint.
+fn complete(dir: &Path) -> Result<Option<PathBuf>> {
+    let target = target(dir);
+    let old = atomic::suffixed(&target, ".old");
+    let found = [&target, &old].into_iter().find(|dir| dir.is_dir()).cloned();
+    if found.is_none() && target != dir {
+        let message = format!(
+            "it is a symbolic link to {}, where no checkpoint is: mount the disk that holds it, or remove the link to \
+             start from the beginning",
+            target.display()
+        );
+        return Err(Error::run(dir, message));
+    }
+    Ok(found)
 }
 
 /// The parameters' file of the checkpoint directory `dir`; `None` where nothing was ever saved.
-pub fn model_file(dir: &Path) -> Option<PathBuf> {
-    complete(dir).map(|dir| dir.join(MODEL))
+///
+/// # Errors
+/// `dir` is a symbolic link to a place without a checkpoint.
+pub fn model_file(dir: &Path) -> Result<Option<PathBuf>> {
+    Ok(complete(dir)?.map(|dir| dir.join(MODEL)))
 }
 
 /// The files of the checkpoint directory `dir`, by name, for another machine; `None` where nothing was ever saved.
@@ -208,9 +271,9 @@ pub fn model_file(dir: &Path) -> Option<PathBuf> {
 /// # Errors
 /// They cannot be read.
 pub fn files(dir: &Path) -> Result<Option<Files>> {
-    let Some(dir) = complete(dir) else { return Ok(None) };
+    let Some(dir) = complete(dir)? else { return Ok(None) };
     let mut files = Vec::new();
-    for name in [MODEL, BEST, OPTIMIZER, HISTORY, STATE] {
+    for name in FILES {
         let path = dir.join(name);
         if name != HISTORY || path.is_file() {
             files.push((name.to_string(), read(&path)?));
@@ -219,13 +282,41 @@ pub fn files(dir: &Path) -> Result<Option<Files>> {
     Ok(Some(files))
 }
 
+/// The state of the checkpoint directory `dir` without its tensors; `None` where nothing was ever saved.
+///
+/// # Errors
+/// As [`Checkpoint::load`].
+pub fn state<S: DeserializeOwned>(dir: &Path) -> Result<Option<S>> {
+    let Some(dir) = complete(dir)? else { return Ok(None) };
+    let path = dir.join(STATE);
+    Ok(Some(envelope(&path, read(&path)?)?.state))
+}
+
+/// The contents of `state.json` at `path`, after a check of its checksum and version.
+fn envelope<S: DeserializeOwned>(path: &Path, text: Vec<u8>) -> Result<Envelope<S>> {
+    let text = String::from_utf8(text)
+        .map_err(|e| damaged(path, &format!("byte {}", e.utf8_error().valid_up_to()), "no text"))?;
+    verify_text(path, &text)?;
+    let parse_error = |e: serde_json::Error| damaged(path, &format!("line {}", e.line()), &e.to_string());
+    let header: Envelope<serde::de::IgnoredAny> = serde_json::from_str(&text).map_err(parse_error)?;
+    if header.graphmill_checkpoint != VERSION {
+        let age = if header.graphmill_checkpoint > VERSION { "a newer" } else { "an older" };
+        let message = format!(
+            "version {} was written by {age} graphmill; this one knows {VERSION}: go on with that one, or train again",
+            header.graphmill_checkpoint
+        );
+        return Err(Error::format(path, "graphmill_checkpoint", message));
+    }
+    serde_json::from_str(&text).map_err(parse_error)
+}
+
 impl<S: DeserializeOwned> Checkpoint<S> {
     /// Reads the checkpoint directory `dir`; `None` where nothing was ever saved.
     ///
     /// # Errors
-    /// A file that cannot be read, is damaged or is of a newer version; the message names it.
+    /// A file that cannot be read, is damaged or is of a newer version, or a link to nothing; the message names it.
     pub fn load(dir: &Path) -> Result<Option<Self>> {
-        let Some(dir) = complete(dir) else { return Ok(None) };
+        let Some(dir) = complete(dir)? else { return Ok(None) };
         let read = |name: &str| read(&dir.join(name));
         Self::decode(dir.clone(), &read).map(Some)
     }
@@ -243,23 +334,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     }
 
     fn decode(dir: PathBuf, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Self> {
-        let path = dir.join(STATE);
-        let text = read(STATE)?;
-        let text = String::from_utf8(text)
-            .map_err(|e| damaged(&path, &format!("byte {}", e.utf8_error().valid_up_to()), "no text"))?;
-        verify_text(&path, &text)?;
-        let parse_error =
-            |e: serde_json::Error| damaged(&path, &format!("line {}", e.line()), &e.to_string());
-        let header: Envelope<serde::de::IgnoredAny> = serde_json::from_str(&text).map_err(parse_error)?;
-        if header.graphmill_checkpoint != VERSION {
-            let age = if header.graphmill_checkpoint > VERSION { "a newer" } else { "an older" };
-            let message = format!(
-                "version {} was written by {age} graphmill; this one knows {VERSION}: go on with that one, or train again",
-                header.graphmill_checkpoint
-            );
-            return Err(Error::format(&path, "graphmill_checkpoint", message));
-        }
-        let envelope: Envelope<S> = serde_json::from_str(&text).map_err(parse_error)?;
+        let envelope: Envelope<S> = envelope(&dir.join(STATE), read(STATE)?)?;
         let tensors = |name: &str| {
             let path = dir.join(name);
             let bytes = read(name)?;

@@ -1,4 +1,4 @@
-use graphmill_graph::atomic::Mortal;
+use graphmill_data::atomic::Mortal;
 
 use super::*;
 
@@ -98,6 +98,66 @@ fn a_checkpoint_is_loadable_after_every_step() {
     }
 }
 
+/// A checkpoint directory that is a link to another place stays one, and loses nothing that is there.
+#[cfg(unix)]
+#[test]
+fn a_linked_checkpoint_keeps_its_link_and_foreign_files_after_every_step() {
+    use std::os::unix::fs::symlink;
+
+    for steps in 0.. {
+        let run = tempfile::tempdir().unwrap();
+        let [dir, big] = ["run/checkpoint", "big"].map(|name| run.path().join(name));
+        fs::create_dir(run.path().join("run")).unwrap();
+        fs::create_dir(&big).unwrap();
+        symlink("../big/ck", &dir).unwrap();
+        let message = Checkpoint::<Place>::load(&dir).unwrap_err().to_string();
+        assert!(
+            message.contains("it is a symbolic link to") && message.contains("mount the disk"),
+            "{message}"
+        );
+        Made::new(1).write(&mut Real, &dir).unwrap();
+        fs::write(big.join("ck/notes.txt"), "mine").unwrap();
+        fs::create_dir(big.join("ck/more")).unwrap();
+        fs::write(big.join("ck/more/notes.txt"), "mine").unwrap();
+        let done = Made::new(2).write(&mut Mortal(steps), &dir).is_ok();
+        let now = loaded(&dir).unwrap();
+        assert!(now == 2 || (!done && now == 1), "{now} after {steps} steps");
+        // whatever happened, the next save brings it into order
+        Made::new(3).write(&mut Real, &dir).unwrap();
+        assert_eq!(loaded(&dir), Some(3));
+        assert!(fs::symlink_metadata(&dir).unwrap().is_symlink());
+        assert_eq!(
+            (entries(&big), entries(&run.path().join("run"))),
+            (vec!["ck".into()], vec!["checkpoint".into()])
+        );
+        for file in ["notes.txt", "more/notes.txt"] {
+            assert_eq!(fs::read(big.join("ck").join(file)).unwrap(), b"mine", "{file} after {steps} steps");
+        }
+        if done {
+            break;
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_beside_a_checkpoint_are_unlinked_and_their_targets_stay() {
+    use std::os::unix::fs::symlink;
+
+    let run = tempfile::tempdir().unwrap();
+    let [dir, thesis] = ["checkpoint", "thesis"].map(|name| run.path().join(name));
+    fs::create_dir(&thesis).unwrap();
+    fs::write(thesis.join("chapter"), "mine").unwrap();
+    for suffix in [".tmp", ".old"] {
+        Made::new(1).write(&mut Real, &dir).unwrap();
+        symlink(&thesis, atomic::suffixed(&dir, suffix)).unwrap();
+        Made::new(2).write(&mut Real, &dir).unwrap();
+        assert_eq!(loaded(&dir), Some(2));
+        assert_eq!(entries(run.path()), ["checkpoint", "thesis"]);
+        assert_eq!(fs::read(thesis.join("chapter")).unwrap(), b"mine", "{suffix}");
+    }
+}
+
 #[test]
 fn a_run_killed_in_its_first_save_starts_clean() {
     for first in 0.. {
@@ -160,7 +220,7 @@ fn numbers_keep_their_bits() {
     // every f64 that the state holds must come back exactly, or a resumed run would not be the same run
     let run = tempfile::tempdir().unwrap();
     let dir = run.path().join("checkpoint");
-    let mut stream = graphmill_graph::keyed::Stream::new(7);
+    let mut stream = graphmill_core::keyed::Stream::new(7);
     let bits: Vec<f64> =
         (0..2000).map(|_| f64::from_bits(stream.next_u64())).filter(|x| x.is_finite()).collect();
     let counts = vec![u64::MAX, i64::MAX as u64 + 1, 0];
@@ -204,7 +264,7 @@ mod of_a_model {
     fn a_resumed_model_updates_like_the_other() {
         let run = tempfile::tempdir().unwrap();
         let dir = run.path().join("checkpoint");
-        for entry in optim::TABLE {
+        for entry in &optim::TABLE {
             let make =
                 || (entry.make)(&optim::Options { momentum: 0.9, ..optim::Options::default() }).unwrap();
             let (mut whole, mut optimizer) = (model(4, 0), make());

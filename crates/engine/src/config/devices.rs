@@ -1,13 +1,13 @@
-//! What `--devices` may say.
+//! The option `--devices`.
 
-use crate::{Error, Result};
+use std::{fmt, str::FromStr};
 
 /// Most devices of a run.
 const MOST: usize = 64;
 
 /// Where the arithmetic runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Devices {
+pub enum Devices {
     /// On the processor.
     Cpu,
     /// On so many devices that are made up.
@@ -16,16 +16,14 @@ pub(crate) enum Devices {
     Cuda(Vec<usize>),
 }
 
-impl Devices {
-    /// `cpu`, `virtual:N`, `cuda` or `cuda:0,1`.
-    ///
-    /// # Errors
-    /// None of those.
-    pub(crate) fn parse(word: &str) -> Result<Self> {
+impl FromStr for Devices {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
         let wrong = || {
-            Error::usage(format!(
+            format!(
                 "unknown device '{word}'; known: cpu, virtual:N with N from 1 to {MOST}, cuda:0 or cuda:0,1 and so on"
-            ))
+            )
         };
         if word == "cpu" {
             return Ok(Self::Cpu);
@@ -39,13 +37,26 @@ impl Devices {
         }
         let numbers = word.strip_prefix("cuda:").ok_or_else(wrong)?;
         let numbers = numbers.split(',').map(|number| number.parse().map_err(|_| wrong()));
-        let numbers = numbers.collect::<Result<Vec<usize>>>()?;
+        let numbers = numbers.collect::<Result<Vec<usize>, String>>()?;
         for (i, number) in numbers.iter().enumerate() {
             if numbers[..i].contains(number) {
-                return Err(Error::usage(format!("--devices {word}: device {number} is named twice")));
+                return Err(format!("'{word}': device {number} is named twice"));
             }
         }
         if numbers.len() > MOST { Err(wrong()) } else { Ok(Self::Cuda(numbers)) }
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Virtual(count) => write!(f, "virtual:{count}"),
+            Self::Cuda(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+                write!(f, "cuda:{}", numbers.join(","))
+            }
+        }
     }
 }
 
@@ -55,11 +66,14 @@ mod tests {
 
     #[test]
     fn devices_are_read() {
-        let of = |word| Devices::parse(word).map_err(|error| error.to_string());
+        let of = |word: &str| word.parse::<Devices>();
         assert_eq!(of("cpu"), Ok(Devices::Cpu));
         assert_eq!(of("virtual:3"), Ok(Devices::Virtual(3)));
         assert_eq!(of("cuda"), Ok(Devices::Cuda(vec![0])));
         assert_eq!(of("cuda:0,2"), Ok(Devices::Cuda(vec![0, 2])));
+        for word in ["cpu", "virtual:3", "cuda:0,2"] {
+            assert_eq!(of(word).unwrap().to_string(), word);
+        }
         assert!(of("cuda:1,1").unwrap_err().contains("device 1 is named twice"));
         for word in ["", "gpu", "virtual:0", "virtual:65", "cuda:", "cuda:0,", "cuda:x", "cpu:0"] {
             let error = of(word).unwrap_err();

@@ -8,8 +8,8 @@ use std::{
     thread,
 };
 
+use graphmill_core::{Error, Result};
 use graphmill_distributed::Collective;
-use graphmill_graph::{Error, Result};
 use graphmill_nn::model::{Model, Part};
 
 /// A thread that sums what it is given over the ranks, in that order.

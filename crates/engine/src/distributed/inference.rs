@@ -4,15 +4,14 @@
 //! Every rank computes the rows of all its nodes, but in the last layer of those that are wanted only. Memory: two layers' rows of own
 //! nodes, and of neighbours a chunk; where a layer transforms its rows first, its transformed rows of own nodes and all their neighbours.
 
-use graphmill_graph::{Matrix, NodeId};
+use graphmill_core::{Matrix, NodeId};
 use graphmill_loader::Feature;
 use graphmill_nn::{Pass, model::Model};
 
 use super::Ranks;
 use crate::{
     Result,
-    evaluate::Inference,
-    nodes::{Marks, NodeSet},
+    inference::{Inference, Layer, Marks, NodeSet, RowSource, StreamedRows},
 };
 
 impl Ranks {
@@ -30,14 +29,14 @@ impl Ranks {
         out: &mut Matrix,
     ) -> Result<()> {
         let book = self.book();
-        let pass = Pass { backend: inference.backend, training: false, key: 0 };
+        let pass = Pass { backend: inference.layers.backend, training: false, key: 0 };
         let own = NodeSet::of(book.num_nodes(), book.own());
         let mut last: Vec<NodeId> = wanted.iter().copied().filter(|&v| book.is_own(v)).collect();
         let asked = last.len();
         last.sort_unstable();
         last.dedup();
         let few = NodeSet::of(book.num_nodes(), last.iter().copied());
-        let mut orders = model.inference_orders(own.len(), inference.graph.num_edges());
+        let mut orders = model.inference_orders(own.len(), inference.layers.graph.num_edges());
         model.start_with_product(&mut orders);
         let layers = model.num_layers();
         let mut published = 0;
@@ -45,7 +44,7 @@ impl Ranks {
         if model.has_input_layer() {
             let (table, rows) = self.layer(published, model.layer_in_dim(0));
             let mut made = Matrix::default();
-            inference.input_rows(feature, model, &pass, &own, &mut made)?;
+            StreamedRows(feature).input_rows(&mut inference.layers, model, &pass, &own, &mut made)?;
             publish(table, &mut made);
             self.meet()?;
             below = Some(rows);
@@ -56,12 +55,13 @@ impl Ranks {
             let destinations = if is_last { &few } else { &own };
             let sources = self.sources(inference, destinations, layers - 1 - l, model);
             let rows: &dyn Feature = below.as_deref().unwrap_or(feature);
-            inference.read_layer(rows, model, &pass, l, order, &sources, destinations)?;
+            let layer = Layer { model, pass: &pass, index: l, order };
+            inference.layers.streamed_layer(rows, &layer, &sources, destinations)?;
             if is_last {
                 break;
             }
             let (table, rows) = self.layer(published, model.layer_out_dim(l));
-            publish(table, &mut inference.output);
+            publish(table, &mut inference.layers.output);
             // who is here has read what it needed of the layer below, whose table is the next one's
             self.meet()?;
             below = Some(rows);
@@ -73,7 +73,7 @@ impl Ranks {
         mine.extend(wanted.iter().filter(|&&v| book.is_own(v)));
         few.number(&mut mine);
         let classes = model.classes();
-        let scores = inference.head(model, &pass, &mine);
+        let scores = inference.layers.head(model, &pass, &mine);
         let told = self.gather(bytemuck::cast_slice(scores.view().host()))?;
         out.resize(wanted.len(), classes);
         let rows = out.view_mut().host();
@@ -96,7 +96,7 @@ impl Ranks {
     ) -> NodeSet {
         let marks = Marks::new(self.book().num_nodes());
         destinations.ids().iter().for_each(|&v| marks.mark(v));
-        inference.mark_neighbors(destinations, hop, model.aggregation(), &marks);
+        inference.layers.mark_neighbors(destinations, hop, model.aggregation(), &marks);
         marks.set()
     }
 }

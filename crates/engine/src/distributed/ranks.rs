@@ -8,23 +8,22 @@ use std::{
     },
 };
 
+use graphmill_core::{Matrix, keyed};
 use graphmill_distributed::{
-    Book, Collective, Post,
+    Collective, Messenger, NodeOwnership,
     rows::{ROWS, Reading, Remote, Table},
     sampler::{LISTS, SAMPLE},
 };
-use graphmill_graph::{Matrix, keyed};
 use graphmill_loader::{Feature, MiniBatch};
 use graphmill_nn::model::{Model, Part};
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
 
 use super::gradients::Gradients;
 use crate::{
     Error, Result, RunDir,
     checkpoint::{self, Checkpoint, Files},
-    learner::Passes,
-    place::Place,
-    sums::Sums,
+    learner::{GradientExchange, StepContext},
+    record::{EpochTotals, RankRecord},
 };
 
 /// The tables of rows between layers that inference reads, in turns, as services of these numbers.
@@ -38,34 +37,12 @@ pub(super) mod class {
     pub(super) const MEETINGS: u64 = 3 << 56;
 }
 
-/// What a rank did in an epoch; of one that was resumed in its middle, behind that.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RankRecord {
-    /// Which one.
-    pub rank: usize,
-    /// Seeds of its shares.
-    pub seeds: u64,
-    /// Edges in its blocks.
-    pub sampled_edges: u64,
-    /// Rows of features that it read of its own, or of what it keeps of others'.
-    pub near_rows: u64,
-    /// Rows that it asked others for.
-    pub remote_rows: u64,
-    /// Bytes that it sent to draw neighbours: asks and answers, headers included.
-    pub sample_bytes: u64,
-    /// Bytes that it sent for rows of features.
-    pub feature_bytes: u64,
-    /// Bytes that it sent to sum gradients, and to agree.
-    pub sum_bytes: u64,
-}
-
 /// What ranks add up apart from each other.
 type Counters = [u64; 6];
 
 /// Edges, those of bottom blocks, rows and bytes from near, rows and bytes from other ranks.
-fn counters(sums: &mut Sums) -> [&mut u64; 6] {
-    let Sums { edges, bottom_edges, traffic, .. } = sums;
+fn counters(sums: &mut EpochTotals) -> [&mut u64; 6] {
+    let EpochTotals { edges, bottom_edges, traffic, .. } = sums;
     let (host, remote) = (&mut traffic.host, &mut traffic.remote);
     [edges, bottom_edges, &mut host.rows, &mut host.bytes, &mut remote.rows, &mut remote.bytes]
 }
@@ -112,7 +89,7 @@ pub(super) fn unpack(mut words: &[u32]) -> Option<Files> {
 /// The ranks of a run: who owns what, and what all of them do together. All ranks call the same methods in the same order.
 pub struct Ranks {
     all: Collective,
-    book: Arc<Book>,
+    book: Arc<NodeOwnership>,
     gradients: Mutex<Gradients>,
     steps: AtomicU64,
     meetings: AtomicU64,
@@ -130,7 +107,7 @@ pub struct Ranks {
 impl Ranks {
     /// # Errors
     /// The system refuses threads.
-    pub(super) fn new(post: Arc<Post>, book: Arc<Book>) -> Result<Self> {
+    pub(super) fn new(post: Arc<Messenger>, book: Arc<NodeOwnership>) -> Result<Self> {
         let all = Collective::new(post.clone());
         let layers: [Arc<RwLock<Matrix>>; 2] = Default::default();
         for (number, table) in LAYERS.iter().zip(&layers) {
@@ -153,7 +130,7 @@ impl Ranks {
     }
 
     /// Which node is whose.
-    pub fn book(&self) -> &Arc<Book> {
+    pub fn book(&self) -> &Arc<NodeOwnership> {
         &self.book
     }
 
@@ -168,7 +145,7 @@ impl Ranks {
     }
 
     /// The post.
-    pub(super) fn post(&self) -> &Arc<Post> {
+    pub(super) fn post(&self) -> &Arc<Messenger> {
         self.all.post()
     }
 
@@ -214,7 +191,10 @@ impl Ranks {
     ///
     /// # Errors
     /// It cannot be read, or a rank did not take part.
-    pub(crate) fn checkpoint(&self, run: Option<&RunDir>) -> Result<Option<Checkpoint<Place>>> {
+    pub(crate) fn checkpoint<S: DeserializeOwned>(
+        &self,
+        run: Option<&RunDir>,
+    ) -> Result<Option<Checkpoint<S>>> {
         let dir = run.map(RunDir::checkpoint).unwrap_or_default();
         let files = if self.rank() == 0 { checkpoint::files(&dir)? } else { None };
         let told = self.broadcast(files.map(|files| pack(&files)).unwrap_or_default())?;
@@ -225,14 +205,116 @@ impl Ranks {
         Checkpoint::of_files(&dir, &files).map(Some)
     }
 
-    /// Leaves the gradient of the whole batch in the model, of which `batch` is this rank's share, and returns the mean loss over all its
-    /// seeds, and how many they are. Of drawn subgraphs every rank has one of its own, and all count alike.
+    /// Says whether this rank was asked to stop, and returns whether all are to: what all agreed on with the last update.
+    pub(crate) fn agree_to_stop(&self, wants: bool) -> bool {
+        self.wants_stop.store(wants, Relaxed);
+        self.stops.load(Relaxed)
+    }
+
+    /// The rows that inference makes own ones of layer `l` into, and a feature of all ranks' such rows, of `dim` values.
+    pub(super) fn layer(&self, l: usize, dim: usize) -> (&Arc<RwLock<Matrix>>, Box<dyn Feature>) {
+        use graphmill_distributed::rows::OwnedAndRemoteRows;
+        let which = l % 2;
+        let table = &self.layers[which];
+        let remote = Remote::new(self.post().clone(), self.book.clone(), LAYERS[which], dim);
+        let own = Table::Written(table.clone());
+        (table, Box::new(OwnedAndRemoteRows::new(self.book.clone(), own, Arc::new(remote))))
+    }
+
+    /// Takes up an epoch in its middle: `sums` are those of all ranks up to there, and from here on this one's.
+    pub(crate) fn resume(&self, sums: &mut EpochTotals) {
+        let counted = counters(sums).map(|counter| *counter);
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+        if self.rank() > 0 {
+            counters(sums).into_iter().for_each(|counter| *counter = 0);
+        }
+    }
+
+    /// Makes `sums` those of all ranks; returns what each has added to them, itself and since it was resumed.
     ///
     /// # Errors
     /// A rank did not take part.
-    pub(crate) fn gradient(
+    fn add_up(&self, sums: &mut EpochTotals, more: [u64; 4]) -> Result<Vec<(Counters, [u64; 4])>> {
+        let before = *self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = counters(sums).map(|counter| *counter);
+        if self.rank() == 0 {
+            own.iter_mut().zip(before).for_each(|(own, before)| *own -= before);
+        }
+        let said = own.iter().chain(&more).flat_map(|&n| [n as u32, (n >> 32) as u32]);
+        let told = self.gather(&said.collect::<Vec<u32>>())?;
+        let number = |two: &[u32]| u64::from(two[1]) << 32 | u64::from(two[0]);
+        let mut all = Vec::with_capacity(told.len());
+        let mut total = before;
+        for words in &told {
+            let numbers: Vec<u64> = words.chunks_exact(2).map(number).collect();
+            let (Some(&of_sums), Some(&others)) = (numbers.first_chunk(), numbers.last_chunk()) else {
+                continue;
+            };
+            let of_sums: Counters = of_sums;
+            total.iter_mut().zip(of_sums).for_each(|(total, own)| *total += own);
+            all.push((of_sums, others));
+        }
+        counters(sums).into_iter().zip(total).for_each(|(counter, total)| *counter = total);
+        Ok(all)
+    }
+
+    /// Makes `sums` those of all ranks, where all stop in the middle of an epoch.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn stop(&self, sums: &mut EpochTotals) -> Result<()> {
+        self.add_up(sums, [0; 4]).map(drop)
+    }
+
+    /// What each rank did in the epoch that adds up to `sums` on this one, and leaves in `sums` what all did.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn end_epoch(&self, sums: &mut EpochTotals) -> Result<Vec<RankRecord>> {
+        let [sample, feature, sum] = *self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let seeds = self.seeds.swap(0, Relaxed);
+        let all = self.add_up(sums, [seeds, sample, feature, sum])?;
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Counters::default();
+        let record = |(rank, (of_sums, more)): (usize, (Counters, [u64; 4]))| {
+            let [sampled_edges, _, near_rows, _, remote_rows, _] = of_sums;
+            let [seeds, sample_bytes, feature_bytes, sum_bytes] = more;
+            RankRecord {
+                rank,
+                seeds,
+                sampled_edges,
+                near_rows,
+                remote_rows,
+                sample_bytes,
+                feature_bytes,
+                sum_bytes,
+            }
+        };
+        Ok(all.into_iter().enumerate().map(record).collect())
+    }
+
+    /// From here on, and up to here, bytes are those of an epoch's batches, on all ranks: `begin` and then not.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn count_bytes(&self, begin: bool) -> Result<()> {
+        if begin {
+            // what was asked before is answered
+            self.meet()?;
+        }
+        let post = self.post();
+        let now = [&[SAMPLE, LISTS][..], &[ROWS], &[0]]
+            .map(|services| services.iter().map(|&service| post.sent(service).bytes).sum::<u64>());
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        *bytes = if begin { now } else { [0, 1, 2].map(|i| now[i] - bytes[i]) };
+        drop(bytes);
+        self.meet()
+    }
+}
+
+impl GradientExchange for Ranks {
+    fn gradient(
         &self,
-        passes: &mut Passes,
+        passes: &mut StepContext,
         model: &mut Model,
         batch: &MiniBatch,
         number: u64,
@@ -275,111 +357,6 @@ impl Ranks {
         self.seeds.fetch_add(own as u64, Relaxed);
         gradients.finish(model)?;
         Ok((sum, seeds))
-    }
-
-    /// Says whether this rank was asked to stop, and returns whether all are to: what all agreed on with the last update.
-    pub(crate) fn agree_to_stop(&self, wants: bool) -> bool {
-        self.wants_stop.store(wants, Relaxed);
-        self.stops.load(Relaxed)
-    }
-
-    /// The rows that inference makes own ones of layer `l` into, and a feature of all ranks' such rows, of `dim` values.
-    pub(super) fn layer(&self, l: usize, dim: usize) -> (&Arc<RwLock<Matrix>>, Box<dyn Feature>) {
-        use graphmill_distributed::rows::Divided;
-        let which = l % 2;
-        let table = &self.layers[which];
-        let remote = Remote::new(self.post().clone(), self.book.clone(), LAYERS[which], dim);
-        let own = Table::Written(table.clone());
-        (table, Box::new(Divided::new(self.book.clone(), own, Arc::new(remote))))
-    }
-
-    /// Takes up an epoch in its middle: `sums` are those of all ranks up to there, and from here on this one's.
-    pub(crate) fn resume(&self, sums: &mut Sums) {
-        let counted = counters(sums).map(|counter| *counter);
-        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = counted;
-        if self.rank() > 0 {
-            counters(sums).into_iter().for_each(|counter| *counter = 0);
-        }
-    }
-
-    /// Makes `sums` those of all ranks; returns what each has added to them, itself and since it was resumed.
-    ///
-    /// # Errors
-    /// A rank did not take part.
-    fn add_up(&self, sums: &mut Sums, more: [u64; 4]) -> Result<Vec<(Counters, [u64; 4])>> {
-        let before = *self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut own = counters(sums).map(|counter| *counter);
-        if self.rank() == 0 {
-            own.iter_mut().zip(before).for_each(|(own, before)| *own -= before);
-        }
-        let said = own.iter().chain(&more).flat_map(|&n| [n as u32, (n >> 32) as u32]);
-        let told = self.gather(&said.collect::<Vec<u32>>())?;
-        let number = |two: &[u32]| u64::from(two[1]) << 32 | u64::from(two[0]);
-        let mut all = Vec::with_capacity(told.len());
-        let mut total = before;
-        for words in &told {
-            let numbers: Vec<u64> = words.chunks_exact(2).map(number).collect();
-            let (Some(&of_sums), Some(&others)) = (numbers.first_chunk(), numbers.last_chunk()) else {
-                continue;
-            };
-            let of_sums: Counters = of_sums;
-            total.iter_mut().zip(of_sums).for_each(|(total, own)| *total += own);
-            all.push((of_sums, others));
-        }
-        counters(sums).into_iter().zip(total).for_each(|(counter, total)| *counter = total);
-        Ok(all)
-    }
-
-    /// Makes `sums` those of all ranks, where all stop in the middle of an epoch.
-    ///
-    /// # Errors
-    /// A rank did not take part.
-    pub(crate) fn stop(&self, sums: &mut Sums) -> Result<()> {
-        self.add_up(sums, [0; 4]).map(drop)
-    }
-
-    /// What each rank did in the epoch that adds up to `sums` on this one, and leaves in `sums` what all did.
-    ///
-    /// # Errors
-    /// A rank did not take part.
-    pub(crate) fn end_epoch(&self, sums: &mut Sums) -> Result<Vec<RankRecord>> {
-        let [sample, feature, sum] = *self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let seeds = self.seeds.swap(0, Relaxed);
-        let all = self.add_up(sums, [seeds, sample, feature, sum])?;
-        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Counters::default();
-        let record = |(rank, (of_sums, more)): (usize, (Counters, [u64; 4]))| {
-            let [sampled_edges, _, near_rows, _, remote_rows, _] = of_sums;
-            let [seeds, sample_bytes, feature_bytes, sum_bytes] = more;
-            RankRecord {
-                rank,
-                seeds,
-                sampled_edges,
-                near_rows,
-                remote_rows,
-                sample_bytes,
-                feature_bytes,
-                sum_bytes,
-            }
-        };
-        Ok(all.into_iter().enumerate().map(record).collect())
-    }
-
-    /// From here on, and up to here, bytes are those of an epoch's batches, on all ranks: `begin` and then not.
-    ///
-    /// # Errors
-    /// A rank did not take part.
-    pub(crate) fn count_bytes(&self, begin: bool) -> Result<()> {
-        if begin {
-            // what was asked before is answered
-            self.meet()?;
-        }
-        let post = self.post();
-        let now = [&[SAMPLE, LISTS][..], &[ROWS], &[0]]
-            .map(|services| services.iter().map(|&service| post.sent(service).bytes).sum::<u64>());
-        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        *bytes = if begin { now } else { [0, 1, 2].map(|i| now[i] - bytes[i]) };
-        drop(bytes);
-        self.meet()
     }
 }
 

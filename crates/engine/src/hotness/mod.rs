@@ -3,32 +3,30 @@
 //! The minibatches are those that a run with the same options would draw. A cache that stays as it is holds the hottest rows by a metric
 //! of [`graphmill_loader::hotness`]; one whose rows come and go is simulated batch by batch from empty.
 
-mod plot;
+pub mod plot;
+pub(crate) mod scores;
 mod simulate;
 mod text;
 mod visits;
 
-use std::sync::Arc;
-
-use graphmill_distributed::Book;
-use graphmill_graph::{
-    Dataset,
-    external::{Quiet, Watch},
-    reorder::by_scores,
-    table::names,
-};
+use graphmill_core::{node_order::by_scores, progress::Progress};
+use graphmill_data::Dataset;
 use graphmill_loader::{
-    Sampler,
     feature::Host,
-    hotness::{self, Footprint, Setting, Visits, similarity},
-    order::Order,
-    policy,
+    hotness::{self, Footprint, Visits, similarity},
+    sampler::DRAWS,
 };
 use serde::Serialize;
 
-use crate::{Error, Result, TrainConfig, build, stage::Loader};
+pub use crate::cache_kind::{is_metric, known, metrics};
+use crate::{
+    Error, Result, TrainConfig, build,
+    cache_kind::{Kind, kind},
+    config::used::{one_of, refuse_undrawn_by_all},
+};
 
-pub use plot::svg;
+use scores::setting;
+pub use scores::{loader, scores};
 pub use visits::InOrder;
 use visits::Remembered;
 
@@ -86,35 +84,57 @@ pub struct Report {
     pub samplers: Vec<Asked>,
 }
 
-/// The names that [`Options::policies`] may have.
-pub fn known() -> String {
-    format!("{}, {}", names(hotness::TABLE), names(policy::TABLE))
+/// Options of a run that [`run`] reads: those that decide which minibatches are drawn, except the
+/// sampler, which [`Options::samplers`] names.
+pub fn options() -> Vec<&'static str> {
+    let draws = DRAWS.iter().copied().filter(|&name| name != "sampler");
+    draws.chain(["seed", "threads"]).collect()
 }
 
-/// The names of the metrics among them.
-pub fn metrics() -> String {
-    names(hotness::TABLE)
+impl Options {
+    /// Refuses the `given` options that none of the samplers reads.
+    ///
+    /// # Errors
+    /// Wrong usage, with the reason and the nearest alternative.
+    pub fn refuse_unused(&self, given: &[&str]) -> Result<()> {
+        let of = |sampler: &String| TrainConfig { sampler: sampler.clone(), ..self.train.clone() };
+        let runs: Vec<TrainConfig> = self.samplers.iter().map(of).collect();
+        refuse_undrawn_by_all(&runs, given)
+    }
 }
 
-/// Whether that is a metric, with an argument behind a colon or without.
-pub fn is_metric(name: &str) -> bool {
-    let name = name.split(':').next().unwrap_or(name);
-    hotness::TABLE.iter().any(|entry| entry.name == name)
+/// Options of a run that [`scores`] reads.
+pub fn options_of_scores() -> Vec<&'static str> {
+    [DRAWS, &["epochs", "seed", "threads"]].concat()
 }
 
-/// Either kind of cache.
-pub(crate) enum Kind {
-    /// The hottest rows by a metric, for good.
-    Pinned,
-    /// Rows that come and go.
-    Dynamic(policy::Make),
+/// Refuses the `given` options that the scores by a metric do not depend on.
+///
+/// # Errors
+/// Wrong usage, with the reason and the nearest alternative.
+pub fn refuse_unused(metric: &str, config: &TrainConfig, given: &[&str]) -> Result<()> {
+    let name = metric.split(':').next().unwrap_or(metric);
+    let Some(entry) = hotness::TABLE.get(name) else { return Ok(()) };
+    let read_by_some = |option: &&str| hotness::TABLE.iter().any(|entry| entry.options.contains(option));
+    let unread =
+        given.iter().filter(|option| read_by_some(option)).find(|option| !entry.options.contains(option));
+    if let Some(key) = unread.and_then(|option| crate::config::key(option)) {
+        let readers = hotness::TABLE.iter().filter(|entry| entry.options.contains(&key.name));
+        let readers: Vec<&str> = readers.map(|entry| entry.name).collect();
+        return Err(Error::usage(format!(
+            "--{}: scores by {name} do not depend on it; use {}, or leave it out",
+            key.flag(),
+            one_of(&readers)
+        )));
+    }
+    refuse_undrawn_by_all(std::slice::from_ref(config), given)
 }
 
 /// Finds the hit rates.
 ///
 /// # Errors
 /// An unknown name, or an impossible option; `watch` ends the work.
-pub fn run(options: &Options, data: &Dataset, watch: &dyn Watch) -> Result<Report> {
+pub fn run(options: &Options, data: &Dataset, watch: &dyn Progress) -> Result<Report> {
     check(options)?;
     let feature = Host::new(&data.features);
     let nodes = data.num_nodes();
@@ -126,7 +146,8 @@ pub fn run(options: &Options, data: &Dataset, watch: &dyn Watch) -> Result<Repor
         samplers: Vec::new(),
     };
     for sampler in &options.samplers {
-        let train = TrainConfig { sampler: sampler.clone(), ..options.train.clone() };
+        // which rows are read does not depend on how the loss weighs them
+        let train = TrainConfig { sampler: sampler.clone(), coverage: 0.0, ..options.train.clone() };
         let sampled = build::sampler(&train, data)?;
         let order = build::order(&train, data)?;
         let loader = loader(&train, data, &*sampled, &*order, &feature)?;
@@ -134,10 +155,10 @@ pub fn run(options: &Options, data: &Dataset, watch: &dyn Watch) -> Result<Repor
         let visits = Remembered::new(&drawn);
         let epochs: Vec<Footprint> = (0..options.epochs)
             .map(|epoch| visits.footprint(epoch, nodes))
-            .collect::<graphmill_graph::Result<_>>()?;
+            .collect::<graphmill_core::Result<_>>()?;
         let footprint = Footprint::of(nodes, &visits, 0..options.epochs)?;
         let pairs = epochs.windows(2).map(|pair| similarity(&pair[0], &pair[1]));
-        let pairs = pairs.collect::<graphmill_graph::Result<Vec<f64>>>()?;
+        let pairs = pairs.collect::<graphmill_core::Result<Vec<f64>>>()?;
         report.samplers.push(Asked {
             sampler: sampler.clone(),
             rows_per_epoch: footprint.total() as f64 / options.epochs as f64,
@@ -167,96 +188,6 @@ pub fn run(options: &Options, data: &Dataset, watch: &dyn Watch) -> Result<Repor
     Ok(report)
 }
 
-/// The score of every node by the metric of that name, for a run with these options.
-///
-/// # Errors
-/// No such metric, or an impossible option; `watch` ends the work.
-pub fn scores(name: &str, config: &TrainConfig, data: &Dataset, watch: &dyn Watch) -> Result<Vec<f64>> {
-    let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
-    scores_until(name, config, data, &*sampler, &*order, watch)
-}
-
-/// [`scores`] of a run whose sampler and order have been made.
-pub(crate) fn scores_of(
-    name: &str,
-    config: &TrainConfig,
-    data: &Dataset,
-    sampler: &dyn Sampler,
-    order: &dyn Order,
-) -> Result<Vec<f64>> {
-    scores_until(name, config, data, sampler, order, &Quiet)
-}
-
-/// [`scores_of`], as long as `watch` does not end it.
-pub(crate) fn scores_until(
-    name: &str,
-    config: &TrainConfig,
-    data: &Dataset,
-    sampler: &dyn Sampler,
-    order: &dyn Order,
-    watch: &dyn Watch,
-) -> Result<Vec<f64>> {
-    let unread = Host::new(&data.features);
-    let loader = loader(config, data, sampler, order, &unread)?;
-    let visits = InOrder::new(&loader, watch);
-    let setting = setting(config, data, &loader, &visits, config.epochs as u64);
-    scored(name, &setting, watch)
-}
-
-/// [`scores_of`] of one rank's share of a run's batches.
-pub(crate) fn scores_of_rank(
-    name: &str,
-    config: &TrainConfig,
-    data: &Dataset,
-    sampler: &dyn Sampler,
-    order: &dyn Order,
-    own: &Arc<Book>,
-) -> Result<Vec<f64>> {
-    let unread = Host::new(&data.features);
-    let loader = Loader { own: Some(own.clone()), ..loader(config, data, sampler, order, &unread)? };
-    let visits = InOrder::new(&loader, &Quiet);
-    let setting = setting(config, data, &loader, &visits, config.epochs as u64);
-    hotness::score(name, &setting).map_err(Error::usage)
-}
-
-/// The scores of a setting whose batches are drawn as long as `watch` does not end that.
-fn scored(name: &str, setting: &Setting, watch: &dyn Watch) -> Result<Vec<f64>> {
-    let scores = hotness::score(name, setting);
-    // its message may stand for the batches that were not drawn
-    watch.check()?;
-    scores.map_err(Error::usage)
-}
-
-/// What hotness is computed for.
-fn setting<'s>(
-    config: &'s TrainConfig,
-    data: &'s Dataset,
-    loader: &Loader,
-    visits: &'s dyn Visits,
-    epochs: u64,
-) -> Setting<'s> {
-    Setting {
-        graph: &data.graph,
-        train: &data.split.train,
-        fanout: &config.fanout.0,
-        batch_size: loader.batch_size,
-        seed: config.seed,
-        epochs,
-        visits,
-    }
-}
-
-/// What kind of cache a name stands for.
-pub(crate) fn kind(name: &str) -> Result<Kind> {
-    if is_metric(name) {
-        return Ok(Kind::Pinned);
-    }
-    let dynamic = policy::TABLE.iter().find(|entry| entry.name == name);
-    dynamic
-        .map(|entry| Kind::Dynamic(entry.make))
-        .ok_or_else(|| Error::usage(format!("unknown policy '{name}'; known: {}", known())))
-}
-
 fn check(options: &Options) -> Result<()> {
     for (flag, empty) in [
         ("policies", options.policies.is_empty()),
@@ -274,36 +205,6 @@ fn check(options: &Options) -> Result<()> {
         return Err(Error::usage("--epochs 0: at least 1"));
     }
     options.policies.iter().try_for_each(|name| kind(name).map(|_| ()))
-}
-
-/// The stages of a run, whose layers are left out: every input node is asked for once a batch.
-pub(crate) fn loader<'a>(
-    config: &TrainConfig,
-    data: &'a Dataset,
-    sampler: &'a dyn Sampler,
-    order: &'a dyn Order,
-    feature: &'a Host,
-) -> Result<Loader<'a>> {
-    if data.split.train.is_empty() {
-        return Err(Error::dataset(&data.name, "it has no training nodes: import it with --split"));
-    }
-    let batch_size = if config.batch_size == 0 { data.split.train.len() } else { config.batch_size };
-    Ok(Loader {
-        graph: &data.graph,
-        train: &data.split.train,
-        seed: config.seed,
-        batch_size,
-        max_batches: config.max_batches,
-        order,
-        sampler,
-        feature,
-        fused: false,
-        transposed: 0,
-        symmetric: None,
-        aggregation: graphmill_graph::block::Aggregation::Mean,
-        own: None,
-        ahead: None,
-    })
 }
 
 #[cfg(test)]

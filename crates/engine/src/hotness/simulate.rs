@@ -1,6 +1,6 @@
 //! Hit rates of caches of several sizes.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 use graphmill_loader::{
     hotness::{Footprint, Visits},
     policy::{MISS, Make},

@@ -1,4 +1,6 @@
-use graphmill_graph::generate::{GenerateOptions, generate};
+use graphmill_core::progress::Quiet;
+use graphmill_data::generate::{GenerateOptions, generate};
+use graphmill_loader::policy;
 
 use super::*;
 
@@ -37,7 +39,7 @@ fn caches_of_any_kind_are_between_nothing_and_everything() {
             let rates = of(policy);
             assert_eq!(rates[0], 0.0, "{policy}");
             assert!(rates.windows(2).all(|pair| pair[0] <= pair[1]), "{policy}: {rates:?}");
-            if hotness::TABLE.iter().any(|entry| entry.name == policy) {
+            if hotness::TABLE.get(policy).is_some() {
                 assert!(
                     rates.iter().zip(&best).all(|(rate, best)| rate <= best),
                     "{policy}: {rates:?} {best:?}"
@@ -50,7 +52,7 @@ fn caches_of_any_kind_are_between_nothing_and_everything() {
     }
     let alike = report.samplers[0].similarity.unwrap();
     assert!(alike > 0.2 && alike < 1.0, "{alike}");
-    let svg = svg(&report).unwrap();
+    let svg = plot::svg(&report);
     assert!(
         svg.starts_with("<svg") && svg.contains("rows held, %") && svg.contains("weighted-reverse-pagerank")
     );
@@ -68,11 +70,16 @@ fn a_simulated_cache_serves_what_the_real_one_serves() {
     let order = build::order(&options.train, &data).unwrap();
     let loader = loader(&options.train, &data, &*sampler, &*order, &feature).unwrap();
     let slots = 150; // below what is dealt to shards
-    let behind = || Box::new(Host::new(&data.features));
-    let kind = graphmill_graph::matrix::TableType::F32;
+    let behind = || std::sync::Arc::new(Host::new(&data.features));
+    let kind = graphmill_core::matrix::TableType::F32;
     let level = graphmill_loader::feature::cached::Level::Device { devices: 1, reader: 0 };
-    let fifo =
-        graphmill_loader::feature::cached::Dynamic::new(policy::TABLE[0].make, slots, kind, behind(), level);
+    let fifo = graphmill_loader::feature::cached::Dynamic::new(
+        policy::TABLE.find("fifo").unwrap().make,
+        slots,
+        kind,
+        behind(),
+        level,
+    );
     let (mut served, mut asked) = (0, 0);
     let fifo = fifo.unwrap();
     for epoch in 0..2 {

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use graphmill_graph::{NodeId, Result, external::Watch};
+use graphmill_core::{NodeId, Result, progress::Progress};
 use graphmill_loader::{
     MiniBatch, Workspace,
     hotness::{Footprint, Visits},
@@ -14,13 +14,13 @@ use crate::stage::Loader;
 /// Draws as many batches at once as there are threads, and shows them in their order.
 pub struct InOrder<'l, 'a> {
     loader: &'l Loader<'a>,
-    watch: &'l dyn Watch,
+    watch: &'l dyn Progress,
     slots: RefCell<Vec<(Workspace, MiniBatch)>>,
 }
 
 impl<'l, 'a> InOrder<'l, 'a> {
     /// What `loader` draws, as long as `watch` does not end it.
-    pub fn new(loader: &'l Loader<'a>, watch: &'l dyn Watch) -> Self {
+    pub fn new(loader: &'l Loader<'a>, watch: &'l dyn Progress) -> Self {
         Self { loader, watch, slots: RefCell::default() }
     }
 }
@@ -43,7 +43,7 @@ impl Visits for InOrder<'_, '_> {
                 loader.pick(&order, next + i as u64, batch);
                 loader
                     .sample(epoch, workspace, batch)
-                    .map_err(|e| graphmill_graph::Error::invalid(e.to_string()))
+                    .map_err(|e| graphmill_core::Error::invalid(e.to_string()))
             })?;
             next += group.len() as u64;
             group.iter().for_each(|(_, batch)| see(&batch.input_nodes));

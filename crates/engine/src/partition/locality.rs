@@ -1,10 +1,10 @@
 //! How much of the training nodes' neighbourhoods lies in their own parts.
 
-use graphmill_graph::{
+use graphmill_core::{
     Graph, NodeId,
     keyed::{self, Stream},
-    partition::PartitionBook,
 };
+use graphmill_data::partition::PartitionBook;
 use rayon::prelude::*;
 
 /// Sets these draws apart from others of the same seed.

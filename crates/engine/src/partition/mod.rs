@@ -1,31 +1,30 @@
-//! `graphmill partition`: a dataset dealt to parts by a method of [`graphmill_graph::partition`], and what training over them would cost.
+//! `graphmill partition`: a dataset dealt to parts by a method of [`graphmill_data::partition`], and what training over them would cost.
 //!
 //! - [`requests`]: what the parts ask of each other in an epoch, by drawing its minibatches.
 //! - [`locality`]: how much of the training nodes' neighbourhoods lies in their own parts.
-//! - [`svg`]: both as a picture.
+//! - [`plot::svg`]: both as a picture.
 
 mod locality;
-mod plot;
+pub mod plot;
 mod requests;
 mod text;
 
 use std::{path::Path, time::Instant};
 
-use graphmill_graph::{
-    Dataset, Graph, NodeId,
-    external::Watch,
+use graphmill_core::{Graph, NodeId, progress::Progress};
+use graphmill_data::{
+    Dataset,
     partition::{self, Description, PartitionBook},
-    table,
 };
+use graphmill_loader::sampler::DRAWS;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 
 pub use locality::locality;
-pub use plot::svg;
 pub use requests::{CrossRequests, Hop, requests};
 
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, config::used::one_of};
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -89,20 +88,56 @@ pub struct Report {
     pub results: Vec<Outcome>,
 }
 
+/// Options of a run that [`Options::train`] is read for: those that decide which minibatches a sampler
+/// from seeds draws.
+pub fn options() -> Vec<&'static str> {
+    let not = [
+        "max_batches",
+        "inductive",
+        "frontier_size",
+        "pop_by",
+        "eta",
+        "degree_cap",
+        "burning",
+        "parts",
+        "parts_per_batch",
+    ];
+    DRAWS.iter().copied().filter(|name| !not.contains(name)).collect()
+}
+
+/// Refuses the `given` limits of a part's size that none of the `methods` keeps to.
+///
+/// # Errors
+/// Wrong usage, with the nearest alternative; an unknown name.
+pub fn refuse_unused(methods: &[String], given: &[&str]) -> Result<()> {
+    let find = |name: &String| partition::TABLE.find(name).map_err(Error::name);
+    let chosen = methods.iter().map(find).collect::<Result<Vec<_>>>()?;
+    let unread = |option: &&&str| !chosen.iter().any(|entry| entry.options.contains(option));
+    let Some(option) = given.iter().find(unread) else { return Ok(()) };
+    let readers = partition::TABLE.iter().filter(|entry| entry.options.contains(option));
+    let readers: Vec<&str> = readers.map(|entry| entry.name).collect();
+    Err(Error::usage(format!(
+        "--{}: --method {} does not use it; use --method {}, or leave it out",
+        option.replace('_', "-"),
+        methods.join(","),
+        one_of(&readers)
+    )))
+}
+
 /// The names that [`Options::methods`] may have.
 pub fn known() -> String {
-    table::names(partition::TABLE)
+    partition::TABLE.names()
 }
 
 /// Partitions `data` by every method, and writes what the last one makes to `dst`, where that is given.
 ///
 /// # Errors
 /// An unknown name or an impossible option, several methods and a `dst`, or writing fails.
-pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Watch) -> Result<Report> {
+pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Progress) -> Result<Report> {
     let methods = options
         .methods
         .iter()
-        .map(|name| table::find("method", partition::TABLE, name).map_err(Error::name))
+        .map(|name| partition::TABLE.find(name).map_err(Error::name))
         .collect::<Result<Vec<_>>>()?;
     if methods.is_empty() {
         return Err(Error::usage(format!("--method: name at least one of {}", known())));
@@ -146,7 +181,7 @@ pub fn statistics(
     options: &Options,
     data: &Dataset,
     book: &PartitionBook,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<Statistics> {
     let train = &data.split.train;
     let any = !train.is_empty();

@@ -7,11 +7,8 @@
 //! Minibatches are those of [`crate::trainer::train`] with the same options: the same order, and the same draws for every node, since these depend
 //! on seed, epoch, minibatch, hop and node alone.
 
-use graphmill_graph::{
-    Dataset,
-    external::{Unit, Watch},
-    partition::PartitionBook,
-};
+use graphmill_core::progress::{Progress, Unit};
+use graphmill_data::{Dataset, partition::PartitionBook};
 use graphmill_loader::{MiniBatch, Workspace, feature::Host};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -83,10 +80,10 @@ pub fn requests(
     batches: u64,
     data: &Dataset,
     book: &PartitionBook,
-    watch: &dyn Watch,
+    watch: &dyn Progress,
 ) -> Result<CrossRequests> {
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
-    if sampler.subgraphs().is_some() {
+    if sampler.properties().subgraphs.is_some() {
         let name = &config.sampler;
         return Err(Error::usage(format!(
             "--sampler {name} draws whole subgraphs; requests are those of a sampler from seeds, such as neighbor"
@@ -103,7 +100,7 @@ pub fn requests(
     let parts = u64::from(book.parts());
     let tasks = drawn * parts;
     let side_by_side = (rayon::current_num_threads() as u64).clamp(1, tasks.max(1)) as usize;
-    let hops = sampler.num_layers();
+    let hops = sampler.properties().num_layers;
     let mut slots: Vec<Slot> =
         (0..side_by_side).map(|_| Slot::new(data.num_nodes(), hops, parts as usize)).collect();
     let mut next = 0;

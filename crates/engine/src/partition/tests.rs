@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use graphmill_graph::{
-    external::Quiet,
-    generate::{GenerateOptions, generate},
-};
+use graphmill_core::progress::Quiet;
+use graphmill_data::generate::{GenerateOptions, generate};
 
 use super::*;
 use crate::config::Fanout;
@@ -108,7 +106,7 @@ fn every_method_has_its_figures() {
         assert!(!json["results"][0][field].is_null(), "{field}");
     }
     assert!(
-        report.to_string().contains("fennel") && svg(&report).unwrap().contains("nodes asked of other parts")
+        report.to_string().contains("fennel") && plot::svg(&report).contains("nodes asked of other parts")
     );
 
     let wrong = |options: Options| run(&options, &data, None, &Quiet).unwrap_err().to_string();

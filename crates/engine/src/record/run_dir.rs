@@ -2,25 +2,25 @@
 //!
 //! ```text
 //! RUN/config.toml        every option, reusable with --config
+//! RUN/dataset.json       an Origin: what the run was trained on
 //! RUN/metrics.jsonl      an EpochRecord per line, as the epochs end
 //! RUN/checkpoint/        see crate::checkpoint
 //! RUN/best.safetensors   the parameters of the best epoch, a copy of what the checkpoint holds
 //! RUN/summary.json       the Summary, at the end
-//! RUN/report.html        the same for the eye
-//! RUN/trace.json         what every worker did with every batch, where --trace asks for it; of the last process that trained here
-//! RUN/tensorboard/       event files, one per process that trained here, where --tensorboard asks for them
 //! ```
+//!
+//! The crate `graphmill-report` adds `report.html`, `trace.json` and `tensorboard/`.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::Write,
     path::{Path, PathBuf},
 };
 
-use graphmill_graph::atomic::{self, Real};
+use graphmill_data::atomic::{self, Real};
 
-use super::{Best, DatasetRecord, EpochRecord, Summary, TestScore, sound};
-use crate::{Error, Result, TrainConfig, checkpoint, report};
+use super::{Best, DatasetRecord, EpochRecord, Summary, TestScore, validate};
+use crate::{Error, Result, TrainConfig, checkpoint};
 
 /// A run's directory. One that was made for a run that never began is taken back.
 #[derive(Debug)]
@@ -33,10 +33,11 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Makes the directory for a new run. It may exist, but hold no run.
+    /// Makes the directory for a new run. It may exist, but hold no run. A run that is gone on with may
+    /// have moved its checkpoint to another disk and left a symbolic link; a new one finds none.
     ///
     /// # Errors
-    /// There is a run already, or a dataset, another process writes here, or the directory cannot be made.
+    /// There is a run already, or a dataset, or a symbolic link at a name that a run writes, another process writes here, or the directory cannot be made.
     pub fn create(path: &Path) -> Result<Self> {
         if path.exists() && !path.is_dir() {
             return Err(Error::run(path, "this is a file: name a directory with --out"));
@@ -51,6 +52,12 @@ impl RunDir {
         fs::create_dir_all(path).map_err(|e| Error::io(path, "create", e))?;
         let mut run = Self::lock(path)?;
         run.made = made;
+        if let Some(name) = NAMES.iter().find(|name| path.join(name).is_symlink()) {
+            let message = format!(
+                "{name} is a symbolic link, and a new run writes through none: remove it, or name another --out"
+            );
+            return Err(Error::run(path, message));
+        }
         let holds = ["config.toml", METRICS, "summary.json", "checkpoint"];
         if holds.iter().any(|name| path.join(name).exists()) {
             let message = "there is a run here already: go on with it by --resume, or name another --out";
@@ -82,20 +89,10 @@ impl RunDir {
 
     fn lock(path: &Path) -> Result<Self> {
         let at = path.join(".lock");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&at)
-            .map_err(|e| Error::io(&at, "open", e))?;
-        match file.try_lock() {
-            // some network file systems know no locks: there, the user has to take care
-            Ok(()) | Err(TryLockError::Error(_)) => {}
-            Err(TryLockError::WouldBlock) => {
-                let message = "another process is training here: wait for it, or name another --out";
-                return Err(Error::run(path, message));
-            }
-        }
+        let Some(file) = atomic::lock(&at).map_err(|e| Error::io(&at, "open", e))? else {
+            let message = "another process is training here: wait for it, or name another --out";
+            return Err(Error::run(path, message));
+        };
         Ok(Self { path: path.to_path_buf(), made: Vec::new(), lock: Some(file) })
     }
 
@@ -134,18 +131,8 @@ impl RunDir {
     /// # Errors
     /// There is no checkpoint yet.
     pub fn last_model(run: &Path) -> Result<PathBuf> {
-        checkpoint::model_file(&run.join("checkpoint"))
+        checkpoint::model_file(&run.join("checkpoint"))?
             .ok_or_else(|| Error::run(run, "there is no checkpoint yet: let the run go on for a while"))
-    }
-
-    /// Where a trace goes, when asked for.
-    pub fn trace(&self) -> PathBuf {
-        self.path.join("trace.json")
-    }
-
-    /// The directory of TensorBoard's event files, when asked for.
-    pub fn tensorboard(&self) -> PathBuf {
-        self.path.join("tensorboard")
     }
 
     /// Writes `config.toml`.
@@ -165,6 +152,11 @@ impl RunDir {
         let mut line =
             serde_json::to_string(record).map_err(|e| Error::format(&path, "new line", e.to_string()))?;
         line.push('\n');
+        if path.is_symlink() && !path.exists() {
+            let message =
+                "it is a symbolic link to a file that is not there: restore the file, or remove the link";
+            return Err(Error::format(&path, "file", message));
+        }
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -207,7 +199,7 @@ impl RunDir {
         Ok(records)
     }
 
-    /// Writes `summary.json` and `report.html`.
+    /// Writes `summary.json`.
     ///
     /// # Errors
     /// The disk is full or not to be written.
@@ -216,19 +208,7 @@ impl RunDir {
         let mut text = serde_json::to_string_pretty(summary)
             .map_err(|e| Error::format(&path, "summary", e.to_string()))?;
         text.push('\n');
-        atomic::replace(&mut Real, &path, text.as_bytes())?;
-        Ok(atomic::replace(&mut Real, &self.path.join(REPORT), report::html(summary).as_bytes())?)
-    }
-
-    /// Writes the `report.html` of the run in `run` anew from what it recorded, finished or not; where it is.
-    ///
-    /// # Errors
-    /// There is no run, a file of it is damaged, or the disk is full or not to be written.
-    pub fn write_report(run: &Path) -> Result<PathBuf> {
-        let path = run.join(REPORT);
-        let html = report::html(&Self::open(run)?.summary()?);
-        atomic::replace(&mut Real, &path, html.as_bytes())?;
-        Ok(path)
+        Ok(atomic::replace(&mut Real, &path, text.as_bytes())?)
     }
 
     /// The summary of a finished run, or as much of it as `config.toml` and `metrics.jsonl` tell of one that
@@ -247,13 +227,13 @@ impl RunDir {
             ),
         };
         if let Some(summary) = &finished {
-            sound::summary(summary, &text)
+            validate::summary(summary, &text)
                 .map_err(|(part, message)| Error::format(&path, part, message + ANEW))?;
         }
         let lines = read_if_there(&self.path.join(METRICS))?;
         // a torn line at the end is an epoch that is being written
         let epochs: Vec<EpochRecord> =
-            (1..).zip(lines.lines()).map_while(|(at, line)| sound::epoch(line, at)).collect();
+            (1..).zip(lines.lines()).map_while(|(at, line)| validate::epoch(line, at)).collect();
         if let Some(summary) = finished
             && summary.epochs.len() >= epochs.len()
         {
@@ -268,6 +248,7 @@ impl RunDir {
         });
         let best = best.map(|e| Best { epoch: e.epoch, valid_score: e.valid_score });
         let name = match Path::new(&config.dataset).file_name() {
+            _ if config.is_in_memory() => "in memory".to_string(),
             Some(name) => name.to_string_lossy().into_owned(),
             None => "demo".to_string(),
         };
@@ -300,7 +281,18 @@ impl Drop for RunDir {
 const ANEW: &str = ": train --resume writes it anew";
 const METRICS: &str = "metrics.jsonl";
 const SUMMARY: &str = "summary.json";
-const REPORT: &str = "report.html";
+/// The names that a run writes.
+const NAMES: [&str; 9] = [
+    "config.toml",
+    "dataset.json",
+    METRICS,
+    "checkpoint",
+    "best.safetensors",
+    SUMMARY,
+    "report.html",
+    "trace.json",
+    "tensorboard",
+];
 
 /// A file's text, nothing where it is not there.
 fn read_if_there(path: &Path) -> Result<String> {
@@ -361,6 +353,71 @@ mod tests {
         assert!(message(RunDir::reopen(dir.path())).contains("there is no run here"));
     }
 
+    /// Whatever a run writes, a link at the name beside it is replaced and the link's target stays.
+    #[cfg(unix)]
+    #[test]
+    fn links_beside_a_runs_files_are_replaced() {
+        use std::os::unix::fs::symlink;
+
+        let (dir, run) = run();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "mine").unwrap();
+        let files = ["config.toml", METRICS, SUMMARY, "best.safetensors"];
+        for name in files {
+            symlink(&victim, run.path().join(format!("{name}.tmp"))).unwrap();
+        }
+        run.write_config(&TrainConfig::default()).unwrap();
+        run.append_epoch(&epoch(1)).unwrap();
+        run.append_epoch(&epoch(2)).unwrap();
+        run.keep_epochs(1).unwrap();
+        run.write_summary(&Summary::default()).unwrap();
+        checkpoint::save_params(&run.best_model(), &[]).unwrap();
+        for name in files {
+            assert!(fs::symlink_metadata(run.path().join(name)).unwrap().is_file(), "{name}");
+            assert!(!run.path().join(format!("{name}.tmp")).exists(), "{name}");
+        }
+        assert_eq!(fs::read(&victim).unwrap(), b"mine");
+        let path = run.path().to_path_buf();
+        drop(run);
+        fs::remove_file(path.join(".lock")).unwrap();
+        symlink(&victim, path.join(".lock")).unwrap();
+        drop(RunDir::reopen(&path).unwrap());
+        assert!(fs::symlink_metadata(path.join(".lock")).unwrap().is_file());
+    }
+
+    /// A run must not write where a link left by someone else leads.
+    #[cfg(unix)]
+    #[test]
+    fn links_at_the_names_of_a_run_are_not_written_through() {
+        use std::os::unix::fs::symlink;
+
+        let dir = tempfile::tempdir().unwrap();
+        let (victim, there) = (dir.path().join("victim"), dir.path().join("there"));
+        fs::create_dir(&there).unwrap();
+        for name in NAMES {
+            for target in [&victim, &there] {
+                let path = dir.path().join(format!("run-{name}"));
+                fs::create_dir_all(&path).unwrap();
+                symlink(target, path.join(name)).unwrap();
+                let message = RunDir::create(&path).unwrap_err().to_string();
+                assert!(message.contains(&format!("{name} is a symbolic link")), "{message}");
+                assert!(path.join(name).is_symlink());
+                fs::remove_dir_all(&path).unwrap();
+            }
+        }
+        // a run that is gone on with may use a link to a file, but makes none where it leads
+        let (_room, run) = run();
+        let metrics = run.path().join(METRICS);
+        symlink(&victim, &metrics).unwrap();
+        let message = run.append_epoch(&epoch(1)).unwrap_err().to_string();
+        assert!(message.contains("a symbolic link to a file that is not there"), "{message}");
+        assert!(!victim.exists());
+        fs::write(&victim, "").unwrap();
+        run.append_epoch(&epoch(1)).unwrap();
+        assert_eq!(run.keep_epochs(1).unwrap(), [epoch(1)]);
+        assert_eq!(fs::read_dir(&there).unwrap().count(), 0);
+    }
+
     #[test]
     fn a_directory_for_a_run_that_never_began_is_taken_back() {
         let dir = tempfile::tempdir().unwrap();
@@ -396,8 +453,6 @@ mod tests {
         let finished = Summary { test: TestScore { metric: "accuracy".into(), score: Some(0.9) }, ..summary };
         run.write_summary(&finished).unwrap();
         assert_eq!(run.summary().unwrap(), finished);
-        let report = RunDir::write_report(run.path()).unwrap();
-        assert!(fs::read_to_string(report).unwrap().contains("accuracy"));
     }
 
     #[test]

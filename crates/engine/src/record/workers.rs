@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::timeline::{Busy, Stage};
+use super::timeline::{Busy, Stage};
 
 /// Seconds of a worker by stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,11 +5,14 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 use graphmill_loader::{MiniBatch, Workspace, reuse::Slots};
 use rayon::prelude::*;
 
-use crate::{Result, stage::Loader};
+use crate::{
+    Result,
+    stage::{DrawAhead, Loader},
+};
 
 /// Batches that are drawn ahead: whoever draws one completes it.
 #[derive(Debug, Default)]
@@ -64,7 +67,7 @@ impl Ahead {
                 loader.pick(order, first + i as u64, &mut drawn.batch);
                 // what cannot be drawn fails in its turn, when the batches before it are trained on
                 let drawn_well = catch_unwind(AssertUnwindSafe(|| {
-                    loader.sample_above(epoch, space, &mut drawn.batch).is_ok()
+                    loader.sample_upper_blocks(epoch, space, &mut drawn.batch).is_ok()
                 }));
                 drawn.is_there = drawn_well.unwrap_or(false);
             };
@@ -94,13 +97,10 @@ impl Ahead {
             }
         }
     }
+}
 
-    /// Batch `number`, whole: its part above the bottom from here, its bottom block drawn now, for the rows that are not
-    /// reused.
-    ///
-    /// # Errors
-    /// A block has more edges than fit; wrong usage.
-    pub fn complete(
+impl DrawAhead for Ahead {
+    fn complete(
         &self,
         loader: &Loader,
         order: &[NodeId],
@@ -123,9 +123,9 @@ impl Ahead {
         });
         if !taken {
             // somebody has had it before
-            loader.sample_above(self.epoch, workspace, batch)?;
+            loader.sample_upper_blocks(self.epoch, workspace, batch)?;
         }
         batch.reuse(&self.slots, self.restrict, workspace);
-        loader.sample_bottom(self.epoch, workspace, batch)
+        loader.sample_input_block(self.epoch, workspace, batch)
     }
 }

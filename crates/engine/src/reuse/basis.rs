@@ -5,7 +5,7 @@
 //! first right singular vectors of a sample of aggregated rows (not centred: the mean itself is the first thing that drifts), by
 //! subspace iteration (Halko, Martinsson and Tropp, SIAM Review 2011, algorithm 4.4).
 
-use graphmill_graph::{Matrix, keyed};
+use graphmill_core::{Matrix, keyed};
 use graphmill_nn::{
     Backend,
     backend::Side::{Plain, Transposed},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::Matrix;
+use graphmill_core::Matrix;
 use graphmill_nn::{Projected, Reused};
 
 /// Rows `from..` up to the next slice's, all made from the same parameters.
@@ -38,7 +38,7 @@ impl Embeddings {
     pub fn reused<'a>(&'a self, slots: &'a [u32]) -> Reused<'a> {
         let (coordinates, basis) = (self.coordinates.view(), &self.basis[..]);
         let projected = (!basis.is_empty()).then_some(Projected { coordinates, basis, learns: self.learns });
-        Reused { rows: self.rows.view(), slots, kept: &self.kept, projected }
+        Reused { rows: self.rows.view(), slots, aggregates: &self.kept, projected }
     }
 
     /// How old the oldest row is for a model that has made `step` updates. O(slices).

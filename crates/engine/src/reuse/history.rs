@@ -6,13 +6,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use graphmill_graph::Matrix;
+use graphmill_core::Matrix;
 use graphmill_nn::model::Model;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     checkpoint::tensors::Tensor,
-    strategy::monitor::{Guarded, Monitor},
+    machine::monitor::{Guarded, Monitor},
 };
 
 /// What the basis is called among versions.

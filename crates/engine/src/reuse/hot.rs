@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-use graphmill_graph::{NodeId, reorder::by_scores};
+use graphmill_core::{NodeId, node_order::by_scores};
 use rayon::prelude::*;
 
 use super::Ahead;

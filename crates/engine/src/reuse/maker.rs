@@ -1,14 +1,15 @@
 //! Makes bottom-layer rows from nodes and parameters.
 
-use graphmill_graph::{Matrix, NodeId, keyed};
+use graphmill_core::{Matrix, NodeId, keyed};
 use graphmill_loader::{MiniBatch, Workspace};
 use graphmill_nn::{
     Pass,
-    model::{Activations, Model},
+    layer::LayerInput,
+    model::{Activations, BottomRows, Model, ProjectedRows},
 };
 
 use super::{Embeddings, Slice, Snapshot};
-use crate::{Result, learner::Passes, stage::Loader};
+use crate::{Result, learner::StepContext, stage::Loader};
 
 /// Nodes whose rows are made at once: what they are made from stays in the cache.
 const CHUNK: usize = 1 << 14;
@@ -38,14 +39,14 @@ impl Maker {
         }
     }
 
-    /// What the rows of `nodes` are made from: the widths that [`Model::kept_dims`] says. The model's own parameters count.
+    /// What the rows of `nodes` are made from: the widths that [`Model::aggregate_dims`] says. The model's own parameters count.
     ///
     /// # Errors
     /// As [`Maker::make`].
     pub fn inputs(
         &mut self,
         loader: &Loader,
-        passes: &Passes,
+        passes: &StepContext,
         nodes: &[NodeId],
         widths: &[usize],
     ) -> Result<Vec<Matrix>> {
@@ -66,7 +67,7 @@ impl Maker {
     pub fn make(
         &mut self,
         loader: &Loader,
-        passes: &Passes,
+        passes: &StepContext,
         (epoch, number): (u64, u64),
         (version, snapshot): (u64, &Snapshot),
         nodes: &[NodeId],
@@ -89,7 +90,7 @@ impl Maker {
             batch.input_nodes.clear();
             batch.input_nodes.extend_from_slice(chunk);
             self.space.set_parallel(true);
-            loader.sample_bottom(epoch, &mut self.space, batch)?;
+            loader.sample_input_block(epoch, &mut self.space, batch)?;
             loader.extract(batch)?;
             self.edges += batch.blocks[0].num_edges() as u64;
             let x = match (&passes.table, batch.is_fused()) {
@@ -100,16 +101,19 @@ impl Maker {
             // features that are dropped are dropped anew for every chunk
             let key = keyed::key(&[passes.seed, version, at as u64, 0x6d61_6b65]);
             let pass = Pass { backend: passes.backend, training: true, key };
-            let (order, block) = (passes.orders[0], &batch.blocks[0]);
+            let input = LayerInput { order: passes.orders[0], block: &batch.blocks[0], x, transformed: &[] };
             let Self { model, acts, room, .. } = self;
             if to.basis.is_empty() {
-                model.bottom_rows(&pass, order, block, x, acts, at, &mut to.rows, at, &mut to.kept);
+                let rows = BottomRows { rows: &mut to.rows, at, aggregates: &mut to.kept, aggregates_at: at };
+                model.bottom_rows(&pass, &input, acts, rows);
             } else {
                 room.resize_with(to.basis.len(), Matrix::default);
                 let widths = to.basis.iter().map(Matrix::num_cols);
                 room.iter_mut().zip(widths).for_each(|(room, width)| room.resize(chunk.len(), width));
-                model.bottom_rows(&pass, order, block, x, acts, at, &mut to.rows, 0, room);
-                model.project_rows(&pass, &to.basis, room, acts, at, &mut to.rows, &mut to.coordinates);
+                let rows = BottomRows { rows: &mut to.rows, at, aggregates: room, aggregates_at: 0 };
+                model.bottom_rows(&pass, &input, acts, rows);
+                let rows = ProjectedRows { rows: &mut to.rows, coordinates: &mut to.coordinates, at };
+                model.project_rows(&pass, &to.basis, room, acts, rows);
             }
         }
         Ok(())

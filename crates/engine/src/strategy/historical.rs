@@ -12,10 +12,14 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::{Matrix, NodeId};
+use graphmill_core::{Matrix, NodeId};
 use graphmill_loader::Workspace;
 
-use super::{Epoch, Flow, Setting, Strategy, sequential::Sequential, worker::attempt};
+use super::{
+    interface::{Epoch, Flow, Setting, Strategy},
+    sequential::Sequential,
+    worker::attempt,
+};
 use crate::{
     Error, Result,
     learner::Learner,
@@ -47,7 +51,7 @@ impl Historical {
     /// # Errors
     /// Options that this strategy cannot work with.
     pub fn new(with: Setting) -> Result<Self> {
-        if with.sampler.subgraphs().is_some() || with.sampler.num_layers() < 2 {
+        if with.sampler.properties().subgraphs.is_some() || with.sampler.properties().num_layers < 2 {
             return Err(Error::usage(
                 "--strategy historical: a layer above the bottom one pulls the rows of neighbours that are drawn hop by hop; use --layers 2 \
                  or more, and a sampler such as neighbor",

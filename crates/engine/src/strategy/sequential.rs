@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 use graphmill_loader::{MiniBatch, Workspace};
 use rayon::prelude::*;
 
-use super::{Done, Epoch, Flow, Strategy, worker::attempt};
+use super::{
+    interface::{Done, Epoch, Flow, Strategy},
+    worker::attempt,
+};
 use crate::{Result, record::Stages, timeline::Stage};
 
 /// See the module's text.

@@ -1,4 +1,4 @@
-//! A worker on the [line](super::line): a loop around the stages that it can do.
+//! A worker on the [line](super::scheduler): a loop around the stages that it can do.
 
 use std::{
     any::Any,
@@ -7,24 +7,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphmill_graph::{Matrix, NodeId};
-use graphmill_loader::{Feature, Sampler, Workspace, feature::Link};
+use graphmill_core::{Matrix, NodeId, ObjectPool};
+use graphmill_loader::{Feature, MinibatchSampler, Workspace, feature::Link};
 use rayon::{ThreadPool, prelude::*};
 
 use super::{
-    Flow,
-    factored::Spare,
-    line::{Can, Line, Slot, State, Task},
-    monitor::Guarded,
+    interface::Flow,
+    scheduler::{BatchScheduler, SchedulerState, Slot, Task, WorkerRole},
 };
 use crate::{
     Error, Result,
+    machine::monitor::Guarded,
     stage::Loader,
     timeline::{Stage, Timeline, Track},
 };
 
 /// The line of an epoch.
-pub(super) type Batches = Line<Guarded<State<Slot>>>;
+pub(super) type Batches = BatchScheduler<Guarded<SchedulerState<Slot>>>;
 
 /// Closes the line when its thread goes, always or by a panic, so that nobody waits for a thread that is no more.
 pub(super) struct Closing<'l> {
@@ -54,9 +53,9 @@ pub(super) struct Work<'e, 'a> {
 /// A worker between epochs.
 pub(super) struct Worker {
     pub(super) name: String,
-    pub(super) can: Can,
+    pub(super) can: WorkerRole,
     /// What draws for it, if not what draws for everyone.
-    pub(super) sampler: Option<Arc<dyn Sampler>>,
+    pub(super) sampler: Option<Arc<dyn MinibatchSampler>>,
     /// Its threads; those of the pool that the run is on where there is none.
     pub(super) pool: Option<Arc<ThreadPool>>,
     /// One for each batch that it samples at once.
@@ -68,12 +67,17 @@ pub(super) struct Worker {
     /// What batches come and go over, where they do.
     pub(super) link: Option<Arc<Link>>,
     /// Where batches that bring no room for their rows find some.
-    pub(super) spare: Option<Arc<Spare<Matrix>>>,
+    pub(super) spare: Option<Arc<ObjectPool<Matrix>>>,
 }
 
 impl Worker {
     /// For a graph of so many nodes.
-    pub(super) fn new(name: String, can: Can, pool: Option<Arc<ThreadPool>>, num_nodes: usize) -> Self {
+    pub(super) fn new(
+        name: String,
+        can: WorkerRole,
+        pool: Option<Arc<ThreadPool>>,
+        num_nodes: usize,
+    ) -> Self {
         let spaces = (0..can.sample).map(|_| Workspace::new(num_nodes)).collect();
         Self { name, can, sampler: None, pool, spaces, rows: None, marks: None, link: None, spare: None }
     }
@@ -126,7 +130,10 @@ impl Worker {
                 let batch = &mut slot.batch;
                 loader.draw(work.order, work.number, *number, space, batch)?;
                 if let Some(cache) = marks {
-                    cache.mark(&batch.input_nodes, &mut batch.marks);
+                    match cache.capabilities().marked {
+                        Some(cache) => cache.mark(&batch.input_nodes, &mut batch.marks),
+                        None => batch.marks.clear(),
+                    }
                 }
                 Ok(())
             })
@@ -162,7 +169,7 @@ impl Worker {
         let outcome = attempt(Stage::Extract, number, || {
             let batch = &mut slot.batch;
             if let Some(spare) = &self.spare {
-                batch.features = spare.take();
+                batch.features = spare.take_or_default();
             }
             if let Some(link) = &self.link {
                 link.carry(batch.bytes(), Instant::now());
@@ -187,7 +194,7 @@ impl Worker {
 /// Tells the timeline how many batches wait where.
 fn depth(line: &Batches, timeline: &Timeline) {
     if timeline.keeps_slices() {
-        let (sampled, extracted) = line.see(State::depths);
+        let (sampled, extracted) = line.see(SchedulerState::depths);
         timeline.depth("sampled", sampled);
         timeline.depth("extracted", extracted);
     }

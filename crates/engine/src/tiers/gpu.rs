@@ -8,23 +8,23 @@
 
 use std::sync::Arc;
 
-use graphmill_cuda::{
-    Device,
-    feature::{Dynamic, Policy, Stored, Tiered},
-};
-use graphmill_graph::{Dataset, Matrix, NodeId, reorder::by_scores};
+use graphmill_core::{Matrix, NodeId, node_order::by_scores};
+use graphmill_data::Dataset;
 use graphmill_loader::{
-    Feature, Sampler,
+    Feature, MinibatchSampler,
     feature::cached::{Placement, placed},
     order::Order,
 };
 
-use super::step;
+use super::{cache::Cache, step};
 use crate::{
-    Error, Result, TrainConfig, build,
-    gpu::{Computers, TOPOLOGY},
-    hotness::{Kind, kind, scores_of},
-    memory::{self, Residence},
+    Error, Result, TrainConfig,
+    accelerator::{ComputeDevices, StoredRows, TOPOLOGY},
+    build,
+    cache_kind::{Kind, kind},
+    config::Switch,
+    hotness::scores::scores_of,
+    memory::{self, MemoryPlacement},
 };
 
 /// Part of a device's memory that is left to what was not foreseen.
@@ -33,6 +33,9 @@ const SPARE: f64 = 0.05;
 const SAMPLING: f64 = 0.05;
 /// Later batches, and the one that is gathered meanwhile, beside a measured step.
 const STEPS: f64 = 1.5;
+
+/// The rows as each device reads them, and the fewest and the most that one of them holds.
+type Each = (Vec<Arc<dyn Feature>>, (usize, usize));
 
 /// The rows as each device reads them.
 pub(crate) struct OnGpus {
@@ -52,15 +55,15 @@ impl OnGpus {
     /// # Errors
     /// Options that devices cannot follow, or memory that cannot be had.
     pub(crate) fn new(
-        computers: &Computers,
+        computers: &ComputeDevices,
         config: &TrainConfig,
         data: &Dataset,
-        residence: Residence,
-        sampler: &dyn Sampler,
+        residence: MemoryPlacement,
+        sampler: &dyn MinibatchSampler,
         order: &dyn Order,
     ) -> Result<Self> {
         let config = &dense(config, data)?;
-        let devices: Vec<Arc<Device>> = computers.gpus().iter().map(|gpu| gpu.device.clone()).collect();
+        let devices = computers.gpus();
         let (host, table) = build::features(config, data, residence)?;
         let (rows, dim) = (data.num_nodes(), data.features.dim);
         let Some(values) = host.table() else {
@@ -69,7 +72,7 @@ impl OnGpus {
                 "its features are sparse in memory, and devices hold dense rows",
             ));
         };
-        let stored = Stored::new(&devices[0], &values, dim)?;
+        let stored = StoredRows::new(&devices[0], &values, dim)?;
         let policy = match (config.cache.as_str(), config.order.as_str()) {
             ("auto", "proximity") => "fifo",
             ("auto", _) => "posterior:2",
@@ -79,28 +82,16 @@ impl OnGpus {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
             None => room(computers, config, data, &stored, sampler, order)?,
         };
-        let one_by_one = |policy| -> Result<Vec<Arc<dyn Feature>>> {
-            let of = |device| Ok(Arc::new(Dynamic::new(device, &stored, slots, policy)?) as Arc<dyn Feature>);
-            devices.iter().map(of).collect()
+        let one_by_one = |policy: &str| -> Result<Each> {
+            let rows = devices.iter().map(|gpu| stored.dynamic(gpu, slots, policy));
+            Ok((rows.collect::<Result<_>>()?, (slots, slots)))
         };
-        let tiered = |ranking: &[NodeId]| -> Result<Vec<Arc<dyn Feature>>> {
-            let placement = Placement::parse(&config.placement).map_err(Error::usage)?;
-            let held = placed(ranking, slots, devices.len(), placement);
-            let tiers = Tiered::new(&devices, &stored, &held)?;
-            Ok(tiers.into_iter().map(|tier| Arc::new(tier) as Arc<dyn Feature>).collect())
+        let tiered = |ranking: &[NodeId]| -> Result<Each> {
+            let placed = placed(ranking, slots, devices.len(), *config.placement);
+            Ok((stored.tiered(devices, &placed)?, placed.held(devices.len())))
         };
-        let each = match kind(policy)? {
-            Kind::Dynamic(_) => {
-                let known = Policy::ALL.iter().find(|(name, _)| *name == policy);
-                let &(_, policy) = known.ok_or_else(|| {
-                    let known: Vec<&str> = Policy::ALL.iter().map(|(name, _)| *name).collect();
-                    let known = known.join(" and ");
-                    Error::usage(format!(
-                        "--cache {policy}: of the policies whose rows come and go NVIDIA devices know {known}"
-                    ))
-                })?;
-                one_by_one(policy)?
-            }
+        let (each, held) = match kind(policy)? {
+            Kind::Dynamic(_) => one_by_one(policy)?,
             Kind::Pinned if slots == 0 || slots == rows => tiered(&(0..rows as NodeId).collect::<Vec<_>>())?,
             Kind::Pinned => {
                 let scores = scores_of(policy, config, data, sampler, order)
@@ -108,19 +99,20 @@ impl OnGpus {
                 tiered(&by_scores(&scores)?)?
             }
         };
-        let part = 100.0 * slots as f64 / rows.max(1) as f64;
-        let in_place =
-            if stored.mapped().is_copy() { "in a page-locked copy" } else { "page-locked in place" };
-        let holds = if devices.len() == 1 { "a device holds" } else { "devices hold" };
+        let cache = Cache { policy: policy.into(), slots, held: Some(held) };
+        let in_place = if stored.is_copy() { "in a page-locked copy" } else { "page-locked in place" };
+        let (holds, each_of) =
+            if devices.len() == 1 { ("a device holds", "") } else { ("devices hold", " each") };
+        let part = cache.percent(rows);
         let policy = if slots == 0 || slots == rows { String::new() } else { format!(" ({policy})") };
-        let description = format!("feature rows: {holds} {part:.1} %{policy}, the host all, {in_place}");
+        let description = format!("feature rows: {holds} {part}{each_of}{policy}, the host all, {in_place}");
         Ok(Self { each, slots, table, description })
     }
 }
 
 /// The options with dense rows.
 fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
-    if config.sparse == "on" {
+    if config.sparse == Switch::On {
         return Err(Error::usage("--sparse on: NVIDIA devices hold dense rows; use --sparse auto"));
     }
     if config.host_budget.0 > 0 && data.features.bytes() as u64 > config.host_budget.0 {
@@ -130,28 +122,28 @@ fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
             data.features.bytes()
         )));
     }
-    Ok(TrainConfig { sparse: "off".into(), ..config.clone() })
+    Ok(TrainConfig { sparse: Switch::Off, ..config.clone() })
 }
 
 /// Rows that a device has room for beside the graph, sampling and training, which is tried.
 fn room(
-    computers: &Computers,
+    computers: &ComputeDevices,
     config: &TrainConfig,
     data: &Dataset,
-    stored: &Arc<Stored>,
-    sampler: &dyn Sampler,
+    stored: &StoredRows,
+    sampler: &dyn MinibatchSampler,
     order: &dyn Order,
 ) -> Result<usize> {
     let gpu = &computers.gpus()[0];
     let rows = data.num_nodes();
     let none = placed(&[], 0, 1, Placement::Interleave);
-    let cold = Tiered::new(std::slice::from_ref(&gpu.device), stored, &none)?.remove(0);
-    let before = gpu.device.taken().0;
-    let taken = || Some(gpu.device.taken().1.saturating_sub(before));
-    let step = step::measured(config, data, &cold, sampler, order, &gpu.backend, &taken)?;
+    let cold = stored.tiered(std::slice::from_ref(gpu), &none)?.remove(0);
+    let before = gpu.taken().0;
+    let taken = || Some(gpu.taken().1.saturating_sub(before));
+    let step = step::measured(config, data, &*cold, sampler, order, gpu.backend(), &taken)?;
     drop(cold);
-    gpu.device.check()?;
-    let budget = gpu.device.budget() as f64;
+    gpu.check()?;
+    let budget = gpu.budget() as f64;
     let topology = memory::topology(data).min(TOPOLOGY * budget);
     let free = budget * (1.0 - SPARE - SAMPLING) - topology - STEPS * step.bytes as f64;
     // a row, and its place

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use graphmill_graph::{Dataset, NodeId, reorder::by_scores};
+use graphmill_core::{NodeId, node_order::by_scores};
+use graphmill_data::Dataset;
 use graphmill_loader::{
-    Feature, Sampler,
+    Feature, MinibatchSampler,
     feature::{
         Linked,
         cached::{Dynamic, Level, Pinned, placed},
@@ -12,11 +13,15 @@ use graphmill_loader::{
     order::Order,
 };
 
-use super::{MAPS, Plan, Step, step};
+use super::{
+    plan::{MAPS, Plan},
+    step::{self, Step},
+};
 use crate::{
     Error, Result, TrainConfig,
-    device::{Device, Held},
-    hotness::{Kind, kind, scores_of},
+    cache_kind::{Kind, kind},
+    device::{Device, MemoryReservation},
+    hotness::scores::scores_of,
     memory,
 };
 
@@ -25,7 +30,7 @@ pub(crate) struct OwnCaches<'a> {
     plan: Plan,
     config: TrainConfig,
     data: &'a Dataset,
-    sampler: &'a dyn Sampler,
+    sampler: &'a dyn MinibatchSampler,
     order: &'a dyn Order,
     /// All nodes, the hottest first.
     ranking: OnceLock<Vec<NodeId>>,
@@ -37,7 +42,7 @@ pub(crate) struct OwnCache {
     pub(crate) rows: Arc<dyn Feature>,
     /// How many it holds.
     pub(crate) slots: usize,
-    pub(crate) _held: Option<Held>,
+    pub(crate) _held: Option<MemoryReservation>,
 }
 
 impl<'a> OwnCaches<'a> {
@@ -48,7 +53,7 @@ impl<'a> OwnCaches<'a> {
     pub(crate) fn new(
         config: &TrainConfig,
         data: &'a Dataset,
-        sampler: &'a dyn Sampler,
+        sampler: &'a dyn MinibatchSampler,
         order: &'a dyn Order,
     ) -> Result<Option<Self>> {
         let plan = Plan::new(config, data)?.filter(|plan| plan.device.is_some());
@@ -100,7 +105,7 @@ impl<'a> OwnCaches<'a> {
         if slots == 0 {
             return Ok(OwnCache { rows: Arc::new(behind), slots, _held: Some(held) });
         }
-        let behind: Box<dyn Feature> = Box::new(behind);
+        let behind = Arc::new(behind);
         let level = Level::Device { devices: 1, reader: 0 };
         let rows: Arc<dyn Feature> = match kind(&wanted.policy)? {
             Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, self.plan.kind, behind, level)?),

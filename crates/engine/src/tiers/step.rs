@@ -1,10 +1,11 @@
 //! What one training step takes of a device's memory, by doing one.
 
-use graphmill_graph::{Dataset, memory};
-use graphmill_loader::{Feature, MiniBatch, Sampler, Workspace, order::Order};
+use graphmill_core::memory;
+use graphmill_data::Dataset;
+use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, order::Order};
 use graphmill_nn::{Backend, backend::Cpu, cost::BlockShape};
 
-use crate::{Result, TrainConfig, build, hotness::loader, learner::Learner};
+use crate::{Result, TrainConfig, build, hotness::scores::loader, learner::Learner};
 
 /// How many first batches are tried: the largest counts.
 const BATCHES: u64 = 3;
@@ -38,7 +39,7 @@ pub(super) fn bytes(
     config: &TrainConfig,
     data: &Dataset,
     feature: &dyn Feature,
-    sampler: &dyn Sampler,
+    sampler: &dyn MinibatchSampler,
     order: &dyn Order,
 ) -> Result<Step> {
     let backend = Cpu { precision: build::precision(config) };
@@ -55,7 +56,7 @@ pub(super) fn measured(
     config: &TrainConfig,
     data: &Dataset,
     feature: &dyn Feature,
-    sampler: &dyn Sampler,
+    sampler: &dyn MinibatchSampler,
     order: &dyn Order,
     backend: &dyn Backend,
     taken: &dyn Fn() -> Option<u64>,

@@ -1,16 +1,17 @@
-use graphmill_graph::{
-    Features, NodeId, SparseRows,
-    dataset::FeatureData,
-    external::Quiet as Watchless,
+use graphmill_core::{Features, NodeId, SparseRows, features::FeatureData, progress::Quiet as Watchless};
+use graphmill_data::{
+    Dataset,
     generate::{GenerateOptions, generate},
 };
 
 use super::*;
 use crate::{
+    Error, Result, TrainConfig,
     config::{Bytes, Fanout, Ratio},
     observer::Quiet,
     record::Summary,
-    trainer::{Job, train},
+    run::tiers::open,
+    trainer::{RunContext, train},
 };
 
 /// A block model in a directory.
@@ -28,13 +29,14 @@ fn config(room: &tempfile::TempDir) -> TrainConfig {
         epochs: 2,
         batch_size: 200,
         fanout: Fanout(vec![5, 5]),
-        fused: "off".into(),
+        fused: "off".parse().unwrap(),
         ..TrainConfig::default()
     }
 }
 
 fn run(config: &TrainConfig, data: &Dataset) -> Summary {
-    train(config, data, Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false }).unwrap()
+    train(config, data, RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false })
+        .unwrap()
 }
 
 #[test]
@@ -44,7 +46,7 @@ fn every_chain_of_tiers_trains_to_the_same_bits() {
     let plain = run(&base, &data);
     let virtual_devices = |n: usize| format!("virtual:{n}");
     let half = Bytes(data.features.bytes() as u64 / 2);
-    let base = TrainConfig { fused: "auto".into(), ..base };
+    let base = TrainConfig { fused: "auto".parse().unwrap(), ..base };
     let s = String::from;
     let chains = [
         TrainConfig { cache_ratio: Ratio(Some(0.2)), ..base.clone() },
@@ -53,9 +55,13 @@ fn every_chain_of_tiers_trains_to_the_same_bits() {
         TrainConfig { cache_ratio: Ratio(Some(0.3)), cache: s("fifo"), ..base.clone() },
         TrainConfig { host_budget: half, cache: s("sieve"), ..base.clone() },
         TrainConfig { host_budget: Bytes(1), ..base.clone() },
-        TrainConfig { devices: virtual_devices(1), cache_ratio: Ratio(Some(0.1)), ..base.clone() },
         TrainConfig {
-            devices: virtual_devices(3),
+            devices: virtual_devices(1).parse().unwrap(),
+            cache_ratio: Ratio(Some(0.1)),
+            ..base.clone()
+        },
+        TrainConfig {
+            devices: virtual_devices(3).parse().unwrap(),
             cache_ratio: Ratio(Some(0.1)),
             host_budget: half,
             host_cache: s("lru"),
@@ -63,14 +69,18 @@ fn every_chain_of_tiers_trains_to_the_same_bits() {
             ..base.clone()
         },
         TrainConfig {
-            devices: virtual_devices(2),
+            devices: virtual_devices(2).parse().unwrap(),
             cache_ratio: Ratio(Some(0.2)),
             cache: s("s3-fifo"),
-            placement: s("shard"),
+            placement: "shard".parse().unwrap(),
             host_budget: half,
             ..base.clone()
         },
-        TrainConfig { devices: virtual_devices(2), placement: s("replicate:0.5"), ..base },
+        TrainConfig {
+            devices: virtual_devices(2).parse().unwrap(),
+            placement: "replicate:0.5".parse().unwrap(),
+            ..base
+        },
     ];
     for config in chains {
         let tiered = run(&config, &data);
@@ -110,7 +120,11 @@ fn opened_tiers_give_the_rows_of_the_table() {
             "the host holds 20.0 % (lru), the disk all",
         ),
         (
-            TrainConfig { devices: "virtual:2".into(), cache_ratio: Ratio(Some(0.25)), ..base.clone() },
+            TrainConfig {
+                devices: "virtual:2".parse().unwrap(),
+                cache_ratio: Ratio(Some(0.25)),
+                ..base.clone()
+            },
             "2 devices hold 25.0 % each (posterior:2), the host all",
         ),
     ];
@@ -126,18 +140,22 @@ fn opened_tiers_give_the_rows_of_the_table() {
     }
     let fault =
         |config: &TrainConfig| open(config, &data, &Watchless).err().expect("it is refused").to_string();
-    let device = TrainConfig { devices: "virtual:1".into(), device_budget: Bytes(1 << 20), ..base.clone() };
+    let device =
+        TrainConfig { devices: "virtual:1".parse().unwrap(), device_budget: Bytes(1 << 20), ..base.clone() };
     assert!(fault(&device).starts_with("--device-budget: what a training step"));
-    assert!(fault(&TrainConfig { devices: "cuda:0".into(), ..base.clone() }).starts_with("--devices cuda:0"));
+    assert!(
+        fault(&TrainConfig { devices: "cuda:0".parse().unwrap(), ..base.clone() })
+            .starts_with("--devices cuda:0")
+    );
     // counting what batches ask for ends where the watcher says so
     struct Stopped;
-    impl graphmill_graph::external::Watch for Stopped {
+    impl graphmill_core::progress::Progress for Stopped {
         fn is_stopped(&self) -> bool {
             true
         }
     }
     let stopped = open(&TrainConfig { cache_ratio: Ratio(Some(0.2)), ..base }, &data, &Stopped);
-    assert!(matches!(stopped, Err(Error::Graph(graphmill_graph::Error::Stopped))));
+    assert!(matches!(stopped, Err(Error::Graph(graphmill_core::Error::Stopped))));
 }
 
 #[test]
@@ -154,23 +172,91 @@ fn a_budget_says_how_much_is_held() {
     };
     // 2000 rows of 80 bytes; maps of 8 bytes a row of the table and 20 a row that is held
     assert_eq!(of(116_000), (1000, "feature rows: the host holds 50.0 % (posterior:2), the disk all".into()));
-    assert_eq!(of(16_099).0, 0, "less than a row");
-    let device = TrainConfig { devices: "virtual:2".into(), cache_ratio: Ratio(Some(0.25)), ..base.clone() };
+    let none = "feature rows: the host holds none (--host-budget 16099 is less than the maps of a cache, 16000 bytes, \
+                and a row: give it more to cache rows), the disk all";
+    assert_eq!(of(16_099), (0, none.into()), "less than a row");
+    let device =
+        TrainConfig { devices: "virtual:2".parse().unwrap(), cache_ratio: Ratio(Some(0.25)), ..base.clone() };
     let text = plan(&device).unwrap().to_string();
     assert_eq!(text, "feature rows: 2 devices hold 25.0 % each (posterior:2), the host all");
+    let fault = |bytes, ratio| {
+        let config =
+            TrainConfig { host_budget: Bytes(bytes), cache_ratio: Ratio(Some(ratio)), ..base.clone() };
+        open(&config, &data, &Watchless).err().map(|error| error.to_string())
+    };
+    assert_eq!(fault(116_000, 0.5), None);
+    assert_eq!(fault(300, 0.0), None, "no rows fit in any budget");
+    let too_many = "--cache-ratio 0.5: 1000 rows of 80 bytes and their maps do not fit in --host-budget 115999; use \
+                    --cache-ratio auto";
+    assert_eq!(fault(115_999, 0.5).as_deref(), Some(too_many));
+    assert!(fault(300, 1.0).is_some_and(|error| error.contains("2000 rows of 80 bytes")));
     let proximity = TrainConfig { order: "proximity".into(), cache_ratio: Ratio(Some(0.25)), ..base };
     assert_eq!(plan(&proximity).unwrap().host.unwrap().policy, "lru");
+}
+
+/// Keeps the notes of a run.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl crate::observer::Observer for Notes {
+    fn note(&mut self, message: &str) {
+        self.0.push(message.to_string());
+    }
+}
+
+#[test]
+fn what_devices_hold_is_reported_when_they_have_decided_it() {
+    let room = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&room), config(&room));
+    // rows that each device holds, after a look at the notes of the run
+    let held = |strategy: &str, budget| -> Result<Vec<usize>> {
+        let config = TrainConfig {
+            devices: "virtual:2".parse().unwrap(),
+            strategy: strategy.into(),
+            device_budget: Bytes(budget),
+            epochs: 1,
+            ..base.clone()
+        };
+        let mut notes = Notes::default();
+        let job = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+        let devices = train(&config, &data, job)?.epochs[0].devices.clone();
+        let told = notes.0.join("\n");
+        let tiers = "feature rows: each device holds what fits beside its work (posterior:2), the host all";
+        assert!(notes.0.iter().any(|note| note == tiers), "{told}");
+        // a device that only samples holds no rows, and is not spoken of
+        for device in devices.iter().filter(|device| device.cache_rows > 0) {
+            let part = format!("{:.1} % of the rows", 100.0 * device.cache_rows as f64 / 2000.0);
+            assert!(told.contains(&part), "{part} in {told}");
+        }
+        for number in told.split_whitespace().filter_map(|word| word.parse::<f64>().ok()) {
+            assert!(number <= 2000.0, "{told}");
+        }
+        Ok(devices.iter().map(|device| device.cache_rows).collect())
+    };
+    for strategy in ["factored", "time-sharing", "layered"] {
+        assert!(held(strategy, 0).unwrap().iter().all(|&rows| rows == 2000), "{strategy}");
+        // the table and its maps take 216,000 bytes beside a step, so a step of 60,000 meets a budget for a part of it
+        let partly = (300_000..2_000_000)
+            .step_by(60_000)
+            .find_map(|budget| held(strategy, budget).ok().filter(|held| held.iter().any(|&rows| rows > 0)));
+        let partly = partly.expect("a budget that leaves memory for rows");
+        assert!(partly.iter().any(|&rows| rows < 2000), "{strategy}: {partly:?}");
+    }
 }
 
 #[test]
 fn a_device_holds_what_a_step_leaves_free() {
     let room = tempfile::tempdir().unwrap();
     let (data, base) = (data(&room), config(&room));
-    let of = |bytes| TrainConfig { devices: "virtual:1".into(), device_budget: Bytes(bytes), ..base.clone() };
+    let of = |bytes| TrainConfig {
+        devices: "virtual:1".parse().unwrap(),
+        device_budget: Bytes(bytes),
+        ..base.clone()
+    };
     // a step takes some hundred kilobytes, the table 160
     let rich = run(&of(1 << 30), &data).epochs[0].clone();
     assert_eq!(rich.hit_rate, Some(1.0));
-    let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
     let error = train(&of(20_000), &data, job).unwrap_err().to_string();
     assert!(error.starts_with("--device-budget 20000: a training step takes"), "{error}");
     // 1,000 rows of 80 bytes, their maps, and those of all 2,000
@@ -181,6 +267,60 @@ fn a_device_holds_what_a_step_leaves_free() {
         error.starts_with("--cache-ratio 0.5: 1000 rows of 80 bytes and their maps do not fit"),
         "{error}"
     );
+    // a ratio leaves a training step no less to itself
+    let shared = |ratio, budget| {
+        let config = TrainConfig {
+            devices: "virtual:2".parse().unwrap(),
+            cache_ratio: Ratio(Some(ratio)),
+            ..of(budget)
+        };
+        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        train(&config, &data, job).err().map(|error| error.to_string())
+    };
+    assert_eq!(shared(0.5, 1 << 30), None);
+    let error = shared(0.01, 20_000).unwrap();
+    assert!(error.starts_with("--device-budget 20000: a training step takes"), "{error}");
+    let config = TrainConfig { cache_ratio: Ratio(Some(0.5)), ..of(1 << 30) };
+    let plan = Plan::new(&config, &data).unwrap().unwrap();
+    let cache = plan.device.clone().unwrap();
+    assert!(plan.check_ratio(&config, &cache, 1000, "").is_ok());
+    let error =
+        plan.check_ratio(&config, &cache, 999, "--device-budget 1 beside a training step").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("do not fit in --device-budget 1 beside a training step; use --cache-ratio auto")
+    );
+}
+
+#[test]
+fn several_devices_report_the_rows_that_each_holds() {
+    let room = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&room), config(&room));
+    let of = |devices: usize, ratio, placement: &str, cache: &str| {
+        let config = TrainConfig {
+            devices: format!("virtual:{devices}").parse().unwrap(),
+            cache_ratio: Ratio(ratio),
+            placement: placement.parse().unwrap(),
+            cache: cache.into(),
+            epochs: 1,
+            ..base.clone()
+        };
+        let mut notes = Notes::default();
+        let job = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+        let traffic = train(&config, &data, job).unwrap().epochs[0].traffic;
+        let note = notes.0.into_iter().find(|note| note.starts_with("feature rows: ")).unwrap();
+        (note, traffic.device.rows as f64 / traffic.rows() as f64)
+    };
+    let (note, own) = of(4, None, "interleave", "degree");
+    assert_eq!(note, "feature rows: 4 devices hold 25.0 % each (degree), the host all");
+    assert!((0.2..0.3).contains(&own), "{own} of the rows are the reader's own");
+    assert!(of(2, Some(0.7), "shard", "degree").0.contains("2 devices hold 50.0 % each"));
+    assert!(of(2, Some(0.7), "replicate", "degree").0.contains("2 devices hold 70.0 % each"));
+    assert!(of(2, Some(0.7), "replicate:0.5", "degree").0.contains("2 devices hold 67.5 % each"));
+    assert!(of(3, None, "interleave", "degree").0.contains("3 devices hold 33.3 to 33.4 % each"));
+    assert!(of(2, Some(0.7), "interleave", "lru").0.contains("2 devices hold 50.0 % each (lru)"));
+    assert!(of(1, Some(0.7), "interleave", "degree").0.contains("a device holds 70.0 % (degree)"));
 }
 
 #[test]
@@ -189,7 +329,7 @@ fn what_tiers_cannot_hold_is_refused() {
     let (mut data, base) = (data(&room), config(&room));
     let cached = TrainConfig { cache_ratio: Ratio(Some(0.5)), ..base };
     let fault = |config: &TrainConfig, data: &Dataset| {
-        let job = Job { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
         train(config, data, job).unwrap_err().to_string()
     };
     let of = |change: fn(&mut TrainConfig)| {
@@ -197,15 +337,11 @@ fn what_tiers_cannot_hold_is_refused() {
         change(&mut config);
         fault(&config, &data)
     };
-    assert!(of(|c| c.fused = "on".into()).starts_with("--fused on: rows of several tiers"));
-    assert!(of(|c| c.feature_precision = "bf16".into()).contains("stay as they are stored, f32"));
+    assert!(of(|c| c.fused = "on".parse().unwrap()).starts_with("--fused on: rows of several tiers"));
+    assert!(of(|c| c.feature_precision = "bf16".parse().unwrap()).contains("stay as they are stored, f32"));
     assert!(of(|c| c.dataset = String::new()).contains("this dataset is in memory only"));
     assert!(of(|c| c.cache = "warm".into()).contains("unknown policy 'warm'"));
     assert!(of(|c| c.cache = "presc:0".into()).contains("presc:0: a number of epochs"));
-    assert!(of(|c| c.placement = "heap".into()).starts_with("--placement 'heap': shard"));
-    assert!(
-        of(|c| c.devices = "virtual:0".into()).contains("unknown device 'virtual:0'; known: cpu, virtual:N")
-    );
     let FeatureData::F32(rows) = &data.features.data else { unreachable!() };
     data.features = Features::csr(SparseRows::from_dense(20, rows).unwrap());
     assert!(fault(&cached, &data).contains("this dataset's are sparse"));

@@ -2,11 +2,14 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use graphmill_graph::generate::{GenerateOptions, generate};
+use graphmill_data::generate::{GenerateOptions, generate};
 
 use super::*;
 use crate::{
+    RunDir,
+    checkpoint::Checkpoint,
     config::{Bytes, Fanout, Ratio},
+    memory::MemoryPlacement,
     observer::Quiet,
 };
 use common::{Fault, FaultyOptimizer, FaultySampler, Kind};
@@ -22,14 +25,14 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
     let of = |strategy: &str, allocation: &str, devices: &str, group| {
         let config = TrainConfig {
             strategy: strategy.into(),
-            allocation: allocation.into(),
-            devices: devices.into(),
+            allocation: allocation.parse().unwrap(),
+            devices: devices.parse().unwrap(),
             num_samplers: 1,
             epochs: EPOCHS as usize,
             batch_size: 16,
             hidden: 8,
             fanout: Fanout(vec![3, 2]),
-            fused: "off".into(),
+            fused: "off".parse().unwrap(),
             dropout: 0.2,
             model: "gin".into(),
             norm: "batch".into(),
@@ -42,7 +45,10 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
     let layered = |ahead: &str| {
         let (config, group) = of("layered", "profiled", "cpu", 1);
         let model = "sage".to_string();
-        (TrainConfig { super_batch: 3, hot_ahead: ahead.into(), hot_rank: 3, model, ..config }, group)
+        (
+            TrainConfig { super_batch: 3, hot_ahead: ahead.parse().unwrap(), hot_rank: 3, model, ..config },
+            group,
+        )
     };
     vec![
         of("sequential", "profiled", "cpu", 1),
@@ -79,9 +85,9 @@ fn attempt(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     pool.install(|| {
         let dir = if resume { RunDir::reopen(dir)? } else { RunDir::create(dir)? };
-        let job = Job { run: Some(&dir), resume, observer, stop: &|| false };
-        let computers = Computers::open(config)?;
-        run(&computers, parts, Residences::both(Residence::InPlace), config, data, None, job)
+        let job = RunContext { run: Some(&dir), resume, observer, stop: &|| false };
+        let computers = ComputeDevices::open(config)?;
+        run(&computers, parts, MemoryPlacements::both(MemoryPlacement::Mapped), config, data, None, job)
     })
 }
 
@@ -95,7 +101,7 @@ fn place(dir: &Path) -> Option<(usize, u64)> {
     for line in fs::read_to_string(dir.join("metrics.jsonl")).unwrap_or_default().lines() {
         serde_json::from_str::<EpochRecord>(line).unwrap();
     }
-    let saved = Checkpoint::<Place>::load(&dir.join("checkpoint")).unwrap()?;
+    let saved = Checkpoint::<RunState>::load(&dir.join("checkpoint")).unwrap()?;
     Some((saved.state.epoch, saved.state.batch))
 }
 
@@ -109,7 +115,7 @@ fn assert_same(a: &Path, b: &Path, what: &str) {
             .collect()
     };
     assert_eq!(numbers(a), numbers(b), "{what}");
-    let [a, b] = [a, b].map(|dir| Checkpoint::<Place>::load(&dir.join("checkpoint")).unwrap().unwrap());
+    let [a, b] = [a, b].map(|dir| Checkpoint::<RunState>::load(&dir.join("checkpoint")).unwrap().unwrap());
     assert!(a.model == b.model && a.best == b.best && a.optimizer == b.optimizer, "weights: {what}");
 }
 
@@ -166,11 +172,12 @@ struct Cutting<'p> {
 }
 
 impl Observer for Cutting<'_> {
-    fn batch(&mut self, _: &crate::observer::Progress) {
+    fn batch(&mut self, _: &crate::observer::Progress) -> Result<()> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             fs::OpenOptions::new().write(true).open(self.file).unwrap().set_len(4096).unwrap();
         }
+        Ok(())
     }
 }
 

@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-use graphmill_graph::{Error, Graph, Matrix, NodeId, Result, block::Aggregation};
+use graphmill_core::{Error, Matrix, NodeId, Result};
 use graphmill_loader::{
-    Feature, Form, MiniBatch, Sampler, Traffic, Workspace,
-    feature::{Marks, Places},
-    sampler::{BatchKey, Scratch},
+    Feature, MiniBatch, MinibatchSampler, Traffic, Workspace,
+    feature::{Capabilities, Places},
+    sampler::{BatchPart, BatchRequest, SamplerProperties},
 };
 use graphmill_nn::{Backend, Param, optim::Optimizer};
 
@@ -90,53 +90,28 @@ impl Fault {
 }
 
 pub(crate) struct FaultySampler {
-    pub(crate) inner: Box<dyn Sampler>,
+    pub(crate) inner: Box<dyn MinibatchSampler>,
     pub(crate) fault: Arc<Fault>,
 }
 
-impl Sampler for FaultySampler {
-    fn num_layers(&self) -> usize {
-        self.inner.num_layers()
+impl MinibatchSampler for FaultySampler {
+    fn properties(&self) -> SamplerProperties {
+        SamplerProperties {
+            is_random: true,
+            reads_edge_weights: false,
+            subgraphs: None,
+            ..self.inner.properties()
+        }
     }
 
-    fn draws_by_node(&self) -> bool {
-        self.inner.draws_by_node()
-    }
-
-    fn sample_layer(
-        &self,
-        graph: &Graph,
-        hop: usize,
-        dst: &[NodeId],
-        key: BatchKey,
-        aggregation: Aggregation,
-        scratch: &mut Scratch,
-        block: &mut graphmill_graph::Block,
-    ) -> Result<()> {
-        self.inner.sample_layer(graph, hop, dst, key, aggregation, scratch, block)
-    }
-
-    fn sample(
-        &self,
-        graph: &Graph,
-        seed: u64,
-        epoch: u64,
-        form: Form,
-        workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> Result<()> {
-        self.strike(epoch, batch, |batch| self.inner.sample(graph, seed, epoch, form, workspace, batch))
-    }
-
-    fn sample_bottom(
-        &self,
-        graph: &Graph,
-        key: BatchKey,
-        form: Form,
-        workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> Result<()> {
-        self.strike(key.epoch, batch, |batch| self.inner.sample_bottom(graph, key, form, workspace, batch))
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
+        match request.part {
+            // the bottom block, drawn later, is struck
+            BatchPart::Upper => self.inner.sample(request, workspace, batch),
+            BatchPart::Whole | BatchPart::Bottom => {
+                self.strike(request.key.epoch, batch, |batch| self.inner.sample(request, workspace, batch))
+            }
+        }
     }
 }
 
@@ -211,12 +186,12 @@ impl Feature for FaultyFeature {
         self.inner.read_to(ids, places, out)
     }
 
-    fn gather_marked(&self, ids: &[NodeId], _marks: &Marks, out: &mut Matrix) -> Result<Traffic> {
-        self.gather(ids, out)
-    }
-
     fn row_bytes(&self) -> u64 {
         self.inner.row_bytes()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
     }
 }
 

@@ -8,18 +8,18 @@ use std::{
     time::Duration,
 };
 
+use graphmill_core::keyed;
+use graphmill_data::{
+    Dataset,
+    generate::{GenerateOptions, generate},
+};
 use graphmill_engine::{
     Error, TrainConfig, build,
     learner::Learner,
-    memory::Residence,
+    memory::MemoryPlacement,
     stage::Loader,
     strategy::{Done, Epoch, Flow, Setting, TABLE},
     timeline::Timeline,
-};
-use graphmill_graph::{
-    Dataset,
-    generate::{GenerateOptions, generate},
-    keyed,
 };
 use graphmill_loader::Feature;
 use graphmill_nn::{backend::Cpu, cost::BlockShape, model::Model};
@@ -72,7 +72,7 @@ pub(crate) struct Outcome {
 /// Runs `EPOCHS` epochs with that fault.
 fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     let model = build::model(config, data).unwrap();
-    let (feature, _) = build::features(config, data, Residence::InPlace).unwrap();
+    let (feature, _) = build::features(config, data, MemoryPlacement::Mapped).unwrap();
     let orders = model
         .orders(&[BlockShape { dst: 20, src: 60, edges: 60 }, BlockShape { dst: 8, src: 20, edges: 20 }]);
     let sampler = FaultySampler { inner: build::sampler(config, data).unwrap(), fault: fault.clone() };
@@ -101,9 +101,10 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     let backend = Cpu::default();
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
     let setting = Setting::new(config, data, &sampler, &*order, &feature);
-    let kind = TABLE.iter().find(|entry| entry.name == config.strategy).unwrap().make;
+    let kind = TABLE.get(&config.strategy).unwrap().make;
     let mut strategy = (kind.make)(setting).unwrap();
-    let timeline = Timeline::new(true);
+    let timeline = Timeline::begin();
+    timeline.keep_slices();
     let (mut recorded, mut updates, mut seeds) = (Vec::new(), Vec::new(), Vec::new());
     let mut end = Ok(());
     for number in 0..EPOCHS {

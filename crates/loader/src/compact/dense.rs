@@ -8,7 +8,7 @@
 //! times slower on one thread and ten times on two: locked operations do not overlap, and two cores fight for the lines.
 //! Instead the threads draw while one of them numbers what was drawn before: see [`crate::sampler`].
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::{AHEAD, RUN};
 use crate::prefetch::prefetch;

@@ -11,7 +11,7 @@ pub mod dense;
 pub mod table;
 
 use dense::Dense;
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 use table::Table;
 
 /// How many ids ahead a table is asked for.

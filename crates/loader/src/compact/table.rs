@@ -6,7 +6,7 @@
 //!
 //! Memory: 16 to 64 bytes per node of the largest batch so far.
 
-use graphmill_graph::{NodeId, keyed::GOLDEN};
+use graphmill_core::{NodeId, keyed::GOLDEN};
 
 use super::AHEAD;
 use crate::prefetch::prefetch;

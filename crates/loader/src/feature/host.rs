@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use graphmill_graph::{
+use graphmill_core::{
     Buffer, Error, Features, Matrix, NodeId, Result, SparseRows,
-    dataset::FeatureData,
+    features::FeatureData,
     matrix::{TableData, TableType},
 };
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
 
-use super::{Feature, Places, Rows, Traffic, in_runs, stream::stream};
+use super::{Capabilities, Feature, Places, TierTraffic, Traffic, in_runs, stream::stream, widen::widen_f16};
 use crate::prefetch::prefetch;
 
 /// Rows ahead whose lines are asked for.
@@ -147,9 +147,7 @@ impl Feature for Host {
                     TableData::F32(data) => {
                         gather(data, dim, ids, places, out, |from, to| to.copy_from_slice(from));
                     }
-                    TableData::F16(data) => {
-                        gather(data, dim, ids, places, out, |from, to| from.convert_to_f32_slice(to));
-                    }
+                    TableData::F16(data) => gather(data, dim, ids, places, out, widen_f16),
                     TableData::Bf16(data) => {
                         gather(data, dim, ids, places, out, |from, to| from.convert_to_f32_slice(to));
                     }
@@ -157,7 +155,7 @@ impl Feature for Host {
                 rows * self.row_bytes()
             }
         };
-        Ok(Traffic { host: Rows::since(began, rows, bytes), ..Traffic::default() })
+        Ok(Traffic { host: TierTraffic::since(began, rows, bytes), ..Traffic::default() })
     }
 
     fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
@@ -168,7 +166,7 @@ impl Feature for Host {
         let began = Instant::now();
         out.gather_sparse(table.view(), ids);
         let bytes = sparse_bytes(rows, ids);
-        Ok(Traffic { host: Rows::since(began, ids.len() as u64, bytes), ..Traffic::default() })
+        Ok(Traffic { host: TierTraffic::since(began, ids.len() as u64, bytes), ..Traffic::default() })
     }
 
     fn row_bytes(&self) -> u64 {
@@ -178,7 +176,14 @@ impl Feature for Host {
         }
     }
 
-    fn table(&self) -> Option<TableData> {
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
+    }
+}
+
+impl Host {
+    /// The whole table (`V x F`), if it can be read in place: dense.
+    pub fn table(&self) -> Option<TableData> {
         match &self.data {
             Stored::Dense(data) => Some(data.clone()),
             Stored::Sparse(..) => None,

@@ -1,6 +1,7 @@
 //! A link that rows come over: it counts, and where it is asked to it takes the time that a link of its bandwidth and latency would.
 
 use std::{
+    str::FromStr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -9,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphmill_graph::{NodeId, Result};
+use graphmill_core::{NodeId, Result};
 
-use super::{Feature, Places, Traffic};
+use super::{Capabilities, Feature, Places, Traffic};
 
 /// What a link is like.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,12 +23,11 @@ pub struct LinkOptions {
     pub latency: f64,
 }
 
-impl LinkOptions {
+impl FromStr for LinkOptions {
+    type Err = String;
+
     /// From `none`, `12G`, or `12G,10us`: bytes a second, and the latency in seconds, `ms` or `us`.
-    ///
-    /// # Errors
-    /// It is none of them.
-    pub fn parse(word: &str) -> Result<Self, String> {
+    fn from_str(word: &str) -> Result<Self, String> {
         if word == "none" {
             return Ok(Self::default());
         }
@@ -141,11 +141,15 @@ impl Feature for Linked {
     fn row_bytes(&self) -> u64 {
         self.behind.row_bytes()
     }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::Features;
+    use graphmill_core::Features;
 
     use super::*;
     use crate::feature::Host;
@@ -179,7 +183,7 @@ mod tests {
 
     #[test]
     fn links_are_written_as_bandwidth_and_latency() {
-        let parse = |word| LinkOptions::parse(word).map(|link| (link.bandwidth, link.latency));
+        let parse = |word: &str| word.parse::<LinkOptions>().map(|link| (link.bandwidth, link.latency));
         assert_eq!(parse("none"), Ok((0.0, 0.0)));
         assert_eq!(parse("16G"), Ok((16e9, 0.0)));
         assert_eq!(parse("1.5M, 2ms"), Ok((1.5e6, 0.002)));

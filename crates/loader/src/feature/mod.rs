@@ -3,85 +3,22 @@
 pub mod cached;
 pub mod disk;
 pub mod host;
-mod lent;
 pub mod link;
 mod scatter;
 mod stream;
+mod traffic;
+mod widen;
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
-use graphmill_graph::{Block, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
+use graphmill_core::{Block, Matrix, NodeId, Result, accelerator::DeviceMemory};
 
 use rayon::prelude::*;
 
 pub use disk::{Disk, DiskOptions};
 pub use host::Host;
 pub use link::{Link, LinkOptions, Linked};
-
-/// Rows and bytes read from one tier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rows {
-    /// Rows.
-    pub rows: u64,
-    /// Bytes that were read for them: more than the rows hold where a tier reads whole blocks.
-    pub bytes: u64,
-    /// Nanoseconds that passed in the tier itself, those behind it not counted.
-    pub nanos: u64,
-}
-
-impl Rows {
-    /// These rows and bytes, read since `began`.
-    pub fn since(began: Instant, rows: u64, bytes: u64) -> Self {
-        Self { rows, bytes, nanos: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) }
-    }
-}
-
-impl std::ops::AddAssign for Rows {
-    fn add_assign(&mut self, other: Self) {
-        self.rows += other.rows;
-        self.bytes += other.bytes;
-        self.nanos += other.nanos;
-    }
-}
-
-/// What a read cost, tier by tier from the nearest to the farthest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Accelerator memory.
-    pub device: Rows,
-    /// The memory of other accelerators beside it.
-    pub peer: Rows,
-    /// Host memory.
-    pub host: Rows,
-    /// Files.
-    pub disk: Rows,
-    /// Other machines.
-    pub remote: Rows,
-}
-
-impl Traffic {
-    /// All tiers together.
-    pub fn total(&self) -> Rows {
-        let mut total = Rows::default();
-        self.tiers().into_iter().for_each(|tier| total += tier);
-        total
-    }
-
-    /// The tiers from the nearest to the farthest: device, peer, host, disk, remote.
-    pub fn tiers(&self) -> [Rows; 5] {
-        [self.device, self.peer, self.host, self.disk, self.remote]
-    }
-}
-
-impl std::ops::AddAssign for Traffic {
-    fn add_assign(&mut self, other: Self) {
-        self.device += other.device;
-        self.peer += other.peer;
-        self.host += other.host;
-        self.disk += other.disk;
-        self.remote += other.remote;
-    }
-}
+pub use traffic::{TierTraffic, Traffic};
 
 /// Where the rows that are read go in a result of `R x F`.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +27,17 @@ pub enum Places<'p> {
     InOrder,
     /// The `i`-th to the row of that number: strictly ascending, as many as rows are read.
     At(&'p [u32]),
+}
+
+/// Work that a read does while it waits for its rows: it may write rows of the result that are not read.
+pub type Beside<'b> = dyn FnMut(&mut [f32]) -> Result<Traffic> + 'b;
+
+/// No work beside a read.
+///
+/// # Errors
+/// Never.
+pub fn nothing(_: &mut [f32]) -> Result<Traffic> {
+    Ok(Traffic::default())
 }
 
 /// Where the rows of a batch are in a cache, looked up ahead of reading them (FGNN marks them in the Sample stage, section 5.2).
@@ -120,6 +68,47 @@ impl Marks {
 }
 
 /// A table of feature rows, wherever it lives. Every tier returns the same bytes.
+///
+/// ```
+/// use graphmill_core::{NodeId, Result};
+/// use graphmill_loader::{Feature, Traffic, feature::{Capabilities, Places}};
+///
+/// /// Rows that are computed when they are read: the node's id and its square.
+/// struct Powers;
+///
+/// impl Feature for Powers {
+///     fn dim(&self) -> usize {
+///         2
+///     }
+///     fn num_rows(&self) -> usize {
+///         100
+///     }
+///     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+///         for (i, &v) in ids.iter().enumerate() {
+///             let row = match places {
+///                 Places::InOrder => i,
+///                 Places::At(rows) => rows[i] as usize,
+///             };
+///             out[2 * row..][..2].copy_from_slice(&[v as f32, (v * v) as f32]);
+///         }
+///         Ok(Traffic::default())
+///     }
+///     fn row_bytes(&self) -> u64 {
+///         0
+///     }
+///     fn capabilities(&self) -> Capabilities<'_> {
+///         Capabilities::default()
+///     }
+/// }
+///
+/// let mut rows = [0.0; 4];
+/// Powers.read(&[3, 9], &mut rows)?;
+/// assert_eq!(rows, [3.0, 9.0, 9.0, 81.0]);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
+///
+/// Pointers to tiers (`Arc`, `Box`, `&`) deliberately do not implement it: a call through one
+/// dereferences to the tier, so that no forwarding method can be missing.
 pub trait Feature: Send + Sync {
     /// `F`.
     fn dim(&self) -> usize;
@@ -133,23 +122,6 @@ pub trait Feature: Send + Sync {
     /// # Errors
     /// A tier cannot be read; `out` may then hold anything.
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic>;
-
-    /// [`Feature::read_to`] that calls `beside` once, with the same `out`: while it waits for rows, where it can, and else behind. Says
-    /// what both cost.
-    ///
-    /// # Errors
-    /// As [`Feature::read_to`], and those of `beside`.
-    fn read_beside(
-        &self,
-        ids: &[NodeId],
-        places: Places,
-        out: &mut [f32],
-        beside: &mut dyn FnMut(&mut [f32]) -> Result<Traffic>,
-    ) -> Result<Traffic> {
-        let mut traffic = self.read_to(ids, places, out)?;
-        traffic += beside(out)?;
-        Ok(traffic)
-    }
 
     /// Copies the rows of `ids` (each below `V`) to `out` (`len x F`) and says what that cost.
     ///
@@ -168,88 +140,89 @@ pub trait Feature: Send + Sync {
         self.read(ids, out.view_mut().host())
     }
 
-    /// Looks up where the rows of `ids` (each below `V`) are, for [`Feature::gather_marked`]; a tier whose rows come and go has
-    /// nothing to say.
-    fn mark(&self, _ids: &[NodeId], marks: &mut Marks) {
-        marks.clear();
-    }
-
-    /// [`Feature::gather`] with the marks of these `ids`; those of another cache are passed over.
-    ///
-    /// # Errors
-    /// As [`Feature::read_to`].
-    fn gather_marked(&self, ids: &[NodeId], _marks: &Marks, out: &mut Matrix) -> Result<Traffic> {
-        self.gather(ids, out)
-    }
-
-    /// [`Feature::gather_marked`] of ids that a device has too, u32 each.
-    ///
-    /// # Errors
-    /// As [`Feature::read_to`].
-    fn gather_drawn(
-        &self,
-        ids: &[NodeId],
-        _on_device: &Arc<dyn DeviceMemory>,
-        marks: &Marks,
-        out: &mut Matrix,
-    ) -> Result<Traffic> {
-        self.gather_marked(ids, marks, out)
-    }
-
-    /// Puts blocks where the rows are read to, ahead of who works with them there; on the host they are there already.
-    ///
-    /// # Errors
-    /// There is no room.
-    fn place_blocks(&self, _blocks: &[Block]) -> Result<()> {
-        Ok(())
-    }
-
     /// Bytes of a row where it is stored; of sparse rows in the mean.
     fn row_bytes(&self) -> u64;
 
-    /// The whole table (`V x F`), where it can be read in place: dense, in host memory.
-    fn table(&self) -> Option<TableData> {
-        None
-    }
+    /// More that the tier can do. A tier around another decides here, for each capability, what it passes on.
+    fn capabilities(&self) -> Capabilities<'_>;
 }
 
-impl<T: Feature + ?Sized> Feature for Arc<T> {
-    fn dim(&self) -> usize {
-        (**self).dim()
-    }
-    fn num_rows(&self) -> usize {
-        (**self).num_rows()
-    }
-    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        (**self).read_to(ids, places, out)
-    }
-    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
-        (**self).gather(ids, out)
-    }
-    fn mark(&self, ids: &[NodeId], marks: &mut Marks) {
-        (**self).mark(ids, marks);
-    }
-    fn gather_marked(&self, ids: &[NodeId], marks: &Marks, out: &mut Matrix) -> Result<Traffic> {
-        (**self).gather_marked(ids, marks, out)
-    }
-    fn gather_drawn(
+/// The capabilities of a tier beyond [`Feature`]: none by default.
+#[derive(Clone, Copy, Default)]
+pub struct Capabilities<'f> {
+    /// Other work runs while a read waits.
+    pub overlapped: Option<&'f dyn OverlappedFeature>,
+    /// The slots of a batch's rows can be looked up ahead of reading them.
+    pub marked: Option<&'f dyn MarkedFeature>,
+    /// Rows are read to a device's memory.
+    pub device: Option<&'f dyn DeviceFeature>,
+}
+
+/// A tier whose reads wait, so that other work can run meanwhile.
+pub trait OverlappedFeature: Feature {
+    /// [`Feature::read_to`] that calls `beside` once, with the same `out`, while it waits for rows if it does. Returns the
+    /// cost of both. A tier in front of another passes `beside` on to it.
+    ///
+    /// # Errors
+    /// As [`Feature::read_to`], and those of `beside`.
+    fn read_overlapped(
+        &self,
+        ids: &[NodeId],
+        places: Places,
+        out: &mut [f32],
+        beside: &mut Beside,
+    ) -> Result<Traffic>;
+}
+
+/// A cache whose slots can be looked up ahead of reading them.
+pub trait MarkedFeature: Feature {
+    /// Looks up the slots of the rows of `ids` (each below `V`), for [`MarkedFeature::gather_marked`].
+    fn mark(&self, ids: &[NodeId], marks: &mut Marks);
+
+    /// [`Feature::gather`] with the marks of these `ids`; those of another cache are ignored.
+    ///
+    /// # Errors
+    /// As [`Feature::read_to`].
+    fn gather_marked(&self, ids: &[NodeId], marks: &Marks, out: &mut Matrix) -> Result<Traffic>;
+}
+
+/// A tier that reads rows to a device's memory.
+pub trait DeviceFeature: Feature {
+    /// [`Feature::gather`] of ids that a device has too, u32 each.
+    ///
+    /// # Errors
+    /// As [`Feature::read_to`].
+    fn gather_on_device(
         &self,
         ids: &[NodeId],
         on_device: &Arc<dyn DeviceMemory>,
-        marks: &Marks,
         out: &mut Matrix,
-    ) -> Result<Traffic> {
-        (**self).gather_drawn(ids, on_device, marks, out)
+    ) -> Result<Traffic>;
+
+    /// Copies blocks to the device ahead of their use there.
+    ///
+    /// # Errors
+    /// The device's memory is not enough.
+    fn place_blocks(&self, blocks: &[Block]) -> Result<()>;
+}
+
+/// [`OverlappedFeature::read_overlapped`] of any tier: without the capability `beside` runs after the read.
+///
+/// # Errors
+/// As [`Feature::read_to`], and those of `beside`.
+pub fn read_overlapped(
+    feature: &dyn Feature,
+    ids: &[NodeId],
+    places: Places,
+    out: &mut [f32],
+    beside: &mut Beside,
+) -> Result<Traffic> {
+    if let Some(feature) = feature.capabilities().overlapped {
+        return feature.read_overlapped(ids, places, out, beside);
     }
-    fn place_blocks(&self, blocks: &[Block]) -> Result<()> {
-        (**self).place_blocks(blocks)
-    }
-    fn row_bytes(&self) -> u64 {
-        (**self).row_bytes()
-    }
-    fn table(&self) -> Option<TableData> {
-        (**self).table()
-    }
+    let mut traffic = feature.read_to(ids, places, out)?;
+    traffic += beside(out)?;
+    Ok(traffic)
 }
 
 /// Runs of a request side by side: `work` gets some of `ids`, their places from the start of the part of `out` that it gets, and that

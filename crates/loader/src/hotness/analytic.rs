@@ -9,7 +9,7 @@
 //! as if neighbours were in a frontier independently of each other. Quiver's `sample_prob` starts at 1 on all training nodes, which is
 //! the chance of an epoch rather than of a batch: on graphs where an epoch touches most nodes it can no longer tell them apart.
 
-use graphmill_graph::rank::spread;
+use graphmill_core::rank::spread;
 use rayon::prelude::*;
 
 use super::{Setting, no_argument};
@@ -24,7 +24,7 @@ pub(super) fn score(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64
     let mut chance = vec![0.0f64; graph.num_nodes()];
     let seed = (setting.batch_size as f64 / setting.train.len().max(1) as f64).min(1.0);
     setting.train.iter().for_each(|&v| chance[v as usize] = seed);
-    for &fanout in setting.fanout {
+    for &fanout in setting.fanout.iter() {
         // minus the logarithm of 1 - p(u) min(1, k / d(u)), of which sums are taken
         let unlikely: Vec<f64> = chance
             .par_iter()

@@ -1,7 +1,7 @@
 //! How many nodes hear from a node: the more do, the likelier it is drawn. (The in-degree says how many it hears from, which no sampler
 //! that goes from seeds against the edges asks.)
 
-use graphmill_graph::rank::out_degrees;
+use graphmill_core::rank::out_degrees;
 
 use super::{Setting, no_argument};
 

@@ -1,6 +1,6 @@
 //! In how many minibatches each node comes up.
 
-use graphmill_graph::{NodeId, Result, reorder::by_scores};
+use graphmill_core::{NodeId, Result, node_order::by_scores};
 
 use super::Visits;
 

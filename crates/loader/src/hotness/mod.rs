@@ -9,11 +9,35 @@ mod presc;
 mod random;
 mod reverse_pagerank;
 
-use graphmill_graph::{Graph, NodeId, Result, table::Entry};
+use graphmill_core::{
+    Graph, NodeId, Result,
+    table::{Entry, Table},
+};
 
 pub use footprint::{Footprint, similarity};
 
-/// What the minibatches of a run ask for.
+use crate::{Fanout, sampler::DRAWS};
+
+/// Input nodes of a run's minibatches, epoch by epoch.
+///
+/// ```
+/// use graphmill_core::{NodeId, Result};
+/// use graphmill_loader::hotness::Visits;
+///
+/// /// The same two minibatches in every epoch.
+/// struct Recorded([Vec<NodeId>; 2]);
+///
+/// impl Visits for Recorded {
+///     fn visit(&self, _epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
+///         self.0.iter().for_each(|nodes| see(nodes));
+///         Ok(())
+///     }
+/// }
+///
+/// let footprint = Recorded([vec![0, 2], vec![2, 3]]).footprint(0, 4)?;
+/// assert_eq!(footprint.counts, [1, 0, 2, 1]);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait Visits {
     /// Shows the input nodes of every minibatch of an epoch, batch by batch: distinct nodes, and the same ones whenever it is asked.
     ///
@@ -40,7 +64,7 @@ pub struct Setting<'a> {
     /// The nodes that train.
     pub train: &'a [NodeId],
     /// Neighbours per node per hop, from the seeds outward; -1 takes all.
-    pub fanout: &'a [i64],
+    pub fanout: &'a Fanout,
     /// Seeds of a batch.
     pub batch_size: usize,
     /// The run's seed.
@@ -55,56 +79,85 @@ pub struct Setting<'a> {
 pub type Score = fn(&Setting, Option<&str>) -> std::result::Result<Vec<f64>, String>;
 
 /// Every metric there is.
-pub const TABLE: &[Entry<Score>] = &[
-    Entry {
-        name: "random",
-        summary: "a number drawn for each node: the bound below",
-        source: "",
-        make: random::score,
-    },
-    Entry {
-        name: "degree",
-        summary: "how many nodes hear from a node",
-        source: "PaGraph, SoCC 2020; Data Tiering section 3.1",
-        make: degree::score,
-    },
-    Entry {
-        name: "reverse-pagerank",
-        summary: "reverse PageRank",
-        source: "Data Tiering section 3.1",
-        make: reverse_pagerank::plain,
-    },
-    Entry {
-        name: "weighted-reverse-pagerank",
-        summary: "reverse PageRank from the training nodes, five iterations",
-        source: "Data Tiering section 3.2, Algorithm 1",
-        make: reverse_pagerank::weighted,
-    },
-    Entry {
-        name: "presc",
-        summary: "presc:K counts in how many minibatches of K epochs of their own a node comes up",
-        source: "FGNN section 6.3",
-        make: presc::presampled,
-    },
-    Entry {
-        name: "analytic",
-        summary: "the chance that a minibatch asks for a node, from the fan-outs and without sampling",
-        source: "Quiver's sample_prob, sharpened",
-        make: analytic::score,
-    },
-    Entry {
-        name: "posterior",
-        summary: "posterior:K is what presc:K counts on the ground of what analytic expects",
-        source: "",
-        make: posterior::score,
-    },
-    Entry {
-        name: "optimal",
-        summary: "the run's own footprint: an oracle, the bound above for caches that stay as they are",
-        source: "FGNN section 6.2",
-        make: presc::optimal,
-    },
-];
+pub static TABLE: Table<Score> = Table::new(
+    "hotness",
+    &[
+        Entry {
+            name: "random",
+            summary: "a number drawn for each node: the bound below",
+            source: "",
+            options: &["seed"],
+            make: random::score,
+        },
+        Entry {
+            name: "degree",
+            summary: "how many nodes hear from a node",
+            source: "PaGraph, SoCC 2020; Data Tiering section 3.1",
+            options: &[],
+            make: degree::score,
+        },
+        Entry {
+            name: "reverse-pagerank",
+            summary: "reverse PageRank",
+            source: "Data Tiering section 3.1",
+            options: &[],
+            make: reverse_pagerank::plain,
+        },
+        Entry {
+            name: "weighted-reverse-pagerank",
+            summary: "reverse PageRank from the training nodes, five iterations",
+            source: "Data Tiering section 3.2, Algorithm 1",
+            options: &[],
+            make: reverse_pagerank::weighted,
+        },
+        Entry {
+            name: "presc",
+            summary: "presc:K counts in how many minibatches of K epochs of their own a node comes up",
+            source: "FGNN section 6.3",
+            options: COUNTED,
+            make: presc::presampled,
+        },
+        Entry {
+            name: "analytic",
+            summary: "the chance that a minibatch asks for a node, from the fan-outs and without sampling",
+            source: "Quiver's sample_prob, sharpened",
+            options: &["fanout", "layers", "batch_size"],
+            make: analytic::score,
+        },
+        Entry {
+            name: "posterior",
+            summary: "posterior:K is what presc:K counts on the ground of what analytic expects",
+            source: "",
+            options: COUNTED,
+            make: posterior::score,
+        },
+        Entry {
+            name: "optimal",
+            summary: "the run's own footprint: an oracle, the bound above for caches that stay as they are",
+            source: "FGNN section 6.2",
+            options: FOOTPRINT,
+            make: presc::optimal,
+        },
+    ],
+);
+
+/// Options that decide what the minibatches of a run ask for.
+const COUNTED: &[&str] = &with_draws::<1, { DRAWS.len() + 1 }>(["seed"]);
+
+/// [`COUNTED`] with the number of epochs that are counted.
+const FOOTPRINT: &[&str] = &with_draws::<2, { DRAWS.len() + 2 }>(["seed", "epochs"]);
+
+/// The options of [`DRAWS`], and `more` behind them.
+const fn with_draws<const MORE: usize, const ALL: usize>(more: [&'static str; MORE]) -> [&'static str; ALL] {
+    assert!(DRAWS.len() + MORE == ALL);
+    let mut all = [""; ALL];
+    let mut i = 0;
+    while i < ALL {
+        all[i] = if i < DRAWS.len() { DRAWS[i] } else { more[i - DRAWS.len()] };
+        i += 1;
+    }
+    all
+}
 
 /// Scores all nodes by the metric of that name, with its argument behind a colon.
 ///
@@ -115,7 +168,7 @@ pub fn score(name: &str, setting: &Setting) -> std::result::Result<Vec<f64>, Str
         Some((name, argument)) => (name, Some(argument)),
         None => (name, None),
     };
-    let entry = graphmill_graph::table::find("hotness", TABLE, name).map_err(|e| e.to_string())?;
+    let entry = TABLE.find(name).map_err(|e| e.to_string())?;
     (entry.make)(setting, argument)
 }
 

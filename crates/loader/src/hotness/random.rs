@@ -1,6 +1,6 @@
 //! No prediction at all.
 
-use graphmill_graph::keyed;
+use graphmill_core::keyed;
 
 use super::{Setting, no_argument};
 

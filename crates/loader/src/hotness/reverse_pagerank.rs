@@ -1,6 +1,6 @@
 //! Scores that flow from those who hear to those they hear from.
 
-use graphmill_graph::rank::{RankOptions, reverse_pagerank};
+use graphmill_core::rank::{RankOptions, reverse_pagerank};
 
 use super::{Setting, no_argument};
 

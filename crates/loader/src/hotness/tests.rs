@@ -2,20 +2,20 @@
 
 use std::cell::RefCell;
 
-use graphmill_graph::{EdgeOptions, build, reorder::by_scores};
+use graphmill_core::{EdgeOptions, build, node_order::by_scores};
 
 use super::*;
 use crate::{
-    Form, MiniBatch, Sampler, Workspace,
+    BatchKey, MiniBatch, MinibatchSampler, Workspace,
     order::{Order, random::Random},
-    sampler::neighbor::Neighbor,
+    sampler::{BatchRequest, HopStack, neighbor::Neighbor},
 };
 
 /// Minibatches of a neighbour sampler.
 struct Batches<'a> {
     graph: &'a Graph,
     train: &'a [NodeId],
-    sampler: Neighbor,
+    sampler: HopStack,
     batch_size: usize,
 }
 
@@ -27,7 +27,11 @@ impl Visits for Batches<'_> {
         for (number, seeds) in order.chunks(self.batch_size).enumerate() {
             batch.number = number as u64;
             batch.seeds = seeds.to_vec();
-            self.sampler.sample(self.graph, 1, epoch, Form::default(), &mut workspace, &mut batch)?;
+            self.sampler.sample(
+                &BatchRequest::new(self.graph, BatchKey { seed: 1, epoch, batch: batch.number }),
+                &mut workspace,
+                &mut batch,
+            )?;
             see(&batch.input_nodes);
         }
         Ok(())
@@ -43,8 +47,9 @@ fn skewed(nodes: u32) -> Graph {
 }
 
 fn with<R>(graph: &Graph, train: &[NodeId], run: impl FnOnce(&Setting) -> R) -> R {
-    let fanout = [5, 3];
-    let batches = Batches { graph, train, sampler: Neighbor::new(&fanout).unwrap(), batch_size: 20 };
+    let fanout = Fanout::from([5, 3]);
+    let batches =
+        Batches { graph, train, sampler: HopStack::new(Neighbor::new(&fanout).unwrap()), batch_size: 20 };
     run(&Setting { graph, train, fanout: &fanout, batch_size: 20, seed: 7, epochs: 3, visits: &batches })
 }
 
@@ -77,12 +82,16 @@ fn every_metric_scores_every_node_and_the_oracle_is_best() {
 fn chances_are_exact_where_neighbours_are_independent() {
     // 0 and 1 train and hear from 2 and 3 each; 3 hears from 4; fan-outs 1 and 5; a batch is one seed
     let graph = build(6, &[2, 3, 2, 3, 4], &[0, 0, 1, 1, 3], EdgeOptions::DIRECTED).unwrap();
-    let batches =
-        Batches { graph: &graph, train: &[0, 1], sampler: Neighbor::new(&[1]).unwrap(), batch_size: 1 };
+    let batches = Batches {
+        graph: &graph,
+        train: &[0, 1],
+        sampler: HopStack::new(Neighbor::new([1]).unwrap()),
+        batch_size: 1,
+    };
     let setting = Setting {
         graph: &graph,
         train: &[0, 1],
-        fanout: &[1, 5],
+        fanout: &Fanout::from([1, 5]),
         batch_size: 1,
         seed: 0,
         epochs: 1,
@@ -122,7 +131,7 @@ fn presampling_draws_epochs_of_its_own() {
     let setting = Setting {
         graph: &graph,
         train: &[1],
-        fanout: &[1],
+        fanout: &Fanout::from([1]),
         batch_size: 1,
         seed: 0,
         epochs: 2,

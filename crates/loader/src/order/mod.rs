@@ -5,11 +5,35 @@ pub mod random;
 pub mod sequential;
 mod shuffling;
 
-use graphmill_graph::{Graph, Labels, NodeId, table::Entry};
+use graphmill_core::{
+    Graph, Labels, NodeId,
+    table::{Entry, Table},
+};
 
 pub use shuffling::shuffling_error;
 
-/// An ordering of the training nodes, and what it prepared for it.
+/// An ordering of the training nodes, with what it prepared for it.
+///
+/// ```
+/// use graphmill_core::NodeId;
+/// use graphmill_loader::order::Order;
+///
+/// /// Ascending ids in even epochs, descending ids in odd ones.
+/// struct BackAndForth(Vec<NodeId>);
+///
+/// impl Order for BackAndForth {
+///     fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
+///         out.clone_from(&self.0);
+///         if epoch % 2 == 1 {
+///             out.reverse();
+///         }
+///     }
+/// }
+///
+/// let mut seeds = Vec::new();
+/// BackAndForth(vec![2, 5, 7]).order(1, &mut seeds);
+/// assert_eq!(seeds, [7, 5, 2]);
+/// ```
 pub trait Order: Send + Sync {
     /// Writes an epoch's order to `out`: each training node once. The same for any number of threads.
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>);
@@ -46,23 +70,29 @@ pub struct OrderSource<'a> {
 pub type Make = for<'a> fn(&OrderOptions, &OrderSource<'a>) -> Result<Box<dyn Order + 'a>, String>;
 
 /// Every ordering there is.
-pub const TABLE: &[Entry<Make>] = &[
-    Entry {
-        name: "random",
-        summary: "a fresh uniform shuffle every epoch",
-        source: "",
-        make: |options, source| Ok(Box::new(random::Random::new(source.train, options.seed))),
-    },
-    Entry {
-        name: "sequential",
-        summary: "ascending node ids, every epoch",
-        source: "",
-        make: |_, source| Ok(Box::new(sequential::Sequential::new(source.train))),
-    },
-    Entry {
-        name: "proximity",
-        summary: "nodes that lie close together in batches that follow each other, so that caches hit",
-        source: "Liu et al. (BGL), NSDI 2023, section 3.2",
-        make: |options, source| Ok(Box::new(proximity::Proximity::new(options, source))),
-    },
-];
+pub static TABLE: Table<Make> = Table::new(
+    "order",
+    &[
+        Entry {
+            name: "random",
+            summary: "a fresh uniform shuffle every epoch",
+            source: "",
+            options: &[],
+            make: |options, source| Ok(Box::new(random::Random::new(source.train, options.seed))),
+        },
+        Entry {
+            name: "sequential",
+            summary: "ascending node ids, every epoch",
+            source: "",
+            options: &[],
+            make: |_, source| Ok(Box::new(sequential::Sequential::new(source.train))),
+        },
+        Entry {
+            name: "proximity",
+            summary: "nodes that lie close together in batches that follow each other, so that caches hit",
+            source: "Liu et al. (BGL), NSDI 2023, section 3.2",
+            options: &["order_sequences"],
+            make: |options, source| Ok(Box::new(proximity::Proximity::new(options, source))),
+        },
+    ],
+);

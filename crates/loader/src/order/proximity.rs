@@ -31,7 +31,7 @@
 
 use std::collections::VecDeque;
 
-use graphmill_graph::{
+use graphmill_core::{
     Graph, NodeId,
     keyed::{Stream, key},
 };
@@ -232,8 +232,9 @@ impl Bits {
 mod tests {
     use std::collections::HashSet;
 
-    use graphmill_graph::{
-        Dataset, EdgeOptions, Labels, build,
+    use graphmill_core::{EdgeOptions, Labels, build};
+    use graphmill_data::{
+        Dataset,
         generate::{GenerateOptions, generate},
     };
     use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! A uniform shuffle: nodes sorted by a hash of (seed, epoch, node). Parallel, and independent of
 //! the number of threads because the keys are.
 
-use graphmill_graph::{NodeId, keyed};
+use graphmill_core::{NodeId, keyed};
 use rayon::prelude::*;
 
 use super::Order;

@@ -1,6 +1,6 @@
 //! Ascending ids, the same every epoch: for looking at things, and for full-batch training.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::Order;
 

@@ -1,6 +1,6 @@
 //! How far batches are from the whole: the shuffling error of an order, estimated by labels.
 
-use graphmill_graph::{Labels, NodeId};
+use graphmill_core::{Labels, NodeId};
 
 /// The mean over an order's batches of `batch_size` nodes (at least 1; a shorter last one counts by its size) of the total variation
 /// between the distribution of labels in the batch and in all of `order`, from 0 to 1. With several labels a node, distributions are of

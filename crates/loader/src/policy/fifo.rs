@@ -3,7 +3,7 @@
 //!
 //! Memory: 4 bytes an id, 4 a slot.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::{Holders, Policy};
 

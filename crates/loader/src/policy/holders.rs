@@ -1,6 +1,6 @@
 //! Who holds which slot: a dense map each way.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::MISS;
 

@@ -6,7 +6,7 @@
 //!
 //! Memory: 4 bytes an id, 36 a slot (a frequency for each slot at most, as when all differ).
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::{Holders, MISS, Policy, links::Links};
 

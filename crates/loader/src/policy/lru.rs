@@ -2,7 +2,7 @@
 //!
 //! Memory: 4 bytes an id, 12 a slot. A hit moves its slot to the end of the list, three random writes.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::{Holders, MISS, Policy, links::Links};
 

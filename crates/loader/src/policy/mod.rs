@@ -14,7 +14,10 @@ pub mod lru;
 pub mod s3_fifo;
 pub mod sieve;
 
-use graphmill_graph::{NodeId, table::Entry};
+use graphmill_core::{
+    NodeId,
+    table::{Entry, Table},
+};
 
 use holders::Holders;
 
@@ -22,6 +25,18 @@ use holders::Holders;
 pub const MISS: u32 = u32::MAX;
 
 /// Maps ids to the slots of a cache.
+///
+/// ```
+/// use graphmill_loader::policy::{CachePolicy, MISS, fifo::Fifo};
+///
+/// let mut cache = Fifo::new(10, 2); // ids 0 to 9, two slots
+/// let mut slots = Vec::new();
+/// cache.admit(&[7, 3], &mut slots);
+/// cache.look_up(&[3, 5], &mut slots);
+/// assert_eq!(slots, [1, MISS]);
+/// cache.admit(&[5], &mut slots); // in the place of 7, the first to come
+/// assert_eq!(slots, [0]);
+/// ```
 pub trait CachePolicy: Send {
     /// Slots: as many as asked for, but no more than there are ids.
     fn capacity(&self) -> usize;
@@ -41,38 +56,46 @@ pub trait CachePolicy: Send {
 pub type Make = fn(num_ids: usize, capacity: usize) -> Box<dyn CachePolicy>;
 
 /// Every policy there is.
-pub const TABLE: &[Entry<Make>] = &[
-    Entry {
-        name: "fifo",
-        summary: "the first that came goes first: a hit costs nothing",
-        source: "",
-        make: |num_ids, capacity| Box::new(fifo::Fifo::new(num_ids, capacity)),
-    },
-    Entry {
-        name: "lru",
-        summary: "the one unused for longest goes first",
-        source: "",
-        make: |num_ids, capacity| Box::new(lru::Lru::new(num_ids, capacity)),
-    },
-    Entry {
-        name: "lfu",
-        summary: "the one used least often goes first, in O(1)",
-        source: "Shah, Mitra and Matani, arXiv:2110.11602",
-        make: |num_ids, capacity| Box::new(lfu::Lfu::new(num_ids, capacity)),
-    },
-    Entry {
-        name: "sieve",
-        summary: "first in, first out, except that what was used meanwhile is passed over",
-        source: "Zhang et al., NSDI 2024",
-        make: |num_ids, capacity| Box::new(sieve::Sieve::new(num_ids, capacity)),
-    },
-    Entry {
-        name: "s3-fifo",
-        summary: "a small queue on trial before a large one, and a memory of what left it",
-        source: "Yang et al., SOSP 2023",
-        make: |num_ids, capacity| Box::new(s3_fifo::S3Fifo::new(num_ids, capacity)),
-    },
-];
+pub static TABLE: Table<Make> = Table::new(
+    "policy",
+    &[
+        Entry {
+            name: "fifo",
+            summary: "the first that came goes first: a hit costs nothing",
+            source: "",
+            options: &[],
+            make: |num_ids, capacity| Box::new(fifo::Fifo::new(num_ids, capacity)),
+        },
+        Entry {
+            name: "lru",
+            summary: "the one unused for longest goes first",
+            source: "",
+            options: &[],
+            make: |num_ids, capacity| Box::new(lru::Lru::new(num_ids, capacity)),
+        },
+        Entry {
+            name: "lfu",
+            summary: "the one used least often goes first, in O(1)",
+            source: "Shah, Mitra and Matani, arXiv:2110.11602",
+            options: &[],
+            make: |num_ids, capacity| Box::new(lfu::Lfu::new(num_ids, capacity)),
+        },
+        Entry {
+            name: "sieve",
+            summary: "first in, first out, except that what was used meanwhile is passed over",
+            source: "Zhang et al., NSDI 2024",
+            options: &[],
+            make: |num_ids, capacity| Box::new(sieve::Sieve::new(num_ids, capacity)),
+        },
+        Entry {
+            name: "s3-fifo",
+            summary: "a small queue on trial before a large one, and a memory of what left it",
+            source: "Yang et al., SOSP 2023",
+            options: &[],
+            make: |num_ids, capacity| Box::new(s3_fifo::S3Fifo::new(num_ids, capacity)),
+        },
+    ],
+);
 
 /// What a policy decides, one id at a time.
 trait Policy: Send {

@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::{Holders, Policy};
 

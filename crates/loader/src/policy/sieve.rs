@@ -11,7 +11,7 @@
 //!
 //! Memory: 4 bytes an id, 13 a slot.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::{Holders, Policy};
 

@@ -199,12 +199,19 @@ fn trace() -> impl Strategy<Value = Vec<Vec<NodeId>>> {
     prop::collection::vec(batch, 0..40)
 }
 
+#[test]
+fn every_policy_conforms() {
+    for entry in &TABLE {
+        crate::testing::check_policy(entry);
+    }
+}
+
 proptest! {
     /// Slot for slot what the reference says, over any trace of look-ups and offers (of the misses, or of everything, with ids that
     /// are held and ids that come twice).
     #[test]
     fn same_as_the_plain_version(trace in trace(), capacity in 0usize..=45, all in any::<bool>()) {
-        for entry in TABLE {
+        for entry in &TABLE {
             let mut policy = (entry.make)(IDS as usize, capacity);
             let mut reference =
                 Reference { capacity: policy.capacity(), holders: Vec::new(), plain: plain(entry.name, policy.capacity()) };
@@ -226,7 +233,7 @@ proptest! {
     /// Whoever was given a slot last is found there, and nobody else is found anywhere.
     #[test]
     fn the_last_to_be_given_a_slot_holds_it(trace in trace(), capacity in 0usize..=45) {
-        for entry in TABLE {
+        for entry in &TABLE {
             let mut policy = (entry.make)(IDS as usize, capacity);
             let mut holder = vec![None; policy.capacity()];
             let mut slots = Vec::new();
@@ -250,7 +257,7 @@ proptest! {
 #[test]
 fn every_policy_keeps_its_promises() {
     let (mut slots, mut again) = (vec![1], Vec::new());
-    for entry in TABLE {
+    for entry in &TABLE {
         // no slots
         let mut none = (entry.make)(5, 0);
         none.look_up(&[0, 4], &mut slots);
@@ -284,7 +291,7 @@ fn every_policy_keeps_its_promises() {
 
 /// Hit rate over a trace in batches.
 fn hit_rate(name: &str, capacity: usize, trace: &[Vec<NodeId>], num_ids: usize) -> f64 {
-    let mut policy = (graphmill_graph::table::find("policy", TABLE, name).unwrap().make)(num_ids, capacity);
+    let mut policy = (TABLE.find(name).unwrap().make)(num_ids, capacity);
     let (mut hits, mut all, mut slots) = (0, 0, Vec::new());
     for batch in trace {
         policy.look_up(batch, &mut slots);
@@ -300,7 +307,7 @@ fn hit_rate(name: &str, capacity: usize, trace: &[Vec<NodeId>], num_ids: usize) 
 #[test]
 fn modern_policies_beat_queues_on_skewed_traces() {
     let (ids, capacity) = (10_000, 1000);
-    let mut stream = graphmill_graph::keyed::Stream::new(1);
+    let mut stream = graphmill_core::keyed::Stream::new(1);
     let trace: Vec<Vec<NodeId>> = (0..200)
         .map(|batch| match batch % 10 {
             9 => (0..1000).map(|i| (batch * 1000 + i) % ids).collect(),

@@ -1,8 +1,8 @@
 //! All neighbours at every hop: what sampling approximates.
 
-use graphmill_graph::{Block, Graph, NodeId, Result, block::Aggregation};
+use graphmill_core::{Block, Result};
 
-use super::{BatchKey, Sampler, Scratch, neighbor::Neighbor};
+use super::{HopProperties, HopRequest, HopSampler, HopScratch, neighbor::Neighbor};
 
 /// Takes every in-neighbour over `L` hops.
 #[derive(Clone, Debug)]
@@ -14,33 +14,20 @@ impl Full {
     /// # Errors
     /// No hops, or more than 64.
     pub fn new(layers: usize) -> Result<Self, String> {
-        Neighbor::new(&vec![-1; layers]).map(Self)
+        Neighbor::new(vec![-1; layers]).map(Self)
     }
 }
 
-impl Sampler for Full {
+impl HopSampler for Full {
     fn num_layers(&self) -> usize {
         self.0.num_layers()
     }
 
-    fn is_random(&self) -> bool {
-        false
+    fn properties(&self) -> HopProperties {
+        self.0.properties()
     }
 
-    fn draws_by_node(&self) -> bool {
-        true
-    }
-
-    fn sample_layer(
-        &self,
-        graph: &Graph,
-        hop: usize,
-        dst: &[NodeId],
-        key: BatchKey,
-        aggregation: Aggregation,
-        scratch: &mut Scratch,
-        block: &mut Block,
-    ) -> Result<()> {
-        self.0.sample_layer(graph, hop, dst, key, aggregation, scratch, block)
+    fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
+        self.0.sample_hop(request, scratch, block)
     }
 }

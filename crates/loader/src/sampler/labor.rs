@@ -19,21 +19,50 @@
 
 mod importance;
 
-use graphmill_graph::{Block, Graph, NodeId, Result, block::Aggregation, keyed};
+use std::{fmt, str::FromStr};
+
+use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation, by_word, keyed};
+use serde::{Serialize, Serializer};
 
 use self::importance::Importance;
 use super::{
-    BatchKey, Sampler, Scratch,
-    neighbor::fanouts,
+    HopProperties, HopRequest, HopSampler, HopScratch,
     runs::{draw_runs, fits, start},
     weighted::EdgeWeights,
 };
-use crate::prefetch::prefetch;
+use crate::{Fanout, prefetch::prefetch};
 
 /// Destinations ahead whose neighbours are asked for.
 const AHEAD: usize = 8;
 /// Neighbours whose numbers are looked at before any is appended.
 const CHUNK: usize = 64;
+
+/// Iterations of the importance of sources; `*`, which is [`usize::MAX`], for as many as help.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Iterations(pub usize);
+
+impl FromStr for Iterations {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let count = if word == "*" { Some(usize::MAX) } else { word.parse().ok() };
+        count.map(Self).ok_or_else(|| format!("'{word}': a number, or * for as many as help"))
+    }
+}
+
+impl fmt::Display for Iterations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == usize::MAX { f.write_str("*") } else { self.0.fmt(f) }
+    }
+}
+
+impl Serialize for Iterations {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+by_word!(Iterations);
 
 /// How far destinations share sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,15 +96,19 @@ impl Labor {
     ///
     /// # Errors
     /// As [`super::neighbor::Neighbor::new`].
-    pub fn new(fanout: &[i64]) -> Result<Self, String> {
-        Ok(Self { fanout: fanouts(fanout)?, iterations: 0, weights: Weights::Equal })
+    pub fn new(fanout: impl Into<Fanout>) -> Result<Self, String> {
+        Ok(Self { fanout: fanout.into().bounds()?, iterations: 0, weights: Weights::Equal })
     }
 
     /// As [`Labor::new`], for `graph`.
     ///
     /// # Errors
     /// As [`Labor::new`].
-    pub fn with_options(graph: &Graph, fanout: &[i64], options: &LaborOptions) -> Result<Self, String> {
+    pub fn with_options(
+        graph: &Graph,
+        fanout: impl Into<Fanout>,
+        options: &LaborOptions,
+    ) -> Result<Self, String> {
         let weights = match options.weights.of_nodes(graph) {
             Some(of_nodes) => Weights::OfSource(of_nodes),
             None if graph.edge_weight().is_some() => Weights::Stored,
@@ -134,35 +167,24 @@ impl Labor {
     }
 }
 
-impl Sampler for Labor {
+impl HopSampler for Labor {
     fn num_layers(&self) -> usize {
         self.fanout.len()
     }
 
-    fn is_random(&self) -> bool {
-        self.fanout.iter().any(|&k| k != usize::MAX)
+    fn properties(&self) -> HopProperties {
+        HopProperties {
+            is_random: self.fanout.iter().any(|&k| k != usize::MAX),
+            is_per_node: self.iterations == 0,
+            is_neighbor_local: self.iterations == 0,
+            reads_edge_weights: matches!(self.weights, Weights::Stored),
+        }
     }
 
-    fn draws_by_node(&self) -> bool {
-        self.iterations == 0
-    }
-
-    fn reads_edge_weights(&self) -> bool {
-        matches!(self.weights, Weights::Stored)
-    }
-
-    fn sample_layer(
-        &self,
-        graph: &Graph,
-        hop: usize,
-        dst: &[NodeId],
-        key: BatchKey,
-        aggregation: Aggregation,
-        scratch: &mut Scratch,
-        block: &mut Block,
-    ) -> Result<()> {
+    fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
+        let &HopRequest { graph, hop, dst, aggregation, .. } = request;
         let fanout = self.fanout[hop];
-        let key = key.of_hop(hop);
+        let key = request.hop_key();
         let alike = matches!(self.weights, Weights::Equal);
         if !alike || (self.iterations > 0 && fanout != usize::MAX) {
             return self.draw_by_importance(graph, fanout, key, aggregation, dst, block);
@@ -260,7 +282,11 @@ fn take_any(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Form, MiniBatch, Workspace, sampler::neighbor::Neighbor, weights::SymmetricWeights};
+    use crate::{
+        BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Workspace,
+        sampler::{BatchRequest, HopStack, neighbor::Neighbor},
+        weights::SymmetricWeights,
+    };
 
     /// Node 0 hears from 3 to 42, node 1 from 3 to 14, node 2 from 3 to 6.
     fn graph() -> Graph {
@@ -271,24 +297,31 @@ mod tests {
     }
 
     fn sample(
-        sampler: &dyn Sampler,
+        sampler: &HopStack,
         graph: &Graph,
         seeds: Vec<NodeId>,
         number: u64,
-        form: Form,
+        form: BlockLayout,
     ) -> MiniBatch {
         let mut batch = MiniBatch { seeds, number, ..MiniBatch::default() };
-        sampler.sample(graph, 11, 0, form, &mut Workspace::new(graph.num_nodes()), &mut batch).unwrap();
+        sampler
+            .sample(
+                &BatchRequest::new(graph, BatchKey { seed: 11, epoch: 0, batch: batch.number })
+                    .with_layout(form),
+                &mut Workspace::new(graph.num_nodes()),
+                &mut batch,
+            )
+            .unwrap();
         batch
     }
 
     #[test]
     fn neighbours_are_taken_by_their_probability_and_shared() {
-        let (graph, sampler) = (graph(), Labor::new(&[5]).unwrap());
+        let (graph, sampler) = (graph(), HopStack::new(Labor::new([5]).unwrap()));
         let runs = 20_000u32;
         let (mut counts, mut pairs) = ([[0u32; 43]; 3], [0u32; 43]);
         for number in 0..runs {
-            let form = Form { fused: true, ..Form::default() };
+            let form = BlockLayout { fused: true, ..BlockLayout::default() };
             let batch = sample(&sampler, &graph, vec![0, 1, 2], number.into(), form);
             let block = &batch.blocks[0];
             let row = |v: usize| &block.indices[block.edges(v)];
@@ -313,12 +346,12 @@ mod tests {
 
     #[test]
     fn sums_are_right_on_average_and_means_nearly() {
-        let (graph, sampler) = (graph(), Labor::new(&[5]).unwrap());
+        let (graph, sampler) = (graph(), HopStack::new(Labor::new([5]).unwrap()));
         let symmetric = SymmetricWeights::new(&graph);
         let x = |u: NodeId| f64::from(u * u % 23) + 1.0;
         for aggregation in [Aggregation::Sum, Aggregation::Mean, Aggregation::Symmetric] {
             let wants = (aggregation == Aggregation::Symmetric).then_some(&symmetric);
-            let form = Form { aggregation, symmetric: wants, fused: true, ..Form::default() };
+            let form = BlockLayout { aggregation, symmetric: wants, fused: true, ..BlockLayout::default() };
             let (mut sum, mut squares) = ([0.0; 3], [0.0; 3]);
             let runs = 20_000;
             for number in 0..runs {
@@ -416,9 +449,9 @@ mod tests {
         let x = |u: NodeId| f64::from(u * u % 23) + 1.0;
         for (graph, iterations) in [(&graph, 1), (&graph, usize::MAX), (&weighted, 0), (&weighted, 2)] {
             let options = LaborOptions { iterations, ..LaborOptions::default() };
-            let sampler = Labor::with_options(graph, &[8], &options).unwrap();
-            assert_eq!(sampler.reads_edge_weights(), graph.edge_weight().is_some());
-            let form = Form { aggregation: Aggregation::Sum, fused: true, ..Form::default() };
+            let sampler = HopStack::new(Labor::with_options(graph, [8], &options).unwrap());
+            assert_eq!(sampler.properties().reads_edge_weights, graph.edge_weight().is_some());
+            let form = BlockLayout { aggregation: Aggregation::Sum, fused: true, ..BlockLayout::default() };
             let seeds: Vec<NodeId> = vec![0, 50, 199, 300];
             let (mut sums, runs) = ([0.0; 4], 3000);
             for number in 0..runs {
@@ -442,7 +475,7 @@ mod tests {
                 );
             }
             // means are shares
-            let form = Form { aggregation: Aggregation::Mean, fused: true, ..Form::default() };
+            let form = BlockLayout { aggregation: Aggregation::Mean, fused: true, ..BlockLayout::default() };
             let block = &sample(&sampler, graph, seeds, 0, form).blocks[0];
             let share: f32 = block.edge_weight[block.edges(2)].iter().sum();
             assert!((share - 1.0).abs() < 1e-5);
@@ -454,9 +487,9 @@ mod tests {
         let graph = crowded(3000);
         let inputs = |iterations| {
             let options = LaborOptions { iterations, ..LaborOptions::default() };
-            let sampler = Labor::with_options(&graph, &[10], &options).unwrap();
+            let sampler = HopStack::new(Labor::with_options(&graph, [10], &options).unwrap());
             let read = |number| {
-                sample(&sampler, &graph, (0..200).collect(), number, Form::default()).input_nodes.len()
+                sample(&sampler, &graph, (0..200).collect(), number, BlockLayout::default()).input_nodes.len()
             };
             (0..20).map(read).sum::<usize>()
         };
@@ -471,11 +504,12 @@ mod tests {
         let indptr: Vec<u64> = (0..=u64::from(n)).map(|v| v * 100).collect();
         let indices: Vec<NodeId> = (0..100 * n).map(|_| stream.below(n.into()) as NodeId).collect();
         let graph = Graph::new(indptr.into(), indices.into()).unwrap();
-        let inputs = |sampler: &dyn Sampler| {
-            let batch = sample(sampler, &graph, (0..200).collect(), 0, Form::default());
+        let inputs = |sampler: &HopStack| {
+            let batch = sample(sampler, &graph, (0..200).collect(), 0, BlockLayout::default());
             (batch.input_nodes.len(), batch.num_edges())
         };
-        let (labor, neighbor) = (inputs(&Labor::new(&[10]).unwrap()), inputs(&Neighbor::new(&[10]).unwrap()));
+        let (labor, neighbor) = (Labor::new([10]).unwrap(), Neighbor::new([10]).unwrap());
+        let (labor, neighbor) = (inputs(&HopStack::new(labor)), inputs(&HopStack::new(neighbor)));
         // 2000 edges each: a tenth of all nodes below the threshold against a draw of nodes
         assert!((labor.1 as f64 / neighbor.1 as f64 - 1.0).abs() < 0.1, "{labor:?} {neighbor:?}");
         assert!(labor.0 < neighbor.0 / 2, "{labor:?} {neighbor:?}");

@@ -17,11 +17,11 @@
 
 use std::sync::Mutex;
 
-use graphmill_graph::{Block, Graph, NodeId, Result, block::Aggregation, keyed};
+use graphmill_core::{Block, Graph, NodeId, Result, keyed};
 use rayon::prelude::*;
 
-use super::{BatchKey, Sampler, Scratch, parts::too_many};
-use crate::prefetch::prefetch;
+use super::{HopProperties, HopRequest, HopSampler, HopScratch, parts::too_many};
+use crate::{Fanout, prefetch::prefetch};
 
 /// Nodes whose reads are in flight together.
 const GROUP: usize = 16;
@@ -48,8 +48,8 @@ impl Neighbor {
     ///
     /// # Errors
     /// No hops, more than 64, or a fanout that is neither -1 nor positive.
-    pub fn new(fanout: &[i64]) -> Result<Self, String> {
-        Ok(Self { fanout: fanouts(fanout)? })
+    pub fn new(fanout: impl Into<Fanout>) -> Result<Self, String> {
+        Ok(Self { fanout: fanout.into().bounds()? })
     }
 }
 
@@ -65,7 +65,7 @@ pub fn draw_offsets(
     fanout: usize,
     key: u64,
     dst: &[NodeId],
-    scratch: &mut Scratch,
+    scratch: &mut HopScratch,
     (indptr, offsets): (&mut Vec<u32>, &mut Vec<u32>),
 ) -> Result<()> {
     scratch.parallel = false;
@@ -76,45 +76,25 @@ pub fn draw_offsets(
     Ok(())
 }
 
-/// Fanouts as they are given, -1 as `usize::MAX`.
-pub(super) fn fanouts(fanout: &[i64]) -> Result<Vec<usize>, String> {
-    if fanout.is_empty() || fanout.len() > 64 {
-        return Err(format!("a fanout has 1 to 64 hops, not {}", fanout.len()));
-    }
-    let each = |&k: &i64| match k {
-        -1 => Ok(usize::MAX),
-        1..=1_000_000 => Ok(k as usize),
-        _ => Err(format!("fanout {k}: give a number of neighbours from 1 to 1000000, or -1 for all")),
-    };
-    fanout.iter().map(each).collect()
-}
-
-impl Sampler for Neighbor {
+impl HopSampler for Neighbor {
     fn num_layers(&self) -> usize {
         self.fanout.len()
     }
 
-    fn is_random(&self) -> bool {
-        self.fanout.iter().any(|&k| k != usize::MAX)
+    fn properties(&self) -> HopProperties {
+        HopProperties {
+            is_random: self.fanout.iter().any(|&k| k != usize::MAX),
+            is_per_node: true,
+            is_neighbor_local: true,
+            reads_edge_weights: false,
+        }
     }
 
-    fn draws_by_node(&self) -> bool {
-        true
-    }
-
-    fn sample_layer(
-        &self,
-        graph: &Graph,
-        hop: usize,
-        dst: &[NodeId],
-        key: BatchKey,
-        _: Aggregation,
-        scratch: &mut Scratch,
-        block: &mut Block,
-    ) -> Result<()> {
+    fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
+        let &HopRequest { graph, hop, dst, .. } = request;
         let Block { indptr, indices, .. } = block;
         let fanout = self.fanout[hop];
-        let key = key.of_hop(hop);
+        let key = request.hop_key();
         scratch.fit(rayon::current_num_threads());
         let edges = count(graph, fanout, dst, scratch, indptr)?;
         indices.resize(edges, 0);
@@ -133,7 +113,7 @@ fn count(
     graph: &Graph,
     fanout: usize,
     dst: &[NodeId],
-    scratch: &mut Scratch,
+    scratch: &mut HopScratch,
     indptr: &mut Vec<u32>,
 ) -> Result<usize> {
     let rows = graph.indptr();
@@ -437,7 +417,7 @@ mod tests {
         for fanout in [1, 5, 25, FEW, FEW + 1, 70, SCAN, SCAN + 1, 2000] {
             let draws = Draws { graph: &graph, fanout, key: 12 + fanout as u64 };
             let expected = plain(&graph, fanout, draws.key, &dst);
-            let mut scratch = Scratch::default();
+            let mut scratch = HopScratch::default();
             scratch.fit(3);
             let mut indptr = Vec::new();
             let edges = count(&graph, fanout, &dst, &mut scratch, &mut indptr).unwrap();
@@ -454,7 +434,7 @@ mod tests {
             for fanout in [fanout, usize::MAX] {
                 let (mut ends, mut offsets) = (Vec::new(), Vec::new());
                 let room = (&mut ends, &mut offsets);
-                draw_offsets(&graph, fanout, draws.key, &dst, &mut Scratch::default(), room).unwrap();
+                draw_offsets(&graph, fanout, draws.key, &dst, &mut HopScratch::default(), room).unwrap();
                 let found = dst.iter().zip(ends.windows(2)).flat_map(|(&v, ends)| {
                     let row = graph.in_neighbors(v);
                     offsets[ends[0] as usize..ends[1] as usize]
@@ -475,7 +455,7 @@ mod tests {
         let graph = graph(&[3, 0, 9]);
         let dst: Vec<NodeId> = (0..3 * COUNT as u32 + 5).map(|i| i % 3).collect();
         let run = |parallel| {
-            let (mut indptr, mut scratch) = (vec![7; 3], Scratch { parallel, ..Scratch::default() });
+            let (mut indptr, mut scratch) = (vec![7; 3], HopScratch { parallel, ..HopScratch::default() });
             count(&graph, 5, &dst, &mut scratch, &mut indptr).map(|edges| (edges, indptr)).unwrap()
         };
         assert_eq!(run(true), run(false));
@@ -486,12 +466,12 @@ mod tests {
     fn a_block_of_too_many_edges_is_refused() {
         let graph = graph(&[1 << 20]);
         for (times, parallel) in [(4096, false), (COUNT * 2 + 4096, true)] {
-            let mut scratch = Scratch { parallel, ..Scratch::default() };
+            let mut scratch = HopScratch { parallel, ..HopScratch::default() };
             let dst = vec![0; times];
             let error =
                 count(&graph, usize::MAX, &dst, &mut scratch, &mut Vec::new()).unwrap_err().to_string();
             assert!(error.contains(&(times << 20).to_string()), "{error}");
         }
-        assert!(count(&graph, usize::MAX, &[0; 4095], &mut Scratch::default(), &mut Vec::new()).is_ok());
+        assert!(count(&graph, usize::MAX, &[0; 4095], &mut HopScratch::default(), &mut Vec::new()).is_ok());
     }
 }

@@ -11,11 +11,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use graphmill_graph::{Block, Error, Graph, NodeId, Result, block::Induce};
+use graphmill_core::{Block, Error, Graph, NodeId, Result, block::Induce};
 use rayon::prelude::*;
 
-use super::BatchKey;
-use crate::subgraph::Room;
+use crate::{BatchKey, subgraph::SubgraphScratch};
 
 /// Subgraphs that are drawn before any of them is counted.
 const ROUND: u64 = 64;
@@ -34,11 +33,11 @@ pub(super) struct Normalization {
 }
 
 /// Draws the subgraph of a key.
-pub(super) type Draw<'a> = dyn Fn(BatchKey, &mut Room, &mut Vec<NodeId>) -> Result<()> + Sync + 'a;
+pub(super) type Draw<'a> = dyn Fn(BatchKey, &mut SubgraphScratch, &mut Vec<NodeId>) -> Result<()> + Sync + 'a;
 
 impl Normalization {
     /// Counts over subgraphs of a run's `seed` until they have `enough` nodes in all. A function of the graph, the sampler and the
-    /// seed; parallel over subgraphs. Memory: 4 bytes an edge and 4 a node, and a worker's room a thread.
+    /// seed; parallel over subgraphs. Memory: 4 bytes an edge and 4 a node, and a worker's scratch memory a thread.
     ///
     /// # Errors
     /// Drawing fails, or draws nothing.
@@ -48,10 +47,10 @@ impl Normalization {
         let (mut subgraphs, mut drawn) = (0, 0u64);
         let mut round: Vec<Vec<NodeId>> = vec![Vec::new(); ROUND as usize];
         while drawn < enough {
-            let fill = |room: &mut Room, (i, nodes): (usize, &mut Vec<NodeId>)| {
-                draw(BatchKey { seed, epoch: EPOCH, batch: subgraphs + i as u64 }, room, nodes)
+            let fill = |scratch: &mut SubgraphScratch, (i, nodes): (usize, &mut Vec<NodeId>)| {
+                draw(BatchKey { seed, epoch: EPOCH, batch: subgraphs + i as u64 }, scratch, nodes)
             };
-            round.par_iter_mut().enumerate().try_for_each_init(Room::default, fill)?;
+            round.par_iter_mut().enumerate().try_for_each_init(SubgraphScratch::default, fill)?;
             // as many as it takes: the same for any number of threads
             let before = drawn;
             let taken = round.iter().take_while(|nodes| {

@@ -7,15 +7,15 @@
 //!
 //! Numbering goes from the first edge to the last, one after the other, as without parts: the same result.
 
-use graphmill_graph::{Block, Error, NodeId, Result};
+use graphmill_core::{Block, Error, NodeId, Result};
 
-use super::Scratch;
+use super::HopScratch;
 use crate::Relabel;
 
 /// Destinations of a part.
 pub(super) const PART: usize = 1 << 15;
 
-/// Room for two parts in flight, and more.
+/// Two parts in flight, and the new nodes of a hop.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     front: Block,
@@ -30,9 +30,9 @@ pub(super) struct Parts {
 /// # Errors
 /// What `draw` reports, and more edges in all than a block can number.
 pub(super) fn draw_and_number(
-    draw: impl Fn(&[NodeId], &mut Scratch, &mut Block) -> Result<()> + Sync,
+    draw: impl Fn(&[NodeId], &mut HopScratch, &mut Block) -> Result<()> + Sync,
     relabel: &mut Relabel,
-    scratch: &mut Scratch,
+    scratch: &mut HopScratch,
     parts: &mut Parts,
     nodes: &mut Vec<NodeId>,
     block: &mut Block,

@@ -11,14 +11,14 @@
 //!
 //! The walks of a group of nodes take a step together, so that their reads overlap: O(walks x length) reads a node.
 
-use graphmill_graph::{Block, Graph, NodeId, Result, block::Aggregation, keyed};
+use graphmill_core::{Block, NodeId, Result, block::Aggregation, keyed};
 
 use super::{
-    BatchKey, Sampler, Scratch,
-    neighbor::fanouts,
-    runs::{Room, draw_runs},
+    HopProperties, HopRequest, HopSampler, HopScratch,
+    runs::draw_runs,
+    scratch::{RunScratch, Walk},
 };
-use crate::prefetch::prefetch;
+use crate::{Fanout, prefetch::prefetch};
 
 /// Walks under way together, about.
 const GROUP: usize = 64;
@@ -40,7 +40,7 @@ impl Default for WalkOptions {
     }
 }
 
-/// See the module's text.
+/// Samples the nodes that random walks visit most (PinSAGE).
 #[derive(Clone, Debug)]
 pub struct RandomWalk {
     /// Per hop from the seeds outward; `usize::MAX` takes all.
@@ -50,23 +50,12 @@ pub struct RandomWalk {
     restart: f64,
 }
 
-/// Where a walk is.
-#[derive(Clone, Debug)]
-pub(super) struct Walk {
-    stream: keyed::Stream,
-    /// A node, or the position of the edge to it.
-    at: u64,
-    /// The number within the group of the node that it started from.
-    from: u32,
-    goes: bool,
-}
-
 impl RandomWalk {
     /// `fanout` as in [`super::neighbor::Neighbor::new`].
     ///
     /// # Errors
     /// An impossible fanout, no walks or steps, more than 2^16 of both, or a restart probability that is none.
-    pub fn new(fanout: &[i64], options: &WalkOptions) -> Result<Self, String> {
+    pub fn new(fanout: impl Into<Fanout>, options: &WalkOptions) -> Result<Self, String> {
         let &WalkOptions { walks, length, restart } = options;
         let visits = walks.saturating_mul(length);
         if visits == 0 || visits > 1 << 16 {
@@ -75,30 +64,31 @@ impl RandomWalk {
         if !(0.0..=1.0).contains(&restart) {
             return Err(format!("--restart {restart}: a probability from 0 to 1"));
         }
-        Ok(Self { fanout: fanouts(fanout)?, walks, length, restart })
+        Ok(Self { fanout: fanout.into().bounds()?, walks, length, restart })
     }
+}
 
+/// The walks of one hop.
+struct Walks<'a> {
+    sampler: &'a RandomWalk,
+    request: &'a HopRequest<'a>,
+    key: u64,
+}
+
+impl Walks<'_> {
     /// Appends the neighbours of `dst` and their visits, or what they weigh.
-    #[allow(clippy::too_many_arguments, reason = "one hop: what is drawn from, for whom, and where it goes")]
-    fn draw(
-        &self,
-        graph: &Graph,
-        fanout: usize,
-        key: u64,
-        aggregation: Aggregation,
-        dst: &[NodeId],
-        room: &mut Room,
-        block: &mut Block,
-    ) {
-        for group in dst.chunks(GROUP.div_ceil(self.walks)) {
-            self.walk(graph, key, group, room);
-            room.visits.sort_unstable();
-            let mut rest = &room.visits[..];
+    fn draw(&self, dst: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
+        let &HopRequest { graph, hop, aggregation, .. } = self.request;
+        let fanout = self.sampler.fanout[hop];
+        for group in dst.chunks(GROUP.div_ceil(self.sampler.walks)) {
+            self.walk(group, scratch);
+            scratch.visits.sort_unstable();
+            let mut rest = &scratch.visits[..];
             for (i, &v) in (0..).zip(group) {
                 let of_node = rest.partition_point(|&visit| visit >> 32 == i);
                 let visits;
                 (visits, rest) = rest.split_at(of_node);
-                let ranked = &mut room.positions;
+                let ranked = &mut scratch.positions;
                 ranked.clear();
                 // many visits first, then low ids
                 let rank = |run: &[u64]| !(run.len() as u64) << 32 | run[0] & u64::from(u32::MAX);
@@ -122,10 +112,12 @@ impl RandomWalk {
         }
     }
 
-    /// Overwrites `room.visits` by the number of each walk's start within `group` and a node that it visited, in any order.
-    fn walk(&self, graph: &Graph, key: u64, group: &[NodeId], room: &mut Room) {
+    /// Overwrites `scratch.visits` by the number of each walk's start within `group` and a node that it visited, in any order.
+    fn walk(&self, group: &[NodeId], scratch: &mut RunScratch) {
+        let (graph, key) = (self.request.graph, self.key);
+        let &RandomWalk { walks: count, length, restart, .. } = self.sampler;
         let (rows, neighbors) = (graph.indptr(), graph.indices());
-        let Room { walks, visits, .. } = room;
+        let RunScratch { walks, visits, .. } = scratch;
         walks.clear();
         visits.clear();
         for (from, &v) in (0..).zip(group) {
@@ -137,9 +129,9 @@ impl RandomWalk {
                 from,
                 goes: true,
             };
-            walks.extend((0..self.walks).map(walk));
+            walks.extend((0..count).map(walk));
         }
-        for _ in 0..self.length {
+        for _ in 0..length {
             for walk in walks.iter_mut() {
                 let (start, end) = (rows[walk.at as usize], rows[walk.at as usize + 1]);
                 walk.goes = start < end;
@@ -151,7 +143,7 @@ impl RandomWalk {
                     let to = neighbors[walk.at as usize];
                     visits.push(u64::from(walk.from) << 32 | u64::from(to));
                     walk.at = to.into();
-                    walk.goes = walk.stream.uniform() >= self.restart;
+                    walk.goes = walk.stream.uniform() >= restart;
                     prefetch(rows, to as usize);
                 }
                 walk.goes
@@ -160,42 +152,29 @@ impl RandomWalk {
     }
 }
 
-impl Sampler for RandomWalk {
+impl HopSampler for RandomWalk {
     fn num_layers(&self) -> usize {
         self.fanout.len()
     }
 
-    fn reads_own_lists(&self) -> bool {
-        false
+    fn properties(&self) -> HopProperties {
+        HopProperties { is_per_node: true, ..HopProperties::default() }
     }
 
-    fn draws_by_node(&self) -> bool {
-        true
-    }
-
-    fn sample_layer(
-        &self,
-        graph: &Graph,
-        hop: usize,
-        dst: &[NodeId],
-        key: BatchKey,
-        aggregation: Aggregation,
-        scratch: &mut Scratch,
-        block: &mut Block,
-    ) -> Result<()> {
-        let fanout = self.fanout[hop];
-        let key = key.of_hop(hop);
-        draw_runs(dst, scratch, block, |dst, room, block| {
-            self.draw(graph, fanout, key, aggregation, dst, room, block);
-        })
+    fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
+        let walks = Walks { sampler: self, request, key: request.hop_key() };
+        draw_runs(request.dst, scratch, block, |dst, scratch, block| walks.draw(dst, scratch, block))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use graphmill_core::Graph;
+
     use super::*;
     use crate::{
-        Form, MiniBatch, Workspace,
+        BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Workspace,
+        sampler::{BatchRequest, HopStack},
         subgraph::testing::{fits, graph_of},
         weights::SymmetricWeights,
     };
@@ -205,17 +184,24 @@ mod tests {
         options: WalkOptions,
         fanout: i64,
         graph: &Graph,
-        form: Form,
+        form: BlockLayout,
         batches: u64,
         mut see: impl FnMut(usize, &[NodeId], &[f32]),
     ) {
-        let sampler = RandomWalk::new(&[fanout], &options).unwrap();
+        let sampler = HopStack::new(RandomWalk::new([fanout], &options).unwrap());
         let mut workspace = Workspace::new(graph.num_nodes());
         let mut batch =
             MiniBatch { seeds: (0..graph.num_nodes() as NodeId).collect(), ..MiniBatch::default() };
         for number in 0..batches {
             batch.number = number;
-            sampler.sample(graph, 3, 0, Form { fused: true, ..form }, &mut workspace, &mut batch).unwrap();
+            sampler
+                .sample(
+                    &BatchRequest::new(graph, BatchKey { seed: 3, epoch: 0, batch: batch.number })
+                        .with_layout(BlockLayout { fused: true, ..form }),
+                    &mut workspace,
+                    &mut batch,
+                )
+                .unwrap();
             let block = &batch.blocks[0];
             (0..block.num_dst)
                 .for_each(|v| see(v, &block.indices[block.edges(v)], &block.edge_weight[block.edges(v)]));
@@ -234,7 +220,7 @@ mod tests {
         // by the ordered rows: which nodes with how many visits
         let mut counts = [vec![0; 4096], vec![0; 4096]];
         let code = |visits: &[u64; 6]| visits.iter().fold(0, |code, &c| code * 4 + c as usize);
-        draws(options, -1, &graph, Form::default(), 60_000, |v, row, weight| {
+        draws(options, -1, &graph, BlockLayout::default(), 60_000, |v, row, weight| {
             let mut visits = [0; 6];
             row.iter().zip(weight).for_each(|(&u, &w)| visits[u as usize] = w as u64);
             assert_eq!(row.is_empty(), v > 3);
@@ -272,7 +258,7 @@ mod tests {
         // two walks of a step each from node 1, to 0 or 2: one of both twice, or each once, the lower first
         let options = WalkOptions { walks: 2, length: 1, restart: 0.5 };
         let mut counts = vec![0; 3];
-        draws(options, 1, &graph, Form::default(), 20_000, |v, row, weight| {
+        draws(options, 1, &graph, BlockLayout::default(), 20_000, |v, row, weight| {
             if v == 1 {
                 counts[match (row, weight) {
                     ([0], [1.0]) => 0,
@@ -284,7 +270,7 @@ mod tests {
         });
         fits(&counts, &[2.0, 1.0, 1.0]);
         let options = WalkOptions { walks: 50, length: 3, restart: 0.2 };
-        draws(options, 3, &graph, Form::default(), 50, |v, row, weight| {
+        draws(options, 3, &graph, BlockLayout::default(), 50, |v, row, weight| {
             assert_eq!(row.len(), if v < 4 { 3 } else { 0 });
             let order: Vec<(f32, NodeId)> = weight.iter().map(|w| -w).zip(row.iter().copied()).collect();
             assert!(order.is_sorted_by(|a, b| a.partial_cmp(b).unwrap().is_lt()), "{order:?}");
@@ -296,7 +282,7 @@ mod tests {
         let ring = graph_of(&[&[1], &[2], &[3], &[0]]);
         for (restart, visited) in [(1.0, 1), (0.0, 3)] {
             let options = WalkOptions { walks: 4, length: 3, restart };
-            draws(options, -1, &ring, Form::default(), 100, |v, row, weight| {
+            draws(options, -1, &ring, BlockLayout::default(), 100, |v, row, weight| {
                 assert_eq!(row.len(), visited);
                 let reach: Vec<NodeId> = (1..=visited).map(|step| (v + step) as NodeId % 4).collect();
                 assert!(row.iter().all(|u| reach.contains(u)) && weight.iter().all(|&w| w == 4.0));
@@ -312,7 +298,7 @@ mod tests {
         let d = |v: NodeId| graph.in_degree(v) as f64;
         for aggregation in [Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric] {
             let wants = (aggregation == Aggregation::Symmetric).then_some(&symmetric);
-            let form = Form { aggregation, symmetric: wants, ..Form::default() };
+            let form = BlockLayout { aggregation, symmetric: wants, ..BlockLayout::default() };
             let mut sums = [0.0; 6];
             let (options, batches) = (WalkOptions { walks: 3, length: 1, restart: 0.5 }, 20_000);
             draws(options, -1, &graph, form, batches, |v, row, weight| {
@@ -337,7 +323,7 @@ mod tests {
 
     #[test]
     fn impossible_walks_are_refused() {
-        let bad = |options: WalkOptions| RandomWalk::new(&[5], &options).unwrap_err();
+        let bad = |options: WalkOptions| RandomWalk::new([5], &options).unwrap_err();
         let with = WalkOptions::default();
         assert!(bad(WalkOptions { walks: 0, ..with }).contains("--walks 0"));
         assert!(bad(WalkOptions { length: usize::MAX, ..with }).contains("--walk-length"));

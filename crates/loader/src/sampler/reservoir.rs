@@ -6,36 +6,11 @@
 //! the weight that passes until the next edge comes before the last of them is exponential too, so that it is drawn and the edges under
 //! it are only added up (their algorithm A-ExpJ): `O(d + k log(d / k) log k)`, of which the `d` are additions.
 
-use std::{cmp::Ordering, collections::BinaryHeap};
+use std::collections::BinaryHeap;
 
-use graphmill_graph::keyed::Stream;
+use graphmill_core::keyed::Stream;
 
-/// An edge and its arrival time; the last to arrive is the greatest.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
-    time: f64,
-    pub(super) position: u64,
-}
-
-impl PartialEq for Candidate {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Candidate {}
-
-impl PartialOrd for Candidate {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Candidate {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.time.total_cmp(&other.time).then(self.position.cmp(&other.position))
-    }
-}
+use super::scratch::Candidate;
 
 /// Exponential of rate 1.
 fn exponential(stream: &mut Stream) -> f64 {

@@ -4,14 +4,19 @@
 //! loss of each node weighed. A subgraph holds nodes that do not train, too, where it is drawn from the whole graph: they carry
 //! messages, and their loss weighs nothing.
 
-use graphmill_graph::{
-    Block, Graph, NodeId, Result, among::among, block::Aggregation, keyed, symmetry::is_symmetric,
+use clap::ValueEnum;
+use graphmill_core::{
+    Block, Error, Graph, NodeId, Result, among::among, block::Aggregation, by_name, keyed,
+    symmetry::is_symmetric,
 };
+use serde::{Deserialize, Serialize};
 
-use super::{BatchKey, Form, Sampler, Workspace, normalize::Normalization};
+use super::{
+    BatchPart, BatchRequest, MinibatchSampler, SamplerProperties, Workspace, normalize::Normalization,
+};
 use crate::{
-    MiniBatch,
-    subgraph::{Room, SubgraphSampler},
+    BatchKey, MiniBatch,
+    subgraph::{SubgraphSampler, SubgraphScratch},
 };
 
 /// Nodes of a subgraph come in multiples of this, where there are many: a cache line of 32-bit floats (Zeng et al., JPDC 2021,
@@ -38,7 +43,8 @@ impl Default for SubgraphTraining {
 }
 
 /// How the neighbours that a subgraph holds, each of which stands for `C_v / C_uv`, estimate a sum over all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Estimator {
     /// The weighted mean of those that are there, times the degree (Hájek's estimator). Its bias goes as one over the neighbours that are
     /// there, its error is the error of a mean of so many: it does not matter how many came by chance.
@@ -49,12 +55,9 @@ pub enum Estimator {
     Unbiased,
 }
 
-impl Estimator {
-    /// All, by the names that options have.
-    pub const ALL: [(&str, Self); 2] = [("ratio", Self::Ratio), ("unbiased", Self::Unbiased)];
-}
+by_name!(Estimator);
 
-/// A subgraph sampler as a [`Sampler`].
+/// Minibatches of a subgraph sampler.
 pub struct Subgraphs {
     sampler: Box<dyn SubgraphSampler>,
     /// What subgraphs are drawn from, where that is not the whole graph.
@@ -104,7 +107,9 @@ impl Subgraphs {
             let nodes = if own.is_some() { train.len() } else { graph.num_nodes() };
             // one subgraph at least: without any, no loss would weigh anything
             let enough = ((training.coverage * nodes as f64) as u64).max(1);
-            let draw = |key, room: &mut Room, nodes: &mut Vec<NodeId>| this.draw(from, key, room, nodes);
+            let draw = |key, scratch: &mut SubgraphScratch, nodes: &mut Vec<NodeId>| {
+                this.draw(from, key, scratch, nodes)
+            };
             let normalization = Normalization::new(from, &draw, seed, enough);
             this.normalization = Some(normalization.map_err(|e| e.to_string())?);
         }
@@ -113,8 +118,14 @@ impl Subgraphs {
     }
 
     /// The nodes of a subgraph, ascending and clipped.
-    fn draw(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
-        self.sampler.sample(graph, key, room, nodes)?;
+    fn draw(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        scratch: &mut SubgraphScratch,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<()> {
+        self.sampler.sample(graph, key, scratch, nodes)?;
         if nodes.len() >= FEW {
             let key = keyed::key(&[key.seed, key.epoch, key.batch, 0x636c_6970]);
             clip(nodes, nodes.len() % LINE, keyed::Stream::new(key));
@@ -130,29 +141,25 @@ fn clip(nodes: &mut Vec<NodeId>, surplus: usize, mut stream: keyed::Stream) {
     }
 }
 
-impl Sampler for Subgraphs {
-    fn num_layers(&self) -> usize {
-        1
-    }
-
-    fn subgraphs(&self) -> Option<u64> {
+impl MinibatchSampler for Subgraphs {
+    fn properties(&self) -> SamplerProperties {
         let nodes = if self.training.is_some() { self.count } else { self.trains.len() };
-        Some(self.sampler.epoch(nodes).max(1) as u64)
+        SamplerProperties {
+            num_layers: 1,
+            is_random: true,
+            reads_edge_weights: false,
+            subgraphs: Some(self.sampler.epoch(nodes).max(1) as u64),
+        }
     }
 
-    fn sample(
-        &self,
-        graph: &Graph,
-        seed: u64,
-        epoch: u64,
-        form: Form,
-        workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> Result<()> {
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
+        let &BatchRequest { graph, key, layout, part } = request;
+        if part != BatchPart::Whole {
+            return Err(Error::invalid("subgraphs are drawn whole: they have no upper part"));
+        }
         let graph = self.training.as_ref().unwrap_or(graph);
-        let key = BatchKey { seed, epoch, batch: batch.number };
-        let Workspace { induce, room, weights, .. } = workspace;
-        self.draw(graph, key, room, &mut batch.input_nodes)?;
+        let Workspace { induce, subgraph: scratch, weights, .. } = workspace;
+        self.draw(graph, key, scratch, &mut batch.input_nodes)?;
         let nodes = &batch.input_nodes;
         batch.blocks.resize_with(1, Default::default);
         let block = &mut batch.blocks[0];
@@ -161,8 +168,8 @@ impl Sampler for Subgraphs {
             Some(n) => induce.block(graph, nodes, block, |e| weights.push(n.edge[e as usize]))?,
             None => induce.block(graph, nodes, block, |_| {})?,
         }
-        weigh(graph, nodes, form.aggregation, self.estimator, weights, block);
-        if form.transposed != 0 {
+        weigh(graph, nodes, layout.aggregation, self.estimator, weights, block);
+        if layout.transposed != 0 {
             if self.symmetric { block.transpose_symmetric() } else { block.transpose() }
         }
         batch.seeds.clear();
@@ -246,10 +253,10 @@ fn weigh(
 mod tests {
     use std::sync::LazyLock;
 
-    use graphmill_graph::{EdgeOptions, build};
+    use graphmill_core::{EdgeOptions, build, table};
 
     use super::*;
-    use crate::subgraph;
+    use crate::{BlockLayout, subgraph};
 
     /// Every node for itself with a probability that grows with its number: nothing to do with walks, so that only the
     /// normalisation can make up for it.
@@ -260,7 +267,13 @@ mod tests {
             20
         }
 
-        fn sample(&self, graph: &Graph, key: BatchKey, _: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
+        fn sample(
+            &self,
+            graph: &Graph,
+            key: BatchKey,
+            _: &mut SubgraphScratch,
+            nodes: &mut Vec<NodeId>,
+        ) -> Result<()> {
             let mut stream = keyed::Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
             nodes.clear();
             nodes.extend((0..graph.num_nodes() as NodeId).filter(|&v| stream.below(80) < 20 + u64::from(v)));
@@ -286,8 +299,15 @@ mod tests {
 
     fn sample(sampler: &Subgraphs, aggregation: Aggregation, number: u64) -> MiniBatch {
         let mut batch = MiniBatch { number, ..MiniBatch::default() };
-        let form = Form { transposed: 0b10, aggregation, ..Form::default() };
-        sampler.sample(&graph(), 7, 0, form, &mut Workspace::new(40), &mut batch).unwrap();
+        let form = BlockLayout { transposed: 0b10, aggregation, ..BlockLayout::default() };
+        sampler
+            .sample(
+                &BatchRequest::new(&graph(), BatchKey { seed: 7, epoch: 0, batch: batch.number })
+                    .with_layout(form),
+                &mut Workspace::new(40),
+                &mut batch,
+            )
+            .unwrap();
         batch
     }
 
@@ -401,12 +421,10 @@ mod tests {
         let training = SubgraphTraining { inductive: true, coverage: 0.0, ..SubgraphTraining::default() };
         let make = |graph: &Graph, roots: &[NodeId]| {
             let options = subgraph::SubgraphOptions { budget: 16, frontier: 4, ..Default::default() };
-            (graphmill_graph::table::find("sampler", subgraph::TABLE, "frontier").unwrap().make)(
-                graph, roots, &options,
-            )
+            (table::find("sampler", subgraph::ROWS, "frontier").unwrap().make)(graph, roots, &options)
         };
         let sampler = Subgraphs::new(&graph(), &train, &training, 3, make).unwrap();
-        assert_eq!(sampler.subgraphs(), Some(2));
+        assert_eq!(sampler.properties().subgraphs, Some(2));
         let batch = sample(&sampler, Aggregation::Symmetric, 1);
         assert!(!batch.seeds.is_empty() && batch.seeds.iter().all(|v| v % 2 == 0));
         let i = batch.seeds.iter().position(|&v| v != 0).unwrap();
@@ -422,10 +440,17 @@ mod tests {
         let sampler = biased(&all, SubgraphTraining::default());
         let mut workspace = Workspace::new(40);
         let mut batch = MiniBatch::default();
-        let form = Form { transposed: 1, aggregation: Aggregation::Mean, ..Form::default() };
+        let form = BlockLayout { transposed: 1, aggregation: Aggregation::Mean, ..BlockLayout::default() };
         for number in [3, 1, 3] {
             batch.number = number;
-            sampler.sample(&graph(), 7, 0, form, &mut workspace, &mut batch).unwrap();
+            sampler
+                .sample(
+                    &BatchRequest::new(&graph(), BatchKey { seed: 7, epoch: 0, batch: batch.number })
+                        .with_layout(form),
+                    &mut workspace,
+                    &mut batch,
+                )
+                .unwrap();
         }
         let alone = sample(&sampler, Aggregation::Mean, 3);
         assert_eq!(batch.seeds, alone.seeds);
@@ -462,7 +487,13 @@ mod tests {
             fn budget(&self) -> usize {
                 1
             }
-            fn sample(&self, _: &Graph, _: BatchKey, _: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
+            fn sample(
+                &self,
+                _: &Graph,
+                _: BatchKey,
+                _: &mut SubgraphScratch,
+                nodes: &mut Vec<NodeId>,
+            ) -> Result<()> {
                 nodes.clear();
                 Ok(())
             }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use graphmill_graph::{Block, EdgeOptions, Graph, NodeId, build, keyed, table};
+use graphmill_core::{Block, EdgeOptions, Graph, NodeId, block::Aggregation, build, keyed};
 use proptest::prelude::*;
 
 use super::parts::PART;
 use super::*;
-use crate::reuse::Slots;
+use crate::{BatchKey, MiniBatch, reuse::Slots, weights::SymmetricWeights};
 
 /// Node 0 hears from 1..=40, node 1 from 0, node 2 from nobody, the others from two each.
 fn star() -> Graph {
@@ -35,8 +35,8 @@ fn random_graph(nodes: u32, edges: usize, seed: u64) -> Graph {
 }
 
 /// Every sampler that goes from seeds, with the options that change what it promises.
-fn by_hops(fanout: &[i64], graph: &Graph, mut see: impl FnMut(&str, &SamplerOptions, &dyn Sampler)) {
-    for entry in TABLE {
+fn by_hops(fanout: &[i64], graph: &Graph, mut see: impl FnMut(&str, &SamplerOptions, &HopStack)) {
+    for entry in &TABLE {
         let Make::Hops(make, _) = entry.make else { continue };
         for replace in [false, true] {
             for draw_by in [weighted::DrawBy::Alias, weighted::DrawBy::PrefixSums] {
@@ -44,9 +44,9 @@ fn by_hops(fanout: &[i64], graph: &Graph, mut see: impl FnMut(&str, &SamplerOpti
                 if weighted != WeightedOptions::default() && entry.name != "weighted" {
                     continue;
                 }
-                let options =
-                    SamplerOptions { fanout: fanout.to_vec(), weighted, ..SamplerOptions::default() };
-                see(entry.name, &options, &*make(&options, &Source { graph, train: &[] }).unwrap());
+                let options = SamplerOptions { fanout: fanout.into(), weighted, ..SamplerOptions::default() };
+                let sampler = make(&options, &Source { graph, train: &[] }).unwrap();
+                see(entry.name, &options, &HopStack::from(sampler));
             }
         }
     }
@@ -109,11 +109,16 @@ fn promise(name: &str, options: &SamplerOptions, graph: &Graph, v: NodeId, fanou
     }
 }
 
-fn sample(sampler: &dyn Sampler, graph: &Graph, seeds: &[NodeId], key: BatchKey, form: Form) -> MiniBatch {
+fn sample(
+    sampler: &HopStack,
+    graph: &Graph,
+    seeds: &[NodeId],
+    key: BatchKey,
+    form: BlockLayout,
+) -> MiniBatch {
     let mut batch = MiniBatch { number: key.batch, seeds: seeds.to_vec(), ..MiniBatch::default() };
-    sampler
-        .sample(graph, key.seed, key.epoch, form, &mut Workspace::new(graph.num_nodes()), &mut batch)
-        .unwrap();
+    let request = BatchRequest::new(graph, key).with_layout(form);
+    sampler.sample(&request, &mut Workspace::new(graph.num_nodes()), &mut batch).unwrap();
     batch
 }
 
@@ -127,6 +132,15 @@ fn drawn(block: &Block, nodes: &[NodeId]) -> Vec<Vec<NodeId>> {
             if block.dst_ids.is_some() { ids.collect() } else { ids.map(|i| nodes[i as usize]).collect() }
         })
         .collect()
+}
+
+#[test]
+fn every_sampler_conforms() {
+    for entry in &TABLE {
+        // labor has as many neighbours as its fanout on average; full reads no fanout and takes all
+        let is_bounded = entry.options.contains(&"fanout") && entry.name != "labor";
+        crate::testing::check_draws(entry, is_bounded);
+    }
 }
 
 proptest! {
@@ -152,13 +166,13 @@ proptest! {
 fn keeps_its_promise(
     name: &str,
     options: &SamplerOptions,
-    sampler: &dyn Sampler,
+    sampler: &HopStack,
     graph: &Graph,
     seeds: &[NodeId],
     key: BatchKey,
 ) -> Result<(), TestCaseError> {
-    let out = sample(sampler, graph, seeds, key, Form { transposed: !0, ..Form::default() });
-    let layers = sampler.num_layers();
+    let out = sample(sampler, graph, seeds, key, BlockLayout { transposed: !0, ..BlockLayout::default() });
+    let layers = sampler.hops().num_layers();
     prop_assert_eq!(out.blocks.len(), layers);
     prop_assert_eq!(&out.input_nodes[..seeds.len()], seeds);
     prop_assert_eq!(out.input_nodes.iter().collect::<HashSet<_>>().len(), out.input_nodes.len());
@@ -188,7 +202,7 @@ fn keeps_its_promise(
         }
         prop_assert_eq!(newest as usize, block.num_src);
     }
-    let fused = sample(sampler, graph, seeds, key, Form { fused: true, ..Form::default() });
+    let fused = sample(sampler, graph, seeds, key, BlockLayout { fused: true, ..BlockLayout::default() });
     prop_assert!(fused.is_fused());
     for (fused_block, block) in fused.blocks.iter().zip(&out.blocks) {
         prop_assert_eq!(drawn(fused_block, &fused.input_nodes), drawn(block, &out.input_nodes));
@@ -199,18 +213,19 @@ fn keeps_its_promise(
 
 /// A batch whose bottom block is drawn apart, for all its destinations but those that have slots.
 fn sample_apart(
-    sampler: &dyn Sampler,
+    sampler: &HopStack,
     graph: &Graph,
     seeds: &[NodeId],
     key: BatchKey,
-    form: Form,
+    form: BlockLayout,
     slots: &Slots,
 ) -> MiniBatch {
     let mut batch = MiniBatch { number: key.batch, seeds: seeds.to_vec(), ..MiniBatch::default() };
     let mut workspace = Workspace::new(graph.num_nodes());
-    sampler.sample_above(graph, key.seed, key.epoch, form, &mut workspace, &mut batch).unwrap();
+    let request = BatchRequest::new(graph, key).with_layout(form);
+    sampler.sample(&request.with_part(BatchPart::Upper), &mut workspace, &mut batch).unwrap();
     batch.reuse(slots, true, &mut workspace);
-    sampler.sample_bottom(graph, key, form, &mut workspace, &mut batch).unwrap();
+    sampler.sample(&request.with_part(BatchPart::Bottom), &mut workspace, &mut batch).unwrap();
     batch
 }
 
@@ -224,7 +239,7 @@ proptest! {
         let graph = random_graph(nodes, edges, batch);
         let seeds: Vec<u32> = (0..nodes).filter(|v| v % 7 == 0).collect();
         let key = BatchKey { batch, ..KEY };
-        let form = Form { fused, ..Form::default() };
+        let form = BlockLayout { fused, ..BlockLayout::default() };
         let mut checked = Ok(());
         by_hops(&[3, 4, 2], &graph, |name, _, sampler| {
             let check = || {
@@ -248,7 +263,7 @@ proptest! {
                 let own = whole.blocks[1].num_dst;
                 let hot = |v: &NodeId| slots.get(*v).is_some();
                 prop_assert!(!of_fewer[own..computed].iter().any(hot) && of_fewer[computed..].iter().all(hot));
-                if !sampler.draws_by_node() {
+                if !sampler.hops().properties().is_per_node {
                     return Ok(()); // who else is there matters
                 }
                 let rows = |batch: &MiniBatch, nodes: &[NodeId]| -> BTreeMap<NodeId, Vec<NodeId>> {
@@ -268,7 +283,7 @@ proptest! {
 fn every_subset_is_equally_likely() {
     let graph = star();
     for k in [1i64, 3, 25] {
-        let sampler = neighbor::Neighbor::new(&[k]).unwrap();
+        let sampler = HopStack::new(neighbor::Neighbor::new([k]).unwrap());
         let mut counts = [0u32; 41];
         let mut pairs: HashMap<(u32, u32), u32> = HashMap::new();
         let runs = 20_000;
@@ -278,7 +293,7 @@ fn every_subset_is_equally_likely() {
                 &graph,
                 &[0],
                 BatchKey { batch, ..KEY },
-                Form { fused: true, ..Form::default() },
+                BlockLayout { fused: true, ..BlockLayout::default() },
             );
             let row = &out.blocks[0].indices;
             for (i, &u) in row.iter().enumerate() {
@@ -308,7 +323,7 @@ fn large_fanouts_use_the_table_and_stay_distinct_and_uniform() {
         edges.into(),
     )
     .unwrap();
-    let sampler = neighbor::Neighbor::new(&[300]).unwrap();
+    let sampler = HopStack::new(neighbor::Neighbor::new([300]).unwrap());
     let mut counts = vec![0u32; 1000];
     for batch in 0..2000 {
         let out = sample(
@@ -316,7 +331,7 @@ fn large_fanouts_use_the_table_and_stay_distinct_and_uniform() {
             &graph,
             &[0],
             BatchKey { batch, ..KEY },
-            Form { fused: true, ..Form::default() },
+            BlockLayout { fused: true, ..BlockLayout::default() },
         );
         assert_eq!(out.blocks[0].indices.iter().collect::<HashSet<_>>().len(), 300);
         out.blocks[0].indices.iter().for_each(|&u| counts[u as usize] += 1);
@@ -329,8 +344,8 @@ fn large_fanouts_use_the_table_and_stay_distinct_and_uniform() {
 fn draws_depend_on_every_part_of_the_key_and_on_nothing_else() {
     let graph = random_graph(5000, 200_000, 1);
     let seeds: Vec<u32> = (0..5000).rev().collect();
-    let sampler = neighbor::Neighbor::new(&[5, 7]).unwrap();
-    let form = Form { transposed: !0, ..Form::default() };
+    let sampler = HopStack::new(neighbor::Neighbor::new([5, 7]).unwrap());
+    let form = BlockLayout { transposed: !0, ..BlockLayout::default() };
     let first = sample(&sampler, &graph, &seeds, KEY, form);
     for threads in [1, 2, 5] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -347,7 +362,7 @@ fn draws_depend_on_every_part_of_the_key_and_on_nothing_else() {
     let wide = random_graph(100_000, 300_000, 2);
     let seeds_of_wide: Vec<u32> = (0..70_000).rev().collect();
     let symmetric = SymmetricWeights::new(&wide);
-    let form_of_wide = Form { symmetric: Some(&symmetric), ..form };
+    let form_of_wide = BlockLayout { symmetric: Some(&symmetric), ..form };
     let blocks = [1, 3].map(|threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| sample(&sampler, &wide, &seeds_of_wide, KEY, form_of_wide))
@@ -366,22 +381,35 @@ fn draws_depend_on_every_part_of_the_key_and_on_nothing_else() {
     for number in [3, 4, 9] {
         batch.number = number;
         batch.seeds = seeds.clone();
-        sampler.sample(&graph, KEY.seed, KEY.epoch, form, &mut workspace, &mut batch).unwrap();
+        sampler
+            .sample(
+                &BatchRequest::new(
+                    &graph,
+                    BatchKey { seed: KEY.seed, epoch: KEY.epoch, batch: batch.number },
+                )
+                .with_layout(form),
+                &mut workspace,
+                &mut batch,
+            )
+            .unwrap();
     }
     assert_eq!(batch.blocks[0].indices, first.blocks[0].indices);
 }
 
 #[test]
-fn every_sampler_draws_alike_for_any_number_of_threads_and_any_company() {
+fn draws_ignore_threads_and_other_batches() {
     let graph = random_graph(3000, 60_000, 1);
     let seeds: Vec<u32> = (0..3000).rev().collect();
     // more destinations than are drawn in one part
     let wide = random_graph(100_000, 200_000, 2);
     let seeds_of_wide: Vec<u32> = (0..70_000).rev().collect();
     let of_wide = SymmetricWeights::new(&wide);
-    let form = Form { transposed: !0, aggregation: Aggregation::Sum, ..Form::default() };
-    let form_of_wide =
-        Form { symmetric: Some(&of_wide), aggregation: Aggregation::Symmetric, ..Form::default() };
+    let form = BlockLayout { transposed: !0, aggregation: Aggregation::Sum, ..BlockLayout::default() };
+    let form_of_wide = BlockLayout {
+        symmetric: Some(&of_wide),
+        aggregation: Aggregation::Symmetric,
+        ..BlockLayout::default()
+    };
     for (graph, seeds, form) in [(&graph, &seeds, form), (&wide, &seeds_of_wide, form_of_wide)] {
         by_hops(&[3, 4], graph, |name, _, sampler| {
             let run = |threads| {
@@ -395,7 +423,7 @@ fn every_sampler_draws_alike_for_any_number_of_threads_and_any_company() {
                 assert!(a.edge_weight == b.edge_weight && a.self_weight == b.self_weight, "{name}");
             }
             // a node alone draws what it draws among others
-            assert!(sampler.draws_by_node());
+            assert!(sampler.hops().properties().is_per_node);
             let top = &one.blocks[1];
             for at in [0, 1, seeds.len() / 2, seeds.len() - 1] {
                 let alone = sample(sampler, graph, &seeds[at..=at], KEY, form);
@@ -405,7 +433,7 @@ fn every_sampler_draws_alike_for_any_number_of_threads_and_any_company() {
                     assert_eq!(alone.blocks[1].edge_weight, top.edge_weight[top.edges(at)], "{name}");
                 }
             }
-            if sampler.is_random() {
+            if sampler.properties().is_random {
                 for key in
                     [BatchKey { seed: 6, ..KEY }, BatchKey { epoch: 3, ..KEY }, BatchKey { batch: 10, ..KEY }]
                 {
@@ -418,7 +446,17 @@ fn every_sampler_draws_alike_for_any_number_of_threads_and_any_company() {
             let mut batch = MiniBatch { seeds: seeds.clone(), ..MiniBatch::default() };
             for number in [3, KEY.batch] {
                 batch.number = number;
-                sampler.sample(graph, KEY.seed, KEY.epoch, form, &mut workspace, &mut batch).unwrap();
+                sampler
+                    .sample(
+                        &BatchRequest::new(
+                            graph,
+                            BatchKey { seed: KEY.seed, epoch: KEY.epoch, batch: batch.number },
+                        )
+                        .with_layout(form),
+                        &mut workspace,
+                        &mut batch,
+                    )
+                    .unwrap();
             }
             assert!(batch.blocks[0].indices == one.blocks[0].indices, "{name}");
             assert!(batch.blocks[0].edge_weight == one.blocks[0].edge_weight, "{name}");
@@ -431,5 +469,5 @@ fn impossible_fanouts_are_refused() {
     for fanout in [vec![], vec![0], vec![5, -2], vec![1; 65], vec![i64::MAX]] {
         assert!(neighbor::Neighbor::new(&fanout).is_err(), "{fanout:?}");
     }
-    assert!(table::find("sampler", TABLE, "nope").err().unwrap().to_string().contains("neighbor, full"));
+    assert!(TABLE.find("nope").err().unwrap().to_string().contains("neighbor, full"));
 }

@@ -18,29 +18,23 @@
 //! - or prefix sums, no table: the weights of a row are added up when it is drawn from. With replacement the sums are searched, `O(d + k log d)`;
 //!   without, it is one pass.
 
-use graphmill_graph::{
-    Block, Graph, NodeId, Result,
-    alias::{RowAlias, Rows},
-    block::Aggregation,
-    keyed,
-};
+mod draws;
+
+use clap::ValueEnum;
+use graphmill_core::{Block, Graph, NodeId, Result, alias::RowAlias, by_name};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
-use super::{
-    BatchKey, Sampler, Scratch,
-    neighbor::{Neighbor, fanouts},
-    reservoir::reservoir,
-    runs::{Room, draw_runs},
-};
-use crate::prefetch::prefetch;
+use super::{HopProperties, HopRequest, HopSampler, HopScratch, neighbor::Neighbor, runs::draw_runs};
+use crate::Fanout;
+use draws::Draws;
 
-/// Nodes whose reads are in flight together.
-const GROUP: usize = 16;
-/// Edges ahead of a pass over a row for which the sources' weights are asked for.
+/// Edges ahead of a pass over a row for which the sources' weights are prefetched.
 pub(super) const AHEAD: usize = 16;
 
 /// What an edge weighs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum EdgeWeights {
     /// What the graph says; where it says nothing, all weigh the same.
     #[default]
@@ -56,15 +50,6 @@ pub enum EdgeWeights {
 }
 
 impl EdgeWeights {
-    /// All, by name.
-    pub const ALL: [(&'static str, Self); 5] = [
-        ("stored", Self::Stored),
-        ("in-degree", Self::InDegree),
-        ("out-degree", Self::OutDegree),
-        ("inverse-in-degree", Self::InverseInDegree),
-        ("inverse-out-degree", Self::InverseOutDegree),
-    ];
-
     /// What each node's out-going edges weigh (`V`), where that is a function of the node. O(V), or O(E) for out-degrees.
     pub(super) fn of_nodes(self, graph: &Graph) -> Option<Vec<f32>> {
         let mut degrees = vec![0u32; graph.num_nodes()];
@@ -85,7 +70,8 @@ impl EdgeWeights {
 }
 
 /// How neighbours are drawn by weight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DrawBy {
     /// Alias tables.
     #[default]
@@ -94,10 +80,7 @@ pub enum DrawBy {
     PrefixSums,
 }
 
-impl DrawBy {
-    /// Both, by name.
-    pub const ALL: [(&'static str, Self); 2] = [("alias", Self::Alias), ("prefix-sums", Self::PrefixSums)];
-}
+by_name!(EdgeWeights, DrawBy);
 
 /// By what neighbours are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +93,33 @@ pub struct WeightedOptions {
     pub draw_by: DrawBy,
 }
 
-/// See the module's text. Memory: 4 bytes a node where edges weigh by degree, or some weigh 0, and the alias tables.
+impl WeightedOptions {
+    /// Refuses stored weights of a graph that stores none: neighbours would be drawn as by
+    /// [`Neighbor`], in silence. With replacement the draws are uniform ones that no other sampler makes.
+    ///
+    /// # Errors
+    /// The reason and what to use instead.
+    pub(super) fn check(&self, graph: &Graph) -> Result<(), String> {
+        if self.weights != EdgeWeights::Stored || graph.edge_weight().is_some() {
+            return Ok(());
+        }
+        let reason = "the graph stores no edge weights";
+        if !self.replace {
+            return Err(format!(
+                "{reason}; use --edge-weights in-degree or another function of the nodes, --replace to draw \
+                 evenly with replacement, --sampler neighbor, or import the edges with their weights"
+            ));
+        }
+        if self.draw_by == DrawBy::PrefixSums {
+            return Err(format!(
+                "{reason} to sum, so that --draw-by prefix-sums changes nothing; leave it out"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Samples neighbours by edge weight. Memory: 4 bytes a node where edges weigh by degree, or some weigh 0, and the alias tables.
 #[derive(Clone, Debug)]
 pub struct Weighted {
     /// Per hop from the seeds outward; `usize::MAX` takes all.
@@ -136,11 +145,12 @@ impl Weighted {
     ///
     /// # Errors
     /// An impossible fanout; an edge's weight is negative or not finite; a node has more in-neighbours than an alias table can number.
-    pub fn new(graph: &Graph, fanout: &[i64], options: &WeightedOptions) -> Result<Self, String> {
+    pub fn new(graph: &Graph, fanout: impl Into<Fanout>, options: &WeightedOptions) -> Result<Self, String> {
         let &WeightedOptions { replace, weights, draw_by } = options;
+        let fanout = fanout.into();
         let of_nodes = weights.of_nodes(graph);
         let mut this = Self {
-            fanout: fanouts(fanout)?,
+            fanout: fanout.bounds()?,
             replace,
             weights: Weights::Equal(Neighbor::new(fanout)?),
             alias: None,
@@ -198,235 +208,40 @@ pub enum WeightedDraws<'a> {
     Others,
 }
 
-impl Sampler for Weighted {
+impl HopSampler for Weighted {
     fn num_layers(&self) -> usize {
         self.fanout.len()
     }
 
-    fn is_random(&self) -> bool {
-        self.fanout.iter().any(|&k| k != usize::MAX)
+    fn properties(&self) -> HopProperties {
+        HopProperties {
+            is_random: self.fanout.iter().any(|&k| k != usize::MAX),
+            is_per_node: true,
+            is_neighbor_local: true,
+            reads_edge_weights: matches!(self.weights, Weights::Stored),
+        }
     }
 
-    fn draws_by_node(&self) -> bool {
-        true
-    }
-
-    fn reads_edge_weights(&self) -> bool {
-        matches!(self.weights, Weights::Stored)
-    }
-
-    fn sample_layer(
-        &self,
-        graph: &Graph,
-        hop: usize,
-        dst: &[NodeId],
-        key: BatchKey,
-        aggregation: Aggregation,
-        scratch: &mut Scratch,
-        block: &mut Block,
-    ) -> Result<()> {
-        let fanout = self.fanout[hop];
+    fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
+        let fanout = self.fanout[request.hop];
         if let Weights::Equal(neighbor) = &self.weights
             && (!self.replace || fanout == usize::MAX)
         {
-            return neighbor.sample_layer(graph, hop, dst, key, aggregation, scratch, block);
+            return neighbor.sample_hop(request, scratch, block);
         }
-        let key = key.of_hop(hop);
-        let draws = Draws { sampler: self, graph, fanout, key };
-        draw_runs(dst, scratch, block, |dst, room, block| draws.draw(dst, room, block))
+        let draws = Draws { sampler: self, graph: request.graph, fanout, key: request.hop_key() };
+        draw_runs(request.dst, scratch, block, |dst, scratch, block| draws.draw(dst, scratch, block))
     }
-}
-
-/// One hop's draws.
-struct Draws<'a> {
-    sampler: &'a Weighted,
-    graph: &'a Graph,
-    fanout: usize,
-    key: u64,
-}
-
-impl Draws<'_> {
-    /// Appends what `dst` draw. A group of destinations says where it reads in the tables, then looks there and says where it reads
-    /// among the edges, then reads.
-    fn draw(&self, dst: &[NodeId], room: &mut Room, block: &mut Block) {
-        let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
-        let tables = self.sampler.alias.as_ref().map(RowAlias::rows);
-        for first in (0..dst.len()).step_by(GROUP) {
-            let next = dst[first..].iter().skip(GROUP).take(GROUP);
-            next.for_each(|&v| prefetch(rows, v as usize));
-            let group = &dst[first..(first + GROUP).min(dst.len())];
-            room.positions.clear();
-            match (tables, self.sampler.replace || self.fanout == usize::MAX) {
-                (Some(alias), true) if self.fanout < usize::MAX => self.again(alias, group, room, block),
-                (Some(alias), false) => self.distinct(alias, group, room, block),
-                _ => group.iter().for_each(|&v| self.without_table(v, room, block)),
-            }
-            let positions = &room.positions;
-            positions.iter().for_each(|&e| prefetch(neighbors, e as usize));
-            block.indices.extend(positions.iter().map(|&e| neighbors[e as usize]));
-        }
-    }
-
-    /// The positions of the edges of `v`, how many of them can be drawn, and its random numbers.
-    #[inline(always)]
-    fn row(&self, v: NodeId) -> (u64, u64, usize, keyed::Stream) {
-        let rows = self.graph.indptr();
-        let (start, end) = (rows[v as usize], rows[v as usize + 1]);
-        let can = self.sampler.can.as_ref().map_or((end - start) as usize, |can| can[v as usize] as usize);
-        let stream = keyed::Stream::new(keyed::mix(self.key ^ u64::from(v).wrapping_mul(keyed::GOLDEN)));
-        (start, end, can, stream)
-    }
-
-    /// What the edges at these positions weigh.
-    fn weights(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, f64)> {
-        let neighbors = self.graph.indices();
-        let stored = self.graph.edge_weight().unwrap_or_default();
-        (start..end).map(move |e| {
-            let weight = match &self.sampler.weights {
-                Weights::Equal(_) => 1.0,
-                Weights::Stored => stored[e as usize],
-                Weights::OfSource(weights) => {
-                    if let Some(&ahead) = neighbors.get(e as usize + AHEAD) {
-                        prefetch(weights, ahead as usize);
-                    }
-                    weights[neighbors[e as usize] as usize]
-                }
-            };
-            (e, f64::from(weight))
-        })
-    }
-
-    /// With replacement, by alias tables.
-    fn again(&self, alias: Rows, group: &[NodeId], room: &mut Room, block: &mut Block) {
-        room.aims.clear();
-        for &v in group {
-            let (start, end, can, mut stream) = self.row(v);
-            let draws = if can == 0 { 0 } else { self.fanout };
-            room.aims.extend((0..draws).map(|_| alias.aim(start, end, stream.next_u64())));
-            end_row(block, draws);
-        }
-        room.positions.extend(room.aims.iter().map(|&aim| alias.settle(aim)));
-    }
-
-    /// Without replacement, by alias tables.
-    fn distinct(&self, alias: Rows, group: &[NodeId], room: &mut Room, block: &mut Block) {
-        let k = self.fanout;
-        let by_tries = |can: usize| can > k + k / 4;
-        room.aims.clear();
-        for &v in group {
-            let (start, end, can, mut stream) = self.row(v);
-            if by_tries(can) {
-                room.aims.extend((0..k).map(|_| alias.aim(start, end, stream.next_u64())));
-            }
-        }
-        let mut aims = 0;
-        for &v in group {
-            let (start, end, can, mut stream) = self.row(v);
-            if !by_tries(can) {
-                self.pass(k, can, (start, end), &mut stream, room);
-                end_row(block, k.min(can));
-                continue;
-            }
-            let first = room.positions.len();
-            let most = 4 * k + can / 64;
-            let words = (end - start).div_ceil(64) as usize;
-            if room.bits.len() < words {
-                room.bits.resize(words, 0);
-            }
-            for tries in 0..most {
-                let word = stream.next_u64();
-                let aim = if tries < k { room.aims[aims + tries] } else { alias.aim(start, end, word) };
-                let e = alias.settle(aim);
-                let (word, bit) = (&mut room.bits[(e - start) as usize / 64], 1 << ((e - start) % 64));
-                if *word & bit == 0 {
-                    *word |= bit;
-                    room.positions.push(e);
-                    if room.positions.len() == first + k {
-                        break;
-                    }
-                }
-            }
-            aims += k;
-            let missing = first + k - room.positions.len();
-            if missing > 0 {
-                let bits = &room.bits;
-                let is_left =
-                    |&(e, _): &(u64, f64)| bits[(e - start) as usize / 64] >> ((e - start) % 64) & 1 == 0;
-                let rest = self.weights(start, end).filter(is_left);
-                reservoir(missing, rest, &mut stream, &mut room.ahead);
-            }
-            for &e in &room.positions[first..] {
-                room.bits[(e - start) as usize / 64] = 0;
-            }
-            if missing > 0 {
-                room.positions.extend(room.ahead.drain().map(|candidate| candidate.position));
-            }
-            end_row(block, k);
-        }
-    }
-
-    /// Without tables, or all there are.
-    fn without_table(&self, v: NodeId, room: &mut Room, block: &mut Block) {
-        let (start, end, can, mut stream) = self.row(v);
-        let k = self.fanout;
-        if !self.sampler.replace || k == usize::MAX {
-            self.pass(k, can, (start, end), &mut stream, room);
-            return end_row(block, k.min(can));
-        }
-        let draws = if can == 0 { 0 } else { k };
-        if let Weights::Equal(_) = self.sampler.weights {
-            room.positions.extend((0..draws).map(|_| start + stream.below(end - start)));
-        } else if draws > 0 {
-            let mut sum = 0.0;
-            room.sums.clear();
-            room.sums.extend(self.weights(start, end).map(|(_, weight)| {
-                sum += weight;
-                sum
-            }));
-            // below the sum: the first that is larger then stands at an edge that weighs something
-            let most = sum.next_down();
-            room.positions.extend((0..draws).map(|_| {
-                let at = (stream.uniform() * sum).min(most);
-                start + room.sums.partition_point(|&sum| sum <= at) as u64
-            }));
-        }
-        end_row(block, draws);
-    }
-
-    /// At most `k` of the `can` of a row that can be drawn, without replacement, in one pass.
-    fn pass(
-        &self,
-        k: usize,
-        can: usize,
-        (start, end): (u64, u64),
-        stream: &mut keyed::Stream,
-        room: &mut Room,
-    ) {
-        if can <= k {
-            let all = can as u64 == end - start;
-            let edges = self.weights(start, end).filter(|&(_, weight)| weight > 0.0).map(|(e, _)| e);
-            if all {
-                room.positions.extend(start..end)
-            } else {
-                room.positions.extend(edges)
-            }
-            return;
-        }
-        reservoir(k, self.weights(start, end), stream, &mut room.ahead);
-        room.positions.extend(room.ahead.drain().map(|candidate| candidate.position));
-    }
-}
-
-/// Ends the row of a destination with so many edges.
-fn end_row(block: &mut Block, edges: usize) {
-    let end = block.indptr[block.indptr.len() - 1].wrapping_add(edges as u32);
-    block.indptr.push(end);
 }
 
 #[cfg(test)]
 mod tests {
     use super::{super::reservoir::tests::sets, *};
-    use crate::{Form, MiniBatch, Workspace, subgraph::testing::fits};
+    use crate::{
+        BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Workspace,
+        sampler::{BatchRequest, HopStack},
+        subgraph::testing::fits,
+    };
 
     /// Node 0 hears from `1..=d`, with these weights; nobody else from anyone.
     fn star(weights: &[f32]) -> Graph {
@@ -438,12 +253,20 @@ mod tests {
 
     /// What node 0 draws, batch after batch.
     fn draws(sampler: &Weighted, graph: &Graph, batches: u64, mut see: impl FnMut(&[NodeId])) {
+        let sampler = HopStack::new(sampler.clone());
         let mut workspace = Workspace::new(graph.num_nodes());
         let mut batch = MiniBatch { seeds: vec![0], ..MiniBatch::default() };
         for number in 0..batches {
             batch.number = number;
-            let form = Form { fused: true, ..Form::default() };
-            sampler.sample(graph, 3, 0, form, &mut workspace, &mut batch).unwrap();
+            let form = BlockLayout { fused: true, ..BlockLayout::default() };
+            sampler
+                .sample(
+                    &BatchRequest::new(graph, BatchKey { seed: 3, epoch: 0, batch: batch.number })
+                        .with_layout(form),
+                    &mut workspace,
+                    &mut batch,
+                )
+                .unwrap();
             assert!(batch.blocks[0].edge_weight.is_empty());
             see(&batch.blocks[0].indices);
         }
@@ -457,7 +280,7 @@ mod tests {
         let graph = star(&weights);
         for draw_by in BOTH {
             let options = WeightedOptions { replace: true, draw_by, ..WeightedOptions::default() };
-            let sampler = Weighted::new(&graph, &[2], &options).unwrap();
+            let sampler = Weighted::new(&graph, [2], &options).unwrap();
             let mut counts = vec![0; 36];
             draws(&sampler, &graph, 100_000, |row| {
                 assert_eq!(row.len(), 2);
@@ -483,7 +306,7 @@ mod tests {
             let weights: Vec<f64> = weights.iter().map(|&w| f64::from(w)).collect();
             for draw_by in BOTH {
                 let options = WeightedOptions { draw_by, ..WeightedOptions::default() };
-                let sampler = Weighted::new(&graph, &[k], &options).unwrap();
+                let sampler = Weighted::new(&graph, [k], &options).unwrap();
                 let mut counts = vec![0; 1 << weights.len()];
                 draws(&sampler, &graph, 100_000, |row| {
                     assert_eq!(row.len(), k as usize);
@@ -504,7 +327,7 @@ mod tests {
     fn a_few_heavy_edges_of_a_long_row_do_not_hold_up_the_others() {
         let weights: Vec<f32> = (0..5000).map(|i| if i % 1000 == 7 { 1e30 } else { 1.0 }).collect();
         let graph = star(&weights);
-        let sampler = Weighted::new(&graph, &[20], &WeightedOptions::default()).unwrap();
+        let sampler = Weighted::new(&graph, [20], &WeightedOptions::default()).unwrap();
         let mut counts = vec![0u64; 5];
         draws(&sampler, &graph, 2000, |row| {
             let mut row: Vec<u32> = row.iter().map(|u| u - 1).collect();
@@ -521,7 +344,7 @@ mod tests {
         // 0 hears from 1, 2, 3; 1 from nobody; 2 from 0 and 1; 3 from 0, 1, 2 and itself
         let indptr = vec![0, 3, 3, 5, 9];
         let graph = Graph::new(indptr.into(), vec![1, 2, 3, 0, 1, 0, 1, 2, 3].into()).unwrap();
-        for ((_, weights), expected) in EdgeWeights::ALL.into_iter().zip([
+        for (&weights, expected) in EdgeWeights::value_variants().iter().zip([
             [1.0, 1.0, 1.0],
             [1.0, 2.0, 4.0],
             [3.0, 2.0, 2.0],
@@ -530,8 +353,8 @@ mod tests {
         ]) {
             for (draw_by, replace) in [(BOTH[0], true), (BOTH[1], true), (BOTH[0], false), (BOTH[1], false)] {
                 let options = WeightedOptions { replace, weights, draw_by };
-                let sampler = Weighted::new(&graph, &[1], &options).unwrap();
-                assert!(!sampler.reads_edge_weights());
+                let sampler = Weighted::new(&graph, [1], &options).unwrap();
+                assert!(!sampler.properties().reads_edge_weights);
                 let mut counts = vec![0; 3];
                 draws(&sampler, &graph, 20_000, |row| counts[row[0] as usize - 1] += 1);
                 fits(&counts, &expected);
@@ -547,8 +370,8 @@ mod tests {
             for replace in [false, true] {
                 let options = WeightedOptions { replace, draw_by, ..WeightedOptions::default() };
                 for (fanout, most) in [(-1, usize::MAX), (3, 3), (9, if replace { 9 } else { 3 })] {
-                    let sampler = Weighted::new(&graph, &[fanout], &options).unwrap();
-                    assert!(sampler.reads_edge_weights());
+                    let sampler = Weighted::new(&graph, [fanout], &options).unwrap();
+                    assert!(sampler.properties().reads_edge_weights);
                     draws(&sampler, &graph, 20, |row| {
                         assert!(
                             row.iter().all(|&u| u % 2 == 0 || u == 5)
@@ -558,7 +381,7 @@ mod tests {
                         assert_eq!(row.len(), most.min(if replace && fanout > 0 { 9 } else { 3 }));
                         assert!(fanout > 0 || row == [2, 4, 5]);
                     });
-                    let sampler = Weighted::new(&nothing, &[fanout], &options).unwrap();
+                    let sampler = Weighted::new(&nothing, [fanout], &options).unwrap();
                     draws(&sampler, &nothing, 3, |row| assert!(row.is_empty()));
                 }
             }
@@ -572,6 +395,6 @@ mod tests {
             let error = graph(weight).unwrap_err().to_string();
             assert!(error.contains(&format!("edge weight 1 is {weight}")), "{error}");
         }
-        assert!(Weighted::new(&star(&[1.0]), &[0], &WeightedOptions::default()).is_err());
+        assert!(Weighted::new(&star(&[1.0]), [0], &WeightedOptions::default()).is_err());
     }
 }

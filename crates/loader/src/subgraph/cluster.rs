@@ -6,12 +6,12 @@
 //! Where no partition is given, parts are grown one after the other, breadth first, to `V / parts` nodes each; one that
 //! runs out of neighbours goes on at the first node that no part has, and the next one begins beside the one before. O(V + E), one thread.
 
-use graphmill_graph::{
+use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
 };
 
-use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler, check_roots};
+use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch, check_roots};
 
 /// See the module's text. Memory: 4 bytes a node, 8 a part.
 #[derive(Clone, Debug)]
@@ -109,13 +109,13 @@ fn grow(graph: &Graph, is_member: &[bool], members: usize, parts: usize) -> Vec<
     let mut first = 0;
     for part in 0..parts {
         // sizes differ by at most one
-        let mut room = members * (part + 1) / parts - members * part / parts;
+        let mut scratch = members * (part + 1) / parts - members * part / parts;
         // what the part before would have taken next
         let begin = queue.iter().copied().find(|&v| part_of[v as usize] == NONE);
         queue.clear();
         queue.extend(begin);
         let mut head = 0;
-        while room > 0 {
+        while scratch > 0 {
             if head == queue.len() {
                 while part_of[first] != NONE {
                     first += 1;
@@ -128,7 +128,7 @@ fn grow(graph: &Graph, is_member: &[bool], members: usize, parts: usize) -> Vec<
                 continue;
             }
             part_of[v as usize] = part as u32;
-            room -= 1;
+            scratch -= 1;
             queue.extend(graph.in_neighbors(v).iter().filter(|&&u| part_of[u as usize] == NONE));
         }
         queue.drain(..head);
@@ -146,9 +146,15 @@ impl SubgraphSampler for Cluster {
         self.groups()
     }
 
-    fn sample(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
-        room.start(graph, self.num_nodes)?;
-        let order = &mut room.list;
+    fn sample(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        scratch: &mut SubgraphScratch,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<()> {
+        scratch.start(graph, self.num_nodes)?;
+        let order = &mut scratch.list;
         order.clear();
         order.extend(0..self.parts() as u32);
         Stream::new(keyed::key(&[key.seed, key.epoch])).shuffle(order);
@@ -193,13 +199,13 @@ mod tests {
         let roots = [0, 1, 2, 3, 6];
         let sampler = Cluster::new(&graph, &roots, &options(0, 2, Some(&partition))).unwrap();
         assert_eq!((sampler.epoch(5), sampler.budget()), (3, 2));
-        let mut room = Room::default();
+        let mut scratch = SubgraphScratch::default();
         let mut nodes = Vec::new();
         let mut pairs = vec![0; 10];
         for epoch in 0..5000 {
             let mut all = Vec::new();
             for batch in 0..3 {
-                sampler.sample(&graph, BatchKey { seed: 2, epoch, batch }, &mut room, &mut nodes).unwrap();
+                sampler.sample(&graph, BatchKey { seed: 2, epoch, batch }, &mut scratch, &mut nodes).unwrap();
                 assert!(nodes.is_sorted());
                 let mut parts: Vec<usize> =
                     nodes.iter().map(|&v| partition[v as usize].min(4) as usize).collect();
@@ -233,7 +239,12 @@ mod tests {
         let sampler = Cluster::new(&graph, &[0], &options(2, 2, None)).unwrap();
         let mut nodes = Vec::new();
         sampler
-            .sample(&graph, BatchKey { seed: 0, epoch: 0, batch: 7 }, &mut Room::default(), &mut nodes)
+            .sample(
+                &graph,
+                BatchKey { seed: 0, epoch: 0, batch: 7 },
+                &mut SubgraphScratch::default(),
+                &mut nodes,
+            )
             .unwrap();
         assert_eq!(nodes, [0, 1, 2, 4]);
     }

@@ -10,14 +10,14 @@
 //!
 //! (PyTorch Geometric's sampler adds the degrees instead of their inverses.)
 
-use graphmill_graph::{
+use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
     symmetry::is_symmetric,
 };
 use rayon::prelude::*;
 
-use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler};
+use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch};
 use crate::prefetch::prefetch;
 
 /// See the module's text. Memory: 4 bytes a node; where edges are not stored both ways, 8 more and 4 an edge.
@@ -126,10 +126,16 @@ impl SubgraphSampler for Edge {
         2 * self.edges
     }
 
-    fn sample(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
-        room.start(graph, self.num_nodes)?;
-        self.draw(graph, key, &mut room.starts, nodes);
-        room.visited.distinct(nodes);
+    fn sample(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        scratch: &mut SubgraphScratch,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<()> {
+        scratch.start(graph, self.num_nodes)?;
+        self.draw(graph, key, &mut scratch.starts, nodes);
+        scratch.visited.distinct(nodes);
         Ok(())
     }
 }

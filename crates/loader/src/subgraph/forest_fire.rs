@@ -6,12 +6,12 @@
 //! Choosing among those that did not burn costs tries while few did, and a pass over the row once tries have failed for long:
 //! O(x) as a rule, O(deg) at worst, so hubs do not cost their degree.
 
-use graphmill_graph::{
+use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
 };
 
-use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler, check_roots, visited::Visited};
+use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch, check_roots, visited::Visited};
 
 /// See the module's text. Memory: 4 bytes a root.
 #[derive(Clone, Debug)]
@@ -47,8 +47,8 @@ impl ForestFire {
     }
 
     /// The nodes in the order in which they were lit.
-    fn burn(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) {
-        let Room { visited, list, .. } = room;
+    fn burn(&self, graph: &Graph, key: BatchKey, scratch: &mut SubgraphScratch, nodes: &mut Vec<NodeId>) {
+        let SubgraphScratch { visited, list, .. } = scratch;
         let mut stream = Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
         nodes.clear();
         let mut burning = 0;
@@ -111,10 +111,16 @@ impl SubgraphSampler for ForestFire {
         self.budget
     }
 
-    fn sample(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
-        room.start(graph, self.num_nodes)?;
-        self.burn(graph, key, room, nodes);
-        room.visited.drain(nodes);
+    fn sample(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        scratch: &mut SubgraphScratch,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<()> {
+        scratch.start(graph, self.num_nodes)?;
+        self.burn(graph, key, scratch, nodes);
+        scratch.visited.drain(nodes);
         Ok(())
     }
 }
@@ -162,16 +168,16 @@ mod tests {
         let roots = [0, 1, 4, 5];
         for burning in [0.3, 0.8] {
             let sampler = ForestFire::new(&graph, &roots, &options(4, burning)).unwrap();
-            let mut room = Room::default();
+            let mut scratch = SubgraphScratch::default();
             let mut nodes = Vec::new();
             let kind =
                 |nodes: &[NodeId]| (0..4).fold(0, |k, i| 8 * k + nodes.get(i).map_or(7, |&v| v as usize));
             let (mut ours, mut theirs) = (vec![0; 4096], vec![0; 4096]);
             for batch in 0..100_000 {
-                room.start(&graph, 7).unwrap();
-                sampler.burn(&graph, BatchKey { seed: 5, epoch: 0, batch }, &mut room, &mut nodes);
+                scratch.start(&graph, 7).unwrap();
+                sampler.burn(&graph, BatchKey { seed: 5, epoch: 0, batch }, &mut scratch, &mut nodes);
                 ours[kind(&nodes)] += 1;
-                room.visited.drain(&mut nodes);
+                scratch.visited.drain(&mut nodes);
                 let stream = Stream::new(keyed::key(&[77, batch]));
                 theirs[kind(&plain(&graph, &roots, 4, burning, stream))] += 1;
             }
@@ -182,15 +188,15 @@ mod tests {
     #[test]
     fn fires_end() {
         let graph = graph_of(&[&[1], &[], &[2], &[]]);
-        let mut room = Room::default();
+        let mut scratch = SubgraphScratch::default();
         let mut nodes = Vec::new();
         let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
         // all roots, and what they reach
         let sampler = ForestFire::new(&graph, &[0, 2, 2], &options(1000, 0.999)).unwrap();
-        sampler.sample(&graph, key, &mut room, &mut nodes).unwrap();
+        sampler.sample(&graph, key, &mut scratch, &mut nodes).unwrap();
         assert_eq!(nodes, [0, 1, 2]);
         let sampler = ForestFire::new(&graph, &[0, 1, 2, 3], &options(1000, 0.0)).unwrap();
-        sampler.sample(&graph, key, &mut room, &mut nodes).unwrap();
+        sampler.sample(&graph, key, &mut scratch, &mut nodes).unwrap();
         assert_eq!(nodes, [0, 1, 2, 3]);
         for burning in [1.0, -0.1, f64::NAN] {
             let error = ForestFire::new(&graph, &[0], &options(10, burning)).unwrap_err();

@@ -17,13 +17,43 @@ mod visited;
 
 use std::sync::Arc;
 
-use graphmill_graph::{Error, Graph, NodeId, Result, table::Entry};
+use graphmill_core::{Error, Graph, NodeId, Result, table::Entry};
 
-pub use crate::sampler::BatchKey;
+pub use crate::BatchKey;
 pub use frontier::PopBy;
 use visited::Visited;
 
 /// Draws sets of nodes.
+///
+/// ```
+/// use graphmill_core::{Graph, NodeId, Result, keyed};
+/// use graphmill_loader::subgraph::{BatchKey, SubgraphSampler, SubgraphScratch};
+///
+/// /// A run of ten nodes that begins at a random one.
+/// struct Run;
+///
+/// impl SubgraphSampler for Run {
+///     fn budget(&self) -> usize {
+///         10
+///     }
+///
+///     fn sample(
+///         &self,
+///         graph: &Graph,
+///         key: BatchKey,
+///         _: &mut SubgraphScratch,
+///         nodes: &mut Vec<NodeId>,
+///     ) -> Result<()> {
+///         let starts = graph.num_nodes() as u64 - 9;
+///         let first = (keyed::key(&[key.seed, key.epoch, key.batch]) % starts) as NodeId;
+///         nodes.clear();
+///         nodes.extend(first..first + 10);
+///         Ok(())
+///     }
+/// }
+///
+/// assert_eq!(Run.epoch(95), 10); // subgraphs of an epoch over 95 training nodes
+/// ```
 pub trait SubgraphSampler: Send + Sync {
     /// The size of a subgraph by which epochs are counted: at most so many distinct nodes it has, where the sampler does not say
     /// otherwise.
@@ -34,25 +64,31 @@ pub trait SubgraphSampler: Send + Sync {
         training.div_ceil(self.budget())
     }
 
-    /// Overwrites `nodes` with distinct ids, ascending. A pure function of the graph, the options and the key: not of `room`, nor
+    /// Overwrites `nodes` with distinct ids, ascending. A pure function of the graph, the options and the key: not of `scratch`, nor
     /// of what `nodes` held. In steady state nothing is allocated.
     ///
     /// # Errors
     /// `graph` has another number of nodes than the one that the sampler was made for, or memory is short.
-    fn sample(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()>;
+    fn sample(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        scratch: &mut SubgraphScratch,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<()>;
 }
 
 /// Memory a worker lends to a subgraph sampler and gets back: any sampler's, of any graph.
 #[derive(Clone, Debug, Default)]
-pub struct Room {
+pub struct SubgraphScratch {
     visited: Visited,
-    frontier: frontier::FrontierRoom,
+    frontier: frontier::FrontierScratch,
     /// Per draw: an edge's place, or the word that chooses it.
     starts: Vec<u64>,
     list: Vec<u32>,
 }
 
-impl Room {
+impl SubgraphScratch {
     /// Makes room for `graph`, which must have `num_nodes` nodes.
     fn start(&mut self, graph: &Graph, num_nodes: usize) -> Result<()> {
         if graph.num_nodes() != num_nodes {
@@ -126,24 +162,27 @@ impl Default for SubgraphOptions {
 /// sentence what is wrong with the options. Where `graph` is to be trained on in part only, it is given without the rest's edges.
 pub type Make = fn(&Graph, &[NodeId], &SubgraphOptions) -> Result<Box<dyn SubgraphSampler>, String>;
 
-/// Every subgraph sampler there is.
-pub const TABLE: &[Entry<Make>] = &[
+/// The rows of the built-in subgraph samplers in [`crate::sampler::TABLE`].
+pub(crate) const ROWS: &[Entry<Make>] = &[
     Entry {
         name: "saint-node",
         summary: "nodes drawn by degree",
         source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+        options: &["batch_size", "inductive", "coverage", "estimator"],
         make: |graph, roots, options| Ok(Box::new(node::Node::new(graph, roots, sized(options)?)?)),
     },
     Entry {
         name: "saint-edge",
         summary: "edges drawn by the inverse degrees of their ends",
         source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+        options: &["batch_size", "inductive", "coverage", "estimator"],
         make: |graph, _, options| Ok(Box::new(edge::Edge::new(graph, sized(options)?)?)),
     },
     Entry {
         name: "saint-rw",
         summary: "uniform random walks from uniform roots",
         source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+        options: &["batch_size", "inductive", "coverage", "estimator", "walk_length"],
         make: |graph, roots, options| {
             Ok(Box::new(random_walk::RandomWalk::new(graph, roots, sized(options)?)?))
         },
@@ -152,12 +191,23 @@ pub const TABLE: &[Entry<Make>] = &[
         name: "frontier",
         summary: "a random walk of many nodes at once, popped by degree",
         source: "Ribeiro and Towsley, IMC 2010; Zeng et al., JPDC 2021, section 4",
+        options: &[
+            "batch_size",
+            "inductive",
+            "coverage",
+            "estimator",
+            "frontier_size",
+            "pop_by",
+            "eta",
+            "degree_cap",
+        ],
         make: |graph, roots, options| Ok(Box::new(frontier::Frontier::new(graph, roots, sized(options)?)?)),
     },
     Entry {
         name: "forest-fire",
         summary: "fires that spread from uniform roots to some of a node's neighbours",
         source: "Leskovec and Faloutsos, KDD 2006, section 3.3",
+        options: &["batch_size", "inductive", "coverage", "estimator", "burning"],
         make: |graph, roots, options| {
             Ok(Box::new(forest_fire::ForestFire::new(graph, roots, sized(options)?)?))
         },
@@ -166,6 +216,7 @@ pub const TABLE: &[Entry<Make>] = &[
         name: "cluster",
         summary: "unions of a partition's parts",
         source: "Chiang et al., Cluster-GCN, KDD 2019, section 3.2",
+        options: &["inductive", "coverage", "estimator", "parts", "parts_per_batch"],
         make: |graph, roots, options| Ok(Box::new(cluster::Cluster::new(graph, roots, options)?)),
     },
 ];

@@ -3,14 +3,14 @@
 //!
 //! `budget` draws with replacement, each O(1) from an alias table: the subgraph has as many nodes as are distinct among them.
 
-use graphmill_graph::{
+use graphmill_core::{
     Graph, NodeId, Result,
     alias::Alias,
     keyed::{self, Stream},
 };
 use rayon::prelude::*;
 
-use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler, check_roots};
+use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch, check_roots};
 
 /// See the module's text. Memory: 12 bytes a root.
 #[derive(Clone, Debug)]
@@ -40,13 +40,19 @@ impl SubgraphSampler for Node {
         self.budget
     }
 
-    fn sample(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
-        room.start(graph, self.num_nodes)?;
+    fn sample(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        scratch: &mut SubgraphScratch,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<()> {
+        scratch.start(graph, self.num_nodes)?;
         let mut stream = Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
         nodes.clear();
         nodes.extend((0..self.budget).map(|_| self.table.draw(&mut stream)));
         nodes.iter_mut().for_each(|i| *i = self.roots[*i as usize]);
-        room.visited.distinct(nodes);
+        scratch.visited.distinct(nodes);
         Ok(())
     }
 }

@@ -4,12 +4,12 @@
 //! A walk that meets a node without neighbours ends there. All walks take a step before any takes the next, so that their reads
 //! overlap. As in the authors' program an epoch counts the steps' nodes only: a subgraph may have `roots` more than its budget.
 
-use graphmill_graph::{
+use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
 };
 
-use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler, check_roots};
+use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch, check_roots};
 use crate::prefetch::prefetch;
 
 /// See the module's text. Memory: 4 bytes a root.
@@ -69,10 +69,16 @@ impl SubgraphSampler for RandomWalk {
         self.walks * self.length
     }
 
-    fn sample(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
-        room.start(graph, self.num_nodes)?;
-        self.walk(graph, key, &mut room.starts, nodes);
-        room.visited.distinct(nodes);
+    fn sample(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        scratch: &mut SubgraphScratch,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<()> {
+        scratch.start(graph, self.num_nodes)?;
+        self.walk(graph, key, &mut scratch.starts, nodes);
+        scratch.visited.distinct(nodes);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Whether draws come as often as they should.
 
-use graphmill_graph::{Graph, NodeId};
+use graphmill_core::{Graph, NodeId};
 
 /// The graph whose node `v` hears from `rows[v]`.
 pub(crate) fn graph_of(rows: &[&[NodeId]]) -> Graph {

@@ -2,10 +2,8 @@ use super::{
     testing::{fits, graph_of},
     *,
 };
-use graphmill_graph::{
-    generate::{GenerateOptions, generate},
-    table::find,
-};
+use graphmill_core::table::find;
+use graphmill_data::generate::{GenerateOptions, generate};
 
 fn key(batch: u64) -> BatchKey {
     BatchKey { seed: 1, epoch: 0, batch }
@@ -20,19 +18,19 @@ fn every_sampler_gives_distinct_nodes_ascending_by_the_key_alone() {
     let generator = GenerateOptions { scale: 11, degree: Some(12.0), dim: 0, ..GenerateOptions::default() };
     let graph = generate("kronecker", &generator).unwrap().graph;
     let roots: Vec<NodeId> = (0..2048).step_by(2).collect();
-    let mut room = Room::default();
-    for entry in TABLE {
+    let mut scratch = SubgraphScratch::default();
+    for entry in ROWS {
         let sampler = (entry.make)(&graph, &roots, &options()).unwrap();
         assert!(sampler.budget() > 0 && sampler.epoch(roots.len()) > 0, "{}", entry.name);
         let most = if entry.name == "saint-rw" { 450 } else { 300 };
         let (mut nodes, mut again) = (vec![3, 2, 1], Vec::new());
         let mut all = Vec::new();
         for batch in 0..8 {
-            sampler.sample(&graph, key(batch), &mut room, &mut nodes).unwrap();
+            sampler.sample(&graph, key(batch), &mut scratch, &mut nodes).unwrap();
             assert!(nodes.is_sorted_by(|a, b| a < b), "{}", entry.name);
             assert!(entry.name == "cluster" || nodes.len() <= most, "{}: {}", entry.name, nodes.len());
             assert!(nodes.last().is_some_and(|&v| v < 2048));
-            sampler.sample(&graph, key(batch), &mut Room::default(), &mut again).unwrap();
+            sampler.sample(&graph, key(batch), &mut SubgraphScratch::default(), &mut again).unwrap();
             assert_eq!(nodes, again, "{}", entry.name);
             all.push(nodes.clone());
         }
@@ -49,12 +47,12 @@ fn every_sampler_ends_on_poor_graphs_or_says_why_not() {
         (graph_of(&[&[1], &[0], &[]]), vec![2]),
     ];
     let options = SubgraphOptions { parts: 1, parts_per_batch: 1, ..SubgraphOptions::default() };
-    for entry in TABLE {
+    for entry in ROWS {
         for (graph, roots) in &graphs {
             match (entry.make)(graph, roots, &options) {
                 Ok(sampler) => {
                     let mut nodes = Vec::new();
-                    sampler.sample(graph, key(0), &mut Room::default(), &mut nodes).unwrap();
+                    sampler.sample(graph, key(0), &mut SubgraphScratch::default(), &mut nodes).unwrap();
                     assert!(!nodes.is_empty(), "{}", entry.name);
                 }
                 Err(message) => {
@@ -78,12 +76,12 @@ fn every_sampler_ends_on_poor_graphs_or_says_why_not() {
 #[test]
 fn nodes_come_by_degree() {
     let graph = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[]]);
-    let make = find("sampler", TABLE, "saint-node").unwrap().make;
+    let make = find("sampler", ROWS, "saint-node").unwrap().make;
     // one draw a subgraph, so that it is the draw
     let sampler = make(&graph, &[0, 2, 4, 5], &SubgraphOptions { budget: 1, ..options() }).unwrap();
-    let (mut room, mut nodes, mut counts) = (Room::default(), Vec::new(), vec![0; 6]);
+    let (mut scratch, mut nodes, mut counts) = (SubgraphScratch::default(), Vec::new(), vec![0; 6]);
     for batch in 0..20_000 {
-        sampler.sample(&graph, key(batch), &mut room, &mut nodes).unwrap();
+        sampler.sample(&graph, key(batch), &mut scratch, &mut nodes).unwrap();
         counts[nodes[0] as usize] += 1;
     }
     // node 5 has no neighbours, and counts as if it had one

@@ -3,7 +3,7 @@
 //! Listing goes down from the upper level, so it costs O(n + V / 4096) for n nodes, comes out ascending without a sort, and
 //! leaves the set empty for the next subgraph without a sweep over the graph.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use crate::prefetch::prefetch;
 

@@ -1,9 +1,9 @@
 //! The shapes every backend asserts before it starts: a mismatch is a bug in a layer, and a kernel
 //! behind `unsafe` must never see one.
 
-use graphmill_graph::{Block, NodeId};
+use graphmill_core::{Block, NodeId};
 
-use super::{EdgeWeight, OwnWeight, Side, Weighting, Winners};
+use super::{AggregationWeights, ArgMax, EdgeWeight, OwnWeight, Side};
 use crate::{View, ViewMut};
 
 /// Both have the same shape.
@@ -78,7 +78,7 @@ pub(crate) fn source_grad(b: &Block, x: View, grad: View) {
     assert_eq!((grad.num_rows(), grad.num_cols()), wanted, "gradient of the sources");
 }
 
-fn weights(block: &Block, weighting: Weighting) {
+fn weights(block: &Block, weighting: AggregationWeights) {
     if matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalised) {
         assert_eq!(block.edge_weight.len(), block.num_edges(), "a block's edge weights");
     }
@@ -91,14 +91,19 @@ fn weights(block: &Block, weighting: Weighting) {
     }
 }
 
-pub(crate) fn aggregate(b: &Block, weighting: Weighting, src: View, dst: &ViewMut) {
+pub(crate) fn aggregate(b: &Block, weighting: AggregationWeights, src: View, dst: &ViewMut) {
     block(b);
     weights(b, weighting);
     assert_eq!(src.num_rows(), b.num_src, "sources of an aggregation");
     assert_eq!((dst.num_rows(), dst.num_cols()), (b.num_dst, src.num_cols()), "result of an aggregation");
 }
 
-pub(crate) fn aggregate_transposed(b: &Block, weighting: Weighting, dst_grad: View, src_grad: &ViewMut) {
+pub(crate) fn aggregate_transposed(
+    b: &Block,
+    weighting: AggregationWeights,
+    dst_grad: View,
+    src_grad: &ViewMut,
+) {
     local(b);
     weights(b, weighting);
     assert_eq!(dst_grad.num_rows(), b.num_dst, "destinations of an aggregation's gradient");
@@ -106,17 +111,22 @@ pub(crate) fn aggregate_transposed(b: &Block, weighting: Weighting, dst_grad: Vi
 }
 
 pub(crate) fn hop(first: usize, b: &Block, src: View, dst: &ViewMut) {
-    aggregate(b, Weighting::STORED, src, dst);
+    aggregate(b, AggregationWeights::STORED, src, dst);
     assert!(first <= src.num_cols(), "columns that stay");
 }
 
 pub(crate) fn hop_transposed(first: usize, b: &Block, dst_grad: View, src_grad: &ViewMut) {
-    aggregate_transposed(b, Weighting::STORED, dst_grad, src_grad);
+    aggregate_transposed(b, AggregationWeights::STORED, dst_grad, src_grad);
     assert!(first <= dst_grad.num_cols(), "columns that stay");
 }
 
-pub(crate) fn aggregate_max_transposed(b: &Block, arg: &Winners, dst_grad: View, src_grad: &ViewMut) {
-    aggregate_transposed(b, Weighting { edge: EdgeWeight::One, own: OwnWeight::None }, dst_grad, src_grad);
+pub(crate) fn aggregate_max_transposed(b: &Block, arg: &ArgMax, dst_grad: View, src_grad: &ViewMut) {
+    aggregate_transposed(
+        b,
+        AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::None },
+        dst_grad,
+        src_grad,
+    );
     let arg = arg.bits();
     assert_eq!((arg.num_rows(), arg.num_cols()), (b.num_dst, dst_grad.num_cols()), "winners of a maximum");
 }

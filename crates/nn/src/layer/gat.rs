@@ -1,15 +1,19 @@
 //! Graph attention.
 
-use graphmill_graph::{Block, keyed};
+use graphmill_core::keyed;
 
-use super::{Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved, site};
+use super::{
+    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, Param, Pass, ReusableLayer,
+    Saved, site,
+};
 use crate::{
     Error, Matrix, Result, View, ViewMut,
     backend::{
         Activation, Dropout,
         Side::{Plain, Transposed},
+        ops::{AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmaxBackward, HeadGemm},
     },
-    cost::{self, BlockShape, Purpose},
+    cost::{self, BlockShape, ProductOrder, Purpose},
 };
 
 /// Slope of the leaky ReLU for negative scores (section 3.3 of the paper).
@@ -48,14 +52,13 @@ const SLOPE: f32 = 0.2;
 /// - in `S x F`, out `D x O`; the attention weights are `(E + D) x H`
 #[derive(Clone, Debug)]
 pub struct Gat {
+    spec: LayerSpec,
     linear: Linear,
     source: Param,
     target: Param,
     bias: Option<Param>,
     heads: usize,
-    out_dim: usize,
     attention_dropout: f32,
-    dims: [usize; 3],
 }
 
 impl Gat {
@@ -75,95 +78,186 @@ impl Gat {
         let head_dim = if concat { out_dim / heads } else { out_dim };
         let all = heads * head_dim;
         let attention = |name, part| Param::glorot(name, 1, all, heads, head_dim, keyed::key(&[key, part]));
+        let spec = LayerSpec::both_orders(in_dim, out_dim, vec![all, heads, heads]);
         Ok(Box::new(Self {
+            spec: LayerSpec { combines_own_rows: false, ..spec },
             linear: Linear::new(in_dim, all, false, keyed::key(&[key, 0])),
             source: attention("source", 1),
             target: attention("target", 2),
             bias: bias.then(|| Param::zeros("bias", 1, out_dim)),
             heads,
-            out_dim,
             attention_dropout,
-            dims: [all, heads, heads],
         }))
     }
 
+    /// Columns of all heads, `H C`.
+    fn width(&self) -> usize {
+        self.linear.out_dim()
+    }
+
     fn is_mean(&self) -> bool {
-        self.dims[0] != self.out_dim
+        self.width() != self.spec.out_dim
     }
 
-    fn attention_finish(&self, pass: &Pass) -> Finish {
+    fn attention_epilogue(&self, pass: &Pass) -> Epilogue {
         let dropout = pass.dropout(self.attention_dropout, site::ATTENTION);
-        Finish { activation: Activation::Identity, dropout }
+        Epilogue { activation: Activation::Identity, dropout }
     }
 
-    /// [`Layer::backward`] of [`Order::AggregateFirst`].
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-    fn aggregated_backward(
+    /// The heads' rows from the aggregated ones, `D x H F` to `D x O`.
+    fn multiply(&self, pass: &Pass, rows: View, all_heads: &mut Matrix, out: ViewMut) {
+        let (backend, heads, weight) = (pass.backend, self.heads, self.linear.weight().value.view());
+        if self.is_mean() {
+            all_heads.resize(rows.num_rows(), self.width());
+            backend.head_gemm(HeadGemm {
+                heads,
+                a: rows,
+                side_a: Plain,
+                b: weight,
+                side_b: Plain,
+                beta: 0.0,
+                c: all_heads.view_mut(),
+            });
+            backend.head_mean(all_heads.view(), heads, out);
+        } else {
+            backend.head_gemm(HeadGemm {
+                heads,
+                a: rows,
+                side_a: Plain,
+                b: weight,
+                side_b: Plain,
+                beta: 0.0,
+                c: out,
+            });
+        }
+    }
+
+    /// The gradient of the heads' rows, `D x H C`, from that of the output rows.
+    fn heads_grad<'a>(&self, pass: &Pass, grad: View<'a>, all_heads: &'a mut Matrix) -> View<'a> {
+        if !self.is_mean() {
+            return grad;
+        }
+        all_heads.resize(grad.num_rows(), self.width());
+        pass.backend.head_mean_backward(grad, self.heads, all_heads.view_mut());
+        all_heads.view()
+    }
+
+    fn forward_aggregated(&self, pass: &Pass, input: &LayerInput, saved: &mut State, out: ViewMut) {
+        let (backend, heads, in_dim) = (pass.backend, self.heads, self.spec.in_dim);
+        let weight = self.linear.weight().value.view();
+        let State { alpha, dropped, all_heads, aggregated, .. } = saved;
+        let Aggregated { score, source, target, rows, .. } = aggregated;
+        for (vector, a) in [(&mut *source, &self.source), (&mut *target, &self.target)] {
+            vector.resize(in_dim, heads);
+            backend.head_dot(weight, a.value.view(), heads, vector.view_mut());
+        }
+        let entries = input.block.num_edges() + input.block.num_dst;
+        let dropout = self.attention_epilogue(pass).dropout;
+        score.resize(entries, heads);
+        alpha.resize(entries, heads);
+        dropped.resize(if dropout.threshold() == 0 { 0 } else { entries }, heads);
+        rows.resize(input.block.num_dst, heads * in_dim);
+        backend.attend_input(AttendInput {
+            block: input.block,
+            x: input.x,
+            source: source.view(),
+            target: target.view(),
+            slope: SLOPE,
+            dropout,
+            score: score.view_mut(),
+            alpha: alpha.view_mut(),
+            used: dropped.view_mut(),
+            out: rows.view_mut(),
+        });
+        self.multiply(pass, rows.view(), all_heads, out);
+    }
+
+    fn forward_transformed(&self, pass: &Pass, input: &LayerInput, saved: &mut State, out: ViewMut) {
+        let (backend, block, heads) = (pass.backend, input.block, self.heads);
+        let [z, source, target] = tables(input.transformed);
+        let State { alpha, dropped, all_heads, .. } = saved;
+        alpha.resize(block.num_edges() + block.num_dst, heads);
+        backend.edge_softmax(block, source.view(), target.view(), SLOPE, alpha.view_mut());
+        let attention = self.attention_epilogue(pass);
+        let alpha = if attention.dropout == Dropout::NONE {
+            alpha.view()
+        } else {
+            dropped.resize(alpha.num_rows(), heads);
+            backend.copy(alpha.view(), dropped.view_mut());
+            attention.apply(backend, None, dropped.view_mut());
+            dropped.view()
+        };
+        if self.is_mean() {
+            all_heads.resize(block.num_dst, self.width());
+            backend.attend(block, alpha, z.view(), all_heads.view_mut());
+            backend.head_mean(all_heads.view(), heads, out);
+        } else {
+            backend.attend(block, alpha, z.view(), out);
+        }
+    }
+
+    /// [`Layer::backward`] of [`ProductOrder::AggregateFirst`], behind the epilogue.
+    fn backward_aggregated(
         &mut self,
         pass: &Pass,
-        block: &Block,
-        x: View,
-        y: View,
-        finish: Finish,
-        saved: &mut Saved,
-        grad: &mut Matrix,
+        input: &LayerInput,
+        grad: View,
+        saved: &mut State,
         x_grad: Option<&mut Matrix>,
     ) {
-        let (backend, heads, in_dim) = (pass.backend, self.heads, self.in_dim());
-        let is_mean = self.is_mean();
-        let [
-            alpha,
-            dropped,
-            all_heads,
-            score,
-            source,
-            target,
-            rows,
-            rows_grad,
-            score_grad,
-            source_grad,
-            target_grad,
-        ] = &mut saved.m;
-        finish.backward(backend, self.bias.as_mut(), y, grad.view_mut());
-        let heads_grad = if is_mean {
-            all_heads.resize(block.num_dst, self.dims[0]);
-            backend.head_mean_backward(grad.view(), heads, all_heads.view_mut());
-            all_heads.view()
-        } else {
-            grad.view()
-        };
+        let (backend, block, heads, in_dim) = (pass.backend, input.block, self.heads, self.spec.in_dim);
+        let State { alpha, dropped, all_heads, aggregated, .. } = saved;
+        let Aggregated { score, source, target, rows, rows_grad, score_grad, source_grad, target_grad } =
+            aggregated;
+        let heads_grad = self.heads_grad(pass, grad, all_heads);
         let Param { value: weight, grad: weight_grad, .. } = self.linear.weight_mut();
         let weight = weight.view();
-        backend.head_gemm(heads, rows.view(), Transposed, heads_grad, Plain, 1.0, weight_grad.view_mut());
+        backend.head_gemm(HeadGemm {
+            heads,
+            a: rows.view(),
+            side_a: Transposed,
+            b: heads_grad,
+            side_b: Plain,
+            beta: 1.0,
+            c: weight_grad.view_mut(),
+        });
         rows_grad.resize(block.num_dst, heads * in_dim);
-        backend.head_gemm(heads, heads_grad, Plain, weight, Transposed, 0.0, rows_grad.view_mut());
+        backend.head_gemm(HeadGemm {
+            heads,
+            a: heads_grad,
+            side_a: Plain,
+            b: weight,
+            side_b: Transposed,
+            beta: 0.0,
+            c: rows_grad.view_mut(),
+        });
         let used = if dropped.num_rows() == 0 { alpha.view() } else { dropped.view() };
         score_grad.resize(alpha.num_rows(), heads);
         source_grad.resize(in_dim, heads);
         target_grad.resize(in_dim, heads);
-        backend.attend_input_backward(
+        backend.attend_input_backward(AttendInputBackward {
             block,
-            x,
-            SLOPE,
-            score.view(),
-            alpha.view(),
+            x: input.x,
+            slope: SLOPE,
+            score: score.view(),
+            alpha: alpha.view(),
             used,
-            rows_grad.view(),
-            score_grad.view_mut(),
-            source_grad.view_mut(),
-            target_grad.view_mut(),
-        );
+            grad: rows_grad.view(),
+            score_grad: score_grad.view_mut(),
+            source_grad: source_grad.view_mut(),
+            target_grad: target_grad.view_mut(),
+        });
         if let Some(x_grad) = x_grad {
             x_grad.resize(block.num_grad_src(), in_dim);
-            backend.attend_input_transposed(
+            backend.attend_input_transposed(AttendInputTransposed {
                 block,
-                source.view(),
-                target.view(),
+                source: source.view(),
+                target: target.view(),
                 used,
-                rows_grad.view(),
-                score_grad.view(),
-                x_grad.view_mut(),
-            );
+                grad: rows_grad.view(),
+                score_grad: score_grad.view(),
+                x_grad: x_grad.view_mut(),
+            });
         }
         for (vector_grad, a) in [(source_grad, &mut self.source), (target_grad, &mut self.target)] {
             let (value, a_grad) = (a.value.view(), a.grad.view_mut());
@@ -171,21 +265,106 @@ impl Gat {
             backend.head_dot_backward(weight, value, heads, vector_grad.view(), weight_grad, a_grad);
         }
     }
+
+    /// [`Layer::backward`] of [`ProductOrder::TransformFirst`], behind the epilogue.
+    fn backward_transformed(
+        &mut self,
+        pass: &Pass,
+        input: &LayerInput,
+        grad: View,
+        saved: &mut State,
+        x_grad: Option<&mut Matrix>,
+    ) {
+        input.assert_unrestricted();
+        let (backend, block, heads) = (pass.backend, input.block, self.heads);
+        let [z, source, target] = tables(input.transformed);
+        let State { alpha, dropped, all_heads, transformed, .. } = saved;
+        let Transformed { alpha_grad, scratch, source_grad, target_grad, z_grad } = transformed;
+        let heads_grad = self.heads_grad(pass, grad, all_heads);
+        let attention = self.attention_epilogue(pass);
+        let used = if attention.dropout == Dropout::NONE { alpha.view() } else { dropped.view() };
+        alpha_grad.resize(alpha.num_rows(), heads);
+        z_grad.resize(block.num_src, self.width());
+        backend.attend_backward(block, used, z.view(), heads_grad, alpha_grad.view_mut(), z_grad.view_mut());
+        attention.backward(backend, None, used, alpha_grad.view_mut());
+        scratch.resize(alpha.num_rows(), heads);
+        source_grad.resize(block.num_src, heads);
+        target_grad.resize(block.num_src, heads);
+        backend.edge_softmax_backward(EdgeSoftmaxBackward {
+            block,
+            source: source.view(),
+            target: target.view(),
+            slope: SLOPE,
+            alpha: alpha.view(),
+            alpha_grad: alpha_grad.view(),
+            scratch: scratch.view_mut(),
+            source_grad: source_grad.view_mut(),
+            target_grad: target_grad.view_mut(),
+        });
+        let Param { value, grad: a_grad, .. } = &mut self.source;
+        let (a, a_grad) = (value.view(), a_grad.view_mut());
+        backend.head_dot_backward(z.view(), a, heads, source_grad.view(), z_grad.view_mut(), a_grad);
+        // only destinations are targets, and they come first
+        let dst = 0..block.num_dst;
+        let Param { value, grad: a_grad, .. } = &mut self.target;
+        let (a, a_grad) = (value.view(), a_grad.view_mut());
+        let (z, g) = (z.rows(dst.clone()), target_grad.rows(dst.clone()));
+        backend.head_dot_backward(z, a, heads, g, z_grad.rows_mut(dst), a_grad);
+        self.linear.backward_product(pass, input.x, z_grad.view());
+        if let Some(x_grad) = x_grad {
+            x_grad.resize(block.num_src, self.spec.in_dim);
+            self.linear.input_grad(pass, z_grad.view(), 0.0, x_grad.view_mut());
+        }
+    }
 }
 
-// Transform first, in `Saved::t`: z, and the two parts of the scores (S x H). In `Saved::m`: alpha, alpha after
-// dropout (only with dropout), the heads' rows or their gradient (D x H C, only when averaged), the gradient of
-// alpha, scratch of its shape, the gradients of the scores' parts (S x H) and of z.
-//
-// Aggregate first, in `Saved::m`: the same three, the scores, the two halves of the scores' vectors (F x H), the
-// aggregated rows (D x H F), their gradient, that of the scores, and those of the vectors.
-impl Layer for Gat {
-    fn in_dim(&self) -> usize {
-        self.linear.in_dim()
-    }
+/// The tables of transformed rows: `z`, and the two parts of the scores (`S x H`).
+fn tables(transformed: &[Matrix]) -> &[Matrix; 3] {
+    transformed.try_into().expect("three tables are transformed")
+}
 
-    fn out_dim(&self) -> usize {
-        self.out_dim
+/// The matrices of a pass.
+#[derive(Clone, Debug, Default)]
+struct State {
+    alpha: Matrix,
+    /// `alpha` after dropout; only with dropout.
+    dropped: Matrix,
+    /// The heads' rows or their gradient, `D x H C`; only if they are averaged.
+    all_heads: Matrix,
+    transformed: Transformed,
+    aggregated: Aggregated,
+}
+
+/// The matrices of [`ProductOrder::TransformFirst`].
+#[derive(Clone, Debug, Default)]
+struct Transformed {
+    alpha_grad: Matrix,
+    /// As large as `alpha`.
+    scratch: Matrix,
+    /// The gradients of the scores' parts, `S x H`.
+    source_grad: Matrix,
+    target_grad: Matrix,
+    z_grad: Matrix,
+}
+
+/// The matrices of [`ProductOrder::AggregateFirst`].
+#[derive(Clone, Debug, Default)]
+struct Aggregated {
+    score: Matrix,
+    /// The two halves of the scores' vectors, `F x H`.
+    source: Matrix,
+    target: Matrix,
+    /// The aggregated rows, `D x H F`.
+    rows: Matrix,
+    rows_grad: Matrix,
+    score_grad: Matrix,
+    source_grad: Matrix,
+    target_grad: Matrix,
+}
+
+impl Layer for Gat {
+    fn spec(&self) -> &LayerSpec {
+        &self.spec
     }
 
     fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
@@ -202,218 +381,110 @@ impl Layer for Gat {
         self.bias.iter_mut().for_each(see);
     }
 
-    fn boxed(&self) -> Box<dyn Layer> {
-        Box::new(self.clone())
+    fn cost(&self, order: ProductOrder, shape: BlockShape, purpose: Purpose) -> f64 {
+        let head_dim = self.width() / self.heads;
+        cost::attention(order, shape, self.spec.in_dim, self.heads, head_dim, purpose)
     }
 
-    fn orders(&self) -> &'static [Order] {
-        &[Order::AggregateFirst, Order::TransformFirst]
-    }
-
-    fn cost(&self, order: Order, shape: BlockShape, purpose: Purpose) -> f64 {
-        let head_dim = self.dims[0] / self.heads;
-        cost::attention(order, shape, self.in_dim(), self.heads, head_dim, purpose)
-    }
-
-    fn transformed_dims(&self) -> &[usize] {
-        &self.dims
-    }
-
-    fn transform(&self, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
+    fn transform(&self, pass: &Pass, x: View, at: usize, tables: &mut [Matrix]) {
         let rows = at..at + x.num_rows();
-        let [z, source, target] = t else { unreachable!("three tables") };
+        let [z, source, target]: &mut [Matrix; 3] = tables.try_into().expect("three tables are filled");
         self.linear.forward_product(pass, x, 0.0, z.rows_mut(rows.clone()));
         let z = z.rows(rows.clone());
         pass.backend.head_dot(z, self.source.value.view(), self.heads, source.rows_mut(rows.clone()));
         pass.backend.head_dot(z, self.target.value.view(), self.heads, target.rows_mut(rows));
     }
 
-    fn combines_own_rows(&self) -> bool {
-        false
-    }
-
-    fn combine(
+    fn forward(
         &self,
         pass: &Pass,
-        block: &Block,
-        _x: View,
-        t: &[Matrix],
-        finish: Finish,
+        input: &LayerInput,
+        epilogue: Epilogue,
         saved: &mut Saved,
         mut out: ViewMut,
     ) {
-        let backend = pass.backend;
-        let [z, source, target] = t else { unreachable!("three tables") };
-        let [alpha, dropped, all_heads, ..] = &mut saved.m;
-        alpha.resize(block.num_edges() + block.num_dst, self.heads);
-        backend.edge_softmax(block, source.view(), target.view(), SLOPE, alpha.view_mut());
-        let attention = self.attention_finish(pass);
-        let alpha = if attention.dropout == Dropout::NONE {
-            alpha.view()
-        } else {
-            dropped.resize(alpha.num_rows(), self.heads);
-            backend.copy(alpha.view(), dropped.view_mut());
-            attention.apply(backend, None, dropped.view_mut());
-            dropped.view()
-        };
-        if self.is_mean() {
-            all_heads.resize(block.num_dst, self.dims[0]);
-            backend.attend(block, alpha, z.view(), all_heads.view_mut());
-            backend.head_mean(all_heads.view(), self.heads, out.reborrow());
-        } else {
-            backend.attend(block, alpha, z.view(), out.reborrow());
+        match input.order {
+            ProductOrder::AggregateFirst => {
+                self.forward_aggregated(pass, input, saved.state(), out.reborrow());
+            }
+            ProductOrder::TransformFirst => {
+                self.forward_transformed(pass, input, saved.state(), out.reborrow());
+            }
         }
-        finish.apply(backend, self.bias.as_ref(), out);
-    }
-
-    fn aggregate_first(
-        &self,
-        pass: &Pass,
-        block: &Block,
-        x: View,
-        finish: Finish,
-        saved: &mut Saved,
-        mut out: ViewMut,
-    ) {
-        let (backend, heads, weight) = (pass.backend, self.heads, self.linear.weight().value.view());
-        let [alpha, dropped, all_heads, score, source, target, rows, ..] = &mut saved.m;
-        for (vector, a) in [(&mut *source, &self.source), (&mut *target, &self.target)] {
-            vector.resize(self.in_dim(), heads);
-            backend.head_dot(weight, a.value.view(), heads, vector.view_mut());
-        }
-        let entries = block.num_edges() + block.num_dst;
-        let dropout = self.attention_finish(pass).dropout;
-        score.resize(entries, heads);
-        alpha.resize(entries, heads);
-        dropped.resize(if dropout.threshold() == 0 { 0 } else { entries }, heads);
-        rows.resize(block.num_dst, heads * self.in_dim());
-        backend.attend_input(
-            block,
-            x,
-            source.view(),
-            target.view(),
-            SLOPE,
-            dropout,
-            score.view_mut(),
-            alpha.view_mut(),
-            dropped.view_mut(),
-            rows.view_mut(),
-        );
-        if self.is_mean() {
-            all_heads.resize(block.num_dst, self.dims[0]);
-            backend.head_gemm(heads, rows.view(), Plain, weight, Plain, 0.0, all_heads.view_mut());
-            backend.head_mean(all_heads.view(), heads, out.reborrow());
-        } else {
-            backend.head_gemm(heads, rows.view(), Plain, weight, Plain, 0.0, out.reborrow());
-        }
-        finish.apply(backend, self.bias.as_ref(), out);
-    }
-
-    fn kept_dims(&self) -> Vec<usize> {
-        vec![self.heads * self.in_dim()]
-    }
-
-    fn keep(&self, pass: &Pass, block: &Block, _x: View, saved: &Saved, at: usize, kept: &mut [Matrix]) {
-        let [_, _, _, _, _, _, rows, ..] = &saved.m;
-        pass.backend.copy(rows.view(), kept[0].rows_mut(at..at + block.num_dst));
-    }
-
-    fn rows_of_kept(&self, pass: &Pass, kept: &[Matrix], saved: &mut Saved, out: ViewMut) {
-        let (backend, heads, weight) = (pass.backend, self.heads, self.linear.weight().value.view());
-        if self.is_mean() {
-            let [_, _, all_heads, ..] = &mut saved.m;
-            all_heads.resize(kept[0].num_rows(), self.dims[0]);
-            backend.head_gemm(heads, kept[0].view(), Plain, weight, Plain, 0.0, all_heads.view_mut());
-            backend.head_mean(all_heads.view(), heads, out);
-        } else {
-            backend.head_gemm(heads, kept[0].view(), Plain, weight, Plain, 0.0, out);
-        }
-    }
-
-    fn kept_bias(&self) -> Option<&Param> {
-        self.bias.as_ref()
-    }
-
-    fn kept_bias_mut(&mut self) -> Option<&mut Param> {
-        self.bias.as_mut()
-    }
-
-    fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], saved: &mut Saved, grad: View) {
-        let (backend, heads) = (pass.backend, self.heads);
-        let heads_grad = if self.is_mean() {
-            let [_, _, all_heads, ..] = &mut saved.m;
-            all_heads.resize(grad.num_rows(), self.dims[0]);
-            backend.head_mean_backward(grad, heads, all_heads.view_mut());
-            all_heads.view()
-        } else {
-            grad
-        };
-        let to = self.linear.weight_mut().grad.view_mut();
-        backend.head_gemm(heads, kept[0].view(), Transposed, heads_grad, Plain, 1.0, to);
+        epilogue.apply(pass.backend, self.bias.as_ref(), out);
     }
 
     fn backward(
         &mut self,
         pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
-        y: View,
-        finish: Finish,
+        input: &LayerInput,
+        epilogue: Epilogue,
         saved: &mut Saved,
-        grad: &mut Matrix,
-        x_grad: Option<&mut Matrix>,
+        LayerGrads { y, grad, x_grad }: LayerGrads,
     ) {
-        if order == Order::AggregateFirst {
-            return self.aggregated_backward(pass, block, x, y, finish, saved, grad, x_grad);
+        epilogue.backward(pass.backend, self.bias.as_mut(), y, grad.view_mut());
+        match input.order {
+            ProductOrder::AggregateFirst => {
+                self.backward_aggregated(pass, input, grad.view(), saved.state(), x_grad);
+            }
+            ProductOrder::TransformFirst => {
+                self.backward_transformed(pass, input, grad.view(), saved.state(), x_grad);
+            }
         }
-        super::assert_unrestricted(block);
-        let backend = pass.backend;
-        let heads = self.heads;
-        let [z, source, target] = &saved.t;
-        let [alpha, dropped, all_heads, alpha_grad, scratch, source_grad, target_grad, z_grad, ..] =
-            &mut saved.m;
-        finish.backward(backend, self.bias.as_mut(), y, grad.view_mut());
-        let heads_grad = if self.is_mean() {
-            all_heads.resize(block.num_dst, self.dims[0]);
-            backend.head_mean_backward(grad.view(), heads, all_heads.view_mut());
-            all_heads.view()
-        } else {
-            grad.view()
-        };
-        let attention = self.attention_finish(pass);
-        let used = if attention.dropout == Dropout::NONE { alpha.view() } else { dropped.view() };
-        alpha_grad.resize(alpha.num_rows(), heads);
-        z_grad.resize(block.num_src, self.dims[0]);
-        backend.attend_backward(block, used, z.view(), heads_grad, alpha_grad.view_mut(), z_grad.view_mut());
-        attention.backward(backend, None, used, alpha_grad.view_mut());
-        scratch.resize(alpha.num_rows(), heads);
-        source_grad.resize(block.num_src, heads);
-        target_grad.resize(block.num_src, heads);
-        backend.edge_softmax_backward(
-            block,
-            source.view(),
-            target.view(),
-            SLOPE,
-            alpha.view(),
-            alpha_grad.view(),
-            scratch.view_mut(),
-            source_grad.view_mut(),
-            target_grad.view_mut(),
-        );
-        let Param { value, grad: a_grad, .. } = &mut self.source;
-        let (a, a_grad) = (value.view(), a_grad.view_mut());
-        backend.head_dot_backward(z.view(), a, heads, source_grad.view(), z_grad.view_mut(), a_grad);
-        // only destinations are targets, and they come first
-        let dst = 0..block.num_dst;
-        let Param { value, grad: a_grad, .. } = &mut self.target;
-        let (a, a_grad) = (value.view(), a_grad.view_mut());
-        let (z, g) = (z.rows(dst.clone()), target_grad.rows(dst.clone()));
-        backend.head_dot_backward(z, a, heads, g, z_grad.rows_mut(dst), a_grad);
-        self.linear.backward_product(pass, x, z_grad.view());
-        if let Some(x_grad) = x_grad {
-            x_grad.resize(block.num_src, self.in_dim());
-            self.linear.input_grad(pass, z_grad.view(), 0.0, x_grad.view_mut());
-        }
+    }
+
+    fn as_reusable(&self) -> Option<&dyn ReusableLayer> {
+        Some(self)
+    }
+
+    fn as_reusable_mut(&mut self) -> Option<&mut dyn ReusableLayer> {
+        Some(self)
+    }
+}
+
+/// The aggregates of a row: the heads' weighted sums of input rows, side by side.
+impl ReusableLayer for Gat {
+    fn aggregate_dims(&self) -> Vec<usize> {
+        vec![self.heads * self.spec.in_dim]
+    }
+
+    fn save_aggregates(
+        &self,
+        pass: &Pass,
+        input: &LayerInput,
+        saved: &mut Saved,
+        at: usize,
+        aggregates: &mut [Matrix],
+    ) {
+        let State { aggregated, .. } = saved.state();
+        pass.backend.copy(aggregated.rows.view(), aggregates[0].rows_mut(at..at + input.block.num_dst));
+    }
+
+    fn apply_aggregates(&self, pass: &Pass, aggregates: &[Matrix], saved: &mut Saved, out: ViewMut) {
+        let State { all_heads, .. } = saved.state();
+        self.multiply(pass, aggregates[0].view(), all_heads, out);
+    }
+
+    fn backward_aggregates(&mut self, pass: &Pass, aggregates: &[Matrix], saved: &mut Saved, grad: View) {
+        let State { all_heads, .. } = saved.state();
+        let heads_grad = self.heads_grad(pass, grad, all_heads);
+        let to = self.linear.weight_mut().grad.view_mut();
+        pass.backend.head_gemm(HeadGemm {
+            heads: self.heads,
+            a: aggregates[0].view(),
+            side_a: Transposed,
+            b: heads_grad,
+            side_b: Plain,
+            beta: 1.0,
+            c: to,
+        });
+    }
+
+    fn bias(&self) -> Option<&Param> {
+        self.bias.as_ref()
+    }
+
+    fn bias_mut(&mut self) -> Option<&mut Param> {
+        self.bias.as_mut()
     }
 }

@@ -1,9 +1,12 @@
 //! Graph convolution: the plainest layer, and the one to copy for a new one.
 
-use graphmill_graph::{Block, block::Aggregation, keyed};
+use graphmill_core::{block::Aggregation, keyed};
 
-use super::{Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved};
-use crate::{Matrix, Result, View, ViewMut, backend::Weighting};
+use super::{
+    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, LinearPropagation, Param, Pass,
+    Products, ReusableLayer, Saved, propagation::Propagated,
+};
+use crate::{Matrix, Result, View, ViewMut, backend::AggregationWeights};
 
 /// The graph convolutional operator from *Semi-Supervised Classification with Graph Convolutional
 /// Networks* (Kipf and Welling, ICLR 2017, equations 2 and 8):
@@ -13,8 +16,8 @@ use crate::{Matrix, Result, View, ViewMut, backend::Weighting};
 /// out[v] = (sum over in-neighbours u of x[u] / sqrt((d_u+1)(d_v+1)) + x[v] / (d_v+1)) W + b
 /// ```
 ///
-/// The coefficients are the block's weights ([`Block::edge_weight`], [`Block::self_weight`]): what a
-/// sampler that leaves edges out makes of the degrees is the loader's business.
+/// The coefficients are the block's weights ([`graphmill_core::Block::edge_weight`] and
+/// [`graphmill_core::Block::self_weight`]); the loader corrects them for edges that a sampler left out.
 ///
 /// Aggregate first costs `E F + D F O` multiplications, transform first `E O + S F O`.
 ///
@@ -23,8 +26,8 @@ use crate::{Matrix, Result, View, ViewMut, backend::Weighting};
 /// - in `S x F`, out `D x O`
 #[derive(Clone, Debug)]
 pub struct Gcn {
-    linear: Linear,
-    out_dim: usize,
+    spec: LayerSpec,
+    sum: LinearPropagation,
 }
 
 impl Gcn {
@@ -34,141 +37,89 @@ impl Gcn {
     /// None; the signature is the table's.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, bias, key, .. } = config;
-        Ok(Box::new(Self { linear: Linear::new(in_dim, out_dim, bias, keyed::key(&[key, 0])), out_dim }))
+        let spec = LayerSpec {
+            aggregation: Aggregation::Symmetric,
+            combines_own_rows: false,
+            products: Some(Products { neighbors: 1, own: 0 }),
+            ..LayerSpec::both_orders(in_dim, out_dim, vec![out_dim])
+        };
+        let linear = Linear::new(in_dim, out_dim, bias, keyed::key(&[key, 0]));
+        Ok(Box::new(Self { spec, sum: LinearPropagation::new(linear) }))
     }
 }
 
-// In `Saved::m`: the aggregated rows (D x F), the gradient on its way through the aggregation (D x F
-// or S x O).
 impl Layer for Gcn {
-    fn in_dim(&self) -> usize {
-        self.linear.in_dim()
-    }
-
-    fn out_dim(&self) -> usize {
-        self.out_dim
+    fn spec(&self) -> &LayerSpec {
+        &self.spec
     }
 
     fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
-        self.linear.visit(see);
+        self.sum.linear.visit(see);
     }
 
     fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
-        self.linear.visit_mut(see);
+        self.sum.linear.visit_mut(see);
     }
 
-    fn boxed(&self) -> Box<dyn Layer> {
-        Box::new(self.clone())
+    fn transform(&self, pass: &Pass, x: View, at: usize, tables: &mut [Matrix]) {
+        self.sum.transform(pass, x, at, &mut tables[0]);
     }
 
-    fn orders(&self) -> &'static [Order] {
-        &[Order::AggregateFirst, Order::TransformFirst]
-    }
-
-    fn aggregation(&self) -> Aggregation {
-        Aggregation::Symmetric
-    }
-
-    fn transformed_dims(&self) -> &[usize] {
-        std::slice::from_ref(&self.out_dim)
-    }
-
-    fn transform(&self, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
-        self.linear.forward_product(pass, x, 0.0, t[0].rows_mut(at..at + x.num_rows()));
-    }
-
-    fn combines_own_rows(&self) -> bool {
-        false
-    }
-
-    fn combine(
-        &self,
-        pass: &Pass,
-        block: &Block,
-        _x: View,
-        t: &[Matrix],
-        finish: Finish,
-        _saved: &mut Saved,
-        mut out: ViewMut,
-    ) {
-        pass.backend.aggregate(block, Weighting::STORED, t[0].view(), 0.0, out.reborrow());
-        finish.apply(pass.backend, self.linear.bias(), out);
-    }
-
-    fn aggregate_first(
-        &self,
-        pass: &Pass,
-        block: &Block,
-        x: View,
-        finish: Finish,
-        saved: &mut Saved,
-        out: ViewMut,
-    ) {
-        let [sum, ..] = &mut saved.m;
-        sum.resize(block.num_dst, x.num_cols());
-        pass.backend.aggregate(block, Weighting::STORED, x, 0.0, sum.view_mut());
-        self.linear.forward(pass, sum.view(), 0.0, finish, out);
-    }
-
-    fn kept_dims(&self) -> Vec<usize> {
-        vec![self.in_dim()]
-    }
-
-    fn keep(&self, pass: &Pass, block: &Block, _x: View, saved: &Saved, at: usize, kept: &mut [Matrix]) {
-        pass.backend.copy(saved.m[0].view(), kept[0].rows_mut(at..at + block.num_dst));
-    }
-
-    fn rows_of_kept(&self, pass: &Pass, kept: &[Matrix], _saved: &mut Saved, out: ViewMut) {
-        self.linear.forward_product(pass, kept[0].view(), 0.0, out);
-    }
-
-    fn kept_bias(&self) -> Option<&Param> {
-        self.linear.bias()
-    }
-
-    fn kept_bias_mut(&mut self) -> Option<&mut Param> {
-        self.linear.bias_mut()
-    }
-
-    fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], _saved: &mut Saved, grad: View) {
-        self.linear.backward_product(pass, kept[0].view(), grad);
+    fn forward(&self, pass: &Pass, input: &LayerInput, epilogue: Epilogue, saved: &mut Saved, out: ViewMut) {
+        self.sum.forward(pass, input, AggregationWeights::STORED, epilogue, saved.state(), out);
     }
 
     fn backward(
         &mut self,
         pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
-        y: View,
-        finish: Finish,
+        input: &LayerInput,
+        epilogue: Epilogue,
         saved: &mut Saved,
-        grad: &mut Matrix,
-        x_grad: Option<&mut Matrix>,
+        LayerGrads { y, grad, x_grad }: LayerGrads,
     ) {
-        let [sum, through, ..] = &mut saved.m;
-        match order {
-            Order::AggregateFirst => {
-                let wanted = x_grad.is_some().then_some(&mut *through);
-                self.linear.backward(pass, sum.view(), y, finish, grad, wanted);
-                if let Some(x_grad) = x_grad {
-                    x_grad.resize(block.num_grad_src(), self.in_dim());
-                    let to = x_grad.view_mut();
-                    pass.backend.aggregate_transposed(block, Weighting::STORED, through.view(), 0.0, to);
-                }
-            }
-            Order::TransformFirst => {
-                super::assert_unrestricted(block);
-                finish.backward(pass.backend, self.linear.bias_mut(), y, grad.view_mut());
-                through.resize(block.num_src, self.out_dim);
-                let to = through.view_mut();
-                pass.backend.aggregate_transposed(block, Weighting::STORED, grad.view(), 0.0, to);
-                self.linear.backward_product(pass, x, through.view());
-                if let Some(x_grad) = x_grad {
-                    x_grad.resize(block.num_src, self.in_dim());
-                    self.linear.input_grad(pass, through.view(), 0.0, x_grad.view_mut());
-                }
-            }
-        }
+        epilogue.backward(pass.backend, self.sum.linear.bias_mut(), y, grad.view_mut());
+        self.sum.backward(pass, input, AggregationWeights::STORED, grad.view(), saved.state(), x_grad);
+    }
+
+    fn as_reusable(&self) -> Option<&dyn ReusableLayer> {
+        Some(self)
+    }
+
+    fn as_reusable_mut(&mut self) -> Option<&mut dyn ReusableLayer> {
+        Some(self)
+    }
+}
+
+impl ReusableLayer for Gcn {
+    fn aggregate_dims(&self) -> Vec<usize> {
+        vec![self.spec.in_dim]
+    }
+
+    fn save_aggregates(
+        &self,
+        pass: &Pass,
+        input: &LayerInput,
+        saved: &mut Saved,
+        at: usize,
+        aggregates: &mut [Matrix],
+    ) {
+        let sum = saved.state::<Propagated>().aggregated.view();
+        pass.backend.copy(sum, aggregates[0].rows_mut(at..at + input.block.num_dst));
+    }
+
+    fn apply_aggregates(&self, pass: &Pass, aggregates: &[Matrix], _saved: &mut Saved, out: ViewMut) {
+        self.sum.linear.forward_product(pass, aggregates[0].view(), 0.0, out);
+    }
+
+    fn backward_aggregates(&mut self, pass: &Pass, aggregates: &[Matrix], _saved: &mut Saved, grad: View) {
+        self.sum.linear.backward_product(pass, aggregates[0].view(), grad);
+    }
+
+    fn bias(&self) -> Option<&Param> {
+        self.sum.linear.bias()
+    }
+
+    fn bias_mut(&mut self) -> Option<&mut Param> {
+        self.sum.linear.bias_mut()
     }
 }

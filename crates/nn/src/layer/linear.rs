@@ -1,12 +1,15 @@
-//! The dense layer `y = finish(x W + b)`, row by row: a part of other layers and of models.
+//! The dense layer `y = epilogue(x W + b)`, row by row: a part of other layers and of models.
 
 use crate::{
     Matrix, Param, Pass, View, ViewMut,
-    backend::Side::{Plain, Transposed},
-    layer::Finish,
+    backend::{
+        Side::{Plain, Transposed},
+        ops::Dense,
+    },
+    layer::Epilogue,
 };
 
-/// `y = finish(x W + b)`.
+/// `y = epilogue(x W + b)`.
 ///
 /// # Shapes
 /// - `weight`: `F x O`, uniform by one of [`super::INITS`]
@@ -79,13 +82,14 @@ impl Linear {
         self.bias.iter_mut().for_each(see);
     }
 
-    /// `out = finish(beta out + x W + b)`, `R x F` to `R x O`; with `beta == 0` the old `out` is not read.
-    pub fn forward(&self, pass: &Pass, x: View, beta: f32, finish: Finish, out: ViewMut) {
-        if self.bias.is_none() && finish == Finish::NONE {
+    /// `out = epilogue(beta out + x W + b)`, `R x F` to `R x O`; with `beta == 0` the old `out` is not read.
+    pub fn forward(&self, pass: &Pass, x: View, beta: f32, epilogue: Epilogue, out: ViewMut) {
+        if self.bias.is_none() && epilogue == Epilogue::NONE {
             return self.forward_product(pass, x, beta, out);
         }
-        let (weight, bias) = (self.weight.value.view(), self.bias.as_ref().map(|bias| bias.value.view()));
-        pass.backend.dense(x, weight, beta, bias, finish.activation, finish.dropout, out);
+        let (w, bias) = (self.weight.value.view(), self.bias.as_ref().map(|bias| bias.value.view()));
+        let Epilogue { activation, dropout } = epilogue;
+        pass.backend.dense(Dense { x, w, beta, bias, activation, dropout, out });
     }
 
     /// `out = beta out + x W`: without bias.
@@ -94,18 +98,18 @@ impl Linear {
     }
 
     /// Adds to the gradients of weight and bias, with `y` the output of [`Linear::forward`]. `grad`
-    /// (`R x O`) becomes the gradient before the finish; `x_grad` (resized to `R x F`) is
+    /// (`R x O`) becomes the gradient before the epilogue; `x_grad` (resized to `R x F`) is
     /// overwritten where it is wanted.
     pub fn backward(
         &mut self,
         pass: &Pass,
         x: View,
         y: View,
-        finish: Finish,
+        epilogue: Epilogue,
         grad: &mut Matrix,
         x_grad: Option<&mut Matrix>,
     ) {
-        finish.backward(pass.backend, self.bias.as_mut(), y, grad.view_mut());
+        epilogue.backward(pass.backend, self.bias.as_mut(), y, grad.view_mut());
         self.backward_product(pass, x, grad.view());
         if let Some(x_grad) = x_grad {
             x_grad.resize(grad.num_rows(), self.in_dim());

@@ -1,11 +1,11 @@
 //! One hop of MixHop's layer.
 
-use graphmill_graph::{Block, block::Aggregation, keyed};
+use graphmill_core::{block::Aggregation, keyed};
 
-use super::{Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved};
+use super::{Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, Param, Pass, Saved};
 use crate::{
     Error, Matrix, Result, View, ViewMut,
-    cost::{self, BlockShape, Purpose},
+    cost::{self, BlockShape, ProductOrder, Purpose},
 };
 
 /// A hop of the layer of *MixHop: Higher-Order Graph Convolutional Architectures via Sparsified Neighborhood Mixing*
@@ -41,6 +41,7 @@ use crate::{
 /// - hop 1: in `S x F`; hop `K`: out `D x O`; between them rows of all parts
 #[derive(Clone, Debug)]
 pub struct MixHop {
+    spec: LayerSpec,
     /// `W_0 .. W_K`, in the first hop.
     linear: Option<Linear>,
     /// In the last hop.
@@ -49,8 +50,6 @@ pub struct MixHop {
     stay: usize,
     /// Columns of all parts.
     width: usize,
-    in_dim: usize,
-    out_dim: usize,
     /// `K + 1` in the last hop of a layer that gives the classes: as many parts are averaged.
     averaged: Option<usize>,
 }
@@ -72,48 +71,38 @@ impl MixHop {
         // the parts 0..=hops - hop stay
         let stays = hops - hop + 1;
         let (is_first, is_last) = (hop == 1, hop == hops);
+        let to = if is_last { out_dim } else { width };
+        // a hop that multiplies by no weights does nothing before it aggregates
+        let spec = if is_first {
+            LayerSpec::transform_first(in_dim, to, vec![width])
+        } else {
+            LayerSpec::aggregate_first(width, to)
+        };
         Ok(Box::new(Self {
+            spec: LayerSpec { aggregation: Aggregation::Symmetric, combines_own_rows: false, ..spec },
             linear: is_first.then(|| Linear::parts("weight", in_dim, width, powers, keyed::key(&[key, 0]))),
             bias: (is_last && bias).then(|| Param::zeros("bias", 1, out_dim)),
             stay: stays * (width / powers) + stays.min(width % powers),
             width,
-            in_dim: if is_first { in_dim } else { width },
-            out_dim: if is_last { out_dim } else { width },
             averaged: (is_last && classifies).then_some(powers),
         }))
     }
-
-    /// One hop of `rows`: those of the sources, or a table that the global block names rows of.
-    fn hop(
-        &self,
-        pass: &Pass,
-        block: &Block,
-        rows: View,
-        finish: Finish,
-        saved: &mut Saved,
-        mut out: ViewMut,
-    ) {
-        match self.averaged {
-            None => pass.backend.hop(self.stay, block, rows, out.reborrow()),
-            Some(powers) => {
-                let [parts, ..] = &mut saved.m;
-                parts.resize(block.num_dst, self.width);
-                pass.backend.hop(self.stay, block, rows, parts.view_mut());
-                pass.backend.head_mean(parts.view(), powers, out.reborrow());
-            }
-        }
-        finish.apply(pass.backend, self.bias.as_ref(), out);
-    }
 }
 
-// In `Saved::m`: the parts before their mean (D x width) and their gradient, the gradient of the transformed rows (S x width).
-impl Layer for MixHop {
-    fn in_dim(&self) -> usize {
-        self.in_dim
-    }
+/// The matrices of a pass.
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// The parts before their mean, `D x width`.
+    parts: Matrix,
+    /// Their gradient.
+    parts_grad: Matrix,
+    /// The gradient of the transformed rows, `S x width`.
+    through: Matrix,
+}
 
-    fn out_dim(&self) -> usize {
-        self.out_dim
+impl Layer for MixHop {
+    fn spec(&self) -> &LayerSpec {
+        &self.spec
     }
 
     fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
@@ -130,95 +119,67 @@ impl Layer for MixHop {
         self.bias.iter_mut().for_each(see);
     }
 
-    fn boxed(&self) -> Box<dyn Layer> {
-        Box::new(self.clone())
+    fn cost(&self, order: ProductOrder, shape: BlockShape, purpose: Purpose) -> f64 {
+        cost::cost(order, shape, self.spec.in_dim, self.width, purpose)
     }
 
-    fn orders(&self) -> &'static [Order] {
-        // a hop that multiplies by no weights does nothing before it aggregates
-        if self.linear.is_some() { &[Order::TransformFirst] } else { &[Order::AggregateFirst] }
-    }
-
-    fn cost(&self, order: Order, shape: BlockShape, purpose: Purpose) -> f64 {
-        cost::cost(order, shape, self.in_dim, self.width, purpose)
-    }
-
-    fn aggregation(&self) -> Aggregation {
-        Aggregation::Symmetric
-    }
-
-    fn transformed_dims(&self) -> &[usize] {
-        if self.linear.is_some() { std::slice::from_ref(&self.width) } else { &[] }
-    }
-
-    fn transform(&self, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
+    fn transform(&self, pass: &Pass, x: View, at: usize, tables: &mut [Matrix]) {
         if let Some(linear) = &self.linear {
-            linear.forward_product(pass, x, 0.0, t[0].rows_mut(at..at + x.num_rows()));
+            linear.forward_product(pass, x, 0.0, tables[0].rows_mut(at..at + x.num_rows()));
         }
     }
 
-    fn combines_own_rows(&self) -> bool {
-        false
-    }
-
-    fn combine(
+    fn forward(
         &self,
         pass: &Pass,
-        block: &Block,
-        _x: View,
-        t: &[Matrix],
-        finish: Finish,
+        input: &LayerInput,
+        epilogue: Epilogue,
         saved: &mut Saved,
-        out: ViewMut,
+        mut out: ViewMut,
     ) {
-        self.hop(pass, block, t[0].view(), finish, saved, out);
-    }
-
-    fn aggregate_first(
-        &self,
-        pass: &Pass,
-        block: &Block,
-        x: View,
-        finish: Finish,
-        saved: &mut Saved,
-        out: ViewMut,
-    ) {
-        self.hop(pass, block, x, finish, saved, out);
+        let rows = input.transformed.first().map_or(input.x, Matrix::view);
+        match self.averaged {
+            None => pass.backend.hop(self.stay, input.block, rows, out.reborrow()),
+            Some(powers) => {
+                let State { parts, .. } = saved.state();
+                parts.resize(input.block.num_dst, self.width);
+                pass.backend.hop(self.stay, input.block, rows, parts.view_mut());
+                pass.backend.head_mean(parts.view(), powers, out.reborrow());
+            }
+        }
+        epilogue.apply(pass.backend, self.bias.as_ref(), out);
     }
 
     fn backward(
         &mut self,
         pass: &Pass,
-        _order: Order,
-        block: &Block,
-        x: View,
-        y: View,
-        finish: Finish,
+        input: &LayerInput,
+        epilogue: Epilogue,
         saved: &mut Saved,
-        grad: &mut Matrix,
-        x_grad: Option<&mut Matrix>,
+        LayerGrads { y, grad, x_grad }: LayerGrads,
     ) {
-        let [_, parts_grad, through, ..] = &mut saved.m;
-        finish.backward(pass.backend, self.bias.as_mut(), y, grad.view_mut());
+        let (backend, block) = (pass.backend, input.block);
+        let State { parts_grad, through, .. } = saved.state();
+        epilogue.backward(backend, self.bias.as_mut(), y, grad.view_mut());
         let grad = match self.averaged {
             None => grad.view(),
             Some(powers) => {
                 parts_grad.resize(block.num_dst, self.width);
-                pass.backend.head_mean_backward(grad.view(), powers, parts_grad.view_mut());
+                backend.head_mean_backward(grad.view(), powers, parts_grad.view_mut());
                 parts_grad.view()
             }
         };
         let back = |to: &mut Matrix| {
             to.resize(block.num_grad_src(), self.width);
-            pass.backend.hop_transposed(self.stay, block, grad, to.view_mut());
+            backend.hop_transposed(self.stay, block, grad, to.view_mut());
         };
         match (&mut self.linear, x_grad) {
             (Some(linear), x_grad) => {
-                super::assert_unrestricted(block);
+                input.assert_unrestricted();
                 back(through);
-                linear.backward_product(pass, x, through.view());
+                linear.backward_product(pass, input.x, through.view());
                 if let Some(x_grad) = x_grad {
-                    x_grad.resize(block.num_src, self.in_dim);
+                    x_grad.resize(block.num_src, self.spec.in_dim);
                     linear.input_grad(pass, through.view(), 0.0, x_grad.view_mut());
                 }
             }

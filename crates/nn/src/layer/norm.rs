@@ -2,33 +2,36 @@
 //!
 //! Shapes: rows are `R x O`.
 
-use graphmill_graph::table::Entry;
+use graphmill_core::table::Entry;
 
 use super::{Param, Pass};
-use crate::{Matrix, View, ViewMut};
+use crate::{Matrix, View, ViewMut, backend::ops::NormBackward};
 
 /// Makes a normalisation of rows of the given width, or nothing.
 pub type MakeNorm = fn(usize) -> Option<Box<dyn Norm>>;
 
 /// The normalisations.
 pub const NORMS: &[Entry<MakeNorm>] = &[
-    Entry { name: "none", summary: "no normalisation", source: "", make: |_| None },
+    Entry { name: "none", summary: "no normalisation", source: "", options: &[], make: |_| None },
     Entry {
         name: "batch",
         summary: "each column over the batch; running statistics when evaluating",
         source: "Ioffe and Szegedy, ICML 2015, arXiv:1502.03167",
+        options: &[],
         make: |dim| Some(Box::new(BatchNorm::new(dim))),
     },
     Entry {
         name: "layer",
         summary: "each row to mean 0 and variance 1, then scale and shift",
         source: "Ba, Kiros and Hinton, 2016, arXiv:1607.06450",
+        options: &[],
         make: |dim| Some(Box::new(LayerNorm::new(dim))),
     },
     Entry {
         name: "l2",
         summary: "each row to length 1",
         source: "Hamilton, Ying and Leskovec, NeurIPS 2017, algorithm 1, line 7",
+        options: &[],
         make: |_| Some(Box::new(L2Norm)),
     },
 ];
@@ -50,13 +53,13 @@ pub trait Norm: Send + Sync {
         true
     }
 
-    /// `x` (`R x O`) to `out` (`R x O`). `kept` holds two matrices that this call fills and the backward pass
+    /// `x` (`R x O`) to `out` (`R x O`). `saved` are two matrices that this call fills and the backward pass
     /// reads.
-    fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut);
+    fn forward(&self, pass: &Pass, x: View, saved: &mut [Matrix; 2], out: ViewMut);
 
     /// The gradient, in place on `grad`, of the last training [`Norm::forward`] on `x`; adds to every
     /// parameter's `grad`. Where [`Norm::needs_all_rows`] says no, `x` and `grad` may be those of the first rows alone. Running statistics move here, once for each training step.
-    fn backward(&mut self, pass: &Pass, x: View, kept: &mut [Matrix], grad: ViewMut);
+    fn backward(&mut self, pass: &Pass, x: View, saved: &mut [Matrix; 2], grad: ViewMut);
 }
 
 impl Clone for Box<dyn Norm> {
@@ -115,10 +118,10 @@ impl Norm for BatchNorm {
         Box::new(self.clone())
     }
 
-    fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut) {
+    fn forward(&self, pass: &Pass, x: View, saved: &mut [Matrix; 2], out: ViewMut) {
         let (gamma, beta) = (self.gamma.value.view(), self.beta.value.view());
         if pass.training {
-            let stats = &mut kept[0];
+            let stats = &mut saved[0];
             stats.resize(2, x.num_cols());
             pass.backend.batch_norm(x, gamma, beta, EPS, stats.view_mut(), out);
         } else {
@@ -126,11 +129,19 @@ impl Norm for BatchNorm {
         }
     }
 
-    fn backward(&mut self, pass: &Pass, x: View, kept: &mut [Matrix], grad: ViewMut) {
+    fn backward(&mut self, pass: &Pass, x: View, saved: &mut [Matrix; 2], grad: ViewMut) {
         let Self { gamma, beta, running } = self;
-        let (backend, stats) = (pass.backend, &kept[0]);
+        let (backend, stats) = (pass.backend, &saved[0]);
         let (gamma_grad, beta_grad) = (gamma.grad.view_mut(), beta.grad.view_mut());
-        backend.batch_norm_backward(x, gamma.value.view(), EPS, stats.view(), grad, gamma_grad, beta_grad);
+        backend.batch_norm_backward(NormBackward {
+            x,
+            gamma: gamma.value.view(),
+            eps: EPS,
+            stats: stats.view(),
+            grad,
+            gamma_grad,
+            beta_grad,
+        });
         let rows = x.num_rows() as f32;
         let unbiased = if rows > 1.0 { rows / (rows - 1.0) } else { 0.0 };
         backend.scale(1.0 - MOMENTUM, running.value.view_mut());
@@ -172,17 +183,25 @@ impl Norm for LayerNorm {
         Box::new(self.clone())
     }
 
-    fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut) {
+    fn forward(&self, pass: &Pass, x: View, saved: &mut [Matrix; 2], out: ViewMut) {
         let (gamma, beta) = (self.gamma.value.view(), self.beta.value.view());
-        kept[0].resize(x.num_rows(), 2);
-        pass.backend.layer_norm(x, gamma, beta, EPS, kept[0].view_mut(), out);
+        saved[0].resize(x.num_rows(), 2);
+        pass.backend.layer_norm(x, gamma, beta, EPS, saved[0].view_mut(), out);
     }
 
-    fn backward(&mut self, pass: &Pass, x: View, kept: &mut [Matrix], grad: ViewMut) {
+    fn backward(&mut self, pass: &Pass, x: View, saved: &mut [Matrix; 2], grad: ViewMut) {
         let Self { gamma, beta } = self;
         let (gamma_grad, beta_grad) = (gamma.grad.view_mut(), beta.grad.view_mut());
-        let stats = kept[0].view();
-        pass.backend.layer_norm_backward(x, gamma.value.view(), EPS, stats, grad, gamma_grad, beta_grad);
+        let stats = saved[0].view();
+        pass.backend.layer_norm_backward(NormBackward {
+            x,
+            gamma: gamma.value.view(),
+            eps: EPS,
+            stats,
+            grad,
+            gamma_grad,
+            beta_grad,
+        });
     }
 }
 
@@ -203,14 +222,14 @@ impl Norm for L2Norm {
         false
     }
 
-    fn forward(&self, pass: &Pass, x: View, kept: &mut [Matrix], out: ViewMut) {
-        kept[0].resize(x.num_rows(), 1);
-        pass.backend.l2_norm(x, kept[0].view_mut(), out);
+    fn forward(&self, pass: &Pass, x: View, saved: &mut [Matrix; 2], out: ViewMut) {
+        saved[0].resize(x.num_rows(), 1);
+        pass.backend.l2_norm(x, saved[0].view_mut(), out);
     }
 
-    fn backward(&mut self, pass: &Pass, x: View, kept: &mut [Matrix], grad: ViewMut) {
+    fn backward(&mut self, pass: &Pass, x: View, saved: &mut [Matrix; 2], grad: ViewMut) {
         // The output was finished in place since (activation, dropout): it is made once more.
-        let [norms, y, ..] = kept else { unreachable!("two matrices are lent") };
+        let [norms, y] = saved;
         norms.truncate(x.num_rows());
         y.resize(x.num_rows(), x.num_cols());
         pass.backend.l2_norm(x, norms.view_mut(), y.view_mut());

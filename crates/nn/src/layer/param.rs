@@ -1,6 +1,6 @@
 //! Learnable matrices and their first values.
 
-use graphmill_graph::keyed;
+use graphmill_core::keyed;
 
 use super::init::{self, Init};
 use crate::{Backend, Matrix};

@@ -1,6 +1,6 @@
 //! What every layer is told about the pass it is part of.
 
-use graphmill_graph::keyed;
+use graphmill_core::keyed;
 
 use super::Param;
 use crate::{
@@ -38,14 +38,14 @@ impl Pass<'_> {
 /// What is done to a layer's output rows last: `dropout(activation(x + bias))`, in one pass over
 /// them together with the layer's own bias.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Finish {
+pub struct Epilogue {
     /// The non-linearity.
     pub activation: Activation,
     /// The dropout after it.
     pub dropout: Dropout,
 }
 
-impl Finish {
+impl Epilogue {
     /// Nothing but the bias.
     pub const NONE: Self = Self { activation: Activation::Identity, dropout: Dropout::NONE };
 

@@ -1,11 +1,14 @@
 //! PinSAGE's convolution.
 
-use graphmill_graph::{Block, keyed};
+use graphmill_core::{Block, keyed};
 
-use super::{Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved};
+use super::{
+    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, Param, Pass, Saved,
+    propagation::NeighborsAndOwn,
+};
 use crate::{
     Matrix, Result, View, ViewMut,
-    backend::{Activation, Dropout, EdgeWeight, OwnWeight, Weighting},
+    backend::{Activation, AggregationWeights, Dropout, EdgeWeight, OwnWeight},
 };
 
 /// The convolution of PinSAGE, from *Graph Convolutional Neural Networks for Web-Scale Recommender Systems* (Ying, He, Chen,
@@ -33,14 +36,10 @@ use crate::{
 /// - in `S x F`, out `D x O`
 #[derive(Clone, Debug)]
 pub struct PinSage {
+    spec: LayerSpec,
     pool: Linear,
-    neigh: Linear,
-    own: Linear,
+    rows: NeighborsAndOwn,
     activation: Activation,
-    /// Whether rows are activated and brought to length 1.
-    normalises: bool,
-    /// `P`.
-    width: usize,
 }
 
 impl PinSage {
@@ -52,136 +51,133 @@ impl PinSage {
         let &LayerConfig { in_dim, out_dim, bias, key, activation, classifies, .. } = config;
         let key = |part| keyed::key(&[key, part]);
         let width = if classifies { in_dim } else { out_dim };
+        let spec = LayerSpec::transform_first(in_dim, out_dim, vec![width]);
         Ok(Box::new(Self {
+            spec: LayerSpec { is_activated: !classifies, ..spec },
             pool: Linear::named(["pool.weight", "pool.bias"], in_dim, width, bias, key(0)),
-            neigh: Linear::named(["neigh.weight", ""], width, out_dim, false, key(1)),
-            own: Linear::named(["self.weight", "bias"], in_dim, out_dim, bias, key(2)),
+            rows: NeighborsAndOwn::new([width, in_dim], out_dim, bias, [key(1), key(2)]),
             activation,
-            normalises: !classifies,
-            width,
         }))
     }
 
-    fn weighting(block: &Block) -> Weighting<'static> {
+    /// `P`.
+    fn width(&self) -> usize {
+        self.pool.out_dim()
+    }
+
+    fn weights(block: &Block) -> AggregationWeights<'static> {
         let edge = if block.is_weighted() { EdgeWeight::Normalised } else { EdgeWeight::Mean };
-        Weighting { edge, own: OwnWeight::None }
+        AggregationWeights { edge, own: OwnWeight::None }
     }
 
     /// The activation inside the layer.
-    fn activate(&self) -> Finish {
-        Finish { activation: self.activation, dropout: Dropout::NONE }
+    fn activate(&self) -> Epilogue {
+        Epilogue { activation: self.activation, dropout: Dropout::NONE }
     }
 }
 
-// In `Saved::m`: n (D x P), own rows (D x F, only of a global block), z (D x O), its norms (D x 1), and of the backward pass
-// z / |z|, the gradient of what is activated (both D x O), of n (D x P), of the pooled rows (S x P).
-impl Layer for PinSage {
-    fn in_dim(&self) -> usize {
-        self.own.in_dim()
-    }
+/// The matrices of a pass.
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// `n`, `D x P`.
+    mean: Matrix,
+    /// Own rows, `D x F`; only of a global block.
+    own: Matrix,
+    /// `D x O`, as all three, and only if rows are brought to length 1.
+    z: Matrix,
+    /// `|z|`, `D x 1`.
+    norms: Matrix,
+    /// `z / |z|`.
+    unit: Matrix,
+    /// The gradient of the rows before their activation.
+    inner_grad: Matrix,
+    /// `D x P`.
+    mean_grad: Matrix,
+    /// The gradient of the pooled rows, `S x P`.
+    pool_grad: Matrix,
+}
 
-    fn out_dim(&self) -> usize {
-        self.own.out_dim()
+impl Layer for PinSage {
+    fn spec(&self) -> &LayerSpec {
+        &self.spec
     }
 
     fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
         self.pool.visit(see);
-        self.neigh.visit(see);
-        self.own.visit(see);
+        self.rows.neigh.visit(see);
+        self.rows.own.visit(see);
     }
 
     fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
         self.pool.visit_mut(see);
-        self.neigh.visit_mut(see);
-        self.own.visit_mut(see);
+        self.rows.neigh.visit_mut(see);
+        self.rows.own.visit_mut(see);
     }
 
-    fn boxed(&self) -> Box<dyn Layer> {
-        Box::new(self.clone())
+    fn transform(&self, pass: &Pass, x: View, at: usize, tables: &mut [Matrix]) {
+        self.pool.forward(pass, x, 0.0, self.activate(), tables[0].rows_mut(at..at + x.num_rows()));
     }
 
-    fn orders(&self) -> &'static [Order] {
-        &[Order::TransformFirst]
-    }
-
-    fn is_activated(&self) -> bool {
-        self.normalises
-    }
-
-    fn transformed_dims(&self) -> &[usize] {
-        std::slice::from_ref(&self.width)
-    }
-
-    fn transform(&self, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
-        self.pool.forward(pass, x, 0.0, self.activate(), t[0].rows_mut(at..at + x.num_rows()));
-    }
-
-    fn combine(
+    fn forward(
         &self,
         pass: &Pass,
-        block: &Block,
-        x: View,
-        t: &[Matrix],
-        finish: Finish,
+        input: &LayerInput,
+        epilogue: Epilogue,
         saved: &mut Saved,
         mut out: ViewMut,
     ) {
-        let [mean, room, z, norms, ..] = &mut saved.m;
-        let own = super::own_rows(pass, block, x, room);
-        mean.resize(block.num_dst, self.width);
-        pass.backend.aggregate(block, Self::weighting(block), t[0].view(), 0.0, mean.view_mut());
-        if !self.normalises {
-            self.neigh.forward(pass, mean.view(), 0.0, Finish::NONE, out.reborrow());
-            return self.own.forward(pass, own, 1.0, finish, out);
+        let (backend, block) = (pass.backend, input.block);
+        let State { mean, own, z, norms, .. } = saved.state();
+        let own = input.own_rows(pass, own);
+        mean.resize(block.num_dst, self.width());
+        let pooled = input.transformed[0].view();
+        backend.aggregate(block, Self::weights(block), pooled, 0.0, mean.view_mut());
+        if !self.spec.is_activated {
+            return self.rows.forward(pass, mean.view(), own, epilogue, out);
         }
-        z.resize(block.num_dst, self.out_dim());
+        z.resize(block.num_dst, self.spec.out_dim);
         norms.resize(block.num_dst, 1);
-        self.neigh.forward(pass, mean.view(), 0.0, Finish::NONE, z.view_mut());
-        self.own.forward(pass, own, 1.0, self.activate(), z.view_mut());
-        pass.backend.l2_norm(z.view(), norms.view_mut(), out.reborrow());
-        finish.apply(pass.backend, None, out);
+        self.rows.forward(pass, mean.view(), own, self.activate(), z.view_mut());
+        backend.l2_norm(z.view(), norms.view_mut(), out.reborrow());
+        epilogue.apply(backend, None, out);
     }
 
     fn backward(
         &mut self,
         pass: &Pass,
-        _order: Order,
-        block: &Block,
-        x: View,
-        y: View,
-        finish: Finish,
+        input: &LayerInput,
+        epilogue: Epilogue,
         saved: &mut Saved,
-        grad: &mut Matrix,
-        mut x_grad: Option<&mut Matrix>,
+        LayerGrads { y, grad, mut x_grad }: LayerGrads,
     ) {
-        super::assert_unrestricted(block);
-        let activate = self.activate();
-        let [mean, room, z, norms, unit, inner, mean_grad, pool_grad, ..] = &mut saved.m;
-        let inner = if self.normalises {
-            // the gradient before the finish is the caller's: what is before the norm goes elsewhere
-            finish.backward(pass.backend, None, y, grad.view_mut());
-            for room in [&mut *unit, &mut *inner] {
-                room.resize(block.num_dst, self.own.out_dim());
+        input.assert_unrestricted();
+        let (backend, block, activate) = (pass.backend, input.block, self.activate());
+        let State { mean, own, z, norms, unit, inner_grad, mean_grad, pool_grad } = saved.state();
+        let inner_grad = if self.spec.is_activated {
+            // the gradient before the epilogue is the caller's: the one before the norm goes elsewhere
+            epilogue.backward(backend, None, y, grad.view_mut());
+            for to in [&mut *unit, &mut *inner_grad] {
+                to.resize(block.num_dst, self.spec.out_dim);
             }
-            pass.backend.copy(grad.view(), inner.view_mut());
-            pass.backend.l2_norm(z.view(), norms.view_mut(), unit.view_mut());
-            pass.backend.l2_norm_backward(unit.view(), norms.view(), inner.view_mut());
-            activate.backward(pass.backend, self.own.bias_mut(), z.view(), inner.view_mut());
-            inner.view()
+            backend.copy(grad.view(), inner_grad.view_mut());
+            backend.l2_norm(z.view(), norms.view_mut(), unit.view_mut());
+            backend.l2_norm_backward(unit.view(), norms.view(), inner_grad.view_mut());
+            activate.backward(backend, self.rows.own.bias_mut(), z.view(), inner_grad.view_mut());
+            inner_grad.view()
         } else {
-            finish.backward(pass.backend, self.own.bias_mut(), y, grad.view_mut());
+            epilogue.backward(backend, self.rows.own.bias_mut(), y, grad.view_mut());
             grad.view()
         };
-        let own = super::own_rows_again(block, x, room);
-        Linear::backward_products(pass, [&mut self.neigh, &mut self.own], [mean.view(), own], inner);
-        mean_grad.resize(block.num_dst, self.width);
-        self.neigh.input_grad(pass, inner, 0.0, mean_grad.view_mut());
-        pool_grad.resize(block.num_src, self.width);
-        let to = pool_grad.view_mut();
-        pass.backend.aggregate_transposed(block, Self::weighting(block), mean_grad.view(), 0.0, to);
-        self.pool.backward(pass, x, saved.t[0].view(), activate, pool_grad, x_grad.as_deref_mut());
+        self.rows.backward_weights(pass, mean.view(), input.saved_own_rows(own), inner_grad);
+        mean_grad.resize(block.num_dst, self.width());
+        self.rows.neigh.input_grad(pass, inner_grad, 0.0, mean_grad.view_mut());
+        pool_grad.resize(block.num_src, self.width());
+        let weights = Self::weights(block);
+        backend.aggregate_transposed(block, weights, mean_grad.view(), 0.0, pool_grad.view_mut());
+        let pooled = input.transformed[0].view();
+        self.pool.backward(pass, input.x, pooled, activate, pool_grad, x_grad.as_deref_mut());
         if let Some(x_grad) = x_grad {
-            self.own.input_grad(pass, inner, 1.0, x_grad.rows_mut(0..block.num_dst));
+            self.rows.own.input_grad(pass, inner_grad, 1.0, x_grad.rows_mut(0..block.num_dst));
         }
     }
 }

@@ -1,30 +1,36 @@
 //! GraphSAGE with the mean aggregator, and the table of GraphSAGE's aggregators.
 
-use graphmill_graph::{
+use graphmill_core::{
     Block,
     block::Aggregation,
     keyed,
     table::{self, Entry},
 };
 
-use super::{Finish, Layer, LayerConfig, Linear, Make, Order, Param, Pass, SagePool, Saved};
+use super::{
+    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, LinearPropagation, Make, Param,
+    Pass, Products, ReusableLayer, SagePool, Saved, propagation::Propagated,
+};
 use crate::{
     Matrix, Result, View, ViewMut,
-    backend::{EdgeWeight, OwnWeight, Weighting},
+    backend::{AggregationWeights, EdgeWeight, OwnWeight},
+    cost::ProductOrder,
 };
 
-/// What GraphSAGE makes of the neighbours' rows.
+/// GraphSAGE's aggregators of the neighbours' rows.
 pub const AGGREGATORS: &[Entry<Make>] = &[
     Entry {
         name: "mean",
         summary: "their mean",
         source: "Hamilton, Ying and Leskovec, NeurIPS 2017, section 3.3",
+        options: &[],
         make: Sage::make,
     },
     Entry {
         name: "max-pool",
         summary: "the elementwise maximum after a dense layer",
         source: "Hamilton, Ying and Leskovec, NeurIPS 2017, section 3.3, equation 3",
+        options: &[],
         make: SagePool::make,
     },
 ];
@@ -52,9 +58,9 @@ pub(super) fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
 /// - in `S x F`, out `D x O`
 #[derive(Clone, Debug)]
 pub struct Sage {
-    neigh: Linear,
+    spec: LayerSpec,
+    mean: LinearPropagation,
     own: Linear,
-    out_dim: usize,
 }
 
 impl Sage {
@@ -64,163 +70,131 @@ impl Sage {
     /// None; the signature is the table's.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
         let &LayerConfig { in_dim, out_dim, bias, key, .. } = config;
-        Ok(Box::new(Self {
-            neigh: Linear::named(["neigh.weight", ""], in_dim, out_dim, false, keyed::key(&[key, 0])),
-            own: Linear::named(["self.weight", "bias"], in_dim, out_dim, bias, keyed::key(&[key, 1])),
-            out_dim,
-        }))
+        let spec = LayerSpec {
+            aggregation: Aggregation::Mean,
+            products: Some(Products { neighbors: 1, own: 1 }),
+            ..LayerSpec::both_orders(in_dim, out_dim, vec![out_dim])
+        };
+        let neigh = Linear::named(["neigh.weight", ""], in_dim, out_dim, false, keyed::key(&[key, 0]));
+        let own = Linear::named(["self.weight", "bias"], in_dim, out_dim, bias, keyed::key(&[key, 1]));
+        Ok(Box::new(Self { spec, mean: LinearPropagation::new(neigh), own }))
     }
 
-    fn weighting(block: &Block) -> Weighting<'static> {
-        Weighting { edge: super::stored_or(block, EdgeWeight::Mean), own: OwnWeight::None }
+    fn weights(block: &Block) -> AggregationWeights<'static> {
+        AggregationWeights { edge: super::stored_or(block, EdgeWeight::Mean), own: OwnWeight::None }
     }
 }
 
-// In `Saved::m`: the mean (D x F), own rows (D x F, only of a global block), the gradient on its
-// way through the aggregation (D x F or S x O).
-impl Layer for Sage {
-    fn in_dim(&self) -> usize {
-        self.neigh.in_dim()
-    }
+/// The matrices of a pass.
+#[derive(Clone, Debug, Default)]
+struct State {
+    mean: Propagated,
+    /// Own rows, `D x F`; only of a global block.
+    own: Matrix,
+}
 
-    fn out_dim(&self) -> usize {
-        self.out_dim
+impl Layer for Sage {
+    fn spec(&self) -> &LayerSpec {
+        &self.spec
     }
 
     fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
-        self.neigh.visit(see);
+        self.mean.linear.visit(see);
         self.own.visit(see);
     }
 
     fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
-        self.neigh.visit_mut(see);
+        self.mean.linear.visit_mut(see);
         self.own.visit_mut(see);
     }
 
-    fn boxed(&self) -> Box<dyn Layer> {
-        Box::new(self.clone())
+    fn transform(&self, pass: &Pass, x: View, at: usize, tables: &mut [Matrix]) {
+        self.mean.transform(pass, x, at, &mut tables[0]);
     }
 
-    fn aggregation(&self) -> Aggregation {
-        Aggregation::Mean
-    }
-
-    fn orders(&self) -> &'static [Order] {
-        &[Order::AggregateFirst, Order::TransformFirst]
-    }
-
-    fn transformed_dims(&self) -> &[usize] {
-        std::slice::from_ref(&self.out_dim)
-    }
-
-    fn transform(&self, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
-        self.neigh.forward(pass, x, 0.0, Finish::NONE, t[0].rows_mut(at..at + x.num_rows()));
-    }
-
-    fn combine(
+    fn forward(
         &self,
         pass: &Pass,
-        block: &Block,
-        x: View,
-        t: &[Matrix],
-        finish: Finish,
+        input: &LayerInput,
+        epilogue: Epilogue,
         saved: &mut Saved,
         mut out: ViewMut,
     ) {
-        let [_, room, ..] = &mut saved.m;
-        let own = super::own_rows(pass, block, x, room);
-        pass.backend.aggregate(block, Self::weighting(block), t[0].view(), 0.0, out.reborrow());
-        self.own.forward(pass, own, 1.0, finish, out);
-    }
-
-    fn aggregate_first(
-        &self,
-        pass: &Pass,
-        block: &Block,
-        x: View,
-        finish: Finish,
-        saved: &mut Saved,
-        mut out: ViewMut,
-    ) {
-        let [mean, room, ..] = &mut saved.m;
-        mean.resize(block.num_dst, x.num_cols());
-        pass.backend.aggregate(block, Self::weighting(block), x, 0.0, mean.view_mut());
-        self.neigh.forward(pass, mean.view(), 0.0, Finish::NONE, out.reborrow());
-        self.own.forward(pass, super::own_rows(pass, block, x, room), 1.0, finish, out);
-    }
-
-    fn kept_dims(&self) -> Vec<usize> {
-        vec![self.in_dim(); 2]
-    }
-
-    fn keep(&self, pass: &Pass, block: &Block, x: View, saved: &Saved, at: usize, kept: &mut [Matrix]) {
-        let [mean, room, ..] = &saved.m;
-        let rows = at..at + block.num_dst;
-        pass.backend.copy(mean.view(), kept[0].rows_mut(rows.clone()));
-        pass.backend.copy(super::own_rows_again(block, x, room), kept[1].rows_mut(rows));
-    }
-
-    fn rows_of_kept(&self, pass: &Pass, kept: &[Matrix], _saved: &mut Saved, mut out: ViewMut) {
-        self.neigh.forward_product(pass, kept[0].view(), 0.0, out.reborrow());
-        self.own.forward_product(pass, kept[1].view(), 1.0, out);
-    }
-
-    fn kept_bias(&self) -> Option<&Param> {
-        self.own.bias()
-    }
-
-    fn kept_bias_mut(&mut self) -> Option<&mut Param> {
-        self.own.bias_mut()
-    }
-
-    fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], _saved: &mut Saved, grad: View) {
-        let both = [&mut self.neigh, &mut self.own];
-        Linear::backward_products(pass, both, [kept[0].view(), kept[1].view()], grad);
+        let State { mean, own } = saved.state();
+        let weights = Self::weights(input.block);
+        self.mean.forward(pass, input, weights, Epilogue::NONE, mean, out.reborrow());
+        self.own.forward(pass, input.own_rows(pass, own), 1.0, epilogue, out);
     }
 
     fn backward(
         &mut self,
         pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
-        y: View,
-        finish: Finish,
+        input: &LayerInput,
+        epilogue: Epilogue,
         saved: &mut Saved,
-        grad: &mut Matrix,
-        mut x_grad: Option<&mut Matrix>,
+        LayerGrads { y, grad, mut x_grad }: LayerGrads,
     ) {
-        let weighting = Self::weighting(block);
-        let [mean, room, through, ..] = &mut saved.m;
-        finish.backward(pass.backend, self.own.bias_mut(), y, grad.view_mut());
-        let own = super::own_rows_again(block, x, room);
-        match order {
-            Order::AggregateFirst => {
-                let both = [&mut self.neigh, &mut self.own];
-                Linear::backward_products(pass, both, [mean.view(), own], grad.view());
-                if let Some(x_grad) = &mut x_grad {
-                    through.resize(block.num_dst, self.in_dim());
-                    self.neigh.input_grad(pass, grad.view(), 0.0, through.view_mut());
-                    x_grad.resize(block.num_grad_src(), self.in_dim());
-                    let to = x_grad.view_mut();
-                    pass.backend.aggregate_transposed(block, weighting, through.view(), 0.0, to);
-                }
+        let State { mean, own } = saved.state();
+        epilogue.backward(pass.backend, self.own.bias_mut(), y, grad.view_mut());
+        let (own, grad) = (input.saved_own_rows(own), grad.view());
+        match input.order {
+            ProductOrder::AggregateFirst => {
+                let weights = [&mut self.mean.linear, &mut self.own];
+                Linear::backward_products(pass, weights, [mean.aggregated.view(), own], grad);
             }
-            Order::TransformFirst => {
-                super::assert_unrestricted(block);
-                self.own.backward_product(pass, own, grad.view());
-                through.resize(block.num_src, self.out_dim);
-                let to = through.view_mut();
-                pass.backend.aggregate_transposed(block, weighting, grad.view(), 0.0, to);
-                self.neigh.backward_product(pass, x, through.view());
-                if let Some(x_grad) = &mut x_grad {
-                    x_grad.resize(block.num_src, self.in_dim());
-                    self.neigh.input_grad(pass, through.view(), 0.0, x_grad.view_mut());
-                }
-            }
+            ProductOrder::TransformFirst => self.own.backward_product(pass, own, grad),
         }
+        let wanted = x_grad.as_deref_mut();
+        self.mean.backward_input(pass, input, Self::weights(input.block), grad, mean, wanted);
         if let Some(x_grad) = x_grad {
-            self.own.input_grad(pass, grad.view(), 1.0, x_grad.rows_mut(0..block.num_dst));
+            self.own.input_grad(pass, grad, 1.0, x_grad.rows_mut(0..input.block.num_dst));
         }
+    }
+
+    fn as_reusable(&self) -> Option<&dyn ReusableLayer> {
+        Some(self)
+    }
+
+    fn as_reusable_mut(&mut self) -> Option<&mut dyn ReusableLayer> {
+        Some(self)
+    }
+}
+
+/// The aggregates of a row: the mean, and the own row.
+impl ReusableLayer for Sage {
+    fn aggregate_dims(&self) -> Vec<usize> {
+        vec![self.spec.in_dim; 2]
+    }
+
+    fn save_aggregates(
+        &self,
+        pass: &Pass,
+        input: &LayerInput,
+        saved: &mut Saved,
+        at: usize,
+        aggregates: &mut [Matrix],
+    ) {
+        let State { mean, own } = saved.state();
+        let rows = at..at + input.block.num_dst;
+        pass.backend.copy(mean.aggregated.view(), aggregates[0].rows_mut(rows.clone()));
+        pass.backend.copy(input.saved_own_rows(own), aggregates[1].rows_mut(rows));
+    }
+
+    fn apply_aggregates(&self, pass: &Pass, aggregates: &[Matrix], _saved: &mut Saved, mut out: ViewMut) {
+        self.mean.linear.forward_product(pass, aggregates[0].view(), 0.0, out.reborrow());
+        self.own.forward_product(pass, aggregates[1].view(), 1.0, out);
+    }
+
+    fn backward_aggregates(&mut self, pass: &Pass, aggregates: &[Matrix], _saved: &mut Saved, grad: View) {
+        let weights = [&mut self.mean.linear, &mut self.own];
+        Linear::backward_products(pass, weights, [aggregates[0].view(), aggregates[1].view()], grad);
+    }
+
+    fn bias(&self) -> Option<&Param> {
+        self.own.bias()
+    }
+
+    fn bias_mut(&mut self) -> Option<&mut Param> {
+        self.own.bias_mut()
     }
 }

@@ -1,11 +1,14 @@
 //! GraphSAGE with the max-pooling aggregator.
 
-use graphmill_graph::{Block, keyed};
+use graphmill_core::keyed;
 
-use super::{Finish, Layer, LayerConfig, Linear, Order, Param, Pass, Saved};
+use super::{
+    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, Param, Pass, Saved,
+    propagation::NeighborsAndOwn,
+};
 use crate::{
     Matrix, Result, View, ViewMut,
-    backend::{Activation, Dropout},
+    backend::{Activation, ArgMax, Dropout},
 };
 
 /// The GraphSAGE operator with the pooling aggregator, from *Inductive Representation Learning on
@@ -24,10 +27,9 @@ use crate::{
 /// - in `S x F`, out `D x O`
 #[derive(Clone, Debug)]
 pub struct SagePool {
+    spec: LayerSpec,
     pool: Linear,
-    neigh: Linear,
-    own: Linear,
-    in_dim: usize,
+    rows: NeighborsAndOwn,
 }
 
 impl SagePool {
@@ -39,94 +41,79 @@ impl SagePool {
         let &LayerConfig { in_dim, out_dim, bias, key, .. } = config;
         let key = |part| keyed::key(&[key, part]);
         Ok(Box::new(Self {
+            spec: LayerSpec::transform_first(in_dim, out_dim, vec![in_dim]),
             pool: Linear::named(["pool.weight", "pool.bias"], in_dim, in_dim, bias, key(0)),
-            neigh: Linear::named(["neigh.weight", ""], in_dim, out_dim, false, key(1)),
-            own: Linear::named(["self.weight", "bias"], in_dim, out_dim, bias, key(2)),
-            in_dim,
+            rows: NeighborsAndOwn::new([in_dim; 2], out_dim, bias, [key(1), key(2)]),
         }))
     }
 }
 
-const POOL: Finish = Finish { activation: Activation::Relu, dropout: Dropout::NONE };
+const POOL: Epilogue = Epilogue { activation: Activation::Relu, dropout: Dropout::NONE };
 
-// In `Saved::m`: the maximum (D x F), own rows (D x F, only of a global block), the gradient of the
-// maximum (D x F), the gradient of the pooled rows (S x F).
+/// The matrices of a pass.
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// `D x F`, and the edges it comes from.
+    max: Matrix,
+    arg: ArgMax,
+    /// Own rows, `D x F`; only of a global block.
+    own: Matrix,
+    /// `D x F`.
+    max_grad: Matrix,
+    /// The gradient of the pooled rows, `S x F`.
+    pool_grad: Matrix,
+}
+
 impl Layer for SagePool {
-    fn in_dim(&self) -> usize {
-        self.in_dim
-    }
-
-    fn out_dim(&self) -> usize {
-        self.own.out_dim()
+    fn spec(&self) -> &LayerSpec {
+        &self.spec
     }
 
     fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
         self.pool.visit(see);
-        self.neigh.visit(see);
-        self.own.visit(see);
+        self.rows.neigh.visit(see);
+        self.rows.own.visit(see);
     }
 
     fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
         self.pool.visit_mut(see);
-        self.neigh.visit_mut(see);
-        self.own.visit_mut(see);
+        self.rows.neigh.visit_mut(see);
+        self.rows.own.visit_mut(see);
     }
 
-    fn boxed(&self) -> Box<dyn Layer> {
-        Box::new(self.clone())
+    fn transform(&self, pass: &Pass, x: View, at: usize, tables: &mut [Matrix]) {
+        self.pool.forward(pass, x, 0.0, POOL, tables[0].rows_mut(at..at + x.num_rows()));
     }
 
-    fn orders(&self) -> &'static [Order] {
-        &[Order::TransformFirst]
-    }
-
-    fn transformed_dims(&self) -> &[usize] {
-        std::slice::from_ref(&self.in_dim)
-    }
-
-    fn transform(&self, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
-        self.pool.forward(pass, x, 0.0, POOL, t[0].rows_mut(at..at + x.num_rows()));
-    }
-
-    fn combine(
-        &self,
-        pass: &Pass,
-        block: &Block,
-        x: View,
-        t: &[Matrix],
-        finish: Finish,
-        saved: &mut Saved,
-        mut out: ViewMut,
-    ) {
-        let [max, room, ..] = &mut saved.m;
-        max.resize(block.num_dst, self.in_dim);
-        pass.backend.aggregate_max(block, t[0].view(), max.view_mut(), &mut saved.arg);
-        self.neigh.forward(pass, max.view(), 0.0, Finish::NONE, out.reborrow());
-        self.own.forward(pass, super::own_rows(pass, block, x, room), 1.0, finish, out);
+    fn forward(&self, pass: &Pass, input: &LayerInput, epilogue: Epilogue, saved: &mut Saved, out: ViewMut) {
+        let State { max, arg, own, .. } = saved.state();
+        max.resize(input.block.num_dst, self.spec.in_dim);
+        pass.backend.aggregate_max(input.block, input.transformed[0].view(), max.view_mut(), arg);
+        self.rows.forward(pass, max.view(), input.own_rows(pass, own), epilogue, out);
     }
 
     fn backward(
         &mut self,
         pass: &Pass,
-        _order: Order,
-        block: &Block,
-        x: View,
-        y: View,
-        finish: Finish,
+        input: &LayerInput,
+        epilogue: Epilogue,
         saved: &mut Saved,
-        grad: &mut Matrix,
-        mut x_grad: Option<&mut Matrix>,
+        LayerGrads { y, grad, mut x_grad }: LayerGrads,
     ) {
-        super::assert_unrestricted(block);
-        let [max, room, max_grad, pool_grad, ..] = &mut saved.m;
-        self.own.backward(pass, super::own_rows_again(block, x, room), y, finish, grad, None);
-        self.neigh.backward(pass, max.view(), y, Finish::NONE, grad, Some(max_grad));
-        pool_grad.resize(block.num_src, self.in_dim);
-        let to = pool_grad.view_mut();
-        pass.backend.aggregate_max_transposed(block, &saved.arg, max_grad.view(), to);
-        self.pool.backward(pass, x, saved.t[0].view(), POOL, pool_grad, x_grad.as_deref_mut());
+        input.assert_unrestricted();
+        let block = input.block;
+        let State { max, arg, own, max_grad, pool_grad } = saved.state();
+        epilogue.backward(pass.backend, self.rows.own.bias_mut(), y, grad.view_mut());
+        let grad = grad.view();
+        self.rows.backward_weights(pass, max.view(), input.saved_own_rows(own), grad);
+        max_grad.resize(block.num_dst, self.spec.in_dim);
+        self.rows.neigh.input_grad(pass, grad, 0.0, max_grad.view_mut());
+        pool_grad.resize(block.num_src, self.spec.in_dim);
+        pass.backend.aggregate_max_transposed(block, arg, max_grad.view(), pool_grad.view_mut());
+        let pooled = input.transformed[0].view();
+        self.pool.backward(pass, input.x, pooled, POOL, pool_grad, x_grad.as_deref_mut());
         if let Some(x_grad) = x_grad {
-            self.own.input_grad(pass, grad.view(), 1.0, x_grad.rows_mut(0..block.num_dst));
+            self.rows.own.input_grad(pass, grad, 1.0, x_grad.rows_mut(0..block.num_dst));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! With `tp`, `fp` and `fn` the true positives, false positives and false negatives of a class,
 //! `F1 = 2 tp / (2 tp + fp + fn)` (van Rijsbergen, *Information Retrieval*, 1979, chapter 7).
 
-use graphmill_graph::table::Entry;
+use graphmill_core::table::Entry;
 use rayon::prelude::*;
 
 use super::{Input, Label, Metric, Row, TASK};
@@ -14,6 +14,7 @@ pub(super) const ACCURACY: Entry<Metric> = Entry {
     name: "accuracy",
     summary: "rows predicted right (with several labels: the whole set)",
     source: "",
+    options: &[],
     make: accuracy,
 };
 
@@ -22,6 +23,7 @@ pub(super) const F1_MICRO: Entry<Metric> = Entry {
     name: "f1-micro",
     summary: "F1 of the counts summed over the classes",
     source: "scikit-learn's f1_score(average='micro')",
+    options: &[],
     make: f1_micro,
 };
 
@@ -31,6 +33,7 @@ pub(super) const F1_MACRO: Entry<Metric> = Entry {
     name: "f1-macro",
     summary: "mean of the classes' F1",
     source: "scikit-learn's f1_score(average='macro')",
+    options: &[],
     make: f1_macro,
 };
 

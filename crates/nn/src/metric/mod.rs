@@ -8,9 +8,7 @@
 mod confusion;
 mod ranking;
 
-use graphmill_graph::NodeId;
-use graphmill_graph::Result;
-use graphmill_graph::table::{self, Entry};
+use graphmill_core::{NodeId, Result, table::Table};
 use rayon::prelude::*;
 
 /// Rows that one task looks at. Rows are counted in whole numbers or summed in pieces that do not depend on the threads.
@@ -164,20 +162,23 @@ impl Row<'_> {
 pub type Metric = fn(&Input) -> Option<f64>;
 
 /// The metrics.
-pub const TABLE: &[Entry<Metric>] = &[
-    confusion::ACCURACY,
-    confusion::F1_MICRO,
-    confusion::F1_MACRO,
-    ranking::ROC_AUC,
-    ranking::AVERAGE_PRECISION,
-];
+pub static TABLE: Table<Metric> = Table::new(
+    "metric",
+    &[
+        confusion::ACCURACY,
+        confusion::F1_MICRO,
+        confusion::F1_MACRO,
+        ranking::ROC_AUC,
+        ranking::AVERAGE_PRECISION,
+    ],
+);
 
 /// The metric called `name`.
 ///
 /// # Errors
 /// No such name.
 pub fn by_name(name: &str) -> Result<Metric> {
-    Ok(table::find("metric", TABLE, name)?.make)
+    Ok(TABLE.find(name)?.make)
 }
 
 /// The metric of a dataset that names none: `accuracy`, or `f1-micro` where nodes have several labels.
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn nothing_to_score_is_none_and_never_nan() {
-        for entry in TABLE {
+        for entry in &TABLE {
             let metric = entry.make;
             assert_eq!(metric(&Input::new(&[], 2, Truth::Single(&[]))), None, "{}", entry.name);
             assert_eq!(metric(&Input::new(&[], 0, Truth::Multi(&[]))), None, "{}", entry.name);
@@ -213,7 +214,7 @@ mod tests {
 
     #[test]
     fn perfect_predictions_score_one_everywhere() {
-        for entry in TABLE {
+        for entry in &TABLE {
             let single = Input::new(&[3.0, -1.0, -1.0, 3.0, 2.0, 0.0], 2, Truth::Single(&[0, 1, 0]));
             assert_eq!((entry.make)(&single), Some(1.0), "{}", entry.name);
             let multi = Input::new(&[3.0, 1.0, -1.0, 3.0, 2.0, -1.0], 2, Truth::Multi(&[1, 1, 0, 1, 1, 0]));

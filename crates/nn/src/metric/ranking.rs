@@ -6,7 +6,7 @@
 //! running into ties at 0 and 1; with two classes that is the difference of the logits. Classes are
 //! averaged unweighted ("macro").
 
-use graphmill_graph::table::Entry;
+use graphmill_core::table::Entry;
 use rayon::prelude::*;
 
 use super::{Input, Label, Metric, Row, TASK};
@@ -18,6 +18,7 @@ pub(super) const ROC_AUC: Entry<Metric> = Entry {
     name: "roc-auc",
     summary: "area under the ROC curve, mean over the classes with positives and negatives",
     source: "Hanley and McNeil, Radiology 1982",
+    options: &[],
     make: |input| mean(input, auc),
 };
 
@@ -30,6 +31,7 @@ pub(super) const AVERAGE_PRECISION: Entry<Metric> = Entry {
     name: "average-precision",
     summary: "area under the precision-recall steps, mean over the classes with positives",
     source: "scikit-learn's average_precision_score(average='macro')",
+    options: &[],
     make: |input| mean(input, average_precision),
 };
 
@@ -193,7 +195,7 @@ mod tests {
 
     #[test]
     fn many_rows_in_pieces_are_ranked_as_by_one_loop() {
-        use graphmill_graph::keyed::Stream;
+        use graphmill_core::keyed::Stream;
         // few distinct scores make runs longer than a piece, many make runs of one
         for kinds in [1, 3, 1000, 1 << 23] {
             let mut stream = Stream::new(kinds);

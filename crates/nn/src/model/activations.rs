@@ -23,17 +23,17 @@ pub(super) struct Rows {
     pub(super) grad: Matrix,
 }
 
-/// What a stage ([`super::stage`]) leaves behind.
+/// The matrices that a stage ([`super::stage`]) leaves behind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StageActs {
     /// The output, `D x O`; reused rows stand behind the bottom layer's.
     pub(super) rows: Rows,
-    pub(super) kept: Kept,
+    pub(super) saved: SavedStage,
 }
 
-/// What a stage's backward pass reads besides inputs and output.
+/// The matrices that a stage's backward pass reads besides inputs and output.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct SavedStage {
     /// The convolution's.
     pub(super) conv: Saved,
     /// The destinations' own rows for the residual, `D x F`; only of a global block.
@@ -42,9 +42,9 @@ pub(super) struct Kept {
     pub(super) before_norm: Matrix,
     /// The norm's.
     pub(super) norm: [Matrix; 2],
-    /// What reused rows were made from, of the bottom layer ([`super::Reused::kept`]), `H x dim` each.
-    pub(super) reused: [Matrix; 3],
-    /// Of reused rows that follow the parameters in some directions: what the weights make of the basis, the rows' coordinates,
+    /// The aggregates of reused rows, of the bottom layer ([`super::Reused::aggregates`]), `H x dim` each.
+    pub(super) reused: Vec<Matrix>,
+    /// Of reused rows that follow the parameters in some directions: the basis times the weights, the rows' coordinates,
     /// and the gradient of the former.
     pub(super) projected: [Matrix; 3],
 }

@@ -1,6 +1,6 @@
 //! What a model is made from.
 
-use graphmill_graph::table::{self, Entry};
+use graphmill_core::table::{self, Entry};
 
 use crate::{
     Error, Result,
@@ -75,20 +75,28 @@ impl Default for ModelConfig {
 
 /// The non-linearities.
 pub const ACTIVATIONS: &[Entry<Activation>] = &[
-    Entry { name: "relu", summary: "max(x, 0)", source: "", make: Activation::Relu },
+    Entry { name: "relu", summary: "max(x, 0)", source: "", options: &[], make: Activation::Relu },
     Entry {
         name: "elu",
         summary: "x, or exp(x) - 1 below 0",
         source: "Clevert, Unterthiner and Hochreiter, ICLR 2016, arXiv:1511.07289",
+        options: &[],
         make: Activation::Elu,
     },
     Entry {
         name: "leaky-relu",
         summary: "x, or x / 100 below 0",
         source: "Maas, Hannun and Ng, ICML workshop 2013",
+        options: &[],
         make: Activation::LeakyRelu,
     },
-    Entry { name: "identity", summary: "x: a linear model", source: "", make: Activation::Identity },
+    Entry {
+        name: "identity",
+        summary: "x: a linear model",
+        source: "",
+        options: &[],
+        make: Activation::Identity,
+    },
 ];
 
 /// What is added to a convolution's output rows.
@@ -104,17 +112,19 @@ pub enum ResidualKind {
 
 /// The residual connections.
 pub const RESIDUALS: &[Entry<ResidualKind>] = &[
-    Entry { name: "none", summary: "nothing", source: "", make: ResidualKind::None },
+    Entry { name: "none", summary: "nothing", source: "", options: &[], make: ResidualKind::None },
     Entry {
         name: "identity",
         summary: "the destinations' input rows, of equal width",
         source: "He, Zhang, Ren and Sun, CVPR 2016, equation 1",
+        options: &[],
         make: ResidualKind::Identity,
     },
     Entry {
         name: "linear",
         summary: "the destinations' input rows times a learned matrix",
         source: "He, Zhang, Ren and Sun, CVPR 2016, equation 2",
+        options: &[],
         make: ResidualKind::Linear,
     },
 ];
@@ -125,7 +135,7 @@ impl ModelConfig {
     /// # Errors
     /// The first field that cannot be.
     pub fn check(&self) -> Result<()> {
-        table::find("model", layer::TABLE, &self.model)?;
+        let kind = layer::TABLE.find(&self.model)?;
         table::find("aggregator", layer::AGGREGATORS, &self.aggregator)?;
         table::find("activation", ACTIVATIONS, &self.activation)?;
         table::find("init", layer::INITS, &self.init)?;
@@ -153,11 +163,11 @@ impl ModelConfig {
                 return Err(Error::config(field, value, "a probability from 0 up to, not including, 1"));
             }
         }
-        if self.aggregator != "mean" && self.model != "sage" {
+        if self.aggregator != "mean" && !kind.options.contains(&"aggregator") {
             let message = format!("model '{}' has an aggregator of its own; leave 'mean'", self.model);
             return Err(Error::config("aggregator", &self.aggregator, message));
         }
-        if self.attention_dropout > 0.0 && self.model != "gat" {
+        if self.attention_dropout > 0.0 && !kind.options.contains(&"attention_dropout") {
             let message = format!("model '{}' has no attention; leave 0", self.model);
             return Err(Error::config("attention_dropout", self.attention_dropout, message));
         }

@@ -14,17 +14,16 @@
 //!
 //! Where only some nodes' scores are wanted, the last layer and the head need chunks of those only.
 
-use graphmill_graph::Block;
-
 use super::{Activations, Model, part};
 use crate::{
-    Matrix, Order, Pass, View, ViewMut,
+    Matrix, Pass, ProductOrder, View, ViewMut,
     cost::{BlockShape, Purpose},
+    layer::LayerInput,
 };
 
 impl Model {
     /// The cheapest order of each layer for [`Model::infer`] over all of a graph's nodes and edges.
-    pub fn inference_orders(&self, nodes: usize, edges: usize) -> Vec<Order> {
+    pub fn inference_orders(&self, nodes: usize, edges: usize) -> Vec<ProductOrder> {
         self.choose(&[BlockShape { dst: nodes, src: nodes, edges }], |_, _| Purpose::Inference)
     }
 
@@ -40,10 +39,10 @@ impl Model {
 
     /// The widths of the tables that [`Model::transform_rows`] fills for layer `l`.
     pub fn transformed_dims(&self, l: usize) -> &[usize] {
-        self.stages[l].conv.transformed_dims()
+        &self.stages[l].conv.spec().transformed
     }
 
-    /// Whether layer `l` in [`Order::TransformFirst`] reads the destinations' own input rows beside the transformed ones.
+    /// Whether layer `l` in [`ProductOrder::TransformFirst`] reads the destinations' own input rows beside the transformed ones.
     pub fn combines_own_rows(&self, l: usize) -> bool {
         self.stages[l].combines_own_rows()
     }
@@ -54,38 +53,26 @@ impl Model {
     /// There is none.
     pub fn input_rows(&self, pass: &Pass, x: View, out: ViewMut) {
         let input = self.input.as_ref().expect("the model has an input layer");
-        input.forward(pass, x, 0.0, self.finish(pass, part::INPUT), out);
+        input.forward(pass, x, 0.0, self.epilogue(pass, part::INPUT), out);
     }
 
     /// What layer `l` does with rows before it aggregates them: `x` (`R x layer_in_dim`) to rows
     /// `at..at + R` of the tables `t`, of widths [`Model::transformed_dims`]. Only for a layer run in
-    /// [`Order::TransformFirst`].
+    /// [`ProductOrder::TransformFirst`].
     pub fn transform_rows(&self, l: usize, pass: &Pass, x: View, at: usize, t: &mut [Matrix]) {
         self.stages[l].conv.transform(&pass.part(l as u64), x, at, t);
     }
 
-    /// Layer `l`, with residual, norm and activation, on a chunk of nodes: `block` is global, its
-    /// destinations are the chunk, its sources rows of the tables. `x` is the whole table of the layer's
-    /// input rows; `t` the tables from [`Model::transform_rows`] in [`Order::TransformFirst`],
-    /// and empty otherwise. `out` is `D x layer_out_dim`. `scratch` is reused from chunk to chunk.
+    /// Layer `l`, with residual, norm and activation, on a chunk of nodes: the block is global, its
+    /// destinations are the chunk, its sources rows of the tables. `input.x` is the whole table of the layer's
+    /// input rows, `input.transformed` the tables from [`Model::transform_rows`] in
+    /// [`ProductOrder::TransformFirst`]. `out` is `D x layer_out_dim`. `scratch` is reused from chunk to chunk.
     /// `pass` is not training.
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-    pub fn infer(
-        &self,
-        l: usize,
-        pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
-        t: &[Matrix],
-        scratch: &mut Activations,
-        out: ViewMut,
-    ) {
+    pub fn infer(&self, l: usize, pass: &Pass, input: &LayerInput, scratch: &mut Activations, out: ViewMut) {
         debug_assert!(!pass.training, "dropout has no place in inference");
         scratch.fit(self.stages.len(), self.head.len());
-        let t = (order == Order::TransformFirst).then_some(t);
-        let kept = &mut scratch.stages[l].kept;
-        self.stages[l].forward(&pass.part(l as u64), order, block, x, t, None, kept, out);
+        let saved = &mut scratch.stages[l].saved;
+        self.stages[l].forward(&pass.part(l as u64), input, None, saved, out);
     }
 
     /// The head on any rows: `R x hidden` to `R x C`. `pass` is not training.
@@ -98,9 +85,9 @@ impl Model {
         let mut x = x;
         for (i, (linear, rows)) in self.head.iter().zip(&mut scratch.head).take(last).enumerate() {
             rows.out.resize(x.num_rows(), linear.out_dim());
-            linear.forward(pass, x, 0.0, self.head_finish(pass, i), rows.out.view_mut());
+            linear.forward(pass, x, 0.0, self.head_epilogue(pass, i), rows.out.view_mut());
             x = rows.out.view();
         }
-        self.head[last].forward(pass, x, 0.0, self.head_finish(pass, last), out);
+        self.head[last].forward(pass, x, 0.0, self.head_epilogue(pass, last), out);
     }
 }

@@ -20,18 +20,22 @@ mod activations;
 mod config;
 mod infer;
 mod reuse;
+mod reused;
 mod stage;
+mod stage_reuse;
 mod train;
 
-use graphmill_graph::{block::Aggregation, keyed, table};
+use graphmill_core::{block::Aggregation, keyed, table};
 
 pub use activations::Activations;
 pub use config::{ACTIVATIONS, ModelConfig, RESIDUALS, ResidualKind};
-pub use reuse::{Projected, Reused};
+pub use reuse::{BottomRows, ProjectedRows};
+pub use reused::{Projected, Reused};
 use stage::{Residual, Stage};
+pub use train::StepInput;
 
 use crate::{
-    Backend, Error, LayerConfig, Order, Param, Result,
+    Backend, Error, LayerConfig, Param, ProductOrder, Result,
     backend::Activation,
     cost::{self, BlockShape, Purpose},
     layer::{self, Linear, norm},
@@ -144,12 +148,17 @@ impl Model {
 
     /// Width of the rows that layer `l` reads.
     pub fn layer_in_dim(&self, l: usize) -> usize {
-        self.stages[l].conv.in_dim()
+        self.stages[l].conv.spec().in_dim
     }
 
     /// Width of the rows that layer `l` gives.
     pub fn layer_out_dim(&self, l: usize) -> usize {
-        self.stages[l].conv.out_dim()
+        self.stages[l].conv.spec().out_dim
+    }
+
+    /// The products that the convolution of layer `l` is the sum of, if it is nothing else.
+    pub fn layer_products(&self, l: usize) -> Option<layer::Products> {
+        self.stages[l].conv.spec().products
     }
 
     /// Width of the scores, `C`.
@@ -217,7 +226,7 @@ impl Model {
 
     /// What its layers, which are all of a kind, make of the neighbours' rows.
     pub fn aggregation(&self) -> Aggregation {
-        self.stages[0].conv.aggregation()
+        self.stages[0].conv.spec().aggregation
     }
 
     /// Whether the loader must fill the blocks' symmetric-normalisation weights.
@@ -227,7 +236,7 @@ impl Model {
 
     /// The cheapest order of each layer for training on blocks of these sizes, or on a single one that
     /// stands for all ([`cost`]). Any batch's sizes will do for a whole run: only their proportions matter.
-    pub fn orders(&self, shapes: &[BlockShape]) -> Vec<Order> {
+    pub fn orders(&self, shapes: &[BlockShape]) -> Vec<ProductOrder> {
         self.choose(shapes, |model, l| {
             if model.wants_input_grad(l) { Purpose::InnerLayer } else { Purpose::BottomLayer }
         })
@@ -235,21 +244,21 @@ impl Model {
 
     /// Makes the bottom layer transform first where it reads the features themselves: the one order in which they may be
     /// sparse. Says whether it can.
-    pub fn start_with_product(&self, orders: &mut [Order]) -> bool {
+    pub fn start_with_product(&self, orders: &mut [ProductOrder]) -> bool {
         if self.input.is_some() {
             return true;
         }
-        let knows = self.stages[0].conv.orders().contains(&Order::TransformFirst);
+        let knows = self.stages[0].conv.spec().orders.contains(&ProductOrder::TransformFirst);
         if knows {
-            orders[0] = Order::TransformFirst;
+            orders[0] = ProductOrder::TransformFirst;
         }
         knows
     }
 
-    fn choose(&self, shapes: &[BlockShape], purpose: impl Fn(&Self, usize) -> Purpose) -> Vec<Order> {
+    fn choose(&self, shapes: &[BlockShape], purpose: impl Fn(&Self, usize) -> Purpose) -> Vec<ProductOrder> {
         let choose = |(l, stage): (usize, &Stage)| {
             let (shape, purpose) = (*of_layer(shapes, l), purpose(self, l));
-            cost::cheapest(stage.conv.orders(), |order| stage.conv.cost(order, shape, purpose))
+            cost::cheapest(stage.conv.spec().orders, |order| stage.conv.cost(order, shape, purpose))
         };
         self.stages.iter().enumerate().map(choose).collect()
     }
@@ -260,23 +269,23 @@ impl Model {
     }
 
     /// Whether the backward pass of layer `l` reads the transpose of its block.
-    pub fn needs_transposed(&self, orders: &[Order], l: usize) -> bool {
+    pub fn needs_transposed(&self, orders: &[ProductOrder], l: usize) -> bool {
         layer::needs_transposed(orders[l], self.wants_input_grad(l))
     }
 
     /// Whether the backward pass of layer `l` needs no gradients of its sources but those that it hands down, and the layer below
-    /// none but its own computed rows': its block may then leave sources out ([`graphmill_graph::Block::grad_src`]). Not where it
+    /// none but its own computed rows': its block may then leave sources out ([`graphmill_core::Block::grad_src`]). Not where it
     /// transforms first, nor over a norm that has parameters.
-    pub fn may_restrict(&self, orders: &[Order], l: usize) -> bool {
+    pub fn may_restrict(&self, orders: &[ProductOrder], l: usize) -> bool {
         l > 0
-            && orders[l] == Order::AggregateFirst
+            && orders[l] == ProductOrder::AggregateFirst
             && self.stages[l - 1].norm.as_ref().is_none_or(|norm| !norm.needs_all_rows())
     }
 
     /// Whether the bottom block may be global, its rows read in place from the whole table of features:
     /// the bottom layer aggregates first, and nothing happens to the rows before.
-    pub fn can_read_table(&self, orders: &[Order]) -> bool {
-        orders[0] == Order::AggregateFirst && self.input.is_none() && self.input_dropout == 0.0
+    pub fn can_read_table(&self, orders: &[ProductOrder]) -> bool {
+        orders[0] == ProductOrder::AggregateFirst && self.input.is_none() && self.input_dropout == 0.0
     }
 }
 
@@ -304,7 +313,7 @@ fn make_stage(
     [from, to]: [usize; 2],
     key: u64,
 ) -> Result<Stage> {
-    let conv = (table::find("model", layer::TABLE, &config.model)?.make)(&LayerConfig {
+    let conv = (layer::TABLE.find(&config.model)?.make.make)(&LayerConfig {
         in_dim: from,
         out_dim: to,
         heads: if classifies { config.out_heads } else { config.heads },
@@ -329,7 +338,7 @@ fn make_stage(
             dropout: 0.0,
         });
     }
-    let activation = if conv.is_activated() { Activation::Identity } else { activation };
+    let activation = if conv.spec().is_activated { Activation::Identity } else { activation };
     let residual = match table::find("residual", RESIDUALS, &config.residual)?.make {
         ResidualKind::Linear => {
             Some(Residual::Linear(Box::new(Linear::new(from, to, false, keyed::key(&[key, 1])))))

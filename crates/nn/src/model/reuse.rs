@@ -18,113 +18,101 @@
 //!
 //! O(H O) more than the rows that are computed; with what was kept O(H F O), a product.
 
-use graphmill_graph::Block;
-
 use super::{
-    Activations, Model, Part,
-    activations::{Kept, StageActs},
-    stage::{Residual, Stage},
+    Activations, Model,
+    activations::{SavedStage, StageActs},
 };
 use crate::{
-    Finish, Matrix, Order, Param, Pass, Saved, View, ViewMut,
+    Epilogue, Matrix, Param, Pass, ProductOrder, ViewMut,
     backend::{Activation, Dropout, Side},
-    layer::{self, site},
+    layer::LayerInput,
 };
 
-/// Rows of the bottom layer's output that are read instead of computed.
-#[derive(Clone, Copy, Debug)]
-pub struct Reused<'a> {
-    /// A table of rows from [`Model::bottom_rows`], `K x O`.
-    pub rows: View<'a>,
-    /// Which of them stand behind the computed ones, `H`.
-    pub slots: &'a [u32],
-    /// What they were made from, where the layer's weights get their gradient: tables of as many rows, of the widths
-    /// [`Model::kept_dims`]. Empty: they are constants.
-    pub kept: &'a [Matrix],
-    /// The part of them that is not as old as they are.
-    pub projected: Option<Projected<'a>>,
+/// Tables that [`Model::bottom_rows`] fills.
+#[derive(Debug)]
+pub struct BottomRows<'a> {
+    /// The rows before the norm, as wide as [`Model::layer_out_dim`] of layer 0.
+    pub rows: &'a mut Matrix,
+    /// The first of them that is written.
+    pub at: usize,
+    /// Their aggregates, of the widths [`Model::aggregate_dims`]; empty: they are not saved.
+    pub aggregates: &'a mut [Matrix],
+    /// The first row of those tables that is written.
+    pub aggregates_at: usize,
 }
 
-/// The part of reused rows that follows the parameters: what the weights of now make of the projection of the aggregated input rows on
-/// a few directions. `rows` of [`Reused`] are then what is left of them without that part and the bias ([`Model::project_rows`]).
-///
-/// A row is linear in its aggregated inputs `a`: with an orthonormal basis `B` of `k` directions, `a W = (a - a Bᵀ B) W + (a Bᵀ)(B W)`.
-/// The first term is made with old weights; the second costs `k` rows of the product and `O(H k O)` to add.
-#[derive(Clone, Copy, Debug)]
-pub struct Projected<'a> {
-    /// The projection of every row, `K x k`.
-    pub coordinates: View<'a>,
-    /// The basis: `k` rows of each table of widths [`Model::kept_dims`], orthonormal side by side.
-    pub basis: &'a [Matrix],
-    /// Whether the weights and the bias get the gradient of that part.
-    pub learns: bool,
+/// Rows from [`Model::bottom_rows`] that [`Model::project_rows`] changes.
+#[derive(Debug)]
+pub struct ProjectedRows<'a> {
+    /// The rows.
+    pub rows: &'a mut Matrix,
+    /// Their coordinates, as wide as the basis has rows.
+    pub coordinates: &'a mut Matrix,
+    /// The first row that is changed.
+    pub at: usize,
 }
 
 impl Model {
-    /// The bottom layer's rows before its norm, of a block alone, to rows `at..at + D` of `rows` (as wide as
-    /// [`Model::layer_out_dim`] of layer 0), and what they are made from to rows `kept_at..kept_at + D` of the tables `kept` (of widths
-    /// [`Model::kept_dims`]; none: it is not kept). `x` is as for [`Model::forward`]; `scratch` is reused from call to call.
+    /// The bottom layer's rows before its norm, of a block alone, and the aggregates they are made from: `D` rows each.
+    /// `input` is without transformed rows, its `x` as for [`Model::forward`]; `scratch` is reused from call to call.
     ///
-    /// Whether the features and the attention drop is the pass' affair; nothing drops from the rows.
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-    pub fn bottom_rows(
-        &self,
-        pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
-        scratch: &mut Activations,
-        at: usize,
-        rows: &mut Matrix,
-        kept_at: usize,
-        kept: &mut [Matrix],
-    ) {
-        self.forward_input(pass, x, scratch);
-        let Activations { dropped, input, stages, .. } = scratch;
-        let x = self.bottom_input(pass, x, dropped, &input.out);
+    /// Dropout of features and attention depends on `pass`; nothing drops from the rows.
+    ///
+    /// # Panics
+    /// Aggregates are wanted of a layer that transforms first.
+    pub fn bottom_rows(&self, pass: &Pass, input: &LayerInput, scratch: &mut Activations, to: BottomRows) {
+        let BottomRows { rows, at, aggregates, aggregates_at } = to;
+        let count = input.block.num_dst;
+        self.forward_input(pass, input.x, scratch);
+        let Activations { dropped, input: input_rows, stages, .. } = scratch;
+        let input = LayerInput { x: self.bottom_input(pass, input.x, dropped, &input_rows.out), ..*input };
         let (stage, pass) = (&self.stages[0], pass.part(0));
-        let StageActs { kept: Kept { conv: saved, own, .. }, .. } = &mut stages[0];
-        let out = rows.rows_mut(at..at + block.num_dst);
-        stage.rows(&pass, order, block, x, None, Finish::NONE, saved, own, out);
-        if !kept.is_empty() {
-            assert_eq!(order, Order::AggregateFirst, "transformed rows have no aggregated inputs to keep");
-            let (of_conv, of_residual) = kept.split_at_mut(kept.len() - stage.kept_by_residual());
-            stage.conv.keep(&pass, block, x, saved, kept_at, of_conv);
-            if let [rows] = of_residual {
-                let from = layer::own_rows_again(block, x, own);
-                pass.backend.copy(from, rows.rows_mut(kept_at..kept_at + block.num_dst));
-            }
+        let StageActs { saved: SavedStage { conv: saved, own, .. }, .. } = &mut stages[0];
+        stage.rows(&pass, &input, Epilogue::NONE, (saved, own), rows.rows_mut(at..at + count));
+        if aggregates.is_empty() {
+            return;
+        }
+        assert_eq!(
+            input.order,
+            ProductOrder::AggregateFirst,
+            "transformed rows have no aggregated inputs to save"
+        );
+        let (of_conv, of_residual) = aggregates.split_at_mut(aggregates.len() - stage.residual_aggregates());
+        stage.reusable().save_aggregates(&pass, &input, saved, aggregates_at, of_conv);
+        if let [rows] = of_residual {
+            let own = input.saved_own_rows(own);
+            pass.backend.copy(own, rows.rows_mut(aggregates_at..aggregates_at + count));
         }
     }
 
-    /// Turns rows `at..at + D` from [`Model::bottom_rows`], with what they were made from in `kept` (`D` rows each), into those that follow
-    /// the parameters in the directions of `basis`: writes their coordinates to the same rows of `coordinates` (as wide as the basis has
-    /// rows), and takes that part and the bias from `rows`.
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    /// Turns `D` rows from [`Model::bottom_rows`], with their aggregates (`D` rows each), into those that follow
+    /// the parameters in the directions of `basis`: writes their coordinates, and takes that part and the bias from the rows.
+    ///
+    /// # Panics
+    /// The bottom layer is none whose rows can be reused with aggregates.
     pub fn project_rows(
         &self,
         pass: &Pass,
         basis: &[Matrix],
-        kept: &[Matrix],
+        aggregates: &[Matrix],
         scratch: &mut Activations,
-        at: usize,
-        rows: &mut Matrix,
-        coordinates: &mut Matrix,
+        to: ProjectedRows,
     ) {
-        let places = at..at + kept[0].num_rows();
-        for (i, (kept, basis)) in kept.iter().zip(basis).enumerate() {
+        let ProjectedRows { rows, coordinates, at } = to;
+        let places = at..at + aggregates[0].num_rows();
+        for (i, (aggregates, basis)) in aggregates.iter().zip(basis).enumerate() {
             let beta = if i == 0 { 0.0 } else { 1.0 };
             let to = coordinates.rows_mut(places.clone());
-            pass.backend.gemm(kept.view(), Side::Plain, basis.view(), Side::Transposed, beta, to);
+            pass.backend.gemm(aggregates.view(), Side::Plain, basis.view(), Side::Transposed, beta, to);
         }
         let stage = &self.stages[0];
-        let Kept { conv: saved, projected: [of_basis, ..], .. } = &mut scratch.stages[0].kept;
+        let SavedStage { conv: saved, projected: [of_basis, ..], .. } = &mut scratch.stages[0].saved;
         stage.rows_of_basis(pass, basis, saved, of_basis);
         of_basis.view_mut().host().iter_mut().for_each(|x| *x = -*x);
         let coordinates = coordinates.rows(places.clone());
-        let mut rows = rows.rows_mut(places);
+        let mut rows: ViewMut = rows.rows_mut(places);
         pass.backend.gemm(coordinates, Side::Plain, of_basis.view(), Side::Plain, 1.0, rows.reborrow());
-        if let Some(bias) = stage.conv.kept_bias() {
+        if let Some(bias) = stage.reusable().bias() {
             of_basis.resize(1, bias.value.num_cols());
             let negative = of_basis.view_mut().host();
             negative.iter_mut().zip(bias.value.view().host()).for_each(|(to, &from)| *to = -from);
@@ -132,79 +120,18 @@ impl Model {
         }
     }
 
-    /// The widths of what [`Model::bottom_rows`] keeps with each row, for [`Reused::kept`]: the aggregated input rows, and what
-    /// else its weights are multiplied by. None where the bottom layer cannot: it transforms first, or is not linear behind
-    /// its aggregation.
-    pub fn kept_dims(&self, orders: &[Order]) -> Vec<usize> {
+    /// The widths of the aggregates that [`Model::bottom_rows`] saves with each row, for
+    /// [`super::Reused::aggregates`]: the aggregated input rows, and the other rows that its weights are multiplied by. Empty
+    /// if the bottom layer transforms first, or is not linear behind its aggregation.
+    pub fn aggregate_dims(&self, orders: &[ProductOrder]) -> Vec<usize> {
         let stage = &self.stages[0];
-        let mut dims = if orders[0] == Order::AggregateFirst { stage.conv.kept_dims() } else { Vec::new() };
-        if !dims.is_empty() {
-            dims.extend((0..stage.kept_by_residual()).map(|_| stage.conv.in_dim()));
+        match stage.conv.as_reusable() {
+            Some(conv) if orders[0] == ProductOrder::AggregateFirst => {
+                let of_residual = std::iter::repeat_n(stage.conv.spec().in_dim, stage.residual_aggregates());
+                conv.aggregate_dims().into_iter().chain(of_residual).collect()
+            }
+            _ => Vec::new(),
         }
-        dims
-    }
-
-    /// [`Model::forward`], with rows behind those that the bottom layer computes: its `D` rows are the first `C` sources of
-    /// block 1, the reused ones the `H` others. Without any it is [`Model::forward`], to the bit.
-    ///
-    /// # Panics
-    /// Rows are reused, and there is no block of its own for a layer above.
-    pub fn forward_reusing(
-        &self,
-        pass: &Pass,
-        orders: &[Order],
-        blocks: &[Block],
-        x: View,
-        reused: Reused,
-        acts: &mut Activations,
-    ) {
-        self.forward_over(pass, orders, blocks, x, self.among(blocks, reused), acts);
-    }
-
-    /// [`Model::backward`] of [`Model::forward_reusing`], whose arguments are given again.
-    ///
-    /// Where the rows are constants, block 1 may leave them out of its gradients ([`Block::grad_src`] is `C` or more), if
-    /// [`Model::may_restrict`] says so of layer 1; with what was kept it leaves out none.
-    ///
-    /// # Panics
-    /// Gradients that are needed were left out.
-    pub fn backward_reusing(
-        &mut self,
-        pass: &Pass,
-        orders: &[Order],
-        blocks: &[Block],
-        x: View,
-        reused: Reused,
-        acts: &mut Activations,
-    ) {
-        self.backward_telling(pass, orders, blocks, x, reused, acts, &mut |_, _| {});
-    }
-
-    /// [`Model::backward_reusing`] that tells `after` of each part when its gradient is complete, from the head down: what is done
-    /// with it may go on beside the rest.
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-    pub fn backward_telling(
-        &mut self,
-        pass: &Pass,
-        orders: &[Order],
-        blocks: &[Block],
-        x: View,
-        reused: Reused,
-        acts: &mut Activations,
-        after: &mut dyn FnMut(&mut Self, Part),
-    ) {
-        self.backward_over(pass, orders, blocks, x, self.among(blocks, reused), acts, after);
-    }
-
-    /// Whether there are any, which block 1 must name.
-    fn among<'a>(&self, blocks: &[Block], reused: Reused<'a>) -> Option<Reused<'a>> {
-        let some = !reused.slots.is_empty();
-        if some {
-            assert!(blocks.len() > 1, "rows are reused by a layer above, which has a block of its own");
-            let rows = blocks[0].num_dst + reused.slots.len();
-            assert_eq!(blocks[1].num_src, rows, "block 1 reads computed rows, then reused ones");
-        }
-        some.then_some(reused)
     }
 
     /// Shows the parameters that a row of [`Model::bottom_rows`] depends on: the input layer's, the bottom convolution's and
@@ -226,99 +153,5 @@ impl Model {
             input.visit_mut(&mut see);
         }
         self.stages[0].visit_rows_mut(&mut see);
-    }
-}
-
-impl Stage {
-    /// How many matrices the residual's gradient needs: the own rows, where they are multiplied.
-    fn kept_by_residual(&self) -> usize {
-        usize::from(matches!(self.residual, Some(Residual::Linear(_))))
-    }
-
-    /// Puts reused rows behind the `computed` ones in `rows`, and finishes them where those are finished already. Their places
-    /// among all rows, or a site of their own, make their dropout masks others than the computed rows'.
-    pub(super) fn put_behind(
-        &self,
-        pass: &Pass,
-        reused: Reused,
-        computed: usize,
-        kept: &mut Kept,
-        rows: ViewMut,
-    ) {
-        let behind = computed..computed + reused.slots.len();
-        let mut behind = rows.rows(behind);
-        pass.backend.gather(reused.rows, reused.slots, behind.reborrow());
-        let mut bias = None;
-        if let Some(Projected { coordinates, basis, .. }) = reused.projected {
-            let Kept { conv: saved, projected: [of_basis, of_rows, ..], .. } = kept;
-            self.rows_of_basis(pass, basis, saved, of_basis);
-            of_rows.resize(reused.slots.len(), coordinates.num_cols());
-            pass.backend.gather(coordinates, reused.slots, of_rows.view_mut());
-            let (of_rows, of_basis) = (of_rows.view(), of_basis.view());
-            pass.backend.gemm(of_rows, Side::Plain, of_basis, Side::Plain, 1.0, behind.reborrow());
-            bias = self.conv.kept_bias();
-        }
-        let finish = if self.is_plain() { self.finish(pass, site::REUSED) } else { Finish::NONE };
-        finish.apply(pass.backend, bias, behind);
-    }
-
-    /// What the weights make of a basis, without the bias, `k x O`.
-    fn rows_of_basis(&self, pass: &Pass, basis: &[Matrix], saved: &mut Saved, out: &mut Matrix) {
-        let (of_conv, of_residual) = basis.split_at(basis.len() - self.kept_by_residual());
-        out.resize(basis[0].num_rows(), self.conv.out_dim());
-        self.conv.rows_of_kept(pass, of_conv, saved, out.view_mut());
-        if let (Some(Residual::Linear(linear)), [own]) = (&self.residual, of_residual) {
-            linear.forward_product(pass, own.view(), 1.0, out.view_mut());
-        }
-    }
-
-    /// Hands the gradient of reused rows on to the weights, where what they were made from is there, and leaves `grad` to the
-    /// `computed` rows. `y` are all output rows.
-    pub(super) fn backward_behind(
-        &mut self,
-        pass: &Pass,
-        reused: Reused,
-        computed: usize,
-        y: View,
-        kept: &mut Kept,
-        grad: &mut Matrix,
-    ) {
-        let projected = reused.projected.filter(|projected| projected.learns);
-        if !reused.kept.is_empty() || projected.is_some() {
-            let behind = computed..computed + reused.slots.len();
-            assert_eq!(grad.num_rows(), behind.end, "kept aggregates need the gradients of all rows");
-            if self.is_plain() {
-                let finish = self.finish(pass, site::REUSED);
-                finish.backward(pass.backend, None, y.rows(behind.clone()), grad.rows_mut(behind.clone()));
-            }
-            let grad = grad.rows(behind);
-            layer::add_bias_grad(pass, self.conv.kept_bias_mut(), grad);
-            let Kept { conv: saved, reused: room, projected: [_, of_rows, of_basis], .. } = kept;
-            if let Some(Projected { coordinates, basis, .. }) = projected {
-                // the rows' coordinates are still there
-                of_basis.resize(coordinates.num_cols(), grad.num_cols());
-                let to = of_basis.view_mut();
-                pass.backend.gemm(of_rows.view(), Side::Transposed, grad, Side::Plain, 0.0, to);
-                self.backward_kept(pass, basis, saved, of_basis.view());
-            }
-            let room = &mut room[..reused.kept.len()];
-            for (room, table) in room.iter_mut().zip(reused.kept) {
-                room.resize(reused.slots.len(), table.num_cols());
-                pass.backend.gather(table.view(), reused.slots, room.view_mut());
-            }
-            if !room.is_empty() {
-                self.backward_kept(pass, room, saved, grad);
-            }
-        }
-        grad.truncate(computed);
-    }
-
-    /// Adds to the gradients of the weights that of rows that were made from `kept`.
-    fn backward_kept(&mut self, pass: &Pass, kept: &[Matrix], saved: &mut Saved, grad: View) {
-        let (of_conv, of_residual) = kept.split_at(kept.len() - self.kept_by_residual());
-        self.conv.backward_kept(pass, of_conv, saved, grad);
-        if let (Some(Residual::Linear(linear)), [own]) = (&mut self.residual, of_residual) {
-            linear.backward_product(pass, own.view(), grad);
-        }
     }
 }

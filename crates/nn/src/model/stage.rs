@@ -2,13 +2,11 @@
 //!
 //! In the bottom one, rows that are reused may stand behind those that are computed: they join before the norm.
 
-use graphmill_graph::Block;
-
-use super::{Reused, activations::Kept};
+use super::{activations::SavedStage, reused::Reused};
 use crate::{
-    Finish, Layer, Matrix, Order, Param, Pass, Saved, View, ViewMut,
+    Epilogue, Layer, Matrix, Param, Pass, Saved, ViewMut,
     backend::Activation,
-    layer::{self, Linear, Norm, site},
+    layer::{LayerGrads, LayerInput, Linear, Norm, site},
 };
 
 /// What is added to the convolution's rows.
@@ -64,8 +62,8 @@ impl Stage {
     }
 
     /// What comes last, with the dropout of that site.
-    pub(super) fn finish(&self, pass: &Pass, site: u64) -> Finish {
-        Finish { activation: self.activation, dropout: pass.dropout(self.dropout, site) }
+    pub(super) fn epilogue(&self, pass: &Pass, site: u64) -> Epilogue {
+        Epilogue { activation: self.activation, dropout: pass.dropout(self.dropout, site) }
     }
 
     /// Whether nothing stands between the convolution and the activation, so that the convolution
@@ -76,72 +74,62 @@ impl Stage {
 
     /// Whether [`Stage::forward`] of rows that are transformed already reads the destinations' own rows of `x`.
     pub(super) fn combines_own_rows(&self) -> bool {
-        self.residual.is_some() || self.conv.combines_own_rows()
+        self.residual.is_some() || self.conv.spec().combines_own_rows
     }
 
-    /// `x` (`S x F`, or a whole table for a global block) to `out` (`D x O`, and the reused rows). `t` are the transformed
-    /// rows of all sources where they are there already.
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    /// `input` to `out` (`D x O`, and the reused rows). The rows of all sources may be transformed already.
     pub(super) fn forward(
         &self,
         pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
-        t: Option<&[Matrix]>,
+        input: &LayerInput,
         reused: Option<Reused>,
-        kept: &mut Kept,
+        saved: &mut SavedStage,
         mut out: ViewMut,
     ) {
-        let finish = self.finish(pass, site::OUTPUT);
-        let conv_finish = if self.is_plain() { finish } else { Finish::NONE };
-        let computed = block.num_dst;
-        let mut before_norm = std::mem::take(&mut kept.before_norm);
+        let epilogue = self.epilogue(pass, site::OUTPUT);
+        let conv_epilogue = if self.is_plain() { epilogue } else { Epilogue::NONE };
+        let computed = input.block.num_dst;
+        let mut before_norm = std::mem::take(&mut saved.before_norm);
         let mut rows = if self.norm.is_some() {
-            before_norm.resize(out.num_rows(), self.conv.out_dim());
+            before_norm.resize(out.num_rows(), self.conv.spec().out_dim);
             before_norm.view_mut()
         } else {
             out.reborrow()
         };
         let to = rows.reborrow().rows(0..computed);
-        self.rows(pass, order, block, x, t, conv_finish, &mut kept.conv, &mut kept.own, to);
+        self.rows(pass, input, conv_epilogue, (&mut saved.conv, &mut saved.own), to);
         if let Some(reused) = reused {
-            self.put_behind(pass, reused, computed, kept, rows);
+            self.put_behind(pass, reused, computed, saved, rows);
         }
         if let Some(norm) = &self.norm {
-            norm.forward(pass, before_norm.view(), &mut kept.norm, out.reborrow());
+            norm.forward(pass, before_norm.view(), &mut saved.norm, out.reborrow());
         }
-        kept.before_norm = before_norm;
+        saved.before_norm = before_norm;
         if !self.is_plain() {
-            finish.apply(pass.backend, None, out);
+            epilogue.apply(pass.backend, None, out);
         }
     }
 
-    /// `conv(x) + residual(x)`, `D x O`: the rows before the norm, or finished already where the stage is plain. `own` is room.
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
+    /// `conv(x) + residual(x)`, `D x O`: the rows before the norm, or finished already if the stage is plain. `own` is
+    /// scratch for own rows.
     pub(super) fn rows(
         &self,
         pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
-        t: Option<&[Matrix]>,
-        finish: Finish,
-        saved: &mut Saved,
-        own: &mut Matrix,
+        input: &LayerInput,
+        epilogue: Epilogue,
+        (saved, own): (&mut Saved, &mut Matrix),
         mut out: ViewMut,
     ) {
-        match t {
-            Some(t) => self.conv.combine(pass, block, x, t, finish, saved, out.reborrow()),
-            None => self.conv.forward(pass, order, block, x, finish, saved, out.reborrow()),
+        if input.transformed.is_empty() {
+            self.conv.run_forward(pass, input, epilogue, saved, out.reborrow());
+        } else {
+            self.conv.forward(pass, input, epilogue, saved, out.reborrow());
         }
         match &self.residual {
             None => {}
-            Some(Residual::Identity) => {
-                pass.backend.add(1.0, layer::own_rows(pass, block, x, own), out);
-            }
+            Some(Residual::Identity) => pass.backend.add(1.0, input.own_rows(pass, own), out),
             Some(Residual::Linear(linear)) => {
-                linear.forward_product(pass, layer::own_rows(pass, block, x, own), 1.0, out);
+                linear.forward_product(pass, input.own_rows(pass, own), 1.0, out);
             }
         }
     }
@@ -149,40 +137,35 @@ impl Stage {
     /// The gradients of the last training [`Stage::forward`], whose output was `y`. `grad` (as many rows as `y` has; without
     /// those of the reused rows where nothing wants them) becomes that of the computed rows before the norm; `x_grad` is
     /// resized.
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
     pub(super) fn backward(
         &mut self,
         pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
-        y: View,
+        input: &LayerInput,
         reused: Option<Reused>,
-        kept: &mut Kept,
-        grad: &mut Matrix,
-        mut x_grad: Option<&mut Matrix>,
+        saved: &mut SavedStage,
+        LayerGrads { y, grad, mut x_grad }: LayerGrads,
     ) {
-        let finish = self.finish(pass, site::OUTPUT);
-        let mut conv_finish = finish;
+        let computed = input.block.num_dst;
+        let epilogue = self.epilogue(pass, site::OUTPUT);
+        let mut conv_epilogue = epilogue;
         let rows = 0..grad.num_rows();
         if !self.is_plain() {
-            conv_finish = Finish::NONE;
-            finish.backward(pass.backend, None, y.rows(rows.clone()), grad.view_mut());
+            conv_epilogue = Epilogue::NONE;
+            epilogue.backward(pass.backend, None, y.rows(rows.clone()), grad.view_mut());
             if let Some(norm) = &mut self.norm {
-                let all = rows.end == kept.before_norm.num_rows();
+                let all = rows.end == saved.before_norm.num_rows();
                 assert!(all || !norm.needs_all_rows(), "the norm of layer 0 needs the gradients of all rows");
-                norm.backward(pass, kept.before_norm.rows(rows), &mut kept.norm, grad.view_mut());
+                norm.backward(pass, saved.before_norm.rows(rows), &mut saved.norm, grad.view_mut());
             }
         }
         if let Some(reused) = reused {
-            self.backward_behind(pass, reused, block.num_dst, y, kept, grad);
+            self.backward_behind(pass, reused, computed, y, saved, grad);
         }
-        let Kept { conv: saved, own, .. } = kept;
-        let y = y.rows(0..block.num_dst);
-        let wanted = x_grad.as_deref_mut();
-        self.conv.backward(pass, order, block, x, y, conv_finish, saved, grad, wanted);
+        let SavedStage { conv: saved, own, .. } = saved;
+        let grads = LayerGrads { y: y.rows(0..computed), grad, x_grad: x_grad.as_deref_mut() };
+        self.conv.run_backward(pass, input, conv_epilogue, saved, grads);
         let grad = grad.view();
-        let own_grad = x_grad.map(|x_grad| x_grad.rows_mut(0..block.num_dst));
+        let own_grad = x_grad.map(|x_grad| x_grad.rows_mut(0..computed));
         match &mut self.residual {
             None => {}
             Some(Residual::Identity) => {
@@ -191,7 +174,7 @@ impl Stage {
                 }
             }
             Some(Residual::Linear(linear)) => {
-                linear.backward_product(pass, layer::own_rows_again(block, x, own), grad);
+                linear.backward_product(pass, input.saved_own_rows(own), grad);
                 if let Some(own_grad) = own_grad {
                     linear.input_grad(pass, grad, 1.0, own_grad);
                 }

@@ -1,13 +1,44 @@
 //! A training step through a model, forward and backward, in whole or layer by layer.
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 
 use super::{
-    Activations, Model, Part, Reused,
+    Activations, Model, Part,
     activations::{Rows, StageActs},
     of_layer, part,
+    reused::Reused,
 };
-use crate::{Finish, Matrix, Order, Pass, View, backend::Activation, layer::site};
+use crate::{
+    Epilogue, Matrix, Pass, ProductOrder, View,
+    backend::Activation,
+    layer::{LayerGrads, LayerInput, site},
+};
+
+/// The input of a training step that may reuse rows of the bottom layer.
+#[derive(Clone, Copy, Debug)]
+pub struct StepInput<'a> {
+    /// The order of each layer's products.
+    pub orders: &'a [ProductOrder],
+    /// The blocks of the layers, from the bottom up, or a single one for all.
+    pub blocks: &'a [Block],
+    /// The features, as for [`Model::forward`].
+    pub x: View<'a>,
+    /// Rows behind those that the bottom layer computes: its `D` rows are the first `C` sources of block
+    /// 1, the reused ones the `H` others.
+    pub reused: Option<Reused<'a>>,
+}
+
+impl<'a> StepInput<'a> {
+    /// The reused rows, if there are any: block 1 must name them.
+    fn reused_rows(&self) -> Option<Reused<'a>> {
+        let reused = self.reused.filter(|reused| !reused.slots.is_empty())?;
+        let blocks = self.blocks;
+        assert!(blocks.len() > 1, "rows are reused by a layer above, which has a block of its own");
+        let rows = blocks[0].num_dst + reused.slots.len();
+        assert_eq!(blocks[1].num_src, rows, "block 1 reads computed rows, then reused ones");
+        Some(reused)
+    }
+}
 
 impl Model {
     /// The scores of a minibatch, `B x C`, left in `acts.logits()`.
@@ -15,23 +46,34 @@ impl Model {
     /// `blocks` are the layers' from the bottom up, or a single one for all; `x` is `S x F`, the
     /// features of the bottom block's sources, or the whole table where that block is global
     /// ([`Model::can_read_table`]). They may be sparse, and transposed, after [`Model::start_with_product`].
-    pub fn forward(&self, pass: &Pass, orders: &[Order], blocks: &[Block], x: View, acts: &mut Activations) {
-        self.forward_over(pass, orders, blocks, x, None, acts);
-    }
-
-    /// [`Model::forward`], with rows behind the bottom layer's own.
-    pub(super) fn forward_over(
+    pub fn forward(
         &self,
         pass: &Pass,
-        orders: &[Order],
+        orders: &[ProductOrder],
         blocks: &[Block],
         x: View,
-        mut reused: Option<Reused>,
         acts: &mut Activations,
     ) {
-        self.forward_input(pass, x, acts);
-        for (l, &order) in orders.iter().enumerate() {
-            self.forward_layer_over(l, pass, order, of_layer(blocks, l), x, reused.take(), acts);
+        self.forward_step(pass, &StepInput { orders, blocks, x, reused: None }, acts);
+    }
+
+    /// [`Model::forward`], with rows behind the bottom layer's own. Without any it is [`Model::forward`], to
+    /// the bit.
+    ///
+    /// # Panics
+    /// Rows are reused, and there is no separate block for a layer above.
+    pub fn forward_step(&self, pass: &Pass, input: &StepInput, acts: &mut Activations) {
+        let mut reused = input.reused_rows();
+        self.forward_input(pass, input.x, acts);
+        for (l, &order) in input.orders.iter().enumerate() {
+            let (block, x) = (of_layer(input.blocks, l), input.x);
+            self.forward_stage(
+                l,
+                pass,
+                &LayerInput { order, block, x, transformed: &[] },
+                reused.take(),
+                acts,
+            );
         }
         self.forward_head(pass, acts);
     }
@@ -39,8 +81,8 @@ impl Model {
     /// The first step of [`Model::forward`]: dropout of the features and the input layer.
     pub fn forward_input(&self, pass: &Pass, x: View, acts: &mut Activations) {
         acts.fit(self.stages.len(), self.head.len());
-        let dropout = self.feature_finish(pass);
-        if dropout != Finish::NONE {
+        let dropout = self.feature_epilogue(pass);
+        if dropout != Epilogue::NONE {
             match x.sparse() {
                 Some(rows) => {
                     acts.dropped.resize(rows.values.len(), 1);
@@ -54,9 +96,9 @@ impl Model {
             }
         }
         if let Some(input) = &self.input {
-            let x = if dropout == Finish::NONE { x } else { after_dropout(x, &acts.dropped) };
+            let x = if dropout == Epilogue::NONE { x } else { after_dropout(x, &acts.dropped) };
             acts.input.out.resize(x.num_rows(), input.out_dim());
-            input.forward(pass, x, 0.0, self.finish(pass, part::INPUT), acts.input.out.view_mut());
+            input.forward(pass, x, 0.0, self.epilogue(pass, part::INPUT), acts.input.out.view_mut());
         }
     }
 
@@ -66,22 +108,19 @@ impl Model {
         &self,
         l: usize,
         pass: &Pass,
-        order: Order,
+        order: ProductOrder,
         block: &Block,
         x: View,
         acts: &mut Activations,
     ) {
-        self.forward_layer_over(l, pass, order, block, x, None, acts);
+        self.forward_stage(l, pass, &LayerInput { order, block, x, transformed: &[] }, None, acts);
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-    fn forward_layer_over(
+    fn forward_stage(
         &self,
         l: usize,
         pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
+        input: &LayerInput,
         reused: Option<Reused>,
         acts: &mut Activations,
     ) {
@@ -89,12 +128,13 @@ impl Model {
         let (below, this) = acts.stages.split_at_mut(l);
         let x = match below.last() {
             Some(below) => below.rows.out.view(),
-            None => self.bottom_input(pass, x, &acts.dropped, &acts.input.out),
+            None => self.bottom_input(pass, input.x, &acts.dropped, &acts.input.out),
         };
-        let StageActs { rows, kept } = &mut this[0];
+        let StageActs { rows, saved } = &mut this[0];
         let behind = reused.map_or(0, |reused| reused.slots.len());
-        rows.out.resize(block.num_dst + behind, stage.conv.out_dim());
-        stage.forward(&pass.part(l as u64), order, block, x, None, reused, kept, rows.out.view_mut());
+        rows.out.resize(input.block.num_dst + behind, stage.conv.spec().out_dim);
+        let (pass, input) = (pass.part(l as u64), LayerInput { x, ..*input });
+        stage.forward(&pass, &input, reused, saved, rows.out.view_mut());
     }
 
     /// The last step of [`Model::forward`]: the dense layers after the convolutions.
@@ -102,7 +142,7 @@ impl Model {
         let mut x = acts.stages.last().expect("a model has a layer").rows.out.view();
         for (i, (linear, rows)) in self.head.iter().zip(&mut acts.head).enumerate() {
             rows.out.resize(x.num_rows(), linear.out_dim());
-            linear.forward(pass, x, 0.0, self.head_finish(pass, i), rows.out.view_mut());
+            linear.forward(pass, x, 0.0, self.head_epilogue(pass, i), rows.out.view_mut());
             x = rows.out.view();
         }
     }
@@ -115,48 +155,53 @@ impl Model {
     pub fn backward(
         &mut self,
         pass: &Pass,
-        orders: &[Order],
+        orders: &[ProductOrder],
         blocks: &[Block],
         x: View,
         acts: &mut Activations,
     ) {
-        self.backward_over(pass, orders, blocks, x, None, acts, &mut |_, _| {});
+        self.backward_step(pass, &StepInput { orders, blocks, x, reused: None }, acts, &mut |_, _| {});
     }
 
-    /// [`Model::backward`] of [`Model::forward_over`]; `after` is told of each part when its gradient is complete.
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-    pub(super) fn backward_over(
+    /// [`Model::backward`] of [`Model::forward_step`], whose arguments are given again. Calls `after` with each part
+    /// when its gradient is complete, from the head down: work on it may overlap the rest.
+    ///
+    /// If reused rows are constants, block 1 may leave them out of its gradients ([`Block::grad_src`] is `C` or
+    /// more), if [`Model::may_restrict`] says so of layer 1; with aggregates it leaves out none.
+    ///
+    /// # Panics
+    /// Gradients that are needed were left out.
+    pub fn backward_step(
         &mut self,
         pass: &Pass,
-        orders: &[Order],
-        blocks: &[Block],
-        x: View,
-        reused: Option<Reused>,
+        input: &StepInput,
         acts: &mut Activations,
         after: &mut dyn FnMut(&mut Self, Part),
     ) {
+        let reused = input.reused_rows();
         self.backward_head(pass, acts);
         after(self, Part::Head);
-        for (l, &order) in orders.iter().enumerate().rev() {
+        for (l, &order) in input.orders.iter().enumerate().rev() {
+            let (block, x) = (of_layer(input.blocks, l), input.x);
             let reused = reused.filter(|_| l == 0);
-            self.backward_layer_over(l, pass, order, of_layer(blocks, l), x, reused, acts);
+            self.backward_stage(l, pass, &LayerInput { order, block, x, transformed: &[] }, reused, acts);
             after(self, Part::Layer(l));
         }
-        self.backward_input(pass, x, acts);
+        self.backward_input(pass, input.x, acts);
         after(self, Part::Input);
     }
 
     /// The first step of [`Model::backward`].
     pub fn backward_head(&mut self, pass: &Pass, acts: &mut Activations) {
         for i in (0..self.head.len()).rev() {
-            let finish = self.head_finish(pass, i);
+            let epilogue = self.head_epilogue(pass, i);
             let (below, this) = acts.head.split_at_mut(i);
             let below = match below.last_mut() {
                 Some(rows) => rows,
                 None => &mut acts.stages.last_mut().expect("a model has a layer").rows,
             };
             let Rows { out, grad } = &mut this[0];
-            self.head[i].backward(pass, below.out.view(), out.view(), finish, grad, Some(&mut below.grad));
+            self.head[i].backward(pass, below.out.view(), out.view(), epilogue, grad, Some(&mut below.grad));
         }
     }
 
@@ -166,22 +211,19 @@ impl Model {
         &mut self,
         l: usize,
         pass: &Pass,
-        order: Order,
+        order: ProductOrder,
         block: &Block,
         x: View,
         acts: &mut Activations,
     ) {
-        self.backward_layer_over(l, pass, order, block, x, None, acts);
+        self.backward_stage(l, pass, &LayerInput { order, block, x, transformed: &[] }, None, acts);
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-    fn backward_layer_over(
+    fn backward_stage(
         &mut self,
         l: usize,
         pass: &Pass,
-        order: Order,
-        block: &Block,
-        x: View,
+        input: &LayerInput,
         reused: Option<Reused>,
         acts: &mut Activations,
     ) {
@@ -191,27 +233,27 @@ impl Model {
             Some(StageActs { rows: Rows { out, grad }, .. }) => (out.view(), grad),
             None => {
                 let Rows { out, grad } = &mut acts.input;
-                (self.bottom_input(pass, x, &acts.dropped, out), grad)
+                (self.bottom_input(pass, input.x, &acts.dropped, out), grad)
             }
         };
-        let StageActs { rows: Rows { out, grad }, kept } = &mut this[0];
-        let pass = pass.part(l as u64);
-        let x_grad = wanted.then_some(x_grad);
-        self.stages[l].backward(&pass, order, block, x, out.view(), reused, kept, grad, x_grad);
+        let StageActs { rows: Rows { out, grad }, saved } = &mut this[0];
+        let (pass, input) = (pass.part(l as u64), LayerInput { x, ..*input });
+        let grads = LayerGrads { y: out.view(), grad, x_grad: wanted.then_some(x_grad) };
+        self.stages[l].backward(&pass, &input, reused, saved, grads);
     }
 
     /// The last step of [`Model::backward`]: the input layer.
     pub fn backward_input(&mut self, pass: &Pass, x: View, acts: &mut Activations) {
-        let finish = self.finish(pass, part::INPUT);
-        let dropped = self.feature_finish(pass) != Finish::NONE;
+        let epilogue = self.epilogue(pass, part::INPUT);
+        let dropped = self.feature_epilogue(pass) != Epilogue::NONE;
         if let Some(input) = &mut self.input {
             let x = if dropped { after_dropout(x, &acts.dropped) } else { x };
             let Rows { out, grad } = &mut acts.input;
-            input.backward(pass, x, out.view(), finish, grad, None);
+            input.backward(pass, x, out.view(), epilogue, grad, None);
         }
     }
 
-    /// The rows that the bottom layer reads, given the features and what became of them.
+    /// The rows that the bottom layer reads: the features, or the rows made of them.
     pub(super) fn bottom_input<'a>(
         &self,
         pass: &Pass,
@@ -221,26 +263,26 @@ impl Model {
     ) -> View<'a> {
         if self.input.is_some() {
             input.view()
-        } else if self.feature_finish(pass) != Finish::NONE {
+        } else if self.feature_epilogue(pass) != Epilogue::NONE {
             after_dropout(x, dropped)
         } else {
             x
         }
     }
 
-    fn feature_finish(&self, pass: &Pass) -> Finish {
+    fn feature_epilogue(&self, pass: &Pass) -> Epilogue {
         let dropout = pass.part(part::FEATURES).dropout(self.input_dropout, site::OUTPUT);
-        Finish { activation: Activation::Identity, dropout }
+        Epilogue { activation: Activation::Identity, dropout }
     }
 
     /// What follows the dense layer of this part.
-    pub(super) fn finish(&self, pass: &Pass, part: u64) -> Finish {
-        Finish { activation: self.activation, dropout: pass.part(part).dropout(self.dropout, site::OUTPUT) }
+    pub(super) fn epilogue(&self, pass: &Pass, part: u64) -> Epilogue {
+        Epilogue { activation: self.activation, dropout: pass.part(part).dropout(self.dropout, site::OUTPUT) }
     }
 
     /// What follows layer `i` of the head: nothing after the last.
-    pub(super) fn head_finish(&self, pass: &Pass, i: usize) -> Finish {
-        if i + 1 == self.head.len() { Finish::NONE } else { self.finish(pass, part::HEAD + i as u64) }
+    pub(super) fn head_epilogue(&self, pass: &Pass, i: usize) -> Epilogue {
+        if i + 1 == self.head.len() { Epilogue::NONE } else { self.epilogue(pass, part::HEAD + i as u64) }
     }
 }
 

@@ -10,7 +10,7 @@
 //!
 //! Memory: two matrices per parameter. [`super::adamw`] is the same with the decay taken out of `g`.
 
-use graphmill_graph::table::Entry;
+use graphmill_core::table::Entry;
 
 use super::{Make, Optimizer, Options, Slots, adamw};
 use crate::backend::AdamStep;
@@ -20,6 +20,7 @@ pub(super) const ENTRY: Entry<Make> = Entry {
     name: "adam",
     summary: "steps scaled by running means of the gradient and of its square",
     source: "Kingma and Ba, ICLR 2015",
+    options: &[],
     make: |options| Ok(Box::new(Adam::new(options, false)?)),
 };
 

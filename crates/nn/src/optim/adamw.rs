@@ -5,7 +5,7 @@
 //! value -= lr * decay * value
 //! ```
 
-use graphmill_graph::table::Entry;
+use graphmill_core::table::Entry;
 
 use super::{Adam, Make};
 
@@ -13,6 +13,7 @@ pub(super) const ENTRY: Entry<Make> = Entry {
     name: "adamw",
     summary: "adam, with the decay on the weights themselves instead of in the gradient",
     source: "Loshchilov and Hutter, ICLR 2019",
+    options: &[],
     make: |options| Ok(Box::new(Adam::new(options, true)?)),
 };
 

@@ -28,11 +28,23 @@ pub use adam::Adam;
 pub use clip::{clip, global_norm};
 pub use sgd::Sgd;
 
-use graphmill_graph::table::{self, Entry};
+use graphmill_core::table::Table;
 
 use crate::{Backend, Error, Matrix, Param, Result};
 
 /// A rule that turns gradients into updates.
+///
+/// ```
+/// use graphmill_nn::{Matrix, Param, backend::Reference, optim};
+///
+/// let mut weight = Param::constant("weight", 1, 2, 1.0);
+/// weight.grad = Matrix::from_slice(1, 2, &[2.0, -4.0]);
+/// let mut sgd = optim::by_name("sgd", &optim::Options::default())?;
+/// sgd.begin(0.25);
+/// sgd.update(&Reference, 0, &mut weight, 0.0);
+/// assert_eq!(weight.value.view().host(), [0.5, 2.0]);
+/// # Ok::<(), graphmill_nn::Error>(())
+/// ```
 pub trait Optimizer: Send {
     /// Its name in the [`TABLE`].
     fn name(&self) -> &'static str;
@@ -102,14 +114,14 @@ impl Options {
 pub type Make = fn(&Options) -> Result<Box<dyn Optimizer>>;
 
 /// The optimisers.
-pub const TABLE: &[Entry<Make>] = &[sgd::ENTRY, adam::ENTRY, adamw::ENTRY];
+pub static TABLE: Table<Make> = Table::new("optimizer", &[sgd::ENTRY, adam::ENTRY, adamw::ENTRY]);
 
 /// The optimiser called `name`.
 ///
 /// # Errors
 /// No such name, or an option out of range.
 pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Optimizer>> {
-    let entry = table::find("optimizer", TABLE, name)?;
+    let entry = TABLE.find(name)?;
     Options::fraction("momentum", options.momentum)?;
     (entry.make)(options)
 }
@@ -188,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_optimizer_resumes_bit_for_bit() {
-        for entry in TABLE {
+        for entry in &TABLE {
             let options = Options { momentum: 0.9, nesterov: true, ..Options::default() };
             let mut whole = by_name(entry.name, &options).unwrap();
             assert_eq!(whole.name(), entry.name);
@@ -226,7 +238,7 @@ mod tests {
 
     #[test]
     fn state_is_allocated_once() {
-        for entry in TABLE {
+        for entry in &TABLE {
             let mut optimizer =
                 by_name(entry.name, &Options { momentum: 0.5, ..Options::default() }).unwrap();
             let mut at = params();
@@ -246,7 +258,7 @@ mod tests {
     fn options_out_of_range_say_what_is_wanted() {
         let message = |name, options: Options| by_name(name, &options).err().unwrap().to_string();
         let options = Options::default();
-        for entry in TABLE {
+        for entry in &TABLE {
             for momentum in [-0.5, 1.0, 1.5, f32::NAN] {
                 assert_eq!(
                     message(entry.name, Options { momentum, ..options }),

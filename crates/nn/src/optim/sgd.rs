@@ -10,7 +10,7 @@
 //!
 //! Memory: one matrix per parameter.
 
-use graphmill_graph::table::Entry;
+use graphmill_core::table::Entry;
 
 use super::{Make, Optimizer, Options, Slots};
 use crate::backend::SgdStep;
@@ -20,6 +20,7 @@ pub(super) const ENTRY: Entry<Make> = Entry {
     name: "sgd",
     summary: "stochastic gradient descent, with momentum where asked",
     source: "Sutskever et al., ICML 2013",
+    options: &["momentum"],
     make: |options| Ok(Box::new(Sgd::new(options)?)),
 };
 

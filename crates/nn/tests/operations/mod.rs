@@ -1,9 +1,13 @@
 //! Every operation of a backend on made-up inputs: `(name, tolerance, run)`. A backend's tests compare what
 //! `run` returns with the reference backend's, or with its own under other circumstances.
 
-use graphmill_graph::{Block, keyed::Stream};
+use graphmill_core::{Block, keyed::Stream};
 use graphmill_nn::backend::{
-    Activation, AdamStep, Backend, Dropout, EdgeWeight, OwnWeight, SgdStep, Side, Weighting, Winners,
+    Activation, AdamStep, AggregationWeights, ArgMax, Backend, Dropout, EdgeWeight, OwnWeight, SgdStep, Side,
+    ops::{
+        AttendInput, AttendInputBackward, AttendInputTransposed, Dense, EdgeSoftmaxBackward, HeadGemm,
+        NormBackward,
+    },
 };
 use graphmill_nn::{Matrix, View, matrix::TableData};
 use half::{bf16, f16};
@@ -119,19 +123,19 @@ fn bf16_table(x: Matrix) -> Matrix {
     Matrix::shared(TableData::Bf16(half.into()), x.num_cols())
 }
 
-const WEIGHTINGS: [Weighting; 7] = [
-    Weighting { edge: EdgeWeight::Normalised, own: OwnWeight::None },
-    Weighting::MEAN,
-    Weighting::STORED,
-    Weighting { edge: EdgeWeight::One, own: OwnWeight::None },
-    Weighting { edge: EdgeWeight::One, own: OwnWeight::Constant(1.5) },
-    Weighting { edge: EdgeWeight::Mean, own: OwnWeight::Stored },
-    Weighting { edge: EdgeWeight::Stored, own: OwnWeight::Constant(-0.5) },
+const WEIGHTINGS: [AggregationWeights; 7] = [
+    AggregationWeights { edge: EdgeWeight::Normalised, own: OwnWeight::None },
+    AggregationWeights::MEAN,
+    AggregationWeights::STORED,
+    AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::None },
+    AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::Constant(1.5) },
+    AggregationWeights { edge: EdgeWeight::Mean, own: OwnWeight::Stored },
+    AggregationWeights { edge: EdgeWeight::Stored, own: OwnWeight::Constant(-0.5) },
 ];
 
 /// Those, and one whose own weight is 1 + a matrix's value.
-fn weightings(plus: &Matrix) -> impl Iterator<Item = Weighting<'_>> {
-    let learned = Weighting { edge: EdgeWeight::One, own: OwnWeight::OnePlus(plus.view()) };
+fn weightings(plus: &Matrix) -> impl Iterator<Item = AggregationWeights<'_>> {
+    let learned = AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::OnePlus(plus.view()) };
     WEIGHTINGS.into_iter().chain([learned])
 }
 
@@ -181,7 +185,7 @@ fn head_gemm(b: &dyn Backend, shape: Shape, side_a: Side, side_b: Side) -> Outpu
     let (a, x, mut c) = (factor(side_a, m, k), factor(side_b, k, n), factor(Side::Plain, m, n));
     let mut out = Vec::new();
     for beta in [1.0, 0.0] {
-        b.head_gemm(heads, a.view(), side_a, x.view(), side_b, beta, c.view_mut());
+        b.head_gemm(HeadGemm { heads, a: a.view(), side_a, b: x.view(), side_b, beta, c: c.view_mut() });
         out.extend(all(&[c.view()]));
         c.view_mut().host().fill(f32::NAN);
     }
@@ -198,7 +202,13 @@ fn softmax_ce(b: &dyn Backend, shape: Shape, stretch: f32) -> Outputs {
     let mut grad = Matrix::zeros(shape.rows, shape.cols);
     let mut out = Vec::new();
     for weight in [&[][..], &weight[..]] {
-        out.push(b.settle(b.softmax_cross_entropy(logits.view(), &label, weight, 0.3, grad.view_mut())));
+        out.push(b.resolve_loss(b.softmax_cross_entropy(
+            logits.view(),
+            &label,
+            weight,
+            0.3,
+            grad.view_mut(),
+        )));
         out.extend(all(&[grad.view()]));
     }
     out
@@ -229,7 +239,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let (x, w) = (inputs.matrix(s.rows, s.inner), inputs.matrix(s.inner, s.cols));
             let (bias, mut y) = (inputs.row(), inputs.rows());
             let bias = (i % 3 > 0).then(|| bias.view());
-            b.dense(x.view(), w.view(), [0.0, 1.0][i % 2], bias, activation, dropout, y.view_mut());
+            b.dense(Dense {
+                x: x.view(),
+                w: w.view(),
+                beta: [0.0, 1.0][i % 2],
+                bias,
+                activation,
+                dropout,
+                out: y.view_mut(),
+            });
             out.extend(all(&[y.view()]));
         }
         out
@@ -299,7 +317,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let mut inputs = Inputs::new(s);
             let block = inputs.block(global);
             let src = inputs.ties(block.num_src, s.cols);
-            let (mut dst, mut arg) = (inputs.destinations(), Winners::default());
+            let (mut dst, mut arg) = (inputs.destinations(), ArgMax::default());
             arg.resize(1, 3);
             arg.host_mut().fill(7);
             b.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
@@ -345,17 +363,17 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let alpha = attention(&mut inputs, &block);
         let alpha_grad = inputs.matrix(block.num_edges() + block.num_dst, s.heads);
         let mut scratch = alpha.clone();
-        b.edge_softmax_backward(
-            &block,
-            source.view(),
-            target.view(),
-            0.2,
-            alpha.view(),
-            alpha_grad.view(),
-            scratch.view_mut(),
-            source_grad.view_mut(),
-            target_grad.view_mut(),
-        );
+        b.edge_softmax_backward(EdgeSoftmaxBackward {
+            block: &block,
+            source: source.view(),
+            target: target.view(),
+            slope: 0.2,
+            alpha: alpha.view(),
+            alpha_grad: alpha_grad.view(),
+            scratch: scratch.view_mut(),
+            source_grad: source_grad.view_mut(),
+            target_grad: target_grad.view_mut(),
+        });
         all(&[source_grad.view(), target_grad.view()])
     }),
     ("attend", 1e-5, |b, s| {
@@ -392,18 +410,18 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 let (source, target) = (inputs.matrix(s.cols, s.heads), inputs.matrix(s.cols, s.heads));
                 let (mut score, mut dst) = (attention(&mut inputs, &block), wide(&mut inputs, s.dst));
                 let (mut alpha, mut used) = (score.clone(), Matrix::zeros(score.num_rows(), s.heads));
-                b.attend_input(
-                    &block,
-                    x.view(),
-                    source.view(),
-                    target.view(),
-                    0.2,
+                b.attend_input(AttendInput {
+                    block: &block,
+                    x: x.view(),
+                    source: source.view(),
+                    target: target.view(),
+                    slope: 0.2,
                     dropout,
-                    score.view_mut(),
-                    alpha.view_mut(),
-                    used.view_mut(),
-                    dst.view_mut(),
-                );
+                    score: score.view_mut(),
+                    alpha: alpha.view_mut(),
+                    used: used.view_mut(),
+                    out: dst.view_mut(),
+                });
                 out.extend(all(&[score.view(), alpha.view(), used.view(), dst.view()]));
             }
         }
@@ -418,18 +436,18 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let score = inputs.matrix(alpha.num_rows(), s.heads);
             let (grad, mut score_grad) = (wide(&mut inputs, s.dst), score.clone());
             let (mut source, mut target) = (inputs.matrix(s.cols, s.heads), inputs.matrix(s.cols, s.heads));
-            b.attend_input_backward(
-                &block,
-                x.view(),
-                0.2,
-                score.view(),
-                alpha.view(),
-                used.view(),
-                grad.view(),
-                score_grad.view_mut(),
-                source.view_mut(),
-                target.view_mut(),
-            );
+            b.attend_input_backward(AttendInputBackward {
+                block: &block,
+                x: x.view(),
+                slope: 0.2,
+                score: score.view(),
+                alpha: alpha.view(),
+                used: used.view(),
+                grad: grad.view(),
+                score_grad: score_grad.view_mut(),
+                source_grad: source.view_mut(),
+                target_grad: target.view_mut(),
+            });
             out.extend(all(&[score_grad.view(), source.view(), target.view()]));
         }
         out
@@ -440,15 +458,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let (source, target) = (inputs.matrix(s.cols, s.heads), inputs.matrix(s.cols, s.heads));
         let (used, grad) = (attention(&mut inputs, &block), wide(&mut inputs, s.dst));
         let score_grad = inputs.matrix(used.num_rows(), s.heads);
-        b.attend_input_transposed(
-            &block,
-            source.view(),
-            target.view(),
-            used.view(),
-            grad.view(),
-            score_grad.view(),
-            x_grad.view_mut(),
-        );
+        b.attend_input_transposed(AttendInputTransposed {
+            block: &block,
+            source: source.view(),
+            target: target.view(),
+            used: used.view(),
+            grad: grad.view(),
+            score_grad: score_grad.view(),
+            x_grad: x_grad.view_mut(),
+        });
         all(&[x_grad.view()])
     }),
     ("head_mean", 1e-6, |b, s| {
@@ -548,15 +566,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let (mut gamma_grad, mut beta_grad, mut out) = (inputs.row(), inputs.row(), inputs.rows());
         let mut stats = Matrix::zeros(2, s.cols);
         b.batch_norm(x.view(), gamma.view(), gamma.view(), 0.01, stats.view_mut(), out.view_mut());
-        b.batch_norm_backward(
-            x.view(),
-            gamma.view(),
-            0.01,
-            stats.view(),
-            grad.view_mut(),
-            gamma_grad.view_mut(),
-            beta_grad.view_mut(),
-        );
+        b.batch_norm_backward(NormBackward {
+            x: x.view(),
+            gamma: gamma.view(),
+            eps: 0.01,
+            stats: stats.view(),
+            grad: grad.view_mut(),
+            gamma_grad: gamma_grad.view_mut(),
+            beta_grad: beta_grad.view_mut(),
+        });
         all(&[grad.view(), gamma_grad.view(), beta_grad.view()])
     }),
     ("layer_norm", 1e-5, |b, s| {
@@ -572,15 +590,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let (mut gamma_grad, mut beta_grad, mut out) = (inputs.row(), inputs.row(), inputs.rows());
         let mut stats = Matrix::zeros(s.rows, 2);
         b.layer_norm(x.view(), gamma.view(), gamma.view(), 0.01, stats.view_mut(), out.view_mut());
-        b.layer_norm_backward(
-            x.view(),
-            gamma.view(),
-            0.01,
-            stats.view(),
-            grad.view_mut(),
-            gamma_grad.view_mut(),
-            beta_grad.view_mut(),
-        );
+        b.layer_norm_backward(NormBackward {
+            x: x.view(),
+            gamma: gamma.view(),
+            eps: 0.01,
+            stats: stats.view(),
+            grad: grad.view_mut(),
+            gamma_grad: gamma_grad.view_mut(),
+            beta_grad: beta_grad.view_mut(),
+        });
         all(&[grad.view(), gamma_grad.view(), beta_grad.view()])
     }),
     ("l2_norm", 1e-5, |b, s| {
@@ -607,7 +625,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let mut grad = inputs.rows();
         let mut out = Vec::new();
         for weight in [&[][..], &weight[..]] {
-            out.push(b.settle(b.sigmoid_cross_entropy(logits.view(), &target, weight, 0.3, grad.view_mut())));
+            out.push(b.resolve_loss(b.sigmoid_cross_entropy(
+                logits.view(),
+                &target,
+                weight,
+                0.3,
+                grad.view_mut(),
+            )));
             out.extend(all(&[grad.view()]));
         }
         out

@@ -1,17 +1,17 @@
 //! Reused rows that follow the parameters in some directions: against the formula, computed plainly in f64.
 
-use graphmill_graph::keyed::{Stream, key};
-use graphmill_nn::Projected;
+use graphmill_core::keyed::{Stream, key};
+use graphmill_nn::{Projected, model::ProjectedRows};
 
 use super::*;
 
 /// Layers that can, with every norm and residual, with and without dropout.
-fn able() -> Vec<(ModelConfig, Model, Vec<Order>)> {
+fn able() -> Vec<(ModelConfig, Model, Vec<ProductOrder>)> {
     let mut able = Vec::new();
     for config in configs() {
         let model = model(&config);
         let all = all_orders(&model);
-        let orders = all.into_iter().filter(|orders| !model.kept_dims(orders).is_empty());
+        let orders = all.into_iter().filter(|orders| !model.aggregate_dims(orders).is_empty());
         able.extend(orders.map(|orders| (config.clone(), model.clone(), orders)));
     }
     for name in ["gcn", "sage", "gat"] {
@@ -21,7 +21,7 @@ fn able() -> Vec<(ModelConfig, Model, Vec<Order>)> {
 }
 
 /// The same, without dropout and with even attention.
-fn able_exactly() -> impl Iterator<Item = (ModelConfig, Model, Vec<Order>)> {
+fn able_exactly() -> impl Iterator<Item = (ModelConfig, Model, Vec<ProductOrder>)> {
     able().into_iter().filter(|(config, ..)| config.dropout == 0.0).map(|(config, mut model, orders)| {
         make_attention_even(&mut model);
         (config, model, orders)
@@ -74,8 +74,8 @@ struct Following {
 }
 
 impl Following {
-    fn new(model: &Model, orders: &[Order], batch: &Batch, k: usize) -> Self {
-        let dims = model.kept_dims(orders);
+    fn new(model: &Model, orders: &[ProductOrder], batch: &Batch, k: usize) -> Self {
+        let dims = model.aggregate_dims(orders);
         let basis = directions(&dims, k);
         let k = basis[0].num_rows();
         let Table { mut rows, .. } = Table::new(model, orders, batch, false);
@@ -88,8 +88,11 @@ impl Following {
             let block = rows_of(&batch.exact[0], &ids);
             let mut kept: Vec<Matrix> = dims.iter().map(|&dim| Matrix::zeros(ids.len(), dim)).collect();
             let (pass, x) = (pass(true), batch.x.view());
-            model.bottom_rows(&pass, orders[0], &block, x, &mut scratch, at, &mut rows, 0, &mut kept);
-            model.project_rows(&pass, &basis, &kept, &mut scratch, at, &mut rows, &mut coordinates);
+            let input = LayerInput { order: orders[0], block: &block, x, transformed: &[] };
+            let to = BottomRows { rows: &mut rows, at, aggregates: &mut kept, aggregates_at: 0 };
+            model.bottom_rows(&pass, &input, &mut scratch, to);
+            let to = ProjectedRows { rows: &mut rows, coordinates: &mut coordinates, at };
+            model.project_rows(&pass, &basis, &kept, &mut scratch, to);
         }
         Self { rows, coordinates, basis }
     }
@@ -97,7 +100,7 @@ impl Following {
     fn reused(&self, learns: bool) -> Reused<'_> {
         let (coordinates, basis) = (self.coordinates.view(), &self.basis[..]);
         let projected = Some(Projected { coordinates, basis, learns });
-        Reused { rows: self.rows.view(), slots: &SLOTS, kept: &[], projected }
+        Reused { rows: self.rows.view(), slots: &SLOTS, aggregates: &[], projected }
     }
 }
 
@@ -170,9 +173,9 @@ fn plainly(then: &Model, now: &Model, config: &ModelConfig, table: &Table, basis
     Table { rows, kept: Vec::new() }
 }
 
-fn output(model: &Model, orders: &[Order], batch: &Batch, reused: Reused) -> (Matrix, Matrix) {
+fn output(model: &Model, orders: &[ProductOrder], batch: &Batch, reused: Reused) -> (Matrix, Matrix) {
     let mut acts = Activations::default();
-    model.forward_reusing(&pass(true), orders, &batch.reusing, batch.x.view(), reused, &mut acts);
+    model.forward_step(&pass(true), &step(orders, &batch.reusing, batch.x.view(), reused), &mut acts);
     let copy = |of: View| Matrix::from_slice(of.num_rows(), of.num_cols(), of.host());
     (copy(acts.output(0)), copy(acts.logits()))
 }
@@ -246,7 +249,7 @@ fn a_complete_basis_makes_scores_and_gradients_exact() {
 #[test]
 fn where_it_learns_gradients_match_finite_differences() {
     for (config, mut model, orders) in able().into_iter().filter(|(config, ..)| config.dropout > 0.0) {
-        if orders.contains(&Order::TransformFirst) {
+        if orders.contains(&ProductOrder::TransformFirst) {
             continue; // what is above makes no difference to the rows
         }
         let batch = batch(&model);
@@ -266,7 +269,7 @@ fn where_it_learns_gradients_match_finite_differences() {
                     });
                 };
                 change(&mut model, delta);
-                model.forward_reusing(&pass(true), &orders, &batch.reusing, x, reused, &mut acts);
+                model.forward_step(&pass(true), &step(&orders, &batch.reusing, x, reused), &mut acts);
                 change(&mut model, -delta);
                 dot(acts.logits(), batch.c.view())
             });
@@ -309,11 +312,11 @@ fn where_it_does_not_learn_gradients_are_those_of_constants() {
 }
 
 #[test]
-#[should_panic(expected = "kept aggregates need the gradients of all rows")]
+#[should_panic(expected = "saved aggregates need the gradients of all rows")]
 fn what_learns_is_not_left_without_its_gradients() {
     let mut model = model(&named("gcn"));
     let mut batch = batch(&model);
-    let orders = [Order::AggregateFirst; 2];
+    let orders = [ProductOrder::AggregateFirst; 2];
     batch.reusing[1].grad_src = Some(batch.reusing[0].num_dst);
     batch.reusing[1].transpose();
     let following = Following::new(&model, &orders, &batch, 2);

@@ -31,6 +31,28 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def is_scipy(value: Any) -> bool:
+    """Whether that is a sparse matrix or array of SciPy, without importing it for the question."""
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and sparse.issparse(value)
+
+
+def edges_of_scipy(matrix: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """The edges of a sparse adjacency matrix, ``A[i, j]`` from ``i`` to ``j``, their weights where not all are 1, and the number of nodes.
+    Entries at the same place are summed, and zeros are no edges, as in SciPy's own sums and products."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"edge_index: a square sparse matrix is expected, not shape {matrix.shape}")
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f"edge_index: a sparse matrix of real numbers is expected, not of {matrix.dtype}")
+    # a bool has no sum: an edge is there or not
+    entries = matrix.tocsr(copy=True)
+    entries.sum_duplicates()
+    entries.eliminate_zeros()
+    entries = entries.tocoo()
+    ones = entries.dtype.kind == "b" or bool((entries.data == 1).all())
+    return np.stack([entries.row, entries.col]), None if ones else entries.data.astype(np.float32), matrix.shape[0]
+
+
 def array_of(value: Any, name: str) -> np.ndarray:
     """The values of a tensor, an array or a sequence as an array; no copy of the first two where they lie one behind the other in the
     processor's memory."""
@@ -41,6 +63,11 @@ def array_of(value: Any, name: str) -> np.ndarray:
         if value.layout != sys.modules["torch"].strided:
             raise TypeError(f"{name}: a dense tensor is expected, not {value.layout}")
         value = value.contiguous().numpy()
+    if is_scipy(value):
+        remedy = "give its toarray()"
+        if name == "edge_index":
+            remedy = "graphmill.Dataset.from_arrays(matrix, x=...) takes an adjacency, and its dataset takes this place"
+        raise TypeError(f"{name}: a dense array is expected, not a sparse matrix; {remedy}")
     try:
         array = np.ascontiguousarray(value)
     except ValueError as error:

@@ -38,7 +38,7 @@ class ClusterData:
         graph = open_graph(data)
         if partition is None:
             none = np.zeros(0, np.uint32)
-            how = {"method": method, "parts": int(num_parts), "seed": 0, "slack": 0.1, "train_slack": 1.0}
+            how = {"method": method, "parts": int(num_parts), "seed": 0, "slack": None, "train_slack": None}
             parts = _graphmill.partition(graph.topology, none, **how)
         else:
             parts = array_of(partition, "partition")
@@ -86,10 +86,8 @@ class ClusterLoader(Loader):
     def _open(self) -> None:
         data = self.cluster_data.data
         self._graph = open_graph(data)
-        if self._tier_options:
-            # an epoch asks for every row once: none is hotter than another, so what is quickest to know does
-            self._tier_options.setdefault("cache", "degree")
-        self._tier_graph(self._graph, data, self.cluster_data.nodes, fanout=[1])
+        # an epoch asks for every row once: none is hotter than another, so what is quickest to know does
+        self._tier_graph(self._graph, data, self.cluster_data.nodes, fanout=[1], cache="degree")
         self._output = Output(self._graph, self.cluster_data._how, self._pin)
         self._reseed()
 

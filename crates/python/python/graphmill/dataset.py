@@ -11,10 +11,23 @@ from typing import Any
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, find
+from ._frameworks import array_of, edges_of_scipy, find, is_scipy
 from .data import is_pyg
 from .loader import input_nodes_of
 from .progress import watch
+
+
+def sources_of(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """The source of each edge of compressed rows."""
+    if indptr.dtype.kind not in "iu" or indptr.ndim != 1 or not len(indptr):
+        raise ValueError(f"indptr: one dimension of whole numbers is expected, not shape {indptr.shape} of {indptr.dtype}")
+    indptr = indptr.astype(np.int64)
+    for v in np.flatnonzero(indptr < 0)[:1]:
+        raise ValueError(f"indptr[{v}] is {indptr[v]}: row starts are not negative")
+    counts = np.diff(indptr)
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (counts < 0).any():
+        raise ValueError(f"indptr: ascending row starts from 0 to {len(indices)}, the length of indices, are expected")
+    return np.repeat(np.arange(len(counts)), counts)
 
 
 class Dataset:
@@ -50,8 +63,8 @@ class Dataset:
     @classmethod
     def from_arrays(
         cls,
-        *,
         edge_index: Any = None,
+        *,
         indptr: Any = None,
         indices: Any = None,
         num_nodes: int | None = None,
@@ -63,16 +76,23 @@ class Dataset:
         test_mask: Any = None,
         edge_weight: Any = None,
         undirected: bool = False,
+        layout: str | None = None,
         metric: str | None = None,
         name: str = "arrays",
     ) -> Dataset:
         """A dataset of arrays or tensors, which are copied.
 
         Args:
-            edge_index: ``2 x E``: sources, destinations. Edges are sorted by destination, then source.
-            indptr, indices: In its place compressed columns: the in-neighbours of each node.
+            edge_index: ``2 x E``: sources, destinations. Edges are sorted by destination, then source. Or a sparse matrix of SciPy
+                (``V x V``, any format): ``A[i, j]`` is an edge from ``i`` to ``j``, and its value the edge's weight where not all are 1;
+                entries at the same place are summed, and those of value 0 are no edges.
+            indptr, indices: In its place compressed rows or columns, as ``layout`` says.
+            layout: ``"csc"``: ``indptr`` and ``indices`` hold the in-neighbours of each node, as :attr:`indptr` and
+                :attr:`indices` do; ``"csr"``: the out-neighbours, as those of SciPy's ``csr_matrix`` do.
             num_nodes: ``V``; by default that of ``x``, ``y`` or ``indptr``.
-            x: ``V x F`` of float32 or float16 (others are converted to float32).
+            x: ``V x F`` of float32 or float16 (others are converted to float32), as the source has them: arrays do not say how they
+                were normalized. Those of a dataset that was imported with ``normalize`` are standardized already, and a run on it would
+                bring them to its scale a second time; give :func:`predict` that dataset itself, or train on these arrays.
             y: ``V`` classes (-1 where unknown), or ``V x C`` zeros and ones where nodes have several.
             train_mask, val_mask, test_mask: Masks (``V``) or ids; they must not overlap.
             edge_weight: ``E``, at least 0.
@@ -85,6 +105,20 @@ class Dataset:
         """
         if (edge_index is None) == (indptr is None or indices is None):
             raise ValueError("give either edge_index, or indptr and indices")
+        if edge_index is None and layout not in ("csc", "csr"):
+            raise ValueError(
+                f"layout {layout!r}: indptr and indices need layout='csc' (in-neighbours of each node) or "
+                "layout='csr' (out-neighbours of each node, as in scipy.sparse.csr_matrix)"
+            )
+        if edge_index is not None and layout is not None:
+            raise ValueError(f"layout {layout!r}: it is that of indptr and indices; leave it out with edge_index")
+        if is_scipy(edge_index):
+            if edge_weight is not None:
+                raise ValueError("edge_weight: the values of a sparse edge_index are the weights; leave it out")
+            edge_index, edge_weight, nodes = edges_of_scipy(edge_index)
+            if num_nodes is not None and num_nodes != nodes:
+                raise ValueError(f"num_nodes {num_nodes}: the sparse edge_index has {nodes} rows")
+            num_nodes = nodes
         x = None if x is None else array_of(x, "x")
         if x is not None and (x.ndim != 2 or x.dtype.kind not in "fiub"):
             raise TypeError(f"x: two dimensions of numbers are expected, not shape {x.shape} of {x.dtype}")
@@ -101,12 +135,16 @@ class Dataset:
             if y.dtype.kind not in "iu" or y.ndim != 1:
                 raise TypeError(f"y: whole numbers are expected, not shape {y.shape} of {y.dtype}")
             y = y.astype(np.int64)
-        columns = edge_index is None
-        if columns:
+        columns = layout == "csc"
+        if layout is not None:
             src, dst = array_of(indptr, "indptr"), array_of(indices, "indices")
             num_nodes = len(src) - 1 if num_nodes is None else num_nodes
             if num_nodes != len(src) - 1:
                 raise ValueError(f"indptr: {len(src)} entries for {num_nodes} nodes: one more than nodes are expected")
+            if columns and undirected:
+                raise ValueError("undirected: compressed columns are taken as they are; give edge_index")
+            if not columns:
+                src = sources_of(src, dst)
         else:
             edges = array_of(edge_index, "edge_index")
             if edges.ndim != 2 or edges.shape[0] != 2:
@@ -251,15 +289,26 @@ class Dataset:
         """What nodes were called before the dataset was reordered (``V``), or ``None``."""
         return self._native.original_ids()
 
+    @property
+    def import_report(self) -> dict[str, Any] | None:
+        """Counts of what :func:`import_dataset` merged, dropped, added or ignored, or ``None`` for a dataset that it did not return.
+
+        ``source_edges``, ``reverse_edges_added``, ``self_loops_removed``, ``self_loops_kept``, ``duplicate_edges_merged``, ``duplicate_edges_summed``,
+        ``nodes_dropped``, ``edges_dropped`` and ``missing_labels`` are counts, ``ignored_columns`` and ``ignored_parts`` lists of names, ``normalization`` says what was done to the features, and ``other`` holds counts of a single format.
+        """
+        report = self._native.import_report()
+        return None if report is None else json.loads(report)
+
     def __getstate__(self) -> dict[str, Any]:
         if self.path is not None:
             return {"path": os.path.abspath(self.path)}
         y = self._native.y()
-        arrays = {"indptr": self.indptr, "indices": self.indices, "x": self.x, "y": y, "edge_weight": self.edge_weight}
+        csc = {"indptr": self.indptr, "indices": self.indices, "edge_weight": self.edge_weight}
+        arrays = {**csc, "x": self.x, "y": y}
         return {
             "arrays": {name: None if array is None else np.array(array) for name, array in arrays.items()},
             "parts": [np.array(self.train), np.array(self.valid), np.array(self.test)],
-            "rest": {"num_classes": self.num_classes or None, "metric": self.metric, "name": self.name},
+            "rest": {"layout": "csc", "num_classes": self.num_classes or None, "metric": self.metric, "name": self.name},
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -328,6 +377,9 @@ def import_dataset(
         memory: Bytes of memory to keep to.
         progress: Whether progress is shown; ``None``: where there is a terminal or a notebook.
         **options: As of ``graphmill import``: ``undirected``, ``largest_component``, ``normalize``, ``split``, ``features``, ...
+
+    Returns:
+        The dataset; its ``import_report`` counts what was merged, dropped, added or ignored.
 
     Raises:
         TypeError: No such option.

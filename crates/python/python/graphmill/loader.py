@@ -226,7 +226,7 @@ class Loader:
         if native is None:
             raise TypeError(f"{next(iter(self._tier_options))}: tiers hold the rows of a graphmill.Dataset, not of a {type(data).__name__}")
         fixed = {"batch_size": self.batch_size, "seed": self.seed % 2**63, **sampling}
-        self._tiers = _graphmill.Tiers(native, inputs, options_of({**fixed, **self._tier_options}))
+        self._tiers = _graphmill.Tiers(native, inputs, options_of({**fixed, **self._tier_options}), list(self._tier_options))
         return self._tiers
 
     def _tier_graph(self, graph: Any, data: Any, inputs: np.ndarray | None, **sampling: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import warnings
 from types import SimpleNamespace
 from typing import Any, Callable, Sequence
 
@@ -64,7 +65,7 @@ def train(
     Ctrl-C stops after the batch in hand, writes a checkpoint and raises ``KeyboardInterrupt``; ``resume=True`` goes on from there to the same numbers.
 
     Args:
-        dataset: A dataset, its directory, or ``None`` for the built-in demo.
+        dataset: A dataset, its directory, or ``None`` for the built-in demo; with ``resume``, ``None`` for the run's own.
         out: The run directory to write (configuration, epochs, checkpoint, best model); none by default.
         resume: Whether to go on with the run in ``out``.
         progress: Whether progress is shown; ``None``: where there is a terminal or a notebook.
@@ -101,7 +102,8 @@ def train(
 
         told = None if line is None and callback is None else observe
         path = None if out is None else os.fspath(out)
-        return _record(_graphmill.train(_open(dataset)._native, options_of(options), path, resume, told))
+        native = None if dataset is None else _open(dataset)._native
+        return _record(_graphmill.train(native, options_of(options), path, resume, told))
 
 
 def evaluate(
@@ -111,11 +113,11 @@ def evaluate(
 
     Args:
         run: The run directory.
-        dataset: Another dataset than the run's.
+        dataset: Another dataset than the run's; or the same, where the run's was in memory and is not stored with it.
         last: Whether its last checkpoint is judged rather than its best model.
 
     Returns:
-        ``metric``, ``test`` (that metric's value there) and ``parts``, each with ``part``, ``nodes`` and ``scores``.
+        ``metric``, ``test`` (that metric's value there), ``same_dataset`` (whether it is the run's, by its checksum), ``rescaled`` (how features of another dataset were brought to the scale of the run's) and ``parts``, each with ``part``, ``nodes`` and ``scores``.
 
     Raises:
         ValueError, OSError: There is no such run, or its model does not fit the dataset.
@@ -140,9 +142,12 @@ def predict(
         nodes: Ids (``N``), or ``None`` for all nodes.
         kind: ``"classes"`` (``N``, int64; with several labels ``N x C`` zeros and ones), ``"probabilities"`` (``N x C``, float32) or
             ``"embeddings"`` (``N x H``, float32: the last hidden rows).
-        dataset: Another dataset than the run's.
+        dataset: Another dataset than the run's; or the same, where the run's was in memory and is not stored with it.
         last: Whether its last checkpoint is asked rather than its best model.
         original_ids: Whether ids are those from before the dataset was reordered.
+
+    Warns:
+        UserWarning: Features of another dataset were brought to the scale of the run's, and how.
 
     Raises:
         ValueError, OSError: There is no such run, its model does not fit the dataset, or an id is no node.
@@ -157,7 +162,9 @@ def predict(
             listed = os.path.join(scratch, "nodes.npy")
             np.save(listed, ids.astype(np.int64))
         out = os.path.join(scratch, "predictions.npy")
-        _graphmill.predict(_run(run), native, listed, kind, last, original_ids, out)
+        written = _record(_graphmill.predict(_run(run), native, listed, kind, last, original_ids, out))
+        if written.rescaled is not None:
+            warnings.warn(f"features of the dataset: {written.rescaled}", UserWarning, stacklevel=2)
         return np.load(out)
 
 
@@ -203,8 +210,8 @@ def partition(
     *,
     method: str = "bgl",
     seed: int = 0,
-    slack: float = 0.1,
-    train_slack: float = 0.05,
+    slack: float | None = None,
+    train_slack: float | None = None,
 ) -> np.ndarray:
     """Deals the nodes of a graph to parts, one for each machine: the part of each node (``V``, uint32).
 
@@ -213,11 +220,11 @@ def partition(
         parts: How many, at most 65535.
         method: ``"bgl"``, ``"metis"``, ``"fennel"``, ``"ldg"``, ``"hash"`` or ``"random"``.
         seed: Of what is drawn.
-        slack: How far above the mean a part's nodes may be: 0.1 is at most 1.1 times.
-        train_slack: The same of training nodes.
+        slack: How far above the mean a part's nodes may be, 0.1 by default: at most 1.1 times.
+        train_slack: The same of training nodes, 0.05 by default.
 
     Raises:
-        ValueError: No such method, or more parts than nodes.
+        ValueError: No such method, more parts than nodes, or a limit that the method does not keep to.
     """
     given = _open(dataset)
     how = {"method": method, "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack}
@@ -231,8 +238,8 @@ def partition_report(
     methods: Sequence[str] = ("bgl",),
     out: str | os.PathLike[str] | None = None,
     seed: int = 0,
-    slack: float = 0.1,
-    train_slack: float = 0.05,
+    slack: float | None = None,
+    train_slack: float | None = None,
     batches: int = 0,
     **options: Any,
 ) -> Record:

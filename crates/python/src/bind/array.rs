@@ -3,7 +3,7 @@
 use std::{any::Any, ffi::c_int, ptr, sync::Arc};
 
 use bytemuck::Pod;
-use graphmill_graph::Buffer;
+use graphmill_core::Buffer;
 use numpy::{
     Element, PY_ARRAY_API, PyArray1, PyArrayDescr, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray,
     PyUntypedArrayMethods,

@@ -37,7 +37,10 @@ impl BlockSource {
         tiers: Option<&Tiers>,
     ) -> PyResult<Self> {
         let mut config = TrainConfig::default();
-        configure(&mut config, options)?;
+        let mut given = configure(&mut config, options, &blocks::options())?;
+        // every sampler of this module has fan-outs, those that take all neighbours as many as layers
+        given.retain(|name| *name != "fanout");
+        config.refuse_unused(&given).map_err(error::engine)?;
         let inputs = array::nodes("input nodes", inputs, dataset.data.num_nodes())?;
         let (table, rows) = if with_features && dataset.data.features.dim > 0 {
             let (table, shape, descr) = match tiers {

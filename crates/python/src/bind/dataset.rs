@@ -11,14 +11,17 @@ use std::{
     time::Instant,
 };
 
-use graphmill_graph::{
-    self as g, EdgeOptions, Features, Labels, Split,
+use graphmill_core::{
+    self as core, EdgeOptions, FeatureData, Features, Labels, Split,
+    progress::{Progress, Unit},
+};
+use graphmill_data::{
+    self as data,
     dataset::{
-        FeatureData, Work,
-        import::{ImportOptions, import_to},
+        Work,
+        import::{ImportOptions, ImportReport, import_to},
     },
-    external::{Unit, Watch},
-    generate::{GenerateOptions, generate_to, generate_watched},
+    generate::{GenerateOptions, generate_to, generate_with},
 };
 use graphmill_loader::feature::Host;
 use numpy::{Element, PyArray1, PyArray2, PyArrayDescr, PyArrayMethods, PyUntypedArrayMethods};
@@ -33,9 +36,11 @@ use crate::{
 /// Everything that a training run reads.
 #[pyclass(frozen, module = "graphmill._graphmill", name = "Dataset")]
 pub(super) struct Dataset {
-    pub(super) data: Arc<g::Dataset>,
+    pub(super) data: Arc<data::Dataset>,
     /// Where it was opened or written.
     pub(super) path: Option<PathBuf>,
+    /// The report of the import that made it, as JSON.
+    report: Option<String>,
 }
 
 /// An array, or nothing.
@@ -46,15 +51,19 @@ impl Dataset {
     /// Opens a dataset directory; `verify` reads and checks all of it.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, verify: bool) -> PyResult<Self> {
-        let open = || if verify { g::Dataset::open_verified(&path) } else { g::Dataset::open(&path) };
+        let open = || if verify { data::Dataset::open_verified(&path) } else { data::Dataset::open(&path) };
         let data = Arc::new(py.detach(open).map_err(error::graph)?);
-        Ok(Self { data, path: Some(path) })
+        Ok(Self { data, path: Some(path), report: None })
     }
 
     /// The built-in demo.
     #[staticmethod]
     fn demo(py: Python<'_>) -> PyResult<Self> {
-        Ok(Self { data: Arc::new(py.detach(g::generate::demo).map_err(error::graph)?), path: None })
+        Ok(Self {
+            data: Arc::new(py.detach(data::generate::demo).map_err(error::graph)?),
+            path: None,
+            report: None,
+        })
     }
 
     /// Of arrays: edges `src[e]` to `dst[e]`, or compressed columns `(indptr, indices)`.
@@ -94,28 +103,28 @@ impl Dataset {
             let options =
                 EdgeOptions { undirected, drop_self_loops: undirected, keep_duplicates: !undirected };
             let built = py.detach(|| match &weight {
-                Some(weight) => g::build_weighted(num_nodes, &src, &dst, weight, options),
-                None => g::build(num_nodes, &src, &dst, options),
+                Some(weight) => core::build_weighted(num_nodes, &src, &dst, weight, options),
+                None => core::build(num_nodes, &src, &dst, options),
             });
             built.map_err(error::graph)?
         };
         let nodes = graph.num_nodes();
-        let split = |part: &Bound<'_, PyAny>| -> PyResult<g::Buffer<u32>> {
+        let split = |part: &Bound<'_, PyAny>| -> PyResult<core::Buffer<u32>> {
             let mut ids = array::nodes("mask", part, nodes)?;
             ids.sort_unstable();
             Ok(ids.into())
         };
-        let data = g::Dataset {
+        let data = data::Dataset {
             name,
             graph,
             features: x.map(features_of).transpose()?.unwrap_or_default(),
             labels: y.map_or_else(|| Ok(unlabelled(nodes)), |y| labels_of(y, classes))?,
             split: Split { train: split(&parts[0])?, valid: split(&parts[1])?, test: split(&parts[2])? },
             metric,
-            ..g::Dataset::default()
+            ..data::Dataset::default()
         };
         py.detach(|| data.validate()).map_err(error::graph)?;
-        Ok(Self { data: Arc::new(data), path: None })
+        Ok(Self { data: Arc::new(data), path: None, report: None })
     }
 
     /// Writes it as a directory.
@@ -193,7 +202,7 @@ impl Dataset {
             FeatureData::F32(rows) => Some(array::of_buffer(py, rows, &shape)?),
             FeatureData::F16(rows) => Some(array::of_buffer(py, rows, &shape)?),
             FeatureData::Csr(rows) => {
-                let dense: g::Buffer<f32> = py.detach(|| rows.to_dense()).map_err(error::graph)?.into();
+                let dense: core::Buffer<f32> = py.detach(|| rows.to_dense()).map_err(error::graph)?.into();
                 Some(array::of_buffer(py, &dense, &shape)?)
             }
         })
@@ -221,6 +230,11 @@ impl Dataset {
     /// What nodes were called before the dataset was reordered.
     fn original_ids<'py>(&self, py: Python<'py>) -> Array<'py> {
         self.data.original_ids.as_ref().map(|ids| array::of_buffer(py, ids, &[ids.len()])).transpose()
+    }
+
+    /// The report of the import that made the dataset, as JSON.
+    fn import_report(&self) -> Option<&str> {
+        self.report.as_deref()
     }
 
     fn __str__(&self) -> String {
@@ -330,7 +344,7 @@ impl Told {
     }
 }
 
-impl Watch for Told {
+impl Progress for Told {
     fn stage(&self, what: &str, total: Option<u64>, unit: Unit) {
         let unit = match unit {
             Unit::Bytes => "bytes",
@@ -364,7 +378,7 @@ fn long(
     py: Python<'_>,
     observe: Option<Py<PyAny>>,
     path: Option<PathBuf>,
-    work: impl FnOnce(Box<dyn Watch>) -> g::Result<g::Dataset> + Send,
+    work: impl FnOnce(Box<dyn Progress>) -> core::Result<(data::Dataset, Option<ImportReport>)> + Send,
 ) -> PyResult<Dataset> {
     let quiet = observe.is_none();
     let tell = |py: Python<'_>, message: &str| {
@@ -373,7 +387,9 @@ fn long(
     let worker =
         move |stop, sender| work(Box::new(Told { to: Mutex::new((sender, Instant::now())), stop, quiet }));
     let done = wait::run(py, worker, tell)?;
-    Ok(Dataset { data: Arc::new(done.map_err(error::graph)?), path })
+    let (data, report) = done.map_err(error::graph)?;
+    let report = report.map(|report| serde_json::to_string(&report)).transpose().map_err(error::value)?;
+    Ok(Dataset { data: Arc::new(data), path, report })
 }
 
 /// Generates a dataset by options as JSON, into memory or a directory.
@@ -389,9 +405,11 @@ pub(super) fn generate(
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Dataset> {
     let options: GenerateOptions = serde_json::from_str(options).map_err(error::value)?;
-    long(py, observe, out.clone(), |watch| match &out {
-        Some(out) => generate_to(generator, out, &options, Work { memory, replace, watch }),
-        None => generate_watched(generator, &options, watch),
+    long(py, observe, out.clone(), |progress| match &out {
+        Some(out) => {
+            generate_to(generator, out, &options, Work { memory, replace, progress }).map(|data| (data, None))
+        }
+        None => generate_with(generator, &options, progress).map(|data| (data, None)),
     })
 }
 
@@ -410,8 +428,9 @@ pub(super) fn import_dataset(
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Dataset> {
     let options = import_options(&options)?;
-    long(py, observe, Some(out.clone()), |watch| {
-        import_to(format, &src, &out, &options, Work { memory, replace, watch })
+    long(py, observe, Some(out.clone()), |progress| {
+        import_to(format, &src, &out, &options, Work { memory, replace, progress })
+            .map(|imported| (imported.dataset, Some(imported.report)))
     })
 }
 

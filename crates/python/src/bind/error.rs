@@ -1,6 +1,9 @@
 //! Our errors as Python's.
 
-use graphmill_engine::Error;
+use graphmill_engine::{
+    Error,
+    record::{ANY_PLACE, PLACE},
+};
 use pyo3::{
     PyErr,
     exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError},
@@ -22,11 +25,11 @@ pub(super) fn fault(fault: Fault) -> PyErr {
 }
 
 /// What a graph's or dataset's error is to Python.
-pub(super) fn graph(error: graphmill_graph::Error) -> PyErr {
+pub(super) fn graph(error: graphmill_core::Error) -> PyErr {
     match error {
-        graphmill_graph::Error::Io { .. } => PyOSError::new_err(error.to_string()),
-        graphmill_graph::Error::Stopped => PyKeyboardInterrupt::new_err(error.to_string()),
-        graphmill_graph::Error::Device(_) | graphmill_graph::Error::Peer { .. } => {
+        graphmill_core::Error::Io { .. } => PyOSError::new_err(error.to_string()),
+        graphmill_core::Error::Stopped => PyKeyboardInterrupt::new_err(error.to_string()),
+        graphmill_core::Error::Device(_) | graphmill_core::Error::Peer { .. } => {
             PyRuntimeError::new_err(error.to_string())
         }
         other => value(other),
@@ -45,8 +48,20 @@ pub(super) fn engine(error: Error) -> PyErr {
     }
 }
 
-/// A message about flags as one about keyword arguments: `--batch-size 0` is `batch_size 0`.
+/// A message about the command line as one about keyword arguments: `--batch-size 0` is `batch_size 0`.
 fn unflagged(message: &str) -> String {
+    // what stands for more than an option
+    let phrases = [
+        (PLACE, "dataset= takes a graphmill.Dataset or its directory"),
+        (ANY_PLACE, "(dataset=)"),
+        ("train DATASET --resume", "train(dataset, resume=True)"),
+        ("train --resume", "train(resume=True)"),
+        ("by --resume", "by resume=True"),
+        ("another --out", "another out="),
+        ("with --out", "with out="),
+        ("train --out", "train(out=)"),
+    ];
+    let message = phrases.iter().fold(message.to_string(), |text, (flag, word)| text.replace(flag, word));
     let mut parts = message.split("--");
     let mut out = parts.next().unwrap_or_default().to_string();
     for part in parts {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_loader::subgraph::{SubgraphOptions, TABLE as SUBGRAPHS};
+use graphmill_loader::{sampler, subgraph::SubgraphOptions};
 use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyArrayMethods};
 use pyo3::{
     exceptions::PyValueError,
@@ -186,14 +186,14 @@ impl Source {
         walk_length: usize,
         coverage: u64,
     ) -> PyResult<Self> {
-        let entry = graphmill_graph::table::find("sampler", SUBGRAPHS, sampler).map_err(error::graph)?;
+        let make = sampler::find_subgraphs(sampler).map_err(error::graph)?;
         let options = SubgraphOptions { budget, walk_length, ..SubgraphOptions::default() };
         let graph = topology.0.graph();
         let roots = array::nodes("roots", roots, graph.num_nodes())?;
-        let made = wait::quietly(py, |watch| {
-            let method = Subgraphs::new((entry.make)(graph, &roots, &options)?, batches);
+        let made = wait::quietly(py, |progress| {
+            let method = Subgraphs::new(make(graph, &roots, &options)?, batches);
             let norms =
-                (coverage > 0).then(|| method.norms(&topology.0, seed, coverage, watch)).transpose()?;
+                (coverage > 0).then(|| method.norms(&topology.0, seed, coverage, progress)).transpose()?;
             Ok::<_, String>((method, norms))
         })?;
         let (method, norms) = made.map_err(error::value)?;

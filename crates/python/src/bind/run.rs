@@ -10,16 +10,17 @@ use std::{
     time::Instant,
 };
 
+use graphmill_data::partition as parting;
 use graphmill_engine::{
-    Job, RunDir, TrainConfig,
-    config::{KEYS, key},
+    Result, RunContext, RunDir, TrainConfig,
+    config::{self, KEYS, key},
     hotness as hot,
     observer::{Observer, Progress, Start},
     partition as engine_partition,
-    record::EpochRecord,
+    record::{EpochRecord, Origin},
     saved::{Kind, SavedRun},
 };
-use graphmill_graph::{partition as parting, table};
+use graphmill_report::Recorder;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use serde_json::{Map, Value as Json, json};
@@ -40,32 +41,35 @@ impl Told {
 }
 
 impl Observer for Told {
-    fn start(&mut self, start: &Start) {
+    fn start(&mut self, start: &Start) -> Result<()> {
         self.say(json!({
             "event": "start", "epochs": start.epochs, "batches": start.batches, "seeds": start.seeds,
             "from_epoch": start.from.0, "from_batch": start.from.1, "metric": start.metric, "parameters": start.parameters,
         }));
+        Ok(())
     }
 
-    fn batch(&mut self, progress: &Progress) {
+    fn batch(&mut self, progress: &Progress) -> Result<()> {
         if self.last.elapsed().as_millis() < 100 {
-            return;
+            return Ok(());
         }
         self.last = Instant::now();
-        let Progress { epoch, batches, seeds, loss, seconds, .. } = *progress;
+        let Progress { epoch, batches, seeds, loss, seconds } = *progress;
         self.say(json!({
             "event": "batch", "epoch": epoch, "batches": batches, "seeds": seeds, "loss": loss, "seconds": seconds,
         }));
+        Ok(())
     }
 
     fn evaluate(&mut self, nodes: usize) {
         self.say(json!({ "event": "evaluate", "nodes": nodes }));
     }
 
-    fn epoch(&mut self, record: &EpochRecord) {
+    fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
         if let Ok(record) = serde_json::to_value(record) {
             self.say(json!({ "event": "epoch", "record": record }));
         }
+        Ok(())
     }
 
     fn note(&mut self, message: &str) {
@@ -73,24 +77,27 @@ impl Observer for Told {
     }
 }
 
-/// Sets options from a JSON object over those in `config`, and checks them.
-pub(super) fn configure(config: &mut TrainConfig, options: &str) -> PyResult<()> {
+/// Sets options of those `allowed` names from a JSON object over those in `config`, and checks them;
+/// returns which were given.
+pub(super) fn configure(
+    config: &mut TrainConfig,
+    options: &str,
+    allowed: &[&str],
+) -> PyResult<Vec<&'static str>> {
     let given: Map<String, Json> = serde_json::from_str(options).map_err(error::value)?;
-    let mut names = Vec::new();
+    let (mut values, mut names) = (Map::new(), Vec::new());
     for (name, value) in &given {
-        let Some(key) = key(name).filter(|key| key.name != "dataset") else {
-            let known: Vec<&str> =
-                KEYS.iter().map(|key| key.name).filter(|name| *name != "dataset").collect();
-            return Err(PyTypeError::new_err(format!(
-                "no such option '{name}'; known: {}",
-                known.join(", ")
-            )));
+        let Some(key) = key(name).filter(|key| allowed.contains(&key.name)) else {
+            let suggestion = config::suggestion(name, allowed);
+            return Err(PyTypeError::new_err(format!("no such option '{name}'{suggestion}")));
         };
-        (key.read)(config, value).map_err(|message| error::value(format!("{name}: {message}")))?;
+        values.insert(key.name.into(), value.clone());
         names.push(key.name);
     }
+    config.set(&values).map_err(error::value)?;
     config.settle(&names).map_err(error::engine)?;
-    config.validate().map_err(error::engine)
+    config.validate().map_err(error::engine)?;
+    Ok(names)
 }
 
 /// Names the dataset's directory, where it has one.
@@ -100,10 +107,7 @@ pub(super) fn locate(config: &mut TrainConfig, dataset: &Dataset) {
 }
 
 /// Runs `work` on as many threads as the configuration says.
-fn on_threads<T: Send>(
-    threads: usize,
-    work: impl FnOnce() -> T + Send,
-) -> Result<T, graphmill_engine::Error> {
+fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> Result<T> {
     if threads == 0 {
         return Ok(work());
     }
@@ -112,40 +116,58 @@ fn on_threads<T: Send>(
     Ok(pool.install(work))
 }
 
-/// Trains, and returns the summary as JSON.
+/// The dataset of the run in `dir`.
+fn of_run(dir: &Path, config: &TrainConfig) -> Result<graphmill_engine::Dataset> {
+    Origin::open_of(Origin::of_run(dir, config)?.as_ref(), dir, config)
+}
+
+/// Trains, and returns the summary as JSON. Without a dataset a resumed run takes its own, a new one the demo.
 #[pyfunction]
 #[pyo3(signature = (dataset, options, out, resume, observe))]
 pub(super) fn train(
     py: Python<'_>,
-    dataset: &Dataset,
+    dataset: Option<&Dataset>,
     options: &str,
     out: Option<PathBuf>,
     resume: bool,
     observe: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let mut config = TrainConfig::default();
+    let mut before = None;
     if let (true, Some(dir)) = (resume, &out) {
         let file = RunDir::config_path(dir);
         if file.exists() {
             config.read_file(&file).map_err(error::engine)?;
+            before = Some(config.clone());
         }
     }
-    locate(&mut config, dataset);
-    configure(&mut config, options)?;
+    let data = match (dataset, &before, &out) {
+        (Some(dataset), ..) => {
+            locate(&mut config, dataset);
+            dataset.data.clone()
+        }
+        (None, Some(config), Some(dir)) => {
+            Arc::new(py.detach(|| of_run(dir, config)).map_err(error::engine)?)
+        }
+        (None, ..) => Arc::new(py.detach(graphmill_data::generate::demo).map_err(error::graph)?),
+    };
+    let given = configure(&mut config, options, &config::names())?;
+    config.refuse_unused(&given).map_err(error::engine)?;
+    before.map_or(Ok(()), |before| config.check_resumed(&before)).map_err(error::engine)?;
     let run = match &out {
         Some(dir) if resume => Some(RunDir::reopen(dir).map_err(error::engine)?),
         Some(dir) => Some(RunDir::create(dir).map_err(error::engine)?),
         None => None,
     };
-    let data = dataset.data.clone();
     let tell = |py: Python<'_>, message: &str| {
         observe.as_ref().map_or(Ok(()), |tell| tell.call1(py, (message,)).map(drop))
     };
     let work = move |stop: Arc<AtomicBool>, to| {
         let train = || {
-            let mut observer = Told { to, last: Instant::now() };
+            let told = Told { to, last: Instant::now() };
+            let mut observer = Recorder::new(&config, run.as_ref(), Box::new(told));
             let stop = || stop.load(Relaxed);
-            let job = Job { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
+            let job = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
             graphmill_engine::train(&config, &data, job)
         };
         on_threads(config.threads, train)?
@@ -164,17 +186,17 @@ pub(super) fn evaluate(
     last: bool,
 ) -> PyResult<String> {
     let data = dataset.map(|dataset| dataset.data.clone());
-    let scores = wait::quietly(py, move |watch| {
+    let scores = wait::quietly(py, move |progress| {
         let saved = SavedRun::open(&run, last)?;
         match data {
-            Some(data) => saved.scores(&data, watch),
-            None => saved.scores(&saved.dataset(None)?, watch),
+            Some(data) => saved.scores(&data, progress),
+            None => saved.scores(&saved.dataset(None)?, progress),
         }
     })?;
     serde_json::to_string(&scores.map_err(error::engine)?).map_err(error::value)
 }
 
-/// Writes what a run's model says of nodes into an `.npy` file, and returns what was written as JSON.
+/// Writes what a run's model says of nodes into a file, and returns what was written as JSON.
 #[pyfunction]
 #[pyo3(signature = (run, dataset, nodes, kind, last, original_ids, out))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
@@ -195,7 +217,7 @@ pub(super) fn predict(
         other => return Err(error::value(format!("kind '{other}': classes, probabilities or embeddings"))),
     };
     let data = dataset.map(|dataset| dataset.data.clone());
-    let written = wait::quietly(py, move |watch| {
+    let written = wait::quietly(py, move |progress| {
         let saved = SavedRun::open(&run, last)?;
         let of_run;
         let data = match &data {
@@ -205,7 +227,7 @@ pub(super) fn predict(
                 &of_run
             }
         };
-        saved.predict(data, nodes.as_deref(), original_ids, kind, &out, watch)
+        saved.predict(data, nodes.as_deref(), original_ids, kind, &out, progress)
     })?;
     serde_json::to_string(&written.map_err(error::engine)?).map_err(error::value)
 }
@@ -220,10 +242,11 @@ pub(super) fn hotness<'py>(
     options: &str,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let mut config = TrainConfig::default();
-    configure(&mut config, options)?;
+    let given = configure(&mut config, options, &hot::options_of_scores())?;
+    hot::refuse_unused(&metric, &config, &given).map_err(error::engine)?;
     let data = dataset.data.clone();
-    let scores = wait::quietly(py, move |watch| {
-        on_threads(config.threads, || hot::scores(&metric, &config, &data, watch))?
+    let scores = wait::quietly(py, move |progress| {
+        on_threads(config.threads, || hot::scores(&metric, &config, &data, progress))?
     })?;
     Ok(scores.map_err(error::engine)?.into_pyarray(py))
 }
@@ -241,12 +264,12 @@ pub(super) fn hotness_report(
     options: &str,
 ) -> PyResult<String> {
     let mut train = TrainConfig::default();
-    configure(&mut train, options)?;
+    let given = configure(&mut train, options, &hot::options())?;
+    let options = hot::Options { train, policies, samplers, ratios, epochs };
+    options.refuse_unused(&given).map_err(error::engine)?;
     let data = dataset.data.clone();
-    let report = wait::quietly(py, move |watch| {
-        let threads = train.threads;
-        let options = hot::Options { train, policies, samplers, ratios, epochs };
-        on_threads(threads, || hot::run(&options, &data, watch))?
+    let report = wait::quietly(py, move |progress| {
+        on_threads(options.train.threads, || hot::run(&options, &data, progress))?
     })?;
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }
@@ -262,16 +285,16 @@ pub(super) fn partition<'py>(
     method: &str,
     parts: u16,
     seed: u64,
-    slack: f64,
-    train_slack: f64,
+    slack: Option<f64>,
+    train_slack: Option<f64>,
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
-    let entry = table::find("method", parting::TABLE, method).map_err(error::graph)?;
+    let entry = parting::TABLE.find(method).map_err(error::graph)?;
     let graph = topology.0.graph().clone();
     let mut train = array::nodes("train", train, graph.num_nodes())?;
     train.sort_unstable();
-    let options = checked(parts, seed, slack, train_slack)?;
-    let made = wait::quietly(py, move |watch| {
-        let book = (entry.make)(&options)?.partition(&graph, &train, watch)?;
+    let options = checked(&[method.to_string()], parts, seed, slack, train_slack)?;
+    let made = wait::quietly(py, move |progress| {
+        let book = (entry.make)(&options)?.partition(&graph, &train, progress)?;
         Ok(book.of().iter().map(|&part| part.into()).collect::<Vec<u32>>())
     })?;
     Ok(made.map_err(error::graph)?.into_pyarray(py))
@@ -287,26 +310,42 @@ pub(super) fn partition_report(
     methods: Vec<String>,
     parts: u16,
     seed: u64,
-    slack: f64,
-    train_slack: f64,
+    slack: Option<f64>,
+    train_slack: Option<f64>,
     batches: u64,
     options: &str,
     out: Option<PathBuf>,
 ) -> PyResult<String> {
-    let mut train = TrainConfig::default();
-    configure(&mut train, options)?;
+    let mut train = TrainConfig { seed, ..TrainConfig::default() };
+    let allowed = [engine_partition::options(), vec!["threads"]].concat();
+    let given = configure(&mut train, options, &allowed)?;
+    train.refuse_unused(&given).map_err(error::engine)?;
     let data = dataset.data.clone();
-    let partition = checked(parts, seed, slack, train_slack)?;
-    let report = wait::quietly(py, move |watch| {
+    let partition = checked(&methods, parts, seed, slack, train_slack)?;
+    let report = wait::quietly(py, move |progress| {
         let threads = train.threads;
         let options = engine_partition::Options { methods, partition, train, batches };
-        on_threads(threads, || engine_partition::run(&options, &data, out.as_deref(), watch))?
+        on_threads(threads, || engine_partition::run(&options, &data, out.as_deref(), progress))?
     })?;
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }
 
-/// Options of a partitioner.
-fn checked(parts: u16, seed: u64, slack: f64, train_slack: f64) -> PyResult<parting::Options> {
+/// Options of partitioners; a limit that none of these `methods` keeps to is refused.
+fn checked(
+    methods: &[String],
+    parts: u16,
+    seed: u64,
+    slack: Option<f64>,
+    train_slack: Option<f64>,
+) -> PyResult<parting::Options> {
+    let given: Vec<&str> = [("slack", slack), ("train_slack", train_slack)]
+        .into_iter()
+        .filter_map(|(name, value)| value.map(|_| name))
+        .collect();
+    engine_partition::refuse_unused(methods, &given).map_err(error::engine)?;
+    let default = parting::Options::default();
+    let slack = slack.unwrap_or(default.slack);
+    let train_slack = train_slack.unwrap_or(default.train_slack);
     if parts == 0 || !(slack >= 0.0 && train_slack >= 0.0) {
         let message = format!("parts {parts}, slack {slack}, train_slack {train_slack}: at least 1, 0 and 0");
         return Err(error::value(message));
@@ -318,5 +357,5 @@ fn checked(parts: u16, seed: u64, slack: f64, train_slack: f64) -> PyResult<part
 #[pyfunction]
 pub(super) fn options() -> Vec<(&'static str, &'static str, String, String)> {
     let config = TrainConfig::default();
-    KEYS.iter().map(|key| (key.name, key.value, (key.write)(&config).to_string(), key.help())).collect()
+    KEYS.iter().map(|key| (key.name, key.value, key.write(&config).to_string(), key.help())).collect()
 }

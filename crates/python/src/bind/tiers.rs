@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use graphmill_engine::{TrainConfig, record::TrafficRecord, tiers};
-use graphmill_graph::dataset::FeatureData;
+use graphmill_core::features::FeatureData;
+use graphmill_engine::{TrainConfig, config, run::tiers};
 use numpy::{Element, PyArrayDescr};
 use pyo3::{prelude::*, types::PyDict};
 
@@ -28,16 +28,19 @@ pub(super) struct Tiers {
 
 #[pymethods]
 impl Tiers {
-    /// Opens them by options of `train`, for batches around `inputs` (the training nodes where there are none), with whose hotness caches are filled.
+    /// Opens them by options of `train`, those `given` by the caller among them, for batches around `inputs` (the training nodes where there are none), with whose hotness caches are filled.
     #[new]
     fn new(
         py: Python<'_>,
         dataset: &Dataset,
         inputs: Option<&Bound<'_, PyAny>>,
         options: &str,
+        given: Vec<String>,
     ) -> PyResult<Self> {
         let mut config = TrainConfig::default();
-        configure(&mut config, options)?;
+        configure(&mut config, options, &config::names())?;
+        let given: Vec<&str> = given.iter().map(String::as_str).collect();
+        config.refuse_unused(&given).map_err(error::engine)?;
         locate(&mut config, dataset);
         let mut data = (*dataset.data).clone();
         if let Some(inputs) = inputs {
@@ -52,7 +55,7 @@ impl Tiers {
         if dim == 0 {
             return Err(error::value(format!("dataset {}: it has no features to hold in tiers", data.name)));
         }
-        let opened = wait::quietly(py, move |watch| tiers::open(&config, &data, watch))?;
+        let opened = wait::quietly(py, move |progress| tiers::open(&config, &data, progress))?;
         let tiers::Tiers { feature, description, has_devices } = opened.map_err(error::engine)?;
         let rows = Arc::new(Tiered::new(feature, is_half));
         Ok(Self { rows, dim, is_half, description, has_devices })
@@ -66,13 +69,13 @@ impl Tiers {
 
     /// Rows, bytes and seconds of each tier, and the nearest one's share.
     fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let traffic = TrafficRecord::from(self.rows.traffic());
+        let traffic = self.rows.traffic();
         let all = PyDict::new(py);
         for (name, tier) in traffic.tiers().into_iter().filter(|(name, _)| *name != "remote") {
             let of_tier = PyDict::new(py);
             of_tier.set_item("rows", tier.rows)?;
             of_tier.set_item("bytes", tier.bytes)?;
-            of_tier.set_item("seconds", tier.seconds)?;
+            of_tier.set_item("seconds", tier.seconds())?;
             all.set_item(name, of_tier)?;
         }
         all.set_item("hit_rate", traffic.hit_rate(self.has_devices))?;

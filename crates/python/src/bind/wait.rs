@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use graphmill_graph::external::Watch;
+use graphmill_core::progress::Progress;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
 use crate::prefetch::{Prefetch, Taken};
@@ -61,7 +61,7 @@ pub(super) fn run<T: Send>(
 ///
 /// # Errors
 /// Ctrl-C; `work` panicked.
-pub(super) fn quietly<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Watch) -> T + Send) -> PyResult<T> {
+pub(super) fn quietly<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Progress) -> T + Send) -> PyResult<T> {
     let work = |stop, sender| {
         let done = work(&Stops(stop));
         // its end is what the other thread waits for
@@ -74,7 +74,7 @@ pub(super) fn quietly<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Watch) -> 
 /// Says nothing, and when to stop.
 pub(super) struct Stops(pub(super) Arc<AtomicBool>);
 
-impl Watch for Stops {
+impl Progress for Stops {
     fn is_stopped(&self) -> bool {
         self.0.load(Relaxed)
     }

@@ -11,7 +11,7 @@
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
-use graphmill_graph::keyed::Stream;
+use graphmill_core::keyed::Stream;
 use rustc_hash::FxHashSet;
 
 use crate::topology::Topology;

@@ -6,8 +6,8 @@ pub mod ego;
 pub mod neighbors;
 pub mod subgraphs;
 
-use graphmill_graph::{Block, block::Induce};
-use graphmill_loader::{BatchKey, Relabel, sampler::Scratch, subgraph};
+use graphmill_core::{Block, block::Induce};
+use graphmill_loader::{BatchKey, Relabel, sampler::HopScratch, subgraph};
 use rustc_hash::FxHashMap;
 
 use crate::{batch::Drawn, topology::Topology};
@@ -36,10 +36,10 @@ pub trait Method: Send + Sync {
 /// Memory that a thread lends to a method and gets back.
 pub struct Room {
     relabel: Relabel,
-    scratch: Scratch,
+    scratch: HopScratch,
     induce: Induce,
     block: Block,
-    subgraph: subgraph::Room,
+    subgraph: subgraph::SubgraphScratch,
     draw: draw::Room,
     indptr: Vec<u32>,
     offsets: Vec<u32>,
@@ -53,10 +53,10 @@ impl Room {
     pub fn new(num_nodes: usize) -> Self {
         Self {
             relabel: Relabel::new(num_nodes),
-            scratch: Scratch::default(),
+            scratch: HopScratch::default(),
             induce: Induce::default(),
             block: Block::default(),
-            subgraph: subgraph::Room::default(),
+            subgraph: subgraph::SubgraphScratch::default(),
             draw: draw::Room::default(),
             indptr: Vec::new(),
             offsets: Vec::new(),

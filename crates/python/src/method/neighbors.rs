@@ -4,7 +4,7 @@
 //! The draws of a node are those of the engine's samplers: a function of (seed, epoch, batch, hop, node). With `disjoint` every seed has a
 //! tree of its own, whose draws depend on its place among the seeds as well.
 
-use graphmill_graph::{NodeId, keyed, prefetch::prefetch};
+use graphmill_core::{NodeId, keyed, prefetch::prefetch};
 use graphmill_loader::{BatchKey, sampler::neighbor::draw_offsets};
 
 use super::{Method, Room, bidirectional, draw::Draws, induce};

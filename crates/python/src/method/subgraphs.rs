@@ -1,6 +1,6 @@
 //! Subgraphs of drawn sets of nodes (GraphSAINT), and how often each node and edge is in one.
 
-use graphmill_graph::{NodeId, external::Watch};
+use graphmill_core::{NodeId, progress::Progress};
 use graphmill_loader::{BatchKey, subgraph::SubgraphSampler};
 use rayon::prelude::*;
 
@@ -30,20 +30,20 @@ impl Subgraphs {
     /// numbers for any number of threads.
     ///
     /// # Errors
-    /// A subgraph cannot be drawn, or `watch` ends the work.
+    /// A subgraph cannot be drawn, or `progress` ends the work.
     pub fn norms(
         &self,
         topology: &Topology,
         seed: u64,
         coverage: u64,
-        watch: &dyn Watch,
+        progress: &dyn Progress,
     ) -> Result<(Vec<f32>, Vec<f32>), String> {
         let (nodes, edges) = (topology.graph().num_nodes(), topology.graph().num_edges());
         let (mut of_nodes, mut of_edges) = (vec![0u32; nodes], vec![0u32; edges]);
         let (mut drawn, mut seen) = (0, 0);
         let wanted = coverage.saturating_mul(nodes as u64);
         while seen < wanted {
-            watch.check().map_err(|e| e.to_string())?;
+            progress.check().map_err(|e| e.to_string())?;
             let group: Result<Vec<Drawn>, String> = (drawn..drawn + GROUP)
                 .into_par_iter()
                 .map_init(

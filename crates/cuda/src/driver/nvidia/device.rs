@@ -149,7 +149,7 @@ impl Device {
         if let Some(&loaded) = modules.get(module.name) {
             return Ok(loaded);
         }
-        let text = CString::new(module.text).map_err(|_| {
+        let text = CString::new(module.text()?).map_err(|_| {
             self.failed("cuModuleLoadDataEx", format!("{}.ptx holds a zero byte", module.name))
         })?;
         let mut log = vec![0_u8; LOG];

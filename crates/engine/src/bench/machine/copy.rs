@@ -1,7 +1,10 @@
 //! Copying memory. Streaming stores do not read the lines that they overwrite: whether they pay depends on the machine.
 
-use graphmill_graph::{Buffer, Matrix};
+use graphmill_core::{Buffer, Matrix};
 use rayon::prelude::*;
+
+/// Values of each array that is copied, and of a table of rows: 256 MiB, above what caches hold. (Tests need no limits.)
+pub(super) const VALUES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// Copies as many values as there are.
 pub(super) type Copy = fn(&[f32], &mut [f32]);

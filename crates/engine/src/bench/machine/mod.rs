@@ -6,22 +6,17 @@
 
 mod copy;
 mod fma;
-mod gpu;
 mod rows;
 
-use std::sync::Arc;
-
-use graphmill_cuda::{Queue, driver::Arithmetic};
-
 use super::{
-    Measured,
+    result::Measured,
     time::{self, Times},
 };
-use crate::Result;
-use gpu::Meter;
-
-/// Values of each array that is copied, and of a table of rows: 256 MiB, above what caches hold. (Tests need no limits.)
-const VALUES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+use crate::{
+    Result,
+    accelerator::{Arithmetic, Gpu, Meter},
+};
+use copy::VALUES;
 
 /// Measures each limit when it is first asked for.
 pub struct Machine {
@@ -31,9 +26,14 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// With so many runs of each measurement, of the device whose queue is given or of the processor.
-    pub fn new(repeat: usize, device: Option<&Arc<Queue>>) -> Self {
-        Self { repeat, results: Vec::new(), device: device.map(Meter::new) }
+    /// With so many runs of each measurement, of the processor.
+    pub fn new(repeat: usize) -> Self {
+        Self { repeat, results: Vec::new(), device: None }
+    }
+
+    /// With so many runs of each measurement, of the device if there is one.
+    pub(crate) fn of(repeat: usize, device: Option<&Gpu>) -> Self {
+        Self { device: device.map(Meter::new), ..Self::new(repeat) }
     }
 
     /// What was measured so far.
@@ -86,7 +86,7 @@ impl Machine {
     ///
     /// # Errors
     /// See [`Machine::copy`].
-    pub fn products(&mut self, arithmetic: Arithmetic) -> Result<Option<f64>> {
+    pub(crate) fn products(&mut self, arithmetic: Arithmetic) -> Result<Option<f64>> {
         let name = match arithmetic {
             Arithmetic::F32 => "square products f32",
             Arithmetic::Tf32 => "square products tf32",
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_limit_is_measured_once_and_positive() {
-        let mut machine = Machine::new(1, None);
+        let mut machine = Machine::new(1);
         let [reads, peak] = [machine.random_reads(1000), machine.peak()];
         assert!(reads > 0.0 && peak > 0.0);
         assert_eq!((machine.random_reads(1000), machine.peak()), (reads, peak));

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use graphmill_graph::{
+use graphmill_core::{
     Buffer,
     keyed::{Stream, key},
 };
@@ -12,7 +12,7 @@ use rayon::prelude::*;
 /// Rows one task reads.
 const TASK: usize = 4096;
 /// Bytes in cache lines to read in a call: more than caches hold.
-const BYTES: usize = 2 * super::VALUES;
+const BYTES: usize = 2 * super::copy::VALUES;
 /// Bytes in cache lines to have on their way at once, a core: the best depends on the machine and the width.
 pub(super) const IN_FLIGHT: &[usize] = &[2 << 10, 4 << 10, 8 << 10, 16 << 10];
 

@@ -10,55 +10,51 @@
 //! ```
 //!
 //! A Trainer computes gradients on a copy of the model; this thread applies them, round by round, in the order of the batches
-//! ([`super::line`] has the rules). Synchronous updates are as deterministic as `sequential`, and with one Trainer the same to the
+//! ([`super::scheduler`] has the rules). Synchronous updates are as deterministic as `sequential`, and with one Trainer the same to the
 //! bit; with `N` they are those of batches `N` times as large. Asynchronous ones depend on who was how fast, within their bound.
 
 mod reduce;
 mod replica;
+mod roles;
 mod team;
+mod timing;
+mod workers;
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_graph::memory;
+use graphmill_core::memory;
 use graphmill_loader::feature::Link;
 
 use super::{
-    Done, Epoch, Flow, Nvidia, Setting, Strategy,
-    line::{Can, Line, Rules, Slot, State, Task},
-    monitor::Guarded,
+    interface::{Done, Epoch, Flow, Nvidia, Setting, Strategy},
+    scheduler::{BatchScheduler, Rules, SchedulerState, Slot, Task, WorkerRole},
     worker::{Batches, Closing, Work, Worker, attempt},
 };
 use crate::{
     Result,
-    learner::{BatchOutcome, Learner, Passes},
-    record::{DeviceRecord, TrafficRecord},
+    config::Updates,
+    learner::{Learner, StepContext},
+    machine::monitor::Guarded,
+    record::{BatchOutcome, DeviceRecord},
     stage::Loader,
     timeline::Stage,
 };
 use reduce::{OnDevices, reduce};
-use replica::{Published, Replica};
-pub(super) use team::Spare;
-use team::{Shift, Team};
-
-/// What devices are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Design {
-    /// Some sample, the others train.
-    Factored,
-    /// All do both.
-    TimeSharing,
-}
+use replica::Published;
+pub use team::Design;
+use team::DeviceGroup;
+use workers::EpochContext;
 
 /// Most batches in the queue, whatever memory there is.
 const QUEUE: usize = 1 << 14;
 /// The part of the memory that is left which the queue may take.
 const QUEUE_SHARE: f64 = 0.25;
 
-/// See the module's text.
+/// Devices that sample, train, or do both.
 pub struct Factored<'a> {
     with: Setting<'a>,
     design: Design,
-    team: Option<Team>,
+    team: Option<DeviceGroup>,
     slots: Vec<Slot>,
     /// What had gone over each link when somebody asked last: bytes and seconds.
     carried: Vec<(u64, f64)>,
@@ -77,18 +73,21 @@ impl<'a> Factored<'a> {
     }
 
     /// How gradients become updates.
-    fn rules(&self, team: &Team) -> Rules {
+    fn rules(&self, team: &DeviceGroup) -> Rules {
         let config = self.with.config;
         let (normal, trainers) = (team.normal, team.num_trainers());
-        let (group, bound) =
-            if config.updates == "asynchronous" { (1, config.staleness as u64) } else { (config.round(), 0) };
+        let (group, bound) = if config.updates == Updates::Asynchronous {
+            (1, config.staleness as u64)
+        } else {
+            (config.round(), 0)
+        };
         // whoever is on standby cannot be counted on
         let dealt = self.sums.is_some() && normal == trainers;
         Rules { trainers, normal, ahead: 1, group, bound, dealt }
     }
 
     /// The slots of the queue: as the options say, or as many as an epoch's batches, as far as there is memory.
-    fn fill_slots(&mut self, epoch: &Epoch, team: &Team, rules: Rules) {
+    fn fill_slots(&mut self, epoch: &Epoch, team: &DeviceGroup, rules: Rules) {
         let batches = usize::try_from(epoch.loader.num_batches()).unwrap_or(usize::MAX);
         let round = usize::try_from(rules.group).unwrap_or(usize::MAX).min(batches);
         let least = round.saturating_add(3 * (rules.trainers + team.seats.len()));
@@ -108,7 +107,7 @@ impl<'a> Factored<'a> {
 
 impl Strategy for Factored<'_> {
     fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
-        let team = Team::new(&self.with, self.design, self.reserved, loader, learner)?;
+        let team = DeviceGroup::new(&self.with, self.design, self.reserved, loader, learner)?;
         let computers = self.with.nvidia.map(|nvidia| nvidia.computers);
         let (sums, how) = OnDevices::choose(self.with.config, computers, self.with.config.round())?;
         self.sums = sums;
@@ -134,7 +133,7 @@ impl Strategy for Factored<'_> {
         let rules = self.rules(&team);
         self.fill_slots(&epoch, &team, rules);
         let slots = std::mem::take(&mut self.slots);
-        let line = Line::new(Guarded::new(State::new(epoch.from, epoch.to, slots, rules)));
+        let line = BatchScheduler::new(Guarded::new(SchedulerState::new(epoch.from, epoch.to, slots, rules)));
         let flow = run_team(self.with.nvidia, &mut team, self.sums.as_mut(), &line, &mut epoch, rules);
         let (failure, slots) = line.into_inner().into_inner().end();
         self.slots = slots;
@@ -167,14 +166,14 @@ impl Strategy for Factored<'_> {
     }
 
     fn staleness_bound(&self) -> u64 {
-        if self.with.config.updates == "asynchronous" { self.with.config.staleness as u64 } else { 0 }
+        if self.with.config.updates == Updates::Asynchronous { self.with.config.staleness as u64 } else { 0 }
     }
 }
 
 /// An epoch's batches: a thread for each worker of the devices, updates on this one.
 fn run_team(
     nvidia: Option<Nvidia>,
-    team: &mut Team,
+    team: &mut DeviceGroup,
     mut sums: Option<&mut OnDevices>,
     line: &Batches,
     epoch: &mut Epoch,
@@ -184,7 +183,7 @@ fn run_team(
     let work = Work { loader, order, number: *number, timeline };
     let first = *number * loader.num_batches();
     let published = &Published::new(&learner.model, learner.step);
-    let passes: Vec<Option<Passes>> =
+    let passes: Vec<Option<StepContext>> =
         team.seats.iter_mut().map(|seat| seat.passes(&learner.passes, nvidia)).collect();
     let host = timeline.track("host");
     let (rows, gradients) = (team.rows.clone(), team.gradients.clone());
@@ -193,7 +192,7 @@ fn run_team(
     let mut update = |task: Task<Slot>| -> Result<Flow> {
         let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
         let (clock, last) = (Instant::now(), batches.last().map_or(0, |(number, _)| *number));
-        let round = line.see(State::version);
+        let round = line.see(SchedulerState::version);
         let outcome = attempt(Stage::Update, last, || {
             let late = |(_, slot): &(u64, Slot)| round.saturating_sub(slot.gradient.version);
             let late = batches.iter().map(late).max().unwrap_or(0);
@@ -226,16 +225,17 @@ fn run_team(
             .collect();
         flow = after(learner, &done)?;
         for (_, mut slot) in batches {
-            gradients.give(std::mem::take(&mut slot.gradient.values));
+            gradients.put(std::mem::take(&mut slot.gradient.values));
             line.free(slot);
         }
         Ok(flow)
     };
-    let mut driver = Worker::new("host".into(), Can { update: true, ..Can::default() }, None, 0);
+    let mut driver =
+        Worker::new("host".into(), WorkerRole { update: true, ..WorkerRole::default() }, None, 0);
     std::thread::scope(|scope| {
         // however this thread leaves, the others do not wait for it
         let _closing = Closing { line, always: true };
-        let shift = Shift { line, work, published, rows: &rows, gradients: &gradients, first };
+        let shift = EpochContext { line, work, published, rows: &rows, gradients: &gradients, first };
         for (seat, passes) in team.seats.iter_mut().zip(passes) {
             seat.start(scope, shift, passes);
         }

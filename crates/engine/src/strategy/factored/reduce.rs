@@ -6,15 +6,14 @@
 //! | on devices | copied to the first and added up there, in the order of the batches |
 //! | on devices, with NCCL | each device adds up its own, then all are summed over devices; every device has the sums |
 
-use graphmill_cuda::AllReduce;
-use graphmill_graph::{Matrix, ViewMut};
-use graphmill_nn::Backend;
+use graphmill_core::{Matrix, ViewMut};
 
 use crate::{
     Error, Result, TrainConfig,
-    gpu::{Computers, Gpu},
+    accelerator::{AllReduce, ComputeDevices, Gpu},
+    config::{AllReduce as How, Updates},
     learner::Learner,
-    strategy::line::{Gradient, Slot},
+    strategy::scheduler::{Gradient, Slot},
 };
 
 /// Batches of a round whose sum over devices is the same whoever trained on which, and however the library goes about it.
@@ -38,13 +37,13 @@ impl<'a> OnDevices<'a> {
     /// What was asked for is not there.
     pub(super) fn choose(
         config: &TrainConfig,
-        computers: Option<&'a Computers>,
+        computers: Option<&'a ComputeDevices>,
         round: u64,
     ) -> Result<(Option<Self>, Option<String>)> {
-        let gpus = computers.map_or(&[][..], Computers::gpus);
-        if gpus.len() < 2 || round < 2 || config.updates == "asynchronous" {
-            if config.all_reduce == "nccl" {
-                let why = if config.updates == "asynchronous" {
+        let gpus = computers.map_or(&[][..], ComputeDevices::gpus);
+        if gpus.len() < 2 || round < 2 || config.updates == Updates::Asynchronous {
+            if config.all_reduce == How::Nccl {
+                let why = if config.updates == Updates::Asynchronous {
                     "--updates asynchronous applies each gradient by itself: use --updates synchronous"
                 } else {
                     "an update is of one batch here: use --batches-per-update N, or more devices that train"
@@ -53,20 +52,20 @@ impl<'a> OnDevices<'a> {
             }
             return Ok((None, None));
         }
-        if config.all_reduce == "peer" {
+        if config.all_reduce == How::Peer {
             return Ok((None, Some(COPIES.into())));
         }
-        if config.all_reduce == "auto" && round > ANY_ORDER {
+        if config.all_reduce == How::Auto && round > ANY_ORDER {
             let how = format!("{COPIES} (--all-reduce nccl, which promises no order of {round}, is quicker)");
             return Ok((None, Some(how)));
         }
-        match AllReduce::new(gpus.iter().map(|gpu| gpu.backend.queue().clone()).collect()) {
+        match AllReduce::new(gpus) {
             Ok(all) => {
                 let how = all.name().to_string();
                 let none = gpus.iter().map(|_| Vec::new()).collect();
                 Ok((Some(Self { all, gpus, none }), Some(how)))
             }
-            Err(why) if config.all_reduce == "auto" => Ok((None, Some(format!("{COPIES} ({why})")))),
+            Err(why) if config.all_reduce == How::Auto => Ok((None, Some(format!("{COPIES} ({why})")))),
             Err(why) => Err(Error::usage(format!("--all-reduce nccl: {why}"))),
         }
     }
@@ -77,7 +76,7 @@ impl<'a> OnDevices<'a> {
         let mut devices = values.map(|(value, _)| value.device());
         let first = devices.next()??;
         let is_one = devices.all(|device| device == Some(first));
-        self.gpus.iter().position(|gpu| gpu.device.number() == first).filter(|_| is_one)
+        self.gpus.iter().position(|gpu| gpu.number() == first).filter(|_| is_one)
     }
 
     /// Makes the trainable gradients of the learner, which is the first device's, the sums of these over all devices, each times its share.
@@ -93,7 +92,7 @@ impl<'a> OnDevices<'a> {
         // the batch whose matrices a device's sums are made in
         let mut first: Vec<Option<usize>> = vec![None; self.gpus.len()];
         for (i, (&rank, &share)) in ranks.iter().zip(shares).enumerate() {
-            let backend = &self.gpus[rank].backend;
+            let backend = self.gpus[rank].backend();
             let (before, rest) = batches.split_at_mut(i);
             let values = &mut rest[0].1.gradient.values;
             let own = || trainable.iter().enumerate().filter(|(_, trainable)| **trainable).map(|(p, _)| p);
@@ -112,7 +111,7 @@ impl<'a> OnDevices<'a> {
             for (p, none) in none.iter_mut().enumerate().filter(|(p, _)| trainable[*p]) {
                 let like = &batches[0].1.gradient.values[p];
                 none.resize(like.num_rows(), like.num_cols());
-                gpu.backend.fill(0.0, none.view_mut());
+                gpu.backend().fill(0.0, none.view_mut());
             }
         }
         let mut all: Vec<Vec<ViewMut>> =
@@ -122,9 +121,9 @@ impl<'a> OnDevices<'a> {
                 all[ranks[i]] = of_trainable(&mut slot.gradient.values, trainable);
             }
         }
-        self.all.sum(all).map_err(Error::from)?;
+        self.all.sum(all)?;
         for gpu in self.gpus {
-            gpu.backend.check()?;
+            gpu.backend().check()?;
         }
         let sums = match first[0] {
             Some(i) => &mut batches[i].1.gradient.values,

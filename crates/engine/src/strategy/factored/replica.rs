@@ -2,16 +2,14 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use graphmill_cuda::queue::Memory;
-use graphmill_graph::{Matrix, ViewMut};
+use graphmill_core::{Matrix, ObjectPool, ViewMut};
 use graphmill_nn::{Backend, model::Model};
 
-use super::Spare;
 use crate::{
     Result,
-    gpu::Gpu,
-    learner::{Passes, Room},
-    strategy::line::Slot,
+    accelerator::Gpu,
+    learner::{StepContext, StepScratch},
+    strategy::scheduler::Slot,
 };
 
 /// The parameters that Trainers copy. Where they are updated on a device they stay on devices: each of them has a copy before a Trainer asks for one.
@@ -41,8 +39,7 @@ impl Published {
         // behind the update, and before a Trainer gives the first device more to do
         for value in values.iter().filter(|value| value.is_on_device()) {
             for gpu in gpus {
-                // where there is no memory for it the device says so to whoever trains there
-                let _ = value.view().on_device(&Memory(gpu.backend.queue().clone()));
+                gpu.copy_here(value.view());
             }
         }
         *version += 1;
@@ -70,15 +67,15 @@ fn copy(from: &Matrix, backend: &dyn Backend, to: ViewMut) {
     }
 }
 
-/// A Trainer's model, and room for its passes.
+/// A Trainer's model, and scratch for its passes.
 pub(super) struct Replica {
     model: Model,
-    pub(super) room: Room,
+    pub(super) scratch: StepScratch,
 }
 
 impl Replica {
     pub(super) fn new(model: &Model) -> Self {
-        Self { model: model.clone(), room: Room::default() }
+        Self { model: model.clone(), scratch: StepScratch::default() }
     }
 
     /// Computes the gradient of a batch from the newest parameters, and leaves it in the slot. `number` is that of the batch in
@@ -88,9 +85,9 @@ impl Replica {
     /// A device failed.
     pub(super) fn train(
         &mut self,
-        passes: &mut Passes,
+        passes: &mut StepContext,
         published: &Published,
-        spare: &Spare<Vec<Matrix>>,
+        spare: &ObjectPool<Vec<Matrix>>,
         slot: &mut Slot,
         number: u64,
     ) -> Result<()> {
@@ -103,7 +100,7 @@ impl Replica {
         passes.backend.check()?;
         let mut index = 0;
         if gradient.values.is_empty() {
-            gradient.values = spare.take();
+            gradient.values = spare.take_or_default();
         }
         let values = &mut gradient.values;
         self.model.visit_mut(&mut |_, param| {

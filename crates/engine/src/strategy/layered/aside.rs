@@ -6,17 +6,22 @@ use std::{
     time::Instant,
 };
 
-use graphmill_graph::{Matrix, NodeId, memory};
+use graphmill_core::{Matrix, NodeId, memory};
 use graphmill_loader::Workspace;
 use rayon::ThreadPool;
 
-use super::super::{Epoch, Setting, worker::attempt};
 use crate::{
-    Error, Result, cores,
-    hotness::scores_of,
-    learner::{Learner, Passes},
+    Error, Result, TrainConfig,
+    config::{Devices, HotGradient, Switch},
+    cores,
+    hotness::scores::scores_of,
+    learner::{Learner, StepContext},
     reuse::{Ahead, Embeddings, History, HotQueue, Maker, Ranking, Span, basis},
     stage::Loader,
+    strategy::{
+        interface::{Epoch, Setting},
+        worker::attempt,
+    },
     timeline::{Stage, Timeline},
 };
 
@@ -56,7 +61,7 @@ pub(super) struct Counts {
 
 /// What a super-batch is made of.
 #[derive(Clone, Copy)]
-pub(super) struct Job<'j, 'a> {
+pub(super) struct SuperBatchContext<'j, 'a> {
     pub(super) loader: &'j Loader<'a>,
     pub(super) order: &'j [NodeId],
     pub(super) epoch: u64,
@@ -75,7 +80,7 @@ impl AddAssign for Counts {
     }
 }
 
-impl<'j, 'a> Job<'j, 'a> {
+impl<'j, 'a> SuperBatchContext<'j, 'a> {
     /// Of this epoch, of rows that may be so old.
     pub(super) fn of<'e: 'j>(epoch: &Epoch<'e, 'a>, history: &'j History, bound: u64) -> Self {
         let Epoch { number, order, loader, timeline, .. } = *epoch;
@@ -83,7 +88,7 @@ impl<'j, 'a> Job<'j, 'a> {
     }
 }
 
-/// See the module's text.
+/// Draws super-batches, picks the hot nodes and makes their rows.
 pub(super) struct Aside {
     maker: Maker,
     queue: HotQueue,
@@ -115,19 +120,26 @@ impl Aside {
     /// Options that this model cannot work with, a hotness that cannot be computed, or threads that cannot be had.
     pub(super) fn new(with: &Setting, loader: &Loader, learner: &Learner) -> Result<Self> {
         let config = with.config;
-        let Passes { orders, .. } = &learner.passes;
+        let StepContext { orders, .. } = &learner.passes;
         let nodes = loader.graph.num_nodes();
-        let dims = learner.model.kept_dims(orders);
-        let gradient = config.hot_gradient.as_str();
-        if ["projected", "kept"].contains(&gradient) && dims.is_empty() {
+        let dims = learner.model.aggregate_dims(orders);
+        let gradient = config.hot_gradient;
+        if matches!(gradient, HotGradient::Projected | HotGradient::Kept) && dims.is_empty() {
             return Err(Error::usage(format!(
                 "--hot-gradient {gradient}: the bottom layer of this {} has no aggregated rows for gradients to go through; use --hot-gradient \
                  none",
                 config.model
             )));
         }
-        let kept = if gradient == "kept" { dims.clone() } else { Vec::new() };
-        let rank = if dims.is_empty() || gradient == "kept" { 0 } else { config.hot_rank };
+        // the default is only how many directions there are at most
+        if dims.is_empty() && ![0, TrainConfig::default().hot_rank].contains(&config.hot_rank) {
+            return Err(Error::usage(format!(
+                "--hot-rank {}: the bottom layer of this {} has no aggregated rows to find directions in; leave it out",
+                config.hot_rank, config.model
+            )));
+        }
+        let kept = if gradient == HotGradient::Kept { dims.clone() } else { Vec::new() };
+        let rank = if dims.is_empty() || gradient == HotGradient::Kept { 0 } else { config.hot_rank };
         let width = learner.model.layer_out_dim(0);
         let place = learner.history.place();
         let most = match config.hot_ratio.0 {
@@ -153,10 +165,10 @@ impl Aside {
             }
         };
         let threads = rayon::current_num_threads();
-        let ahead = config.hot_ahead == "on";
+        let ahead = config.hot_ahead == Switch::On;
         let pool = ahead.then(|| cores::pool("aside", threads, &[]).map(Arc::new)).transpose()?;
         // where nothing is shared devices are still spared the bottom layer
-        let least = if config.super_batch == 1 && config.devices != "cpu" { 1 } else { 2 };
+        let least = if config.super_batch == 1 && *config.devices != Devices::Cpu { 1 } else { 2 };
         let mut maker = Maker::new(&learner.model, nodes);
         if rank > 0 && learner.history.basis().is_empty() {
             let inputs = attempt(Stage::Embed, 0, || {
@@ -166,7 +178,7 @@ impl Aside {
             learner.history.set_basis(basis(learner.passes.backend, &inputs, rank, config.seed));
         }
         let basis = learner.history.basis();
-        let learns = !basis.is_empty() && gradient != "none";
+        let learns = !basis.is_empty() && gradient != HotGradient::None;
         Ok(Self {
             maker,
             basis,
@@ -220,13 +232,13 @@ impl Aside {
     /// A hop cannot be drawn, or features cannot be read.
     pub(super) fn make(
         &mut self,
-        job: Job,
-        passes: &Passes,
+        job: SuperBatchContext,
+        passes: &StepContext,
         batches: Range<u64>,
         made: &[u64],
         deliver: &dyn Fn(u64),
     ) -> Result<Option<Super>> {
-        let Job { loader, order, epoch, history, timeline, bound } = job;
+        let SuperBatchContext { loader, order, epoch, history, timeline, bound } = job;
         let first = batches.start;
         let track = timeline.track(if self.pool.is_some() { "aside" } else { "main" });
         let (mut ahead, mut rows) = self.spare.pop().unwrap_or_default();

@@ -22,28 +22,33 @@ use std::{ops::Range, sync::Arc, time::Instant};
 use graphmill_loader::feature::Link;
 use rayon::ThreadPool;
 
-use super::{Done, Epoch, Flow, Setting, Strategy, factored, sequential::Sequential};
+use super::{
+    factored,
+    interface::{Done, Epoch, Flow, Setting, Strategy},
+    sequential::Sequential,
+};
 use crate::{
     Error, Result,
+    config::{Devices, Switch, Updates},
     learner::Learner,
     record::{DeviceRecord, ReuseRecord},
     reuse::{History, Span},
     stage::Loader,
 };
-use aside::{Aside, Counts, Job, Super};
+use aside::{Aside, Counts, Super, SuperBatchContext};
 
 /// The part of a super-batch's time that devices may wait before fewer rows are made for them.
 const IDLE: f64 = 0.02;
 /// By how much more rows are made where they do not wait.
 const MORE: f64 = 1.1;
 
-/// See the module's text.
+/// Reuses bottom-layer rows of hot nodes within super-batches, around another strategy.
 pub struct Layered<'a> {
     with: Setting<'a>,
     inner: Box<dyn Strategy + 'a>,
     aside: Option<Aside>,
     /// Of the epoch in hand.
-    sums: Sums,
+    sums: SuperBatchTotals,
     note: Option<String>,
     /// Batches of a super-batch.
     length: u64,
@@ -51,7 +56,7 @@ pub struct Layered<'a> {
 
 /// What the super-batches of an epoch come to.
 #[derive(Default)]
-struct Sums {
+struct SuperBatchTotals {
     supers: u64,
     batches: u64,
     counts: Counts,
@@ -60,7 +65,7 @@ struct Sums {
     waited_last: f64,
 }
 
-impl Sums {
+impl SuperBatchTotals {
     /// Adds a super-batch that is done.
     fn add(&mut self, done: &Super, batches: u64) {
         self.supers += 1;
@@ -82,20 +87,20 @@ impl<'a> Layered<'a> {
     /// Options that this strategy cannot work with.
     pub fn new(with: Setting<'a>) -> Result<Self> {
         let config = with.config;
-        if with.sampler.subgraphs().is_some() {
+        if with.sampler.properties().subgraphs.is_some() {
             return Err(Error::usage(format!(
                 "--strategy layered: --sampler {} draws subgraphs, whose layers all read the same nodes; use one that draws hop by \
                  hop, such as neighbor",
                 config.sampler
             )));
         }
-        if with.sampler.num_layers() < 2 {
+        if with.sampler.properties().num_layers < 2 {
             return Err(Error::usage(
                 "--strategy layered: a model of one layer has none above the bottom one to reuse its rows; use --layers 2 or more",
             ));
         }
-        let inner: Box<dyn Strategy + 'a> = if config.num_devices()? > 0 {
-            if config.updates != "synchronous" {
+        let inner: Box<dyn Strategy + 'a> = if config.num_devices() > 0 {
+            if config.updates != Updates::Synchronous {
                 return Err(Error::usage(
                     "--updates asynchronous: layered counts the age of its rows in updates, one after the other; use --updates \
                      synchronous",
@@ -105,17 +110,17 @@ impl<'a> Layered<'a> {
         } else {
             Box::new(Sequential::new(with.data.num_nodes()))
         };
-        Ok(Self { with, inner, aside: None, sums: Sums::default(), note: None, length: 0 })
+        Ok(Self { with, inner, aside: None, sums: SuperBatchTotals::default(), note: None, length: 0 })
     }
 
     /// Whether rows are made while others are trained on.
     fn is_ahead(&self) -> bool {
-        self.with.config.hot_ahead == "on"
+        self.with.config.hot_ahead == Switch::On
     }
 
     /// Batches of an update.
     fn round(&self) -> u64 {
-        if self.with.config.devices == "cpu" { 1 } else { self.with.config.round() }
+        if *self.with.config.devices == Devices::Cpu { 1 } else { self.with.config.round() }
     }
 
     /// Updates of so many batches.
@@ -132,7 +137,7 @@ impl<'a> Layered<'a> {
     /// Whether rows can be reused at all: not by a batch alone, where the processor does all the work.
     fn reuses(&self) -> bool {
         self.aside.as_ref().is_some_and(|aside| aside.most() > 0)
-            && (self.length > 1 || self.with.config.devices != "cpu")
+            && (self.length > 1 || *self.with.config.devices != Devices::Cpu)
     }
 
     /// The versions of the parameters that the rows of a super-batch are made from, while one of so many batches is trained on that
@@ -181,7 +186,7 @@ impl<'a> Layered<'a> {
         let bound = self.bound(self.length, length(&batches));
         let links = self.inner.links();
         let Some(aside) = &mut self.aside else { return Ok(None) };
-        let job = Job::of(epoch, history, bound);
+        let job = SuperBatchContext::of(epoch, history, bound);
         let made = aside.make(job, &epoch.learner.passes, batches, &made, &|bytes| deliver(&links, bytes))?;
         Ok(made.map(|made| (made, start, begun)))
     }
@@ -214,7 +219,7 @@ impl<'a> Layered<'a> {
             let clock = Instant::now();
             epoch.learner.passes.reuse = Some(now.rows.clone());
             let reading = Loader { ahead: Some(now.ahead.clone()), ..epoch.loader.clone() };
-            let job = Job::of(epoch, &history, bound);
+            let job = SuperBatchContext::of(epoch, &history, bound);
             let passes = epoch.learner.passes.apart();
             let mut train = || train(&mut *self.inner, epoch, &reading, end, &history, updates);
             let (flow, early, waited) = if made.is_empty() {
@@ -341,7 +346,7 @@ impl Strategy for Layered<'_> {
     }
 
     fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
-        self.sums = Sums::default();
+        self.sums = SuperBatchTotals::default();
         if self.aside.is_none() {
             self.prepare(epoch.loader, epoch.learner)?;
         }
@@ -355,7 +360,7 @@ impl Strategy for Layered<'_> {
 
     fn reuse(&mut self) -> Option<ReuseRecord> {
         let split = self.aside.as_ref()?.split;
-        let Sums { supers, batches, counts, waited, .. } = std::mem::take(&mut self.sums);
+        let SuperBatchTotals { supers, batches, counts, waited, .. } = std::mem::take(&mut self.sums);
         let each = |sum: u64| sum as f64 / supers.max(1) as f64;
         Some(ReuseRecord {
             super_batch: batches as f64 / supers.max(1) as f64,

@@ -4,26 +4,32 @@ use std::{sync::Arc, time::Instant};
 
 use rayon::ThreadPool;
 
-use super::{Done, EXTRACT, Epoch, Flow, SAMPLE, STAGES, Slot, Stage, TRAIN, attempt, cores, pace::Pace};
+use super::{
+    pace::Pace,
+    stages::{EXTRACT, SAMPLE, STAGES, TRAIN},
+};
 use crate::{
     Error, Result,
     allocate::{Allocation, Group},
+    cores,
+    machine::monitor::Guarded,
     strategy::{
-        line::{Can, Line, Rules, State, Task},
-        monitor::Guarded,
-        worker::{Batches, Closing, Work, Worker},
+        interface::{Done, Epoch, Flow},
+        scheduler::{BatchScheduler, Rules, SchedulerState, Slot, Task, WorkerRole},
+        worker::{Batches, Closing, Work, Worker, attempt},
     },
+    timeline::Stage,
 };
 
 /// Who does what.
-pub(super) struct Crew {
+pub(super) struct WorkerSet {
     /// The one that trains, on the thread that runs the strategy.
     driver: Worker,
     others: Vec<Worker>,
     pub(super) pace: Pace,
 }
 
-impl Crew {
+impl WorkerSet {
     /// The crew of an allocation, for a graph of so many nodes.
     ///
     /// # Errors
@@ -38,14 +44,14 @@ impl Crew {
         let (mut driver, mut others) = (None, Vec::new());
         for group in &allocation.groups {
             let has = |stage: usize| group.stages.contains(&stage);
-            let can = Can {
+            let can = WorkerRole {
                 sample: if has(SAMPLE) { group.cores } else { 0 },
                 extract: has(EXTRACT).then_some(0),
                 train: has(TRAIN).then_some(0),
-                ..Can::default()
+                ..WorkerRole::default()
             };
             let name = group.stages.iter().map(|&i| STAGES[i].name()).collect::<Vec<_>>().join(" + ");
-            let worker = |name: String, can: Can, pool: Option<Arc<ThreadPool>>| {
+            let worker = |name: String, can: WorkerRole, pool: Option<Arc<ThreadPool>>| {
                 Worker::new(name, can, pool, num_nodes)
             };
             if has(TRAIN) {
@@ -57,7 +63,7 @@ impl Crew {
                 for i in 0..group.cores {
                     let one = Group { stages: vec![SAMPLE], cores: 1 };
                     let pool = own_pool(&one, &name)?;
-                    others.push(worker(format!("{name} {i}"), Can { sample: 1, ..can }, Some(pool)));
+                    others.push(worker(format!("{name} {i}"), WorkerRole { sample: 1, ..can }, Some(pool)));
                 }
             } else {
                 let pool = own_pool(group, &name)?;
@@ -91,8 +97,8 @@ impl Crew {
         let batches = (epoch.to - epoch.from).max(1);
         let wanted = if queue > 0 { queue } else { self.slots() };
         slots.resize_with(wanted.min(usize::try_from(batches).unwrap_or(usize::MAX)), Slot::default);
-        let state = State::new(epoch.from, epoch.to, std::mem::take(slots), Rules::ONE);
-        let line = Line::new(Guarded::new(state));
+        let state = SchedulerState::new(epoch.from, epoch.to, std::mem::take(slots), Rules::ONE);
+        let line = BatchScheduler::new(Guarded::new(state));
         let mut spent = [0.0; 3];
         let flow = self.work(&line, epoch, &mut spent);
         let (failure, back) = line.into_inner().into_inner().end();

@@ -1,4 +1,4 @@
-//! The stages of several batches side by side, as workers on a [line](super::line).
+//! The stages of several batches side by side, as workers on a [line](super::scheduler).
 //!
 //! ```text
 //!   isolated, 1,1,2:   core 0  sample b4 | sample b5 | ..
@@ -9,7 +9,7 @@
 //!                      waiting    read b4  | read b5  | ..
 //! ```
 //!
-//! Which stages take turns and which have cores of their own is solved ([`crate::allocate`]) from what the first batches
+//! Which stages take turns and which have cores of their own is solved ([`crate::strategy::allocate`]) from what the first batches
 //! cost, put to the test on the next few, as is free competition, against no workers at all, and
 //! looked at again when their stages take much longer or shorter than they did. Batches are trained on in the order of their numbers, and what a batch holds
 //! depends on its number alone: the model is that of `sequential`, to the bit.
@@ -17,68 +17,26 @@
 mod crew;
 mod pace;
 mod probe;
+mod stages;
 mod trial;
 
 use std::time::Instant;
 
 use graphmill_loader::Workspace;
 
-use super::{Done, Epoch, Flow, Strategy, line::Slot, sequential::Sequential, worker::attempt};
-use crate::{
-    Error, Result, TrainConfig,
-    allocate::{Allocation, Group},
-    cores,
-    learner::Learner,
-    timeline::Stage,
+use super::{
+    interface::{Done, Epoch, Flow, Strategy},
+    scheduler::Slot,
+    sequential::Sequential,
 };
-use crew::Crew;
+use crate::{Result, TrainConfig, accelerator::draws_on_devices, config::Cores, learner::Learner};
+use crew::WorkerSet;
 use pace::Pace;
 use probe::Probe;
+use stages::apart;
 use trial::Trial;
 
-/// The stages, in the order of their indices.
-const STAGES: [Stage; 3] = [Stage::Sample, Stage::Extract, Stage::Train];
-const SAMPLE: usize = 0;
-const EXTRACT: usize = 1;
-const TRAIN: usize = 2;
-/// A stage that takes so many times longer or shorter than it did is looked at again.
-const DRIFT: f64 = 1.5;
-
-/// Who decides how many cores a stage has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cores {
-    /// The solver, from what the first batches cost.
-    Profiled,
-    /// Nobody: every stage has as many threads as there are cores, and they compete.
-    Naive,
-    /// The user: cores to sample, extract and train.
-    Given([usize; 3]),
-}
-
-impl Cores {
-    /// From `profiled`, `naive` or three numbers.
-    ///
-    /// # Errors
-    /// It is none of them.
-    pub fn parse(word: &str) -> Result<Self, String> {
-        match word {
-            "profiled" => Ok(Self::Profiled),
-            "naive" => Ok(Self::Naive),
-            _ => {
-                let numbers: Option<Vec<usize>> = word
-                    .split(',')
-                    .map(|n| n.trim().parse().ok().filter(|n| (1..=1 << 10).contains(n)))
-                    .collect();
-                let given = numbers.and_then(|numbers| <[usize; 3]>::try_from(numbers).ok());
-                given.map(Self::Given).ok_or_else(|| {
-                    format!("'{word}': profiled, naive, or cores to sample, extract and train, such as 1,1,2")
-                })
-            }
-        }
-    }
-}
-
-/// See the module's text.
+/// Stages of several batches side by side.
 pub struct Pipelined {
     num_nodes: usize,
     cores: Cores,
@@ -99,7 +57,7 @@ enum Mode {
     /// None was.
     Inline(Pace),
     /// It was the quickest, or is what the user asked for.
-    Crew(Box<Crew>),
+    WorkerSet(Box<WorkerSet>),
 }
 
 impl Pipelined {
@@ -108,24 +66,23 @@ impl Pipelined {
     /// # Errors
     /// `--allocation` is none.
     pub fn new(config: &TrainConfig, num_nodes: usize) -> Result<Self> {
-        let cores = Cores::parse(&config.allocation)
-            .map_err(|message| Error::usage(format!("--allocation {message}")))?;
+        let cores = &*config.allocation;
         let threads = rayon::current_num_threads();
-        let crew = |cores, isolated| Crew::new(&apart(cores, isolated), num_nodes).map(Box::new);
+        let crew = |cores, isolated| WorkerSet::new(&apart(cores, isolated), num_nodes).map(Box::new);
         // an NVIDIA device's stages wait for it and not for cores: one thread each, and two to draw on the device. What the processor
         // draws takes all cores
-        let on_device = graphmill_cuda::sampler::is_drawn_on_devices(&config.sampler);
+        let on_device = draws_on_devices(&config.sampler);
         let mode = match cores {
-            Cores::Profiled if !config.cuda_devices()?.is_empty() => {
-                Mode::Crew(crew([if on_device { 2 } else { threads }, 1, 1], false)?)
+            Cores::Profiled if !config.cuda_devices().is_empty() => {
+                Mode::WorkerSet(crew([if on_device { 2 } else { threads }, 1, 1], false)?)
             }
             Cores::Profiled => Mode::Probe(Probe::default()),
-            Cores::Naive => Mode::Crew(crew([threads; 3], false)?),
-            Cores::Given(cores) => Mode::Crew(crew(cores, true)?),
+            Cores::Naive => Mode::WorkerSet(crew([threads; 3], false)?),
+            Cores::Given(cores) => Mode::WorkerSet(crew(*cores, true)?),
         };
         Ok(Self {
             num_nodes,
-            cores,
+            cores: cores.clone(),
             queue: config.queue,
             mode,
             inline: Sequential::new(num_nodes),
@@ -167,7 +124,7 @@ impl Pipelined {
                         // the others' memory is of no more use
                         match trial.winner() {
                             Some(crew) => {
-                                self.mode = Mode::Crew(Box::new(crew));
+                                self.mode = Mode::WorkerSet(Box::new(crew));
                                 self.inline = Sequential::new(self.num_nodes);
                             }
                             None => self.slots = Vec::new(),
@@ -186,7 +143,7 @@ impl Pipelined {
                 }
                 Ok(flow)
             }
-            Mode::Crew(crew) => {
+            Mode::WorkerSet(crew) => {
                 let flow = crew.run(epoch, self.queue, &mut self.slots)?;
                 epoch.from = epoch.to;
                 if crew.pace.has_drifted() && self.cores == Cores::Profiled {
@@ -231,24 +188,4 @@ fn watched<'a>(inline: &mut Sequential, epoch: &mut Epoch<'_, 'a>) -> Result<(Fl
     let (learner, after) = (&mut *epoch.learner, &mut after);
     let flow = inline.run(Epoch { number, order, from, to, loader, learner, lr, after, timeline })?;
     Ok((flow, spent))
-}
-
-/// A group of its own for each stage.
-fn apart(cores: [usize; 3], isolated: bool) -> Allocation {
-    let group = |stage| Group { stages: vec![stage], cores: cores[stage] };
-    Allocation { groups: [SAMPLE, EXTRACT, TRAIN].map(group).into(), isolated, seconds: f64::NAN }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cores_are_profiled_naive_or_given() {
-        assert_eq!(Cores::parse("profiled"), Ok(Cores::Profiled));
-        assert_eq!(Cores::parse("1, 2,3"), Ok(Cores::Given([1, 2, 3])));
-        for wrong in ["", "1,2", "0,1,1", "1,2,3,4", "all"] {
-            assert!(Cores::parse(wrong).unwrap_err().contains("profiled, naive, or cores"), "{wrong}");
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! What stages took at first, and whether they still do.
 
-use super::DRIFT;
-
+/// A stage that takes so many times longer or shorter than it did is looked at again.
+const DRIFT: f64 = 1.5;
 /// Fewer batches tell nothing: the first of a run fill a line, the last empty it.
 const TELLING: u64 = 12;
 

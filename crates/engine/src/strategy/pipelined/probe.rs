@@ -9,8 +9,17 @@ use std::time::{Duration, Instant};
 use graphmill_loader::Workspace;
 use rayon::prelude::*;
 
-use super::{Done, Epoch, Flow, Slot, Stage, attempt};
-use crate::{Result, allocate::Cost, cores};
+use crate::{
+    Result,
+    allocate::Cost,
+    cores,
+    strategy::{
+        interface::{Done, Epoch, Flow},
+        scheduler::Slot,
+        worker::attempt,
+    },
+    timeline::{Stage, Track},
+};
 
 /// What has been seen so far.
 #[derive(Default)]
@@ -55,33 +64,19 @@ impl Probe {
         let wanted = threads + 2 * TIMED;
         slots.resize_with(slots.len().max(threads), Slot::default);
         let single = cores::pool("probe", 1, &[])?;
-        let Epoch { number, order, from, to, loader, learner, lr, after, timeline } = epoch;
-        let track = timeline.track("probe");
+        let track = epoch.timeline.track("probe");
         while self.done < wanted {
-            let left = usize::try_from(*to - *from).unwrap_or(usize::MAX);
+            let left = usize::try_from(epoch.to - epoch.from).unwrap_or(usize::MAX);
             if left == 0 {
                 return Ok((None, Flow::Continue));
             }
             let gang = &mut slots[..threads.min(wanted - self.done).min(left)];
-            let first = *from;
-            let clock = Instant::now();
-            let (drawn, spent): (Vec<Result<()>>, Spent) = Spent::of(|| {
-                let draw = |(i, (slot, space)): (usize, (&mut Slot, &mut Workspace))| {
-                    space.set_parallel(false);
-                    let this = first + i as u64;
-                    attempt(Stage::Sample, this, || loader.draw(order, *number, this, space, &mut slot.batch))
-                };
-                gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().map(draw).collect()
-            });
+            let (drawn, spent) = draw(epoch, track, spaces, gang);
             let (warm, each) = (self.done < threads, 1.0 / gang.len() as f64);
             if !warm {
                 self.sample.push(spent);
             }
-            for i in 0..gang.len() {
-                let seconds = spent.passed * each;
-                let from = clock + Duration::from_secs_f64(seconds * i as f64);
-                timeline.add(track, Stage::Sample, first + i as u64, from, seconds);
-            }
+            let Epoch { from, loader, learner, lr, after, timeline, .. } = &mut *epoch;
             for (Slot { batch, spent: of_batch, .. }, drawn) in gang.iter_mut().zip(drawn) {
                 drawn?; // those before it are trained on
                 of_batch.sample = spent.passed * each;
@@ -126,6 +121,31 @@ impl Probe {
         let sample = Cost { divided: all, fixed: 0.0, busy: all };
         Ok((Some([sample, extract, train]), Flow::Continue))
     }
+}
+
+/// Draws batches side by side, a core each, from the epoch's next one on.
+fn draw(
+    epoch: &Epoch,
+    track: Track,
+    spaces: &mut [Workspace],
+    gang: &mut [Slot],
+) -> (Vec<Result<()>>, Spent) {
+    let Epoch { number, order, from: first, loader, timeline, .. } = *epoch;
+    let clock = Instant::now();
+    let (drawn, spent): (Vec<Result<()>>, Spent) = Spent::of(|| {
+        let draw = |(i, (slot, space)): (usize, (&mut Slot, &mut Workspace))| {
+            space.set_parallel(false);
+            let this = first + i as u64;
+            attempt(Stage::Sample, this, || loader.draw(order, number, this, space, &mut slot.batch))
+        };
+        gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().map(draw).collect()
+    });
+    let seconds = spent.passed / gang.len() as f64;
+    for i in 0..gang.len() {
+        let from = clock + Duration::from_secs_f64(seconds * i as f64);
+        timeline.add(track, Stage::Sample, first + i as u64, from, seconds);
+    }
+    (drawn, spent)
 }
 
 /// The quickest: what disturbs only ever makes longer.

@@ -1,6 +1,9 @@
 //! Crews put to the test, against none and against each other: the model of what stages cost does not know all that a machine does.
 
-use super::{Crew, STAGES, apart};
+use super::{
+    crew::WorkerSet,
+    stages::{STAGES, apart},
+};
 use crate::{
     Result,
     allocate::{self, Allocation, Cost, Group},
@@ -42,7 +45,7 @@ pub(super) struct Trial {
 /// A crew, the least seconds a batch that it took, and how the verdict names it.
 struct Contender {
     name: String,
-    crew: Crew,
+    crew: WorkerSet,
     seconds: f64,
 }
 
@@ -61,9 +64,9 @@ impl Trial {
         for split in allocate::splits(costs, threads).iter().filter(|split| gain(split)) {
             let name =
                 if *split == solved { "as solved".into() } else { format!("with {}", describe(split)) };
-            crews.push(Contender { name, crew: Crew::new(split, num_nodes)?, seconds: f64::INFINITY });
+            crews.push(Contender { name, crew: WorkerSet::new(split, num_nodes)?, seconds: f64::INFINITY });
         }
-        let (name, crew) = ("in free competition".into(), Crew::new(&free, num_nodes)?);
+        let (name, crew) = ("in free competition".into(), WorkerSet::new(&free, num_nodes)?);
         crews.push(Contender { name, crew, seconds: f64::INFINITY });
         let times = STAGES
             .iter()
@@ -90,7 +93,7 @@ impl Trial {
     }
 
     /// Who does the next part; nobody in turns.
-    pub(super) fn crew(&mut self) -> Option<&mut Crew> {
+    pub(super) fn crew(&mut self) -> Option<&mut WorkerSet> {
         self.turn.checked_sub(1).map(|i| &mut self.crews[i].crew)
     }
 
@@ -142,7 +145,7 @@ impl Trial {
     }
 
     /// The quickest crew, the first named where they are level, if any is quicker than none.
-    pub(super) fn winner(self) -> Option<Crew> {
+    pub(super) fn winner(self) -> Option<WorkerSet> {
         let quickest = self.crews.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let winner = quickest.filter(|crew| crew.seconds <= QUICKER * self.none);
         winner.map(|Contender { mut crew, .. }| {

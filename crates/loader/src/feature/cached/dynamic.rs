@@ -11,15 +11,20 @@
 //! **Determinism.** The number of shards is fixed, and a shard sees the rows of a read in their order, so one reader after the other
 //! gets the same hits for any number of threads.
 
-use std::sync::Mutex;
-use std::time::Instant;
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
-use graphmill_graph::{NodeId, Result, matrix::TableType};
+use graphmill_core::{NodeId, ObjectPool, Result, matrix::TableType};
 use rayon::prelude::*;
 
-use super::{Lent, Level, near::Near};
+use super::{Level, near::Near};
 use crate::{
-    feature::{Feature, Places, Rows, Traffic, scatter::Scatter},
+    feature::{
+        Beside, Capabilities, Feature, OverlappedFeature, Places, TierTraffic, Traffic, nothing,
+        read_overlapped, scatter::Scatter,
+    },
     policy::{self, CachePolicy, MISS},
 };
 
@@ -115,14 +120,14 @@ pub struct Dynamic {
     shards: Vec<Mutex<Shard>>,
     dim: usize,
     kind: TableType,
-    behind: Box<dyn Feature>,
+    behind: Arc<dyn Feature>,
     level: Level,
-    rooms: Lent<Room>,
+    scratch: ObjectPool<Scratch>,
 }
 
-/// What a reader needs.
+/// Memory of one read.
 #[derive(Default)]
-struct Room {
+struct Scratch {
     parts: Vec<Part>,
     missing: Vec<bool>,
     ids: Vec<NodeId>,
@@ -138,7 +143,7 @@ impl Dynamic {
         make: policy::Make,
         slots: usize,
         kind: TableType,
-        behind: Box<dyn Feature>,
+        behind: Arc<dyn Feature>,
         level: Level,
     ) -> Result<Self> {
         let (rows, dim) = (behind.num_rows(), behind.dim());
@@ -151,7 +156,7 @@ impl Dynamic {
             Ok(Mutex::new(Shard::new(make, ids, slots, dim, kind)?))
         };
         let shards = (0..count).map(shard).collect::<Result<_>>()?;
-        Ok(Self { shards, dim, kind, behind, level, rooms: Lent::new() })
+        Ok(Self { shards, dim, kind, behind, level, scratch: ObjectPool::default() })
     }
 }
 
@@ -165,7 +170,27 @@ impl Feature for Dynamic {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        self.rooms.with(|Room { parts, missing, ids: far, places: far_places }| {
+        self.read_overlapped(ids, places, out, &mut nothing)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.behind.row_bytes()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { overlapped: Some(self), ..Capabilities::default() }
+    }
+}
+
+impl OverlappedFeature for Dynamic {
+    fn read_overlapped(
+        &self,
+        ids: &[NodeId],
+        places: Places,
+        out: &mut [f32],
+        beside: &mut Beside,
+    ) -> Result<Traffic> {
+        self.scratch.with(|Scratch { parts, missing, ids: far, places: far_places }| {
             let began = Instant::now();
             let (dim, count) = (self.dim, self.shards.len());
             parts.resize_with(count, Part::default);
@@ -180,8 +205,8 @@ impl Feature for Dynamic {
             }
             let scatter = Scatter::new(out, dim, ids.len(), places);
             parts.par_iter_mut().zip(&self.shards).for_each(|(part, shard)| serve(shard, part, &scatter));
-            let mut own = Rows::default();
-            let mut peers = Rows::default();
+            let mut own = TierTraffic::default();
+            let mut peers = TierTraffic::default();
             for (s, part) in parts.iter().enumerate() {
                 let side = if self.level.is_own(s % self.level.devices()) { &mut own } else { &mut peers };
                 side.rows += part.hits;
@@ -199,10 +224,12 @@ impl Feature for Dynamic {
                     Places::At(at) => at[i],
                 });
             }
-            own.nanos = Rows::since(began, 0, 0).nanos;
+            own.nanos = TierTraffic::since(began, 0, 0).nanos;
             let mut behind = Traffic::default();
-            if !far.is_empty() {
-                behind = self.behind.read_to(far, Places::At(far_places), out)?;
+            if far.is_empty() {
+                behind += beside(out)?;
+            } else {
+                behind = read_overlapped(&*self.behind, far, Places::At(far_places), out, beside)?;
                 let began = Instant::now();
                 let out = &*out;
                 let row = |i: u32| {
@@ -213,15 +240,11 @@ impl Feature for Dynamic {
                     &out[row * dim..(row + 1) * dim]
                 };
                 parts.par_iter_mut().zip(&self.shards).for_each(|(part, shard)| keep(shard, part, row));
-                own.nanos += Rows::since(began, 0, 0).nanos;
+                own.nanos += TierTraffic::since(began, 0, 0).nanos;
             }
             let mut traffic = self.level.traffic(own, peers);
             traffic += behind;
             Ok(traffic)
         })
-    }
-
-    fn row_bytes(&self) -> u64 {
-        self.behind.row_bytes()
     }
 }

@@ -14,7 +14,7 @@ pub use dynamic::Dynamic;
 pub use pinned::Pinned;
 pub use place::{Placed, Placement, placed};
 
-use super::{Rows, Traffic, lent::Lent};
+use super::{TierTraffic, Traffic};
 
 /// Which memory a cache is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Level {
     }
 
     /// The traffic of rows from the reader's own memory, and from its peers'.
-    fn traffic(self, own: Rows, peers: Rows) -> Traffic {
+    fn traffic(self, own: TierTraffic, peers: TierTraffic) -> Traffic {
         match self {
             Self::Host => Traffic { host: own, ..Traffic::default() },
             Self::Device { .. } => Traffic { device: own, peer: peers, ..Traffic::default() },

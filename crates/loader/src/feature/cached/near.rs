@@ -1,8 +1,10 @@
 //! The rows that a cache holds, in the type they are stored in further behind.
 
 use bytemuck::Zeroable;
-use graphmill_graph::{Error, Result, matrix::TableType};
+use graphmill_core::{Error, Result, matrix::TableType};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
+
+use crate::feature::widen::widen_f16;
 
 /// Rows by slot.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ impl Near {
         let row = slot as usize * dim..(slot as usize + 1) * dim;
         match self {
             Self::F32(rows) => out.copy_from_slice(&rows[row]),
-            Self::F16(rows) => rows[row].convert_to_f32_slice(out),
+            Self::F16(rows) => widen_f16(&rows[row], out),
             Self::Bf16(rows) => rows[row].convert_to_f32_slice(out),
         }
     }

@@ -1,16 +1,20 @@
 //! The hottest rows, loaded once.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
-use graphmill_graph::{
-    Features, Matrix, NodeId, Result, buffer::Buffer, dataset::FeatureData, keyed, matrix::TableType,
+use graphmill_core::{
+    Features, Matrix, NodeId, ObjectPool, Result, buffer::Buffer, features::FeatureData, keyed,
+    matrix::TableType,
 };
 use half::{f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
 
-use super::{Lent, Level, place::Placed};
+use super::{Level, place::Placed};
 use crate::{
-    feature::{Feature, Host, Marks, Places, Rows, Traffic},
+    feature::{
+        Beside, Capabilities, Feature, Host, MarkedFeature, Marks, OverlappedFeature, Places, TierTraffic,
+        Traffic, nothing, read_overlapped,
+    },
     policy::MISS,
 };
 
@@ -28,14 +32,23 @@ pub struct Pinned {
     held: Placed,
     /// Of what is in which slot.
     identity: u64,
-    behind: Box<dyn Feature>,
+    behind: Arc<dyn Feature>,
     level: Level,
-    rooms: Lent<Room>,
+    scratch: ObjectPool<Scratch>,
 }
 
-/// What a reader needs.
+/// Rows to read, whose slots are known.
+#[derive(Clone, Copy)]
+struct Request<'r> {
+    ids: &'r [NodeId],
+    slots: &'r [u32],
+    places: Places<'r>,
+    began: Instant,
+}
+
+/// Memory of one read.
 #[derive(Default)]
-struct Room {
+struct Scratch {
     slots: Vec<u32>,
     parts: Parts,
 }
@@ -71,7 +84,7 @@ impl Pinned {
     ///
     /// # Errors
     /// They cannot be read, or there is no memory for them.
-    pub fn new(held: Placed, kind: TableType, behind: Box<dyn Feature>, level: Level) -> Result<Self> {
+    pub fn new(held: Placed, kind: TableType, behind: Arc<dyn Feature>, level: Level) -> Result<Self> {
         let mut slots = vec![MISS; behind.num_rows()];
         for (slot, &v) in held.ids.iter().enumerate() {
             slots[v as usize] = slot as u32;
@@ -88,7 +101,7 @@ impl Pinned {
         };
         let near = Host::new(&Features { dim, data });
         let identity = held.ids.iter().fold(0, |sum, &v| keyed::key(&[sum, v.into()]));
-        Ok(Self { slots, near, held, identity, behind, level, rooms: Lent::new() })
+        Ok(Self { slots, near, held, identity, behind, level, scratch: ObjectPool::default() })
     }
 
     /// Rows in slots of the reader's own device, and of its peers.
@@ -110,15 +123,14 @@ impl Pinned {
         slots.par_iter_mut().with_min_len(TASK).zip(ids).for_each(look_up);
     }
 
-    /// The rows of ids whose slots are known, since `began`.
+    /// The rows of ids whose slots are known, since `began`. Near rows are read, and `beside` is
+    /// called, while the tier behind waits for the others.
     fn serve(
         &self,
-        ids: &[NodeId],
-        slots: &[u32],
-        places: Places,
-        began: Instant,
+        Request { ids, slots, places, began }: Request,
         Parts { near, far }: &mut Parts,
         out: &mut [f32],
+        beside: &mut Beside,
     ) -> Result<Traffic> {
         near.clear();
         far.clear();
@@ -129,16 +141,22 @@ impl Pinned {
             };
             if slot == MISS { far.push(v, place) } else { near.push(slot, place) }
         }
-        let looking = Rows::since(began, 0, 0);
-        let mut traffic = self.level.traffic(looking, Rows::default());
+        let looking = TierTraffic::since(began, 0, 0);
+        let mut traffic = self.level.traffic(looking, TierTraffic::default());
         if far.ids.is_empty() {
             traffic += self.read_near(slots, places, out)?;
+            traffic += beside(out)?;
             return Ok(traffic);
         }
-        if !near.ids.is_empty() {
-            traffic += self.read_near(&near.ids, Places::At(&near.places), out)?;
-        }
-        traffic += self.behind.read_to(&far.ids, Places::At(&far.places), out)?;
+        let mut read_near = |out: &mut [f32]| {
+            let mut traffic = Traffic::default();
+            if !near.ids.is_empty() {
+                traffic += self.read_near(&near.ids, Places::At(&near.places), out)?;
+            }
+            traffic += beside(out)?;
+            Ok(traffic)
+        };
+        traffic += read_overlapped(&*self.behind, &far.ids, Places::At(&far.places), out, &mut read_near)?;
         Ok(traffic)
     }
 
@@ -146,7 +164,7 @@ impl Pinned {
     fn read_near(&self, slots: &[u32], places: Places, out: &mut [f32]) -> Result<Traffic> {
         let read = self.near.read_to(slots, places, out)?.host;
         let (own, peers) = self.count(slots);
-        let part = |rows: u64| Rows {
+        let part = |rows: u64| TierTraffic {
             rows,
             bytes: rows * self.near.row_bytes(),
             nanos: read.nanos * rows / read.rows.max(1),
@@ -194,13 +212,35 @@ impl Feature for Pinned {
     }
 
     fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
-        self.rooms.with(|Room { slots, parts }| {
-            let began = Instant::now();
-            self.look_up(ids, slots);
-            self.serve(ids, slots, places, began, parts, out)
-        })
+        self.read_overlapped(ids, places, out, &mut nothing)
     }
 
+    fn row_bytes(&self) -> u64 {
+        self.behind.row_bytes()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { overlapped: Some(self), marked: Some(self), ..Capabilities::default() }
+    }
+}
+
+impl OverlappedFeature for Pinned {
+    fn read_overlapped(
+        &self,
+        ids: &[NodeId],
+        places: Places,
+        out: &mut [f32],
+        beside: &mut Beside,
+    ) -> Result<Traffic> {
+        self.scratch.with(|Scratch { slots, parts }| {
+            let began = Instant::now();
+            self.look_up(ids, slots);
+            self.serve(Request { ids, slots, places, began }, parts, out, beside)
+        })
+    }
+}
+
+impl MarkedFeature for Pinned {
     fn mark(&self, ids: &[NodeId], marks: &mut Marks) {
         marks.cache = Some(self.identity);
         self.look_up(ids, &mut marks.slots);
@@ -211,12 +251,10 @@ impl Feature for Pinned {
             return self.gather(ids, out);
         }
         out.resize(ids.len(), self.dim());
-        self.rooms.with(|Room { parts, .. }| {
-            self.serve(ids, &marks.slots, Places::InOrder, Instant::now(), parts, out.view_mut().host())
+        self.scratch.with(|Scratch { parts, .. }| {
+            let (began, out) = (Instant::now(), out.view_mut().host());
+            let request = Request { ids, slots: &marks.slots, places: Places::InOrder, began };
+            self.serve(request, parts, out, &mut nothing)
         })
-    }
-
-    fn row_bytes(&self) -> u64 {
-        self.behind.row_bytes()
     }
 }

@@ -1,6 +1,8 @@
 //! Which rows several devices hold, and which of them holds each.
 
-use graphmill_graph::NodeId;
+use std::str::FromStr;
+
+use graphmill_core::NodeId;
 
 /// How rows are spread over devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,12 +15,11 @@ pub enum Placement {
     Replicate(f64),
 }
 
-impl Placement {
-    /// `shard`, `interleave`, `replicate` (all of the memory), or `replicate:R`.
-    ///
-    /// # Errors
-    /// Another word.
-    pub fn parse(word: &str) -> Result<Self, String> {
+impl FromStr for Placement {
+    type Err = String;
+
+    /// From `shard`, `interleave`, `replicate` (all of the memory), or `replicate:R`.
+    fn from_str(word: &str) -> Result<Self, String> {
         match word.split_once(':') {
             None if word == "shard" => Ok(Self::Shard),
             None if word == "interleave" => Ok(Self::Interleave),
@@ -42,6 +43,18 @@ pub struct Placed {
     pub everywhere: usize,
     /// The device that holds each slot's row; empty where there is one.
     pub owners: Vec<u16>,
+}
+
+impl Placed {
+    /// The fewest and the most rows that one of `devices` holds. O(rows).
+    pub fn held(&self, devices: usize) -> (usize, usize) {
+        let mut held = vec![if self.owners.is_empty() { self.ids.len() } else { self.everywhere }; devices];
+        for &owner in self.owners.iter().skip(self.everywhere) {
+            held[usize::from(owner)] += 1;
+        }
+        let fewest = held.iter().copied().min().unwrap_or(0);
+        (fewest, held.into_iter().max().unwrap_or(0))
+    }
 }
 
 /// The rows that `devices` of `slots` rows each hold of `ranking` (hottest first). O(V).
@@ -100,11 +113,26 @@ mod tests {
     }
 
     #[test]
+    fn held_rows_are_counted_by_device() {
+        let ranking = [6, 0, 2, 5, 1, 4, 3];
+        let held = |slots, devices, placement| placed(&ranking, slots, devices, placement).held(devices);
+        assert_eq!(held(7, 2, Placement::Interleave), (3, 4), "all rows are held once");
+        assert_eq!(held(2, 3, Placement::Interleave), (2, 2));
+        assert_eq!(held(7, 2, Placement::Replicate(1.0)), (7, 7));
+        assert_eq!(held(2, 2, Placement::Replicate(0.5)), (2, 2));
+        assert_eq!(held(4, 2, Placement::Replicate(0.25)), (4, 4));
+        // of the even nodes there are four, of the odd ones three
+        assert_eq!(held(4, 2, Placement::Shard), (3, 4));
+        assert_eq!(held(5, 1, Placement::Shard), (5, 5));
+        assert_eq!(held(0, 4, Placement::Interleave), (0, 0));
+    }
+
+    #[test]
     fn words_are_checked() {
-        assert_eq!(Placement::parse("replicate:0.25"), Ok(Placement::Replicate(0.25)));
-        assert_eq!(Placement::parse("shard"), Ok(Placement::Shard));
+        assert_eq!("replicate:0.25".parse(), Ok(Placement::Replicate(0.25)));
+        assert_eq!("shard".parse(), Ok(Placement::Shard));
         for word in ["replicate:2", "replicate:x", "shard:1", "spread"] {
-            assert!(Placement::parse(word).unwrap_err().contains(word));
+            assert!(word.parse::<Placement>().unwrap_err().contains(word));
         }
     }
 }

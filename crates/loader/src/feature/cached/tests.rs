@@ -1,8 +1,11 @@
 //! Caches return what a plain read returns, whatever they hold, and whoever else reads.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
 
-use graphmill_graph::{Error, Features, NodeId, Result, dataset::FeatureData, keyed, matrix::TableType};
+use graphmill_core::{Error, Features, NodeId, Result, features::FeatureData, keyed, matrix::TableType};
 use half::f16;
 use proptest::prelude::*;
 
@@ -11,7 +14,10 @@ use super::{
     *,
 };
 use crate::{
-    feature::{Feature, Host, Places, scatter::Scatter},
+    feature::{
+        Beside, Capabilities, Feature, Host, OverlappedFeature, Places, nothing, read_overlapped,
+        scatter::Scatter,
+    },
     policy,
 };
 
@@ -54,30 +60,34 @@ impl Feature for Behind {
     fn row_bytes(&self) -> u64 {
         self.host.row_bytes()
     }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
+    }
 }
 
-fn behind(features: &Features) -> (Box<dyn Feature>, &'static AtomicU64, &'static AtomicU64) {
+fn behind(features: &Features) -> (Arc<dyn Feature>, &'static AtomicU64, &'static AtomicU64) {
     let (asked, fails_in) = (Box::leak(Box::default()), Box::leak(Box::new(AtomicU64::new(u64::MAX))));
     let (asked, fails_in) = (&*asked, &*fails_in);
-    (Box::new(Behind { host: Host::new(features), asked, fails_in }), asked, fails_in)
+    (Arc::new(Behind { host: Host::new(features), asked, fails_in }), asked, fails_in)
 }
 
 /// Caches of so many slots: pinned, of every policy, and one before another.
-fn caches(features: &Features, slots: usize) -> Vec<(String, Box<dyn Feature>)> {
+fn caches(features: &Features, slots: usize) -> Vec<(String, Arc<dyn Feature>)> {
     let kind = features.data.kind().unwrap();
     let ranking: Vec<NodeId> = (0..ROWS as NodeId).map(|v| (v * 7 + 3) % ROWS as NodeId).collect();
     let pinned = |behind, level, devices| {
         let held = placed(&ranking, slots, devices, Placement::Replicate(0.25));
-        Box::new(Pinned::new(held, kind, behind, level).unwrap()) as Box<dyn Feature>
+        Arc::new(Pinned::new(held, kind, behind, level).unwrap()) as Arc<dyn Feature>
     };
     let device = Level::Device { devices: 3, reader: 1 };
     let mut all = vec![
         ("pinned".to_string(), pinned(behind(features).0, Level::Host, 1)),
         ("pinned on devices".to_string(), pinned(behind(features).0, device, 3)),
     ];
-    for entry in policy::TABLE {
+    for entry in &policy::TABLE {
         let dynamic = |level, behind| {
-            Box::new(Dynamic::new(entry.make, slots, kind, behind, level).unwrap()) as Box<dyn Feature>
+            Arc::new(Dynamic::new(entry.make, slots, kind, behind, level).unwrap()) as Arc<dyn Feature>
         };
         all.push((entry.name.to_string(), dynamic(Level::Host, behind(features).0)));
         let host = dynamic(Level::Host, behind(features).0);
@@ -135,12 +145,12 @@ fn rows_are_counted_where_they_were_found() {
     assert_eq!(asked.swap(0, Relaxed), 200, "what is held is loaded once");
     let ids: Vec<NodeId> = (100..301).collect();
     let traffic = cache.read(&ids, &mut vec![0.0; 201 * 4]).unwrap();
-    let counts = |rows: Rows| (rows.rows, rows.bytes);
+    let counts = |rows: TierTraffic| (rows.rows, rows.bytes);
     assert_eq!((counts(traffic.device), counts(traffic.peer)), ((50, 800), (50, 800)));
     assert_eq!((counts(traffic.disk), asked.load(Relaxed)), ((101, 1616), 101));
 
     let (far, asked, _) = behind(&features);
-    let fifo = policy::TABLE[0].make;
+    let fifo = policy::TABLE.find("fifo").unwrap().make;
     let cache = Dynamic::new(fifo, 300, TableType::F32, far, Level::Host).unwrap();
     let read = |ids: std::ops::Range<NodeId>| {
         let ids: Vec<NodeId> = ids.collect();
@@ -153,7 +163,7 @@ fn rows_are_counted_where_they_were_found() {
 #[test]
 fn a_read_that_fails_leaves_the_cache_as_it_was() {
     let features = features(3, TableType::F32);
-    for entry in policy::TABLE {
+    for entry in &policy::TABLE {
         let (far, asked, fails_in) = behind(&features);
         let cache = Dynamic::new(entry.make, 50, TableType::F32, far, Level::Host).unwrap();
         let ids: Vec<NodeId> = (0..40).collect();
@@ -167,6 +177,90 @@ fn a_read_that_fails_leaves_the_cache_as_it_was() {
     }
 }
 
+/// Rows that take their time: work beside a read is done while `waits`.
+struct Slow {
+    host: Host,
+    waits: AtomicBool,
+}
+
+impl Feature for Slow {
+    fn dim(&self) -> usize {
+        self.host.dim()
+    }
+    fn num_rows(&self) -> usize {
+        self.host.num_rows()
+    }
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        self.read_overlapped(ids, places, out, &mut nothing)
+    }
+    fn row_bytes(&self) -> u64 {
+        self.host.row_bytes()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities { overlapped: Some(self), ..Capabilities::default() }
+    }
+}
+
+impl OverlappedFeature for Slow {
+    fn read_overlapped(
+        &self,
+        ids: &[NodeId],
+        places: Places,
+        out: &mut [f32],
+        beside: &mut Beside,
+    ) -> Result<Traffic> {
+        self.waits.store(true, Relaxed);
+        let mut traffic = beside(out)?;
+        self.waits.store(false, Relaxed);
+        traffic += self.host.read_to(ids, places, out)?;
+        Ok(traffic)
+    }
+}
+
+#[test]
+fn work_beside_a_read_is_done_while_the_tier_behind_waits() {
+    let features = features(3, TableType::F32);
+    let ranking: Vec<NodeId> = (0..ROWS as NodeId).collect();
+    let slow = Arc::new(Slow { host: Host::new(&features), waits: AtomicBool::new(false) });
+    let pinned = |behind: Arc<dyn Feature>| -> Arc<dyn Feature> {
+        let held = placed(&ranking, 50, 1, Placement::Interleave);
+        Arc::new(Pinned::new(held, TableType::F32, behind, Level::Host).unwrap())
+    };
+    let dynamic = |behind: Arc<dyn Feature>| -> Arc<dyn Feature> {
+        let make = policy::TABLE.find("fifo").unwrap().make;
+        Arc::new(Dynamic::new(make, 100, TableType::F32, behind, Level::Host).unwrap())
+    };
+    let chains: [(&str, Arc<dyn Feature>); 5] = [
+        ("an Arc", slow.clone()),
+        ("pinned", pinned(slow.clone())),
+        ("dynamic", dynamic(slow.clone())),
+        ("pinned before dynamic", pinned(dynamic(slow.clone()))),
+        ("dynamic before pinned", dynamic(pinned(slow.clone()))),
+    ];
+    let plain = Host::new(&features);
+    for (name, tier) in &chains {
+        // held by some of the caches, by none, and by all
+        for ids in [(0..200).collect::<Vec<NodeId>>(), (300..400).collect(), (0..10).collect()] {
+            let mut expected = vec![0.0; 3 * ids.len()];
+            plain.read(&ids, &mut expected).unwrap();
+            let mut out = vec![0.0; 3 * (ids.len() + 1)];
+            let places: Vec<u32> = (1..=ids.len() as u32).collect();
+            let (mut times, mut meanwhile) = (0, false);
+            let mut beside = |out: &mut [f32]| {
+                (times, meanwhile) = (times + 1, slow.waits.load(Relaxed));
+                out[..3].fill(7.0);
+                let host = TierTraffic { rows: 1, ..TierTraffic::default() };
+                Ok(Traffic { host, ..Traffic::default() })
+            };
+            let traffic = read_overlapped(&**tier, &ids, Places::At(&places), &mut out, &mut beside).unwrap();
+            assert_eq!((&out[..3], &out[3..]), (&[7.0; 3][..], &expected[..]), "{name}");
+            assert_eq!((times, traffic.total().rows), (1, ids.len() as u64 + 1), "{name}");
+            assert!(meanwhile || ids.len() == 10, "{name}: after the rows instead of beside them");
+        }
+    }
+}
+
 #[test]
 fn hits_do_not_depend_on_the_number_of_threads() {
     let features = features(2, TableType::F32);
@@ -174,7 +268,7 @@ fn hits_do_not_depend_on_the_number_of_threads() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let mut hits = Vec::new();
-            for entry in policy::TABLE {
+            for entry in &policy::TABLE {
                 let cache =
                     Dynamic::new(entry.make, 520, TableType::F32, behind(&features).0, Level::Host).unwrap();
                 for batch in 0..20u64 {
@@ -230,7 +324,7 @@ impl<T> Lock<T> for Checked<T> {
 /// Three readers of one shard with room for two rows: whatever the schedule, each gets its own rows whole.
 #[test]
 fn no_schedule_of_readers_mixes_rows() {
-    for entry in policy::TABLE {
+    for entry in &policy::TABLE {
         let model = move || {
             let shard = Shard::new(entry.make, 6, 2, 2, TableType::F32).unwrap();
             let shard = shuttle::sync::Arc::new(Checked(shuttle::sync::Mutex::new(shard)));

@@ -11,6 +11,7 @@
 //! DGL's GraphBolt reads rows through io_uring likewise (`graphbolt/src/cnumpy.cc`): each row by itself, in the order asked for,
 //! blocks of 4096 bytes. Rows that share a block are one read here.
 
+mod maker;
 mod opened;
 mod options;
 mod plan;
@@ -27,18 +28,19 @@ use std::{
     time::Instant,
 };
 
-use graphmill_graph::{Error, NodeId, Result, dataset::StoredTable, matrix::TableType};
+use graphmill_core::{Error, NodeId, ObjectPool, Result, matrix::TableType};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 pub use options::{Direct, DiskOptions, ReaderKind};
 use rayon::prelude::*;
 
 use self::{
+    maker::Maker,
     opened::{Opened, PAGE},
     plan::{Layout, Piece, node, number},
-    queue::{Maker, Queue},
+    queue::Queue,
     reader::{Cause, Fault, Reader},
 };
-use super::{Feature, Places, Rows, Traffic, lent::Lent, scatter::Scatter};
+use super::{Capabilities, Feature, Places, TierTraffic, Traffic, scatter::Scatter, widen::widen_f16};
 
 /// Bytes of a reader's buffers, unless one row is longer.
 const BUFFERS: usize = 64 << 20;
@@ -63,7 +65,7 @@ pub struct Disk {
     /// Its own threads: they wait for the disk while others compute.
     pool: Option<rayon::ThreadPool>,
     idle: Mutex<Vec<Reader>>,
-    keys: Lent<Vec<u64>>,
+    keys: ObjectPool<Vec<u64>>,
 }
 
 impl Disk {
@@ -152,17 +154,9 @@ impl Disk {
             threads,
             pool,
             idle: Mutex::new(vec![Reader::new(first)]),
-            keys: Lent::new(),
+            keys: ObjectPool::default(),
             make: Box::new(move || maker.make()),
         })
-    }
-
-    /// The features of a dataset's directory, see [`StoredTable::features`].
-    ///
-    /// # Errors
-    /// As [`Disk::open`].
-    pub fn of(table: &StoredTable, options: &DiskOptions) -> Result<Self> {
-        Self::open(&table.path, table.offset, table.dim, table.kind, table.rows, options)
     }
 
     /// What asks for the bytes: never `Auto`.
@@ -274,7 +268,7 @@ impl Feature for Disk {
         let began = Instant::now();
         let out = Scatter::new(out, self.dim, ids.len(), places);
         if ids.is_empty() || self.dim == 0 {
-            let disk = Rows::since(began, ids.len() as u64, 0);
+            let disk = TierTraffic::since(began, ids.len() as u64, 0);
             return Ok(Traffic { disk, ..Traffic::default() });
         }
         let read = self.keys.with(|keys| {
@@ -286,12 +280,16 @@ impl Feature for Disk {
             }
             self.read_keys(keys, &out).map_err(|fault| self.error(&fault))
         });
-        let disk = Rows::since(began, ids.len() as u64, read?);
+        let disk = TierTraffic::since(began, ids.len() as u64, read?);
         Ok(Traffic { disk, ..Traffic::default() })
     }
 
     fn row_bytes(&self) -> u64 {
         self.layout.row
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
     }
 }
 
@@ -313,7 +311,7 @@ fn widen(from: &[u8], kind: TableType, to: &mut [f32]) {
     match kind {
         TableType::F32 => bytemuck::cast_slice_mut(to).copy_from_slice(from),
         TableType::F16 => match bytemuck::try_cast_slice::<u8, f16>(from) {
-            Ok(from) => from.convert_to_f32_slice(to),
+            Ok(from) => widen_f16(from, to),
             Err(_) => pairs(from, to, |pair| f16::from_le_bytes(pair).to_f32()),
         },
         TableType::Bf16 => match bytemuck::try_cast_slice::<u8, bf16>(from) {

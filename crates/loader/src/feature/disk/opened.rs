@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytemuck::{Pod, Zeroable};
-use graphmill_graph::{Error, Result};
+use graphmill_core::{Error, Result};
 
 use super::Direct;
 

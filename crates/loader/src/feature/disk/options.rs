@@ -1,6 +1,6 @@
 //! How a file is read.
 
-use graphmill_graph::{Error, Result};
+use graphmill_core::{Error, Result};
 
 /// What asks the system for the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

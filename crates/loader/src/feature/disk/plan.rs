@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 use rayon::prelude::*;
 
 /// Keys from which on sorting is spread over threads.

@@ -2,11 +2,7 @@
 
 use std::{fs::File, io, sync::Arc};
 
-use super::ReaderKind;
-use super::{
-    opened::{Opened, PAGE, Page, read_at},
-    uring,
-};
+use super::opened::{Opened, PAGE, Page, read_at};
 
 /// Reads in flight, each into a slot of its own. A queue owns the slots' memory.
 pub(super) trait Queue: Send {
@@ -26,43 +22,16 @@ pub(super) trait Queue: Send {
     fn bytes(&self, slot: usize) -> &[u8];
 }
 
-/// Makes queues of a kind, with slots of a size.
-#[derive(Debug)]
-pub(super) struct Maker {
-    pub(super) file: Arc<Opened>,
-    pub(super) kind: ReaderKind,
-    pub(super) slots: usize,
-    /// A multiple of a page.
-    pub(super) size: usize,
-}
-
-impl Maker {
-    /// A queue.
-    ///
-    /// # Errors
-    /// The system refuses it.
-    pub(super) fn make(&self) -> io::Result<Box<dyn Queue>> {
-        let pread = || -> Box<dyn Queue> { Box::new(Pread::new(Arc::clone(&self.file), self.size)) };
-        let uring = || uring::new(Arc::clone(&self.file), self.slots, self.size);
-        match self.kind {
-            ReaderKind::Uring => uring(),
-            // also where there were rings before: systems bound how many a user has
-            ReaderKind::Auto => Ok(uring().unwrap_or_else(|_| pread())),
-            ReaderKind::Pread => Ok(pread()),
-        }
-    }
-}
-
 /// One read at a time, done when it is begun.
 pub(super) struct Pread {
     file: Arc<Opened>,
-    room: Vec<Page>,
+    memory: Vec<Page>,
     outcome: Option<io::Result<usize>>,
 }
 
 impl Pread {
-    fn new(file: Arc<Opened>, size: usize) -> Self {
-        Self { file, room: bytemuck::zeroed_vec(size / PAGE), outcome: None }
+    pub(super) fn new(file: Arc<Opened>, size: usize) -> Self {
+        Self { file, memory: bytemuck::zeroed_vec(size / PAGE), outcome: None }
     }
 
     fn file(&self) -> &File {
@@ -76,10 +45,10 @@ impl Queue for Pread {
     }
 
     fn start(&mut self, _: usize, at: usize, len: usize, offset: u64) {
-        let mut room = std::mem::take(&mut self.room);
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut room);
+        let mut memory = std::mem::take(&mut self.memory);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
         self.outcome = Some(read_at(self.file(), &mut bytes[at..at + len], offset));
-        self.room = room;
+        self.memory = memory;
     }
 
     fn finish(&mut self) -> io::Result<(usize, io::Result<usize>)> {
@@ -87,6 +56,6 @@ impl Queue for Pread {
     }
 
     fn bytes(&self, _: usize) -> &[u8] {
-        bytemuck::cast_slice(&self.room)
+        bytemuck::cast_slice(&self.memory)
     }
 }

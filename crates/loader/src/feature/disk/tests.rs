@@ -1,6 +1,6 @@
 use std::{collections::VecDeque, fs::File, io, path::PathBuf, sync::atomic::AtomicU64};
 
-use graphmill_graph::keyed;
+use graphmill_core::keyed;
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use graphmill_graph::{Graph, NodeId};
+use graphmill_core::{Graph, NodeId};
 use rayon::prelude::*;
 
 /// An iteration that spares fewer nodes than this share is the last.

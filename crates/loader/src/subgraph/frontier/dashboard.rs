@@ -19,7 +19,7 @@
 //!
 //! Memory: 2 bytes x eta x the frontier's weight, and 8 bytes a node.
 
-use graphmill_graph::{Error, Result};
+use graphmill_core::{Error, Result};
 
 use super::{
     Popping,

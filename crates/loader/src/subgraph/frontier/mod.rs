@@ -22,15 +22,18 @@ mod simd;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod words;
 
-use graphmill_graph::{
-    Graph, NodeId, Result,
+use clap::ValueEnum;
+use graphmill_core::{
+    Graph, NodeId, Result, by_name,
     keyed::{self, Stream},
 };
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
-use super::{BatchKey, Room, SubgraphOptions, SubgraphSampler, check_roots};
+use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch, check_roots};
 use crate::prefetch::prefetch;
 use dashboard::{Dashboard, MAX_TILES};
 pub use simd::Level;
@@ -60,7 +63,8 @@ pub struct Frontier {
 }
 
 /// How nodes are popped: the distribution is the same, the subgraphs are others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PopBy {
     /// A tree of running sums.
     #[default]
@@ -69,10 +73,7 @@ pub enum PopBy {
     Dashboard,
 }
 
-impl PopBy {
-    /// All, by the names that options have.
-    pub const ALL: [(&str, Self); 2] = [("sums", Self::Sums), ("dashboard", Self::Dashboard)];
-}
+by_name!(PopBy);
 
 /// What takes a node's place when it leaves, and how far fetching it has come.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,7 +108,7 @@ trait Popping {
 
 /// What a frontier needs of a worker's memory.
 #[derive(Clone, Debug, Default)]
-pub struct FrontierRoom {
+pub struct FrontierScratch {
     sums: Sums,
     dashboard: Dashboard,
     successors: Vec<Successor>,
@@ -168,10 +169,10 @@ impl Frontier {
         &self,
         graph: &Graph,
         key: BatchKey,
-        room: &mut FrontierRoom,
+        scratch: &mut FrontierScratch,
         nodes: &mut Vec<NodeId>,
     ) -> Result<()> {
-        let FrontierRoom { sums, dashboard, successors } = room;
+        let FrontierScratch { sums, dashboard, successors } = scratch;
         match self.pop_by {
             PopBy::Sums => self.walk_by::<S>(sums, graph, key, successors, nodes),
             PopBy::Dashboard => self.walk_by::<S>(dashboard, graph, key, successors, nodes),
@@ -260,9 +261,15 @@ impl SubgraphSampler for Frontier {
         self.budget
     }
 
-    fn sample(&self, graph: &Graph, key: BatchKey, room: &mut Room, nodes: &mut Vec<NodeId>) -> Result<()> {
-        room.start(graph, self.num_nodes)?;
-        let own = &mut room.frontier;
+    fn sample(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        scratch: &mut SubgraphScratch,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<()> {
+        scratch.start(graph, self.num_nodes)?;
+        let own = &mut scratch.frontier;
         match self.level {
             Level::Scalar => self.walk::<Scalar>(graph, key, own, nodes),
             Level::Portable => self.walk::<Portable>(graph, key, own, nodes),
@@ -275,7 +282,7 @@ impl SubgraphSampler for Frontier {
             #[cfg(not(target_arch = "x86_64"))]
             _ => self.walk::<Portable>(graph, key, own, nodes),
         }?;
-        room.visited.distinct(nodes);
+        scratch.visited.distinct(nodes);
         Ok(())
     }
 }
@@ -286,10 +293,10 @@ fn avx2(
     sampler: &Frontier,
     graph: &Graph,
     key: BatchKey,
-    room: &mut FrontierRoom,
+    scratch: &mut FrontierScratch,
     nodes: &mut Vec<NodeId>,
 ) -> Result<()> {
-    sampler.walk::<simd::Avx2>(graph, key, room, nodes)
+    sampler.walk::<simd::Avx2>(graph, key, scratch, nodes)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -298,8 +305,8 @@ fn avx512(
     sampler: &Frontier,
     graph: &Graph,
     key: BatchKey,
-    room: &mut FrontierRoom,
+    scratch: &mut FrontierScratch,
     nodes: &mut Vec<NodeId>,
 ) -> Result<()> {
-    sampler.walk::<simd::Avx512>(graph, key, room, nodes)
+    sampler.walk::<simd::Avx512>(graph, key, scratch, nodes)
 }

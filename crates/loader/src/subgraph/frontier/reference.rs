@@ -1,6 +1,6 @@
 //! Frontier sampling as Algorithm 2 is written, O(m) a pop: the reference of the tests and of the bench.
 
-use graphmill_graph::{Graph, NodeId, keyed::Stream};
+use graphmill_core::{Graph, NodeId, keyed::Stream};
 
 /// How a node of the frontier is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::sums::{Before, FAN, ROUND};
+use super::tree::{Before, FAN, ROUND};
 
 /// A set of instructions that the dashboard is compiled for. All give the same subgraphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

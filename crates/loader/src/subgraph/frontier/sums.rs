@@ -19,30 +19,20 @@
 //!
 //! Memory: 12 bytes a node, and a bit.
 
-use graphmill_graph::{Error, Result};
+use graphmill_core::{Error, Result};
 
 use super::{
     Popping,
     simd::Simd,
+    tree::{Before, FAN, ROUND},
     words::{Words, below},
 };
-
-/// Children of a node of the tree.
-pub(super) const FAN: usize = 32;
 
 /// The most levels: `FAN^4` leaves.
 const LEVELS: usize = 4;
 
-/// Numbers looked up together.
-pub(super) const ROUND: usize = 8;
-
 /// The largest sum of weights: with a round's stretches behind it, signed comparisons must do.
 const MOST: u64 = 1 << 30;
-
-/// The sums before each child; the sum of all before those that are not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C, align(64))]
-pub(super) struct Before(pub(super) [u32; FAN]);
 
 /// What a node of the frontier weighs.
 #[derive(Clone, Copy, Debug, Default)]

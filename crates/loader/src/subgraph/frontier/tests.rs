@@ -1,8 +1,8 @@
-use graphmill_graph::{
+use graphmill_core::{
     Graph,
-    generate::{GenerateOptions, generate},
     keyed::{self, Stream},
 };
+use graphmill_data::generate::{GenerateOptions, generate};
 
 use super::{
     reference::{self, Choice},
@@ -24,9 +24,9 @@ fn options(budget: usize, frontier: usize) -> SubgraphOptions {
 }
 
 /// The nodes in the order they joined.
-fn joined(sampler: &Frontier, graph: &Graph, batch: u64, room: &mut FrontierRoom) -> Vec<u32> {
+fn joined(sampler: &Frontier, graph: &Graph, batch: u64, scratch: &mut FrontierScratch) -> Vec<u32> {
     let mut nodes = Vec::new();
-    sampler.walk::<Portable>(graph, key(batch), room, &mut nodes).unwrap();
+    sampler.walk::<Portable>(graph, key(batch), scratch, &mut nodes).unwrap();
     nodes
 }
 
@@ -34,7 +34,7 @@ fn joined(sampler: &Frontier, graph: &Graph, batch: u64, room: &mut FrontierRoom
 fn walks_are_distributed_as_the_references() {
     const RUNS: u64 = 100_000;
     let (graph, roots) = (small(), [0, 1, 3, 4, 5]);
-    let mut room = FrontierRoom::default();
+    let mut scratch = FrontierScratch::default();
     for cap in [2, 100] {
         let count = |walk: &mut dyn FnMut(u64) -> Vec<u32>| {
             // two roots and two steps: every outcome is a kind of its own (a walk that ends early, too)
@@ -53,10 +53,10 @@ fn walks_are_distributed_as_the_references() {
             })
         });
         agree(&intervals, &sums);
-        for (_, pop_by) in PopBy::ALL {
+        for pop_by in [PopBy::Sums, PopBy::Dashboard] {
             let options = SubgraphOptions { degree_cap: cap, pop_by, ..options(4, 2) };
             let sampler = Frontier::new(&graph, &roots, &options).unwrap();
-            let ours = count(&mut |run| joined(&sampler, &graph, run, &mut room));
+            let ours = count(&mut |run| joined(&sampler, &graph, run, &mut scratch));
             agree(&intervals, &ours);
         }
     }
@@ -73,11 +73,11 @@ fn every_level_gives_the_same_subgraphs() {
         let mut expected: Option<Vec<Vec<u32>>> = None;
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
             let sampler = Frontier::new(&graph, &roots, &options).unwrap().with_level(level);
-            let mut room = Room::default();
+            let mut scratch = SubgraphScratch::default();
             let subgraphs: Vec<_> = (0..5)
                 .map(|batch| {
                     let mut nodes = vec![7; 3];
-                    sampler.sample(&graph, key(batch), &mut room, &mut nodes).unwrap();
+                    sampler.sample(&graph, key(batch), &mut scratch, &mut nodes).unwrap();
                     assert!(nodes.is_sorted_by(|a, b| a < b) && nodes.len() <= 700);
                     nodes
                 })
@@ -92,9 +92,9 @@ fn every_level_gives_the_same_subgraphs() {
 fn a_step_goes_to_a_neighbour_of_the_frontier() {
     let graph = small();
     let sampler = Frontier::new(&graph, &[0, 5, 1], &options(60, 3)).unwrap();
-    let mut room = FrontierRoom::default();
+    let mut scratch = FrontierScratch::default();
     for batch in 0..200 {
-        let nodes = joined(&sampler, &graph, batch, &mut room);
+        let nodes = joined(&sampler, &graph, batch, &mut scratch);
         // all sets that the frontier may be by now
         let mut fronts = vec![nodes[..3].to_vec()];
         for &new in &nodes[3..] {
@@ -121,17 +121,17 @@ fn rooms_do_not_matter() {
     let graph = small();
     let wide = Frontier::new(&graph, &[0, 1, 2, 3, 4, 5], &options(500, 400)).unwrap();
     let narrow = Frontier::new(&graph, &[0, 1, 2], &options(9, 2)).unwrap();
-    let (mut used, mut nodes) = (FrontierRoom::default(), Vec::new());
+    let (mut used, mut nodes) = (FrontierScratch::default(), Vec::new());
     for batch in 0..50 {
         wide.walk::<Portable>(&graph, key(batch), &mut used, &mut nodes).unwrap();
-        let fresh = joined(&narrow, &graph, batch, &mut FrontierRoom::default());
+        let fresh = joined(&narrow, &graph, batch, &mut FrontierScratch::default());
         assert_eq!(joined(&narrow, &graph, batch, &mut used), fresh);
     }
 }
 
 #[test]
 fn walks_end_where_there_is_nowhere_to_go() {
-    let mut room = Room::default();
+    let mut scratch = SubgraphScratch::default();
     let mut nodes = Vec::new();
     // no edges at all; then 0 <- 1 <- 2 only, where every walk ends at 2
     let lonely = Graph::new(vec![0; 5].into(), vec![].into()).unwrap();
@@ -139,7 +139,7 @@ fn walks_end_where_there_is_nowhere_to_go() {
     for (graph, roots, most) in [(&lonely, &[1, 3][..], 2), (&line, &[0, 3][..], 4)] {
         let sampler = Frontier::new(graph, roots, &options(100, 4)).unwrap();
         for batch in 0..20 {
-            sampler.sample(graph, key(batch), &mut room, &mut nodes).unwrap();
+            sampler.sample(graph, key(batch), &mut scratch, &mut nodes).unwrap();
             assert!(!nodes.is_empty() && nodes.len() <= most);
         }
     }
@@ -147,7 +147,7 @@ fn walks_end_where_there_is_nowhere_to_go() {
     let graph = small();
     for (budget, frontier) in [(10_000, 3), (5, 5)] {
         let sampler = Frontier::new(&graph, &[0], &options(budget, frontier)).unwrap();
-        sampler.sample(&graph, key(0), &mut room, &mut nodes).unwrap();
+        sampler.sample(&graph, key(0), &mut scratch, &mut nodes).unwrap();
         assert_eq!(nodes.len(), if budget > 5 { 5 } else { 1 });
     }
 }
@@ -166,6 +166,6 @@ fn wrong_options_are_named() {
     assert!(of(&[2, 6]).contains("node 6"));
     let sampler = Frontier::new(&graph, &[0], &options(10, 2)).unwrap();
     let other = Graph::new(vec![0, 0].into(), vec![].into()).unwrap();
-    let error = sampler.sample(&other, key(0), &mut Room::default(), &mut Vec::new()).unwrap_err();
+    let error = sampler.sample(&other, key(0), &mut SubgraphScratch::default(), &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("made for 6 nodes"));
 }

@@ -1,6 +1,6 @@
 //! The words of a random stream, made many at a time.
 
-use graphmill_graph::keyed::{self, GOLDEN};
+use graphmill_core::keyed::{self, GOLDEN};
 
 /// Uniform in `0..n` from a uniform word, as [`keyed::Stream::below`].
 #[inline(always)]
@@ -43,7 +43,7 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use graphmill_graph::keyed::Stream;
+    use graphmill_core::keyed::Stream;
 
     use super::*;
 

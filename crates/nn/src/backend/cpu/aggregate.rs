@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 
 use super::{
     level::{Isa, kernel, prefetch},
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     View, ViewMut,
-    backend::{EdgeWeight, OwnWeight, Weighting, shape},
+    backend::{AggregationWeights, EdgeWeight, OwnWeight, shape},
     matrix::Table,
 };
 
@@ -320,7 +320,7 @@ pub(super) fn own<'a>(block: &'a Block, weight: OwnWeight) -> Option<Own<'a>> {
     Some(Own { weight, ids: block.dst_ids.as_deref(), first: 0, rows: block.num_dst })
 }
 
-pub(super) fn aggregate(block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
+pub(super) fn aggregate(block: &Block, weighting: AggregationWeights, src: View, beta: f32, dst: ViewMut) {
     shape::aggregate(block, weighting, src, &dst);
     match src.table() {
         Table::F32(table) => aggregate_of(block, weighting, table, beta, dst),
@@ -329,7 +329,13 @@ pub(super) fn aggregate(block: &Block, weighting: Weighting, src: View, beta: f3
     }
 }
 
-fn aggregate_of<T: Element>(block: &Block, weighting: Weighting, src: &[T], beta: f32, dst: ViewMut) {
+fn aggregate_of<T: Element>(
+    block: &Block,
+    weighting: AggregationWeights,
+    src: &[T],
+    beta: f32,
+    dst: ViewMut,
+) {
     let sum = Sum {
         indptr: &block.indptr,
         indices: &block.indices,
@@ -370,7 +376,7 @@ fn normalised<'a>(block: &Block, room: &'a mut [f64]) -> &'a [f32] {
 
 pub(super) fn aggregate_transposed(
     block: &Block,
-    weighting: Weighting,
+    weighting: AggregationWeights,
     dst_grad: View,
     beta: f32,
     src_grad: ViewMut,

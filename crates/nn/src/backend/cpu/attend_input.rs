@@ -5,8 +5,6 @@
 
 use std::ops::Range;
 
-use graphmill_graph::Block;
-
 use super::{
     attend_rows::{Input, add_entries, dots, entry_dots, of_heads},
     attention::{entries, for_heads, softmax_rows},
@@ -18,7 +16,7 @@ use super::{
 };
 use crate::{
     View, ViewMut,
-    backend::{Dropout, shape},
+    backend::{Dropout, ops::AttendInput, shape},
     matrix::Table,
 };
 
@@ -34,19 +32,8 @@ pub(super) fn by_head(source: View, target: View) -> Scratch {
     scratch
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn attend_input(
-    block: &Block,
-    x: View,
-    source: View,
-    target: View,
-    slope: f32,
-    dropout: Dropout,
-    score: ViewMut,
-    alpha: ViewMut,
-    used: ViewMut,
-    out: ViewMut,
-) {
+pub(super) fn attend_input(op: AttendInput) {
+    let AttendInput { block, x, source, target, slope, dropout, score, alpha, used, out } = op;
     let of_entries = [score.as_view(), alpha.as_view()];
     let heads = shape::attend_input(block, x, [source, target], of_entries, out.as_view());
     let drops = dropout.threshold() != 0;

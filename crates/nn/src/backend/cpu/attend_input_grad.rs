@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 
 use super::{
     aggregate::{Sum, Unit},
@@ -15,21 +15,28 @@ use super::{
     parallel::{self, Rows},
     simd::{Element, Simd},
 };
-use crate::{View, ViewMut, backend::shape, matrix::Table};
+use crate::{
+    ViewMut,
+    backend::{
+        ops::{AttendInputBackward, AttendInputTransposed},
+        shape,
+    },
+    matrix::Table,
+};
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn backward(
-    block: &Block,
-    x: View,
-    slope: f32,
-    score: View,
-    alpha: View,
-    used: View,
-    grad: View,
-    score_grad: ViewMut,
-    source_grad: ViewMut,
-    target_grad: ViewMut,
-) {
+pub(super) fn backward(op: AttendInputBackward) {
+    let AttendInputBackward {
+        block,
+        x,
+        slope,
+        score,
+        alpha,
+        used,
+        grad,
+        score_grad,
+        source_grad,
+        target_grad,
+    } = op;
     let weights = [source_grad.as_view(), target_grad.as_view()];
     let heads = shape::attend_input(block, x, weights, [score, alpha], grad);
     shape::same(score, used);
@@ -71,15 +78,8 @@ fn back<T: Element>(
     }
 }
 
-pub(super) fn transposed(
-    block: &Block,
-    source: View,
-    target: View,
-    used: View,
-    grad: View,
-    score_grad: View,
-    x_grad: ViewMut,
-) {
+pub(super) fn transposed(op: AttendInputTransposed) {
+    let AttendInputTransposed { block, source, target, used, grad, score_grad, x_grad } = op;
     let of_entries = [used, score_grad];
     let heads = shape::attend_input_transposed(block, x_grad.as_view(), [source, target], of_entries, grad);
     let cols = x_grad.num_cols();

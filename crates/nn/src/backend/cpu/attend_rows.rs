@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 
 use super::{
     aggregate::{OWN_AHEAD, Sum, Unit},

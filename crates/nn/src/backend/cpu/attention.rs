@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 
 use super::{
     aggregate::{ByEdge, ByPosition, Own, OwnValue, Sum, Unit},
@@ -12,7 +12,10 @@ use super::{
     parallel::{self, Rows, Runs},
     row_norm::dot,
 };
-use crate::{View, ViewMut, backend::shape};
+use crate::{
+    View, ViewMut,
+    backend::{ops::EdgeSoftmaxBackward, shape},
+};
 
 /// `$call` for all heads, `$n` (a constant) at a time from `$h` on: their values lie side by side, and loops
 /// over a constant number of them become vectors.
@@ -178,18 +181,18 @@ fn normalise<const N: usize>(heads: usize, h: usize, edges: &mut [f32], own: &mu
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn edge_softmax_backward(
-    block: &Block,
-    source: View,
-    target: View,
-    slope: f32,
-    alpha: View,
-    alpha_grad: View,
-    mut scratch: ViewMut,
-    source_grad: ViewMut,
-    target_grad: ViewMut,
-) {
+pub(super) fn edge_softmax_backward(op: EdgeSoftmaxBackward) {
+    let EdgeSoftmaxBackward {
+        block,
+        source,
+        target,
+        slope,
+        alpha,
+        alpha_grad,
+        mut scratch,
+        source_grad,
+        target_grad,
+    } = op;
     let heads = shape::edge_softmax(block, source, target, alpha);
     shape::local(block);
     shape::same(alpha, alpha_grad);

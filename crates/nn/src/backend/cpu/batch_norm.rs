@@ -7,7 +7,10 @@ use super::{
     scratch,
     simd::Simd,
 };
-use crate::{View, ViewMut, backend::shape};
+use crate::{
+    View, ViewMut,
+    backend::{ops::NormBackward, shape},
+};
 
 /// Means, then biased variances, of the columns of `x`.
 ///
@@ -80,15 +83,8 @@ pub(super) fn batch_norm_apply(x: View, gamma: View, beta: View, eps: f32, stats
     });
 }
 
-pub(super) fn batch_norm_backward(
-    x: View,
-    gamma: View,
-    eps: f32,
-    stats: View,
-    mut grad: ViewMut,
-    gamma_grad: ViewMut,
-    beta_grad: ViewMut,
-) {
+pub(super) fn batch_norm_backward(op: NormBackward) {
+    let NormBackward { x, gamma, eps, stats, mut grad, gamma_grad, beta_grad } = op;
     shape::columns_norm(x, gamma, beta_grad.as_view(), stats, grad.as_view());
     shape::same(gamma, gamma_grad.as_view());
     let (isa, rows, cols, data) = (Isa::current(), x.num_rows(), x.num_cols(), x.host());

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     View, ViewMut,
-    backend::{Activation, Dropout, Precision, Side, shape},
+    backend::{Activation, Dropout, Precision, Side, ops::Dense, shape},
 };
 
 /// An [`Activation`] as a type, so that it is chosen outside the loops.
@@ -151,24 +151,15 @@ pub(super) fn epilogue(bias: Option<View>, activation: Activation, dropout: Drop
 }
 
 /// A product whose rows are finished piece by piece, while the second cache holds them.
-#[allow(clippy::too_many_arguments, reason = "two operations in one")]
-pub(super) fn dense(
-    precision: Precision,
-    x: View,
-    w: View,
-    beta: f32,
-    bias: Option<View>,
-    activation: Activation,
-    dropout: Dropout,
-    out: ViewMut,
-) {
+pub(super) fn dense(precision: Precision, op: Dense) {
+    let Dense { x, w, beta, bias, activation, dropout, out } = op;
     let cols = out.num_cols();
     if let Some(bias) = &bias {
         shape::row(bias, cols);
     }
     let (isa, bias) = (Isa::current(), bias.map(|bias| bias.host()));
     with_activation!(activation, act => {
-        gemm::gemm_then(precision, x, Side::Plain, w, Side::Plain, beta, out, |range, part| {
+        gemm::gemm_then(precision, (x, Side::Plain), (w, Side::Plain), beta, out, |range, part| {
             forward_rows(isa, act, bias, dropout, range.start, cols, part);
         });
     });

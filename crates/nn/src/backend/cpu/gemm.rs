@@ -17,6 +17,7 @@ use half::bf16;
 
 use super::{
     Precision,
+    factors::Factors,
     level::{Isa, kernel},
     parallel::{self, Chunks, Rows},
     rows::elements,
@@ -102,17 +103,14 @@ pub(super) fn gemm(
     beta: f32,
     c: ViewMut,
 ) {
-    gemm_then(precision, a, side_a, b, side_b, beta, c, |_, _| {});
+    gemm_then(precision, (a, side_a), (b, side_b), beta, c, |_, _| {});
 }
 
 /// [`gemm`], and then `finish` on every run of rows of `c` (which are never cut), as soon as it is there.
-#[allow(clippy::too_many_arguments, reason = "a product and what follows it")]
 pub(super) fn gemm_then(
     precision: Precision,
-    a: View,
-    side_a: Side,
-    b: View,
-    side_b: Side,
+    (a, side_a): (View, Side),
+    (b, side_b): (View, Side),
     beta: f32,
     c: ViewMut,
     finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
@@ -129,14 +127,14 @@ pub(super) fn gemm_then(
     let (a, b) = (a.host(), b.host());
     #[cfg(target_arch = "x86_64")]
     if precision == Precision::Bf16 && precision.is_native() {
-        return super::gemm_bf16::gemm(a, side_a, b, side_b, k, n, beta, c, finish);
+        return super::gemm_bf16::gemm(Factors { a, side_a, b, side_b, k, n }, beta, c, finish);
     }
     match precision {
-        Precision::F32 => by_library(a, side_a, b, side_b, k, n, beta, c, finish),
+        Precision::F32 => by_library(Factors { a, side_a, b, side_b, k, n }, beta, c, finish),
         Precision::Bf16 => {
             let (mut room_a, mut room_b) = (scratch::take(a.len()), scratch::take(b.len()));
             let (a, b) = (rounded(a, &mut room_a), rounded(b, &mut room_b));
-            by_library(a, side_a, b, side_b, k, n, beta, c, finish);
+            by_library(Factors { a, side_a, b, side_b, k, n }, beta, c, finish);
         }
     }
 }
@@ -177,14 +175,8 @@ fn rounded<'r>(x: &[f32], room: &'r mut [f64]) -> &'r [f32] {
     out
 }
 
-#[allow(clippy::too_many_arguments, reason = "a product")]
 fn by_library(
-    a: &[f32],
-    side_a: Side,
-    b: &[f32],
-    side_b: Side,
-    k: usize,
-    n: usize,
+    Factors { a, side_a, b, side_b, k, n }: Factors,
     beta: f32,
     c: &mut [f32],
     finish: impl Fn(Range<usize>, &mut [f32]) + Sync,

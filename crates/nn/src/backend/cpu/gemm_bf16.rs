@@ -27,6 +27,7 @@ use std::{
 };
 
 use super::{
+    factors::Factors,
     gemm::{add_parts, parts},
     level::{Isa, Level},
     parallel::{Chunks, Rows},
@@ -59,22 +60,17 @@ pub(super) fn is_available() -> bool {
 ///
 /// # Panics
 /// The machine lacks the instructions, or a factor is of another length.
-#[allow(clippy::too_many_arguments, reason = "a product")]
 pub(super) fn gemm(
-    a: &[f32],
-    side_a: Side,
-    b: &[f32],
-    side_b: Side,
-    k: usize,
-    n: usize,
+    factors: Factors,
     beta: f32,
     c: &mut [f32],
     finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
 ) {
+    let Factors { a, side_a, b, side_b: _, k, n } = factors;
     let m = c.len() / n;
     assert!(is_available() && m * n == c.len() && a.len() == m * k && b.len() == k * n);
     match side_a {
-        Side::Plain => by_rows(a, b, side_b, k, n, beta, c, finish),
+        Side::Plain => by_rows(factors, beta, c, finish),
         Side::Transposed => {
             by_inner([Columns { data: a, width: m }], Columns { data: b, width: n }, k, beta, [c]);
             finish(0..m, c);
@@ -83,13 +79,8 @@ pub(super) fn gemm(
 }
 
 /// By rows of the result.
-#[allow(clippy::too_many_arguments, reason = "a product and what follows it")]
 fn by_rows(
-    a: &[f32],
-    b: &[f32],
-    side_b: Side,
-    k: usize,
-    n: usize,
+    Factors { a, b, side_b, k, n, .. }: Factors,
     beta: f32,
     c: &mut [f32],
     finish: impl Fn(Range<usize>, &mut [f32]) + Sync,

@@ -8,27 +8,15 @@ use super::{
     parallel::{Chunks, Rows},
     scratch,
 };
-use crate::{
-    View, ViewMut,
-    backend::{Precision, Side, shape},
-};
+use crate::backend::{Precision, Side, ops::HeadGemm, shape};
 
 /// Multiplications in a piece of work: about a tenth of a millisecond.
 const GRAIN: usize = 8 << 20;
 /// The shortest part of an inner dimension that is cut.
 const LONG: usize = 1024;
 
-#[allow(clippy::too_many_arguments, reason = "a product, by heads")]
-pub(super) fn head_gemm(
-    precision: Precision,
-    heads: usize,
-    a: View,
-    side_a: Side,
-    b: View,
-    side_b: Side,
-    beta: f32,
-    c: ViewMut,
-) {
+pub(super) fn head_gemm(precision: Precision, op: HeadGemm) {
+    let HeadGemm { heads, a, side_a, b, side_b, beta, c } = op;
     let (of_a, of_b, n) = shape::head_gemm(heads, a, side_a, b, side_b, &c);
     if heads == 1 {
         return gemm(precision, a, side_a, b, side_b, beta, c);

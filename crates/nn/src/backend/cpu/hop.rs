@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 
 use super::{
     aggregate::{self, ByEdge, ByPosition, Own, Sum, Weight, run_of_row},

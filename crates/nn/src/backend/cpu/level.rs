@@ -104,12 +104,10 @@ macro_rules! kernel {
         #[allow(clippy::too_many_arguments, reason = "the inner loop of an operation, its inputs and its outputs")]
         pub(super) fn $name<$($generics)*>(isa: $crate::backend::cpu::level::Isa, $($arg: $ty),*) $(-> $out)? {
             use $crate::backend::cpu::simd::{Portable, Simd};
-            #[allow(clippy::too_many_arguments, reason = "as above")]
             #[inline(always)]
             fn body<$S: Simd, $($generics)*>($s: $S, $($arg: $ty),*) $(-> $out)? $body
 
             #[cfg(target_arch = "x86_64")]
-            #[allow(clippy::too_many_arguments, reason = "as above")]
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
             fn avx512<$($generics)*>($($arg: $ty),*) $(-> $out)? {
                 // SAFETY: the caller has these features.
@@ -117,7 +115,6 @@ macro_rules! kernel {
             }
 
             #[cfg(target_arch = "x86_64")]
-            #[allow(clippy::too_many_arguments, reason = "as above")]
             #[target_feature(enable = "avx2,fma,f16c")]
             fn avx2<$($generics)*>($($arg: $ty),*) $(-> $out)? {
                 // SAFETY: the caller has these features.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 
 use super::{
     aggregate::{Sum, Unit},
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::{
     View, ViewMut,
-    backend::{Weighting, Winners, shape},
+    backend::{AggregationWeights, ArgMax, shape},
 };
 
 /// Vectors of maxima, and as many of winners, held in registers.
 const N: usize = 4;
 
-pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Winners) {
-    shape::aggregate(block, Weighting::MEAN, src, &dst);
+pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut ArgMax) {
+    shape::aggregate(block, AggregationWeights::MEAN, src, &dst);
     let cols = src.num_cols();
     arg.resize(block.num_dst, cols);
     if cols == 0 {
@@ -123,7 +123,7 @@ fn columns<S: Simd>(
     }
 }
 
-pub(super) fn aggregate_max_transposed(block: &Block, arg: &Winners, dst_grad: View, src_grad: ViewMut) {
+pub(super) fn aggregate_max_transposed(block: &Block, arg: &ArgMax, dst_grad: View, src_grad: ViewMut) {
     shape::aggregate_max_transposed(block, arg, dst_grad, &src_grad);
     let cols = dst_grad.num_cols();
     if cols == 0 {

@@ -9,6 +9,7 @@
 //! | `math` | exponential and logarithm of vectors |
 //! | `parallel`, `scratch` | cutting work into pieces; memory for partial results |
 //! | `columns` | sums over rows, in a fixed order |
+//! | `factors` | the factors of a dense product |
 //! | `gemm_bf16` | dense products by the instructions for bf16 |
 //! | `sparse` | products of rows of which few values are not zero |
 //! | `slices`, `slicing`, `caches` | aggregation a slice of columns at a time; when that is faster; the sizes it turns on |
@@ -18,9 +19,17 @@
 //! The same bits come out for any number of threads: see `parallel`. Between machines of different
 //! [`Level`]s they differ in the last places.
 
-use graphmill_graph::{Block, NodeId};
+use graphmill_core::{Block, NodeId};
 
-use super::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting, Winners};
+use super::{
+    arg_max::ArgMax,
+    interface::{AggregationOps, AttentionOps, Backend, DenseOps, ElementOps, LossOps, NormOps, UpdateOps},
+    ops::{
+        AttendInput, AttendInputBackward, AttendInputTransposed, Dense, EdgeSoftmaxBackward, HeadGemm,
+        NormBackward,
+    },
+    types::{Activation, AdamStep, AggregationWeights, Dropout, SgdStep, Side},
+};
 use crate::{View, ViewMut};
 
 mod aggregate;
@@ -32,6 +41,7 @@ mod batch_norm;
 mod caches;
 mod columns;
 mod epilogue;
+mod factors;
 mod gemm;
 #[cfg(target_arch = "x86_64")]
 mod gemm_bf16;
@@ -92,7 +102,9 @@ impl Backend for Cpu {
     fn name(&self) -> &'static str {
         "cpu"
     }
+}
 
+impl DenseOps for Cpu {
     fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
         if a.is_sparse() {
             return sparse::product(a, side_a, b, side_b, beta, c);
@@ -110,18 +122,29 @@ impl Backend for Cpu {
         gemm::weight_gradients(self.precision, a, b, beta, c);
     }
 
-    fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
-        head_gemm::head_gemm(self.precision, heads, a, side_a, b, side_b, beta, c);
+    fn head_gemm(&self, op: HeadGemm) {
+        head_gemm::head_gemm(self.precision, op);
     }
 
-    fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
+    fn dense(&self, op: Dense) {
+        if op.x.is_sparse() {
+            let Dense { x, w, beta, bias, activation, dropout, mut out } = op;
+            sparse::product(x, Side::Plain, w, Side::Plain, beta, out.reborrow());
+            return epilogue::epilogue(bias, activation, dropout, out);
+        }
+        epilogue::dense(self.precision, op);
+    }
+}
+
+impl AggregationOps for Cpu {
+    fn aggregate(&self, block: &Block, weighting: AggregationWeights, src: View, beta: f32, dst: ViewMut) {
         aggregate::aggregate(block, weighting, src, beta, dst);
     }
 
     fn aggregate_transposed(
         &self,
         block: &Block,
-        weighting: Weighting,
+        weighting: AggregationWeights,
         dst_grad: View,
         beta: f32,
         src_grad: ViewMut,
@@ -137,14 +160,16 @@ impl Backend for Cpu {
         hop::hop_transposed(first, block, dst_grad, src_grad);
     }
 
-    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Winners) {
+    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut ArgMax) {
         maximum::aggregate_max(block, src, dst, arg);
     }
 
-    fn aggregate_max_transposed(&self, block: &Block, arg: &Winners, dst_grad: View, src_grad: ViewMut) {
+    fn aggregate_max_transposed(&self, block: &Block, arg: &ArgMax, dst_grad: View, src_grad: ViewMut) {
         maximum::aggregate_max_transposed(block, arg, dst_grad, src_grad);
     }
+}
 
+impl AttentionOps for Cpu {
     fn head_dot(&self, z: View, a: View, heads: usize, out: ViewMut) {
         heads::head_dot(z, a, heads, out);
     }
@@ -165,29 +190,8 @@ impl Backend for Cpu {
         attention::edge_softmax(block, source, target, slope, alpha);
     }
 
-    fn edge_softmax_backward(
-        &self,
-        block: &Block,
-        source: View,
-        target: View,
-        slope: f32,
-        alpha: View,
-        alpha_grad: View,
-        scratch: ViewMut,
-        source_grad: ViewMut,
-        target_grad: ViewMut,
-    ) {
-        attention::edge_softmax_backward(
-            block,
-            source,
-            target,
-            slope,
-            alpha,
-            alpha_grad,
-            scratch,
-            source_grad,
-            target_grad,
-        );
+    fn edge_softmax_backward(&self, op: EdgeSoftmaxBackward) {
+        attention::edge_softmax_backward(op);
     }
 
     fn attend(&self, block: &Block, alpha: View, z: View, out: ViewMut) {
@@ -206,60 +210,16 @@ impl Backend for Cpu {
         attention::attend_backward(block, alpha, z, grad, alpha_grad, z_grad);
     }
 
-    fn attend_input(
-        &self,
-        block: &Block,
-        x: View,
-        source: View,
-        target: View,
-        slope: f32,
-        dropout: Dropout,
-        score: ViewMut,
-        alpha: ViewMut,
-        used: ViewMut,
-        out: ViewMut,
-    ) {
-        attend_input::attend_input(block, x, source, target, slope, dropout, score, alpha, used, out);
+    fn attend_input(&self, op: AttendInput) {
+        attend_input::attend_input(op);
     }
 
-    fn attend_input_backward(
-        &self,
-        block: &Block,
-        x: View,
-        slope: f32,
-        score: View,
-        alpha: View,
-        used: View,
-        grad: View,
-        score_grad: ViewMut,
-        source_grad: ViewMut,
-        target_grad: ViewMut,
-    ) {
-        attend_input_grad::backward(
-            block,
-            x,
-            slope,
-            score,
-            alpha,
-            used,
-            grad,
-            score_grad,
-            source_grad,
-            target_grad,
-        );
+    fn attend_input_backward(&self, op: AttendInputBackward) {
+        attend_input_grad::backward(op);
     }
 
-    fn attend_input_transposed(
-        &self,
-        block: &Block,
-        source: View,
-        target: View,
-        used: View,
-        grad: View,
-        score_grad: View,
-        x_grad: ViewMut,
-    ) {
-        attend_input_grad::transposed(block, source, target, used, grad, score_grad, x_grad);
+    fn attend_input_transposed(&self, op: AttendInputTransposed) {
+        attend_input_grad::transposed(op);
     }
 
     fn head_mean(&self, x: View, heads: usize, out: ViewMut) {
@@ -269,7 +229,9 @@ impl Backend for Cpu {
     fn head_mean_backward(&self, grad: View, heads: usize, x_grad: ViewMut) {
         heads::head_mean_backward(grad, heads, x_grad);
     }
+}
 
+impl ElementOps for Cpu {
     fn gather(&self, src: View, ids: &[NodeId], dst: ViewMut) {
         if src.is_sparse() {
             return sparse::gather(src, ids, dst);
@@ -312,23 +274,6 @@ impl Backend for Cpu {
         epilogue::epilogue(bias, activation, dropout, x);
     }
 
-    fn dense(
-        &self,
-        x: View,
-        w: View,
-        beta: f32,
-        bias: Option<View>,
-        activation: Activation,
-        dropout: Dropout,
-        mut out: ViewMut,
-    ) {
-        if x.is_sparse() {
-            sparse::product(x, Side::Plain, w, Side::Plain, beta, out.reborrow());
-            return epilogue::epilogue(bias, activation, dropout, out);
-        }
-        epilogue::dense(self.precision, x, w, beta, bias, activation, dropout, out);
-    }
-
     fn epilogue_backward(
         &self,
         activation: Activation,
@@ -339,7 +284,9 @@ impl Backend for Cpu {
     ) {
         epilogue::epilogue_backward(activation, dropout, y, grad, bias_grad);
     }
+}
 
+impl NormOps for Cpu {
     fn batch_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
         batch_norm::batch_norm(x, gamma, beta, eps, stats, out);
     }
@@ -348,34 +295,16 @@ impl Backend for Cpu {
         batch_norm::batch_norm_apply(x, gamma, beta, eps, stats, out);
     }
 
-    fn batch_norm_backward(
-        &self,
-        x: View,
-        gamma: View,
-        eps: f32,
-        stats: View,
-        grad: ViewMut,
-        gamma_grad: ViewMut,
-        beta_grad: ViewMut,
-    ) {
-        batch_norm::batch_norm_backward(x, gamma, eps, stats, grad, gamma_grad, beta_grad);
+    fn batch_norm_backward(&self, op: NormBackward) {
+        batch_norm::batch_norm_backward(op);
     }
 
     fn layer_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
         row_norm::layer_norm(x, gamma, beta, eps, stats, out);
     }
 
-    fn layer_norm_backward(
-        &self,
-        x: View,
-        gamma: View,
-        eps: f32,
-        stats: View,
-        grad: ViewMut,
-        gamma_grad: ViewMut,
-        beta_grad: ViewMut,
-    ) {
-        row_norm::layer_norm_backward(x, gamma, eps, stats, grad, gamma_grad, beta_grad);
+    fn layer_norm_backward(&self, op: NormBackward) {
+        row_norm::layer_norm_backward(op);
     }
 
     fn l2_norm(&self, x: View, norms: ViewMut, out: ViewMut) {
@@ -385,7 +314,9 @@ impl Backend for Cpu {
     fn l2_norm_backward(&self, y: View, norms: View, grad: ViewMut) {
         row_norm::l2_norm_backward(y, norms, grad);
     }
+}
 
+impl LossOps for Cpu {
     fn softmax_cross_entropy(
         &self,
         logits: View,
@@ -415,7 +346,9 @@ impl Backend for Cpu {
     fn sigmoid(&self, x: ViewMut) {
         loss::sigmoid(x);
     }
+}
 
+impl UpdateOps for Cpu {
     fn adam(&self, step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut) {
         update::adam(step, grad, m, v, value);
     }

@@ -6,7 +6,10 @@ use super::{
     parallel::{self, Rows},
     simd::Simd,
 };
-use crate::{View, ViewMut, backend::shape};
+use crate::{
+    View, ViewMut,
+    backend::{ops::NormBackward, shape},
+};
 
 /// Below this norm a row is left (nearly) as it is, and gets no gradient.
 const TINY: f32 = 1e-12;
@@ -22,15 +25,8 @@ pub(super) fn layer_norm(x: View, gamma: View, beta: View, eps: f32, stats: View
     });
 }
 
-pub(super) fn layer_norm_backward(
-    x: View,
-    gamma: View,
-    eps: f32,
-    stats: View,
-    grad: ViewMut,
-    gamma_grad: ViewMut,
-    beta_grad: ViewMut,
-) {
+pub(super) fn layer_norm_backward(op: NormBackward) {
+    let NormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
     shape::rows_norm(x, gamma, beta_grad.as_view(), stats, grad.as_view());
     shape::same(gamma, gamma_grad.as_view());
     let (isa, cols, data) = (Isa::current(), x.num_cols(), x.host());

@@ -1,6 +1,6 @@
 //! Copies and element-by-element combinations.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::{
     aggregate::{Sum, Unit},

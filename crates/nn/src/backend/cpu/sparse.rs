@@ -4,7 +4,7 @@
 //! block whose destinations are the rows and whose sources are the columns. `X^T Y` is the same over the transposed lists.
 //! Both cost `2 stored O` operations, against `2 R F O` of a dense product.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::{
     aggregate::{ByEdge, Sum, Weight},

@@ -1,11 +1,11 @@
 //! Aggregation over the edges of a block.
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 
 use super::{at, keep, set};
 use crate::{
     View, ViewMut,
-    backend::{EdgeWeight, OwnWeight, Weighting, Winners, shape},
+    backend::{AggregationWeights, ArgMax, EdgeWeight, OwnWeight, shape},
 };
 
 /// The coefficient of edge `e` into destination `v`.
@@ -31,7 +31,7 @@ fn own_coefficient(block: &Block, weight: OwnWeight, v: usize) -> f64 {
     }
 }
 
-pub(super) fn aggregate(block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
+pub(super) fn aggregate(block: &Block, weighting: AggregationWeights, src: View, beta: f32, dst: ViewMut) {
     shape::aggregate(block, weighting, src, &dst);
     set(dst, |v, f, old| {
         let mut sum = own_coefficient(block, weighting.own, v);
@@ -47,7 +47,7 @@ pub(super) fn aggregate(block: &Block, weighting: Weighting, src: View, beta: f3
 
 pub(super) fn aggregate_transposed(
     block: &Block,
-    weighting: Weighting,
+    weighting: AggregationWeights,
     dst_grad: View,
     beta: f32,
     src_grad: ViewMut,
@@ -82,7 +82,7 @@ pub(super) fn hop(first: usize, block: &Block, src: View, dst: ViewMut) {
 
 pub(super) fn hop_transposed(first: usize, block: &Block, dst_grad: View, mut src_grad: ViewMut) {
     shape::hop_transposed(first, block, dst_grad, &src_grad);
-    aggregate_transposed(block, Weighting::STORED, dst_grad, 0.0, src_grad.reborrow());
+    aggregate_transposed(block, AggregationWeights::STORED, dst_grad, 0.0, src_grad.reborrow());
     set(src_grad, |u, f, aggregated| match (f < first, u < block.num_dst) {
         (false, _) => f64::from(aggregated),
         (true, true) => at(dst_grad, u, f),
@@ -90,8 +90,8 @@ pub(super) fn hop_transposed(first: usize, block: &Block, dst_grad: View, mut sr
     });
 }
 
-pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Winners) {
-    shape::aggregate(block, Weighting { edge: EdgeWeight::One, own: OwnWeight::None }, src, &dst);
+pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut ArgMax) {
+    shape::aggregate(block, AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::None }, src, &dst);
     let cols = dst.num_cols();
     arg.resize(block.num_dst, cols);
     let arg = arg.host_mut();
@@ -110,7 +110,7 @@ pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Wi
     });
 }
 
-pub(super) fn aggregate_max_transposed(block: &Block, arg: &Winners, dst_grad: View, src_grad: ViewMut) {
+pub(super) fn aggregate_max_transposed(block: &Block, arg: &ArgMax, dst_grad: View, src_grad: ViewMut) {
     shape::aggregate_max_transposed(block, arg, dst_grad, &src_grad);
     let cols = dst_grad.num_cols();
     let (arg, mut sum) = (arg.host(), vec![0.0; block.num_src * cols]);

@@ -1,11 +1,15 @@
 //! Attention.
 
-use graphmill_graph::Block;
+use graphmill_core::Block;
 
 use super::{at, leaky, set};
 use crate::{
     View, ViewMut,
-    backend::{Dropout, dropped, shape},
+    backend::{
+        dropped,
+        ops::{AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmaxBackward},
+        shape,
+    },
 };
 
 /// The entries of destination `v` in an attention matrix, with their source rows: its edges, then itself.
@@ -52,18 +56,18 @@ pub(super) fn edge_softmax(block: &Block, source: View, target: View, slope: f32
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn edge_softmax_backward(
-    block: &Block,
-    source: View,
-    target: View,
-    slope: f32,
-    alpha: View,
-    alpha_grad: View,
-    scratch: ViewMut,
-    source_grad: ViewMut,
-    target_grad: ViewMut,
-) {
+pub(super) fn edge_softmax_backward(op: EdgeSoftmaxBackward) {
+    let EdgeSoftmaxBackward {
+        block,
+        source,
+        target,
+        slope,
+        alpha,
+        alpha_grad,
+        scratch,
+        source_grad,
+        target_grad,
+    } = op;
     let heads = shape::edge_softmax(block, source, target, alpha);
     shape::local(block);
     shape::same(alpha, alpha_grad);
@@ -123,19 +127,8 @@ pub(super) fn attend_backward(
     set(z_grad, |u, c, _| sum[u * cols + c]);
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn attend_input(
-    block: &Block,
-    x: View,
-    source: View,
-    target: View,
-    slope: f32,
-    dropout: Dropout,
-    mut score: ViewMut,
-    mut alpha: ViewMut,
-    mut used: ViewMut,
-    out: ViewMut,
-) {
+pub(super) fn attend_input(op: AttendInput) {
+    let AttendInput { block, x, source, target, slope, dropout, mut score, mut alpha, mut used, out } = op;
     let of_entries = [score.as_view(), alpha.as_view()];
     let heads = shape::attend_input(block, x, [source, target], of_entries, out.as_view());
     let cols = x.num_cols();
@@ -165,19 +158,19 @@ pub(super) fn attend_input(
     set(out, |v, c, _| entries(block, v).map(|(e, u)| at(used, e, c / cols) * at(x, u, c % cols)).sum());
 }
 
-#[allow(clippy::too_many_arguments, reason = "one operation, its inputs and its outputs")]
-pub(super) fn attend_input_backward(
-    block: &Block,
-    x: View,
-    slope: f32,
-    score: View,
-    alpha: View,
-    used: View,
-    grad: View,
-    mut score_grad: ViewMut,
-    source_grad: ViewMut,
-    target_grad: ViewMut,
-) {
+pub(super) fn attend_input_backward(op: AttendInputBackward) {
+    let AttendInputBackward {
+        block,
+        x,
+        slope,
+        score,
+        alpha,
+        used,
+        grad,
+        mut score_grad,
+        source_grad,
+        target_grad,
+    } = op;
     let weights = [source_grad.as_view(), target_grad.as_view()];
     let heads = shape::attend_input(block, x, weights, [score, alpha], grad);
     shape::same(score, used);
@@ -205,15 +198,8 @@ pub(super) fn attend_input_backward(
     set(target_grad, |f, h, _| sum(f, h, &|v, _| block.own_row(v)));
 }
 
-pub(super) fn attend_input_transposed(
-    block: &Block,
-    source: View,
-    target: View,
-    used: View,
-    grad: View,
-    score_grad: View,
-    x_grad: ViewMut,
-) {
+pub(super) fn attend_input_transposed(op: AttendInputTransposed) {
+    let AttendInputTransposed { block, source, target, used, grad, score_grad, x_grad } = op;
     let of_entries = [used, score_grad];
     let heads = shape::attend_input_transposed(block, x_grad.as_view(), [source, target], of_entries, grad);
     let cols = x_grad.num_cols();

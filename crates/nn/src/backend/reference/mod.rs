@@ -3,9 +3,16 @@
 //! It is what the fast backends are tested against, and what to read to learn what an operation
 //! means: a file for each group of them. A new backend starts as a copy of this folder.
 
-use graphmill_graph::{Block, NodeId};
+use graphmill_core::{Block, NodeId};
 
-use super::{Activation, AdamStep, Backend, Dropout, SgdStep, Side, Weighting, Winners};
+use super::{
+    arg_max::ArgMax,
+    interface::{AggregationOps, AttentionOps, Backend, DenseOps, ElementOps, LossOps, NormOps, UpdateOps},
+    ops::{
+        AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmaxBackward, HeadGemm, NormBackward,
+    },
+    types::{Activation, AdamStep, AggregationWeights, Dropout, SgdStep, Side},
+};
 use crate::{View, ViewMut, matrix::Table};
 
 mod aggregate;
@@ -58,23 +65,27 @@ impl Backend for Reference {
     fn name(&self) -> &'static str {
         "reference"
     }
+}
 
+impl DenseOps for Reference {
     fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
         product::gemm(a, side_a, b, side_b, beta, c);
     }
 
-    fn head_gemm(&self, heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
-        product::head_gemm(heads, a, side_a, b, side_b, beta, c);
+    fn head_gemm(&self, op: HeadGemm) {
+        product::head_gemm(op);
     }
+}
 
-    fn aggregate(&self, block: &Block, weighting: Weighting, src: View, beta: f32, dst: ViewMut) {
+impl AggregationOps for Reference {
+    fn aggregate(&self, block: &Block, weighting: AggregationWeights, src: View, beta: f32, dst: ViewMut) {
         aggregate::aggregate(block, weighting, src, beta, dst);
     }
 
     fn aggregate_transposed(
         &self,
         block: &Block,
-        weighting: Weighting,
+        weighting: AggregationWeights,
         dst_grad: View,
         beta: f32,
         src_grad: ViewMut,
@@ -90,14 +101,16 @@ impl Backend for Reference {
         aggregate::hop_transposed(first, block, dst_grad, src_grad);
     }
 
-    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut Winners) {
+    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut ArgMax) {
         aggregate::aggregate_max(block, src, dst, arg);
     }
 
-    fn aggregate_max_transposed(&self, block: &Block, arg: &Winners, dst_grad: View, src_grad: ViewMut) {
+    fn aggregate_max_transposed(&self, block: &Block, arg: &ArgMax, dst_grad: View, src_grad: ViewMut) {
         aggregate::aggregate_max_transposed(block, arg, dst_grad, src_grad);
     }
+}
 
+impl AttentionOps for Reference {
     fn head_dot(&self, z: View, a: View, heads: usize, out: ViewMut) {
         attention::head_dot(z, a, heads, out);
     }
@@ -118,29 +131,8 @@ impl Backend for Reference {
         attention::edge_softmax(block, source, target, slope, alpha);
     }
 
-    fn edge_softmax_backward(
-        &self,
-        block: &Block,
-        source: View,
-        target: View,
-        slope: f32,
-        alpha: View,
-        alpha_grad: View,
-        scratch: ViewMut,
-        source_grad: ViewMut,
-        target_grad: ViewMut,
-    ) {
-        attention::edge_softmax_backward(
-            block,
-            source,
-            target,
-            slope,
-            alpha,
-            alpha_grad,
-            scratch,
-            source_grad,
-            target_grad,
-        );
+    fn edge_softmax_backward(&self, op: EdgeSoftmaxBackward) {
+        attention::edge_softmax_backward(op);
     }
 
     fn attend(&self, block: &Block, alpha: View, z: View, out: ViewMut) {
@@ -159,60 +151,16 @@ impl Backend for Reference {
         attention::attend_backward(block, alpha, z, grad, alpha_grad, z_grad);
     }
 
-    fn attend_input(
-        &self,
-        block: &Block,
-        x: View,
-        source: View,
-        target: View,
-        slope: f32,
-        dropout: Dropout,
-        score: ViewMut,
-        alpha: ViewMut,
-        used: ViewMut,
-        out: ViewMut,
-    ) {
-        attention::attend_input(block, x, source, target, slope, dropout, score, alpha, used, out);
+    fn attend_input(&self, op: AttendInput) {
+        attention::attend_input(op);
     }
 
-    fn attend_input_backward(
-        &self,
-        block: &Block,
-        x: View,
-        slope: f32,
-        score: View,
-        alpha: View,
-        used: View,
-        grad: View,
-        score_grad: ViewMut,
-        source_grad: ViewMut,
-        target_grad: ViewMut,
-    ) {
-        attention::attend_input_backward(
-            block,
-            x,
-            slope,
-            score,
-            alpha,
-            used,
-            grad,
-            score_grad,
-            source_grad,
-            target_grad,
-        );
+    fn attend_input_backward(&self, op: AttendInputBackward) {
+        attention::attend_input_backward(op);
     }
 
-    fn attend_input_transposed(
-        &self,
-        block: &Block,
-        source: View,
-        target: View,
-        used: View,
-        grad: View,
-        score_grad: View,
-        x_grad: ViewMut,
-    ) {
-        attention::attend_input_transposed(block, source, target, used, grad, score_grad, x_grad);
+    fn attend_input_transposed(&self, op: AttendInputTransposed) {
+        attention::attend_input_transposed(op);
     }
 
     fn head_mean(&self, x: View, heads: usize, out: ViewMut) {
@@ -222,7 +170,9 @@ impl Backend for Reference {
     fn head_mean_backward(&self, grad: View, heads: usize, x_grad: ViewMut) {
         attention::head_mean_backward(grad, heads, x_grad);
     }
+}
 
+impl ElementOps for Reference {
     fn gather(&self, src: View, ids: &[NodeId], dst: ViewMut) {
         rows::gather(src, ids, dst);
     }
@@ -269,7 +219,9 @@ impl Backend for Reference {
     ) {
         epilogue::epilogue_backward(activation, dropout, y, grad, bias_grad);
     }
+}
 
+impl NormOps for Reference {
     fn batch_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
         norm::batch_norm(x, gamma, beta, eps, stats, out);
     }
@@ -278,34 +230,16 @@ impl Backend for Reference {
         norm::batch_norm_apply(x, gamma, beta, eps, stats, out);
     }
 
-    fn batch_norm_backward(
-        &self,
-        x: View,
-        gamma: View,
-        eps: f32,
-        stats: View,
-        grad: ViewMut,
-        gamma_grad: ViewMut,
-        beta_grad: ViewMut,
-    ) {
-        norm::batch_norm_backward(x, gamma, eps, stats, grad, gamma_grad, beta_grad);
+    fn batch_norm_backward(&self, op: NormBackward) {
+        norm::batch_norm_backward(op);
     }
 
     fn layer_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
         norm::layer_norm(x, gamma, beta, eps, stats, out);
     }
 
-    fn layer_norm_backward(
-        &self,
-        x: View,
-        gamma: View,
-        eps: f32,
-        stats: View,
-        grad: ViewMut,
-        gamma_grad: ViewMut,
-        beta_grad: ViewMut,
-    ) {
-        norm::layer_norm_backward(x, gamma, eps, stats, grad, gamma_grad, beta_grad);
+    fn layer_norm_backward(&self, op: NormBackward) {
+        norm::layer_norm_backward(op);
     }
 
     fn l2_norm(&self, x: View, norms: ViewMut, out: ViewMut) {
@@ -315,7 +249,9 @@ impl Backend for Reference {
     fn l2_norm_backward(&self, y: View, norms: View, grad: ViewMut) {
         norm::l2_norm_backward(y, norms, grad);
     }
+}
 
+impl LossOps for Reference {
     fn softmax_cross_entropy(
         &self,
         logits: View,
@@ -345,7 +281,9 @@ impl Backend for Reference {
     fn sigmoid(&self, x: ViewMut) {
         loss::sigmoid(x);
     }
+}
 
+impl UpdateOps for Reference {
     fn adam(&self, step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut) {
         update::adam(step, grad, m, v, value);
     }

@@ -1,7 +1,10 @@
 //! Normalisations.
 
 use super::{at, set};
-use crate::{View, ViewMut, backend::shape};
+use crate::{
+    View, ViewMut,
+    backend::{ops::NormBackward, shape},
+};
 
 pub(super) fn batch_norm(x: View, gamma: View, beta: View, eps: f32, mut stats: ViewMut, out: ViewMut) {
     shape::columns_norm(x, gamma, beta, stats.as_view(), out.as_view());
@@ -25,15 +28,8 @@ pub(super) fn batch_norm_apply(x: View, gamma: View, beta: View, eps: f32, stats
     });
 }
 
-pub(super) fn batch_norm_backward(
-    x: View,
-    gamma: View,
-    eps: f32,
-    stats: View,
-    grad: ViewMut,
-    gamma_grad: ViewMut,
-    beta_grad: ViewMut,
-) {
+pub(super) fn batch_norm_backward(op: NormBackward) {
+    let NormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
     shape::columns_norm(x, gamma, beta_grad.as_view(), stats, grad.as_view());
     shape::same(gamma, gamma_grad.as_view());
     let (rows, cols) = (x.num_rows(), x.num_cols());
@@ -67,15 +63,8 @@ pub(super) fn layer_norm(x: View, gamma: View, beta: View, eps: f32, stats: View
     }
 }
 
-pub(super) fn layer_norm_backward(
-    x: View,
-    gamma: View,
-    eps: f32,
-    stats: View,
-    grad: ViewMut,
-    gamma_grad: ViewMut,
-    beta_grad: ViewMut,
-) {
+pub(super) fn layer_norm_backward(op: NormBackward) {
+    let NormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
     shape::rows_norm(x, gamma, beta_grad.as_view(), stats, grad.as_view());
     shape::same(gamma, gamma_grad.as_view());
     let (rows, cols) = (x.num_rows(), x.num_cols());

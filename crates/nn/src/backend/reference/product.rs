@@ -3,7 +3,7 @@
 use super::{at, keep, set};
 use crate::{
     View, ViewMut,
-    backend::{Side, shape},
+    backend::{Side, ops::HeadGemm, shape},
 };
 
 pub(super) fn gemm(a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
@@ -20,7 +20,8 @@ pub(super) fn gemm(a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: V
     });
 }
 
-pub(super) fn head_gemm(heads: usize, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
+pub(super) fn head_gemm(op: HeadGemm) {
+    let HeadGemm { heads, a, side_a, b, side_b, beta, c } = op;
     let (of_a, of_b, of_c) = shape::head_gemm(heads, a, side_a, b, side_b, &c);
     let inner = if side_a == Side::Plain { of_a } else { a.num_rows() };
     set(c, |i, j, old| {

@@ -1,6 +1,6 @@
 //! Rows and elements.
 
-use graphmill_graph::NodeId;
+use graphmill_core::NodeId;
 
 use super::{at, set};
 use crate::{

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Matrix,
-    backend::{EdgeWeight, OwnWeight, Winners},
+    backend::{ArgMax, EdgeWeight, OwnWeight},
 };
 
 /// Destinations 0 and 1 of sources 0..3; destination 0 has edges from 1 and 2, destination 1 none.
@@ -32,12 +32,12 @@ fn products_by_hand() {
 fn aggregations_by_hand() {
     let x = Matrix::from_slice(3, 1, &[1., 4., 2.]);
     let mut out = Matrix::zeros(2, 1);
-    Reference.aggregate(&block(), Weighting::MEAN, x.view(), 0.0, out.view_mut());
+    Reference.aggregate(&block(), AggregationWeights::MEAN, x.view(), 0.0, out.view_mut());
     assert_eq!(out.view().host(), [3., 0.]);
-    let own = Weighting { edge: EdgeWeight::One, own: OwnWeight::Constant(10.0) };
+    let own = AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::Constant(10.0) };
     Reference.aggregate(&block(), own, x.view(), 1.0, out.view_mut());
     assert_eq!(out.view().host(), [19., 40.]);
-    let mut arg = Winners::default();
+    let mut arg = ArgMax::default();
     Reference.aggregate_max(&block(), x.view(), out.view_mut(), &mut arg);
     assert_eq!((out.view().host(), arg.host()), (&[4.0, 0.0][..], &[0, u32::MAX][..]));
     let mut back = Matrix::zeros(3, 1);

@@ -1,0 +1,238 @@
+//! One alias table per node, over its in-neighbours.
+
+use std::fmt;
+
+use rayon::prelude::*;
+
+use super::{Cell, Room, build};
+use crate::{Buffer, Error, Graph, NodeId, Result, keyed::Stream, prefetch::prefetch};
+
+/// Nodes whose rows are one task.
+const ROWS: usize = 1 << 10;
+
+/// The `other` of a row that has nothing to draw.
+pub const NOTHING: u32 = u32::MAX;
+
+/// For each node a distribution over its in-neighbours: a cell of 8 bytes an edge, in the order of the graph's edges.
+#[derive(Clone, Debug)]
+pub struct RowAlias {
+    /// Per edge (`E`), `other` counting within the row; [`NOTHING`] throughout rows whose weights are all 0.
+    cells: Buffer<Cell>,
+}
+
+/// Keeps the tables of a graph's stored weights, for example in a file.
+pub trait TableStore: Send + Sync + fmt::Debug {
+    /// Tables proportional to the `weights` of `graph` (`E`): those that are kept, or new ones.
+    ///
+    /// # Errors
+    /// As for [`RowAlias::new`].
+    fn tables(&self, graph: &Graph, weights: &[f32]) -> Result<RowAlias>;
+}
+
+/// The tables of a [`RowAlias`], wherever they are, for many draws.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    cells: &'a [Cell],
+}
+
+/// Where a draw landed in a [`RowAlias`], before it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Aim {
+    /// The cell, by its place among all.
+    cell: u64,
+    /// The cell's number within the row.
+    own: u32,
+    /// The place within the cell, of 2^32.
+    place: u32,
+}
+
+impl RowAlias {
+    /// Rows proportional to `weights` (`E`, in the order of `graph.indices()`). O(V + E), parallel.
+    ///
+    /// # Errors
+    /// The lengths disagree; a weight is negative or not finite; a row has 2^32 - 1 edges or more.
+    pub fn new(graph: &Graph, weights: &[f32]) -> Result<Self> {
+        if weights.len() != graph.num_edges() {
+            return Err(Error::invalid(format!("{} weights for {} edges", weights.len(), graph.num_edges())));
+        }
+        if let Some(e) = weights.par_iter().position_first(|w| !(*w >= 0.0 && w.is_finite())) {
+            return Err(Error::invalid(format!(
+                "edge weight {e} is {}: weights are finite and at least 0",
+                weights[e]
+            )));
+        }
+        if let Some(v) =
+            graph.indptr().par_windows(2).position_first(|ends| ends[1] - ends[0] >= u64::from(NOTHING))
+        {
+            return Err(Error::invalid(format!(
+                "node {v} has 2^32 - 1 in-neighbours or more: too many for an alias table"
+            )));
+        }
+        let mut cells = vec![Cell { threshold: 0, other: NOTHING }; weights.len()];
+        // the cells of each run of rows
+        let mut parts = Vec::with_capacity(graph.num_nodes().div_ceil(ROWS));
+        let mut all = &mut cells[..];
+        for first in (0..graph.num_nodes()).step_by(ROWS) {
+            let rows = &graph.indptr()[first..=(first + ROWS).min(graph.num_nodes())];
+            let (part, rest) = all.split_at_mut((rows[rows.len() - 1] - rows[0]) as usize);
+            all = rest;
+            parts.push((rows, part));
+        }
+        parts.into_par_iter().for_each_init(Room::default, |room, (rows, cells)| {
+            for ends in rows.windows(2) {
+                let first = (ends[0] - rows[0]) as usize;
+                let row = &weights[ends[0] as usize..ends[1] as usize];
+                build(row.len(), |i| f64::from(row[i]), room, |i, cell| cells[first + i] = cell);
+            }
+        });
+        Ok(Self { cells: cells.into() })
+    }
+
+    /// Rows proportional to the weights stored with `graph`, from its [`TableStore`] if it has one.
+    /// O(V + E), parallel.
+    ///
+    /// # Errors
+    /// The graph has no weights; else as for [`RowAlias::new`].
+    pub fn of_stored_weights(graph: &Graph) -> Result<Self> {
+        let Some(weights) = graph.edge_weight() else {
+            return Err(Error::invalid("the graph has no edge weights: there is nothing to draw by"));
+        };
+        match graph.table_store() {
+            Some(store) => store.tables(graph, weights),
+            None => Self::new(graph, weights),
+        }
+    }
+
+    /// Tables from `cells` made earlier for the `weights` of `graph` (`E`); `None` if a draw could
+    /// leave its row or return an edge of a row without weight. O(V + E), parallel.
+    pub fn of_cells(graph: &Graph, weights: &[f32], cells: Buffer<Cell>) -> Option<Self> {
+        let rows = graph.indptr().par_windows(2).with_min_len(1 << 10);
+        let sound = cells.len() == graph.num_edges()
+            && weights.len() == cells.len()
+            && rows.all(|ends| {
+                let row = ends[0] as usize..ends[1] as usize;
+                let (cells, weights) = (&cells[row.clone()], &weights[row]);
+                match cells.first() {
+                    Some(cell) if cell.other == NOTHING => weights.iter().all(|&weight| weight == 0.0),
+                    _ => cells.iter().all(|cell| (cell.other as usize) < cells.len()),
+                }
+            });
+        sound.then_some(Self { cells })
+    }
+
+    /// The tables: a cell per edge (`E`).
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// `E`.
+    pub fn num_edges(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// The tables as they are in memory: 8 bytes an edge, threshold and other, both u32.
+    pub fn as_bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.cells)
+    }
+
+    /// Whether the tables are mapped from a file.
+    pub fn is_mapped(&self) -> bool {
+        self.cells.is_mapped()
+    }
+
+    /// What draws are made from.
+    pub fn rows(&self) -> Rows<'_> {
+        Rows { cells: &self.cells }
+    }
+}
+
+impl PartialEq for RowAlias {
+    fn eq(&self, other: &Self) -> bool {
+        self.cells[..] == other.cells[..]
+    }
+}
+
+impl Eq for RowAlias {}
+
+impl Rows<'_> {
+    /// One in-neighbour of `v`, as its number within the row; `None` where there is none, or all weigh 0. One draw of 64 bits, and one read.
+    /// `graph` is the one that these were made for.
+    #[inline(always)]
+    pub fn draw(&self, graph: &Graph, v: NodeId, stream: &mut Stream) -> Option<u32> {
+        let (start, end) = (graph.indptr()[v as usize], graph.indptr()[v as usize + 1]);
+        if start == end || self.cells[start as usize].other == NOTHING {
+            return None;
+        }
+        Some((self.settle(self.aim(start, end, stream.next_u64())) - start) as u32)
+    }
+
+    /// The first half of [`Rows::draw`], from a random word: asks for the cell, of a row of edges `start..end` that is not empty.
+    #[inline(always)]
+    pub fn aim(&self, start: u64, end: u64, word: u64) -> Aim {
+        let product = u128::from(word) * u128::from(end - start);
+        let own = (product >> 64) as u32;
+        let cell = start + u64::from(own);
+        prefetch(self.cells, cell as usize);
+        Aim { cell, own, place: ((product as u64) >> 32) as u32 }
+    }
+
+    /// The second half: the position of the edge, of a row in which something can be drawn.
+    #[inline(always)]
+    pub fn settle(&self, aim: Aim) -> u64 {
+        let cell = self.cells[aim.cell as usize];
+        let other = aim.cell - u64::from(aim.own) + u64::from(cell.other);
+        if aim.place < cell.threshold { aim.cell } else { other }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::fits, *};
+
+    #[test]
+    fn rows_are_drawn_by_their_weights() {
+        // degrees 0, 3, 1, 2 (all 0), 4, and many more of one
+        let mut indptr = vec![0, 0, 3, 4, 6, 10];
+        indptr.extend((0..2 * ROWS as u64).map(|i| 11 + i));
+        let edges = indptr[indptr.len() - 1] as usize;
+        let mut weights = vec![2.0f32; edges];
+        weights[..10].copy_from_slice(&[1.0, 0.0, 2.5, 4.0, 0.0, 0.0, 0.1, 0.2, 0.3, 0.4]);
+        let graph = Graph::new(indptr.into(), vec![0; edges].into()).unwrap();
+        let table = RowAlias::new(&graph, &weights).unwrap();
+        let mut stream = Stream::new(8);
+        assert_eq!((table.num_edges(), table.rows().draw(&graph, 0, &mut stream)), (edges, None));
+        for v in [1, 2, 3, 4, 5, 2 * ROWS as u32 + 4] {
+            let row = graph.indptr()[v as usize] as usize..graph.indptr()[v as usize + 1] as usize;
+            let row: Vec<f64> = weights[row].iter().map(|&w| f64::from(w)).collect();
+            let mut counts = vec![0; row.len()];
+            for _ in 0..50_000 {
+                let drawn = table.rows().draw(&graph, v, &mut stream);
+                assert_eq!(drawn.is_none(), v == 3);
+                drawn.into_iter().for_each(|i| counts[i as usize] += 1);
+            }
+            if v != 3 {
+                fits(&counts, &row);
+            }
+        }
+    }
+
+    #[test]
+    fn any_number_of_threads_builds_the_same() {
+        let indptr: Vec<u64> = (0..=5000).map(|v| v * 13).collect();
+        let graph = Graph::new(indptr.into(), vec![0; 65_000].into()).unwrap();
+        let edges: Vec<f32> = (0..65_000u64).map(|i| (i * i % 1000) as f32).collect();
+        let build = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| RowAlias::new(&graph, &edges).unwrap())
+        };
+        assert!(build(1) == build(3));
+    }
+
+    #[test]
+    fn weights_that_are_none_are_refused() {
+        let graph = Graph::new(vec![0, 2].into(), vec![0, 0].into()).unwrap();
+        let bad = |weights: &[f32]| RowAlias::new(&graph, weights).unwrap_err().to_string();
+        assert!(bad(&[1.0]).contains("1 weights for 2 edges"));
+        assert!(bad(&[1.0, -1.0]).contains("edge weight 1 is -1"));
+    }
+}

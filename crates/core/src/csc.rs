@@ -1,0 +1,251 @@
+//! The graph: for every node the run of its in-neighbours (compressed sparse columns).
+
+use std::{ops::Range, sync::Arc};
+
+use rayon::prelude::*;
+
+use crate::{Buffer, Error, NodeId, Result, alias::TableStore, search::position};
+
+/// A directed graph in CSC form. An undirected graph stores each edge both ways.
+///
+/// `indices[indptr[v]..indptr[v + 1]]` are the in-neighbours of `v`: the nodes whose messages `v`
+/// receives.
+///
+/// ```
+/// use graphmill_core::Graph;
+/// // 0 -> 2 <- 1, 2 -> 0
+/// let graph = Graph::new(vec![0, 1, 1, 3].into(), vec![2, 0, 1].into()).unwrap();
+/// assert_eq!(graph.in_neighbors(2), [0, 1]);
+/// assert_eq!(graph.in_degree(1), 0);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    indptr: Buffer<u64>,
+    indices: Buffer<NodeId>,
+    edge_weight: Option<Buffer<f32>>,
+    /// Store of alias tables of the weights.
+    tables: Option<Arc<dyn TableStore>>,
+}
+
+impl Graph {
+    /// Takes `indptr` (`V + 1`) and `indices` (`E`) after checking them. O(V + E), parallel.
+    ///
+    /// # Errors
+    /// `indptr` is empty, does not start at 0, decreases, or does not end at `E`; an id is not
+    /// below `V`; there are more nodes than [`NodeId`] can number.
+    pub fn new(indptr: Buffer<u64>, indices: Buffer<NodeId>) -> Result<Self> {
+        let graph = Self::of_sound_edges(indptr, indices, None)?;
+        let nodes = graph.num_nodes();
+        match position(&graph.indices, |&u| u as usize >= nodes) {
+            Some(e) => Err(graph.no_such_node(e)),
+            None => Ok(graph),
+        }
+    }
+
+    /// As [`Graph::new`] and [`Graph::with_edge_weight`], for a caller that has looked at every index and weight.
+    ///
+    /// # Errors
+    /// What [`Graph::new`] finds wrong with `indptr`, or the lengths disagree.
+    pub fn of_sound_edges(
+        indptr: Buffer<u64>,
+        indices: Buffer<NodeId>,
+        edge_weight: Option<Buffer<f32>>,
+    ) -> Result<Self> {
+        let Some((&last, nodes)) = indptr.last().zip(indptr.len().checked_sub(1)) else {
+            return Err(Error::invalid("indptr is empty: it needs one entry more than there are nodes"));
+        };
+        if nodes > NodeId::MAX as usize {
+            return Err(Error::invalid(format!(
+                "{nodes} nodes: node ids are 32-bit, at most {} nodes fit",
+                NodeId::MAX
+            )));
+        }
+        if indptr[0] != 0 || last != indices.len() as u64 {
+            return Err(Error::invalid(format!(
+                "indptr runs from {} to {last}, but must run from 0 to the number of edges, {}",
+                indptr[0],
+                indices.len()
+            )));
+        }
+        if let Some(v) = indptr.par_windows(2).position_first(|ends| ends[0] > ends[1]) {
+            return Err(Error::invalid(format!(
+                "indptr decreases after node {v}: {} to {}",
+                indptr[v],
+                indptr[v + 1]
+            )));
+        }
+        if let Some(weight) = edge_weight.as_ref().filter(|weight| weight.len() != indices.len()) {
+            return Err(Error::invalid(format!("{} edge weights for {} edges", weight.len(), indices.len())));
+        }
+        Ok(Self { indptr, indices, edge_weight, tables: None })
+    }
+
+    /// What is wrong with an edge from a node that does not exist.
+    pub fn no_such_node(&self, e: usize) -> Error {
+        let (u, nodes) = (self.indices[e], self.num_nodes());
+        Error::invalid(format!("indices[{e}] is node {u}, but there are {nodes} nodes"))
+    }
+
+    /// A graph whose parts the builder out of memory has written and knows to be sound.
+    pub fn sorted(indptr: Buffer<u64>, indices: Buffer<NodeId>, edge_weight: Option<Buffer<f32>>) -> Self {
+        debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
+        debug_assert!(edge_weight.as_ref().is_none_or(|weight| weight.len() == indices.len()));
+        Self { indptr, indices, edge_weight, tables: None }
+    }
+
+    /// Weights as they are kept.
+    pub fn weight_buffer(&self) -> Option<&Buffer<f32>> {
+        self.edge_weight.as_ref()
+    }
+
+    /// Row starts and in-neighbours as they are kept.
+    pub fn buffers(&self) -> (&Buffer<u64>, &Buffer<NodeId>) {
+        (&self.indptr, &self.indices)
+    }
+
+    /// The same graph with a weight per edge (`E`, in the order of `indices`).
+    ///
+    /// # Errors
+    /// The lengths disagree or a weight is not finite and non-negative.
+    pub fn with_edge_weight(self, edge_weight: Buffer<f32>) -> Result<Self> {
+        let Self { indptr, indices, .. } = self;
+        let graph = Self::of_sound_edges(indptr, indices, Some(edge_weight))?;
+        match graph.edge_weight.as_ref().and_then(|weight| position(weight, is_no_weight)) {
+            Some(e) => Err(graph.no_such_weight(e)),
+            None => Ok(graph),
+        }
+    }
+
+    /// What is wrong with an edge whose weight [`is_no_weight`].
+    pub fn no_such_weight(&self, e: usize) -> Error {
+        let weight = self.edge_weight.as_ref().map_or(f32::NAN, |weight| weight[e]);
+        Error::invalid(format!("edge weight {e} is {weight}: weights are finite and at least 0"))
+    }
+
+    /// The same graph with a store of alias tables of its weights.
+    #[must_use]
+    pub fn with_table_store(self, store: Arc<dyn TableStore>) -> Self {
+        Self { tables: Some(store), ..self }
+    }
+
+    /// Store of alias tables of the weights, if the graph has one.
+    pub(crate) fn table_store(&self) -> Option<&dyn TableStore> {
+        self.tables.as_deref()
+    }
+
+    /// `V`.
+    #[inline]
+    pub fn num_nodes(&self) -> usize {
+        self.indptr.len().saturating_sub(1)
+    }
+
+    /// `E`, every stored direction counted.
+    #[inline]
+    pub fn num_edges(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// The nodes that `v` receives messages from.
+    #[inline]
+    pub fn in_neighbors(&self, v: NodeId) -> &[NodeId] {
+        &self.indices[self.indptr[v as usize] as usize..self.indptr[v as usize + 1] as usize]
+    }
+
+    /// How many in-neighbours `v` has.
+    #[inline]
+    pub fn in_degree(&self, v: NodeId) -> usize {
+        (self.indptr[v as usize + 1] - self.indptr[v as usize]) as usize
+    }
+
+    /// Calls `see` with runs of nodes, ascending, that have about `edges` edges each (a node is not divided), and gives the
+    /// pages of a mapped graph's edges back behind each run.
+    pub fn scan(&self, edges: usize, mut see: impl FnMut(Range<NodeId>)) {
+        let nodes = self.num_nodes();
+        let mut first = 0;
+        while first < nodes {
+            let start = self.indptr[first];
+            let most = start.saturating_add(edges as u64);
+            let fits = self.indptr[first + 1..].partition_point(|&end| end <= most).max(1);
+            // nodes without edges come in runs of some length too
+            let end = first + fits.min(edges.max(1));
+            see(first as NodeId..end as NodeId);
+            if self.indices.len() > edges {
+                self.indices.release(start as usize..self.indptr[end] as usize);
+            }
+            first = end;
+        }
+    }
+
+    /// Row starts, `V + 1`.
+    #[inline]
+    pub fn indptr(&self) -> &[u64] {
+        &self.indptr
+    }
+
+    /// In-neighbours, `E`.
+    #[inline]
+    pub fn indices(&self) -> &[NodeId] {
+        &self.indices
+    }
+
+    /// Weight per edge, in the order of [`Graph::indices`].
+    pub fn edge_weight(&self) -> Option<&[f32]> {
+        self.edge_weight.as_deref()
+    }
+
+    /// The same graph copied into anonymous huge pages (see [`Buffer::to_huge_pages`]).
+    ///
+    /// # Errors
+    /// The memory cannot be had.
+    pub fn to_huge_pages(&self) -> Result<Self> {
+        Ok(Self {
+            indptr: self.indptr.to_huge_pages()?,
+            indices: self.indices.to_huge_pages()?,
+            edge_weight: self.edge_weight.as_ref().map(Buffer::to_huge_pages).transpose()?,
+            tables: self.tables.clone(),
+        })
+    }
+}
+
+/// Whether an edge cannot weigh that.
+pub fn is_no_weight(weight: &f32) -> bool {
+    !(*weight >= 0.0 && weight.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_sees_every_node_once_in_runs_of_few_edges() {
+        let degrees = [0u64, 0, 5, 1, 1, 0, 9, 0, 0, 0, 0, 2];
+        let indptr: Vec<u64> = (0..=degrees.len()).map(|v| degrees[..v].iter().sum()).collect();
+        let edges = indptr[degrees.len()] as usize;
+        let graph = Graph::new(indptr.into(), vec![0; edges].into()).unwrap();
+        for most in [1, 2, 3, 7, 100] {
+            let mut next = 0;
+            graph.scan(most, |run| {
+                assert_eq!(run.start, next);
+                let sum: u64 = degrees[run.start as usize..run.end as usize].iter().sum();
+                assert!(sum <= most as u64 || run.len() == 1 && !run.is_empty());
+                next = run.end;
+            });
+            assert_eq!(next as usize, degrees.len());
+        }
+    }
+
+    #[test]
+    fn every_kind_of_damage_is_refused() {
+        let bad = |indptr: Vec<u64>, indices: Vec<u32>| {
+            Graph::new(indptr.into(), indices.into()).unwrap_err().to_string()
+        };
+        assert!(bad(vec![], vec![]).contains("empty"));
+        assert!(bad(vec![1, 1], vec![]).contains("from 1"));
+        assert!(bad(vec![0, 2], vec![0]).contains("number of edges"));
+        assert!(bad(vec![0, 2, 1, 2], vec![0, 0]).contains("after node 1"));
+        assert!(bad(vec![0, 1], vec![1]).contains("indices[0] is node 1"));
+        let graph = Graph::new(vec![0, 1].into(), vec![0].into()).unwrap();
+        assert!(graph.clone().with_edge_weight(vec![f32::NAN].into()).is_err());
+        assert!(graph.with_edge_weight(vec![].into()).is_err());
+    }
+}

@@ -1,0 +1,70 @@
+//! Graphs, blocks, matrices, buffers and keyed randomness: what every other crate computes with. No files, no formats,
+//! no training.
+//!
+//! ```
+//! use graphmill_core::{EdgeOptions, build};
+//!
+//! // messages flow from source to destination: node 2 has two in-neighbours
+//! let graph = build(3, &[0, 1, 0], &[2, 2, 1], EdgeOptions::DIRECTED)?;
+//! assert_eq!(graph.in_neighbors(2), [0, 1]);
+//! # Ok::<(), graphmill_core::Error>(())
+//! ```
+//!
+//! - [`Graph`]: the in-neighbours of every node, in CSC form; [`build()`] makes one of edges.
+//! - [`Block`]: one layer's bipartite message-flow graph.
+//! - [`Matrix`], [`SparseRows`]: rows of values, dense, shared, sparse or on a device.
+//! - [`Buffer`]: an owned vector or a memory map behind one type.
+//! - [`Features`], [`Labels`], [`Split`]: what is known of nodes.
+//! - [`keyed`]: random numbers as functions of a key; [`alias`]: draws by weight in O(1).
+//! - [`rank`], [`traverse`], [`symmetry`], [`among`], [`node_order`]: out-degrees and reverse PageRank, components,
+//!   whether edges go both ways, the edges among some nodes, nodes by a score.
+//! - [`table`]: registries, a row for each implementation of an axis of choice.
+//! - [`progress`]: progress and cancellation of long work.
+//! - [`memory`]: how much of it there is; [`units`]: counts and sizes as people read them.
+//!
+//! One alphabet of dimensions serves the whole workspace: `V` nodes and `E` edges of a graph,
+//! `S` source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers,
+//! `F` feature, `H` hidden and `C` class width.
+
+pub mod accelerator;
+pub mod alias;
+pub mod among;
+pub mod block;
+pub mod buffer;
+pub mod builder;
+pub mod csc;
+pub mod error;
+pub mod features;
+pub mod keyed;
+pub mod labels;
+pub mod matrix;
+pub mod memory;
+pub mod node_order;
+pub mod object_pool;
+#[cfg(feature = "options")]
+pub mod options;
+pub mod place;
+pub mod prefetch;
+pub mod progress;
+pub mod rank;
+pub mod search;
+pub mod shared;
+pub mod sparse;
+pub mod symmetry;
+pub mod table;
+pub mod traverse;
+pub mod units;
+
+pub use block::{Block, Transposed};
+pub use buffer::Buffer;
+pub use builder::{EdgeOptions, build, build_weighted};
+pub use csc::Graph;
+pub use error::{Error, Result};
+pub use features::{FeatureData, Features};
+pub use labels::{Labels, Split};
+pub use matrix::{Matrix, View, ViewMut};
+pub use object_pool::ObjectPool;
+pub use sparse::SparseRows;
+
+/// A node's number: 4.29 billion nodes fit.
+pub type NodeId = u32;

@@ -1,0 +1,98 @@
+//! How much memory there is, and allocation whose size a file asked for: refused with a message where it cannot be
+//! meant, never an abort. (Every reader first bounds the size by the bytes that are really there; this is the
+//! last line of defence.)
+
+use std::{fs, sync::OnceLock};
+
+use bytemuck::Zeroable;
+
+use crate::{Error, Result};
+
+/// The machine's memory in bytes, where the system tells it.
+pub fn total() -> Option<u64> {
+    static TOTAL: OnceLock<Option<u64>> = OnceLock::new();
+    *TOTAL.get_or_init(|| bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal"))
+}
+
+/// Bytes that a process may take now without pushing others out, where the system tells it. What it holds of files
+/// counts as free: the pages of a mapped dataset give way.
+pub fn available() -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
+}
+
+/// The most memory this process ever held, in bytes, where the system tells it.
+pub fn peak() -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
+}
+
+/// The memory this process holds now, pages of mapped files included, in bytes, where the system tells it.
+pub fn resident() -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
+}
+
+/// The memory this process holds now that is no file's, in bytes, where the system tells it.
+pub fn anonymous() -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "RssAnon")
+}
+
+/// A field of the files above (proc_meminfo(5), proc_pid_status(5)): `name:   12340 kB` on a line of its own.
+fn bytes_of(text: &str, name: &str) -> Option<u64> {
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(field, _)| *field == name)?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// Refuses `count` elements of `T` when they are more than the machine has memory.
+fn check<T>(count: usize) -> Result<()> {
+    let bytes = (count as u128) * size_of::<T>() as u128;
+    match total() {
+        Some(total) if bytes > u128::from(total) => Err(Error::invalid(format!(
+            "{bytes} bytes would be needed, but this machine has {total}: either the size is damaged or the data needs a larger machine"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// An empty vector with room for `count` elements.
+///
+/// # Errors
+/// They are more than the machine's memory, or the system refuses.
+pub fn reserve<T>(count: usize) -> Result<Vec<T>> {
+    check::<T>(count)?;
+    let mut data = Vec::new();
+    data.try_reserve_exact(count)
+        .map_err(|e| Error::invalid(format!("cannot reserve memory for {count} values: {e}")))?;
+    Ok(data)
+}
+
+/// `count` zeros.
+///
+/// # Errors
+/// They are more than the machine's memory, or the system refuses.
+pub fn zeroed<T: Zeroable>(count: usize) -> Result<Vec<T>> {
+    check::<T>(count)?;
+    bytemuck::allocation::try_zeroed_vec(count)
+        .map_err(|()| Error::invalid(format!("cannot reserve memory for {count} values")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        assert!(zeroed::<u64>(usize::MAX).is_err());
+        assert!(reserve::<u64>(usize::MAX / 16).is_err());
+        assert_eq!(zeroed::<u8>(3).unwrap(), [0, 0, 0]);
+    }
+    #[test]
+    fn fields_are_read_with_their_unit() {
+        let text = "Name:\tx\nVmHWMax: 1 kB\nVmHWM:\t   12340 kB\nVmRSS:\t 1 kB\nBare: 7\n";
+        assert_eq!(bytes_of(text, "VmHWM"), Some(12_636_160));
+        assert_eq!((bytes_of(text, "Vm"), bytes_of(text, "Bare"), bytes_of("", "VmHWM")), (None, None, None));
+        if cfg!(target_os = "linux") {
+            assert!(available().unwrap() <= total().unwrap() && peak().unwrap() > 1 << 20);
+        }
+    }
+}

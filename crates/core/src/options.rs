@@ -1,0 +1,501 @@
+//! Options as typed structs: what a struct that derives [`clap::Args`], `Serialize` and `Deserialize` needs
+//! to be read from the command line, from TOML files and from Python alike.
+//!
+//! All three give a table of [`Values`]. A struct is read from it once, by [`read`]: words are taken
+//! where numbers are wanted, so that `"15,10"` of a command line and `[15, 10]` of a file mean the same.
+//! The names, help texts and places in the help come from the struct itself, by [`keys`].
+
+use std::{fmt, str::FromStr};
+
+use clap::{ArgAction, Args, Command, ValueEnum};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, DeserializeOwned, IntoDeserializer, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::Value as Json;
+
+/// Options by name: numbers, words, arrays.
+pub type Values = serde_json::Map<String, Json>;
+
+/// One option, as a struct declares it.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Its name in files; the flag is the same with dashes.
+    pub name: String,
+    /// The placeholder of its value in help texts: `N`, `NAME`, ...
+    pub value: String,
+    /// The heading that it stands under in help texts.
+    pub group: String,
+    /// The field's doc comment, without a period at its end.
+    pub help: String,
+    /// True of a switch, whose value may be left out.
+    pub is_switch: bool,
+}
+
+/// The options that a struct declares, in its order.
+pub fn keys<A: Args>() -> Vec<Key> {
+    let command = A::augment_args(Command::new("options"));
+    let key = |arg: &clap::Arg| {
+        let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
+        let value = arg.get_value_names().and_then(|names| names.first());
+        Key {
+            name: arg.get_id().to_string(),
+            value: if is_switch { "BOOL".into() } else { value.map_or("VALUE".into(), |v| v.to_string()) },
+            group: arg.get_help_heading().unwrap_or("Options").to_string(),
+            help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+            is_switch,
+        }
+    };
+    command.get_arguments().map(key).collect()
+}
+
+/// A value that an option cannot have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The option, if known.
+    pub option: Option<String>,
+    /// The reason, with the value.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.option {
+            Some(option) => write!(f, "{option}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl de::Error for Fault {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self { option: None, message: message.to_string() }
+    }
+}
+
+/// A struct of options from the values of its fields; other values are passed over.
+///
+/// # Errors
+/// The first impossible value, with the option's name.
+pub fn read<T: DeserializeOwned>(values: &Values) -> Result<T, Fault> {
+    T::deserialize(Table(values))
+}
+
+/// The values of a struct of options, in the order of its fields.
+///
+/// # Panics
+/// It is no struct, or a field does not become JSON: a slip in its definition.
+pub fn write<T: Serialize>(options: &T) -> Values {
+    match serde_json::to_value(options) {
+        Ok(Json::Object(values)) => values,
+        other => panic!("options are a struct of values, not {other:?}"),
+    }
+}
+
+/// The names of the alternatives, `a, b or c`.
+pub fn alternatives<T: ValueEnum>() -> String {
+    let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    one_of(&names.map(|value| value.get_name().to_string()).collect::<Vec<_>>())
+}
+
+/// `a`, `a or b`, `a, b or c`.
+pub fn one_of<S: AsRef<str>>(names: &[S]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.as_ref().to_string(),
+        [first @ .., last] => {
+            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} or {}", first.join(", "), last.as_ref())
+        }
+    }
+}
+
+/// The name among `known` that `name` is most likely a slip of.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let score = |known: &'a str| (strsim::jaro_winkler(name, known), known);
+    let best = known.into_iter().map(score).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.75).then_some(best.1)
+}
+
+/// Gives an enum that derives [`ValueEnum`] the `FromStr` and `Display` of its names.
+#[macro_export]
+macro_rules! by_name {
+    ($($choice:ty),+ $(,)?) => {$(
+        impl std::str::FromStr for $choice {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<Self, String> {
+                <Self as clap::ValueEnum>::from_str(word, false)
+                    .map_err(|_| format!("'{word}': {}", $crate::options::alternatives::<Self>()))
+            }
+        }
+
+        impl std::fmt::Display for $choice {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let value = clap::ValueEnum::to_possible_value(self);
+                f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+            }
+        }
+    )+};
+}
+
+/// Gives a type with `FromStr` the `Deserialize` that reads a word, a number, or an array of them.
+#[macro_export]
+macro_rules! by_word {
+    ($($value:ty),+ $(,)?) => {$(
+        impl<'de> serde::Deserialize<'de> for $value {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let word = <$crate::options::Word as serde::Deserialize>::deserialize(deserializer)?;
+                word.0.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+
+/// A value as a word: arrays are joined by commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word(pub String);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+        impl<'de> Visitor<'de> for Words {
+            type Value = Word;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a word, a number, or an array of them")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Word, E> {
+                Ok(Word(word.into()))
+            }
+
+            fn visit_bool<E: de::Error>(self, yes: bool) -> Result<Word, E> {
+                Ok(Word(yes.to_string()))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Word, E> {
+                Ok(Word(number.to_string()))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Word, E> {
+                Ok(Word(number.to_string()))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Word, E> {
+                Ok(Word(number.to_string()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Word, A::Error> {
+                let mut words = Vec::new();
+                while let Some(Word(word)) = seq.next_element()? {
+                    words.push(word);
+                }
+                Ok(Word(words.join(",")))
+            }
+        }
+        deserializer.deserialize_any(Words)
+    }
+}
+
+/// A value with the spelling in which it was given, which is what files and messages show.
+#[derive(Clone, Debug)]
+pub struct Spelled<T> {
+    text: String,
+    value: T,
+}
+
+impl<T> Spelled<T> {
+    /// The spelling.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<T> std::ops::Deref for Spelled<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: fmt::Display> From<T> for Spelled<T> {
+    fn from(value: T) -> Self {
+        Self { text: value.to_string(), value }
+    }
+}
+
+impl<T: FromStr> FromStr for Spelled<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        Ok(Self { text: text.into(), value: text.parse()? })
+    }
+}
+
+impl<T> fmt::Display for Spelled<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl<T> PartialEq for Spelled<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl<T> PartialEq<&str> for Spelled<T> {
+    fn eq(&self, other: &&str) -> bool {
+        self.text == *other
+    }
+}
+
+impl<T> Serialize for Spelled<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Spelled<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Word::deserialize(deserializer)?.0.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A struct from its fields' values.
+struct Table<'a>(&'a Values);
+
+impl<'de> Deserializer<'de> for Table<'_> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_map(Fields { rest: self.0.iter(), value: None })
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// The fields of a table, one after the other.
+struct Fields<'a> {
+    rest: serde_json::map::Iter<'a>,
+    value: Option<(&'a str, &'a Json)>,
+}
+
+impl<'de> MapAccess<'de> for Fields<'_> {
+    type Error = Fault;
+
+    fn next_key_seed<K: de::DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        let Some((name, value)) = self.rest.next() else { return Ok(None) };
+        self.value = Some((name, value));
+        seed.deserialize(name.as_str().into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: de::DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let (name, value) = self.value.take().ok_or_else(|| de::Error::custom("a value without its name"))?;
+        seed.deserialize(Value(value)).map_err(|fault: Fault| Fault { option: Some(name.into()), ..fault })
+    }
+}
+
+/// One value, as a word where it must be.
+#[derive(Clone, Copy)]
+struct Value<'a>(&'a Json);
+
+impl Value<'_> {
+    /// The value as a single word.
+    fn word(self) -> Result<String, Fault> {
+        match self.0 {
+            Json::String(word) => Ok(word.clone()),
+            Json::Number(number) => Ok(number.to_string()),
+            Json::Bool(yes) => Ok(yes.to_string()),
+            other => Err(de::Error::custom(format_args!("{other} is not a single value"))),
+        }
+    }
+
+    /// The value as `T`, which messages call `kind`.
+    fn parse<T: FromStr>(self, kind: &str) -> Result<T, Fault> {
+        let word = self.word()?;
+        word.parse().map_err(|_| de::Error::custom(format_args!("'{word}' is not {kind}")))
+    }
+}
+
+/// Reads a number.
+macro_rules! numbers {
+    ($($method:ident $visit:ident $kind:literal;)+) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            visitor.$visit(self.parse($kind)?)
+        }
+    )+};
+}
+
+impl<'de> Deserializer<'de> for Value<'_> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.0 {
+            Json::Array(values) => {
+                visitor.visit_seq(de::value::SeqDeserializer::new(values.iter().map(Value)))
+            }
+            Json::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(number), ..) => visitor.visit_u64(number),
+                (_, Some(number), _) => visitor.visit_i64(number),
+                (.., number) => visitor.visit_f64(number.unwrap_or(f64::NAN)),
+            },
+            Json::Bool(yes) => visitor.visit_bool(*yes),
+            _ => visitor.visit_string(self.word()?),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let word = self.word()?;
+        match word.as_str() {
+            "true" | "yes" | "on" => visitor.visit_bool(true),
+            "false" | "no" | "off" => visitor.visit_bool(false),
+            _ => Err(de::Error::custom(format_args!("'{word}' is neither true nor false"))),
+        }
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let number: f64 = self.parse("a number")?;
+        if !number.is_finite() {
+            return Err(de::Error::custom(format_args!("'{}' is not a number", self.word()?)));
+        }
+        visitor.visit_f64(number)
+    }
+
+    numbers! {
+        deserialize_u8 visit_u8 "a whole number from 0 to 255";
+        deserialize_u16 visit_u16 "a whole number from 0 to 65535";
+        deserialize_u32 visit_u32 "a whole number from 0 to 4294967295";
+        deserialize_u64 visit_u64 "a whole number from 0";
+        deserialize_i64 visit_i64 "a whole number";
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_string(self.word()?)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_string(self.word()?)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        let word = self.word()?;
+        if !names.contains(&word.as_str()) {
+            return Err(de::Error::custom(format_args!("'{word}': {}", one_of(names))));
+        }
+        visitor.visit_enum(word.into_deserializer())
+    }
+
+    serde::forward_to_deserialize_any! {
+        i8 i16 i32 i128 u128 f32 char bytes byte_buf unit unit_struct seq tuple tuple_struct map struct
+        identifier ignored_any
+    }
+}
+
+impl IntoDeserializer<'_, Fault> for Value<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Speed {
+        #[default]
+        AsFastAsLight,
+        Slow,
+    }
+    by_name!(Speed);
+
+    #[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
+    #[serde(default)]
+    struct Travel {
+        /// Speed of the journey.
+        #[arg(long, value_name = "NAME", help_heading = "Journey")]
+        speed: Speed,
+        /// Days under way
+        #[arg(long, value_name = "N")]
+        days: usize,
+        #[arg(long)]
+        return_ticket: bool,
+        #[arg(long)]
+        price: f64,
+    }
+
+    fn of(values: Json) -> Result<Travel, String> {
+        let Json::Object(values) = values else { panic!("{values}") };
+        read(&values).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn words_and_values_mean_the_same() {
+        let travel = Travel { speed: Speed::Slow, days: 3, return_ticket: true, price: 1.5 };
+        assert_eq!(
+            of(json!({"speed": "slow", "days": "3", "return_ticket": "yes", "price": "1.5"})).unwrap(),
+            travel
+        );
+        assert_eq!(read::<Travel>(&write(&travel)).unwrap(), travel);
+        assert_eq!(of(json!({"else": 1})).unwrap(), Travel::default());
+    }
+
+    #[test]
+    fn faults_name_the_option_and_the_value() {
+        let fault = |values| of(values).unwrap_err();
+        assert_eq!(fault(json!({"days": "wide"})), "days: 'wide' is not a whole number from 0");
+        assert_eq!(fault(json!({"days": -3})), "days: '-3' is not a whole number from 0");
+        assert_eq!(fault(json!({"days": [1]})), "days: [1] is not a single value");
+        assert_eq!(fault(json!({"price": "inf"})), "price: 'inf' is not a number");
+        assert_eq!(fault(json!({"return_ticket": 2})), "return_ticket: '2' is neither true nor false");
+        assert_eq!(fault(json!({"speed": "fast"})), "speed: 'fast': as-fast-as-light or slow");
+    }
+
+    #[test]
+    fn keys_come_from_the_struct() {
+        let keys = keys::<Travel>();
+        let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(names, ["speed", "days", "return_ticket", "price"]);
+        assert_eq!((keys[0].group.as_str(), keys[0].help.as_str()), ("Journey", "Speed of the journey"));
+        assert!(keys[2].is_switch && !keys[1].is_switch);
+    }
+
+    #[test]
+    fn slips_get_a_suggestion() {
+        assert_eq!(nearest("hiden", ["hidden", "heads"]), Some("hidden"));
+        assert_eq!(nearest("zzz", ["hidden", "heads"]), None);
+        assert_eq!("slow".parse(), Ok(Speed::Slow));
+        assert_eq!(Speed::AsFastAsLight.to_string(), "as-fast-as-light");
+        assert_eq!("x".parse::<Speed>().unwrap_err(), "'x': as-fast-as-light or slow");
+    }
+}

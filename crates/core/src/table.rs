@@ -1,0 +1,173 @@
+//! Registries: every axis of choice (importers, generators, samplers, layers, ...) is one `TABLE` of
+//! rows that a reader can take in top to bottom. Command-line choices and error messages follow from
+//! it. Another crate adds a row of its own to a [`Table`] with [`Table::register`].
+
+use std::{
+    sync::{PoisonError, RwLock},
+    vec,
+};
+
+use crate::{Error, Result};
+
+/// One registered implementation.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<C: 'static> {
+    /// The name users type.
+    pub name: &'static str,
+    /// One line on what it is.
+    pub summary: &'static str,
+    /// Where it comes from: paper and section, or a file format's home.
+    pub source: &'static str,
+    /// Options of a run that this entry reads and some other entries of its axis do not.
+    pub options: &'static [&'static str],
+    /// Makes one, or does it.
+    pub make: C,
+}
+
+/// The rows of an axis: those built in, and those that other crates have registered.
+///
+/// ```
+/// use graphmill_core::table::{Entry, Table};
+///
+/// static TABLE: Table<fn(f64) -> f64> = Table::new(
+///     "scale",
+///     &[Entry { name: "linear", summary: "unchanged", source: "", options: &[], make: |x| x }],
+/// );
+///
+/// TABLE.register(Entry { name: "log", summary: "the logarithm", source: "", options: &[], make: f64::ln })?;
+/// assert_eq!(TABLE.names(), "linear, log");
+/// assert_eq!((TABLE.find("log")?.make)(1.0), 0.0);
+/// assert!(TABLE.find("cubic").is_err_and(|e| e.to_string() == "unknown scale 'cubic'; known: linear, log"));
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
+pub struct Table<C: 'static> {
+    axis: &'static str,
+    built_in: &'static [Entry<C>],
+    registered: RwLock<Vec<&'static Entry<C>>>,
+}
+
+impl<C> Table<C> {
+    /// A table of the built-in rows; `axis` is the word for one of them in messages.
+    pub const fn new(axis: &'static str, built_in: &'static [Entry<C>]) -> Self {
+        Self { axis, built_in, registered: RwLock::new(Vec::new()) }
+    }
+
+    /// The word for one row in messages: `sampler`, `order`, ...
+    pub fn axis(&self) -> &'static str {
+        self.axis
+    }
+
+    /// Adds a row for the rest of the process. Register before the first run that uses the name.
+    ///
+    /// # Errors
+    /// The name is empty, has other characters than letters, digits and `-`, or is taken.
+    pub fn register(&self, entry: Entry<C>) -> Result<()> {
+        let (axis, name) = (self.axis, entry.name);
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+            return Err(Error::invalid(format!("{axis} '{name}': a name has letters, digits and '-' alone")));
+        }
+        let mut registered = self.registered.write().unwrap_or_else(PoisonError::into_inner);
+        if self.built_in.iter().chain(registered.iter().copied()).any(|row| row.name == name) {
+            return Err(Error::invalid(format!(
+                "{axis} '{name}' is already registered; choose another name"
+            )));
+        }
+        registered.push(Box::leak(Box::new(entry)));
+        Ok(())
+    }
+
+    /// The rows: those built in, then those registered, in the order of their registration.
+    pub fn iter(&self) -> vec::IntoIter<&'static Entry<C>> {
+        let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
+        self.built_in.iter().chain(registered.iter().copied()).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The row called `name`, if there is one.
+    pub fn get(&self, name: &str) -> Option<&'static Entry<C>> {
+        self.iter().find(|entry| entry.name == name)
+    }
+
+    /// The row called `name`.
+    ///
+    /// # Errors
+    /// No row has that name; the message lists the known names.
+    pub fn find(&self, name: &str) -> Result<&'static Entry<C>> {
+        self.get(name).ok_or_else(|| Error::Unknown {
+            axis: self.axis,
+            name: name.to_string(),
+            known: self.names(),
+        })
+    }
+
+    /// The names, joined by ", ".
+    pub fn names(&self) -> String {
+        self.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl<C> IntoIterator for &Table<C> {
+    type Item = &'static Entry<C>;
+    type IntoIter = vec::IntoIter<&'static Entry<C>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// The entry called `name` of a table that only its own crate extends, or an error that lists the known names.
+pub fn find<'a, C>(axis: &'static str, table: &'a [Entry<C>], name: &str) -> Result<&'a Entry<C>> {
+    table.iter().find(|entry| entry.name == name).ok_or_else(|| Error::Unknown {
+        axis,
+        name: name.to_string(),
+        known: names(table),
+    })
+}
+
+/// The names of such a table, joined by ", ".
+pub fn names<C>(table: &[Entry<C>]) -> String {
+    table.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: &[Entry<u8>] = &[
+        Entry { name: "one", summary: "", source: "", options: &[], make: 1 },
+        Entry { name: "two", summary: "", source: "", options: &[], make: 2 },
+    ];
+
+    #[test]
+    fn unknown_names_list_the_known_ones() {
+        assert_eq!(find("number", ROWS, "two").unwrap().make, 2);
+        let message = find("number", ROWS, "three").unwrap_err().to_string();
+        assert_eq!(message, "unknown number 'three'; known: one, two");
+    }
+
+    #[test]
+    fn registered_rows_follow_the_built_in_ones() {
+        static TABLE: Table<u8> = Table::new("number", ROWS);
+        let row = |name, make| Entry { name, summary: "", source: "", options: &[], make };
+        TABLE.register(row("nine", 9)).unwrap();
+        TABLE.register(row("three", 3)).unwrap();
+        assert_eq!(TABLE.names(), "one, two, nine, three");
+        assert_eq!(TABLE.find("nine").unwrap().make, 9);
+        let message = TABLE.find("four").unwrap_err().to_string();
+        assert_eq!(message, "unknown number 'four'; known: one, two, nine, three");
+    }
+
+    #[test]
+    fn names_that_are_taken_or_cannot_be_typed_are_refused() {
+        static TABLE: Table<u8> = Table::new("number", ROWS);
+        let register = |name| TABLE.register(Entry { name, summary: "", source: "", options: &[], make: 0 });
+        register("three").unwrap();
+        for taken in ["one", "three"] {
+            let message = register(taken).unwrap_err().to_string();
+            assert!(message.contains(&format!("number '{taken}' is already registered")), "{message}");
+        }
+        for name in ["", "a b", "presc:2", "a,b"] {
+            assert!(register(name).is_err(), "{name:?}");
+        }
+        assert_eq!(TABLE.iter().len(), 3);
+    }
+}

@@ -1,0 +1,144 @@
+//! The steps that change a file system, behind a trait so that a test can stop the world after any of them.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufWriter, Write},
+    path::Path,
+};
+
+/// Creates the file `path` for reading and writing. A stale file or a symbolic link of that name is
+/// unlinked first, so that no link is followed.
+///
+/// # Errors
+/// The name cannot be freed, or the file cannot be created.
+pub fn create_fresh(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => OpenOptions::new().read(true).write(true).create_new(true).open(path),
+    }
+}
+
+/// Directory that holds `path`.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// What is done to a file system to make a file or a directory appear whole.
+pub trait Disk {
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As [`std::fs::create_dir`].
+    fn create_dir(&mut self, path: &Path) -> io::Result<()>;
+
+    /// Writes the file `path` through `fill` and waits until it is on the disk. A crash may leave any part of it. A symbolic
+    /// link of that name is replaced, not followed.
+    ///
+    /// # Errors
+    /// It cannot be created or written, or what `fill` reports.
+    fn write(&mut self, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()>;
+
+    /// Waits until a directory's entries are on the disk.
+    ///
+    /// # Errors
+    /// It cannot be opened or synced.
+    fn sync_dir(&mut self, path: &Path) -> io::Result<()>;
+
+    /// Renames, atomically.
+    ///
+    /// # Errors
+    /// As [`std::fs::rename`].
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As [`std::fs::remove_file`].
+    fn remove_file(&mut self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As [`std::fs::remove_dir`].
+    fn remove_dir(&mut self, path: &Path) -> io::Result<()>;
+}
+
+/// The operating system's file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Real;
+
+impl Disk for Real {
+    fn create_dir(&mut self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn write(&mut self, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        let mut file = BufWriter::with_capacity(1 << 20, create_fresh(path)?);
+        fill(&mut file)?;
+        file.flush()?;
+        file.get_ref().sync_all()
+    }
+
+    /// Systems that cannot sync a directory do without.
+    fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
+        if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&mut self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+}
+
+/// For tests: a file system that lives for so many steps. The write that kills it leaves half of its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Mortal(pub usize);
+
+impl Mortal {
+    fn step(&mut self) -> io::Result<()> {
+        self.0 = self.0.checked_sub(1).ok_or_else(|| io::Error::other("killed"))?;
+        Ok(())
+    }
+}
+
+impl Disk for Mortal {
+    fn create_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.step()?;
+        fs::create_dir(path)
+    }
+
+    fn write(&mut self, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        self.step()?;
+        let mut bytes = Vec::new();
+        fill(&mut bytes)?;
+        create_fresh(path)?.write_all(&bytes[..bytes.len() / 2])?;
+        self.step()?;
+        fs::write(path, bytes)
+    }
+
+    fn sync_dir(&mut self, _: &Path) -> io::Result<()> {
+        self.step()
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step()?;
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&mut self, path: &Path) -> io::Result<()> {
+        self.step()?;
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.step()?;
+        fs::remove_dir(path)
+    }
+}

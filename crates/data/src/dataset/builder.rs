@@ -1,0 +1,221 @@
+//! Datasets of arrays in memory.
+
+use graphmill_core::{
+    EdgeOptions, Error, Features, Graph, Labels, NodeId, Result, Split, build, build_weighted,
+    keyed::{self, Stream},
+};
+
+use super::Dataset;
+
+/// Builder of a [`Dataset`] from edges, feature rows, labels and a split.
+///
+/// ```
+/// use graphmill_data::DatasetBuilder;
+///
+/// let data = DatasetBuilder::new(4)
+///     .undirected_edges([(0, 1), (1, 2), (2, 3)])
+///     .features(2, vec![1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
+///     .classes(vec![0, 0, 1, 1])
+///     .split([0, 3], [1], [2])
+///     .build()?;
+/// assert_eq!(data.to_string(), "arrays: 4 nodes, 6 edges, 2 features, 2 classes, split 2/1/1");
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DatasetBuilder {
+    name: String,
+    num_nodes: usize,
+    topology: Topology,
+    features: Features,
+    labels: Option<Labels>,
+    split: Parts,
+}
+
+/// Where the edges come from.
+#[derive(Clone, Debug)]
+enum Topology {
+    Edges { src: Vec<NodeId>, dst: Vec<NodeId>, weight: Option<Vec<f32>>, options: EdgeOptions },
+    Graph(Graph),
+}
+
+/// Where the split comes from.
+#[derive(Clone, Debug)]
+enum Parts {
+    Nodes([Vec<NodeId>; 3]),
+    Random { train: f64, valid: f64, seed: u64 },
+}
+
+impl DatasetBuilder {
+    /// A dataset of so many nodes, without edges, features, labels and split.
+    pub fn new(num_nodes: usize) -> Self {
+        let (src, dst) = Default::default();
+        Self {
+            name: "arrays".into(),
+            num_nodes,
+            topology: Topology::Edges { src, dst, weight: None, options: EdgeOptions::DIRECTED },
+            features: Features::default(),
+            labels: None,
+            split: Parts::Nodes(Default::default()),
+        }
+    }
+
+    /// Names the dataset in records and messages.
+    #[must_use]
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Edges `(source, destination)`: messages flow from source to destination. Of duplicates one is
+    /// stored.
+    #[must_use]
+    pub fn edges(self, edges: impl IntoIterator<Item = (NodeId, NodeId)>) -> Self {
+        self.with_edges(edges, EdgeOptions::DIRECTED)
+    }
+
+    /// Edges that are stored both ways, without duplicates and edges from a node to itself.
+    #[must_use]
+    pub fn undirected_edges(self, edges: impl IntoIterator<Item = (NodeId, NodeId)>) -> Self {
+        self.with_edges(edges, EdgeOptions::UNDIRECTED)
+    }
+
+    fn with_edges(self, edges: impl IntoIterator<Item = (NodeId, NodeId)>, options: EdgeOptions) -> Self {
+        let (src, dst) = edges.into_iter().unzip();
+        Self { topology: Topology::Edges { src, dst, weight: None, options }, ..self }
+    }
+
+    /// Weights of the edges given before, in their order.
+    #[must_use]
+    pub fn weights(mut self, weights: Vec<f32>) -> Self {
+        match &mut self.topology {
+            Topology::Edges { weight, .. } => *weight = Some(weights),
+            Topology::Graph(_) => {}
+        }
+        self
+    }
+
+    /// A graph that is built already, in the place of edges and their weights.
+    #[must_use]
+    pub fn graph(self, graph: Graph) -> Self {
+        Self { topology: Topology::Graph(graph), ..self }
+    }
+
+    /// Feature rows of all nodes, `V x dim`, row by row.
+    #[must_use]
+    pub fn features(self, dim: usize, rows: Vec<f32>) -> Self {
+        Self { features: Features::f32(dim, rows), ..self }
+    }
+
+    /// One class per node, from 0; -1 where it is unknown.
+    #[must_use]
+    pub fn classes(self, class: Vec<i32>) -> Self {
+        let classes = class.iter().max().map_or(0, |&max| (max + 1).max(0) as usize);
+        Self { labels: Some(Labels::Single { class: class.into(), classes }), ..self }
+    }
+
+    /// A set of classes per node: `V x classes` zeros and ones, row by row.
+    #[must_use]
+    pub fn class_sets(self, classes: usize, member: Vec<u8>) -> Self {
+        Self { labels: Some(Labels::Multi { member: member.into(), classes }), ..self }
+    }
+
+    /// Nodes that train the model, choose its best epoch, and score it at the end.
+    #[must_use]
+    pub fn split(
+        self,
+        train: impl Into<Vec<NodeId>>,
+        valid: impl Into<Vec<NodeId>>,
+        test: impl Into<Vec<NodeId>>,
+    ) -> Self {
+        Self { split: Parts::Nodes([train.into(), valid.into(), test.into()]), ..self }
+    }
+
+    /// A random split of the labelled nodes: these fractions train and validate, the rest tests.
+    #[must_use]
+    pub fn random_split(self, train: f64, valid: f64, seed: u64) -> Self {
+        Self { split: Parts::Random { train, valid, seed }, ..self }
+    }
+
+    /// The dataset.
+    ///
+    /// # Errors
+    /// Arrays that do not fit together, or values outside their range, with the place.
+    pub fn build(self) -> Result<Dataset> {
+        let nodes = self.num_nodes;
+        let graph = match self.topology {
+            Topology::Edges { src, dst, weight: None, options } => build(nodes, &src, &dst, options)?,
+            Topology::Edges { src, dst, weight: Some(weight), options } => {
+                build_weighted(nodes, &src, &dst, &weight, options)?
+            }
+            Topology::Graph(graph) if graph.num_nodes() == nodes => graph,
+            Topology::Graph(graph) => {
+                let message = format!("a graph of {} nodes for a dataset of {nodes}", graph.num_nodes());
+                return Err(Error::invalid(message));
+            }
+        };
+        let labels =
+            self.labels.unwrap_or_else(|| Labels::Single { class: vec![-1; nodes].into(), classes: 0 });
+        let parts = match self.split {
+            Parts::Nodes(parts) => parts,
+            Parts::Random { train, valid, seed } => {
+                let count = match &labels {
+                    Labels::Single { class, .. } => class.len(), // compared with the nodes below
+                    Labels::Multi { .. } => nodes,
+                };
+                let labelled = (0..count as NodeId).filter(|&v| labels.is_labelled(v)).collect();
+                random_parts(labelled, [train, valid], seed)
+            }
+        };
+        let [train, valid, test] = parts.map(|mut ids| {
+            ids.sort_unstable();
+            ids.into()
+        });
+        let split = Split { train, valid, test };
+        let data =
+            Dataset { name: self.name, graph, features: self.features, labels, split, ..Dataset::default() };
+        data.validate()?;
+        Ok(data)
+    }
+}
+
+/// The first two parts of a shuffle, and the rest.
+fn random_parts(mut nodes: Vec<NodeId>, fractions: [f64; 2], seed: u64) -> [Vec<NodeId>; 3] {
+    Stream::new(keyed::key(&[seed, 0x7370_6c69])).shuffle(&mut nodes);
+    let count = |fraction: f64| (nodes.len() as f64 * fraction.clamp(0.0, 1.0)).round() as usize;
+    let [train, valid] = fractions.map(count);
+    let mut rest = nodes.split_off(train);
+    let test = rest.split_off(valid.min(rest.len()));
+    [nodes, rest, test]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_splits_cover_the_labelled_nodes_once() {
+        let class = (0..50).map(|v| if v % 5 == 4 { -1 } else { v % 3 }).collect();
+        let data = DatasetBuilder::new(50).classes(class).random_split(0.5, 0.25, 7).build().unwrap();
+        let [train, valid, test] = data.split.parts().map(|(_, ids)| ids.to_vec());
+        assert_eq!([train.len(), valid.len(), test.len()], [20, 10, 10]);
+        let mut all = [train, valid, test].concat();
+        all.sort_unstable();
+        assert!(all.into_iter().eq((0..50).filter(|v| v % 5 != 4)));
+    }
+
+    #[test]
+    fn arrays_that_do_not_fit_are_errors() {
+        let fails = |builder: DatasetBuilder, why: &str| {
+            let error = builder.build().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        };
+        let two = || DatasetBuilder::new(2);
+        fails(two().edges([(0, 2)]), "edge 0 joins nodes 0 and 2");
+        fails(two().features(3, vec![0.0; 5]), "features hold 5 values");
+        fails(two().classes(vec![0]).random_split(0.5, 0.5, 1), "1 labels for 2 nodes");
+        fails(two().edges([(0, 1)]).weights(vec![]), "0 edge weights for 1 edges");
+        fails(
+            two().graph(build(3, &[], &[], EdgeOptions::DIRECTED).unwrap()),
+            "a graph of 3 nodes for a dataset of 2",
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! What a file may claim without the bytes to back it: some, so that small and sparse data pass, but not so much that a
+//! damaged number asks for all memory.
+
+use graphmill_core::{Result, place::At};
+
+/// Nodes that are believed whatever there is, and beyond that for each edge.
+const NODES: (u64, u64) = (1_000_000, 64);
+/// Entries of a dense table that are made whatever there is, and beyond that for each value that is there: the sparsest
+/// features in use have some hundred.
+const ENTRIES: (usize, usize) = (1 << 24, 1 << 12);
+
+/// Whether `count` nodes may be meant where there are `edges` edges, and no table that has a row for each node.
+pub(super) fn are_plausible(count: u64, edges: u64) -> bool {
+    count <= NODES.0.saturating_add(NODES.1.saturating_mul(edges))
+}
+
+/// That `count` nodes may be meant (see [`are_plausible`]).
+///
+/// # Errors
+/// They may not.
+pub(super) fn nodes(count: usize, edges: u64, at: &At) -> Result<()> {
+    if are_plausible(count as u64, edges) {
+        return Ok(());
+    }
+    Err(at.error(format!(
+        "{count} nodes, but there are only {edges} edges, and no table has a row for each node: is the number damaged?"
+    )))
+}
+
+/// Whether a dense table of `rows x columns` may be made of `values` values.
+pub(super) fn is_dense(rows: usize, columns: usize, values: usize) -> bool {
+    let entries = rows.saturating_mul(columns);
+    entries <= ENTRIES.0 || entries / ENTRIES.1 <= values
+}
+
+/// That a dense table of `rows x columns` may be made of `values` values.
+///
+/// # Errors
+/// It would be all but empty.
+pub(super) fn dense(rows: usize, columns: usize, values: usize, at: &At) -> Result<()> {
+    if is_dense(rows, columns, values) {
+        return Ok(());
+    }
+    Err(at.error(format!(
+        "a table of {rows} x {columns}, for which the file holds {values} values: a shape or an id is damaged, or the table is too empty to be made dense"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn small_and_backed_claims_pass() {
+        let at = At::new(Path::new("a"), "claims");
+        assert!(nodes(1_000_000, 0, &at).is_ok() && nodes(6_000_000, 100_000, &at).is_ok());
+        assert!(
+            nodes(usize::MAX, 100, &at)
+                .unwrap_err()
+                .to_string()
+                .starts_with("a: claims: 18446744073709551615")
+        );
+        assert!(dense(2708, 1433, 49_216, &at).is_ok(), "Cora");
+        assert!(dense(1 << 12, 1 << 12, 0, &at).is_ok());
+        assert!(dense(1, 1 << 30, 1, &at).is_err() && dense(usize::MAX, 2, 9, &at).is_err());
+    }
+}

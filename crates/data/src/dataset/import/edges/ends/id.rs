@@ -1,0 +1,37 @@
+//! Integer types of node ids.
+
+use crate::npy;
+
+/// Ids are numbers of 32 bits, or before they are made compact of 64.
+pub(in super::super::super) trait Id:
+    npy::Element + std::str::FromStr + std::fmt::Display + Ord + Into<u64>
+{
+    fn from_id(id: u64) -> Option<Self>;
+}
+
+impl Id for u32 {
+    #[inline(always)]
+    fn from_id(id: u64) -> Option<Self> {
+        id.try_into().ok()
+    }
+}
+
+impl Id for u64 {
+    #[inline(always)]
+    fn from_id(id: u64) -> Option<Self> {
+        Some(id)
+    }
+}
+
+pub(super) fn outside<T: Id>(u: T, v: T, limit: u128) -> String {
+    format!("the edge joins nodes {u} and {v}, but there are {limit} nodes")
+}
+
+pub(super) fn not_an_id<T: Id>(field: &str) -> String {
+    let most = T::DTYPE.size * 8;
+    let hint = if most < 64 { "; compact-ids takes larger ones" } else { "" };
+    format!(
+        "'{}' is not a node id: ids are whole numbers from 0 that fit {most} bits{hint}",
+        field.escape_debug()
+    )
+}

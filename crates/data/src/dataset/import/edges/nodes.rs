@@ -1,0 +1,60 @@
+//! A file of the nodes: their number.
+
+use std::path::Path;
+
+use graphmill_core::{Result, place::At};
+
+use super::{
+    super::ImportOptions,
+    files::is_npy,
+    text::{table, whole},
+};
+use crate::npy;
+
+/// How many nodes the file lists: one a row, its id in the first column.
+///
+/// A file that no option names and whose first column does not hold ids (a table of names, say) is no list of nodes:
+/// `None`.
+///
+/// # Errors
+/// The file cannot be read; or ids repeat or leave gaps where they must not (without `compact_ids` they are all from the
+/// first id on).
+pub(super) fn count(path: &Path, options: &ImportOptions) -> Result<Option<usize>> {
+    /// No id.
+    const NAME: u64 = u64::MAX;
+    let asked = options.nodes.is_some();
+    let first = options.first_id;
+    let at = At::new(path, "ids");
+    let mut ids: Vec<u64> = if is_npy(path) {
+        npy::open(path)?.read_as()?
+    } else {
+        match table(path, "", |field| Some(whole(field).unwrap_or(NAME))) {
+            Ok(table) => table.data.chunks_exact(table.columns.max(1)).map(|row| row[0]).collect(),
+            Err(error) if asked => return Err(error),
+            Err(_) => return Ok(None), // no table at all
+        }
+    };
+    match ids.iter().position(|&id| id == NAME) {
+        Some(row) if asked => return Err(at.error(format!("row {row} does not begin with a node id"))),
+        Some(_) => return Ok(None),
+        None => ids.sort_unstable(),
+    }
+    if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(at.error(format!("node {} stands twice", pair[0])));
+    }
+    let (Some(&low), Some(&high)) = (ids.first(), ids.last()) else {
+        return Err(at.error("there are no nodes"));
+    };
+    let count = ids.len();
+    let last = first.saturating_add(count as u64 - 1);
+    if !options.compact_ids && (low, high) != (first, last) {
+        let hint = match (low, high == low + (count as u64 - 1)) {
+            (1.., true) => format!("say first-id {low}"),
+            _ => "use compact-ids if ids leave gaps".into(),
+        };
+        return Err(at.error(format!(
+            "{count} nodes from {low} to {high}, where {first} to {last} was expected; {hint}"
+        )));
+    }
+    Ok(Some(count))
+}

@@ -1,0 +1,82 @@
+//! A file's text, which may be gzipped, and how much of the file has been read.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use flate2::bufread::MultiGzDecoder;
+use graphmill_core::{Error, Result};
+
+/// The text of a file; gzip is recognised by its first bytes.
+pub(in super::super) struct Unpacked {
+    text: Box<dyn Read + Send>,
+    progress: BytesRead,
+}
+
+/// How far a file is read: a figure for people, which other threads may look at.
+#[derive(Clone)]
+pub(in super::super) struct BytesRead {
+    /// Bytes of the file on the disk.
+    pub(in super::super) size: u64,
+    taken: Arc<AtomicU64>,
+}
+
+impl Unpacked {
+    /// Opens `path`, of which `piece` bytes are read at a time.
+    ///
+    /// # Errors
+    /// It cannot be opened or read.
+    pub(in super::super) fn open(path: &Path, piece: usize) -> Result<Self> {
+        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
+        let progress = BytesRead { size, taken: Arc::default() };
+        let mut file =
+            BufReader::with_capacity(piece, Counted { inner: file, taken: progress.taken.clone() });
+        let head = file.fill_buf().map_err(|e| Error::io(path, "read", e))?;
+        let text: Box<dyn Read + Send> = if head.starts_with(&[0x1f, 0x8b]) {
+            Box::new(MultiGzDecoder::new(file))
+        } else {
+            Box::new(file)
+        };
+        Ok(Self { text, progress })
+    }
+
+    /// How far it is, now and later.
+    pub(in super::super) fn progress(&self) -> BytesRead {
+        self.progress.clone()
+    }
+}
+
+impl BytesRead {
+    /// Bytes of the file that are read.
+    pub(in super::super) fn taken(&self) -> u64 {
+        // It orders nothing.
+        self.taken.load(Relaxed)
+    }
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.text.read(buffer)
+    }
+}
+
+/// Counts the bytes that pass.
+struct Counted {
+    inner: File,
+    taken: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.taken.fetch_add(read as u64, Relaxed);
+        Ok(read)
+    }
+}

@@ -1,0 +1,145 @@
+//! `metadata.yaml`: what the dataset consists of. Fields that are not needed are passed over.
+
+use std::{fs::File, io::Read, path::Path};
+
+use graphmill_core::{Error, Result, place::At};
+use serde::Deserialize;
+
+/// Real ones take some kilobytes. (The parser bounds what aliases may repeat.)
+const LONGEST: u64 = 1 << 22;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Metadata {
+    pub(super) dataset_name: Option<String>,
+    pub(super) graph: Option<Topology>,
+    /// Stands in the place of `graph` in what GraphBolt makes of a dataset.
+    pub(super) graph_topology: Option<serde::de::IgnoredAny>,
+    pub(super) feature_data: Option<Vec<FeatureFile>>,
+    pub(super) tasks: Option<Vec<Task>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Topology {
+    pub(super) nodes: Vec<NodeType>,
+    pub(super) edges: Vec<EdgeFile>,
+    /// Attributes of nodes and edges that belong to the graph, weights to sample by among them.
+    pub(super) feature_data: Option<Vec<FeatureFile>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct NodeType {
+    pub(super) num: usize,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct EdgeFile {
+    pub(super) format: String,
+    pub(super) path: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct FeatureFile {
+    pub(super) domain: String,
+    pub(super) name: String,
+    pub(super) format: String,
+    pub(super) path: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Task {
+    pub(super) name: Option<String>,
+    pub(super) num_classes: Option<usize>,
+    pub(super) train_set: Option<Vec<Set>>,
+    pub(super) validation_set: Option<Vec<Set>>,
+    pub(super) test_set: Option<Vec<Set>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Set {
+    pub(super) data: Vec<SetFile>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct SetFile {
+    pub(super) name: Option<String>,
+    pub(super) format: String,
+    pub(super) path: String,
+}
+
+impl Set {
+    /// The file called by one of `names`.
+    pub(super) fn file(&self, names: &[&str]) -> Option<&SetFile> {
+        self.data.iter().find(|file| file.name.as_deref().is_some_and(|name| names.contains(&name)))
+    }
+}
+
+impl Metadata {
+    /// The paths of all files that it names.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        let graph = self.graph.iter();
+        let edges = graph.clone().flat_map(|graph| graph.edges.iter().map(|file| &file.path));
+        let tables = graph.flat_map(|graph| graph.feature_data.iter()).chain(&self.feature_data).flatten();
+        let tables = tables.map(|file| &file.path);
+        let tasks = self.tasks.iter().flatten();
+        let sets = tasks.flat_map(|task| [&task.train_set, &task.validation_set, &task.test_set]);
+        let files = sets.flatten().flatten();
+        let files = files.flat_map(|set| set.data.iter().map(|file| &file.path));
+        edges.chain(tables).chain(files).map(String::as_str)
+    }
+
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// It is missing, too long, no YAML, or a field is missing or of another kind.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        let mut text = String::new();
+        file.take(LONGEST + 1).read_to_string(&mut text).map_err(|e| Error::io(path, "read", e))?;
+        if text.len() as u64 > LONGEST {
+            let message = format!("longer than {LONGEST} bytes: this describes no dataset");
+            return Err(At::new(path, "contents").error(message));
+        }
+        serde_saphyr::from_str(&text).map_err(|error| {
+            let place = error
+                .location()
+                .map_or("contents".into(), |l| format!("line {} column {}", l.line(), l.column()));
+            At::new(path, place).error(error.without_snippet().to_string())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Metadata, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metadata.yaml");
+        std::fs::write(&path, text).unwrap();
+        Metadata::read(&path).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn faults_have_their_line() {
+        let metadata = read("dataset_name: x\nother: [1, {a: b}]\n").unwrap();
+        assert!(metadata.dataset_name.as_deref() == Some("x") && metadata.graph.is_none());
+        let error = read("graph:\n  nodes:\n    - num: few\n  edges: []\n").unwrap_err();
+        assert!(error.contains("metadata.yaml: line 3 column 12"), "{error}");
+        let error = read("graph:\n  nodes: [\n").unwrap_err();
+        assert!(error.contains("metadata.yaml: line "), "{error}");
+        assert!(read("tasks: [{train_set: [{}]}]").unwrap_err().contains("data"));
+        assert!(read("- 1\n").is_err() && read("a: 1\n---\nb: 2\n").is_err());
+        assert!(read(&"# x\n".repeat(1 << 21)).unwrap_err().contains("longer than"));
+    }
+
+    #[test]
+    fn aliases_cannot_blow_up() {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_string();
+        for i in 1..12 {
+            let aliases = vec![format!("*a{}", i - 1); 10].join(", ");
+            text += &format!("a{i}: &a{i} [{aliases}]\n");
+        }
+        assert!(read(&text).is_err(), "10^12 values in a few lines");
+        assert!(read(&"[".repeat(100_000)).is_err());
+    }
+}

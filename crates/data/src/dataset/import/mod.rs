@@ -1,0 +1,225 @@
+//! Importers: from the field's own formats to a [`Dataset`].
+//!
+//! Every importer is a function in a file of its own that reads a source into a [`Raw`]; the steps
+//! that all share (edges to CSC, largest component, split, normalisation) are taken in one place.
+//! To add a format, copy `graphsaint.rs`, the plainest, and add its row to [`TABLE`].
+//!
+//! The direction of edges: a matrix entry `(i, j)` and a line `i j` are an edge from `i` to `j`, so
+//! `i` becomes an in-neighbour of `j`.
+
+mod adjacency;
+mod blocks;
+mod claims;
+mod class_map;
+mod csr;
+mod edges;
+mod facebook100;
+mod feature_rows;
+mod features;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+mod graphbolt;
+mod graphsage;
+mod graphsaint;
+mod identity;
+mod json;
+mod label_rows;
+mod labels;
+#[cfg(test)]
+mod missing;
+mod musae;
+mod normalize;
+mod npz;
+mod ogb;
+mod options;
+mod pairs;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod pickle;
+mod planetoid;
+mod report;
+mod splits;
+mod steps;
+
+use std::path::Path;
+
+pub use edges::Flavour;
+pub(super) use edges::meta::Meta;
+pub use normalize::NormalizationReport;
+pub use options::{ImportOptions, METRICS, Normalize, SplitRule, WeightColumn};
+pub use report::ImportReport;
+
+use graphmill_core::{
+    Features, Labels, Result, Split,
+    table::{self, Entry},
+};
+
+use super::{
+    Dataset, NamedGraph, Normalization, graphs,
+    work::{self, Work},
+};
+use crate::external::{Edges, Scratch};
+
+/// Reads a source of one format.
+pub type Importer = fn(&Path, &ImportOptions, &Scratch) -> Result<Raw>;
+
+/// The formats, in the order in which help lists them.
+pub const TABLE: &[Entry<Importer>] = &[
+    Entry {
+        name: "npz",
+        summary: "one .npz file with a sparse adjacency (Shchur, PyG) or with edges and masks (heterophilous sets)",
+        source: "Shchur et al., Pitfalls of graph neural network evaluation, 2018; Platonov et al., A critical look at the evaluation of GNNs under heterophily, ICLR 2023",
+        options: &[],
+        make: npz::read,
+    },
+    Entry {
+        name: "graphsaint",
+        summary: "a directory of adj_full.npz, feats.npy, class_map.json and role.json",
+        source: "Zeng et al., GraphSAINT, ICLR 2020: the repository's README",
+        options: &[],
+        make: graphsaint::read,
+    },
+    Entry {
+        name: "planetoid",
+        summary: "the ind.NAME.* files of Cora, CiteSeer and PubMed, with their public split",
+        source: "Yang, Cohen and Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, ICML 2016",
+        options: &[],
+        make: planetoid::read,
+    },
+    Entry {
+        name: "ogb",
+        summary: "an OGB node property directory (raw/*.csv.gz or raw/data.npz, split/*), such as ogbn_arxiv",
+        source: "Hu et al., Open Graph Benchmark, NeurIPS 2020: ogb/io/read_graph_raw.py",
+        options: &[],
+        make: ogb::read,
+    },
+    Entry {
+        name: "graphsage",
+        summary: "NAME-G.json with NAME-class_map.json, NAME-id_map.json and NAME-feats.npy, or PPI as DGL has it",
+        source: "Hamilton, Ying and Leskovec, Inductive representation learning on large graphs, NeurIPS 2017: the repository's README; dgl/data/ppi.py",
+        options: &[],
+        make: graphsage::read,
+    },
+    Entry {
+        name: "graphbolt",
+        summary: "a GraphBolt directory: metadata.yaml, and edges, features and tasks as csv or .npy",
+        source: "DGL, docs/source/stochastic_training/ondisk-dataset-specification.rst",
+        options: &[],
+        make: graphbolt::read,
+    },
+    Entry {
+        name: "musae",
+        summary: "musae_NAME_{edges.csv,features.json,target.csv} (Twitch, Facebook, GitHub), or a directory of several such directories: one dataset of their graphs",
+        source: "Rozemberczki, Allen and Sarkar, Multi-scale attributed node embedding, J. Complex Networks 2021",
+        options: &[],
+        make: musae::read,
+    },
+    Entry {
+        name: "facebook100",
+        summary: "a Facebook100 school (a MATLAB .mat file), or a directory of several: one dataset of their graphs",
+        source: "Traud, Mucha and Porter, Social structure of Facebook networks, Physica A 2012: the archive's readme",
+        options: &[],
+        make: facebook100::read,
+    },
+    Entry {
+        name: "edges",
+        summary: "an edge list as text (plain, SNAP, METIS, WebGraph) with features, labels and splits as text or .npy, or a GNNLab directory",
+        source: "SNAP edge lists; METIS manual, section 4.5.1; WebGraph's ASCIIGraph; GNNLab's datagen/README.md; the layout of the multi-label sets of Zhao et al., TMLR 2023",
+        options: &[],
+        make: edges::read,
+    },
+    #[cfg(feature = "parquet")]
+    Entry {
+        name: "parquet",
+        summary: "tables of edges and perhaps nodes as Parquet files",
+        source: "Apache Parquet format, version 2; column names as PyG and DGL call their fields",
+        options: &[],
+        make: parquet::read,
+    },
+];
+
+/// What an importer found, before the shared steps.
+#[derive(Debug, Default)]
+pub struct Raw {
+    /// What the source is called.
+    pub name: String,
+    /// `V`.
+    pub num_nodes: usize,
+    /// The edges, in a collection that knows what to make of them (see [`ImportOptions::edge_options`]).
+    pub edges: Edges,
+    /// `V` rows, or none at all.
+    pub features: Features,
+    /// How the source says that its features are normalized; an export of a normalized dataset does.
+    pub normalization: Option<Normalization>,
+    /// `V` labels, -1 where unknown; in sets of classes a node without a label has only missing
+    /// values (see `labels.rs`).
+    pub labels: Labels,
+    /// The splits that come with the source, ids ascending.
+    pub splits: Vec<Split>,
+    /// The graphs that the source is the union of, in the order of their nodes; none where it is one graph.
+    pub graphs: Vec<NamedGraph>,
+    /// How the source is usually scored.
+    pub metric: Option<String>,
+    /// What the importer ignored; the shared steps enter the counts of edges, nodes and labels.
+    pub report: ImportReport,
+}
+
+/// A finished import.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The dataset.
+    pub dataset: Dataset,
+    /// What the import merged, dropped, added or ignored.
+    pub report: ImportReport,
+}
+
+/// Imports `src`, which has the format called `format`, into memory.
+///
+/// # Errors
+/// An unknown format, an option that does not fit it, or a fault in the source, with file and place.
+pub fn import(format: &str, src: impl AsRef<Path>, options: &ImportOptions) -> Result<Imported> {
+    read(format, src.as_ref(), options, &Scratch::in_memory())
+}
+
+/// Imports `src` into the dataset directory `dst`, which appears whole or not at all, within a budget of memory. What
+/// does not fit is kept in the directory `dst.importing` meanwhile. A killed import leaves that directory behind, and
+/// the same import of the same source goes on from there; after an error it is removed.
+///
+/// Returns the dataset, mapped, without reading it again, and the report.
+///
+/// # Errors
+/// As for [`import`]; `dst` holds something already; there is not enough disk.
+pub fn import_to(
+    format: &str,
+    src: impl AsRef<Path>,
+    dst: impl AsRef<Path>,
+    options: &ImportOptions,
+    work: Work,
+) -> Result<Imported> {
+    let (src, dst) = (src.as_ref(), dst.as_ref());
+    let identity = || identity::of(format, src, options);
+    let mut report = ImportReport::default();
+    let dataset = work::run(work, dst, ".importing", identity, |scratch| {
+        let imported = read(format, src, options, scratch)?;
+        report = imported.report;
+        Ok(imported.dataset)
+    })?;
+    Ok(Imported { dataset, report })
+}
+
+fn read(format: &str, src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Imported> {
+    let entry = table::find("format", TABLE, format)?;
+    options.check(format)?;
+    let raw = (entry.make)(src, options, scratch)?;
+    steps::finish(raw, src, options, scratch)
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// As [`import`](super::import), without the report.
+    pub(crate) fn import(format: &str, src: impl AsRef<Path>, options: &ImportOptions) -> Result<Dataset> {
+        super::import(format, src, options).map(|imported| imported.dataset)
+    }
+}

@@ -1,0 +1,324 @@
+//! What the user may ask of an import, and how it is written on a command line.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use graphmill_core::{EdgeOptions, Error, Result};
+
+use super::Flavour;
+use crate::dataset::GraphParts;
+
+/// The scores a dataset may be judged by.
+pub const METRICS: &[&str] = &["accuracy", "f1-micro", "f1-macro", "roc-auc", "average-precision"];
+
+/// The options of [`import`](super::import); the default takes the source as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ImportOptions {
+    /// Store every edge both ways.
+    pub undirected: bool,
+    /// Drop edges from a node to itself.
+    pub no_self_loops: bool,
+    /// Keep several edges between the same two nodes.
+    pub keep_duplicates: bool,
+    /// Keep the largest weakly connected component only; nodes are renumbered in their old order.
+    pub largest_component: bool,
+    /// What to do to the features.
+    pub normalize: Normalize,
+    /// Store features as a dense table also where sparse rows would take fewer bytes.
+    pub dense_features: bool,
+    /// How to split the nodes; `None` takes the first split that the source has, or none.
+    pub split: Option<SplitRule>,
+    /// Seed of random splits.
+    pub split_seed: u64,
+    /// One of [`METRICS`]; `None` leaves the choice to the importer.
+    pub metric: Option<String>,
+    /// What to call the dataset; `None` takes the source's name.
+    pub name: Option<String>,
+    /// `edges` only: the feature file.
+    pub features: Option<PathBuf>,
+    /// `edges` only: the label file.
+    pub labels: Option<PathBuf>,
+    /// `edges` only: a file of pairs of nodes and classes, in the place of labels.
+    pub label_pairs: Option<PathBuf>,
+    /// `edges` and `parquet`: a file with an id per node.
+    pub nodes: Option<PathBuf>,
+    /// `edges` only: the training nodes.
+    pub train: Option<PathBuf>,
+    /// `edges` only: the validation nodes.
+    pub valid: Option<PathBuf>,
+    /// `edges` only: the test nodes.
+    pub test: Option<PathBuf>,
+    /// `edges` and `parquet`: ids are any whole numbers; nodes are numbered by ascending id.
+    pub compact_ids: bool,
+    /// `edges` and `parquet`: how many nodes there are, when no file says so.
+    pub num_nodes: Option<usize>,
+    /// `edges` only: how the edges are written.
+    pub flavour: Flavour,
+    /// `edges` and `parquet`: the id of the first node, in all files.
+    pub first_id: u64,
+    /// Where the weights of edges are.
+    pub weights: WeightColumn,
+}
+
+/// Where the weights of edges are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WeightColumn {
+    /// Where the format says, or a column is called `weight`, `edge_weight` or `weights`; none where nothing is.
+    #[default]
+    Auto,
+    /// Nowhere: what there is is not read.
+    None,
+    /// `edges`, `parquet` and `graphbolt`: in what has this name; in a text table without names also its number from 1, beside
+    /// an array the array at this path.
+    Named(String),
+}
+
+impl FromStr for WeightColumn {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "none" => Self::None,
+            name => Self::Named(name.into()),
+        })
+    }
+}
+
+impl ImportOptions {
+    /// What becomes of a source's edges. A format that means `undirected` simple graphs has its edges made symmetric,
+    /// without self-loops and duplicates, whatever the options say.
+    pub fn edge_options(&self, undirected: bool) -> EdgeOptions {
+        EdgeOptions {
+            undirected: self.undirected || undirected,
+            drop_self_loops: self.no_self_loops || undirected,
+            keep_duplicates: self.keep_duplicates && !undirected,
+        }
+    }
+
+    /// Refuses options that do not fit `format` and metrics that nobody knows. Importing asks this too.
+    ///
+    /// # Errors
+    /// The first such option.
+    pub fn check(&self, format: &str) -> Result<()> {
+        if let Some(metric) = self.metric.as_deref().filter(|metric| !METRICS.contains(metric)) {
+            return Err(Error::Unknown { axis: "metric", name: metric.into(), known: METRICS.join(", ") });
+        }
+        let edges: &[&str] = &["edges"];
+        let tables: &[&str] = &["edges", "parquet"];
+        let of_formats = [
+            ("features", self.features.is_some(), edges),
+            ("labels", self.labels.is_some(), edges),
+            ("label-pairs", self.label_pairs.is_some(), edges),
+            ("nodes", self.nodes.is_some(), tables),
+            ("train", self.train.is_some(), edges),
+            ("valid", self.valid.is_some(), edges),
+            ("test", self.test.is_some(), edges),
+            ("compact-ids", self.compact_ids, tables),
+            ("num-nodes", self.num_nodes.is_some(), tables),
+            ("flavour", self.flavour != Flavour::Auto, edges),
+            ("first-id", self.first_id != 0, tables),
+            ("weights", matches!(self.weights, WeightColumn::Named(_)), &["edges", "parquet", "graphbolt"]),
+        ];
+        if self.compact_ids && self.first_id != 0 {
+            return Err(Error::invalid(
+                "compact-ids numbers nodes by ascending id, whatever the first: leave out first-id",
+            ));
+        }
+        if self.labels.is_some() && self.label_pairs.is_some() {
+            return Err(Error::invalid("labels and label-pairs say the same thing twice: leave out one"));
+        }
+        match of_formats.iter().find(|(_, given, formats)| *given && !formats.contains(&format)) {
+            None => Ok(()),
+            Some((name, _, formats)) => Err(Error::invalid(format!(
+                "the option '{name}' belongs to the format '{}'; '{format}' has its own place for it",
+                formats.join("' and '")
+            ))),
+        }
+    }
+}
+
+/// What to do to the features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Normalize {
+    /// Nothing.
+    #[default]
+    None,
+    /// Divide every row by its sum (Planetoid's preprocessing); rows that sum to zero stay.
+    Rows,
+    /// Subtract every column's mean over the training nodes and divide by its deviation there; sparse
+    /// features are divided alone, and stay sparse.
+    Standard,
+}
+
+impl FromStr for Normalize {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "none" => Ok(Self::None),
+            "rows" => Ok(Self::Rows),
+            "standard" => Ok(Self::Standard),
+            _ => Err(Error::Unknown {
+                axis: "normalisation",
+                name: text.into(),
+                known: "none, rows, standard".into(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Normalize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Rows => "rows",
+            Self::Standard => "standard",
+        })
+    }
+}
+
+/// How the nodes are split.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SplitRule {
+    /// `given` or `given:K`: the split number K (from 0) of the source.
+    Given(usize),
+    /// `planetoid:T,V`: T training and V validation nodes of every class, the rest for the test.
+    Planetoid {
+        /// Training nodes per class.
+        train: usize,
+        /// Validation nodes per class.
+        valid: usize,
+    },
+    /// `random:A,B,C`: these fractions of the labelled nodes.
+    Random {
+        /// Fraction that trains.
+        train: f64,
+        /// Fraction that validates.
+        valid: f64,
+        /// Fraction that tests.
+        test: f64,
+    },
+    /// `graphs:A/B/C,D`: the nodes of the graph A train, those of B validate, those of C and D test.
+    Graphs(GraphParts),
+}
+
+impl FromStr for SplitRule {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = |why: &str| {
+            Error::invalid(format!(
+                "split '{text}': {why}; write given, given:K, planetoid:TRAIN,VALID (nodes per class), random:A,B,C (fractions that sum to at most 1) or graphs:TRAIN/VALID/TEST (names, with commas between those of a part)"
+            ))
+        };
+        let (rule, values) = text.split_once(':').unwrap_or((text, ""));
+        let parts: Vec<&str> = values.split(',').map(str::trim).collect();
+        let count =
+            |text: &str| text.parse::<usize>().map_err(|_| wrong(&format!("'{text}' is not a whole number")));
+        match (rule, &parts[..]) {
+            ("given", [""]) if !text.contains(':') => Ok(Self::Given(0)),
+            ("given", [k]) => Ok(Self::Given(count(k)?)),
+            ("planetoid", [train, valid]) => {
+                let (train, valid) = (count(train)?, count(valid)?);
+                if train == 0 {
+                    return Err(wrong("there must be training nodes"));
+                }
+                Ok(Self::Planetoid { train, valid })
+            }
+            ("random", [a, b, c]) => {
+                let part = |text: &str| match text.parse::<f64>() {
+                    Ok(x) if (0.0..=1.0).contains(&x) => Ok(x),
+                    _ => Err(wrong(&format!("'{text}' is not a fraction between 0 and 1"))),
+                };
+                let (train, valid, test) = (part(a)?, part(b)?, part(c)?);
+                if train == 0.0 || train + valid + test > 1.0 + 1e-9 {
+                    return Err(wrong("the fractions must sum to at most 1 and the first be above 0"));
+                }
+                Ok(Self::Random { train, valid, test })
+            }
+            ("graphs", _) => {
+                let names =
+                    |part: &str| part.split(',').map(|name| name.trim().to_string()).collect::<Vec<_>>();
+                let part = |part: &str| if part.trim().is_empty() { Vec::new() } else { names(part) };
+                let parts: Vec<&str> = values.split('/').collect();
+                let [train, valid, test] = parts[..] else {
+                    return Err(wrong("three parts with a slash between them expected"));
+                };
+                let parts = GraphParts { train: part(train), valid: part(valid), test: part(test) };
+                if parts.train.is_empty() {
+                    return Err(wrong("there must be a graph to train on"));
+                }
+                Ok(Self::Graphs(parts))
+            }
+            ("given" | "planetoid" | "random", _) => Err(wrong("the number of values does not fit")),
+            _ => Err(wrong("unknown rule")),
+        }
+    }
+}
+
+impl fmt::Display for SplitRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given(k) => write!(f, "given:{k}"),
+            Self::Planetoid { train, valid } => write!(f, "planetoid:{train},{valid}"),
+            Self::Random { train, valid, test } => write!(f, "random:{train},{valid},{test}"),
+            Self::Graphs(parts) => {
+                let part = |names: &[String]| names.join(",");
+                write!(f, "graphs:{}/{}/{}", part(&parts.train), part(&parts.valid), part(&parts.test))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_as_users_write_them() {
+        let rule = |text: &str| text.parse::<SplitRule>().map_err(|e| e.to_string());
+        assert_eq!(rule("given"), Ok(SplitRule::Given(0)));
+        assert_eq!(rule("given:3"), Ok(SplitRule::Given(3)));
+        assert_eq!(rule("planetoid:20,30"), Ok(SplitRule::Planetoid { train: 20, valid: 30 }));
+        let random = SplitRule::Random { train: 0.5, valid: 0.25, test: 0.25 };
+        assert_eq!(rule("random:0.5,0.25,0.25"), Ok(random.clone()));
+        assert_eq!(rule(&random.to_string()), Ok(random));
+        let graphs = rule("graphs:DE/ENGB/ES, FR").unwrap();
+        assert_eq!(graphs.to_string(), "graphs:DE/ENGB/ES,FR");
+        assert_eq!(rule("graphs:a//").unwrap().to_string(), "graphs:a//");
+        assert!(rule("random:0.6,0.2,0.2").is_ok(), "sums to 1 but for rounding");
+        for bad in [
+            "",
+            "gibt",
+            "given:",
+            "given:x",
+            "given:-1",
+            "planetoid",
+            "planetoid:20",
+            "planetoid:0,5",
+            "random:1,1,1",
+            "random:0,0.5,0.5",
+            "random:nan,0,0",
+            "random:0.5,0.5",
+            "random:0.5,-0.1,0.1",
+            "graphs",
+            "graphs:a/b",
+            "graphs:/a/b",
+            "graphs:a/b/c/d",
+        ] {
+            let error = rule(bad).unwrap_err();
+            assert!(error.contains("planetoid:TRAIN,VALID"), "{bad}: {error}");
+        }
+        assert_eq!("rows".parse::<Normalize>().unwrap(), Normalize::Rows);
+        assert!("row".parse::<Normalize>().unwrap_err().to_string().contains("none, rows, standard"));
+    }
+
+    #[test]
+    fn options_of_another_format_are_refused() {
+        let options = ImportOptions { num_nodes: Some(3), ..Default::default() };
+        assert!(options.check("edges").is_ok());
+        assert!(options.check("npz").unwrap_err().to_string().contains("'num-nodes' belongs"));
+        let options = ImportOptions { metric: Some("auc".into()), ..Default::default() };
+        assert!(options.check("npz").unwrap_err().to_string().contains("roc-auc"));
+    }
+}

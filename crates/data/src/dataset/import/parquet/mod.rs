@@ -1,0 +1,133 @@
+//! Tables in Parquet files (Apache Parquet format 2): what pandas, Polars, Spark and DuckDB write.
+//!
+//! `SRC` is a directory with `edges.parquet` and perhaps `nodes.parquet`, or the file of edges itself with the nodes as an
+//! option. Either table may lie in several files (`edges/*.parquet` or `edges-*.parquet`), read in the order of their
+//! names.
+//!
+//! - Edges: columns `src` and `dst` (also `source`/`target`, `from`/`to`, `src_id`/`dst_id`, `u`/`v`, or the only two
+//!   columns of numbers), and `weight` (`edge_weight`, `weights`, or as the option `weights` says). Others are not read.
+//! - Nodes: a row per node, each column optional. `id` (or `node_id`): any whole numbers, by which edges name the rows;
+//!   without it edges name rows by their number. `label` (`labels`, `y`): classes, nothing, NaN or
+//!   -1 where unknown, or lists of zeros and ones, where a node without a list, with an empty one
+//!   or with one of nulls has no label. `split`: `train`, `valid`, `test` or 0, 1, 2; or masks
+//!   `train_mask`, `valid_mask` (`val_mask`), `test_mask`. Features are the one column of lists,
+//!   all equally long, or else all other columns of numbers in their order.
+//!
+//! Row groups are read one after the other, some thousand rows at a time. What is in memory are a page of each column and
+//! what is as large as the number of nodes. What a file says of its sizes is checked before it is relied on: of its places
+//! and rows in `file.rs`, of its pages in `pages.rs`.
+
+mod column;
+mod edges;
+mod file;
+mod guard;
+mod nodes;
+mod pages;
+mod table;
+mod thrift;
+
+use std::path::{Path, PathBuf};
+
+use edges::Ids;
+use graphmill_core::{Error, Result, place::At};
+use nodes::Nodes;
+use table::Table;
+
+use super::{ImportOptions, ImportReport, Raw, labels};
+use crate::external::Scratch;
+
+/// Reads the directory or file `src`.
+pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
+    let (edge_files, mut node_files) = if src.is_dir() {
+        (find(src, "edges")?, find(src, "nodes")?)
+    } else {
+        (vec![src.to_path_buf()], vec![])
+    };
+    if edge_files.is_empty() {
+        let message =
+            "no edges.parquet, edges-*.parquet or edges/*.parquet here; name the file of edges itself";
+        return Err(Error::format(src, "directory", message));
+    }
+    if let Some(path) = &options.nodes {
+        node_files = if path.is_dir() { in_order(path, |_| true)? } else { vec![path.clone()] };
+    }
+    let mut report = ImportReport::default();
+    let mut nodes = match node_files.is_empty() {
+        true => None,
+        false => Some(nodes::read(&Table::open(node_files.clone())?, scratch, &mut report)?),
+    };
+    if src.is_dir() {
+        let is_of = |file: &PathBuf, path: &Path| file == path || file.parent() == Some(path);
+        let is_read = |path: &Path| edge_files.iter().chain(&node_files).any(|file| is_of(file, path));
+        // what begins with an underscore is Spark's own
+        report.ignore_unread(src, |name| name.starts_with('_') || is_read(&src.join(name)))?;
+    }
+    let table = Table::open(edge_files)?;
+    let at = At::new(node_files.first().unwrap_or(&table.files[0]), "ids");
+    if let (Some(nodes), Some(count)) = (&nodes, options.num_nodes)
+        && nodes.count != count
+    {
+        return Err(at.error(format!("{} nodes, but the option num-nodes says {count}", nodes.count)));
+    }
+    let ids = match &mut nodes {
+        Some(Nodes { ids: Some(_), .. }) if options.compact_ids || options.first_id != 0 => {
+            return Err(at.error("the nodes have a column of ids: leave out compact-ids and first-id"));
+        }
+        Some(Nodes { ids: ids @ Some(_), .. }) => Ids::of_rows(ids.take().unwrap_or_default(), &at)?,
+        Some(Nodes { count, .. }) if !options.compact_ids => Ids::Plain(Some(*count)),
+        _ if options.compact_ids => {
+            let ids = edges::distinct(&table, options, scratch)?;
+            let known = nodes.as_ref().map(|nodes| nodes.count).or(options.num_nodes);
+            if let Some(known) = known.filter(|&known| known != ids.len()) {
+                return Err(at.error(format!(
+                    "the edges name {} different ids, but there are {known} nodes; compact-ids needs every node to have an edge, or give the nodes a column of ids",
+                    ids.len()
+                )));
+            }
+            Ids::Known(ids)
+        }
+        _ => Ids::Plain(options.num_nodes),
+    };
+    let bytes = nodes.as_ref().map_or(0, |nodes| nodes.features.bytes() as u64);
+    let (edges, num_nodes) = edges::read(&table, &ids, bytes, options, scratch, &mut report)?;
+    let name = src.file_name().unwrap_or_default().to_string_lossy();
+    let name = if src.is_dir() { &name } else { name.split('.').next().unwrap_or_default() }.to_string();
+    let nodes = nodes.unwrap_or_else(|| Nodes { labels: labels::unknown(num_nodes), ..Nodes::default() });
+    let Nodes { features, labels, splits, .. } = nodes;
+    Ok(Raw { name, num_nodes, edges, features, labels, splits, report, ..Raw::default() })
+}
+
+/// The files of the table `stem` in `dir`.
+fn find(dir: &Path, stem: &str) -> Result<Vec<PathBuf>> {
+    let sub = dir.join(stem);
+    let numbered =
+        in_order(dir, |name| name == format!("{stem}.parquet") || name.starts_with(&format!("{stem}-")))?;
+    match (sub.is_dir(), numbered.is_empty()) {
+        (true, false) => Err(Error::format(
+            dir,
+            "directory",
+            format!("both '{stem}' and '{}' are here; move one away", numbered[0].display()),
+        )),
+        (true, true) => in_order(&sub, |_| true),
+        (false, _) => Ok(numbered),
+    }
+}
+
+/// The Parquet files of a directory whose names fit, in the order of their names.
+fn in_order(dir: &Path, fits: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dir).map_err(|e| Error::io(dir, "look into", e))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| Error::io(dir, "look into", e))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let hidden = name.starts_with(['.', '_']); // what Spark writes beside its parts
+        if name.ends_with(".parquet") && !hidden && fits(&name) {
+            files.push(entry.path());
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,177 @@
+//! A table in one or several Parquet files, read in runs of rows.
+
+use std::path::{Path, PathBuf};
+
+use graphmill_core::{Error, Result, place::At, progress::Unit};
+use parquet::{errors::ParquetError, file::metadata::RowGroupMetaData};
+
+use super::{
+    column::{Cells, Column, Kind},
+    file::Source,
+    guard::guarded,
+};
+use crate::external::Scratch;
+
+/// Rows read at a time, where they are short.
+const RUN: u64 = 1 << 13;
+/// Values read at a time, or those of one row.
+const VALUES: u64 = 1 << 20;
+
+/// The files of a table and its columns, which all files have alike.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) files: Vec<PathBuf>,
+    /// Rows by the files' own account.
+    pub(super) rows: u64,
+    columns: Vec<(String, Kind)>,
+}
+
+impl Table {
+    /// Looks into all of `files`.
+    ///
+    /// # Errors
+    /// One is no Parquet file, or has other columns than the first.
+    pub(super) fn open(files: Vec<PathBuf>) -> Result<Self> {
+        let mut table = Self { files: Vec::new(), rows: 0, columns: Vec::new() };
+        for path in files {
+            let source = Source::open(&path)?;
+            let columns = source.columns();
+            if table.files.is_empty() {
+                table.columns = columns;
+            } else if table.columns != columns {
+                let names = |columns: &[(String, Kind)]| {
+                    columns.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+                };
+                return Err(At::new(&path, "schema").error(format!(
+                    "columns {} here, but {} in {} (or of other types)",
+                    names(&columns),
+                    names(&table.columns),
+                    table.files[0].display()
+                )));
+            }
+            let groups = source.metadata.row_groups().iter();
+            let rows = groups.map(|group| group.num_rows().unsigned_abs()).fold(0, u64::saturating_add);
+            table.rows = table.rows.saturating_add(rows);
+            table.files.push(path);
+        }
+        Ok(table)
+    }
+
+    /// The columns with their names, in the files' order.
+    pub(super) fn columns(&self) -> &[(String, Kind)] {
+        &self.columns
+    }
+
+    /// The column that has one of these names.
+    pub(super) fn find(&self, names: &[&str]) -> Option<usize> {
+        names.iter().find_map(|name| self.columns.iter().position(|(known, _)| known == name))
+    }
+
+    /// The name of column `c`.
+    pub(super) fn name(&self, c: usize) -> &str {
+        &self.columns[c].0
+    }
+
+    /// Where errors of the schema are.
+    pub(super) fn at_schema(&self) -> At<'_> {
+        At::new(&self.files[0], "schema")
+    }
+
+    /// Hands the cells of the columns `wanted` to `each`, a run of rows at a time, with the number of rows. Rows of a file
+    /// are counted from 0 in the places of errors; [`At`] stands at the first row of a run.
+    ///
+    /// # Errors
+    /// A file is damaged, or what `each` reports.
+    pub(super) fn read(
+        &self,
+        wanted: &[usize],
+        scratch: &Scratch,
+        mut each: impl FnMut(&[Cells], usize, &Place) -> Result<()>,
+    ) -> Result<()> {
+        let mut cells: Vec<Cells> = wanted.iter().map(|_| Cells::default()).collect();
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        scratch.stage(&format!("reading {}", name(&self.files[0])), Some(self.rows), Unit::Rows);
+        let mut done = 0u64;
+        for path in &self.files {
+            let source = Source::open(path)?;
+            if source.columns() != self.columns {
+                return Err(At::new(path, "schema").error("the file has changed since it was opened"));
+            }
+            let leaves = source.leaves();
+            let mut row = 0u64;
+            for (g, group) in source.metadata.row_groups().iter().enumerate() {
+                let place = |row: u64| Place { path, row, group: g };
+                let expected = group.num_rows();
+                let wanted_leaves: Vec<usize> = wanted.iter().map(|&c| leaves[c]).collect();
+                let run = run(group, &wanted_leaves);
+                let mut open_columns = Vec::new();
+                for &leaf in &wanted_leaves {
+                    let reader = source.column(g, leaf).map_err(|e| place(row).damaged(&e))?;
+                    open_columns.push(Column::new(reader, group.column(leaf).column_descr()));
+                }
+                let first = row;
+                loop {
+                    let at = place(row);
+                    let mut rows = None;
+                    for (column, cells) in open_columns.iter_mut().zip(&mut cells) {
+                        let found = guarded(|| column.read(run, cells)).map_err(|e| at.damaged(&e))?;
+                        let values = if cells.lengths.is_empty() {
+                            cells.numbers.len().max(cells.texts.len())
+                        } else {
+                            cells.lengths.len()
+                        };
+                        if values != found || rows.is_some_and(|rows| rows != found) {
+                            return Err(at.error(
+                                0,
+                                "the columns have different numbers of rows: the file is damaged",
+                            ));
+                        }
+                        rows = Some(found);
+                    }
+                    let rows = rows.unwrap_or(0);
+                    if rows == 0 {
+                        break;
+                    }
+                    each(&cells, rows, &at)?;
+                    row += rows as u64;
+                    done += rows as u64;
+                    scratch.done(done);
+                }
+                if i64::try_from(row - first).ok() != Some(expected) && !wanted.is_empty() {
+                    let message =
+                        format!("{} rows, but the file says {expected}: it is damaged", row - first);
+                    return Err(At::new(path, format!("row group {g}")).error(message));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many rows of a group are read at a time: fewer where there are many columns, or lists that are long on the average.
+fn run(group: &RowGroupMetaData, leaves: &[usize]) -> usize {
+    let values = |&leaf: &usize| group.column(leaf).num_values().unsigned_abs();
+    let values = leaves.iter().map(values).fold(0, u64::saturating_add);
+    let rows = group.num_rows().unsigned_abs();
+    let fit = u128::from(VALUES) * u128::from(rows) / u128::from(values.max(1));
+    fit.clamp(1, RUN.into()) as usize
+}
+
+/// Where a run of rows begins.
+pub(super) struct Place<'a> {
+    path: &'a Path,
+    row: u64,
+    group: usize,
+}
+
+impl Place<'_> {
+    /// An error in the row `i` of the run.
+    pub(super) fn error(&self, i: usize, message: impl Into<String>) -> Error {
+        At::new(self.path, format!("row {}", self.row + i as u64)).error(message)
+    }
+
+    fn damaged(&self, e: &ParquetError) -> Error {
+        let place = format!("row group {}, after row {}", self.group, self.row);
+        At::new(self.path, place).error(format!("cannot be read: {e}"))
+    }
+}

@@ -1,0 +1,239 @@
+//! What a pickle holds once it is read, and how arrays and matrices are taken out of it.
+
+use graphmill_core::place::At;
+
+use super::super::csr::Csr;
+use crate::npy::{Dtype, Element, convert};
+
+/// The classes and functions a data pickle may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// `scipy.sparse.csr_matrix`.
+    CsrMatrix,
+    /// NumPy's maker of empty arrays.
+    Reconstruct,
+    /// `numpy.ndarray`, only ever an argument.
+    Ndarray,
+    /// `numpy.dtype`.
+    Dtype,
+    /// `collections.defaultdict`.
+    DefaultDict,
+    /// `collections.OrderedDict`.
+    OrderedDict,
+    /// `list`, only ever a default factory.
+    List,
+    /// `_codecs.encode`: how Python 3 writes bytes in protocol 2.
+    Encode,
+    /// `bytes`: how it writes none of them.
+    NoBytes,
+}
+
+/// Modules and names by which Python 2 and 3, and old and new NumPy and SciPy, call them.
+const CLASSES: &[(&str, &str, Class)] = &[
+    ("scipy.sparse.csr", "csr_matrix", Class::CsrMatrix),
+    ("scipy.sparse._csr", "csr_matrix", Class::CsrMatrix),
+    ("scipy.sparse", "csr_matrix", Class::CsrMatrix),
+    ("numpy.core.multiarray", "_reconstruct", Class::Reconstruct),
+    ("numpy._core.multiarray", "_reconstruct", Class::Reconstruct),
+    ("numpy", "ndarray", Class::Ndarray),
+    ("numpy", "dtype", Class::Dtype),
+    ("collections", "defaultdict", Class::DefaultDict),
+    ("collections", "OrderedDict", Class::OrderedDict),
+    ("__builtin__", "list", Class::List),
+    ("builtins", "list", Class::List),
+    ("_codecs", "encode", Class::Encode),
+    ("__builtin__", "bytes", Class::NoBytes),
+];
+
+impl Class {
+    /// The class of this name, if it is on the list.
+    pub(super) fn find(module: &str, name: &str) -> Option<Self> {
+        CLASSES.iter().find(|(m, n, _)| *m == module && *n == name).map(|(.., class)| *class)
+    }
+}
+
+/// A value: small, copied freely; what has parts lives in the arena.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value {
+    None,
+    Bool(bool),
+    Int(i64),
+    #[expect(dead_code, reason = "no array or matrix state holds a float, but a pickle may")]
+    Float(f64),
+    /// Text or bytes, where they lie in the file.
+    Bytes {
+        start: usize,
+        length: usize,
+    },
+    Class(Class),
+    /// A place in the arena.
+    Object(usize),
+}
+
+/// A value with parts.
+#[derive(Debug)]
+pub(super) enum Object {
+    Tuple(Vec<Value>),
+    List(Vec<Value>),
+    Dict(Vec<(Value, Value)>),
+    /// A NumPy type: its letters and size, and the state that holds the byte order.
+    Dtype {
+        descr: Value,
+        state: Option<Value>,
+    },
+    /// A NumPy array with its state `(version, shape, dtype, fortran, data)`.
+    Array(Option<Value>),
+    /// A SciPy CSR matrix with its state, a dictionary of its fields.
+    Csr(Option<Value>),
+    /// Bytes that had to be decoded.
+    Decoded(Vec<u8>),
+}
+
+/// A pickle that has been read.
+#[derive(Debug)]
+pub(in super::super) struct Pickle<'a> {
+    pub(super) data: &'a [u8],
+    pub(super) objects: Vec<Object>,
+    pub(super) root: Value,
+}
+
+type Taken<T> = Result<T, String>;
+
+impl Pickle<'_> {
+    fn object(&self, value: Value) -> Option<&Object> {
+        match value {
+            Value::Object(i) => self.objects.get(i),
+            _ => None,
+        }
+    }
+
+    fn raw(&self, value: Value) -> Option<&[u8]> {
+        match value {
+            Value::Bytes { start, length } => self.data.get(start..start + length),
+            _ => match self.object(value)? {
+                Object::Decoded(bytes) => Some(bytes),
+                _ => None,
+            },
+        }
+    }
+
+    fn items(&self, value: Value) -> Option<&[Value]> {
+        match self.object(value)? {
+            Object::Tuple(items) | Object::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    fn field(&self, dict: &[(Value, Value)], name: &str) -> Option<Value> {
+        dict.iter().rev().find(|(key, _)| self.raw(*key) == Some(name.as_bytes())).map(|(_, value)| *value)
+    }
+
+    fn lengths(&self, value: Value) -> Option<Vec<usize>> {
+        let length = |item: &Value| match *item {
+            Value::Int(n) => usize::try_from(n).ok(),
+            _ => None,
+        };
+        self.items(value)?.iter().map(length).collect()
+    }
+
+    fn dtype(&self, value: Value) -> Taken<Dtype> {
+        let Some(Object::Dtype { descr, state: Some(state) }) = self.object(value) else {
+            return Err("an array without a type".into());
+        };
+        let descr = String::from_utf8_lossy(self.raw(*descr).unwrap_or_default()).into_owned();
+        let order = match self.items(*state) {
+            Some([_, order, ..]) => {
+                String::from_utf8_lossy(self.raw(*order).unwrap_or_default()).into_owned()
+            }
+            _ => return Err("a type without a byte order".into()),
+        };
+        let text = format!("{order}{descr}");
+        Dtype::parse(&text).ok_or_else(|| format!("arrays of type '{}' are not read", text.escape_debug()))
+    }
+
+    /// The array `value`, in C order, with its shape.
+    fn array_at<T: Element>(&self, value: Value) -> Taken<(Vec<T>, Vec<usize>)> {
+        let Some(Object::Array(Some(state))) = self.object(value) else {
+            return Err("a NumPy array expected".into());
+        };
+        let Some(&[_, shape, dtype, fortran, data]) = self.items(*state) else {
+            return Err("an array whose state has not five parts".into());
+        };
+        let shape = self.lengths(shape).ok_or("an array without a shape")?;
+        let dtype = self.dtype(dtype)?;
+        let fortran = matches!(fortran, Value::Bool(true) | Value::Int(1));
+        if fortran && shape.len() > 1 {
+            return Err("an array in Fortran order".into());
+        }
+        let data = self.raw(data).ok_or("an array without data")?;
+        let size = shape.iter().try_fold(dtype.size, |size, &n| size.checked_mul(n));
+        if size != Some(data.len()) {
+            return Err(format!(
+                "an array of shape {shape:?} and type {dtype} with {} bytes of data",
+                data.len()
+            ));
+        }
+        let mut values = Vec::new();
+        convert(data, dtype, 0, &mut values)?;
+        Ok((values, shape))
+    }
+
+    /// The root as an array.
+    pub(in super::super) fn array<T: Element>(&self) -> Taken<(Vec<T>, Vec<usize>)> {
+        self.array_at(self.root)
+    }
+
+    /// The root as a sparse matrix, checked.
+    pub(in super::super) fn csr(&self, at: &At) -> graphmill_core::Result<Csr> {
+        let parts = || -> Taken<Csr> {
+            let Some(Object::Csr(Some(state))) = self.object(self.root) else {
+                return Err("a SciPy CSR matrix expected".into());
+            };
+            let Some(Object::Dict(state)) = self.object(*state) else {
+                return Err("a matrix without fields".into());
+            };
+            let field = |name: &str| self.field(state, name).ok_or(format!("a matrix without '{name}'"));
+            let shape = self.lengths(field("_shape").or_else(|_| field("shape"))?);
+            let Some(&[rows, columns]) = shape.as_deref() else {
+                return Err("a matrix without a shape of two numbers".into());
+            };
+            Ok(Csr {
+                rows,
+                columns,
+                indptr: self.array_at(field("indptr")?).map_err(|e| format!("indptr: {e}"))?.0,
+                indices: self.array_at(field("indices")?).map_err(|e| format!("indices: {e}"))?.0,
+                data: self.array_at(field("data")?).map_err(|e| format!("data: {e}"))?.0,
+            })
+        };
+        let csr = parts().map_err(|e| at.error(e))?;
+        csr.check(at, at)?;
+        if csr.data.len() != csr.indices.len() {
+            return Err(at.error(format!("{} values for {} entries", csr.data.len(), csr.indices.len())));
+        }
+        Ok(csr)
+    }
+
+    /// The root as a dictionary from node ids to lists of node ids, as pairs.
+    pub(in super::super) fn adjacency(&self) -> Taken<Vec<(u64, u64)>> {
+        let Some(Object::Dict(entries)) = self.object(self.root) else {
+            return Err("a dictionary of neighbour lists expected".into());
+        };
+        let id = |value: &Value| match *value {
+            Value::Int(v) => u64::try_from(v).map_err(|_| format!("the node id {v} is negative")),
+            _ => Err("a node id that is no integer".to_string()),
+        };
+        let mut pairs = Vec::new();
+        for (key, list) in entries {
+            let from = id(key)?;
+            let list = self.items(*list).ok_or_else(|| format!("node {from} has no list of neighbours"))?;
+            // Lists may be shared, so their sum could exceed the file by far.
+            if pairs.len() + list.len() > self.data.len() {
+                return Err("more neighbours than the file has bytes".into());
+            }
+            for to in list {
+                pairs.push((from, id(to)?));
+            }
+        }
+        Ok(pairs)
+    }
+}

@@ -1,0 +1,286 @@
+//! A dataset: topology, features, labels and a split, in memory or mapped from a directory.
+//!
+//! - [`DatasetBuilder`]: a dataset of arrays in memory.
+//! - [`NamedGraph`]: datasets that are the union of several graphs.
+//! - [`native`]: the directory format (a manifest and `.npy` files with checksums).
+//! - [`StoredTable`]: where such a directory keeps its feature rows.
+//! - [`import`]: the table of importers and the options they share.
+//! - [`export`]: the table of exporters.
+
+mod builder;
+pub mod checksum;
+pub mod export;
+pub(crate) mod files;
+mod graphs;
+pub mod import;
+pub(crate) mod manifest;
+pub mod native;
+mod normalization;
+mod stored_table;
+pub(crate) mod work;
+
+use std::{fmt, path::PathBuf};
+
+pub use builder::DatasetBuilder;
+pub(crate) use graphs::restrict;
+pub use graphs::{GraphParts, NamedGraph};
+pub use normalization::{Normalization, Rescaling};
+use rayon::prelude::*;
+pub use stored_table::StoredTable;
+pub use work::Work;
+
+use graphmill_core::{
+    Buffer, Error, FeatureData, Features, Graph, Labels, NodeId, Result, Split, node_order::inverse,
+    search::position,
+};
+
+use crate::npy;
+
+/// Everything a training run reads.
+#[derive(Clone, Debug, Default)]
+pub struct Dataset {
+    /// What to call it; the directory's name unless the manifest says otherwise.
+    pub name: String,
+    /// Who sends messages to whom.
+    pub graph: Graph,
+    /// One row per node, or none at all.
+    pub features: Features,
+    /// How the features were normalized on import; `None` where they are as in the source.
+    pub normalization: Option<Normalization>,
+    /// One label (or label set) per node.
+    pub labels: Labels,
+    /// Which nodes train, validate and test.
+    pub split: Split,
+    /// The graphs that this one is the disjoint union of: none, or runs of nodes that cover all of them.
+    pub graphs: Vec<NamedGraph>,
+    /// The score this dataset is usually judged by (`accuracy`, `f1-micro`, `f1-macro`, `roc-auc`,
+    /// `average-precision`), where its importer knows.
+    pub metric: Option<String>,
+    /// The checksum of the dataset directory it was read from: of the manifest, which holds those of all files.
+    pub checksum: Option<String>,
+    /// The directory that it was opened from, if it was.
+    pub directory: Option<PathBuf>,
+    /// What every node was called before the dataset was reordered ([`crate::reorder`]): a permutation of the nodes (`V`).
+    /// None where the ids are those it was imported or generated with.
+    pub original_ids: Option<Buffer<NodeId>>,
+}
+
+impl Dataset {
+    /// `V`.
+    pub fn num_nodes(&self) -> usize {
+        self.graph.num_nodes()
+    }
+
+    /// Checks that the parts agree: lengths, label ranges, finite features, split ids in range,
+    /// ascending and disjoint, no edge between two graphs. O(V (F + C)), and O(E) where there are several
+    /// graphs; parallel.
+    ///
+    /// # Errors
+    /// The first disagreement, with the place and the values.
+    pub fn validate(&self) -> Result<()> {
+        self.validate_features()?;
+        self.validate_normalization()?;
+        self.validate_labels()?;
+        graphs::validate(&self.graphs, &self.graph)?;
+        self.validate_original_ids()?;
+        self.validate_split()
+    }
+
+    /// That original ids, where there are any, are a permutation of the nodes.
+    fn validate_original_ids(&self) -> Result<()> {
+        let Some(ids) = &self.original_ids else { return Ok(()) };
+        if ids.len() != self.num_nodes() {
+            let message = format!("{} original ids for {} nodes", ids.len(), self.num_nodes());
+            return Err(Error::invalid(message));
+        }
+        inverse(ids).map(drop)
+    }
+
+    /// That statistics of features, where there are any, fit their columns.
+    fn validate_normalization(&self) -> Result<()> {
+        self.normalization.as_ref().map_or(Ok(()), |how| how.validate(self.features.dim))
+    }
+
+    /// That there is a finite row per node.
+    fn validate_features(&self) -> Result<()> {
+        self.validate_feature_count()?;
+        let bad = match &self.features.data {
+            // checked as they were written
+            FeatureData::F32(data) if npy::written(data).is_some() => None,
+            FeatureData::F16(data) if npy::written(data).is_some() => None,
+            FeatureData::F32(data) => position(data, |x| !x.is_finite()),
+            FeatureData::F16(data) => position(data, |x| !x.is_finite()),
+            // checked when they were made
+            FeatureData::Csr(_) => None,
+        };
+        bad.map_or(Ok(()), |i| Err(self.not_finite(i)))
+    }
+
+    /// That there is a row per node.
+    fn validate_feature_count(&self) -> Result<()> {
+        let nodes = self.num_nodes();
+        if let FeatureData::Csr(rows) = &self.features.data {
+            let (found, expected) = ([rows.num_rows(), rows.num_cols()], [nodes, self.features.dim]);
+            if found != expected {
+                let message = format!("sparse features of shape {found:?}, but {expected:?} is expected");
+                return Err(Error::invalid(message));
+            }
+        }
+        let expected = nodes.checked_mul(self.features.dim);
+        if Some(self.features.len()) == expected {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "features hold {} values, but {nodes} nodes x {} features are {} values",
+            self.features.len(),
+            self.features.dim,
+            expected.map_or("too many".into(), |n| n.to_string()),
+        )))
+    }
+
+    /// What is wrong with value `i` of the features, which is not finite.
+    fn not_finite(&self, i: usize) -> Error {
+        let dim = self.features.dim.max(1);
+        Error::invalid(format!("feature {} of node {} is not a finite number", i % dim, i / dim))
+    }
+
+    /// That there is a label per node, within the classes.
+    fn validate_labels(&self) -> Result<()> {
+        let nodes = self.num_nodes();
+        match &self.labels {
+            Labels::Single { class, classes } => {
+                if class.len() != nodes {
+                    return Err(Error::invalid(format!("{} labels for {nodes} nodes", class.len())));
+                }
+                if let Some(v) = position(class, |&c| c < -1 || c as i64 >= *classes as i64) {
+                    return Err(Error::invalid(format!(
+                        "the label of node {v} is {}, outside the {classes} classes (-1 means unknown)",
+                        class[v]
+                    )));
+                }
+            }
+            Labels::Multi { member, classes } => {
+                if Some(member.len()) != nodes.checked_mul(*classes) {
+                    return Err(Error::invalid(format!(
+                        "{} label entries for {nodes} nodes x {classes} classes",
+                        member.len()
+                    )));
+                }
+                if let Some(i) = position(member, |&m| m > 1) {
+                    return Err(Error::invalid(format!(
+                        "label entry {} of node {} is {}: it must be 0 or 1",
+                        i % classes,
+                        i / classes,
+                        member[i]
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// That the parts of the split are ascending, disjoint, labelled and in the graph.
+    fn validate_split(&self) -> Result<()> {
+        if self.split_is_sound() { Ok(()) } else { self.first_fault_of_split() }
+    }
+
+    /// Whether [`Dataset::first_fault_of_split`] finds nothing: the same in parallel, for large splits.
+    fn split_is_sound(&self) -> bool {
+        let [train, valid, test] = self.split.parts().map(|(_, ids)| &ids[..]);
+        let each = |ids: &[NodeId]| {
+            let ascends = !ids.par_windows(2).with_min_len(1 << 12).any(|pair| pair[0] >= pair[1]);
+            ascends
+                && ids.last().is_none_or(|&v| (v as usize) < self.num_nodes())
+                && position(ids, |&v| !self.labels.is_labelled(v)).is_none()
+        };
+        let disjoint = |a: &[NodeId], b: &[NodeId]| {
+            let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
+            position(few, |v| many.binary_search(v).is_ok()).is_none()
+        };
+        [train, valid, test].into_iter().all(each)
+            && disjoint(train, valid)
+            && disjoint(train, test)
+            && disjoint(valid, test)
+    }
+
+    /// The first fault of the split, node by node.
+    fn first_fault_of_split(&self) -> Result<()> {
+        let nodes = self.num_nodes();
+        let mut owner = vec![u8::MAX; nodes];
+        let parts = self.split.parts();
+        for (which, (part, ids)) in parts.iter().enumerate() {
+            for (i, &v) in ids.iter().enumerate() {
+                if v as usize >= nodes {
+                    return Err(Error::invalid(format!(
+                        "{part}[{i}] is node {v}, but there are {nodes} nodes"
+                    )));
+                }
+                let earlier = owner[v as usize];
+                if earlier != u8::MAX {
+                    return Err(Error::invalid(format!(
+                        "node {v} is in '{part}' and in '{}': the parts of a split are disjoint",
+                        parts[earlier as usize].0
+                    )));
+                }
+                if i > 0 && ids[i - 1] >= v {
+                    return Err(Error::invalid(format!("{part}[{i}] = {v} does not ascend")));
+                }
+                if !self.labels.is_labelled(v) {
+                    return Err(no_label(v, part));
+                }
+                owner[v as usize] = which as u8;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error about node `v`, which the part `part` of the split lists although it has no label.
+pub(crate) fn no_label(v: NodeId, part: &str) -> Error {
+    Error::invalid(format!(
+        "node {v} is in '{part}' but has no label; give it a label, or take it out of '{part}'"
+    ))
+}
+
+impl fmt::Display for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} nodes, {} edges, {} features, {} classes{}, split {}/{}/{}",
+            self.name,
+            self.num_nodes(),
+            self.graph.num_edges(),
+            self.features.dim,
+            self.labels.classes(),
+            if self.labels.is_multi() { " (multi-label)" } else { "" },
+            self.split.train.len(),
+            self.split.valid.len(),
+            self.split.test.len(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::{EdgeOptions, build};
+
+    use super::*;
+
+    #[test]
+    fn both_checks_of_a_split_agree() {
+        let labels = Labels::Single { class: vec![0, 0, 0, 0, 0, -1].into(), classes: 1 };
+        let graph = build(6, &[], &[], EdgeOptions::DIRECTED).unwrap();
+        let parts: [&[NodeId]; 9] =
+            [&[], &[0], &[1, 2], &[2, 1], &[3, 3], &[4], &[5], &[6], &[0, 1, 2, 3, 4]];
+        let mut sound = 0;
+        for i in 0..parts.len().pow(3) {
+            let part = |digit: u32| parts[i / parts.len().pow(digit) % parts.len()].to_vec().into();
+            let [train, valid, test] = [part(0), part(1), part(2)];
+            let split = Split { train, valid, test };
+            let data = Dataset { graph: graph.clone(), labels: labels.clone(), split, ..Dataset::default() };
+            assert_eq!(data.split_is_sound(), data.first_fault_of_split().is_ok(), "{:?}", data.split);
+            sound += u32::from(data.split_is_sound());
+        }
+        assert!(sound > 20);
+    }
+}

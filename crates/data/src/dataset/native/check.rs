@@ -1,0 +1,52 @@
+//! Refusing a target directory that holds anything but a dataset to replace.
+
+use std::{fs, path::Path};
+
+use graphmill_core::{Error, Result};
+
+use super::names::is_known;
+use crate::{alias_file::is_file_of_tables, dataset::manifest};
+
+/// Whether `dir` holds a dataset that may be replaced. Saving asks this too; asking before a long import saves
+/// the wait.
+///
+/// # Errors
+/// It holds a dataset and `replace` is not set, or anything else.
+pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
+    let names = match fs::read_dir(dir) {
+        Ok(entries) => entries.map(|entry| entry.map(|e| e.file_name())).collect::<Result<Vec<_>, _>>(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
+            return Err(Error::format(
+                dir,
+                "directory",
+                "this is a file; choose another name for the directory",
+            ));
+        }
+        Err(e) => Err(e),
+    };
+    let names = names.map_err(|e| Error::io(dir, "look into", e))?;
+    if names.is_empty() {
+        return Ok(false);
+    }
+    let refuse = |message: String| Err(Error::format(dir, "directory", message));
+    if !names.iter().any(|name| name == manifest::FILE_NAME) {
+        return refuse(
+            "it is not empty and holds no Graphmill dataset; nothing was written, choose another directory"
+                .into(),
+        );
+    }
+    let ours = |name: &str| name == manifest::FILE_NAME || is_known(name) || is_file_of_tables(name);
+    if let Some(name) = names.iter().find(|name| !name.to_str().is_some_and(ours)) {
+        let name = name.to_string_lossy();
+        return refuse(format!(
+            "beside a dataset it holds '{name}'; move that away before replacing the dataset"
+        ));
+    }
+    if !replace {
+        return refuse(
+            "it already holds a dataset; replace it with --force, or choose another directory".into(),
+        );
+    }
+    Ok(true)
+}

@@ -1,0 +1,158 @@
+//! Opening a dataset directory: every file is checked against the manifest, and its contents against each other.
+
+use std::{path::Path, sync::Arc};
+
+use graphmill_core::{
+    Error, FeatureData, Features, Graph, Labels, Result, SparseRows, Split, csc::is_no_weight, place::At,
+};
+use half::f16;
+
+use super::names::{
+    EDGE_WEIGHT, FEATURE_DEVIATION, FEATURE_MEAN, FEATURES, FEATURES_INDICES, FEATURES_INDPTR,
+    FEATURES_VALUES, INDICES, INDPTR, LABELS, ORIGINAL_IDS, SPLIT, is_known,
+};
+use crate::{
+    alias_file::Beside,
+    dataset::{
+        Dataset, Normalization,
+        files::Files,
+        graphs,
+        manifest::{self, Manifest},
+    },
+    npy::Element,
+    signed::SignedManifest,
+};
+
+/// See [`Dataset::open`]; `too_large` says which features are not read.
+pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Dataset> {
+    let stored = Stored { dir, manifest: Manifest::read(dir)? };
+    stored.check_names()?;
+    let (m, files) = (&stored.manifest, stored.files());
+    let (nodes, edges) = (m.nodes, m.edges);
+    let rows = nodes.checked_add(1).ok_or_else(|| files.wrong("nodes", "too many nodes"))?;
+    let indptr = files.read::<u64>(INDPTR, &[rows])?;
+    let (indices, bad_edge) = files.scan(INDICES, &[edges], |&u| u as usize >= nodes)?;
+    let (weight, bad_weight) = if files.has(EDGE_WEIGHT) {
+        let (weight, bad) = files.scan(EDGE_WEIGHT, &[edges], is_no_weight)?;
+        (Some(weight), bad)
+    } else {
+        (None, None)
+    };
+    let contents = |name: &str, fault: Option<Error>| {
+        At::new(&dir.join(name), "contents").locate(fault.map_or(Ok(()), Err))
+    };
+    let graph = Graph::of_sound_edges(indptr, indices, weight);
+    let graph = At::new(&dir.join(INDICES), "contents").locate(graph)?;
+    contents(INDICES, bad_edge.map(|e| graph.no_such_node(e)))?;
+    contents(EDGE_WEIGHT, bad_weight.map(|e| graph.no_such_weight(e)))?;
+
+    let (data, bad_feature) = stored.features(too_large)?;
+    let normalization = stored.normalization()?;
+    let labels = if m.multilabel {
+        Labels::Multi { member: files.read(LABELS, &[nodes, m.classes])?, classes: m.classes }
+    } else {
+        Labels::Single { class: files.read(LABELS, &[nodes])?, classes: m.classes }
+    };
+    let [train, valid, test] = SPLIT.map(|name| files.read::<u32>(name, &[files.length(name)]));
+    let original_ids = files.has(ORIGINAL_IDS).then(|| files.read(ORIGINAL_IDS, &[nodes])).transpose()?;
+    let dataset = Dataset {
+        name: if m.name.is_empty() { directory_name(dir) } else { m.name.clone() },
+        graph: graph.with_table_store(Arc::new(Beside::new(dir))),
+        directory: Some(dir.to_path_buf()),
+        features: Features { dim: m.feature_dim, data },
+        normalization,
+        labels,
+        split: Split { train: train?, valid: valid?, test: test? },
+        graphs: m.graphs.clone(),
+        metric: m.metric.clone(),
+        checksum: Some(m.checksum.clone()),
+        original_ids,
+    };
+    At::new(&dir.join(FEATURES), "contents").locate(dataset.validate_feature_count())?;
+    At::new(&dir.join(FEATURE_DEVIATION), "contents").locate(dataset.validate_normalization())?;
+    contents(FEATURES, bad_feature.map(|i| dataset.not_finite(i)))?;
+    At::new(&dir.join(LABELS), "contents").locate(dataset.validate_labels())?;
+    At::new(&dir.join(manifest::FILE_NAME), "graphs")
+        .locate(graphs::validate(&dataset.graphs, &dataset.graph))?;
+    At::new(&dir.join(ORIGINAL_IDS), "contents").locate(dataset.validate_original_ids())?;
+    At::new(dir, "split").locate(dataset.validate_split())?;
+    Ok(dataset)
+}
+
+/// What a dataset without a name is called.
+fn directory_name(dir: &Path) -> String {
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
+    dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// A dataset directory whose manifest is read.
+pub(super) struct Stored<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) manifest: Manifest,
+}
+
+impl Stored<'_> {
+    pub(super) fn files(&self) -> Files<'_> {
+        Files { dir: self.dir, manifest: manifest::FILE_NAME, entries: &self.manifest.files }
+    }
+
+    /// The feature rows, in whichever form they are there, and the first value that is not finite. Of a dense table of
+    /// as many bytes as `too_large` says only the header is checked.
+    fn features(&self, too_large: impl Fn(u64) -> bool) -> Result<(FeatureData, Option<usize>)> {
+        let (m, files) = (&self.manifest, self.files());
+        let shape = [m.nodes, m.feature_dim];
+        if [FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES].iter().any(|name| files.has(name)) {
+            if files.has(FEATURES) {
+                return Err(files.wrong("files", "features both dense and sparse"));
+            }
+            let stored = [files.length(FEATURES_INDICES)];
+            let indptr = files.read(FEATURES_INDPTR, &[m.nodes.saturating_add(1)])?;
+            let indices = files.read(FEATURES_INDICES, &stored)?;
+            let values = files.read(FEATURES_VALUES, &stored)?;
+            let rows = SparseRows::new(m.feature_dim, indptr, indices, values);
+            let rows = At::new(&self.dir.join(FEATURES_INDICES), "contents").locate(rows)?;
+            return Ok((FeatureData::Csr(rows), None));
+        }
+        let skip = m.files.get(FEATURES).is_some_and(|file| too_large(file.bytes));
+        Ok(match (files.has(FEATURES), files.dtype(FEATURES)) {
+            (false, _) if m.feature_dim == 0 => (FeatureData::default(), None),
+            (_, Some(dtype)) if dtype == f16::DTYPE && skip => {
+                (FeatureData::F16(files.map(FEATURES, &shape)?.1), None)
+            }
+            (_, Some(dtype)) if dtype == f16::DTYPE => {
+                let (data, bad) = files.scan::<f16>(FEATURES, &shape, |x| !x.is_finite())?;
+                (FeatureData::F16(data), bad)
+            }
+            _ if skip => (FeatureData::F32(files.map(FEATURES, &shape)?.1), None),
+            _ => {
+                let (data, bad) = files.scan::<f32>(FEATURES, &shape, |x| !x.is_finite())?;
+                (FeatureData::F32(data), bad)
+            }
+        })
+    }
+
+    /// How the features were normalized.
+    fn normalization(&self) -> Result<Option<Normalization>> {
+        let (m, files) = (&self.manifest, self.files());
+        let statistics = |name| Ok::<_, Error>(files.read::<f64>(name, &[m.feature_dim])?.to_vec());
+        match m.normalize.as_deref() {
+            None => Ok(None),
+            Some("rows") => Ok(Some(Normalization::Rows)),
+            Some("standard") => Ok(Some(Normalization::Standard {
+                mean: files.has(FEATURE_MEAN).then(|| statistics(FEATURE_MEAN)).transpose()?,
+                deviation: statistics(FEATURE_DEVIATION)?,
+            })),
+            Some(other) => {
+                Err(files.wrong("normalize", &format!("'{other}' found, rows or standard expected")))
+            }
+        }
+    }
+
+    /// Every file the manifest names must be one this version knows.
+    fn check_names(&self) -> Result<()> {
+        match self.manifest.files.keys().find(|name| !is_known(name)) {
+            None => Ok(()),
+            Some(name) => Err(self.files().wrong("files", &format!("'{name}' is not a file of this format"))),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Where a dataset directory keeps its feature rows, for those who read them from there.
+
+use std::path::{Path, PathBuf};
+
+use graphmill_core::{Error, Result, matrix::TableType};
+use half::f16;
+
+use super::{
+    manifest::{self, Manifest},
+    native::{FEATURES, FEATURES_INDPTR},
+};
+use crate::{
+    npy::{self, Element},
+    signed::SignedManifest,
+};
+
+/// A table of dense rows in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredTable {
+    /// The file.
+    pub path: PathBuf,
+    /// Where in it the first row begins, in bytes.
+    pub offset: u64,
+    /// `V`.
+    pub rows: usize,
+    /// `F`.
+    pub dim: usize,
+    /// Type of the values.
+    pub kind: TableType,
+}
+
+impl StoredTable {
+    /// The feature rows of the dataset in `dir`. Reads the manifest and the array's header, and no row.
+    ///
+    /// # Errors
+    /// There is no dataset, it has no features or sparse ones, or the file is not what the manifest says.
+    pub fn features(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref();
+        let manifest = Manifest::read(dir)?;
+        let wrong = |message: &str| Error::format(dir.join(manifest::FILE_NAME), "files", message);
+        let Some(entry) = manifest.files.get(FEATURES) else {
+            return Err(wrong(if manifest.files.contains_key(FEATURES_INDPTR) {
+                "the features are stored sparse, which is read in memory only; hold features in host memory"
+            } else {
+                "the dataset has no features that could stay in a file"
+            }));
+        };
+        let array = npy::open(dir.join(FEATURES))?;
+        let shape = [manifest.nodes, manifest.feature_dim];
+        let kind = match array.dtype {
+            dtype if dtype == f32::DTYPE => Some(TableType::F32),
+            dtype if dtype == f16::DTYPE => Some(TableType::F16),
+            _ => None,
+        };
+        let agrees = array.shape == entry.shape && array.dtype.to_string() == entry.dtype;
+        match kind {
+            Some(kind) if agrees && array.shape == shape && !array.fortran_order => Ok(Self {
+                path: array.path().to_path_buf(),
+                offset: array.offset() as u64,
+                rows: shape[0],
+                dim: shape[1],
+                kind,
+            }),
+            _ => Err(Error::format(
+                array.path(),
+                "header",
+                format!(
+                    "shape {:?} of {} found, the manifest says {:?} of {} and counts ask for {shape:?} of <f4 or <f2; \
+                     restore the file or import the data again",
+                    array.shape, array.dtype, entry.shape, entry.dtype
+                ),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::{Features, Graph, Labels, SparseRows, features::FeatureData};
+
+    use super::*;
+    use crate::Dataset;
+
+    fn save(features: Features, dir: &Path) {
+        let dataset = Dataset {
+            graph: Graph::new(vec![0, 0, 1].into(), vec![0].into()).unwrap(),
+            features,
+            labels: Labels::Single { class: vec![0, 0].into(), classes: 1 },
+            ..Dataset::default()
+        };
+        dataset.save_replacing(dir).unwrap();
+    }
+
+    #[test]
+    fn rows_are_where_it_says() {
+        let room = tempfile::tempdir().unwrap();
+        let dir = room.path().join("data");
+        for (features, kind) in [
+            (Features::f32(3, vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), TableType::F32),
+            (
+                Features {
+                    dim: 3,
+                    data: FeatureData::F16([1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(f16::from_f32).to_vec().into()),
+                },
+                TableType::F16,
+            ),
+        ] {
+            save(features, &dir);
+            let table = StoredTable::features(&dir).unwrap();
+            assert_eq!((table.rows, table.dim, table.kind), (2, 3, kind));
+            let bytes = std::fs::read(&table.path).unwrap();
+            let row = &bytes[table.offset as usize + 3 * kind.width()..][..kind.width()];
+            let four = if kind == TableType::F32 {
+                4f32.to_le_bytes().to_vec()
+            } else {
+                f16::from_f32(4.0).to_le_bytes().to_vec()
+            };
+            assert_eq!(row, four);
+        }
+        let path = dir.join(FEATURES);
+        let short = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &short[..short.len() - 1]).unwrap();
+        assert!(StoredTable::features(&dir).unwrap_err().to_string().contains("truncated"));
+        npy::write(&path, &[1.0f32; 4], &[2, 2]).unwrap();
+        assert!(StoredTable::features(&dir).unwrap_err().to_string().contains("the manifest says"));
+    }
+
+    #[test]
+    fn what_has_no_dense_rows_is_named() {
+        let room = tempfile::tempdir().unwrap();
+        let dir = room.path().join("data");
+        save(Features::csr(SparseRows::from_dense(2, &[0.0, 1.0, 0.0, 0.0]).unwrap()), &dir);
+        assert!(StoredTable::features(&dir).unwrap_err().to_string().contains("sparse"));
+        save(Features::default(), &dir);
+        assert!(StoredTable::features(&dir).unwrap_err().to_string().contains("no features"));
+        assert!(StoredTable::features(room.path()).unwrap_err().to_string().contains("no Graphmill dataset"));
+    }
+}

@@ -1,0 +1,390 @@
+//! What public datasets there are. It is data: one TOML file a collection, built into the program.
+//!
+//! A collection gives what its datasets share (`base` is what the files' names are appended to); each dataset gives the
+//! rest. Figures are the published ones. `sha256` and `bytes` stand where they are known of exactly the file that the
+//! address names; `about` is a size for people, not checked.
+
+use std::{path::Path, sync::OnceLock};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Error, Result, checksum::is_hex};
+
+/// The collections, in the order of the list.
+const COLLECTIONS: &[(&str, &str)] = &[
+    ("planetoid.toml", include_str!("catalogue/planetoid.toml")),
+    ("shchur.toml", include_str!("catalogue/shchur.toml")),
+    ("heterophilous.toml", include_str!("catalogue/heterophilous.toml")),
+    ("ogb.toml", include_str!("catalogue/ogb.toml")),
+    ("graphsaint.toml", include_str!("catalogue/graphsaint.toml")),
+    ("graphsage.toml", include_str!("catalogue/graphsage.toml")),
+    ("graphbolt.toml", include_str!("catalogue/graphbolt.toml")),
+    ("musae.toml", include_str!("catalogue/musae.toml")),
+    ("snap.toml", include_str!("catalogue/snap.toml")),
+    ("topologies.toml", include_str!("catalogue/topologies.toml")),
+];
+
+/// What is asked of a dataset's nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// One class a node.
+    Single,
+    /// Several labels a node.
+    Multi,
+    /// Nothing: a graph without labels, for sampling, caching and partitioning.
+    None,
+}
+
+impl Task {
+    /// As the list has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Multi => "multi",
+            Self::None => "-",
+        }
+    }
+}
+
+/// A file of a dataset.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// What it is called in the directory.
+    pub name: String,
+    /// Where it is; empty in the TOML where it is the collection's base with the name.
+    #[serde(default)]
+    pub url: String,
+    /// Its length, where it is known exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// About how long it is, where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about: Option<u64>,
+    /// Its checksum, where one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+impl File {
+    /// Its length, exactly or about.
+    pub fn size(&self) -> Option<u64> {
+        self.bytes.or(self.about)
+    }
+
+    /// Whether it is unpacked.
+    pub fn is_archive(&self) -> bool {
+        Path::new(&self.name).extension().is_some_and(|extension| extension == "zip")
+    }
+
+    /// Where to ask for it: at its own address, or as `MIRROR/DATASET/FILE`.
+    pub fn address(&self, dataset: &str, mirror: Option<&str>) -> String {
+        match mirror {
+            Some(mirror) => format!("{}/{dataset}/{}", mirror.trim_end_matches('/'), self.name),
+            None => self.url.clone(),
+        }
+    }
+}
+
+/// A dataset.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// What users type.
+    pub name: String,
+    /// One line on what it is.
+    pub title: String,
+    /// Whose layout it has and with whom it was published.
+    pub collection: String,
+    /// What is asked of its nodes.
+    pub task: Task,
+    /// `V`.
+    pub nodes: u64,
+    /// Edges as published; see `directed`.
+    pub edges: u64,
+    /// Whether an edge counts for one direction only.
+    pub directed: bool,
+    /// `F`, 0 for none.
+    pub features: u64,
+    /// `C`, 0 for none.
+    pub classes: u64,
+    /// How it is usually scored.
+    pub metric: Option<String>,
+    /// Published scores.
+    pub published: Option<String>,
+    /// The format that `import` takes it for.
+    pub format: String,
+    /// What to import, within the directory; empty for the directory itself.
+    pub source: String,
+    /// Options of the import.
+    pub options: Vec<String>,
+    /// Bytes of what is in its archives, about, where that is known.
+    pub unpacked: Option<u64>,
+    /// What its host says of the use of the data.
+    pub licence: String,
+    /// The paper to cite.
+    pub citation: String,
+    /// A page about it.
+    pub home: String,
+    /// Why no program can fetch it, and what a person has to do; `None` where `files` can be fetched.
+    pub manual: Option<String>,
+    /// Anything else worth knowing.
+    pub note: Option<String>,
+    /// What to fetch.
+    pub files: Vec<File>,
+}
+
+impl Entry {
+    /// Bytes to fetch, exactly or about; `None` where a file's size is not known.
+    pub fn download_bytes(&self) -> Option<u64> {
+        let sizes = self.files.iter().map(File::size);
+        if self.files.is_empty() { None } else { sizes.sum() }
+    }
+
+    /// Bytes of the imported dataset, about: offsets, 32-bit neighbours both ways where the import stores both,
+    /// 32-bit features and labels.
+    pub fn imported_bytes(&self) -> u64 {
+        let both = !self.directed || self.options.iter().any(|option| option == "--undirected");
+        let stored = self.edges * if both { 2 } else { 1 };
+        let labels = if self.task == Task::Multi { self.nodes * self.classes } else { 4 * self.nodes };
+        8 * (self.nodes + 1) + 4 * stored + 4 * self.nodes * self.features + labels
+    }
+
+    /// The arguments of `graphmill` that import it from the directory `dir` to `NAME`.
+    pub fn import(&self, dir: &str) -> Vec<String> {
+        let source = match (dir.trim_end_matches('/'), self.source.as_str()) {
+            ("", source) => format!("{dir}{source}"),
+            (dir, "") => dir.to_string(),
+            (dir, source) => format!("{dir}/{source}"),
+        };
+        let mut words: Vec<String> = vec!["import".into(), self.format.clone(), source, self.name.clone()];
+        words.extend(self.options.iter().cloned());
+        words
+    }
+}
+
+/// A collection as its TOML file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Collection {
+    collection: String,
+    format: String,
+    #[serde(default)]
+    base: String,
+    home: String,
+    licence: String,
+    citation: String,
+    dataset: Vec<Row>,
+}
+
+/// A dataset as a TOML file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    name: String,
+    title: String,
+    task: Task,
+    nodes: u64,
+    edges: u64,
+    #[serde(default)]
+    directed: bool,
+    #[serde(default)]
+    features: u64,
+    #[serde(default)]
+    classes: u64,
+    metric: Option<String>,
+    published: Option<String>,
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    options: Vec<String>,
+    unpacked: Option<u64>,
+    home: Option<String>,
+    licence: Option<String>,
+    citation: Option<String>,
+    manual: Option<String>,
+    note: Option<String>,
+    #[serde(default)]
+    files: Vec<File>,
+}
+
+/// Every dataset of the catalogue.
+pub fn all() -> &'static [Entry] {
+    static ALL: OnceLock<Vec<Entry>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let entries = COLLECTIONS.iter().flat_map(|(file, text)| {
+            parse(text).unwrap_or_else(|message| panic!("the built-in catalogue/{file}: {message}"))
+        });
+        entries.collect()
+    })
+}
+
+/// The datasets of one collection.
+pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, String> {
+    let shared: Collection = toml::from_str(text).map_err(|e| e.to_string())?;
+    shared
+        .dataset
+        .into_iter()
+        .map(|row| {
+            let mut files = row.files;
+            for file in &mut files {
+                if file.url.is_empty() {
+                    file.url = format!("{}{}", shared.base, file.name);
+                }
+                check(&row.name, file)?;
+            }
+            if files.is_empty() != row.manual.is_some() {
+                return Err(format!("{}: either files or a manual way, one of them", row.name));
+            }
+            Ok(Entry {
+                name: row.name,
+                title: row.title,
+                collection: shared.collection.clone(),
+                task: row.task,
+                nodes: row.nodes,
+                edges: row.edges,
+                directed: row.directed,
+                features: row.features,
+                classes: row.classes,
+                metric: row.metric,
+                published: row.published,
+                format: shared.format.clone(),
+                source: row.source,
+                options: row.options,
+                unpacked: row.unpacked,
+                licence: row.licence.unwrap_or_else(|| shared.licence.clone()),
+                citation: row.citation.unwrap_or_else(|| shared.citation.clone()),
+                home: row.home.unwrap_or_else(|| shared.home.clone()),
+                manual: row.manual,
+                note: row.note,
+                files,
+            })
+        })
+        .collect()
+}
+
+fn check(dataset: &str, file: &File) -> Result<(), String> {
+    let fault = |why: &str| Err(format!("{dataset}: {}: {why}", file.name));
+    let plain =
+        !file.name.is_empty() && !file.name.starts_with('.') && !file.name.contains(['/', '\\', ':', ' ']);
+    if !plain {
+        return fault("no plain file name");
+    }
+    if !file.url.starts_with("https://") && !file.url.starts_with("http://") {
+        return fault("no address");
+    }
+    if file.sha256.as_deref().is_some_and(|sum| !is_hex(sum)) {
+        return fault("no SHA-256");
+    }
+    if file.bytes.is_some() && file.about.is_some() {
+        return fault("a size and another one");
+    }
+    Ok(())
+}
+
+/// The dataset called `name`; upper and lower case are the same, and so are `-` and `_`.
+///
+/// # Errors
+/// There is none: the error lists the known names and tells the closest.
+pub fn find(name: &str) -> Result<&'static Entry> {
+    let plain = |name: &str| name.to_lowercase().replace('_', "-");
+    let wanted = plain(name);
+    all().iter().find(|entry| plain(&entry.name) == wanted).ok_or_else(|| {
+        // what follows the family's name is as good as the whole: 'products' for 'ogbn-products'
+        let distance = |entry: &&Entry| {
+            let whole = plain(&entry.name);
+            let rest = whole.split_once('-').map_or(whole.as_str(), |(_, rest)| rest);
+            [whole.as_str(), rest].map(|known| strsim::damerau_levenshtein(known, &wanted)).into_iter().min()
+        };
+        let near =
+            all().iter().min_by_key(distance).filter(|entry| distance(entry) <= Some(1 + wanted.len() / 4));
+        Error::Unknown {
+            name: name.to_string(),
+            near: near.map(|entry| entry.name.clone()),
+            known: all().iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>().join(", "),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_entry_is_sound() {
+        let mut names = HashSet::new();
+        for entry in all() {
+            let plain = entry.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+            assert!(plain && names.insert(entry.name.to_lowercase()), "{}", entry.name);
+            assert!(entry.name != "download" && entry.name != "help");
+            assert!(entry.nodes > 0 && entry.edges > 0, "{}", entry.name);
+            assert_eq!(entry.classes > 0, entry.task != Task::None, "{}", entry.name);
+            assert_eq!(entry.metric.is_some(), entry.task != Task::None, "{}", entry.name);
+            for text in [&entry.title, &entry.licence, &entry.citation, &entry.home] {
+                assert!(!text.is_empty() && !text.ends_with('.'), "{}: '{text}'", entry.name);
+            }
+            let files: HashSet<_> = entry.files.iter().map(|file| &file.name).collect();
+            assert_eq!(files.len(), entry.files.len(), "{}", entry.name);
+            let source = entry.source.split('/').next().unwrap_or_default();
+            let found = source.is_empty()
+                || entry.files.iter().any(|file| file.is_archive() || file.name.starts_with(source));
+            assert!(found || entry.manual.is_some(), "{}: where does '{source}' come from?", entry.name);
+        }
+        assert!(all().len() > 40);
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_right_is_suggested() {
+        assert_eq!(find("OGBN_arxiv").unwrap().name, "ogbn-arxiv");
+        let near = |name: &str| match find(name) {
+            Err(Error::Unknown { near, .. }) => near,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(near("pubmd").as_deref(), Some("pubmed"));
+        assert_eq!(near("products").as_deref(), Some("ogbn-products"));
+        assert_eq!(near("produkts").as_deref(), Some("ogbn-products"));
+        assert_eq!(near("nothing-like-it-at-all"), None);
+        assert_eq!(near(""), None);
+    }
+
+    #[test]
+    fn the_import_s_words_name_the_source() {
+        let entry = find("cora").unwrap();
+        assert_eq!(entry.import("cora-raw/")[..4], ["import", "planetoid", "cora-raw/ind.cora", "cora"]);
+        assert_eq!(entry.import("/")[2], "/ind.cora");
+        assert_eq!(find("flickr").unwrap().import("f")[2], "f");
+        // 2,708 nodes with 1,433 features, 5,278 edges both ways
+        assert_eq!(entry.imported_bytes(), 8 * 2709 + 4 * 2 * 5278 + 4 * 2708 * 1433 + 4 * 2708);
+    }
+
+    #[test]
+    fn a_mirror_has_a_directory_a_dataset() {
+        let file = &find("cora").unwrap().files[0];
+        assert_eq!(file.address("cora", Some("http://host/m/")), format!("http://host/m/cora/{}", file.name));
+        assert!(file.address("cora", None).starts_with("https://raw.githubusercontent.com/"));
+    }
+
+    #[test]
+    fn faults_of_the_data_are_told() {
+        let good = "collection='c'\nformat='f'\nhome='h'\nlicence='l'\ncitation='c'\nbase='http://h/'\n\
+                    [[dataset]]\nname='n'\ntitle='t'\ntask='none'\nnodes=1\nedges=1\n";
+        assert_eq!(
+            parse(&format!("{good}files=[{{name='a.zip'}}]")).unwrap()[0].files[0].url,
+            "http://h/a.zip"
+        );
+        for (bad, says) in [
+            ("", "one of them"),
+            ("manual='m'\nfiles=[{name='a'}]", "one of them"),
+            ("files=[{name='../a'}]", "plain"),
+            ("files=[{name='a',url='ftp://a'}]", "address"),
+            ("files=[{name='a',sha256='ABC'}]", "SHA-256"),
+            ("files=[{name='a',bytes=1,about=1}]", "another"),
+            ("files=[{name='a',md5='1'}]", "md5"),
+        ] {
+            let message = parse(&format!("{good}{bad}")).unwrap_err();
+            assert!(message.contains(says), "{bad}: {message}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A dataset's files into a directory.
+
+use std::{fs, path::Path};
+
+use graphmill_core::progress::{Progress, Unit};
+use serde::Serialize;
+
+use super::{
+    Entry, Error, Options, Result,
+    catalogue::File,
+    checksum::{self, Sums, hex},
+    http::Client,
+    transfer::{self, Job},
+    unpack,
+};
+
+/// What a file was checked against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Check {
+    /// The catalogue's checksum.
+    Published,
+    /// The checksum it had when it first came here.
+    Recorded,
+    /// Nothing: none is published, or it was not asked for.
+    Nothing,
+}
+
+/// Where a file came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// It was there.
+    Present,
+    /// Its beginning was there.
+    Resumed,
+    /// All of it came from the server.
+    Fetched,
+}
+
+/// A file of the dataset that is in the directory now.
+#[derive(Clone, Debug, Serialize)]
+pub struct Got {
+    /// Its name in the directory.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Its checksum.
+    pub sha256: String,
+    /// Where it came from.
+    pub origin: Origin,
+    /// What it was checked against.
+    pub checked: Check,
+}
+
+/// What a download did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The dataset's files.
+    pub files: Vec<Got>,
+    /// Bytes of what was in its archives, unpacked.
+    pub unpacked_bytes: u64,
+}
+
+/// Fetches the files of `entry` into the directory `dir`, which is made where it is missing, and unpacks its archives
+/// there. Files that are there and right are left alone. `SHA256SUMS` in the directory records every file's checksum.
+///
+/// # Errors
+/// No way to the server or none to its files, a wrong length or checksum, a full disk, or `progress` cancelled it. What came so
+/// far stays; the same call goes on from there.
+pub fn download(entry: &Entry, dir: &Path, options: &Options, progress: &dyn Progress) -> Result<Report> {
+    if let Some(how) = &entry.manual {
+        return Err(Error::Manual { name: entry.name.clone(), how: how.clone() });
+    }
+    fs::create_dir_all(dir).map_err(|e| Error::io(dir, "create the directory", e))?;
+    let mut sums = Sums::read(dir)?;
+    check_room(entry, dir)?;
+    let client = Client::new(options.idle, options.proxy);
+    let mut files = Vec::new();
+    for file in &entry.files {
+        files.push(one(&client, entry, file, dir, options, &mut sums, progress)?);
+    }
+    let mut unpacked_bytes = 0;
+    for file in entry.files.iter().filter(|file| file.is_archive()) {
+        unpacked_bytes += unpack::unpack(&dir.join(&file.name), dir, progress)?;
+    }
+    Ok(Report { files, unpacked_bytes })
+}
+
+/// Refuses, before the first byte, what the disk has no room for.
+fn check_room(entry: &Entry, dir: &Path) -> Result<()> {
+    let there = |name: &str| fs::metadata(dir.join(name)).map_or(0, |meta| meta.len());
+    let missing = |file: &File| {
+        let have = there(&file.name).max(there(&format!("{}.part", file.name)));
+        file.size().unwrap_or(0).saturating_sub(have)
+    };
+    transfer::check_space(dir, entry.files.iter().map(missing).sum())
+}
+
+/// One file: found right, or fetched.
+#[allow(clippy::too_many_arguments, reason = "each is needed, and no two belong together")]
+fn one(
+    client: &Client,
+    entry: &Entry,
+    file: &File,
+    dir: &Path,
+    options: &Options,
+    sums: &mut Sums,
+    progress: &dyn Progress,
+) -> Result<Got> {
+    let path = dir.join(&file.name);
+    let recorded = sums.get(&file.name).map(str::to_string);
+    let expected = match (&file.sha256, &recorded) {
+        _ if !options.verify => None,
+        (Some(sum), _) => Some((sum.as_str(), "the published one", Check::Published)),
+        (None, Some(sum)) => Some((sum.as_str(), "the one recorded in SHA256SUMS", Check::Recorded)),
+        (None, None) => None,
+    };
+    let bytes = file.bytes.filter(|_| options.verify);
+    let (bytes, sha256, origin) = if path.exists() {
+        let length = fs::metadata(&path).map_err(|e| Error::io(&path, "examine", e))?.len();
+        progress.stage(&format!("checking {}", file.name), Some(length), Unit::Bytes);
+        let (hash, length) = checksum::of_file(&path, progress)?;
+        let sum = hex(hash);
+        if let Some((known, who, _)) = expected.filter(|(known, ..)| *known != sum) {
+            let message = format!("its SHA-256 is {sum}, {who} is {known}: remove the file and run again");
+            return Err(Error::wrong(&path, message));
+        }
+        if let Some(known) = bytes.filter(|&known| known != length) {
+            let message =
+                format!("{length} bytes, the known file has {known}: remove the file and run again");
+            return Err(Error::wrong(&path, message));
+        }
+        (length, sum, Origin::Present)
+    } else {
+        let url = file.address(&entry.name, options.mirror.as_deref());
+        let sha256 = expected.map(|(sum, who, _)| (sum, who));
+        let arrived =
+            transfer::fetch(client, &Job { url: &url, path: &path, bytes, sha256 }, options, progress)?;
+        let origin = if arrived.resumed { Origin::Resumed } else { Origin::Fetched };
+        (arrived.bytes, arrived.sha256, origin)
+    };
+    sums.set(&file.name, &sha256)?;
+    let checked = expected.map_or(Check::Nothing, |(.., check)| check);
+    if checked == Check::Nothing {
+        let why = if options.verify { "no checksum of it is published" } else { "as was asked" };
+        progress.note(&format!("{}: not verified, {why}; recorded {sha256}", file.name));
+    }
+    Ok(Got { name: file.name.clone(), bytes, sha256, origin, checked })
+}

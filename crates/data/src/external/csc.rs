@@ -1,0 +1,204 @@
+//! A CSC graph written to files part by part, from its first row to its last, which a later process can go on with.
+
+use graphmill_core::{
+    Error, Graph, NodeId, Result,
+    builder::{item::Item, settle::settle},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Rows, Scratch};
+
+/// Edges between two points that a killed import can go on from.
+const SYNC: u64 = 1 << 28;
+
+/// How far the graph is on the disk.
+#[derive(Default, Serialize, Deserialize)]
+struct State {
+    /// Parts written.
+    parts: usize,
+    /// Entries of `indices`.
+    edges: u64,
+    /// Entries of `indptr`: rows that are closed, and the leading zero.
+    rows: u64,
+}
+
+/// A sorted part.
+pub(super) struct Run {
+    /// Sources, row by row.
+    sources: Vec<NodeId>,
+    /// Destinations that have sources here, ascending, and how many.
+    rows: Vec<(NodeId, u64)>,
+    /// A weight per source, where there are weights.
+    weights: Vec<f32>,
+}
+
+impl Run {
+    pub(super) fn new<I: Item>(mut keys: Vec<I>, keep_duplicates: bool) -> Result<Self> {
+        settle(&mut keys, keep_duplicates)?;
+        let sources = keys.iter().map(|item| item.key() as NodeId).collect();
+        let weights = if I::WEIGHTED { keys.iter().map(|item| item.weight()).collect() } else { Vec::new() };
+        let rows = keys.chunk_by(|a, b| a.key() >> 32 == b.key() >> 32);
+        let rows = rows.map(|row| ((row[0].key() >> 32) as NodeId, row.len() as u64)).collect();
+        Ok(Self { sources, rows, weights })
+    }
+}
+
+/// A graph that is written from its first row to its last.
+pub(super) struct Csc {
+    scratch: Scratch,
+    indptr: Rows<u64>,
+    indices: Rows<NodeId>,
+    weights: Option<Rows<f32>>,
+    /// Edges so far, and how many of them are on the disk for sure.
+    pub(super) edges: u64,
+    synced: u64,
+    /// The row that the next edges may still belong to.
+    row: u64,
+    /// Parts written.
+    pub(super) parts: usize,
+    /// Rows that the graph will have; there is no edge beyond.
+    nodes: u64,
+    /// Whether an earlier process wrote some of it.
+    resumed: bool,
+    starts: Vec<u64>,
+}
+
+/// What an earlier process left is not what it wrote: its parts are not in order, or name nodes that there are not.
+pub(super) fn damaged() -> Error {
+    Error::invalid("what a stopped import left is damaged; remove its directory (.importing) and start again")
+}
+
+impl Csc {
+    pub(super) fn resume(scratch: &Scratch, num_nodes: usize, weighted: bool) -> Result<Self> {
+        let (mut indptr, mut indices) = (scratch.column("indptr")?, scratch.column("indices")?);
+        let column = || weighted.then(|| scratch.column("edge-weight")).transpose();
+        let mut weights = column()?;
+        let state: State = scratch.load("csc").unwrap_or_default();
+        indptr.start_at(state.rows)?;
+        indices.start_at(state.edges)?;
+        weights.as_mut().map_or(Ok(()), |weights| weights.start_at(state.edges))?;
+        let found = indptr.len() as u64 == state.rows
+            && indices.len() as u64 == state.edges
+            && weights.as_ref().is_none_or(|weights| weights.len() as u64 == state.edges);
+        let state = if found { state } else { State::default() };
+        if !found {
+            (indptr, indices) = (scratch.column("indptr")?, scratch.column("indices")?);
+            weights = column()?;
+            indptr.start_at(0)?;
+            indices.start_at(0)?;
+            weights.as_mut().map_or(Ok(()), |weights| weights.start_at(0))?;
+        }
+        let mut csc = Self {
+            scratch: scratch.clone(),
+            indptr,
+            indices,
+            weights,
+            edges: state.edges,
+            synced: state.edges,
+            row: state.rows.saturating_sub(1),
+            parts: state.parts,
+            nodes: num_nodes as u64,
+            resumed: state.rows > 0,
+            starts: Vec::new(),
+        };
+        if state.rows == 0 {
+            csc.indptr.extend(&[0])?;
+        }
+        Ok(csc)
+    }
+
+    /// Closes the rows before `row`.
+    fn close(&mut self, row: u64) -> Result<()> {
+        while self.row < row {
+            let many = (row - self.row).min(1 << 16);
+            self.starts.resize(many as usize, 0);
+            self.starts.fill(self.edges);
+            self.indptr.extend(&self.starts)?;
+            self.row += many;
+        }
+        Ok(())
+    }
+
+    pub(super) fn extend(&mut self, run: &Run) -> Result<()> {
+        let (first, last) = (run.rows.first(), run.rows.last());
+        if first.is_some_and(|&(v, _)| u64::from(v) < self.row)
+            || last.is_some_and(|&(v, _)| u64::from(v) >= self.nodes)
+            || run.sources.iter().max().is_some_and(|&u| u64::from(u) >= self.nodes)
+        {
+            return Err(damaged());
+        }
+        let mut starts = std::mem::take(&mut self.starts);
+        starts.clear();
+        let (mut row, mut edges) = (self.row, self.edges);
+        for &(v, count) in &run.rows {
+            while row < u64::from(v) {
+                starts.push(edges);
+                row += 1;
+                if starts.len() == 1 << 16 {
+                    self.indptr.extend(&starts)?;
+                    starts.clear();
+                }
+            }
+            edges += count;
+        }
+        self.indptr.extend(&starts)?;
+        self.indices.extend(&run.sources)?;
+        if let Some(weights) = &mut self.weights {
+            weights.extend(&run.weights)?;
+        }
+        (self.row, self.edges, self.starts) = (row, edges, starts);
+        Ok(())
+    }
+
+    /// An edge that stands many times.
+    pub(super) fn repeat(&mut self, key: u64, copies: u64) -> Result<()> {
+        if key >> 32 < self.row || key >> 32 >= self.nodes || u64::from(key as NodeId) >= self.nodes {
+            return Err(damaged());
+        }
+        self.close(key >> 32)?;
+        let same = vec![key as NodeId; 1 << 16];
+        let mut left = copies;
+        while left > 0 {
+            let now = left.min(same.len() as u64);
+            self.indices.extend(&same[..now as usize])?;
+            left -= now;
+        }
+        self.edges += copies;
+        Ok(())
+    }
+
+    pub(super) fn sync_if_due(&mut self) -> Result<()> {
+        if self.edges - self.synced < SYNC { Ok(()) } else { self.sync() }
+    }
+
+    /// Makes a point that a killed import can go on from.
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.indptr.spill()?;
+        self.indices.spill()?;
+        self.indptr.sync()?;
+        self.indices.sync()?;
+        if let Some(weights) = &mut self.weights {
+            weights.spill()?;
+            weights.sync()?;
+        }
+        self.synced = self.edges;
+        let state = State { parts: self.parts, edges: self.edges, rows: self.indptr.len() as u64 };
+        self.scratch.save("csc", &state)
+    }
+
+    pub(super) fn finish(mut self) -> Result<Graph> {
+        self.close(self.nodes)?;
+        let (nodes, resumed) = (self.nodes, self.resumed);
+        let (indptr, indices) = (self.indptr.finish()?, self.indices.finish()?);
+        let weights = self.weights.map(Rows::finish).transpose()?;
+        if resumed {
+            // what an earlier process wrote may be damaged
+            let graph = Graph::new(indptr, indices).and_then(|graph| match weights {
+                Some(weights) => graph.with_edge_weight(weights),
+                None => Ok(graph),
+            });
+            return graph.ok().filter(|graph| graph.num_nodes() as u64 == nodes).ok_or_else(damaged);
+        }
+        Ok(Graph::sorted(indptr, indices, weights))
+    }
+}

@@ -1,0 +1,20 @@
+//! Data larger than memory on its way to a dataset: edges and rows are collected in a [`Scratch`], in memory while they
+//! fit its budget and in files of its directory beyond that.
+//!
+//! - [`Edges`]: any number of edges in any order, to CSC (an external sort by destination).
+//! - [`Rows`]: a table written row by row, checked and summed as it is written.
+
+mod csc;
+mod directory;
+mod edges;
+mod needs;
+mod publish;
+mod rows;
+mod scratch;
+mod sort;
+mod spill;
+
+pub use edges::Edges;
+pub use needs::Needs;
+pub use rows::Rows;
+pub use scratch::Scratch;

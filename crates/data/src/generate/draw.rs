@@ -1,0 +1,135 @@
+//! Edges and feature rows on their way to a dataset: drawn run by run, in parallel within a run, and handed to a
+//! scratch, so that what is made may be larger than memory.
+//!
+//! Runs are cut by the numbers of edges and nodes alone and every edge and row has a stream of its own: neither the
+//! number of threads nor the length of a run changes a bit.
+
+use std::ops::Range;
+
+use graphmill_core::{EdgeOptions, Features, Graph, NodeId, Result, features::FeatureData, progress::Unit};
+use half::{f16, slice::HalfFloatSliceExt};
+use rayon::prelude::*;
+
+use super::{FeatureType, GenerateOptions};
+use crate::{
+    external::{Rows, Scratch},
+    npy::Element,
+};
+
+/// Edges of a run: 32 MiB of ids. Tests have several.
+const EDGES: usize = if cfg!(test) { 1 << 10 } else { 1 << 22 };
+/// Values of a run of rows: 16 MiB.
+const VALUES: usize = if cfg!(test) { 1 << 10 } else { 1 << 22 };
+
+/// The graph of the edges `edge(0)`, `edge(1)`, .. `edge(draws - 1)`, which need not be distinct.
+///
+/// # Errors
+/// Writing to the scratch directory fails.
+pub(super) fn graph(
+    options: &GenerateOptions,
+    scratch: &Scratch,
+    nodes: usize,
+    draws: usize,
+    edge: impl Fn(u64) -> (NodeId, NodeId) + Sync,
+) -> Result<Graph> {
+    scratch.stage("drawing edges", Some(draws as u64), Unit::Edges);
+    let mut edges =
+        scratch.edges(if options.directed { EdgeOptions::DIRECTED } else { EdgeOptions::UNDIRECTED });
+    let (mut src, mut dst) = (Vec::new(), Vec::new());
+    for run in runs(draws, EDGES) {
+        let ids = run.clone().into_par_iter().with_min_len(1 << 12);
+        ids.map(|e| edge(e as u64)).unzip_into_vecs(&mut src, &mut dst);
+        edges.extend(&src, &dst)?;
+        scratch.done(run.end as u64);
+    }
+    drop((src, dst));
+    edges.build(nodes)
+}
+
+/// Features `V x F` in the type that the options ask for, where `fill(v, row)` makes a row of F numbers (rounded to
+/// nearest where the type is narrower).
+///
+/// # Errors
+/// Writing to the scratch directory fails.
+pub(super) fn features(
+    options: &GenerateOptions,
+    scratch: &Scratch,
+    nodes: usize,
+    fill: impl Fn(usize, &mut [f32]) + Sync,
+) -> Result<Features> {
+    let dim = options.dim;
+    if dim == 0 {
+        return Ok(Features::default());
+    }
+    scratch.stage("drawing features", Some(nodes as u64), Unit::Rows);
+    let data = match options.feature_type {
+        FeatureType::F32 => {
+            FeatureData::F32(rows(options, scratch, nodes, &fill, |values, to| to.extend(values))?.finish()?)
+        }
+        FeatureType::F16 => {
+            let mut half = Vec::new();
+            let narrow = |values: &[f32], to: &mut Rows<f16>| {
+                half.resize(values.len(), f16::ZERO);
+                let pieces = half.par_chunks_mut(1 << 16).zip(values.par_chunks(1 << 16));
+                pieces.for_each(|(half, values)| half.convert_from_f32_slice(values));
+                to.extend(&half)
+            };
+            FeatureData::F16(rows(options, scratch, nodes, &fill, narrow)?.finish()?)
+        }
+    };
+    Ok(Features { dim, data })
+}
+
+/// Fills runs of rows and gives each to `add`.
+fn rows<T: Element>(
+    options: &GenerateOptions,
+    scratch: &Scratch,
+    nodes: usize,
+    fill: &(impl Fn(usize, &mut [f32]) + Sync),
+    mut add: impl FnMut(&[f32], &mut Rows<T>) -> Result<()>,
+) -> Result<Rows<T>> {
+    let dim = options.dim;
+    let mut table = scratch.rows("features", dim)?;
+    let mut values = Vec::new();
+    for run in runs(nodes, (VALUES / dim).max(1)) {
+        values.resize(run.len() * dim, 0.0);
+        let each = values.par_chunks_exact_mut(dim).with_min_len(1 << 6).enumerate();
+        each.for_each(|(i, row)| fill(run.start + i, row));
+        add(&values, &mut table)?;
+        scratch.done(run.end as u64);
+    }
+    Ok(table)
+}
+
+/// `0..count` in runs of `length`, the last perhaps shorter.
+fn runs(count: usize, length: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..count).step_by(length).map(move |start| start..start.saturating_add(length).min(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_make_what_one_pass_makes() {
+        let options = GenerateOptions { dim: 3, directed: true, ..Default::default() };
+        let (nodes, draws) = (VALUES, 3 * EDGES + 5);
+        let edge = |e: u64| ((e * 7 % nodes as u64) as NodeId, (e * e % nodes as u64) as NodeId);
+        let made = graph(&options, &Scratch::in_memory(), nodes, draws, edge).unwrap();
+        let (src, dst): (Vec<_>, Vec<_>) = (0..draws as u64).map(edge).unzip();
+        let whole = graphmill_core::build(nodes, &src, &dst, EdgeOptions::DIRECTED).unwrap();
+        assert_eq!((made.indptr(), made.indices()), (whole.indptr(), whole.indices()));
+
+        let fill =
+            |v: usize, row: &mut [f32]| row.iter_mut().zip(0..).for_each(|(x, i)| *x = (v * 3 + i) as f32);
+        let made = features(&options, &Scratch::in_memory(), nodes, fill).unwrap();
+        let FeatureData::F32(data) = &made.data else { panic!("f32 was asked for") };
+        assert!(data.iter().copied().eq((0..3 * nodes).map(|x| x as f32)));
+        let options = GenerateOptions { feature_type: FeatureType::F16, ..options };
+        let FeatureData::F16(half) = features(&options, &Scratch::in_memory(), nodes, fill).unwrap().data
+        else {
+            panic!("f16 was asked for")
+        };
+        assert!(half.iter().zip(data.iter()).all(|(h, &x)| *h == f16::from_f32(x)));
+    }
+}

@@ -1,0 +1,199 @@
+//! An `.npy` array whose length is known when its last value is.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    marker::PhantomData,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytemuck::Pod;
+use graphmill_core::{Buffer, Error, Result};
+
+use super::{Element, Header};
+use crate::{
+    atomic,
+    dataset::{checksum::Tree, manifest::FileEntry},
+};
+
+/// A whole array file that this process wrote value by value, each checked: a dataset may take it over as it is. The tag
+/// of the buffer that maps it.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) path: PathBuf,
+    pub(crate) entry: FileEntry,
+}
+
+/// Maps the whole array that was just written to `path`.
+///
+/// # Errors
+/// As for [`super::open`].
+pub(crate) fn map_written<T: Element>(path: PathBuf, entry: FileEntry) -> Result<Buffer<T>> {
+    let buffer = super::open(&path)?.map::<T>()?;
+    Ok(buffer.tagged(Arc::new(Written { path, entry })))
+}
+
+/// The file that this process wrote and `buffer` maps whole.
+pub(crate) fn written<T: Pod>(buffer: &Buffer<T>) -> Option<&Written> {
+    buffer.tag()
+}
+
+/// Bytes before the data: enough for any header of two axes.
+const HEADER: usize = super::DATA;
+
+/// Writes values to a file one after the other and sums them up on the way; the header, which holds their number, is
+/// written at the end.
+#[derive(Debug)]
+pub(crate) struct Writer<T> {
+    path: PathBuf,
+    file: File,
+    /// The chunk in hand, header included in the first.
+    chunk: Vec<u8>,
+    /// The whole first chunk, once it is written: its header changes at the end.
+    first: Vec<u8>,
+    /// Of the chunks before the one in hand.
+    tree: Tree,
+    /// Bytes before the chunk in hand.
+    start: u64,
+    of: PhantomData<T>,
+}
+
+impl<T: Element> Writer<T> {
+    /// Creates the file `path`, in the place of one that has the name.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let file = atomic::create_fresh(path).map_err(|e| Error::io(path, "create", e))?;
+        Ok(Self::over(path, file))
+    }
+
+    fn over(path: &Path, file: File) -> Self {
+        let mut chunk = Vec::with_capacity(Tree::CHUNK);
+        chunk.resize(HEADER, 0);
+        let (first, tree) = (Vec::new(), Tree::default());
+        Self { path: path.to_path_buf(), file, chunk, first, tree, start: 0, of: PhantomData }
+    }
+
+    /// Goes on behind the first `len` values of a file that was synced with at least as many; none if it is shorter. Reads them once.
+    pub(crate) fn resume(path: &Path, len: u64) -> Result<Option<Self>> {
+        let io = |e| Error::io(path, "resume", e);
+        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
+        let bytes = (size_of::<T>() as u64).checked_mul(len).and_then(|data| data.checked_add(HEADER as u64));
+        let size = file.metadata().map_err(io)?.len();
+        let Some(bytes) = bytes.filter(|&bytes| bytes <= size) else {
+            return Ok(None);
+        };
+        file.set_len(bytes).map_err(io)?;
+        file.seek(SeekFrom::Start(HEADER as u64)).map_err(io)?;
+        let mut writer = Self::over(path, file);
+        loop {
+            let room = (Tree::CHUNK - writer.chunk.len()) as u64;
+            let read =
+                Read::by_ref(&mut writer.file).take(room).read_to_end(&mut writer.chunk).map_err(io)?;
+            if (read as u64) < room {
+                break;
+            }
+            writer.pass_chunk();
+        }
+        Ok(Some(writer))
+    }
+
+    /// How many values are written.
+    pub(crate) fn len(&self) -> u64 {
+        (self.start + self.chunk.len() as u64 - HEADER as u64) / size_of::<T>() as u64
+    }
+
+    /// Adds values.
+    pub(crate) fn extend(&mut self, values: &[T]) -> Result<()> {
+        let mut bytes: &[u8] = bytemuck::cast_slice(values);
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(Tree::CHUNK - self.chunk.len()));
+            self.chunk.extend_from_slice(now);
+            bytes = later;
+            if self.chunk.len() == Tree::CHUNK {
+                self.write_chunk()?;
+                self.pass_chunk();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all values so far are on the disk.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.write_chunk()?;
+        self.file.sync_data().map_err(|e| Error::io(&self.path, "sync", e))
+    }
+
+    /// Writes the header for `shape` (whose product is the number of values) and waits until all is on the disk.
+    pub(crate) fn finish(mut self, shape: &[usize]) -> Result<FileEntry> {
+        let header =
+            Header { dtype: T::DTYPE, shape: shape.to_vec(), fortran_order: false }.to_bytes_of(HEADER);
+        let bytes = self.start + self.chunk.len() as u64;
+        if self.start == 0 {
+            self.chunk[..HEADER].copy_from_slice(&header);
+        } else {
+            self.first[..HEADER].copy_from_slice(&header);
+            self.tree.replace_first(&self.first);
+            let patched = self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.write_all(&header));
+            patched.map_err(|e| Error::io(&self.path, "write", e))?;
+        }
+        self.write_chunk()?;
+        if !self.chunk.is_empty() {
+            self.tree.add(&self.chunk);
+        }
+        self.file.sync_all().map_err(|e| Error::io(&self.path, "sync", e))?;
+        let checksum = self.tree.finish();
+        Ok(FileEntry { dtype: T::DTYPE.to_string(), shape: shape.to_vec(), bytes, checksum })
+    }
+
+    fn write_chunk(&mut self) -> Result<()> {
+        let written: io::Result<()> =
+            self.file.seek(SeekFrom::Start(self.start)).and_then(|_| self.file.write_all(&self.chunk));
+        written.map_err(|e| Error::io(&self.path, "write", e))
+    }
+
+    /// The chunk in hand is full and in the file: the next one begins.
+    fn pass_chunk(&mut self) {
+        self.tree.add(&self.chunk);
+        self.start += self.chunk.len() as u64;
+        if self.first.is_empty() {
+            self.first = self.chunk.clone();
+        }
+        self.chunk.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{dataset::checksum::checksum, npy};
+
+    #[test]
+    fn the_file_is_what_is_written_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, whole) = (dir.path().join("a.npy"), dir.path().join("b.npy"));
+        for len in [0usize, 5, (Tree::CHUNK - HEADER) / 4, 600_001] {
+            let data: Vec<u32> = (0..len as u32).collect();
+            npy::write_new(&whole, &data, &[len]).unwrap();
+            let expected = std::fs::read(&whole).unwrap();
+            // written in one go, and stopped after a sync of more values than were counted
+            for stop in [None, Some(len / 3)] {
+                let mut writer = Writer::create(&path).unwrap();
+                if let Some(stop) = stop {
+                    writer.extend(&data[..stop + len / 4]).unwrap();
+                    writer.sync().unwrap();
+                    drop(writer);
+                    writer = Writer::resume(&path, stop as u64).unwrap().unwrap();
+                    assert_eq!(writer.len(), stop as u64);
+                }
+                for piece in data[stop.unwrap_or(0)..].chunks(70_000) {
+                    writer.extend(piece).unwrap();
+                }
+                assert_eq!(writer.len(), len as u64);
+                let entry = writer.finish(&[len]).unwrap();
+                assert!(std::fs::read(&path).unwrap() == expected, "{len} values, stopped at {stop:?}");
+                assert_eq!((entry.checksum, entry.bytes), (checksum(&expected), expected.len() as u64));
+            }
+        }
+        assert!(Writer::<u32>::resume(&path, 1 << 40).unwrap().is_none());
+    }
+}

@@ -1,0 +1,105 @@
+//! Which part every node belongs to.
+
+use graphmill_core::{Buffer, Error, NodeId, Result, memory, search::position};
+use rayon::prelude::*;
+
+/// The part of every node, `V` numbers below `parts`. Cloning shares the memory.
+///
+/// ```
+/// use graphmill_data::partition::PartitionBook;
+/// let book = PartitionBook::new(2, vec![0, 1, 1])?;
+/// assert_eq!((book.part_of(2), book.sizes()), (1, vec![1, 2]));
+/// assert!(PartitionBook::new(2, vec![2]).is_err());
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PartitionBook {
+    parts: u16,
+    of: Buffer<u16>,
+}
+
+impl PartitionBook {
+    /// Takes the part of every node after checking it.
+    ///
+    /// # Errors
+    /// There are no parts, or a number is not below `parts`.
+    pub fn new(parts: u16, of: impl Into<Buffer<u16>>) -> Result<Self> {
+        let of = of.into();
+        if parts == 0 {
+            return Err(Error::invalid("a partition into 0 parts"));
+        }
+        match position(&of, |&part| part >= parts) {
+            Some(v) => Err(Error::invalid(format!("node {v} is in part {} of {parts}", of[v]))),
+            None => Ok(Self { parts, of }),
+        }
+    }
+
+    /// `K`.
+    pub fn parts(&self) -> u16 {
+        self.parts
+    }
+
+    /// `V`.
+    pub fn num_nodes(&self) -> usize {
+        self.of.len()
+    }
+
+    /// The part of every node.
+    pub fn of(&self) -> &[u16] {
+        &self.of
+    }
+
+    /// The part of `v`.
+    #[inline]
+    pub fn part_of(&self, v: NodeId) -> u16 {
+        self.of[v as usize]
+    }
+
+    /// How many nodes every part has. O(V), parallel.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.count(&self.of, |&part| part)
+    }
+
+    /// How many of `nodes` every part has. Parallel.
+    ///
+    /// # Panics
+    /// One of them is no node.
+    pub fn sizes_of(&self, nodes: &[NodeId]) -> Vec<usize> {
+        self.count(nodes, |&v| self.part_of(v))
+    }
+
+    fn count<T: Sync>(&self, items: &[T], part: impl Fn(&T) -> u16 + Sync) -> Vec<usize> {
+        let none = || vec![0; self.parts.into()];
+        let one = |mut counts: Vec<usize>, item| {
+            counts[usize::from(part(item))] += 1;
+            counts
+        };
+        let add = |mut a: Vec<usize>, b: Vec<usize>| {
+            a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+            a
+        };
+        items.par_iter().with_min_len(1 << 16).fold(none, one).reduce(none, add)
+    }
+
+    /// The nodes of every part, ascending, one part behind the other, and where each part's begin (`K + 1`). O(V).
+    ///
+    /// # Errors
+    /// The memory cannot be had.
+    pub fn by_part(&self) -> Result<(Vec<NodeId>, Vec<usize>)> {
+        let mut starts = vec![0];
+        for size in self.sizes() {
+            starts.push(starts[starts.len() - 1] + size);
+        }
+        let mut next = starts.clone();
+        let mut nodes: Vec<NodeId> = memory::zeroed(self.num_nodes())?;
+        for (v, &part) in self.of.iter().enumerate() {
+            nodes[next[usize::from(part)]] = v as NodeId;
+            next[usize::from(part)] += 1;
+        }
+        Ok((nodes, starts))
+    }
+
+    pub(super) fn buffer(&self) -> &Buffer<u16> {
+        &self.of
+    }
+}

@@ -1,0 +1,200 @@
+//! The parts are the dataset, and damage is told.
+
+use std::fs;
+
+use graphmill_core::progress::Quiet;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    Dataset,
+    reorder::tests::{Kind, attributes, dataset},
+};
+
+fn description() -> Description<'static> {
+    Description { method: "by hand", seed: 5, options: json!({"a": 1}), statistics: json!({"edge_cut": 0.5}) }
+}
+
+/// The in-neighbours of `v` with the bits of their weights.
+fn row(graph: &graphmill_core::Graph, v: u32) -> Vec<(u32, Option<u32>)> {
+    let run = graph.indptr()[v as usize] as usize..graph.indptr()[v as usize + 1] as usize;
+    run.map(|e| (graph.indices()[e], graph.edge_weight().map(|weight| weight[e].to_bits()))).collect()
+}
+
+fn is_all_of(dir: &PartitionDir, whole: &Dataset, book: &PartitionBook) {
+    assert_eq!(dir.book.of(), book.of());
+    assert_eq!((dir.num_nodes(), dir.num_edges()), (whole.num_nodes(), whole.graph.num_edges()));
+    assert_eq!((dir.source(), dir.is_weighted()), ("tiny", whole.graph.edge_weight().is_some()));
+    for ((_, ids), (_, expected)) in dir.split.parts().into_iter().zip(whole.split.parts()) {
+        assert_eq!(ids[..], expected[..]);
+    }
+    let mut seen = vec![0; whole.num_nodes()];
+    for number in 0..dir.parts() {
+        let part = dir.part(number).unwrap();
+        let global = |local: u32| part.nodes[local as usize];
+        for (((name, own), (_, all)), n) in
+            part.dataset.split.parts().into_iter().zip(whole.split.parts()).zip(0..)
+        {
+            let own: Vec<u32> = own.iter().map(|&v| global(v)).collect();
+            let expected: Vec<u32> = all.iter().copied().filter(|&v| book.part_of(v) == number).collect();
+            assert_eq!(own, expected, "{name} {n}");
+        }
+        for local in 0..part.dataset.num_nodes() as u32 {
+            let v = global(local);
+            seen[v as usize] += 1;
+            assert_eq!((book.part_of(v), part.local(v)), (number, Some(local)));
+            assert_eq!(attributes(&part.dataset, local), attributes(whole, v));
+            assert_eq!(dir.degrees[v as usize] as usize, whole.graph.in_degree(v));
+            assert_eq!(part.neighbors.degree(local), whole.graph.in_degree(v));
+            let start = part.neighbors.indptr()[local as usize] as usize;
+            let weights = part.neighbors.edge_weight();
+            let bits = |i: usize| weights.map(|weights| weights[start + i].to_bits());
+            let found: Vec<_> =
+                part.neighbors.of(local).iter().enumerate().map(|(i, &u)| (u, bits(i))).collect();
+            let expected = row(&whole.graph, v);
+            assert_eq!(found, expected);
+            let inside: Vec<_> = expected.into_iter().filter(|(u, _)| book.part_of(*u) == number).collect();
+            let own: Vec<_> =
+                row(&part.dataset.graph, local).into_iter().map(|(u, w)| (global(u), w)).collect();
+            assert_eq!(own, inside);
+            let graph_of = |set: &Dataset, v: u32| {
+                set.graphs.iter().find(|g| g.nodes.contains(&(v as usize))).map(|g| g.name.clone())
+            };
+            assert_eq!(graph_of(&part.dataset, local), graph_of(whole, v));
+        }
+    }
+    assert!(seen.iter().all(|&times| times == 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn the_parts_are_the_dataset(
+        nodes in 5usize..30,
+        pairs in prop::collection::vec((0u32..30, 0u32..30), 0..90),
+        of in prop::collection::vec(0u16..5, 30),
+        (weighted, undirected, multi, features, named, reordered) in
+            (any::<bool>(), any::<bool>(), any::<bool>(), 0u8..4, any::<bool>(), any::<bool>()),
+    ) {
+        let whole = dataset(nodes, &pairs, Kind { weighted, undirected, multi, features, named, reordered });
+        // no part is without a node
+        let of: Vec<u16> = of.iter().take(nodes).enumerate().map(|(v, &p)| if v < 5 { v as u16 } else { p }).collect();
+        let book = PartitionBook::new(5, of).unwrap();
+        let room = tempfile::tempdir().unwrap();
+        let made = write(&whole, &book, &description(), &room.path().join("d"), &Quiet).unwrap();
+        is_all_of(&made, &whole, &book);
+        prop_assert_eq!((made.method(), made.seed()), ("by hand", 5));
+        prop_assert_eq!((made.options(), made.statistics()), (&json!({"a": 1}), &json!({"edge_cut": 0.5})));
+        prop_assert_eq!(fs::read_dir(room.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+}
+
+/// A directory of two parts with all there can be.
+fn small() -> (tempfile::TempDir, PathBuf, Dataset) {
+    let kind =
+        Kind { weighted: true, undirected: true, multi: false, features: 1, named: false, reordered: false };
+    let whole = dataset(9, &[(0, 1), (1, 2), (3, 4), (8, 2), (5, 6), (6, 7)], kind);
+    let book = PartitionBook::new(2, vec![0, 1, 0, 1, 0, 1, 0, 1, 0]).unwrap();
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("d");
+    write(&whole, &book, &description(), &path, &Quiet).unwrap();
+    (room, path, whole)
+}
+
+/// The error of opening all of a directory.
+fn fault(path: &Path) -> Option<String> {
+    let open = |dir: PartitionDir| (0..dir.parts()).try_for_each(|part| dir.part(part).map(drop));
+    PartitionDir::open(path).and_then(open).err().map(|e| e.to_string())
+}
+
+fn all_files(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { all_files(&path, files) } else { files.push(path) }
+    }
+}
+
+#[test]
+fn damage_anywhere_is_an_error_that_names_the_file() {
+    let (_room, path, _) = small();
+    assert_eq!(fault(&path), None);
+    let mut files = Vec::new();
+    all_files(&path, &mut files);
+    assert!(files.len() > 25, "{files:?}");
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let good = fs::read(&file).unwrap();
+        for at in [good.len() - 1, good.len() / 2, 3] {
+            let mut bad = good.clone();
+            bad[at] ^= 4;
+            fs::write(&file, bad).unwrap();
+            let message = fault(&path).unwrap_or_else(|| panic!("{name}: byte {at}"));
+            assert!(message.contains(name), "{name}: {message}");
+        }
+        fs::write(&file, &good[..good.len() - 1]).unwrap();
+        assert!(fault(&path).unwrap().contains(name));
+        fs::remove_file(&file).unwrap();
+        assert!(fault(&path).unwrap().contains(name));
+        fs::write(&file, good).unwrap();
+    }
+    assert_eq!(fault(&path), None);
+}
+
+#[test]
+fn a_manifest_whose_counts_disagree_is_refused() {
+    let (_room, path, _) = small();
+    let file = path.join(manifest::FILE_NAME);
+    let good = fs::read_to_string(&file).unwrap();
+    let with = |change: fn(&mut Manifest)| {
+        let mut m = Manifest::read(&path).unwrap();
+        change(&mut m);
+        fs::write(&file, m.signed().unwrap().1).unwrap();
+        let message = fault(&path).unwrap();
+        fs::write(&file, &good).unwrap();
+        message
+    };
+    let fails = |change: fn(&mut Manifest), why: &str| {
+        let message = with(change);
+        assert!(message.contains(why), "{message}");
+    };
+    fails(|m| m.format = "zip".into(), "'zip' found");
+    fails(|m| m.version = 2, "version 2");
+    fails(|m| m.parts = 3, "2 parts are described, parts is 3");
+    fails(|m| m.nodes = 10, "nodes do not add up to 10");
+    fails(|m| m.edges += 1, "neighbors do not add up");
+    fails(|m| m.train += 1, "train.npy");
+    fails(|m| m.each.swap(0, 1), "part 0 has 5 nodes");
+    fails(|m| m.each[1].checksum = m.each[0].checksum.clone(), "another dataset");
+    fails(|m| m.each[0].nodes = usize::MAX, "do not add up");
+    fails(
+        |m| {
+            (m.each[0].nodes, m.each[1].nodes) = (4, 5);
+        },
+        "part 0 has 5 nodes",
+    );
+    fails(|m| m.each[0].edges += 1, "edges, not");
+    fails(|m| m.weighted = false, "weights");
+    let text = good.replace("\"seed\": 5", "\"seed\": 6");
+    fs::write(&file, text).unwrap();
+    assert!(fault(&path).unwrap().contains("damaged or was edited"));
+}
+
+#[test]
+fn a_target_that_holds_something_is_refused() {
+    let (room, path, whole) = small();
+    let book = PartitionBook::new(2, vec![0; 9]).unwrap();
+    let refused = |book: &PartitionBook, dst: &Path| {
+        write(&whole, book, &description(), dst, &Quiet).unwrap_err().to_string()
+    };
+    assert!(refused(&book, &path).contains("already holds a partitioned dataset"));
+    assert!(refused(&book, room.path()).contains("not empty"));
+    assert!(refused(&book, &path.join("book.npy")).contains("this is a file"));
+    assert!(refused(&book, &room.path().join("new")).contains("part 1 has no node"));
+    let short = PartitionBook::new(1, vec![0; 8]).unwrap();
+    assert!(refused(&short, &room.path().join("new")).contains("a partition of 8 nodes, but there are 9"));
+    let dir = PartitionDir::open(&path).unwrap();
+    assert!(dir.part(2).unwrap_err().to_string().contains("part 2 of 2"));
+    assert!(PartitionDir::open(room.path()).unwrap_err().to_string().contains("graphmill partition"));
+    assert_eq!(fs::read_dir(room.path()).unwrap().count(), 1);
+}

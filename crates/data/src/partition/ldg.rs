@@ -1,0 +1,25 @@
+//! Linear deterministic greedy (Stanton and Kliot, *Streaming graph partitioning for large distributed graphs*, KDD 2012, section 3.1):
+//! a node goes where most of its neighbours are, `argmax |P(i) ∩ N(v)| (1 - |P(i)| / C)` with `C = ceil(V / K)`. Balances nodes and
+//! does not know of training nodes. O(E + V K).
+
+use graphmill_core::{Graph, NodeId, Result, progress::Progress};
+
+use super::{Options, PartitionBook, Partitioner, stream::stream};
+
+/// See the module's text.
+pub(super) struct Ldg(Options);
+
+impl Ldg {
+    pub(super) fn new(options: &Options) -> Self {
+        Self(options.clone())
+    }
+}
+
+impl Partitioner for Ldg {
+    fn partition(&self, graph: &Graph, train: &[NodeId], progress: &dyn Progress) -> Result<PartitionBook> {
+        self.0.check(graph, train)?;
+        let capacity = graph.num_nodes().div_ceil(self.0.parts.into());
+        let score = |inside: u64, size: u64| inside as f64 * (1.0 - size as f64 / capacity as f64);
+        stream(graph, train, &self.0, progress, capacity, score)
+    }
+}

@@ -1,0 +1,69 @@
+//! METIS (Karypis and Kumar, *A fast and high quality multilevel scheme for partitioning irregular graphs*, SIAM J. Sci. Comput.
+//! 20(1), 1998), through its library: multilevel k-way with two constraints, nodes and training nodes, as DGL calls it.
+//!
+//! The comparison for quality. One thread, several copies of the graph in memory, and fewer than 2^31 edges.
+
+use graphmill_core::{
+    Error, Graph, NodeId, Result, memory,
+    progress::{Progress, Unit},
+};
+
+use super::{Options, PartitionBook, Partitioner, limits::fill_empty, trains};
+use crate::reorder::adjacency::both_ways;
+
+/// See the module's text.
+pub(super) struct Metis(Options);
+
+impl Metis {
+    pub(super) fn new(options: &Options) -> Self {
+        Self(options.clone())
+    }
+}
+
+impl Partitioner for Metis {
+    fn partition(&self, graph: &Graph, train: &[NodeId], progress: &dyn Progress) -> Result<PartitionBook> {
+        self.0.check(graph, train)?;
+        let (nodes, parts) = (graph.num_nodes(), self.0.parts);
+        let trains = trains(nodes, train)?;
+        if parts == 1 {
+            return PartitionBook::new(1, memory::zeroed::<u16>(nodes)?);
+        }
+        progress.stage("partitioning by METIS", None, Unit::Edges);
+        let both = both_ways(graph)?;
+        let too_large = |_| {
+            Error::invalid(format!(
+                "{} edges: METIS takes fewer than 2^31; use the method bgl",
+                both.num_edges()
+            ))
+        };
+        i32::try_from(both.num_edges()).map_err(too_large)?;
+        // METIS knows no edge from a node to itself
+        let mut starts: Vec<i32> = memory::reserve(nodes + 1)?;
+        let mut neighbors: Vec<i32> = memory::reserve(both.num_edges())?;
+        starts.push(0);
+        for v in 0..nodes as NodeId {
+            neighbors.extend(both.in_neighbors(v).iter().filter(|&&u| u != v).map(|&u| u as i32));
+            starts.push(neighbors.len() as i32);
+        }
+        let several = !train.is_empty() && train.len() < nodes;
+        let weights: Vec<i32> = if several {
+            trains.iter().flat_map(|&trains| [1, i32::from(trains)]).collect()
+        } else {
+            vec![1; nodes]
+        };
+        let all_train = train.len() == nodes;
+        let slack = if all_train { self.0.slack.min(self.0.train_slack) } else { self.0.slack };
+        let most = [1.0 + slack as f32, 1.0 + self.0.train_slack as f32];
+        let constraints = if several { 2 } else { 1 };
+        let mut found = vec![0; nodes];
+        let format_error = |e: &dyn std::fmt::Display| Error::invalid(format!("METIS failed: {e}"));
+        metis::Graph::new(constraints, parts.into(), &starts, &neighbors)
+            .map_err(|e| format_error(&e))?
+            .set_vwgt(&weights)
+            .set_ubvec(&most[..constraints as usize])
+            .set_option(metis::option::Seed((self.0.seed & 0x7fff_ffff) as i32))
+            .part_kway(&mut found)
+            .map_err(|e| format_error(&e))?;
+        fill_empty(graph, &trains, parts, found.into_iter().map(|part| part as u16).collect())
+    }
+}

@@ -1,0 +1,25 @@
+//! Breadth first: the neighbours of a node get ids one after the other.
+
+use graphmill_core::{Graph, NodeId, Result, memory, node_order::by_keys};
+
+use super::adjacency::{Seen, both_ways};
+
+/// Component by component, from its node of the highest degree; neighbours in the order in which they are stored. Edges are
+/// followed both ways. O(E + V log V); the walk itself is sequential, and bound by reading the rows once.
+pub(super) fn order(graph: &Graph, _: u64) -> Result<Vec<NodeId>> {
+    let graph = both_ways(graph)?;
+    let mut seen = Seen::new(graph.num_nodes())?;
+    let mut order: Vec<NodeId> = memory::reserve(graph.num_nodes())?;
+    for root in by_keys(graph.num_nodes(), |v| !(graph.in_degree(v) as u64))? {
+        if !seen.insert(root) {
+            continue;
+        }
+        let mut at = order.len();
+        order.push(root);
+        while let Some(&v) = order.get(at) {
+            order.extend(graph.in_neighbors(v).iter().filter(|&&u| seen.insert(u)));
+            at += 1;
+        }
+    }
+    Ok(order)
+}

@@ -1,0 +1,16 @@
+//! By descending out-degree: the nodes whose features most others read first.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use graphmill_core::{Graph, NodeId, Result, node_order::by_keys};
+use rayon::prelude::*;
+
+/// The nodes by how many rows list them, most first, ties by id. O(E + V log V), parallel.
+pub(super) fn order(graph: &Graph, _: u64) -> Result<Vec<NodeId>> {
+    // Relaxed suffices: counts carry no other data, and the join of the loop orders them before what follows.
+    let degree: Vec<AtomicU64> = (0..graph.num_nodes()).into_par_iter().map(|_| AtomicU64::new(0)).collect();
+    graph.indices().par_iter().with_min_len(1 << 14).for_each(|&u| {
+        degree[u as usize].fetch_add(1, Relaxed);
+    });
+    by_keys(graph.num_nodes(), |v| !degree[v as usize].load(Relaxed))
+}

@@ -1,0 +1,182 @@
+//! A dataset carried over to an order: Algorithm 2 of Min et al., *Graph neural network training with data tiering*, 2021.
+//!
+//! The paper's steps, all parallel: the rank of every node (its new id), the lengths of the new rows and their prefix sum,
+//! then every row copied with its ids mapped. It leaves rows as they come; ours ascend, as everywhere in a dataset,
+//! and everything else that a dataset holds follows.
+//!
+//! O(V + E log d) for rows of d in-neighbours and O(V F) for the features.
+
+use std::time::Instant;
+
+use graphmill_core::{
+    Buffer, Error, Features, Graph, Labels, NodeId, Result, SparseRows, Split, features::FeatureData,
+    node_order::inverse, progress::Unit,
+};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::rows::{gather, indptr, ragged};
+use crate::{Dataset, dataset::NamedGraph, external::Scratch};
+
+/// Where the time of a reordering went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Seconds {
+    /// Making the order.
+    pub order: f64,
+    /// Row starts, in-neighbours and edge weights, and writing them.
+    pub topology: f64,
+    /// Feature rows, and writing them.
+    pub features: f64,
+    /// Labels, split and original ids.
+    pub labels: f64,
+    /// Checking the result, writing what was not written on the way, and moving it into place.
+    pub finish: f64,
+}
+
+impl Seconds {
+    /// All of it.
+    pub fn sum(&self) -> f64 {
+        self.order + self.topology + self.features + self.labels + self.finish
+    }
+}
+
+/// The dataset with its nodes in the order `order`: what was node `order[i]` is node `i`. Edges and their weights, features,
+/// labels, the split and original ids follow; rows ascend. Where the dataset consists of named graphs, each keeps its run of ids and
+/// the order decides within it. Deterministic, parallel; large tables go to the scratch's directory as they are made.
+///
+/// # Errors
+/// `order` is no permutation of the nodes, the memory cannot be had, or writing fails.
+pub fn relabel(dataset: &Dataset, order: &[NodeId], scratch: &Scratch) -> Result<(Dataset, Seconds)> {
+    let nodes = dataset.num_nodes();
+    if order.len() != nodes {
+        return Err(Error::invalid(format!("an order of {} nodes, but there are {nodes}", order.len())));
+    }
+    let mut began = Instant::now();
+    let mut lap = || std::mem::replace(&mut began, Instant::now()).elapsed().as_secs_f64();
+    let mut seconds = Seconds::default();
+    let whole = if dataset.graphs.len() > 1 { Some(within(order, &dataset.graphs)?) } else { None };
+    let order = whole.as_deref().unwrap_or(order);
+    let rank = inverse(order)?;
+    let graph = topology(&dataset.graph, order, &rank, scratch)?;
+    seconds.topology = lap();
+    let features = features(&dataset.features, order, scratch)?;
+    seconds.features = lap();
+    let labels = labels(&dataset.labels, order, scratch)?;
+    let part = |ids: &Buffer<NodeId>| {
+        let mut ids: Vec<NodeId> = ids.par_iter().map(|&v| rank[v as usize]).collect();
+        ids.par_sort_unstable();
+        ids.into()
+    };
+    let Split { train, valid, test } = &dataset.split;
+    let split = Split { train: part(train), valid: part(valid), test: part(test) };
+    let to = scratch.column("original_ids")?;
+    let original_ids = match &dataset.original_ids {
+        Some(ids) => gather(ids, 1, order, to)?,
+        None => order.to_vec().into(),
+    };
+    seconds.labels = lap();
+    let made = Dataset {
+        name: dataset.name.clone(),
+        graph,
+        features,
+        labels,
+        split,
+        graphs: dataset.graphs.clone(),
+        metric: dataset.metric.clone(),
+        normalization: dataset.normalization.clone(),
+        checksum: None,
+        directory: None,
+        original_ids: Some(original_ids),
+    };
+    Ok((made, seconds))
+}
+
+/// The order of the nodes within each of `graphs`, one graph behind the other. O(V log graphs).
+fn within(order: &[NodeId], graphs: &[NamedGraph]) -> Result<Vec<NodeId>> {
+    let ends: Vec<usize> = graphs.iter().map(|graph| graph.nodes.end).collect();
+    let mut next: Vec<usize> = graphs.iter().map(|graph| graph.nodes.start).collect();
+    let mut whole = vec![0; order.len()];
+    for &v in order {
+        let graph = ends.partition_point(|&end| end <= v as usize);
+        // an order that is no permutation is refused here or later
+        let place = next.get_mut(graph).filter(|place| **place < ends[graph]);
+        let place = place.ok_or_else(|| Error::invalid(format!("node {v} stands twice in an order")))?;
+        whole[*place] = v;
+        *place += 1;
+    }
+    Ok(whole)
+}
+
+/// Rows of more ids are sorted by all threads.
+const LONG: usize = 1 << 16;
+
+fn topology(graph: &Graph, order: &[NodeId], rank: &[NodeId], scratch: &Scratch) -> Result<Graph> {
+    scratch.stage("relabelling the edges", None, Unit::Edges);
+    let starts = indptr(graph.indptr(), order);
+    let of_ids = scratch.column("indices")?;
+    let Some(weight) = graph.edge_weight() else {
+        let row = |i: usize, ids: &mut [NodeId], _: &mut [f32]| {
+            let old = graph.in_neighbors(order[i]);
+            ids.iter_mut().zip(old).for_each(|(id, &u)| *id = rank[u as usize]);
+            if ids.len() > LONG { ids.par_sort_unstable() } else { ids.sort_unstable() }
+        };
+        let (ids, _) = ragged(&starts, of_ids, None, row)?;
+        return Ok(Graph::sorted(starts.into(), ids, None));
+    };
+    let row = |i: usize, ids: &mut [NodeId], weights: &mut [f32]| {
+        let (old, start) = (graph.in_neighbors(order[i]), graph.indptr()[order[i] as usize] as usize);
+        // an id above its weight; several edges between two nodes come out by ascending weight, whatever order they were in
+        let pairs = old.iter().zip(&weight[start..start + old.len()]);
+        let mut keys: Vec<u64> =
+            pairs.map(|(&u, w)| u64::from(rank[u as usize]) << 32 | u64::from(w.to_bits())).collect();
+        if keys.len() > LONG {
+            keys.par_sort_unstable()
+        } else {
+            keys.sort_unstable()
+        }
+        for ((id, weight), key) in ids.iter_mut().zip(weights).zip(keys) {
+            (*id, *weight) = ((key >> 32) as NodeId, f32::from_bits(key as u32));
+        }
+    };
+    let (ids, weights) = ragged(&starts, of_ids, Some(scratch.column("edge_weight")?), row)?;
+    Ok(Graph::sorted(starts.into(), ids, weights))
+}
+
+/// The labels of the nodes `order`, in that order.
+pub(crate) fn labels(labels: &Labels, order: &[NodeId], scratch: &Scratch) -> Result<Labels> {
+    Ok(match labels {
+        Labels::Single { class, classes } => {
+            Labels::Single { class: gather(class, 1, order, scratch.column("labels")?)?, classes: *classes }
+        }
+        Labels::Multi { member, classes } if *classes > 0 => {
+            let to = scratch.rows("labels", *classes)?;
+            Labels::Multi { member: gather(member, *classes, order, to)?, classes: *classes }
+        }
+        without => without.clone(),
+    })
+}
+
+/// The feature rows of the nodes `order`, in that order.
+pub(crate) fn features(features: &Features, order: &[NodeId], scratch: &Scratch) -> Result<Features> {
+    scratch.stage("moving the features", None, Unit::Rows);
+    let dim = features.dim;
+    if dim == 0 {
+        return Ok(features.clone());
+    }
+    let data = match &features.data {
+        FeatureData::F32(data) => FeatureData::F32(gather(data, dim, order, scratch.rows("features", dim)?)?),
+        FeatureData::F16(data) => FeatureData::F16(gather(data, dim, order, scratch.rows("features", dim)?)?),
+        FeatureData::Csr(rows) => {
+            let starts = indptr(rows.indptr(), order);
+            let row = |i: usize, columns: &mut [u32], values: &mut [f32]| {
+                let old = rows.row(order[i] as usize);
+                columns.copy_from_slice(old.0);
+                values.copy_from_slice(old.1);
+            };
+            let to = (scratch.column("features_indices")?, scratch.column("features_values")?);
+            let (columns, values) = ragged(&starts, to.0, Some(to.1), row)?;
+            FeatureData::Csr(SparseRows::new(dim, starts.into(), columns, values.unwrap_or_default())?)
+        }
+    };
+    Ok(Features { dim, data })
+}

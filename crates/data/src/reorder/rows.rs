@@ -1,0 +1,146 @@
+//! Rows in a new order, window by window: one is filled by all threads while the one before is written.
+
+use std::ops::Range;
+
+use graphmill_core::{Buffer, NodeId, Result};
+use rayon::prelude::*;
+
+use crate::{external::Rows, npy::Element};
+
+/// Bytes of a window.
+const WINDOW: usize = 4 << 20;
+/// Tables of more bytes go to the disk at once, where there is one: what is on its way there need not wait in memory.
+const SMALL: usize = 8 << 20;
+/// Values one task fills.
+const MIN_TASK_LEN: usize = 1 << 14;
+
+/// The rows `order` of a table of `width` columns, in that order, by way of `to`.
+pub(crate) fn gather<T: Element>(
+    data: &[T],
+    width: usize,
+    order: &[NodeId],
+    mut to: Rows<T>,
+) -> Result<Buffer<T>> {
+    if size_of_val(data) > SMALL {
+        to.spill()?;
+    }
+    let rows = (WINDOW / size_of::<T>() / width.max(1)).max(1);
+    let runs = (0..order.len()).step_by(rows).map(|first| first..order.len().min(first + rows));
+    let fill = |run: Range<usize>, window: &mut Vec<T>| {
+        window.resize(run.len() * width, T::zeroed());
+        let rows = window.par_chunks_exact_mut(width.max(1)).zip(&order[run]);
+        rows.with_min_len(MIN_TASK_LEN.div_ceil(width.max(1))).for_each(|(row, &v)| {
+            row.copy_from_slice(&data[v as usize * width..(v as usize + 1) * width]);
+        });
+    };
+    stream(runs, fill, |window| to.extend(window))?;
+    to.finish()
+}
+
+/// Row starts in a new order. Parallel, but for the sum.
+pub(crate) fn indptr(of: &[u64], order: &[NodeId]) -> Vec<u64> {
+    let length = |&v: &NodeId| of[v as usize + 1] - of[v as usize];
+    let mut starts: Vec<u64> = Vec::with_capacity(order.len() + 1);
+    starts.push(0);
+    starts.par_extend(order.par_iter().with_min_len(MIN_TASK_LEN).map(length));
+    for v in 1..starts.len() {
+        starts[v] += starts[v - 1];
+    }
+    starts
+}
+
+/// What rows of different lengths hold: ids, and with each a value or with none.
+#[derive(Default)]
+struct Window {
+    ids: Vec<u32>,
+    values: Vec<f32>,
+}
+
+/// Rows of the lengths that `indptr` says, each filled by `row` (its number, its ids, their values) and written to `ids`,
+/// and `values` where there are any.
+pub(crate) fn ragged(
+    indptr: &[u64],
+    mut ids: Rows<u32>,
+    mut values: Option<Rows<f32>>,
+    row: impl Fn(usize, &mut [u32], &mut [f32]) + Sync,
+) -> Result<(Buffer<u32>, Option<Buffer<f32>>)> {
+    let length = indptr[indptr.len() - 1] as usize;
+    if length * 4 > SMALL {
+        ids.spill()?;
+        values.as_mut().map_or(Ok(()), Rows::spill)?;
+    }
+    let valued = values.is_some();
+    let fill = |run: Range<usize>, window: &mut Window| {
+        let indptr = &indptr[run.start..=run.end];
+        let length = (indptr[indptr.len() - 1] - indptr[0]) as usize;
+        window.ids.resize(length, 0);
+        window.values.resize(if valued { length } else { 0 }, 0.0);
+        fill(indptr, run.start, &mut window.ids, &mut window.values, &row);
+    };
+    let write = |window: &Window| {
+        ids.extend(&window.ids)?;
+        values.as_mut().map_or(Ok(()), |values| values.extend(&window.values))
+    };
+    stream(runs(indptr), fill, write)?;
+    Ok((ids.finish()?, values.map(Rows::finish).transpose()?))
+}
+
+/// Runs of rows that fit a window; a row is not divided.
+fn runs(indptr: &[u64]) -> impl Iterator<Item = Range<usize>> {
+    let rows = indptr.len() - 1;
+    let mut first = 0;
+    std::iter::from_fn(move || {
+        let most = indptr[first] + (WINDOW / 4) as u64;
+        let fits = indptr[first + 1..].partition_point(|&end| end <= most).max(1);
+        let run = first..(first + fits).min(rows);
+        first = run.end;
+        (!run.is_empty()).then_some(run)
+    })
+}
+
+/// Fills the rows from `first`, halves of what they hold by separate threads.
+fn fill(
+    indptr: &[u64],
+    first: usize,
+    ids: &mut [u32],
+    values: &mut [f32],
+    row: &(impl Fn(usize, &mut [u32], &mut [f32]) + Sync),
+) {
+    let rows = indptr.len() - 1;
+    let at = |i: usize| (indptr[i] - indptr[0]) as usize;
+    let of_values = |at: usize, values: &[f32]| if values.is_empty() { 0 } else { at };
+    if rows > 1 && at(rows) + rows > MIN_TASK_LEN {
+        let half = indptr[0] + (at(rows) / 2) as u64;
+        // nodes without edges are divided by their number
+        let middle = if at(rows) == 0 { rows / 2 } else { indptr.partition_point(|&start| start <= half) };
+        let middle = middle.clamp(1, rows - 1);
+        let place = of_values(at(middle), values);
+        let ((ids, more_ids), (values, more_values)) =
+            (ids.split_at_mut(at(middle)), values.split_at_mut(place));
+        rayon::join(
+            || fill(&indptr[..=middle], first, ids, values, row),
+            || fill(&indptr[middle..], first + middle, more_ids, more_values, row),
+        );
+        return;
+    }
+    for i in 0..rows {
+        let valued = of_values(at(i), values)..of_values(at(i + 1), values);
+        row(first + i, &mut ids[at(i)..at(i + 1)], &mut values[valued]);
+    }
+}
+
+/// Fills a window with each of `runs` and writes it while the next is filled.
+fn stream<W: Default + Send + Sync>(
+    runs: impl Iterator<Item = Range<usize>>,
+    fill: impl Fn(Range<usize>, &mut W) + Sync,
+    mut write: impl FnMut(&W) -> Result<()> + Send,
+) -> Result<()> {
+    let (mut full, mut spare) = (None, W::default());
+    for run in runs {
+        let (written, ()) =
+            rayon::join(|| full.as_ref().map_or(Ok(()), &mut write), || fill(run, &mut spare));
+        written?;
+        spare = full.replace(spare).unwrap_or_default();
+    }
+    full.as_ref().map_or(Ok(()), write)
+}

@@ -1,0 +1,160 @@
+//! Manifests that carry a checksum over their own text: of datasets and of partitions.
+//!
+//! A manifest is JSON whose last field is `checksum`. The checksum is that of the text with zeros in its place, so that no
+//! byte of a manifest can change unnoticed. Its fields `format` and `version` are checked before any other, so that a file of
+//! another program or version is named as such.
+
+use std::{fs::File, io::Read, path::Path};
+
+use graphmill_core::{Error, Result, place::At};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::dataset::checksum::checksum;
+
+/// Takes the place of the checksum while the text is hashed.
+const UNSIGNED: &str = "00000000000000000000000000000000";
+
+/// Constants of a kind of manifest, and its words in messages.
+pub(crate) struct Terms {
+    /// Its name in its directory.
+    pub(crate) file_name: &'static str,
+    /// Value of the field `format`.
+    pub(crate) format: &'static str,
+    /// The version this program reads and writes.
+    pub(crate) version: u64,
+    /// Longer files are refused before they are read.
+    pub(crate) max_bytes: u64,
+    /// "dataset": names the format, and the place of a fault.
+    pub(crate) thing: &'static str,
+    /// "partitioned dataset": what the directory is.
+    pub(crate) directory: &'static str,
+    /// "a dataset manifest".
+    pub(crate) manifest: &'static str,
+    /// "import the data again": the remedy of an old or damaged one.
+    pub(crate) remake: &'static str,
+    /// "shorter names fit": the remedy of one that is too long.
+    pub(crate) shorten: &'static str,
+}
+
+/// The fields that every version has.
+#[derive(Deserialize)]
+struct Stamp {
+    format: String,
+    version: u64,
+}
+
+/// A manifest with a checksum over its own text.
+pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
+    /// Its constants and words.
+    const TERMS: Terms;
+
+    /// The field `checksum`, which is the last.
+    fn checksum(&mut self) -> &mut String;
+
+    /// Message for a directory without the file.
+    fn missing(dir: &Path) -> &'static str;
+
+    /// Checks what the fields say of each other.
+    ///
+    /// # Errors
+    /// The field that is wrong, and why.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        Ok(())
+    }
+
+    /// The checksum, and the text to write with it filled in.
+    ///
+    /// # Errors
+    /// The text would be too long.
+    fn signed(&self) -> Result<(String, String)> {
+        let Terms { file_name, max_bytes, shorten, .. } = Self::TERMS;
+        let mut unsigned = self.clone();
+        *unsigned.checksum() = UNSIGNED.into();
+        let text = serde_json::to_string_pretty(&unsigned)
+            .map_err(|e| Error::invalid(format!("{file_name} cannot be written: {e}")))?
+            + "\n";
+        if text.len() as u64 > max_bytes {
+            let length = text.len();
+            return Err(Error::invalid(format!(
+                "{file_name} would take {length} bytes, more than {max_bytes}: {shorten}"
+            )));
+        }
+        Ok((checksum(text.as_bytes()), sign(&text)))
+    }
+
+    /// Reads and checks the manifest of `dir`.
+    ///
+    /// # Errors
+    /// It is missing, too long, no manifest, of another version, not as it was written, or its fields disagree.
+    fn read(dir: &Path) -> Result<Self> {
+        let Terms { file_name, max_bytes, thing, directory, .. } = Self::TERMS;
+        let path = dir.join(file_name);
+        let at = |place: &'static str| At::new(&path, place);
+        let file = File::open(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => at("manifest").error(Self::missing(dir)),
+            std::io::ErrorKind::NotADirectory => {
+                At::new(dir, thing).error(format!("this is a file; a {directory} is a directory: name that"))
+            }
+            _ => Error::io(&path, "open", e),
+        })?;
+        let mut text = String::new();
+        file.take(max_bytes + 1).read_to_string(&mut text).map_err(|e| Error::io(&path, "read", e))?;
+        if text.len() as u64 > max_bytes {
+            return Err(at("manifest").error(format!("longer than {max_bytes} bytes: this is no manifest")));
+        }
+        Self::parse(&text, &path)
+    }
+
+    /// Checks the text of the manifest at `path`.
+    ///
+    /// # Errors
+    /// As for [`SignedManifest::read`].
+    fn parse(text: &str, path: &Path) -> Result<Self> {
+        let Terms { format, version, thing, manifest: what, remake, .. } = Self::TERMS;
+        let at = |place: &'static str| At::new(path, place);
+        let json = |e: serde_json::Error| {
+            let place = format!("line {} column {}", e.line(), e.column());
+            At::new(path, place).error(format!("not {what}: {e}"))
+        };
+        let stamp: Stamp = serde_json::from_str(text).map_err(json)?;
+        if stamp.format != format {
+            return Err(at("format").error(format!("'{}' found, '{format}' expected", stamp.format)));
+        }
+        if stamp.version != version {
+            return Err(at("version").error(format!(
+                "version {} of the {thing} format; this program reads version {version}, {remake}",
+                stamp.version
+            )));
+        }
+        let mut manifest: Self = serde_json::from_str(text).map_err(json)?;
+        if !is_signed(text, manifest.checksum()) {
+            return Err(at("checksum").error(format!(
+                "the manifest is damaged or was edited: its checksum does not fit its text; restore it or {remake}"
+            )));
+        }
+        manifest.check().map_err(|(place, message)| at(place).error(message))?;
+        Ok(manifest)
+    }
+}
+
+/// A text that ends with [`UNSIGNED`], but for closing brackets: with its checksum in the place of that.
+fn sign(text: &str) -> String {
+    match split(text, UNSIGNED) {
+        Some((before, after)) => format!("{before}{}{after}", checksum(text.as_bytes())),
+        None => text.into(),
+    }
+}
+
+/// Whether `text` is one that [`sign`] made, with the checksum `sum`.
+fn is_signed(text: &str, sum: &str) -> bool {
+    let well_formed = sum.len() == UNSIGNED.len() && sum.bytes().all(|b| b.is_ascii_hexdigit());
+    well_formed
+        && split(text, sum)
+            .is_some_and(|(before, after)| checksum(format!("{before}{UNSIGNED}{after}").as_bytes()) == sum)
+}
+
+/// The text before and after the last occurrence of `middle`.
+fn split<'a>(text: &'a str, middle: &str) -> Option<(&'a str, &'a str)> {
+    let at = text.rfind(middle)?;
+    Some((&text[..at], &text[at + middle.len()..]))
+}

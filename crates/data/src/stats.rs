@@ -1,0 +1,474 @@
+//! What a dataset holds, in figures: what `graphmill info` prints.
+
+mod display;
+mod homophily;
+
+pub(crate) use display::size;
+pub use homophily::Homophily;
+
+use std::collections::HashMap;
+
+use graphmill_core::{
+    Graph, Labels, NodeId,
+    features::FeatureData,
+    keyed::key,
+    traverse::{Components, Forest, summarize_with},
+};
+use homophily::Tally;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::{
+    Dataset,
+    dataset::{NamedGraph, Normalization},
+};
+
+/// Edges that are looked at before their pages are given back.
+const EDGES: usize = 16 << 20;
+
+/// Nodes whose edges are looked at for one thing after the other.
+const BLOCK: usize = 256;
+
+/// The figures of a dataset; its `Display` gives the table people read, [`Serialize`] the
+/// document programs read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Info {
+    /// The dataset's name.
+    pub name: String,
+    /// `V`.
+    pub nodes: usize,
+    /// `E`, every stored direction counted.
+    pub edges: usize,
+    /// `F`.
+    pub feature_dim: usize,
+    /// `f32`, `f16`, or `csr` where only the values that are not zero are stored.
+    pub feature_type: &'static str,
+    /// How many feature values are stored.
+    pub feature_values: usize,
+    /// How the features were normalized on import ("rows" or "standard"), if they were.
+    pub normalize: Option<&'static str>,
+    /// `C`.
+    pub classes: usize,
+    /// Whether a node may have several classes.
+    pub multilabel: bool,
+    /// Nodes that train.
+    pub train: usize,
+    /// Nodes that validate.
+    pub valid: usize,
+    /// Nodes that test.
+    pub test: usize,
+    /// The score the dataset is usually judged by, where known.
+    pub metric: Option<String>,
+    /// Whether every edge is stored both ways (equally often): an undirected graph.
+    pub symmetric: bool,
+    /// Whether edges carry weights.
+    pub weighted: bool,
+    /// Nodes without an edge in either direction.
+    pub isolated: usize,
+    /// Edges from a node to itself.
+    pub self_loops: usize,
+    /// How many in-neighbours nodes have.
+    pub degree: Degree,
+    /// The graphs that the dataset is the union of; none where it is one graph.
+    pub graphs: Vec<Part>,
+    /// Weakly connected components.
+    pub components: Components,
+    /// How alike neighbours' labels are; only where labels are single and an edge joins two
+    /// labelled nodes.
+    pub homophily: Option<Homophily>,
+    /// Nodes of each class, `C`; where labels are several, a node counts in each of its classes.
+    pub class_counts: Vec<usize>,
+    /// Nodes without a label.
+    pub unlabelled: usize,
+    /// Whether the nodes were renumbered and their original ids are kept.
+    pub reordered: bool,
+    /// Size at rest.
+    pub bytes: Bytes,
+}
+
+/// In-degrees summed up. Percentiles between two nodes are interpolated, as NumPy does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Degree {
+    /// `E / V`; 0 in an empty graph.
+    pub mean: f64,
+    /// Half of the nodes have at most this many.
+    pub median: f64,
+    /// Nine nodes in ten have at most this many.
+    pub p90: f64,
+    /// Ninety-nine nodes in a hundred have at most this many.
+    pub p99: f64,
+    /// The most.
+    pub max: u64,
+    /// Nodes by degree: 0, 1, 2 to 3, 4 to 7, and so on up to the most.
+    pub histogram: Vec<Bin>,
+}
+
+/// One bar of a histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Bin {
+    /// The least degree counted here.
+    pub from: u64,
+    /// The largest degree counted here.
+    pub to: u64,
+    /// How many nodes have such a degree.
+    pub nodes: usize,
+}
+
+/// One of several graphs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// What it is called.
+    pub name: String,
+    /// Its nodes.
+    pub nodes: usize,
+    /// Its edges, every stored direction counted.
+    pub edges: usize,
+}
+
+impl Part {
+    fn new(part: &NamedGraph, graph: &Graph) -> Self {
+        let indptr = graph.indptr();
+        let starts = |v: usize| indptr.get(v).copied().unwrap_or(0);
+        let edges = starts(part.nodes.end) - starts(part.nodes.start);
+        Self { name: part.name.clone(), nodes: part.nodes.len(), edges: edges as usize }
+    }
+}
+
+/// Bytes at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Bytes {
+    /// `indptr`, `indices` and edge weights.
+    pub topology: usize,
+    /// Feature rows.
+    pub features: usize,
+    /// Labels.
+    pub labels: usize,
+}
+
+/// Takes the figures of `dataset`. Almost O(E + V C) (see [`weak_components`](graphmill_core::traverse::weak_components)), parallel,
+/// the same for any number of threads. Reads the edges once and takes `12 V` bytes of working memory beside what is
+/// mapped, of which it gives the edges back as it goes.
+///
+/// ```
+/// use graphmill_data::{generate::demo, stats::info};
+/// let info = info(&demo()?);
+/// assert_eq!((info.nodes, info.classes, info.symmetric), (50_000, 10, true));
+/// println!("{info}");
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
+pub fn info(dataset: &Dataset) -> Info {
+    let graph = &dataset.graph;
+    let Edges { self_loops, symmetric, tally, components } = edges(graph, &dataset.labels);
+    let (class_counts, unlabelled) = count_classes(&dataset.labels);
+    // who has an in-neighbour or sends to another node is not alone; a self-loop is an in-neighbour
+    let (components, isolated) = summarize_with(&components, |v| graph.in_degree(v) == 0);
+    Info {
+        name: dataset.name.clone(),
+        nodes: graph.num_nodes(),
+        edges: graph.num_edges(),
+        feature_dim: dataset.features.dim,
+        feature_type: match dataset.features.data {
+            FeatureData::F32(_) => "f32",
+            FeatureData::F16(_) => "f16",
+            FeatureData::Csr(_) => "csr",
+        },
+        feature_values: dataset.features.stored(),
+        normalize: dataset.normalization.as_ref().map(Normalization::name),
+        classes: dataset.labels.classes(),
+        multilabel: dataset.labels.is_multi(),
+        train: dataset.split.train.len(),
+        valid: dataset.split.valid.len(),
+        test: dataset.split.test.len(),
+        metric: dataset.metric.clone(),
+        symmetric,
+        weighted: graph.edge_weight().is_some(),
+        isolated,
+        self_loops,
+        degree: degree(graph),
+        graphs: dataset.graphs.iter().map(|part| Part::new(part, graph)).collect(),
+        components,
+        homophily: tally.homophily(&class_counts),
+        class_counts,
+        unlabelled,
+        reordered: dataset.original_ids.is_some(),
+        bytes: Bytes {
+            topology: size_of_val(graph.indptr())
+                + size_of_val(graph.indices())
+                + graph.edge_weight().map_or(0, size_of_val),
+            features: dataset.features.bytes(),
+            labels: match &dataset.labels {
+                Labels::Single { class, .. } => size_of_val(&class[..]),
+                Labels::Multi { member, .. } => member.len(),
+            },
+        },
+    }
+}
+
+/// What one pass over the edges finds.
+struct Edges {
+    self_loops: usize,
+    symmetric: bool,
+    tally: Tally,
+    /// See [`graphmill_core::traverse::weak_components`].
+    components: Vec<NodeId>,
+}
+
+/// Looks at all edges for all that needs them: a graph on disk is read once.
+///
+/// Symmetry needs no sorted rows and no random reads: over all edges, the hashes of `(u, v)` and
+/// those of `(v, u)` add up to the same exactly when the two collections of pairs are the same, but
+/// for a chance of about 2^-64.
+fn edges(graph: &Graph, labels: &Labels) -> Edges {
+    let (class, classes): (&[i32], usize) = match labels {
+        Labels::Single { class, classes } if class.len() == graph.num_nodes() => (class, *classes),
+        _ => (&[], 0),
+    };
+    let forest = Forest::new(graph.num_nodes());
+    let (mut self_loops, mut imbalance, mut tally) = (0, 0u64, Tally::new(classes));
+    graph.scan(EDGES, |nodes| {
+        // few long runs: each holds a table of C rows
+        let blocks = nodes.len().div_ceil(BLOCK);
+        let run = blocks.div_ceil(64).max(16);
+        let parts = (0..blocks).into_par_iter().with_min_len(run).fold(
+            || (0, 0u64, Tally::new(classes)),
+            |(mut loops, mut sum, mut tally), block| {
+                let start = nodes.start + (block * BLOCK) as NodeId;
+                let block = start..nodes.end.min(start.saturating_add(BLOCK as NodeId));
+                // One loop for each question, over edges that the caches hold by then: the random reads of one overlap
+                // with each other, not with the arithmetic of the next.
+                for v in block.clone() {
+                    graph.in_neighbors(v).iter().for_each(|&u| forest.join(u, v));
+                }
+                for v in block.clone() {
+                    for &u in graph.in_neighbors(v) {
+                        loops += usize::from(u == v);
+                        let (there, back) = (key(&[u.into(), v.into()]), key(&[v.into(), u.into()]));
+                        sum = sum.wrapping_add(there).wrapping_sub(back);
+                    }
+                }
+                if classes > 0 {
+                    block.for_each(|v| tally.add(class, v, graph.in_neighbors(v)));
+                }
+                (loops, sum, tally)
+            },
+        );
+        let none = || (0, 0, Tally::default());
+        let (loops, sum, counted) = parts.reduce(none, |mut a, mut b| {
+            if a.2.is_empty() {
+                std::mem::swap(&mut a.2, &mut b.2);
+            } else {
+                a.2.merge(&b.2);
+            }
+            (a.0 + b.0, a.1.wrapping_add(b.1), a.2)
+        });
+        self_loops += loops;
+        imbalance = imbalance.wrapping_add(sum);
+        tally.merge(&counted);
+    });
+    Edges { self_loops, symmetric: imbalance == 0, tally, components: forest.roots() }
+}
+
+/// All nodes, split over threads in runs that are worth it.
+fn nodes(graph: &Graph) -> impl IndexedParallelIterator<Item = NodeId> {
+    (0..graph.num_nodes() as NodeId).into_par_iter().with_min_len(1 << 10)
+}
+
+/// Sums up the degrees by how often each comes up: there are at most sqrt(2 E) different ones.
+fn degree(graph: &Graph) -> Degree {
+    if graph.num_nodes() == 0 {
+        return Degree::default();
+    }
+    let counts = nodes(graph)
+        .with_min_len(graph.num_nodes().div_ceil(64).max(1 << 12))
+        .fold(HashMap::<u64, usize>::new, |mut counts, v| {
+            *counts.entry(graph.in_degree(v) as u64).or_default() += 1;
+            counts
+        })
+        .reduce(HashMap::new, |mut a, b| {
+            b.into_iter().for_each(|(degree, nodes)| *a.entry(degree).or_default() += nodes);
+            a
+        });
+    let mut counts: Vec<(u64, usize)> = counts.into_iter().collect();
+    counts.sort_unstable();
+    // nodes of that degree or less
+    let ends: Vec<usize> = counts
+        .iter()
+        .scan(0, |sum, (_, nodes)| {
+            *sum += nodes;
+            Some(*sum)
+        })
+        .collect();
+    let at = |place: usize| counts[ends.partition_point(|&end| end <= place)].0 as f64;
+    let percentile = |share: f64| {
+        let place = share * (graph.num_nodes() - 1) as f64;
+        let (low, high) = (at(place.floor() as usize), at(place.ceil() as usize));
+        low + (high - low) * place.fract()
+    };
+    let max = counts[counts.len() - 1].0;
+    let mut histogram = Vec::new();
+    let mut from = 0;
+    while from <= max {
+        let to = if from == 0 { 0 } else { from.saturating_mul(2) - 1 };
+        let of = counts.iter().filter(|(degree, _)| (from..=to).contains(degree));
+        histogram.push(Bin { from, to, nodes: of.map(|(_, nodes)| nodes).sum() });
+        from = to + 1;
+    }
+    Degree {
+        mean: graph.num_edges() as f64 / graph.num_nodes() as f64,
+        median: percentile(0.5),
+        p90: percentile(0.9),
+        p99: percentile(0.99),
+        max,
+        histogram,
+    }
+}
+
+/// Nodes per class, and nodes without a label.
+fn count_classes(labels: &Labels) -> (Vec<usize>, usize) {
+    let mut counts = vec![0; labels.classes()];
+    let mut unlabelled = 0;
+    match labels {
+        Labels::Single { class, .. } => {
+            for &c in class.iter() {
+                match counts.get_mut(c as usize) {
+                    Some(count) => *count += 1,
+                    None => unlabelled += 1,
+                }
+            }
+        }
+        Labels::Multi { member, classes } if *classes > 0 => {
+            for row in member.chunks_exact(*classes) {
+                counts.iter_mut().zip(row).for_each(|(count, &m)| *count += usize::from(m));
+            }
+        }
+        Labels::Multi { .. } => {}
+    }
+    (counts, unlabelled)
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::{EdgeOptions, Features, Split, build};
+
+    use super::*;
+
+    /// ```text
+    ///   0 --- 1        classes: 0 0 0 1 1 ?
+    ///    \   /
+    ///      2 --- 3 --- 4     5
+    /// ```
+    pub(super) fn small() -> Dataset {
+        let graph = build(6, &[0, 0, 1, 2, 3], &[1, 2, 2, 3, 4], EdgeOptions::UNDIRECTED).unwrap();
+        Dataset {
+            name: "small".into(),
+            graph,
+            features: Features::f32(2, vec![0.0; 12]),
+            labels: Labels::Single { class: vec![0, 0, 0, 1, 1, -1].into(), classes: 2 },
+            split: Split { train: vec![0, 3].into(), valid: vec![1].into(), test: vec![2, 4].into() },
+            graphs: Vec::new(),
+            metric: Some("accuracy".into()),
+            checksum: None,
+            normalization: None,
+            directory: None,
+            original_ids: None,
+        }
+    }
+
+    #[test]
+    fn a_small_graph_worked_out_by_hand() {
+        let dataset = small();
+        dataset.validate().unwrap();
+        let info = info(&dataset);
+        assert_eq!((info.nodes, info.edges, info.feature_dim, info.classes), (6, 10, 2, 2));
+        assert_eq!((info.train, info.valid, info.test), (2, 1, 2));
+        assert_eq!((info.isolated, info.self_loops, info.symmetric, info.weighted), (1, 0, true, false));
+        assert_eq!((info.components.count, info.components.largest), (2, 5));
+        assert_eq!((&info.class_counts[..], info.unlabelled), (&[3, 2][..], 1));
+        assert_eq!(info.bytes, Bytes { topology: 7 * 8 + 10 * 4, features: 48, labels: 24 });
+        // Degrees 0 1 2 2 2 3 in order; place 4.5 of 0..=5 is halfway between 2 and 3.
+        let d = &info.degree;
+        assert_eq!((d.mean, d.median, d.p90, d.max), (10.0 / 6.0, 2.0, 2.5, 3));
+        assert!((d.p99 - 2.95).abs() < 1e-12);
+        let bins = [(0, 0, 1), (1, 1, 1), (2, 3, 4)].map(|(from, to, nodes)| Bin { from, to, nodes });
+        assert_eq!(d.histogram, bins);
+        // Of 5 edges only 2-3 joins two classes; 7 of 10 ends are in class 0, 3 in class 1.
+        // Of the 7 edges into class 0 six are from it, of the 3 into class 1 two.
+        let h = info.homophily.unwrap();
+        assert!((h.edge - 0.8).abs() < 1e-12);
+        assert!((h.adjusted.unwrap() - (0.8 - 0.58) / 0.42).abs() < 1e-12);
+        assert!((h.class_insensitive.unwrap() - ((6.0 / 7.0 - 0.6) + (2.0 / 3.0 - 0.4))).abs() < 1e-12);
+    }
+
+    #[test]
+    fn direction_self_loops_and_repeats_are_seen() {
+        let with = |src: &[u32], dst: &[u32], options| {
+            info(&Dataset { graph: build(4, src, dst, options).unwrap(), ..Default::default() })
+        };
+        let one_way = with(&[0, 1, 1], &[1, 1, 2], EdgeOptions::DIRECTED);
+        assert_eq!((one_way.symmetric, one_way.self_loops, one_way.isolated), (false, 1, 1));
+        let cycle = with(&[0, 1, 2], &[1, 2, 0], EdgeOptions::DIRECTED);
+        assert!(!cycle.symmetric, "every degree is 1 both ways, yet no edge goes back");
+        assert!(with(&[0, 1, 3], &[1, 0, 3], EdgeOptions::DIRECTED).symmetric);
+        let keep = EdgeOptions { keep_duplicates: true, ..EdgeOptions::DIRECTED };
+        assert!(!with(&[0, 0, 1], &[1, 1, 0], keep).symmetric, "twice there, once back");
+        assert_eq!(one_way.homophily, None);
+    }
+
+    #[test]
+    fn several_labels_a_node_are_counted_per_class() {
+        let labels = Labels::Multi { member: vec![1, 0, 1, 1, 0, 0].into(), classes: 3 };
+        let graph = build(2, &[0], &[1], EdgeOptions::DIRECTED).unwrap();
+        let info = info(&Dataset { graph, labels, ..Default::default() });
+        assert_eq!((info.multilabel, &info.class_counts[..], info.homophily), (true, &[2, 0, 1][..], None));
+        assert!(info.to_string().contains("several a node, 0 to 2 nodes each"));
+    }
+
+    #[test]
+    fn an_empty_dataset_has_figures_too() {
+        let info = info(&Dataset::default());
+        assert_eq!((info.nodes, info.degree.max, info.components.count, info.symmetric), (0, 0, 0, true));
+        assert!(info.to_string().contains("nodes"));
+    }
+
+    #[test]
+    fn graphs_are_counted_one_by_one() {
+        let graph = build(6, &[0, 0, 1, 3], &[1, 2, 2, 4], EdgeOptions::UNDIRECTED).unwrap();
+        let graphs = vec![NamedGraph::new("left", 0..3), NamedGraph::new("right", 3..6)];
+        let info = info(&Dataset { graph, graphs, ..small() });
+        let part = |name: &str, nodes, edges| Part { name: name.into(), nodes, edges };
+        assert_eq!(info.graphs, [part("left", 3, 6), part("right", 3, 2)]);
+        assert!(
+            info.to_string()
+                .contains("  graphs                  2   left 3 nodes, 6 edges; right 3 nodes, 2 edges\n"),
+            "{info}"
+        );
+    }
+
+    #[test]
+    fn the_document_has_the_promised_fields() {
+        let json = serde_json::to_value(info(&small())).unwrap();
+        for (field, value) in [
+            ("nodes", 6),
+            ("edges", 10),
+            ("feature_dim", 2),
+            ("classes", 2),
+            ("train", 2),
+            ("valid", 1),
+            ("test", 2),
+        ] {
+            assert_eq!(json[field], value, "{field}");
+        }
+        assert_eq!(json["multilabel"], false);
+        assert_eq!(json["degree"]["histogram"][2]["nodes"], 4);
+    }
+
+    #[test]
+    fn the_same_for_any_number_of_threads() {
+        let dataset = crate::generate::demo().unwrap();
+        let with = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| info(&dataset))
+        };
+        assert_eq!(with(1), with(3));
+    }
+}

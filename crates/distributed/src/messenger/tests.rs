@@ -1,0 +1,308 @@
+use std::thread;
+
+use super::*;
+use crate::{
+    Collective, local,
+    transport::{FRAME_WORDS, Frame, local::Local},
+};
+
+/// Runs the same on every rank.
+pub(crate) fn on_ranks<T: Send>(
+    size: usize,
+    patience: Duration,
+    run: impl Fn(Arc<Messenger>) -> T + Sync,
+) -> Vec<T> {
+    let ends = local(size);
+    let run = &run;
+    thread::scope(|scope| {
+        let start = |end: Local| {
+            let options = MessengerOptions { patience, threads: 1 };
+            scope.spawn(move || run(Messenger::start(options, move || Ok(end)).unwrap()))
+        };
+        let ranks: Vec<_> = ends.into_iter().map(start).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(400);
+
+/// Twice what it is told, and nothing for no words.
+struct Twice;
+
+impl Service for Twice {
+    fn answer(&self, from: usize, words: &[u32], answer: &mut Vec<u32>) -> Result<()> {
+        if words.is_empty() {
+            return Err(Error::invalid(format!("nothing to double for rank {from}")));
+        }
+        assert!(words[0] != 1313, "unlucky");
+        answer.extend(words.iter().map(|word| 2 * word));
+        Ok(())
+    }
+}
+
+#[test]
+fn everyone_is_answered_what_they_asked() {
+    let sent = on_ranks(4, LONG, |post| {
+        post.serve(7, Arc::new(Twice));
+        let all = Collective::new(post.clone());
+        all.barrier(0).unwrap();
+        let asked: Vec<_> = (0..50u32)
+            .flat_map(|i| post.others().map(move |to| (to, i)))
+            .map(|(to, i)| (i, post.ask(to, 7, |words| words.extend([i, 100 + to as u32]))))
+            .map(|(i, asked)| (i, asked.to, asked))
+            .collect();
+        for (i, to, asked) in asked.into_iter().rev() {
+            assert_eq!(asked.wait().unwrap()[HEADER..], [2 * i, 200 + 2 * to as u32]);
+        }
+        let refused = post.ask((post.rank() + 1) % 4, 7, |_| {}).wait().unwrap_err().to_string();
+        assert!(refused.contains("nothing to double for rank"), "{refused}");
+        let fault = post.ask((post.rank() + 1) % 4, 7, |words| words.push(1313)).wait().unwrap_err();
+        assert!(fault.to_string().contains("fault of the program"), "{fault}");
+        let none = post.ask((post.rank() + 1) % 4, 8, |_| {}).wait().unwrap_err().to_string();
+        assert!(none.contains("no service 8"), "{none}");
+        all.barrier(1).unwrap();
+        let sent = post.sent(7);
+        post.close();
+        (sent.messages, sent.bytes)
+    });
+    // 150 asks and as many answers of five words; and two asks that were refused, of 3 and 4 words
+    assert!(sent.iter().all(|&(messages, bytes)| messages == 304 && bytes > 300 * 20 + 28), "{sent:?}");
+}
+
+#[test]
+fn sums_are_those_of_the_ranks_in_their_order_to_the_bit() {
+    for size in 1..5 {
+        let value = |rank: usize, i: usize| ((rank * 31 + i * 7) as f32).sin() * 10f32.powi(i as i32 % 9 - 4);
+        for len in [0, 1, 3, 1000] {
+            let sums = on_ranks(size, LONG, |post| {
+                let all = Collective::new(post.clone());
+                let mut values: Vec<f32> = (0..len).map(|i| value(post.rank(), i)).collect();
+                all.sum(3, &mut values).unwrap();
+                let told = all.gather(4, &[post.rank() as u32; 2]).unwrap();
+                assert_eq!(told, (0..size as u32).map(|rank| vec![rank; 2]).collect::<Vec<_>>());
+                assert_eq!(all.broadcast(5, vec![9 + post.rank() as u32]).unwrap(), [9]);
+                all.barrier(6).unwrap();
+                post.close();
+                values
+            });
+            let expected = (0..len).map(|i| (0..size).fold(0.0, |sum, rank| sum + value(rank, i)));
+            let expected: Vec<u32> = expected.map(f32::to_bits).collect();
+            for sum in sums {
+                assert_eq!(sum.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_waiting_of_all_at_once_and_says_why() {
+    // again and again: who ends because of it may be heard before who failed
+    for _ in 0..40 {
+        let began = Instant::now();
+        let told = on_ranks(3, LONG, |post| {
+            let all = Collective::new(post.clone());
+            all.barrier(0).unwrap();
+            if post.rank() == 1 {
+                post.abort("the disk is full");
+                return String::new();
+            }
+            // also who waits for another
+            all.gather(1, &[]).and(post.take(0, 2)).unwrap_err().to_string()
+        });
+        assert!(began.elapsed() < LONG / 2);
+        assert_eq!(told[0], "rank 1: the disk is full");
+        assert_eq!(told[2], "rank 1: the disk is full");
+    }
+}
+
+#[test]
+fn a_rank_that_is_gone_without_a_word_is_missed() {
+    let told = on_ranks(2, LONG, |post| {
+        if post.rank() == 1 {
+            return String::new(); // dropped
+        }
+        post.take(1, 2).unwrap_err().to_string()
+    });
+    assert_eq!(told[0], "rank 1: it has ended before its work was done");
+    let told = on_ranks(2, LONG, |post| {
+        if post.rank() == 1 {
+            post.close();
+            return String::new();
+        }
+        post.take(1, 2).unwrap_err().to_string()
+    });
+    assert!(told[0].contains("do not all do the same"), "{}", told[0]);
+}
+
+/// An end that neither hears nor says anything from some time on.
+struct Hangs(Local, Instant);
+
+impl Transport for Hangs {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+    fn send(&mut self, to: usize, frame: Frame) -> Result<()> {
+        if Instant::now() < self.1 { self.0.send(to, frame) } else { Ok(()) }
+    }
+    fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
+        if Instant::now() < self.1 { self.0.poll() } else { Ok(None) }
+    }
+}
+
+#[test]
+fn a_rank_that_hangs_is_given_up_after_the_time_and_one_that_is_slow_is_not() {
+    let mut ends = local(2);
+    let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
+    let hang = Instant::now() + 3 * SHORT;
+    let options = MessengerOptions { patience: SHORT, threads: 1 };
+    let second = Messenger::start(options, move || Ok(Hangs(second, hang))).unwrap();
+    let post = Messenger::start(options, move || Ok(first)).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(2 * SHORT);
+            second.put(0, 5, |_| {});
+        });
+        // slower than the time, but there
+        post.take(1, 5).unwrap();
+        let error = post.take(1, 6).unwrap_err().to_string();
+        assert!(error.starts_with("rank 1: nothing was heard of it for 0.4 seconds"), "{error}");
+        let late = Instant::now().saturating_duration_since(hang);
+        assert!(late < 4 * SHORT, "{late:?}");
+    });
+}
+
+/// An end that panics, or fails, from some time on, and hands over nonsense before.
+struct Breaks(Local, Instant, bool);
+
+impl Transport for Breaks {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+    fn send(&mut self, to: usize, frame: Frame) -> Result<()> {
+        self.0.send(to, frame)
+    }
+    fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
+        if Instant::now() < self.1 {
+            return Ok(Some((0, Frame::new(Lane::Urgent, true, vec![kind::ASK]))));
+        }
+        assert!(self.2, "broken");
+        Err(Error::invalid("the cable is out"))
+    }
+}
+
+#[test]
+fn a_post_that_breaks_tells_its_own_rank_and_the_others_why() {
+    for (fails, why) in [(true, "the cable is out"), (false, "a fault of the program")] {
+        let mut ends = local(2);
+        let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
+        let breaks = Instant::now() + SHORT;
+        let options = MessengerOptions { patience: LONG, threads: 1 };
+        let second = Messenger::start(options, move || Ok(Breaks(second, breaks, fails))).unwrap();
+        let post = Messenger::start(options, move || Ok(first)).unwrap();
+        for told in [post.take(1, 5), second.take(0, 5)] {
+            let told = told.unwrap_err().to_string();
+            assert!(told.contains(why), "{told}");
+        }
+        assert!(breaks.elapsed() < LONG / 2);
+    }
+}
+
+/// An end over a link that takes so long for a frame.
+struct Slow {
+    end: Local,
+    frame: Duration,
+    /// Frames on their way, and when the first of them is there.
+    link: VecDeque<(usize, Frame)>,
+    next: Instant,
+}
+
+impl Slow {
+    fn carry(&mut self) {
+        while !self.link.is_empty() && Instant::now() >= self.next {
+            let (to, frame) = self.link.pop_front().unwrap();
+            self.end.send(to, frame).unwrap();
+            self.next += self.frame;
+        }
+    }
+}
+
+impl Transport for Slow {
+    fn rank(&self) -> usize {
+        self.end.rank()
+    }
+    fn size(&self) -> usize {
+        self.end.size()
+    }
+    fn send(&mut self, to: usize, frame: Frame) -> Result<()> {
+        self.carry();
+        if self.link.is_empty() {
+            self.next = Instant::now() + self.frame;
+        }
+        self.link.push_back((to, frame));
+        Ok(())
+    }
+    fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
+        self.carry();
+        self.end.poll()
+    }
+    fn in_flight(&mut self, _: usize) -> usize {
+        self.carry();
+        self.link.len()
+    }
+}
+
+/// So many words.
+struct Much(usize);
+
+impl Service for Much {
+    fn answer(&self, _: usize, words: &[u32], answer: &mut Vec<u32>) -> Result<()> {
+        answer.resize(answer.len() + self.0, words[0]);
+        Ok(())
+    }
+    fn lane(&self) -> Lane {
+        Lane::Rows
+    }
+}
+
+#[test]
+fn a_sum_does_not_wait_for_rows_that_were_asked_for_before_it() {
+    let (frames, frame) = (60, Duration::from_millis(10));
+    let start = |end: Local| {
+        let slow = Slow { end, frame, link: VecDeque::new(), next: Instant::now() };
+        Messenger::start(MessengerOptions { patience: LONG, threads: 1 }, move || Ok(slow)).unwrap()
+    };
+    let posts: Vec<Arc<Messenger>> = local(2).into_iter().map(start).collect();
+    thread::scope(|scope| {
+        for post in &posts {
+            scope.spawn(move || {
+                post.serve(9, Arc::new(Much(frames * FRAME_WORDS)));
+                let all = Collective::new(post.clone());
+                all.barrier(0).unwrap();
+                let other = 1 - post.rank();
+                let rows: Vec<PendingReply> =
+                    (0..2).map(|i| post.ask(other, 9, |words| words.push(i))).collect();
+                // the rows are on their way
+                thread::sleep(20 * frame);
+                let began = Instant::now();
+                let mut values = vec![1.0; 100];
+                all.sum(1, &mut values).unwrap();
+                let took = began.elapsed();
+                assert_eq!(values, [2.0; 100]);
+                for (i, rows) in rows.into_iter().enumerate() {
+                    assert_eq!(rows.wait().unwrap()[HEADER..], vec![i as u32; frames * FRAME_WORDS]);
+                }
+                // twice what is in flight at most, of more than a hundred frames
+                assert!(took < began.elapsed() / 2, "{took:?} of {:?}", began.elapsed());
+                all.barrier(2).unwrap();
+                post.close();
+            });
+        }
+    });
+}

@@ -1,0 +1,172 @@
+//! Which rank owns which node, and where the owner keeps it.
+//!
+//! Memory: 2 bytes a node for the parts, mapped where the partition is on disk, and 3 bits for the own nodes' places.
+
+use graphmill_core::{Error, NodeId, Result};
+use graphmill_data::partition::PartitionBook;
+
+/// Nodes of a word of the bitmap.
+const WORD: usize = 64;
+
+/// The owners of all nodes. Parts go to ranks in turns, so that any number of ranks up to that of the parts will do.
+#[derive(Clone, Debug)]
+pub struct NodeOwnership {
+    parts: PartitionBook,
+    /// The rank of each part.
+    rank_of: Vec<u16>,
+    rank: usize,
+    size: usize,
+    /// Own nodes, a bit each.
+    own: Vec<u64>,
+    /// Own nodes before each word.
+    before: Vec<u32>,
+    num_own: usize,
+}
+
+impl NodeOwnership {
+    /// For rank `rank` of `size`, parts dealt to the ranks in turns.
+    ///
+    /// # Errors
+    /// There are fewer parts than ranks.
+    pub fn new(parts: PartitionBook, rank: usize, size: usize) -> Result<Self> {
+        let many = usize::from(parts.parts());
+        Self::dealt(parts, (0..many).map(|part| (part % size) as u16).collect(), rank, size)
+    }
+
+    /// As [`NodeOwnership::new`], with the rank of each part (each below `size`).
+    ///
+    /// # Errors
+    /// There are fewer parts than ranks, or a part has no rank.
+    pub fn dealt(parts: PartitionBook, rank_of: Vec<u16>, rank: usize, size: usize) -> Result<Self> {
+        let many = usize::from(parts.parts());
+        if many < size {
+            return Err(Error::invalid(format!(
+                "{size} ranks share {many} parts: partition with --parts {size} or more, or start {many} ranks or fewer"
+            )));
+        }
+        if many != rank_of.len() {
+            return Err(Error::invalid(format!("ranks of {} parts, there are {many}", rank_of.len())));
+        }
+        let own: Vec<u64> = parts
+            .of()
+            .chunks(WORD)
+            .map(|nodes| {
+                let bit =
+                    |(i, &p): (usize, &u16)| u64::from(usize::from(rank_of[usize::from(p)]) == rank) << i;
+                nodes.iter().enumerate().map(bit).sum()
+            })
+            .collect();
+        let mut num_own = 0;
+        let before = own.iter().map(|word| {
+            let before = num_own;
+            num_own += word.count_ones();
+            before
+        });
+        let before = before.collect();
+        Ok(Self { parts, rank_of, rank, size, own, before, num_own: num_own as usize })
+    }
+
+    /// Which rank this is.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The part of every node.
+    pub fn parts(&self) -> &PartitionBook {
+        &self.parts
+    }
+
+    /// All nodes.
+    pub fn num_nodes(&self) -> usize {
+        self.parts.num_nodes()
+    }
+
+    /// Own nodes.
+    pub fn num_own(&self) -> usize {
+        self.num_own
+    }
+
+    /// The parts of a rank.
+    pub fn parts_of(&self, rank: usize) -> impl Iterator<Item = usize> + '_ {
+        self.rank_of.iter().enumerate().filter(move |(_, r)| usize::from(**r) == rank).map(|(part, _)| part)
+    }
+
+    /// The rank that owns `v`.
+    #[inline]
+    pub fn owner(&self, v: NodeId) -> usize {
+        usize::from(self.rank_of[usize::from(self.parts.part_of(v))])
+    }
+
+    /// Whether this rank owns `v`.
+    #[inline]
+    pub fn is_own(&self, v: NodeId) -> bool {
+        self.own[v as usize / WORD] >> (v as usize % WORD) & 1 == 1
+    }
+
+    /// The number of `v`, which this rank owns, among its own nodes in ascending order.
+    #[inline]
+    pub fn place(&self, v: NodeId) -> u32 {
+        let (word, bit) = (v as usize / WORD, v as usize % WORD);
+        self.before[word] + (self.own[word] & ((1 << bit) - 1)).count_ones()
+    }
+
+    /// Own nodes, ascending.
+    pub fn own(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (0..self.num_nodes() as NodeId).filter(|&v| self.is_own(v))
+    }
+
+    /// Sorts `ids` by owner: calls `see` with each rank that owns some, the ids, and their numbers among `ids`.
+    pub(crate) fn by_owner(&self, ids: &[NodeId]) -> Vec<Share> {
+        let mut shares: Vec<Share> = (0..self.size).map(|_| Share::default()).collect();
+        for (i, &v) in ids.iter().enumerate() {
+            let share = &mut shares[self.owner(v)];
+            share.ids.push(v);
+            share.at.push(i as u32);
+        }
+        shares
+    }
+}
+
+/// Those of some nodes that one rank owns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Share {
+    /// The nodes.
+    pub(crate) ids: Vec<NodeId>,
+    /// Their numbers among all: ascending.
+    pub(crate) at: Vec<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_nodes_are_numbered_in_their_order() {
+        let parts: Vec<u16> = (0..1000u32).map(|v| (v * v % 7) as u16).collect();
+        let parts = PartitionBook::new(7, parts).unwrap();
+        for size in [1, 2, 3, 7] {
+            for rank in 0..size {
+                let book = NodeOwnership::new(parts.clone(), rank, size).unwrap();
+                let own: Vec<NodeId> = book.own().collect();
+                assert_eq!(own.len(), book.num_own());
+                for (i, &v) in own.iter().enumerate() {
+                    assert_eq!((book.owner(v), book.place(v) as usize), (rank, i));
+                }
+                assert_eq!((0..1000).filter(|&v| book.owner(v) == rank).count(), own.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let parts = PartitionBook::new(2, vec![0, 1, 1]).unwrap();
+        let few = NodeOwnership::new(parts.clone(), 0, 3).unwrap_err().to_string();
+        assert!(few.contains("--parts 3"), "{few}");
+        assert!(NodeOwnership::dealt(parts, vec![0, 1, 0], 0, 2).is_err());
+    }
+}

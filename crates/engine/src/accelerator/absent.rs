@@ -1,0 +1,172 @@
+//! The seam of NVIDIA devices in a build without them: opening one is refused, so its type has no values.
+
+use std::sync::Arc;
+
+use graphmill_core::{View, ViewMut, accelerator::DeviceMemory, matrix::TableData};
+use graphmill_loader::{
+    Feature,
+    feature::cached::Placed,
+    sampler::{SamplerOptions, Source},
+};
+use graphmill_nn::Backend;
+
+use super::samplers::Samplers;
+use crate::{Error, Result, record::NvidiaRecord};
+
+/// Arithmetic of dense products.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Arithmetic {
+    F32,
+    Tf32,
+    Bf16,
+}
+
+/// An NVIDIA device, of which there are none in this build.
+pub(crate) enum Gpu {}
+
+impl Gpu {
+    pub(crate) fn open(_: usize, _: u64, _: Arithmetic, _: bool) -> Result<Self> {
+        Err(Error::usage(
+            "this build has no support for NVIDIA devices; build it with the feature cuda, or use cpu or virtual:N",
+        ))
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        match *self {}
+    }
+
+    pub(crate) fn with_arithmetic(&self, _: Arithmetic) -> Box<dyn Backend> {
+        match *self {}
+    }
+
+    pub(crate) fn number(&self) -> usize {
+        match *self {}
+    }
+
+    pub(crate) fn budget(&self) -> u64 {
+        match *self {}
+    }
+
+    pub(crate) fn taken(&self) -> (u64, u64) {
+        match *self {}
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn copy_here(&self, _: View) {
+        match *self {}
+    }
+
+    pub(crate) fn upload(&self, _: &[u32]) -> Result<Arc<dyn DeviceMemory>> {
+        match *self {}
+    }
+
+    pub(crate) fn refusal(&self) -> Option<String> {
+        match *self {}
+    }
+
+    pub(crate) fn record(&self) -> NvidiaRecord {
+        match *self {}
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        match *self {}
+    }
+}
+
+/// The processor draws: there are no devices.
+pub(super) fn samplers(
+    _: &[Gpu],
+    _: &str,
+    _: &SamplerOptions,
+    _: &Source,
+    _: u64,
+) -> Result<Samplers, String> {
+    Ok(Samplers::default())
+}
+
+/// No sampler draws on devices.
+pub(crate) fn draws_on_devices(_: &str) -> bool {
+    false
+}
+
+/// Rows that devices read in place.
+pub(crate) enum StoredRows {}
+
+impl StoredRows {
+    pub(crate) fn new(gpu: &Gpu, _: &TableData, _: usize) -> Result<Self> {
+        match *gpu {}
+    }
+
+    pub(crate) fn row_bytes(&self) -> usize {
+        match *self {}
+    }
+
+    pub(crate) fn is_copy(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn dynamic(&self, _: &Gpu, _: usize, _: &str) -> Result<Arc<dyn Feature>> {
+        match *self {}
+    }
+
+    pub(crate) fn tiered(&self, _: &[Gpu], _: &Placed) -> Result<Vec<Arc<dyn Feature>>> {
+        match *self {}
+    }
+}
+
+/// Sums over several devices.
+pub(crate) enum AllReduce {}
+
+impl AllReduce {
+    pub(crate) fn new(_: &[Gpu]) -> Result<Self, String> {
+        Err("this build has no support for NVIDIA devices".into())
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match *self {}
+    }
+
+    pub(crate) fn sum(&self, _: Vec<Vec<ViewMut>>) -> Result<()> {
+        match *self {}
+    }
+}
+
+/// Measures the limits of a device.
+pub(crate) enum Meter {}
+
+impl Meter {
+    pub(crate) fn new(gpu: &Gpu) -> Self {
+        match *gpu {}
+    }
+
+    pub(crate) fn copy(&self, _: usize) -> Result<(f64, Vec<f64>)> {
+        match *self {}
+    }
+
+    pub(crate) fn link(&self, _: usize) -> Result<(f64, Vec<f64>)> {
+        match *self {}
+    }
+
+    pub(crate) fn product(&self, _: Arithmetic, _: usize) -> Result<Option<(f64, Vec<f64>)>> {
+        match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{TrainConfig, accelerator::ComputeDevices};
+
+    #[test]
+    fn nvidia_devices_are_refused_with_the_reason() {
+        let config = TrainConfig { devices: "cuda:0".parse().unwrap(), ..TrainConfig::default() };
+        let error = ComputeDevices::open(&config).err().unwrap().to_string();
+        assert!(
+            error.starts_with("--devices cuda:0: this build has no support for NVIDIA devices"),
+            "{error}"
+        );
+        assert!(error.contains("the feature cuda"), "{error}");
+    }
+}

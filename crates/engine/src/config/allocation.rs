@@ -1,0 +1,49 @@
+//! The option `--allocation`: cores of the stages of `pipelined`.
+
+use std::str::FromStr;
+
+/// Who decides how many cores a stage has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cores {
+    /// The solver, from what the first batches cost.
+    Profiled,
+    /// Nobody: every stage has as many threads as there are cores, and they compete.
+    Naive,
+    /// The user: cores to sample, extract and train.
+    Given([usize; 3]),
+}
+
+impl FromStr for Cores {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "profiled" => Ok(Self::Profiled),
+            "naive" => Ok(Self::Naive),
+            _ => {
+                let numbers: Option<Vec<usize>> = word
+                    .split(',')
+                    .map(|n| n.trim().parse().ok().filter(|n| (1..=1 << 10).contains(n)))
+                    .collect();
+                let given = numbers.and_then(|numbers| <[usize; 3]>::try_from(numbers).ok());
+                given.map(Self::Given).ok_or_else(|| {
+                    format!("'{word}': profiled, naive, or cores to sample, extract and train, such as 1,1,2")
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_profiled_naive_or_given() {
+        assert_eq!("profiled".parse(), Ok(Cores::Profiled));
+        assert_eq!("1, 2,3".parse(), Ok(Cores::Given([1, 2, 3])));
+        for wrong in ["", "1,2", "0,1,1", "1,2,3,4", "all"] {
+            assert!(wrong.parse::<Cores>().unwrap_err().contains("profiled, naive, or cores"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Values and files of options.
+
+use std::{io::Write, path::Path};
+
+use graphmill_core::options::Values;
+
+use super::*;
+use crate::Result;
+
+fn read(text: &str) -> Result<TrainConfig> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let mut config = TrainConfig::default();
+    config.read_file(file.path()).map(|_| config)
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let mut config =
+        TrainConfig { seed: u64::MAX, fanout: Fanout(vec![-1, 5]), lr: 1e-4, ..TrainConfig::default() };
+    config.dataset = "a \"quoted\" \\ path".into();
+    assert_eq!(read(&config.to_toml()).unwrap(), config);
+    assert_eq!(config.to_json()["fanout"], serde_json::json!([-1, 5]));
+}
+
+#[test]
+fn files_accept_flags_spelling_and_refuse_unknown_options() {
+    let config = read("batch-size = 7\nfanout = \"3,4\"\ninput_layer = true\n").unwrap();
+    assert_eq!((config.batch_size, config.fanout.0, config.input_layer), (7, vec![3, 4], true));
+    assert!(
+        read("hiden = 3").unwrap_err().to_string().contains("hiden: no such option; did you mean 'hidden'?")
+    );
+    assert!(read("hidden = \"wide\"").unwrap_err().to_string().contains("'wide' is not a whole number"));
+    assert!(read("hidden = -3").unwrap_err().to_string().contains("'-3' is not a whole number"));
+    assert!(read("lr = 0.1\nhidden = [").unwrap_err().to_string().contains("line 2"));
+}
+
+#[test]
+fn every_recipe_can_be_read() {
+    let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    let mut read = 0;
+    for entry in std::fs::read_dir(recipes).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().is_some_and(|name| name != "accuracy.toml") {
+            let mut config = TrainConfig::default();
+            let given = config.read_file(&path).unwrap();
+            config.settle(&given).unwrap();
+            let checked = config.validate().and_then(|()| config.refuse_unused(&given));
+            checked.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            read += 1;
+        }
+    }
+    assert!(read > 10);
+}
+
+#[test]
+fn layers_and_fanout_follow_each_other() {
+    let mut config = TrainConfig { layers: 3, ..TrainConfig::default() };
+    config.settle(&["layers"]).unwrap();
+    assert_eq!(config.fanout.0, [15, 10, 10]);
+    let mut config = TrainConfig { fanout: Fanout(vec![5]), ..TrainConfig::default() };
+    config.settle(&["fanout"]).unwrap();
+    assert_eq!(config.layers, 1);
+    let mut config = TrainConfig { fanout: Fanout(vec![5]), layers: 4, ..TrainConfig::default() };
+    assert!(config.settle(&["fanout", "layers"]).is_err());
+}
+
+#[test]
+fn a_layer_of_several_hops_takes_as_many_fanouts() {
+    let base = TrainConfig { model: "mixhop".into(), ..TrainConfig::default() };
+    let mut config = base.clone();
+    config.settle(&["model"]).unwrap();
+    assert_eq!((config.layers, config.fanout.0.as_slice()), (2, &[15, 10, 10, 10][..]));
+    let mut config = TrainConfig { hops: 3, fanout: Fanout(vec![5, 4, 3]), ..base.clone() };
+    config.settle(&["model", "hops", "fanout"]).unwrap();
+    config.validate().unwrap();
+    assert_eq!(config.layers, 1);
+    let mut config = TrainConfig { fanout: Fanout(vec![5, 4, 3]), ..base };
+    let error = config.settle(&["model", "fanout"]).unwrap_err().to_string();
+    assert!(error.contains("--fanout 5,4,3 has 3 hops"), "{error}");
+    assert!(error.contains("2 hops per layer, as --hops says"), "{error}");
+    assert!(TrainConfig { hops: 0, ..config }.validate().is_err());
+}
+
+#[test]
+fn values_of_the_command_line_are_refused_by_their_flags() {
+    let fault = |name: &str, word: &str| {
+        let values = Values::from_iter([(name.to_string(), word.into())]);
+        let fault = TrainConfig::default().set(&values).unwrap_err();
+        by_flag(&values, &fault)
+    };
+    assert_eq!(fault("fused", "maybe"), "--fused maybe: auto, on or off");
+    assert_eq!(fault("batch_size", "x"), "--batch-size: 'x' is not a whole number from 0");
+    assert!(fault("placement", "heap").starts_with("--placement heap: shard"));
+    assert!(fault("devices", "cuda:1,1").starts_with("--devices cuda:1,1: device 1 is named twice"));
+    assert!(fault("devices", "virtual:0").contains("unknown device 'virtual:0'; known: cpu, virtual:N"));
+}
+
+#[test]
+fn impossible_values_name_their_flag() {
+    let bad = |change: fn(&mut TrainConfig)| {
+        let mut config = TrainConfig::default();
+        change(&mut config);
+        config.validate().unwrap_err().to_string()
+    };
+    assert!(bad(|c| c.dropout = 1.0).starts_with("--dropout 1"));
+    assert!(bad(|c| c.hidden = 0).starts_with("--hidden 0"));
+    assert!(bad(|c| c.lr = -1.0).starts_with("--lr -1"));
+    let read = |line| read(line).unwrap_err().to_string();
+    assert!(read("fused = \"maybe\"").contains("fused: 'maybe': auto, on or off"));
+    assert!(read("sparse = \"maybe\"").contains("sparse: 'maybe': auto, on or off"));
+    assert!(read("precision = \"f16\"").contains("f32, tf32 or bf16"));
+    assert!(read("feature_precision = \"f8\"").contains("auto, f32, f16 or bf16"));
+    assert!(TrainConfig::default().validate().is_ok());
+}

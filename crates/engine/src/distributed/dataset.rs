@@ -1,0 +1,259 @@
+//! What a rank has of a partitioned dataset: all nodes, the edges into its own, its own rows of features, and the labels of its own and
+//! of all that train or are scored.
+//!
+//! Memory beside the parts: 8 bytes a node of the whole graph for row starts, 4 for labels (a byte a class where nodes have several), 2
+//! for the book and 4 for the degrees, which are mapped.
+
+use std::sync::Arc;
+
+use graphmill_core::{Buffer, Features, Labels, NodeId, matrix::TableType, node_order::by_scores};
+use graphmill_data::{
+    Dataset,
+    partition::{Part, PartitionDir},
+};
+use graphmill_distributed::{
+    Messenger, NodeOwnership,
+    rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Reading, Remote, Table},
+    sampler::Distributed,
+};
+use graphmill_loader::{
+    Feature, MinibatchSampler,
+    feature::cached::{Dynamic, Level, Pinned, Placement, placed},
+    order::Order,
+    sampler::{self, HopStack},
+    weights::SymmetricWeights,
+};
+
+use super::{AssignedParts, Ranks, Subgraphs};
+use crate::{
+    Error, Result, TrainConfig, build,
+    cache_kind::{Kind, kind},
+    hotness::scores::scores_of_rank,
+    memory,
+    record::DatasetRecord,
+};
+
+/// A rank's view of the dataset, and the ranks.
+pub struct RankDataset {
+    /// All nodes, the edges into own ones, the labels of own ones and of all that train, validate and test. No features.
+    pub data: Dataset,
+    /// The ranks.
+    pub ranks: Arc<Ranks>,
+    /// The checksum of the partition.
+    pub(crate) partition: String,
+    /// Edges of the whole dataset.
+    edges: usize,
+    degrees: Buffer<u32>,
+    own: Table,
+    /// What this rank draws subgraphs from, where it does.
+    pub(crate) dealt: Option<Arc<AssignedParts>>,
+}
+
+impl RankDataset {
+    /// Opens this rank's parts, and serves the others with their rows.
+    ///
+    /// # Errors
+    /// A part cannot be read, or ranks and parts do not fit.
+    pub(crate) fn open(config: &TrainConfig, dir: &PartitionDir, post: Arc<Messenger>) -> Result<Self> {
+        let book =
+            Arc::new(NodeOwnership::new(dir.book.clone(), post.rank(), post.size()).map_err(Error::name)?);
+        let parts = book.parts_of(book.rank()).map(|part| dir.part(part as u16));
+        let parts: Vec<Part> = parts.collect::<graphmill_core::Result<_>>()?;
+        let Some(first) = parts.first() else {
+            return Err(Error::usage("a rank without a part"));
+        };
+        let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let residence = memory::residence(config, &part.dataset).features;
+            tables.push(Arc::new(build::features(config, &part.dataset, residence)?.0));
+        }
+        let own: Arc<dyn Feature> = match &tables[..] {
+            [one] => one.clone(),
+            _ => Arc::new(ConcatRows::new(tables, parts.iter().map(|part| &part.nodes[..]))?),
+        };
+        let own = Table::Kept(own);
+        let ranks = Ranks::new(post.clone(), book.clone())?;
+        let partitions = ranks.gather(&dir.checksum().bytes().map(u32::from).collect::<Vec<u32>>())?;
+        if let Some(other) = partitions.iter().position(|checksum| *checksum != partitions[0]) {
+            return Err(Error::usage(format!(
+                "rank 0 and rank {other} have opened different partitions: each machine needs the same one"
+            )));
+        }
+        post.serve(ROWS, Arc::new(Reading::new(book.clone(), own.clone())));
+        let graph = dir.graph_of(&parts)?;
+        let labels = labels(&ranks, dir, &parts)?;
+        let data = Dataset {
+            name: dir.source().to_string(),
+            graph,
+            features: Features { dim: first.dataset.features.dim, ..Features::default() },
+            labels,
+            split: dir.split.clone(),
+            normalization: first.dataset.normalization.clone(),
+            metric: first.dataset.metric.clone(),
+            checksum: dir.source_checksum().map(str::to_string),
+            ..Dataset::default()
+        };
+        let (edges, degrees) = (dir.num_edges(), dir.degrees.clone());
+        let partition = dir.checksum().to_string();
+        let mut view = Self { data, ranks: Arc::new(ranks), partition, edges, degrees, own, dealt: None };
+        let entry = sampler::TABLE.find(&config.sampler).map_err(Error::name)?;
+        if matches!(entry.make, sampler::Make::Subgraphs(_)) {
+            config.validate()?;
+            view.dealt = Some(AssignedParts::new(config, &view.data, view.ranks.clone(), view.feature())?);
+        } else if config.shuffle_parts > 0 {
+            return Err(Error::usage(format!(
+                "--shuffle-parts {}: --sampler {} reads all parts wherever they are; leave it out",
+                config.shuffle_parts, config.sampler
+            )));
+        }
+        Ok(view)
+    }
+
+    /// What the whole dataset is.
+    pub(crate) fn record(&self) -> DatasetRecord {
+        DatasetRecord { edges: self.edges, ..DatasetRecord::from(&self.data) }
+    }
+
+    /// The sampler of this rank. One over the ranks draws for the others from now on.
+    ///
+    /// # Errors
+    /// An impossible option, or a sampler that needs more of the graph than a node's neighbours.
+    pub(crate) fn sampler(&self, config: &TrainConfig) -> Result<Box<dyn MinibatchSampler>> {
+        if let Some(dealt) = &self.dealt {
+            return Ok(Box::new(Subgraphs(dealt.clone())));
+        }
+        let inner = build::hop_sampler(config, &self.data)?;
+        let (post, book) = (self.ranks.post().clone(), self.ranks.book().clone());
+        let sampler = Distributed::new(inner, post, book)
+            .map_err(|why| Error::usage(format!("--sampler {}: over several ranks {why}", config.sampler)))?;
+        sampler.serve(&self.data.graph);
+        // nobody asks before all answer
+        self.ranks.meet()?;
+        Ok(Box::new(HopStack::new(sampler)))
+    }
+
+    /// The weights of GCN's normalisation, by the degrees in the whole graph.
+    pub(crate) fn symmetric(&self) -> SymmetricWeights {
+        SymmetricWeights::of_degrees(self.degrees.clone())
+    }
+
+    /// All rows: own ones, and others' over the wire.
+    pub(crate) fn feature(&self) -> Arc<dyn Feature> {
+        self.divided(Arc::new(self.remote()))
+    }
+
+    fn remote(&self) -> Remote {
+        let (post, book) = (self.ranks.post().clone(), self.ranks.book().clone());
+        Remote::new(post, book, ROWS, self.data.features.dim)
+    }
+
+    fn divided(&self, others: Arc<dyn Feature>) -> Arc<dyn Feature> {
+        Arc::new(OwnedAndRemoteRows::new(self.ranks.book().clone(), self.own.clone(), others))
+    }
+
+    /// What this rank has, in words.
+    pub(crate) fn describe(&self, config: &TrainConfig) -> String {
+        let book = self.ranks.book();
+        let part = 100.0 * book.num_own() as f64 / self.data.num_nodes().max(1) as f64;
+        let dealt = match (&self.dealt, config.shuffle_parts) {
+            (None, _) => String::new(),
+            (Some(_), 0) => ", and draws subgraphs from them".to_string(),
+            (Some(_), every) => {
+                format!(", and draws subgraphs from parts that are dealt anew every {every} epochs")
+            }
+        };
+        format!("rank {} of {} owns {part:.1} % of the nodes{dealt}", book.rank(), book.size())
+    }
+
+    /// [`RankDataset::feature`] with a cache before the wire, of `--cache-ratio` of all rows; and what it holds, in words. What is hot is
+    /// found by this rank's share of the batches: all ranks look for it at once.
+    ///
+    /// # Errors
+    /// An unknown policy, or rows that cannot be had.
+    pub(crate) fn cached(
+        &self,
+        config: &TrainConfig,
+        sampler: &dyn MinibatchSampler,
+        order: &dyn Order,
+    ) -> Result<(Arc<dyn Feature>, String)> {
+        let nodes = self.data.num_nodes();
+        let book = self.ranks.book();
+        let has = self.describe(config);
+        let slots = config.cache_ratio.0.map_or(0, |ratio| (ratio * nodes as f64).round() as usize);
+        let slots = slots.min(nodes - book.num_own());
+        if slots == 0 {
+            return Ok((self.feature(), format!("{has}, and keeps no rows of others")));
+        }
+        let policy = if config.cache == "auto" { "posterior:2" } else { &config.cache };
+        let behind = Arc::new(self.remote());
+        let others: Arc<dyn Feature> = match kind(policy)? {
+            Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, TableType::F32, behind, Level::Host)?),
+            Kind::Pinned => {
+                let scores = scores_of_rank(policy, config, &self.data, sampler, order, book)
+                    .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
+                let hottest: Vec<NodeId> =
+                    by_scores(&scores)?.into_iter().filter(|&v| !book.is_own(v)).collect();
+                let held = placed(&hottest, slots, 1, Placement::Shard);
+                Arc::new(Pinned::new(held, TableType::F32, behind, Level::Host)?)
+            }
+        };
+        let part = 100.0 * slots as f64 / nodes.max(1) as f64;
+        Ok((self.divided(others), format!("{has}, and keeps rows of {part:.1} % more ({policy})")))
+    }
+}
+
+/// The labels of own nodes, and those of all nodes that train, validate or test, which the ranks tell each other.
+fn labels(ranks: &Ranks, dir: &PartitionDir, parts: &[Part]) -> Result<Labels> {
+    let (nodes, book) = (dir.num_nodes(), ranks.book());
+    let split = [&dir.split.train, &dir.split.valid, &dir.split.test];
+    let shared = || split.into_iter().flat_map(|ids| ids.iter().copied());
+    let first = &parts[0].dataset.labels;
+    let classes = parts.iter().map(|part| part.dataset.labels.classes()).max().unwrap_or(0);
+    match first {
+        Labels::Single { .. } => {
+            let mut class = vec![-1i32; nodes];
+            for part in parts {
+                let Labels::Single { class: own, .. } = &part.dataset.labels else { return Err(mixed()) };
+                part.nodes.iter().zip(own.iter()).for_each(|(&v, &c)| class[v as usize] = c);
+            }
+            let own = shared().filter(|&v| book.is_own(v)).map(|v| class[v as usize] as u32);
+            let told = ranks.gather(&own.collect::<Vec<u32>>())?;
+            let mut told: Vec<_> = told.iter().map(|words| words.iter()).collect();
+            for v in shared() {
+                class[v as usize] = told[book.owner(v)].next().map_or(-1, |&c| c as i32);
+            }
+            Ok(Labels::Single { class: class.into(), classes })
+        }
+        Labels::Multi { .. } => {
+            let mut member = vec![0u8; nodes * classes];
+            for part in parts {
+                let Labels::Multi { member: own, .. } = &part.dataset.labels else { return Err(mixed()) };
+                for (&v, row) in part.nodes.iter().zip(own.chunks_exact(classes.max(1))) {
+                    member[v as usize * classes..][..classes].copy_from_slice(row);
+                }
+            }
+            let words = classes.div_ceil(32);
+            let mut own = Vec::new();
+            for v in shared().filter(|&v| book.is_own(v)) {
+                let row = &member[v as usize * classes..][..classes];
+                own.extend(
+                    row.chunks(32).map(|bits| {
+                        bits.iter().enumerate().map(|(i, &bit)| u32::from(bit) << i).sum::<u32>()
+                    }),
+                );
+            }
+            let told = ranks.gather(&own)?;
+            let mut told: Vec<_> = told.iter().map(|of| of.chunks_exact(words.max(1))).collect();
+            for v in shared() {
+                let Some(bits) = told[book.owner(v)].next() else { continue };
+                let row = &mut member[v as usize * classes..][..classes];
+                row.iter_mut().enumerate().for_each(|(i, to)| *to = (bits[i / 32] >> (i % 32) & 1) as u8);
+            }
+            Ok(Labels::Multi { member: member.into(), classes })
+        }
+    }
+}
+
+fn mixed() -> Error {
+    Error::usage("the parts' labels are of different kinds: partition the dataset again")
+}

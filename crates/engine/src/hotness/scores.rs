@@ -1,0 +1,133 @@
+//! Scores of nodes by a hotness metric, from the graph or from the minibatches of a run.
+
+use std::sync::Arc;
+
+use graphmill_core::progress::{Progress, Quiet};
+use graphmill_data::Dataset;
+use graphmill_distributed::NodeOwnership;
+use graphmill_loader::{
+    MinibatchSampler,
+    feature::Host,
+    hotness::{self, Setting, Visits},
+    order::Order,
+};
+
+use super::visits::InOrder;
+use crate::{Error, Result, TrainConfig, build, stage::Loader};
+
+/// The score of every node by the metric of that name, for a run with these options.
+///
+/// # Errors
+/// No such metric, or an impossible option; `watch` ends the work.
+pub fn scores(name: &str, config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Result<Vec<f64>> {
+    let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
+    scores_until(name, config, data, &*sampler, &*order, watch)
+}
+
+/// [`scores`] of a run whose sampler and order have been made.
+pub(crate) fn scores_of(
+    name: &str,
+    config: &TrainConfig,
+    data: &Dataset,
+    sampler: &dyn MinibatchSampler,
+    order: &dyn Order,
+) -> Result<Vec<f64>> {
+    scores_until(name, config, data, sampler, order, &Quiet)
+}
+
+/// [`scores_of`], as long as `watch` does not end it.
+pub(crate) fn scores_until(
+    name: &str,
+    config: &TrainConfig,
+    data: &Dataset,
+    sampler: &dyn MinibatchSampler,
+    order: &dyn Order,
+    watch: &dyn Progress,
+) -> Result<Vec<f64>> {
+    let unread = Host::new(&data.features);
+    let loader = loader(config, data, sampler, order, &unread)?;
+    let visits = InOrder::new(&loader, watch);
+    let setting = setting(config, data, &loader, &visits, config.epochs as u64);
+    scored(name, &setting, watch)
+}
+
+/// [`scores_of`] of one rank's share of a run's batches.
+pub(crate) fn scores_of_rank(
+    name: &str,
+    config: &TrainConfig,
+    data: &Dataset,
+    sampler: &dyn MinibatchSampler,
+    order: &dyn Order,
+    own: &Arc<NodeOwnership>,
+) -> Result<Vec<f64>> {
+    let unread = Host::new(&data.features);
+    let loader = Loader { own: Some(own.clone()), ..loader(config, data, sampler, order, &unread)? };
+    let visits = InOrder::new(&loader, &Quiet);
+    let setting = setting(config, data, &loader, &visits, config.epochs as u64);
+    hotness::score(name, &setting).map_err(Error::usage)
+}
+
+/// The scores of a setting whose batches are drawn as long as `watch` does not end that.
+fn scored(name: &str, setting: &Setting, watch: &dyn Progress) -> Result<Vec<f64>> {
+    let scores = hotness::score(name, setting);
+    // its message may stand for the batches that were not drawn
+    watch.check()?;
+    scores.map_err(Error::usage)
+}
+
+/// What hotness is computed for.
+pub(super) fn setting<'s>(
+    config: &'s TrainConfig,
+    data: &'s Dataset,
+    loader: &Loader,
+    visits: &'s dyn Visits,
+    epochs: u64,
+) -> Setting<'s> {
+    Setting {
+        graph: &data.graph,
+        train: &data.split.train,
+        fanout: &config.fanout,
+        batch_size: loader.batch_size,
+        seed: config.seed,
+        epochs,
+        visits,
+    }
+}
+
+/// The stages of a run, whose layers are left out: every input node is asked for once a batch.
+///
+/// # Errors
+/// The dataset has no training nodes.
+pub fn loader<'a>(
+    config: &TrainConfig,
+    data: &'a Dataset,
+    sampler: &'a dyn MinibatchSampler,
+    order: &'a dyn Order,
+    feature: &'a Host,
+) -> Result<Loader<'a>> {
+    if data.split.train.is_empty() {
+        return Err(Error::without(
+            &data.name,
+            "training nodes",
+            "--split random:0.6,0.2,0.2",
+            "train_mask=",
+        ));
+    }
+    let batch_size = if config.batch_size == 0 { data.split.train.len() } else { config.batch_size };
+    Ok(Loader {
+        graph: &data.graph,
+        train: &data.split.train,
+        seed: config.seed,
+        batch_size,
+        max_batches: config.max_batches,
+        order,
+        sampler,
+        feature,
+        fused: false,
+        transposed: 0,
+        symmetric: None,
+        aggregation: graphmill_core::block::Aggregation::Mean,
+        own: None,
+        ahead: None,
+    })
+}

@@ -1,0 +1,17 @@
+//! Scores of logits.
+
+use graphmill_core::{Labels, NodeId};
+use graphmill_data::Dataset;
+use graphmill_nn::{
+    Matrix,
+    metric::{Input, Metric, Truth},
+};
+
+/// The score of `nodes`' logits; none where it is not defined.
+pub(crate) fn score(metric: Metric, logits: &Matrix, data: &Dataset, nodes: &[NodeId]) -> Option<f64> {
+    let truth = match &data.labels {
+        Labels::Single { class, .. } => Truth::Single(class),
+        Labels::Multi { member, .. } => Truth::Multi(member),
+    };
+    metric(&Input::new(logits.view().host(), data.labels.classes(), truth).against(nodes))
+}

@@ -1,0 +1,188 @@
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use graphmill_core::{EdgeOptions, Features, SparseRows, build};
+use graphmill_loader::{
+    Feature, Traffic,
+    feature::{Capabilities, Host, Places},
+};
+use graphmill_nn::{backend::Cpu, model::ModelConfig};
+
+use super::{neighbors::chunk_len, *};
+
+/// Node 0 hears from 1..nodes, the others from the two before them.
+fn hub(nodes: u32) -> Graph {
+    let mut edges: Vec<(u32, u32)> = (1..nodes).map(|u| (u, 0)).collect();
+    edges.extend((2..nodes).flat_map(|v| [(v - 1, v), (v - 2, v)]));
+    let (src, dst): (Vec<u32>, Vec<u32>) = edges.into_iter().unzip();
+    build(nodes as usize, &src, &dst, EdgeOptions::DIRECTED).unwrap()
+}
+
+#[test]
+fn hubs_make_chunks_shorter_and_every_chunk_has_a_node() {
+    let graph = hub(1000);
+    let ids: Vec<u32> = (0..1000).collect();
+    // the hub has 999 in-neighbours: a chunk of two may have 512 edges
+    assert_eq!(chunk_len(&graph, &ids, 2), 1);
+    assert_eq!(chunk_len(&graph, &ids[1..], 2), 2);
+    assert_eq!(chunk_len(&graph, &ids, 4), 4);
+    assert_eq!(chunk_len(&graph, &ids[998..], 100), 2);
+    assert_eq!(chunk_len(&graph, &ids, usize::MAX), 1000);
+}
+
+/// Products of few rows and of many round differently.
+fn close(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4 * (1.0 + b.abs()))
+}
+
+#[test]
+fn the_embeddings_of_one_layer_are_the_features() {
+    let data = [0.0, 1.5, 0.0, 2.0, 0.0, 0.0];
+    let features = Matrix::sparse_table(SparseRows::from_dense(2, &data).unwrap());
+    let config = ModelConfig { layers: 1, ..ModelConfig::default() };
+    let (model, graph, mut out) = (Model::new(&config, 2, 3, 1).unwrap(), hub(3), Matrix::default());
+    let stored = Features::f32(2, data.to_vec());
+    let host = Host::new(&stored);
+    for source in [Source::Table(&features), Source::Feature(&host)] {
+        let backend = Cpu::default();
+        let mut inference = Inference::new(&graph, source, None, &backend, 10);
+        inference.run(&model, &[2, 0], Output::Embeddings, &mut out).unwrap();
+        assert_eq!(out.view().host(), [0.0, 0.0, 0.0, 1.5]);
+    }
+}
+
+#[test]
+fn any_chunk_and_any_nodes_give_the_same_rows() {
+    let graph = hub(700);
+    let data: Vec<f32> = (0..700 * 6).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+    let data: Vec<f32> = data.iter().map(|&x| if x < 0.0 { 0.0 } else { x }).collect();
+    let features = Matrix::from_slice(700, 6, &data);
+    let sparse = Matrix::sparse_table(SparseRows::from_dense(6, &data).unwrap());
+    let symmetric = SymmetricWeights::new(&graph);
+    let variants = [("sage", 8, false), ("sage", 3, false), ("sage", 8, true)];
+    for (model, hidden, input_layer) in
+        [("gcn", 8, false), ("gat", 8, false), ("gin", 8, false)].into_iter().chain(variants)
+    {
+        let config = ModelConfig { model: model.into(), hidden, input_layer, ..ModelConfig::default() };
+        let model = Model::new(&config, 6, 3, 1).unwrap();
+        let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
+        let from = |features: Source, chunk: usize, wanted: &[NodeId]| {
+            let mut out = Matrix::default();
+            let backend = Cpu::default();
+            let mut inference = Inference::new(&graph, features, symmetric, &backend, chunk);
+            inference.run(&model, wanted, Output::Logits, &mut out).unwrap();
+            out.view().host().to_vec()
+        };
+        let run = |chunk, wanted: &[NodeId]| from((&features).into(), chunk, wanted);
+        let all: Vec<NodeId> = (0..700).collect();
+        let whole = run(usize::MAX, &all);
+        for chunk in [100, 1000] {
+            assert!(close(&from((&sparse).into(), chunk, &all), &whole), "{} of sparse rows", config.model);
+            let few = from((&sparse).into(), chunk, &[3, 1]);
+            assert!(close(&few, &[&whole[9..12], &whole[3..6]].concat()));
+        }
+        for chunk in [1, 2, 100] {
+            assert!(close(&run(chunk, &all), &whole), "{} by {chunk}", config.model);
+        }
+        // node 0 needs everything, node 699 the few before it, 5 and 0 most of the rest
+        for wanted in [&[699, 650, 699][..], &[699, 5], &[0]] {
+            let rows: Vec<f32> = wanted.iter().flat_map(|&v| whole[v as usize * 3..][..3].to_vec()).collect();
+            assert!(close(&run(100, wanted), &rows), "{} of {wanted:?}", config.model);
+        }
+    }
+}
+
+/// Rows in memory that count how often they are read, and fail once they have been read too often.
+struct Counted {
+    rows: Host,
+    reads: Vec<AtomicUsize>,
+    most: usize,
+}
+
+impl Feature for Counted {
+    fn dim(&self) -> usize {
+        self.rows.dim()
+    }
+
+    fn num_rows(&self) -> usize {
+        self.rows.num_rows()
+    }
+
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> graphmill_core::Result<Traffic> {
+        for &v in ids {
+            if self.reads[v as usize].fetch_add(1, Relaxed) >= self.most {
+                return Err(graphmill_core::Error::invalid(format!("row {v} is worn out")));
+            }
+        }
+        self.rows.read_to(ids, places, out)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.rows.row_bytes()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
+    }
+}
+
+#[test]
+fn rows_that_are_read_give_the_bits_of_those_in_memory_and_are_read_once_or_twice() {
+    let graph = hub(700);
+    let data: Vec<f32> = (0..700 * 6).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+    let table = Matrix::from_slice(700, 6, &data);
+    let rows = Host::new(&Features::f32(6, data));
+    let symmetric = SymmetricWeights::new(&graph);
+    let backend = Cpu::default();
+    let all: Vec<NodeId> = (0..700).collect();
+    // hidden widths for which rows in memory are transformed first, and for which they are aggregated first
+    for (model, hidden, input_layer, residual) in [
+        ("sage", 2, false, "none"),
+        ("sage", 16, false, "none"),
+        ("sage", 16, true, "none"),
+        ("gcn", 2, false, "none"),
+        ("gcn", 2, false, "linear"),
+        ("gcn", 16, false, "none"),
+        ("gat", 8, false, "none"),
+        ("gin", 2, false, "none"),
+    ] {
+        let name = format!("{model} of {hidden}");
+        let config = ModelConfig {
+            model: model.into(),
+            hidden,
+            input_layer,
+            residual: residual.into(),
+            ..ModelConfig::default()
+        };
+        let model = Model::new(&config, 6, 3, 1).unwrap();
+        let symmetric = model.wants_symmetric_weights().then_some(&symmetric);
+        let orders = model.inference_orders(700, graph.num_edges());
+        let run = |source: Source, wanted: &[NodeId], chunk: usize| -> Result<Vec<f32>> {
+            let mut out = Matrix::default();
+            let mut inference = Inference::new(&graph, source, symmetric, &backend, chunk);
+            inference.run(&model, wanted, Output::Logits, &mut out)?;
+            Ok(out.view().host().to_vec())
+        };
+        for chunk in [1, 100, 1000] {
+            for wanted in [&all[..], &[699, 650, 699], &[3, 0]] {
+                let reads = all.iter().map(|_| AtomicUsize::new(0)).collect();
+                let counted = Counted { rows: rows.clone(), reads, most: 2 };
+                let out = run(Source::Feature(&counted), wanted, chunk).unwrap();
+                let expected = run(Source::Table(&table), wanted, chunk).unwrap();
+                if input_layer || orders[0] == ProductOrder::TransformFirst {
+                    assert_eq!(out, expected, "{name} by {chunk}");
+                }
+                assert!(close(&out, &expected), "{name} by {chunk}");
+                let most = counted.reads.iter().map(|reads| reads.load(Relaxed)).max().unwrap();
+                let own = !input_layer && model.combines_own_rows(0);
+                assert_eq!(most, if own { 2 } else { 1 }, "{name} by {chunk}");
+                let worn = Counted { most: 0, ..counted };
+                assert!(
+                    run(Source::Feature(&worn), wanted, chunk)
+                        .unwrap_err()
+                        .to_string()
+                        .contains("is worn out")
+                );
+            }
+        }
+    }
+}

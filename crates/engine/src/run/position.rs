@@ -1,0 +1,140 @@
+//! The position of a run with everything that a checkpoint restores, and how a run continues from one.
+
+use std::path::Path;
+
+use graphmill_nn::schedule::{EarlyStop, Schedule};
+
+use super::{CheckpointWriter, RunState, observer::Observer};
+use crate::{
+    Error, Result, RunDir,
+    checkpoint::Checkpoint,
+    distributed::Ranks,
+    learner::Learner,
+    record::{EpochRecord, partition_of_older},
+};
+
+/// Everything of a run that a checkpoint holds and restores.
+pub(crate) struct RunPosition<'a> {
+    pub(crate) learner: Learner<'a>,
+    pub(crate) state: RunState,
+    pub(crate) schedule: Schedule,
+    pub(crate) early: EarlyStop,
+    /// Records of the epochs that are done.
+    pub(crate) records: Vec<EpochRecord>,
+    pub(crate) checkpoints: CheckpointWriter<'a>,
+}
+
+impl RunPosition<'_> {
+    /// Continues from the checkpoint of the run directory, the same on all ranks, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be read, is of another dataset or partition, or a rank did not take part.
+    pub(crate) fn resume(&mut self, ranks: Option<&Ranks>, observer: &mut dyn Observer) -> Result<()> {
+        let run = self.checkpoints.run();
+        let saved = match (ranks, run) {
+            (Some(ranks), run) => ranks.checkpoint(run)?,
+            (None, Some(run)) => Checkpoint::<RunState>::load(&run.checkpoint())?,
+            (None, None) => return Ok(()),
+        };
+        let Some(saved) = saved else {
+            observer.note("there is no checkpoint yet: starting from the beginning");
+            return run.map_or(Ok(()), |run| run.keep_epochs(0).map(drop));
+        };
+        check(run, &saved.state, &self.state)?;
+        saved.restore(&mut self.learner.model, &mut *self.learner.optimizer)?;
+        let at = (saved.state.epoch, saved.state.batch);
+        self.checkpoints.resume(saved.best, at, saved.state.seconds);
+        let partition = self.state.partition.take();
+        self.state = RunState { partition, ..saved.state };
+        self.learner.step = self.state.step;
+        self.schedule.set_state(self.state.schedule);
+        self.early.state = self.state.patience;
+        self.records = run.map_or(Ok(Vec::new()), |run| run.keep_epochs(self.state.epoch))?;
+        if let Some(ranks) = ranks {
+            ranks.resume(&mut self.state.sums);
+        }
+        let reuse = std::mem::take(&mut self.state.reuse);
+        self.learner.history.restore(reuse, saved.history).map_err(|what| {
+            Error::run(name(run), format!("its checkpoint cannot be gone on with: {what}; train again"))
+        })
+    }
+
+    /// Goes on to the next epoch.
+    pub(crate) fn next_epoch(&mut self) {
+        self.state.next_epoch();
+        self.learner.history.end_epoch();
+        self.state.patience = self.early.state;
+        self.state.schedule = self.schedule.state();
+    }
+
+    /// Writes a checkpoint.
+    ///
+    /// # Errors
+    /// The disk is full or not to be written.
+    pub(crate) fn save(&mut self) -> Result<()> {
+        self.state.save(&mut self.checkpoints, &self.learner)
+    }
+
+    /// After a failure: saves what was trained since the last checkpoint, as far as the model is that of a whole update. The
+    /// first failure is the error to report, whatever becomes of this.
+    pub(crate) fn rescue(&mut self, observer: &mut dyn Observer) {
+        let (epoch, batch) = (self.state.epoch, self.state.batch);
+        let is_saved = self.checkpoints.run().is_none() || self.checkpoints.is_saved_at(epoch, batch);
+        if is_saved || !self.learner.is_whole {
+            return;
+        }
+        if self.save().is_ok() {
+            let epoch = epoch + 1;
+            observer.note(&format!(
+                "epoch {epoch} is saved up to its first {batch} batches: --resume goes on from there"
+            ));
+        }
+    }
+
+    /// The error of a run that was asked to stop here; an epoch has so many batches.
+    pub(crate) fn interrupted(&self, batches: u64) -> Error {
+        let (epoch, batch) = match self.state.batch {
+            0 => (self.state.epoch, batches),
+            batch => (self.state.epoch + 1, batch),
+        };
+        Error::Interrupted { epoch, batch, saved: self.checkpoints.run().is_some() }
+    }
+}
+
+/// Refuses to continue the run of `saved` with another dataset, or another partition of it, than those of `now`.
+///
+/// # Errors
+/// The dataset that the run was trained on, and the one it would be continued with.
+fn check(run: Option<&RunDir>, saved: &RunState, now: &RunState) -> Result<()> {
+    let path = name(run);
+    if !saved.dataset.is_same(&now.dataset) {
+        let (then, now) = (&saved.dataset, &now.dataset);
+        return Err(Error::run(path, format!("this run was trained on {then} and cannot go on with {now}")));
+    }
+    let then = match (&saved.partition, run) {
+        (None, Some(run)) => partition_of_older(run),
+        // a rank without the directory of an older run leaves this to the one that has it
+        (None, None) => return Ok(()),
+        (then, _) => then.clone(),
+    };
+    if then == now.partition {
+        return Ok(());
+    }
+    let name = |partition: &Option<String>| match partition {
+        Some(checksum) => format!("the partition {checksum} of it"),
+        None => "the undivided dataset".to_string(),
+    };
+    let message = format!(
+        "this run was trained on {}, {}, and cannot go on with {}, because its batches would be others; \
+         resume it with what it was trained on, or train again",
+        saved.dataset,
+        name(&then),
+        name(&now.partition)
+    );
+    Err(Error::run(path, message))
+}
+
+/// Name of the run in messages.
+fn name(run: Option<&RunDir>) -> &Path {
+    run.map_or(Path::new("the run"), RunDir::path)
+}

@@ -1,0 +1,252 @@
+//! What outlives an epoch: the parts of a run, made from its configuration and dataset, and the tables they read.
+
+use std::sync::Arc;
+
+use graphmill_core::{Graph, progress::Quiet, table};
+use graphmill_data::Dataset;
+use graphmill_distributed::NodeOwnership;
+use graphmill_loader::{
+    Feature, MiniBatch, MinibatchSampler, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
+};
+use graphmill_nn::{
+    Matrix, ProductOrder, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer,
+    schedule::Schedule,
+};
+
+use crate::{
+    Error, Result, TrainConfig,
+    accelerator::ComputeDevices,
+    build,
+    config::{AllReduce, Switch},
+    distributed::RankDataset,
+    memory::{MemoryPlacement, MemoryPlacements},
+    stage::Loader,
+    strategy,
+    tiers::{OnGpus, Plan, Whole},
+};
+
+/// What the options name. Making it checks all of them, before anything that takes long.
+pub(crate) struct Parts<'d> {
+    pub(crate) metric: &'static table::Entry<Metric>,
+    pub(crate) sampler: Box<dyn MinibatchSampler>,
+    pub(crate) order: Box<dyn SeedOrder + 'd>,
+    pub(crate) strategy: strategy::Make,
+    pub(crate) optimizer: Box<dyn Optimizer>,
+    pub(crate) schedule: Schedule,
+    pub(crate) model: Model,
+}
+
+impl<'d> Parts<'d> {
+    /// # Errors
+    /// An option that is unknown or impossible, or a dataset that cannot be trained on.
+    pub(crate) fn new(config: &TrainConfig, data: &'d Dataset) -> Result<Self> {
+        Self::with_sampler(config, data, || build::sampler(config, data))
+    }
+
+    /// [`Parts::new`] with a sampler that is made otherwise.
+    ///
+    /// # Errors
+    /// As [`Parts::new`].
+    pub(crate) fn with_sampler(
+        config: &TrainConfig,
+        data: &'d Dataset,
+        sampler: impl FnOnce() -> Result<Box<dyn MinibatchSampler>>,
+    ) -> Result<Self> {
+        config.validate()?;
+        let model = build::model(config, data)?;
+        if data.split.train.is_empty() {
+            return Err(Error::without(
+                &data.name,
+                "training nodes",
+                "--split random:0.6,0.2,0.2",
+                "train_mask=",
+            ));
+        }
+        Ok(Self {
+            metric: build::metric(config, data)?,
+            strategy: strategy::TABLE.find(&config.strategy).map_err(Error::name)?.make.make,
+            optimizer: build::optimizer(config)?,
+            schedule: build::schedule(config)?,
+            model,
+            // the ones that may take long
+            order: build::order(config, data)?,
+            sampler: sampler()?,
+        })
+    }
+}
+
+/// Refuses `--all-reduce nccl` of a run that sums no gradients of several NVIDIA devices.
+///
+/// # Errors
+/// Wrong usage, with what to do instead.
+pub(crate) fn check_all_reduce(config: &TrainConfig) -> Result<()> {
+    if config.all_reduce != AllReduce::Nccl {
+        return Ok(());
+    }
+    let devices = config.cuda_devices().len();
+    if devices < 2 {
+        return Err(Error::usage(format!(
+            "--all-reduce nccl: it sums the gradients of several NVIDIA devices, and --devices {} names {devices}: name more (--devices cuda:0,1), or \
+             leave it out",
+            config.devices
+        )));
+    }
+    if !strategy::is_by_device(config) {
+        return Err(Error::usage(format!(
+            "--all-reduce nccl: --strategy {} trains on one device, whose gradients nobody sums: use --strategy time-sharing or factored, or leave it out",
+            config.strategy
+        )));
+    }
+    Ok(())
+}
+
+/// The memory that training reads at random.
+pub(crate) struct Tables {
+    pub(crate) graph: Graph,
+    /// The feature rows, for the extract stage.
+    pub(crate) feature: Arc<dyn Feature>,
+    /// The same rows, for layers that read them in place and for inference.
+    pub(crate) whole: Whole,
+    /// What the tiers hold, in words, where there are several.
+    pub(crate) tiers: Option<String>,
+    /// The rows as NVIDIA devices read them.
+    pub(crate) on_gpus: Option<OnGpus>,
+    /// The weights of symmetric normalisation and own nodes, where the rows are those of several ranks.
+    shared: Option<(Arc<SymmetricWeights>, Arc<NodeOwnership>)>,
+}
+
+impl Tables {
+    /// # Errors
+    /// The memory cannot be had.
+    pub(crate) fn new(
+        computers: &ComputeDevices,
+        config: &TrainConfig,
+        data: &Dataset,
+        residence: MemoryPlacements,
+        sampler: &dyn MinibatchSampler,
+        order: &dyn SeedOrder,
+    ) -> Result<Self> {
+        let graph = match residence.graph {
+            MemoryPlacement::HugePages => data.graph.to_huge_pages()?,
+            MemoryPlacement::Mapped => data.graph.clone(),
+        };
+        if !computers.gpus().is_empty() {
+            let on = OnGpus::new(computers, config, data, residence.features, sampler, order)?;
+            let (feature, whole) = (on.each[0].clone(), Whole::Table(on.table.clone()));
+            let tiers = Some(on.description.clone());
+            return Ok(Self { graph, feature, whole, tiers, on_gpus: Some(on), shared: None });
+        }
+        if let Some(plan) = Plan::new(config, data)? {
+            let mut plan = plan.by_device(strategy::is_by_device(config));
+            let (feature, whole) = plan.build(config, data, residence, sampler, order, &Quiet)?;
+            return Ok(Self {
+                graph,
+                feature,
+                whole,
+                tiers: Some(plan.to_string()),
+                on_gpus: None,
+                shared: None,
+            });
+        }
+        let (feature, features) = build::features(config, data, residence.features)?;
+        let (feature, whole) = (Arc::new(feature), Whole::Table(features));
+        Ok(Self { graph, feature, whole, tiers: None, on_gpus: None, shared: None })
+    }
+
+    /// Those of a rank.
+    ///
+    /// # Errors
+    /// The memory cannot be had, or another rank did not do its part.
+    pub(crate) fn of_rank(
+        config: &TrainConfig,
+        view: &RankDataset,
+        sampler: &dyn MinibatchSampler,
+        order: &dyn SeedOrder,
+    ) -> Result<Self> {
+        let (feature, tiers) = match &view.dealt {
+            Some(dealt) => (dealt.clone() as Arc<dyn Feature>, view.describe(config)),
+            None => view.cached(config, sampler, order)?,
+        };
+        let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
+        let (graph, whole) = (view.data.graph.clone(), Whole::Table(Matrix::default()));
+        Ok(Self { graph, feature, whole, tiers: Some(tiers), on_gpus: None, shared })
+    }
+}
+
+/// The read-only stages of a run, and the order of each layer's products. Both hold for the whole run; what depends on
+/// the sizes of batches (the order of the products, which blocks the backward pass wants transposed, and whether the
+/// bottom layer reads the feature table in place) is decided by the first batch's.
+///
+/// # Errors
+/// `--fused on` for a model that cannot read the table in place, or sparse rows for one that cannot multiply them first.
+pub(crate) fn loader<'a>(
+    config: &TrainConfig,
+    data: &'a Dataset,
+    tables: &'a Tables,
+    sampler: &'a dyn MinibatchSampler,
+    order: &'a dyn SeedOrder,
+    model: &Model,
+) -> Result<(Loader<'a>, Vec<ProductOrder>)> {
+    let symmetric = match &tables.shared {
+        Some((weights, _)) => model.wants_symmetric_weights().then(|| weights.clone()),
+        None => build::symmetric(model, data),
+    };
+    let mut loader = Loader {
+        graph: &tables.graph,
+        train: &data.split.train,
+        seed: config.seed,
+        batch_size: build::batch_size(config, data),
+        max_batches: config.max_batches,
+        order,
+        sampler,
+        feature: &*tables.feature,
+        fused: false,
+        transposed: 0,
+        symmetric,
+        aggregation: model.aggregation(),
+        own: tables.shared.as_ref().map(|(_, book)| book.clone()),
+        ahead: None,
+    };
+    let mut orders = model.orders(&first_shapes(&loader)?);
+    if tables.whole.is_sparse() && !model.start_with_product(&mut orders) {
+        return Err(Error::usage(format!(
+            "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read sparse rows; use \
+             --sparse off",
+            config.sparse
+        )));
+    }
+    let subgraphs = loader.sampler.properties().subgraphs.is_some();
+    if config.fused == Switch::On && subgraphs {
+        return Err(Error::usage(format!(
+            "--fused on: every layer reads the rows of a subgraph that --sampler {} has drawn; use --fused auto",
+            config.sampler
+        )));
+    }
+    if config.fused == Switch::On && tables.tiers.is_some() {
+        return Err(Error::usage(
+            "--fused on: rows of several tiers are not read in place; use --fused auto, or leave out --cache-ratio, \
+             --host-budget and virtual devices",
+        ));
+    }
+    let possible = model.can_read_table(&orders) && !subgraphs && tables.tiers.is_none();
+    if config.fused == Switch::On && !possible {
+        return Err(Error::usage(
+            "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, so it cannot \
+             read them in place; use --fused auto",
+        ));
+    }
+    loader.fused = possible && config.fused != Switch::Off;
+    loader.transposed =
+        (0..orders.len()).filter(|&l| model.needs_transposed(&orders, l)).fold(0, |bits, l| bits | 1 << l);
+    Ok((loader, orders))
+}
+
+/// The sizes of the first batch's blocks.
+fn first_shapes(loader: &Loader) -> Result<Vec<BlockShape>> {
+    let (mut order, mut batch) = (Vec::new(), MiniBatch::default());
+    loader.order(0, &mut order);
+    loader.pick(&order, 0, &mut batch);
+    let mut workspace = Workspace::new(loader.graph.num_nodes());
+    loader.sample(0, &mut workspace, &mut batch)?;
+    Ok(batch.blocks.iter().map(BlockShape::from).collect())
+}

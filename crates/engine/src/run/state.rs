@@ -1,0 +1,68 @@
+//! The position of a run.
+
+use graphmill_nn::schedule::{self, Patience};
+use serde::{Deserialize, Serialize};
+
+use super::CheckpointWriter;
+use crate::{
+    Result,
+    learner::Learner,
+    record::{Best, DatasetRecord, EpochTotals},
+    reuse,
+};
+
+/// Position of a run. With the model, the best model, the optimiser's state and older parameters that rows are
+/// made from it is all that a checkpoint holds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RunState {
+    /// Dataset that is trained on.
+    pub dataset: DatasetRecord,
+    /// Checksum of the partition that is trained on, if the dataset is divided: other parts draw other
+    /// batches.
+    #[serde(default)]
+    pub partition: Option<String>,
+    /// The epoch in hand, from 0.
+    pub epoch: usize,
+    /// Batches done in it.
+    pub batch: u64,
+    /// Updates made in all.
+    pub step: u64,
+    /// Totals of the epoch in hand so far.
+    pub sums: EpochTotals,
+    /// The best epoch so far.
+    pub best: Option<Best>,
+    /// State of early stopping.
+    pub patience: Patience,
+    /// State of the learning-rate schedule.
+    pub schedule: schedule::State,
+    /// Seconds the run has taken.
+    pub seconds: f64,
+    /// The largest staleness of a gradient, or of a reused row.
+    pub staleness: u64,
+    /// Position of the reuse of bottom-layer rows.
+    #[serde(default)]
+    pub reuse: reuse::Place,
+}
+
+impl RunState {
+    /// Goes on to the next epoch.
+    pub(crate) fn next_epoch(&mut self) {
+        self.epoch += 1;
+        self.batch = 0;
+        self.sums = EpochTotals::default();
+    }
+
+    /// Writes a checkpoint of this position and the learner's model.
+    ///
+    /// # Errors
+    /// The disk is full or not to be written.
+    pub(crate) fn save(&mut self, checkpoints: &mut CheckpointWriter, learner: &Learner) -> Result<()> {
+        self.seconds = checkpoints.seconds();
+        if checkpoints.run().is_none() {
+            return Ok(());
+        }
+        self.reuse = learner.history.place();
+        let history = learner.history.tensors();
+        checkpoints.save((self.epoch, self.batch), &learner.model, &*learner.optimizer, &history, self)
+    }
+}

@@ -1,0 +1,54 @@
+//! The tiers of a run's feature rows, for programs that train by other means.
+
+use std::sync::Arc;
+
+use graphmill_core::progress::Progress;
+use graphmill_data::Dataset;
+use graphmill_loader::Feature;
+
+use crate::{
+    Error, Result, TrainConfig, build, memory, strategy,
+    tiers::{Plan, unused_policy},
+};
+
+/// A dataset's feature rows in tiers.
+pub struct Tiers {
+    /// The rows, as f32 wherever and however they are stored.
+    pub feature: Arc<dyn Feature>,
+    /// Which tiers there are and what each holds, in words.
+    pub description: String,
+    /// Whether devices that are made up hold the nearest of them.
+    pub has_devices: bool,
+}
+
+/// The chain of tiers that a run with these options reads its rows from. Hotness is that of the minibatches of such a run: of its seeds
+/// (the training nodes of `data`), sampler, fanout, batch size and seed.
+///
+/// # Errors
+/// Options that contradict each other or the dataset, or name NVIDIA devices or a device's budget, which are a run's; the rows cannot be
+/// read; a cache's memory cannot be had; `watch` ends the work.
+pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Result<Tiers> {
+    if !config.cuda_devices().is_empty() {
+        return Err(Error::usage(format!(
+            "--devices {}: rows are read into host memory here; use cpu or virtual:N",
+            config.devices
+        )));
+    }
+    if config.device_budget.0 > 0 {
+        return Err(Error::usage(
+            "--device-budget: what a training step leaves of it is known to a run alone; use --cache-ratio",
+        ));
+    }
+    let residence = memory::residence(config, data);
+    let Some(plan) = Plan::new(config, data)? else {
+        let (host, _) = build::features(config, data, residence.features)?;
+        let unused = unused_policy(config, data).map_or(String::new(), |unused| format!("; {unused}"));
+        let description = format!("feature rows: the host holds all{unused}");
+        return Ok(Tiers { feature: Arc::new(host), description, has_devices: false });
+    };
+    let mut plan = plan.by_device(strategy::is_by_device(config));
+    let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
+    let (feature, _) = plan.build(config, data, residence, &*sampler, &*order, watch)?;
+    let unused = unused_policy(config, data).map_or(String::new(), |unused| format!("; {unused}"));
+    Ok(Tiers { feature, description: format!("{plan}{unused}"), has_devices: plan.has_devices() })
+}

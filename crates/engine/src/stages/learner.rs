@@ -1,0 +1,313 @@
+//! The train stage: one minibatch in, one update of the model out.
+
+use std::sync::Arc;
+
+use graphmill_core::{Labels, NodeId, keyed};
+use graphmill_loader::MiniBatch;
+use graphmill_nn::{
+    Backend, Matrix, Pass, ProductOrder, View, ViewMut,
+    model::{Activations, Model, Part, StepInput},
+    optim::{Optimizer, clip},
+};
+use rayon::prelude::*;
+
+use crate::{
+    Result,
+    record::BatchOutcome,
+    reuse::{Embeddings, History},
+};
+
+/// Nodes whose labels one task gathers.
+const TASK: usize = 1 << 12;
+
+/// The labels of one batch's seeds, gathered.
+#[derive(Clone, Debug, Default)]
+pub struct SeedLabels {
+    /// A class per seed (single-label).
+    pub class: Vec<i32>,
+    /// `B x C` zeros and ones (multi-label).
+    pub member: Vec<u8>,
+}
+
+impl SeedLabels {
+    /// Gathers the labels of `nodes`.
+    pub fn gather(&mut self, labels: &Labels, nodes: &[NodeId]) {
+        self.class.clear();
+        self.member.clear();
+        match labels {
+            Labels::Single { class, .. } => {
+                self.class.par_extend(nodes.par_iter().with_min_len(TASK).map(|&v| class[v as usize]));
+            }
+            Labels::Multi { member, classes } => {
+                let classes = *classes;
+                self.member.resize(nodes.len() * classes, 0);
+                let rows = self.member.par_chunks_exact_mut(classes.max(1)).with_min_len(TASK);
+                rows.zip(nodes).for_each(|(row, &v)| {
+                    row.copy_from_slice(&member[v as usize * classes..(v as usize + 1) * classes]);
+                });
+            }
+        }
+    }
+}
+
+/// What forward and backward passes need besides the model. Matrices are reused from batch to batch.
+pub struct StepContext<'a> {
+    /// Where the arithmetic runs.
+    pub backend: &'a dyn Backend,
+    /// The labels of all nodes.
+    pub labels: &'a Labels,
+    /// The feature table, where the bottom layer reads it in place.
+    pub table: Option<Matrix>,
+    /// Order of the products, layer by layer.
+    pub orders: Vec<ProductOrder>,
+    /// The run's seed, the root of every dropout mask.
+    pub seed: u64,
+    /// Rows that batches reuse, where they do.
+    pub reuse: Option<Arc<Embeddings>>,
+    scratch: StepScratch,
+}
+
+/// The matrices of a pass, kept for the next.
+#[derive(Default)]
+pub struct StepScratch {
+    acts: Activations,
+    seed_labels: SeedLabels,
+}
+
+impl<'a> StepContext<'a> {
+    /// The same passes, for another model of this shape beside this one, in a room of their own.
+    #[must_use]
+    pub fn with_scratch(&self, scratch: StepScratch) -> StepContext<'a> {
+        StepContext {
+            backend: self.backend,
+            labels: self.labels,
+            table: self.table.clone(),
+            orders: self.orders.clone(),
+            seed: self.seed,
+            reuse: self.reuse.clone(),
+            scratch,
+        }
+    }
+
+    /// The same passes without a room or rows to reuse.
+    pub fn apart(&self) -> StepContext<'a> {
+        StepContext { reuse: None, ..self.with_scratch(StepScratch::default()) }
+    }
+
+    /// The room, for passes to come.
+    pub fn into_scratch(self) -> StepScratch {
+        self.scratch
+    }
+
+    /// Forward, loss, backward: leaves the gradient of the batch's mean loss in the model, and returns that loss. `number` is
+    /// that of the batch in the whole run: what is dropped depends on it. Where the loss is not finite there is no gradient.
+    pub fn gradient(&mut self, model: &mut Model, batch: &MiniBatch, number: u64) -> f64 {
+        let key = keyed::key(&[self.seed, number, 0x6472_6f70]);
+        self.gradient_telling(model, batch, key, &mut |_, _| {})
+    }
+
+    /// [`StepContext::gradient`] that tells `after` of each part of the model when its gradient is complete; what is dropped depends on
+    /// `key`.
+    pub fn gradient_telling(
+        &mut self,
+        model: &mut Model,
+        batch: &MiniBatch,
+        key: u64,
+        after: &mut dyn FnMut(&mut Model, Part),
+    ) -> f64 {
+        let backend = self.backend;
+        let pass = Pass { backend, training: true, key };
+        let x = match (&self.table, batch.is_fused()) {
+            (Some(table), true) => table.view(),
+            _ => batch.features.view(),
+        };
+        let StepScratch { acts, seed_labels } = &mut self.scratch;
+        model.zero_grad(backend);
+        let reused = self.reuse.as_ref().map(|from| from.reused(&batch.reused));
+        let input = StepInput { orders: &self.orders, blocks: &batch.blocks, x, reused };
+        model.forward_step(&pass, &input, acts);
+        seed_labels.gather(self.labels, &batch.seeds);
+        let (logits, grad) = acts.logits_and_grad();
+        let loss = loss(backend, self.labels, seed_labels, logits, &batch.loss_weight, grad);
+        if loss.is_finite() {
+            model.backward_step(&pass, &input, acts, after);
+        }
+        backend.resolve_loss(loss)
+    }
+}
+
+/// Sums the gradients of the shares of a batch over the ranks that train on them.
+pub trait GradientExchange: Send + Sync {
+    /// Leaves the gradient of the whole batch in the model, of which `batch` is this rank's share, and returns the mean loss over all its
+    /// seeds, and how many they are. Of drawn subgraphs every rank has one of its own, and all count alike. `number` is that of the
+    /// batch in the whole run.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    fn gradient(
+        &self,
+        passes: &mut StepContext,
+        model: &mut Model,
+        batch: &MiniBatch,
+        number: u64,
+    ) -> Result<(f64, usize)>;
+}
+
+/// The model with everything an update needs.
+pub struct Learner<'a> {
+    /// Forward and backward.
+    pub passes: StepContext<'a>,
+    /// The model.
+    pub model: Model,
+    /// The optimiser and its state.
+    pub optimizer: Box<dyn Optimizer>,
+    /// Largest norm of the gradient, 0 for no limit.
+    pub clip: f64,
+    /// L2 penalty or decay.
+    pub weight_decay: f32,
+    /// Whether only the first graph layer decays.
+    pub decay_first: bool,
+    /// Updates made so far.
+    pub step: u64,
+    /// The largest staleness of a gradient, or of a reused row, in updates.
+    pub staleness: u64,
+    /// Versions of the bottom layer's parameters, where rows of it are reused.
+    pub history: Arc<History>,
+    /// Sums gradients over ranks, if batches are shared among several.
+    pub exchange: Option<Arc<dyn GradientExchange>>,
+    /// Whether the model is that of the last update: no other was begun and not finished.
+    pub is_whole: bool,
+    scratch: Matrix,
+}
+
+impl<'a> Learner<'a> {
+    /// A learner before its first step.
+    pub fn new(
+        backend: &'a dyn Backend,
+        model: Model,
+        optimizer: Box<dyn Optimizer>,
+        labels: &'a Labels,
+        orders: Vec<ProductOrder>,
+        config: &crate::TrainConfig,
+    ) -> Self {
+        let seed = config.seed;
+        Self {
+            passes: StepContext {
+                backend,
+                labels,
+                table: None,
+                orders,
+                seed,
+                reuse: None,
+                scratch: StepScratch::default(),
+            },
+            model,
+            optimizer,
+            clip: config.clip,
+            weight_decay: config.weight_decay as f32,
+            decay_first: config.decay_first,
+            step: 0,
+            staleness: 0,
+            history: Arc::default(),
+            exchange: None,
+            is_whole: true,
+            scratch: Matrix::default(),
+        }
+    }
+
+    /// Stage 4: forward, loss, backward, update. Touches no parameter when the loss is not finite, so that the last
+    /// good model survives. Of several ranks' shares of a batch it is the update of the whole batch, the same on all ranks.
+    ///
+    /// All of it runs on a thread of the pool: called from outside, each of some thirty operations would wake
+    /// a worker and wait for it.
+    ///
+    /// # Errors
+    /// Another rank did not do its part, or a device failed.
+    pub fn train(&mut self, batch: &MiniBatch, lr: f64) -> Result<BatchOutcome> {
+        // passes change running statistics
+        self.is_whole = false;
+        if let Some(reuse) = &self.passes.reuse {
+            self.staleness = self.staleness.max(reuse.staleness(self.step));
+        }
+        rayon::scope(|_| {
+            let backend = self.passes.backend;
+            if batch.kept {
+                backend.begin_replayable_step();
+            }
+            let outcome = self.learn(batch, lr);
+            if batch.kept {
+                backend.end_replayable_step();
+            }
+            let outcome = outcome?;
+            backend.check()?;
+            Ok(outcome)
+        })
+    }
+
+    fn learn(&mut self, batch: &MiniBatch, lr: f64) -> Result<BatchOutcome> {
+        let (loss, seeds) = match self.exchange.clone() {
+            Some(exchange) => exchange.gradient(&mut self.passes, &mut self.model, batch, self.step)?,
+            None => (self.passes.gradient(&mut self.model, batch, self.step), batch.num_seeds()),
+        };
+        // before the update: a failed pass leaves the parameters alone
+        self.passes.backend.check()?;
+        Ok(BatchOutcome { seeds, ..self.update(loss, lr) })
+    }
+
+    /// The update by the gradient that is in the model, of this loss; the outcome leaves the seeds to the caller.
+    pub fn update(&mut self, loss: f64, lr: f64) -> BatchOutcome {
+        self.is_whole = false;
+        let outcome = self.apply(loss, lr);
+        self.is_whole = true;
+        outcome
+    }
+
+    fn apply(&mut self, loss: f64, lr: f64) -> BatchOutcome {
+        if !loss.is_finite() {
+            return BatchOutcome { loss, grad_norm: None, seeds: 0 };
+        }
+        let backend = self.passes.backend;
+        let grad_norm = (self.clip > 0.0)
+            .then(|| clip(backend, self.clip as f32, |see| self.model.visit_mut(&mut |_, param| see(param))));
+        if grad_norm.is_some_and(|norm| !norm.is_finite()) {
+            return BatchOutcome { loss: f64::NAN, grad_norm: None, seeds: 0 };
+        }
+        self.optimizer.begin(lr as f32);
+        let (optimizer, decay, first) = (&mut self.optimizer, self.weight_decay, self.decay_first);
+        let mut index = 0;
+        self.model.visit_mut(&mut |name, param| {
+            let decays = !first || name.starts_with("conv.0.");
+            optimizer.update(backend, index, param, if decays { decay } else { 0.0 });
+            index += 1;
+        });
+        self.step += 1;
+        BatchOutcome { loss, grad_norm, seeds: 0 }
+    }
+
+    /// The mean loss of these nodes' logits.
+    pub fn loss(&mut self, logits: &Matrix, nodes: &[NodeId]) -> f64 {
+        let StepContext { backend, labels, scratch: StepScratch { seed_labels, .. }, .. } = &mut self.passes;
+        seed_labels.gather(labels, nodes);
+        self.scratch.resize(logits.num_rows(), logits.num_cols());
+        backend.resolve_loss(loss(*backend, labels, seed_labels, logits.view(), &[], self.scratch.view_mut()))
+    }
+}
+
+/// Mean cross-entropy over the rows (softmax, or sigmoid over rows and classes where nodes have several labels), and
+/// its gradient.
+fn loss(
+    backend: &dyn Backend,
+    labels: &Labels,
+    of_rows: &SeedLabels,
+    logits: View,
+    weight: &[f32],
+    grad: ViewMut,
+) -> f64 {
+    let mean = 1.0 / logits.num_rows().max(1) as f32;
+    match labels {
+        Labels::Single { .. } => backend.softmax_cross_entropy(logits, &of_rows.class, weight, mean, grad),
+        Labels::Multi { classes, .. } => {
+            backend.sigmoid_cross_entropy(logits, &of_rows.member, weight, mean / *classes as f32, grad)
+        }
+    }
+}

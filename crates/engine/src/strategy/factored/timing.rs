@@ -1,0 +1,70 @@
+//! The first batches, timed to tell how many devices are to sample.
+
+use std::{sync::Arc, time::Instant};
+
+use graphmill_loader::{MiniBatch, Workspace};
+
+use super::workers::DeviceWorkers;
+use crate::{
+    Result, device::Device, learner::Learner, stage::Loader, strategy::worker::attempt, timeline::Stage,
+};
+
+/// Batches that are timed to tell how many devices are to sample, after one to warm up.
+const TIMED: u64 = 3;
+
+/// Seconds to sample a batch and to train on it, on the threads of a device, and bytes of a batch: of the first batches of the first
+/// epoch. Nothing is updated. A batch that fails ends the timing: it fails again when it is its turn, behind those before it.
+///
+/// # Errors
+/// The first batch fails.
+pub(super) fn time(
+    loader: &Loader,
+    learner: &Learner,
+    trainer: Option<&DeviceWorkers>,
+    device: &Arc<Device>,
+) -> Result<(Option<(f64, f64)>, u64)> {
+    let (mut space, mut batch) = (Workspace::new(loader.graph.num_nodes()), MiniBatch::default());
+    space.set_parallel(false);
+    let mut order = Vec::new();
+    loader.order(0, &mut order);
+    let last = loader.num_batches().min(if trainer.is_some() { TIMED + 1 } else { 1 });
+    let mut model = learner.model.clone();
+    let mut passes = learner.passes.with_scratch(Default::default());
+    let threads = device.pool.current_num_threads() as f64;
+    let (mut sample, mut train, mut bytes) = (f64::INFINITY, f64::INFINITY, 0);
+    let mut one = |this: u64| -> Result<()> {
+        let clock = Instant::now();
+        attempt(Stage::Sample, this, || {
+            device.pool.install(|| loader.draw(&order, 0, this, &mut space, &mut batch))
+        })?;
+        let sampled = clock.elapsed().as_secs_f64() / threads;
+        bytes = bytes.max(batch.bytes());
+        let Some(seat) = trainer else { return Ok(()) };
+        let clock = Instant::now();
+        attempt(Stage::Extract, this, || {
+            device.pool.install(|| match &seat.cache {
+                Some(cache) => loader.extract_from(&*cache.rows, &mut batch),
+                None => loader.extract(&mut batch),
+            })
+        })?;
+        let extracted = clock.elapsed().as_secs_f64();
+        let clock = Instant::now();
+        attempt(Stage::Train, this, || {
+            device.pool.install(|| passes.gradient(&mut model, &batch, 0));
+            Ok(passes.backend.check()?)
+        })?;
+        let trained = clock.elapsed().as_secs_f64();
+        // a Trainer extracts the next batch while it trains on this one
+        sample = sample.min(sampled);
+        train = train.min(trained.max(extracted));
+        Ok(())
+    };
+    for this in 0..last {
+        match one(this) {
+            Err(error) if this == 0 => return Err(error),
+            Err(_) => break,
+            Ok(()) => {}
+        }
+    }
+    Ok((train.is_finite().then_some((sample, train)), bytes))
+}

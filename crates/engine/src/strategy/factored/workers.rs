@@ -1,0 +1,149 @@
+//! A device with its workers: what is in its memory, and their threads in an epoch.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread::Scope,
+    time::Instant,
+};
+
+use graphmill_core::{Matrix, ObjectPool};
+
+use super::replica::{Published, Replica};
+use crate::{
+    device::{Device, MemoryReservation},
+    learner::StepContext,
+    record::Traffic,
+    strategy::{
+        interface::{Flow, Nvidia},
+        scheduler::{Slot, Task, WorkerRole},
+        worker::{Batches, Work, Worker, attempt},
+    },
+    tiers::OwnCache,
+    timeline::Stage,
+};
+
+/// Values that the workers of an epoch share.
+#[derive(Clone, Copy)]
+pub(super) struct EpochContext<'s> {
+    pub(super) line: &'s Batches,
+    pub(super) work: Work<'s, 's>,
+    pub(super) published: &'s Published,
+    /// Gathered rows, and gradients, that no batch is using.
+    pub(super) rows: &'s ObjectPool<Matrix>,
+    pub(super) gradients: &'s ObjectPool<Vec<Matrix>>,
+    /// Number of the epoch's batch 0 in the whole run.
+    pub(super) first: u64,
+}
+
+/// A device with its workers.
+pub(super) struct DeviceWorkers {
+    pub(super) device: Arc<Device>,
+    pub(super) role: &'static str,
+    /// One that does all in turns, or one that samples or extracts and one that trains.
+    pub(super) workers: Vec<Worker>,
+    pub(super) replica: Option<Replica>,
+    pub(super) cache: Option<OwnCache>,
+    /// Batches it has trained on in this epoch, and what it read for them.
+    pub(super) done: Mutex<(u64, Traffic)>,
+    pub(super) reservations: Vec<MemoryReservation>,
+}
+
+impl DeviceWorkers {
+    pub(super) fn new(device: &Arc<Device>, role: &'static str) -> Self {
+        Self {
+            device: device.clone(),
+            role,
+            workers: Vec::new(),
+            replica: None,
+            cache: None,
+            done: Mutex::default(),
+            reservations: Vec::new(),
+        }
+    }
+}
+
+impl DeviceWorkers {
+    /// Step context of its Trainer, if it has one, with the scratch memory of the epoch before.
+    pub(super) fn passes<'a>(
+        &mut self,
+        like: &StepContext<'a>,
+        nvidia: Option<Nvidia<'a>>,
+    ) -> Option<StepContext<'a>> {
+        let replica = self.replica.as_mut()?;
+        let mut passes = like.with_scratch(std::mem::take(&mut replica.scratch));
+        if let (Some(gpu), Some(Nvidia { computers, .. })) = (self.device.gpu, nvidia) {
+            passes.backend = computers.gpus()[gpu].backend();
+        }
+        Some(passes)
+    }
+
+    /// Sets its workers to work, a thread each.
+    pub(super) fn start<'s>(
+        &'s mut self,
+        scope: &'s Scope<'s, '_>,
+        shift: EpochContext<'s>,
+        passes: Option<StepContext<'s>>,
+    ) {
+        let EpochContext { line, work, published, rows, gradients, first } = shift;
+        let Self { device, workers, replica, done, .. } = self;
+        let (device, done): (&Device, &Mutex<(u64, Traffic)>) = (device, done);
+        let mut trains = replica.as_mut().zip(passes);
+        for worker in workers {
+            let mut trainer = if worker.can.train.is_some() { trains.take() } else { None };
+            scope.spawn(move || {
+                let track = work.timeline.track(&worker.name);
+                let standby = worker.can.standby;
+                let turns = worker.can.extract.is_some();
+                let mut train = |task: Task<Slot>| {
+                    let (Task::Train(number, mut slot), Some((replica, passes))) = (task, &mut trainer)
+                    else {
+                        return Ok(Flow::Continue);
+                    };
+                    let clock = Instant::now();
+                    let outcome = attempt(Stage::Train, number, || {
+                        let number = first + number;
+                        device.pool.install(|| replica.train(passes, published, gradients, &mut slot, number))
+                    });
+                    slot.spent.train = work.timeline.done(track, Stage::Train, number, clock);
+                    let Slot { batch, spent, .. } = &mut slot;
+                    // the rows have done their work: another batch has room for its own
+                    batch.extracted = false;
+                    rows.put(std::mem::take(&mut batch.features));
+                    match outcome {
+                        Ok(()) => {
+                            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                            done.0 += 1;
+                            done.1 += batch.traffic;
+                            drop(done);
+                            // one thread does both in turns, or two do them side by side
+                            let pace = if turns {
+                                spent.extract + spent.train
+                            } else {
+                                spent.extract.max(spent.train)
+                            };
+                            line.trained(number, slot, pace, standby);
+                        }
+                        Err(error) => line.fail(number, slot, error),
+                    }
+                    Ok(Flow::Continue)
+                };
+                // its failures are told to the line
+                let _ = worker.run(line, work, &mut train);
+                if let Some((replica, passes)) = trainer {
+                    replica.scratch = passes.into_scratch();
+                }
+            });
+        }
+    }
+
+    /// Makes its workers those of this trainer.
+    pub(super) fn set_trainer(&mut self, trainer: usize) {
+        for worker in &mut self.workers {
+            let WorkerRole { extract, train, .. } = &mut worker.can;
+            *extract = extract.map(|_| trainer);
+            *train = train.map(|_| trainer);
+            let what = if train.is_some() { "trainer" } else { "extractor" };
+            worker.name = format!("{what} {trainer}");
+        }
+    }
+}

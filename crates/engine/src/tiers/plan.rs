@@ -1,0 +1,362 @@
+//! The tiers of a run, planned from its options.
+
+use std::{fmt, path::Path, sync::Arc};
+
+use graphmill_core::{matrix::TableType, node_order::by_scores, progress::Progress};
+use graphmill_data::{
+    Dataset,
+    dataset::{Rescaling, StoredTable},
+};
+use graphmill_loader::{
+    Feature, MinibatchSampler,
+    feature::{
+        Disk, DiskOptions, Host, Link, LinkOptions, Linked,
+        cached::{Dynamic, Level, Pinned, Placement, placed},
+    },
+    order::Order,
+};
+
+use super::{cache::Cache, rescaled::Rescaled, step, whole::Whole};
+use crate::{
+    Error, Result, TrainConfig, build,
+    cache_kind::{Kind, kind},
+    config::FeaturePrecision,
+    hotness::scores::scores_until,
+    memory::{self, MemoryPlacements},
+};
+
+/// Bytes of a cache's maps for each row of the table, and for each row that it holds; of policies that keep rows in order, the most.
+pub(super) const MAPS: [f64; 2] = [8.0, 20.0];
+
+/// The tiers of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    pub(super) rows: usize,
+    /// Bytes of a row as it is stored.
+    pub(super) row_bytes: u64,
+    pub(super) kind: TableType,
+    pub(super) devices: usize,
+    pub(super) placement: Placement,
+    pub(super) device: Option<Cache>,
+    pub(super) host: Option<Cache>,
+    /// Bytes of host memory for rows and maps; 0 for no limit.
+    host_budget: u64,
+    /// Whether each device has a cache of its own, as large as the strategy finds it can be.
+    by_device: bool,
+}
+
+impl Plan {
+    /// What the options ask for, or `None` where all rows are to be in host memory and nothing is before it.
+    ///
+    /// # Errors
+    /// Rows that tiers cannot hold, or options that contradict each other.
+    pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Option<Self>> {
+        if !config.cuda_devices().is_empty() {
+            return Ok(None); // they have tiers of their own
+        }
+        let devices = config.num_devices();
+        let rows = data.num_nodes();
+        let table = data.features.bytes() as u64;
+        let budget = config.host_budget.0;
+        let beyond = budget > 0 && table > budget;
+        if devices == 0 && config.cache_ratio.0.is_none() && !beyond {
+            return Ok(None);
+        }
+        let Some(kind) = data.features.data.kind() else {
+            return Err(Error::usage(
+                "--cache-ratio, --host-budget and virtual devices hold dense rows, but this dataset's are sparse; import it \
+                 again with dense features",
+            ));
+        };
+        let row_bytes = (data.features.dim * kind.width()) as u64;
+        let slots = |ratio: f64| ((ratio * rows as f64).round() as usize).min(rows);
+        let policy = |name: &String| match (name.as_str(), config.order.as_str()) {
+            ("auto", "proximity") => "lru".to_string(),
+            ("auto", _) => "posterior:2".to_string(),
+            _ => name.clone(),
+        };
+        let host = |name: &String, ratio: Option<f64>| Cache {
+            policy: policy(name),
+            slots: ratio.map_or(rows, slots),
+            held: None,
+        };
+        let mut plan = Self {
+            rows,
+            row_bytes,
+            kind,
+            devices,
+            placement: *config.placement,
+            device: (devices > 0).then(|| Cache {
+                policy: policy(&config.cache),
+                slots: config.cache_ratio.0.map_or(usize::MAX, slots),
+                held: None,
+            }),
+            host: match devices {
+                0 => Some(host(&config.cache, config.cache_ratio.0)),
+                _ => beyond.then(|| host(&config.host_cache, None)),
+            },
+            host_budget: budget,
+            by_device: false,
+        };
+        if budget > 0 {
+            let most = plan.room_beside(0, budget).unwrap_or(0);
+            // `build` checks a ratio: inference of an earlier run has no cache
+            let by_ratio = devices == 0 && config.cache_ratio.0.is_some();
+            plan.host.iter_mut().filter(|_| !by_ratio).for_each(|cache| cache.slots = cache.slots.min(most));
+        }
+        if let (Some(cache), budget @ 1..) = (&plan.device, config.device_budget.0) {
+            let most = plan.room_beside(0, budget).unwrap_or(0);
+            plan.check_ratio(config, cache, most, &format!("--device-budget {budget}"))?;
+        }
+        if plan.host.is_some() && config.dataset.is_empty() {
+            return Err(Error::usage(
+                "--host-budget and --cache-ratio leave feature rows on the disk, but this dataset is in memory only; write it to a \
+                 directory by graphmill generate",
+            ));
+        }
+        if ![FeaturePrecision::Auto, FeaturePrecision::of(kind)].contains(&config.feature_precision) {
+            return Err(Error::usage(format!(
+                "--feature-precision {}: rows of several tiers stay as they are stored, {}; use --feature-precision auto",
+                config.feature_precision,
+                kind.name()
+            )));
+        }
+        Ok(Some(plan))
+    }
+
+    /// The same tiers where each device has a cache of its own, as large as the strategy finds it can be.
+    #[must_use]
+    pub(crate) fn by_device(self, by_device: bool) -> Self {
+        Self { by_device, ..self }
+    }
+
+    /// Whether devices hold rows.
+    pub(crate) fn has_devices(&self) -> bool {
+        self.devices > 0
+    }
+
+    /// The chain of tiers, and the rows that inference reads.
+    ///
+    /// # Errors
+    /// The rows cannot be read, a cache's memory cannot be had, or a device has no room for a training step.
+    pub(crate) fn build(
+        &mut self,
+        config: &TrainConfig,
+        data: &Dataset,
+        residence: MemoryPlacements,
+        sampler: &dyn MinibatchSampler,
+        order: &dyn Order,
+        watch: &dyn Progress,
+    ) -> Result<(Arc<dyn Feature>, Whole)> {
+        let own = self.as_stored(config);
+        let (mut chain, whole): (Arc<dyn Feature>, Whole) = if let Some(cache) = self.host.clone() {
+            if self.devices == 0 && self.host_budget > 0 {
+                let room = self.room_beside(0, self.host_budget).unwrap_or(0);
+                self.check_ratio(config, &cache, room, &format!("--host-budget {}", self.host_budget))?;
+            }
+            let disk = disk(config)?;
+            let behind = disk.clone();
+            let chain = match cache.slots {
+                // maps of a cache of no rows would be memory for nothing
+                0 => behind,
+                _ => self.cached(&cache, 1, Level::Host, behind, &own, data, sampler, order, watch)?.0,
+            };
+            (chain, Whole::Rows(disk))
+        } else {
+            let (host, table) = build::features(&own, data, residence.features)?;
+            (Arc::new(host), Whole::Table(table))
+        };
+        // Trainers that are devices of their own have caches of their own
+        let shared = self.device.clone().filter(|_| !self.by_device);
+        if let Some(Cache { policy, slots, .. }) = shared {
+            let mut cache = Cache { policy, slots: slots.min(self.rows), held: None };
+            if config.device_budget.0 > 0 {
+                let budget = config.device_budget.0;
+                let step = step::bytes(&own, data, &*chain, sampler, order)?.bytes;
+                let room = self.room_beside(step, budget).ok_or_else(|| {
+                    Error::usage(format!(
+                        "--device-budget {budget}: a training step takes {step} bytes of a device, and the maps of a cache some \
+                         more; give it more, or take a smaller --batch-size or --fanout"
+                    ))
+                })?;
+                let beside = format!("--device-budget {budget} beside a training step of {step} bytes");
+                self.check_ratio(config, &cache, room, &beside)?;
+                cache.slots = cache.slots.min(room);
+            }
+            let level = Level::Device { devices: self.devices, reader: 0 };
+            let link = *config.link;
+            if link != LinkOptions::default() {
+                chain = Arc::new(Linked::new(chain, Arc::new(Link::new(link))));
+            }
+            let held;
+            (chain, held) =
+                self.cached(&cache, self.devices, level, chain, &own, data, sampler, order, watch)?;
+            cache.held = Some(held);
+            self.device = Some(cache);
+        }
+        Ok((chain, whole))
+    }
+
+    /// Refuses a ratio whose rows a memory has no room for.
+    pub(super) fn check_ratio(
+        &self,
+        config: &TrainConfig,
+        cache: &Cache,
+        room: usize,
+        memory: &str,
+    ) -> Result<()> {
+        match config.cache_ratio.0 {
+            Some(ratio) if room < cache.slots => Err(Error::usage(format!(
+                "--cache-ratio {ratio}: {} rows of {} bytes and their maps do not fit in {memory}; use --cache-ratio auto",
+                cache.slots, self.row_bytes
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The options of a run whose table is as it is stored.
+    pub(super) fn as_stored(&self, config: &TrainConfig) -> TrainConfig {
+        TrainConfig { feature_precision: FeaturePrecision::of(self.kind), ..config.clone() }
+    }
+
+    /// Rows that each device may hold of what is free of the host's memory, half of it to be shared among all.
+    pub(super) fn host_room(&self) -> usize {
+        let each = graphmill_core::memory::available().map(|bytes| bytes / 2 / self.devices.max(1) as u64);
+        each.map_or(self.rows, |each| self.room_beside(0, each).unwrap_or(0))
+    }
+
+    /// Bytes of a cache's maps of all rows of the table.
+    fn maps(&self) -> u64 {
+        (MAPS[0] * self.rows as f64) as u64
+    }
+
+    /// Rows that a memory of so many bytes holds beside what takes `taken`, with their maps.
+    pub(super) fn room_beside(&self, taken: u64, budget: u64) -> Option<usize> {
+        let room = budget.checked_sub(taken.saturating_add(self.maps()))?;
+        Some(((room as f64 / (self.row_bytes as f64 + MAPS[1])) as usize).min(self.rows))
+    }
+
+    /// A cache that `devices` share, and the fewest and the most rows that one of them holds.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a cache, what is behind it, and what its hotness is computed of"
+    )]
+    fn cached(
+        &self,
+        cache: &Cache,
+        devices: usize,
+        level: Level,
+        behind: Arc<dyn Feature>,
+        config: &TrainConfig,
+        data: &Dataset,
+        sampler: &dyn MinibatchSampler,
+        order: &dyn Order,
+        watch: &dyn Progress,
+    ) -> Result<(Arc<dyn Feature>, (usize, usize))> {
+        Ok(match kind(&cache.policy)? {
+            Kind::Dynamic(make) => {
+                let slots = cache.slots.saturating_mul(devices).min(self.rows);
+                let held = (slots / devices, slots.div_ceil(devices));
+                (Arc::new(Dynamic::new(make, slots, self.kind, behind, level)?), held)
+            }
+            Kind::Pinned => {
+                let scores = scores_until(&cache.policy, config, data, sampler, order, watch).map_err(
+                    |e| match e {
+                        Error::Graph(graphmill_core::Error::Stopped) => e,
+                        e => Error::usage(format!("--cache {}: {e}", cache.policy)),
+                    },
+                )?;
+                let placed = placed(&by_scores(&scores)?, cache.slots, devices, self.placement);
+                let held = placed.held(devices);
+                (Arc::new(Pinned::new(placed, self.kind, behind, level)?), held)
+            }
+        })
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |cache: &Cache| cache.percent(self.rows);
+        let mut parts = Vec::new();
+        if let Some(cache) = &self.device {
+            parts.push(match self.devices {
+                // the strategy reports how many rows, once it knows what else is on each device
+                _ if self.by_device => {
+                    format!("each device holds what fits beside its work ({})", cache.policy)
+                }
+                1 => format!("a device holds {} ({})", percent(cache), cache.policy),
+                n => format!("{n} devices hold {} each ({})", percent(cache), cache.policy),
+            });
+        }
+        match &self.host {
+            None if parts.is_empty() => parts.push("the host holds all".into()),
+            None => parts.push("the host all".into()),
+            Some(cache) => {
+                parts.push(match self.host_budget {
+                    budget @ 1.. if self.room_beside(0, budget).unwrap_or(0) == 0 => format!(
+                        "the host holds none (--host-budget {budget} is less than the maps of a cache, {} bytes, and a \
+                         row: give it more to cache rows)",
+                        self.maps()
+                    ),
+                    _ => format!("the host holds {} ({})", percent(cache), cache.policy),
+                });
+                parts.push("the disk all".into());
+            }
+        }
+        write!(f, "feature rows: {}", parts.join(", "))
+    }
+}
+
+/// The option that names a policy for a cache that does not exist, because all rows fit in the host's budget: in words,
+/// where there is one.
+pub(crate) fn unused_policy(config: &TrainConfig, data: &Dataset) -> Option<String> {
+    let (budget, table) = (config.host_budget.0, data.features.bytes());
+    if budget == 0 || table as u64 > budget {
+        return None;
+    }
+    let (flag, policy) = match config.num_devices() {
+        0 if config.cache_ratio.0.is_none() => ("cache", &config.cache),
+        1.. if config.cuda_devices().is_empty() => ("host-cache", &config.host_cache),
+        _ => return None,
+    };
+    (policy != "auto").then(|| {
+        format!(
+            "--{flag} {policy} is not used: the {table} bytes of all feature rows fit in --host-budget {budget}"
+        )
+    })
+}
+
+/// The file of a run's dataset.
+pub(super) fn disk(config: &TrainConfig) -> Result<Arc<Disk>> {
+    let StoredTable { path, offset, rows, dim, kind } = StoredTable::features(Path::new(&config.dataset))?;
+    Ok(Arc::new(Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?))
+}
+
+impl Whole {
+    /// Where a run's options leave them.
+    ///
+    /// # Errors
+    /// As [`Plan::new`], or the memory cannot be had, or the file cannot be opened.
+    pub(crate) fn of(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+        let own = match Plan::new(config, data)? {
+            Some(Plan { host: Some(_), .. }) => return Ok(Self::Rows(disk(config)?)),
+            Some(plan) => plan.as_stored(config),
+            None => config.clone(),
+        };
+        let residence = memory::residence(&own, data).features;
+        Ok(Self::Table(build::features(&own, data, residence)?.1))
+    }
+
+    /// [`Whole::of`] with every row converted by `rescaling` as it is read.
+    ///
+    /// # Errors
+    /// As [`Whole::of`].
+    pub(crate) fn rescaled(config: &TrainConfig, data: &Dataset, rescaling: Rescaling) -> Result<Self> {
+        let rows: Arc<dyn Feature> = match Plan::new(config, data)? {
+            Some(Plan { host: Some(_), .. }) => disk(config)?,
+            // values are rounded once, after the conversion
+            _ => Arc::new(Host::new(&data.features)),
+        };
+        Ok(Self::Rows(Arc::new(Rescaled::new(rows, rescaling))))
+    }
+}

@@ -1,0 +1,64 @@
+//! Feature rows of one dataset at the scale of another.
+
+use std::sync::Arc;
+
+use graphmill_core::{NodeId, Result};
+use graphmill_data::dataset::Rescaling;
+use graphmill_loader::{
+    Feature,
+    feature::{Capabilities, Places, Traffic},
+};
+use rayon::prelude::*;
+
+/// Rows that one task converts.
+const TASK: usize = 256;
+
+/// Rows of another tier, each converted as it is read: nothing is copied or stored.
+pub(crate) struct Rescaled {
+    rows: Arc<dyn Feature>,
+    rescaling: Rescaling,
+}
+
+impl Rescaled {
+    /// `rows`, converted by `rescaling`.
+    pub(crate) fn new(rows: Arc<dyn Feature>, rescaling: Rescaling) -> Self {
+        Self { rows, rescaling }
+    }
+}
+
+impl Feature for Rescaled {
+    fn dim(&self) -> usize {
+        self.rows.dim()
+    }
+
+    fn num_rows(&self) -> usize {
+        self.rows.num_rows()
+    }
+
+    fn read_to(&self, ids: &[NodeId], places: Places, out: &mut [f32]) -> Result<Traffic> {
+        let traffic = self.rows.read_to(ids, places, out)?;
+        let dim = self.dim();
+        if dim == 0 {
+            return Ok(traffic);
+        }
+        match places {
+            Places::InOrder => {
+                out.par_chunks_exact_mut(dim).with_min_len(TASK).for_each(|row| self.rescaling.apply(row))
+            }
+            Places::At(at) => {
+                for &i in at {
+                    self.rescaling.apply(&mut out[i as usize * dim..][..dim]);
+                }
+            }
+        }
+        Ok(traffic)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.rows.row_bytes()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
+    }
+}

@@ -1,0 +1,69 @@
+//! Training as one of several ranks.
+
+use std::sync::Arc;
+
+use graphmill_data::partition::PartitionDir;
+use graphmill_distributed::Messenger;
+
+use super::{RunContext, run};
+use crate::{
+    Error, Result, TrainConfig,
+    accelerator::ComputeDevices,
+    distributed::{self, RankDataset},
+    memory::{MemoryPlacement, MemoryPlacements},
+    record::Summary,
+    run::setup::{self, Parts},
+};
+
+/// Trains on a partitioned dataset, as one of the ranks that all call this with the same arguments but for `job`: rank 0 has the run
+/// directory, and the others' [`RunContext::run`] is none. Where it fails it fails on all ranks, and says on each which one failed first; where
+/// ranks are processes, [`Messenger::abort`] then ends those that do not hear.
+///
+/// # Errors
+/// As [`crate::train`]; a rank did not do its part; a choice that needs more of the graph than a rank has.
+pub fn train(
+    config: &TrainConfig,
+    dir: &PartitionDir,
+    post: Arc<Messenger>,
+    job: RunContext,
+) -> Result<Summary> {
+    let outcome = train_and_meet(config, dir, &post, job);
+    match &outcome {
+        Ok(_) | Err(Error::Interrupted { .. }) => post.close(),
+        Err(error) => post.fail(&error.to_string()),
+    }
+    outcome
+}
+
+/// Trains, and waits for the others where all end alike: rank 0 may be writing still.
+fn train_and_meet(
+    config: &TrainConfig,
+    dir: &PartitionDir,
+    post: &Arc<Messenger>,
+    job: RunContext,
+) -> Result<Summary> {
+    let config = &distributed::agree(config, post)?;
+    distributed::check(config)?;
+    let view = RankDataset::open(config, dir, post.clone())?;
+    let outcome = train_on(config, &view, job);
+    if matches!(outcome, Ok(_) | Err(Error::Interrupted { .. })) {
+        view.ranks.meet()?;
+    }
+    outcome
+}
+
+/// Trains on a rank's view of the dataset.
+fn train_on(config: &TrainConfig, view: &RankDataset, job: RunContext) -> Result<Summary> {
+    setup::check_all_reduce(config)?;
+    let computers = ComputeDevices::open(config)?;
+    let parts = Parts::with_sampler(config, &view.data, || view.sampler(config))?;
+    run(
+        &computers,
+        parts,
+        MemoryPlacements::both(MemoryPlacement::Mapped),
+        config,
+        &view.data,
+        Some(view),
+        job,
+    )
+}

@@ -1,0 +1,724 @@
+//! Every option with every sampler, strategy and device kind: it changes what a run records, or it is
+//! refused as wrong usage, or [`UNSEEN`] says why no record shows it. The options of a model with every
+//! kind of layer and depth, those of caches with every size, and the options of commands that do not
+//! train are tried likewise.
+//!
+//! An option without a row in [`VALUES`] or [`UNSEEN`] fails the test.
+
+use graphmill_core::progress;
+use std::{collections::HashMap, fs, path::Path, sync::OnceLock};
+
+use graphmill_data::{
+    generate::{GenerateOptions, generate},
+    partition as methods,
+};
+use graphmill_engine::{
+    Dataset, Error, RunContext, RunDir, TrainConfig, bench,
+    config::{KEYS, Key, key},
+    hotness,
+    observer::{Observer, Quiet},
+    partition,
+    record::{EpochRecord, Summary},
+    strategy, train,
+};
+use graphmill_loader::{hotness as metrics, sampler};
+use graphmill_nn::layer;
+use rayon::ThreadPoolBuilder;
+
+/// Options that a run needs before it reads another one: name and value.
+type Needs = &'static [(&'static str, &'static str)];
+
+/// For each option, a value other than the default and what it needs, one way or several; a way that a
+/// run refuses is followed by the next.
+const VALUES: &[(&str, &str, &[Needs])] = &[
+    ("metric", "f1-macro", &[&[]]),
+    ("sampler", "", &[&[]]),
+    ("fanout", "2,2", &[&[]]),
+    ("batch_size", "12", &[&[]]),
+    ("max_batches", "2", &[&[]]),
+    ("order", "sequential", &[&[]]),
+    ("order_sequences", "3", &[&[], &[("order", "proximity")]]),
+    ("inductive", "true", &[&[]]),
+    ("coverage", "0", &[&[]]),
+    ("estimator", "unbiased", &[&[]]),
+    ("replace", "true", &[&[]]),
+    ("edge_weights", "out-degree", &[&[]]),
+    ("draw_by", "prefix-sums", &[&[], &[("replace", "true")]]),
+    ("labor_iterations", "2", &[&[]]),
+    ("walks", "2", &[&[]]),
+    ("restart", "0.9", &[&[]]),
+    ("walk_length", "1", &[&[]]),
+    ("frontier_size", "5", &[&[]]),
+    ("pop_by", "dashboard", &[&[]]),
+    ("eta", "8", &[&[], &[("pop_by", "dashboard")]]),
+    ("degree_cap", "1", &[&[]]),
+    ("burning", "0.2", &[&[]]),
+    ("parts", "9", &[&[]]),
+    ("parts_per_batch", "3", &[&[]]),
+    ("sparse", "on", &[&[]]),
+    ("model", "gcn", &[&[]]),
+    ("aggregator", "max-pool", &[&[]]),
+    ("layers", "1", &[&[]]),
+    ("hops", "3", &[&[], &[("model", "mixhop")]]),
+    ("hidden", "8", &[&[]]),
+    ("heads", "2", &[&[], &[("model", "gat")]]),
+    ("out_heads", "2", &[&[], &[("model", "gat")]]),
+    ("activation", "elu", &[&[]]),
+    ("init", "fan-in", &[&[]]),
+    ("norm", "layer", &[&[]]),
+    ("residual", "linear", &[&[]]),
+    ("input_layer", "true", &[&[]]),
+    ("head_layers", "1", &[&[]]),
+    ("dropout", "0.7", &[&[]]),
+    ("input_dropout", "0.4", &[&[]]),
+    ("attention_dropout", "0.4", &[&[], &[("model", "gat")]]),
+    ("epochs", "1", &[&[]]),
+    ("optimizer", "sgd", &[&[]]),
+    ("lr", "0.02", &[&[]]),
+    ("momentum", "0.1", &[&[], &[("optimizer", "sgd")]]),
+    ("weight_decay", "0.1", &[&[]]),
+    ("decay_first", "true", &[&[], &[("weight_decay", "0.1")]]),
+    ("schedule", "cosine", &[&[]]),
+    ("schedule_epochs", "1", &[&[], &[("schedule", "step")]]),
+    ("schedule_factor", "0.1", &[&[], &[("schedule", "step"), ("schedule_epochs", "1")]]),
+    ("min_lr", "0.009", &[&[], &[("schedule", "cosine")]]),
+    ("warmup", "2", &[&[]]),
+    ("clip", "0.001", &[&[]]),
+    // scores and losses disagree on which epoch is best
+    (
+        "select",
+        "loss",
+        &[
+            &[("lr", "2"), ("epochs", "8")],
+            &[("lr", "0.3"), ("epochs", "12")],
+            &[("lr", "0.1"), ("epochs", "20")],
+        ],
+    ),
+    ("patience", "1", &[&[("lr", "2"), ("epochs", "8")]]),
+    ("seed", "8", &[&[]]),
+    ("host_budget", "5000", &[&[("cache_ratio", "0.05")]]),
+    ("device_budget", "35000", &[&[]]),
+    ("cache_ratio", "0.05", &[&[]]),
+    ("cache", "lru", &[&[], &[("cache_ratio", "0.05")]]),
+    ("host_cache", "lru", &[&[], &[("host_budget", "5000"), ("cache_ratio", "0.05")]]),
+    ("placement", "replicate", &[&[], &[("cache_ratio", "0.05")]]),
+    ("strategy", "", &[&[]]),
+    ("num_samplers", "2", &[&[]]),
+    ("updates", "asynchronous", &[&[]]),
+    ("all_reduce", "peer", &[&[]]),
+    ("batches_per_update", "4", &[&[]]),
+    ("hot_ratio", "0.05", &[&[]]),
+    ("super_batch", "3", &[&[]]),
+    ("hot_by", "random", &[&[], &[("hot_ratio", "0.02")]]),
+    ("hot_rank", "1", &[&[]]),
+    ("hot_gradient", "none", &[&[]]),
+    ("hot_ahead", "on", &[&[]]),
+    ("hot_split", "0.5", &[&[]]),
+    ("max_variation", "0.000001", &[&[]]),
+    ("staleness", "1", &[&[], &[("updates", "asynchronous")]]),
+    ("precision", "bf16", &[&[]]),
+    ("cuda_graphs", "off", &[&[]]),
+    ("feature_precision", "bf16", &[&[]]),
+    ("devices", "", &[&[]]),
+    ("eval_every", "2", &[&[]]),
+    ("eval_nodes", "9", &[&[]]),
+    ("shuffle_parts", "1", &[&[]]),
+    ("peer_timeout", "5", &[&[]]),
+];
+
+/// Options that change no number by design, a value that is refused where a run does not read them, and
+/// what they change instead.
+const UNSEEN: &[(&str, &str, &str)] = &[
+    ("dataset", "", "an argument of every command"),
+    ("fused", "off", "whether rows are copied before they are aggregated"),
+    ("allocation", "naive", "which cores a stage runs on"),
+    ("queue", "2", "how many batches are under way"),
+    ("switching", "off", "who trains at the end of an epoch"),
+    ("link", "1G,1us", "how long simulated transfers take"),
+    ("threads", "1", "how many threads a command makes"),
+    ("eval_chunk", "64", "the memory of inference"),
+    ("checkpoint_batches", "2", "how often a checkpoint is written"),
+    ("checkpoint_seconds", "1", "how often a checkpoint is written"),
+    ("trace", "true", "the files of graphmill-report"),
+    ("tensorboard", "true", "the files of graphmill-report"),
+];
+
+/// A small graph with weighted edges in a directory, so that tiers can leave rows on the disk.
+fn data() -> &'static (tempfile::TempDir, Dataset) {
+    static DATA: OnceLock<(tempfile::TempDir, Dataset)> = OnceLock::new();
+    DATA.get_or_init(|| {
+        let options = GenerateOptions {
+            nodes: 400,
+            degree: Some(6.0),
+            classes: 3,
+            dim: 40,
+            ..GenerateOptions::default()
+        };
+        let mut data = generate("sbm", &options).unwrap();
+        let weights: Vec<f32> = (0..data.graph.num_edges()).map(|edge| 0.5 + (edge % 7) as f32).collect();
+        data.graph = data.graph.with_edge_weight(weights.into()).unwrap();
+        data.split.train = data.split.train[..140].to_vec().into();
+        let dir = tempfile::tempdir().unwrap();
+        data.save(dir.path().join("data")).unwrap();
+        let data = Dataset::open(dir.path().join("data")).unwrap();
+        (dir, data)
+    })
+}
+
+/// A run of nine subgraphs or five minibatches an epoch.
+fn base(sampler: &str, strategy: &str, devices: &str) -> TrainConfig {
+    let mut config = TrainConfig {
+        dataset: data().1.directory.as_deref().and_then(Path::to_str).unwrap_or_default().into(),
+        sampler: sampler.into(),
+        strategy: strategy.into(),
+        devices: devices.parse().unwrap(),
+        epochs: 2,
+        batch_size: if sampler.starts_with("saint") || sampler == "frontier" { 40 } else { 16 },
+        // as wide as the features, so that the bottom layer aggregates before it multiplies
+        hidden: 40,
+        dropout: 0.3,
+        lr: 0.01,
+        frontier_size: 10,
+        parts: 8,
+        parts_per_batch: 2,
+        coverage: 3.0,
+        super_batch: if strategy == "layered" { 6 } else { 0 },
+        seed: 3,
+        ..TrainConfig::default()
+    };
+    set(&mut config, "fanout", "3,2");
+    config
+}
+
+fn set(config: &mut TrainConfig, name: &str, value: &str) {
+    key(name).unwrap().parse(config, value).unwrap();
+}
+
+/// A run with more options, or why it is refused.
+fn with(base: &TrainConfig, options: &[(&str, &str)]) -> Result<TrainConfig, String> {
+    let mut config = base.clone();
+    options.iter().for_each(|(name, value)| set(&mut config, name, value));
+    let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
+    let checked = config.settle(&given).and_then(|()| config.validate());
+    match checked.and_then(|()| config.refuse_unused(&given)) {
+        Ok(()) => Ok(config),
+        Err(Error::Usage(message)) => Err(message),
+        Err(other) => panic!("{options:?}: not reported as wrong usage: {other}"),
+    }
+}
+
+/// Keeps the notes of a run about options that it does not use.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Observer for Notes {
+    fn note(&mut self, message: &str) {
+        if message.contains("is not used") {
+            self.0.push(message.to_string());
+        }
+    }
+}
+
+/// What a run records, without what depends on time.
+fn signature(config: &TrainConfig) -> Result<String, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let run = RunDir::create(dir.path()).unwrap();
+    let mut notes = Notes::default();
+    let job = RunContext { run: Some(&run), resume: false, observer: &mut notes, stop: &|| false };
+    let summary = match train(config, &data().1, job) {
+        Ok(summary) => summary,
+        Err(error) => return Err(error.to_string()),
+    };
+    let Summary { best, test, staleness, all_reduce, epochs, .. } = summary;
+    let epochs: Vec<String> = epochs.iter().map(of_epoch).collect();
+    let mut files: Vec<String> =
+        fs::read_dir(dir.path()).unwrap().map(|entry| format!("{:?}", entry.unwrap().file_name())).collect();
+    files.sort_unstable();
+    let notes = notes.0;
+    Ok(format!("{epochs:?} {best:?} {test:?} {} {all_reduce:?} {files:?} {notes:?}", staleness.bound))
+}
+
+fn of_epoch(record: &EpochRecord) -> String {
+    let EpochRecord { loss, train_score, valid_score, valid_loss, lr, seeds, sampled_edges, .. } = record;
+    let traffic = record.traffic.tiers().map(|(name, tier)| (name, tier.rows, tier.bytes));
+    let devices: Vec<_> =
+        record.devices.iter().map(|of| (&of.role, of.cache_rows, of.link_seconds > 0.0)).collect();
+    let reuse =
+        record.reuse.map(|of| (of.super_batch, of.hot_nodes, of.asked_rows, of.reused_rows, of.split));
+    format!(
+        "{loss} {train_score:?} {valid_score:?} {valid_loss:?} {lr} {seeds} {sampled_edges} {} {traffic:?} \
+         {:?} {:?} {devices:?} {reuse:?}",
+        record.bottom_edges, record.hit_rate, record.grad_norm
+    )
+}
+
+/// What became of an option.
+enum Outcome {
+    Changes,
+    Refused(String),
+    /// It did nothing, or it was refused without what it needs and with it too.
+    Ignored,
+}
+
+/// Adds options to a run, or refuses them.
+type With<'c> = dyn Fn(&TrainConfig, &[(&str, &str)]) -> Result<TrainConfig, String> + 'c;
+
+/// What a command refuses, given a run and some options, and what it makes of the run.
+struct Command<'c> {
+    with: &'c With<'c>,
+    signature: &'c dyn Fn(&TrainConfig) -> Result<String, String>,
+}
+
+const TRAIN: Command = Command { with: &with, signature: &signature };
+
+/// Tries an option in a run; `known` holds signatures of runs without it.
+fn outcome(
+    Command { with, signature }: &Command,
+    base: &TrainConfig,
+    key: &Key,
+    value: &str,
+    ways: &[Needs],
+    known: &mut HashMap<Needs, Result<String, String>>,
+) -> Outcome {
+    let (mut refused, mut ignored) = (None, false);
+    for &needs in ways {
+        let Ok(before) = with(base, needs) else { continue };
+        let config = match with(base, &[needs, &[(key.name, value)]].concat()) {
+            Ok(config) => config,
+            Err(message) => {
+                refused = Some(message);
+                continue;
+            }
+        };
+        // a run that is refused with and without the option tells nothing about it
+        let Ok(before) = known.entry(needs).or_insert_with(|| signature(&before)) else { continue };
+        match signature(&config) {
+            // after other options it may be chance
+            Ok(after) if after == *before && needs.is_empty() => return Outcome::Ignored,
+            Ok(after) if after == *before => ignored = true,
+            Ok(_) => return Outcome::Changes,
+            Err(message) => refused = Some(message),
+        }
+    }
+    match refused {
+        _ if ignored => Outcome::Ignored,
+        Some(message) => Outcome::Refused(message),
+        // its runs are refused without it too
+        None => Outcome::Changes,
+    }
+}
+
+/// The options in which a run differs from the defaults, in words.
+fn place(base: &TrainConfig) -> String {
+    let default = TrainConfig::default();
+    let differs = |key: &&Key| key.name != "dataset" && key.write(base) != key.write(&default);
+    KEYS.iter().filter(differs).map(|key| format!("--{} {} ", key.flag(), key.write(base))).collect()
+}
+
+/// Tries every option that is `chosen` in a run; returns those that did nothing.
+fn ignored(command: &Command, base: &TrainConfig, chosen: fn(&Key) -> bool) -> Vec<String> {
+    let place = place(base);
+    let mut known = HashMap::new();
+    if let Err(reason) = known.entry(&[][..]).or_insert_with(|| (command.signature)(base)) {
+        assert!(!reason.is_empty(), "{place}");
+        return Vec::new();
+    }
+    let mut ignored = Vec::new();
+    for key in KEYS.iter().filter(|key| chosen(key)) {
+        let Some((_, value, ways)) = VALUES.iter().find(|(name, ..)| *name == key.name) else { continue };
+        let mut changed = base.clone();
+        // the axes that the tests go over, and what the run has already
+        if value.is_empty() || key.parse(&mut changed, value).is_ok() && changed == *base {
+            continue;
+        }
+        match outcome(command, base, key, value, ways, &mut known) {
+            Outcome::Changes => {}
+            Outcome::Refused(message) => assert!(
+                message.contains(&format!("--{}", key.flag())),
+                "{place} --{} {value}: the refusal names no option: {message}",
+                key.flag()
+            ),
+            Outcome::Ignored => ignored.push(format!("{place} --{} {value}", key.flag())),
+        }
+    }
+    ignored
+}
+
+/// Tries every option that is `chosen` in each of the runs, on a thread pool of their own.
+fn none_is_ignored(runs: &[TrainConfig], chosen: fn(&Key) -> bool) {
+    let pool = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let ignored = runs.iter().flat_map(|run| pool.install(|| ignored(&TRAIN, run, chosen)));
+    let ignored: Vec<String> = ignored.collect();
+    assert!(ignored.is_empty(), "{} options did nothing:\n{}", ignored.len(), ignored.join("\n"));
+}
+
+#[test]
+fn every_option_has_a_row() {
+    let listed = |name: &str| {
+        let seen = VALUES.iter().filter(|(row, ..)| *row == name).count();
+        seen + UNSEEN.iter().filter(|(row, ..)| *row == name).count()
+    };
+    let wrong: Vec<&str> = KEYS.iter().map(|key| key.name).filter(|name| listed(name) != 1).collect();
+    assert!(wrong.is_empty(), "options without exactly one row in VALUES or UNSEEN: {wrong:?}");
+    assert_eq!(VALUES.len() + UNSEEN.len(), KEYS.len(), "rows of options that there are not");
+}
+
+#[test]
+fn every_option_changes_a_run_of_every_sampler_or_is_refused() {
+    let runs = sampler::TABLE.iter().map(|entry| base(entry.name, "sequential", "cpu"));
+    none_is_ignored(&runs.collect::<Vec<_>>(), |_| true);
+}
+
+#[test]
+fn every_option_changes_a_run_of_every_strategy_on_every_device_or_is_refused() {
+    let runs: Vec<TrainConfig> = strategy::TABLE
+        .iter()
+        .flat_map(|entry| ["cpu", "virtual:1", "virtual:3"].map(|devices| (entry.name, devices)))
+        .flat_map(|(strategy, devices)| ["neighbor", "saint-node"].map(|name| base(name, strategy, devices)))
+        .collect();
+    none_is_ignored(&runs, |_| true);
+}
+
+/// Runs by `options`, which name values of several options each.
+fn runs(sampler: &str, options: &[&[(&str, &str)]]) -> Vec<TrainConfig> {
+    let of = |options: &&[(&str, &str)]| {
+        let mut config = base(sampler, "sequential", "cpu");
+        options.iter().for_each(|(name, value)| set(&mut config, name, value));
+        config.settle(&["layers"]).unwrap();
+        config
+    };
+    options.iter().map(of).collect()
+}
+
+#[test]
+fn every_option_of_a_model_changes_every_shape_of_it_or_is_refused() {
+    let shapes = layer::TABLE.iter().flat_map(|entry| {
+        runs(
+            "neighbor",
+            &[
+                &[("model", entry.name), ("layers", "1")],
+                &[("model", entry.name), ("layers", "1"), ("input_layer", "true")],
+                &[("model", entry.name), ("layers", "1"), ("head_layers", "1")],
+                &[("model", entry.name), ("layers", "2"), ("head_layers", "2")],
+            ],
+        )
+    });
+    none_is_ignored(&shapes.collect::<Vec<_>>(), |key| key.group == "Model");
+}
+
+#[test]
+fn every_option_of_a_cache_changes_caches_of_every_size_or_is_refused() {
+    let caches = ["cpu", "virtual:1", "virtual:2"].iter().flat_map(|devices| {
+        let budgets = ["0", "20000", "1000000"];
+        let ratios = ["auto", "0", "0.3", "1"];
+        let all = budgets.into_iter().flat_map(move |budget| ratios.map(|ratio| (budget, ratio)));
+        all.flat_map(move |(budget, ratio)| {
+            runs(
+                "neighbor",
+                &[&[("devices", devices), ("host_budget", budget), ("cache_ratio", ratio), ("epochs", "1")]],
+            )
+        })
+    });
+    none_is_ignored(&caches.collect::<Vec<_>>(), |key| {
+        ["cache_ratio", "cache", "placement"].contains(&key.name)
+    });
+    // without memory for a row there is no cache for a policy
+    none_is_ignored(&runs("neighbor", &[&[("host_budget", "300")]]), |key| key.name == "cache_ratio");
+}
+
+#[test]
+fn every_option_of_the_best_epoch_changes_runs_of_one_or_is_refused() {
+    none_is_ignored(&runs("neighbor", &[&[("eval_every", "99")]]), |key| {
+        ["select", "patience"].contains(&key.name)
+    });
+}
+
+/// What `graphmill hotness` refuses.
+fn with_samplers(base: &TrainConfig, options: &[(&str, &str)]) -> Result<TrainConfig, String> {
+    let mut config = base.clone();
+    options.iter().for_each(|(name, value)| set(&mut config, name, value));
+    let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
+    let checked = config.settle(&given).and_then(|()| config.validate());
+    let refused = checked.and_then(|()| hits(&config).refuse_unused(&given));
+    refused.map(|()| config).map_err(|error| error.to_string())
+}
+
+fn hits(config: &TrainConfig) -> hotness::Options {
+    hotness::Options {
+        train: config.clone(),
+        policies: ["presc:1", "optimal", "lru"].map(String::from).to_vec(),
+        samplers: vec![config.sampler.clone()],
+        ratios: vec![0.1],
+        epochs: 2,
+    }
+}
+
+#[test]
+fn every_option_of_hotness_changes_every_sampler_or_is_refused() {
+    let hit_rates = |config: &TrainConfig| {
+        let report = hotness::run(&hits(config), &data().1, &progress::Quiet);
+        let report = report.map_err(|error| error.to_string())?;
+        Ok(serde_json::to_string(&report).unwrap())
+    };
+    let command = Command { with: &with_samplers, signature: &hit_rates };
+    let read = |key: &Key| key.name != "threads" && hotness::options().contains(&key.name);
+    // an epoch of clusters reads every row once, whatever the seed
+    let samplers = sampler::TABLE.iter().filter(|entry| entry.name != "cluster");
+    let ignored = samplers.flat_map(|entry| ignored(&command, &base(entry.name, "sequential", "cpu"), read));
+    let ignored: Vec<String> = ignored.collect();
+    assert!(ignored.is_empty(), "{} options did nothing:\n{}", ignored.len(), ignored.join("\n"));
+}
+
+#[test]
+fn every_option_of_scores_changes_every_metric_or_is_refused() {
+    for metric in &metrics::TABLE {
+        let name = match metric.name {
+            "presc" | "posterior" => format!("{}:1", metric.name),
+            name => name.to_string(),
+        };
+        let with = |base: &TrainConfig, options: &[(&str, &str)]| {
+            let mut config = base.clone();
+            options.iter().for_each(|(name, value)| set(&mut config, name, value));
+            let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
+            let checked = config.settle(&given).and_then(|()| config.validate());
+            let refused = checked.and_then(|()| hotness::refuse_unused(&name, &config, &given));
+            refused.map(|()| config).map_err(|error| error.to_string())
+        };
+        let scores = |config: &TrainConfig| {
+            let scores = hotness::scores(&name, config, &data().1, &progress::Quiet);
+            scores.map(|scores| format!("{scores:?}")).map_err(|error| error.to_string())
+        };
+        let command = Command { with: &with, signature: &scores };
+        let read = |key: &Key| key.name != "threads" && hotness::options_of_scores().contains(&key.name);
+        let samplers = ["neighbor", "saint-node", "saint-rw"].iter();
+        let ignored = samplers.flat_map(|name| ignored(&command, &base(name, "sequential", "cpu"), read));
+        let ignored: Vec<String> = ignored.collect();
+        assert!(ignored.is_empty(), "{name}: {} did nothing:\n{}", ignored.len(), ignored.join("\n"));
+    }
+}
+
+#[test]
+fn benches_refuse_the_depth_of_subgraphs() {
+    let of = |bench: &str, sampler: &str, name: &str, value: &str| {
+        let mut config = base(sampler, "sequential", "cpu");
+        set(&mut config, name, value);
+        bench::refuse_unused(bench, &config, &[name]).map_err(|error| error.to_string())
+    };
+    for entry in &sampler::TABLE {
+        let is_subgraph = matches!(entry.make, sampler::Make::Subgraphs(_));
+        for bench in ["sample", "aggregate"] {
+            assert_eq!(of(bench, entry.name, "layers", "3").is_err(), is_subgraph, "{bench} {}", entry.name);
+        }
+        of("epoch", entry.name, "layers", "3").unwrap();
+        of("all", entry.name, "layers", "3").unwrap();
+    }
+    let message = of("sample", "saint-rw", "layers", "3").unwrap_err();
+    assert!(message.starts_with("--layers 3: --sampler saint-rw does not use it; use --sampler neighbor"));
+    let mut flat = base("neighbor", "sequential", "cpu");
+    flat.layers = 1;
+    assert!(bench::refuse_unused("epoch", &flat, &["hidden"]).is_err());
+    bench::refuse_unused("all", &flat, &["hidden"]).unwrap();
+}
+
+#[test]
+fn limits_of_parts_are_refused_by_methods_that_do_not_keep_to_them() {
+    let data = &data().1;
+    for entry in &methods::TABLE {
+        let deal = |slack, train_slack| {
+            let options = methods::Options { parts: 3, seed: 1, slack, train_slack };
+            let made = (entry.make)(&options).unwrap();
+            let book = made.partition(&data.graph, &data.split.train, &progress::Quiet).unwrap();
+            book.of().to_vec()
+        };
+        let plain = deal(0.1, 0.05);
+        let limits = [("slack", [0.0, 3.0].map(|limit| deal(limit, 0.05)))]
+            .into_iter()
+            .chain([("train_slack", [0.0, 3.0].map(|limit| deal(0.1, limit)))]);
+        for (name, dealt) in limits {
+            let refused = partition::refuse_unused(&[entry.name.into()], &[name]);
+            let changes = dealt.iter().any(|of| *of != plain);
+            assert_eq!(refused.is_ok(), changes, "{} {name}", entry.name);
+        }
+    }
+    let refused = partition::refuse_unused(&["hash".into(), "fennel".into()], &["train_slack"]).unwrap_err();
+    let says =
+        "--train-slack: --method hash,fennel does not use it; use --method metis or bgl, or leave it out";
+    assert_eq!(refused.to_string(), says);
+    partition::refuse_unused(&["hash".into(), "bgl".into()], &["train_slack"]).unwrap();
+}
+
+/// Without such a device: what can be refused is, before one is opened.
+#[test]
+fn options_that_nvidia_devices_cannot_use_are_refused() {
+    for strategy in &strategy::TABLE {
+        for devices in ["cuda:0", "cuda:0,1"] {
+            let base = base("neighbor", strategy.name, devices);
+            let refused = |option: (&str, &str)| with(&base, &[option]).is_err();
+            assert!(refused(("link", "1G,1us")) && refused(("host_cache", "lru")), "{}", strategy.name);
+            assert!(refused(("peer_timeout", "5")) && refused(("shuffle_parts", "1")));
+            assert_eq!(refused(("placement", "replicate")), devices == "cuda:0");
+            assert!(!refused(("cuda_graphs", "off")));
+        }
+    }
+}
+
+#[test]
+fn options_that_change_no_number_are_refused_where_they_are_not_read() {
+    let refused = |sampler: &str, strategy: &str, devices: &str, name: &str| {
+        let (_, value, _) = UNSEEN.iter().find(|(row, ..)| *row == name).unwrap();
+        with(&base(sampler, strategy, devices), &[(name, value)]).is_err()
+    };
+    assert!(refused("saint-rw", "sequential", "cpu", "fused"));
+    assert!(refused("neighbor", "sequential", "cpu", "link"));
+    assert!(!refused("neighbor", "sequential", "virtual:2", "link"));
+    for entry in &strategy::TABLE {
+        let by = |names: &[&str]| !names.contains(&entry.name);
+        assert_eq!(
+            refused("neighbor", entry.name, "cpu", "allocation"),
+            by(&["pipelined"]),
+            "{}",
+            entry.name
+        );
+        assert_eq!(refused("neighbor", entry.name, "virtual:2", "switching"), by(&["factored"]));
+        let queues = ["pipelined", "factored", "time-sharing", "layered"];
+        assert_eq!(refused("neighbor", entry.name, "virtual:2", "queue"), by(&queues), "{}", entry.name);
+    }
+}
+
+#[test]
+fn refusals_give_the_reason_and_the_nearest_alternative() {
+    let says = |sampler: &str, strategy: &str, devices: &str, name: &str, value: &str| {
+        with(&base(sampler, strategy, devices), &[(name, value)]).unwrap_err()
+    };
+    let message = says("neighbor", "sequential", "cpu", "inductive", "true");
+    assert!(
+        message.starts_with("--inductive true: --sampler neighbor does not use it; use --sampler saint-node")
+    );
+    assert!(message.ends_with("or leave it out"), "{message}");
+    let message = says("neighbor", "sequential", "cpu", "hot_ratio", "0.1");
+    assert!(message.contains("--strategy sequential does not use it; use --strategy layered"), "{message}");
+    let message = says("neighbor", "factored", "virtual:2", "staleness", "2");
+    assert!(message.contains("use --updates asynchronous"), "{message}");
+    let message = says("saint-node", "sequential", "cpu", "order", "sequential");
+    assert!(message.contains("use --sampler neighbor"), "{message}");
+    let message = says("neighbor", "factored", "virtual:2", "placement", "shard");
+    assert!(message.contains("--strategy sequential or pipelined"), "{message}");
+    let message = says("neighbor", "sequential", "cpu", "link", "1G,1us");
+    assert!(message.contains("use --devices virtual:N"), "{message}");
+    let message = says("neighbor", "layered", "cpu", "hot_by", "degree");
+    assert!(message.contains("--hot-ratio auto reuses the rows of every node"), "{message}");
+    let of = |options: &[(&str, &str)]| {
+        let last = options.len() - 1;
+        let mut config = base("neighbor", "sequential", "cpu");
+        options.iter().for_each(|(name, value)| set(&mut config, name, value));
+        config.refuse_unused(&[options[last].0]).unwrap_err().to_string()
+    };
+    let message = of(&[("layers", "1"), ("hidden", "16")]);
+    assert!(message.starts_with("--hidden 16: --layers 1 gives the classes"), "{message}");
+    assert!(message.contains("use --layers 2, --head-layers 1 or --input-layer, or leave it out"));
+    let message = of(&[("model", "gin"), ("layers", "1"), ("norm", "layer")]);
+    assert!(message.contains("use --norm batch, --layers 2 or --head-layers 1"), "{message}");
+    let message = of(&[("model", "gat"), ("layers", "1"), ("heads", "2")]);
+    assert!(message.contains("use --out-heads, --layers 2 or --head-layers 1"), "{message}");
+    let message = of(&[("model", "gat"), ("head_layers", "1"), ("out_heads", "2")]);
+    assert!(message.contains("use --heads or --head-layers 0"), "{message}");
+    let message = of(&[("epochs", "10"), ("eval_every", "99"), ("patience", "1")]);
+    assert!(message.contains("--eval-every 99 scores the last of 10 epochs alone; use --eval-every 5"));
+    let message = of(&[("devices", "virtual:2"), ("cache_ratio", "0"), ("placement", "shard")]);
+    assert!(message.contains("--cache-ratio 0 caches no rows; give a larger one"), "{message}");
+}
+
+#[test]
+fn policies_of_caches_that_do_not_exist_are_reported() {
+    let notes = |options: &[(&str, &str)]| {
+        let mut config = base("neighbor", "sequential", "cpu");
+        options.iter().for_each(|(name, value)| set(&mut config, name, value));
+        let mut notes = Notes::default();
+        let job = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+        train(&config, &data().1, job).unwrap();
+        notes.0
+    };
+    let fits = "is not used: the 64000 bytes of all feature rows fit in --host-budget 1000000";
+    assert_eq!(notes(&[("host_budget", "1000000"), ("cache", "lru")]), [format!("--cache lru {fits}")]);
+    let on_device = [("devices", "virtual:1"), ("host_budget", "1000000"), ("host_cache", "lru")];
+    assert_eq!(notes(&on_device), [format!("--host-cache lru {fits}")]);
+    assert!(notes(&[("host_budget", "1000000")]).is_empty());
+    assert!(notes(&[("host_budget", "20000"), ("cache", "lru")]).is_empty());
+}
+
+#[test]
+fn stored_weights_of_a_graph_without_weights_are_reported() {
+    struct All(Vec<String>);
+    impl Observer for All {
+        fn note(&mut self, message: &str) {
+            self.0.push(message.to_string());
+        }
+    }
+    let options = GenerateOptions { nodes: 60, classes: 3, dim: 4, ..GenerateOptions::default() };
+    let data = generate("sbm", &options).unwrap();
+    let notes = |edge_weights: &str| {
+        let config =
+            TrainConfig { edge_weights: edge_weights.parse().unwrap(), ..base("labor", "sequential", "cpu") };
+        let mut all = All(Vec::new());
+        let job = RunContext { run: None, resume: false, observer: &mut all, stop: &|| false };
+        train(&config, &data, job).unwrap();
+        all.0
+    };
+    let note =
+        "this dataset has no edge weights: --sampler labor with --edge-weights stored draws all edges alike";
+    assert!(notes("stored").iter().any(|one| one == note));
+    assert!(!notes("in-degree").iter().any(|one| one.contains("no edge weights")));
+}
+
+#[test]
+fn directions_need_aggregated_rows() {
+    let narrow = TrainConfig { hidden: 8, hot_rank: 2, ..base("neighbor", "layered", "cpu") };
+    let message = signature(&narrow).unwrap_err();
+    assert!(
+        message.contains("--hot-rank 2: the bottom layer of this sage has no aggregated rows"),
+        "{message}"
+    );
+    signature(&TrainConfig { hot_rank: 0, ..narrow.clone() }).unwrap();
+    signature(&TrainConfig { hidden: 8, ..base("neighbor", "layered", "cpu") }).unwrap();
+}
+
+#[test]
+fn weighted_draws_need_weights() {
+    let options = GenerateOptions { nodes: 60, classes: 3, dim: 4, ..GenerateOptions::default() };
+    let data = generate("sbm", &options).unwrap();
+    let plain =
+        TrainConfig { sampler: "weighted".into(), batch_size: 16, epochs: 1, ..TrainConfig::default() };
+    let run = |config: &TrainConfig| {
+        let job = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        train(config, &data, job).map(drop)
+    };
+    let message = run(&plain).unwrap_err();
+    assert!(matches!(&message, Error::Usage(_)), "{message}");
+    assert!(message.to_string().contains("--sampler weighted: the graph stores no edge weights; use"));
+    run(&TrainConfig { replace: true, ..plain.clone() }).unwrap();
+    run(&TrainConfig { edge_weights: "in-degree".parse().unwrap(), ..plain.clone() }).unwrap();
+    let sums = TrainConfig { replace: true, draw_by: "prefix-sums".parse().unwrap(), ..plain };
+    assert!(run(&sums).unwrap_err().to_string().contains("--draw-by prefix-sums changes nothing"));
+}
+
+#[test]
+fn a_file_of_an_earlier_run_sets_options_that_the_run_did_not_read() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let saint = TrainConfig { sampler: "saint-node".into(), ..TrainConfig::default() };
+    for run in [saint, base("neighbor", "layered", "cpu"), base("neighbor", "factored", "virtual:3")] {
+        let mut run =
+            TrainConfig { coverage: 50.0, frontier_size: 1000, parts: 50, parts_per_batch: 5, ..run };
+        set(&mut run, "layers", "3");
+        run.settle(&["layers"]).unwrap();
+        fs::write(file.path(), run.to_toml()).unwrap();
+        let mut again = TrainConfig::default();
+        let given = again.read_file(file.path()).unwrap();
+        again.settle(&given).unwrap();
+        again.refuse_unused(&again.beyond_defaults(&given)).unwrap();
+        // but for options that another run would need
+        fs::write(file.path(), "burning = 0.2\n").unwrap();
+        let given = again.read_file(file.path()).unwrap();
+        let refused = again.refuse_unused(&again.beyond_defaults(&given)).unwrap_err();
+        assert!(refused.to_string().starts_with("--burning 0.2: "), "{refused}");
+    }
+}

@@ -1,0 +1,269 @@
+//! `graphmill train`: a graph in, a trained, evaluated, saved model out.
+
+use std::{
+    fs,
+    path::{self, Path},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use graphmill_data::{dataset::native::is_too_large_to_verify, partition::PartitionDir};
+use graphmill_engine::{
+    Error, RunContext, RunDir, TrainConfig, config,
+    observer::Observer,
+    record::{Origin, Source, Summary},
+    trainer::over_ranks,
+};
+use graphmill_report::Recorder;
+
+use crate::{args, output, progress, ranks};
+
+/// The arguments.
+pub(crate) fn command() -> Command {
+    let command = Command::new("train")
+        .about("Train a model; with no dataset, on the built-in demo graph")
+        .arg(args::path("dataset", "DATASET", "Directory of the dataset [default: the built-in demo graph]"))
+        .arg(args::path("config", "FILE", "Read options from a TOML file first").long("config"))
+        .arg(args::path("out", "DIR", "Run directory to write [default: runs/NAME-TIME]").long("out"))
+        .arg(
+            Arg::new("resume")
+                .long("resume")
+                .action(ArgAction::SetTrue)
+                .help("Go on with the run in --out where its last checkpoint left it"),
+        )
+        .arg(Arg::new("quiet").long("quiet").short('q').action(ArgAction::SetTrue).help("No progress bars"))
+        .arg(args::json());
+    args::with_training_options(command, &config::names())
+}
+
+/// Trains.
+pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let out = args::get_path(matches, "out");
+    let resume = matches.get_flag("resume");
+    let config = configure(matches, out, resume)?;
+    args::use_threads(ranks::threads(&config))?;
+    let stop = stop_on_signals()?;
+    if let Some(dir) = ranks::partition(&config)? {
+        return over_ranks(matches, &config, &dir, &stop);
+    }
+
+    let dataset = graphmill_engine::open_dataset(&config)?;
+    let run = directory(out, resume, &dataset.name)?;
+    let progress = progress::on_stderr(matches.get_flag("quiet"));
+    let mut observer = Recorder::new(&config, Some(&run), progress);
+    observer.note(&format!("{dataset}"));
+    if !config.dataset.is_empty() && is_too_large_to_verify(dataset.features.bytes() as u64) {
+        observer
+            .note("features are too large to be verified on every run: graphmill info --verify reads them");
+    }
+    let stop = || stop.load(Ordering::Relaxed) > 0;
+    let job = RunContext { run: Some(&run), resume, observer: &mut observer, stop: &stop };
+    let outcome = graphmill_engine::train(&config, &dataset, job);
+    drop(observer);
+    tell(matches, outcome, &run)
+}
+
+/// Trains on a partitioned dataset, as one of several processes or alone.
+fn over_ranks(
+    matches: &ArgMatches,
+    config: &TrainConfig,
+    dir: &PartitionDir,
+    stop: &AtomicUsize,
+) -> anyhow::Result<()> {
+    let (out, resume) = (args::get_path(matches, "out"), matches.get_flag("resume"));
+    let post = ranks::join(config)?;
+    let run = (post.rank() == 0).then(|| directory(out, resume, dir.source())).transpose()?;
+    let progress = progress::on_stderr(matches.get_flag("quiet") || run.is_none());
+    let mut observer = Recorder::new(config, run.as_ref(), progress);
+    observer.note(&format!(
+        "{}: {} nodes, {} edges, {} parts by {}, {} ranks",
+        dir.source(),
+        dir.num_nodes(),
+        dir.num_edges(),
+        dir.parts(),
+        dir.method(),
+        post.size()
+    ));
+    let stop = || stop.load(Ordering::Relaxed) > 0;
+    let job = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };
+    let outcome = over_ranks::train(config, dir, post, job);
+    drop(observer);
+    match run {
+        Some(run) => tell(matches, outcome, &run),
+        None => Ok(outcome.map(drop)?),
+    }
+}
+
+/// The run directory to write.
+fn directory(out: Option<&Path>, resume: bool, name: &str) -> Result<RunDir, Error> {
+    match out {
+        Some(dir) if resume => RunDir::reopen(dir),
+        Some(dir) => RunDir::create(dir),
+        None => default_dir(name),
+    }
+}
+
+/// Tells what became of a run.
+fn tell(matches: &ArgMatches, outcome: Result<Summary, Error>, run: &RunDir) -> anyhow::Result<()> {
+    let summary = outcome.map_err(|error| match &error {
+        Error::Interrupted { .. } => {
+            let mend = format!("go on with: graphmill train --resume --out {}", run.path().display());
+            anyhow::anyhow!("{error}; {mend}")
+        }
+        _ => error.into(),
+    })?;
+    if matches.get_flag("json") {
+        output::json(&summary)
+    } else {
+        output::text(&describe(&summary, run.path()))
+    }
+}
+
+/// Defaults, then the file, then the command line; a resumed run starts from its own file.
+fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::Result<TrainConfig> {
+    let mut config = TrainConfig::default();
+    let mut given = Vec::new();
+    let mut of_run = None;
+    let mut of_file = Vec::new();
+    if resume {
+        let Some(out) = out else {
+            return Err(Error::usage("--resume goes on with the run in --out DIR: name it").into());
+        };
+        let file = RunDir::config_path(out);
+        if file.exists() {
+            given = config.read_file(&file)?;
+            locate(&mut config);
+            of_run = Some(config.clone());
+        }
+    }
+    if let Some(file) = args::get_path(matches, "config") {
+        of_file = config.read_file(file)?;
+        given.extend(&of_file);
+        if of_file.contains(&"dataset") && args::get_path(matches, "dataset").is_none() {
+            refuse_in_memory(file, &config)?;
+        }
+    }
+    let of_command_line = args::apply_training_options(matches, &mut config, &config::names())?;
+    given.extend(&of_command_line);
+    if let Some(path) = args::get_path(matches, "dataset") {
+        let text = path.to_str().map(str::to_string);
+        config.dataset =
+            text.ok_or_else(|| Error::usage(format!("{path:?}: a dataset's path must be UTF-8")))?;
+    }
+    locate(&mut config);
+    config.settle(&given)?;
+    config.validate()?;
+    config.refuse_unused(&[config.beyond_defaults(&of_file), of_command_line].concat())?;
+    if let Some(before) = of_run {
+        config.check_resumed(&before)?;
+        if let (true, Some(out)) = (config.dataset == before.dataset, out) {
+            Origin::locate_of(Origin::of_run(out, &before)?.as_ref(), out, &before)?;
+        }
+    }
+    Ok(config)
+}
+
+/// Refuses the options in `file` if they are of a run on a dataset in memory, as files of older versions
+/// do not say themselves.
+fn refuse_in_memory(file: &Path, config: &TrainConfig) -> anyhow::Result<()> {
+    let run = file.parent().unwrap_or(Path::new(""));
+    let is_of_run = config.dataset.is_empty() && file.file_name() == RunDir::config_path(run).file_name();
+    let origin = if is_of_run { Origin::of_run(run, config)? } else { None };
+    let was = match origin {
+        Some(origin) if origin.source == Source::Memory => format!(", {}", origin.dataset),
+        _ if config.is_in_memory() => String::new(),
+        _ => return Ok(()),
+    };
+    Err(Error::usage(format!(
+        "--config {}: it is of a run that was trained on a dataset in memory{was}, which is not stored; name the \
+         dataset: graphmill train DATASET --config {}",
+        file.display(),
+        file.display()
+    ))
+    .into())
+}
+
+/// Makes the dataset's path absolute: the run is to find it again from any working directory.
+fn locate(config: &mut TrainConfig) {
+    if config.dataset.is_empty() || config.is_in_memory() {
+        return;
+    }
+    let absolute = fs::canonicalize(&config.dataset).or_else(|_| path::absolute(&config.dataset));
+    if let Some(text) = absolute.ok().as_deref().and_then(Path::to_str) {
+        config.dataset = text.to_string();
+    }
+}
+
+/// Counts Ctrl-C and SIGTERM: the first asks the run to stop after the batch in hand, the second ends the process.
+fn stop_on_signals() -> anyhow::Result<Arc<AtomicUsize>> {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    ctrlc::set_handler(move || {
+        if counter.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::process::exit(1);
+        }
+        eprintln!("stopping after this batch; once more stops at once");
+    })?;
+    Ok(asked)
+}
+
+/// `runs/NAME-TIME`, the time in UTC; with a number behind where that is taken.
+fn default_dir(name: &str) -> Result<RunDir, Error> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let name: String = name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let base = Path::new("runs").join(format!("{name}-{}", progress::utc(seconds)));
+    let mut tried = RunDir::create(&base);
+    for number in 2..100 {
+        match tried {
+            Err(Error::Run { .. }) => {
+                tried = RunDir::create(Path::new(&format!("{}-{number}", base.display())))
+            }
+            _ => break,
+        }
+    }
+    tried
+}
+
+/// What a person wants to know at the end.
+fn describe(summary: &Summary, dir: &Path) -> String {
+    let mut text = String::new();
+    let score = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
+    text += &format!(
+        "{} {}: test {} (best epoch {}, valid {})\n",
+        summary.dataset.name,
+        summary.test.metric,
+        score(summary.test.score),
+        summary.best.epoch,
+        score(summary.best.valid_score),
+    );
+    let scored = summary.config["eval_nodes"].as_u64().unwrap_or(0) as usize;
+    let (valid, test) = (summary.dataset.valid, summary.dataset.test);
+    if scored > 0 && scored < valid.max(test) {
+        text += &format!(
+            "scores are of {} of {valid} validation and {} of {test} test nodes (--eval-nodes)\n",
+            scored.min(valid),
+            scored.min(test)
+        );
+    }
+    let seconds: f64 = summary.epochs.iter().map(|epoch| epoch.seconds).sum();
+    text += &format!(
+        "{} epochs in {seconds:.1} s of training, {:.1} s in all, {:.2} GiB peak memory\n",
+        summary.epochs.len(),
+        summary.seconds,
+        summary.peak_rss_bytes as f64 / f64::from(1 << 30),
+    );
+    for nvidia in &summary.nvidia {
+        text += &format!(
+            "{} ({}): {:.2} GiB peak memory\n",
+            nvidia.device,
+            nvidia.name,
+            nvidia.peak_bytes as f64 / f64::from(1 << 30)
+        );
+    }
+    text += &format!("run: {}\n", dir.display());
+    text
+}

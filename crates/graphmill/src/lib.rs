@@ -1,0 +1,94 @@
+//! Graph neural networks on graphs that do not fit an accelerator's memory, or the machine's.
+//!
+//! Arrays in, a trained model and its predictions out:
+//!
+//! ```
+//! use graphmill::prelude::*;
+//!
+//! # fn main() -> graphmill::Result<()> {
+//! // two rings of 50 nodes; a node's class is its ring, and its feature is a constant and noise
+//! let edges = (0..100).map(|v| (v, v / 50 * 50 + (v + 1) % 50));
+//! let rows = (0..100).flat_map(|v| [1.0, (v / 50) as f32 + (v * 37 % 11) as f32 / 5.0 - 1.0]);
+//! let data = DatasetBuilder::new(100)
+//!     .undirected_edges(edges)
+//!     .features(2, rows.collect())
+//!     .classes((0..100).map(|v| v / 50).collect())
+//!     .random_split(0.5, 0.2, 1)
+//!     .build()?;
+//! let trained = graphmill::train(&TrainConfig { epochs: 20, hidden: 16, ..Default::default() }, &data)?;
+//! println!("test accuracy {:.2}", trained.summary().test.score.unwrap_or(0.0));
+//! println!("classes {:?}", trained.classes(&data, &[0, 99])?);
+//! # assert!(trained.summary().test.score > Some(0.8));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Map
+//!
+//! | module | holds | crate |
+//! | --- | --- | --- |
+//! | [`prelude`] | the names that most programs use | |
+//! | [`dataset`] | datasets: arrays, directories, importers, generators, reordering, partitions | `graphmill-data` |
+//! | [`loader`] | minibatches: seed orders, samplers, hotness, cache policies, feature tiers | `graphmill-loader` |
+//! | [`nn`] | networks: layers, models, losses, optimizers, metrics | `graphmill-nn` |
+//! | [`engine`] | training: configuration, strategies, checkpoints, records, inference | `graphmill-engine` |
+//! | [`report`] | pages and event files of a run | `graphmill-report` |
+//! | [`distributed`] | parts of a graph on several machines | `graphmill-distributed` |
+//! | [`graph`] | graphs, blocks, matrices, keyed randomness | `graphmill-core` |
+//!
+//! Each crate can be used alone: a loader under another framework needs neither models nor training.
+//! The examples (`examples/01-train.rs` to `06-features-beyond-memory.rs` of the repository) each add
+//! one idea to the program above.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! | --- | --- | --- |
+//! | `cli` | yes | the `graphmill` command; without it a library has fewer dependencies |
+//! | `parquet` | yes | Parquet tables: import, predictions |
+//! | `cuda` | yes | NVIDIA devices; their libraries are looked for at run time |
+//! | `metis` | with `cli` | partitions by METIS (C sources) |
+//! | `download` | with `cli` | known public datasets (an HTTP client) |
+//! | `mpi` | no | training on several machines over MPI |
+//! | `testing` | no | conformance tests for samplers, layers, cache policies and strategies of other crates |
+//!
+//! A program needs `cargo add graphmill --no-default-features`, the command
+//! `cargo install graphmill`.
+
+pub use graphmill_core as graph;
+pub use graphmill_data as dataset;
+pub use graphmill_distributed as distributed;
+pub use graphmill_engine as engine;
+pub use graphmill_loader as loader;
+pub use graphmill_nn as nn;
+pub use graphmill_report as report;
+
+pub use graphmill_engine::{Error, Result, TrainConfig, TrainedModel, fit as train, fit_with as train_with};
+
+/// Names that most programs use: `use graphmill::prelude::*;`.
+pub mod prelude {
+    pub use graphmill_core::{Block, Features, Graph, Labels, NodeId, Split};
+    pub use graphmill_data::{Dataset, DatasetBuilder};
+    pub use graphmill_engine::{
+        RunContext, RunDir, TrainConfig, TrainedModel, observer::Observer, saved::SavedRun,
+    };
+    pub use graphmill_loader::{
+        Feature, HopSampler, MiniBatch, MinibatchSampler, Workspace, order::Order as SeedOrder,
+    };
+    pub use graphmill_nn::{Backend, Layer, Matrix, Model, ModelConfig, Pass};
+}
+
+/// Conformance tests for samplers, layers, cache policies and strategies of other crates (feature
+/// `testing`). Each takes the row that a crate registers, or the options that name a strategy, and panics
+/// with the rule that is broken.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use graphmill_engine::testing::check_strategy;
+    pub use graphmill_loader::testing::{check_policy, check_sampler};
+    pub use graphmill_nn::testing::conformance::assert_layer as check_layer;
+}
+
+/// The program of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

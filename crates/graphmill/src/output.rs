@@ -1,0 +1,98 @@
+//! What goes where: results to standard output, messages to standard error, and with `--json` one
+//! document on standard output and nothing else there. Exit status 0 done, 1 failed, 2 wrong usage.
+
+use std::{io::Write, process::ExitCode};
+
+use graphmill_engine::{Dataset, Error};
+
+/// Writes one JSON document to standard output.
+pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// What a dataset holds, as far as that is known without reading it: some of what `info` tells.
+pub(crate) fn counts(dataset: &Dataset) -> serde_json::Value {
+    serde_json::json!({
+        "name": dataset.name,
+        "nodes": dataset.num_nodes(),
+        "edges": dataset.graph.num_edges(),
+        "feature_dim": dataset.features.dim,
+        "classes": dataset.labels.classes(),
+        "multilabel": dataset.labels.is_multi(),
+        "train": dataset.split.train.len(),
+        "valid": dataset.split.valid.len(),
+        "test": dataset.split.test.len(),
+        "metric": dataset.metric,
+    })
+}
+
+/// Writes text to standard output.
+pub(crate) fn text(value: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(value.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Notes on standard error that a run is used with other data than it was trained on, and what was
+/// done to its features.
+pub(crate) fn note_dataset(name: &str, same: Option<bool>, rescaled: Option<&str>) {
+    let mut to = std::io::stderr();
+    if same == Some(false) {
+        let _ = writeln!(to, "note: {name} is not the dataset that the run was trained on");
+    }
+    if let Some(what) = rescaled {
+        let _ = writeln!(to, "note: features of {name}: {what}");
+    }
+}
+
+/// Reports what the command line got wrong.
+pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print(); // help and version
+        return ExitCode::SUCCESS;
+    }
+    if json {
+        let rendered = error.render().to_string();
+        let first = rendered.split("\n\n").next().unwrap_or(&rendered);
+        let message = first.trim().trim_start_matches("error: ").replace('\n', " ");
+        let _ = self::json(&serde_json::json!({ "error": message }));
+    }
+    let _ = error.print();
+    ExitCode::from(2)
+}
+
+/// Reports a failed command: 2 where an argument was wrong, 1 otherwise.
+pub(crate) fn failure(error: &anyhow::Error, json: bool) -> ExitCode {
+    let message = told(error);
+    if json {
+        let _ = self::json(&serde_json::json!({ "error": message }));
+    }
+    let _ = writeln!(std::io::stderr(), "error: {message}");
+    let wrong_usage = error.downcast_ref::<Error>().is_some_and(Error::is_usage);
+    ExitCode::from(if wrong_usage { 2 } else { 1 })
+}
+
+/// The message with its causes; our own errors already tell theirs.
+fn told(error: &anyhow::Error) -> String {
+    let mut message = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
+}
+
+/// Restores the default answer to a closed pipe, which Rust's start-up code sets to "ignore".
+#[cfg(unix)]
+pub(crate) fn end_on_closed_pipe() {
+    // SAFETY: called once, before any thread exists; SIG_DFL installs no handler.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}

@@ -1,0 +1,263 @@
+//! Progress on standard error, for people: one bar for the batches of the epoch in hand with a line about how busy the
+//! stages are, and one line per finished epoch. Quiet where standard error is no terminal.
+
+use std::{
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
+
+use graphmill_core::units::count;
+use graphmill_engine::{
+    Result,
+    observer::{Observer, Progress, Quiet, Start},
+    record::{EpochRecord, WorkerRecord, bottleneck, utilisation, workers},
+    timeline::Stage,
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Least time between two looks at how busy the stages are: numbers that change faster cannot be read.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
+
+/// Seconds of an epoch after which shares of them say something.
+const SETTLED: f64 = 0.5;
+
+/// Columns of the epoch's number, and of the batch's.
+const PREFIX: usize = 12;
+const POSITION: usize = 6;
+
+/// Observer for standard error: a bar on a terminal, nothing elsewhere.
+pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Observer> {
+    if quiet || !std::io::stderr().is_terminal() { Box::new(Quiet) } else { Box::new(Bar::new()) }
+}
+
+/// Draws.
+struct Bar {
+    bar: ProgressBar,
+    start: Option<Start>,
+    best: Option<f64>,
+    began: Instant,
+    epochs_done: usize,
+    /// Columns of the bar itself.
+    width: usize,
+    /// What each worker did, as it was shown last, and when.
+    workers: Vec<WorkerRecord>,
+    looked: Option<Instant>,
+}
+
+impl Bar {
+    fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
+        let width = if columns() < 100 { 16 } else { 28 };
+        Self {
+            bar,
+            start: None,
+            best: None,
+            began: Instant::now(),
+            epochs_done: 0,
+            width,
+            workers: Vec::new(),
+            looked: None,
+        }
+    }
+
+    /// Whether it is time for another look at the workers; then it is now.
+    fn looks(&mut self) -> bool {
+        let due = self.looked.is_none_or(|looked| looked.elapsed() >= BETWEEN_LOOKS);
+        if due {
+            self.looked = Some(Instant::now());
+        }
+        due
+    }
+
+    /// Behind the bar what fits of these, the first the most important; under it how busy the stages are.
+    fn say(&self, parts: &[String]) {
+        let columns = columns();
+        let len = self.start.as_ref().map_or(1, |start| start.batches.to_string().len());
+        let before = PREFIX + 1 + self.width + 1 + POSITION + 1 + len + 1;
+        let mut text = fitting(parts, columns.saturating_sub(before));
+        if let Some(stages) = stages(&self.workers, columns.saturating_sub(PREFIX + 1)) {
+            text += &format!("\n{:PREFIX$} {stages}", "");
+        }
+        self.bar.set_message(text);
+    }
+
+    fn metric(&self) -> &str {
+        self.start.as_ref().map_or("", |start| &start.metric)
+    }
+}
+
+impl Observer for Bar {
+    fn start(&mut self, start: &Start) -> Result<()> {
+        let style = format!(
+            "{{prefix:>{PREFIX}.cyan.bold}} {{bar:{}.cyan/238}} {{pos:>{POSITION}}}/{{len}} {{msg}}",
+            self.width
+        );
+        let style = ProgressStyle::with_template(&style).unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.bar.set_style(style.progress_chars("━╸─"));
+        self.bar.set_length(start.batches);
+        if start.from != (0, 0) {
+            self.note(&format!("resuming in epoch {}, after {} batches", start.from.0 + 1, start.from.1));
+        }
+        self.note(&format!(
+            "{} training nodes, {} batches an epoch, {} parameters",
+            start.seeds, start.batches, start.parameters
+        ));
+        self.began = Instant::now();
+        self.start = Some(start.clone());
+        Ok(())
+    }
+
+    fn batch(&mut self, progress: &Progress) -> Result<()> {
+        let Some(start) = &self.start else { return Ok(()) };
+        let seconds = self.began.elapsed().as_secs_f64();
+        let first = (start.from.0 as u64 * start.batches + start.from.1) as f64;
+        let done = (progress.epoch as u64 * start.batches + progress.batches) as f64 - first;
+        let left = (start.epochs as u64 * start.batches) as f64 - first - done;
+        let rate = start.seeds as f64 / start.batches as f64 * done / seconds.max(1e-9);
+        self.bar.set_prefix(format!("epoch {}/{}", progress.epoch + 1, start.epochs));
+        self.bar.set_position(progress.batches);
+        let mut parts = vec![
+            format!("loss {:.4}", progress.loss),
+            format!("{} left", clock(left * seconds / done.max(1.0))),
+        ];
+        parts.extend(self.best.map(|best| format!("best {best:.4}")));
+        parts.push(format!("{} seeds/s", count(rate as u64)));
+        if progress.seconds >= SETTLED
+            && self.looks()
+            && let Some(start) = &self.start
+        {
+            self.workers = workers(&start.timeline.busy(), progress.seconds);
+        }
+        self.say(&parts);
+        Ok(())
+    }
+
+    fn evaluate(&mut self, nodes: usize) {
+        self.say(&[format!("scoring {} nodes", count(nodes as u64))]);
+    }
+
+    fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
+        let score =
+            record.valid_score.map_or(String::new(), |score| format!("  {} {score:.4}", self.metric()));
+        let better = record.valid_score.is_some_and(|score| self.best.is_none_or(|best| score > best));
+        if better {
+            self.best = record.valid_score;
+        }
+        self.epochs_done += 1;
+        if self.looks() {
+            self.workers.clone_from(&record.workers);
+        }
+        let line = format!(
+            "{:>12} loss {:.4}{score}{}  {:.2} s  {} seeds/s",
+            format!("epoch {}", record.epoch),
+            record.loss,
+            if better { " *" } else { "  " },
+            record.seconds,
+            count((record.seeds as f64 / record.seconds.max(1e-9)) as u64)
+        );
+        // a thousand-epoch run on a small graph needs no thousand lines
+        let every = self.start.as_ref().map_or(1, |start| (start.epochs / 50).max(1));
+        if better || self.epochs_done.is_multiple_of(every) {
+            self.bar.println(line);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, message: &str) {
+        self.bar.println(message);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Columns that a line may take: one less than there are, since some terminals go on to the next line behind the last.
+fn columns() -> usize {
+    terminal_size::terminal_size_of(std::io::stderr())
+        .map_or(80, |(width, _)| width.0 as usize)
+        .saturating_sub(1)
+}
+
+/// The parts that fit into so many columns, side by side; those in front are asked first.
+fn fitting(parts: &[String], columns: usize) -> String {
+    let mut text = String::new();
+    for part in parts {
+        let gap = if text.is_empty() { "" } else { "  " };
+        if text.chars().count() + gap.len() + part.chars().count() <= columns {
+            text = text + gap + part;
+        }
+    }
+    text
+}
+
+/// How busy each stage's workers are and which stage holds the others up, in as many words as fit; nothing where
+/// nothing is known, or nothing fits.
+fn stages(workers: &[WorkerRecord], columns: usize) -> Option<String> {
+    let shares = Stage::ALL.into_iter().zip(utilisation(workers));
+    let shares = shares.filter_map(|(stage, share)| Some(format!("{} {:.0}%", stage.name(), share? * 100.0)));
+    let shares = shares.collect::<Vec<_>>().join(" · ");
+    let slowest = bottleneck(workers)?.name();
+    let texts = [format!("{shares}  ← bottleneck {slowest}"), format!("{shares}  ← {slowest}"), shares];
+    texts.into_iter().find(|text| text.chars().count() <= columns)
+}
+
+/// Seconds as `m:ss` or `h:mm:ss`.
+pub(crate) fn clock(seconds: f64) -> String {
+    let s = seconds.max(0.0) as u64;
+    if s >= 3600 {
+        format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+    } else {
+        format!("{}:{:02}", s / 60, s % 60)
+    }
+}
+
+/// Seconds since 1970 as `yyyymmdd-hhmmss` in UTC.
+pub(crate) fn utc(seconds: u64) -> String {
+    // civil date from day number: Hinnant's algorithm over 400-year eras that start on 1 March
+    let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
+    let (era, doe) = (days / 146_097, days % 146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = yoe + era * 400 + i64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_left_out() {
+        let parts = ["loss 0.1234", "1:23 left", "best 0.9876", "12,345 seeds/s"].map(str::to_string);
+        assert_eq!(fitting(&parts, 60), "loss 0.1234  1:23 left  best 0.9876  12,345 seeds/s");
+        assert_eq!(fitting(&parts, 40), "loss 0.1234  1:23 left  best 0.9876");
+        assert_eq!(fitting(&parts, 10), "1:23 left");
+        assert_eq!(fitting(&parts, 0), "");
+    }
+
+    #[test]
+    fn the_busiest_stage_is_named_in_as_many_words_as_fit() {
+        let busy =
+            |worker: &str, seconds| graphmill_engine::timeline::Busy { worker: worker.into(), seconds };
+        let sampler = busy("sampler 0", [3.4, 1.2, 0.0, 0.0, 0.0]);
+        let workers = workers(&[sampler, busy("trainer 0", [0.0, 0.0, 9.7, 0.0, 0.0])], 10.0);
+        let text = "sample 34% · extract 12% · train 97%";
+        assert_eq!(stages(&workers, 67), Some(format!("{text}  ← bottleneck train")));
+        assert_eq!(stages(&workers, 50), Some(format!("{text}  ← train")));
+        assert_eq!(stages(&workers, 40), Some(text.into()));
+        assert_eq!((stages(&workers, 30), stages(&[], 100)), (None, None));
+    }
+
+    #[test]
+    fn times_read_well() {
+        assert_eq!(clock(3725.0), "1:02:05");
+        assert_eq!(utc(0), "19700101-000000");
+        assert_eq!(utc(1_582_979_696), "20200229-123456");
+        assert_eq!(utc(951_825_600), "20000229-120000");
+    }
+}

@@ -1,0 +1,220 @@
+//! The same seed gives the same bits, whatever the number of threads.
+
+mod common;
+
+use common::Room;
+
+/// Whether the sampler among the options has fan-outs.
+fn draws_neighbors(options: &str) -> bool {
+    let sampler =
+        options.split("--sampler ").nth(1).map_or("neighbor", |rest| rest.split(' ').next().unwrap());
+    ["neighbor", "weighted", "labor", "random-walk"].contains(&sampler)
+}
+
+/// Trains with 1, 2 and 3 threads and compares everything that was computed.
+fn same_for_any_number_of_threads(options: &str, multi_label: bool) {
+    let room = Room::new();
+    if multi_label {
+        room.multi_label_dataset("data")
+    } else if options.contains("--sparse") {
+        room.sparse_dataset("data")
+    } else {
+        room.dataset("data")
+    };
+    let train = |threads: usize| {
+        let run = format!("run{threads}");
+        let sized = options.contains("--batch-size") || options.contains("--sampler cluster");
+        let batch = if sized { "" } else { "--batch-size 300" };
+        let fanout = if draws_neighbors(options) { "--fanout 8,5" } else { "" };
+        let size = format!("--hidden 32 {fanout} {batch} --epochs 2 --seed 5");
+        room.ok(&format!("train data {size} {options} --threads {threads} --out {run}"));
+        let say = |kind: &str| {
+            let file = format!("{run}{kind}.npy");
+            room.ok(&format!("predict {run} {kind} --threads {threads} --out {file}"));
+            room.read(&file)
+        };
+        (room.results(&run), ["", "--probabilities", "--embeddings"].map(say))
+    };
+    let (one, says) = train(1);
+    for threads in [2, 3] {
+        let (other, also) = train(threads);
+        let what = format!("{threads} threads against 1, {options}");
+        one.assert_same(&other, &what);
+        assert!(says == also, "predictions: {what}");
+    }
+}
+
+#[test]
+fn sage_reading_the_feature_table_in_place() {
+    same_for_any_number_of_threads("--fused on", false);
+}
+
+#[test]
+fn sage_on_gathered_rows() {
+    same_for_any_number_of_threads("--fused off --optimizer adamw --weight-decay 0.01", false);
+}
+
+#[test]
+fn sage_max_pool() {
+    same_for_any_number_of_threads("--aggregator max-pool", false);
+}
+
+#[test]
+fn gcn() {
+    same_for_any_number_of_threads("--model gcn --optimizer sgd --lr 0.05 --input-dropout 0.2", false);
+}
+
+#[test]
+fn pinsage() {
+    same_for_any_number_of_threads("--model pinsage", false);
+}
+
+#[test]
+fn mixhop() {
+    // two hops are one layer of order 2, or two of order 1
+    same_for_any_number_of_threads("--model mixhop --head-layers 1", false);
+    same_for_any_number_of_threads("--model mixhop --hops 1 --norm layer", false);
+}
+
+#[test]
+fn gat_with_attention_dropout() {
+    same_for_any_number_of_threads(
+        "--model gat --heads 2 --attention-dropout 0.3 --activation elu --lr 0.01",
+        false,
+    );
+}
+
+#[test]
+fn gin_with_batch_norm() {
+    same_for_any_number_of_threads("--model gin --norm batch", false);
+}
+
+#[test]
+fn several_labels() {
+    same_for_any_number_of_threads("--norm l2 --clip 1", true);
+}
+
+#[test]
+fn sparse_features() {
+    same_for_any_number_of_threads("--sparse on --residual linear --input-dropout 0.3", false);
+    same_for_any_number_of_threads("--sparse on --model gcn --batch-size 0 --precision bf16", false);
+}
+
+#[test]
+fn input_layer_head_residual() {
+    same_for_any_number_of_threads(
+        "--input-layer --head-layers 2 --residual linear --norm layer --schedule cosine --warmup 1",
+        false,
+    );
+}
+
+#[test]
+fn all_neighbours() {
+    same_for_any_number_of_threads("--sampler full --order sequential", false);
+}
+
+#[test]
+fn all_training_nodes_at_once() {
+    same_for_any_number_of_threads("--batch-size 0", false);
+}
+
+#[test]
+fn another_seed_gives_another_run() {
+    let room = Room::new();
+    room.dataset("data");
+    for seed in [1, 2] {
+        room.ok(&format!("train data --hidden 16 --epochs 1 --seed {seed} --out run{seed}"));
+    }
+    assert_ne!(room.epochs("run1"), room.epochs("run2"));
+    assert_ne!(room.read("run1/best.safetensors"), room.read("run2/best.safetensors"));
+}
+
+/// Reading rows in place draws the same neighbours and computes the same, in another order of summation.
+#[test]
+fn fused_and_gathered_agree() {
+    let room = Room::new();
+    room.dataset("data");
+    for model in ["sage", "gcn", "gin"] {
+        let train = |fused: &str| {
+            let run = format!("{model}-{fused}");
+            let options = "--hidden 32 --fanout 8,5 --batch-size 300 --epochs 3 --dropout 0.2";
+            room.ok(&format!("train data --model {model} {options} --fused {fused} --out {run}"));
+            room.results(&run)
+        };
+        let (on, off) = (train("on"), train("off"));
+        for (a, b) in on.epochs.iter().zip(&off.epochs) {
+            assert_eq!(a["sampled_edges"], b["sampled_edges"], "{model}: the same minibatches");
+            let close = |field: &str, tolerance: f64| {
+                let (a, b) = (a[field].as_f64().unwrap(), b[field].as_f64().unwrap());
+                assert!((a - b).abs() <= tolerance * a.abs(), "{model}: {field} {a} and {b}");
+            };
+            close("loss", 1e-3);
+            close("valid_score", 0.01);
+        }
+        let score = |results: &common::Results| results.test["score"].as_f64().unwrap();
+        assert!((score(&on) - score(&off)).abs() < 0.01, "{model}: {} and {}", score(&on), score(&off));
+    }
+}
+
+#[test]
+fn subgraphs() {
+    for options in [
+        "--sampler saint-node --model gcn",
+        "--sampler saint-edge --model gin",
+        "--sampler saint-rw --inductive",
+        "--sampler frontier --frontier-size 50 --model mixhop --hops 1",
+        "--sampler forest-fire --coverage 0 --model gat",
+        "--sampler cluster --parts 20 --parts-per-batch 4",
+    ] {
+        // the parts of cluster have a size of their own
+        let batch = if options.contains("--parts") { "" } else { "--batch-size 700" };
+        same_for_any_number_of_threads(&format!("{options} {batch}"), false);
+    }
+    same_for_any_number_of_threads("--sampler frontier --frontier-size 50 --batch-size 700", true);
+}
+
+#[test]
+fn samplers_from_seeds() {
+    for options in [
+        "--sampler weighted --edge-weights inverse-in-degree --replace",
+        "--sampler labor --model gin",
+        "--sampler random-walk --model pinsage",
+    ] {
+        same_for_any_number_of_threads(options, false);
+    }
+}
+
+#[test]
+fn strategies() {
+    for options in [
+        "--strategy pipelined",
+        "--strategy pipelined --allocation naive --queue 3",
+        "--strategy pipelined --allocation 1,1,2 --model gin --norm batch --dropout 0.3",
+        "--strategy factored --devices virtual:2 --dropout 0.3",
+        "--strategy factored --devices virtual:3 --num-samplers 1 --cache degree --cache-ratio 0.2",
+        "--strategy time-sharing --devices virtual:2",
+    ] {
+        same_for_any_number_of_threads(options, false);
+    }
+}
+
+/// Whatever the strategy, if one batch makes an update.
+#[test]
+fn strategies_agree() {
+    let room = Room::new();
+    room.dataset("data");
+    let options = "--hidden 32 --fanout 8,5 --batch-size 200 --epochs 2 --dropout 0.3 --fused off";
+    let train = |run: &str, strategy: &str| {
+        room.ok(&format!("train data {options} --strategy {strategy} --out {run}"));
+        room.results(run)
+    };
+    let reference = train("sequential", "sequential");
+    for (run, strategy) in
+        [("a", "pipelined"), ("b", "pipelined --allocation 1,1,1"), ("c", "factored --devices virtual:2")]
+    {
+        let other = train(run, strategy);
+        assert_eq!(reference.best, other.best, "{strategy}");
+        assert_eq!(reference.test, other.test, "{strategy}");
+        assert!(reference.weights == other.weights, "the bytes of the weights: {strategy}");
+    }
+}

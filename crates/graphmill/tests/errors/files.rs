@@ -1,0 +1,98 @@
+//! Files that are wrong on purpose, and small right ones to start from.
+
+use std::{
+    fs,
+    io::{Cursor, Write},
+    path::Path,
+};
+
+use graphmill_data::{
+    dataset::checksum::checksum,
+    npy::{self, Element},
+};
+use serde_json::{Value, json};
+use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
+
+use crate::common::Room;
+
+/// Changes a file of a dataset and signs it again, as a program that writes the format wrongly would.
+pub(crate) fn forge(
+    dir: &Path,
+    file: &str,
+    change: impl FnOnce(&mut Vec<u8>),
+    describe: impl FnOnce(&mut Value),
+) {
+    let path = dir.join(file);
+    let mut bytes = fs::read(&path).unwrap();
+    change(&mut bytes);
+    fs::write(&path, &bytes).unwrap();
+    let manifest = dir.join("graphmill.json");
+    let mut described: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    described["files"][file]["checksum"] = json!(checksum(&bytes));
+    described["files"][file]["bytes"] = json!(bytes.len());
+    describe(&mut described);
+    described["checksum"] = json!("0".repeat(32));
+    let text = format!("{}\n", serde_json::to_string_pretty(&described).unwrap());
+    let (before, after) = text.rsplit_once(&"0".repeat(32)).unwrap();
+    fs::write(&manifest, format!("{before}{}{after}", checksum(text.as_bytes()))).unwrap();
+}
+
+/// Overwrites the last four bytes.
+pub(crate) fn last(value: [u8; 4]) -> impl Fn(&mut Vec<u8>) {
+    move |bytes| {
+        let end = bytes.len() - 4;
+        bytes[end..].copy_from_slice(&value);
+    }
+}
+
+/// Puts a longer shape into the header of a `.npy` file, in the place of the spaces at its end.
+pub(crate) fn declare(bytes: &mut Vec<u8>, old: &str, new: &str) {
+    let at = bytes.windows(old.len()).position(|text| text == old.as_bytes()).expect("the old shape");
+    bytes.splice(at..at + old.len(), new.bytes());
+    let newline = bytes.iter().position(|&b| b == b'\n').unwrap();
+    bytes.drain(newline - (new.len() - old.len())..newline);
+}
+
+/// Three nodes as an edge list with everything beside it.
+pub(crate) fn edge_list(room: &Room) {
+    room.write("edges/edges.csv", "0,1\n1,2\n2,0\n");
+    room.write("edges/features.csv", "1,0\n0,1\n1,1\n");
+    room.write("edges/labels.csv", "0\n1\n1\n");
+    room.write("edges/train.txt", "0\n");
+    room.write("edges/valid.txt", "1\n");
+    room.write("edges/test.txt", "2\n");
+}
+
+/// An array as the member of a `.npz`.
+pub(crate) fn member<T: Element>(room: &Room, name: &str, shape: &[usize], data: &[T]) -> (String, Vec<u8>) {
+    npy::write(room.path("member.npy"), data, shape).unwrap();
+    (format!("{name}.npy"), room.read("member.npy"))
+}
+
+/// A `.npz` archive.
+pub(crate) fn archive(members: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in members {
+        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        zip.start_file(name, stored).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+/// A cycle of three nodes as CSR, the names of its arrays prefixed.
+pub(crate) fn cycle(
+    room: &Room,
+    prefix: &str,
+    indices: [i32; 3],
+    indptr: [i32; 4],
+    shape: [i64; 2],
+) -> Vec<(String, Vec<u8>)> {
+    let name = |part: &str| format!("{prefix}{part}");
+    vec![
+        member(room, &name("data"), &[3], &[1f32, 1.0, 1.0]),
+        member(room, &name("indices"), &[3], &indices),
+        member(room, &name("indptr"), &[4], &indptr),
+        member(room, &name("shape"), &[2], &shape),
+    ]
+}

@@ -1,0 +1,157 @@
+//! `graphmill info`, and with it what every command finds that opens a dataset.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    FAILED, USAGE,
+    common::{Room, copy_dir},
+    files::{declare, forge, last},
+    furnished, refused,
+};
+
+#[test]
+fn wrong_usage() {
+    let room = furnished();
+    refused(&room, "info", USAGE, &["<DATASET>"], "");
+    refused(&room, "info data --threads -1", USAGE, &["--threads"], "");
+    refused(&room, "info data --threads x", USAGE, &["--threads"], "");
+}
+
+#[test]
+fn paths_that_are_not_what_they_should_be() {
+    let room = furnished();
+    room.write("file", "text");
+    for (args, says) in [
+        ("info nowhere", vec!["nowhere"]),
+        ("info file", vec!["file", "directory"]),
+        ("info run", vec!["run/graphmill.json"]),
+    ] {
+        refused(&room, args, FAILED, &says, "");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn without_permission_nothing_is_read() {
+    let Some(room) = crate::locked() else { return };
+    crate::permit(&room, "data/features.npy", 0o000);
+    refused(&room, "info data", FAILED, &["features.npy: cannot open"], "");
+    crate::permit(&room, "locked", 0o755);
+}
+
+#[test]
+fn a_damaged_dataset_names_the_file() {
+    let room = furnished();
+    let names: Vec<_> = fs::read_dir(room.path("data")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(names.len() >= 8);
+    for name in names {
+        let name = name.to_str().unwrap();
+        let good = room.read(format!("data/{name}"));
+        let bit = |at: usize| {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            bad
+        };
+        let longer = [&good[..], b"x"].concat();
+        let cut = good[..good.len() / 2].to_vec();
+        for bad in [cut, vec![], bit(0), bit(good.len() / 2), bit(good.len() - 1), longer] {
+            room.write(&format!("data/{name}"), bad);
+            refused(&room, "info data", FAILED, &[&format!("data/{name}: ")], "");
+        }
+        refused(&room, "train data --out new", FAILED, &[&format!("data/{name}: ")], "new");
+        refused(&room, "eval run", FAILED, &[&format!("data/{name}: ")], "");
+        refused(&room, "predict run --out new.npy", FAILED, &[&format!("data/{name}: ")], "new");
+        fs::remove_file(room.path(format!("data/{name}"))).unwrap();
+        refused(&room, "info data", FAILED, &[&format!("data/{name}: ")], "");
+        room.write(&format!("data/{name}"), good);
+    }
+    room.ok("info data");
+}
+
+#[test]
+fn a_dataset_that_contradicts_itself_names_the_place() {
+    let room = Room::new();
+    let data = room.dataset("data");
+    let nodes = data.num_nodes();
+    type Change = Box<dyn Fn(&mut Vec<u8>)>;
+    let same = || -> Change { Box::new(|_| {}) };
+    type Describe = fn(&mut Value);
+    let nothing: Describe = |_| {};
+    let cases: Vec<(&str, Change, Describe, Vec<&str>)> = vec![
+        (
+            "indices.npy",
+            Box::new(last(u32::MAX.to_le_bytes())),
+            nothing,
+            vec!["indices.npy", "4294967295", "3000"],
+        ),
+        ("indices.npy", Box::new(last(3000u32.to_le_bytes())), nothing, vec!["indices.npy", "3000"]),
+        ("indptr.npy", Box::new(last([0, 0, 0, 1])), nothing, vec!["ind"]),
+        (
+            "labels.npy",
+            Box::new(last(5i32.to_le_bytes())),
+            nothing,
+            vec!["labels.npy: contents: the label of node 2999 is 5", "5 classes"],
+        ),
+        (
+            "labels.npy",
+            Box::new(last((-2i32).to_le_bytes())),
+            nothing,
+            vec!["labels.npy", "label of node 2999 is -2"],
+        ),
+        (
+            "features.npy",
+            Box::new(last(f32::NAN.to_le_bytes())),
+            nothing,
+            vec!["features.npy", "feature 23 of node 2999"],
+        ),
+        (
+            "features.npy",
+            Box::new(last(f32::INFINITY.to_le_bytes())),
+            nothing,
+            vec!["features.npy", "feature 23 of node 2999"],
+        ),
+        ("train.npy", Box::new(last(3000u32.to_le_bytes())), nothing, vec!["train[1499] is node 3000"]),
+        (
+            "valid.npy",
+            Box::new(last(0u32.to_le_bytes())),
+            nothing,
+            vec!["node 0 is in 'valid' and in 'train'"],
+        ),
+        ("graphmill.json", same(), |m| m["nodes"] = json!(1u64 << 60), vec!["indptr.npy"]),
+        ("graphmill.json", same(), |m| m["nodes"] = json!(u64::MAX), vec!["graphmill.json", "nodes"]),
+        ("graphmill.json", same(), |m| m["edges"] = json!(3), vec!["indices.npy"]),
+        ("graphmill.json", same(), |m| m["feature_dim"] = json!(1u64 << 62), vec!["features.npy"]),
+        ("graphmill.json", same(), |m| m["feature_dim"] = json!(0), vec!["features"]),
+        ("graphmill.json", same(), |m| m["classes"] = json!(2), vec!["label of node", "2 classes"]),
+        ("graphmill.json", same(), |m| m["multilabel"] = json!(true), vec!["labels.npy"]),
+        ("graphmill.json", same(), |m| m["version"] = json!(2), vec!["graphmill.json", "version 2"]),
+        ("graphmill.json", same(), |m| m["format"] = json!("gml"), vec!["graphmill.json", "gml"]),
+        ("graphmill.json", same(), |m| m["nodes"] = json!(-1), vec!["graphmill.json: line"]),
+        ("graphmill.json", same(), |m| m["colour"] = json!("red"), vec!["graphmill.json", "colour"]),
+    ];
+    assert_eq!(nodes, 3000);
+    for (i, (file, change, describe, mut says)) in cases.into_iter().enumerate() {
+        let name = format!("bad{i}");
+        copy_dir(&room.path("data"), &room.path(&name));
+        if file == "graphmill.json" {
+            // sign the manifest alone: any array will do
+            forge(&room.path(&name), "train.npy", |_| {}, describe);
+        } else {
+            forge(&room.path(&name), file, change, describe);
+        }
+        says.push(&name);
+        refused(&room, &format!("info {name}"), FAILED, &says, "");
+        refused(&room, &format!("train {name} --out new"), FAILED, &says, "new");
+    }
+}
+
+#[test]
+fn a_header_with_a_huge_shape_is_refused_at_once() {
+    let room = Room::new();
+    room.dataset("data");
+    let lie = |bytes: &mut Vec<u8>| declare(bytes, "(3000,)", "(9223372036854775807,)");
+    forge(&room.path("data"), "labels.npy", lie, |_| {});
+    refused(&room, "info data", FAILED, &["data/labels.npy"], "");
+}

@@ -1,0 +1,256 @@
+//! `graphmill train`.
+
+use graphmill_core::{Buffer, Labels};
+use graphmill_data::Dataset;
+
+use crate::{FAILED, USAGE, common::Room, furnished, refused};
+
+#[test]
+fn unknown_names_list_the_known_ones() {
+    let room = furnished();
+    for (flag, known) in [
+        ("model", "sage, gcn, gat, gin, mixhop, pinsage"),
+        ("sampler", "neighbor, full"),
+        ("optimizer", "sgd, adam, adamw"),
+        ("schedule", "constant, step, cosine, plateau"),
+        ("metric", "accuracy, f1-micro, f1-macro, roc-auc, average-precision"),
+        ("order", "random, sequential"),
+        ("strategy", "sequential"),
+        ("norm", "none, batch, layer, l2"),
+        ("activation", "relu, elu, leaky-relu, identity"),
+        ("residual", "none, identity, linear"),
+        ("aggregator", "mean, max-pool"),
+        ("devices", "cpu"),
+        ("fused", "auto, on or off"),
+        ("sparse", "auto, on or off"),
+    ] {
+        let args = format!("train data --out new --{flag} nonsense");
+        refused(&room, &args, USAGE, &["nonsense", known], "new");
+    }
+    refused(&room, "train data --nonsense 3 --out new", USAGE, &["--nonsense"], "new");
+}
+
+#[test]
+fn what_sparse_rows_cannot_be_is_refused() {
+    let room = Room::new();
+    room.sparse_dataset("data");
+    for (option, says) in [
+        ("--fused on", &["--fused on", "--sparse off"][..]),
+        ("--feature-precision bf16", &["--feature-precision bf16", "--sparse off"]),
+    ] {
+        refused(&room, &format!("train data --sparse on {option} --out new"), USAGE, says, "new");
+        // left to itself it takes the dense table
+        room.ok(&format!("train data {option} --hidden 32 --epochs 1 --out run{}", option.replace(' ', "")));
+    }
+    room.ok("train data --sparse on --fanout 3 --epochs 1 --out run");
+    let whole = room.ok("predict run --embeddings --out rows.npy");
+    assert!(whole.contains("24"), "{whole}");
+    assert_eq!(room.floats("rows.npy").0, [3000, 24]);
+}
+
+#[test]
+fn what_no_sampler_can_draw_by_is_refused() {
+    let room = furnished();
+    for (options, says) in [
+        ("frontier --fused on", &["--fused on: --sampler frontier does not use it", "neighbor"][..]),
+        ("frontier --coverage -1", &["--coverage -1"]),
+        ("frontier --frontier-size 0", &["--sampler frontier", "0"]),
+        ("frontier --degree-cap 0", &["--sampler frontier", "0"]),
+        ("random-walk --restart 1.5", &["--sampler random-walk", "1.5"]),
+        ("random-walk --walks 0", &["--sampler random-walk", "0"]),
+        ("weighted --edge-weights nonsense", &["--edge-weights nonsense", "stored"]),
+        ("weighted --draw-by nonsense", &["--draw-by nonsense", "alias"]),
+        ("frontier --pop-by lot", &["--pop-by lot", "dashboard"]),
+        ("frontier --pop-by dashboard --eta 1", &["--sampler frontier", "1.01"]),
+        ("frontier --estimator best", &["--estimator best", "unbiased"]),
+        ("forest-fire --burning 1", &["--sampler forest-fire", "1"]),
+        ("cluster --parts 0", &["--sampler cluster", "0"]),
+        ("cluster --parts 3 --parts-per-batch 4", &["--sampler cluster", "4"]),
+    ] {
+        refused(&room, &format!("train data --sampler {options} --out new"), USAGE, says, "new");
+    }
+    // more nodes than there are: all of them
+    for sampler in ["saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire"] {
+        let frontier = if sampler == "frontier" { "--frontier-size 40000" } else { "" };
+        let size = format!("--batch-size 100000 {frontier} --coverage 1");
+        room.ok(&format!("train data --sampler {sampler} {size} --hidden 8 --epochs 1 --out {sampler}"));
+    }
+}
+
+#[test]
+fn impossible_numbers_name_their_flag() {
+    let room = furnished();
+    for option in [
+        "--epochs 0",
+        "--epochs -1",
+        "--epochs many",
+        "--epochs 1e3",
+        "--layers 0",
+        "--layers 65",
+        "--hidden 0",
+        "--hidden -8",
+        "--hidden 99999999999",
+        "--hidden 99999999999999999999999",
+        "--batch-size -1",
+        "--batch-size 5000000000",
+        "--fanout 0",
+        "--fanout -2,5",
+        "--fanout 5,,5",
+        "--fanout ''",
+        "--fanout 5,x",
+        "--lr 0",
+        "--lr -0.1",
+        "--lr nan",
+        "--lr inf",
+        "--dropout 1",
+        "--dropout -0.1",
+        "--input-dropout 1.5",
+        "--attention-dropout 2",
+        "--heads 0",
+        "--out-heads 0",
+        "--weight-decay -1",
+        "--clip -1",
+        "--momentum -0.5",
+        "--momentum 1",
+        "--momentum 1 --optimizer sgd",
+        "--schedule step --schedule-factor 0",
+        "--schedule-factor 1.5 --schedule plateau",
+        "--min-lr 1 --schedule cosine",
+        "--warmup 20 --schedule cosine",
+        "--warmup -1",
+        "--schedule-factor -1",
+        "--min-lr -1",
+        "--patience -1",
+        "--seed -1",
+        "--seed 18446744073709551616",
+        "--threads -1",
+        "--threads 1000000",
+        "--eval-every 0",
+        "--eval-chunk 0",
+        "--checkpoint-seconds -1",
+        "--checkpoint-batches x",
+        "--head-layers 17",
+        "--input-layer=perhaps",
+    ] {
+        let flag = option.split([' ', '=']).next().unwrap();
+        refused(&room, &format!("train data {option} --out new"), USAGE, &[flag], "new");
+    }
+    let args = "train data --layers 3 --fanout 5,5 --out new";
+    refused(&room, args, USAGE, &["--fanout 5,5 has 2 hops, but --layers is 3"], "new");
+    let args = "train data --model gat --heads 3 --hidden 16 --out new";
+    refused(&room, args, USAGE, &["--heads 3", "16"], "new");
+    let args = "train data --schedule cosine --warmup 12 --out new";
+    refused(&room, args, USAGE, &["--warmup 12", "10 epochs"], "new");
+    let args = "train data --hidden 1000000 --layers 60 --out new";
+    refused(&room, args, USAGE, &["--hidden 1000000", "GB of memory"], "new");
+}
+
+#[test]
+fn missing_and_clashing_arguments_are_wrong_usage() {
+    let room = furnished();
+    for (args, says) in [
+        ("train --resume", "--out"),
+        ("train data data", "data"),
+        ("train data --epochs 1 --epochs 2", "--epochs"),
+    ] {
+        refused(&room, args, USAGE, &[says], "new");
+    }
+}
+
+#[test]
+fn paths_that_are_not_what_they_should_be() {
+    let room = furnished();
+    room.write("file", "text");
+    let before = room.results("run");
+    for (args, says) in [
+        ("nowhere --out new", vec!["nowhere", "graphmill generate"]),
+        ("file --out new", vec!["file", "a dataset is a directory"]),
+        ("run --out new", vec!["run/graphmill.json", "no Graphmill dataset"]),
+        ("data --out run", vec!["run", "--resume"]),
+        ("data --out data", vec!["data", "there is a dataset here"]),
+        ("data --out file", vec!["file", "directory"]),
+        ("data --out file/new", vec!["file/new"]),
+        ("data --out new --config nowhere.toml", vec!["nowhere.toml: cannot read"]),
+        ("data --out new --config data", vec!["data: cannot read"]),
+        ("--resume --out new", vec!["new", "no run here"]),
+        ("--resume --out data", vec!["data", "no run here"]),
+    ] {
+        refused(&room, &format!("train {args}"), FAILED, &says, "new");
+    }
+    before.assert_same(&room.results("run"), "nothing was touched");
+    assert_eq!(room.read("file"), b"text");
+    room.ok("info data");
+}
+
+#[cfg(unix)]
+#[test]
+fn without_permission_nothing_happens() {
+    let Some(room) = crate::locked() else { return };
+    let args = "train --epochs 1 --out locked/new";
+    refused(&room, args, FAILED, &["locked/new: cannot create"], "locked/new");
+    crate::permit(&room, "data/features.npy", 0o000);
+    refused(&room, "train data --out new", FAILED, &["features.npy: cannot open"], "new");
+    crate::permit(&room, "locked", 0o755);
+}
+
+#[test]
+fn a_dataset_that_cannot_be_trained_on_says_what_it_lacks() {
+    let room = Room::new();
+    let base = room.dataset("data");
+    let save = |name: &str, change: fn(&mut Dataset)| {
+        let mut dataset = base.clone();
+        dataset.name = name.to_string();
+        change(&mut dataset);
+        dataset.save(room.path(name)).unwrap();
+    };
+    save("unsplit", |d| d.split = Default::default());
+    save("bare", |d| d.features = Default::default());
+    save("unlabelled", |d| {
+        let class: Buffer<i32> = vec![-1; d.num_nodes()].into();
+        d.labels = Labels::Single { class, classes: 0 };
+        d.split = Default::default();
+    });
+    for (name, says) in [
+        ("unsplit", ["unsplit", "no training nodes", "--split"]),
+        ("bare", ["bare", "no features", "import it with"]),
+        ("unlabelled", ["unlabelled", "no labels", "import it with"]),
+    ] {
+        refused(&room, &format!("train {name} --out new"), FAILED, &says, "new");
+    }
+}
+
+#[test]
+fn a_loss_that_is_not_finite_ends_the_run() {
+    let room = furnished();
+    let args = "train data --lr 1e30 --optimizer sgd --epochs 5 --hidden 8 --quiet --out";
+    for json in ["", " --json"] {
+        let outcome = room.run(&format!("{args} new{}{json}", json.len()));
+        assert_eq!(outcome.status, Some(FAILED), "{}", outcome.stderr);
+        for word in ["the loss is", "epoch", "batch", "--lr"] {
+            assert!(outcome.stderr.contains(word), "{}", outcome.stderr);
+        }
+        assert!(!outcome.stderr.contains("panicked"));
+    }
+}
+
+#[test]
+fn a_configuration_file_names_the_place() {
+    let room = furnished();
+    for (text, says) in [
+        ("hiden = 8\n", ["c.toml: hiden", "no such option", "hidden"]),
+        ("epochs = 1\nhidden = \n", ["c.toml: line 2", "", ""]),
+        ("hidden = \"wide\"\n", ["c.toml: hidden", "'wide'", ""]),
+        ("fanout = [5, 0]\n", ["c.toml: fanout", "'0'", ""]),
+        ("[model]\nname = \"sage\"\n", ["c.toml: model", "", ""]),
+        ("lr = nan\n", ["c.toml: lr", "", ""]),
+        ("epochs = -1\n", ["c.toml: epochs", "'-1'", ""]),
+        ("\u{0}", ["c.toml: line 1", "", ""]),
+    ] {
+        room.write("c.toml", text);
+        refused(&room, "train data --config c.toml --out new", FAILED, &says, "new");
+    }
+    room.write("c.toml", [0xff, 0xfe]);
+    refused(&room, "train data --config c.toml --out new", FAILED, &["c.toml"], "new");
+    room.write("c.toml", "model = \"nope\"\n");
+    refused(&room, "train data --config c.toml --out new", USAGE, &["nope", "sage, gcn"], "new");
+}

@@ -1,0 +1,51 @@
+//! Every numbered example runs. They are modules here, so that one program is linked for all.
+
+#![allow(unreachable_pub, reason = "an example's main is public for this test")]
+
+#[path = "../../../examples/01-train.rs"]
+mod train;
+
+#[path = "../../../examples/02-own-sampler.rs"]
+mod own_sampler;
+
+#[path = "../../../examples/03-own-layer.rs"]
+mod own_layer;
+
+#[path = "../../../examples/04-own-cache-policy.rs"]
+mod own_cache_policy;
+
+#[path = "../../../examples/05-own-training-loop.rs"]
+mod own_training_loop;
+
+#[path = "../../../examples/06-features-beyond-memory.rs"]
+mod features_beyond_memory;
+
+#[test]
+fn arrays_become_a_model_and_predictions() {
+    train::main().unwrap();
+}
+
+#[test]
+fn a_sampler_is_registered() {
+    own_sampler::main().unwrap();
+}
+
+#[test]
+fn a_layer_is_registered() {
+    own_layer::main().unwrap();
+}
+
+#[test]
+fn a_cache_policy_is_registered() {
+    own_cache_policy::main().unwrap();
+}
+
+#[test]
+fn a_loop_of_its_own_trains() {
+    own_training_loop::main().unwrap();
+}
+
+#[test]
+fn features_stay_in_a_file() {
+    features_beyond_memory::main().unwrap();
+}

@@ -1,0 +1,155 @@
+//! `mpirun graphmill train` on a partitioned dataset: the same losses as one process, and an end where a rank dies or hangs.
+#![cfg(feature = "mpi")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use graphmill_core::{keyed, progress};
+use graphmill_data::{
+    generate::{GenerateOptions, generate},
+    partition::{Description, PartitionBook, write},
+};
+use serde_json::Value;
+
+const GRAPHMILL: &str = env!("CARGO_BIN_EXE_graphmill");
+/// However busy the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A dataset, and the same in four parts.
+fn datasets(place: &Path) -> [PathBuf; 2] {
+    let options = GenerateOptions {
+        nodes: 3000,
+        degree: Some(10.0),
+        classes: 5,
+        dim: 16,
+        ..GenerateOptions::default()
+    };
+    let data = generate("sbm", &options).unwrap();
+    let of: Vec<u16> = (0..3000u64).map(|v| (keyed::key(&[v]) % 4) as u16).collect();
+    let book = PartitionBook::new(4, of).unwrap();
+    let what = Description { method: "hash", seed: 0, options: Value::Null, statistics: Value::Null };
+    let [whole, parts] = ["whole", "parts"].map(|name| place.join(name));
+    data.save(&whole).unwrap();
+    write(&data, &book, &what, &parts, &progress::Quiet).unwrap();
+    [whole, parts]
+}
+
+const TRAIN: &str =
+    "--layers 2 --hidden 16 --fanout 6,4 --batch-size 250 --dropout 0 --lr 0.01 --fused off --json";
+
+fn train(dataset: &Path, out: &Path, more: &str) -> Vec<String> {
+    let words = ["train", dataset.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let words = words.into_iter().chain(TRAIN.split(' ')).chain(more.split_whitespace());
+    words.map(str::to_string).collect()
+}
+
+fn mpirun(ranks: usize, arguments: &[String]) -> Command {
+    let mut command = Command::new("mpirun");
+    command.args(["--oversubscribe", "-n", &ranks.to_string(), GRAPHMILL]).args(arguments);
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn losses(output: &Output) -> Vec<f64> {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let epochs = summary["epochs"].as_array().unwrap();
+    epochs.iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect()
+}
+
+/// Waits for the end, or kills what does not come to one.
+fn end(mut child: Child) -> Output {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("the run hangs");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// A process of the run that has this run directory, but not the first one.
+fn a_rank(out: &Path) -> i32 {
+    let ranks = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let path = entry.unwrap().path();
+        let pid: i32 = path.file_name()?.to_str()?.parse().ok()?;
+        let command = fs::read(path.join("cmdline")).ok()?;
+        let environment = fs::read(path.join("environ")).ok()?;
+        let has = |text: &[u8], word: &str| text.split(|&byte| byte == 0).any(|part| part == word.as_bytes());
+        (has(&command, out.to_str()?)
+            && has(&command, "train")
+            && command.starts_with(GRAPHMILL.as_bytes())
+            && has(&environment, "OMPI_COMM_WORLD_RANK=2"))
+        .then_some(pid)
+    });
+    ranks.last().expect("the run has a rank 2")
+}
+
+/// Starts a long run and does that to a rank of it, behind its second epoch.
+fn disturb(signal: &str, parts: &Path, out: &Path) -> Output {
+    let mut child = mpirun(4, &train(parts, out, "--epochs 100000 --peer-timeout 2 --checkpoint-batches 1"));
+    let child = child.spawn().unwrap();
+    let began = Instant::now();
+    while fs::read_to_string(out.join("metrics.jsonl")).map_or(0, |text| text.lines().count()) < 2 {
+        assert!(began.elapsed() < PATIENCE, "the run does not begin");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let killed = Command::new("kill").args([signal, &a_rank(out).to_string()]).status().unwrap();
+    assert!(killed.success());
+    end(child)
+}
+
+#[test]
+fn four_processes_learn_what_one_does_and_go_on_after_one_has_died_or_hangs() {
+    let place = tempfile::tempdir().unwrap();
+    let [whole, parts] = datasets(place.path());
+    let at = |name: &str| place.path().join(name);
+
+    let alone = Command::new(GRAPHMILL).args(train(&whole, &at("one"), "--epochs 4")).output().unwrap();
+    let together = end(mpirun(4, &train(&parts, &at("four"), "--epochs 4")).spawn().unwrap());
+    let (one, four) = (losses(&alone), losses(&together));
+    assert_eq!(one.len(), four.len());
+    assert!(one.iter().zip(&four).all(|(a, b)| (a - b).abs() < 1e-3), "{one:?} and {four:?}");
+
+    let died = disturb("-KILL", &parts, &at("died"));
+    assert!(!died.status.success());
+    let hangs = disturb("-STOP", &parts, &at("hangs"));
+    let told = String::from_utf8_lossy(&hangs.stderr);
+    assert!(!hangs.status.success());
+    assert!(told.contains("rank 2: nothing was heard of it for 2.0 seconds"), "{told}");
+    for name in ["died", "hangs"] {
+        let ranks = if name == "died" { 4 } else { 2 };
+        let dir = at(name);
+        let kept = fs::read_to_string(dir.join("metrics.jsonl")).unwrap().lines().count();
+        let words = [
+            "train",
+            "--resume",
+            "--json",
+            "--epochs",
+            &(kept + 1).to_string(),
+            "--out",
+            dir.to_str().unwrap(),
+        ];
+        let resumed = end(mpirun(ranks, &words.map(str::to_string)).spawn().unwrap());
+        let resumed = losses(&resumed);
+        assert_eq!(resumed.len(), kept + 1);
+        assert!(resumed.iter().zip(&four).all(|(a, b)| (a - b).abs() < 1e-3), "{resumed:?} and {four:?}");
+    }
+}
+
+#[test]
+fn several_processes_need_a_partitioned_dataset() {
+    let place = tempfile::tempdir().unwrap();
+    let [whole, _] = datasets(place.path());
+    let output = end(mpirun(2, &train(&whole, &place.path().join("out"), "--epochs 1")).spawn().unwrap());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("graphmill partition DATASET DST --parts 2"), "{told}");
+}

@@ -1,0 +1,95 @@
+//! Seeds to blocks: the interface that stages, devices and ranks draw minibatches by.
+
+use graphmill_core::{Graph, Result, block::Aggregation};
+
+use super::Workspace;
+use crate::{BatchKey, MiniBatch, weights::SymmetricWeights};
+
+/// The form that the model wants its blocks in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockLayout<'a> {
+    /// Leave the bottom block global: no relabelling, no gathered copy (ARCHITECTURE, fast path).
+    pub fused: bool,
+    /// Build the transposes of `blocks[l]` where bit `l` is set.
+    pub transposed: u64,
+    /// Fill the symmetric-normalisation weights.
+    pub symmetric: Option<&'a SymmetricWeights>,
+    /// The sum that layers take of neighbours' rows, for samplers that weigh edges.
+    pub aggregation: Aggregation,
+}
+
+/// The blocks of a batch to draw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BatchPart {
+    /// All blocks, from `batch.seeds`.
+    #[default]
+    Whole,
+    /// All but the bottom block: `blocks[1..]`, from `batch.seeds`, and in `input_nodes` the destinations of the bottom
+    /// one. Block 1 is left without its transpose, because its sources may be renumbered.
+    Upper,
+    /// The bottom block for the destinations in `input_nodes`, which become the input nodes: the block that
+    /// [`BatchPart::Whole`] would have drawn last.
+    Bottom,
+}
+
+/// A minibatch to draw.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRequest<'a> {
+    /// The graph to sample (in-neighbours).
+    pub graph: &'a Graph,
+    /// The identity of the draws.
+    pub key: BatchKey,
+    /// The form of the blocks.
+    pub layout: BlockLayout<'a>,
+    /// The blocks to draw.
+    pub part: BatchPart,
+}
+
+impl<'a> BatchRequest<'a> {
+    /// All blocks of a batch, in the plainest layout.
+    pub fn new(graph: &'a Graph, key: BatchKey) -> Self {
+        Self { graph, key, layout: BlockLayout::default(), part: BatchPart::Whole }
+    }
+
+    /// The same request for blocks of this layout.
+    #[must_use]
+    pub fn with_layout(self, layout: BlockLayout<'a>) -> Self {
+        Self { layout, ..self }
+    }
+
+    /// The same request for a part of the batch.
+    #[must_use]
+    pub fn with_part(self, part: BatchPart) -> Self {
+        Self { part, ..self }
+    }
+}
+
+/// Facts about a [`MinibatchSampler`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplerProperties {
+    /// Blocks of a minibatch (`L`).
+    pub num_layers: usize,
+    /// The same seeds may get other blocks under another key.
+    pub is_random: bool,
+    /// Edges are drawn by the weights that the graph stores.
+    pub reads_edge_weights: bool,
+    /// Subgraphs of an epoch, if the sampler picks its seeds by itself: it then overwrites `batch.seeds` and
+    /// `batch.loss_weight` too, and makes one block for all layers.
+    pub subgraphs: Option<u64>,
+}
+
+/// Makes minibatches: [`HopStack`](super::HopStack) of a [`HopSampler`](super::HopSampler),
+/// [`Subgraphs`](super::Subgraphs) of a [`SubgraphSampler`](crate::subgraph::SubgraphSampler), and wrappers that draw
+/// the same on devices or over ranks. A sampler of one's own implements one of those two traits, not this one.
+pub trait MinibatchSampler: Send + Sync {
+    /// Facts that decide how the sampler may be used.
+    fn properties(&self) -> SamplerProperties;
+
+    /// Fills `batch.blocks` and `batch.input_nodes` from `batch.seeds` (distinct, below `V`), or the requested part of
+    /// them. A pure function of the request and the seeds.
+    ///
+    /// # Errors
+    /// A block would have more edges than its 32-bit positions can number, or a sampler of subgraphs is asked for a part;
+    /// the blocks are then undefined.
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()>;
+}

@@ -1,0 +1,364 @@
+//! What inference over all neighbours makes of them: what training's draws come to on average.
+//!
+//! A model that was trained on draws by weight is judged by weighted means, or it is asked about neighbourhoods that it never saw.
+//! For [`super::weighted`]
+//!
+//! - with replacement an edge comes up in proportion to its weight, so that the mean over the draws is `sum(w x) / sum(w)` on average,
+//!   exactly;
+//! - without, `k` of the edges that weigh something are drawn one after the other, and an edge is among them with a probability for
+//!   which there is no formula. As in `reservoir.rs` its arrival time is exponential of rate `w`; the `k`-th of many arrives at about the
+//!   time `t` at which `sum(1 - exp(-w t)) = k` (Rosén, *Asymptotic theory for successive sampling*, Annals of Mathematical Statistics
+//!   43, 1972), so an edge is among them with about `p = 1 - exp(-w t)`, and the mean over the draws is about `sum(p x) / k`. For small `k`
+//!   that is the weighted mean, and where all are taken the plain one.
+//!
+//! A sum, and the symmetric-normalised one, is the in-degree times that mean: what training scales its draws to. Edges of weight 0
+//! are left out. Samplers that draw neighbours alike are judged by all, each the same (see [`super::full`]).
+//!
+//! For PinSAGE's walks (`random_walk.rs`) the exact visits of all nodes would be products of the whole adjacency, cut to the most visited; inference
+//! draws the same walks as training under a key of its own, always the same: a sample, but for given nodes the same every time.
+
+use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
+use rayon::prelude::*;
+
+use super::{
+    HopRequest, HopSampler, HopScratch, WalkOptions, WeightedOptions,
+    full::Full,
+    random_walk::RandomWalk,
+    weighted::{AHEAD, EdgeWeights},
+};
+use crate::{BatchKey, Fanout, prefetch::prefetch};
+
+/// The key of inference's walks.
+const KEY: BatchKey = BatchKey { seed: 0, epoch: 0, batch: 0 };
+/// Destinations of a task.
+const TASK: usize = 512;
+/// Newton's steps towards a time are as many as it takes, but no more than this.
+const STEPS: usize = 64;
+
+/// How inference takes neighbours. Memory: 4 bytes a node where edges weigh by a degree.
+#[derive(Debug)]
+pub struct InferenceNeighbors {
+    full: Full,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// All, each the same.
+    Uniform,
+    /// All, weighed as draws by weight come up.
+    Weighted {
+        /// By hop how many are drawn without replacement; `None`: weighted means.
+        distinct: Vec<Option<usize>>,
+        of_source: Option<Vec<f32>>,
+    },
+    /// Those that walks visit.
+    Walks(RandomWalk),
+}
+
+impl Default for InferenceNeighbors {
+    fn default() -> Self {
+        Self::of(Kind::Uniform)
+    }
+}
+
+impl InferenceNeighbors {
+    fn of(kind: Kind) -> Self {
+        Self { full: Full::new(1).expect("one hop is a valid number of hops"), kind }
+    }
+
+    /// For draws by weight over `graph`; where all edges weigh the same, they are taken alike.
+    ///
+    /// # Errors
+    /// An impossible fanout.
+    pub fn weighted(
+        graph: &Graph,
+        fanout: impl Into<Fanout>,
+        options: &WeightedOptions,
+    ) -> Result<Self, String> {
+        // a fanout that takes all takes each once; one draw is one by weight in either way
+        let distinct = |k: usize| (k == usize::MAX || (!options.replace && k > 1)).then_some(k);
+        let distinct = fanout.into().bounds()?.into_iter().map(distinct).collect();
+        Ok(Self::weighing(graph, distinct, options.weights))
+    }
+
+    /// For a sampler of so many hops whose draws estimate weighted means (`labor.rs`).
+    pub fn weighted_means(graph: &Graph, hops: usize, weights: EdgeWeights) -> Self {
+        Self::weighing(graph, vec![None; hops], weights)
+    }
+
+    fn weighing(graph: &Graph, distinct: Vec<Option<usize>>, weights: EdgeWeights) -> Self {
+        if weights == EdgeWeights::Stored && graph.edge_weight().is_none() {
+            return Self::default();
+        }
+        Self::of(Kind::Weighted { distinct, of_source: weights.of_nodes(graph) })
+    }
+
+    /// For walks.
+    ///
+    /// # Errors
+    /// Those of [`RandomWalk::new`].
+    pub fn walks(fanout: impl Into<Fanout>, options: &WalkOptions) -> Result<Self, String> {
+        Ok(Self::of(Kind::Walks(RandomWalk::new(fanout, options)?)))
+    }
+
+    /// Whether a node's neighbours are not its in-neighbours: then only [`InferenceNeighbors::rows`] tells which they are.
+    pub fn reaches_further(&self) -> bool {
+        matches!(self.kind, Kind::Walks(_))
+    }
+
+    /// Overwrites `block` by the neighbours of `dst` (global ids) that the layer at `hop` from the seeds makes `aggregation` of,
+    /// with weights where they do not count alike. O(edges), parallel.
+    ///
+    /// # Errors
+    /// The block would have more edges than its 32-bit positions can number.
+    pub fn rows(
+        &self,
+        graph: &Graph,
+        hop: usize,
+        dst: &[NodeId],
+        aggregation: Aggregation,
+        scratch: &mut HopScratch,
+        block: &mut Block,
+    ) -> Result<()> {
+        block.edge_weight.clear();
+        let request = |hop| HopRequest { graph, hop, dst, key: KEY, aggregation };
+        match &self.kind {
+            Kind::Walks(walks) => walks.sample_hop(&request(hop), scratch, block),
+            Kind::Uniform => self.full.sample_hop(&request(0), scratch, block),
+            Kind::Weighted { distinct, of_source } => {
+                self.full.sample_hop(&request(0), scratch, block)?;
+                let rule = Rule {
+                    distinct: distinct[hop],
+                    scaled: matches!(aggregation, Aggregation::Sum | Aggregation::Symmetric),
+                };
+                match of_source {
+                    Some(weights) => weigh_by_source(weights, block),
+                    None => copy_stored(graph, dst, block),
+                }
+                normalize(rule, block);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What weights become.
+#[derive(Clone, Copy)]
+struct Rule {
+    /// Draws without replacement.
+    distinct: Option<usize>,
+    /// Times the in-degree.
+    scaled: bool,
+}
+
+/// The weights of the sources of a block.
+fn weigh_by_source(weights: &[f32], block: &mut Block) {
+    let Block { indices, edge_weight, .. } = block;
+    edge_weight.resize(indices.len(), 0.0);
+    let runs = edge_weight.par_chunks_mut(1 << 14).zip(indices.par_chunks(1 << 14));
+    runs.for_each(|(weight, indices)| {
+        for (e, (weight, &u)) in weight.iter_mut().zip(indices).enumerate() {
+            if let Some(&ahead) = indices.get(e + AHEAD) {
+                prefetch(weights, ahead as usize);
+            }
+            *weight = weights[u as usize];
+        }
+    });
+}
+
+/// The stored weights of the rows of `dst`.
+fn copy_stored(graph: &Graph, dst: &[NodeId], block: &mut Block) {
+    let stored = graph.edge_weight().unwrap_or_default();
+    for &v in dst {
+        let row = graph.indptr()[v as usize] as usize..graph.indptr()[v as usize + 1] as usize;
+        block.edge_weight.extend_from_slice(&stored[row]);
+    }
+}
+
+/// Turns weights to what their edges stand for in a mean, or in a sum, and drops edges that weigh nothing.
+fn normalize(rule: Rule, block: &mut Block) {
+    let Block { indptr, indices, edge_weight, .. } = block;
+    let mut rows = Vec::with_capacity(indptr.len() - 1);
+    let mut rest = &mut edge_weight[..];
+    for ends in indptr.windows(2) {
+        let (row, after) = rest.split_at_mut((ends[1] - ends[0]) as usize);
+        rows.push(row);
+        rest = after;
+    }
+    rows.into_par_iter().with_min_len(TASK).for_each(|row| shares(rule, row));
+    if edge_weight.iter().all(|&weight| weight > 0.0) {
+        return;
+    }
+    let (mut kept, mut first) = (0, 0);
+    for end in &mut indptr[1..] {
+        for e in first..*end as usize {
+            if edge_weight[e] > 0.0 {
+                (indices[kept], edge_weight[kept]) = (indices[e], edge_weight[e]);
+                kept += 1;
+            }
+        }
+        first = std::mem::replace(end, kept as u32) as usize;
+    }
+    indices.truncate(kept);
+    edge_weight.truncate(kept);
+}
+
+/// What the edges of a row stand for; they sum to 1, or to the in-degree.
+fn shares(rule: Rule, row: &mut [f32]) {
+    let sum: f64 = row.iter().map(|&w| f64::from(w)).sum();
+    if sum == 0.0 {
+        return;
+    }
+    let scale = if rule.scaled { row.len() as f64 } else { 1.0 };
+    let can = row.iter().filter(|&&w| w > 0.0).count();
+    match rule.distinct {
+        None => row.iter_mut().for_each(|w| *w = (f64::from(*w) / sum * scale) as f32),
+        Some(k) if k >= can => {
+            let share = (scale / can as f64) as f32;
+            row.iter_mut().filter(|w| **w > 0.0).for_each(|w| *w = share);
+        }
+        Some(k) => {
+            let time = arrival(row, sum, k as f64);
+            let share = |w: f32| -f64::exp_m1(-f64::from(w) * time) / k as f64 * scale;
+            row.iter_mut().for_each(|w| *w = share(*w) as f32);
+        }
+    }
+}
+
+/// The time by which `k` of a row's edges, fewer than there are, have arrived on average. The number that has is concave in the
+/// time and below `k` at the first guess: Newton's steps come closer from the left.
+fn arrival(row: &[f32], sum: f64, k: f64) -> f64 {
+    let mut time = k / sum;
+    for _ in 0..STEPS {
+        let (mut arrived, mut rate) = (0.0, 0.0);
+        for w in row.iter().map(|&w| f64::from(w)) {
+            let not = (-w * time).exp();
+            arrived += 1.0 - not;
+            rate += w * not;
+        }
+        let step = (k - arrived) / rate;
+        if !step.is_finite() || step <= 1e-9 * time {
+            break;
+        }
+        time += step;
+    }
+    time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        BlockLayout, MiniBatch, MinibatchSampler, Workspace,
+        sampler::{
+            BatchRequest, HopStack,
+            weighted::{DrawBy, Weighted},
+        },
+        subgraph::testing::graph_of,
+        weights::SymmetricWeights,
+    };
+
+    /// Node 0 hears from 1 to 12, node 1 from 2 to 4, node 2 from 3 by an edge of weight 0 and from 4.
+    fn graph() -> Graph {
+        let rows: Vec<Vec<NodeId>> = vec![(1..13).collect(), vec![2, 3, 4], vec![3, 4]];
+        let mut rows: Vec<&[NodeId]> = rows.iter().map(|row| &row[..]).collect();
+        rows.resize(13, &[]);
+        let weights: Vec<f32> = (0..17).map(|e| [0.5, 3.0, 1.0, 0.25][e % 4]).collect();
+        let weights = weights.into_iter().enumerate().map(|(e, w)| if e == 15 { 0.0 } else { w });
+        graph_of(&rows).with_edge_weight(weights.collect::<Vec<_>>().into()).unwrap()
+    }
+
+    fn x(u: NodeId) -> f64 {
+        f64::from(u * u % 7) + 1.0
+    }
+
+    /// The row of `v` as a layer adds it up.
+    fn value(block: &Block, v: usize) -> f64 {
+        let edges = block.edges(v);
+        let mean = 1.0 / edges.len().max(1) as f64;
+        let weight = |e: usize| block.edge_weight.get(e).map_or(mean, |&w| f64::from(w));
+        edges.map(|e| weight(e) * x(block.indices[e])).sum()
+    }
+
+    #[test]
+    fn draws_by_weight_come_to_what_inference_takes() {
+        let graph = graph();
+        let symmetric = SymmetricWeights::new(&graph);
+        for (weights, replace, fanout, error) in [
+            (EdgeWeights::Stored, true, 4, 0.005),
+            (EdgeWeights::InDegree, true, 4, 0.005),
+            (EdgeWeights::Stored, true, -1, 1e-6),
+            (EdgeWeights::Stored, false, 1, 0.005),
+            // the time at which the k-th of 12, or of 3, arrives is not always the same
+            (EdgeWeights::Stored, false, 2, 0.03),
+            (EdgeWeights::Stored, false, 4, 0.03),
+            (EdgeWeights::Stored, false, 9, 0.03),
+            (EdgeWeights::Stored, false, 12, 1e-6),
+        ] {
+            for aggregation in [Aggregation::Mean, Aggregation::Symmetric] {
+                let options = WeightedOptions { replace, weights, draw_by: DrawBy::Alias };
+                let sampler = HopStack::new(Weighted::new(&graph, [fanout], &options).unwrap());
+                let wants = (aggregation == Aggregation::Symmetric).then_some(&symmetric);
+                let form =
+                    BlockLayout { aggregation, symmetric: wants, fused: true, ..BlockLayout::default() };
+                let mut batch = MiniBatch { seeds: vec![0, 1, 2], ..MiniBatch::default() };
+                let mut workspace = Workspace::new(graph.num_nodes());
+                let (mut sums, runs) = ([0.0; 3], 40_000);
+                for number in 0..runs {
+                    batch.number = number;
+                    sampler
+                        .sample(
+                            &BatchRequest::new(&graph, BatchKey { seed: 5, epoch: 0, batch: batch.number })
+                                .with_layout(form),
+                            &mut workspace,
+                            &mut batch,
+                        )
+                        .unwrap();
+                    (0..3).for_each(|v| sums[v] += value(&batch.blocks[0], v) / runs as f64);
+                }
+                let exact = InferenceNeighbors::weighted(&graph, [fanout], &options).unwrap();
+                let mut block = Block { num_dst: 3, ..Block::default() };
+                exact
+                    .rows(&graph, 0, &[0, 1, 2], aggregation, &mut HopScratch::default(), &mut block)
+                    .unwrap();
+                if weights == EdgeWeights::Stored {
+                    assert_eq!(block.indices[block.edges(2)], [4], "an edge of weight 0 is left out");
+                }
+                if let Some(symmetric) = wants {
+                    symmetric.fill(&graph, &[0, 1, 2], &mut block);
+                }
+                for (v, found) in sums.into_iter().enumerate() {
+                    let expected = value(&block, v);
+                    assert!(
+                        (found - expected).abs() < error * expected + 1e-6,
+                        "{options:?} {fanout} {aggregation:?} of {v}: {found} on average, {expected} by inference"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_drawn_alike_is_taken_alike_and_walks_are_the_same_every_time() {
+        let graph = graph();
+        let rows = |exact: &InferenceNeighbors| {
+            let mut block = Block { num_dst: 3, ..Block::default() };
+            exact
+                .rows(&graph, 0, &[0, 1, 2], Aggregation::Mean, &mut HopScratch::default(), &mut block)
+                .unwrap();
+            (block.indptr, block.indices, block.edge_weight)
+        };
+        let alike = rows(&InferenceNeighbors::default());
+        assert_eq!((alike.0, alike.2.len()), (vec![0, 12, 15, 17], 0));
+        let plain = graph_of(&[&[1], &[0]]);
+        let same = InferenceNeighbors::weighted(&plain, [2], &WeightedOptions::default()).unwrap();
+        assert!(matches!(same.kind, Kind::Uniform) && !same.reaches_further());
+        let walks = InferenceNeighbors::walks([3], &WalkOptions::default()).unwrap();
+        assert!(walks.reaches_further());
+        let (first, again) = (rows(&walks), rows(&walks));
+        assert_eq!(first, again);
+        assert!(first.2.iter().sum::<f32>() > 0.0);
+        assert!(InferenceNeighbors::walks([0], &WalkOptions::default()).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! Memory that samplers reuse from batch to batch.
+
+use std::{cmp::Ordering, collections::BinaryHeap, sync::Mutex};
+
+use graphmill_core::{Block, alias::Aim, keyed::Stream};
+
+/// Scratch memory for one hop's draws.
+#[derive(Debug)]
+pub struct HopScratch {
+    /// A call may be spread over the threads of the pool.
+    pub parallel: bool,
+    /// Per thread: membership table for large fanouts.
+    pub tables: Vec<Mutex<Vec<u32>>>,
+    /// Edges of each run of destinations.
+    pub counts: Vec<u64>,
+    /// Runs of destinations being drawn.
+    pub(super) runs: Vec<Run>,
+}
+
+impl Default for HopScratch {
+    fn default() -> Self {
+        Self { parallel: true, tables: Vec::new(), counts: Vec::new(), runs: Vec::new() }
+    }
+}
+
+impl HopScratch {
+    /// Grows to a table for each of so many threads.
+    pub(super) fn fit(&mut self, threads: usize) {
+        if self.tables.len() < threads {
+            self.tables.resize_with(threads, Mutex::default);
+        }
+    }
+}
+
+/// A run of destinations being drawn.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    pub(super) scratch: RunScratch,
+    pub(super) block: Block,
+}
+
+/// Scratch memory for drawing a run, shared by all samplers.
+#[derive(Debug, Default)]
+pub(super) struct RunScratch {
+    /// Draws from alias tables that have not been looked at.
+    pub(super) aims: Vec<Aim>,
+    /// Positions among the graph's edges.
+    pub(super) positions: Vec<u64>,
+    /// Prefix sums of a row's weights.
+    pub(super) sums: Vec<f64>,
+    /// A bit for each edge of a row, all 0 between two rows.
+    pub(super) bits: Vec<u64>,
+    /// The edges that are ahead in a reservoir.
+    pub(super) ahead: BinaryHeap<Candidate>,
+    /// Walks under way.
+    pub(super) walks: Vec<Walk>,
+    /// Their visits.
+    pub(super) visits: Vec<u64>,
+}
+
+/// A walk under way.
+#[derive(Clone, Debug)]
+pub(super) struct Walk {
+    pub(super) stream: Stream,
+    /// A node, or the position of the edge to it.
+    pub(super) at: u64,
+    /// The number within the group of the node that it started from.
+    pub(super) from: u32,
+    pub(super) goes: bool,
+}
+
+/// An edge and its arrival time; the last to arrive is the greatest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) time: f64,
+    pub(super) position: u64,
+}
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Candidate {}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.time.total_cmp(&other.time).then(self.position.cmp(&other.position))
+    }
+}

@@ -1,0 +1,10 @@
+//! Conformance tests of samplers and cache policies, for crates that have their own (feature `testing`).
+//! The built-in ones pass the same functions. Each panics with the rule that is broken.
+
+mod policy;
+mod sampler;
+
+pub use policy::check_policy;
+#[cfg(test)]
+pub(crate) use sampler::check_draws;
+pub use sampler::check_sampler;

@@ -1,0 +1,271 @@
+//! Rules that every sampler follows.
+
+use std::collections::{BTreeSet, HashSet};
+
+use graphmill_core::{
+    Block, EdgeOptions, Graph, NodeId, build,
+    keyed::{self, Stream},
+    table::Entry,
+};
+
+use crate::{
+    BatchKey, MiniBatch, Workspace,
+    sampler::{
+        BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, Make, MinibatchSampler,
+        SamplerOptions, Source,
+    },
+};
+
+/// Nodes of the graphs.
+const NODES: usize = 400;
+/// Fanouts that are tried, from the seeds outward.
+const FANOUTS: [&[i64]; 4] = [&[1], &[4, 3], &[-1, 2], &[2, 40, 3]];
+/// Identity of the draws that are compared.
+const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 9 };
+
+/// Checks that a sampler follows the rules of [`HopSampler`] or
+/// [`SubgraphSampler`](crate::subgraph::SubgraphSampler), with the options' defaults and several fanouts:
+///
+/// - blocks fit together: destinations are a prefix of sources, ids are in range, input nodes distinct;
+/// - a node has no more neighbours than its fanout;
+/// - the draws are a function of seed, epoch and batch: the same on one thread and on several, whatever
+///   was drawn before in the same workspace, and with the bottom block left global;
+/// - the declared properties hold.
+///
+/// # Panics
+/// The sampler breaks a rule; the message says which.
+///
+/// ```
+/// use graphmill_loader::{sampler, testing::check_sampler};
+///
+/// check_sampler(sampler::TABLE.find("neighbor")?);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
+pub fn check_sampler(entry: &Entry<Make>) {
+    check_draws(entry, true);
+}
+
+/// [`check_sampler`]; without `bounded` a node may have more neighbours than its fanout, as in samplers
+/// that keep to it on average.
+pub(crate) fn check_draws(entry: &Entry<Make>, bounded: bool) {
+    let train: Vec<NodeId> = (0..NODES as NodeId).filter(|v| v % 2 == 0).collect();
+    let mut refused = 0;
+    for (which, graph) in [star(), random()].into_iter().enumerate() {
+        for fanout in FANOUTS {
+            let case = format!("{}, graph {which}, fanout {fanout:?}", entry.name);
+            let options = options(fanout);
+            let source = Source { graph: &graph, train: &train };
+            let Ok(sampler) = entry.make.make(&options, &source) else {
+                refused += 1; // some samplers need a number of neighbours
+                continue;
+            };
+            let rules = Rules { sampler: &*sampler, graph: &graph, case: &case };
+            rules.check_blocks(&rules.drawn(&seeds(&train), false), fanout.len());
+            rules.check_purity(&seeds(&train));
+            if let Make::Hops(..) = entry.make {
+                let hops = entry.make.hops(&options, &source);
+                let hops = hops.unwrap_or_else(|error| panic!("{case}: {error}"));
+                for (hop, &fanout) in fanout.iter().enumerate() {
+                    check_hop(&*hops, &graph, hop, bounded.then_some(fanout), &case);
+                }
+            }
+        }
+    }
+    assert!(refused <= 2, "{}: {refused} of 8 fanouts are refused", entry.name);
+}
+
+/// The defaults, with this fanout, and subgraphs that fit a small graph.
+fn options(fanout: &[i64]) -> SamplerOptions {
+    let mut options =
+        SamplerOptions { fanout: fanout.to_vec().into(), seed: KEY.seed, ..SamplerOptions::default() };
+    options.subgraph.budget = 60;
+    options.subgraph.frontier = 20;
+    options.subgraph.parts = 8;
+    options.subgraph.parts_per_batch = 2;
+    options
+}
+
+/// Node 0 has many in-neighbours, node 1 one, node 2 none, the others two each.
+fn star() -> Graph {
+    let others = (3..NODES as NodeId).flat_map(|v| [(v * 7 % 400, v), ((v * 11 + 1) % 400, v)]);
+    let (src, dst): (Vec<_>, Vec<_>) = (1..=90).map(|u| (u, 0)).chain([(0, 1)]).chain(others).unzip();
+    let graph = build(NODES, &src, &dst, EdgeOptions::DIRECTED).expect("a small graph");
+    weighted(graph)
+}
+
+/// Six random edges a node, both ways.
+fn random() -> Graph {
+    let mut stream = Stream::new(keyed::key(&[11]));
+    let mut draw = || stream.below(NODES as u64) as NodeId;
+    let (src, dst): (Vec<_>, Vec<_>) = (0..6 * NODES).map(|_| (draw(), draw())).unzip();
+    weighted(build(NODES, &src, &dst, EdgeOptions::UNDIRECTED).expect("a small graph"))
+}
+
+/// The graph with edge weights from 1 to 3.
+fn weighted(graph: Graph) -> Graph {
+    let weights: Vec<f32> = (0..graph.num_edges()).map(|e| (e % 3 + 1) as f32).collect();
+    graph.with_edge_weight(weights.into()).expect("a weight for each edge")
+}
+
+/// Some training nodes, the hub among them.
+fn seeds(train: &[NodeId]) -> Vec<NodeId> {
+    train.iter().copied().step_by(7).collect()
+}
+
+/// A sampler on a graph, for messages.
+struct Rules<'a> {
+    sampler: &'a dyn MinibatchSampler,
+    graph: &'a Graph,
+    case: &'a str,
+}
+
+impl Rules<'_> {
+    fn draw(&self, key: BatchKey, fused: bool, workspace: &mut Workspace, batch: &mut MiniBatch) {
+        let layout = BlockLayout { fused, ..BlockLayout::default() };
+        let request = BatchRequest::new(self.graph, key).with_layout(layout);
+        batch.number = key.batch;
+        let drawn = self.sampler.sample(&request, workspace, batch);
+        drawn.unwrap_or_else(|error| panic!("{}: {error}", self.case));
+    }
+
+    /// A batch in a fresh workspace.
+    fn drawn(&self, seeds: &[NodeId], fused: bool) -> MiniBatch {
+        let mut batch = MiniBatch { seeds: seeds.to_vec(), ..MiniBatch::default() };
+        self.draw(KEY, fused, &mut Workspace::new(self.graph.num_nodes()), &mut batch);
+        batch
+    }
+
+    fn check_blocks(&self, batch: &MiniBatch, hops: usize) {
+        let case = self.case;
+        let MiniBatch { seeds, blocks, input_nodes, .. } = batch;
+        let distinct: HashSet<NodeId> = input_nodes.iter().copied().collect();
+        assert_eq!(distinct.len(), input_nodes.len(), "{case}: an input node occurs twice");
+        assert!(
+            input_nodes.iter().all(|&v| (v as usize) < self.graph.num_nodes()),
+            "{case}: an input node is outside the graph"
+        );
+        assert!(input_nodes.starts_with(seeds), "{case}: input nodes begin with the seeds");
+        let subgraphs = self.sampler.properties().subgraphs.is_some();
+        assert_eq!(blocks.len(), if subgraphs { 1 } else { hops }, "{case}: number of blocks");
+        assert_eq!(blocks[0].num_src, input_nodes.len(), "{case}: the bottom block reads all input nodes");
+        assert_eq!(blocks[blocks.len() - 1].num_dst, seeds.len(), "{case}: the top block gives the seeds");
+        for (l, block) in blocks.iter().enumerate() {
+            assert!(block.num_dst <= block.num_src, "{case}: block {l} has fewer sources than destinations");
+            assert_eq!(
+                block.indptr.len(),
+                block.num_dst + 1,
+                "{case}: block {l} has a run for each destination"
+            );
+            assert!(
+                block.indptr[0] == 0 && block.indptr.is_sorted(),
+                "{case}: the runs of block {l} ascend from 0"
+            );
+            assert_eq!(
+                block.indptr[block.num_dst] as usize,
+                block.indices.len(),
+                "{case}: the runs of block {l} hold all its edges"
+            );
+            assert!(
+                block.indices.iter().all(|&u| (u as usize) < block.num_src),
+                "{case}: a source of block {l} is out of range"
+            );
+            if let Some(above) = blocks.get(l + 1) {
+                assert_eq!(
+                    block.num_dst,
+                    above.num_src,
+                    "{case}: block {l} gives the rows that block {} reads",
+                    l + 1
+                );
+            }
+        }
+    }
+
+    fn check_purity(&self, seeds: &[NodeId]) {
+        let case = self.case;
+        let expected = self.drawn(seeds, false);
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a few threads");
+            let found = pool.install(|| self.drawn(seeds, false));
+            assert!(same(&found, &expected), "{case}: other draws on {threads} threads");
+        }
+        let mut workspace = Workspace::new(self.graph.num_nodes());
+        let mut batch = MiniBatch { seeds: seeds.iter().rev().copied().collect(), ..MiniBatch::default() };
+        self.draw(BatchKey { batch: 3, ..KEY }, false, &mut workspace, &mut batch);
+        workspace.set_parallel(false);
+        batch.seeds.clear();
+        batch.seeds.extend_from_slice(seeds);
+        self.draw(KEY, false, &mut workspace, &mut batch);
+        assert!(same(&batch, &expected), "{case}: other draws after another batch");
+        if !self.sampler.properties().is_random {
+            self.draw(BatchKey { seed: 6, epoch: 0, batch: 0 }, false, &mut workspace, &mut batch);
+            assert!(
+                same(&batch, &expected),
+                "{case}: it is declared not to be random, and another key has other draws"
+            );
+        }
+        if self.sampler.properties().subgraphs.is_none() {
+            self.check_global(&self.drawn(seeds, true), &expected);
+        }
+    }
+
+    /// The bottom block by global ids holds the same edges.
+    fn check_global(&self, global: &MiniBatch, local: &MiniBatch) {
+        let (found, expected) = (&global.blocks[0], &local.blocks[0]);
+        let ids: Vec<NodeId> = expected.indices.iter().map(|&u| local.input_nodes[u as usize]).collect();
+        assert!(
+            found.indptr == expected.indptr && found.indices == ids,
+            "{}: the bottom block has other edges if it is left global",
+            self.case
+        );
+    }
+}
+
+/// Whether two batches hold the same draws.
+fn same(a: &MiniBatch, b: &MiniBatch) -> bool {
+    let parts = |block: &Block| {
+        let weights: Vec<u32> = block.edge_weight.iter().map(|w| w.to_bits()).collect();
+        (block.num_dst, block.num_src, block.indptr.clone(), block.indices.clone(), weights)
+    };
+    a.seeds == b.seeds
+        && a.input_nodes == b.input_nodes
+        && a.blocks.len() == b.blocks.len()
+        && a.blocks.iter().map(parts).eq(b.blocks.iter().map(parts))
+}
+
+/// One hop: how many neighbours, which ones, and that a node's draws are its own where that is declared.
+fn check_hop(sampler: &dyn HopSampler, graph: &Graph, hop: usize, fanout: Option<i64>, case: &str) {
+    let drawn = |dst: &[NodeId]| -> Vec<(NodeId, Vec<NodeId>)> {
+        let request = HopRequest { graph, hop, dst, key: KEY, aggregation: Default::default() };
+        let mut block = Block::default();
+        let result = sampler.sample_hop(&request, &mut HopScratch::default(), &mut block);
+        result.unwrap_or_else(|error| panic!("{case}: hop {hop}: {error}"));
+        let runs = block.indptr.windows(2).map(|run| run[0] as usize..run[1] as usize);
+        dst.iter().copied().zip(runs.map(|run| block.indices[run].to_vec())).collect()
+    };
+    let all: Vec<NodeId> = (0..graph.num_nodes() as NodeId).collect();
+    let properties = sampler.properties();
+    let whole = drawn(&all);
+    for (v, from) in &whole {
+        if let Some(fanout) = fanout.and_then(|fanout| usize::try_from(fanout).ok()) {
+            let count = from.len();
+            assert!(
+                count <= fanout,
+                "{case}: hop {hop}: node {v} has {count} neighbours, more than its fanout"
+            );
+        }
+        if properties.is_neighbor_local {
+            let row: BTreeSet<NodeId> = graph.in_neighbors(*v).iter().copied().collect();
+            let stranger = from.iter().find(|u| !row.contains(u));
+            assert!(stranger.is_none(), "{case}: hop {hop}: {stranger:?} is not an in-neighbour of node {v}");
+        }
+    }
+    if properties.is_per_node {
+        let some: Vec<NodeId> = all.iter().copied().rev().step_by(3).collect();
+        for (v, from) in drawn(&some) {
+            assert_eq!(
+                from, whole[v as usize].1,
+                "{case}: hop {hop}: node {v} has other draws in other company"
+            );
+        }
+    }
+}

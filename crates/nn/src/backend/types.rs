@@ -1,0 +1,152 @@
+//! The plain values that operations are described by.
+
+use crate::View;
+
+/// The side of a factor of a product: as it is, or transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// As it is.
+    Plain,
+    /// Transposed.
+    Transposed,
+}
+
+/// The coefficient of an edge in an aggregation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum EdgeWeight {
+    /// 1: a sum.
+    One,
+    /// 1 / (edges of the destination): a mean; a destination without edges gets 0.
+    Mean,
+    /// [`Block::edge_weight`].
+    Stored,
+    /// [`Block::edge_weight`] / max(the sum of those of the destination's edges, 1): a mean by importance.
+    Normalised,
+}
+
+/// The coefficient of a destination's own row in an aggregation.
+#[derive(Clone, Copy, Debug)]
+pub enum OwnWeight<'a> {
+    /// It takes no part.
+    None,
+    /// The same for all.
+    Constant(f32),
+    /// 1 + the value of a `1 x 1` matrix, the same for all: a learned one, which stays where it is.
+    OnePlus(View<'a>),
+    /// [`Block::self_weight`].
+    Stored,
+}
+
+/// The linear map `out[v] = own(v) x[own_row(v)] + sum over edges e = (u, v) of edge(e) x[u]`.
+#[derive(Clone, Copy, Debug)]
+pub struct AggregationWeights<'a> {
+    /// Per edge.
+    pub edge: EdgeWeight,
+    /// Per destination.
+    pub own: OwnWeight<'a>,
+}
+
+impl AggregationWeights<'_> {
+    /// Mean over the in-neighbours.
+    pub const MEAN: Self = Self { edge: EdgeWeight::Mean, own: OwnWeight::None };
+    /// The weights stored in the block, own rows included.
+    pub const STORED: Self = Self { edge: EdgeWeight::Stored, own: OwnWeight::Stored };
+}
+
+/// Pointwise non-linearities.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Activation {
+    /// x
+    Identity,
+    /// max(x, 0)
+    Relu,
+    /// x for x > 0, exp(x) - 1 else
+    Elu,
+    /// x for x > 0, 0.01 x else
+    LeakyRelu,
+}
+
+/// Inverted dropout: each value is zeroed with probability `p` and otherwise scaled by 1/(1-p).
+///
+/// The mask is a pure function of `key` and the element's row and column ([`dropped`]), so the
+/// backward pass recomputes it and nothing is stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// Probability of a zero, in `[0, 1)`.
+    pub p: f32,
+    /// Identifies seed, step, layer and place.
+    pub key: u64,
+}
+
+impl Dropout {
+    /// Drops nothing.
+    pub const NONE: Self = Self { p: 0.0, key: 0 };
+
+    /// What survivors are multiplied by.
+    pub fn scale(&self) -> f32 {
+        1.0 / (1.0 - self.p)
+    }
+
+    /// A hash below this drops the element.
+    pub fn threshold(&self) -> u32 {
+        (f64::from(self.p) * 4_294_967_296.0) as u32
+    }
+
+    /// The part of the mask's key that a whole row shares.
+    #[inline(always)]
+    pub fn row_key(&self, row: usize) -> u32 {
+        (graphmill_core::keyed::mix(self.key ^ (row as u64).wrapping_mul(graphmill_core::keyed::GOLDEN))
+            >> 32) as u32
+    }
+}
+
+/// The mask's hash of column `col` in a row with that key: 32 bits, the `lowbias32` mixer
+/// (C. Wellons, *Prospecting for hash functions*, 2018), which is two multiplications and
+/// vectorises.
+#[inline(always)]
+pub fn mask_hash(row_key: u32, col: u32) -> u32 {
+    let mut x = row_key ^ col.wrapping_mul(0x9e37_79b9);
+    x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
+    x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);
+    x ^ (x >> 16)
+}
+
+/// Whether dropout zeroes the element at (`row`, `col`).
+#[inline]
+pub fn dropped(dropout: Dropout, row: usize, col: usize) -> bool {
+    mask_hash(dropout.row_key(row), col as u32) < dropout.threshold()
+}
+
+/// One step of Adam or AdamW (Kingma and Ba, 2015; Loshchilov and Hutter, 2019).
+#[derive(Clone, Copy, Debug)]
+pub struct AdamStep {
+    /// Learning rate.
+    pub lr: f32,
+    /// Decay of the first moment.
+    pub beta1: f32,
+    /// Decay of the second moment.
+    pub beta2: f32,
+    /// Added to the root of the second moment.
+    pub eps: f32,
+    /// L2 penalty added to the gradient (Adam), or decay of the weight itself (AdamW).
+    pub weight_decay: f32,
+    /// Whether the decay is AdamW's.
+    pub decoupled: bool,
+    /// 1 - beta1^t.
+    pub correction1: f32,
+    /// 1 - beta2^t.
+    pub correction2: f32,
+}
+
+/// One step of SGD with momentum (PyTorch's form: `velocity = momentum * velocity + g`, and Nesterov's).
+#[derive(Clone, Copy, Debug)]
+pub struct SgdStep {
+    /// Learning rate.
+    pub lr: f32,
+    /// Weight of the velocity.
+    pub momentum: f32,
+    /// Whether to look ahead (Nesterov).
+    pub nesterov: bool,
+    /// L2 penalty added to the gradient.
+    pub weight_decay: f32,
+}

@@ -1,0 +1,125 @@
+//! Rows of the bottom stage that were made earlier: behind the computed ones in the forward pass, and handed to
+//! the weights in the backward pass.
+
+use super::{
+    activations::SavedStage,
+    reused::{Projected, Reused},
+    stage::{Residual, Stage},
+};
+use crate::{
+    Epilogue, Matrix, Pass, Saved, View, ViewMut,
+    backend::Side,
+    layer::{ReusableLayer, site},
+};
+
+const NOT_REUSABLE: &str = "aggregates are given for a layer that saves them";
+
+impl Stage {
+    /// The convolution, for rows that were made from aggregates.
+    ///
+    /// # Panics
+    /// It saves none ([`super::Model::aggregate_dims`] is empty).
+    pub(super) fn reusable(&self) -> &dyn ReusableLayer {
+        self.conv.as_reusable().expect(NOT_REUSABLE)
+    }
+
+    fn reusable_mut(&mut self) -> &mut dyn ReusableLayer {
+        self.conv.as_reusable_mut().expect(NOT_REUSABLE)
+    }
+
+    /// The number of matrices that the residual's gradient needs: the own rows, if they are multiplied.
+    pub(super) fn residual_aggregates(&self) -> usize {
+        usize::from(matches!(self.residual, Some(Residual::Linear(_))))
+    }
+
+    /// Puts reused rows behind the `computed` ones in `rows`, and finishes them where those are finished already. Their places
+    /// among all rows, or a site of their own, make their dropout masks others than the computed rows'.
+    pub(super) fn put_behind(
+        &self,
+        pass: &Pass,
+        reused: Reused,
+        computed: usize,
+        saved: &mut SavedStage,
+        rows: ViewMut,
+    ) {
+        let behind = computed..computed + reused.slots.len();
+        let mut behind = rows.rows(behind);
+        pass.backend.gather(reused.rows, reused.slots, behind.reborrow());
+        let mut bias = None;
+        if let Some(Projected { coordinates, basis, .. }) = reused.projected {
+            let SavedStage { conv: saved, projected: [of_basis, of_rows, ..], .. } = saved;
+            self.rows_of_basis(pass, basis, saved, of_basis);
+            of_rows.resize(reused.slots.len(), coordinates.num_cols());
+            pass.backend.gather(coordinates, reused.slots, of_rows.view_mut());
+            let (of_rows, of_basis) = (of_rows.view(), of_basis.view());
+            pass.backend.gemm(of_rows, Side::Plain, of_basis, Side::Plain, 1.0, behind.reborrow());
+            bias = self.reusable().bias();
+        }
+        let epilogue = if self.is_plain() { self.epilogue(pass, site::REUSED) } else { Epilogue::NONE };
+        epilogue.apply(pass.backend, bias, behind);
+    }
+
+    /// The products of a basis with the weights, without the bias, `k x O`.
+    pub(super) fn rows_of_basis(&self, pass: &Pass, basis: &[Matrix], saved: &mut Saved, out: &mut Matrix) {
+        let (of_conv, of_residual) = basis.split_at(basis.len() - self.residual_aggregates());
+        out.resize(basis[0].num_rows(), self.conv.spec().out_dim);
+        self.reusable().apply_aggregates(pass, of_conv, saved, out.view_mut());
+        if let (Some(Residual::Linear(linear)), [own]) = (&self.residual, of_residual) {
+            linear.forward_product(pass, own.view(), 1.0, out.view_mut());
+        }
+    }
+
+    /// Hands the gradient of reused rows on to the weights, if their aggregates are there, and leaves `grad` to the
+    /// `computed` rows. `y` are all output rows.
+    pub(super) fn backward_behind(
+        &mut self,
+        pass: &Pass,
+        reused: Reused,
+        computed: usize,
+        y: View,
+        saved: &mut SavedStage,
+        grad: &mut Matrix,
+    ) {
+        let projected = reused.projected.filter(|projected| projected.learns);
+        if !reused.aggregates.is_empty() || projected.is_some() {
+            let behind = computed..computed + reused.slots.len();
+            assert_eq!(grad.num_rows(), behind.end, "saved aggregates need the gradients of all rows");
+            if self.is_plain() {
+                let epilogue = self.epilogue(pass, site::REUSED);
+                epilogue.backward(pass.backend, None, y.rows(behind.clone()), grad.rows_mut(behind.clone()));
+            }
+            let grad = grad.rows(behind);
+            if let Some(bias) = self.conv.as_reusable_mut().and_then(|conv| conv.bias_mut()) {
+                pass.backend.add_column_sums(grad, bias.grad.view_mut());
+            }
+            let SavedStage { conv: saved, reused: room, projected: [_, of_rows, of_basis], .. } = saved;
+            if let Some(Projected { coordinates, basis, .. }) = projected {
+                // the rows' coordinates are still there
+                of_basis.resize(coordinates.num_cols(), grad.num_cols());
+                let to = of_basis.view_mut();
+                pass.backend.gemm(of_rows.view(), Side::Transposed, grad, Side::Plain, 0.0, to);
+                self.backward_aggregates(pass, basis, saved, of_basis.view());
+            }
+            let count = reused.aggregates.len();
+            room.resize_with(count.max(room.len()), Matrix::default);
+            let room = &mut room[..count];
+            for (room, table) in room.iter_mut().zip(reused.aggregates) {
+                room.resize(reused.slots.len(), table.num_cols());
+                pass.backend.gather(table.view(), reused.slots, room.view_mut());
+            }
+            if !room.is_empty() {
+                self.backward_aggregates(pass, room, saved, grad);
+            }
+        }
+        grad.truncate(computed);
+    }
+
+    /// Adds to the gradients of the weights that of rows that were made from `aggregates`.
+    fn backward_aggregates(&mut self, pass: &Pass, aggregates: &[Matrix], saved: &mut Saved, grad: View) {
+        let (of_conv, of_residual) = aggregates.split_at(aggregates.len() - self.residual_aggregates());
+        self.reusable_mut().backward_aggregates(pass, of_conv, saved, grad);
+        if let (Some(Residual::Linear(linear)), [own]) = (&mut self.residual, of_residual) {
+            linear.backward_product(pass, own.view(), grad);
+        }
+    }
+}

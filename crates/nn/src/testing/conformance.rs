@@ -1,0 +1,466 @@
+//! The tests that every layer passes: gradients against finite differences, both orders, local and global
+//! blocks, any number of threads.
+//!
+//! A crate with a layer of its own calls [`assert_layer`] with the row that it registers:
+//!
+//! ```
+//! use graphmill_nn::{layer, testing::conformance};
+//! conformance::assert_layer(layer::TABLE.find("gcn")?);
+//! # Ok::<(), graphmill_nn::Error>(())
+//! ```
+
+use graphmill_core::{Block, block::Aggregation, table::Entry};
+
+use super::{Checked, check, distance, dot, global, nudge, pass, random, random_block};
+use crate::{
+    Backend, Epilogue, Layer, LayerConfig, Matrix, Param, Pass, Saved, View,
+    backend::{Activation, Cpu, Dropout, Reference},
+    cost::ProductOrder,
+    layer::{AGGREGATORS, LayerGrads, LayerInput, LayerKind},
+};
+
+/// Destinations of the tests' blocks.
+const D: usize = 7;
+/// Sources of the tests' blocks.
+const S: usize = 12;
+
+/// Runs every check on a layer, in all forms that the options in its row give it.
+///
+/// # Panics
+/// A check fails.
+pub fn assert_layer(entry: &Entry<LayerKind>) {
+    for mut case in cases(entry) {
+        case.assert_gradients();
+        case.assert_orders_agree();
+        case.assert_global_blocks_agree();
+        case.assert_restricted_gradients_agree();
+        case.assert_restriction_is_refused();
+        case.assert_aggregates_suffice();
+        case.assert_gradients_add_up();
+        case.assert_empty_blocks();
+        case.assert_own_rows_are_declared();
+        case.assert_threads_agree();
+    }
+}
+
+/// A layer in one of its forms, and the kind of block it is tested on.
+#[derive(Clone)]
+pub struct Case {
+    /// The layer's name and form, for messages.
+    pub name: String,
+    /// The layer.
+    pub layer: Box<dyn Layer>,
+    /// Whether the blocks have weights.
+    pub is_weighted: bool,
+}
+
+/// A layer in all forms that the options in its row give it, on blocks with and without weights.
+///
+/// # Panics
+/// The layer cannot be made.
+pub fn cases(entry: &Entry<LayerKind>) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (form, config) in forms(entry) {
+        let mut layer = (entry.make.make)(&config).expect("a layer of these widths");
+        move_from_first_values(layer.as_mut());
+        let symmetric = layer.spec().aggregation == Aggregation::Symmetric;
+        for is_weighted in [false, true] {
+            if is_weighted || !symmetric {
+                let name = format!("{} {form}{}", entry.name, if is_weighted { ", weighted" } else { "" });
+                cases.push(Case { name, layer: layer.clone(), is_weighted });
+            }
+        }
+    }
+    cases
+}
+
+fn forms(entry: &Entry<LayerKind>) -> Vec<(&'static str, LayerConfig)> {
+    // smooth, so that differences say something almost everywhere
+    let activation = Activation::Elu;
+    let base = LayerConfig { in_dim: 5, out_dim: 6, activation, key: 3, ..LayerConfig::default() };
+    let has = |option| entry.options.contains(&option);
+    if entry.make.is_multi_hop {
+        // a layer of one hop; hops of one of three, whose parts are unequal; scores
+        let first = LayerConfig { out_dim: 10, hops: 3, ..base.clone() };
+        return vec![
+            ("one hop", LayerConfig { out_dim: 5, ..base.clone() }),
+            ("first hop", first.clone()),
+            ("second hop", LayerConfig { hop: 2, ..first.clone() }),
+            ("last hop", LayerConfig { hop: 3, ..first }),
+            ("classes", LayerConfig { out_dim: 3, classifies: true, concat: false, ..base }),
+        ];
+    }
+    let mut forms = vec![
+        ("plain", base.clone()),
+        ("unbiased", LayerConfig { bias: false, ..base.clone() }),
+        ("classes", LayerConfig { out_dim: 3, classifies: true, concat: false, ..base.clone() }),
+    ];
+    if has("aggregator") {
+        let other = |aggregator: &str| LayerConfig { aggregator: aggregator.into(), ..base.clone() };
+        forms.extend(AGGREGATORS.iter().map(|entry| (entry.name, other(entry.name))));
+    }
+    if has("heads") {
+        forms.push(("heads", LayerConfig { heads: 3, attention_dropout: 0.4, ..base.clone() }));
+        forms.push(("heads averaged", LayerConfig { heads: 2, concat: false, out_dim: 3, ..base.clone() }));
+    }
+    if has("norm") {
+        forms.push(("batch norm", LayerConfig { batch_norm: true, ..base.clone() }));
+    }
+    if has("activation") {
+        forms.push(("relu", LayerConfig { activation: Activation::Relu, ..base }));
+    }
+    forms
+}
+
+/// Moves parameters that start at zero or one: a gradient that is right only there is wrong.
+fn move_from_first_values(layer: &mut dyn Layer) {
+    let mut seed = 100;
+    layer.visit_mut(&mut |p| {
+        if p.trainable && p.value.num_rows() == 1 {
+            seed += 1;
+            let moved = random(1, p.value.num_cols(), seed);
+            for (x, m) in p.value.view_mut().host().iter_mut().zip(moved.view().host()) {
+                *x += 0.3 * m;
+            }
+        }
+    });
+}
+
+/// The epilogues that layers are tested with.
+fn epilogues() -> [Epilogue; 2] {
+    let dropout = Dropout { p: 0.3, key: 77 };
+    [Epilogue::NONE, Epilogue { activation: Activation::Elu, dropout }]
+}
+
+fn forward(
+    layer: &dyn Layer,
+    pass: &Pass,
+    input: &LayerInput,
+    epilogue: Epilogue,
+    saved: &mut Saved,
+) -> Matrix {
+    let mut out = Matrix::zeros(input.block.num_dst, layer.spec().out_dim);
+    layer.run_forward(pass, input, epilogue, saved, out.view_mut());
+    out
+}
+
+/// The output, all gradients of `dot(output, c)`, and the input's if it is wanted.
+fn backward(
+    layer: &mut dyn Layer,
+    pass: &Pass,
+    input: &LayerInput,
+    epilogue: Epilogue,
+    c: &Matrix,
+    wants_input: bool,
+) -> (Matrix, Vec<Matrix>, Matrix) {
+    let (mut saved, mut grad, mut x_grad) = (Saved::default(), c.clone(), Matrix::default());
+    let y = forward(layer, pass, input, epilogue, &mut saved);
+    layer.visit_mut(&mut |p| p.zero_grad(&Reference));
+    let grads = LayerGrads { y: y.view(), grad: &mut grad, x_grad: wants_input.then_some(&mut x_grad) };
+    layer.run_backward(pass, input, epilogue, &mut saved, grads);
+    if epilogue == Epilogue::NONE {
+        assert_eq!(distance(grad.view(), c.view()), 0.0, "without an epilogue the gradient stays as it is");
+    }
+    let mut grads = Vec::new();
+    layer.visit(&mut |p| grads.push(p.grad.clone()));
+    (y, grads, x_grad)
+}
+
+fn nth(layer: &mut dyn Layer, n: usize, change: impl Fn(&mut Param)) {
+    let mut i = 0;
+    layer.visit_mut(&mut |p| {
+        if i == n {
+            change(p);
+        }
+        i += 1;
+    });
+}
+
+fn plain<'a>(order: ProductOrder, block: &'a Block, x: View<'a>) -> LayerInput<'a> {
+    LayerInput { order, block, x, transformed: &[] }
+}
+
+impl Case {
+    fn orders(&self) -> &'static [ProductOrder] {
+        self.layer.spec().orders
+    }
+
+    /// A block, input rows, and the factors of the objective.
+    fn inputs(&self, seed: u64) -> (Block, Matrix, Matrix) {
+        let spec = self.layer.spec();
+        let block = random_block(D, S, self.is_weighted, seed);
+        (block, random(S, spec.in_dim, seed + 1), random(D, spec.out_dim, seed + 2))
+    }
+
+    /// Every gradient is that of finite differences of the forward pass.
+    ///
+    /// # Panics
+    /// One is not, as in the other checks.
+    pub fn assert_gradients(&mut self) {
+        let (block, mut x, c) = self.inputs(5);
+        for &order in self.orders() {
+            for epilogue in epilogues() {
+                self.assert_gradients_of(order, epilogue, &block, &mut x, &c);
+            }
+        }
+    }
+
+    fn assert_gradients_of(
+        &mut self,
+        order: ProductOrder,
+        epilogue: Epilogue,
+        block: &Block,
+        x: &mut Matrix,
+        c: &Matrix,
+    ) {
+        let Self { name, layer, .. } = self;
+        let pass = &pass(true);
+        let mut checked = Checked::default();
+        let objective = |layer: &dyn Layer, x: View| {
+            let out = forward(layer, pass, &plain(order, block, x), epilogue, &mut Saved::default());
+            dot(out.view(), c.view())
+        };
+        let input = plain(order, block, x.view());
+        let (_, grads, x_grad) = backward(layer.as_mut(), pass, &input, epilogue, c, true);
+        let mut params = Vec::new();
+        layer.visit(&mut |p| params.push((p.name, p.trainable)));
+        for (n, (param, trainable)) in params.into_iter().enumerate() {
+            if !trainable {
+                assert!(grads[n].view().host().iter().all(|&g| g == 0.0));
+                continue;
+            }
+            let what = format!("{name} {order:?} {epilogue:?} {param}");
+            checked += check(&what, grads[n].view(), |i, delta| {
+                nth(layer.as_mut(), n, |p| nudge(p, i, delta));
+                let value = objective(layer.as_ref(), x.view());
+                nth(layer.as_mut(), n, |p| nudge(p, i, -delta));
+                value
+            });
+        }
+        let what = format!("{name} {order:?} {epilogue:?} x");
+        checked += check(&what, x_grad.view(), |i, delta| {
+            x.view_mut().host()[i] += delta;
+            let value = objective(layer.as_ref(), x.view());
+            x.view_mut().host()[i] -= delta;
+            value
+        });
+        checked.assert_all_but_one_in(6, &what);
+    }
+
+    /// Both orders are the same function, with the same gradients.
+    pub fn assert_orders_agree(&mut self) {
+        let &[one, other] = self.orders() else { return };
+        let (block, x, c) = self.inputs(8);
+        let Self { name, layer, .. } = self;
+        for epilogue in epilogues() {
+            let [(y, grads, x_grad), (other_y, other_grads, other_x_grad)] = [one, other].map(|order| {
+                backward(layer.as_mut(), &pass(true), &plain(order, &block, x.view()), epilogue, &c, true)
+            });
+            assert!(distance(y.view(), other_y.view()) < 1e-5, "{name}");
+            assert!(distance(x_grad.view(), other_x_grad.view()) < 1e-5, "{name}");
+            for (a, b) in grads.iter().zip(&other_grads) {
+                assert!(distance(a.view(), b.view()) < 1e-5, "{name}");
+            }
+        }
+    }
+
+    /// A global block over a table gives the rows and gradients of the local block, to the bit.
+    pub fn assert_global_blocks_agree(&mut self) {
+        let (block, x, c) = self.inputs(11);
+        let (table_block, table) = global(&block, &x);
+        let epilogue = epilogues()[1];
+        let orders = self.orders();
+        let Self { name, layer, .. } = self;
+        for &order in orders {
+            let local = plain(order, &block, x.view());
+            let global = plain(order, &table_block, table.view());
+            let [y, global_y] = [&local, &global]
+                .map(|input| forward(layer.as_ref(), &pass(true), input, epilogue, &mut Saved::default()));
+            assert_eq!(distance(y.view(), global_y.view()), 0.0, "{name} {order:?}");
+            if order == ProductOrder::AggregateFirst {
+                let [(_, grads, _), (_, global_grads, _)] = [&local, &global]
+                    .map(|input| backward(layer.as_mut(), &pass(true), input, epilogue, &c, false));
+                for (a, b) in grads.iter().zip(&global_grads) {
+                    assert_eq!(distance(a.view(), b.view()), 0.0, "{name}");
+                }
+            }
+        }
+    }
+
+    /// Gradients of the first sources alone are the same as among all, to the bit.
+    pub fn assert_restricted_gradients_agree(&mut self) {
+        let order = ProductOrder::AggregateFirst;
+        if !self.orders().contains(&order) {
+            return;
+        }
+        let (mut block, x, c) = self.inputs(18);
+        let Self { name, layer, .. } = self;
+        for epilogue in epilogues() {
+            block.grad_src = None;
+            block.transpose();
+            let input = plain(order, &block, x.view());
+            let (_, grads, x_grad) = backward(layer.as_mut(), &pass(true), &input, epilogue, &c, true);
+            for wanting in [D, D + 2, S] {
+                block.grad_src = Some(wanting);
+                block.transpose();
+                let input = plain(order, &block, x.view());
+                let (_, some, x_some) = backward(layer.as_mut(), &pass(true), &input, epilogue, &c, true);
+                assert_eq!(x_some.view().host(), x_grad.rows(0..wanting).host(), "{name} {wanting}");
+                for (a, b) in grads.iter().zip(&some) {
+                    assert_eq!(a.view().host(), b.view().host(), "{name} {wanting}");
+                }
+            }
+        }
+    }
+
+    /// A layer that transforms first refuses a block that leaves sources out of its gradients.
+    pub fn assert_restriction_is_refused(&mut self) {
+        let order = ProductOrder::TransformFirst;
+        if !self.orders().contains(&order) {
+            return;
+        }
+        let (mut block, x, c) = self.inputs(21);
+        block.grad_src = Some(D);
+        block.transpose();
+        let Self { name, layer, .. } = self;
+        let input = plain(order, &block, x.view());
+        let run = || backward(layer.as_mut(), &pass(true), &input, Epilogue::NONE, &c, true);
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).err();
+        let panic = panic.unwrap_or_else(|| panic!("{name}: gradients are missing"));
+        let message = panic.downcast_ref::<String>().map_or("", String::as_str);
+        assert!(message.contains("may_restrict"), "{name}: {message}");
+    }
+
+    /// Saved aggregates give the rows, and the gradients of the weights behind the aggregation.
+    ///
+    /// Parameters before the aggregation get none: they are those that [`crate::layer::ReusableLayer`]'s
+    /// backward pass leaves at zero.
+    pub fn assert_aggregates_suffice(&mut self) {
+        let (block, x, c) = self.inputs(24);
+        let Self { name, layer, .. } = self;
+        if layer.as_reusable().is_none() {
+            return;
+        }
+        // attention that is the same for all hands the weights no gradient of its own
+        let is_attention = |p: &Param| ["source", "target"].contains(&p.name);
+        layer.visit_mut(&mut |p| {
+            if is_attention(p) {
+                p.value.view_mut().host().fill(0.0);
+            }
+        });
+        let pass = &pass(true);
+        let input = plain(ProductOrder::AggregateFirst, &block, x.view());
+        let (_, grads, _) = backward(layer.as_mut(), pass, &input, Epilogue::NONE, &c, false);
+        let mut saved = Saved::default();
+        let y = forward(layer.as_ref(), pass, &input, Epilogue::NONE, &mut saved);
+        let reusable = layer.as_reusable_mut().expect("it is for change too");
+        let dims = reusable.aggregate_dims();
+        let mut tables: Vec<Matrix> = dims.into_iter().map(|dim| Matrix::zeros(D + 2, dim)).collect();
+        reusable.save_aggregates(pass, &input, &mut saved, 2, &mut tables);
+        let rows = |m: &Matrix| Matrix::from_slice(D, m.num_cols(), m.rows(2..D + 2).host());
+        let aggregates: Vec<Matrix> = tables.iter().map(rows).collect();
+        let mut made = Matrix::zeros(D, y.num_cols());
+        reusable.apply_aggregates(pass, &aggregates, &mut Saved::default(), made.view_mut());
+        Epilogue::NONE.apply(&Reference, reusable.bias(), made.view_mut());
+        assert!(distance(made.view(), y.view()) < 1e-5, "{name}: rows of saved aggregates");
+        layer.visit_mut(&mut |p| p.zero_grad(&Reference));
+        let reusable = layer.as_reusable_mut().expect("it is for change too");
+        reusable.backward_aggregates(pass, &aggregates, &mut Saved::default(), c.view());
+        let mut n = 0;
+        layer.visit(&mut |p| {
+            let far = distance(p.grad.view(), grads[n].view());
+            // the bias gets its gradient from the code that finishes the rows
+            let apart = is_attention(p) || p.name == "bias";
+            assert!(apart || far < 1e-5, "{name} {}: {far}", p.name);
+            n += 1;
+        });
+    }
+
+    /// A second backward pass adds to the gradients of the first.
+    pub fn assert_gradients_add_up(&mut self) {
+        let (block, x, c) = self.inputs(14);
+        let order = self.orders()[0];
+        let Self { name, layer, .. } = self;
+        let (pass, input) = (&pass(true), plain(order, &block, x.view()));
+        let (_, once, _) = backward(layer.as_mut(), pass, &input, Epilogue::NONE, &c, true);
+        let (mut saved, mut grad) = (Saved::default(), c.clone());
+        let y = forward(layer.as_ref(), pass, &input, Epilogue::NONE, &mut saved);
+        let grads = LayerGrads { y: y.view(), grad: &mut grad, x_grad: None };
+        layer.run_backward(pass, &input, Epilogue::NONE, &mut saved, grads);
+        let mut n = 0;
+        layer.visit(&mut |p| {
+            let twice: Vec<f32> = once[n].view().host().iter().map(|g| 2.0 * g).collect();
+            let twice = Matrix::from_slice(p.grad.num_rows(), p.grad.num_cols(), &twice);
+            assert!(distance(p.grad.view(), twice.view()) < 1e-4, "{name} {}", p.name);
+            n += 1;
+        });
+    }
+
+    /// A block without destinations gives no rows and gradients of zero.
+    pub fn assert_empty_blocks(&mut self) {
+        let orders = self.orders();
+        let Self { name, layer, .. } = self;
+        let mut block = Block { num_src: 3, indptr: vec![0], ..Block::default() };
+        block.transpose();
+        let (x, c) = (random(3, layer.spec().in_dim, 17), Matrix::zeros(0, layer.spec().out_dim));
+        for &order in orders {
+            let input = plain(order, &block, x.view());
+            let (_, _, x_grad) = backward(layer.as_mut(), &pass(true), &input, Epilogue::NONE, &c, true);
+            assert!(x_grad.view().host().iter().all(|&g| g == 0.0), "{name}");
+        }
+    }
+
+    /// A layer whose spec says that it does not read own rows beside transformed ones does not.
+    pub fn assert_own_rows_are_declared(&mut self) {
+        let order = ProductOrder::TransformFirst;
+        if !self.orders().contains(&order) || self.layer.spec().combines_own_rows {
+            return;
+        }
+        let (block, x, _) = self.inputs(27);
+        let Self { name, layer, .. } = self;
+        let pass = &Pass { training: false, ..pass(true) };
+        let y = forward(
+            layer.as_ref(),
+            pass,
+            &plain(order, &block, x.view()),
+            Epilogue::NONE,
+            &mut Saved::default(),
+        );
+        let widths = &layer.spec().transformed;
+        let mut tables: Vec<Matrix> = widths.iter().map(|&width| Matrix::zeros(S, width)).collect();
+        layer.transform(pass, x.view(), 0, &mut tables);
+        let mut unread = x.clone();
+        unread.view_mut().host().fill(f32::NAN);
+        let input = LayerInput { transformed: &tables, ..plain(order, &block, unread.view()) };
+        let mut out = Matrix::zeros(D, layer.spec().out_dim);
+        layer.forward(pass, &input, Epilogue::NONE, &mut Saved::default(), out.view_mut());
+        assert_eq!(out.view().host(), y.view().host(), "{name}");
+    }
+
+    /// The processor gives the same bits for any number of threads.
+    pub fn assert_threads_agree(&mut self) {
+        let (rows, sources) = (700, 900);
+        let orders = self.orders();
+        let Self { name, layer, is_weighted } = self;
+        let block = random_block(rows, sources, *is_weighted, 30);
+        let (x, c) = (random(sources, layer.spec().in_dim, 31), random(rows, layer.spec().out_dim, 32));
+        let backend: &dyn Backend = &Cpu::default();
+        for &order in orders {
+            let mut on_threads = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+                let pass = Pass { backend, ..pass(true) };
+                let input = plain(order, &block, x.view());
+                pool.install(|| backward(layer.as_mut(), &pass, &input, epilogues()[1], &c, true))
+            };
+            let (y, grads, x_grad) = on_threads(1);
+            for threads in [2, 3] {
+                let (other_y, other_grads, other_x_grad) = on_threads(threads);
+                let pairs = grads.iter().zip(&other_grads).chain([(&y, &other_y), (&x_grad, &other_x_grad)]);
+                for (a, b) in pairs {
+                    let bits = |m: &Matrix| m.view().host().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert!(bits(a) == bits(b), "{name} {order:?} on {threads} threads");
+                }
+            }
+        }
+    }
+}

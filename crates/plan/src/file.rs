@@ -1,0 +1,19 @@
+//! Reading a description: TOML, or JSON where the file's name ends so.
+
+use std::{fs, path::Path};
+
+use graphmill_engine::{Error, Result, config};
+use serde::de::DeserializeOwned;
+
+/// What the file describes.
+///
+/// # Errors
+/// It cannot be read, or is something else: names the line.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
+    if path.extension().is_some_and(|extension| extension == "json") {
+        return serde_json::from_str(&text)
+            .map_err(|e| Error::format(path, format!("line {}", e.line()), e.to_string()));
+    }
+    toml::from_str(&text).map_err(|e| Error::format(path, config::place(&text, &e), e.message()))
+}

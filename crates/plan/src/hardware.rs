@@ -1,0 +1,213 @@
+//! The machine that a plan is for: devices, the link to each, the host.
+//!
+//! ```toml
+//! name = "two cards"
+//! devices = { count = 2, memory = "16G", bandwidth = 900e9 }   # or speed = 20: times the profile's executor
+//! link = { bandwidth = 12e9, latency = 10e-6 }                 # bytes a second, seconds
+//! host = { cores = 32, memory = "128G" }
+//! ```
+
+use std::{collections::BTreeMap, path::Path};
+
+use graphmill_engine::{Error, Result, config::Bytes};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::file;
+
+/// Machines that are known by name.
+const PRESETS: &str = include_str!("presets.toml");
+
+/// More devices than one machine has.
+const MAX_DEVICES: usize = 256;
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hardware {
+    /// What it is called; a file's name where it says none.
+    #[serde(default)]
+    pub name: String,
+    /// Its devices, all alike.
+    pub devices: Devices,
+    /// The way from the host to one device; each has its own.
+    pub link: Link,
+    /// The host.
+    pub host: Host,
+}
+
+/// The devices of a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Devices {
+    /// How many.
+    pub count: usize,
+    /// Bytes of each.
+    #[serde(deserialize_with = "amount")]
+    pub memory: u64,
+    /// How many times as fast as the profile's executor each is; by their memories' bandwidths where it is not told.
+    #[serde(default)]
+    pub speed: Option<f64>,
+    /// Bytes a second of a device's own memory.
+    #[serde(default)]
+    pub bandwidth: Option<f64>,
+    /// How much longer a step takes, a part of it, where it waits for those of very many others; `(n - 1) / n` of that where `n` train.
+    #[serde(default)]
+    pub sync: f64,
+    /// Whether they are made of the host's cores, as virtual devices are: then what gathers does not compute.
+    #[serde(default)]
+    pub shared: bool,
+}
+
+/// The way to a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Bytes a second.
+    pub bandwidth: f64,
+    /// Seconds before the first byte.
+    #[serde(default)]
+    pub latency: f64,
+}
+
+/// The host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Cores.
+    pub cores: usize,
+    /// Bytes.
+    #[serde(deserialize_with = "amount")]
+    pub memory: u64,
+    /// How many devices' gathers of feature rows it serves at once, each as fast as one alone; more share that.
+    #[serde(default = "one")]
+    pub gathers: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Bytes, as a number or as in `16G`.
+fn amount<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a size: bytes, or a word such as \"16G\"")]
+    enum Amount {
+        Number(u64),
+        Word(String),
+    }
+    match Amount::deserialize(from)? {
+        Amount::Number(bytes) => Ok(bytes),
+        Amount::Word(word) => word.parse().map(|Bytes(bytes)| bytes).map_err(serde::de::Error::custom),
+    }
+}
+
+impl Hardware {
+    /// A machine by its name, or from a file.
+    ///
+    /// # Errors
+    /// Neither, or a file that cannot be read or describes no machine: names its line or its member.
+    pub fn find(word: &str) -> Result<Self> {
+        let mut presets = presets();
+        if let Some(hardware) = presets.remove(word) {
+            return Ok(hardware);
+        }
+        let path = Path::new(word);
+        if path.extension().is_none() && !path.exists() {
+            let known: Vec<String> = presets.into_keys().collect();
+            return Err(Error::usage(format!(
+                "--hardware {word}: unknown machine '{word}'; known: {}; or give a file, FILE.toml",
+                known.join(", ")
+            )));
+        }
+        let mut hardware: Self = file::read(path)?;
+        hardware.check().map_err(|(place, message)| Error::format(path, place, message))?;
+        if hardware.name.is_empty() {
+            hardware.name =
+                path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        }
+        Ok(hardware)
+    }
+
+    /// The names that [`Hardware::find`] knows.
+    pub fn known() -> String {
+        presets().into_keys().collect::<Vec<_>>().join(", ")
+    }
+
+    /// What is wrong with it: the member, and what it is to be.
+    fn check(&self) -> std::result::Result<(), (&'static str, String)> {
+        let Self { devices, link, host, .. } = self;
+        if !(1..=MAX_DEVICES).contains(&devices.count) {
+            return Err(("devices.count", format!("{}: from 1 to {MAX_DEVICES}", devices.count)));
+        }
+        if !(1..=1 << 16).contains(&host.cores) {
+            return Err(("host.cores", format!("{}: from 1 to 65536", host.cores)));
+        }
+        let positive = [
+            ("devices.speed", devices.speed.unwrap_or(1.0)),
+            ("devices.bandwidth", devices.bandwidth.unwrap_or(1.0)),
+            ("link.bandwidth", link.bandwidth),
+            ("host.gathers", host.gathers),
+        ];
+        if let Some((place, value)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
+            return Err((place, format!("{value}: a number above 0")));
+        }
+        let from_zero = [("devices.sync", devices.sync), ("link.latency", link.latency)];
+        if let Some((place, value)) = from_zero.into_iter().find(|(_, x)| !(x.is_finite() && *x >= 0.0)) {
+            return Err((place, format!("{value}: a number from 0")));
+        }
+        Ok(())
+    }
+}
+
+/// Every machine that is known by name.
+fn presets() -> BTreeMap<String, Hardware> {
+    let mut presets: BTreeMap<String, Hardware> = toml::from_str(PRESETS).expect("tested");
+    presets.iter_mut().for_each(|(name, hardware)| hardware.name.clone_from(name));
+    presets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_sound() {
+        assert_eq!(Hardware::known(), "a100x4, h100x8, laptop, rtx4090, v100x8");
+        for (name, hardware) in presets() {
+            assert_eq!(hardware.check(), Ok(()), "{name}");
+            assert!(hardware.devices.bandwidth.is_some(), "{name}");
+        }
+        let v100 = Hardware::find("v100x8").unwrap();
+        assert_eq!((v100.devices.count, v100.devices.memory), (8, 16 << 30));
+    }
+
+    #[test]
+    fn files_are_read_and_faults_told_by_member() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("mine.toml");
+        let text = "devices = { count = 2, memory = 1000, speed = 2.0 }\nlink = { bandwidth = 1e9 }\n\
+                    host = { cores = 4, memory = '1G' }\n";
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Hardware::find(path.to_str().unwrap()).map_err(|e| e.to_string())
+        };
+        let mine = read(text).unwrap();
+        assert_eq!((mine.name.as_str(), mine.devices.memory, mine.host.memory), ("mine", 1000, 1 << 30));
+        for (old, new, says) in [
+            ("count = 2", "count = 0", "devices.count"),
+            ("count = 2", "count = -2", "line 1"),
+            ("speed = 2.0", "speed = nan", "devices.speed"),
+            ("bandwidth = 1e9", "bandwidth = 0", "link.bandwidth"),
+            ("'1G'", "'1 pound'", "is not a size"),
+            ("'1G'", "true", "a size: bytes, or a word"),
+            ("cores = 4", "cores = 4, colour = 1", "colour"),
+            ("link", "lnk", "lnk"),
+        ] {
+            let message = read(&text.replacen(old, new, 1)).unwrap_err();
+            assert!(message.contains("mine.toml") && message.contains(says), "{new}: {message}");
+        }
+        let unknown = Hardware::find("abacus").unwrap_err();
+        assert!(unknown.is_usage() && unknown.to_string().contains("known: a100x4, h100x8"), "{unknown}");
+        assert!(Hardware::find("nowhere.toml").unwrap_err().to_string().contains("nowhere.toml"));
+    }
+}

@@ -1,0 +1,163 @@
+//! Predictions of an epoch's time on other hardware, by strategy: `graphmill plan`.
+//!
+//! ```text
+//!   profile  (a few minibatches here, or a file)  ─┐
+//!   hardware (a name, or a file)                  ─┴─►  memory: what fits, how much is cached  ─►  one simulated epoch for each strategy
+//! ```
+//!
+//! [`measure`] takes a [`Profile`] on this machine, [`plan`] predicts the strategies of one machine with several devices, and
+//! [`machines::plan`] those of several machines over a network. The engine does not depend on this crate.
+//!
+//! # Model
+//!
+//! The model is that of FGNN (sections 3 to 5). A device that samples holds the topology, a device that trains holds a training step, and
+//! the rest of its memory caches the hottest feature rows. The host gathers the other rows for a few devices at once and sends them over
+//! each device's own link. Times of stages scale with the device's speed, times of the host with its cores.
+//!
+//! # Deviations
+//!
+//! The prediction omits the loading before the first epoch, evaluation, and the differences between batches.
+//!
+//! # Example
+//!
+//! ```
+//! use graphmill_plan::{Hardware, HitRate, Profile, Seconds, Sizes, plan};
+//!
+//! let profile = Profile {
+//!     name: "a large graph".into(),
+//!     batches: 150,
+//!     last_batch: 1.0,
+//!     cores: 16.0,
+//!     bandwidth: Some(900e9),
+//!     seconds: Seconds { sample: 0.006, sample_host: None, gather: 0.036, near: 0.004, train: 0.025 },
+//!     bytes: Sizes {
+//!         topology: 6.4e9,
+//!         features: 53e9,
+//!         maps: 0.0,
+//!         batch_rows: 1.7e8,
+//!         batch: 1e7,
+//!         sample: 1.3e9,
+//!         train: 3.6e9,
+//!         parameters: 6e5,
+//!     },
+//!     hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
+//! };
+//! let report = plan(Hardware::find("v100x8")?, profile)?;
+//! println!("{report}");
+//! assert!(report.strategies.iter().any(|strategy| strategy.fits));
+//! # Ok::<(), graphmill_engine::Error>(())
+//! ```
+
+mod devices;
+mod file;
+mod hardware;
+pub mod machines;
+mod measure;
+mod memory;
+pub mod network;
+mod profile;
+pub mod sim;
+mod strategies;
+mod talk;
+mod text;
+
+use graphmill_engine::{Error, Result, TrainConfig};
+use graphmill_loader::sampler::DRAWS;
+use serde::Serialize;
+
+pub use devices::{Busy, Prediction};
+pub use hardware::{Devices, Hardware, Host, Link};
+pub use measure::measure;
+pub use memory::gb;
+pub use profile::{HitRate, Profile, Seconds, Sizes};
+pub use strategies::NOT_PLANNED;
+
+/// What [`plan`] finds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The machine.
+    pub hardware: Hardware,
+    /// How many times as fast as the profile's executor a device is.
+    pub speed: f64,
+    /// What was reckoned with.
+    pub profile: Profile,
+    /// By strategy.
+    pub strategies: Vec<Prediction>,
+    /// The quickest that fits; of two that are equally quick the simpler one.
+    pub recommended: Option<&'static str>,
+}
+
+/// Options of a run that [`measure`] reads: what is drawn and computed for a minibatch, and what a cache
+/// holds. Strategies, devices and the sizes of memories are what the plan itself varies.
+pub fn options() -> Vec<&'static str> {
+    let computed = [
+        "coverage",
+        "sparse",
+        "model",
+        "aggregator",
+        "hops",
+        "hidden",
+        "heads",
+        "out_heads",
+        "activation",
+        "norm",
+        "residual",
+        "input_layer",
+        "head_layers",
+        "dropout",
+        "input_dropout",
+        "attention_dropout",
+        "optimizer",
+        "cache",
+        "precision",
+        "feature_precision",
+        "seed",
+        "threads",
+    ];
+    [DRAWS, &computed].concat()
+}
+
+/// Refuses the `given` options that a profile would ignore.
+///
+/// # Errors
+/// Wrong usage, with the reason and the nearest alternative.
+pub fn refuse_unused(config: &TrainConfig, given: &[&str]) -> Result<()> {
+    // hit rates are found for caches of many sizes, so there is always one
+    let given: Vec<&str> = given.iter().copied().filter(|name| *name != "cache").collect();
+    config.refuse_unused(&given)
+}
+
+/// Predicts. The same report for the same machine and profile.
+///
+/// # Errors
+/// A profile with an impossible number, or nothing that tells how fast the devices are.
+pub fn plan(hardware: Hardware, profile: Profile) -> Result<Report> {
+    profile
+        .check()
+        .map_err(|(place, message)| Error::usage(format!("profile {}: {place} {message}", profile.name)))?;
+    let speed = match (hardware.devices.speed, hardware.devices.bandwidth, profile.bandwidth) {
+        (Some(speed), _, _) => speed,
+        (None, Some(device), Some(profiled)) => device / profiled,
+        _ => {
+            return Err(Error::usage(format!(
+                "--hardware {}: nothing tells how fast its devices are; give devices.speed, or devices.bandwidth and the profile's \
+                 bandwidth",
+                hardware.name
+            )));
+        }
+    };
+    let strategies = strategies::on_devices(&hardware, &profile, speed);
+    let quicker = |best: Option<&'static str>, seconds: f64| {
+        best.is_none_or(|best| {
+            strategies.iter().any(|other| other.name == best && other.epoch_seconds > Some(seconds))
+        })
+    };
+    let recommended = strategies.iter().fold(None, |best, strategy| match strategy.epoch_seconds {
+        Some(seconds) if quicker(best, seconds) => Some(strategy.name),
+        _ => best,
+    });
+    Ok(Report { hardware, speed, profile, strategies, recommended })
+}
+
+#[cfg(test)]
+mod tests;

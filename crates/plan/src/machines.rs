@@ -1,0 +1,156 @@
+//! Several machines with a part of the graph each: what an epoch takes over a network.
+//!
+//! ```text
+//!   seconds of a share, measured here  ─┐
+//!   requests, edges, rows: counted by drawing an epoch  ─┼─►  a batch: own work + hops + rows + sums  ─►  epoch, efficiency, memory
+//!   network: bytes a second each way, latency            ─┘
+//! ```
+//!
+//! [`network`](crate::network) has the model; here its numbers are measured and counted, for every strategy of the table that is planned
+//! over machines.
+
+use graphmill_core::progress;
+use std::{fmt, sync::Arc};
+
+use graphmill_data::{Dataset, partition::PartitionDir};
+use graphmill_distributed::NodeOwnership;
+use graphmill_engine::{Error, Result, TrainConfig, build, partition::requests};
+use graphmill_loader::feature::LinkOptions;
+use serde::Serialize;
+
+use crate::{
+    measure::seconds_of_batches,
+    memory::gb,
+    network::{EVERYWHERE, Epoch, Machines, Wire},
+    strategies::over_machines,
+    talk::seconds_of_byte,
+};
+
+/// A plan for several machines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The dataset.
+    pub dataset: String,
+    /// How it is partitioned.
+    pub method: String,
+    /// Machines: as many as parts.
+    pub machines: usize,
+    /// Seconds of a minibatch on one machine, by stage.
+    pub alone: [f64; 3],
+    /// Seconds of the slowest share.
+    pub share: [f64; 3],
+    /// Seconds of a machine's cores to answer the others, and to send and receive.
+    pub talk: f64,
+    /// Seconds of the network: hops, rows, sums.
+    pub network: [f64; 3],
+    /// Bytes of a minibatch.
+    pub wire: Wire,
+    /// Bytes that each machine holds: graph and features of its part, and what it knows of all nodes.
+    pub memory_bytes: f64,
+    /// By strategy.
+    pub strategies: Vec<Epoch>,
+    /// The quicker one.
+    pub recommended: Option<&'static str>,
+}
+
+/// Measures a few shares of a run with these options here, draws what the parts of `dir` ask of each other, and predicts an epoch over
+/// as many machines as there are parts, each as this one with `--threads`. `data` is the whole dataset.
+///
+/// # Errors
+/// As training itself; `dir` is another dataset's.
+pub fn plan(
+    config: &TrainConfig,
+    data: &Dataset,
+    dir: &PartitionDir,
+    network: LinkOptions,
+) -> Result<Report> {
+    if (dir.num_nodes(), dir.num_edges()) != (data.num_nodes(), data.graph.num_edges()) {
+        return Err(Error::usage(format!(
+            "--partition {}: it is of another dataset, of {} nodes and {} edges",
+            dir.path().display(),
+            dir.num_nodes(),
+            dir.num_edges()
+        )));
+    }
+    let count = usize::from(dir.parts());
+    let counted = requests(config, COUNTED, data, &dir.book, &progress::Quiet)?;
+    let model = build::model(config, data)?;
+    let wire = Wire::new(&counted, count, data.features.dim, model.num_params());
+    let mean = |batches: &[[f64; 3]]| -> [f64; 3] {
+        std::array::from_fn(|stage| {
+            batches.iter().map(|batch| batch[stage]).sum::<f64>() / batches.len().max(1) as f64
+        })
+    };
+    let of_batches = |own| seconds_of_batches(config, data, own);
+    let alone = of_batches(None)?;
+    let mut slowest: Vec<[f64; 3]> = Vec::new();
+    for rank in 0..count.min(MEASURED) {
+        let book = Arc::new(NodeOwnership::new(dir.book.clone(), rank, count)?);
+        let batches = of_batches(Some(book))?;
+        let sum = |batch: &[f64; 3]| batch.iter().sum::<f64>();
+        slowest.resize(batches.len(), [0.0; 3]);
+        let pairs = slowest.iter_mut().zip(batches);
+        pairs.filter(|(most, batch)| sum(batch) > sum(most)).for_each(|(most, batch)| *most = batch);
+    }
+    let (alone, share) = (mean(&alone), mean(&slowest));
+    // rows for others are read as own ones; what comes goes out somewhere
+    let read = counted.remote_rows as f64 / counted.rows.max(1) as f64 * share[1];
+    let talk = read + 2.0 * wire.total() / count as f64 * seconds_of_byte()?;
+    let machines = Machines {
+        count,
+        batches: counted.batches_per_epoch,
+        alone,
+        share,
+        talk,
+        wire: wire.clone(),
+        network,
+    };
+    let (nodes, edges) = (data.num_nodes() as f64, data.graph.num_edges() as f64);
+    let features = 4.0 * nodes * data.features.dim as f64;
+    let strategies = over_machines(&machines);
+    let quickest = strategies.iter().min_by(|a, b| a.epoch_seconds.total_cmp(&b.epoch_seconds));
+    Ok(Report {
+        dataset: data.name.clone(),
+        method: dir.method().to_string(),
+        machines: count,
+        alone,
+        share,
+        talk,
+        network: machines.network_seconds(),
+        wire,
+        memory_bytes: EVERYWHERE * nodes + (4.0 * edges + features) / count as f64,
+        recommended: quickest.map(|epoch| epoch.name),
+        strategies,
+    })
+}
+
+/// Minibatches that requests are counted in.
+const COUNTED: u64 = 32;
+/// Shares that are measured: the slowest counts.
+const MEASURED: usize = 4;
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
+        let stages =
+            |of: &[f64; 3]| format!("sample {}, gather {}, train {}", ms(of[0]), ms(of[1]), ms(of[2]));
+        let [hops, rows, sums] = self.network;
+        writeln!(f, "{} in {} parts by {}", self.dataset, self.machines, self.method)?;
+        writeln!(f, "a batch on one machine: {}", stages(&self.alone))?;
+        writeln!(f, "its slowest share:      {}", stages(&self.share))?;
+        writeln!(f, "messages on its cores:  {}", ms(self.talk))?;
+        writeln!(f, "the network: hops {}, rows {}, sums {}", ms(hops), ms(rows), ms(sums))?;
+        let [asked, read, summed] = [self.wire.hops.iter().sum(), self.wire.rows, self.wire.sums]
+            .map(|b: f64| gb(b / self.machines as f64));
+        writeln!(f, "out of each machine: {asked} for neighbours, {read} for rows, {summed} for sums")?;
+        writeln!(f, "memory of each machine: {}\n", gb(self.memory_bytes))?;
+        writeln!(f, "{:<12} {:>9} {:>12}  bottleneck", "strategy", "epoch, s", "efficiency")?;
+        for row in &self.strategies {
+            let (seconds, efficiency) = (row.epoch_seconds, row.efficiency);
+            writeln!(f, "{:<12} {seconds:>9.3} {efficiency:>12.2}  {}", row.name, row.bottleneck)?;
+        }
+        if let Some(name) = self.recommended {
+            writeln!(f, "recommended: --strategy {name}")?;
+        }
+        Ok(())
+    }
+}

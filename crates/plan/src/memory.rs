@@ -1,0 +1,40 @@
+//! What a device's memory leaves for cached rows, or what does not fit into it.
+
+use crate::profile::Profile;
+
+/// Part of all feature rows that `memory` bytes hold beside `parts`, pairs of a name and its bytes.
+///
+/// # Errors
+/// The parts alone do not fit: says what they take, the largest first named.
+pub(crate) fn cache_ratio(
+    owner: &str,
+    memory: u64,
+    profile: &Profile,
+    parts: &[(&str, f64)],
+) -> Result<f64, String> {
+    let left = left(owner, memory, parts)? - profile.bytes.maps;
+    if profile.bytes.features == 0.0 {
+        return Ok(1.0);
+    }
+    Ok((left / profile.bytes.features).clamp(0.0, 1.0))
+}
+
+/// Bytes that `parts` leave of `memory`.
+///
+/// # Errors
+/// They do not fit: says what they take, the largest first.
+pub(crate) fn left(owner: &str, memory: u64, parts: &[(&str, f64)]) -> Result<f64, String> {
+    let taken: f64 = parts.iter().map(|(_, bytes)| bytes).sum();
+    if taken <= memory as f64 {
+        return Ok(memory as f64 - taken);
+    }
+    let mut parts = parts.to_vec();
+    parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let told: Vec<String> = parts.iter().map(|(name, bytes)| format!("{name} {}", gb(*bytes))).collect();
+    Err(format!("{owner} has {}, but it takes {}: {}", gb(memory as f64), gb(taken), told.join(", ")))
+}
+
+/// Prints bytes as gigabytes, or as megabytes if they are few.
+pub fn gb(bytes: f64) -> String {
+    if bytes >= 1e8 { format!("{:.1} GB", bytes / 1e9) } else { format!("{:.1} MB", bytes / 1e6) }
+}

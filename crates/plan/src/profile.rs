@@ -1,0 +1,229 @@
+//! What a plan reckons with: seconds and bytes of one minibatch on one executor, and of the dataset.
+//!
+//! ```toml
+//! name = "papers, sage"
+//! batches = 151            # of an epoch
+//! last_batch = 0.9         # size of the last one, of the others' [1]
+//! cores = 2                # of the host that it was taken on
+//! bandwidth = 20e9         # bytes a second of the executor's memory; not needed where the hardware tells its speed
+//! seconds = { sample = 0.1, gather = 0.05, near = 0.05, train = 0.2 }
+//! bytes = { topology = 6.4e9, features = 53e9, batch_rows = 1e8, batch = 1e7, sample = 1e9, train = 3e9 }
+//! hit_rates = [{ ratio = 0.05, rate = 0.9 }, { ratio = 0.2, rate = 0.99 }]
+//! ```
+
+use std::path::Path;
+
+use graphmill_engine::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::file;
+
+/// More batches than are simulated.
+const MAX_BATCHES: u64 = 1_000_000;
+
+/// See the module's text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// What it is of.
+    #[serde(default)]
+    pub name: String,
+    /// Minibatches of an epoch.
+    pub batches: u64,
+    /// Size of the last batch in that of the others, above 0, at most 1.
+    #[serde(default = "whole")]
+    pub last_batch: f64,
+    /// Cores of the host that it was taken on.
+    pub cores: f64,
+    /// Bytes a second of the executor's memory.
+    #[serde(default)]
+    pub bandwidth: Option<f64>,
+    /// Seconds of a minibatch.
+    pub seconds: Seconds,
+    /// Bytes.
+    pub bytes: Sizes,
+    /// Rows served by a cache, by its size: ratios ascend. Between them it is read off the straight line; where they do
+    /// not say, a cache of nothing serves nothing and one of everything all.
+    #[serde(default)]
+    pub hit_rates: Vec<HitRate>,
+}
+
+/// Seconds of a minibatch, on one executor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seconds {
+    /// Sampling it.
+    pub sample: f64,
+    /// Sampling it with all cores of the host, where that is another executor; `sample` where it is not told.
+    #[serde(default)]
+    pub sample_host: Option<f64>,
+    /// Gathering all its rows in the host's memory.
+    pub gather: f64,
+    /// Gathering all its rows in the executor's own memory.
+    pub near: f64,
+    /// Forward, backward and update.
+    pub train: f64,
+}
+
+/// What takes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sizes {
+    /// The topology.
+    pub topology: f64,
+    /// All feature rows.
+    pub features: f64,
+    /// A cache's maps from nodes to slots.
+    #[serde(default)]
+    pub maps: f64,
+    /// The feature rows of a minibatch.
+    pub batch_rows: f64,
+    /// The blocks of a minibatch, as they wait in a queue.
+    #[serde(default)]
+    pub batch: f64,
+    /// What sampling takes beside the topology.
+    pub sample: f64,
+    /// What training takes: a minibatch with its rows, activations, parameters, gradients and the optimiser's state.
+    pub train: f64,
+    /// The parameters, whose gradients devices exchange.
+    #[serde(default)]
+    pub parameters: f64,
+}
+
+/// A point of a cache's curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HitRate {
+    /// Rows that it holds, of all.
+    pub ratio: f64,
+    /// Rows that it serves, of those asked for.
+    pub rate: f64,
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+impl Profile {
+    /// From a TOML or JSON file.
+    ///
+    /// # Errors
+    /// It cannot be read or describes no profile: names its line or its member.
+    pub fn open(path: &Path) -> Result<Self> {
+        let profile: Self = file::read(path)?;
+        profile.check().map_err(|(place, message)| Error::format(path, place, message))?;
+        Ok(profile)
+    }
+
+    /// Rows served by a cache that holds that part of all, from 0 to 1.
+    pub fn hit_rate(&self, ratio: f64) -> f64 {
+        let mut before = HitRate { ratio: 0.0, rate: 0.0 };
+        for &point in self.hit_rates.iter().chain(&[HitRate { ratio: 1.0, rate: 1.0 }]) {
+            if ratio <= point.ratio {
+                let width = point.ratio - before.ratio;
+                let part = if width > 0.0 { (ratio - before.ratio) / width } else { 1.0 };
+                return before.rate + part * (point.rate - before.rate);
+            }
+            before = point;
+        }
+        before.rate
+    }
+
+    /// What is wrong with it: the member, and what it is to be.
+    pub(crate) fn check(&self) -> std::result::Result<(), (String, String)> {
+        if !(1..=MAX_BATCHES).contains(&self.batches) {
+            return Err(("batches".into(), format!("{}: from 1 to {MAX_BATCHES}", self.batches)));
+        }
+        if !(self.last_batch > 0.0 && self.last_batch <= 1.0) {
+            return Err(("last_batch".into(), format!("{}: above 0, at most 1", self.last_batch)));
+        }
+        let positive = [("cores", self.cores), ("bandwidth", self.bandwidth.unwrap_or(1.0))];
+        if let Some((place, value)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
+            return Err((place.into(), format!("{value}: a number above 0")));
+        }
+        let (seconds, bytes) = (&self.seconds, &self.bytes);
+        let from_zero = [
+            ("seconds.sample", seconds.sample),
+            ("seconds.sample_host", seconds.sample_host.unwrap_or(0.0)),
+            ("seconds.gather", seconds.gather),
+            ("seconds.near", seconds.near),
+            ("seconds.train", seconds.train),
+            ("bytes.topology", bytes.topology),
+            ("bytes.features", bytes.features),
+            ("bytes.maps", bytes.maps),
+            ("bytes.batch_rows", bytes.batch_rows),
+            ("bytes.batch", bytes.batch),
+            ("bytes.sample", bytes.sample),
+            ("bytes.train", bytes.train),
+            ("bytes.parameters", bytes.parameters),
+        ];
+        if let Some((place, value)) = from_zero.into_iter().find(|(_, x)| !(x.is_finite() && *x >= 0.0)) {
+            return Err((place.into(), format!("{value}: a number from 0")));
+        }
+        let mut before = 0.0;
+        for (i, point) in self.hit_rates.iter().enumerate() {
+            if !(before <= point.ratio && point.ratio <= 1.0) {
+                let message = format!("{}: from 0 to 1, and not below the one before", point.ratio);
+                return Err((format!("hit_rates[{i}].ratio"), message));
+            }
+            if !(0.0..=1.0).contains(&point.rate) {
+                return Err((format!("hit_rates[{i}].rate"), format!("{}: from 0 to 1", point.rate)));
+            }
+            before = point.ratio;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "batches = 10\ncores = 2\nseconds = { sample = 1, gather = 1, near = 1, train = 1 }\n\
+        bytes = { topology = 1, features = 8, batch_rows = 1, sample = 1, train = 1 }\n\
+        hit_rates = [{ ratio = 0.25, rate = 0.5 }, { ratio = 0.5, rate = 0.75 }]\n";
+
+    fn open(text: &str, name: &str) -> Result<Profile, String> {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Profile::open(&path).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn hit_rates_lie_between_their_points() {
+        let mut profile = open(TEXT, "p.toml").unwrap();
+        let rates = [0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0].map(|ratio| profile.hit_rate(ratio));
+        assert_eq!(rates, [0.0, 0.25, 0.5, 0.625, 0.75, 0.875, 1.0]);
+        profile.hit_rates = vec![HitRate { ratio: 0.0, rate: 0.5 }, HitRate { ratio: 1.0, rate: 0.5 }];
+        assert_eq!([0.0, 0.5, 1.0].map(|ratio| profile.hit_rate(ratio)), [0.5; 3]);
+        profile.hit_rates.clear();
+        assert_eq!(profile.hit_rate(0.3), 0.3);
+    }
+
+    #[test]
+    fn toml_and_json_say_the_same() {
+        let profile = open(TEXT, "p.toml").unwrap();
+        assert_eq!(open(&serde_json::to_string(&profile).unwrap(), "p.json").unwrap(), profile);
+        assert_eq!(profile.last_batch, 1.0);
+    }
+
+    #[test]
+    fn faults_are_told_by_member() {
+        for (old, new, says) in [
+            ("batches = 10", "batches = 0", "batches"),
+            ("cores = 2", "cores = 0", "cores"),
+            ("sample = 1", "sample = -1", "seconds.sample"),
+            ("train = 1 }\nbytes", "train = inf }\nbytes", "seconds.train"),
+            ("topology = 1", "topology = nan", "bytes.topology"),
+            ("ratio = 0.5", "ratio = 0.1", "hit_rates[1].ratio"),
+            ("rate = 0.75", "rate = 1.5", "hit_rates[1].rate"),
+            ("cores = 2", "cores = 2\ncolour = 1", "colour"),
+            ("cores = 2\n", "", "cores"),
+        ] {
+            let message = open(&TEXT.replacen(old, new, 1), "p.toml").unwrap_err();
+            assert!(message.contains("p.toml") && message.contains(says), "{new}: {message}");
+        }
+        assert!(open("{", "p.json").unwrap_err().contains("line 1"));
+    }
+}

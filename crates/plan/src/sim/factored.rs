@@ -1,0 +1,217 @@
+//! Samplers and Trainers on devices of their own, with a bounded queue between them (FGNN section 5). With one Sampler and one Trainer and
+//! nothing that switches this is the pipelined strategy too.
+//!
+//! ```text
+//!   Samplers:  sample b0 | b1 | b2 ..  ─►  queue  ─►  Trainers:  extract b1 | extract b2 | ..
+//!                                                                train b0   | train b1   | ..
+//! ```
+//!
+//! A Trainer extracts the rows of one batch while it trains on another; what is extracted waits for the training alone. Once no batch is
+//! left to sample, a Sampler's device is a standby Trainer: it takes a batch where [`profit`] is above 0. It overlaps as Trainers do, so
+//! the seconds that it needs for one more task count those of the batches that it still has.
+
+use std::collections::VecDeque;
+
+use graphmill_engine::allocate::samplers::profit;
+
+use super::{
+    Batches, Epoch, Trainer,
+    clock::{Clock, Next},
+};
+
+/// Who does what.
+#[derive(Clone, Copy, Debug)]
+pub struct Factored {
+    /// Devices that sample; at least one.
+    pub samplers: usize,
+    /// Seconds of a Sampler for a batch.
+    pub sample: f64,
+    /// Devices that train.
+    pub trainers: usize,
+    /// Seconds of each of them.
+    pub trainer: Trainer,
+    /// Seconds of a Sampler's device that trains, if they may; they must where there are no Trainers.
+    pub standby: Option<Trainer>,
+    /// Batches that the queue holds; all of them where there are no Trainers. At least one.
+    pub queue: u64,
+    /// Gathers that the host serves at full speed.
+    pub gathers: f64,
+}
+
+enum Event {
+    Sampled(usize),
+    Copied(usize),
+    Trained(usize),
+}
+
+/// A Trainer, or one that stands by.
+#[derive(Clone, Copy, Default)]
+struct Executor {
+    /// May take batches.
+    awake: bool,
+    /// Size of the batch whose rows it extracts, and since when.
+    extracting: Option<(f64, f64)>,
+    /// Size of the batch that waits for training.
+    extracted: Option<f64>,
+    /// Size of the batch that it trains on.
+    training: Option<f64>,
+}
+
+impl Executor {
+    /// Batches that it has.
+    fn has(&self) -> usize {
+        usize::from(self.extracting.is_some())
+            + usize::from(self.extracted.is_some())
+            + usize::from(self.training.is_some())
+    }
+}
+
+struct Simulation {
+    setting: Factored,
+    batches: Batches,
+    clock: Clock<Event>,
+    /// Trainers, then the standby Trainer of each Sampler.
+    executors: Vec<Executor>,
+    /// Sizes of the batches that Samplers are at, or wait to give away.
+    sampling: Vec<f64>,
+    /// Samplers that wait for room in the queue.
+    blocked: VecDeque<usize>,
+    queue: VecDeque<f64>,
+    next: u64,
+    epoch: Epoch,
+}
+
+/// An epoch.
+pub fn factored(batches: Batches, setting: Factored) -> Epoch {
+    let Factored { samplers, trainers, .. } = setting;
+    assert!(trainers > 0 || setting.standby.is_some(), "someone trains");
+    let queue = if trainers == 0 { batches.count } else { setting.queue.max(1) };
+    let mut run = Simulation {
+        setting: Factored { queue, ..setting },
+        batches,
+        clock: Clock::new(setting.gathers),
+        executors: vec![Executor::default(); trainers + samplers],
+        sampling: vec![0.0; samplers],
+        blocked: VecDeque::new(),
+        queue: VecDeque::new(),
+        next: 0,
+        epoch: Epoch::default(),
+    };
+    run.executors[..trainers].iter_mut().for_each(|trainer| trainer.awake = true);
+    run.run()
+}
+
+impl Simulation {
+    fn run(mut self) -> Epoch {
+        (0..self.setting.samplers).for_each(|sampler| self.sample(sampler));
+        while let Some(next) = self.clock.next() {
+            match next {
+                Next::Event(Event::Sampled(sampler)) => {
+                    self.blocked.push_back(sampler);
+                    self.deal();
+                }
+                Next::Gathered(who) => {
+                    let (size, since) = self.executors[who].extracting.expect("it gathered");
+                    let copy = size * self.pace(who).copy;
+                    if who < self.setting.trainers || self.setting.trainers == 0 {
+                        self.epoch.gather += self.clock.now() - since;
+                        self.epoch.copy += copy;
+                    }
+                    self.clock.after(copy, Event::Copied(who));
+                }
+                Next::Event(Event::Copied(who)) => {
+                    let extracted = self.executors[who].extracting.take();
+                    self.executors[who].extracted = extracted.map(|(size, _)| size);
+                    self.train(who);
+                    self.deal();
+                }
+                Next::Event(Event::Trained(who)) => {
+                    self.executors[who].training = None;
+                    self.epoch.switched += u64::from(who >= self.setting.trainers);
+                    self.train(who);
+                    self.deal();
+                }
+            }
+        }
+        self.finish()
+    }
+
+    /// A Sampler takes the next batch, or stands by as a Trainer.
+    fn sample(&mut self, sampler: usize) {
+        if self.next == self.batches.count {
+            self.executors[self.setting.trainers + sampler].awake = self.setting.standby.is_some();
+            return;
+        }
+        let size = self.batches.size(self.next);
+        self.next += 1;
+        self.sampling[sampler] = size;
+        self.epoch.sample += size * self.setting.sample;
+        self.clock.after(size * self.setting.sample, Event::Sampled(sampler));
+    }
+
+    /// Moves batches from Samplers to the queue and from there to Trainers, as far as they go.
+    fn deal(&mut self) {
+        loop {
+            while (self.queue.len() as u64) < self.setting.queue
+                && let Some(sampler) = self.blocked.pop_front()
+            {
+                self.queue.push_back(self.sampling[sampler]);
+                self.sample(sampler);
+            }
+            if self.queue.is_empty() {
+                return;
+            }
+            let Some(who) = (0..self.executors.len()).find(|&who| self.takes(who)) else { return };
+            let size = self.queue.pop_front().expect("it is not empty");
+            self.executors[who].extracting = Some((size, self.clock.now()));
+            self.clock.gather(who, size * self.pace(who).gather);
+        }
+    }
+
+    /// Whether that executor takes a batch from the queue.
+    fn takes(&self, who: usize) -> bool {
+        let Factored { trainers, trainer, .. } = self.setting;
+        let executor = &self.executors[who];
+        if !executor.awake || executor.extracting.is_some() || executor.extracted.is_some() {
+            return false;
+        }
+        let standby = self.pace(who).overlapped() * (1 + executor.has()) as f64;
+        who < trainers || profit(self.queue.len(), trainer.overlapped(), trainers, standby) > 0.0
+    }
+
+    /// Trains on what was extracted, if anything was and nothing is trained on.
+    fn train(&mut self, who: usize) {
+        let seconds = self.pace(who).train;
+        let executor = &mut self.executors[who];
+        if executor.training.is_none()
+            && let Some(size) = executor.extracted.take()
+        {
+            executor.training = Some(size);
+            if who < self.setting.trainers || self.setting.trainers == 0 {
+                self.epoch.train += size * seconds;
+            }
+            self.clock.after(size * seconds, Event::Trained(who));
+        }
+    }
+
+    /// Seconds of that executor.
+    fn pace(&self, who: usize) -> Trainer {
+        match self.setting.standby {
+            Some(standby) if who >= self.setting.trainers => standby,
+            _ => self.setting.trainer,
+        }
+    }
+
+    fn finish(self) -> Epoch {
+        let Factored { samplers, trainers, .. } = self.setting;
+        let mut epoch = Epoch { seconds: self.clock.now(), ..self.epoch };
+        let all = |executors: usize| (epoch.seconds * executors as f64).max(f64::MIN_POSITIVE);
+        let (of_samplers, of_trainers) =
+            (all(samplers), all(if trainers == 0 { samplers } else { trainers }));
+        epoch.sample /= of_samplers;
+        for part in [&mut epoch.gather, &mut epoch.copy, &mut epoch.train] {
+            *part /= of_trainers;
+        }
+        epoch
+    }
+}

@@ -1,0 +1,144 @@
+use super::*;
+
+/// Papers-like: topology and features do not fit a device together.
+fn profile() -> Profile {
+    Profile {
+        name: "papers".into(),
+        batches: 150,
+        last_batch: 0.5,
+        cores: 48.0 / 2.6,
+        bandwidth: Some(900e9),
+        seconds: Seconds {
+            sample: 0.0064,
+            sample_host: Some(0.019),
+            gather: 0.036,
+            near: 0.004,
+            train: 0.025,
+        },
+        bytes: Sizes {
+            topology: 6.4e9,
+            features: 53e9,
+            maps: 0.0,
+            batch_rows: 1.7e8,
+            batch: 1e7,
+            sample: 1.3e9,
+            train: 3.6e9,
+            parameters: 6e5,
+        },
+        hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
+    }
+}
+
+fn v100() -> Hardware {
+    Hardware::find("v100x8").unwrap()
+}
+
+fn of<'r>(report: &'r Report, name: &str) -> &'r Prediction {
+    report.strategies.iter().find(|strategy| strategy.name == name).unwrap()
+}
+
+#[test]
+fn the_paper_s_machine_factors_the_paper_s_graph() {
+    let report = plan(v100(), profile()).unwrap();
+    assert_eq!(report.speed, 1.0);
+    let factored = of(&report, "factored");
+    assert_eq!((factored.samplers, factored.trainers, factored.standby), (2, 6, 2));
+    // FGNN section 3 and Table 5: 7 % of the rows fit beside the topology, 21 % without it
+    let shared = of(&report, "time-sharing");
+    assert!((0.07..0.13).contains(&shared.cache_ratio), "{shared:?}");
+    assert!((0.21..0.27).contains(&factored.cache_ratio), "{factored:?}");
+    assert!(factored.hit_rate > shared.hit_rate);
+    let seconds = |name: &str| of(&report, name).epoch_seconds.unwrap();
+    assert!(seconds("pipelined") < seconds("sequential"));
+    assert!(seconds("time-sharing") < seconds("pipelined"));
+    assert!(["factored", "time-sharing"].contains(&report.recommended.unwrap()));
+    assert_eq!(plan(v100(), profile()).unwrap(), report, "nothing is left to chance");
+    let text = report.to_string();
+    assert!(text.contains("v100x8: 8 devices of 17.2 GB") && text.contains("recommended: "), "{text}");
+}
+
+#[test]
+fn worse_hit_rates_favour_factoring() {
+    // as with hotness by degree: what fits beside the topology serves little
+    let hit_rates = [(0.09, 0.4), (0.23, 0.95)].map(|(ratio, rate)| HitRate { ratio, rate });
+    let report = plan(v100(), Profile { hit_rates: hit_rates.into(), ..profile() }).unwrap();
+    assert_eq!(report.recommended, Some("factored"));
+    assert_eq!(of(&report, "time-sharing").bottleneck, "extract (host)");
+}
+
+#[test]
+fn what_does_not_fit_says_what_is_too_large() {
+    // FGNN section 7.2: UK's topology leaves time sharing no room, a Sampler holds it alone
+    let bytes = Sizes { topology: 13e9, features: 74e9, ..profile().bytes };
+    let report = plan(v100(), Profile { bytes, ..profile() }).unwrap();
+    let shared = of(&report, "time-sharing");
+    assert!(!shared.fits && shared.epoch_seconds.is_none() && shared.bottleneck == "memory");
+    let reason = shared.reason.as_deref().unwrap();
+    assert_eq!(
+        reason,
+        "a device has 17.2 GB, but it takes 17.9 GB: the topology 13.0 GB, a training step 3.6 GB, sampling 1.3 GB"
+    );
+    let factored = of(&report, "factored");
+    assert_eq!((factored.fits, factored.standby, factored.switched), (true, 0, 0));
+    assert!(report.to_string().contains("time-sharing  does not fit: a device has"), "{report}");
+    // nor does the host hold features that are too many
+    let bytes = Sizes { features: 1e12, ..profile().bytes };
+    let report = plan(v100(), Profile { bytes, ..profile() }).unwrap();
+    assert_eq!(report.recommended, None);
+    assert!(report.strategies.iter().all(|strategy| strategy.reason.as_ref().unwrap().contains("the host")));
+}
+
+#[test]
+fn one_device_alternates() {
+    let mut hardware = v100();
+    hardware.devices.count = 1;
+    let report = plan(hardware.clone(), profile()).unwrap();
+    let factored = of(&report, "factored");
+    assert_eq!((factored.samplers, factored.trainers, factored.standby), (1, 0, 1));
+    assert_eq!(factored.switched, 150);
+    let expected = 149.5 * (0.0064 + 0.025);
+    let seconds = factored.epoch_seconds.unwrap();
+    assert!((expected..1.02 * expected).contains(&seconds), "{seconds} {expected}");
+    // a host without room for an epoch's samples
+    hardware.host.memory = 60_000_000_000;
+    let reason = of(&plan(hardware, profile()).unwrap(), "factored").reason.clone().unwrap();
+    assert!(reason.contains("a queue of 150 batches of 10.0 MB"), "{reason}");
+}
+
+#[test]
+fn devices_of_unknown_speed_are_refused() {
+    let mut hardware = v100();
+    hardware.devices.bandwidth = None;
+    let error = plan(hardware.clone(), profile()).unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains("give devices.speed"), "{error}");
+    hardware.devices.speed = Some(2.0);
+    let (slow, fast) = (plan(v100(), profile()).unwrap(), plan(hardware, profile()).unwrap());
+    assert!(of(&fast, "factored").epoch_seconds < of(&slow, "factored").epoch_seconds);
+    let nonsense = Profile { batches: 0, ..profile() };
+    assert!(plan(v100(), nonsense).unwrap_err().to_string().contains("batches 0"));
+}
+
+#[test]
+fn a_dataset_is_profiled() {
+    use graphmill_data::generate::{GenerateOptions, generate};
+    let options = GenerateOptions { nodes: 2000, classes: 4, dim: 16, ..GenerateOptions::default() };
+    let data = generate("sbm", &options).unwrap();
+    let config = TrainConfig {
+        hidden: 16,
+        batch_size: 150,
+        fanout: graphmill_engine::config::Fanout(vec![4, 3]),
+        ..TrainConfig::default()
+    };
+    let profile = measure(&config, &data).unwrap();
+    assert_eq!(profile.check(), Ok(()));
+    let train = data.split.train.len();
+    assert_eq!(profile.batches, train.div_ceil(150) as u64);
+    let Seconds { sample, gather, train, .. } = profile.seconds;
+    assert!(sample > 0.0 && gather > 0.0 && train > 0.0, "{profile:?}");
+    assert_eq!(profile.bytes.features, 2000.0 * 64.0);
+    assert!(profile.bytes.batch_rows >= 150.0 * 64.0 && profile.bytes.train > profile.bytes.batch_rows);
+    assert!(profile.hit_rates.is_sorted_by(|a, b| a.rate <= b.rate), "{profile:?}");
+    assert_eq!(profile.hit_rate(1.0), 1.0);
+    let report = plan(Hardware::find("laptop").unwrap(), profile).unwrap();
+    assert!(report.strategies.iter().all(|strategy| strategy.fits), "{report}");
+}

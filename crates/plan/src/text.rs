@@ -1,0 +1,99 @@
+//! A plan as a table.
+
+use std::fmt;
+
+use crate::{Report, memory::gb};
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hardware, profile) = (&self.hardware, &self.profile);
+        let (seconds, bytes) = (&profile.seconds, &profile.bytes);
+        writeln!(
+            f,
+            "{}: {} devices of {}, {:.1} times as fast as what was profiled; a host of {} cores and {}",
+            hardware.name,
+            hardware.devices.count,
+            gb(hardware.devices.memory as f64),
+            self.speed,
+            hardware.host.cores,
+            gb(hardware.host.memory as f64)
+        )?;
+        writeln!(
+            f,
+            "{}: {} batches an epoch; of one, on {} cores: sample {:.2} ms, gather {:.2} ms, train {:.2} ms",
+            profile.name,
+            profile.batches,
+            profile.cores,
+            1e3 * seconds.sample,
+            1e3 * seconds.gather,
+            1e3 * seconds.train
+        )?;
+        writeln!(
+            f,
+            "topology {}, features {}, a batch's rows {}, sampling {}, a training step {}",
+            gb(bytes.topology),
+            gb(bytes.features),
+            gb(bytes.batch_rows),
+            gb(bytes.sample),
+            gb(bytes.train)
+        )?;
+        writeln!(
+            f,
+            "\n{:<13} {:>8} {:>9} {:>9} {:>8} {:>6}  {:<17} {:>7} {:>8} {:>6}",
+            "strategy",
+            "epoch, s",
+            "Samplers",
+            "Trainers",
+            "cache, %",
+            "hit, %",
+            "bottleneck",
+            "sample",
+            "extract",
+            "train"
+        )?;
+        for row in &self.strategies {
+            let Some(epoch) = row.epoch_seconds else {
+                writeln!(f, "{:<13} does not fit: {}", row.name, row.reason.as_deref().unwrap_or("no room"))?;
+                continue;
+            };
+            let trainers = match row.standby {
+                0 => row.trainers.to_string(),
+                standby => format!("{}+{standby}", row.trainers),
+            };
+            let busy = |part: f64| format!("{:.0} %", 100.0 * part);
+            writeln!(
+                f,
+                "{:<13} {:>8} {:>9} {:>9} {:>8.1} {:>6.1}  {:<17} {:>7} {:>8} {:>6}",
+                row.name,
+                digits(epoch),
+                row.samplers,
+                trainers,
+                100.0 * row.cache_ratio,
+                100.0 * row.hit_rate,
+                row.bottleneck,
+                busy(row.busy.sample),
+                busy(row.busy.extract),
+                busy(row.busy.train)
+            )?;
+        }
+        if self.strategies.iter().any(|row| row.standby > 0) {
+            writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
+        }
+        match self.recommended {
+            Some(name) => writeln!(f, "\nrecommended: {name}"),
+            None => writeln!(f, "\nnothing fits this machine"),
+        }
+    }
+}
+
+/// Three digits or so.
+pub(crate) fn digits(seconds: f64) -> String {
+    let decimals = match seconds {
+        x if x >= 100.0 => 0,
+        x if x >= 10.0 => 1,
+        x if x >= 1.0 => 2,
+        x if x >= 0.1 => 3,
+        _ => 4,
+    };
+    format!("{seconds:.decimals$}")
+}

@@ -1,0 +1,32 @@
+//! Reports of a run: `report.html`, a timeline for Perfetto and event files for TensorBoard.
+//!
+//! The engine trains and writes records; this crate reads them. A [`Recorder`] observes a run and
+//! writes its report files while it trains, [`write_report`] writes the page of a recorded run anew,
+//! and [`html`] makes the page from a summary.
+//!
+//! ```
+//! use graphmill_engine::{RunContext, RunDir, TrainConfig, observer::Quiet, train};
+//! use graphmill_data::generate::{GenerateOptions, generate};
+//! use graphmill_report::Recorder;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let data = generate("sbm", &GenerateOptions { nodes: 200, dim: 8, ..GenerateOptions::default() })?;
+//! let config = TrainConfig { epochs: 2, trace: true, ..TrainConfig::default() };
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = dir.path().join("run");
+//! let run = RunDir::create(&dir)?;
+//! let mut recorder = Recorder::new(&config, Some(&run), Box::new(Quiet));
+//! let job = RunContext { run: Some(&run), resume: false, observer: &mut recorder, stop: &|| false };
+//! train(&config, &data, job)?;
+//! assert!(dir.join("report.html").is_file() && dir.join("trace.json").is_file());
+//! # Ok(())
+//! # }
+//! ```
+
+mod page;
+mod recorder;
+mod tensorboard;
+mod trace;
+
+pub use page::html;
+pub use recorder::{Recorder, write_report};

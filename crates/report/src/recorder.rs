@@ -1,0 +1,116 @@
+//! The files that a run leaves for people, written as it goes on.
+//!
+//! ```text
+//! RUN/report.html    the page, at the end
+//! RUN/trace.json     every stage of every batch, with --trace; of the last process that trained here
+//! RUN/tensorboard/   event files, one per process that trained here, with --tensorboard
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use graphmill_data::atomic::{self, Real};
+use graphmill_engine::{
+    Error, Result, RunDir, TrainConfig,
+    observer::{Observer, Progress, Start},
+    record::{EpochRecord, Summary},
+};
+use graphmill_nn::Model;
+
+use crate::{page, tensorboard::Events, trace::Trace};
+
+/// Observer that writes `report.html`, and a trace and TensorBoard events if the options ask for
+/// them. It passes everything on to another observer.
+pub struct Recorder<'o> {
+    observer: Box<dyn Observer + 'o>,
+    /// The run's directory.
+    run: Option<PathBuf>,
+    wants_trace: bool,
+    wants_events: bool,
+    trace: Option<Trace>,
+    events: Option<Events>,
+}
+
+impl<'o> Recorder<'o> {
+    /// A recorder of the run of this configuration in this directory. Without a directory it writes
+    /// nothing.
+    pub fn new(config: &TrainConfig, run: Option<&RunDir>, observer: Box<dyn Observer + 'o>) -> Self {
+        Self {
+            observer,
+            run: run.map(|run| run.path().to_path_buf()),
+            wants_trace: config.trace,
+            wants_events: config.tensorboard,
+            trace: None,
+            events: None,
+        }
+    }
+}
+
+impl Observer for Recorder<'_> {
+    fn start(&mut self, start: &Start) -> Result<()> {
+        self.observer.start(start)?;
+        let Some(run) = &self.run else { return Ok(()) };
+        if self.wants_trace {
+            self.trace = Some(Trace::create(&run.join("trace.json"), start.timeline.clone())?);
+        }
+        if self.wants_events {
+            self.events = Some(Events::create(&run.join("tensorboard"), &start.earlier)?);
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, progress: &Progress) -> Result<()> {
+        if let Some(trace) = &mut self.trace {
+            trace.relieve()?;
+        }
+        self.observer.batch(progress)
+    }
+
+    fn evaluate(&mut self, nodes: usize) {
+        self.observer.evaluate(nodes);
+    }
+
+    fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
+        self.observer.epoch(record)?;
+        if let Some(events) = &mut self.events {
+            events.epoch(record)?;
+        }
+        self.trace.as_mut().map_or(Ok(()), Trace::flush)
+    }
+
+    fn model(&mut self, model: &Model) {
+        self.observer.model(model);
+    }
+
+    fn note(&mut self, message: &str) {
+        self.observer.note(message);
+    }
+
+    fn end(&mut self, outcome: Result<&Summary, &Error>) -> Result<()> {
+        let passed_on = self.observer.end(outcome);
+        let reported = match (&self.run, outcome) {
+            (Some(run), Ok(summary)) => write(run, summary).map(drop),
+            _ => Ok(()),
+        };
+        // the trace is closed whatever became of the rest
+        let traced = self.trace.take().map_or(Ok(()), Trace::finish);
+        passed_on.and(reported).and(traced)
+    }
+}
+
+/// Writes the `report.html` of the run in `run` anew from what it recorded, finished or not, and
+/// returns its path.
+///
+/// # Errors
+/// There is no run, a file of it is damaged, or the disk is full or not writable.
+pub fn write_report(run: &Path) -> Result<PathBuf> {
+    write(run, &RunDir::open(run)?.summary()?)
+}
+
+fn write(run: &Path, summary: &Summary) -> Result<PathBuf> {
+    let path = run.join("report.html");
+    atomic::replace(&mut Real, &path, page::html(summary).as_bytes())?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use std::collections::BTreeMap;
+
+use graphmill_engine::record::{Stages, WorkerRecord, WorkerStages};
+
+use super::*;
+
+/// CRC-32C, bit by bit.
+fn crc(data: &[u8]) -> u32 {
+    !data.iter().fold(!0u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+    })
+}
+
+/// The records of a file, their checksums checked.
+fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut out = Vec::new();
+    while !bytes.is_empty() {
+        let (length, rest) = bytes.split_at(8);
+        let (sum_of_length, rest) = rest.split_at(4);
+        let (data, rest) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
+        let (sum, rest) = rest.split_at(4);
+        for (data, sum) in [(length, sum_of_length), (data, sum)] {
+            let crc = crc(data);
+            let masked = crc.rotate_right(15).wrapping_add(0xa282_ead8);
+            assert_eq!(u32::from_le_bytes(sum.try_into().unwrap()), masked);
+        }
+        out.push(data);
+        bytes = rest;
+    }
+    out
+}
+
+/// The fields of a protocol buffer by number; a number's bytes stand for it.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let length = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
+        let (number, rest) = bytes.split_at(length);
+        *bytes = rest;
+        number.iter().rev().fold(0, |sum, byte| sum << 7 | u64::from(byte & 0x7f))
+    }
+    let mut out = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let length = match key & 7 {
+            0 => {
+                out.push((key >> 3, varint(&mut bytes).to_le_bytes().to_vec()));
+                continue;
+            }
+            1 => 8,
+            2 => varint(&mut bytes) as usize,
+            5 => 4,
+            other => panic!("wire type {other}"),
+        };
+        let (value, rest) = bytes.split_at(length);
+        out.push((key >> 3, value.to_vec()));
+        bytes = rest;
+    }
+    out
+}
+
+/// The one field of that number; 0 as bytes where a field is left out.
+fn field(fields: &[(u64, Vec<u8>)], number: u64) -> Vec<u8> {
+    fields.iter().find(|(n, _)| *n == number).map_or(vec![0; 8], |(_, value)| value.clone())
+}
+
+/// What a file says: its version, where its session starts, and the scalars by step.
+type Told = (String, u64, BTreeMap<u64, BTreeMap<String, f32>>);
+
+fn read(path: &Path) -> Told {
+    let bytes = fs::read(path).unwrap();
+    let events: Vec<_> = records(&bytes).into_iter().map(fields).collect();
+    let step = |event: &[_]| u64::from_le_bytes(field(event, 2).try_into().unwrap());
+    for event in &events {
+        let seconds = f64::from_le_bytes(field(event, 1).try_into().unwrap());
+        assert!(seconds > 1e9 && seconds < 1e11);
+    }
+    assert_eq!(fields(&field(&events[1], 7)), [(1, 1u64.to_le_bytes().to_vec())]);
+    let scalars = |event: &[_]| {
+        let values = fields(&field(event, 5)).into_iter().map(|(number, value)| {
+            assert_eq!(number, 1);
+            let value = fields(&value);
+            let scalar = f32::from_le_bytes(field(&value, 2).try_into().unwrap());
+            (String::from_utf8(field(&value, 1)).unwrap(), scalar)
+        });
+        values.collect()
+    };
+    let by_step = events[2..].iter().map(|event| (step(event), scalars(event))).collect();
+    (String::from_utf8(field(&events[0], 3)).unwrap(), step(&events[1]), by_step)
+}
+
+fn epoch(epoch: usize) -> EpochRecord {
+    let stages = WorkerStages { sample: 0.5, train: 1.5, ..WorkerStages::default() };
+    EpochRecord {
+        epoch,
+        loss: 2.0 / epoch as f64,
+        valid_score: (epoch == 2).then_some(0.75),
+        lr: 0.0,
+        seconds: 2.5,
+        stages: Stages { train: 1.5, ..Stages::default() },
+        workers: vec![WorkerRecord { worker: "main".into(), stages, utilisation: 0.8 }],
+        hit_rate: Some(0.25),
+        ..EpochRecord::default()
+    }
+}
+
+/// The files there are, in TensorBoard's order.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn the_known_checksum() {
+    assert_eq!((crc(b"123456789"), crc32c::crc32c(b"123456789")), (0xe306_9283, 0xe306_9283));
+}
+
+#[test]
+fn scalars_are_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("tensorboard");
+    let mut events = Events::create(&dir, &[]).unwrap();
+    events.epoch(&epoch(1)).unwrap();
+    events.epoch(&epoch(2)).unwrap();
+    let (version, start, steps) = read(&files(&dir)[0]);
+    assert_eq!((version.as_str(), start), ("brain.Event:2", 1));
+    assert_eq!(steps.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    let second = &steps[&2];
+    for (tag, value) in [
+        ("train/loss", 1.0),
+        ("valid/score", 0.75),
+        ("lr", 0.0),
+        ("seeds_per_second", 0.0),
+        ("hit_rate", 0.25),
+        ("utilisation/sample", 0.2),
+        ("utilisation/train", 0.6),
+        ("seconds/train", 1.5),
+        ("seconds/order", 0.0),
+        ("seconds/epoch", 2.5),
+    ] {
+        assert!((second[tag] - value).abs() < 1e-6, "{tag} {}", second[tag]);
+    }
+    for absent in ["valid/loss", "utilisation/extract", "train/score", "memory_bytes"] {
+        assert!(!second.contains_key(absent), "{absent}");
+    }
+    assert!(!steps[&1].contains_key("valid/score"));
+}
+
+#[test]
+fn a_resumed_run_adds_a_file_that_voids_what_it_writes_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut events = Events::create(dir.path(), &[]).unwrap();
+    (1..=3).try_for_each(|i| events.epoch(&epoch(i))).unwrap();
+    // the checkpoint knows of the first epoch alone
+    let mut events = Events::create(dir.path(), &[epoch(1)]).unwrap();
+    events.epoch(&epoch(2)).unwrap();
+    let files = files(dir.path());
+    assert_eq!(files.len(), 2, "also within a second");
+    let (_, start, steps) = read(&files[1]);
+    assert_eq!((start, steps.into_keys().collect::<Vec<_>>()), (2, vec![2]));
+    // asked for late: the epochs before are told too
+    let late = tempfile::tempdir().unwrap();
+    drop(Events::create(late.path(), &[epoch(1), epoch(2)]).unwrap());
+    let (_, start, steps) = read(&self::files(late.path())[0]);
+    assert_eq!((start, steps.into_keys().collect::<Vec<_>>()), (1, vec![1, 2]));
+}

@@ -1,0 +1,91 @@
+//! A sampler of one's own: it is registered by name, and then draws the minibatches of a training run.
+//!
+//! Run it with `cargo run --release --example 02-own-sampler`.
+
+use std::sync::Arc;
+
+use graphmill::{
+    dataset::generate::{GenerateOptions, generate},
+    engine::config::Fanout,
+    graph::{
+        Result,
+        keyed::{self, Stream},
+        table::Entry,
+    },
+    loader::sampler::{
+        self, HopProperties, HopRequest, HopSampler, HopScratch, inference::InferenceNeighbors,
+    },
+    prelude::*,
+};
+
+/// Neighbours that stand side by side: a random run of each node's list of in-neighbours.
+///
+/// Every neighbour is equally likely, but neighbours with nearby ids are drawn together. One random
+/// number a node, and reads of memory in order.
+pub struct Window {
+    /// Neighbours of each hop, from the seeds outward; -1 takes all.
+    fanout: Vec<i64>,
+}
+
+impl HopSampler for Window {
+    fn num_layers(&self) -> usize {
+        self.fanout.len()
+    }
+
+    fn properties(&self) -> HopProperties {
+        HopProperties { is_per_node: true, is_neighbor_local: true, ..HopProperties::default() }
+    }
+
+    fn sample_hop(&self, hop: &HopRequest, _: &mut HopScratch, block: &mut Block) -> Result<()> {
+        let fanout = usize::try_from(self.fanout[hop.hop]).unwrap_or(usize::MAX);
+        block.indices.clear();
+        block.indptr.clear();
+        block.indptr.push(0);
+        for &v in hop.dst {
+            let row = hop.graph.in_neighbors(v);
+            let count = row.len().min(fanout);
+            // a function of seed, epoch, batch, hop and node: the same for any number of threads
+            let mut stream = Stream::new(keyed::key(&[hop.hop_key(), v.into()]));
+            let first = if count < row.len() { stream.below(row.len() as u64) as usize } else { 0 };
+            block.indices.extend((first..first + count).map(|i| row[i % row.len()]));
+            let end = u32::try_from(block.indices.len());
+            block.indptr.push(end.map_err(|_| sampler::too_many(block.indices.len() as u64))?);
+        }
+        Ok(())
+    }
+}
+
+/// Row of the table of samplers.
+pub const WINDOW: Entry<sampler::Make> = Entry {
+    name: "window",
+    summary: "a run of neighbouring entries of each node's list of in-neighbours",
+    source: "",
+    options: &["layers", "batch_size", "order", "fused", "fanout"],
+    make: sampler::Make::Hops(
+        |options, _| Ok(Arc::new(Window { fanout: options.fanout.to_vec() })),
+        // every neighbour is equally likely, so exact inference takes the mean over all
+        |_, _| Ok(InferenceNeighbors::default()),
+    ),
+};
+
+/// Trains with two samplers in turn.
+pub fn main() -> graphmill::Result<()> {
+    sampler::TABLE.register(WINDOW)?;
+    let options = GenerateOptions { nodes: 3000, classes: 4, dim: 16, signal: 0.4, ..Default::default() };
+    let data = generate("sbm", &options)?;
+    for sampler in ["neighbor", "window"] {
+        let config = TrainConfig {
+            sampler: sampler.into(),
+            fanout: Fanout(vec![5, 5]),
+            epochs: 5,
+            batch_size: 128,
+            hidden: 32,
+            ..TrainConfig::default()
+        };
+        let trained = graphmill::train(&config, &data)?;
+        let score = trained.summary().test.score.unwrap_or(0.0);
+        let edges: u64 = trained.summary().epochs.iter().map(|epoch| epoch.sampled_edges).sum();
+        println!("{sampler:8}: {edges} edges drawn, test accuracy {score:.3}");
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! A training loop of one's own: minibatches from the loader, gradients from the network, and each step of
+//! an update in sight.
+//!
+//! Run it with `cargo run --release --example 05-own-training-loop`.
+
+use graphmill::{
+    dataset::generate::{GenerateOptions, generate},
+    engine::inference::{Inference, Output},
+    loader::{
+        BatchKey, MinibatchSampler,
+        feature::Host,
+        order::random::Random,
+        sampler::{BatchRequest, BlockLayout, HopStack, neighbor::Neighbor},
+    },
+    nn::{
+        Activations,
+        backend::{Cpu, LossOps},
+        cost::BlockShape,
+        metric::{self, Input, Truth},
+        optim,
+    },
+    prelude::*,
+};
+
+const SEED: u64 = 1;
+const BATCH: usize = 128;
+
+/// Trains for five epochs and scores the model.
+pub fn main() -> graphmill::Result<()> {
+    let options = GenerateOptions { nodes: 3000, classes: 4, dim: 16, signal: 0.4, ..Default::default() };
+    let data = generate("sbm", &options)?;
+    let Labels::Single { class, .. } = &data.labels else { panic!("every node has one class") };
+
+    // the loader: seeds in a random order, ten neighbours of each and five of those, feature rows in memory
+    let order = Random::new(&data.split.train, SEED);
+    let sampler = HopStack::new(Neighbor::new([10, 5]).expect("two numbers of neighbours"));
+    let features = Host::new(&data.features);
+    let (mut seeds, mut batch) = (Vec::new(), MiniBatch::default());
+    let mut workspace = Workspace::new(data.num_nodes());
+
+    // the network: two layers of GraphSAGE
+    let config = ModelConfig { model: "sage".into(), hidden: 32, layers: 2, ..ModelConfig::default() };
+    let mut model = Model::new(&config, data.features.dim, data.labels.classes(), SEED)?;
+    let mut adam = optim::by_name("adam", &optim::Options::default())?;
+    let (backend, mut acts) = (Cpu::default(), Activations::default());
+
+    // blocks as the network's backward pass reads them
+    let layout = BlockLayout { transposed: 0b11, aggregation: model.aggregation(), ..BlockLayout::default() };
+    for epoch in 0..5 {
+        order.order(epoch, &mut seeds);
+        let mut loss = 0.0;
+        for (number, chunk) in seeds.chunks(BATCH).enumerate() {
+            // sample: blocks around the seeds
+            let key = BatchKey { seed: SEED, epoch, batch: number as u64 };
+            batch.seeds.clear();
+            batch.seeds.extend_from_slice(chunk);
+            let request = BatchRequest::new(&data.graph, key).with_layout(layout);
+            sampler.sample(&request, &mut workspace, &mut batch)?;
+
+            // extract: one feature row per input node
+            features.gather(&batch.input_nodes, &mut batch.features)?;
+
+            // train: forward, loss, backward, update
+            let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
+            let orders = model.orders(&shapes); // (A X) W or A (X W), whichever is cheaper
+            let pass = Pass { backend: &backend, training: true, key: adam.steps() };
+            model.zero_grad(&backend);
+            model.forward(&pass, &orders, &batch.blocks, batch.features.view(), &mut acts);
+            let labels: Vec<i32> = chunk.iter().map(|&v| class[v as usize]).collect();
+            let mean = 1.0 / chunk.len() as f32;
+            let (logits, grad) = acts.logits_and_grad();
+            loss += backend.softmax_cross_entropy(logits, &labels, &[], mean, grad) * chunk.len() as f64;
+            model.backward(&pass, &orders, &batch.blocks, batch.features.view(), &mut acts);
+            adam.begin(0.01);
+            let mut index = 0;
+            model.visit_mut(&mut |_, param| {
+                adam.update(&backend, index, param, 0.0);
+                index += 1;
+            });
+        }
+        println!("epoch {}: mean loss {:.4}", epoch + 1, loss / seeds.len() as f64);
+    }
+
+    // exact scores, from all neighbours
+    let (table, mut logits) = (features.matrix(), Matrix::default());
+    let mut inference = Inference::new(&data.graph, &table, None, &backend, 1024);
+    inference.run(&model, &data.split.test, Output::Logits, &mut logits)?;
+    let scored =
+        Input::new(logits.view().host(), logits.num_cols(), Truth::Single(class)).against(&data.split.test);
+    let accuracy = metric::by_name("accuracy")?(&scored).unwrap_or(0.0);
+    println!("test accuracy {accuracy:.3}");
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The rows that this crate adds pass the tests of the built-in ones, and train by their names.
+
+use std::{path::Path, sync::Once};
+
+use graphmill::{
+    dataset::{
+        generate::{GenerateOptions, generate},
+        partition,
+    },
+    graph::progress::Quiet,
+    prelude::*,
+    testing::{check_layer, check_policy, check_sampler, check_strategy},
+};
+use graphmill_extension::{cache_policy, layer, register, sampler};
+
+/// Registers once for all tests of this program.
+fn registered() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| register().unwrap());
+}
+
+fn small() -> Dataset {
+    generate("sbm", &GenerateOptions { nodes: 600, classes: 3, dim: 8, ..Default::default() }).unwrap()
+}
+
+#[test]
+fn the_sampler_conforms() {
+    check_sampler(&sampler::WINDOW);
+}
+
+#[test]
+fn the_layer_conforms() {
+    check_layer(&layer::OWN_AND_MEAN);
+}
+
+#[test]
+fn the_cache_policy_conforms() {
+    check_policy(&cache_policy::CLOCK);
+}
+
+#[test]
+fn the_strategy_conforms() {
+    registered();
+    check_strategy(&TrainConfig { strategy: "one-ahead".into(), ..TrainConfig::default() });
+}
+
+#[test]
+fn the_partitioner_is_found_by_its_name() {
+    registered();
+    let data = small();
+    let options = partition::Options { parts: 3, ..partition::Options::default() };
+    let runs = (partition::TABLE.find("runs").unwrap().make)(&options).unwrap();
+    let book = runs.partition(&data.graph, &data.split.train, &Quiet).unwrap();
+    assert_eq!(book.sizes(), [200, 200, 200]);
+    assert!(book.of().is_sorted());
+}
+
+#[test]
+fn all_of_them_train_by_name_from_a_file() {
+    registered();
+    let mut config = TrainConfig::default();
+    let text = r#"
+        sampler = "window"
+        fanout = [4, 3]
+        model = "own-and-mean"
+        strategy = "one-ahead"
+        devices = "virtual:1"
+        cache = "clock"
+        cache_ratio = 0.2
+        epochs = 3
+        batch_size = 64
+        hidden = 16
+    "#;
+    config.read_text(text, Path::new("train.toml")).unwrap();
+    let trained = graphmill::train(&config, &small()).unwrap();
+    let epochs = &trained.summary().epochs;
+    assert!(epochs[2].loss < epochs[0].loss, "{} {}", epochs[0].loss, epochs[2].loss);
+    assert_eq!(trained.config().sampler, "window");
+    assert!(epochs[2].hit_rate.unwrap() > 0.05, "{:?}", epochs[2].hit_rate);
+}
+
+#[test]
+fn unknown_names_list_the_registered_ones() {
+    registered();
+    let config = TrainConfig { model: "own-and-men".into(), ..TrainConfig::default() };
+    let error = graphmill::train(&config, &small()).err().unwrap().to_string();
+    assert!(error.contains("own-and-mean"), "{error}");
+}

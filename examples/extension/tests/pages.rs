@@ -1,0 +1,67 @@
+//! The code on the pages docs/add-a-*.md is that of the examples and of this crate, to the letter.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Text of every Rust file in these folders of the repository, by its path.
+fn sources(root: &Path) -> Vec<(PathBuf, String)> {
+    let mut all = Vec::new();
+    for folder in ["examples", "examples/extension/src", "examples/extension/tests"] {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                all.push((path, text));
+            }
+        }
+    }
+    all
+}
+
+/// Blocks of Rust of a page, with the line that each begins at. A doc comment in a block may hold a fence
+/// of its own.
+fn quoted(page: &str) -> Vec<(usize, String)> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    for (number, line) in page.lines().enumerate() {
+        open = match open {
+            None => (line == "```rust").then(|| (number + 2, String::new())),
+            Some(block) if line == "```" => {
+                blocks.push(block);
+                None
+            }
+            Some((first, text)) => Some((first, text + line + "\n")),
+        };
+    }
+    assert!(open.is_none(), "a block does not end");
+    blocks
+}
+
+#[test]
+fn quoted_code_is_that_of_the_files() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let sources = sources(&root);
+    for page in ["sampler", "layer", "policy", "partitioner", "strategy"] {
+        let name = format!("docs/add-a-{page}.md");
+        let text = fs::read_to_string(root.join(&name)).unwrap();
+        let blocks = quoted(&text);
+        assert!(blocks.len() >= 3, "{name} quotes {} blocks", blocks.len());
+        for (line, block) in blocks {
+            let is_quoted = sources.iter().any(|(_, source)| source.contains(&block));
+            assert!(is_quoted, "{name}, line {line}: no example has these lines:\n{block}");
+        }
+    }
+}
+
+#[test]
+fn links_of_the_pages_lead_to_files() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    for page in ["sampler", "layer", "policy", "partitioner", "strategy"] {
+        let text = fs::read_to_string(docs.join(format!("add-a-{page}.md"))).unwrap();
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            assert!(docs.join(link).exists(), "add-a-{page}.md: {link}");
+        }
+    }
+}

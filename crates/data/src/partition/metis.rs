@@ -3,6 +3,8 @@
 //!
 //! The comparison for quality. One thread, several copies of the graph in memory, and fewer than 2^31 edges.
 
+use std::sync::{Mutex, PoisonError};
+
 use graphmill_core::{
     Error, Graph, NodeId, Result, memory,
     progress::{Progress, Unit},
@@ -11,7 +13,12 @@ use graphmill_core::{
 use super::{Options, PartitionBook, Partitioner, limits::fill_empty, trains};
 use crate::reorder::adjacency::both_ways;
 
-/// See the module's text.
+/// Held during a call of the library. METIS draws from the C library's `rand`, whose state belongs to
+/// the process: two calls at a time would take numbers from each other, and their parts would depend
+/// on timing.
+static LIBRARY: Mutex<()> = Mutex::new(());
+
+/// Multilevel k-way partitioning by METIS. Calls from several threads wait for each other.
 pub(super) struct Metis(Options);
 
 impl Metis {
@@ -57,6 +64,7 @@ impl Partitioner for Metis {
         let constraints = if several { 2 } else { 1 };
         let mut found = vec![0; nodes];
         let format_error = |e: &dyn std::fmt::Display| Error::invalid(format!("METIS failed: {e}"));
+        let library = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
         metis::Graph::new(constraints, parts.into(), &starts, &neighbors)
             .map_err(|e| format_error(&e))?
             .set_vwgt(&weights)
@@ -64,6 +72,36 @@ impl Partitioner for Metis {
             .set_option(metis::option::Seed((self.0.seed & 0x7fff_ffff) as i32))
             .part_kway(&mut found)
             .map_err(|e| format_error(&e))?;
+        drop(library);
         fill_empty(graph, &trains, parts, found.into_iter().map(|part| part as u16).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use graphmill_core::{EdgeOptions, build, keyed, progress::Quiet};
+
+    use super::*;
+
+    #[test]
+    fn parts_do_not_depend_on_calls_from_other_threads() {
+        let nodes = 4000;
+        let ends = |side| (0..4 * nodes).map(|e| (keyed::key(&[e, side]) % nodes) as NodeId).collect();
+        let (src, dst): (Vec<_>, Vec<_>) = (ends(0), ends(1));
+        let options = EdgeOptions { undirected: true, ..EdgeOptions::DIRECTED };
+        let graph = build(nodes as usize, &src, &dst, options).unwrap();
+        let train: Vec<NodeId> = (0..nodes as NodeId).step_by(3).collect();
+        let part = |seed| {
+            let options = Options { parts: 8, seed, ..Options::default() };
+            Metis::new(&options).partition(&graph, &train, &Quiet).unwrap().of().to_vec()
+        };
+        let alone = [0, 1].map(part);
+        let together = thread::scope(|scope| {
+            let calls = [0, 1].map(|seed| scope.spawn(move || part(seed)));
+            calls.map(|call| call.join().unwrap())
+        });
+        assert!(alone == together, "a call took random numbers of another");
     }
 }

@@ -1,7 +1,8 @@
-"""Compiles files of CUDA C++ to PTX: python3 nvrtc.py DIRECTORY SOURCE ...
+"""Compiles files of CUDA C++ to PTX: python3 nvrtc.py [--devices] DIRECTORY SOURCE ...
 
-DIRECTORY/NAME.ptx is made of NAME.cu. NVRTC is the one of this interpreter's packages, and needs no device. The same source gives
-the same bytes: neither paths nor dates go into them."""
+DIRECTORY/NAME.ptx is made from NAME.cu. --devices also compiles the code of single devices. NVRTC is the
+one of this interpreter's packages and needs no device. The same source gives the same bytes: neither
+paths nor dates go into them."""
 
 import ctypes
 import pathlib
@@ -10,7 +11,8 @@ import sysconfig
 
 # The oldest devices that the kernels are for; drivers compile PTX for all newer ones.
 ARCHITECTURE = "compute_80"
-# Devices whose own code is made as well, and dropped: only that finds faults of inline PTX, and too much shared memory.
+# Devices whose own code --devices compiles and drops: only this finds faults of inline PTX, and too much
+# shared memory. It takes some twenty times as long as the PTX.
 DEVICES = ["sm_80", "sm_90"]
 
 
@@ -54,12 +56,14 @@ class Nvrtc:
             self.call("nvrtcDestroyProgram", ctypes.byref(program))
 
 
-def main(directory, *sources):
+def main(*arguments):
+    devices = DEVICES if "--devices" in arguments else []
+    directory, *sources = (argument for argument in arguments if argument != "--devices")
     nvrtc = Nvrtc()
     for source in map(pathlib.Path, sources):
         try:
             ptx = nvrtc.compile(source, ARCHITECTURE)
-            for device in DEVICES:
+            for device in devices:
                 nvrtc.compile(source, device)
         except RuntimeError as error:
             sys.exit(str(error))

@@ -1,5 +1,10 @@
 //! `cargo xtask cuda compile`: compiles the CUDA kernels to PTX and packs it into the bundle that is
-//! checked in; `cargo xtask cuda check` compares the bundle with a fresh compilation of the kernels.
+//! checked in; `cargo xtask cuda check [--devices]` compares the bundle with a fresh compilation of the
+//! kernels.
+//!
+//! Compiling for the bundle also compiles the code of single devices, which finds more faults. A check
+//! leaves that out unless `--devices` asks for it: kernels that give the bundle's PTX passed it when the
+//! bundle was made.
 //!
 //! The compiler is NVRTC of one version, from a Python package of 88 MB whose hash is checked
 //! (`xtask/nvrtc-VERSION.txt`). It is fetched once, into the target directory, and needs no device.
@@ -25,6 +30,8 @@ const NVRTC: &str = "xtask/nvrtc-12.8.93.txt";
 const BUNDLE: &str = "ptx.zip";
 /// Checksums of the bundle and of its contents, in the same directory.
 const CHECKSUMS: &str = "ptx.sha256";
+/// Option that also compiles the code of single devices.
+pub(super) const DEVICES: &str = "--devices";
 /// Advice that ends every failed check.
 const FIX: &str = "run cargo xtask cuda compile and commit crates/cuda/ptx.zip and crates/cuda/ptx.sha256";
 
@@ -32,7 +39,7 @@ const FIX: &str = "run cargo xtask cuda compile and commit crates/cuda/ptx.zip a
 pub(super) fn compile() -> Result<()> {
     let python =
         python::find_python().context("compiling kernels needs python3 of 3.10 or later on the PATH")?;
-    let fresh = compile_kernels(&python)?;
+    let fresh = compile_kernels(&python, true)?;
     let packed = bundle::pack(&fresh)?;
     let directory = directory()?;
     fs::write(directory.join(BUNDLE), &packed)?;
@@ -42,13 +49,14 @@ pub(super) fn compile() -> Result<()> {
     Ok(())
 }
 
-/// Fails if the bundle or its checksums differ from a fresh compilation of the kernels.
-pub(super) fn check() -> Result<()> {
+/// Fails if the bundle or its checksums differ from a fresh compilation of the kernels, or, with
+/// `devices`, if a kernel does not compile to the code of a device.
+pub(super) fn check(devices: bool) -> Result<()> {
     let Some(python) = python::find_python() else {
         eprintln!("── kernels: not compiled: there is no python3 of 3.10 or later on the PATH");
         return Ok(());
     };
-    let fresh = compile_kernels(&python)?;
+    let fresh = compile_kernels(&python, devices)?;
     let directory = directory()?;
     let read = |name: &str| {
         let path = directory.join(name);
@@ -101,8 +109,9 @@ fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Compiles all kernels to PTX. The files stay in `nvrtc/ptx` of the target directory for reading.
-fn compile_kernels(python: &Path) -> Result<Modules> {
+/// Compiles all kernels to PTX, and to the code of some devices if `devices`. The PTX stays in `nvrtc/ptx`
+/// of the target directory for reading.
+fn compile_kernels(python: &Path, devices: bool) -> Result<Modules> {
     let root = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
     let to = home()?.join("ptx");
     // files of an earlier run would be packed, too
@@ -115,7 +124,11 @@ fn compile_kernels(python: &Path) -> Result<Modules> {
     })?;
     let script = root.join("xtask/nvrtc.py");
     let sources = files(&directory()?.join("kernels"), "cu")?;
-    let mut arguments: Vec<&OsStr> = vec![script.as_os_str(), to.as_os_str()];
+    let mut arguments: Vec<&OsStr> = vec![script.as_os_str()];
+    if devices {
+        arguments.push(OsStr::new(DEVICES));
+    }
+    arguments.push(to.as_os_str());
     arguments.extend(sources.iter().map(|source| source.as_os_str()));
     python::step("kernels", own.as_os_str(), &arguments, &root)?;
     let mut modules = Modules::new();

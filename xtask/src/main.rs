@@ -7,7 +7,8 @@
 //! - `cargo xtask setup` installs what MPI needs, on Debian.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
-//! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX that is checked in; `cargo xtask cuda check` compares.
+//! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX that is checked in; `cargo xtask cuda check`
+//!   compares, and with `--devices` also compiles the code of single devices.
 //! - `cargo xtask cuda pack` builds what `scripts/gpu-check` runs on a machine with a device.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
 //! - `cargo xtask golden record|check|compare ...` compares the results of two builds of `graphmill` to the bit.
@@ -57,7 +58,7 @@ const USAGE: &[&str] = &[
     "test [--soak | python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
-    "cuda compile|check|pack",
+    "cuda compile|check [--devices]|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] [ROW ...]",
     "graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]",
@@ -82,7 +83,8 @@ fn main() -> Result<()> {
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["cuda", "compile"] => cuda::compile(),
-        ["cuda", "check"] => cuda::check(),
+        ["cuda", "check"] => cuda::check(false),
+        ["cuda", "check", cuda::DEVICES] => cuda::check(true),
         ["cuda", "pack"] => pack::pack(),
         ["fuzz", ref words @ ..] => fuzz::run(words),
         ["golden", mode, first, second, ref words @ ..] => golden::run(mode, [first, second], words),

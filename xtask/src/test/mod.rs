@@ -31,7 +31,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use self::{background::Background, table::Table};
-use crate::{cargo, house, mpi, python, target_dir};
+use crate::{cargo, cuda, house, mpi, python, target_dir};
 
 /// Feature of training over MPI.
 const MPI: &str = "graphmill/mpi";
@@ -66,7 +66,9 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     table.time("formatting", || cargo_step("formatting", &["fmt", "--all", "--check"], &[]))?;
     table.time("house", house::check)?;
     let own = env::current_exe().context("the path of xtask is unknown")?;
-    let kernels = Background::start("kernels", Command::new(&own).args(["cuda", "check"]), &scratch)?;
+    let mut kernels = Command::new(&own);
+    kernels.args(["cuda", "check"]).args(soak.then_some(cuda::DEVICES));
+    let kernels = Background::start("kernels", &mut kernels, &scratch)?;
     let lints = [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak)];
     table.time("lints", || {
         let arguments = [&["clippy", "--workspace", "--all-targets"], &features(&lints)[..]].concat();

@@ -37,6 +37,13 @@ def is_scipy(value: Any) -> bool:
     return sparse is not None and sparse.issparse(value)
 
 
+def is_pyg(data: Any) -> bool:
+    """Tells whether the object is PyTorch Geometric's, without importing it."""
+    return type(data).__module__.split(".")[0] == "torch_geometric" or any(
+        base.__module__.split(".")[0] == "torch_geometric" for base in type(data).__mro__
+    )
+
+
 def edges_of_scipy(matrix: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
     """The edges of a sparse adjacency matrix, ``A[i, j]`` from ``i`` to ``j``, their weights where not all are 1, and the number of nodes.
     Entries at the same place are summed, and zeros are no edges, as in SciPy's own sums and products."""

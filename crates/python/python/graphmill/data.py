@@ -9,7 +9,8 @@ from typing import Any, Callable, Iterator
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, find, is_tensor
+from ._frameworks import array_of, find, is_pyg, is_tensor
+from .dataset import Dataset
 
 
 class Data:
@@ -84,18 +85,9 @@ class Graph:
         return self.topology.num_edges
 
 
-def is_pyg(data: Any) -> bool:
-    """Whether that is of PyTorch Geometric."""
-    return type(data).__module__.split(".")[0] == "torch_geometric" or any(
-        base.__module__.split(".")[0] == "torch_geometric" for base in type(data).__mro__
-    )
-
-
 def open_graph(data: Any) -> Graph:
     """Takes a user's graph apart: a :class:`graphmill.Dataset`, PyTorch Geometric's ``Data``, a :class:`Data`, or a mapping of its
     names."""
-    from .dataset import Dataset
-
     if isinstance(data, Dataset):
         return _of_dataset(data)
     if is_pyg(data):

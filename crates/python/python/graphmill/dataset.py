@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, edges_of_scipy, find, is_scipy
-from .data import is_pyg
+from ._frameworks import array_of, edges_of_scipy, find, is_pyg, is_scipy
 from .loader import input_nodes_of
 from .progress import watch
 

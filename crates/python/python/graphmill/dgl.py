@@ -7,8 +7,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import find, options_of
-from .data import is_pyg
+from ._frameworks import find, is_pyg, options_of
 from .dataset import Dataset
 from .loader import Loader, input_nodes_of
 

@@ -1,4 +1,5 @@
-//! The interface between host memory and an accelerator's: device memory beside a matrix or a block.
+//! The interface between host memory and an accelerator's: device memory beside a matrix.
+//! [`DeviceBlock`](crate::block::DeviceBlock) is the same for a block.
 //!
 //! This crate knows no device. A backend for a device passes its memory in behind these traits; a read on the
 //! host ([`crate::matrix::View::host`]) copies the newest values from wherever they are.
@@ -102,59 +103,4 @@ pub trait Accelerator {
     /// Makes values of the host, which do not change while they are used, readable by the device. `None` as
     /// for [`Accelerator::allocate`].
     fn read_only(&self, bytes: &[u8]) -> Option<Arc<dyn DeviceMemory>>;
-}
-
-/// A block in a device's memory: the arrays of [`crate::Block`], whose lengths the host knows.
-///
-/// ```
-/// use std::any::Any;
-/// use graphmill_core::{Block, accelerator::DeviceBlock};
-///
-/// /// A block of a simulated device, with a single edge.
-/// #[derive(Debug)]
-/// struct OneEdge;
-///
-/// impl DeviceBlock for OneEdge {
-///     fn device(&self) -> usize {
-///         0
-///     }
-///     fn num_edges(&self) -> usize {
-///         1
-///     }
-///     fn is_weighted(&self) -> bool {
-///         false
-///     }
-///     fn is_transposed(&self) -> bool {
-///         false
-///     }
-///     fn download(&self, block: &mut Block) {
-///         (block.indptr, block.indices) = (vec![0, 1], vec![1]);
-///     }
-///     fn as_any(&self) -> &dyn Any {
-///         self
-///     }
-/// }
-///
-/// let mut block = Block { num_dst: 1, num_src: 2, ..Block::default() };
-/// OneEdge.download(&mut block);
-/// assert_eq!(block.num_edges(), OneEdge.num_edges());
-/// ```
-pub trait DeviceBlock: Any + Debug + Send + Sync {
-    /// Number of the device.
-    fn device(&self) -> usize;
-
-    /// `E`.
-    fn num_edges(&self) -> usize;
-
-    /// Reports whether edges have weights.
-    fn is_weighted(&self) -> bool;
-
-    /// Reports whether the transpose is there too.
-    fn is_transposed(&self) -> bool;
-
-    /// Copies all arrays to the host, in place of those of `block`.
-    fn download(&self, block: &mut crate::Block);
-
-    /// The implementation, for downcasts.
-    fn as_any(&self) -> &dyn Any;
 }

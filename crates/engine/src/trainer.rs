@@ -24,7 +24,7 @@ use crate::{
     accelerator::ComputeDevices,
     config::Devices,
     memory::{self, MemoryPlacements},
-    observer::{Observer, Start},
+    observer::Observer,
     record::{EpochRecord, ReuseRecord, Summary},
     run::{
         Inputs, Meter, Peers, RunPosition,
@@ -37,10 +37,6 @@ use crate::{
     stage::Loader,
     strategy::{Epoch, Flow, Strategy},
 };
-
-/// Least seconds between checkpoints that are written because an epoch has ended: epochs of milliseconds
-/// are repeated faster than they are saved.
-const EPOCH_CHECKPOINT_SECONDS: f64 = 1.0;
 
 /// Trains a model and evaluates it. Runs on the current rayon pool.
 ///
@@ -99,8 +95,7 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
         observer: context.observer,
         stop: context.stop,
     };
-    let choices = Choices { inputs, samplers: &samplers, tables: &tables, loader: &loader };
-    choices.notices().iter().for_each(|note| trainer.observer.note(note));
+    Choices { inputs, samplers: &samplers, tables: &tables, loader: &loader }.report(trainer.observer);
     let outcome = trainer.run(context.resume);
     let ended = trainer.observer.end(outcome.as_ref());
     // the error of the run itself comes first
@@ -154,16 +149,9 @@ impl Trainer<'_> {
         }
         self.strategy.prepare(self.loader, &self.position.learner)?;
         self.position.write_origin(&self.inputs)?;
-        self.observer.start(&Start {
-            epochs: self.inputs.config.epochs,
-            batches: self.loader.num_batches(),
-            seeds: self.loader.num_seeds(),
-            from: (self.position.state.epoch, self.position.state.batch),
-            metric: self.scorer.metric.name.to_string(),
-            parameters: self.position.learner.model.num_params(),
-            earlier: self.position.records.clone(),
-            timeline: self.meter.timeline(),
-        })
+        let (metric, timeline) = (self.scorer.metric.name, self.meter.timeline());
+        let start = self.position.start(self.inputs.config.epochs, self.loader, metric, timeline);
+        self.observer.start(&start)
     }
 
     /// Trains on the batches of the epoch in hand: from the first, or from where a checkpoint left it.
@@ -240,13 +228,8 @@ impl Trainer<'_> {
     /// Records the epoch, goes on to the next, and writes a checkpoint if it is time.
     fn record(&mut self, record: EpochRecord, flow: Flow) -> Result<()> {
         let epochs = self.inputs.config.epochs;
-        self.position.next_epoch();
-        if let Some(run) = self.position.checkpoints.run() {
-            run.append_epoch(&record)?;
-        }
-        self.observer.epoch(&record)?;
-        self.position.records.push(record);
-        let is_due = self.position.checkpoints.seconds_since_save() >= EPOCH_CHECKPOINT_SECONDS;
+        self.position.end_epoch(record, self.observer)?;
+        let is_due = self.position.checkpoints.is_due_after_epoch();
         if is_due || self.position.is_done(epochs) || flow == Flow::Stop {
             let clock = Instant::now();
             self.position.save()?;

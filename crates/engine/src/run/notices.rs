@@ -47,8 +47,8 @@ impl<'a> LaterNotes<'a> {
 }
 
 impl Choices<'_> {
-    /// The notes, in the order in which they are reported.
-    pub(crate) fn notices(&self) -> Vec<String> {
+    /// Reports the notes to the observer.
+    pub(crate) fn report(&self, observer: &mut dyn Observer) {
         let mut notes = self.of_devices();
         notes.extend(self.loader.order.choice());
         notes.extend(self.of_memory());
@@ -56,7 +56,7 @@ impl Choices<'_> {
         let unused = tiers::unused_policy(self.inputs.config, self.inputs.data);
         notes.extend(unused.filter(|_| self.inputs.view.is_none()));
         notes.extend(self.of_edge_weights());
-        notes
+        notes.iter().for_each(|note| observer.note(note));
     }
 
     /// The devices that compute, and whether they compute as the options say.

@@ -1,14 +1,19 @@
 //! The position of a run with everything that a checkpoint restores, and how a run continues from one.
 
-use std::{path::Path, time::Instant};
+use std::{path::Path, sync::Arc, time::Instant};
 
 use graphmill_nn::schedule::{EarlyStop, Schedule};
 
-use super::{CheckpointWriter, Inputs, Peers, RunState, observer::Observer};
+use super::{
+    CheckpointWriter, Inputs, Peers, RunState,
+    observer::{Observer, Start},
+};
 use crate::{
     Error, Result, RunDir,
     learner::Learner,
     record::{Best, EpochRecord, Origin, partition_of_older},
+    stage::Loader,
+    timeline::Timeline,
 };
 
 /// Everything of a run that a checkpoint holds and restores.
@@ -89,6 +94,26 @@ impl<'a> RunPosition<'a> {
         run.write_config(&origin.config(inputs.config))
     }
 
+    /// Start of the run from here on, for the observer.
+    pub(crate) fn start(
+        &self,
+        epochs: usize,
+        loader: &Loader,
+        metric: &str,
+        timeline: Arc<Timeline>,
+    ) -> Start {
+        Start {
+            epochs,
+            batches: loader.num_batches(),
+            seeds: loader.num_seeds(),
+            from: (self.state.epoch, self.state.batch),
+            metric: metric.to_string(),
+            parameters: self.learner.model.num_params(),
+            earlier: self.records.clone(),
+            timeline,
+        }
+    }
+
     /// Reports whether all of `epochs` are done, or early stopping has seen enough.
     pub(crate) fn is_done(&self, epochs: usize) -> bool {
         self.state.epoch >= epochs || self.early.stops()
@@ -123,24 +148,33 @@ impl<'a> RunPosition<'a> {
         }
     }
 
-    /// Goes on to the next epoch.
-    pub(crate) fn next_epoch(&mut self) {
+    /// Records the epoch in hand, for the run directory and the observer, and goes on to the next.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or the observer fails.
+    pub(crate) fn end_epoch(&mut self, record: EpochRecord, observer: &mut dyn Observer) -> Result<()> {
         self.state.next_epoch();
         self.learner.history.end_epoch();
         self.state.patience = self.early.state;
         self.state.schedule = self.schedule.state();
+        if let Some(run) = self.checkpoints.run() {
+            run.append_epoch(&record)?;
+        }
+        observer.epoch(&record)?;
+        self.records.push(record);
+        Ok(())
     }
 
     /// Writes a checkpoint.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// The disk is full or cannot be written.
     pub(crate) fn save(&mut self) -> Result<()> {
         self.state.save(&mut self.checkpoints, &self.learner)
     }
 
-    /// After a failure: saves what was trained since the last checkpoint, as far as the model is that of a whole update. The
-    /// first failure is the error to report, whatever becomes of this.
+    /// Saves the batches trained since the last checkpoint after a failure, if the model is that of a whole update.
+    /// The first failure is the error to report, whether or not this succeeds.
     pub(crate) fn rescue(&mut self, observer: &mut dyn Observer) {
         let (epoch, batch) = (self.state.epoch, self.state.batch);
         let is_saved = self.checkpoints.run().is_none() || self.checkpoints.is_saved_at(epoch, batch);

@@ -4,8 +4,8 @@
 //!   every epoch:  order ─► strategy { sample ─► extract ─► train } per batch ─► score ─► record, checkpoint
 //! ```
 //!
-//! [`train`] opens the devices, makes the parts that the options name, and runs them: [`run`] puts a
-//! `Trainer` together, and `Trainer::run` is the loop. Each part has a file in [`crate::run`].
+//! [`train`] opens the devices, makes the parts that the options name, and puts a `Trainer` together, whose
+//! `run` is the loop. Each part has a file in [`crate::run`].
 //!
 //! The result of a run is a function of its configuration, its dataset and the position it has reached
 //! ([`RunState`]). A run that was killed and resumed therefore ends with the same bits as one that was

@@ -1,9 +1,20 @@
-//! Charts as SVG, for the report page, the plots of `hotness` and `partition`, and the project's own measurements.
+//! Charts as SVG, for the report page, the plots of `hotness` and `partition`, and the project's own
+//! measurements.
 //!
-//! - [`Scale`]: an axis with round ticks, from values to places.
-//! - [`Drawing`]: shapes and texts. Colours come from a style sheet by class, so that a page restyles them, and a title
-//!   shows under the pointer.
-//! - [`Figure`]: panels side by side with one key, as a document of its own that follows the reader's light or dark theme.
+//! ```
+//! use graphmill_chart::{Drawing, Scale};
+//!
+//! let epochs = Scale::rounded(0.0, 10.0, 5, (40.0, 200.0));
+//! let mut drawing = Drawing::new("loss by epoch", 220.0, 120.0);
+//! drawing.x_axis(&epochs, 100.0);
+//! drawing.line("loss", (epochs.at(0.0), 20.0), (epochs.at(10.0), 80.0));
+//! assert!(drawing.finish().starts_with("<svg"));
+//! ```
+//!
+//! - [`Scale`]: an axis with round ticks, from values to positions.
+//! - [`Drawing`]: shapes and texts. Colours come from a style sheet by class, so that a page restyles them, and
+//!   a title shows under the pointer.
+//! - [`Figure`]: panels side by side with one key, as a document of its own in the reader's light or dark theme.
 
 mod drawing;
 mod figure;

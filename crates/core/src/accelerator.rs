@@ -1,67 +1,106 @@
-//! The seam between host memory and an accelerator's: what stands beside a matrix or a block once a device has worked with it.
+//! The interface between host memory and an accelerator's: device memory beside a matrix.
+//! [`DeviceBlock`](crate::block::DeviceBlock) is the same for a block.
 //!
-//! This crate knows no device. Whoever computes on one hands in memory behind these traits; who only reads values on the host
-//! ([`crate::matrix::View::host`]) gets them, wherever the newest are, and pays for the copy.
+//! This crate knows no device. A backend for a device passes its memory in behind these traits; a read on the
+//! host ([`crate::matrix::View::host`]) copies the newest values from wherever they are.
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 
-/// Memory of a device that holds values of a matrix, from their first on. Dropping it gives it back.
+/// Memory of a device that holds the values of a matrix, from the first on. Dropping it frees it.
+///
+/// ```
+/// use std::{any::Any, sync::{Arc, Mutex}};
+/// use graphmill_core::{Matrix, accelerator::DeviceMemory};
+///
+/// /// A simulated device's memory.
+/// #[derive(Debug)]
+/// struct Simulated(Mutex<Vec<u8>>);
+///
+/// impl DeviceMemory for Simulated {
+///     fn device(&self) -> usize {
+///         0
+///     }
+///     fn bytes(&self) -> usize {
+///         self.0.lock().unwrap().len()
+///     }
+///     fn address(&self) -> u64 {
+///         0
+///     }
+///     fn upload(&self, at: usize, from: &[u8]) {
+///         self.0.lock().unwrap()[at..at + from.len()].copy_from_slice(from);
+///     }
+///     fn download(&self, at: usize, to: &mut [u8]) {
+///         to.copy_from_slice(&self.0.lock().unwrap()[at..at + to.len()]);
+///     }
+///     fn as_any(&self) -> &dyn Any {
+///         self
+///     }
+/// }
+///
+/// let memory = Simulated(Mutex::new(vec![0; 8]));
+/// memory.upload(4, &1.5f32.to_ne_bytes());
+/// let mut matrix = Matrix::default();
+/// matrix.set_device(1, 2, Arc::new(memory));
+/// assert_eq!(matrix.device(), Some(0));
+/// assert_eq!(matrix.view().host(), [0.0, 1.5]);
+/// ```
 pub trait DeviceMemory: Any + Debug + Send + Sync {
-    /// Which device it is of: every device of a process has a number of its own.
+    /// Number of the device: unique in the process.
     fn device(&self) -> usize;
 
-    /// How many bytes it holds.
+    /// Size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Where it is, as the device numbers its memory.
+    /// Address in the device's memory.
     fn address(&self) -> u64;
 
-    /// Copies bytes from the host to those from `at` on.
+    /// Copies bytes from the host to offset `at`.
     fn upload(&self, at: usize, from: &[u8]);
 
-    /// Copies the bytes from `at` on to the host, after all work of the device on them.
+    /// Copies the bytes at offset `at` to the host, after all work of the device on them.
     fn download(&self, at: usize, to: &mut [u8]);
 
-    /// Copies the first `bytes` bytes of another device's memory, after that device's work on them; false where the two devices do not
-    /// reach each other, and nothing was done.
+    /// Copies the first `bytes` bytes of another device's memory, after that device's work on them; false if
+    /// the devices do not reach each other, and nothing was copied.
     fn copy_from(&self, _other: &dyn DeviceMemory, _bytes: usize) -> bool {
         false
     }
 
-    /// As what it is.
+    /// The implementation, for downcasts.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Who has memory of a device to give.
+/// A device that allocates memory.
+///
+/// ```
+/// use std::sync::Arc;
+/// use graphmill_core::{Matrix, accelerator::{Accelerator, DeviceMemory}};
+///
+/// /// A device whose memory is full.
+/// struct Full;
+///
+/// impl Accelerator for Full {
+///     fn device(&self) -> usize {
+///         0
+///     }
+///     fn allocate(&self, _bytes: usize) -> Option<Arc<dyn DeviceMemory>> {
+///         None
+///     }
+///     fn read_only(&self, _bytes: &[u8]) -> Option<Arc<dyn DeviceMemory>> {
+///         None
+///     }
+/// }
+///
+/// assert!(Matrix::zeros(2, 3).view().on_device(&Full).is_none());
+/// ```
 pub trait Accelerator {
-    /// The number that its memory tells ([`DeviceMemory::device`]).
+    /// Number of the device ([`DeviceMemory::device`]).
     fn device(&self) -> usize;
 
-    /// So many bytes; `None` where there is no such memory, which the accelerator remembers as its failure.
+    /// Allocates memory; `None` if there is not enough, which the accelerator remembers as its failure.
     fn allocate(&self, bytes: usize) -> Option<Arc<dyn DeviceMemory>>;
 
-    /// Values of the host that nobody changes while they are used, where the device can read them. `None` as with
-    /// [`Accelerator::allocate`].
+    /// Makes values of the host, which do not change while they are used, readable by the device. `None` as
+    /// for [`Accelerator::allocate`].
     fn read_only(&self, bytes: &[u8]) -> Option<Arc<dyn DeviceMemory>>;
-}
-
-/// A block as a device holds it: the arrays of [`crate::Block`], whose lengths the host knows.
-pub trait DeviceBlock: Any + Debug + Send + Sync {
-    /// Which device it is on.
-    fn device(&self) -> usize;
-
-    /// `E`.
-    fn num_edges(&self) -> usize;
-
-    /// Whether its edges have weights of their own.
-    fn is_weighted(&self) -> bool;
-
-    /// Whether the transpose is there too.
-    fn is_transposed(&self) -> bool;
-
-    /// Copies all arrays to the host, in the place of whatever they were there.
-    fn download(&self, block: &mut crate::Block);
-
-    /// As what it is.
-    fn as_any(&self) -> &dyn Any;
 }

@@ -2,13 +2,15 @@
 
 mod induce;
 mod keep;
+mod on_device;
 mod transpose;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 pub use induce::Induce;
+pub use on_device::{DeviceBlock, OnDevice};
 
-use crate::{NodeId, accelerator::DeviceBlock};
+use crate::NodeId;
 
 /// What a layer makes of its neighbours' rows, as far as it concerns a sampler that weighs edges: the weights with which the
 /// layer's sum over a sample estimates that over all neighbours without bias.
@@ -60,22 +62,6 @@ pub struct Block {
     pub transposed: Transposed,
     /// The arrays on a device, which were put there ([`Block::on_device`]) or drawn there: the ones above are then empty.
     pub device: OnDevice,
-}
-
-/// What a device holds of a block.
-#[derive(Clone, Debug, Default)]
-pub struct OnDevice(OnceLock<Arc<dyn DeviceBlock>>);
-
-impl OnDevice {
-    /// A block that was drawn on a device.
-    pub fn of(block: Arc<dyn DeviceBlock>) -> Self {
-        Self(OnceLock::from(block))
-    }
-
-    /// What is there.
-    pub fn get(&self) -> Option<&Arc<dyn DeviceBlock>> {
-        self.0.get()
-    }
 }
 
 /// A block's edges grouped by source, destinations ascending within each: the fixed order in which

@@ -4,7 +4,11 @@ use std::{ops::Range, sync::Arc};
 
 use rayon::prelude::*;
 
-use crate::{Buffer, Error, NodeId, Result, alias::TableStore, search::position};
+use crate::{
+    Buffer, Error, NodeId, Result,
+    alias::{RowAlias, TableStore},
+    search::position,
+};
 
 /// A directed graph in CSC form. An undirected graph stores each edge both ways.
 ///
@@ -128,9 +132,18 @@ impl Graph {
         Self { tables: Some(store), ..self }
     }
 
-    /// Store of alias tables of the weights, if the graph has one.
-    pub(crate) fn table_store(&self) -> Option<&dyn TableStore> {
-        self.tables.as_deref()
+    /// Alias tables of the edge weights, from the graph's [`TableStore`] if it has one. O(V + E), parallel.
+    ///
+    /// # Errors
+    /// The graph has no weights; else as for [`RowAlias::new`].
+    pub fn alias_tables(&self) -> Result<RowAlias> {
+        let Some(weights) = self.edge_weight() else {
+            return Err(Error::invalid("the graph has no edge weights: there is nothing to draw by"));
+        };
+        match &self.tables {
+            Some(store) => store.tables(&self.indptr, weights),
+            None => RowAlias::new(&self.indptr, weights),
+        }
     }
 
     /// `V`.

@@ -2,7 +2,10 @@
 
 use std::{any::Any, sync::Arc};
 
-use graphmill_core::{Block, accelerator::DeviceBlock, block::Transposed};
+use graphmill_core::{
+    Block,
+    block::{DeviceBlock, Transposed},
+};
 
 use crate::{Buffer, Queue, Result};
 

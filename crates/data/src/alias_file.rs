@@ -17,7 +17,7 @@ use std::{
 };
 
 use graphmill_core::{
-    Buffer, Graph, Result,
+    Buffer, Result,
     alias::{Cell, RowAlias, TableStore},
 };
 
@@ -54,18 +54,18 @@ impl Beside {
 impl TableStore for Beside {
     /// Mapped from the file, if it fits, and otherwise built, and stored for the next time if there are many. The same tables
     /// either way. That the file cannot be read or written is no error.
-    fn tables(&self, graph: &Graph, weights: &[f32]) -> Result<RowAlias> {
+    fn tables(&self, indptr: &[u64], weights: &[f32]) -> Result<RowAlias> {
         if weights.len() < WORTH_STORING {
-            return RowAlias::new(graph, weights);
+            return RowAlias::new(indptr, weights);
         }
-        Kept { dir: &self.dir, graph, weights }.open_or_make()
+        Kept { dir: &self.dir, indptr, weights }.open_or_make()
     }
 }
 
 /// The tables in a directory.
 struct Kept<'a> {
     dir: &'a Path,
-    graph: &'a Graph,
+    indptr: &'a [u64],
     weights: &'a [f32],
 }
 
@@ -75,14 +75,12 @@ impl Kept<'_> {
     }
 
     fn open_or_make(&self) -> Result<RowAlias> {
-        let made_of = [
-            checksum(bytemuck::cast_slice(self.graph.indptr())),
-            checksum(bytemuck::cast_slice(self.weights)),
-        ];
+        let made_of =
+            [checksum(bytemuck::cast_slice(self.indptr)), checksum(bytemuck::cast_slice(self.weights))];
         if let Some(found) = self.open(&made_of) {
             return Ok(found);
         }
-        let made = RowAlias::new(self.graph, self.weights)?;
+        let made = RowAlias::new(self.indptr, self.weights)?;
         // One process writes, others do without: a lock ends with its process, so one that is killed is in nobody's way, and the next
         // one writes over what it left.
         let lock = File::open(self.dir).ok().filter(|dir| dir.try_lock().is_ok());
@@ -106,7 +104,7 @@ impl Kept<'_> {
         if found != head(made_of, &cells) {
             return None;
         }
-        RowAlias::of_cells(self.graph, self.weights, cells)
+        RowAlias::of_cells(self.indptr, self.weights, cells)
     }
 
     /// Writes the file, whole or not at all.
@@ -134,7 +132,7 @@ fn head([indptr, weights]: &[String; 2], cells: &[Cell]) -> [u8; HEAD] {
 mod tests {
     use std::{fs, sync::Arc};
 
-    use graphmill_core::{alias::NOTHING, keyed::Stream};
+    use graphmill_core::{Graph, alias::NOTHING, keyed::Stream};
 
     use super::*;
     use crate::atomic::Mortal;
@@ -155,11 +153,11 @@ mod tests {
     }
 
     fn kept<'a>(dir: &'a Path, graph: &'a Graph) -> Kept<'a> {
-        Kept { dir, graph, weights: graph.edge_weight().unwrap() }
+        Kept { dir, indptr: graph.indptr(), weights: graph.edge_weight().unwrap() }
     }
 
     fn built(graph: &Graph) -> RowAlias {
-        RowAlias::new(graph, graph.edge_weight().unwrap()).unwrap()
+        RowAlias::new(graph.indptr(), graph.edge_weight().unwrap()).unwrap()
     }
 
     #[test]
@@ -172,7 +170,7 @@ mod tests {
         let draws = |table: &RowAlias| {
             let mut stream = Stream::new(5);
             let nodes = (0..20).flat_map(|_| 0..300);
-            nodes.map(|v| table.rows().draw(&graph, v, &mut stream)).collect::<Vec<_>>()
+            nodes.map(|v| table.rows().draw(graph.indptr(), v, &mut stream)).collect::<Vec<_>>()
         };
         assert_eq!(draws(&first), draws(&second));
         assert!(
@@ -280,9 +278,9 @@ mod tests {
     fn few_edges_get_no_file() {
         let dir = tempfile::tempdir().unwrap();
         let graph = graph(1).with_table_store(Arc::new(Beside::new(dir.path())));
-        assert!(RowAlias::of_stored_weights(&graph).unwrap() == built(&graph));
+        assert!(graph.alias_tables().unwrap() == built(&graph));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let bare = Graph::new(vec![0, 1].into(), vec![0].into()).unwrap();
-        assert!(RowAlias::of_stored_weights(&bare).unwrap_err().to_string().contains("no edge weights"));
+        assert!(bare.alias_tables().unwrap_err().to_string().contains("no edge weights"));
     }
 }

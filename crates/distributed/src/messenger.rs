@@ -40,6 +40,30 @@ mod kind {
 }
 
 /// Answers what other ranks ask.
+///
+/// ```
+/// use std::sync::Arc;
+/// use graphmill_core::Result;
+/// use graphmill_distributed::{Messenger, MessengerOptions, Service, local, messenger::HEADER};
+///
+/// /// Answers with twice the words.
+/// struct Twice;
+///
+/// impl Service for Twice {
+///     fn answer(&self, _from: usize, words: &[u32], answer: &mut Vec<u32>) -> Result<()> {
+///         answer.extend(words.iter().map(|word| 2 * word));
+///         Ok(())
+///     }
+/// }
+///
+/// let start = |end| Messenger::start(MessengerOptions::default(), move || Ok(end));
+/// let ranks = local(2).into_iter().map(start).collect::<Result<Vec<_>>>()?;
+/// ranks[1].serve(1, Arc::new(Twice));
+/// let reply = ranks[0].ask(1, 1, |words| words.extend([3, 4])).wait()?;
+/// assert_eq!(reply[HEADER..], [6, 8]);
+/// ranks.iter().for_each(|rank| rank.close());
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait Service: Send + Sync {
     /// Appends to `answer` what is answered to `words`, which rank `from` asks. Waits for no other rank.
     ///

@@ -5,7 +5,7 @@ use std::fmt;
 use rayon::prelude::*;
 
 use super::{Cell, Room, build};
-use crate::{Buffer, Error, Graph, NodeId, Result, keyed::Stream, prefetch::prefetch};
+use crate::{Buffer, Error, NodeId, Result, keyed::Stream, prefetch::prefetch};
 
 /// Nodes whose rows are one task.
 const ROWS: usize = 1 << 10;
@@ -20,13 +20,33 @@ pub struct RowAlias {
     cells: Buffer<Cell>,
 }
 
-/// Keeps the tables of a graph's stored weights, for example in a file.
+/// Stores the tables of a graph's edge weights, for example in a file.
+///
+/// ```
+/// use graphmill_core::{EdgeOptions, Result, alias::{RowAlias, TableStore}, build_weighted};
+///
+/// /// Builds the tables each time.
+/// #[derive(Debug)]
+/// struct Unstored;
+///
+/// impl TableStore for Unstored {
+///     fn tables(&self, indptr: &[u64], weights: &[f32]) -> Result<RowAlias> {
+///         RowAlias::new(indptr, weights)
+///     }
+/// }
+///
+/// let graph = build_weighted(3, &[0, 1], &[2, 2], &[0.5, 1.5], EdgeOptions::DIRECTED)?;
+/// let graph = graph.with_table_store(std::sync::Arc::new(Unstored));
+/// assert_eq!(graph.alias_tables()?.num_edges(), 2);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait TableStore: Send + Sync + fmt::Debug {
-    /// Tables proportional to the `weights` of `graph` (`E`): those that are kept, or new ones.
+    /// Tables proportional to `weights` (`E`) within the rows that start at `indptr`: stored ones, or new
+    /// ones.
     ///
     /// # Errors
     /// As for [`RowAlias::new`].
-    fn tables(&self, graph: &Graph, weights: &[f32]) -> Result<RowAlias>;
+    fn tables(&self, indptr: &[u64], weights: &[f32]) -> Result<RowAlias>;
 }
 
 /// The tables of a [`RowAlias`], wherever they are, for many draws.
@@ -35,10 +55,10 @@ pub struct Rows<'a> {
     cells: &'a [Cell],
 }
 
-/// Where a draw landed in a [`RowAlias`], before it was looked at.
+/// Position of a draw in a [`RowAlias`], before its cell is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim {
-    /// The cell, by its place among all.
+    /// Index of the cell among all.
     cell: u64,
     /// The cell's number within the row.
     own: u32,
@@ -47,13 +67,15 @@ pub struct Aim {
 }
 
 impl RowAlias {
-    /// Rows proportional to `weights` (`E`, in the order of `graph.indices()`). O(V + E), parallel.
+    /// Rows proportional to `weights` (`E`), where `indptr` (`V + 1`) ascends from 0 to `E` as a graph's does.
+    /// O(V + E), parallel.
     ///
     /// # Errors
     /// The lengths disagree; a weight is negative or not finite; a row has 2^32 - 1 edges or more.
-    pub fn new(graph: &Graph, weights: &[f32]) -> Result<Self> {
-        if weights.len() != graph.num_edges() {
-            return Err(Error::invalid(format!("{} weights for {} edges", weights.len(), graph.num_edges())));
+    pub fn new(indptr: &[u64], weights: &[f32]) -> Result<Self> {
+        let edges = indptr.last().copied().unwrap_or(0);
+        if weights.len() as u64 != edges {
+            return Err(Error::invalid(format!("{} weights for {edges} edges", weights.len())));
         }
         if let Some(e) = weights.par_iter().position_first(|w| !(*w >= 0.0 && w.is_finite())) {
             return Err(Error::invalid(format!(
@@ -61,8 +83,7 @@ impl RowAlias {
                 weights[e]
             )));
         }
-        if let Some(v) =
-            graph.indptr().par_windows(2).position_first(|ends| ends[1] - ends[0] >= u64::from(NOTHING))
+        if let Some(v) = indptr.par_windows(2).position_first(|ends| ends[1] - ends[0] >= u64::from(NOTHING))
         {
             return Err(Error::invalid(format!(
                 "node {v} has 2^32 - 1 in-neighbours or more: too many for an alias table"
@@ -70,10 +91,11 @@ impl RowAlias {
         }
         let mut cells = vec![Cell { threshold: 0, other: NOTHING }; weights.len()];
         // the cells of each run of rows
-        let mut parts = Vec::with_capacity(graph.num_nodes().div_ceil(ROWS));
+        let nodes = indptr.len().saturating_sub(1);
+        let mut parts = Vec::with_capacity(nodes.div_ceil(ROWS));
         let mut all = &mut cells[..];
-        for first in (0..graph.num_nodes()).step_by(ROWS) {
-            let rows = &graph.indptr()[first..=(first + ROWS).min(graph.num_nodes())];
+        for first in (0..nodes).step_by(ROWS) {
+            let rows = &indptr[first..=(first + ROWS).min(nodes)];
             let (part, rest) = all.split_at_mut((rows[rows.len() - 1] - rows[0]) as usize);
             all = rest;
             parts.push((rows, part));
@@ -88,26 +110,11 @@ impl RowAlias {
         Ok(Self { cells: cells.into() })
     }
 
-    /// Rows proportional to the weights stored with `graph`, from its [`TableStore`] if it has one.
-    /// O(V + E), parallel.
-    ///
-    /// # Errors
-    /// The graph has no weights; else as for [`RowAlias::new`].
-    pub fn of_stored_weights(graph: &Graph) -> Result<Self> {
-        let Some(weights) = graph.edge_weight() else {
-            return Err(Error::invalid("the graph has no edge weights: there is nothing to draw by"));
-        };
-        match graph.table_store() {
-            Some(store) => store.tables(graph, weights),
-            None => Self::new(graph, weights),
-        }
-    }
-
-    /// Tables from `cells` made earlier for the `weights` of `graph` (`E`); `None` if a draw could
+    /// Tables from `cells` made earlier for these rows and weights ([`RowAlias::new`]); `None` if a draw could
     /// leave its row or return an edge of a row without weight. O(V + E), parallel.
-    pub fn of_cells(graph: &Graph, weights: &[f32], cells: Buffer<Cell>) -> Option<Self> {
-        let rows = graph.indptr().par_windows(2).with_min_len(1 << 10);
-        let sound = cells.len() == graph.num_edges()
+    pub fn of_cells(indptr: &[u64], weights: &[f32], cells: Buffer<Cell>) -> Option<Self> {
+        let rows = indptr.par_windows(2).with_min_len(1 << 10);
+        let sound = cells.len() as u64 == indptr.last().copied().unwrap_or(0)
             && weights.len() == cells.len()
             && rows.all(|ends| {
                 let row = ends[0] as usize..ends[1] as usize;
@@ -155,18 +162,19 @@ impl PartialEq for RowAlias {
 impl Eq for RowAlias {}
 
 impl Rows<'_> {
-    /// One in-neighbour of `v`, as its number within the row; `None` where there is none, or all weigh 0. One draw of 64 bits, and one read.
-    /// `graph` is the one that these were made for.
+    /// One in-neighbour of `v`, as its number within the row; `None` if there is none, or all weigh 0. One draw
+    /// of 64 bits, and one read. `indptr` is that of the tables.
     #[inline(always)]
-    pub fn draw(&self, graph: &Graph, v: NodeId, stream: &mut Stream) -> Option<u32> {
-        let (start, end) = (graph.indptr()[v as usize], graph.indptr()[v as usize + 1]);
+    pub fn draw(&self, indptr: &[u64], v: NodeId, stream: &mut Stream) -> Option<u32> {
+        let (start, end) = (indptr[v as usize], indptr[v as usize + 1]);
         if start == end || self.cells[start as usize].other == NOTHING {
             return None;
         }
         Some((self.settle(self.aim(start, end, stream.next_u64())) - start) as u32)
     }
 
-    /// The first half of [`Rows::draw`], from a random word: asks for the cell, of a row of edges `start..end` that is not empty.
+    /// The first half of [`Rows::draw`], from a random word: prefetches the cell, of a row of edges `start..end`
+    /// that is not empty.
     #[inline(always)]
     pub fn aim(&self, start: u64, end: u64, word: u64) -> Aim {
         let product = u128::from(word) * u128::from(end - start);
@@ -197,16 +205,15 @@ mod tests {
         let edges = indptr[indptr.len() - 1] as usize;
         let mut weights = vec![2.0f32; edges];
         weights[..10].copy_from_slice(&[1.0, 0.0, 2.5, 4.0, 0.0, 0.0, 0.1, 0.2, 0.3, 0.4]);
-        let graph = Graph::new(indptr.into(), vec![0; edges].into()).unwrap();
-        let table = RowAlias::new(&graph, &weights).unwrap();
+        let table = RowAlias::new(&indptr, &weights).unwrap();
         let mut stream = Stream::new(8);
-        assert_eq!((table.num_edges(), table.rows().draw(&graph, 0, &mut stream)), (edges, None));
+        assert_eq!((table.num_edges(), table.rows().draw(&indptr, 0, &mut stream)), (edges, None));
         for v in [1, 2, 3, 4, 5, 2 * ROWS as u32 + 4] {
-            let row = graph.indptr()[v as usize] as usize..graph.indptr()[v as usize + 1] as usize;
+            let row = indptr[v as usize] as usize..indptr[v as usize + 1] as usize;
             let row: Vec<f64> = weights[row].iter().map(|&w| f64::from(w)).collect();
             let mut counts = vec![0; row.len()];
             for _ in 0..50_000 {
-                let drawn = table.rows().draw(&graph, v, &mut stream);
+                let drawn = table.rows().draw(&indptr, v, &mut stream);
                 assert_eq!(drawn.is_none(), v == 3);
                 drawn.into_iter().for_each(|i| counts[i as usize] += 1);
             }
@@ -219,19 +226,17 @@ mod tests {
     #[test]
     fn any_number_of_threads_builds_the_same() {
         let indptr: Vec<u64> = (0..=5000).map(|v| v * 13).collect();
-        let graph = Graph::new(indptr.into(), vec![0; 65_000].into()).unwrap();
         let edges: Vec<f32> = (0..65_000u64).map(|i| (i * i % 1000) as f32).collect();
         let build = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| RowAlias::new(&graph, &edges).unwrap())
+            pool.install(|| RowAlias::new(&indptr, &edges).unwrap())
         };
         assert!(build(1) == build(3));
     }
 
     #[test]
     fn weights_that_are_none_are_refused() {
-        let graph = Graph::new(vec![0, 2].into(), vec![0, 0].into()).unwrap();
-        let bad = |weights: &[f32]| RowAlias::new(&graph, weights).unwrap_err().to_string();
+        let bad = |weights: &[f32]| RowAlias::new(&[0, 2], weights).unwrap_err().to_string();
         assert!(bad(&[1.0]).contains("1 weights for 2 edges"));
         assert!(bad(&[1.0, -1.0]).contains("edge weight 1 is -1"));
     }

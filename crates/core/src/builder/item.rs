@@ -1,20 +1,30 @@
-//! What is dealt and sorted: the key of an edge, with or without its weight.
+//! The items that are distributed and sorted: the key of an edge, with or without its weight.
 //!
-//! Without weights an edge is 64 bits and nothing else, so that those who have none pay nothing for those who have.
+//! Without weights an edge is just 64 bits, so graphs without weights do not pay for those that have them.
 
 /// An edge on its way: its destination in the upper and its source in the lower half of 64 bits, in ascending order the
 /// rows of a CSC graph.
+///
+/// ```
+/// use graphmill_core::builder::item::{Item, Weighted};
+///
+/// // the edge from node 1 to node 2
+/// let key = 2 << 32 | 1;
+/// assert_eq!(<Weighted as Item>::new(key, 0.5).weight(), 0.5);
+/// assert_eq!(<u64 as Item>::new(key, 0.5).weight(), 1.0);
+/// assert!(key < <u64 as Item>::new(3 << 32, 0.5).key());
+/// ```
 pub trait Item: bytemuck::Pod + Send + Sync {
-    /// Whether a weight travels with the key.
+    /// Whether items have weights.
     const WEIGHTED: bool;
 
-    /// The edge of this key; the weight is dropped where none travels.
+    /// Item of this key; the weight is dropped if items have none.
     fn new(key: u64, weight: f32) -> Self;
 
-    /// Its key.
+    /// Key of the edge.
     fn key(self) -> u64;
 
-    /// Its weight; 1 where none travels.
+    /// Weight of the edge; 1 if items have none.
     fn weight(self) -> f32;
 }
 

@@ -1,7 +1,8 @@
-//! Where a matrix's newest values are, and the copies of them on the other side.
+//! The place of a matrix's newest values, and copies of them on the other side.
 //!
-//! There is one place of the newest values: host memory, or one device. Whoever reads from elsewhere gets a copy, which stays until
-//! the values change. Only a write, which borrows the matrix alone, changes the place; reads share it, so copies stand behind locks.
+//! The newest values have one place: host memory, or one device. A read from elsewhere makes a copy, which
+//! stays until the values change. Only a write, which borrows the matrix exclusively, changes the place; reads
+//! share the matrix, so copies are behind locks.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -14,7 +15,7 @@ pub(super) struct Mirror {
     own: Option<Arc<dyn DeviceMemory>>,
     /// Whether `own` holds the newest values.
     newest: bool,
-    /// Whether what host memory holds is not even old: the matrix took a new shape since.
+    /// Whether the values in host memory are of an earlier shape of the matrix.
     unwritten: bool,
     /// Copies of the newest values on devices that are not their place.
     copies: Mutex<Vec<Arc<dyn DeviceMemory>>>,
@@ -23,28 +24,28 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
-    /// Whether the newest values are on a device.
+    /// Reports whether the newest values are on a device.
     pub(super) fn is_newest(&self) -> bool {
         self.newest
     }
 
-    /// Which device the newest values are on, if they are on one.
+    /// Device that holds the newest values, if one does.
     pub(super) fn device(&self) -> Option<usize> {
         self.own.as_ref().filter(|_| self.newest).map(|own| own.device())
     }
 
-    /// Whether host memory holds values that somebody wrote.
+    /// Reports whether host memory holds values that were written.
     pub(super) fn is_written_on_host(&self) -> bool {
         !self.newest && !self.unwritten
     }
 
-    /// Where the newest values are on this device, if they are.
+    /// Address of the newest values on this device, if it holds them.
     pub(super) fn on(&self, device: usize) -> Option<u64> {
         let own = self.own.as_ref().filter(|own| self.newest && own.device() == device)?;
         Some(own.address())
     }
 
-    /// A copy on the host of a device's newest values; none where the host's are.
+    /// A copy on the host of a device's newest values; none if the host's are the newest.
     pub(super) fn fetched(&self, values: usize) -> Option<&[Line]> {
         let own = self.own.as_ref().filter(|_| self.newest)?;
         Some(self.fetched.get_or_init(|| {
@@ -54,7 +55,7 @@ impl Mirror {
         }))
     }
 
-    /// Zeros for who reads values that nobody has written.
+    /// Zeros for a read of values that were never written.
     pub(super) fn unwritten(&self, values: usize) -> &[Line] {
         self.fetched.get_or_init(|| vec![Line([0.0; 16]); values.div_ceil(16)])
     }
@@ -82,8 +83,8 @@ impl Mirror {
         Some(address)
     }
 
-    /// The address of a copy on the accelerator of the newest values, which are on another device: without the host, where the two reach
-    /// each other. `None` where they do not.
+    /// Address of a copy on the accelerator of the newest values, which are on another device: made without
+    /// the host if the devices reach each other, `None` if they do not.
     pub(super) fn copied(&self, accelerator: &dyn Accelerator, bytes: usize) -> Option<u64> {
         let own = self.own.as_ref().filter(|_| self.newest)?;
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +99,7 @@ impl Mirror {
         })
     }
 
-    /// The copy of [`Mirror::uploaded`] that was made or found last becomes the place of the newest values.
+    /// Makes the last copy of [`Mirror::uploaded`] the place of the newest values.
     pub(super) fn take_over(&mut self, device: usize) -> Option<u64> {
         let copies = self.copies.get_mut().unwrap_or_else(PoisonError::into_inner);
         let at = copies.iter().position(|copy| copy.device() == device)?;
@@ -108,15 +109,15 @@ impl Mirror {
         Some(address)
     }
 
-    /// This memory becomes the place of the newest values.
+    /// Makes this memory the place of the newest values.
     pub(super) fn put(&mut self, memory: Arc<dyn DeviceMemory>) {
         self.own = Some(memory);
         self.newest = true;
         self.written();
     }
 
-    /// Memory of the accelerator, whatever it holds, becomes the place of the newest values.
-    pub(super) fn room(&mut self, accelerator: &dyn Accelerator, bytes: usize) -> Option<u64> {
+    /// Makes memory of the accelerator, with unspecified values, the place of the newest values.
+    pub(super) fn take_memory(&mut self, accelerator: &dyn Accelerator, bytes: usize) -> Option<u64> {
         let fits = |own: &Arc<dyn DeviceMemory>| own.device() == accelerator.device() && own.bytes() >= bytes;
         let memory = match self.own.take().filter(fits) {
             Some(memory) => memory,
@@ -127,20 +128,20 @@ impl Mirror {
         Some(address)
     }
 
-    /// The values changed where they are: copies are old.
+    /// Drops copies, because the values have changed.
     pub(super) fn written(&mut self) {
         self.copies.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         self.fetched.take();
     }
 
-    /// Nobody wants the values any more; memory stays.
+    /// Forgets the values, and keeps the memory.
     pub(super) fn forget_values(&mut self) {
         self.newest = false;
         self.unwritten = true;
         self.written();
     }
 
-    /// The host is about to write.
+    /// Makes the host the place of the newest values, before it writes.
     pub(super) fn forget_device(&mut self) {
         self.own = None;
         self.newest = false;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use graphmill_core::{
     Block,
-    accelerator::DeviceBlock,
+    block::DeviceBlock,
     matrix::{TableType, View, ViewMut},
 };
 

@@ -107,6 +107,18 @@ pub struct Product {
 }
 
 /// A library that sums over several devices of one process.
+///
+/// ```
+/// # #[cfg(feature = "shim")]
+/// # {
+/// use graphmill_cuda::driver::{Driver, shim};
+///
+/// let device = shim::open(0, shim::Options::default());
+/// let collective = device.collective(&[0])?;
+/// assert_eq!(collective.name(), "the shim, by rank");
+/// # }
+/// # Ok::<(), graphmill_cuda::Error>(())
+/// ```
 pub trait Collective: Send + Sync {
     /// Its name and version.
     fn name(&self) -> &str;
@@ -127,6 +139,26 @@ pub trait Collective: Send + Sync {
 /// # Safety
 /// Of the unsafe calls: addresses and lengths are those of live memory of this driver, which stays until the stream has done the
 /// work, and what a kernel is given is what its signature says.
+///
+/// ```
+/// # #[cfg(feature = "shim")]
+/// # {
+/// use graphmill_cuda::driver::{Driver, shim};
+///
+/// let device = shim::open(0, shim::Options::default());
+/// let (at, stream) = (device.allocate(8)?, device.stream(false)?);
+/// let mut words = [0u32; 2];
+/// // SAFETY: both are 8 bytes, and the device's memory is freed after its work is done.
+/// unsafe {
+///     device.fill(at, 7, 2, stream)?;
+///     device.download(at, words.as_mut_ptr().cast(), 8, stream)?;
+///     device.synchronize(stream)?;
+///     device.free(at);
+/// }
+/// assert_eq!(words, [7, 7]);
+/// # }
+/// # Ok::<(), graphmill_cuda::Error>(())
+/// ```
 pub trait Driver: Send + Sync {
     /// What the device is.
     fn properties(&self) -> &Properties;

@@ -5,11 +5,13 @@
 //! nothing lies, memory over the budget, arguments of the wrong number. Fresh device memory holds NaNs. The
 //! order in which threads and blocks run can be set.
 
+mod in_order;
+mod memory;
+mod options;
+
 use std::{
-    collections::{BTreeMap, HashMap},
-    env,
+    collections::HashMap,
     ffi::{CStr, CString, c_char, c_void},
-    ops::Bound,
     ptr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -19,80 +21,19 @@ use std::{
     time::Instant,
 };
 
+use self::{
+    in_order::InOrder,
+    memory::{describe, region_of},
+};
 use super::{
     Address, Collective, Driver, Event, Graph, HostMemory, Kernel, Product, Properties, Shape, Stream,
 };
 use crate::{Error, Result};
 
-/// An order of what nothing orders: a block's threads between two barriers, a grid's blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// As they are numbered.
-    Forward,
-    /// Backwards.
-    Reverse,
-    /// By a seed: warps, the lanes of a warp, and blocks.
-    Shuffled(u64),
-}
+pub use self::options::{Options, Order};
 
-impl Order {
-    /// Reads `forward`, `reverse` or `shuffled:SEED`.
-    fn parse(text: &str) -> Option<Self> {
-        match text {
-            "forward" => Some(Self::Forward),
-            "reverse" => Some(Self::Reverse),
-            _ => text.strip_prefix("shuffled:")?.parse().ok().map(Self::Shuffled),
-        }
-    }
-
-    /// The shim's number for it, and the seed.
-    fn number(self) -> (u32, u64) {
-        match self {
-            Self::Forward => (0, 0),
-            Self::Reverse => (1, 0),
-            Self::Shuffled(seed) => (2, seed),
-        }
-    }
-}
-
-/// What a device for tests is like.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Bytes of its memory.
-    pub memory: u64,
-    /// Whether memory ends where a page does that nobody may touch. Addresses are multiples of 16 bytes then,
-    /// not of 256.
-    pub guard: bool,
-    /// In which order blocks and their threads run.
-    pub order: Order,
-    /// Whether work can be captured.
-    pub captures: bool,
-    /// The number of a device that fails, after so many kernels.
-    pub fails: Option<(usize, u64)>,
-    /// Sums over devices before they fail.
-    pub sums: u64,
-}
-
-impl Default for Options {
-    /// 1 GiB, guarded, in the order that the environment names by `GRAPHMILL_SHIM_ORDER` (`forward`,
-    /// `reverse`, `shuffled:SEED`), forward where it does not. Nothing fails but what it names: `GRAPHMILL_SHIM_FAILS` a device and how many
-    /// kernels before (`1:500`), `GRAPHMILL_SHIM_SUMS` how many sums over devices.
-    fn default() -> Self {
-        let order = env::var("GRAPHMILL_SHIM_ORDER").ok().and_then(|text| Order::parse(&text));
-        let fails = env::var("GRAPHMILL_SHIM_FAILS").ok().and_then(|text| {
-            let (device, kernels) = text.split_once(':')?;
-            Some((device.parse().ok()?, kernels.parse().ok()?))
-        });
-        let sums = env::var("GRAPHMILL_SHIM_SUMS").ok().and_then(|text| text.parse().ok());
-        Self {
-            memory: 1 << 30,
-            guard: true,
-            order: order.unwrap_or(Order::Forward),
-            captures: true,
-            fails,
-            sums: sums.unwrap_or(u64::MAX),
-        }
-    }
+fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A kernel of the table that the build makes.
@@ -124,30 +65,6 @@ unsafe extern "C" {
         seed: u64,
         failure: *mut Failure,
     ) -> bool;
-}
-
-/// Larger memory is not guarded: it would be slow to map.
-const MOST_GUARDED: usize = 1 << 26;
-/// What nobody has written: NaNs, as f32.
-const UNWRITTEN: u32 = 0x7fc0_dead;
-
-/// Memory that a device may touch.
-#[derive(Clone, Copy, Debug)]
-struct Region {
-    bytes: usize,
-    /// Of which device; none for the host's.
-    device: Option<usize>,
-    /// What was mapped or allocated for it, and how much.
-    base: usize,
-    size: usize,
-    mapped: bool,
-}
-
-/// The memory of all devices, by address.
-static REGIONS: Mutex<BTreeMap<u64, Region>> = Mutex::new(BTreeMap::new());
-
-fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Work that is being captured, and the thread that does.
@@ -252,144 +169,6 @@ impl Shim {
     fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
-
-    /// Maps memory, the device's own or the host's.
-    fn map(&self, bytes: usize, device: bool) -> Result<Address> {
-        let guard = locked(&self.options).guard;
-        let wanted = bytes.max(1);
-        let free = self.properties.memory.saturating_sub(self.used.load(Ordering::Relaxed));
-        let full = || Error::OutOfMemory {
-            device: self.name(),
-            bytes: bytes as u64,
-            free,
-            budget: self.properties.memory,
-        };
-        if device && wanted as u64 > free {
-            return Err(full());
-        }
-        // the host's starts at a page, as a driver's does
-        let alignment = if device { 16 } else { 4096 };
-        let guarded = guard && wanted <= MOST_GUARDED;
-        let page = 4096.max(page_size());
-        let padded = wanted.next_multiple_of(alignment).next_multiple_of(page);
-        let size = if guarded { padded + page } else { padded };
-        // SAFETY: new anonymous memory, at an address that the system picks.
-        let base = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(full());
-        }
-        let at = if guarded {
-            // SAFETY: the last page of what was just mapped; nobody has an address of it yet.
-            unsafe { libc::mprotect(base.byte_add(padded), page, libc::PROT_NONE) };
-            base as usize + padded - wanted.next_multiple_of(alignment)
-        } else {
-            base as usize
-        };
-        if device {
-            // SAFETY: what was just mapped up to the guard: at least `padded` bytes from `base` on, words
-            // aligned as pages are.
-            unsafe { std::slice::from_raw_parts_mut(base.cast::<u32>(), padded / 4) }.fill(UNWRITTEN);
-            self.used.fetch_add(wanted as u64, Ordering::Relaxed);
-        }
-        let region = Region {
-            bytes: wanted,
-            device: device.then_some(self.index),
-            base: base as usize,
-            size,
-            mapped: true,
-        };
-        locked(&REGIONS).insert(at as u64, region);
-        Ok(Address(at as u64))
-    }
-
-    /// Unmaps what [`Shim::map`] has mapped.
-    fn unmap(&self, at: Address) {
-        let Some(region) = locked(&REGIONS).remove(&at.0) else { return };
-        if region.device.is_some() {
-            self.used.fetch_sub(region.bytes as u64, Ordering::Relaxed);
-        }
-        if region.mapped {
-            // SAFETY: the region is no longer listed, so this is the only time that its mapping is given
-            // back; that nobody uses it any more is what whoever frees it promises.
-            unsafe { libc::munmap(region.base as *mut c_void, region.size) };
-        }
-    }
-}
-
-fn page_size() -> usize {
-    // SAFETY: asks the system for a number.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-/// The region that starts at or before this address, where the address lies in it.
-fn region_of(at: u64) -> Option<(u64, Region)> {
-    let regions = locked(&REGIONS);
-    let (&first, &region) = regions.range(..=at).next_back()?;
-    (at - first < region.bytes as u64).then_some((first, region))
-}
-
-/// Where an address lies that is in no region.
-fn describe(at: u64) -> String {
-    let regions = locked(&REGIONS);
-    let below = regions.range(..=at).next_back();
-    let above = regions.range((Bound::Excluded(at), Bound::Unbounded)).next();
-    let behind = below.map(|(first, of)| (at - first, of.bytes));
-    match (behind, above) {
-        (Some((by, bytes)), _) if by < 2 * bytes as u64 + 8192 => {
-            format!("byte {by} of memory of {bytes} bytes")
-        }
-        (_, Some((first, of))) if first - at < 8192 => {
-            format!("{} bytes before memory of {} bytes", first - at, of.bytes)
-        }
-        _ => "no memory of a device".to_owned(),
-    }
-}
-
-/// Sums over devices in the order of their ranks.
-struct InOrder {
-    ranks: usize,
-    /// Sums that go well from now on.
-    left: AtomicU64,
-}
-
-impl Collective for InOrder {
-    fn name(&self) -> &str {
-        "the shim, by rank"
-    }
-
-    unsafe fn sum(&self, ranks: &[(Vec<Address>, Stream)], counts: &[usize]) -> Result<()> {
-        assert_eq!(ranks.len(), self.ranks, "all ranks sum");
-        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
-            let message = "this sum fails".to_owned();
-            return Err(Error::Driver { device: self.name().to_owned(), call: "sum", message });
-        }
-        for (i, &count) in counts.iter().enumerate() {
-            for at in ranks.iter().map(|(values, _)| values[i].0).filter(|_| count > 0) {
-                let fits = region_of(at).is_some_and(|(first, of)| {
-                    of.device.is_some() && at - first + 4 * count as u64 <= of.bytes as u64
-                });
-                assert!(fits, "{count} values at {at:#x}: {}", describe(at));
-            }
-            for element in 0..count {
-                let at = |(values, _): &(Vec<Address>, Stream)| values[i].0 as *mut f32;
-                // SAFETY: all lie in memory that was just looked up, and are aligned as f32 are.
-                unsafe {
-                    let sum = ranks.iter().map(|rank| *at(rank).add(element)).reduce(|sum, x| sum + x);
-                    ranks.iter().for_each(|rank| *at(rank).add(element) = sum.unwrap_or(0.0));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Driver for Shim {
@@ -424,8 +203,7 @@ impl Driver for Shim {
     }
 
     unsafe fn register(&self, at: *const u8, bytes: usize) -> Result<Address> {
-        let region = Region { bytes, device: None, base: 0, size: 0, mapped: false };
-        if locked(&REGIONS).insert(at as u64, region).is_some() {
+        if !Self::list_host(at, bytes) {
             return Err(self.failed("register", format!("the memory at {at:?} is registered already")));
         }
         Ok(Address(at as u64))

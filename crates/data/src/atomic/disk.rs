@@ -24,6 +24,18 @@ pub(crate) fn parent(path: &Path) -> &Path {
 }
 
 /// What is done to a file system to make a file or a directory appear whole.
+///
+/// ```
+/// use graphmill_data::atomic::{Disk, Real};
+///
+/// let dir = tempfile::tempdir()?;
+/// let (new, place) = (dir.path().join("new"), dir.path().join("file"));
+/// Real.write(&new, |file| file.write_all(b"whole"))?;
+/// Real.rename(&new, &place)?;
+/// Real.sync_dir(dir.path())?;
+/// assert_eq!(std::fs::read(&place)?, b"whole");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Disk {
     /// Makes a directory.
     ///

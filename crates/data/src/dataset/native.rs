@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Beside them there may be `edge_alias.bin`, which the manifest does not know: the alias tables of the weights, kept by the first who drew by
-//! them ([`graphmill_core::alias::RowAlias::of_stored_weights`]). It may be deleted at any time.
+//! them ([`graphmill_core::Graph::alias_tables`]). It may be deleted at any time.
 
 mod check;
 mod names;

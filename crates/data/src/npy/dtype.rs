@@ -108,6 +108,14 @@ impl fmt::Display for Number {
 }
 
 /// A type that arrays are read as and written from.
+///
+/// ```
+/// use graphmill_data::npy::{Element, Number};
+///
+/// assert_eq!(i32::DTYPE.to_string(), "<i4");
+/// assert_eq!(i32::from_number(Number::Float(2.0)), Some(2));
+/// assert_eq!(i32::from_number(Number::Float(2.5)), None);
+/// ```
 pub trait Element: Pod + Send + Sync {
     /// Its NumPy type.
     const DTYPE: Dtype;

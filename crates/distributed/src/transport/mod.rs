@@ -12,6 +12,16 @@ pub use frame::{FRAME_WORDS, Frame, Lane};
 use graphmill_core::Result;
 
 /// Carries frames between the ranks of a run.
+///
+/// ```
+/// use graphmill_distributed::{Transport, local, transport::{Frame, Lane}};
+///
+/// let mut ranks = local(2);
+/// ranks[0].send(1, Frame::new(Lane::Draws, true, vec![7, 8]))?;
+/// let (from, frame) = ranks[1].poll()?.expect("a frame has arrived");
+/// assert_eq!((from, frame.words()), (0, &[7, 8][..]));
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait Transport {
     /// Which rank this is, from 0.
     fn rank(&self) -> usize;

@@ -1,12 +1,23 @@
-//! A value that threads change in turn and wait on: the one way in which workers talk to each other.
+//! A value that threads change in turn and wait on: the only way in which workers communicate.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// A value behind a lock, with threads that wait for it to change. All rules about the value are plain functions of it; a
-/// model checker brings a monitor of its own.
+/// A value behind a lock, with threads that wait for it to change. All rules about the value are plain
+/// functions of it, so a model checker can supply its own monitor.
+///
+/// ```
+/// use graphmill_engine::machine::monitor::{Guarded, Monitor};
+///
+/// let queue = Guarded::new(Vec::new());
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| queue.now(|queue| queue.push(7)));
+///     // waits for the other thread
+///     assert_eq!(queue.until(|queue| queue.pop()), 7);
+/// });
+/// ```
 pub trait Monitor<S>: Sync {
-    /// Tries `step` until it returns something, whenever the value may have changed. Where it returns nothing it must change
-    /// nothing that others wait for.
+    /// Tries `step` whenever the value may have changed, until it returns something. A step that returns
+    /// nothing must not change what other threads wait for.
     fn until<R>(&self, step: impl FnMut(&mut S) -> Option<R>) -> R;
 
     /// Looks at the value.

@@ -1,6 +1,6 @@
-//! The best model of a run: kept in memory and written inside every checkpoint, so that model and checkpoint never
-//! disagree. `best.safetensors` in the run directory is a copy for users, written behind the checkpoint; nothing of the
-//! run depends on it, and a run that is killed in between writes it again.
+//! The best model of a run: held in memory and written inside every checkpoint, so that model and checkpoint
+//! never disagree. `best.safetensors` in the run directory is a copy for users, written after the checkpoint; the
+//! run does not depend on it, and a run that is killed in between writes it again.
 
 use graphmill_nn::model::Model;
 
@@ -20,7 +20,7 @@ pub(crate) struct BestModel {
 }
 
 impl BestModel {
-    /// What a checkpoint held.
+    /// The best model of a checkpoint.
     pub(crate) fn saved(params: Vec<Tensor>) -> Self {
         Self { params, exported: false }
     }
@@ -39,12 +39,12 @@ impl BestModel {
         self.exported = false;
     }
 
-    /// For a checkpoint.
+    /// Tensors for a checkpoint.
     pub(crate) fn tensors(&self) -> Vec<TensorRef<'_>> {
         self.params.iter().map(Tensor::borrow).collect()
     }
 
-    /// Writes the copy in the run directory, if it is not there already.
+    /// Writes the copy in the run directory, unless it is there already.
     pub(crate) fn export(&mut self, run: &RunDir) -> Result<()> {
         if !self.exported && !self.params.is_empty() {
             checkpoint::save_params(&run.best_model(), &self.tensors())?;
@@ -56,7 +56,7 @@ impl BestModel {
     /// Puts the best parameters into `model`.
     ///
     /// # Errors
-    /// They are another model's.
+    /// They are of another model.
     pub(crate) fn restore(&self, model: &mut Model) -> Result<()> {
         checkpoint::assign_model("best.safetensors".as_ref(), &self.params, model)
     }

@@ -11,6 +11,10 @@ use crate::{
     checkpoint::{save, tensors::Tensor},
 };
 
+/// Least seconds between checkpoints that are written because an epoch has ended: epochs of milliseconds
+/// are repeated faster than they are saved.
+const EPOCH_CHECKPOINT_SECONDS: f64 = 1.0;
+
 /// Writes the checkpoints of a run, and holds the best model for them.
 pub(crate) struct CheckpointWriter<'a> {
     run: Option<&'a RunDir>,
@@ -27,13 +31,14 @@ pub(crate) struct CheckpointWriter<'a> {
 }
 
 impl<'a> CheckpointWriter<'a> {
-    /// For a run that began at `began` and records itself in `run`, if anywhere.
+    /// Writer of a run that began at `began` and records itself in `run`, if anywhere.
     pub(crate) fn new(run: Option<&'a RunDir>, began: Instant) -> Self {
         let best = BestModel::default();
         Self { run, best, saved: began, saved_at: (0, 0), began, before: 0.0 }
     }
 
-    /// Continues a run whose checkpoint of epoch and batch `at` was written after so many seconds, with that best model.
+    /// Continues a run whose checkpoint of epoch and batch `at` was written after so many seconds, with that best
+    /// model.
     pub(crate) fn resume(&mut self, best: Vec<Tensor>, at: (usize, u64), seconds: f64) {
         self.best = BestModel::saved(best);
         self.saved_at = at;
@@ -55,7 +60,12 @@ impl<'a> CheckpointWriter<'a> {
         self.saved.elapsed().as_secs_f64()
     }
 
-    /// Whether the last checkpoint is of that epoch and batch.
+    /// Reports whether the end of an epoch is a time for a checkpoint.
+    pub(crate) fn is_due_after_epoch(&self) -> bool {
+        self.seconds_since_save() >= EPOCH_CHECKPOINT_SECONDS
+    }
+
+    /// Reports whether the last checkpoint is of that epoch and batch.
     pub(crate) fn is_saved_at(&self, epoch: usize, batch: u64) -> bool {
         self.saved_at == (epoch, batch)
     }
@@ -63,7 +73,7 @@ impl<'a> CheckpointWriter<'a> {
     /// Writes a checkpoint of epoch and batch `at`, with the best model in it.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// The disk is full or cannot be written.
     pub(crate) fn save<S: Serialize>(
         &mut self,
         at: (usize, u64),

@@ -1,9 +1,9 @@
-//! What a run is given besides its configuration and dataset.
+//! Directory, observer and interrupt of a run.
 
 use super::observer::Observer;
 use crate::RunDir;
 
-/// Directory, observer and interrupt of a run.
+/// Surroundings of a run: everything besides its configuration and dataset.
 pub struct RunContext<'j> {
     /// Directory that the run records itself in, if any.
     pub run: Option<&'j RunDir>,
@@ -11,6 +11,6 @@ pub struct RunContext<'j> {
     pub resume: bool,
     /// Receives the events of the run.
     pub observer: &'j mut dyn Observer,
-    /// Asked after every batch: whether to stop.
+    /// Reports whether to stop; called after every batch.
     pub stop: &'j (dyn Fn() -> bool + Sync),
 }

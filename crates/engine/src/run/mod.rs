@@ -1,23 +1,38 @@
 //! The parts of a run that [`trainer`](crate::trainer) puts together.
 //!
-//! - [`RunContext`]: directory, observer and interrupt of a run; [`observer`]: the events that it reports.
-//! - `setup.rs`: the parts and tables that outlive an epoch; `notices.rs`: notes about the choices made there.
-//! - [`RunState`]: the position that a checkpoint holds; `position.rs`: how a run is saved there and continues from it.
-//! - `updates.rs`: counting, reporting and saving behind every update; `scoring.rs`: scores of the model.
+//! | file | contents |
+//! | --- | --- |
+//! | `context.rs`, [`observer`] | directory, observer and interrupt of a run; the events that it reports |
+//! | `inputs.rs`, `setup.rs` | configuration, dataset and devices; the parts and tables made from them |
+//! | `state.rs`, `position.rs` | the position that a checkpoint holds; saving it and continuing from it |
+//! | `checkpoint_writer.rs`, `best.rs` | checkpoints, and the best model that each of them holds |
+//! | `peers.rs` | the other ranks, if several train together |
+//! | `updates.rs`, `meter.rs` | counting and saving after every update; time and memory of an epoch |
+//! | `scoring.rs` | when an epoch is scored, and whether it is the best |
+//! | `notices.rs` | notes for the observer about the choices of a run |
+//! | `summary.rs` | the summary of a run that has ended |
 
 mod best;
 mod checkpoint_writer;
 mod context;
+mod inputs;
+mod meter;
 pub(crate) mod notices;
 pub mod observer;
+mod peers;
 mod position;
 pub(crate) mod scoring;
 pub(crate) mod setup;
 mod state;
+mod summary;
 pub mod tiers;
 pub(crate) mod updates;
 
 pub(crate) use checkpoint_writer::CheckpointWriter;
 pub use context::RunContext;
+pub(crate) use inputs::Inputs;
+pub(crate) use meter::Meter;
+pub(crate) use peers::Peers;
 pub(crate) use position::RunPosition;
 pub use state::RunState;
+pub(crate) use summary::summary;

@@ -1,4 +1,4 @@
-//! What a run tells whoever watches it: a progress bar, a notebook, a report, nobody.
+//! The events of a run, for an observer: a progress bar, a notebook, a report.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use crate::{
     timeline::Timeline,
 };
 
-/// A run about to start, or to go on.
+/// Start of a run, or of the rest of a resumed one.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// Epochs in all.
+    /// Number of epochs.
     pub epochs: usize,
     /// Batches per epoch.
     pub batches: u64,
     /// Training nodes.
     pub seeds: usize,
-    /// Where it starts: epoch, batch. Zeros unless resumed.
+    /// Epoch and batch that it starts from; zeros unless resumed.
     pub from: (usize, u64),
-    /// The name of the score.
+    /// Name of the score.
     pub metric: String,
     /// Parameters of the model.
     pub parameters: usize,
     /// Records of the epochs before `from`.
     pub earlier: Vec<EpochRecord>,
-    /// Times of every worker, as the run goes on.
+    /// Stages of every worker, as the run goes on.
     pub timeline: Arc<Timeline>,
 }
 
-/// A batch done.
+/// Progress after a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Its epoch, from 0.
+    /// Epoch, from 0.
     pub epoch: usize,
     /// Batches done in this epoch.
     pub batches: u64,
@@ -43,11 +43,11 @@ pub struct Progress {
     pub seeds: u64,
     /// Mean loss of the epoch so far.
     pub loss: f64,
-    /// Seconds of this epoch so far; after a resume, from where it was taken up.
+    /// Seconds of this epoch so far; after a resume, since then.
     pub seconds: f64,
 }
 
-/// Watches a run. Every method may be left out; an error ends the run.
+/// Observes a run. Every method has a default that does nothing; an error ends the run.
 ///
 /// ```
 /// use graphmill_data::generate::{GenerateOptions, generate};
@@ -74,7 +74,7 @@ pub trait Observer: Send {
     /// The run starts.
     ///
     /// # Errors
-    /// The observer cannot write what it keeps of the run.
+    /// The observer cannot write its files.
     fn start(&mut self, _start: &Start) -> Result<()> {
         Ok(())
     }
@@ -94,9 +94,9 @@ pub trait Observer: Send {
     fn epoch(&mut self, _record: &EpochRecord) -> Result<()> {
         Ok(())
     }
-    /// The run has its model, that of the best epoch: its score on the test nodes follows.
+    /// The best model is restored; its score on the test nodes follows.
     fn model(&mut self, _model: &Model) {}
-    /// Something worth saying once.
+    /// A note for the user.
     fn note(&mut self, _message: &str) {}
     /// The run ends: its summary is recorded, or it failed. Also called when the run failed before
     /// [`start`](Self::start).

@@ -1,16 +1,19 @@
 //! The position of a run with everything that a checkpoint restores, and how a run continues from one.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc, time::Instant};
 
 use graphmill_nn::schedule::{EarlyStop, Schedule};
 
-use super::{CheckpointWriter, RunState, observer::Observer};
+use super::{
+    CheckpointWriter, Inputs, Peers, RunState,
+    observer::{Observer, Start},
+};
 use crate::{
     Error, Result, RunDir,
-    checkpoint::Checkpoint,
-    distributed::Ranks,
     learner::Learner,
-    record::{EpochRecord, partition_of_older},
+    record::{Best, EpochRecord, Origin, partition_of_older},
+    stage::Loader,
+    timeline::Timeline,
 };
 
 /// Everything of a run that a checkpoint holds and restores.
@@ -18,24 +21,47 @@ pub(crate) struct RunPosition<'a> {
     pub(crate) learner: Learner<'a>,
     pub(crate) state: RunState,
     pub(crate) schedule: Schedule,
-    pub(crate) early: EarlyStop,
+    early: EarlyStop,
     /// Records of the epochs that are done.
     pub(crate) records: Vec<EpochRecord>,
     pub(crate) checkpoints: CheckpointWriter<'a>,
 }
 
-impl RunPosition<'_> {
+impl<'a> RunPosition<'a> {
+    /// Position before the first epoch of a run that begins now and records itself in `run`, if anywhere.
+    ///
+    /// # Errors
+    /// The dataset's checksum cannot be computed.
+    pub(crate) fn new(
+        inputs: &Inputs,
+        learner: Learner<'a>,
+        schedule: Schedule,
+        run: Option<&'a RunDir>,
+        began: Instant,
+    ) -> Result<Self> {
+        let dataset = inputs.dataset_record(run)?;
+        let partition = inputs.view.map(|view| view.partition.clone());
+        let patience = u32::try_from(inputs.config.patience).unwrap_or(u32::MAX);
+        Ok(Self {
+            learner,
+            state: RunState { dataset, partition, ..RunState::default() },
+            schedule,
+            early: EarlyStop::new(patience),
+            records: Vec::new(),
+            checkpoints: CheckpointWriter::new(run, began),
+        })
+    }
+
     /// Continues from the checkpoint of the run directory, the same on all ranks, if there is one.
     ///
     /// # Errors
     /// It cannot be read, is of another dataset or partition, or a rank did not take part.
-    pub(crate) fn resume(&mut self, ranks: Option<&Ranks>, observer: &mut dyn Observer) -> Result<()> {
+    pub(crate) fn resume(&mut self, peers: &Peers, observer: &mut dyn Observer) -> Result<()> {
         let run = self.checkpoints.run();
-        let saved = match (ranks, run) {
-            (Some(ranks), run) => ranks.checkpoint(run)?,
-            (None, Some(run)) => Checkpoint::<RunState>::load(&run.checkpoint())?,
-            (None, None) => return Ok(()),
-        };
+        if run.is_none() && peers.is_alone() {
+            return Ok(());
+        }
+        let saved = peers.checkpoint(run)?;
         let Some(saved) = saved else {
             observer.note("there is no checkpoint yet: starting from the beginning");
             return run.map_or(Ok(()), |run| run.keep_epochs(0).map(drop));
@@ -50,33 +76,105 @@ impl RunPosition<'_> {
         self.schedule.set_state(self.state.schedule);
         self.early.state = self.state.patience;
         self.records = run.map_or(Ok(Vec::new()), |run| run.keep_epochs(self.state.epoch))?;
-        if let Some(ranks) = ranks {
-            ranks.resume(&mut self.state.sums);
-        }
+        peers.resume(&mut self.state.sums);
         let reuse = std::mem::take(&mut self.state.reuse);
         self.learner.history.restore(reuse, saved.history).map_err(|what| {
             Error::run(name(run), format!("its checkpoint cannot be gone on with: {what}; train again"))
         })
     }
 
-    /// Goes on to the next epoch.
-    pub(crate) fn next_epoch(&mut self) {
+    /// Writes the origin and the options of the run into its directory, if it has one.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub(crate) fn write_origin(&self, inputs: &Inputs) -> Result<()> {
+        let Some(run) = self.checkpoints.run() else { return Ok(()) };
+        let origin = Origin::new(inputs.config, &self.state.dataset, inputs.data)?;
+        origin.write(run)?;
+        run.write_config(&origin.config(inputs.config))
+    }
+
+    /// Start of the run from here on, for the observer.
+    pub(crate) fn start(
+        &self,
+        epochs: usize,
+        loader: &Loader,
+        metric: &str,
+        timeline: Arc<Timeline>,
+    ) -> Start {
+        Start {
+            epochs,
+            batches: loader.num_batches(),
+            seeds: loader.num_seeds(),
+            from: (self.state.epoch, self.state.batch),
+            metric: metric.to_string(),
+            parameters: self.learner.model.num_params(),
+            earlier: self.records.clone(),
+            timeline,
+        }
+    }
+
+    /// Reports whether all of `epochs` are done, or early stopping has seen enough.
+    pub(crate) fn is_done(&self, epochs: usize) -> bool {
+        self.state.epoch >= epochs || self.early.stops()
+    }
+
+    /// Learning rate of a batch of the epoch in hand, which has so many batches.
+    pub(crate) fn lr(&self, batch: u64, batches: u64) -> f64 {
+        self.schedule.lr(self.state.epoch as u32, batch as usize, batches as usize)
+    }
+
+    /// Takes in the validation of the epoch in hand; returns whether it is the best so far.
+    pub(crate) fn observe(&mut self, judged: f64, loss: f64) -> bool {
+        self.schedule.observe(judged);
+        self.early.observe(judged, loss)
+    }
+
+    /// Takes the model, with this validation score, as the best so far.
+    pub(crate) fn keep_best(&mut self, valid_score: Option<f64>) {
+        self.state.best = Some(Best { epoch: self.state.epoch + 1, valid_score });
+        self.checkpoints.best.keep(&self.learner.model);
+    }
+
+    /// Makes the best model the model of the run, and writes it where users look for it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn restore_best(&mut self) -> Result<()> {
+        self.checkpoints.export()?;
+        match self.state.best {
+            Some(_) => self.checkpoints.best.restore(&mut self.learner.model),
+            None => Ok(()),
+        }
+    }
+
+    /// Records the epoch in hand, for the run directory and the observer, and goes on to the next.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or the observer fails.
+    pub(crate) fn end_epoch(&mut self, record: EpochRecord, observer: &mut dyn Observer) -> Result<()> {
         self.state.next_epoch();
         self.learner.history.end_epoch();
         self.state.patience = self.early.state;
         self.state.schedule = self.schedule.state();
+        if let Some(run) = self.checkpoints.run() {
+            run.append_epoch(&record)?;
+        }
+        observer.epoch(&record)?;
+        self.records.push(record);
+        Ok(())
     }
 
     /// Writes a checkpoint.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// The disk is full or cannot be written.
     pub(crate) fn save(&mut self) -> Result<()> {
         self.state.save(&mut self.checkpoints, &self.learner)
     }
 
-    /// After a failure: saves what was trained since the last checkpoint, as far as the model is that of a whole update. The
-    /// first failure is the error to report, whatever becomes of this.
+    /// Saves the batches trained since the last checkpoint after a failure, if the model is that of a whole update.
+    /// The first failure is the error to report, whether or not this succeeds.
     pub(crate) fn rescue(&mut self, observer: &mut dyn Observer) {
         let (epoch, batch) = (self.state.epoch, self.state.batch);
         let is_saved = self.checkpoints.run().is_none() || self.checkpoints.is_saved_at(epoch, batch);
@@ -91,7 +189,7 @@ impl RunPosition<'_> {
         }
     }
 
-    /// The error of a run that was asked to stop here; an epoch has so many batches.
+    /// Error of a run that was asked to stop here; an epoch has so many batches.
     pub(crate) fn interrupted(&self, batches: u64) -> Error {
         let (epoch, batch) = match self.state.batch {
             0 => (self.state.epoch, batches),

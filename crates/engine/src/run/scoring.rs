@@ -1,55 +1,130 @@
-//! Scores of the model on the nodes that judge it.
+//! Scores of the model on the nodes that judge it: when an epoch is scored, and whether it is the best.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use graphmill_core::{NodeId, table};
 use graphmill_data::Dataset;
 use graphmill_loader::Feature;
 use graphmill_nn::{Matrix, metric::Metric, model::Model};
 
+use super::{Inputs, Meter, Peers, RunPosition, observer::Observer, setup::Tables};
 use crate::{
-    Result,
+    Result, TrainConfig, build,
+    config::SelectBy,
     distributed::Ranks,
-    inference::{Inference, Output, score},
+    inference::{Inference, Output, score, some},
+    record::{TestScore, ValidationScore},
+    stage::Loader,
 };
 
-/// Scores a model on nodes of a dataset, by full-neighbour inference.
+/// Scores a model on the validation and test nodes, by full-neighbour inference.
 pub(crate) struct Scorer<'a> {
     pub(crate) metric: &'static table::Entry<Metric>,
+    config: &'a TrainConfig,
     data: &'a Dataset,
     inference: Inference<'a>,
-    /// The ranks that infer together, and all rows as this one reads them.
+    /// The ranks that infer together, and the feature rows of all of them.
     ranks: Option<(Arc<Ranks>, Arc<dyn Feature>)>,
-    /// Of the nodes that were scored last; its memory is reused.
+    /// The validation nodes that are scored.
+    valid: Vec<NodeId>,
+    /// Logits of the nodes scored last; their memory is reused.
     logits: Matrix,
+}
+
+/// Judgement of an epoch.
+#[derive(Clone, Copy)]
+pub(crate) struct Verdict {
+    /// Score of the validation nodes, if the epoch was scored.
+    pub(crate) scored: Option<ValidationScore>,
+    /// Whether the model is the best so far.
+    pub(crate) is_best: bool,
 }
 
 impl<'a> Scorer<'a> {
     /// Scores by `metric`, alone or together with other ranks.
+    ///
+    /// # Errors
+    /// Options of inference that the dataset does not allow.
     pub(crate) fn new(
+        inputs: &Inputs<'a>,
         metric: &'static table::Entry<Metric>,
-        data: &'a Dataset,
-        inference: Inference<'a>,
-        ranks: Option<(Arc<Ranks>, Arc<dyn Feature>)>,
-    ) -> Self {
-        Self { metric, data, inference, ranks, logits: Matrix::default() }
+        tables: &'a Tables,
+        loader: &'a Loader,
+        model: &Model,
+    ) -> Result<Self> {
+        let Inputs { config, data, computers, view, .. } = *inputs;
+        let backend = computers.inference(data, model);
+        let symmetric = loader.symmetric.as_deref();
+        let inference = Inference::new(&tables.graph, &tables.whole, symmetric, backend, config.eval_chunk)
+            .taking(build::exact(config, data)?);
+        let ranks = view.map(|view| (view.ranks.clone(), view.feature()));
+        let valid = some(&data.split.valid, config.eval_nodes);
+        Ok(Self { metric, config, data, inference, ranks, valid, logits: Matrix::default() })
     }
 
-    /// Score of the model on `nodes`; `None` where it is not defined.
+    /// Judges the epoch that ends at `position`: scores the validation nodes if it is their turn. Without
+    /// validation nodes, or while their score is not defined, the newest model is the best.
     ///
     /// # Errors
     /// Features cannot be read, or a rank did not take part.
-    pub(crate) fn score(&mut self, model: &Model, nodes: &[NodeId]) -> Result<Option<f64>> {
+    pub(crate) fn judge(
+        &mut self,
+        position: &mut RunPosition,
+        peers: &Peers,
+        observer: &mut dyn Observer,
+    ) -> Result<Verdict> {
+        let done = position.state.epoch + 1;
+        let is_turn = done.is_multiple_of(self.config.eval_every) || done == self.config.epochs;
+        if !is_turn || self.valid.is_empty() {
+            return Ok(Verdict { scored: None, is_best: self.valid.is_empty() });
+        }
+        observer.evaluate(self.valid.len());
+        let valid = std::mem::take(&mut self.valid);
+        let score = self.score(&position.learner.model, &valid);
+        self.valid = valid;
+        if score.is_err() {
+            position.rescue(observer);
+        }
+        let Some(score) = score? else {
+            let is_best = position.state.best.is_none_or(|best| best.valid_score.is_none());
+            return Ok(Verdict { scored: None, is_best });
+        };
+        let loss = position.learner.loss(&self.logits, &self.valid);
+        let [score, loss] = peers.agree([score, loss])?;
+        let judged = if self.config.select == SelectBy::Loss { -loss } else { score };
+        let is_best = position.observe(judged, loss);
+        Ok(Verdict { scored: Some(ValidationScore { score, loss }), is_best })
+    }
+
+    /// Score of the model on the test nodes, if there are any.
+    ///
+    /// # Errors
+    /// As [`Scorer::judge`].
+    pub(crate) fn test(
+        &mut self,
+        model: &Model,
+        meter: &Meter,
+        observer: &mut dyn Observer,
+    ) -> Result<TestScore> {
+        let metric = self.metric.name.to_string();
+        let nodes = some(&self.data.split.test, self.config.eval_nodes);
+        if nodes.is_empty() {
+            return Ok(TestScore { metric, score: None });
+        }
+        observer.evaluate(nodes.len());
+        let clock = Instant::now();
+        let score = self.score(model, &nodes)?;
+        meter.span("test", clock);
+        Ok(TestScore { metric, score })
+    }
+
+    /// Score of the model on `nodes`; `None` if it is not defined.
+    fn score(&mut self, model: &Model, nodes: &[NodeId]) -> Result<Option<f64>> {
         let Self { inference, logits, .. } = self;
         match &self.ranks {
             Some((ranks, rows)) => ranks.infer(inference, &**rows, model, nodes, logits)?,
             None => inference.run(model, nodes, Output::Logits, logits)?,
         }
         Ok(score(self.metric.make, logits, self.data, nodes))
-    }
-
-    /// Logits of the nodes that were scored last.
-    pub(crate) fn logits(&self) -> &Matrix {
-        &self.logits
     }
 }

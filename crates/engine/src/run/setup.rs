@@ -1,4 +1,5 @@
-//! What outlives an epoch: the parts of a run, made from its configuration and dataset, and the tables they read.
+//! The parts of a run that outlive an epoch, made from its configuration and dataset, and the tables that
+//! they read.
 
 use std::sync::Arc;
 
@@ -13,19 +14,21 @@ use graphmill_nn::{
     schedule::Schedule,
 };
 
+use super::Inputs;
 use crate::{
     Error, Result, TrainConfig,
-    accelerator::ComputeDevices,
+    accelerator::Samplers,
     build,
     config::{AllReduce, Switch},
     distributed::RankDataset,
-    memory::{MemoryPlacement, MemoryPlacements},
+    learner::Learner,
+    memory::MemoryPlacement,
     stage::Loader,
-    strategy,
+    strategy::{self, Nvidia, Setting},
     tiers::{OnGpus, Plan, Whole},
 };
 
-/// What the options name. Making it checks all of them, before anything that takes long.
+/// The parts that options name. Making them checks all options, before anything that takes long.
 pub(crate) struct Parts<'d> {
     pub(crate) metric: &'static table::Entry<Metric>,
     pub(crate) sampler: Box<dyn MinibatchSampler>,
@@ -116,48 +119,43 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
+    /// Tables of a run, alone or as one of several ranks. Rows that `sampler` and `order` read often are
+    /// cached.
+    ///
     /// # Errors
-    /// The memory cannot be had.
+    /// The memory cannot be had, or another rank did not do its part.
     pub(crate) fn new(
-        computers: &ComputeDevices,
-        config: &TrainConfig,
-        data: &Dataset,
-        residence: MemoryPlacements,
+        inputs: &Inputs,
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let graph = match residence.graph {
+        let Inputs { config, data, computers, placements, view } = *inputs;
+        if let Some(view) = view {
+            return Self::of_rank(config, view, sampler, order);
+        }
+        let graph = match placements.graph {
             MemoryPlacement::HugePages => data.graph.to_huge_pages()?,
             MemoryPlacement::Mapped => data.graph.clone(),
         };
         if !computers.gpus().is_empty() {
-            let on = OnGpus::new(computers, config, data, residence.features, sampler, order)?;
+            let on = OnGpus::new(computers, config, data, placements.features, sampler, order)?;
             let (feature, whole) = (on.each[0].clone(), Whole::Table(on.table.clone()));
             let tiers = Some(on.description.clone());
             return Ok(Self { graph, feature, whole, tiers, on_gpus: Some(on), shared: None });
         }
         if let Some(plan) = Plan::new(config, data)? {
             let mut plan = plan.by_device(strategy::is_by_device(config));
-            let (feature, whole) = plan.build(config, data, residence, sampler, order, &Quiet)?;
-            return Ok(Self {
-                graph,
-                feature,
-                whole,
-                tiers: Some(plan.to_string()),
-                on_gpus: None,
-                shared: None,
-            });
+            let (feature, whole) = plan.build(config, data, placements, sampler, order, &Quiet)?;
+            let tiers = Some(plan.to_string());
+            return Ok(Self { graph, feature, whole, tiers, on_gpus: None, shared: None });
         }
-        let (feature, features) = build::features(config, data, residence.features)?;
+        let (feature, features) = build::features(config, data, placements.features)?;
         let (feature, whole) = (Arc::new(feature), Whole::Table(features));
         Ok(Self { graph, feature, whole, tiers: None, on_gpus: None, shared: None })
     }
 
-    /// Those of a rank.
-    ///
-    /// # Errors
-    /// The memory cannot be had, or another rank did not do its part.
-    pub(crate) fn of_rank(
+    /// Tables of a rank.
+    fn of_rank(
         config: &TrainConfig,
         view: &RankDataset,
         sampler: &dyn MinibatchSampler,
@@ -180,13 +178,13 @@ impl Tables {
 /// # Errors
 /// `--fused on` for a model that cannot read the table in place, or sparse rows for one that cannot multiply them first.
 pub(crate) fn loader<'a>(
-    config: &TrainConfig,
-    data: &'a Dataset,
+    inputs: &Inputs<'a>,
     tables: &'a Tables,
     sampler: &'a dyn MinibatchSampler,
     order: &'a dyn SeedOrder,
     model: &Model,
 ) -> Result<(Loader<'a>, Vec<ProductOrder>)> {
+    let Inputs { config, data, .. } = *inputs;
     let symmetric = match &tables.shared {
         Some((weights, _)) => model.wants_symmetric_weights().then(|| weights.clone()),
         None => build::symmetric(model, data),
@@ -239,6 +237,38 @@ pub(crate) fn loader<'a>(
     loader.transposed =
         (0..orders.len()).filter(|&l| model.needs_transposed(&orders, l)).fold(0, |bits, l| bits | 1 << l);
     Ok((loader, orders))
+}
+
+/// The train stage of a run. It reads the feature table in place if `loader` says so, and sums gradients
+/// over the ranks if there are several.
+pub(crate) fn learner<'a>(
+    inputs: &Inputs<'a>,
+    tables: &Tables,
+    loader: &Loader,
+    orders: Vec<ProductOrder>,
+    model: Model,
+    optimizer: Box<dyn Optimizer>,
+) -> Learner<'a> {
+    let Inputs { config, data, computers, view, .. } = *inputs;
+    let mut learner = Learner::new(computers.training(), model, optimizer, &data.labels, orders, config);
+    if let (true, Whole::Table(table)) = (loader.fused, &tables.whole) {
+        learner.passes.table = Some(table.clone());
+    }
+    learner.exchange = view.map(|view| view.ranks.clone() as _);
+    learner
+}
+
+/// What a strategy is made from: the parts of the run, and those on NVIDIA devices if it has any.
+pub(crate) fn setting<'a>(
+    inputs: &Inputs<'a>,
+    tables: &'a Tables,
+    samplers: &'a Samplers,
+    sampler: &'a dyn MinibatchSampler,
+    order: &'a dyn SeedOrder,
+) -> Setting<'a> {
+    let Inputs { config, data, computers, .. } = *inputs;
+    let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { computers, samplers, rows });
+    Setting { nvidia, ..Setting::new(config, data, sampler, order, &tables.feature) }
 }
 
 /// The sizes of the first batch's blocks.

@@ -11,21 +11,20 @@ use crate::{
     reuse,
 };
 
-/// Position of a run. With the model, the best model, the optimiser's state and older parameters that rows are
-/// made from it is all that a checkpoint holds.
+/// Position of a run. A checkpoint holds it, the model, the best model, the optimiser's state and older
+/// parameters that reused rows are made from.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunState {
     /// Dataset that is trained on.
     pub dataset: DatasetRecord,
-    /// Checksum of the partition that is trained on, if the dataset is divided: other parts draw other
-    /// batches.
+    /// Checksum of the partition, if the dataset is partitioned: other parts draw other batches.
     #[serde(default)]
     pub partition: Option<String>,
     /// The epoch in hand, from 0.
     pub epoch: usize,
-    /// Batches done in it.
+    /// Batches done in the epoch.
     pub batch: u64,
-    /// Updates made in all.
+    /// Updates of the whole run.
     pub step: u64,
     /// Totals of the epoch in hand so far.
     pub sums: EpochTotals,
@@ -35,9 +34,9 @@ pub struct RunState {
     pub patience: Patience,
     /// State of the learning-rate schedule.
     pub schedule: schedule::State,
-    /// Seconds the run has taken.
+    /// Seconds that the run has taken.
     pub seconds: f64,
-    /// The largest staleness of a gradient, or of a reused row.
+    /// Largest staleness of a gradient, or of a reused row.
     pub staleness: u64,
     /// Position of the reuse of bottom-layer rows.
     #[serde(default)]
@@ -55,7 +54,7 @@ impl RunState {
     /// Writes a checkpoint of this position and the learner's model.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// The disk is full or cannot be written.
     pub(crate) fn save(&mut self, checkpoints: &mut CheckpointWriter, learner: &Learner) -> Result<()> {
         self.seconds = checkpoints.seconds();
         if checkpoints.run().is_none() {

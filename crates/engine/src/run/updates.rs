@@ -1,18 +1,15 @@
-//! The work behind every update of the model: counting, reporting, saving, and the decision to go on.
+//! The work after every update of the model: counting, reporting, saving, and the decision to go on.
 
 use std::time::Instant;
 
 use super::{
-    CheckpointWriter, RunState,
+    CheckpointWriter, Meter, Peers, RunState,
     observer::{Observer, Progress},
 };
 use crate::{
     Error, Result, TrainConfig,
-    distributed::Ranks,
     learner::Learner,
-    record::{MemorySample, Samples},
     strategy::{Done, Flow},
-    timeline::Timeline,
 };
 
 /// Follows the updates of an epoch.
@@ -21,16 +18,12 @@ pub(crate) struct Updates<'e, 'a> {
     pub(crate) state: &'e mut RunState,
     pub(crate) checkpoints: &'e mut CheckpointWriter<'a>,
     pub(crate) observer: &'e mut dyn Observer,
-    pub(crate) ranks: Option<&'e Ranks>,
+    pub(crate) peers: &'e Peers,
+    pub(crate) meter: &'e mut Meter,
+    /// Reports whether the run is asked to stop.
     pub(crate) stop: &'e (dyn Fn() -> bool + Sync),
-    pub(crate) timeline: &'e Timeline,
-    pub(crate) memory: &'e mut Samples,
     /// Batches of the epoch.
     pub(crate) batches: u64,
-    /// Beginning of this part of the epoch.
-    pub(crate) began: Instant,
-    /// Seconds of the epoch before that.
-    pub(crate) earlier: f64,
     /// Whether everything up to the last update is recorded: if not, the state is not known to be sound.
     pub(crate) is_recorded: bool,
 }
@@ -45,15 +38,17 @@ impl Updates<'_, '_> {
         self.is_recorded = false;
         self.count(learner, done)?;
         self.report()?;
-        let stopping = self.agree_to_stop()?;
+        let wants = (self.stop)();
+        let is_in_epoch = self.state.batch < self.batches;
+        let stopping = self.peers.agree_to_stop(wants, is_in_epoch, &mut self.state.sums)?;
         let every = self.config.checkpoint_batches as u64;
         let due = (every > 0 && self.state.batch / every > before / every)
             || self.checkpoints.seconds_since_save() >= self.config.checkpoint_seconds;
         // behind the last batch the epoch's own checkpoint follows
-        if stopping || (due && self.state.batch < self.batches) {
+        if stopping || (due && is_in_epoch) {
             let clock = Instant::now();
             self.state.save(self.checkpoints, learner)?;
-            self.timeline.span("checkpoint", clock);
+            self.meter.span("checkpoint", clock);
         }
         self.is_recorded = true;
         Ok(if stopping { Flow::Stop } else { Flow::Continue })
@@ -70,33 +65,22 @@ impl Updates<'_, '_> {
             }
             state.batch = batch.number + 1;
         }
-        state.sums.seconds = self.earlier + self.began.elapsed().as_secs_f64();
+        state.sums.seconds = self.meter.seconds();
         state.step = learner.step;
         state.staleness = state.staleness.max(learner.staleness);
         Ok(())
     }
 
+    /// Reports the batches to the observer.
     fn report(&mut self) -> Result<()> {
         let sums = &self.state.sums;
-        if let Some(bytes) = self.timeline.look_at_memory() {
-            self.memory.offer(MemorySample { seconds: sums.seconds, bytes });
-        }
+        self.meter.sample_memory(sums.seconds);
         self.observer.batch(&Progress {
             epoch: self.state.epoch,
             batches: self.state.batch,
             seeds: sums.seeds,
             loss: sums.mean_loss(),
-            seconds: self.began.elapsed().as_secs_f64(),
+            seconds: self.meter.seconds_here(),
         })
-    }
-
-    /// Whether the run is to stop here, the same on all ranks.
-    fn agree_to_stop(&mut self) -> Result<bool> {
-        let Some(ranks) = self.ranks else { return Ok((self.stop)()) };
-        let stopping = ranks.agree_to_stop((self.stop)());
-        if stopping && self.state.batch < self.batches {
-            ranks.stop(&mut self.state.sums)?;
-        }
-        Ok(stopping)
     }
 }

@@ -137,6 +137,16 @@ impl<'a> StepContext<'a> {
 }
 
 /// Sums the gradients of the shares of a batch over the ranks that train on them.
+///
+/// ```
+/// use std::sync::Arc;
+/// use graphmill_engine::{distributed::Ranks, learner::GradientExchange};
+///
+/// // the ranks of a run exchange gradients
+/// fn exchange(ranks: Arc<Ranks>) -> Arc<dyn GradientExchange> {
+///     ranks
+/// }
+/// ```
 pub trait GradientExchange: Send + Sync {
     /// Leaves the gradient of the whole batch in the model, of which `batch` is this rank's share, and returns the mean loss over all its
     /// seeds, and how many they are. Of drawn subgraphs every rank has one of its own, and all count alike. `number` is that of the

@@ -30,6 +30,16 @@ pub(crate) fn not_drawn(error: graphmill_core::Error) -> Error {
 }
 
 /// Batches that are drawn ahead but for their bottom blocks.
+///
+/// ```
+/// use std::sync::Arc;
+/// use graphmill_engine::{reuse::Ahead, stage::DrawAhead};
+///
+/// // the strategies that reuse rows draw batches this way
+/// fn ahead(batches: Ahead) -> Arc<dyn DrawAhead> {
+///     Arc::new(batches)
+/// }
+/// ```
 pub trait DrawAhead: Send + Sync {
     /// Completes batch `number`: its part above the bottom was drawn ahead, its bottom block is drawn now, for the rows that are
     /// not reused.

@@ -6,7 +6,7 @@ use graphmill_data::generate::{GenerateOptions, generate};
 
 use super::*;
 use crate::{
-    RunDir,
+    RunDir, build,
     checkpoint::Checkpoint,
     config::{Bytes, Fanout, Ratio},
     memory::MemoryPlacement,
@@ -86,8 +86,9 @@ fn attempt(
     pool.install(|| {
         let dir = if resume { RunDir::reopen(dir)? } else { RunDir::create(dir)? };
         let job = RunContext { run: Some(&dir), resume, observer, stop: &|| false };
-        let computers = ComputeDevices::open(config)?;
-        run(&computers, parts, MemoryPlacements::both(MemoryPlacement::Mapped), config, data, None, job)
+        let computers = &ComputeDevices::open(config)?;
+        let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
+        run(Inputs { config, data, computers, placements, view: None }, parts, job)
     })
 }
 

@@ -12,12 +12,16 @@ use crate::{
     distributed::{self, RankDataset},
     memory::{MemoryPlacement, MemoryPlacements},
     record::Summary,
-    run::setup::{self, Parts},
+    run::{
+        Inputs,
+        setup::{self, Parts},
+    },
 };
 
-/// Trains on a partitioned dataset, as one of the ranks that all call this with the same arguments but for `job`: rank 0 has the run
-/// directory, and the others' [`RunContext::run`] is none. Where it fails it fails on all ranks, and says on each which one failed first; where
-/// ranks are processes, [`Messenger::abort`] then ends those that do not hear.
+/// Trains on a partitioned dataset, as one of the ranks that all call this with the same arguments except
+/// `job`: rank 0 has the run directory, and [`RunContext::run`] of the others is none. A failure ends all
+/// ranks, and each reports which rank failed first. If ranks are processes, [`Messenger::abort`] then ends
+/// those that do not respond.
 ///
 /// # Errors
 /// As [`crate::train`]; a rank did not do its part; a choice that needs more of the graph than a rank has.
@@ -35,7 +39,7 @@ pub fn train(
     outcome
 }
 
-/// Trains, and waits for the others where all end alike: rank 0 may be writing still.
+/// Trains, and waits for the others if all end alike: rank 0 may still be writing.
 fn train_and_meet(
     config: &TrainConfig,
     dir: &PartitionDir,
@@ -53,17 +57,10 @@ fn train_and_meet(
 }
 
 /// Trains on a rank's view of the dataset.
-fn train_on(config: &TrainConfig, view: &RankDataset, job: RunContext) -> Result<Summary> {
+fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Result<Summary> {
     setup::check_all_reduce(config)?;
-    let computers = ComputeDevices::open(config)?;
+    let computers = &ComputeDevices::open(config)?;
     let parts = Parts::with_sampler(config, &view.data, || view.sampler(config))?;
-    run(
-        &computers,
-        parts,
-        MemoryPlacements::both(MemoryPlacement::Mapped),
-        config,
-        &view.data,
-        Some(view),
-        job,
-    )
+    let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
+    run(Inputs { config, data: &view.data, computers, placements, view: Some(view) }, parts, context)
 }

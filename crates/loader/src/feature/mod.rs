@@ -159,6 +159,27 @@ pub struct Capabilities<'f> {
 }
 
 /// A tier whose reads wait, so that other work can run meanwhile.
+///
+/// ```
+/// use std::sync::Arc;
+/// use graphmill_core::{Features, matrix::TableType};
+/// use graphmill_loader::{
+///     Feature,
+///     feature::{Host, Places, cached::{Level, Pinned, Placement, placed}, nothing},
+/// };
+///
+/// let host = Arc::new(Host::new(&Features::f32(1, vec![0.0, 10.0, 20.0])));
+/// let cache = Pinned::new(placed(&[2], 1, 1, Placement::Shard), TableType::F32, host, Level::Host)?;
+/// let tier = cache.capabilities().overlapped.expect("a cache passes work on to the tier behind it");
+/// let mut rows = [0.0; 3];
+/// let mut beside = |rows: &mut [f32]| {
+///     rows[2] = -1.0;
+///     nothing(rows)
+/// };
+/// tier.read_overlapped(&[1, 2], Places::At(&[0, 1]), &mut rows, &mut beside)?;
+/// assert_eq!(rows, [10.0, 20.0, -1.0]);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait OverlappedFeature: Feature {
     /// [`Feature::read_to`] that calls `beside` once, with the same `out`, while it waits for rows if it does. Returns the
     /// cost of both. A tier in front of another passes `beside` on to it.
@@ -175,6 +196,24 @@ pub trait OverlappedFeature: Feature {
 }
 
 /// A cache whose slots can be looked up ahead of reading them.
+///
+/// ```
+/// use std::sync::Arc;
+/// use graphmill_core::{Features, Matrix, matrix::TableType};
+/// use graphmill_loader::{
+///     Feature,
+///     feature::{Host, Marks, cached::{Level, Pinned, Placement, placed}},
+/// };
+///
+/// let host = Arc::new(Host::new(&Features::f32(1, vec![0.0, 10.0, 20.0])));
+/// let cache = Pinned::new(placed(&[2], 1, 1, Placement::Shard), TableType::F32, host, Level::Host)?;
+/// let tier = cache.capabilities().marked.expect("the slots of pinned rows do not change");
+/// let (ids, mut marks, mut rows) = ([1, 2], Marks::default(), Matrix::default());
+/// tier.mark(&ids, &mut marks);
+/// tier.gather_marked(&ids, &marks, &mut rows)?;
+/// assert_eq!(rows.view().host(), [10.0, 20.0]);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait MarkedFeature: Feature {
     /// Looks up the slots of the rows of `ids` (each below `V`), for [`MarkedFeature::gather_marked`].
     fn mark(&self, ids: &[NodeId], marks: &mut Marks);
@@ -187,6 +226,15 @@ pub trait MarkedFeature: Feature {
 }
 
 /// A tier that reads rows to a device's memory.
+///
+/// ```
+/// use graphmill_core::Features;
+/// use graphmill_loader::{Feature, feature::Host};
+///
+/// // tiers of devices have the capability, those of the host have not
+/// let host = Host::new(&Features::f32(1, vec![0.0, 10.0]));
+/// assert!(host.capabilities().device.is_none());
+/// ```
 pub trait DeviceFeature: Feature {
     /// [`Feature::gather`] of ids that a device has too, u32 each.
     ///

@@ -81,6 +81,15 @@ pub struct SamplerProperties {
 /// Makes minibatches: [`HopStack`](super::HopStack) of a [`HopSampler`](super::HopSampler),
 /// [`Subgraphs`](super::Subgraphs) of a [`SubgraphSampler`](crate::subgraph::SubgraphSampler), and wrappers that draw
 /// the same on devices or over ranks. A sampler of one's own implements one of those two traits, not this one.
+///
+/// ```
+/// use graphmill_loader::{MinibatchSampler, sampler::{HopStack, neighbor::Neighbor}};
+///
+/// let hops = Neighbor::new(&[10, 5]).expect("two numbers of neighbours");
+/// let sampler: Box<dyn MinibatchSampler> = Box::new(HopStack::new(hops));
+/// assert_eq!(sampler.properties().num_layers, 2);
+/// assert!(sampler.properties().is_random);
+/// ```
 pub trait MinibatchSampler: Send + Sync {
     /// Facts that decide how the sampler may be used.
     fn properties(&self) -> SamplerProperties;

@@ -160,12 +160,12 @@ impl Weighted {
         if let Some(of_nodes) = of_nodes {
             if by_alias {
                 let of_edges: Vec<f32> = graph.indices().par_iter().map(|&u| of_nodes[u as usize]).collect();
-                this.alias = Some(RowAlias::new(graph, &of_edges).map_err(|e| e.to_string())?);
+                this.alias = Some(RowAlias::new(graph.indptr(), &of_edges).map_err(|e| e.to_string())?);
             }
             this.weights = Weights::OfSource(of_nodes);
         } else if let Some(stored) = graph.edge_weight() {
             if by_alias {
-                this.alias = Some(RowAlias::of_stored_weights(graph).map_err(|e| e.to_string())?);
+                this.alias = Some(graph.alias_tables().map_err(|e| e.to_string())?);
             }
             this.weights = Weights::Stored;
             if stored.par_iter().any(|&w| w == 0.0) {

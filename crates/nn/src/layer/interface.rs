@@ -267,6 +267,16 @@ pub trait Layer: CloneLayer + Send + Sync {
 /// A layer that can stand at the bottom of a model whose rows are reused for many batches: it is linear
 /// behind its aggregation, so rows can be made from saved aggregates, and hand their gradient to the
 /// weights through them. `H` rows, without bias.
+///
+/// ```
+/// use graphmill_nn::layer::{LayerConfig, TABLE};
+///
+/// let gcn = TABLE.find("gcn").expect("a layer of the table").make.make;
+/// let layer = gcn(&LayerConfig { in_dim: 5, out_dim: 3, ..LayerConfig::default() })?;
+/// let reusable = layer.as_reusable().expect("GCN is linear behind its aggregation");
+/// assert_eq!(reusable.aggregate_dims(), [5]);
+/// # Ok::<(), graphmill_nn::Error>(())
+/// ```
 pub trait ReusableLayer {
     /// The widths of a row's aggregates: what the weights are multiplied by.
     fn aggregate_dims(&self) -> Vec<usize>;
@@ -343,6 +353,15 @@ impl dyn Layer + '_ {
 }
 
 /// Copies of boxed layers: implemented for every layer that is `Clone`.
+///
+/// ```
+/// use graphmill_nn::layer::{LayerConfig, TABLE};
+///
+/// let gcn = TABLE.find("gcn").expect("a layer of the table").make.make;
+/// let layer = gcn(&LayerConfig { in_dim: 5, out_dim: 3, ..LayerConfig::default() })?;
+/// assert_eq!(layer.clone_layer().spec().out_dim, 3);
+/// # Ok::<(), graphmill_nn::Error>(())
+/// ```
 pub trait CloneLayer {
     /// A copy.
     fn clone_layer(&self) -> Box<dyn Layer>;

@@ -37,6 +37,16 @@ pub const NORMS: &[Entry<MakeNorm>] = &[
 ];
 
 /// A normalisation.
+///
+/// ```
+/// use graphmill_nn::{Matrix, Pass, backend::Reference, layer::norm::{L2Norm, Norm}};
+///
+/// let pass = Pass { backend: &Reference, training: false, key: 0 };
+/// let rows = Matrix::from_slice(1, 2, &[3.0, 4.0]);
+/// let mut unit = Matrix::zeros(1, 2);
+/// L2Norm.forward(&pass, rows.view(), &mut Default::default(), unit.view_mut());
+/// assert_eq!(unit.view().host(), [0.6, 0.8]);
+/// ```
 pub trait Norm: Send + Sync {
     /// Shows every parameter, always in the same order.
     fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param));

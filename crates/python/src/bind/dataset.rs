@@ -27,7 +27,7 @@ use graphmill_loader::feature::Host;
 use numpy::{Element, PyArray1, PyArray2, PyArrayDescr, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 
-use super::{array, array::with_ids, error, loader::Topology, wait};
+use super::{array, array::with_ids, error, topology::Topology, wait};
 use crate::{
     table::{Rows, Table},
     topology::{self, Id},

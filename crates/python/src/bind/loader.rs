@@ -10,7 +10,7 @@ use pyo3::{
     types::{PyDict, PyList, PyTuple},
 };
 
-use super::{array, array::with_ids, dataset::Dataset, error, tiers::Tiers, wait};
+use super::{array, dataset::Dataset, error, tiers::Tiers, topology::Topology, wait};
 use crate::{
     batch::Batch,
     method::{
@@ -24,60 +24,7 @@ use crate::{
     prefetch::Prefetch,
     source::{self, Epoch, Inputs, Of},
     table::Table,
-    topology,
 };
-
-/// Edges between nodes.
-#[pyclass(frozen, module = "graphmill._graphmill")]
-pub(super) struct Topology(pub(super) Arc<topology::Topology>);
-
-#[pymethods]
-impl Topology {
-    /// Of an edge list: `src[e]` to `dst[e]`.
-    #[staticmethod]
-    fn from_edges(
-        py: Python<'_>,
-        num_nodes: usize,
-        src: &Bound<'_, PyAny>,
-        dst: &Bound<'_, PyAny>,
-    ) -> PyResult<Self> {
-        let made = with_ids!("edge_index[0]", src, |src| {
-            // both rows are of one array: another type for the second is nothing that users can make
-            let dst = same_as(src, dst)?;
-            let dst = dst.as_slice().map_err(|_| array::gaps("edge_index[1]"))?;
-            py.detach(|| topology::Topology::from_edges(num_nodes, src, dst))
-        });
-        Ok(Self(Arc::new(made.map_err(error::value)?)))
-    }
-
-    /// Of compressed columns.
-    #[staticmethod]
-    fn from_columns(py: Python<'_>, indptr: &Bound<'_, PyAny>, indices: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let made = with_ids!("indptr", indptr, |indptr| with_ids!("indices", indices, |indices| {
-            py.detach(|| topology::Topology::from_columns(indptr, indices))
-        }));
-        Ok(Self(Arc::new(made.map_err(error::value)?)))
-    }
-
-    #[getter]
-    fn num_nodes(&self) -> usize {
-        self.0.graph().num_nodes()
-    }
-
-    #[getter]
-    fn num_edges(&self) -> usize {
-        self.0.graph().num_edges()
-    }
-}
-
-/// An array of the type of `of`.
-fn same_as<'py, T: numpy::Element>(
-    _of: &[T],
-    given: &Bound<'py, PyAny>,
-) -> PyResult<numpy::PyReadonlyArray1<'py, T>> {
-    let array = given.cast::<PyArray1<T>>().map_err(|_| array::no_ids("edge_index[1]", given))?;
-    array.try_readonly().map_err(|e| error::value(format!("edge_index[1]: {e}")))
-}
 
 /// Everything but which batches are wanted.
 #[pyclass(frozen, module = "graphmill._graphmill")]

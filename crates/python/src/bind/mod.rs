@@ -10,6 +10,7 @@ mod error;
 mod loader;
 mod run;
 mod tiers;
+mod topology;
 mod wait;
 
 use pyo3::prelude::*;
@@ -19,7 +20,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<dataset::Dataset>()?;
     m.add_class::<tiers::Tiers>()?;
-    m.add_class::<loader::Topology>()?;
+    m.add_class::<topology::Topology>()?;
     m.add_class::<loader::Source>()?;
     m.add_class::<loader::Batches>()?;
     m.add_class::<blocks::BlockSource>()?;

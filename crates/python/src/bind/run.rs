@@ -25,7 +25,7 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use serde_json::{Map, Value as Json, json};
 
-use super::{array, dataset::Dataset, error, loader::Topology, wait};
+use super::{array, dataset::Dataset, error, topology::Topology, wait};
 
 /// Sends what happens as JSON, batches at most ten times a second.
 struct Told {

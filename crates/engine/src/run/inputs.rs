@@ -1,0 +1,33 @@
+//! The inputs of a run.
+
+use graphmill_data::Dataset;
+
+use crate::{
+    Result, RunDir, TrainConfig, accelerator::ComputeDevices, distributed::RankDataset,
+    memory::MemoryPlacements, record::DatasetRecord,
+};
+
+/// Configuration, dataset and devices of a run: everything that is known before its first part is made.
+#[derive(Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) config: &'a TrainConfig,
+    pub(crate) data: &'a Dataset,
+    pub(crate) computers: &'a ComputeDevices,
+    pub(crate) placements: MemoryPlacements,
+    /// This rank's part of the dataset, if several ranks train together.
+    pub(crate) view: Option<&'a RankDataset>,
+}
+
+impl Inputs<'_> {
+    /// Record of the dataset, with a checksum if the run records itself in `run` and may be compared later.
+    ///
+    /// # Errors
+    /// The checksum cannot be computed.
+    pub(crate) fn dataset_record(&self, run: Option<&RunDir>) -> Result<DatasetRecord> {
+        match (self.view, run) {
+            (Some(view), _) => Ok(view.record()),
+            (None, Some(_)) => DatasetRecord::identified(self.data),
+            (None, None) => Ok(self.data.into()),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The ranks that train together, as the loop of a run sees them.
+
+use std::sync::Arc;
+
+use crate::{
+    Result, RunDir,
+    checkpoint::Checkpoint,
+    distributed::{AssignedParts, RankDataset, Ranks},
+    record::{EpochTotals, RankRecord},
+    run::RunState,
+};
+
+/// The ranks of a run. A run of a single process has none: its methods then return at once, so the loop
+/// has no cases for ranks.
+#[derive(Default)]
+pub(crate) struct Peers {
+    ranks: Option<Arc<Ranks>>,
+    /// The parts that this rank draws subgraphs from, if the sampler draws subgraphs.
+    assigned: Option<Arc<AssignedParts>>,
+}
+
+impl Peers {
+    /// The ranks of this view of the dataset.
+    pub(crate) fn new(view: Option<&RankDataset>) -> Self {
+        Self {
+            ranks: view.map(|view| view.ranks.clone()),
+            assigned: view.and_then(|view| view.dealt.clone()),
+        }
+    }
+
+    /// Reports whether the run is a single process.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.ranks.is_none()
+    }
+
+    /// The checkpoint of the run directory, the same on all ranks, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be read, or a rank did not take part.
+    pub(crate) fn checkpoint(&self, run: Option<&RunDir>) -> Result<Option<Checkpoint<RunState>>> {
+        match (&self.ranks, run) {
+            (Some(ranks), run) => ranks.checkpoint(run),
+            (None, Some(run)) => Checkpoint::load(&run.checkpoint()),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Continues from totals of all ranks: from here on `totals` are this rank's.
+    pub(crate) fn resume(&self, totals: &mut EpochTotals) {
+        if let Some(ranks) = &self.ranks {
+            ranks.resume(totals);
+        }
+    }
+
+    /// Starts an epoch: assigns its parts and starts to count the bytes sent.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn begin_epoch(&self, epoch: u64) -> Result<()> {
+        if let Some(ranks) = &self.ranks {
+            ranks.count_bytes(true)?;
+        }
+        self.assigned.as_ref().map_or(Ok(()), |parts| parts.deal_for(epoch))
+    }
+
+    /// Ends the batches of an epoch: bytes sent from here on are not counted.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn end_batches(&self) -> Result<()> {
+        self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.count_bytes(false))
+    }
+
+    /// Decides whether the run stops, the same on all ranks. If it stops in the middle of an epoch, `totals`
+    /// become those of all ranks.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn agree_to_stop(
+        &self,
+        wants: bool,
+        is_in_epoch: bool,
+        totals: &mut EpochTotals,
+    ) -> Result<bool> {
+        let Some(ranks) = &self.ranks else { return Ok(wants) };
+        let stops = ranks.agree_to_stop(wants);
+        if stops && is_in_epoch {
+            ranks.stop(totals)?;
+        }
+        Ok(stops)
+    }
+
+    /// Rank 0's numbers. Processors of different kinds round differently, so decisions are made from these.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn agree(&self, numbers: [f64; 2]) -> Result<[f64; 2]> {
+        self.ranks.as_ref().map_or(Ok(numbers), |ranks| ranks.agree(numbers))
+    }
+
+    /// Ends an epoch: `totals` become those of all ranks. Returns the work of each rank.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn end_epoch(&self, totals: &mut EpochTotals) -> Result<Vec<RankRecord>> {
+        self.ranks.as_ref().map_or(Ok(Vec::new()), |ranks| ranks.end_epoch(totals))
+    }
+}

@@ -15,7 +15,7 @@
 //! | `norm` | normalisations |
 //! | `loss` | losses |
 //! | `update` | optimiser steps |
-//! | `shape` | what operations assert of their inputs |
+//! | `shape` | lengths of a block's arrays on the device |
 //! | `work` | addresses, and how kernels are started |
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -70,7 +70,7 @@ pub fn main() -> graphmill::Result<()> {
             let mean = 1.0 / chunk.len() as f32;
             let (logits, grad) = acts.logits_and_grad();
             let op = SoftmaxCrossEntropy { logits, label: &labels, weight: &[], scale: mean, grad };
-            loss += op.run(backend) * chunk.len() as f64;
+            loss += op.run(&backend) * chunk.len() as f64;
             model.backward(&pass, &orders, &batch.blocks, batch.features.view(), &mut acts);
             adam.begin(0.01);
             let mut index = 0;

@@ -154,29 +154,15 @@ fn sparse_rows_are_read_as_dense_ones() {
     };
     both(&|backend, x| {
         let mut out = random(rows - 3, width, 5);
-        Gemm {
-            a: x.rows(3..rows),
-            side_a: Side::Plain,
-            b: w.view(),
-            side_b: Side::Plain,
-            beta: 0.5,
-            c: out.view_mut(),
-        }
-        .run(backend);
+        Gemm { a: (x.rows(3..rows), Side::Plain), b: (w.view(), Side::Plain), beta: 0.5, c: out.view_mut() }
+            .run(backend);
         out
     });
     both(&|backend, x| {
         let mut out = Matrix::default();
         out.resize(cols, width);
-        Gemm {
-            a: x.view(),
-            side_a: Side::Transposed,
-            b: y.view(),
-            side_b: Side::Plain,
-            beta: 0.0,
-            c: out.view_mut(),
-        }
-        .run(backend);
+        Gemm { a: (x.view(), Side::Transposed), b: (y.view(), Side::Plain), beta: 0.0, c: out.view_mut() }
+            .run(backend);
         out
     });
     both(&|backend, x| {

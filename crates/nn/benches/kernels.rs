@@ -83,7 +83,7 @@ impl Bench {
         for (kind, precision) in [("", Precision::F32), (" bf16", Precision::Bf16)] {
             let cpu = Cpu { precision };
             self.time(&format!("gemm{kind} {name}"), "GF/s ", work, || {
-                Gemm { a, side_a, b, side_b, beta: 0.0, c: c.view_mut() }.run(&cpu);
+                Gemm { a: (a, side_a), b: (b, side_b), beta: 0.0, c: c.view_mut() }.run(&cpu);
             });
         }
     }
@@ -114,20 +114,11 @@ fn sparse_rows(bench: &Bench) {
                 if !dense {
                     rows.transpose_sparse();
                 }
+                Gemm { a: (rows.view(), Plain), b: (w.view(), Plain), beta: 0.0, c: out.view_mut() }
+                    .run(&CPU);
                 Gemm {
-                    a: rows.view(),
-                    side_a: Plain,
-                    b: w.view(),
-                    side_b: Plain,
-                    beta: 0.0,
-                    c: out.view_mut(),
-                }
-                .run(&CPU);
-                Gemm {
-                    a: rows.view(),
-                    side_a: Transposed,
-                    b: grad.view(),
-                    side_b: Plain,
+                    a: (rows.view(), Transposed),
+                    b: (grad.view(), Plain),
                     beta: 0.0,
                     c: w_grad.view_mut(),
                 }

@@ -64,15 +64,8 @@ impl Factors {
             // what is overwritten must not be read
             c.view_mut().host().fill(f32::NAN);
         }
-        Gemm {
-            a: self.a.view(),
-            side_a: self.side_a,
-            b: self.b.view(),
-            side_b: self.side_b,
-            beta,
-            c: c.view_mut(),
-        }
-        .run(&CPU);
+        Gemm { a: (self.a.view(), self.side_a), b: (self.b.view(), self.side_b), beta, c: c.view_mut() }
+            .run(&CPU);
         c.view().host().to_vec()
     }
 
@@ -157,10 +150,8 @@ fn rows_do_not_depend_on_the_rows_around_them() {
     let all = factors.run(0.0);
     let mut some = Matrix::zeros(30, 47);
     Gemm {
-        a: factors.a.rows(105..135),
-        side_a: Plain,
-        b: factors.b.view(),
-        side_b: Plain,
+        a: (factors.a.rows(105..135), Plain),
+        b: (factors.b.view(), Plain),
         beta: 0.0,
         c: some.view_mut(),
     }
@@ -189,7 +180,7 @@ fn what_follows_a_product_is_the_same_in_one_operation_and_in_two() {
         out: one.view_mut(),
     }
     .run(&CPU);
-    Gemm { a: x.view(), side_a: Plain, b: w.view(), side_b: Plain, beta: 1.0, c: two.view_mut() }.run(&CPU);
+    Gemm { a: (x.view(), Plain), b: (w.view(), Plain), beta: 1.0, c: two.view_mut() }.run(&CPU);
     EpilogueForward { bias: Some(bias.view()), activation: Activation::Relu, dropout, x: two.view_mut() }
         .run(&CPU);
     assert!(one.view().host() == two.view().host());
@@ -217,8 +208,7 @@ fn two_weight_gradients_at_once_are_those_of_two_products() {
         }
         .run(&CPU);
         for (a, c) in a.iter().zip(&mut two) {
-            Gemm { a: a.view(), side_a: Transposed, b: b.view(), side_b: Plain, beta: 1.0, c: c.view_mut() }
-                .run(&CPU);
+            Gemm { a: (a.view(), Transposed), b: (b.view(), Plain), beta: 1.0, c: c.view_mut() }.run(&CPU);
         }
         for (one, two) in one.iter().zip(&two) {
             for (x, y) in one.view().host().iter().zip(two.view().host()) {

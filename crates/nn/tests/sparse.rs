@@ -55,13 +55,13 @@ fn operations_read_sparse_rows_as_dense_ones() {
                 if beta == 0.0 {
                     out.view_mut().host().fill(f32::NAN);
                 }
-                Gemm { a: x, side_a: side, b: other, side_b: Plain, beta, c: out.view_mut() }.run(&*backend);
+                Gemm { a: (x, side), b: (other, Plain), beta, c: out.view_mut() }.run(&*backend);
                 out
             };
             let expect = |x: View, side, other: View, beta| {
                 let n = if side == Plain { x.num_rows() } else { x.num_cols() };
                 let mut out = random(n, width, 5);
-                Gemm { a: x, side_a: side, b: other, side_b: Plain, beta, c: out.view_mut() }.run(&Reference);
+                Gemm { a: (x, side), b: (other, Plain), beta, c: out.view_mut() }.run(&Reference);
                 out
             };
             for part in [0..rows, 0..rows / 2, 0..0] {

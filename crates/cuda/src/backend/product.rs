@@ -38,14 +38,13 @@ fn factor(work: &Work, x: View) -> Result<Factor> {
 }
 
 pub(super) fn gemm(work: &Work, arithmetic: Arithmetic, op: Gemm) -> Result<()> {
-    let Gemm { a, side_a, b, side_b, beta, c } = op;
-    head_gemm(work, arithmetic, HeadGemm { heads: 1, a, side_a, b, side_b, beta, c })
+    let Gemm { a, b, beta, c } = op;
+    head_gemm(work, arithmetic, HeadGemm { heads: 1, a, b, beta, c })
 }
 
 pub(super) fn head_gemm(work: &Work, arithmetic: Arithmetic, op: HeadGemm) -> Result<()> {
-    let [of_a, _, n] = op.widths();
-    let HeadGemm { heads, a, side_a, b, side_b, beta, c } = op;
-    let (m, k) = (c.num_rows(), if side_a == Side::Plain { of_a } else { a.num_rows() });
+    let [m, n, k] = op.size();
+    let HeadGemm { heads, a: (a, side_a), b: (b, side_b), beta, c } = op;
     let (lda, ldb, ldc) = (a.num_cols(), b.num_cols(), c.num_cols());
     // what few values make stays exact
     let arithmetic = if a.is_sparse() { Arithmetic::F32 } else { arithmetic };

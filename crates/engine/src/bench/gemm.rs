@@ -56,24 +56,15 @@ fn measure(
         let (x, w, mut y) = (random(ROWS, k), random(k, n), Matrix::zeros(ROWS, n));
         let work = 2e-9 * (ROWS * k * n) as f64;
         let times = bench.time(|| {
-            Gemm {
-                a: x.view(),
-                side_a: Side::Plain,
-                b: w.view(),
-                side_b: Side::Plain,
-                beta: 0.0,
-                c: y.view_mut(),
-            }
-            .run(backend);
+            Gemm { a: (x.view(), Side::Plain), b: (w.view(), Side::Plain), beta: 0.0, c: y.view_mut() }
+                .run(backend);
         });
         bench.rate(format!("{name}{ROWS} x {k} x {n}"), "GFLOP/s", work, &times, limit);
         let mut gradient = Matrix::zeros(k, n);
         let times = bench.time(|| {
             Gemm {
-                a: x.view(),
-                side_a: Side::Transposed,
-                b: y.view(),
-                side_b: Side::Plain,
+                a: (x.view(), Side::Transposed),
+                b: (y.view(), Side::Plain),
                 beta: 0.0,
                 c: gradient.view_mut(),
             }

@@ -32,30 +32,16 @@ pub fn basis(backend: &dyn Backend, of: &[Matrix], k: usize, seed: u64) -> Vec<M
         let parts = cut(&directions, &widths);
         let mut images = Matrix::zeros(rows, directions.len());
         for (of, part) in of.iter().zip(&parts) {
-            Gemm {
-                a: of.view(),
-                side_a: Plain,
-                b: part.view(),
-                side_b: Transposed,
-                beta: 1.0,
-                c: images.view_mut(),
-            }
-            .run(backend);
+            Gemm { a: (of.view(), Plain), b: (part.view(), Transposed), beta: 1.0, c: images.view_mut() }
+                .run(backend);
         }
         for direction in &mut directions {
             direction.clear();
         }
         for of in of {
             let mut back = Matrix::zeros(images.num_cols(), of.num_cols());
-            Gemm {
-                a: images.view(),
-                side_a: Transposed,
-                b: of.view(),
-                side_b: Plain,
-                beta: 0.0,
-                c: back.view_mut(),
-            }
-            .run(backend);
+            Gemm { a: (images.view(), Transposed), b: (of.view(), Plain), beta: 0.0, c: back.view_mut() }
+                .run(backend);
             let back = back.view().host().chunks_exact(of.num_cols());
             directions.iter_mut().zip(back).for_each(|(direction, part)| direction.extend_from_slice(part));
         }

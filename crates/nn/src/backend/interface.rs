@@ -79,8 +79,7 @@ pub trait DenseOps: ElementOps {
     /// See [`Dense`].
     fn dense(&self, op: Checked<Dense>) {
         let Dense { x, w, beta, bias, activation, dropout, mut out } = op.into_inner();
-        let (side_a, side_b) = (Side::Plain, Side::Plain);
-        self.gemm(Checked::new(Gemm { a: x, side_a, b: w, side_b, beta, c: out.reborrow() }));
+        self.gemm(Checked::new(Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c: out.reborrow() }));
         self.epilogue(Checked::new(EpilogueForward { bias, activation, dropout, x: out }));
     }
 }

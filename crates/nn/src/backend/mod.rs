@@ -10,13 +10,14 @@
 //!
 //! To add an operation, write its struct in [`ops`] with its check, give its group ([`DenseOps`],
 //! [`AggregationOps`], [`AttentionOps`], [`ElementOps`], [`NormOps`], [`LossOps`], [`UpdateOps`]) a method that
-//! takes it, and write its formula in `reference` and its kernels in `cpu` and in the crate of the NVIDIA backend.
+//! takes it and its row in `run`, and write its formula in `reference` and its kernels in `cpu` and in the crate of the NVIDIA backend.
 
 mod arg_max;
 pub mod cpu;
 mod interface;
 pub mod ops;
 pub mod reference;
+mod run;
 mod types;
 
 pub use arg_max::ArgMax;

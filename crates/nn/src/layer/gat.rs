@@ -112,20 +112,11 @@ impl Gat {
         let (backend, heads, weight) = (pass.backend, self.heads, self.linear.weight().value.view());
         if self.is_mean() {
             all_heads.resize(rows.num_rows(), self.width());
-            HeadGemm {
-                heads,
-                a: rows,
-                side_a: Plain,
-                b: weight,
-                side_b: Plain,
-                beta: 0.0,
-                c: all_heads.view_mut(),
-            }
-            .run(backend);
+            HeadGemm { heads, a: (rows, Plain), b: (weight, Plain), beta: 0.0, c: all_heads.view_mut() }
+                .run(backend);
             HeadMean { x: all_heads.view(), heads, out }.run(backend);
         } else {
-            HeadGemm { heads, a: rows, side_a: Plain, b: weight, side_b: Plain, beta: 0.0, c: out }
-                .run(backend);
+            HeadGemm { heads, a: (rows, Plain), b: (weight, Plain), beta: 0.0, c: out }.run(backend);
         }
     }
 
@@ -217,27 +208,11 @@ impl Gat {
         let heads_grad = self.heads_grad(pass, grad, all_heads);
         let Param { value: weight, grad: weight_grad, .. } = self.linear.weight_mut();
         let weight = weight.view();
-        HeadGemm {
-            heads,
-            a: rows.view(),
-            side_a: Transposed,
-            b: heads_grad,
-            side_b: Plain,
-            beta: 1.0,
-            c: weight_grad.view_mut(),
-        }
-        .run(backend);
+        let (a, b, c) = ((rows.view(), Transposed), (heads_grad, Plain), weight_grad.view_mut());
+        HeadGemm { heads, a, b, beta: 1.0, c }.run(backend);
         rows_grad.resize(block.num_dst, heads * in_dim);
-        HeadGemm {
-            heads,
-            a: heads_grad,
-            side_a: Plain,
-            b: weight,
-            side_b: Transposed,
-            beta: 0.0,
-            c: rows_grad.view_mut(),
-        }
-        .run(backend);
+        let (a, b, c) = ((heads_grad, Plain), (weight, Transposed), rows_grad.view_mut());
+        HeadGemm { heads, a, b, beta: 0.0, c }.run(backend);
         let used = if dropped.num_rows() == 0 { alpha.view() } else { dropped.view() };
         score_grad.resize(alpha.num_rows(), heads);
         source_grad.resize(in_dim, heads);
@@ -328,22 +303,14 @@ impl Gat {
         }
         .run(backend);
         let Param { value, grad: a_grad, .. } = &mut self.source;
-        let (a, a_grad) = (value.view(), a_grad.view_mut());
-        HeadDotBackward {
-            z: z.view(),
-            a,
-            heads,
-            grad: source_grad.view(),
-            z_grad: z_grad.view_mut(),
-            a_grad,
-        }
-        .run(backend);
+        let (a, a_grad, grad) = (value.view(), a_grad.view_mut(), source_grad.view());
+        HeadDotBackward { z: z.view(), a, heads, grad, z_grad: z_grad.view_mut(), a_grad }.run(backend);
         // only destinations are targets, and they come first
         let dst = 0..block.num_dst;
         let Param { value, grad: a_grad, .. } = &mut self.target;
         let (a, a_grad) = (value.view(), a_grad.view_mut());
-        let (z, g) = (z.rows(dst.clone()), target_grad.rows(dst.clone()));
-        HeadDotBackward { z, a, heads, grad: g, z_grad: z_grad.rows_mut(dst), a_grad }.run(backend);
+        let (z, grad) = (z.rows(dst.clone()), target_grad.rows(dst.clone()));
+        HeadDotBackward { z, a, heads, grad, z_grad: z_grad.rows_mut(dst), a_grad }.run(backend);
         self.linear.backward_product(pass, input.x, z_grad.view());
         if let Some(x_grad) = x_grad {
             x_grad.resize(block.num_src, self.spec.in_dim);
@@ -504,17 +471,9 @@ impl ReusableLayer for Gat {
     fn backward_aggregates(&mut self, pass: &Pass, aggregates: &[Matrix], saved: &mut Saved, grad: View) {
         let State { all_heads, .. } = saved.state();
         let heads_grad = self.heads_grad(pass, grad, all_heads);
-        let to = self.linear.weight_mut().grad.view_mut();
-        HeadGemm {
-            heads: self.heads,
-            a: aggregates[0].view(),
-            side_a: Transposed,
-            b: heads_grad,
-            side_b: Plain,
-            beta: 1.0,
-            c: to,
-        }
-        .run(pass.backend);
+        let (a, b, heads) = ((aggregates[0].view(), Transposed), (heads_grad, Plain), self.heads);
+        let c = self.linear.weight_mut().grad.view_mut();
+        HeadGemm { heads, a, b, beta: 1.0, c }.run(pass.backend);
     }
 
     fn bias(&self) -> Option<&Param> {

@@ -94,8 +94,7 @@ impl Linear {
 
     /// `out = beta out + x W`: without bias.
     pub fn forward_product(&self, pass: &Pass, x: View, beta: f32, out: ViewMut) {
-        Gemm { a: x, side_a: Plain, b: self.weight.value.view(), side_b: Plain, beta, c: out }
-            .run(pass.backend);
+        Gemm { a: (x, Plain), b: (self.weight.value.view(), Plain), beta, c: out }.run(pass.backend);
     }
 
     /// Adds to the gradients of weight and bias, with `y` the output of [`Linear::forward`]. `grad`
@@ -120,7 +119,7 @@ impl Linear {
 
     /// Adds the gradient of the weight, `x^T grad`.
     pub fn backward_product(&mut self, pass: &Pass, x: View, grad: View) {
-        Gemm { a: x, side_a: Transposed, b: grad, side_b: Plain, beta: 1.0, c: self.weight.grad.view_mut() }
+        Gemm { a: (x, Transposed), b: (grad, Plain), beta: 1.0, c: self.weight.grad.view_mut() }
             .run(pass.backend);
     }
 
@@ -132,7 +131,7 @@ impl Linear {
 
     /// `x_grad = beta x_grad + grad W^T`.
     pub fn input_grad(&self, pass: &Pass, grad: View, beta: f32, x_grad: ViewMut) {
-        Gemm { a: grad, side_a: Plain, b: self.weight.value.view(), side_b: Transposed, beta, c: x_grad }
+        Gemm { a: (grad, Plain), b: (self.weight.value.view(), Transposed), beta, c: x_grad }
             .run(pass.backend);
     }
 }

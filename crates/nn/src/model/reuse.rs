@@ -106,15 +106,8 @@ impl Model {
         for (i, (aggregates, basis)) in aggregates.iter().zip(basis).enumerate() {
             let beta = if i == 0 { 0.0 } else { 1.0 };
             let to = coordinates.rows_mut(places.clone());
-            Gemm {
-                a: aggregates.view(),
-                side_a: Side::Plain,
-                b: basis.view(),
-                side_b: Side::Transposed,
-                beta,
-                c: to,
-            }
-            .run(pass.backend);
+            Gemm { a: (aggregates.view(), Side::Plain), b: (basis.view(), Side::Transposed), beta, c: to }
+                .run(pass.backend);
         }
         let stage = &self.stages[0];
         let SavedStage { conv: saved, projected: [of_basis, ..], .. } = &mut scratch.stages[0].saved;
@@ -123,10 +116,8 @@ impl Model {
         let coordinates = coordinates.rows(places.clone());
         let mut rows: ViewMut = rows.rows_mut(places);
         Gemm {
-            a: coordinates,
-            side_a: Side::Plain,
-            b: of_basis.view(),
-            side_b: Side::Plain,
+            a: (coordinates, Side::Plain),
+            b: (of_basis.view(), Side::Plain),
             beta: 1.0,
             c: rows.reborrow(),
         }

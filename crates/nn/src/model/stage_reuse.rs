@@ -55,15 +55,8 @@ impl Stage {
             of_rows.resize(reused.slots.len(), coordinates.num_cols());
             Gather { src: coordinates, ids: reused.slots, dst: of_rows.view_mut() }.run(pass.backend);
             let (of_rows, of_basis) = (of_rows.view(), of_basis.view());
-            Gemm {
-                a: of_rows,
-                side_a: Side::Plain,
-                b: of_basis,
-                side_b: Side::Plain,
-                beta: 1.0,
-                c: behind.reborrow(),
-            }
-            .run(pass.backend);
+            Gemm { a: (of_rows, Side::Plain), b: (of_basis, Side::Plain), beta: 1.0, c: behind.reborrow() }
+                .run(pass.backend);
             bias = self.reusable().bias();
         }
         let epilogue = if self.is_plain() { self.epilogue(pass, site::REUSED) } else { Epilogue::NONE };
@@ -108,15 +101,8 @@ impl Stage {
                 // the rows' coordinates are still there
                 of_basis.resize(coordinates.num_cols(), grad.num_cols());
                 let to = of_basis.view_mut();
-                Gemm {
-                    a: of_rows.view(),
-                    side_a: Side::Transposed,
-                    b: grad,
-                    side_b: Side::Plain,
-                    beta: 0.0,
-                    c: to,
-                }
-                .run(pass.backend);
+                Gemm { a: (of_rows.view(), Side::Transposed), b: (grad, Side::Plain), beta: 0.0, c: to }
+                    .run(pass.backend);
                 self.backward_aggregates(pass, basis, saved, of_basis.view());
             }
             let count = reused.aggregates.len();

@@ -172,7 +172,7 @@ fn gemm(b: &dyn Backend, shape: Shape, side_a: Side, side_b: Side) -> Outputs {
         if beta == 0.0 {
             c.view_mut().host().fill(f32::NAN);
         }
-        Gemm { a: a.view(), side_a, b: x.view(), side_b, beta, c: c.view_mut() }.run(b);
+        Gemm { a: (a.view(), side_a), b: (x.view(), side_b), beta, c: c.view_mut() }.run(b);
         out.extend(all(&[c.view()]));
     }
     out
@@ -189,7 +189,7 @@ fn head_gemm(b: &dyn Backend, shape: Shape, side_a: Side, side_b: Side) -> Outpu
     let (a, x, mut c) = (factor(side_a, m, k), factor(side_b, k, n), factor(Side::Plain, m, n));
     let mut out = Vec::new();
     for beta in [1.0, 0.0] {
-        HeadGemm { heads, a: a.view(), side_a, b: x.view(), side_b, beta, c: c.view_mut() }.run(b);
+        HeadGemm { heads, a: (a.view(), side_a), b: (x.view(), side_b), beta, c: c.view_mut() }.run(b);
         out.extend(all(&[c.view()]));
         c.view_mut().host().fill(f32::NAN);
     }

@@ -152,7 +152,7 @@ pub(super) fn epilogue(op: EpilogueForward) {
 pub(super) fn dense(precision: Precision, op: Dense) {
     let Dense { x, w, beta, bias, activation, dropout, out } = op;
     let cols = out.num_cols();
-    let product = Gemm { a: x, side_a: Side::Plain, b: w, side_b: Side::Plain, beta, c: out };
+    let product = Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c: out };
     let (isa, bias) = (Isa::current(), bias.map(|bias| bias.host()));
     with_activation!(activation, act => {
         gemm::gemm_then(precision, product, |range, part| {

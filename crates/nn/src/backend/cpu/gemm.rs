@@ -104,7 +104,7 @@ pub(super) fn gemm(precision: Precision, op: Gemm) {
 /// [`gemm`], and then `finish` on every run of rows of `c` (which are never cut), as soon as it is there.
 pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<usize>, &mut [f32]) + Sync) {
     let [m, n, k] = op.size();
-    let Gemm { a, side_a, b, side_b, beta, c } = op;
+    let Gemm { a: (a, side_a), b: (b, side_b), beta, c } = op;
     let c = c.host();
     if m * n == 0 {
         return;

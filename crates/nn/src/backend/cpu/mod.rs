@@ -110,7 +110,7 @@ impl Backend for Cpu {
 impl DenseOps for Cpu {
     fn gemm(&self, op: Checked<Gemm>) {
         let op = op.into_inner();
-        if op.a.is_sparse() {
+        if op.a.0.is_sparse() {
             return sparse::product(op);
         }
         gemm::gemm(self.precision, op);
@@ -132,8 +132,7 @@ impl DenseOps for Cpu {
         let op = op.into_inner();
         if op.x.is_sparse() {
             let Dense { x, w, beta, bias, activation, dropout, mut out } = op;
-            let (side_a, side_b) = (Side::Plain, Side::Plain);
-            sparse::product(Gemm { a: x, side_a, b: w, side_b, beta, c: out.reborrow() });
+            sparse::product(Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c: out.reborrow() });
             return epilogue::epilogue(EpilogueForward { bias, activation, dropout, x: out });
         }
         epilogue::dense(self.precision, op);

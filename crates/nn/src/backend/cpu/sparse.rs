@@ -43,7 +43,7 @@ fn rows(x: View) -> Sparse {
 
 /// A product whose first factor is sparse.
 pub(super) fn product(op: Gemm) {
-    let Gemm { a: x, side_a, b, side_b, beta, c } = op;
+    let Gemm { a: (x, side_a), b: (b, side_b), beta, c } = op;
     assert_eq!(side_b, Side::Plain, "sparse rows are multiplied by a matrix as it is");
     let (sparse, cols) = (rows(x), c.num_cols());
     match side_a {

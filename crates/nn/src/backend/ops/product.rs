@@ -6,12 +6,16 @@ use crate::{
     backend::{Activation, Dropout, Side},
 };
 
-/// Rows and columns of a factor seen from its side.
-fn oriented((rows, cols): (usize, usize), side: Side) -> (usize, usize) {
-    match side {
-        Side::Plain => (rows, cols),
-        Side::Transposed => (cols, rows),
-    }
+/// Rows and columns of a product of factors with these rows, columns and sides, and the terms of each sum.
+fn size(a: ([usize; 2], Side), b: ([usize; 2], Side)) -> [usize; 3] {
+    let oriented = |([rows, cols], side): ([usize; 2], Side)| match side {
+        Side::Plain => [rows, cols],
+        Side::Transposed => [cols, rows],
+    };
+    assert!(a.1 == Side::Plain || b.1 == Side::Plain, "at most one factor is transposed");
+    let ([rows, terms], [inner, cols]) = (oriented(a), oriented(b));
+    assert_eq!(terms, inner, "inner dimensions of a product");
+    [rows, cols, terms]
 }
 
 /// `c = beta c + op(a) op(b)`: `R x F` times `F x O` to `R x O`, each factor as it is or transposed.
@@ -22,14 +26,10 @@ fn oriented((rows, cols): (usize, usize), side: Side) -> (usize, usize) {
 /// Both factors are transposed.
 #[derive(Debug)]
 pub struct Gemm<'a> {
-    /// First factor, perhaps sparse.
-    pub a: View<'a>,
-    /// Side of the first factor.
-    pub side_a: Side,
-    /// Second factor.
-    pub b: View<'a>,
-    /// Side of the second factor.
-    pub side_b: Side,
+    /// First factor, perhaps sparse, and its side.
+    pub a: (View<'a>, Side),
+    /// Second factor and its side.
+    pub b: (View<'a>, Side),
     /// Factor of the old result.
     pub beta: f32,
     /// Result.
@@ -39,17 +39,15 @@ pub struct Gemm<'a> {
 impl Gemm<'_> {
     /// `[R, O, F]`: rows and columns of the result, and the terms of each sum.
     pub fn size(&self) -> [usize; 3] {
-        let inner = oriented(shape::of(self.a), self.side_a).1;
-        [self.c.num_rows(), self.c.num_cols(), inner]
+        let factor = |(x, side): (View, Side)| ([x.num_rows(), x.num_cols()], side);
+        size(factor(self.a), factor(self.b))
     }
 }
 
 impl Operation for Gemm<'_> {
     fn check(&self) {
-        let (a, b) = (oriented(shape::of(self.a), self.side_a), oriented(shape::of(self.b), self.side_b));
-        assert!(self.side_a == Side::Plain || self.side_b == Side::Plain, "at most one factor is transposed");
-        assert_eq!(a.1, b.0, "inner dimensions of a product");
-        assert_eq!(shape::of(self.c.as_view()), (a.0, b.1), "result of a product");
+        let [rows, cols, _] = self.size();
+        assert_eq!(shape::of(self.c.as_view()), (rows, cols), "result of a product");
     }
 }
 
@@ -62,14 +60,10 @@ impl Operation for Gemm<'_> {
 pub struct HeadGemm<'a> {
     /// `H`.
     pub heads: usize,
-    /// First factor.
-    pub a: View<'a>,
-    /// Side of the first factor.
-    pub side_a: Side,
-    /// Second factor.
-    pub b: View<'a>,
-    /// Side of the second factor.
-    pub side_b: Side,
+    /// First factor and its side.
+    pub a: (View<'a>, Side),
+    /// Second factor and its side.
+    pub b: (View<'a>, Side),
     /// Factor of the old result.
     pub beta: f32,
     /// Result.
@@ -79,18 +73,21 @@ pub struct HeadGemm<'a> {
 impl HeadGemm<'_> {
     /// The widths of a head in `a`, `b` and `c`.
     pub fn widths(&self) -> [usize; 3] {
-        [self.a, self.b, self.c.as_view()].map(|x| shape::head_width(x.num_cols(), self.heads))
+        [self.a.0, self.b.0, self.c.as_view()].map(|x| shape::head_width(x.num_cols(), self.heads))
+    }
+
+    /// `[R, O, F]` of each head, as [`Gemm::size`].
+    pub fn size(&self) -> [usize; 3] {
+        let [of_a, of_b, _] = self.widths();
+        let factor = |(x, side): (View, Side), width| ([x.num_rows(), width], side);
+        size(factor(self.a, of_a), factor(self.b, of_b))
     }
 }
 
 impl Operation for HeadGemm<'_> {
     fn check(&self) {
-        let [of_a, of_b, of_c] = self.widths();
-        let a = oriented((self.a.num_rows(), of_a), self.side_a);
-        let b = oriented((self.b.num_rows(), of_b), self.side_b);
-        assert!(self.side_a == Side::Plain || self.side_b == Side::Plain, "at most one factor is transposed");
-        assert_eq!(a.1, b.0, "inner dimensions of a product by heads");
-        assert_eq!((self.c.num_rows(), of_c), (a.0, b.1), "result of a product by heads");
+        let ([rows, cols, _], [_, _, of_c]) = (self.size(), self.widths());
+        assert_eq!((self.c.num_rows(), of_c), (rows, cols), "result of a product by heads");
     }
 }
 
@@ -112,14 +109,7 @@ impl<'a> WeightGradients<'a> {
     /// The two products.
     pub fn products(self) -> [Gemm<'a>; 2] {
         let Self { a: [a0, a1], b, beta, c: [c0, c1] } = self;
-        [(a0, c0), (a1, c1)].map(|(a, c)| Gemm {
-            a,
-            side_a: Side::Transposed,
-            b,
-            side_b: Side::Plain,
-            beta,
-            c,
-        })
+        [(a0, c0), (a1, c1)].map(|(a, c)| Gemm { a: (a, Side::Transposed), b: (b, Side::Plain), beta, c })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::backend::{
 
 pub(super) fn gemm(op: Gemm) {
     let [_, _, k] = op.size();
-    let Gemm { a, side_a, b, side_b, beta, c } = op;
+    let Gemm { a: (a, side_a), b: (b, side_b), beta, c } = op;
     set(c, |i, j, old| {
         let sum: f64 = (0..k)
             .map(|l| {
@@ -22,9 +22,8 @@ pub(super) fn gemm(op: Gemm) {
 }
 
 pub(super) fn head_gemm(op: HeadGemm) {
-    let [of_a, of_b, of_c] = op.widths();
-    let HeadGemm { a, side_a, b, side_b, beta, c, .. } = op;
-    let inner = if side_a == Side::Plain { of_a } else { a.num_rows() };
+    let ([of_a, of_b, of_c], [_, _, inner]) = (op.widths(), op.size());
+    let HeadGemm { a: (a, side_a), b: (b, side_b), beta, c, .. } = op;
     set(c, |i, j, old| {
         let (h, j) = (j / of_c, j % of_c);
         let sum: f64 = (0..inner)

@@ -28,7 +28,7 @@ fn products_by_hand() {
     let b = Matrix::from_slice(2, 2, &[5., 6., 7., 8.]);
     let product = |side_a, side_b, beta| {
         let mut c = Matrix::from_slice(2, 2, &[1.0; 4]);
-        Gemm { a: a.view(), side_a, b: b.view(), side_b, beta, c: c.view_mut() }.run(&Reference);
+        Gemm { a: (a.view(), side_a), b: (b.view(), side_b), beta, c: c.view_mut() }.run(&Reference);
         c.view().host().to_vec()
     };
     assert_eq!(product(Side::Plain, Side::Plain, 0.0), [19., 22., 43., 50.]);

@@ -14,7 +14,7 @@ use graphmill::{
     },
     nn::{
         Activations,
-        backend::{Cpu, LossOps},
+        backend::{Cpu, ops::SoftmaxCrossEntropy},
         cost::BlockShape,
         metric::{self, Input, Truth},
         optim,
@@ -69,7 +69,8 @@ pub fn main() -> graphmill::Result<()> {
             let labels: Vec<i32> = chunk.iter().map(|&v| class[v as usize]).collect();
             let mean = 1.0 / chunk.len() as f32;
             let (logits, grad) = acts.logits_and_grad();
-            loss += backend.softmax_cross_entropy(logits, &labels, &[], mean, grad) * chunk.len() as f64;
+            let op = SoftmaxCrossEntropy { logits, label: &labels, weight: &[], scale: mean, grad };
+            loss += op.run(&backend) * chunk.len() as f64;
             model.backward(&pass, &orders, &batch.blocks, batch.features.view(), &mut acts);
             adam.begin(0.01);
             let mut index = 0;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    Error, Queue, Result,
+    Error, Result,
     driver::{Address, Driver, Kernel, Properties, Shape, Stream},
     replay::{Counts, PARAMETERS, Replay},
 };
@@ -20,6 +20,15 @@ pub const THREADS: u32 = 256;
 const DRIVERS_OWN: u64 = 1 << 30;
 /// Lanes of a warp.
 pub const WARP: u32 = 32;
+
+/// Memory of a device that is kept for later.
+pub(crate) trait MemoryCache: Send + Sync {
+    /// Gives unused memory back to the driver.
+    ///
+    /// # Errors
+    /// A kernel failed.
+    fn trim(&self) -> Result<()>;
+}
 
 /// A device of this process.
 pub struct Device {
@@ -35,8 +44,8 @@ pub struct Device {
     most: AtomicU64,
     kernels: RwLock<HashMap<&'static str, Kernel>>,
     failure: OnceLock<Error>,
-    /// Its queues, which keep what was freed.
-    queues: Mutex<Vec<Weak<Queue>>>,
+    /// Those of its queues, which keep freed memory.
+    caches: Mutex<Vec<Weak<dyn MemoryCache>>>,
     /// Which other devices it reads.
     reached: Mutex<HashMap<usize, bool>>,
     /// The stream that trains: what others made ready for it is freed when it is done.
@@ -64,7 +73,7 @@ impl Device {
             most: AtomicU64::new(0),
             kernels: RwLock::default(),
             failure: OnceLock::new(),
-            queues: Mutex::default(),
+            caches: Mutex::default(),
             reached: Mutex::default(),
             compute: Mutex::new(None),
         }))
@@ -149,20 +158,20 @@ impl Device {
         self.taken.fetch_sub(bytes, Relaxed);
     }
 
-    /// A queue that keeps memory from now on.
-    pub(crate) fn add_queue(&self, queue: &Arc<Queue>) {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.retain(|queue| queue.strong_count() > 0);
-        queues.push(Arc::downgrade(queue));
+    /// Trims this memory with [`Device::trim`] from now on.
+    pub(crate) fn add_cache(&self, cache: Weak<dyn MemoryCache>) {
+        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.retain(|cache| cache.strong_count() > 0);
+        caches.push(cache);
     }
 
-    /// Gives all memory back that queues keep and nobody holds.
+    /// Gives unused memory that queues keep back to the driver.
     ///
     /// # Errors
     /// A kernel failed.
     pub fn trim(&self) -> Result<()> {
-        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        queues.iter().filter_map(Weak::upgrade).try_for_each(|queue| queue.trim())
+        let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        caches.iter().filter_map(Weak::upgrade).try_for_each(|cache| cache.trim())
     }
 
     /// A stream that trained and goes.

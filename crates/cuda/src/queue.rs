@@ -5,14 +5,14 @@
 use std::{
     any::Any,
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use graphmill_core::accelerator::{Accelerator, DeviceMemory};
 
 use crate::{
     Device, Result,
-    device::{Argument, THREADS},
+    device::{Argument, MemoryCache, THREADS},
     driver::{Address, Event, Shape, Stream},
 };
 
@@ -66,7 +66,8 @@ impl Queue {
     fn with_urgency(device: &Arc<Device>, urgent: bool) -> Result<Arc<Self>> {
         let stream = device.driver().stream(urgent)?;
         let queue = Arc::new(Self { device: device.clone(), stream, room: Mutex::default() });
-        device.add_queue(&queue);
+        let cache: Weak<Self> = Arc::downgrade(&queue);
+        device.add_cache(cache);
         Ok(queue)
     }
 
@@ -197,27 +198,6 @@ impl Queue {
         self.device.driver().synchronize(self.stream)
     }
 
-    /// Gives kept memory back to the driver, once the work of this stream and of the one that trains is done.
-    ///
-    /// # Errors
-    /// A kernel failed.
-    pub fn trim(&self) -> Result<()> {
-        // held while the streams are waited for: what is freed meanwhile may still be read
-        let mut room = self.room();
-        self.device.driver().synchronize(self.stream)?;
-        if let Some(compute) = self.device.compute_stream() {
-            self.device.driver().synchronize(compute)?;
-        }
-        room.settle(&self.device, true)?;
-        for (size, all) in std::mem::take(&mut room.free) {
-            for at in all {
-                // SAFETY: nobody holds it, and all work that used it is done
-                unsafe { self.device.give(at, size) };
-            }
-        }
-        Ok(())
-    }
-
     /// Orders free memory by its address: who takes the same from the same memory gets it at the same places.
     pub(crate) fn arrange(&self) {
         self.room().free.values_mut().for_each(|all| all.sort_unstable());
@@ -238,6 +218,26 @@ impl Queue {
         // SAFETY: the driver keeps an event until who waits for it has it
         unsafe { driver.destroy_event(event) };
         followed
+    }
+}
+
+/// Waits for the work of this stream and of the one that trains.
+impl MemoryCache for Queue {
+    fn trim(&self) -> Result<()> {
+        // held while the streams are waited for: what is freed meanwhile may still be read
+        let mut room = self.room();
+        self.device.driver().synchronize(self.stream)?;
+        if let Some(compute) = self.device.compute_stream() {
+            self.device.driver().synchronize(compute)?;
+        }
+        room.settle(&self.device, true)?;
+        for (size, all) in std::mem::take(&mut room.free) {
+            for at in all {
+                // SAFETY: nobody holds it, and all work that used it is done
+                unsafe { self.device.give(at, size) };
+            }
+        }
+        Ok(())
     }
 }
 

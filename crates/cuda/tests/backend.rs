@@ -22,7 +22,11 @@ use graphmill_nn::{
     Activations, Backend, Matrix, Model, ModelConfig, Pass, ProductOrder,
     backend::{
         AdamStep, AggregationWeights, ArgMax, Dropout, EdgeWeight, ElementOps, OwnWeight, Reference, Side,
-        ops::{AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmaxBackward},
+        ops::{
+            AdamUpdate, Add, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Attend,
+            AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmax,
+            EdgeSoftmaxBackward, Gather, Gemm, SoftmaxCrossEntropy,
+        },
     },
     cost::BlockShape,
 };
@@ -150,27 +154,29 @@ fn sparse_rows_are_read_as_dense_ones() {
     };
     both(&|backend, x| {
         let mut out = random(rows - 3, width, 5);
-        backend.gemm(x.rows(3..rows), Side::Plain, w.view(), Side::Plain, 0.5, out.view_mut());
+        Gemm { a: (x.rows(3..rows), Side::Plain), b: (w.view(), Side::Plain), beta: 0.5, c: out.view_mut() }
+            .run(backend);
         out
     });
     both(&|backend, x| {
         let mut out = Matrix::default();
         out.resize(cols, width);
-        backend.gemm(x.view(), Side::Transposed, y.view(), Side::Plain, 0.0, out.view_mut());
+        Gemm { a: (x.view(), Side::Transposed), b: (y.view(), Side::Plain), beta: 0.0, c: out.view_mut() }
+            .run(backend);
         out
     });
     both(&|backend, x| {
         let mut out = random(rows, cols, 6);
-        backend.add(0.5, x.view(), out.view_mut());
+        Add { alpha: 0.5, x: x.view(), y: out.view_mut() }.run(backend);
         out
     });
     both(&|backend, x| {
         let mut out = random(3, cols, 7);
-        backend.gather(x.view(), &[69, 0, 69], out.view_mut());
+        Gather { src: x.view(), ids: &[69, 0, 69], dst: out.view_mut() }.run(backend);
         out
     });
     let mut out = Matrix::zeros(2, cols);
-    cuda.gather(table.view(), &[5, 4], out.view_mut());
+    Gather { src: table.view(), ids: &[5, 4], dst: out.view_mut() }.run(&cuda);
     assert_eq!(out.view().host(), [x.rows(5..6).host(), x.rows(4..5).host()].concat());
 }
 
@@ -223,8 +229,14 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_maxima() {
         src.view_mut().host().iter_mut().for_each(|x| *x = (2.0 * *x).round());
         let run = |backend: &dyn Backend| {
             let (mut dst, mut back, mut arg) = (random(3, cols, 3), random(5, cols, 4), ArgMax::default());
-            backend.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
-            backend.aggregate_max_transposed(&block, &arg, grad.view(), back.view_mut());
+            AggregateMax { block: &block, src: src.view(), dst: dst.view_mut(), arg: &mut arg }.run(backend);
+            AggregateMaxTransposed {
+                block: &block,
+                arg: &arg,
+                dst_grad: grad.view(),
+                src_grad: back.view_mut(),
+            }
+            .run(backend);
             ([dst, back], arg)
         };
         let (expected, winners) = run(&Reference);
@@ -252,11 +264,26 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_attention() {
             let [mut alpha, mut alpha_grad, mut scratch] = [0; 3].map(|_| of(entries, heads));
             let (mut out, mut z_grad) = (of(3, cols), of(5, cols));
             let (mut source_grad, mut target_grad) = (of(5, heads), of(5, heads));
-            backend.edge_softmax(&block, source.view(), target.view(), 0.2, alpha.view_mut());
-            backend.attend(&block, alpha.view(), z.view(), out.view_mut());
+            EdgeSoftmax {
+                block: &block,
+                source: source.view(),
+                target: target.view(),
+                slope: 0.2,
+                alpha: alpha.view_mut(),
+            }
+            .run(backend);
+            Attend { block: &block, alpha: alpha.view(), z: z.view(), out: out.view_mut() }.run(backend);
             let to = (alpha_grad.view_mut(), z_grad.view_mut());
-            backend.attend_backward(&block, alpha.view(), z.view(), grad.view(), to.0, to.1);
-            backend.edge_softmax_backward(EdgeSoftmaxBackward {
+            AttendBackward {
+                block: &block,
+                alpha: alpha.view(),
+                z: z.view(),
+                grad: grad.view(),
+                alpha_grad: to.0,
+                z_grad: to.1,
+            }
+            .run(backend);
+            EdgeSoftmaxBackward {
                 block: &block,
                 source: source.view(),
                 target: target.view(),
@@ -266,11 +293,12 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_attention() {
                 scratch: scratch.view_mut(),
                 source_grad: source_grad.view_mut(),
                 target_grad: target_grad.view_mut(),
-            });
+            }
+            .run(backend);
             let [mut score, mut input_alpha, mut used, mut score_grad] = [0; 4].map(|_| of(entries, heads));
             let (mut rows, mut x_grad) = (of(3, cols), of(5, width));
             let mut w_grad = [of(width, heads), of(width, heads)];
-            backend.attend_input(AttendInput {
+            AttendInput {
                 block: &block,
                 x: x.view(),
                 source: w[0].view(),
@@ -281,9 +309,10 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_attention() {
                 alpha: input_alpha.view_mut(),
                 used: used.view_mut(),
                 out: rows.view_mut(),
-            });
+            }
+            .run(backend);
             let [of_source, of_target] = &mut w_grad;
-            backend.attend_input_backward(AttendInputBackward {
+            AttendInputBackward {
                 block: &block,
                 x: x.view(),
                 slope: 0.2,
@@ -294,8 +323,9 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_attention() {
                 score_grad: score_grad.view_mut(),
                 source_grad: of_source.view_mut(),
                 target_grad: of_target.view_mut(),
-            });
-            backend.attend_input_transposed(AttendInputTransposed {
+            }
+            .run(backend);
+            AttendInputTransposed {
                 block: &block,
                 source: w[0].view(),
                 target: w[1].view(),
@@ -303,7 +333,8 @@ fn blocks_of_threads_share_the_edges_of_long_rows_in_attention() {
                 grad: grad.view(),
                 score_grad: score_grad.view(),
                 x_grad: x_grad.view_mut(),
-            });
+            }
+            .run(backend);
             let of_input = [score, input_alpha, used, rows, score_grad, x_grad].into_iter().chain(w_grad);
             let of_rows = [alpha, alpha_grad, out, z_grad, source_grad, target_grad];
             of_rows.into_iter().chain(of_input).collect::<Vec<Matrix>>()
@@ -349,8 +380,22 @@ fn blocks_of_threads_share_the_edges_of_long_rows() {
             let (src, grad) = (random(5, cols, 1), random(3, cols, 2));
             let run = |backend: &dyn Backend| {
                 let (mut dst, mut back) = (random(3, cols, 3), random(5, cols, 4));
-                backend.aggregate(&block, weighting, src.view(), 0.5, dst.view_mut());
-                backend.aggregate_transposed(&block, weighting, grad.view(), 0.5, back.view_mut());
+                Aggregate {
+                    block: &block,
+                    weights: weighting,
+                    src: src.view(),
+                    beta: 0.5,
+                    dst: dst.view_mut(),
+                }
+                .run(backend);
+                AggregateTransposed {
+                    block: &block,
+                    weights: weighting,
+                    dst_grad: grad.view(),
+                    beta: 0.5,
+                    src_grad: back.view_mut(),
+                }
+                .run(backend);
                 [dst, back]
             };
             let expected = run(&Reference);
@@ -385,7 +430,8 @@ fn step(backend: &dyn Backend, model: &mut Model, moments: &mut Moments, batch: 
     model.zero_grad(backend);
     model.forward(&pass, orders, blocks, x.view(), &mut acts);
     let (logits, grad) = acts.logits_and_grad();
-    let loss = backend.softmax_cross_entropy(logits, label, &[], 1.0 / SEEDS as f32, grad);
+    let loss =
+        SoftmaxCrossEntropy { logits, label, weight: &[], scale: 1.0 / SEEDS as f32, grad }.run(backend);
     model.backward(&pass, orders, blocks, x.view(), &mut acts);
     let loss = backend.resolve_loss(loss);
     let (beta1, beta2) = (0.9f32, 0.999f32);
@@ -403,7 +449,14 @@ fn step(backend: &dyn Backend, model: &mut Model, moments: &mut Moments, batch: 
     model.visit_mut(&mut |_, p| {
         let [m, v] = moments.next().unwrap();
         if p.trainable {
-            backend.adam(step, p.grad.view(), m.view_mut(), v.view_mut(), p.value.view_mut());
+            AdamUpdate {
+                step,
+                grad: p.grad.view(),
+                m: m.view_mut(),
+                v: v.view_mut(),
+                value: p.value.view_mut(),
+            }
+            .run(backend);
         }
     });
     loss

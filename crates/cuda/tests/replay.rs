@@ -23,7 +23,7 @@ use graphmill_cuda::{
 };
 use graphmill_nn::{
     Activations, Backend, Matrix, Model, ModelConfig, Pass, ProductOrder,
-    backend::ElementOps,
+    backend::{ElementOps, ops::SoftmaxCrossEntropy},
     cost::BlockShape,
     optim::{self, Optimizer, clip},
 };
@@ -115,7 +115,7 @@ impl<'a> Learner<'a> {
         model.forward(&pass, &batch.orders, &batch.blocks, batch.x.view(), acts);
         let (logits, grad) = acts.logits_and_grad();
         let mean = 1.0 / label.len() as f32;
-        let loss = backend.softmax_cross_entropy(logits, &label, &[], mean, grad);
+        let loss = SoftmaxCrossEntropy { logits, label: &label, weight: &[], scale: mean, grad }.run(backend);
         model.backward(&pass, &batch.orders, &batch.blocks, batch.x.view(), acts);
         let loss = backend.resolve_loss(loss);
         clip(backend, 0.05, |see| model.visit_mut(&mut |_, param| see(param)));

@@ -7,9 +7,12 @@ use std::{hint::black_box, time::Instant};
 
 use graphmill_core::{Block, SparseRows, keyed::Stream};
 use graphmill_nn::backend::{
-    Activation, AdamStep, AggregationOps, AggregationWeights, ArgMax, AttentionOps, Cpu, DenseOps, Dropout,
-    ElementOps, LossOps, NormOps, Precision, Side, UpdateOps,
+    Activation, AdamStep, AggregationWeights, ArgMax, Cpu, Dropout, ElementOps, Precision, Side,
     cpu::{Level, with_level},
+    ops::{
+        AdamUpdate, Aggregate, AggregateMax, AggregateTransposed, Attend, BatchNormForward, EdgeSoftmax,
+        EpilogueBackward, EpilogueForward, Gather, Gemm, SoftmaxCrossEntropy,
+    },
 };
 use graphmill_nn::{Matrix, View, layer::gather_rows, matrix::TableData};
 use half::bf16;
@@ -73,13 +76,14 @@ impl Bench {
         self.time(name, "GB/s ", 4.0 * values as f64, run);
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a product and its name")]
-    fn gemm(&self, name: &str, a: View, side_a: Side, b: View, side_b: Side, c: &mut Matrix, k: usize) {
-        let work = 2.0 * c.num_rows() as f64 * c.num_cols() as f64 * k as f64;
+    /// A product of two factors, each with its side.
+    fn gemm(&self, name: &str, (a, side_a): (View, Side), (b, side_b): (View, Side), c: &mut Matrix) {
+        let terms = if side_a == Side::Plain { a.num_cols() } else { a.num_rows() };
+        let work = 2.0 * c.num_rows() as f64 * c.num_cols() as f64 * terms as f64;
         for (kind, precision) in [("", Precision::F32), (" bf16", Precision::Bf16)] {
             let cpu = Cpu { precision };
             self.time(&format!("gemm{kind} {name}"), "GF/s ", work, || {
-                cpu.gemm(a, side_a, b, side_b, 0.0, c.view_mut());
+                Gemm { a: (a, side_a), b: (b, side_b), beta: 0.0, c: c.view_mut() }.run(&cpu);
             });
         }
     }
@@ -110,8 +114,15 @@ fn sparse_rows(bench: &Bench) {
                 if !dense {
                     rows.transpose_sparse();
                 }
-                CPU.gemm(rows.view(), Plain, w.view(), Plain, 0.0, out.view_mut());
-                CPU.gemm(rows.view(), Transposed, grad.view(), Plain, 0.0, w_grad.view_mut());
+                Gemm { a: (rows.view(), Plain), b: (w.view(), Plain), beta: 0.0, c: out.view_mut() }
+                    .run(&CPU);
+                Gemm {
+                    a: (rows.view(), Transposed),
+                    b: (grad.view(), Plain),
+                    beta: 0.0,
+                    c: w_grad.view_mut(),
+                }
+                .run(&CPU);
             });
         }
     }
@@ -134,7 +145,14 @@ fn main() {
             let block = block(first_seen);
             let values = 220_000 * cols + 200_000;
             bench.bytes(&format!("aggregate mean {order} F={cols}"), values, || {
-                CPU.aggregate(&block, AggregationWeights::MEAN, src.view(), 0.0, dst.view_mut());
+                Aggregate {
+                    block: &block,
+                    weights: AggregationWeights::MEAN,
+                    src: src.view(),
+                    beta: 0.0,
+                    dst: dst.view_mut(),
+                }
+                .run(&CPU);
             });
         }
         let half: Vec<bf16> = src.view().host().iter().map(|&x| bf16::from_f32(x)).collect();
@@ -142,15 +160,29 @@ fn main() {
         let block = block(false);
         // half the bytes of each value read
         bench.bytes(&format!("aggregate mean of bf16 random F={cols}"), 120_000 * cols + 200_000, || {
-            CPU.aggregate(&block, AggregationWeights::MEAN, half.view(), 0.0, dst.view_mut());
+            Aggregate {
+                block: &block,
+                weights: AggregationWeights::MEAN,
+                src: half.view(),
+                beta: 0.0,
+                dst: dst.view_mut(),
+            }
+            .run(&CPU);
         });
         let (grad, mut back) = (random(20_000, cols), Matrix::zeros(200_000, cols));
         bench.bytes(&format!("aggregate_transposed F={cols}"), 400_000 * cols + 200_000, || {
-            CPU.aggregate_transposed(&block, AggregationWeights::MEAN, grad.view(), 0.0, back.view_mut());
+            AggregateTransposed {
+                block: &block,
+                weights: AggregationWeights::MEAN,
+                dst_grad: grad.view(),
+                beta: 0.0,
+                src_grad: back.view_mut(),
+            }
+            .run(&CPU);
         });
         let mut arg = ArgMax::default();
         bench.bytes(&format!("aggregate_max F={cols}"), 240_000 * cols + 200_000, || {
-            CPU.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
+            AggregateMax { block: &block, src: src.view(), dst: dst.view_mut(), arg: &mut arg }.run(&CPU);
         });
     }
 
@@ -158,32 +190,32 @@ fn main() {
     let (w100, w256, w47) = (random(100, 256), random(256, 256), random(256, 47));
     let mut out = Matrix::zeros(ROWS, 256);
     use Side::{Plain, Transposed};
-    bench.gemm("100k x 100 x 256", x100.view(), Plain, w100.view(), Plain, &mut out, 100);
-    bench.gemm("100k x 256 x 256", x256.view(), Plain, w256.view(), Plain, &mut out, 256);
-    bench.gemm("dX 100k x 256 x 256", x256.view(), Plain, w256.view(), Transposed, &mut out, 256);
+    bench.gemm("100k x 100 x 256", (x100.view(), Plain), (w100.view(), Plain), &mut out);
+    bench.gemm("100k x 256 x 256", (x256.view(), Plain), (w256.view(), Plain), &mut out);
+    bench.gemm("dX 100k x 256 x 256", (x256.view(), Plain), (w256.view(), Transposed), &mut out);
     let mut logits = Matrix::zeros(ROWS, 47);
-    bench.gemm("100k x 256 x 47", x256.view(), Plain, w47.view(), Plain, &mut logits, 256);
+    bench.gemm("100k x 256 x 47", (x256.view(), Plain), (w47.view(), Plain), &mut logits);
     let mut dw = Matrix::zeros(256, 47);
-    bench.gemm("dW 256 x 100k x 47", x256.view(), Transposed, grad47.view(), Plain, &mut dw, ROWS);
+    bench.gemm("dW 256 x 100k x 47", (x256.view(), Transposed), (grad47.view(), Plain), &mut dw);
     let mut dw = Matrix::zeros(100, 256);
-    bench.gemm("dW 100 x 100k x 256", x100.view(), Transposed, out.view(), Plain, &mut dw, ROWS);
+    bench.gemm("dW 100 x 100k x 256", (x100.view(), Transposed), (out.view(), Plain), &mut dw);
     let mut dw = Matrix::zeros(256, 256);
-    bench.gemm("dW 256 x 100k x 256", x256.view(), Transposed, x256.view(), Plain, &mut dw, ROWS);
+    bench.gemm("dW 256 x 100k x 256", (x256.view(), Transposed), (x256.view(), Plain), &mut dw);
     // the first layer of a minibatch of 1024 seeds
     let (x, grad, mut out) = (random(8000, 100), random(8000, 256), Matrix::zeros(8000, 256));
-    bench.gemm("8k x 100 x 256", x.view(), Plain, w100.view(), Plain, &mut out, 100);
+    bench.gemm("8k x 100 x 256", (x.view(), Plain), (w100.view(), Plain), &mut out);
     let mut dw = Matrix::zeros(100, 256);
-    bench.gemm("dW 100 x 8k x 256", x.view(), Transposed, grad.view(), Plain, &mut dw, 8000);
+    bench.gemm("dW 100 x 8k x 256", (x.view(), Transposed), (grad.view(), Plain), &mut dw);
     let (x, w, mut out) = (random(20_000, 602), random(602, 256), Matrix::zeros(20_000, 256));
-    bench.gemm("20k x 602 x 256", x.view(), Plain, w.view(), Plain, &mut out, 602);
+    bench.gemm("20k x 602 x 256", (x.view(), Plain), (w.view(), Plain), &mut out);
     let (grad, mut dw) = (random(20_000, 256), Matrix::zeros(602, 256));
-    bench.gemm("dW 602 x 20k x 256", x.view(), Transposed, grad.view(), Plain, &mut dw, 20_000);
+    bench.gemm("dW 602 x 20k x 256", (x.view(), Transposed), (grad.view(), Plain), &mut dw);
 
     let (table, mut rows) = (random(2_000_000, 100), Matrix::zeros(200_000, 100));
     let mut stream = Stream::new(3);
     let ids: Vec<u32> = (0..200_000).map(|_| stream.below(2_000_000) as u32).collect();
     bench.bytes("gather 200k of 2M rows of 100", 2 * 200_000 * 100, || {
-        CPU.gather(table.view(), &ids, rows.view_mut());
+        Gather { src: table.view(), ids: &ids, dst: rows.view_mut() }.run(&CPU);
     });
     drop(table);
 
@@ -193,23 +225,53 @@ fn main() {
     let mut x = x256.clone();
     for (name, dropout) in [("", Dropout::NONE), (" + dropout", Dropout { p: 0.5, key: 1 })] {
         bench.bytes(&format!("bias + ReLU{name} 100k x 256"), 2 * ROWS * 256, || {
-            CPU.epilogue(Some(bias.view()), Activation::Relu, dropout, x.view_mut());
+            EpilogueForward {
+                bias: Some(bias.view()),
+                activation: Activation::Relu,
+                dropout,
+                x: x.view_mut(),
+            }
+            .run(&CPU);
         });
         bench.bytes(&format!("bias + ReLU{name} gradient 100k x 256"), 3 * ROWS * 256, || {
             let bias_grad = Some(bias_grad.view_mut());
-            CPU.epilogue_backward(Activation::Relu, dropout, x256.view(), x.view_mut(), bias_grad);
+            EpilogueBackward {
+                activation: Activation::Relu,
+                dropout,
+                y: x256.view(),
+                grad: x.view_mut(),
+                bias_grad,
+            }
+            .run(&CPU);
         });
     }
     let (gamma, mut stats) = (random(1, 256), Matrix::zeros(2, 256));
     bench.bytes("batch norm 100k x 256", 3 * ROWS * 256, || {
-        CPU.batch_norm(x256.view(), gamma.view(), gamma.view(), 1e-5, stats.view_mut(), x.view_mut());
+        BatchNormForward {
+            x: x256.view(),
+            gamma: gamma.view(),
+            beta: gamma.view(),
+            eps: 1e-5,
+            stats: stats.view_mut(),
+            out: x.view_mut(),
+        }
+        .run(&CPU);
     });
 
     let mut stream = Stream::new(4);
     let label: Vec<i32> = (0..ROWS).map(|_| stream.below(47) as i32).collect();
     let mut grad = Matrix::zeros(ROWS, 47);
     bench.bytes("softmax cross-entropy 100k x 47", 2 * ROWS * 47, || {
-        black_box(CPU.softmax_cross_entropy(grad47.view(), &label, &[], 1e-5, grad.view_mut()));
+        black_box(
+            SoftmaxCrossEntropy {
+                logits: grad47.view(),
+                label: &label,
+                weight: &[],
+                scale: 1e-5,
+                grad: grad.view_mut(),
+            }
+            .run(&CPU),
+        );
     });
 
     // GAT: 4 heads of 32
@@ -217,10 +279,17 @@ fn main() {
     let (z, mut out) = (random(200_000, 128), Matrix::zeros(20_000, 128));
     let (source, mut alpha) = (random(200_000, 4), random(220_000, 4));
     bench.bytes("attend 4 heads of 32", 240_000 * 128 + 220_000 * 5, || {
-        CPU.attend(&block, alpha.view(), z.view(), out.view_mut());
+        Attend { block: &block, alpha: alpha.view(), z: z.view(), out: out.view_mut() }.run(&CPU);
     });
     bench.bytes("edge softmax 4 heads", 440_000 * 4 + 200_000, || {
-        CPU.edge_softmax(&block, source.view(), source.view(), 0.2, alpha.view_mut());
+        EdgeSoftmax {
+            block: &block,
+            source: source.view(),
+            target: source.view(),
+            slope: 0.2,
+            alpha: alpha.view_mut(),
+        }
+        .run(&CPU);
     });
 
     let (g, mut m, mut v) = (random(1000, 1000), random(1000, 1000), Matrix::zeros(1000, 1000));
@@ -236,19 +305,36 @@ fn main() {
         correction2: 0.001,
     };
     bench.bytes("Adam 1M values", 7_000_000, || {
-        CPU.adam(step, g.view(), m.view_mut(), v.view_mut(), value.view_mut());
+        AdamUpdate { step, grad: g.view(), m: m.view_mut(), v: v.view_mut(), value: value.view_mut() }
+            .run(&CPU);
     });
 
     for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
         let (src, mut dst) = (random(200_000, 100), Matrix::zeros(20_000, 100));
         bench.bytes(&format!("aggregate mean random F=100, {level:?}"), 220_000 * 100 + 200_000, || {
             with_level(level, || {
-                CPU.aggregate(&block, AggregationWeights::MEAN, src.view(), 0.0, dst.view_mut())
+                Aggregate {
+                    block: &block,
+                    weights: AggregationWeights::MEAN,
+                    src: src.view(),
+                    beta: 0.0,
+                    dst: dst.view_mut(),
+                }
+                .run(&CPU)
             });
         });
         bench.bytes(&format!("softmax cross-entropy 100k x 47, {level:?}"), 2 * ROWS * 47, || {
             with_level(level, || {
-                black_box(CPU.softmax_cross_entropy(grad47.view(), &label, &[], 1e-5, grad.view_mut()))
+                black_box(
+                    SoftmaxCrossEntropy {
+                        logits: grad47.view(),
+                        label: &label,
+                        weight: &[],
+                        scale: 1e-5,
+                        grad: grad.view_mut(),
+                    }
+                    .run(&CPU),
+                )
             });
         });
     }

@@ -12,8 +12,9 @@ use graphmill_core::{Block, keyed::Stream};
 use graphmill_nn::{
     Matrix,
     backend::{
-        AggregationOps, AggregationWeights, Cpu,
+        AggregationWeights, Cpu,
         cpu::{Slicing, with_slicing},
+        ops::{Aggregate, AggregateTransposed},
     },
 };
 
@@ -88,22 +89,24 @@ fn compare(
                 let counted = counters.during(|| {
                     pool.install(|| {
                         with_slicing(slicing, || match backward {
-                            false => cpu.aggregate(
-                                &block,
-                                AggregationWeights::STORED,
-                                x.view(),
-                                0.0,
-                                out.view_mut(),
-                            ),
+                            false => Aggregate {
+                                block: &block,
+                                weights: AggregationWeights::STORED,
+                                src: x.view(),
+                                beta: 0.0,
+                                dst: out.view_mut(),
+                            }
+                            .run(&cpu),
                             true => {
                                 let to = out.view_mut();
-                                cpu.aggregate_transposed(
-                                    &block,
-                                    AggregationWeights::STORED,
-                                    x.view(),
-                                    0.0,
-                                    to,
-                                );
+                                AggregateTransposed {
+                                    block: &block,
+                                    weights: AggregationWeights::STORED,
+                                    dst_grad: x.view(),
+                                    beta: 0.0,
+                                    src_grad: to,
+                                }
+                                .run(&cpu);
                             }
                         });
                     });

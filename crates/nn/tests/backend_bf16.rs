@@ -5,10 +5,10 @@ use graphmill_core::keyed::Stream;
 use graphmill_nn::{
     Matrix,
     backend::{
-        Activation, Cpu, DenseOps, Dropout, ElementOps, Precision,
+        Activation, Cpu, Dropout, Precision,
         Side::{self, Plain, Transposed},
         cpu::{Level, with_level},
-        ops::Dense,
+        ops::{Dense, EpilogueForward, Gemm, WeightGradients},
     },
 };
 use half::bf16;
@@ -64,7 +64,8 @@ impl Factors {
             // what is overwritten must not be read
             c.view_mut().host().fill(f32::NAN);
         }
-        CPU.gemm(self.a.view(), self.side_a, self.b.view(), self.side_b, beta, c.view_mut());
+        Gemm { a: (self.a.view(), self.side_a), b: (self.b.view(), self.side_b), beta, c: c.view_mut() }
+            .run(&CPU);
         c.view().host().to_vec()
     }
 
@@ -148,7 +149,13 @@ fn rows_do_not_depend_on_the_rows_around_them() {
     let factors = Factors::new((401, 47, 100), Plain, Plain);
     let all = factors.run(0.0);
     let mut some = Matrix::zeros(30, 47);
-    CPU.gemm(factors.a.rows(105..135), Plain, factors.b.view(), Plain, 0.0, some.view_mut());
+    Gemm {
+        a: (factors.a.rows(105..135), Plain),
+        b: (factors.b.view(), Plain),
+        beta: 0.0,
+        c: some.view_mut(),
+    }
+    .run(&CPU);
     assert_eq!(some.view().host(), &all[105 * 47..135 * 47]);
 }
 
@@ -163,7 +170,7 @@ fn what_follows_a_product_is_the_same_in_one_operation_and_in_two() {
     let (x, w, bias, y) = (random(1001, 90), random(90, 130), random(1, 130), random(1001, 130));
     let dropout = Dropout { p: 0.3, key: 7 };
     let (mut one, mut two) = (y.clone(), y);
-    CPU.dense(Dense {
+    Dense {
         x: x.view(),
         w: w.view(),
         beta: 1.0,
@@ -171,9 +178,11 @@ fn what_follows_a_product_is_the_same_in_one_operation_and_in_two() {
         activation: Activation::Relu,
         dropout,
         out: one.view_mut(),
-    });
-    CPU.gemm(x.view(), Plain, w.view(), Plain, 1.0, two.view_mut());
-    CPU.epilogue(Some(bias.view()), Activation::Relu, dropout, two.view_mut());
+    }
+    .run(&CPU);
+    Gemm { a: (x.view(), Plain), b: (w.view(), Plain), beta: 1.0, c: two.view_mut() }.run(&CPU);
+    EpilogueForward { bias: Some(bias.view()), activation: Activation::Relu, dropout, x: two.view_mut() }
+        .run(&CPU);
     assert!(one.view().host() == two.view().host());
 }
 
@@ -191,14 +200,15 @@ fn two_weight_gradients_at_once_are_those_of_two_products() {
         let (a, b) = (widths.map(|m| random(k, m)), random(k, n));
         let (mut one, mut two) = (widths.map(|m| random(m, n)), widths.map(|m| random(m, n)));
         two.clone_from(&one);
-        CPU.weight_gradients(
-            a.each_ref().map(Matrix::view),
-            b.view(),
-            1.0,
-            one.each_mut().map(Matrix::view_mut),
-        );
+        WeightGradients {
+            a: a.each_ref().map(Matrix::view),
+            b: b.view(),
+            beta: 1.0,
+            c: one.each_mut().map(Matrix::view_mut),
+        }
+        .run(&CPU);
         for (a, c) in a.iter().zip(&mut two) {
-            CPU.gemm(a.view(), Transposed, b.view(), Plain, 1.0, c.view_mut());
+            Gemm { a: (a.view(), Transposed), b: (b.view(), Plain), beta: 1.0, c: c.view_mut() }.run(&CPU);
         }
         for (one, two) in one.iter().zip(&two) {
             for (x, y) in one.view().host().iter().zip(two.view().host()) {

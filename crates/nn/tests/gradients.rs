@@ -5,7 +5,7 @@ mod support;
 
 use graphmill_nn::{
     Epilogue, Matrix, Pass,
-    backend::{Activation, Dropout, Reference},
+    backend::{Activation, Dropout, Reference, ops::Add},
     layer::{self, Linear, norm},
     testing::conformance::{self, Case},
 };
@@ -125,7 +125,7 @@ fn norms_match_finite_differences() {
         let Some(mut norm) = (entry.make)(4) else { continue };
         norm.visit_mut(&mut |p| {
             let moved = random(p.value.num_rows(), 4, 5);
-            pass.backend.add(0.3, moved.view(), p.value.view_mut());
+            Add { alpha: 0.3, x: moved.view(), y: p.value.view_mut() }.run(pass.backend);
         });
         let (mut x, c) = (random(6, 4, 6), random(6, 4, 7));
         let mut checked = Checked::default();

@@ -5,7 +5,7 @@ mod support;
 use graphmill_core::Block;
 use graphmill_nn::{
     Activations, Matrix, Model, ModelConfig, ProductOrder, View,
-    backend::Reference,
+    backend::{Reference, ops::Add},
     cost::BlockShape,
     layer::{LayerInput, needs_transposed},
 };
@@ -65,7 +65,8 @@ fn model(config: &ModelConfig) -> Model {
     model.visit_mut(&mut |_, p| {
         if p.value.num_rows() == 1 {
             seed += 1; // move what starts at zero or one
-            pass(true).backend.add(0.2, random(1, p.value.num_cols(), seed).view(), p.value.view_mut());
+            Add { alpha: 0.2, x: random(1, p.value.num_cols(), seed).view(), y: p.value.view_mut() }
+                .run(pass(true).backend);
         }
     });
     model

@@ -8,7 +8,10 @@ use graphmill_nn::{
     backend::{
         AggregationWeights, ArgMax, Backend, Cpu, EdgeWeight, OwnWeight, Reference,
         cpu::{Level, Slicing, with_level, with_slicing},
-        ops::{AttendInputTransposed, EdgeSoftmaxBackward},
+        ops::{
+            AggregateMax, AggregateMaxTransposed, AggregateTransposed, AttendBackward, AttendInputTransposed,
+            EdgeSoftmaxBackward, HopTransposed,
+        },
     },
 };
 use support::{random, random_block};
@@ -28,31 +31,32 @@ fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
         for own in [OwnWeight::None, OwnWeight::Constant(1.5), OwnWeight::Stored] {
             for beta in [0.0, 0.5] {
                 let mut to = of_sources(COLS);
-                backend.aggregate_transposed(
+                AggregateTransposed {
                     block,
-                    AggregationWeights { edge, own },
-                    grad.view(),
+                    weights: AggregationWeights { edge, own },
+                    dst_grad: grad.view(),
                     beta,
-                    to.view_mut(),
-                );
+                    src_grad: to.view_mut(),
+                }
+                .run(backend);
                 out.push(to);
             }
         }
     }
     let mut to = of_sources(COLS);
-    backend.hop_transposed(7, block, grad.view(), to.view_mut());
+    HopTransposed { first: 7, block, dst_grad: grad.view(), src_grad: to.view_mut() }.run(backend);
     out.push(to);
 
     let (x, mut arg) = (random(S, COLS, 3), ArgMax::default());
     let mut to = of_sources(COLS);
-    backend.aggregate_max(block, x.view(), Matrix::zeros(D, COLS).view_mut(), &mut arg);
-    backend.aggregate_max_transposed(block, &arg, grad.view(), to.view_mut());
+    AggregateMax { block, src: x.view(), dst: Matrix::zeros(D, COLS).view_mut(), arg: &mut arg }.run(backend);
+    AggregateMaxTransposed { block, arg: &arg, dst_grad: grad.view(), src_grad: to.view_mut() }.run(backend);
     out.push(to);
 
     let (alpha, alpha_grad) = (random(entries, HEADS, 4), random(entries, HEADS, 5));
     let (source, target) = (random(S, HEADS, 6), random(S, HEADS, 7));
     let (mut scratch, mut to, mut also_to) = (alpha.clone(), of_sources(HEADS), of_sources(HEADS));
-    backend.edge_softmax_backward(EdgeSoftmaxBackward {
+    EdgeSoftmaxBackward {
         block,
         source: source.view(),
         target: target.view(),
@@ -62,17 +66,26 @@ fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
         scratch: scratch.view_mut(),
         source_grad: to.view_mut(),
         target_grad: also_to.view_mut(),
-    });
+    }
+    .run(backend);
     out.extend([to, also_to]);
 
     let (mut to, mut alpha_grad) = (of_sources(COLS), alpha.clone());
-    backend.attend_backward(block, alpha.view(), x.view(), grad.view(), alpha_grad.view_mut(), to.view_mut());
+    AttendBackward {
+        block,
+        alpha: alpha.view(),
+        z: x.view(),
+        grad: grad.view(),
+        alpha_grad: alpha_grad.view_mut(),
+        z_grad: to.view_mut(),
+    }
+    .run(backend);
     out.push(to);
 
     let (source, target) = (random(COLS, HEADS, 8), random(COLS, HEADS, 9));
     let (wide, score_grad, mut to) =
         (random(D, HEADS * COLS, 10), random(entries, HEADS, 11), of_sources(COLS));
-    backend.attend_input_transposed(AttendInputTransposed {
+    AttendInputTransposed {
         block,
         source: source.view(),
         target: target.view(),
@@ -80,7 +93,8 @@ fn gradients(backend: &dyn Backend, block: &Block) -> Vec<Matrix> {
         grad: wide.view(),
         score_grad: score_grad.view(),
         x_grad: to.view_mut(),
-    });
+    }
+    .run(backend);
     out.push(to);
     out
 }

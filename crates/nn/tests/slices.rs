@@ -6,8 +6,9 @@ use graphmill_core::Block;
 use graphmill_nn::{
     Matrix,
     backend::{
-        AggregationOps, AggregationWeights, Cpu, EdgeWeight, OwnWeight,
+        AggregationWeights, Cpu, EdgeWeight, OwnWeight,
         cpu::{Level, Slicing, with_level, with_slicing},
+        ops::{Aggregate, AggregateTransposed},
     },
 };
 use support::{random, random_block};
@@ -29,8 +30,16 @@ fn run(block: &Block, cols: usize, slicing: Slicing) -> Vec<u32> {
         let beta = [0.0, 1.0, 0.7][i % 3];
         let (mut out, mut back) = (grad.clone(), x.clone());
         with_slicing(slicing, || {
-            Cpu::default().aggregate(block, weighting, x.view(), beta, out.view_mut());
-            Cpu::default().aggregate_transposed(block, weighting, grad.view(), beta, back.view_mut());
+            Aggregate { block, weights: weighting, src: x.view(), beta, dst: out.view_mut() }
+                .run(&Cpu::default());
+            AggregateTransposed {
+                block,
+                weights: weighting,
+                dst_grad: grad.view(),
+                beta,
+                src_grad: back.view_mut(),
+            }
+            .run(&Cpu::default());
         });
         let all = [&out, &back].map(|m: &Matrix| m.view().host().to_vec());
         bits.extend(all.iter().flatten().map(|x| x.to_bits()));

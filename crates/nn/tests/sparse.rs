@@ -6,8 +6,9 @@ use graphmill_core::{Block, SparseRows};
 use graphmill_nn::{
     Activations, Backend, Matrix, Model, ModelConfig, Pass, ProductOrder, View,
     backend::{
-        Activation, Cpu, DenseOps, Dropout, ElementOps, Precision, Reference,
+        Activation, Cpu, Dropout, Precision, Reference,
         Side::{Plain, Transposed},
+        ops::{Add, DropStored, EpilogueForward, Gather, Gemm},
     },
     cost::BlockShape,
 };
@@ -54,13 +55,13 @@ fn operations_read_sparse_rows_as_dense_ones() {
                 if beta == 0.0 {
                     out.view_mut().host().fill(f32::NAN);
                 }
-                backend.gemm(x, side, other, Plain, beta, out.view_mut());
+                Gemm { a: (x, side), b: (other, Plain), beta, c: out.view_mut() }.run(&*backend);
                 out
             };
             let expect = |x: View, side, other: View, beta| {
                 let n = if side == Plain { x.num_rows() } else { x.num_cols() };
                 let mut out = random(n, width, 5);
-                Reference.gemm(x, side, other, Plain, beta, out.view_mut());
+                Gemm { a: (x, side), b: (other, Plain), beta, c: out.view_mut() }.run(&Reference);
                 out
             };
             for part in [0..rows, 0..rows / 2, 0..0] {
@@ -80,24 +81,26 @@ fn operations_read_sparse_rows_as_dense_ones() {
             }
             for from in [&table, &gathered] {
                 let mut out = random(ids.len(), cols, 6);
-                backend.gather(from.view(), &ids, out.view_mut());
+                Gather { src: from.view(), ids: &ids, dst: out.view_mut() }.run(&*backend);
                 let mut expected = Matrix::zeros(ids.len(), cols);
-                Reference.gather(x.view(), &ids, expected.view_mut());
+                Gather { src: x.view(), ids: &ids, dst: expected.view_mut() }.run(&Reference);
                 assert_eq!(distance(out.view(), expected.view()), 0.0);
             }
             let [mut sum, mut expected] = [random(rows, cols, 7), random(rows, cols, 7)];
-            backend.add(0.5, gathered.view(), sum.view_mut());
-            Reference.add(0.5, x.view(), expected.view_mut());
+            Add { alpha: 0.5, x: gathered.view(), y: sum.view_mut() }.run(&*backend);
+            Add { alpha: 0.5, x: x.view(), y: expected.view_mut() }.run(&Reference);
             assert!(distance(sum.view(), expected.view()) < 1e-6);
             // the same elements are dropped as of the dense rows
             let dropout = Dropout { p: 0.4, key: 8 };
             let stored = gathered.view().sparse().unwrap().values.len();
             let (mut values, mut dropped) = (Matrix::zeros(stored, 1), x.clone());
-            backend.drop_stored(gathered.view(), dropout, values.view_mut());
-            backend.epilogue(None, Activation::Identity, dropout, dropped.view_mut());
+            DropStored { x: gathered.view(), dropout, out: values.view_mut() }.run(&*backend);
+            EpilogueForward { bias: None, activation: Activation::Identity, dropout, x: dropped.view_mut() }
+                .run(&*backend);
             let mut out = Matrix::zeros(rows, cols);
             let all: Vec<u32> = (0..rows as u32).collect();
-            backend.gather(gathered.view().with_values(values.view().host()), &all, out.view_mut());
+            Gather { src: gathered.view().with_values(values.view().host()), ids: &all, dst: out.view_mut() }
+                .run(&*backend);
             assert_eq!(distance(out.view(), dropped.view()), 0.0);
             assert!(values.view().host().contains(&0.0) || stored < 10);
         }

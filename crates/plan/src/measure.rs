@@ -17,7 +17,7 @@ use graphmill_engine::{
     stage::Loader,
 };
 use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, feature::Host, order::Order};
-use graphmill_nn::{backend::Cpu, cost::BlockShape};
+use graphmill_nn::{Matrix, backend::Cpu, cost::BlockShape};
 
 use crate::profile::{HitRate, Profile, Seconds, Sizes};
 
@@ -41,13 +41,10 @@ const POLICY: &str = "posterior:2";
 /// # Errors
 /// As training itself; an unknown `--cache`.
 pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
-    let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
-    let (feature, table) = build::features(config, data, residence(config, data).features)?;
-    let backend = Cpu { precision: build::precision(config) };
+    let parts = Parts::new(config, data)?;
     let before = memory::anonymous();
     let grown = || memory::anonymous().zip(before).map_or(0.0, |(now, then)| now.saturating_sub(then) as f64);
-    let mut stages =
-        Stages::new(config, data, &*sampler, &*order, &feature, table.is_sparse(), &backend, None)?;
+    let mut stages = Stages::new(config, data, &parts, None)?;
     let parameters = 4.0 * stages.learner.model.num_params() as f64;
     let mut least = [f64::INFINITY; 3];
     let (mut held, mut sampling) = (Largest::default(), 0.0f64);
@@ -59,7 +56,7 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
         if i >= BATCHES[0] {
             least.iter_mut().zip(seconds).for_each(|(least, seconds)| *least = least.min(seconds));
         }
-        held.see(&stages.batch, feature.row_bytes());
+        held.see(&stages.batch, parts.feature.row_bytes());
     }
     let (count, batch_size) = (stages.loader.num_batches(), stages.loader.batch_size);
     let known = held.blocks + held.rows;
@@ -74,7 +71,7 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
         seconds: Seconds { sample, sample_host: None, gather, near: gather, train },
         bytes: Sizes {
             topology: topology(data),
-            features: feature.row_bytes() as f64 * data.num_nodes() as f64,
+            features: parts.feature.row_bytes() as f64 * data.num_nodes() as f64,
             maps: MAPS * data.num_nodes() as f64,
             batch_rows: held.rows,
             batch: held.blocks,
@@ -96,11 +93,8 @@ pub(crate) fn seconds_of_batches(
     data: &Dataset,
     own: Option<Arc<NodeOwnership>>,
 ) -> Result<Vec<[f64; 3]>> {
-    let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
-    let (feature, table) = build::features(config, data, residence(config, data).features)?;
-    let backend = Cpu { precision: build::precision(config) };
-    let sparse = table.is_sparse();
-    let mut stages = Stages::new(config, data, &*sampler, &*order, &feature, sparse, &backend, own)?;
+    let parts = Parts::new(config, data)?;
+    let mut stages = Stages::new(config, data, &parts, own)?;
     let count = stages.loader.num_batches();
     let batches = count.min(ROUND);
     // of an epoch that is longer than a round, all but the last are whole
@@ -122,6 +116,23 @@ pub(crate) fn seconds_of_batches(
     Ok(least.into_iter().map(|batch| batch.map(|seconds| whole * seconds)).collect())
 }
 
+/// The parts of a run that its stages share.
+struct Parts<'a> {
+    sampler: Box<dyn MinibatchSampler>,
+    order: Box<dyn Order + 'a>,
+    feature: Host,
+    table: Matrix,
+    backend: Cpu,
+}
+
+impl<'a> Parts<'a> {
+    fn new(config: &TrainConfig, data: &'a Dataset) -> Result<Self> {
+        let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
+        let (feature, table) = build::features(config, data, residence(config, data).features)?;
+        Ok(Self { sampler, order, feature, table, backend: Cpu { precision: build::precision(config) } })
+    }
+}
+
 /// The stages of a run, one after the other.
 struct Stages<'a> {
     loader: Loader<'a>,
@@ -132,19 +143,15 @@ struct Stages<'a> {
 }
 
 impl<'a> Stages<'a> {
-    #[allow(clippy::too_many_arguments, reason = "what a run is made of")]
     fn new(
         config: &TrainConfig,
         data: &'a Dataset,
-        sampler: &'a dyn MinibatchSampler,
-        order: &'a dyn Order,
-        feature: &'a Host,
-        sparse: bool,
-        backend: &'a Cpu,
+        parts: &'a Parts<'a>,
         own: Option<Arc<NodeOwnership>>,
     ) -> Result<Self> {
+        let Parts { sampler, order, feature, table, backend } = parts;
         let model = build::model(config, data)?;
-        let mut loader = Loader { own, ..loader(config, data, sampler, order, feature)? };
+        let mut loader = Loader { own, ..loader(config, data, &**sampler, &**order, feature)? };
         loader.symmetric = build::symmetric(&model, data);
         loader.aggregation = model.aggregation();
         let (mut seeds, mut batch) = (Vec::new(), MiniBatch::default());
@@ -155,7 +162,7 @@ impl<'a> Stages<'a> {
         loader.sample(0, &mut workspace, &mut batch)?;
         let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
         let mut orders = model.orders(&shapes);
-        if sparse && !model.start_with_product(&mut orders) {
+        if table.is_sparse() && !model.start_with_product(&mut orders) {
             return Err(Error::usage(format!(
                 "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read sparse rows; use --sparse off",
                 config.sparse

@@ -1,7 +1,12 @@
 //! Aggregation over the edges of a block.
 
-use graphmill_core::{Block, View, ViewMut, matrix::TableType};
-use graphmill_nn::backend::{AggregationWeights, ArgMax, EdgeWeight, OwnWeight};
+use graphmill_core::matrix::TableType;
+use graphmill_nn::backend::{
+    AggregationWeights, EdgeWeight, OwnWeight,
+    ops::{
+        Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Hop, HopTransposed, shape::of,
+    },
+};
 
 use super::{
     shape,
@@ -26,7 +31,7 @@ struct Sum {
     own_rows: Address,
     num_own: usize,
     own: Own,
-    /// Columns from which on.
+    /// First column that is summed.
     first: usize,
 }
 
@@ -94,6 +99,13 @@ impl Sum {
             work.rows(names(kind, vector), &rows, chunks, lanes, &common)
         }
     }
+
+    /// Copies the columns before [`Sum::first`] of the own rows.
+    fn keep(&self, work: &Work, src: Address, cols: usize, dst: Address, rows: usize) -> Result<()> {
+        let arguments = arguments![self.own_rows, self.num_own, src, cols, self.first, dst, rows];
+        // SAFETY: the operation checked the shapes
+        unsafe { work.groups("aggregate_keep", rows, 32, arguments) }
+    }
 }
 
 const NOWHERE: Address = Address(0);
@@ -120,33 +132,18 @@ fn own(work: &Work, block: &Resident, weight: OwnWeight) -> Result<Own> {
     })
 }
 
-pub(super) fn aggregate(
-    work: &Work,
-    block: &Block,
-    weighting: AggregationWeights,
-    src: View,
-    beta: f32,
-    dst: ViewMut,
-) -> Result<()> {
-    forward(work, 0, block, weighting, src, beta, dst)
+pub(super) fn aggregate(work: &Work, op: Aggregate) -> Result<()> {
+    forward(work, 0, op)
 }
 
-fn forward(
-    work: &Work,
-    first: usize,
-    block: &Block,
-    weighting: AggregationWeights,
-    src: View,
-    beta: f32,
-    mut dst: ViewMut,
-) -> Result<()> {
+/// Columns from `first` on; those before are the own rows'.
+fn forward(work: &Work, first: usize, op: Aggregate) -> Result<()> {
+    let Aggregate { block, weights: weighting, src, beta, mut dst } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     shape::block(block, resident);
     shape::weights(resident, weighting);
-    shape::aggregate(block, src, dst.as_view());
-    assert!(first <= src.num_cols(), "columns that stay");
-    let (rows, cols) = shape::of(dst.as_view());
+    let (rows, cols) = of(dst.as_view());
     let from = work.table(src)?;
     let to = work.place(dst.reborrow(), beta != 0.0)?;
     let weights = address(resident.edge_weight.as_ref());
@@ -174,53 +171,21 @@ fn forward(
         return Ok(());
     }
     assert_eq!(from.0, TableType::F32, "a table of 16-bit floats: gather its rows first");
-    keep(work, own_rows, rows, from.1, cols, first, to, rows)
+    sum.keep(work, from.1, cols, to, rows)
 }
 
-/// The columns before `first` are the own rows'.
-#[allow(clippy::too_many_arguments, reason = "a kernel's arguments")]
-fn keep(
-    work: &Work,
-    own_rows: Address,
-    num_own: usize,
-    src: Address,
-    cols: usize,
-    first: usize,
-    dst: Address,
-    rows: usize,
-) -> Result<()> {
-    let arguments = arguments![own_rows, num_own, src, cols, first, dst, rows];
-    // SAFETY: the operation checked the shapes
-    unsafe { work.groups("aggregate_keep", rows, 32, arguments) }
+pub(super) fn aggregate_transposed(work: &Work, op: AggregateTransposed) -> Result<()> {
+    backward(work, 0, op)
 }
 
-pub(super) fn aggregate_transposed(
-    work: &Work,
-    block: &Block,
-    weighting: AggregationWeights,
-    dst_grad: View,
-    beta: f32,
-    src_grad: ViewMut,
-) -> Result<()> {
-    backward(work, 0, block, weighting, dst_grad, beta, src_grad)
-}
-
-fn backward(
-    work: &Work,
-    first: usize,
-    block: &Block,
-    weighting: AggregationWeights,
-    dst_grad: View,
-    beta: f32,
-    src_grad: ViewMut,
-) -> Result<()> {
+/// The gradient of [`forward`].
+fn backward(work: &Work, first: usize, op: AggregateTransposed) -> Result<()> {
+    let AggregateTransposed { block, weights: weighting, dst_grad, beta, src_grad } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     let back = shape::local(block, resident);
     shape::weights(resident, weighting);
-    shape::aggregate_transposed(block, dst_grad, src_grad.as_view());
-    assert!(first <= dst_grad.num_cols(), "columns that stay");
-    let (rows, cols) = shape::of(src_grad.as_view());
+    let (rows, cols) = of(src_grad.as_view());
     let from = work.read(dst_grad)?;
     let to = work.place(src_grad, beta != 0.0)?;
     let weights = address(resident.edge_weight.as_ref());
@@ -245,35 +210,26 @@ fn backward(
         first,
     };
     sum.run(work, (TableType::F32, from), cols, beta, to, rows)?;
-    if first > 0 { keep(work, NOWHERE, block.num_dst, from, cols, first, to, rows) } else { Ok(()) }
+    if first > 0 { sum.keep(work, from, cols, to, rows) } else { Ok(()) }
 }
 
-pub(super) fn hop(work: &Work, first: usize, block: &Block, src: View, dst: ViewMut) -> Result<()> {
-    forward(work, first, block, AggregationWeights::STORED, src, 0.0, dst)
+pub(super) fn hop(work: &Work, op: Hop) -> Result<()> {
+    let Hop { block, first, src, dst } = op;
+    forward(work, first, Aggregate { block, weights: AggregationWeights::STORED, src, beta: 0.0, dst })
 }
 
-pub(super) fn hop_transposed(
-    work: &Work,
-    first: usize,
-    block: &Block,
-    dst_grad: View,
-    src_grad: ViewMut,
-) -> Result<()> {
-    backward(work, first, block, AggregationWeights::STORED, dst_grad, 0.0, src_grad)
+pub(super) fn hop_transposed(work: &Work, op: HopTransposed) -> Result<()> {
+    let HopTransposed { block, first, dst_grad, src_grad } = op;
+    let weights = AggregationWeights::STORED;
+    backward(work, first, AggregateTransposed { block, weights, dst_grad, beta: 0.0, src_grad })
 }
 
-pub(super) fn aggregate_max(
-    work: &Work,
-    block: &Block,
-    src: View,
-    dst: ViewMut,
-    arg: &mut ArgMax,
-) -> Result<()> {
+pub(super) fn aggregate_max(work: &Work, op: AggregateMax) -> Result<()> {
+    let AggregateMax { block, src, dst, arg } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     shape::block(block, resident);
-    shape::aggregate(block, src, dst.as_view());
-    let (rows, cols) = shape::of(dst.as_view());
+    let (rows, cols) = of(dst.as_view());
     arg.resize(rows, cols);
     let (from, to, winners) = (work.read(src)?, work.write(dst)?, work.write(arg.bits_mut())?);
     let (names, vector) = if wide(cols, &[(from, 4), (to, 4)]) {
@@ -292,19 +248,12 @@ pub(super) fn aggregate_max(
     }
 }
 
-pub(super) fn aggregate_max_transposed(
-    work: &Work,
-    block: &Block,
-    arg: &ArgMax,
-    dst_grad: View,
-    src_grad: ViewMut,
-) -> Result<()> {
+pub(super) fn aggregate_max_transposed(work: &Work, op: AggregateMaxTransposed) -> Result<()> {
+    let AggregateMaxTransposed { block, arg, dst_grad, src_grad } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     let back = shape::local(block, resident);
-    shape::aggregate_transposed(block, dst_grad, src_grad.as_view());
-    let (rows, cols) = shape::of(src_grad.as_view());
-    assert_eq!(shape::of(arg.bits()), (block.num_dst, cols), "winners of a maximum");
+    let (rows, cols) = of(src_grad.as_view());
     let (winners, from, to) = (work.read(arg.bits())?, work.read(dst_grad)?, work.write(src_grad)?);
     let lanes = lanes(cols, 1);
     let chunks = cols.div_ceil(lanes as usize);

@@ -5,7 +5,8 @@ use graphmill_nn::backend::ops::{AttendInput, AttendInputBackward, AttendInputTr
 
 use super::{
     attention::{edges, edges_back, sum_entries},
-    columns, shape,
+    columns::{self, Partial, Total},
+    shape,
     work::{Work, edge_lanes, lanes, wide},
 };
 use crate::{Result, arguments, device::Late};
@@ -27,15 +28,7 @@ pub(super) fn attend_input(work: &Work, op: AttendInput) -> Result<()> {
     let resident = work.block(block)?;
     let resident = resident.get();
     shape::block(block, resident);
-    assert_eq!(x.num_rows(), block.num_src, "sources of an attention");
-    let heads = shape::attend_input(block, x.num_cols(), [source, target], out.as_view());
-    for x in [score.as_view(), alpha.as_view()] {
-        shape::entries(resident, heads, x);
-    }
-    let (threshold, scale) = (dropout.threshold(), dropout.scale());
-    if threshold != 0 {
-        shape::entries(resident, heads, used.as_view());
-    }
+    let (heads, threshold, scale) = (source.num_cols(), dropout.threshold(), dropout.scale());
     let (rows, cols, edge_lanes) =
         (block.num_dst, x.num_cols(), edge_lanes(resident.num_edges, block.num_dst));
     let edges = edges(resident);
@@ -102,12 +95,7 @@ pub(super) fn attend_input_backward(work: &Work, op: AttendInputBackward) -> Res
     let resident = work.block(block)?;
     let resident = resident.get();
     shape::block(block, resident);
-    assert_eq!(x.num_rows(), block.num_src, "sources of an attention");
-    let weights = [source_grad.as_view(), target_grad.as_view()];
-    let heads = shape::attend_input(block, x.num_cols(), weights, grad);
-    for x in [score, alpha, used, score_grad.as_view()] {
-        shape::entries(resident, heads, x);
-    }
+    let heads = score.num_cols();
     let (rows, cols, lanes) = (block.num_dst, x.num_cols(), edge_lanes(resident.num_edges, block.num_dst));
     let edges = edges(resident);
     let (kind, x) = work.table(x)?;
@@ -131,13 +119,13 @@ pub(super) fn attend_input_backward(work: &Work, op: AttendInputBackward) -> Res
     }
 
     let [across, runs] = columns::grid(rows, cols);
-    let width = 2 * cols * heads;
-    let partial = columns::partial(work, runs, width)?;
+    let split = cols * heads;
+    let partial = Partial::new(work, runs, 2 * split)?;
     let name = variant(kind, ["input_weight_sums_f32", "input_weight_sums_f16", "input_weight_sums_bf16"]);
     let arguments = [&edges[..], arguments![x, cols, score_grad, of_heads, rows, partial.address()]].concat();
-    // SAFETY: see above; every run has room for its sums
+    // SAFETY: see above; there is a sum for each column of each run
     unsafe { work.blocks(name, [across, runs, heads.div_ceil(HEADS)], &arguments)? };
-    columns::total(work, &partial, runs, width, width / 2, 1, false, grads)
+    partial.total(work, Total { count: 1, keeps: false, out: grads, split })
 }
 
 pub(super) fn attend_input_transposed(work: &Work, op: AttendInputTransposed) -> Result<()> {
@@ -145,12 +133,7 @@ pub(super) fn attend_input_transposed(work: &Work, op: AttendInputTransposed) ->
     let resident = work.block(block)?;
     let resident = resident.get();
     let back = shape::local(block, resident);
-    shape::source_grad(block, x_grad.as_view(), x_grad.as_view());
-    let heads = shape::attend_input(block, x_grad.num_cols(), [source, target], grad);
-    for x in [used, score_grad] {
-        shape::entries(resident, heads, x);
-    }
-    let (rows, cols) = shape::of(x_grad.as_view());
+    let (heads, rows, cols) = (source.num_cols(), x_grad.num_rows(), x_grad.num_cols());
     let (source, target) = (work.read(source)?, work.read(target)?);
     let (used, grad, score_grad) = (work.read(used)?, work.read(grad)?, work.read(score_grad)?);
     let x_grad = work.write(x_grad)?;

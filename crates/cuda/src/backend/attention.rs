@@ -1,10 +1,13 @@
 //! Attention (GAT): logits by heads, softmax over edges, weighted sums, and their gradients.
 
-use graphmill_core::{Block, View, ViewMut};
-use graphmill_nn::backend::ops::EdgeSoftmaxBackward;
+use graphmill_nn::backend::ops::{
+    Attend, AttendBackward, EdgeSoftmax, EdgeSoftmaxBackward, HeadDot, HeadDotBackward, HeadMean,
+    HeadMeanBackward, shape::of,
+};
 
 use super::{
-    columns, shape,
+    columns::{self, Partial},
+    shape,
     work::{Rows, Work, address, edge_lanes, lanes, wide},
 };
 use crate::{
@@ -33,73 +36,44 @@ pub(super) fn edges_back(block: &Resident, back: &ResidentTransposed) -> [Argume
     [indptr.into(), dst.into(), edge.into(), Address(0).into(), edges, own]
 }
 
-/// The width of a head of `z`, one value of `out` per row and head.
-fn head_dot_shape(z: View, a: View, heads: usize, out: View) -> usize {
-    shape::row(a, z.num_cols());
-    assert_eq!(shape::of(out), (z.num_rows(), heads), "one value per row and head");
-    shape::width(z.num_cols(), heads)
-}
-
-pub(super) fn head_dot(work: &Work, z: View, a: View, heads: usize, out: ViewMut) -> Result<()> {
-    let width = head_dot_shape(z, a, heads, out.as_view());
+pub(super) fn head_dot(work: &Work, op: HeadDot) -> Result<()> {
+    let width = op.width();
+    let HeadDot { z, a, heads, out } = op;
     let (rows, lanes) = (z.num_rows(), lanes(width, 1));
     let (z, a, out) = (work.read(z)?, work.read(a)?, work.write(out)?);
     let arguments = arguments![z, rows, heads as u32, width, a, out, lanes];
-    // SAFETY: the shapes were checked above
+    // SAFETY: the shapes were checked
     unsafe { work.groups("head_dot", rows * heads, lanes, arguments) }
 }
 
-pub(super) fn head_dot_backward(
-    work: &Work,
-    z: View,
-    a: View,
-    heads: usize,
-    grad: View,
-    z_grad: ViewMut,
-    a_grad: ViewMut,
-) -> Result<()> {
-    let width = head_dot_shape(z, a, heads, grad);
-    shape::same(z, z_grad.as_view());
-    shape::same(a, a_grad.as_view());
-    let ((rows, cols), lanes, heads) = (shape::of(z), lanes(width, 1), heads as u32);
+pub(super) fn head_dot_backward(work: &Work, op: HeadDotBackward) -> Result<()> {
+    let width = op.width();
+    let HeadDotBackward { z, a, heads, grad, z_grad, a_grad } = op;
+    let ((rows, cols), lanes, heads) = (of(z), lanes(width, 1), heads as u32);
     let (z, a, grad) = (work.read(z)?, work.read(a)?, work.read(grad)?);
     let (z_grad, a_grad) = (work.change(z_grad)?, work.change(a_grad)?);
     let [across, runs] = columns::grid(rows, cols);
-    let partial = columns::partial(work, runs, cols)?;
+    let partial = Partial::new(work, runs, cols)?;
     let arguments = arguments![grad, rows, heads, width, a, z_grad, lanes];
-    // SAFETY: the shapes were checked above
+    // SAFETY: the shapes were checked
     unsafe { work.groups("head_dot_back", rows * heads as usize, lanes, arguments)? };
     let arguments = arguments![grad, z, rows, heads, width, partial.address()];
-    // SAFETY: as above; every run has room for its sums
+    // SAFETY: as above; there is a sum for each column of each run
     unsafe { work.blocks("head_dot_sums", [across, runs, 1], arguments)? };
-    columns::total(work, &partial, runs, cols, cols, 1, true, [a_grad; 2])
+    partial.add_to(work, a_grad)
 }
 
-/// The number of heads of logits by source.
-fn logits(block: &Block, source: View, target: View) -> usize {
-    shape::same(source, target);
-    assert_eq!(source.num_rows(), block.num_src, "sources of an attention");
-    source.num_cols()
-}
-
-pub(super) fn edge_softmax(
-    work: &Work,
-    block: &Block,
-    source: View,
-    target: View,
-    slope: f32,
-    alpha: ViewMut,
-) -> Result<()> {
+pub(super) fn edge_softmax(work: &Work, op: EdgeSoftmax) -> Result<()> {
+    let EdgeSoftmax { block, source, target, slope, alpha } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     shape::block(block, resident);
-    let (heads, rows) = (logits(block, source, target), block.num_dst);
-    shape::entries(resident, heads, alpha.as_view());
+    let (heads, rows) = (source.num_cols(), block.num_dst);
     let lanes = edge_lanes(resident.num_edges, rows);
     let (source, target, alpha) = (work.read(source)?, work.read(target)?, work.write(alpha)?);
     let rest = arguments![source, target, heads as u32, slope, alpha, lanes];
     let arguments = [&edges(resident)[..], rest].concat();
-    // SAFETY: the shapes were checked above
+    // SAFETY: the shapes were checked
     unsafe {
         let rows = work.list_rows(resident.indptr.address(), resident.num_edges, rows)?;
         work.rows(["edge_softmax", "edge_softmax_long"], &rows, heads, lanes, &arguments)
@@ -121,12 +95,7 @@ pub(super) fn edge_softmax_backward(work: &Work, op: EdgeSoftmaxBackward) -> Res
     let resident = work.block(block)?;
     let resident = resident.get();
     let back = shape::local(block, resident);
-    let heads = logits(block, source, target);
-    for x in [alpha, alpha_grad, scratch.as_view()] {
-        shape::entries(resident, heads, x);
-    }
-    shape::source_grad(block, source, source_grad.as_view());
-    shape::source_grad(block, target, target_grad.as_view());
+    let heads = source.num_cols();
     let (rows, sources) = (block.num_dst, back.num_src);
     let lanes = edge_lanes(resident.num_edges, rows);
     let (source, target) = (work.read(source)?, work.read(target)?);
@@ -135,7 +104,7 @@ pub(super) fn edge_softmax_backward(work: &Work, op: EdgeSoftmaxBackward) -> Res
     let rest =
         arguments![source, target, heads as u32, slope, alpha, alpha_grad, scratch, target_grad, lanes];
     let arguments = [&edges(resident)[..], rest].concat();
-    // SAFETY: the shapes were checked above
+    // SAFETY: the shapes were checked
     unsafe {
         let listed = work.list_rows(resident.indptr.address(), resident.num_edges, rows)?;
         work.rows(["edge_softmax_back", "edge_softmax_back_long"], &listed, heads, lanes, &arguments)?;
@@ -163,65 +132,53 @@ pub(super) fn sum_entries(
     unsafe { work.rows(["sum_entries", "sum_entries_long"], rows, heads, lanes, &arguments) }
 }
 
-/// Sums of rows over entries, weighted by heads.
-#[allow(clippy::too_many_arguments, reason = "a kernel's arguments")]
-fn attend_rows(
-    work: &Work,
+/// Sums of rows `x` over entries, weighted by heads.
+struct Attention {
+    /// A block's edges or its transpose's.
     of: [Argument; 6],
     alpha: Address,
     heads: usize,
     width: usize,
     x: Address,
-    rows: &Rows,
-    out: Address,
-) -> Result<()> {
-    let (names, vector) = if wide(width, &[(x, 4), (out, 4)]) {
-        (["attend_rows_4", "attend_rows_4_long"], 4)
-    } else {
-        (["attend_rows", "attend_rows_long"], 1)
-    };
-    let lanes = lanes(heads * width, vector);
-    let chunks = (heads * width).div_ceil(lanes as usize * vector);
-    let arguments = [&of[..], arguments![alpha, heads as u32, width, x, out, lanes]].concat();
-    // SAFETY: the callers checked the shapes
-    unsafe { work.rows(names, rows, chunks, lanes, &arguments) }
 }
 
-/// The number of heads and their width.
-fn attend_shape(block: &Block, resident: &Resident, alpha: View, z: View, out: View) -> (usize, usize) {
-    let heads = alpha.num_cols();
-    shape::entries(resident, heads, alpha);
-    assert_eq!(z.num_rows(), block.num_src, "sources of an attention");
-    assert_eq!(shape::of(out), (block.num_dst, z.num_cols()), "result of an attention");
-    (heads, shape::width(z.num_cols(), heads))
+impl Attention {
+    /// The sums of these rows' entries.
+    fn sum(&self, work: &Work, rows: &Rows, out: Address) -> Result<()> {
+        let &Self { of, alpha, heads, width, x } = self;
+        let (names, vector) = if wide(width, &[(x, 4), (out, 4)]) {
+            (["attend_rows_4", "attend_rows_4_long"], 4)
+        } else {
+            (["attend_rows", "attend_rows_long"], 1)
+        };
+        let lanes = lanes(heads * width, vector);
+        let chunks = (heads * width).div_ceil(lanes as usize * vector);
+        let arguments = [&of[..], arguments![alpha, heads as u32, width, x, out, lanes]].concat();
+        // SAFETY: the callers checked the shapes
+        unsafe { work.rows(names, rows, chunks, lanes, &arguments) }
+    }
 }
 
-pub(super) fn attend(work: &Work, block: &Block, alpha: View, z: View, out: ViewMut) -> Result<()> {
+pub(super) fn attend(work: &Work, op: Attend) -> Result<()> {
+    let width = op.width();
+    let Attend { block, alpha, z, out } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     shape::block(block, resident);
-    let (heads, width) = attend_shape(block, resident, alpha, z, out.as_view());
-    let (alpha, z, out) = (work.read(alpha)?, work.read(z)?, work.write(out)?);
+    let heads = alpha.num_cols();
+    let (alpha, x, out) = (work.read(alpha)?, work.read(z)?, work.write(out)?);
     // SAFETY: a block has as many edges and destinations
     let rows = unsafe { work.list_rows(resident.indptr.address(), resident.num_edges, block.num_dst)? };
-    attend_rows(work, edges(resident), alpha, heads, width, z, &rows, out)
+    Attention { of: edges(resident), alpha, heads, width, x }.sum(work, &rows, out)
 }
 
-pub(super) fn attend_backward(
-    work: &Work,
-    block: &Block,
-    alpha: View,
-    z: View,
-    grad: View,
-    alpha_grad: ViewMut,
-    z_grad: ViewMut,
-) -> Result<()> {
+pub(super) fn attend_backward(work: &Work, op: AttendBackward) -> Result<()> {
+    let width = op.width();
+    let AttendBackward { block, alpha, z, grad, alpha_grad, z_grad } = op;
     let resident = work.block(block)?;
     let resident = resident.get();
     let back = shape::local(block, resident);
-    let (heads, width) = attend_shape(block, resident, alpha, z, grad);
-    shape::same(alpha, alpha_grad.as_view());
-    shape::source_grad(block, z, z_grad.as_view());
+    let heads = alpha.num_cols();
     let (alpha, z, grad) = (work.read(alpha)?, work.read(z)?, work.read(grad)?);
     let (alpha_grad, z_grad) = (work.write(alpha_grad)?, work.write(z_grad)?);
     let (names, vector) = if wide(width, &[(z, 4), (grad, 4)]) {
@@ -232,29 +189,30 @@ pub(super) fn attend_backward(
     let lanes = lanes(width, vector);
     let rest = arguments![grad, heads as u32, width, z, alpha_grad, lanes];
     let arguments = [&edges(resident)[..], rest].concat();
-    // SAFETY: the shapes were checked above
+    // SAFETY: the shapes were checked
     let sources = unsafe {
         let rows = work.list_rows(resident.indptr.address(), resident.num_edges, block.num_dst)?;
         work.rows(names, &rows, heads, lanes, &arguments)?;
         work.list_rows(back.indptr.address(), back.num_edges, back.num_src)?
     };
-    attend_rows(work, edges_back(resident, back), alpha, heads, width, grad, &sources, z_grad)
+    let of = edges_back(resident, back);
+    Attention { of, alpha, heads, width, x: grad }.sum(work, &sources, z_grad)
 }
 
-pub(super) fn head_mean(work: &Work, x: View, heads: usize, out: ViewMut) -> Result<()> {
-    let (rows, width) = (x.num_rows(), shape::width(x.num_cols(), heads));
-    assert_eq!(shape::of(out.as_view()), (rows, width), "mean over heads");
+pub(super) fn head_mean(work: &Work, op: HeadMean) -> Result<()> {
+    let HeadMean { x, heads, out } = op;
+    let (rows, width) = of(out.as_view());
     let lanes = lanes(width, 1);
     let arguments = arguments![work.read(x)?, rows, heads as u32, width, work.write(out)?, lanes];
-    // SAFETY: the shapes were checked above
+    // SAFETY: the shapes were checked
     unsafe { work.groups("head_mean", rows, lanes, arguments) }
 }
 
-pub(super) fn head_mean_backward(work: &Work, grad: View, heads: usize, x_grad: ViewMut) -> Result<()> {
-    let (rows, width) = (x_grad.num_rows(), shape::width(x_grad.num_cols(), heads));
-    assert_eq!(shape::of(grad), (rows, width), "mean over heads");
+pub(super) fn head_mean_backward(work: &Work, op: HeadMeanBackward) -> Result<()> {
+    let HeadMeanBackward { grad, heads, x_grad } = op;
+    let (rows, width) = of(grad);
     let lanes = lanes(width, 1);
     let arguments = arguments![work.read(grad)?, rows, heads as u32, width, work.write(x_grad)?, lanes];
-    // SAFETY: the shapes were checked above
+    // SAFETY: the shapes were checked
     unsafe { work.groups("head_mean_back", rows, lanes, arguments) }
 }

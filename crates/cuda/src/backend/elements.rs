@@ -1,10 +1,13 @@
 //! What follows a product, and back; sums of columns.
 
 use graphmill_core::{View, ViewMut};
-use graphmill_nn::backend::{Activation, Dropout};
+use graphmill_nn::backend::{
+    Activation,
+    ops::{EpilogueBackward, EpilogueForward, shape},
+};
 
 use super::{
-    columns, shape,
+    columns::{self, Partial, Total},
     work::{Work, lanes, wide},
 };
 use crate::{Result, arguments, device::Late, driver::Address};
@@ -19,17 +22,9 @@ fn number(activation: Activation) -> u32 {
     }
 }
 
-pub(super) fn epilogue(
-    work: &Work,
-    bias: Option<View>,
-    activation: Activation,
-    dropout: Dropout,
-    x: ViewMut,
-) -> Result<()> {
+pub(super) fn epilogue(work: &Work, op: EpilogueForward) -> Result<()> {
+    let EpilogueForward { bias, activation, dropout, x } = op;
     let (rows, cols) = shape::of(x.as_view());
-    if let Some(bias) = bias {
-        shape::row(bias, cols);
-    }
     let (threshold, scale) = (dropout.threshold(), dropout.scale());
     if bias.is_none() && activation == Activation::Identity && threshold == 0 {
         return Ok(());
@@ -41,23 +36,13 @@ pub(super) fn epilogue(
     let lanes = lanes(cols, vector);
     let arguments =
         arguments![x, rows, cols, bias, number(activation), Late(dropout.key), threshold, scale, lanes];
-    // SAFETY: the shapes were checked above
+    // SAFETY: the shapes were checked
     unsafe { work.groups(name, rows, lanes, arguments) }
 }
 
-pub(super) fn epilogue_backward(
-    work: &Work,
-    activation: Activation,
-    dropout: Dropout,
-    y: View,
-    grad: ViewMut,
-    bias_grad: Option<ViewMut>,
-) -> Result<()> {
-    shape::same(y, grad.as_view());
+pub(super) fn epilogue_backward(work: &Work, op: EpilogueBackward) -> Result<()> {
+    let EpilogueBackward { activation, dropout, y, grad, bias_grad } = op;
     let (rows, cols) = shape::of(y);
-    if let Some(bias_grad) = &bias_grad {
-        shape::row(bias_grad.as_view(), cols);
-    }
     let (threshold, scale) = (dropout.threshold(), dropout.scale());
     if activation == Activation::Identity && threshold == 0 {
         return match bias_grad {
@@ -73,42 +58,34 @@ pub(super) fn epilogue_backward(
         let lanes = lanes(cols, vector);
         let arguments =
             arguments![y, grad, rows, cols, activation, Late(dropout.key), threshold, scale, lanes];
-        // SAFETY: the shapes were checked above
+        // SAFETY: the shapes were checked
         return unsafe { work.groups(name, rows, lanes, arguments) };
     };
     let [across, runs] = columns::grid(rows, cols);
-    let partial = columns::partial(work, runs, cols)?;
+    let partial = Partial::new(work, runs, cols)?;
     let bias_grad = work.change(bias_grad)?;
     #[rustfmt::skip]
     let arguments = arguments![
         y, grad, rows, cols, activation, Late(dropout.key), threshold, scale, partial.address()
     ];
-    // SAFETY: the shapes were checked above, and every run has room for its sums
+    // SAFETY: the shapes were checked, and there is a sum for each column of each run
     unsafe { work.blocks("epilogue_backward_sums", [across, runs, 1], arguments)? };
-    columns::total(work, &partial, runs, cols, cols, 1, true, [bias_grad; 2])
+    partial.add_to(work, bias_grad)
 }
 
 pub(super) fn add_column_sums(work: &Work, x: View, out: ViewMut) -> Result<()> {
     shape::row(out.as_view(), x.num_cols());
     let (x, out, (rows, cols)) = (work.read(x)?, work.change(out)?, shape::of(x));
-    sum_columns(work, x, rows, cols, 1, true, out)
+    sum_columns(work, x, (rows, cols), Total { count: 1, keeps: true, out: [out; 2], split: cols })
 }
 
-/// `out` becomes the column sums of `x` over `count`, or they are added to it.
-pub(super) fn sum_columns(
-    work: &Work,
-    x: Address,
-    rows: usize,
-    cols: usize,
-    count: usize,
-    keeps: bool,
-    out: Address,
-) -> Result<()> {
+/// The column sums of `x`, of this shape.
+pub(super) fn sum_columns(work: &Work, x: Address, (rows, cols): (usize, usize), to: Total) -> Result<()> {
     let [across, runs] = columns::grid(rows, cols);
-    let partial = columns::partial(work, runs, cols)?;
-    // SAFETY: the caller has as many values there, and every run has room for its sums
+    let partial = Partial::new(work, runs, cols)?;
+    // SAFETY: the caller has as many values there, and there is a sum for each column of each run
     unsafe {
         work.blocks("columns_values", [across, runs, 1], arguments![x, rows, cols, partial.address()])?
     };
-    columns::total(work, &partial, runs, cols, cols, count, keeps, [out; 2])
+    partial.total(work, to)
 }

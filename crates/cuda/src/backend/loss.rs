@@ -1,9 +1,10 @@
 //! Losses with their gradients, softmax and sigmoid. A loss stays on the device until somebody asks for it.
 
 use graphmill_core::{View, ViewMut};
+use graphmill_nn::backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy, shape};
 
 use super::{
-    rows as values, shape,
+    rows as values,
     work::{Work, address},
 };
 use crate::{Buffer, Result, arguments};
@@ -12,11 +13,6 @@ use crate::{Buffer, Result, arguments};
 const ROWS: usize = 8;
 /// Blocks of a loss, at most: it depends on no device, and so does the sum.
 const BLOCKS: usize = 1024;
-
-fn check(logits: View, weight: &[f32], grad: &ViewMut) {
-    shape::same(logits, grad.as_view());
-    assert!(weight.is_empty() || weight.len() == logits.num_rows(), "one loss weight per row");
-}
 
 /// A kernel of losses: `targets` are by row, or by logit.
 fn loss(
@@ -42,31 +38,13 @@ fn loss(
     values::total(work, &losses, blocks, scale).map(Some)
 }
 
-pub(super) fn softmax_cross_entropy(
-    work: &Work,
-    logits: View,
-    label: &[i32],
-    weight: &[f32],
-    scale: f32,
-    grad: ViewMut,
-) -> Result<Option<Buffer>> {
-    check(logits, weight, &grad);
-    let classes = logits.num_cols() as i64;
-    assert_eq!(label.len(), logits.num_rows(), "one label per row");
-    assert!(label.iter().all(|&l| i64::from(l) < classes && l >= -1), "a label outside -1..{classes}");
+pub(super) fn softmax_cross_entropy(work: &Work, op: SoftmaxCrossEntropy) -> Result<Option<Buffer>> {
+    let SoftmaxCrossEntropy { logits, label, weight, scale, grad } = op;
     loss(work, "softmax_loss", logits, work.queue.upload(label)?, weight, scale, grad)
 }
 
-pub(super) fn sigmoid_cross_entropy(
-    work: &Work,
-    logits: View,
-    target: &[u8],
-    weight: &[f32],
-    scale: f32,
-    grad: ViewMut,
-) -> Result<Option<Buffer>> {
-    check(logits, weight, &grad);
-    assert_eq!(target.len(), logits.num_rows() * logits.num_cols(), "one target per logit");
+pub(super) fn sigmoid_cross_entropy(work: &Work, op: SigmoidCrossEntropy) -> Result<Option<Buffer>> {
+    let SigmoidCrossEntropy { logits, target, weight, scale, grad } = op;
     loss(work, "sigmoid_loss", logits, work.queue.upload(target)?, weight, scale, grad)
 }
 

@@ -15,17 +15,21 @@
 //! | `norm` | normalisations |
 //! | `loss` | losses |
 //! | `update` | optimiser steps |
-//! | `shape` | what operations assert of their inputs |
+//! | `shape` | lengths of a block's arrays on the device |
 //! | `work` | addresses, and how kernels are started |
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use graphmill_core::{Block, NodeId, View, ViewMut};
+use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::{
-    Activation, AdamStep, AggregationOps, AggregationWeights, ArgMax, AttentionOps, Backend, DenseOps,
-    Dropout, ElementOps, LossOps, Matrices, NormOps, SgdStep, Side, UpdateOps,
+    AggregationOps, AttentionOps, Backend, DenseOps, ElementOps, LossOps, Matrices, NormOps, UpdateOps,
     ops::{
-        AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmaxBackward, HeadGemm, NormBackward,
+        AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
+        Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
+        BatchNormBackward, BatchNormForward, Checked, DropStored, EdgeSoftmax, EdgeSoftmaxBackward,
+        EpilogueBackward, EpilogueForward, Gather, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
+        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
+        LayerNormForward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy,
     },
 };
 
@@ -152,126 +156,110 @@ impl Backend for Cuda {
 }
 
 impl DenseOps for Cuda {
-    fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
-        self.attempt(|work| product::gemm(work, self.arithmetic, (a, side_a), (b, side_b), beta, c));
+    fn gemm(&self, op: Checked<Gemm>) {
+        self.attempt(|work| product::gemm(work, self.arithmetic, op.into_inner()));
     }
 
-    fn head_gemm(&self, op: HeadGemm) {
-        let HeadGemm { heads, a, side_a, b, side_b, beta, c } = op;
-        self.attempt(|work| {
-            product::head_gemm(work, self.arithmetic, heads, (a, side_a), (b, side_b), beta, c)
-        });
+    fn head_gemm(&self, op: Checked<HeadGemm>) {
+        self.attempt(|work| product::head_gemm(work, self.arithmetic, op.into_inner()));
     }
 }
 
 impl AggregationOps for Cuda {
-    fn aggregate(&self, block: &Block, weighting: AggregationWeights, src: View, beta: f32, dst: ViewMut) {
-        self.attempt(|work| aggregate::aggregate(work, block, weighting, src, beta, dst));
+    fn aggregate(&self, op: Checked<Aggregate>) {
+        self.attempt(|work| aggregate::aggregate(work, op.into_inner()));
     }
 
-    fn aggregate_transposed(
-        &self,
-        block: &Block,
-        weighting: AggregationWeights,
-        dst_grad: View,
-        beta: f32,
-        src_grad: ViewMut,
-    ) {
-        self.attempt(|work| {
-            aggregate::aggregate_transposed(work, block, weighting, dst_grad, beta, src_grad)
-        });
+    fn aggregate_transposed(&self, op: Checked<AggregateTransposed>) {
+        self.attempt(|work| aggregate::aggregate_transposed(work, op.into_inner()));
     }
 
-    fn hop(&self, first: usize, block: &Block, src: View, dst: ViewMut) {
-        self.attempt(|work| aggregate::hop(work, first, block, src, dst));
+    fn hop(&self, op: Checked<Hop>) {
+        self.attempt(|work| aggregate::hop(work, op.into_inner()));
     }
 
-    fn hop_transposed(&self, first: usize, block: &Block, dst_grad: View, src_grad: ViewMut) {
-        self.attempt(|work| aggregate::hop_transposed(work, first, block, dst_grad, src_grad));
+    fn hop_transposed(&self, op: Checked<HopTransposed>) {
+        self.attempt(|work| aggregate::hop_transposed(work, op.into_inner()));
     }
 
-    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut ArgMax) {
-        self.attempt(|work| aggregate::aggregate_max(work, block, src, dst, arg));
+    fn aggregate_max(&self, op: Checked<AggregateMax>) {
+        self.attempt(|work| aggregate::aggregate_max(work, op.into_inner()));
     }
 
-    fn aggregate_max_transposed(&self, block: &Block, arg: &ArgMax, dst_grad: View, src_grad: ViewMut) {
-        self.attempt(|work| aggregate::aggregate_max_transposed(work, block, arg, dst_grad, src_grad));
+    fn aggregate_max_transposed(&self, op: Checked<AggregateMaxTransposed>) {
+        self.attempt(|work| aggregate::aggregate_max_transposed(work, op.into_inner()));
     }
 }
 
 impl AttentionOps for Cuda {
-    fn head_dot(&self, z: View, a: View, heads: usize, out: ViewMut) {
-        self.attempt(|work| attention::head_dot(work, z, a, heads, out));
+    fn head_dot(&self, op: Checked<HeadDot>) {
+        self.attempt(|work| attention::head_dot(work, op.into_inner()));
     }
 
-    fn head_dot_backward(
-        &self,
-        z: View,
-        a: View,
-        heads: usize,
-        grad: View,
-        z_grad: ViewMut,
-        a_grad: ViewMut,
-    ) {
-        self.attempt(|work| attention::head_dot_backward(work, z, a, heads, grad, z_grad, a_grad));
+    fn head_dot_backward(&self, op: Checked<HeadDotBackward>) {
+        self.attempt(|work| attention::head_dot_backward(work, op.into_inner()));
     }
 
-    fn edge_softmax(&self, block: &Block, source: View, target: View, slope: f32, alpha: ViewMut) {
-        self.attempt(|work| attention::edge_softmax(work, block, source, target, slope, alpha));
+    fn edge_softmax(&self, op: Checked<EdgeSoftmax>) {
+        self.attempt(|work| attention::edge_softmax(work, op.into_inner()));
     }
 
-    fn edge_softmax_backward(&self, op: EdgeSoftmaxBackward) {
-        self.attempt(|work| attention::edge_softmax_backward(work, op));
+    fn edge_softmax_backward(&self, op: Checked<EdgeSoftmaxBackward>) {
+        self.attempt(|work| attention::edge_softmax_backward(work, op.into_inner()));
     }
 
-    fn attend(&self, block: &Block, alpha: View, z: View, out: ViewMut) {
-        self.attempt(|work| attention::attend(work, block, alpha, z, out));
+    fn attend(&self, op: Checked<Attend>) {
+        self.attempt(|work| attention::attend(work, op.into_inner()));
     }
 
-    fn attend_backward(
-        &self,
-        block: &Block,
-        alpha: View,
-        z: View,
-        grad: View,
-        alpha_grad: ViewMut,
-        z_grad: ViewMut,
-    ) {
-        self.attempt(|work| attention::attend_backward(work, block, alpha, z, grad, alpha_grad, z_grad));
+    fn attend_backward(&self, op: Checked<AttendBackward>) {
+        self.attempt(|work| attention::attend_backward(work, op.into_inner()));
     }
 
-    fn attend_input(&self, op: AttendInput) {
-        self.attempt(|work| attend_input::attend_input(work, op));
+    fn attend_input(&self, op: Checked<AttendInput>) {
+        self.attempt(|work| attend_input::attend_input(work, op.into_inner()));
     }
 
-    fn attend_input_backward(&self, op: AttendInputBackward) {
-        self.attempt(|work| attend_input::attend_input_backward(work, op));
+    fn attend_input_backward(&self, op: Checked<AttendInputBackward>) {
+        self.attempt(|work| attend_input::attend_input_backward(work, op.into_inner()));
     }
 
-    fn attend_input_transposed(&self, op: AttendInputTransposed) {
-        self.attempt(|work| attend_input::attend_input_transposed(work, op));
+    fn attend_input_transposed(&self, op: Checked<AttendInputTransposed>) {
+        self.attempt(|work| attend_input::attend_input_transposed(work, op.into_inner()));
     }
 
-    fn head_mean(&self, x: View, heads: usize, out: ViewMut) {
-        self.attempt(|work| attention::head_mean(work, x, heads, out));
+    fn head_mean(&self, op: Checked<HeadMean>) {
+        self.attempt(|work| attention::head_mean(work, op.into_inner()));
     }
 
-    fn head_mean_backward(&self, grad: View, heads: usize, x_grad: ViewMut) {
-        self.attempt(|work| attention::head_mean_backward(work, grad, heads, x_grad));
+    fn head_mean_backward(&self, op: Checked<HeadMeanBackward>) {
+        self.attempt(|work| attention::head_mean_backward(work, op.into_inner()));
     }
 }
 
 impl ElementOps for Cuda {
-    fn gather(&self, src: View, ids: &[NodeId], dst: ViewMut) {
-        self.attempt(|work| rows::gather(work, src, ids, dst));
+    fn gather(&self, op: Checked<Gather>) {
+        self.attempt(|work| rows::gather(work, op.into_inner()));
     }
 
-    fn add(&self, alpha: f32, x: View, y: ViewMut) {
-        self.attempt(|work| rows::add(work, alpha, x, y));
+    fn add(&self, op: Checked<Add>) {
+        self.attempt(|work| rows::add(work, op.into_inner()));
     }
 
-    fn drop_stored(&self, x: View, dropout: Dropout, out: ViewMut) {
-        rows::drop_stored(x, dropout, out);
+    fn add_dot(&self, op: Checked<AddDot>) {
+        self.attempt(|work| rows::add_dot(work, op.into_inner()));
+    }
+
+    fn drop_stored(&self, op: Checked<DropStored>) {
+        rows::drop_stored(op.into_inner());
+    }
+
+    fn epilogue(&self, op: Checked<EpilogueForward>) {
+        self.attempt(|work| elements::epilogue(work, op.into_inner()));
+    }
+
+    fn epilogue_backward(&self, op: Checked<EpilogueBackward>) {
+        self.attempt(|work| elements::epilogue_backward(work, op.into_inner()));
     }
 
     fn fill(&self, value: f32, x: ViewMut) {
@@ -294,81 +282,48 @@ impl ElementOps for Cuda {
         self.attempt(|work| rows::dot(work, x, y))
     }
 
-    fn add_dot(&self, x: View, y: View, out: ViewMut) {
-        self.attempt(|work| rows::add_dot(work, x, y, out));
-    }
-
     fn squares(&self, matrices: &mut Matrices) -> f64 {
         self.attempt(|work| rows::squares(work, matrices))
-    }
-
-    fn epilogue(&self, bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut) {
-        self.attempt(|work| elements::epilogue(work, bias, activation, dropout, x));
-    }
-
-    fn epilogue_backward(
-        &self,
-        activation: Activation,
-        dropout: Dropout,
-        y: View,
-        grad: ViewMut,
-        bias_grad: Option<ViewMut>,
-    ) {
-        self.attempt(|work| elements::epilogue_backward(work, activation, dropout, y, grad, bias_grad));
     }
 }
 
 impl NormOps for Cuda {
-    fn batch_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
-        self.attempt(|work| norm::batch_norm(work, x, gamma, beta, eps, stats, out));
+    fn batch_norm(&self, op: Checked<BatchNormForward>) {
+        self.attempt(|work| norm::batch_norm(work, op.into_inner()));
     }
 
-    fn batch_norm_apply(&self, x: View, gamma: View, beta: View, eps: f32, stats: View, out: ViewMut) {
-        self.attempt(|work| norm::batch_norm_apply(work, x, gamma, beta, eps, stats, out));
+    fn batch_norm_apply(&self, op: Checked<BatchNormApply>) {
+        self.attempt(|work| norm::batch_norm_apply(work, op.into_inner()));
     }
 
-    fn batch_norm_backward(&self, op: NormBackward) {
-        self.attempt(|work| norm::batch_norm_backward(work, op));
+    fn batch_norm_backward(&self, op: Checked<BatchNormBackward>) {
+        self.attempt(|work| norm::batch_norm_backward(work, op.into_inner()));
     }
 
-    fn layer_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
-        self.attempt(|work| norm::layer_norm(work, x, gamma, beta, eps, stats, out));
+    fn layer_norm(&self, op: Checked<LayerNormForward>) {
+        self.attempt(|work| norm::layer_norm(work, op.into_inner()));
     }
 
-    fn layer_norm_backward(&self, op: NormBackward) {
-        self.attempt(|work| norm::layer_norm_backward(work, op));
+    fn layer_norm_backward(&self, op: Checked<LayerNormBackward>) {
+        self.attempt(|work| norm::layer_norm_backward(work, op.into_inner()));
     }
 
-    fn l2_norm(&self, x: View, norms: ViewMut, out: ViewMut) {
-        self.attempt(|work| norm::l2_norm(work, x, norms, out));
+    fn l2_norm(&self, op: Checked<L2NormForward>) {
+        self.attempt(|work| norm::l2_norm(work, op.into_inner()));
     }
 
-    fn l2_norm_backward(&self, y: View, norms: View, grad: ViewMut) {
-        self.attempt(|work| norm::l2_norm_backward(work, y, norms, grad));
+    fn l2_norm_backward(&self, op: Checked<L2NormBackward>) {
+        self.attempt(|work| norm::l2_norm_backward(work, op.into_inner()));
     }
 }
 
 impl LossOps for Cuda {
-    fn softmax_cross_entropy(
-        &self,
-        logits: View,
-        label: &[i32],
-        weight: &[f32],
-        scale: f32,
-        grad: ViewMut,
-    ) -> f64 {
-        self.late(|work| loss::softmax_cross_entropy(work, logits, label, weight, scale, grad))
+    fn softmax_cross_entropy(&self, op: Checked<SoftmaxCrossEntropy>) -> f64 {
+        self.late(|work| loss::softmax_cross_entropy(work, op.into_inner()))
     }
 
-    fn sigmoid_cross_entropy(
-        &self,
-        logits: View,
-        target: &[u8],
-        weight: &[f32],
-        scale: f32,
-        grad: ViewMut,
-    ) -> f64 {
-        self.late(|work| loss::sigmoid_cross_entropy(work, logits, target, weight, scale, grad))
+    fn sigmoid_cross_entropy(&self, op: Checked<SigmoidCrossEntropy>) -> f64 {
+        self.late(|work| loss::sigmoid_cross_entropy(work, op.into_inner()))
     }
 
     fn softmax(&self, x: ViewMut) {
@@ -381,11 +336,11 @@ impl LossOps for Cuda {
 }
 
 impl UpdateOps for Cuda {
-    fn adam(&self, step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut) {
-        self.attempt(|work| update::adam(work, step, grad, m, v, value));
+    fn adam(&self, op: Checked<AdamUpdate>) {
+        self.attempt(|work| update::adam(work, op.into_inner()));
     }
 
-    fn sgd(&self, step: SgdStep, grad: View, velocity: ViewMut, value: ViewMut) {
-        self.attempt(|work| update::sgd(work, step, grad, velocity, value));
+    fn sgd(&self, op: Checked<SgdUpdate>) {
+        self.attempt(|work| update::sgd(work, op.into_inner()));
     }
 }

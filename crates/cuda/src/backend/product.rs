@@ -1,11 +1,14 @@
 //! Dense products: the vendor's library where there is one, else tiles of our own. Sparse factors are made
 //! dense.
 
-use graphmill_core::{View, ViewMut};
-use graphmill_nn::backend::Side;
+use graphmill_core::View;
+use graphmill_nn::backend::{
+    Side,
+    ops::{Gemm, HeadGemm},
+};
 
 use super::{
-    rows, shape,
+    rows,
     work::{Work, address},
 };
 use crate::{
@@ -34,34 +37,14 @@ fn factor(work: &Work, x: View) -> Result<Factor> {
     Ok(Factor { at: made.address(), _made: Some(made) })
 }
 
-pub(super) fn gemm(
-    work: &Work,
-    arithmetic: Arithmetic,
-    (a, side_a): (View, Side),
-    (b, side_b): (View, Side),
-    beta: f32,
-    c: ViewMut,
-) -> Result<()> {
-    head_gemm(work, arithmetic, 1, (a, side_a), (b, side_b), beta, c)
+pub(super) fn gemm(work: &Work, arithmetic: Arithmetic, op: Gemm) -> Result<()> {
+    let Gemm { a, b, beta, c } = op;
+    head_gemm(work, arithmetic, HeadGemm { heads: 1, a, b, beta, c })
 }
 
-pub(super) fn head_gemm(
-    work: &Work,
-    arithmetic: Arithmetic,
-    heads: usize,
-    (a, side_a): (View, Side),
-    (b, side_b): (View, Side),
-    beta: f32,
-    c: ViewMut,
-) -> Result<()> {
-    let oriented = |x: View, side| {
-        let width = shape::width(x.num_cols(), heads);
-        if side == Side::Plain { (x.num_rows(), width) } else { (width, x.num_rows()) }
-    };
-    let ((m, k), (inner, n)) = (oriented(a, side_a), oriented(b, side_b));
-    assert!(side_a == Side::Plain || side_b == Side::Plain, "at most one factor is transposed");
-    assert_eq!(k, inner, "inner dimensions of a product");
-    assert_eq!(shape::of(c.as_view()), (m, heads * n), "result of a product");
+pub(super) fn head_gemm(work: &Work, arithmetic: Arithmetic, op: HeadGemm) -> Result<()> {
+    let [m, n, k] = op.size();
+    let HeadGemm { heads, a: (a, side_a), b: (b, side_b), beta, c } = op;
     let (lda, ldb, ldc) = (a.num_cols(), b.num_cols(), c.num_cols());
     // what few values make stays exact
     let arithmetic = if a.is_sparse() { Arithmetic::F32 } else { arithmetic };
@@ -86,7 +69,7 @@ pub(super) fn head_gemm(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the shapes were checked above
+    // SAFETY: the shapes were checked
     let done = k > 0 && unsafe { work.queue.device().driver().product(&product, work.queue.stream())? };
     if done { Ok(()) } else { tiles(work, &product) }
 }

@@ -1,12 +1,12 @@
 //! Rows and elements.
 
-use graphmill_core::{NodeId, View, ViewMut, matrix::TableType};
-use graphmill_nn::backend::{Dropout, Matrices, mask_hash};
-
-use super::{
-    shape,
-    work::{Work, lanes, wide},
+use graphmill_core::{View, ViewMut, matrix::TableType};
+use graphmill_nn::backend::{
+    Matrices, mask_hash,
+    ops::{Add, AddDot, DropStored, Gather, shape},
 };
+
+use super::work::{Work, lanes, wide};
 use crate::{Buffer, Result, arguments, device::Late, driver::Address};
 
 /// Rows that a group of lanes moves at a time.
@@ -14,8 +14,8 @@ const ROWS: usize = 4;
 /// Blocks of a sum over all values, at most: it depends on no device, and so does the sum.
 const SUMS: usize = 512;
 
-pub(super) fn gather(work: &Work, src: View, ids: &[NodeId], dst: ViewMut) -> Result<()> {
-    assert_eq!(shape::of(dst.as_view()), (ids.len(), src.num_cols()), "result of a gather");
+pub(super) fn gather(work: &Work, op: Gather) -> Result<()> {
+    let Gather { src, ids, dst } = op;
     if src.is_sparse() {
         return densify(work, src, ids.iter().map(|&v| v as usize), dst);
     }
@@ -80,8 +80,8 @@ pub(super) fn dense(work: &Work, x: View) -> Result<Buffer> {
     Ok(buffer)
 }
 
-pub(super) fn add(work: &Work, alpha: f32, x: View, y: ViewMut) -> Result<()> {
-    shape::same(x, y.as_view());
+pub(super) fn add(work: &Work, op: Add) -> Result<()> {
+    let Add { alpha, x, y } = op;
     let (rows, cols) = shape::of(x);
     if x.is_sparse() {
         let y = work.change(y)?;
@@ -98,10 +98,9 @@ pub(super) fn add_values(work: &Work, alpha: f32, x: Address, y: Address, count:
     unsafe { work.queue.run("add_values", count.div_ceil(4), arguments![alpha, x, y, count, wide]) }
 }
 
-/// The stored values are in host memory, and so is whoever uses the result as such: so it is made there.
-pub(super) fn drop_stored(x: View, dropout: Dropout, out: ViewMut) {
-    let stored = x.sparse().expect("gathered sparse rows").values.len();
-    assert_eq!(shape::of(out.as_view()), (stored, 1), "one row per stored value");
+/// In host memory: the stored values are there, and the operations that read the result read it there.
+pub(super) fn drop_stored(op: DropStored) {
+    let DropStored { x, dropout, out } = op;
     let (threshold, scale) = (dropout.threshold(), dropout.scale());
     let mut out = out.host().iter_mut();
     for r in 0..x.num_rows() {
@@ -161,8 +160,8 @@ fn dot_sums(work: &Work, x: View, y: View) -> Result<(Buffer, usize)> {
     Ok((sums, blocks))
 }
 
-pub(super) fn add_dot(work: &Work, x: View, y: View, out: ViewMut) -> Result<()> {
-    shape::row(out.as_view(), 1);
+pub(super) fn add_dot(work: &Work, op: AddDot) -> Result<()> {
+    let AddDot { x, y, out } = op;
     let (sums, blocks) = dot_sums(work, x, y)?;
     let arguments = arguments![sums.address(), blocks, work.change(out)?];
     // SAFETY: as many sums are there, and one value

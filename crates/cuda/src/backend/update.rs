@@ -1,22 +1,15 @@
 //! Updates of parameters.
 
-use graphmill_core::{View, ViewMut};
-use graphmill_nn::backend::{AdamStep, SgdStep};
+use graphmill_nn::backend::{
+    AdamStep, SgdStep,
+    ops::{AdamUpdate, SgdUpdate},
+};
 
-use super::{shape, work::Work};
+use super::work::Work;
 use crate::{Result, arguments, device::Late};
 
-pub(super) fn adam(
-    work: &Work,
-    step: AdamStep,
-    grad: View,
-    m: ViewMut,
-    v: ViewMut,
-    value: ViewMut,
-) -> Result<()> {
-    for x in [&m, &v, &value] {
-        shape::same(grad, x.as_view());
-    }
+pub(super) fn adam(work: &Work, op: AdamUpdate) -> Result<()> {
+    let AdamUpdate { step, grad, m, v, value } = op;
     let count = grad.num_rows() * grad.num_cols();
     let AdamStep { lr, beta1, beta2, eps, weight_decay, decoupled, correction1, correction2 } = step;
     let (grad, m, v, value) = (work.read(grad)?, work.change(m)?, work.change(v)?, work.change(value)?);
@@ -30,10 +23,8 @@ pub(super) fn adam(
     unsafe { work.queue.run("adam_update", count, arguments) }
 }
 
-pub(super) fn sgd(work: &Work, step: SgdStep, grad: View, velocity: ViewMut, value: ViewMut) -> Result<()> {
-    for x in [&velocity, &value] {
-        shape::same(grad, x.as_view());
-    }
+pub(super) fn sgd(work: &Work, op: SgdUpdate) -> Result<()> {
+    let SgdUpdate { step, grad, velocity, value } = op;
     let count = grad.num_rows() * grad.num_cols();
     let SgdStep { lr, momentum, nesterov, weight_decay } = step;
     let (grad, velocity, value) = (work.read(grad)?, work.change(velocity)?, work.change(value)?);

@@ -98,7 +98,6 @@ fn check_room(entry: &Entry, dir: &Path) -> Result<()> {
 }
 
 /// One file: found right, or fetched.
-#[allow(clippy::too_many_arguments, reason = "each is needed, and no two belong together")]
 fn one(
     client: &Client,
     entry: &Entry,

@@ -12,7 +12,10 @@
 
 use graphmill_core::{Block, Features, Matrix, matrix::TableType};
 use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, feature::Host, sampler::BatchRequest};
-use graphmill_nn::backend::AggregationWeights;
+use graphmill_nn::backend::{
+    AggregationWeights,
+    ops::{Aggregate, AggregateTransposed},
+};
 
 use super::measure::{Bench, random};
 use crate::{Result, TrainConfig, build, stage::not_drawn};
@@ -48,19 +51,27 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 
         let times = bench.time(|| {
             let i = next();
-            backend.aggregate(&local[i], AggregationWeights::MEAN, src[i].view(), 0.0, dst[i].view_mut());
+            Aggregate {
+                block: &local[i],
+                weights: AggregationWeights::MEAN,
+                src: src[i].view(),
+                beta: 0.0,
+                dst: dst[i].view_mut(),
+            }
+            .run(backend);
         });
         bench.rate(format!("local f32 F={width}"), "GB/s", moved(|block| block.num_dst), &times, limit);
 
         let times = bench.time(|| {
             let i = next();
-            backend.aggregate_transposed(
-                &local[i],
-                AggregationWeights::MEAN,
-                dst[i].view(),
-                0.0,
-                src[i].view_mut(),
-            );
+            AggregateTransposed {
+                block: &local[i],
+                weights: AggregationWeights::MEAN,
+                dst_grad: dst[i].view(),
+                beta: 0.0,
+                src_grad: src[i].view_mut(),
+            }
+            .run(backend);
         });
         bench.rate(format!("transposed f32 F={width}"), "GB/s", moved(|block| block.num_src), &times, limit);
         drop(src);
@@ -71,7 +82,14 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
             let table = Matrix::shared(table, width);
             let times = bench.time(|| {
                 let i = next();
-                backend.aggregate(&global[i], AggregationWeights::MEAN, table.view(), 0.0, dst[i].view_mut());
+                Aggregate {
+                    block: &global[i],
+                    weights: AggregationWeights::MEAN,
+                    src: table.view(),
+                    beta: 0.0,
+                    dst: dst[i].view_mut(),
+                }
+                .run(backend);
             });
             let read = 1e-9 * (kind.width() * width) as f64 * rows(Block::num_edges);
             let written = 4e-9 * width as f64 * rows(|block| block.num_dst);

@@ -6,7 +6,7 @@
 //! the same precision by the vendor's library.
 
 use graphmill_core::Matrix;
-use graphmill_nn::backend::{Backend, Cpu, Precision, Side};
+use graphmill_nn::backend::{Backend, Cpu, Precision, Side, ops::Gemm};
 
 use super::measure::{Bench, CLASSES, DIM, Limit, random};
 use crate::{Result, accelerator::Arithmetic};
@@ -56,12 +56,19 @@ fn measure(
         let (x, w, mut y) = (random(ROWS, k), random(k, n), Matrix::zeros(ROWS, n));
         let work = 2e-9 * (ROWS * k * n) as f64;
         let times = bench.time(|| {
-            backend.gemm(x.view(), Side::Plain, w.view(), Side::Plain, 0.0, y.view_mut());
+            Gemm { a: (x.view(), Side::Plain), b: (w.view(), Side::Plain), beta: 0.0, c: y.view_mut() }
+                .run(backend);
         });
         bench.rate(format!("{name}{ROWS} x {k} x {n}"), "GFLOP/s", work, &times, limit);
         let mut gradient = Matrix::zeros(k, n);
         let times = bench.time(|| {
-            backend.gemm(x.view(), Side::Transposed, y.view(), Side::Plain, 0.0, gradient.view_mut());
+            Gemm {
+                a: (x.view(), Side::Transposed),
+                b: (y.view(), Side::Plain),
+                beta: 0.0,
+                c: gradient.view_mut(),
+            }
+            .run(backend);
         });
         let case = format!("{name}{k} x {ROWS} x {n}, weight gradient");
         bench.rate(case, "GFLOP/s", work, &times, limit);

@@ -27,7 +27,7 @@ use graphmill_core::{
     progress::{Progress, Quiet},
 };
 use graphmill_loader::{sampler::inference::InferenceNeighbors, weights::SymmetricWeights};
-use graphmill_nn::{Backend, Matrix, Pass, ProductOrder, model::Model};
+use graphmill_nn::{Backend, Matrix, Pass, ProductOrder, backend::ops::Gather, model::Model};
 
 use crate::Result;
 pub(crate) use layers::{Layer, Layers};
@@ -131,7 +131,7 @@ impl<'a> Inference<'a> {
         } else {
             needed[count].number(&mut places);
             rows.resize(places.len(), layers.input.num_cols());
-            layers.backend.gather(layers.input.view(), &places, rows.view_mut());
+            Gather { src: layers.input.view(), ids: &places, dst: rows.view_mut() }.run(layers.backend);
         }
         if output == Output::Logits && model.has_head() {
             layers.head_rows(model, &pass, rows.view(), out);

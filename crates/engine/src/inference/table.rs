@@ -1,7 +1,9 @@
 //! Rows of features in memory.
 
 use graphmill_core::NodeId;
-use graphmill_nn::{Backend, Matrix, ProductOrder, View, layer::gather_rows, model::Model};
+use graphmill_nn::{
+    Backend, Matrix, ProductOrder, View, backend::ops::Gather, layer::gather_rows, model::Model,
+};
 
 use super::{
     gathered::{Gathered, contiguous},
@@ -53,7 +55,7 @@ impl RowSource for TableRows<'_> {
 
     fn read(&self, backend: &dyn Backend, ids: &[NodeId], out: &mut Matrix) -> Result<()> {
         out.resize(ids.len(), self.0.num_cols());
-        backend.gather(self.0.view(), ids, out.view_mut());
+        Gather { src: self.0.view(), ids, dst: out.view_mut() }.run(backend);
         Ok(())
     }
 }

@@ -8,7 +8,10 @@
 use graphmill_core::{Matrix, keyed};
 use graphmill_nn::{
     Backend,
-    backend::Side::{Plain, Transposed},
+    backend::{
+        Side::{Plain, Transposed},
+        ops::Gemm,
+    },
 };
 
 /// Rounds of the iteration: enough where a few directions stand out, and where none does it matters little which are taken.
@@ -29,14 +32,16 @@ pub fn basis(backend: &dyn Backend, of: &[Matrix], k: usize, seed: u64) -> Vec<M
         let parts = cut(&directions, &widths);
         let mut images = Matrix::zeros(rows, directions.len());
         for (of, part) in of.iter().zip(&parts) {
-            backend.gemm(of.view(), Plain, part.view(), Transposed, 1.0, images.view_mut());
+            Gemm { a: (of.view(), Plain), b: (part.view(), Transposed), beta: 1.0, c: images.view_mut() }
+                .run(backend);
         }
         for direction in &mut directions {
             direction.clear();
         }
         for of in of {
             let mut back = Matrix::zeros(images.num_cols(), of.num_cols());
-            backend.gemm(images.view(), Transposed, of.view(), Plain, 0.0, back.view_mut());
+            Gemm { a: (images.view(), Transposed), b: (of.view(), Plain), beta: 0.0, c: back.view_mut() }
+                .run(backend);
             let back = back.view().host().chunks_exact(of.num_cols());
             directions.iter_mut().zip(back).for_each(|(direction, part)| direction.extend_from_slice(part));
         }

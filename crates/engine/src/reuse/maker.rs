@@ -26,6 +26,17 @@ pub struct Maker {
     pub edges: u64,
 }
 
+/// The draws and the parameters that rows are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct RowVersion<'a> {
+    /// Epoch and number of the batch that would draw the same neighbours.
+    pub batch: (u64, u64),
+    /// Version of the parameters.
+    pub version: u64,
+    /// The parameters of that version; empty: the model's own.
+    pub snapshot: &'a Snapshot,
+}
+
 impl Maker {
     /// For models of this shape, and a graph of so many nodes.
     pub fn new(model: &Model, num_nodes: usize) -> Self {
@@ -54,22 +65,20 @@ impl Maker {
         let mut to = Embeddings::default();
         to.rows.resize(nodes.len(), self.model.layer_out_dim(0));
         to.kept = widths.iter().map(|&width| Matrix::zeros(nodes.len(), width)).collect();
-        self.make(loader, passes, (0, 0), (0, &snapshot), nodes, 0, &mut to)?;
+        let own = RowVersion { batch: (0, 0), version: 0, snapshot: &snapshot };
+        self.make(loader, passes, own, nodes, 0, &mut to)?;
         Ok(to.kept)
     }
 
-    /// Makes the rows of `nodes`, `from` on, from that version of the parameters; their neighbours are those that batch `number` would
-    /// draw. `rows` has room for them.
+    /// Makes the rows of `nodes`, as the rows of `to` from `from` on, which exist.
     ///
     /// # Errors
     /// A block has more edges than fit, or features cannot be read.
-    #[allow(clippy::too_many_arguments, reason = "what is made, from what, and where it goes")]
     pub fn make(
         &mut self,
         loader: &Loader,
         passes: &StepContext,
-        (epoch, number): (u64, u64),
-        (version, snapshot): (u64, &Snapshot),
+        RowVersion { batch: (epoch, number), version, snapshot }: RowVersion,
         nodes: &[NodeId],
         from: usize,
         to: &mut Embeddings,

@@ -23,4 +23,4 @@ pub use basis::basis;
 pub use embeddings::{Embeddings, Slice};
 pub use history::{History, Place, Snapshot, Span};
 pub use hot::{HotQueue, Ranking};
-pub use maker::Maker;
+pub use maker::{Maker, RowVersion};

@@ -6,6 +6,7 @@ use graphmill_core::{Labels, NodeId, keyed};
 use graphmill_loader::MiniBatch;
 use graphmill_nn::{
     Backend, Matrix, Pass, ProductOrder, View, ViewMut,
+    backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy},
     model::{Activations, Model, Part, StepInput},
     optim::{Optimizer, clip},
 };
@@ -315,9 +316,12 @@ fn loss(
 ) -> f64 {
     let mean = 1.0 / logits.num_rows().max(1) as f32;
     match labels {
-        Labels::Single { .. } => backend.softmax_cross_entropy(logits, &of_rows.class, weight, mean, grad),
+        Labels::Single { .. } => {
+            SoftmaxCrossEntropy { logits, label: &of_rows.class, weight, scale: mean, grad }.run(backend)
+        }
         Labels::Multi { classes, .. } => {
-            backend.sigmoid_cross_entropy(logits, &of_rows.member, weight, mean / *classes as f32, grad)
+            let (target, scale) = (&of_rows.member, mean / *classes as f32);
+            SigmoidCrossEntropy { logits, target, weight, scale, grad }.run(backend)
         }
     }
 }

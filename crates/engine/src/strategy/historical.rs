@@ -24,7 +24,7 @@ use crate::{
     Error, Result,
     learner::Learner,
     record::ReuseRecord,
-    reuse::{Ahead, Embeddings, History, Maker},
+    reuse::{Ahead, Embeddings, History, Maker, RowVersion},
     stage::Loader,
     timeline::Stage,
 };
@@ -103,7 +103,8 @@ impl Historical {
         fresh.rows.resize(nodes.len(), width);
         attempt(Stage::Embed, number, || {
             maker.edges = 0;
-            maker.make(epoch.loader, passes, (epoch.number, number), (*step, &snapshot), nodes, 0, &mut fresh)
+            let from = RowVersion { batch: (epoch.number, number), version: *step, snapshot: &snapshot };
+            maker.make(epoch.loader, passes, from, nodes, 0, &mut fresh)
         })?;
         self.record.made_rows += nodes.len() as u64;
         self.record.made_edges += maker.edges;

@@ -149,6 +149,7 @@ impl Plan {
         watch: &dyn Progress,
     ) -> Result<(Arc<dyn Feature>, Whole)> {
         let own = self.as_stored(config);
+        let scores = |policy: &str| scores_until(policy, &own, data, sampler, order, watch);
         let (mut chain, whole): (Arc<dyn Feature>, Whole) = if let Some(cache) = self.host.clone() {
             if self.devices == 0 && self.host_budget > 0 {
                 let room = self.room_beside(0, self.host_budget).unwrap_or(0);
@@ -159,7 +160,7 @@ impl Plan {
             let chain = match cache.slots {
                 // maps of a cache of no rows would be memory for nothing
                 0 => behind,
-                _ => self.cached(&cache, 1, Level::Host, behind, &own, data, sampler, order, watch)?.0,
+                _ => self.cached(&cache, 1, Level::Host, behind, &scores)?.0,
             };
             (chain, Whole::Rows(disk))
         } else {
@@ -189,8 +190,7 @@ impl Plan {
                 chain = Arc::new(Linked::new(chain, Arc::new(Link::new(link))));
             }
             let held;
-            (chain, held) =
-                self.cached(&cache, self.devices, level, chain, &own, data, sampler, order, watch)?;
+            (chain, held) = self.cached(&cache, self.devices, level, chain, &scores)?;
             cache.held = Some(held);
             self.device = Some(cache);
         }
@@ -236,22 +236,15 @@ impl Plan {
         Some(((room as f64 / (self.row_bytes as f64 + MAPS[1])) as usize).min(self.rows))
     }
 
-    /// A cache that `devices` share, and the fewest and the most rows that one of them holds.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "a cache, what is behind it, and what its hotness is computed of"
-    )]
+    /// A cache that `devices` share, and the fewest and the most rows that one of them holds. `scores` computes
+    /// the hotness of rows by a policy.
     fn cached(
         &self,
         cache: &Cache,
         devices: usize,
         level: Level,
         behind: Arc<dyn Feature>,
-        config: &TrainConfig,
-        data: &Dataset,
-        sampler: &dyn MinibatchSampler,
-        order: &dyn Order,
-        watch: &dyn Progress,
+        scores: &dyn Fn(&str) -> Result<Vec<f64>>,
     ) -> Result<(Arc<dyn Feature>, (usize, usize))> {
         Ok(match kind(&cache.policy)? {
             Kind::Dynamic(make) => {
@@ -260,12 +253,10 @@ impl Plan {
                 (Arc::new(Dynamic::new(make, slots, self.kind, behind, level)?), held)
             }
             Kind::Pinned => {
-                let scores = scores_until(&cache.policy, config, data, sampler, order, watch).map_err(
-                    |e| match e {
-                        Error::Graph(graphmill_core::Error::Stopped) => e,
-                        e => Error::usage(format!("--cache {}: {e}", cache.policy)),
-                    },
-                )?;
+                let scores = scores(&cache.policy).map_err(|e| match e {
+                    Error::Graph(graphmill_core::Error::Stopped) => e,
+                    e => Error::usage(format!("--cache {}: {e}", cache.policy)),
+                })?;
                 let placed = placed(&by_scores(&scores)?, cache.slots, devices, self.placement);
                 let held = placed.held(devices);
                 (Arc::new(Pinned::new(placed, self.kind, behind, level)?), held)

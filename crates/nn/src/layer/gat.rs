@@ -11,7 +11,10 @@ use crate::{
     backend::{
         Activation, Dropout,
         Side::{Plain, Transposed},
-        ops::{AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmaxBackward, HeadGemm},
+        ops::{
+            Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmax,
+            EdgeSoftmaxBackward, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward,
+        },
     },
     cost::{self, BlockShape, ProductOrder, Purpose},
 };
@@ -109,26 +112,11 @@ impl Gat {
         let (backend, heads, weight) = (pass.backend, self.heads, self.linear.weight().value.view());
         if self.is_mean() {
             all_heads.resize(rows.num_rows(), self.width());
-            backend.head_gemm(HeadGemm {
-                heads,
-                a: rows,
-                side_a: Plain,
-                b: weight,
-                side_b: Plain,
-                beta: 0.0,
-                c: all_heads.view_mut(),
-            });
-            backend.head_mean(all_heads.view(), heads, out);
+            HeadGemm { heads, a: (rows, Plain), b: (weight, Plain), beta: 0.0, c: all_heads.view_mut() }
+                .run(backend);
+            HeadMean { x: all_heads.view(), heads, out }.run(backend);
         } else {
-            backend.head_gemm(HeadGemm {
-                heads,
-                a: rows,
-                side_a: Plain,
-                b: weight,
-                side_b: Plain,
-                beta: 0.0,
-                c: out,
-            });
+            HeadGemm { heads, a: (rows, Plain), b: (weight, Plain), beta: 0.0, c: out }.run(backend);
         }
     }
 
@@ -138,7 +126,7 @@ impl Gat {
             return grad;
         }
         all_heads.resize(grad.num_rows(), self.width());
-        pass.backend.head_mean_backward(grad, self.heads, all_heads.view_mut());
+        HeadMeanBackward { grad, heads: self.heads, x_grad: all_heads.view_mut() }.run(pass.backend);
         all_heads.view()
     }
 
@@ -149,7 +137,7 @@ impl Gat {
         let Aggregated { score, source, target, rows, .. } = aggregated;
         for (vector, a) in [(&mut *source, &self.source), (&mut *target, &self.target)] {
             vector.resize(in_dim, heads);
-            backend.head_dot(weight, a.value.view(), heads, vector.view_mut());
+            HeadDot { z: weight, a: a.value.view(), heads, out: vector.view_mut() }.run(backend);
         }
         let entries = input.block.num_edges() + input.block.num_dst;
         let dropout = self.attention_epilogue(pass).dropout;
@@ -157,7 +145,7 @@ impl Gat {
         alpha.resize(entries, heads);
         dropped.resize(if dropout.threshold() == 0 { 0 } else { entries }, heads);
         rows.resize(input.block.num_dst, heads * in_dim);
-        backend.attend_input(AttendInput {
+        AttendInput {
             block: input.block,
             x: input.x,
             source: source.view(),
@@ -168,7 +156,8 @@ impl Gat {
             alpha: alpha.view_mut(),
             used: dropped.view_mut(),
             out: rows.view_mut(),
-        });
+        }
+        .run(backend);
         self.multiply(pass, rows.view(), all_heads, out);
     }
 
@@ -177,7 +166,14 @@ impl Gat {
         let [z, source, target] = tables(input.transformed);
         let State { alpha, dropped, all_heads, .. } = saved;
         alpha.resize(block.num_edges() + block.num_dst, heads);
-        backend.edge_softmax(block, source.view(), target.view(), SLOPE, alpha.view_mut());
+        EdgeSoftmax {
+            block,
+            source: source.view(),
+            target: target.view(),
+            slope: SLOPE,
+            alpha: alpha.view_mut(),
+        }
+        .run(backend);
         let attention = self.attention_epilogue(pass);
         let alpha = if attention.dropout == Dropout::NONE {
             alpha.view()
@@ -189,10 +185,10 @@ impl Gat {
         };
         if self.is_mean() {
             all_heads.resize(block.num_dst, self.width());
-            backend.attend(block, alpha, z.view(), all_heads.view_mut());
-            backend.head_mean(all_heads.view(), heads, out);
+            Attend { block, alpha, z: z.view(), out: all_heads.view_mut() }.run(backend);
+            HeadMean { x: all_heads.view(), heads, out }.run(backend);
         } else {
-            backend.attend(block, alpha, z.view(), out);
+            Attend { block, alpha, z: z.view(), out }.run(backend);
         }
     }
 
@@ -212,30 +208,16 @@ impl Gat {
         let heads_grad = self.heads_grad(pass, grad, all_heads);
         let Param { value: weight, grad: weight_grad, .. } = self.linear.weight_mut();
         let weight = weight.view();
-        backend.head_gemm(HeadGemm {
-            heads,
-            a: rows.view(),
-            side_a: Transposed,
-            b: heads_grad,
-            side_b: Plain,
-            beta: 1.0,
-            c: weight_grad.view_mut(),
-        });
+        let (a, b, c) = ((rows.view(), Transposed), (heads_grad, Plain), weight_grad.view_mut());
+        HeadGemm { heads, a, b, beta: 1.0, c }.run(backend);
         rows_grad.resize(block.num_dst, heads * in_dim);
-        backend.head_gemm(HeadGemm {
-            heads,
-            a: heads_grad,
-            side_a: Plain,
-            b: weight,
-            side_b: Transposed,
-            beta: 0.0,
-            c: rows_grad.view_mut(),
-        });
+        let (a, b, c) = ((heads_grad, Plain), (weight, Transposed), rows_grad.view_mut());
+        HeadGemm { heads, a, b, beta: 0.0, c }.run(backend);
         let used = if dropped.num_rows() == 0 { alpha.view() } else { dropped.view() };
         score_grad.resize(alpha.num_rows(), heads);
         source_grad.resize(in_dim, heads);
         target_grad.resize(in_dim, heads);
-        backend.attend_input_backward(AttendInputBackward {
+        AttendInputBackward {
             block,
             x: input.x,
             slope: SLOPE,
@@ -246,10 +228,11 @@ impl Gat {
             score_grad: score_grad.view_mut(),
             source_grad: source_grad.view_mut(),
             target_grad: target_grad.view_mut(),
-        });
+        }
+        .run(backend);
         if let Some(x_grad) = x_grad {
             x_grad.resize(block.num_grad_src(), in_dim);
-            backend.attend_input_transposed(AttendInputTransposed {
+            AttendInputTransposed {
                 block,
                 source: source.view(),
                 target: target.view(),
@@ -257,12 +240,21 @@ impl Gat {
                 grad: rows_grad.view(),
                 score_grad: score_grad.view(),
                 x_grad: x_grad.view_mut(),
-            });
+            }
+            .run(backend);
         }
         for (vector_grad, a) in [(source_grad, &mut self.source), (target_grad, &mut self.target)] {
             let (value, a_grad) = (a.value.view(), a.grad.view_mut());
             let weight_grad = weight_grad.view_mut();
-            backend.head_dot_backward(weight, value, heads, vector_grad.view(), weight_grad, a_grad);
+            HeadDotBackward {
+                z: weight,
+                a: value,
+                heads,
+                grad: vector_grad.view(),
+                z_grad: weight_grad,
+                a_grad,
+            }
+            .run(backend);
         }
     }
 
@@ -285,12 +277,20 @@ impl Gat {
         let used = if attention.dropout == Dropout::NONE { alpha.view() } else { dropped.view() };
         alpha_grad.resize(alpha.num_rows(), heads);
         z_grad.resize(block.num_src, self.width());
-        backend.attend_backward(block, used, z.view(), heads_grad, alpha_grad.view_mut(), z_grad.view_mut());
+        AttendBackward {
+            block,
+            alpha: used,
+            z: z.view(),
+            grad: heads_grad,
+            alpha_grad: alpha_grad.view_mut(),
+            z_grad: z_grad.view_mut(),
+        }
+        .run(backend);
         attention.backward(backend, None, used, alpha_grad.view_mut());
         scratch.resize(alpha.num_rows(), heads);
         source_grad.resize(block.num_src, heads);
         target_grad.resize(block.num_src, heads);
-        backend.edge_softmax_backward(EdgeSoftmaxBackward {
+        EdgeSoftmaxBackward {
             block,
             source: source.view(),
             target: target.view(),
@@ -300,16 +300,17 @@ impl Gat {
             scratch: scratch.view_mut(),
             source_grad: source_grad.view_mut(),
             target_grad: target_grad.view_mut(),
-        });
+        }
+        .run(backend);
         let Param { value, grad: a_grad, .. } = &mut self.source;
-        let (a, a_grad) = (value.view(), a_grad.view_mut());
-        backend.head_dot_backward(z.view(), a, heads, source_grad.view(), z_grad.view_mut(), a_grad);
+        let (a, a_grad, grad) = (value.view(), a_grad.view_mut(), source_grad.view());
+        HeadDotBackward { z: z.view(), a, heads, grad, z_grad: z_grad.view_mut(), a_grad }.run(backend);
         // only destinations are targets, and they come first
         let dst = 0..block.num_dst;
         let Param { value, grad: a_grad, .. } = &mut self.target;
         let (a, a_grad) = (value.view(), a_grad.view_mut());
-        let (z, g) = (z.rows(dst.clone()), target_grad.rows(dst.clone()));
-        backend.head_dot_backward(z, a, heads, g, z_grad.rows_mut(dst), a_grad);
+        let (z, grad) = (z.rows(dst.clone()), target_grad.rows(dst.clone()));
+        HeadDotBackward { z, a, heads, grad, z_grad: z_grad.rows_mut(dst), a_grad }.run(backend);
         self.linear.backward_product(pass, input.x, z_grad.view());
         if let Some(x_grad) = x_grad {
             x_grad.resize(block.num_src, self.spec.in_dim);
@@ -391,8 +392,10 @@ impl Layer for Gat {
         let [z, source, target]: &mut [Matrix; 3] = tables.try_into().expect("three tables are filled");
         self.linear.forward_product(pass, x, 0.0, z.rows_mut(rows.clone()));
         let z = z.rows(rows.clone());
-        pass.backend.head_dot(z, self.source.value.view(), self.heads, source.rows_mut(rows.clone()));
-        pass.backend.head_dot(z, self.target.value.view(), self.heads, target.rows_mut(rows));
+        HeadDot { z, a: self.source.value.view(), heads: self.heads, out: source.rows_mut(rows.clone()) }
+            .run(pass.backend);
+        HeadDot { z, a: self.target.value.view(), heads: self.heads, out: target.rows_mut(rows) }
+            .run(pass.backend);
     }
 
     fn forward(
@@ -468,16 +471,9 @@ impl ReusableLayer for Gat {
     fn backward_aggregates(&mut self, pass: &Pass, aggregates: &[Matrix], saved: &mut Saved, grad: View) {
         let State { all_heads, .. } = saved.state();
         let heads_grad = self.heads_grad(pass, grad, all_heads);
-        let to = self.linear.weight_mut().grad.view_mut();
-        pass.backend.head_gemm(HeadGemm {
-            heads: self.heads,
-            a: aggregates[0].view(),
-            side_a: Transposed,
-            b: heads_grad,
-            side_b: Plain,
-            beta: 1.0,
-            c: to,
-        });
+        let (a, b, heads) = ((aggregates[0].view(), Transposed), (heads_grad, Plain), self.heads);
+        let c = self.linear.weight_mut().grad.view_mut();
+        HeadGemm { heads, a, b, beta: 1.0, c }.run(pass.backend);
     }
 
     fn bias(&self) -> Option<&Param> {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Matrix, Result, View, ViewMut,
-    backend::{Activation, AggregationWeights, Dropout, EdgeWeight, OwnWeight},
+    backend::{Activation, AggregationWeights, Dropout, EdgeWeight, OwnWeight, ops::AddDot},
     cost::ProductOrder,
 };
 
@@ -169,6 +169,6 @@ impl Layer for Gin {
             }
             ProductOrder::TransformFirst => (input.transformed[0].rows(0..input.block.num_dst), hidden_grad),
         };
-        backend.add_dot(own, grad, self.eps.grad.view_mut());
+        AddDot { x: own, y: grad, out: self.eps.grad.view_mut() }.run(backend);
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     Matrix, Param, Pass, View, ViewMut,
     backend::{
         Side::{Plain, Transposed},
-        ops::Dense,
+        ops::{Dense, Gemm, WeightGradients},
     },
     layer::Epilogue,
 };
@@ -89,12 +89,12 @@ impl Linear {
         }
         let (w, bias) = (self.weight.value.view(), self.bias.as_ref().map(|bias| bias.value.view()));
         let Epilogue { activation, dropout } = epilogue;
-        pass.backend.dense(Dense { x, w, beta, bias, activation, dropout, out });
+        Dense { x, w, beta, bias, activation, dropout, out }.run(pass.backend);
     }
 
     /// `out = beta out + x W`: without bias.
     pub fn forward_product(&self, pass: &Pass, x: View, beta: f32, out: ViewMut) {
-        pass.backend.gemm(x, Plain, self.weight.value.view(), Plain, beta, out);
+        Gemm { a: (x, Plain), b: (self.weight.value.view(), Plain), beta, c: out }.run(pass.backend);
     }
 
     /// Adds to the gradients of weight and bias, with `y` the output of [`Linear::forward`]. `grad`
@@ -119,17 +119,19 @@ impl Linear {
 
     /// Adds the gradient of the weight, `x^T grad`.
     pub fn backward_product(&mut self, pass: &Pass, x: View, grad: View) {
-        pass.backend.gemm(x, Transposed, grad, Plain, 1.0, self.weight.grad.view_mut());
+        Gemm { a: (x, Transposed), b: (grad, Plain), beta: 1.0, c: self.weight.grad.view_mut() }
+            .run(pass.backend);
     }
 
     /// [`Linear::backward_product`] for two layers whose outputs were added: `grad` is that of the sum.
     pub fn backward_products(pass: &Pass, of: [&mut Self; 2], x: [View; 2], grad: View) {
         let grads = of.map(|linear| linear.weight.grad.view_mut());
-        pass.backend.weight_gradients(x, grad, 1.0, grads);
+        WeightGradients { a: x, b: grad, beta: 1.0, c: grads }.run(pass.backend);
     }
 
     /// `x_grad = beta x_grad + grad W^T`.
     pub fn input_grad(&self, pass: &Pass, grad: View, beta: f32, x_grad: ViewMut) {
-        pass.backend.gemm(grad, Plain, self.weight.value.view(), Transposed, beta, x_grad);
+        Gemm { a: (grad, Plain), b: (self.weight.value.view(), Transposed), beta, c: x_grad }
+            .run(pass.backend);
     }
 }

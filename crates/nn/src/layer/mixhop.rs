@@ -5,6 +5,7 @@ use graphmill_core::{block::Aggregation, keyed};
 use super::{Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, Param, Pass, Saved};
 use crate::{
     Error, Matrix, Result, View, ViewMut,
+    backend::ops::{HeadMean, HeadMeanBackward, Hop, HopTransposed},
     cost::{self, BlockShape, ProductOrder, Purpose},
 };
 
@@ -139,12 +140,15 @@ impl Layer for MixHop {
     ) {
         let rows = input.transformed.first().map_or(input.x, Matrix::view);
         match self.averaged {
-            None => pass.backend.hop(self.stay, input.block, rows, out.reborrow()),
+            None => {
+                Hop { first: self.stay, block: input.block, src: rows, dst: out.reborrow() }.run(pass.backend)
+            }
             Some(powers) => {
                 let State { parts, .. } = saved.state();
                 parts.resize(input.block.num_dst, self.width);
-                pass.backend.hop(self.stay, input.block, rows, parts.view_mut());
-                pass.backend.head_mean(parts.view(), powers, out.reborrow());
+                Hop { first: self.stay, block: input.block, src: rows, dst: parts.view_mut() }
+                    .run(pass.backend);
+                HeadMean { x: parts.view(), heads: powers, out: out.reborrow() }.run(pass.backend);
             }
         }
         epilogue.apply(pass.backend, self.bias.as_ref(), out);
@@ -165,13 +169,14 @@ impl Layer for MixHop {
             None => grad.view(),
             Some(powers) => {
                 parts_grad.resize(block.num_dst, self.width);
-                backend.head_mean_backward(grad.view(), powers, parts_grad.view_mut());
+                HeadMeanBackward { grad: grad.view(), heads: powers, x_grad: parts_grad.view_mut() }
+                    .run(backend);
                 parts_grad.view()
             }
         };
         let back = |to: &mut Matrix| {
             to.resize(block.num_grad_src(), self.width);
-            backend.hop_transposed(self.stay, block, grad, to.view_mut());
+            HopTransposed { first: self.stay, block, dst_grad: grad, src_grad: to.view_mut() }.run(backend);
         };
         match (&mut self.linear, x_grad) {
             (Some(linear), x_grad) => {

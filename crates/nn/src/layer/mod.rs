@@ -47,7 +47,10 @@ pub use sage::{AGGREGATORS, Sage};
 pub use sage_pool::SagePool;
 pub use saved::Saved;
 
-use crate::{Backend, Matrix, Result, View, backend::EdgeWeight};
+use crate::{
+    Backend, Matrix, Result, View,
+    backend::{EdgeWeight, ops::Gather},
+};
 
 /// Makes a layer.
 pub type Make = fn(&LayerConfig) -> Result<Box<dyn Layer>>;
@@ -136,7 +139,7 @@ pub fn gather_rows(backend: &dyn Backend, table: View, ids: &[NodeId], room: &mu
         room.gather_sparse(table, ids);
     } else {
         room.resize(ids.len(), table.num_cols());
-        backend.gather(table, ids, room.view_mut());
+        Gather { src: table, ids, dst: room.view_mut() }.run(backend);
     }
 }
 

@@ -5,7 +5,13 @@
 use graphmill_core::table::Entry;
 
 use super::{Param, Pass};
-use crate::{Matrix, View, ViewMut, backend::ops::NormBackward};
+use crate::{
+    Matrix, View, ViewMut,
+    backend::ops::{
+        Add, BatchNormApply, BatchNormBackward, BatchNormForward, L2NormBackward, L2NormForward,
+        LayerNormBackward, LayerNormForward,
+    },
+};
 
 /// Makes a normalisation of rows of the given width, or nothing.
 pub type MakeNorm = fn(usize) -> Option<Box<dyn Norm>>;
@@ -133,9 +139,10 @@ impl Norm for BatchNorm {
         if pass.training {
             let stats = &mut saved[0];
             stats.resize(2, x.num_cols());
-            pass.backend.batch_norm(x, gamma, beta, EPS, stats.view_mut(), out);
+            BatchNormForward { x, gamma, beta, eps: EPS, stats: stats.view_mut(), out }.run(pass.backend);
         } else {
-            pass.backend.batch_norm_apply(x, gamma, beta, EPS, self.running.value.view(), out);
+            BatchNormApply { x, gamma, beta, eps: EPS, stats: self.running.value.view(), out }
+                .run(pass.backend);
         }
     }
 
@@ -143,7 +150,7 @@ impl Norm for BatchNorm {
         let Self { gamma, beta, running } = self;
         let (backend, stats) = (pass.backend, &saved[0]);
         let (gamma_grad, beta_grad) = (gamma.grad.view_mut(), beta.grad.view_mut());
-        backend.batch_norm_backward(NormBackward {
+        BatchNormBackward {
             x,
             gamma: gamma.value.view(),
             eps: EPS,
@@ -151,12 +158,13 @@ impl Norm for BatchNorm {
             grad,
             gamma_grad,
             beta_grad,
-        });
+        }
+        .run(backend);
         let rows = x.num_rows() as f32;
         let unbiased = if rows > 1.0 { rows / (rows - 1.0) } else { 0.0 };
         backend.scale(1.0 - MOMENTUM, running.value.view_mut());
-        backend.add(MOMENTUM, stats.rows(0..1), running.value.rows_mut(0..1));
-        backend.add(MOMENTUM * unbiased, stats.rows(1..2), running.value.rows_mut(1..2));
+        Add { alpha: MOMENTUM, x: stats.rows(0..1), y: running.value.rows_mut(0..1) }.run(backend);
+        Add { alpha: MOMENTUM * unbiased, x: stats.rows(1..2), y: running.value.rows_mut(1..2) }.run(backend);
     }
 }
 
@@ -196,22 +204,15 @@ impl Norm for LayerNorm {
     fn forward(&self, pass: &Pass, x: View, saved: &mut [Matrix; 2], out: ViewMut) {
         let (gamma, beta) = (self.gamma.value.view(), self.beta.value.view());
         saved[0].resize(x.num_rows(), 2);
-        pass.backend.layer_norm(x, gamma, beta, EPS, saved[0].view_mut(), out);
+        LayerNormForward { x, gamma, beta, eps: EPS, stats: saved[0].view_mut(), out }.run(pass.backend);
     }
 
     fn backward(&mut self, pass: &Pass, x: View, saved: &mut [Matrix; 2], grad: ViewMut) {
         let Self { gamma, beta } = self;
         let (gamma_grad, beta_grad) = (gamma.grad.view_mut(), beta.grad.view_mut());
         let stats = saved[0].view();
-        pass.backend.layer_norm_backward(NormBackward {
-            x,
-            gamma: gamma.value.view(),
-            eps: EPS,
-            stats,
-            grad,
-            gamma_grad,
-            beta_grad,
-        });
+        LayerNormBackward { x, gamma: gamma.value.view(), eps: EPS, stats, grad, gamma_grad, beta_grad }
+            .run(pass.backend);
     }
 }
 
@@ -234,7 +235,7 @@ impl Norm for L2Norm {
 
     fn forward(&self, pass: &Pass, x: View, saved: &mut [Matrix; 2], out: ViewMut) {
         saved[0].resize(x.num_rows(), 1);
-        pass.backend.l2_norm(x, saved[0].view_mut(), out);
+        L2NormForward { x, norms: saved[0].view_mut(), out }.run(pass.backend);
     }
 
     fn backward(&mut self, pass: &Pass, x: View, saved: &mut [Matrix; 2], grad: ViewMut) {
@@ -242,7 +243,7 @@ impl Norm for L2Norm {
         let [norms, y] = saved;
         norms.truncate(x.num_rows());
         y.resize(x.num_rows(), x.num_cols());
-        pass.backend.l2_norm(x, norms.view_mut(), y.view_mut());
-        pass.backend.l2_norm_backward(y.view(), norms.view(), grad);
+        L2NormForward { x, norms: norms.view_mut(), out: y.view_mut() }.run(pass.backend);
+        L2NormBackward { y: y.view(), norms: norms.view(), grad }.run(pass.backend);
     }
 }

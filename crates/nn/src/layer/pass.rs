@@ -5,7 +5,10 @@ use graphmill_core::keyed;
 use super::Param;
 use crate::{
     Backend, View, ViewMut,
-    backend::{Activation, Dropout},
+    backend::{
+        Activation, Dropout,
+        ops::{EpilogueBackward, EpilogueForward},
+    },
 };
 
 /// What a forward or backward pass is part of.
@@ -52,7 +55,13 @@ impl Epilogue {
     /// Finishes `x` (`R x O`) in place.
     pub fn apply(&self, backend: &dyn Backend, bias: Option<&Param>, x: ViewMut) {
         if bias.is_some() || *self != Self::NONE {
-            backend.epilogue(bias.map(|b| b.value.view()), self.activation, self.dropout, x);
+            EpilogueForward {
+                bias: bias.map(|b| b.value.view()),
+                activation: self.activation,
+                dropout: self.dropout,
+                x,
+            }
+            .run(backend);
         }
     }
 
@@ -61,7 +70,8 @@ impl Epilogue {
     pub fn backward(&self, backend: &dyn Backend, bias: Option<&mut Param>, y: View, grad: ViewMut) {
         let bias_grad = bias.map(|b| b.grad.view_mut());
         if *self != Self::NONE {
-            backend.epilogue_backward(self.activation, self.dropout, y, grad, bias_grad);
+            EpilogueBackward { activation: self.activation, dropout: self.dropout, y, grad, bias_grad }
+                .run(backend);
         } else if let Some(bias_grad) = bias_grad {
             backend.add_column_sums(grad.as_view(), bias_grad);
         }

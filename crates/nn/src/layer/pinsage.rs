@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     Matrix, Result, View, ViewMut,
-    backend::{Activation, AggregationWeights, Dropout, EdgeWeight, OwnWeight},
+    backend::{
+        Activation, AggregationWeights, Dropout, EdgeWeight, OwnWeight,
+        ops::{Aggregate, AggregateTransposed, L2NormBackward, L2NormForward},
+    },
 };
 
 /// The convolution of PinSAGE, from *Graph Convolutional Neural Networks for Web-Scale Recommender Systems* (Ying, He, Chen,
@@ -131,14 +134,15 @@ impl Layer for PinSage {
         let own = input.own_rows(pass, own);
         mean.resize(block.num_dst, self.width());
         let pooled = input.transformed[0].view();
-        backend.aggregate(block, Self::weights(block), pooled, 0.0, mean.view_mut());
+        Aggregate { block, weights: Self::weights(block), src: pooled, beta: 0.0, dst: mean.view_mut() }
+            .run(backend);
         if !self.spec.is_activated {
             return self.rows.forward(pass, mean.view(), own, epilogue, out);
         }
         z.resize(block.num_dst, self.spec.out_dim);
         norms.resize(block.num_dst, 1);
         self.rows.forward(pass, mean.view(), own, self.activate(), z.view_mut());
-        backend.l2_norm(z.view(), norms.view_mut(), out.reborrow());
+        L2NormForward { x: z.view(), norms: norms.view_mut(), out: out.reborrow() }.run(backend);
         epilogue.apply(backend, None, out);
     }
 
@@ -160,8 +164,8 @@ impl Layer for PinSage {
                 to.resize(block.num_dst, self.spec.out_dim);
             }
             backend.copy(grad.view(), inner_grad.view_mut());
-            backend.l2_norm(z.view(), norms.view_mut(), unit.view_mut());
-            backend.l2_norm_backward(unit.view(), norms.view(), inner_grad.view_mut());
+            L2NormForward { x: z.view(), norms: norms.view_mut(), out: unit.view_mut() }.run(backend);
+            L2NormBackward { y: unit.view(), norms: norms.view(), grad: inner_grad.view_mut() }.run(backend);
             activate.backward(backend, self.rows.own.bias_mut(), z.view(), inner_grad.view_mut());
             inner_grad.view()
         } else {
@@ -173,7 +177,14 @@ impl Layer for PinSage {
         self.rows.neigh.input_grad(pass, inner_grad, 0.0, mean_grad.view_mut());
         pool_grad.resize(block.num_src, self.width());
         let weights = Self::weights(block);
-        backend.aggregate_transposed(block, weights, mean_grad.view(), 0.0, pool_grad.view_mut());
+        AggregateTransposed {
+            block,
+            weights,
+            dst_grad: mean_grad.view(),
+            beta: 0.0,
+            src_grad: pool_grad.view_mut(),
+        }
+        .run(backend);
         let pooled = input.transformed[0].view();
         self.pool.backward(pass, input.x, pooled, activate, pool_grad, x_grad.as_deref_mut());
         if let Some(x_grad) = x_grad {

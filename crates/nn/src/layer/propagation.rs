@@ -1,7 +1,14 @@
 //! `A x W` over a block in either order of the products: the linear part of a layer, with its gradients.
 
 use super::{Epilogue, LayerInput, Linear, Pass};
-use crate::{Matrix, View, ViewMut, backend::AggregationWeights, cost::ProductOrder};
+use crate::{
+    Matrix, View, ViewMut,
+    backend::{
+        AggregationWeights,
+        ops::{Aggregate, AggregateTransposed},
+    },
+    cost::ProductOrder,
+};
 
 /// The linear map `epilogue(A x W + b)`, with `A` as [`AggregationWeights`] says.
 ///
@@ -46,11 +53,19 @@ impl LinearPropagation {
         match input.order {
             ProductOrder::AggregateFirst => {
                 saved.aggregated.resize(block.num_dst, input.x.num_cols());
-                backend.aggregate(block, weights, input.x, 0.0, saved.aggregated.view_mut());
+                Aggregate { block, weights, src: input.x, beta: 0.0, dst: saved.aggregated.view_mut() }
+                    .run(backend);
                 self.linear.forward(pass, saved.aggregated.view(), 0.0, epilogue, out);
             }
             ProductOrder::TransformFirst => {
-                backend.aggregate(block, weights, input.transformed[0].view(), 0.0, out.reborrow());
+                Aggregate {
+                    block,
+                    weights,
+                    src: input.transformed[0].view(),
+                    beta: 0.0,
+                    dst: out.reborrow(),
+                }
+                .run(backend);
                 epilogue.apply(backend, self.linear.bias(), out);
             }
         }
@@ -91,12 +106,26 @@ impl LinearPropagation {
             (ProductOrder::AggregateFirst, Some(x_grad)) => {
                 self.aggregated_grad(pass, grad, through);
                 x_grad.resize(block.num_grad_src(), self.linear.in_dim());
-                backend.aggregate_transposed(block, weights, through.view(), 0.0, x_grad.view_mut());
+                AggregateTransposed {
+                    block,
+                    weights,
+                    dst_grad: through.view(),
+                    beta: 0.0,
+                    src_grad: x_grad.view_mut(),
+                }
+                .run(backend);
             }
             (ProductOrder::TransformFirst, x_grad) => {
                 input.assert_unrestricted();
                 through.resize(block.num_src, self.linear.out_dim());
-                backend.aggregate_transposed(block, weights, grad, 0.0, through.view_mut());
+                AggregateTransposed {
+                    block,
+                    weights,
+                    dst_grad: grad,
+                    beta: 0.0,
+                    src_grad: through.view_mut(),
+                }
+                .run(backend);
                 self.linear.backward_product(pass, input.x, through.view());
                 if let Some(x_grad) = x_grad {
                     x_grad.resize(block.num_src, self.linear.in_dim());

@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     Matrix, Result, View, ViewMut,
-    backend::{Activation, ArgMax, Dropout},
+    backend::{
+        Activation, ArgMax, Dropout,
+        ops::{AggregateMax, AggregateMaxTransposed},
+    },
 };
 
 /// The GraphSAGE operator with the pooling aggregator, from *Inductive Representation Learning on
@@ -88,7 +91,8 @@ impl Layer for SagePool {
     fn forward(&self, pass: &Pass, input: &LayerInput, epilogue: Epilogue, saved: &mut Saved, out: ViewMut) {
         let State { max, arg, own, .. } = saved.state();
         max.resize(input.block.num_dst, self.spec.in_dim);
-        pass.backend.aggregate_max(input.block, input.transformed[0].view(), max.view_mut(), arg);
+        AggregateMax { block: input.block, src: input.transformed[0].view(), dst: max.view_mut(), arg }
+            .run(pass.backend);
         self.rows.forward(pass, max.view(), input.own_rows(pass, own), epilogue, out);
     }
 
@@ -109,7 +113,8 @@ impl Layer for SagePool {
         max_grad.resize(block.num_dst, self.spec.in_dim);
         self.rows.neigh.input_grad(pass, grad, 0.0, max_grad.view_mut());
         pool_grad.resize(block.num_src, self.spec.in_dim);
-        pass.backend.aggregate_max_transposed(block, arg, max_grad.view(), pool_grad.view_mut());
+        AggregateMaxTransposed { block, arg, dst_grad: max_grad.view(), src_grad: pool_grad.view_mut() }
+            .run(pass.backend);
         let pooled = input.transformed[0].view();
         self.pool.backward(pass, input.x, pooled, POOL, pool_grad, x_grad.as_deref_mut());
         if let Some(x_grad) = x_grad {

@@ -24,7 +24,10 @@ use super::{
 };
 use crate::{
     Epilogue, Matrix, Param, Pass, ProductOrder, ViewMut,
-    backend::{Activation, Dropout, Side},
+    backend::{
+        Activation, Dropout, Side,
+        ops::{EpilogueForward, Gemm},
+    },
     layer::LayerInput,
 };
 
@@ -103,7 +106,8 @@ impl Model {
         for (i, (aggregates, basis)) in aggregates.iter().zip(basis).enumerate() {
             let beta = if i == 0 { 0.0 } else { 1.0 };
             let to = coordinates.rows_mut(places.clone());
-            pass.backend.gemm(aggregates.view(), Side::Plain, basis.view(), Side::Transposed, beta, to);
+            Gemm { a: (aggregates.view(), Side::Plain), b: (basis.view(), Side::Transposed), beta, c: to }
+                .run(pass.backend);
         }
         let stage = &self.stages[0];
         let SavedStage { conv: saved, projected: [of_basis, ..], .. } = &mut scratch.stages[0].saved;
@@ -111,12 +115,24 @@ impl Model {
         of_basis.view_mut().host().iter_mut().for_each(|x| *x = -*x);
         let coordinates = coordinates.rows(places.clone());
         let mut rows: ViewMut = rows.rows_mut(places);
-        pass.backend.gemm(coordinates, Side::Plain, of_basis.view(), Side::Plain, 1.0, rows.reborrow());
+        Gemm {
+            a: (coordinates, Side::Plain),
+            b: (of_basis.view(), Side::Plain),
+            beta: 1.0,
+            c: rows.reborrow(),
+        }
+        .run(pass.backend);
         if let Some(bias) = stage.reusable().bias() {
             of_basis.resize(1, bias.value.num_cols());
             let negative = of_basis.view_mut().host();
             negative.iter_mut().zip(bias.value.view().host()).for_each(|(to, &from)| *to = -from);
-            pass.backend.epilogue(Some(of_basis.view()), Activation::Identity, Dropout::NONE, rows);
+            EpilogueForward {
+                bias: Some(of_basis.view()),
+                activation: Activation::Identity,
+                dropout: Dropout::NONE,
+                x: rows,
+            }
+            .run(pass.backend);
         }
     }
 

@@ -5,7 +5,7 @@
 use super::{activations::SavedStage, reused::Reused};
 use crate::{
     Epilogue, Layer, Matrix, Param, Pass, Saved, ViewMut,
-    backend::Activation,
+    backend::{Activation, ops::Add},
     layer::{LayerGrads, LayerInput, Linear, Norm, site},
 };
 
@@ -127,7 +127,9 @@ impl Stage {
         }
         match &self.residual {
             None => {}
-            Some(Residual::Identity) => pass.backend.add(1.0, input.own_rows(pass, own), out),
+            Some(Residual::Identity) => {
+                Add { alpha: 1.0, x: input.own_rows(pass, own), y: out }.run(pass.backend)
+            }
             Some(Residual::Linear(linear)) => {
                 linear.forward_product(pass, input.own_rows(pass, own), 1.0, out);
             }
@@ -170,7 +172,7 @@ impl Stage {
             None => {}
             Some(Residual::Identity) => {
                 if let Some(own_grad) = own_grad {
-                    pass.backend.add(1.0, grad, own_grad);
+                    Add { alpha: 1.0, x: grad, y: own_grad }.run(pass.backend);
                 }
             }
             Some(Residual::Linear(linear)) => {

@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     Epilogue, Matrix, Pass, Saved, View, ViewMut,
-    backend::Side,
+    backend::{
+        Side,
+        ops::{Gather, Gemm},
+    },
     layer::{ReusableLayer, site},
 };
 
@@ -44,15 +47,16 @@ impl Stage {
     ) {
         let behind = computed..computed + reused.slots.len();
         let mut behind = rows.rows(behind);
-        pass.backend.gather(reused.rows, reused.slots, behind.reborrow());
+        Gather { src: reused.rows, ids: reused.slots, dst: behind.reborrow() }.run(pass.backend);
         let mut bias = None;
         if let Some(Projected { coordinates, basis, .. }) = reused.projected {
             let SavedStage { conv: saved, projected: [of_basis, of_rows, ..], .. } = saved;
             self.rows_of_basis(pass, basis, saved, of_basis);
             of_rows.resize(reused.slots.len(), coordinates.num_cols());
-            pass.backend.gather(coordinates, reused.slots, of_rows.view_mut());
+            Gather { src: coordinates, ids: reused.slots, dst: of_rows.view_mut() }.run(pass.backend);
             let (of_rows, of_basis) = (of_rows.view(), of_basis.view());
-            pass.backend.gemm(of_rows, Side::Plain, of_basis, Side::Plain, 1.0, behind.reborrow());
+            Gemm { a: (of_rows, Side::Plain), b: (of_basis, Side::Plain), beta: 1.0, c: behind.reborrow() }
+                .run(pass.backend);
             bias = self.reusable().bias();
         }
         let epilogue = if self.is_plain() { self.epilogue(pass, site::REUSED) } else { Epilogue::NONE };
@@ -97,7 +101,8 @@ impl Stage {
                 // the rows' coordinates are still there
                 of_basis.resize(coordinates.num_cols(), grad.num_cols());
                 let to = of_basis.view_mut();
-                pass.backend.gemm(of_rows.view(), Side::Transposed, grad, Side::Plain, 0.0, to);
+                Gemm { a: (of_rows.view(), Side::Transposed), b: (grad, Side::Plain), beta: 0.0, c: to }
+                    .run(pass.backend);
                 self.backward_aggregates(pass, basis, saved, of_basis.view());
             }
             let count = reused.aggregates.len();
@@ -105,7 +110,7 @@ impl Stage {
             let room = &mut room[..count];
             for (room, table) in room.iter_mut().zip(reused.aggregates) {
                 room.resize(reused.slots.len(), table.num_cols());
-                pass.backend.gather(table.view(), reused.slots, room.view_mut());
+                Gather { src: table.view(), ids: reused.slots, dst: room.view_mut() }.run(pass.backend);
             }
             if !room.is_empty() {
                 self.backward_aggregates(pass, room, saved, grad);

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Epilogue, Matrix, Pass, ProductOrder, View,
-    backend::Activation,
+    backend::{Activation, ops::DropStored},
     layer::{LayerGrads, LayerInput, site},
 };
 
@@ -86,7 +86,8 @@ impl Model {
             match x.sparse() {
                 Some(rows) => {
                     acts.dropped.resize(rows.values.len(), 1);
-                    pass.backend.drop_stored(x, dropout.dropout, acts.dropped.view_mut());
+                    DropStored { x, dropout: dropout.dropout, out: acts.dropped.view_mut() }
+                        .run(pass.backend);
                 }
                 None => {
                     acts.dropped.resize(x.num_rows(), x.num_cols());

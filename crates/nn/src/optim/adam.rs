@@ -13,7 +13,7 @@
 use graphmill_core::table::Entry;
 
 use super::{Make, Optimizer, Options, Slots, adamw};
-use crate::backend::AdamStep;
+use crate::backend::{AdamStep, ops::AdamUpdate};
 use crate::{Backend, Error, Matrix, Param, Result};
 
 pub(super) const ENTRY: Entry<Make> = Entry {
@@ -83,7 +83,14 @@ impl Optimizer for Adam {
         }
         let [m, v] = self.moments.at(index, param);
         let step = AdamStep { weight_decay: decay, ..self.step };
-        backend.adam(step, param.grad.view(), m.view_mut(), v.view_mut(), param.value.view_mut());
+        AdamUpdate {
+            step,
+            grad: param.grad.view(),
+            m: m.view_mut(),
+            v: v.view_mut(),
+            value: param.value.view_mut(),
+        }
+        .run(backend);
     }
 
     fn prepare(&mut self, index: usize, param: &Param) {

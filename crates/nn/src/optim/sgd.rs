@@ -13,7 +13,7 @@
 use graphmill_core::table::Entry;
 
 use super::{Make, Optimizer, Options, Slots};
-use crate::backend::SgdStep;
+use crate::backend::{SgdStep, ops::SgdUpdate};
 use crate::{Backend, Error, Matrix, Param, Result};
 
 pub(super) const ENTRY: Entry<Make> = Entry {
@@ -64,7 +64,13 @@ impl Optimizer for Sgd {
         let [velocity] = self.velocity.at(index, param);
         let step =
             SgdStep { lr: self.lr, momentum: self.momentum, nesterov: self.nesterov, weight_decay: decay };
-        backend.sgd(step, param.grad.view(), velocity.view_mut(), param.value.view_mut());
+        SgdUpdate {
+            step,
+            grad: param.grad.view(),
+            velocity: velocity.view_mut(),
+            value: param.value.view_mut(),
+        }
+        .run(backend);
     }
 
     fn prepare(&mut self, index: usize, param: &Param) {

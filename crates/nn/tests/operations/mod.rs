@@ -5,8 +5,12 @@ use graphmill_core::{Block, keyed::Stream};
 use graphmill_nn::backend::{
     Activation, AdamStep, AggregationWeights, ArgMax, Backend, Dropout, EdgeWeight, OwnWeight, SgdStep, Side,
     ops::{
-        AttendInput, AttendInputBackward, AttendInputTransposed, Dense, EdgeSoftmaxBackward, HeadGemm,
-        NormBackward,
+        AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
+        Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
+        BatchNormBackward, BatchNormForward, Dense, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
+        EpilogueForward, Gather, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
+        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, SgdUpdate,
+        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
 };
 use graphmill_nn::{Matrix, View, matrix::TableData};
@@ -168,7 +172,7 @@ fn gemm(b: &dyn Backend, shape: Shape, side_a: Side, side_b: Side) -> Outputs {
         if beta == 0.0 {
             c.view_mut().host().fill(f32::NAN);
         }
-        b.gemm(a.view(), side_a, x.view(), side_b, beta, c.view_mut());
+        Gemm { a: (a.view(), side_a), b: (x.view(), side_b), beta, c: c.view_mut() }.run(b);
         out.extend(all(&[c.view()]));
     }
     out
@@ -185,7 +189,7 @@ fn head_gemm(b: &dyn Backend, shape: Shape, side_a: Side, side_b: Side) -> Outpu
     let (a, x, mut c) = (factor(side_a, m, k), factor(side_b, k, n), factor(Side::Plain, m, n));
     let mut out = Vec::new();
     for beta in [1.0, 0.0] {
-        b.head_gemm(HeadGemm { heads, a: a.view(), side_a, b: x.view(), side_b, beta, c: c.view_mut() });
+        HeadGemm { heads, a: (a.view(), side_a), b: (x.view(), side_b), beta, c: c.view_mut() }.run(b);
         out.extend(all(&[c.view()]));
         c.view_mut().host().fill(f32::NAN);
     }
@@ -202,13 +206,18 @@ fn softmax_ce(b: &dyn Backend, shape: Shape, stretch: f32) -> Outputs {
     let mut grad = Matrix::zeros(shape.rows, shape.cols);
     let mut out = Vec::new();
     for weight in [&[][..], &weight[..]] {
-        out.push(b.resolve_loss(b.softmax_cross_entropy(
-            logits.view(),
-            &label,
-            weight,
-            0.3,
-            grad.view_mut(),
-        )));
+        out.push(
+            b.resolve_loss(
+                SoftmaxCrossEntropy {
+                    logits: logits.view(),
+                    label: &label,
+                    weight,
+                    scale: 0.3,
+                    grad: grad.view_mut(),
+                }
+                .run(b),
+            ),
+        );
         out.extend(all(&[grad.view()]));
     }
     out
@@ -227,7 +236,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let (x, y, grad) =
             (inputs.matrix(s.rows, s.inner), inputs.matrix(s.rows, s.cols), inputs.matrix(s.rows, s.cols));
         let (mut of_x, mut of_y) = (inputs.matrix(s.inner, s.cols), inputs.matrix(s.cols, s.cols));
-        b.weight_gradients([x.view(), y.view()], grad.view(), 1.0, [of_x.view_mut(), of_y.view_mut()]);
+        WeightGradients {
+            a: [x.view(), y.view()],
+            b: grad.view(),
+            beta: 1.0,
+            c: [of_x.view_mut(), of_y.view_mut()],
+        }
+        .run(b);
         all(&[of_x.view(), of_y.view()])
     }),
     ("gemm and what follows it", 1e-5, |b, s| {
@@ -239,7 +254,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let (x, w) = (inputs.matrix(s.rows, s.inner), inputs.matrix(s.inner, s.cols));
             let (bias, mut y) = (inputs.row(), inputs.rows());
             let bias = (i % 3 > 0).then(|| bias.view());
-            b.dense(Dense {
+            Dense {
                 x: x.view(),
                 w: w.view(),
                 beta: [0.0, 1.0][i % 2],
@@ -247,7 +262,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 activation,
                 dropout,
                 out: y.view_mut(),
-            });
+            }
+            .run(b);
             out.extend(all(&[y.view()]));
         }
         out
@@ -260,7 +276,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let (block, src) = (inputs.block(global), inputs.sources());
             for (i, weighting) in weightings(&plus).enumerate() {
                 let mut dst = inputs.destinations();
-                b.aggregate(&block, weighting, src.view(), [0.0, 1.0, 0.7][i % 3], dst.view_mut());
+                Aggregate {
+                    block: &block,
+                    weights: weighting,
+                    src: src.view(),
+                    beta: [0.0, 1.0, 0.7][i % 3],
+                    dst: dst.view_mut(),
+                }
+                .run(b);
                 out.extend(all(&[dst.view()]));
             }
         }
@@ -273,11 +296,18 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let (block, src) = (inputs.block(true), half(inputs.sources()));
             for (i, weighting) in WEIGHTINGS.into_iter().enumerate() {
                 let mut dst = inputs.destinations();
-                b.aggregate(&block, weighting, src.view(), [0.0, 1.0, 0.7][i % 3], dst.view_mut());
+                Aggregate {
+                    block: &block,
+                    weights: weighting,
+                    src: src.view(),
+                    beta: [0.0, 1.0, 0.7][i % 3],
+                    dst: dst.view_mut(),
+                }
+                .run(b);
                 out.extend(all(&[dst.view()]));
             }
             let mut rows = inputs.destinations();
-            b.gather(src.view(), block.dst_ids.as_deref().unwrap(), rows.view_mut());
+            Gather { src: src.view(), ids: block.dst_ids.as_deref().unwrap(), dst: rows.view_mut() }.run(b);
             out.extend(all(&[rows.view()]));
         }
         out
@@ -289,7 +319,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let mut out = Vec::new();
         for (i, weighting) in weightings(&plus).enumerate() {
             let mut src = inputs.sources();
-            b.aggregate_transposed(&block, weighting, grad.view(), [0.0, 1.0, 0.7][i % 3], src.view_mut());
+            AggregateTransposed {
+                block: &block,
+                weights: weighting,
+                dst_grad: grad.view(),
+                beta: [0.0, 1.0, 0.7][i % 3],
+                src_grad: src.view_mut(),
+            }
+            .run(b);
             out.extend(all(&[src.view()]));
         }
         out
@@ -301,10 +338,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 let mut inputs = Inputs::new(s);
                 let (block, src, mut dst) = (inputs.block(global), inputs.sources(), inputs.destinations());
                 let (grad, mut back) = (inputs.destinations(), inputs.sources());
-                b.hop(first, &block, src.view(), dst.view_mut());
+                Hop { first, block: &block, src: src.view(), dst: dst.view_mut() }.run(b);
                 out.extend(all(&[dst.view()]));
                 if !global {
-                    b.hop_transposed(first, &block, grad.view(), back.view_mut());
+                    HopTransposed { first, block: &block, dst_grad: grad.view(), src_grad: back.view_mut() }
+                        .run(b);
                     out.extend(all(&[back.view()]));
                 }
             }
@@ -320,13 +358,19 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let (mut dst, mut arg) = (inputs.destinations(), ArgMax::default());
             arg.resize(1, 3);
             arg.host_mut().fill(7);
-            b.aggregate_max(&block, src.view(), dst.view_mut(), &mut arg);
+            AggregateMax { block: &block, src: src.view(), dst: dst.view_mut(), arg: &mut arg }.run(b);
             out.extend(all(&[dst.view()]));
             // the winners exactly: the tolerance is relative to the largest output
             out.extend(arg.host().iter().map(|&e| if e == u32::MAX { -1.0 } else { f64::from(e % 16) }));
             if !global {
                 let (grad, mut back) = (inputs.destinations(), inputs.sources());
-                b.aggregate_max_transposed(&block, &arg, grad.view(), back.view_mut());
+                AggregateMaxTransposed {
+                    block: &block,
+                    arg: &arg,
+                    dst_grad: grad.view(),
+                    src_grad: back.view_mut(),
+                }
+                .run(b);
                 out.extend(all(&[back.view()]));
             }
         }
@@ -336,10 +380,18 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let mut inputs = Inputs::new(s);
         let (z, a) = (wide(&mut inputs, s.rows), wide(&mut inputs, 1));
         let mut out = Matrix::zeros(s.rows, s.heads);
-        b.head_dot(z.view(), a.view(), s.heads, out.view_mut());
+        HeadDot { z: z.view(), a: a.view(), heads: s.heads, out: out.view_mut() }.run(b);
         let (mut z_grad, mut a_grad) = (wide(&mut inputs, s.rows), wide(&mut inputs, 1));
         let grad = inputs.matrix(s.rows, s.heads);
-        b.head_dot_backward(z.view(), a.view(), s.heads, grad.view(), z_grad.view_mut(), a_grad.view_mut());
+        HeadDotBackward {
+            z: z.view(),
+            a: a.view(),
+            heads: s.heads,
+            grad: grad.view(),
+            z_grad: z_grad.view_mut(),
+            a_grad: a_grad.view_mut(),
+        }
+        .run(b);
         all(&[out.view(), z_grad.view(), a_grad.view()])
     }),
     ("edge_softmax", 1e-5, |b, s| {
@@ -350,7 +402,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let (source, target) =
                 (inputs.matrix(block.num_src, s.heads), inputs.matrix(block.num_src, s.heads));
             let mut alpha = inputs.matrix(block.num_edges() + block.num_dst, s.heads);
-            b.edge_softmax(&block, source.view(), target.view(), 0.2, alpha.view_mut());
+            EdgeSoftmax {
+                block: &block,
+                source: source.view(),
+                target: target.view(),
+                slope: 0.2,
+                alpha: alpha.view_mut(),
+            }
+            .run(b);
             out.extend(all(&[alpha.view()]));
         }
         out
@@ -363,7 +422,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let alpha = attention(&mut inputs, &block);
         let alpha_grad = inputs.matrix(block.num_edges() + block.num_dst, s.heads);
         let mut scratch = alpha.clone();
-        b.edge_softmax_backward(EdgeSoftmaxBackward {
+        EdgeSoftmaxBackward {
             block: &block,
             source: source.view(),
             target: target.view(),
@@ -373,7 +432,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             scratch: scratch.view_mut(),
             source_grad: source_grad.view_mut(),
             target_grad: target_grad.view_mut(),
-        });
+        }
+        .run(b);
         all(&[source_grad.view(), target_grad.view()])
     }),
     ("attend", 1e-5, |b, s| {
@@ -383,19 +443,20 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let block = inputs.block(global);
             let (alpha, z) = (attention(&mut inputs, &block), wide(&mut inputs, block.num_src));
             let mut dst = wide(&mut inputs, block.num_dst);
-            b.attend(&block, alpha.view(), z.view(), dst.view_mut());
+            Attend { block: &block, alpha: alpha.view(), z: z.view(), out: dst.view_mut() }.run(b);
             out.extend(all(&[dst.view()]));
             if !global {
                 let grad = wide(&mut inputs, block.num_dst);
                 let (mut alpha_grad, mut z_grad) = (alpha.clone(), z.clone());
-                b.attend_backward(
-                    &block,
-                    alpha.view(),
-                    z.view(),
-                    grad.view(),
-                    alpha_grad.view_mut(),
-                    z_grad.view_mut(),
-                );
+                AttendBackward {
+                    block: &block,
+                    alpha: alpha.view(),
+                    z: z.view(),
+                    grad: grad.view(),
+                    alpha_grad: alpha_grad.view_mut(),
+                    z_grad: z_grad.view_mut(),
+                }
+                .run(b);
                 out.extend(all(&[alpha_grad.view(), z_grad.view()]));
             }
         }
@@ -410,7 +471,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 let (source, target) = (inputs.matrix(s.cols, s.heads), inputs.matrix(s.cols, s.heads));
                 let (mut score, mut dst) = (attention(&mut inputs, &block), wide(&mut inputs, s.dst));
                 let (mut alpha, mut used) = (score.clone(), Matrix::zeros(score.num_rows(), s.heads));
-                b.attend_input(AttendInput {
+                AttendInput {
                     block: &block,
                     x: x.view(),
                     source: source.view(),
@@ -421,7 +482,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                     alpha: alpha.view_mut(),
                     used: used.view_mut(),
                     out: dst.view_mut(),
-                });
+                }
+                .run(b);
                 out.extend(all(&[score.view(), alpha.view(), used.view(), dst.view()]));
             }
         }
@@ -436,7 +498,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let score = inputs.matrix(alpha.num_rows(), s.heads);
             let (grad, mut score_grad) = (wide(&mut inputs, s.dst), score.clone());
             let (mut source, mut target) = (inputs.matrix(s.cols, s.heads), inputs.matrix(s.cols, s.heads));
-            b.attend_input_backward(AttendInputBackward {
+            AttendInputBackward {
                 block: &block,
                 x: x.view(),
                 slope: 0.2,
@@ -447,7 +509,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 score_grad: score_grad.view_mut(),
                 source_grad: source.view_mut(),
                 target_grad: target.view_mut(),
-            });
+            }
+            .run(b);
             out.extend(all(&[score_grad.view(), source.view(), target.view()]));
         }
         out
@@ -458,7 +521,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let (source, target) = (inputs.matrix(s.cols, s.heads), inputs.matrix(s.cols, s.heads));
         let (used, grad) = (attention(&mut inputs, &block), wide(&mut inputs, s.dst));
         let score_grad = inputs.matrix(used.num_rows(), s.heads);
-        b.attend_input_transposed(AttendInputTransposed {
+        AttendInputTransposed {
             block: &block,
             source: source.view(),
             target: target.view(),
@@ -466,15 +529,16 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             grad: grad.view(),
             score_grad: score_grad.view(),
             x_grad: x_grad.view_mut(),
-        });
+        }
+        .run(b);
         all(&[x_grad.view()])
     }),
     ("head_mean", 1e-6, |b, s| {
         let mut inputs = Inputs::new(s);
         let x = wide(&mut inputs, s.rows);
         let (mut out, mut back) = (inputs.rows(), wide(&mut inputs, s.rows));
-        b.head_mean(x.view(), s.heads, out.view_mut());
-        b.head_mean_backward(out.view(), s.heads, back.view_mut());
+        HeadMean { x: x.view(), heads: s.heads, out: out.view_mut() }.run(b);
+        HeadMeanBackward { grad: out.view(), heads: s.heads, x_grad: back.view_mut() }.run(b);
         all(&[out.view(), back.view()])
     }),
     ("gather", 0.0, |b, s| {
@@ -482,7 +546,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let src = inputs.matrix(s.dst + s.extra_src + 1, s.cols);
         let ids: Vec<u32> = (0..s.rows).map(|_| inputs.stream.below(src.num_rows() as u64) as u32).collect();
         let mut out = inputs.rows();
-        b.gather(src.view(), &ids, out.view_mut());
+        Gather { src: src.view(), ids: &ids, dst: out.view_mut() }.run(b);
         all(&[out.view()])
     }),
     ("add, scale, copy, fill", 1e-6, |b, s| {
@@ -490,7 +554,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let (x, mut y, mut z, mut filled) = (inputs.rows(), inputs.rows(), inputs.rows(), inputs.rows());
         filled.view_mut().host().fill(f32::NAN);
         b.fill(0.5, filled.view_mut());
-        b.add(-0.3, x.view(), y.view_mut());
+        Add { alpha: -0.3, x: x.view(), y: y.view_mut() }.run(b);
         b.copy(y.view(), z.view_mut());
         b.scale(1.7, z.view_mut());
         all(&[y.view(), z.view(), filled.view()])
@@ -506,8 +570,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("add_dot, squares", 1e-6, |b, s| {
         let mut inputs = Inputs::new(s);
         let (x, y, mut one) = (inputs.rows(), inputs.rows(), Matrix::from_slice(1, 1, &[1.5]));
-        b.add_dot(x.view(), x.view(), one.view_mut());
-        b.add_dot(x.view(), y.view(), one.view_mut());
+        AddDot { x: x.view(), y: x.view(), out: one.view_mut() }.run(b);
+        AddDot { x: x.view(), y: y.view(), out: one.view_mut() }.run(b);
         let mut out = all(&[one.view()]);
         out.push(b.squares(&mut |see| [&x, &y].into_iter().for_each(|x| see(x.view()))));
         out.push(b.squares(&mut |_| ()));
@@ -519,8 +583,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             for dropout in DROPOUTS {
                 let mut inputs = Inputs::new(s);
                 let (bias, mut x, mut plain) = (inputs.row(), inputs.rows(), inputs.rows());
-                b.epilogue(Some(bias.view()), activation, dropout, x.view_mut());
-                b.epilogue(None, activation, dropout, plain.view_mut());
+                EpilogueForward { bias: Some(bias.view()), activation, dropout, x: x.view_mut() }.run(b);
+                EpilogueForward { bias: None, activation, dropout, x: plain.view_mut() }.run(b);
                 out.extend(all(&[x.view(), plain.view()]));
             }
         }
@@ -536,8 +600,16 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 y.view_mut().host().iter_mut().for_each(|y| *y = y.max(-0.7));
                 let (mut grad, mut plain) = (inputs.rows(), inputs.rows());
                 let bias = Some(bias_grad.view_mut());
-                b.epilogue_backward(activation, dropout, y.view(), grad.view_mut(), bias);
-                b.epilogue_backward(activation, dropout, y.view(), plain.view_mut(), None);
+                EpilogueBackward { activation, dropout, y: y.view(), grad: grad.view_mut(), bias_grad: bias }
+                    .run(b);
+                EpilogueBackward {
+                    activation,
+                    dropout,
+                    y: y.view(),
+                    grad: plain.view_mut(),
+                    bias_grad: None,
+                }
+                .run(b);
                 out.extend(all(&[grad.view(), bias_grad.view(), plain.view()]));
             }
         }
@@ -549,7 +621,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         // far from zero: the variance must not cancel
         x.view_mut().host().iter_mut().for_each(|x| *x += 100.0);
         let mut stats = Matrix::zeros(2, s.cols);
-        b.batch_norm(x.view(), gamma.view(), beta.view(), 0.1, stats.view_mut(), out.view_mut());
+        BatchNormForward {
+            x: x.view(),
+            gamma: gamma.view(),
+            beta: beta.view(),
+            eps: 0.1,
+            stats: stats.view_mut(),
+            out: out.view_mut(),
+        }
+        .run(b);
         all(&[stats.view(), out.view()])
     }),
     ("batch_norm_apply", 1e-5, |b, s| {
@@ -557,7 +637,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let (x, gamma, beta, mut out) = (inputs.rows(), inputs.row(), inputs.row(), inputs.rows());
         let mut stats = inputs.matrix(2, s.cols);
         stats.view_mut().host().iter_mut().for_each(|x| *x = x.abs());
-        b.batch_norm_apply(x.view(), gamma.view(), beta.view(), 0.01, stats.view(), out.view_mut());
+        BatchNormApply {
+            x: x.view(),
+            gamma: gamma.view(),
+            beta: beta.view(),
+            eps: 0.01,
+            stats: stats.view(),
+            out: out.view_mut(),
+        }
+        .run(b);
         all(&[out.view()])
     }),
     ("batch_norm_backward", 2e-5, |b, s| {
@@ -565,8 +653,16 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let (x, gamma, mut grad) = (inputs.rows(), inputs.row(), inputs.rows());
         let (mut gamma_grad, mut beta_grad, mut out) = (inputs.row(), inputs.row(), inputs.rows());
         let mut stats = Matrix::zeros(2, s.cols);
-        b.batch_norm(x.view(), gamma.view(), gamma.view(), 0.01, stats.view_mut(), out.view_mut());
-        b.batch_norm_backward(NormBackward {
+        BatchNormForward {
+            x: x.view(),
+            gamma: gamma.view(),
+            beta: gamma.view(),
+            eps: 0.01,
+            stats: stats.view_mut(),
+            out: out.view_mut(),
+        }
+        .run(b);
+        BatchNormBackward {
             x: x.view(),
             gamma: gamma.view(),
             eps: 0.01,
@@ -574,14 +670,23 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             grad: grad.view_mut(),
             gamma_grad: gamma_grad.view_mut(),
             beta_grad: beta_grad.view_mut(),
-        });
+        }
+        .run(b);
         all(&[grad.view(), gamma_grad.view(), beta_grad.view()])
     }),
     ("layer_norm", 1e-5, |b, s| {
         let mut inputs = Inputs::new(s);
         let (x, gamma, beta, mut out) = (inputs.rows(), inputs.row(), inputs.row(), inputs.rows());
         let mut stats = Matrix::zeros(s.rows, 2);
-        b.layer_norm(x.view(), gamma.view(), beta.view(), 0.01, stats.view_mut(), out.view_mut());
+        LayerNormForward {
+            x: x.view(),
+            gamma: gamma.view(),
+            beta: beta.view(),
+            eps: 0.01,
+            stats: stats.view_mut(),
+            out: out.view_mut(),
+        }
+        .run(b);
         all(&[stats.view(), out.view()])
     }),
     ("layer_norm_backward", 2e-5, |b, s| {
@@ -589,8 +694,16 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let (x, gamma, mut grad) = (inputs.rows(), inputs.row(), inputs.rows());
         let (mut gamma_grad, mut beta_grad, mut out) = (inputs.row(), inputs.row(), inputs.rows());
         let mut stats = Matrix::zeros(s.rows, 2);
-        b.layer_norm(x.view(), gamma.view(), gamma.view(), 0.01, stats.view_mut(), out.view_mut());
-        b.layer_norm_backward(NormBackward {
+        LayerNormForward {
+            x: x.view(),
+            gamma: gamma.view(),
+            beta: gamma.view(),
+            eps: 0.01,
+            stats: stats.view_mut(),
+            out: out.view_mut(),
+        }
+        .run(b);
+        LayerNormBackward {
             x: x.view(),
             gamma: gamma.view(),
             eps: 0.01,
@@ -598,7 +711,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             grad: grad.view_mut(),
             gamma_grad: gamma_grad.view_mut(),
             beta_grad: beta_grad.view_mut(),
-        });
+        }
+        .run(b);
         all(&[grad.view(), gamma_grad.view(), beta_grad.view()])
     }),
     ("l2_norm", 1e-5, |b, s| {
@@ -610,8 +724,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         // not so short that the gradient, over the length, is only rounding
         x.view_mut().host().iter_mut().for_each(|x| *x += 0.5_f32.copysign(*x) * f32::from(*x != 0.0));
         let mut norms = Matrix::zeros(s.rows, 1);
-        b.l2_norm(x.view(), norms.view_mut(), out.view_mut());
-        b.l2_norm_backward(out.view(), norms.view(), grad.view_mut());
+        L2NormForward { x: x.view(), norms: norms.view_mut(), out: out.view_mut() }.run(b);
+        L2NormBackward { y: out.view(), norms: norms.view(), grad: grad.view_mut() }.run(b);
         all(&[norms.view(), out.view(), grad.view()])
     }),
     ("softmax_cross_entropy", 1e-5, |b, s| softmax_ce(b, s, 1.0)),
@@ -625,13 +739,18 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let mut grad = inputs.rows();
         let mut out = Vec::new();
         for weight in [&[][..], &weight[..]] {
-            out.push(b.resolve_loss(b.sigmoid_cross_entropy(
-                logits.view(),
-                &target,
-                weight,
-                0.3,
-                grad.view_mut(),
-            )));
+            out.push(
+                b.resolve_loss(
+                    SigmoidCrossEntropy {
+                        logits: logits.view(),
+                        target: &target,
+                        weight,
+                        scale: 0.3,
+                        grad: grad.view_mut(),
+                    }
+                    .run(b),
+                ),
+            );
             out.extend(all(&[grad.view()]));
         }
         out
@@ -661,7 +780,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                 correction1: 0.19,
                 correction2: 0.002,
             };
-            b.adam(step, grad.view(), m.view_mut(), v.view_mut(), value.view_mut());
+            AdamUpdate { step, grad: grad.view(), m: m.view_mut(), v: v.view_mut(), value: value.view_mut() }
+                .run(b);
             out.extend(all(&[m.view(), v.view(), value.view()]));
         }
         out
@@ -672,7 +792,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             let mut inputs = Inputs::new(s);
             let (grad, mut velocity, mut value) = (inputs.rows(), inputs.rows(), inputs.rows());
             let step = SgdStep { lr: 0.1, momentum: 0.9, nesterov, weight_decay: 0.01 };
-            b.sgd(step, grad.view(), velocity.view_mut(), value.view_mut());
+            SgdUpdate { step, grad: grad.view(), velocity: velocity.view_mut(), value: value.view_mut() }
+                .run(b);
             out.extend(all(&[velocity.view(), value.view()]));
         }
         out

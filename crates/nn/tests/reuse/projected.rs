@@ -1,7 +1,7 @@
 //! Reused rows that follow the parameters in some directions: against the formula, computed plainly in f64.
 
 use graphmill_core::keyed::{Stream, key};
-use graphmill_nn::{Projected, model::ProjectedRows};
+use graphmill_nn::{Projected, backend::ops::Add, model::ProjectedRows};
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn later(model: &Model, all: bool) -> Model {
         if p.trainable && (all || behind) {
             seed += 1;
             let by = random(p.value.num_rows(), p.value.num_cols(), seed);
-            pass(true).backend.add(0.1, by.view(), p.value.view_mut());
+            Add { alpha: 0.1, x: by.view(), y: p.value.view_mut() }.run(pass(true).backend);
         }
     });
     later

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use graphmill_engine::TrainConfig;
-use numpy::{PyArray1, PyArrayDescr, PyArrayMethods};
+use numpy::PyArrayDescr;
 use pyo3::{
     prelude::*,
     types::{PyList, PyTuple},
 };
 
-use super::{array, dataset::Dataset, error, run::configure, tiers::Tiers, wait};
+use super::{array, dataset::Dataset, error, loader::Schedule, run::configure, tiers::Tiers, wait};
 use crate::{
     blocks::{self, BlockArrays, BlockBatch},
     prefetch::Prefetch,
-    source::Epoch,
 };
 
 /// Blocks around some nodes of a dataset.
@@ -61,27 +60,10 @@ impl BlockSource {
         self.source.num_inputs()
     }
 
-    /// Batches `first..last` of an epoch over the inputs in `order`.
-    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
-    #[pyo3(signature = (*, epoch, order, batch_size, first, last, threads, ahead))]
-    fn start(
-        &self,
-        py: Python<'_>,
-        epoch: u64,
-        order: &Bound<'_, PyArray1<u64>>,
-        batch_size: usize,
-        first: u64,
-        last: u64,
-        threads: usize,
-        ahead: usize,
-    ) -> PyResult<BlockBatches> {
-        let order = order
-            .try_readonly()
-            .map_err(error::value)?
-            .as_slice()
-            .map_err(|_| array::gaps("order"))?
-            .to_vec();
-        let epoch = Epoch { epoch, order, batch_size, batches: first..last };
+    /// Batches of an epoch, by the keyword arguments of [`Schedule`].
+    #[pyo3(signature = (**schedule))]
+    fn start(&self, py: Python<'_>, schedule: Option<Schedule<'_>>) -> PyResult<BlockBatches> {
+        let (epoch, threads, ahead) = Schedule::given(schedule)?;
         let batches = py.detach(|| self.source.start(epoch, threads, ahead)).map_err(error::value)?;
         Ok(BlockBatches { batches: Some(batches), rows: self.rows.clone() })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use graphmill_loader::{sampler, subgraph::SubgraphOptions};
 use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyArrayMethods};
 use pyo3::{
-    exceptions::PyValueError,
+    exceptions::{PyTypeError, PyValueError},
     prelude::*,
     types::{PyDict, PyList, PyTuple},
 };
@@ -25,6 +25,30 @@ use crate::{
     source::{self, Epoch, Inputs, Of},
     table::Table,
 };
+
+/// Batches `first..last` of an epoch over the inputs in `order`: keyword arguments.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct Schedule<'py> {
+    epoch: u64,
+    order: Bound<'py, PyArray1<u64>>,
+    batch_size: usize,
+    first: u64,
+    last: u64,
+    threads: usize,
+    ahead: usize,
+}
+
+impl Schedule<'_> {
+    /// The epoch, its threads, and the batches that these make ahead.
+    pub(super) fn given(given: Option<Self>) -> PyResult<(Epoch, usize, usize)> {
+        let missing = || PyTypeError::new_err("start() needs keyword arguments");
+        let Self { epoch, order, batch_size, first, last, threads, ahead } = given.ok_or_else(missing)?;
+        let order = order.try_readonly().map_err(error::value)?;
+        let order = order.as_slice().map_err(|_| array::gaps("order"))?.to_vec();
+        Ok((Epoch { epoch, order, batch_size, batches: first..last }, threads, ahead))
+    }
+}
 
 /// Everything but which batches are wanted.
 #[pyclass(frozen, module = "graphmill._graphmill")]
@@ -158,27 +182,10 @@ impl Source {
         self.source.num_inputs()
     }
 
-    /// Batches `first..last` of an epoch over the inputs in `order`.
-    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
-    #[pyo3(signature = (*, epoch, order, batch_size, first, last, threads, ahead))]
-    fn start(
-        &self,
-        py: Python<'_>,
-        epoch: u64,
-        order: &Bound<'_, PyArray1<u64>>,
-        batch_size: usize,
-        first: u64,
-        last: u64,
-        threads: usize,
-        ahead: usize,
-    ) -> PyResult<Batches> {
-        let order = order
-            .try_readonly()
-            .map_err(error::value)?
-            .as_slice()
-            .map_err(|_| array::gaps("order"))?
-            .to_vec();
-        let epoch = Epoch { epoch, order, batch_size, batches: first..last };
+    /// Batches of an epoch, by the keyword arguments of [`Schedule`].
+    #[pyo3(signature = (**schedule))]
+    fn start(&self, py: Python<'_>, schedule: Option<Schedule<'_>>) -> PyResult<Batches> {
+        let (epoch, threads, ahead) = Schedule::given(schedule)?;
         let batches = py.detach(|| self.source.start(epoch, threads, ahead)).map_err(error::value)?;
         Ok(Batches { batches: Some(batches), layout: self.layout.clone() })
     }

@@ -276,23 +276,19 @@ pub(super) fn hotness_report(
 
 /// Deals the nodes of a graph to parts: the part of each.
 #[pyfunction]
-#[pyo3(signature = (topology, train, *, method, parts, seed, slack, train_slack))]
-#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+#[pyo3(signature = (topology, train, *, method, **options))]
 pub(super) fn partition<'py>(
     py: Python<'py>,
     topology: &Topology,
     train: &Bound<'py, PyAny>,
     method: &str,
-    parts: u16,
-    seed: u64,
-    slack: Option<f64>,
-    train_slack: Option<f64>,
+    options: Option<PartitionOptions>,
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
     let entry = parting::TABLE.find(method).map_err(error::graph)?;
     let graph = topology.0.graph().clone();
     let mut train = array::nodes("train", train, graph.num_nodes())?;
     train.sort_unstable();
-    let options = checked(&[method.to_string()], parts, seed, slack, train_slack)?;
+    let options = checked(&[method.to_string()], options)?;
     let made = wait::quietly(py, move |progress| {
         let book = (entry.make)(&options)?.partition(&graph, &train, progress)?;
         Ok(book.of().iter().map(|&part| part.into()).collect::<Vec<u32>>())
@@ -302,26 +298,22 @@ pub(super) fn partition<'py>(
 
 /// What partitions by some methods are like, as JSON; the one of a single method is written to `out`.
 #[pyfunction]
-#[pyo3(signature = (dataset, *, methods, parts, seed, slack, train_slack, batches, options, out))]
-#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
+#[pyo3(signature = (dataset, *, methods, batches, options, out, **partition))]
 pub(super) fn partition_report(
     py: Python<'_>,
     dataset: &Dataset,
     methods: Vec<String>,
-    parts: u16,
-    seed: u64,
-    slack: Option<f64>,
-    train_slack: Option<f64>,
     batches: u64,
     options: &str,
     out: Option<PathBuf>,
+    partition: Option<PartitionOptions>,
 ) -> PyResult<String> {
-    let mut train = TrainConfig { seed, ..TrainConfig::default() };
+    let partition = checked(&methods, partition)?;
+    let mut train = TrainConfig { seed: partition.seed, ..TrainConfig::default() };
     let allowed = [engine_partition::options(), vec!["threads"]].concat();
     let given = configure(&mut train, options, &allowed)?;
     train.refuse_unused(&given).map_err(error::engine)?;
     let data = dataset.data.clone();
-    let partition = checked(&methods, parts, seed, slack, train_slack)?;
     let report = wait::quietly(py, move |progress| {
         let threads = train.threads;
         let options = engine_partition::Options { methods, partition, train, batches };
@@ -330,14 +322,20 @@ pub(super) fn partition_report(
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }
 
-/// Options of partitioners; a limit that none of these `methods` keeps to is refused.
-fn checked(
-    methods: &[String],
+/// Keyword arguments of partitioners.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct PartitionOptions {
     parts: u16,
     seed: u64,
     slack: Option<f64>,
     train_slack: Option<f64>,
-) -> PyResult<parting::Options> {
+}
+
+/// Options of partitioners; a limit that none of these `methods` keeps to is refused.
+fn checked(methods: &[String], options: Option<PartitionOptions>) -> PyResult<parting::Options> {
+    let missing = || PyTypeError::new_err("parts, seed, slack and train_slack are needed");
+    let PartitionOptions { parts, seed, slack, train_slack } = options.ok_or_else(missing)?;
     let given: Vec<&str> = [("slack", slack), ("train_slack", train_slack)]
         .into_iter()
         .filter_map(|(name, value)| value.map(|_| name))

@@ -7,6 +7,7 @@
 //! | on devices, with NCCL | each device adds up its own, then all are summed over devices; every device has the sums |
 
 use graphmill_core::{Matrix, ViewMut};
+use graphmill_nn::backend::ops::Add;
 
 use crate::{
     Error, Result, TrainConfig,
@@ -101,7 +102,9 @@ impl<'a> OnDevices<'a> {
                 None => first[rank] = Some(i),
                 Some(first) => {
                     let to = &mut before[first].1.gradient.values;
-                    own().for_each(|p| backend.add(1.0, values[p].view(), to[p].view_mut()));
+                    own().for_each(|p| {
+                        Add { alpha: 1.0, x: values[p].view(), y: to[p].view_mut() }.run(backend)
+                    });
                 }
             }
         }
@@ -184,7 +187,7 @@ pub(super) fn reduce(
             // from device to device, in the order of the batches
             backend.fill(0.0, to.view_mut());
             for ((_, slot), &share) in batches.iter().zip(&shares) {
-                backend.add(share, slot.gradient.values[index].view(), to.view_mut());
+                Add { alpha: share, x: slot.gradient.values[index].view(), y: to.view_mut() }.run(backend);
             }
         } else {
             let to = to.view_mut().host();

@@ -16,7 +16,7 @@ use crate::{
     cores,
     hotness::scores::scores_of,
     learner::{Learner, StepContext},
-    reuse::{Ahead, Embeddings, History, HotQueue, Maker, Ranking, Span, basis},
+    reuse::{Ahead, Embeddings, History, HotQueue, Maker, Ranking, RowVersion, Span, basis},
     stage::Loader,
     strategy::{
         interface::{Epoch, Setting},
@@ -269,8 +269,9 @@ impl Aside {
             let slice = hot - hot * (i + 1) / made.len()..hot - hot * i / made.len();
             let clock = Instant::now();
             attempt(Stage::Embed, first, || {
-                let (key, nodes) = ((epoch, first), &ahead.slots.nodes()[slice.clone()]);
-                self.maker.make(loader, passes, key, (version, &snapshot), nodes, slice.start, &mut rows)
+                let from = RowVersion { batch: (epoch, first), version, snapshot: &snapshot };
+                let nodes = &ahead.slots.nodes()[slice.clone()];
+                self.maker.make(loader, passes, from, nodes, slice.start, &mut rows)
             })?;
             timeline.done(track, Stage::Embed, first, clock);
             deliver(slice.len() as u64 * self.row_bytes());

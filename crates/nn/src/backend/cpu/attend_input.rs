@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     View, ViewMut,
-    backend::{Dropout, ops::AttendInput, shape},
+    backend::{Dropout, ops::AttendInput},
     matrix::Table,
 };
 
@@ -34,16 +34,10 @@ pub(super) fn by_head(source: View, target: View) -> Scratch {
 
 pub(super) fn attend_input(op: AttendInput) {
     let AttendInput { block, x, source, target, slope, dropout, score, alpha, used, out } = op;
-    let of_entries = [score.as_view(), alpha.as_view()];
-    let heads = shape::attend_input(block, x, [source, target], of_entries, out.as_view());
-    let drops = dropout.threshold() != 0;
-    if drops {
-        shape::same(score.as_view(), used.as_view());
-    }
+    let (cols, heads) = (x.num_cols(), source.num_cols());
     if heads == 0 {
         return;
     }
-    let cols = x.num_cols();
     let weights = by_head(source, target);
     let weights = bytemuck::cast_slice(&weights)[..2 * cols * heads].split_at(cols * heads);
     let outputs = [score, alpha, used, out];

@@ -6,7 +6,6 @@ use std::ops::Range;
 use graphmill_core::Block;
 
 use super::{
-    aggregate::{Sum, Unit},
     attend_input::by_head,
     attend_rows::{Input, add_entries, add_row, add_scaled, dots, entry_dots, of_heads},
     attention::{entries, for_heads},
@@ -14,13 +13,11 @@ use super::{
     level::{Isa, kernel, prefetch},
     parallel::{self, Rows},
     simd::{Element, Simd},
+    sum::{Sum, Unit},
 };
 use crate::{
     ViewMut,
-    backend::{
-        ops::{AttendInputBackward, AttendInputTransposed},
-        shape,
-    },
+    backend::ops::{AttendInputBackward, AttendInputTransposed},
     matrix::Table,
 };
 
@@ -37,14 +34,10 @@ pub(super) fn backward(op: AttendInputBackward) {
         source_grad,
         target_grad,
     } = op;
-    let weights = [source_grad.as_view(), target_grad.as_view()];
-    let heads = shape::attend_input(block, x, weights, [score, alpha], grad);
-    shape::same(score, used);
-    shape::same(score, score_grad.as_view());
+    let (cols, heads) = (x.num_cols(), score.num_cols());
     if heads == 0 {
         return;
     }
-    let cols = x.num_cols();
     let given = [score.host(), alpha.host(), used.host()];
     let (grad, outputs) = (grad.host(), [score_grad, source_grad, target_grad]);
     match x.table() {
@@ -80,9 +73,7 @@ fn back<T: Element>(
 
 pub(super) fn transposed(op: AttendInputTransposed) {
     let AttendInputTransposed { block, source, target, used, grad, score_grad, x_grad } = op;
-    let of_entries = [used, score_grad];
-    let heads = shape::attend_input_transposed(block, x_grad.as_view(), [source, target], of_entries, grad);
-    let cols = x_grad.num_cols();
+    let (cols, heads) = (x_grad.num_cols(), source.num_cols());
     if cols == 0 {
         return;
     }

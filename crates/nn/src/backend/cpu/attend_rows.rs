@@ -9,9 +9,9 @@ use std::ops::Range;
 use graphmill_core::Block;
 
 use super::{
-    aggregate::{OWN_AHEAD, Sum, Unit},
     level::prefetch,
     simd::{Element, Simd},
+    sum::{OWN_AHEAD, Sum, Unit},
 };
 
 /// The rows that attention reads.

@@ -6,16 +6,13 @@ use std::ops::Range;
 use graphmill_core::Block;
 
 use super::{
-    aggregate::{ByEdge, ByPosition, Own, OwnValue, Sum, Unit},
     level::{Isa, kernel, prefetch},
     math,
     parallel::{self, Rows, Runs},
     row_norm::dot,
+    sum::{ByEdge, ByPosition, Own, OwnValue, Sum, Unit},
 };
-use crate::{
-    View, ViewMut,
-    backend::{ops::EdgeSoftmaxBackward, shape},
-};
+use crate::backend::ops::{Attend, AttendBackward, EdgeSoftmax, EdgeSoftmaxBackward};
 
 /// `$call` for all heads, `$n` (a constant) at a time from `$h` on: their values lie side by side, and loops
 /// over a constant number of them become vectors.
@@ -56,8 +53,9 @@ pub(super) fn entries<'a>(block: &'a Block, alpha: &'a mut [f32], heads: usize) 
     (Runs { data: edges, indptr: &block.indptr, width: heads }, Rows { data: own, width: heads })
 }
 
-pub(super) fn edge_softmax(block: &Block, source: View, target: View, slope: f32, alpha: ViewMut) {
-    let heads = shape::edge_softmax(block, source, target, alpha.as_view());
+pub(super) fn edge_softmax(op: EdgeSoftmax) {
+    let EdgeSoftmax { block, source, target, slope, alpha } = op;
+    let heads = source.num_cols();
     if heads == 0 {
         return;
     }
@@ -193,24 +191,25 @@ pub(super) fn edge_softmax_backward(op: EdgeSoftmaxBackward) {
         source_grad,
         target_grad,
     } = op;
-    let heads = shape::edge_softmax(block, source, target, alpha);
-    shape::local(block);
-    shape::same(alpha, alpha_grad);
-    shape::same(alpha, scratch.as_view());
-    shape::source_grad(block, source, source_grad.as_view());
-    shape::source_grad(block, target, target_grad.as_view());
+    let heads = source.num_cols();
     if heads == 0 {
         return;
     }
-    let (source, target, alpha, alpha_grad) = (source.host(), target.host(), alpha.host(), alpha_grad.host());
+    let logits = Logits {
+        block,
+        heads,
+        source: source.host(),
+        target: target.host(),
+        slope,
+        alpha: alpha.host(),
+        alpha_grad: alpha_grad.host(),
+    };
     let (of_dst, of_others) = target_grad.host().split_at_mut(block.num_dst * heads);
     of_others.fill(0.0);
     let (edges, own) = entries(block, scratch.reborrow().host(), heads);
     let parts = (edges, own, Rows { data: of_dst, width: heads });
     parallel::runs(&block.indptr, 8 * heads, parts, |rows, (edges, own, sums)| {
-        logit_gradients(
-            block, heads, source, target, slope, alpha, alpha_grad, rows, edges.data, own.data, sums.data,
-        );
+        logits.gradients(rows, edges.data, own.data, sums.data);
     });
     let transposed = &block.transposed;
     let own =
@@ -229,51 +228,53 @@ pub(super) fn edge_softmax_backward(op: EdgeSoftmaxBackward) {
     sum.run(source_grad.host());
 }
 
-/// The gradients of the logits of some destinations, to `edges` and `own`, and their sums over each destination.
-#[allow(clippy::too_many_arguments, reason = "one inner loop")]
-fn logit_gradients(
-    block: &Block,
+/// The logits of an attention, with the attention and its gradient.
+struct Logits<'a> {
+    block: &'a Block,
     heads: usize,
-    source: &[f32],
-    target: &[f32],
+    source: &'a [f32],
+    target: &'a [f32],
     slope: f32,
-    alpha: &[f32],
-    alpha_grad: &[f32],
-    rows: Range<usize>,
-    edges: &mut [f32],
-    own: &mut [f32],
-    sums: &mut [f32],
-) {
-    let base = block.indptr[rows.start] as usize;
-    for ((v, own), sums) in rows.zip(own.chunks_exact_mut(heads)).zip(sums.chunks_exact_mut(heads)) {
-        let run = block.edges(v);
-        let indices = &block.indices[run.clone()];
-        let own_at = (block.num_edges() + v) * heads;
-        let (alpha_own, grad_own) = (&alpha[own_at..][..heads], &alpha_grad[own_at..][..heads]);
-        let (alpha, grad) =
-            (&alpha[run.start * heads..][..run.len() * heads], &alpha_grad[run.start * heads..]);
-        let edges = &mut edges[(run.start - base) * heads..][..run.len() * heads];
-        for h in 0..heads {
-            let mean = alpha.iter().zip(grad).skip(h).step_by(heads).map(|(a, g)| a * g).sum::<f32>()
-                + alpha_own[h] * grad_own[h];
-            let t = target[v * heads + h];
-            let back = |u: usize, a: f32, g: f32| {
-                let g = a * (g - mean);
-                if source[u * heads + h] + t > 0.0 { g } else { slope * g }
-            };
-            own[h] = back(v, alpha_own[h], grad_own[h]);
-            sums[h] = own[h];
-            for (i, &u) in indices.iter().enumerate() {
-                let at = i * heads + h;
-                edges[at] = back(u as usize, alpha[at], grad[at]);
-                sums[h] += edges[at];
+    alpha: &'a [f32],
+    alpha_grad: &'a [f32],
+}
+
+impl Logits<'_> {
+    /// The gradients of the logits of some destinations, to `edges` and `own`, and their sums over each
+    /// destination.
+    fn gradients(&self, rows: Range<usize>, edges: &mut [f32], own: &mut [f32], sums: &mut [f32]) {
+        let &Self { block, heads, source, target, slope, alpha, alpha_grad } = self;
+        let base = block.indptr[rows.start] as usize;
+        for ((v, own), sums) in rows.zip(own.chunks_exact_mut(heads)).zip(sums.chunks_exact_mut(heads)) {
+            let run = block.edges(v);
+            let indices = &block.indices[run.clone()];
+            let own_at = (block.num_edges() + v) * heads;
+            let (alpha_own, grad_own) = (&alpha[own_at..][..heads], &alpha_grad[own_at..][..heads]);
+            let (alpha, grad) =
+                (&alpha[run.start * heads..][..run.len() * heads], &alpha_grad[run.start * heads..]);
+            let edges = &mut edges[(run.start - base) * heads..][..run.len() * heads];
+            for h in 0..heads {
+                let mean = alpha.iter().zip(grad).skip(h).step_by(heads).map(|(a, g)| a * g).sum::<f32>()
+                    + alpha_own[h] * grad_own[h];
+                let t = target[v * heads + h];
+                let back = |u: usize, a: f32, g: f32| {
+                    let g = a * (g - mean);
+                    if source[u * heads + h] + t > 0.0 { g } else { slope * g }
+                };
+                own[h] = back(v, alpha_own[h], grad_own[h]);
+                sums[h] = own[h];
+                for (i, &u) in indices.iter().enumerate() {
+                    let at = i * heads + h;
+                    edges[at] = back(u as usize, alpha[at], grad[at]);
+                    sums[h] += edges[at];
+                }
             }
         }
     }
 }
 
-pub(super) fn attend(block: &Block, alpha: View, z: View, out: ViewMut) {
-    shape::attend(block, alpha, z, out.as_view());
+pub(super) fn attend(op: Attend) {
+    let Attend { block, alpha, z, out } = op;
     let heads = alpha.num_cols();
     let (of_edges, of_own) = alpha.host().split_at(block.num_edges() * heads);
     let own = Own {
@@ -296,18 +297,9 @@ pub(super) fn attend(block: &Block, alpha: View, z: View, out: ViewMut) {
     sum.run(out.host());
 }
 
-pub(super) fn attend_backward(
-    block: &Block,
-    alpha: View,
-    z: View,
-    grad: View,
-    alpha_grad: ViewMut,
-    z_grad: ViewMut,
-) {
-    let width = shape::attend(block, alpha, z, grad);
-    shape::local(block);
-    shape::same(alpha, alpha_grad.as_view());
-    shape::source_grad(block, z, z_grad.as_view());
+pub(super) fn attend_backward(op: AttendBackward) {
+    let width = op.width();
+    let AttendBackward { block, alpha, z, grad, alpha_grad, z_grad } = op;
     let (heads, cols) = (alpha.num_cols(), z.num_cols());
     let (of_edges, of_own) = alpha.host().split_at(block.num_edges() * heads);
     let (isa, z, grad) = (Isa::current(), z.host(), grad.host());

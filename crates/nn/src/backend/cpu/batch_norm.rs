@@ -8,8 +8,8 @@ use super::{
     simd::Simd,
 };
 use crate::{
-    View, ViewMut,
-    backend::{ops::NormBackward, shape},
+    View,
+    backend::ops::{BatchNormApply, BatchNormBackward, BatchNormForward},
 };
 
 /// Means, then biased variances, of the columns of `x`.
@@ -62,14 +62,14 @@ fn merge(total: &mut [f64], seen: usize, block: impl Iterator<Item = f64> + Clon
     }
 }
 
-pub(super) fn batch_norm(x: View, gamma: View, beta: View, eps: f32, mut stats: ViewMut, out: ViewMut) {
-    shape::columns_norm(x, gamma, beta, stats.as_view(), out.as_view());
+pub(super) fn batch_norm(op: BatchNormForward) {
+    let BatchNormForward { x, gamma, beta, eps, mut stats, out } = op;
     statistics(x, stats.reborrow().host());
-    batch_norm_apply(x, gamma, beta, eps, stats.as_view(), out);
+    batch_norm_apply(BatchNormApply { x, gamma, beta, eps, stats: stats.as_view(), out });
 }
 
-pub(super) fn batch_norm_apply(x: View, gamma: View, beta: View, eps: f32, stats: View, out: ViewMut) {
-    shape::columns_norm(x, gamma, beta, stats, out.as_view());
+pub(super) fn batch_norm_apply(op: BatchNormApply) {
+    let BatchNormApply { x, gamma, beta, eps, stats, out } = op;
     let (isa, cols, data) = (Isa::current(), x.num_cols(), x.host());
     let (mean, var) = stats.host().split_at(cols);
     let mut scratch = scratch::take(cols.div_ceil(2));
@@ -83,10 +83,8 @@ pub(super) fn batch_norm_apply(x: View, gamma: View, beta: View, eps: f32, stats
     });
 }
 
-pub(super) fn batch_norm_backward(op: NormBackward) {
-    let NormBackward { x, gamma, eps, stats, mut grad, gamma_grad, beta_grad } = op;
-    shape::columns_norm(x, gamma, beta_grad.as_view(), stats, grad.as_view());
-    shape::same(gamma, gamma_grad.as_view());
+pub(super) fn batch_norm_backward(op: BatchNormBackward) {
+    let BatchNormBackward { x, gamma, eps, stats, mut grad, gamma_grad, beta_grad } = op;
     let (isa, rows, cols, data) = (Isa::current(), x.num_rows(), x.num_cols(), x.host());
     let (mean, var) = stats.host().split_at(cols);
     let old = grad.as_view().host();

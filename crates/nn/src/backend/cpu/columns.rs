@@ -8,7 +8,7 @@ use super::{
     scratch::{self, Scratch},
     simd::Simd,
 };
-use crate::{View, ViewMut, backend::shape};
+use crate::{View, ViewMut, backend::ops::shape};
 
 /// Rows summed in f32 before the sum is added in f64: few, for exactness, and little enough to stay in the
 /// second cache when they are read twice.
@@ -56,7 +56,7 @@ pub(super) fn add_to(out: ViewMut, sums: &[f64]) {
 
 pub(super) fn add_column_sums(x: View, out: ViewMut) {
     let cols = x.num_cols();
-    shape::row(&out.as_view(), cols);
+    shape::row(out.as_view(), cols);
     let (isa, data) = (Isa::current(), x.host());
     let sums = sums(x.num_rows(), cols, (), |range, (), sums| {
         sum_block(isa, &data[range.start * cols..range.end * cols], sums);

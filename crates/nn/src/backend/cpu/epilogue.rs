@@ -8,9 +8,9 @@ use super::{
     parallel::{self, Rows},
     simd::Simd,
 };
-use crate::{
-    View, ViewMut,
-    backend::{Activation, Dropout, Precision, Side, ops::Dense, shape},
+use crate::backend::{
+    Activation, Dropout, Precision, Side,
+    ops::{Dense, EpilogueBackward, EpilogueForward, Gemm},
 };
 
 /// An [`Activation`] as a type, so that it is chosen outside the loops.
@@ -134,11 +134,9 @@ impl<S: Simd> RowMask<S> {
 /// As in [`crate::backend::mask_hash`].
 const SPREAD: u32 = 0x9e37_79b9;
 
-pub(super) fn epilogue(bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut) {
+pub(super) fn epilogue(op: EpilogueForward) {
+    let EpilogueForward { bias, activation, dropout, x } = op;
     let (rows, cols) = (x.num_rows(), x.num_cols());
-    if let Some(bias) = &bias {
-        shape::row(bias, cols);
-    }
     if bias.is_none() && activation == Activation::Identity && dropout.threshold() == 0 {
         return;
     }
@@ -154,29 +152,18 @@ pub(super) fn epilogue(bias: Option<View>, activation: Activation, dropout: Drop
 pub(super) fn dense(precision: Precision, op: Dense) {
     let Dense { x, w, beta, bias, activation, dropout, out } = op;
     let cols = out.num_cols();
-    if let Some(bias) = &bias {
-        shape::row(bias, cols);
-    }
+    let product = Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c: out };
     let (isa, bias) = (Isa::current(), bias.map(|bias| bias.host()));
     with_activation!(activation, act => {
-        gemm::gemm_then(precision, (x, Side::Plain), (w, Side::Plain), beta, out, |range, part| {
+        gemm::gemm_then(precision, product, |range, part| {
             forward_rows(isa, act, bias, dropout, range.start, cols, part);
         });
     });
 }
 
-pub(super) fn epilogue_backward(
-    activation: Activation,
-    dropout: Dropout,
-    y: View,
-    grad: ViewMut,
-    bias_grad: Option<ViewMut>,
-) {
-    shape::same(y, grad.as_view());
+pub(super) fn epilogue_backward(op: EpilogueBackward) {
+    let EpilogueBackward { activation, dropout, y, grad, bias_grad } = op;
     let (rows, cols) = (grad.num_rows(), grad.num_cols());
-    if let Some(bias_grad) = &bias_grad {
-        shape::row(&bias_grad.as_view(), cols);
-    }
     if activation == Activation::Identity && dropout.threshold() == 0 {
         if let Some(bias_grad) = bias_grad {
             columns::add_column_sums(grad.as_view(), bias_grad);
@@ -264,7 +251,9 @@ mod tests {
         let dropout = Dropout { p: 0.4, key: 0x1234_5678_9abc };
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
             let mut x = Matrix::from_slice(20, 37, &[1.0; 20 * 37]);
-            with_level(level, || epilogue(None, Activation::Identity, dropout, x.view_mut()));
+            let op =
+                EpilogueForward { bias: None, activation: Activation::Identity, dropout, x: x.view_mut() };
+            with_level(level, || epilogue(op));
             for (i, &x) in x.view().host().iter().enumerate() {
                 assert_eq!(x == 0.0, dropped(dropout, i / 37, i % 37), "{level:?}, element {i}");
             }

@@ -24,8 +24,11 @@ use super::{
     scratch,
 };
 use crate::{
-    View, ViewMut,
-    backend::{Side, shape},
+    ViewMut,
+    backend::{
+        Side,
+        ops::{Gemm, WeightGradients},
+    },
 };
 
 /// Multiplications in a piece of work: about a tenth of a millisecond.
@@ -93,29 +96,15 @@ pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c:
     }
 }
 
-/// `c = beta c + a b`, both factors rounded to `precision`.
-pub(super) fn gemm(
-    precision: Precision,
-    a: View,
-    side_a: Side,
-    b: View,
-    side_b: Side,
-    beta: f32,
-    c: ViewMut,
-) {
-    gemm_then(precision, (a, side_a), (b, side_b), beta, c, |_, _| {});
+/// The product of factors rounded to `precision`.
+pub(super) fn gemm(precision: Precision, op: Gemm) {
+    gemm_then(precision, op, |_, _| {});
 }
 
 /// [`gemm`], and then `finish` on every run of rows of `c` (which are never cut), as soon as it is there.
-pub(super) fn gemm_then(
-    precision: Precision,
-    (a, side_a): (View, Side),
-    (b, side_b): (View, Side),
-    beta: f32,
-    c: ViewMut,
-    finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
-) {
-    let (m, n, k) = shape::gemm(a, side_a, b, side_b, &c);
+pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<usize>, &mut [f32]) + Sync) {
+    let [m, n, k] = op.size();
+    let Gemm { a: (a, side_a), b: (b, side_b), beta, c } = op;
     let c = c.host();
     if m * n == 0 {
         return;
@@ -139,15 +128,13 @@ pub(super) fn gemm_then(
     }
 }
 
-/// `c[i] = beta c[i] + a[i]^T b`, all factors rounded to `precision`. In bf16 `b` is packed once.
-pub(super) fn weight_gradients(precision: Precision, a: [View; 2], b: View, beta: f32, c: [ViewMut; 2]) {
+/// All factors are rounded to `precision`. In bf16 `b` is packed once.
+pub(super) fn weight_gradients(precision: Precision, op: WeightGradients) {
     #[cfg(target_arch = "x86_64")]
     if precision == Precision::Bf16 && precision.is_native() {
-        for (a, c) in a.iter().zip(&c) {
-            shape::gemm(*a, Side::Transposed, b, Side::Plain, c);
-        }
-        let some = b.num_rows() * b.num_cols() > 0 && a.iter().all(|a| a.num_cols() > 0);
+        let some = op.b.num_rows() * op.b.num_cols() > 0 && op.a.iter().all(|a| a.num_cols() > 0);
         if some {
+            let WeightGradients { a, b, beta, c } = op;
             let widths = a.map(|a| a.num_cols());
             return super::gemm_bf16::weight_gradients(
                 a.map(|a| a.host()),
@@ -159,9 +146,7 @@ pub(super) fn weight_gradients(precision: Precision, a: [View; 2], b: View, beta
             );
         }
     }
-    for (a, c) in a.into_iter().zip(c) {
-        gemm(precision, a, Side::Transposed, b, Side::Plain, beta, c);
-    }
+    op.products().into_iter().for_each(|product| gemm(precision, product));
 }
 
 /// The values rounded to bf16, in `room`.

@@ -8,7 +8,10 @@ use super::{
     parallel::{Chunks, Rows},
     scratch,
 };
-use crate::backend::{Precision, Side, ops::HeadGemm, shape};
+use crate::backend::{
+    Precision, Side,
+    ops::{Gemm, HeadGemm},
+};
 
 /// Multiplications in a piece of work: about a tenth of a millisecond.
 const GRAIN: usize = 8 << 20;
@@ -16,13 +19,12 @@ const GRAIN: usize = 8 << 20;
 const LONG: usize = 1024;
 
 pub(super) fn head_gemm(precision: Precision, op: HeadGemm) {
-    let HeadGemm { heads, a, side_a, b, side_b, beta, c } = op;
-    let (of_a, of_b, n) = shape::head_gemm(heads, a, side_a, b, side_b, &c);
+    let ([of_a, of_b, _], [m, n, k]) = (op.widths(), op.size());
+    let HeadGemm { heads, a, b, beta, c } = op;
     if heads == 1 {
-        return gemm(precision, a, side_a, b, side_b, beta, c);
+        return gemm(precision, Gemm { a, b, beta, c });
     }
-    let (m, stride) = (c.num_rows(), c.num_cols());
-    let k = if side_a == Side::Plain { of_a } else { a.num_rows() };
+    let ((a, side_a), (b, side_b), stride) = (a, b, c.num_cols());
     let c = c.host();
     if c.is_empty() {
         return;

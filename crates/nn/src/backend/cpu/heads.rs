@@ -6,10 +6,11 @@ use super::{
     parallel::{self, Rows},
     row_norm::dot,
 };
-use crate::{View, ViewMut, backend::shape};
+use crate::backend::ops::{HeadDot, HeadDotBackward, HeadMean, HeadMeanBackward};
 
-pub(super) fn head_dot(z: View, a: View, heads: usize, out: ViewMut) {
-    let width = shape::head_dot(z, a, heads, &out.as_view());
+pub(super) fn head_dot(op: HeadDot) {
+    let width = op.width();
+    let HeadDot { z, a, heads, out } = op;
     let (isa, cols, z, a) = (Isa::current(), z.num_cols(), z.host(), a.host());
     let rows = out.num_rows();
     parallel::rows(rows, cols, Rows { data: out.host(), width: heads }, |range, out| {
@@ -17,17 +18,9 @@ pub(super) fn head_dot(z: View, a: View, heads: usize, out: ViewMut) {
     });
 }
 
-pub(super) fn head_dot_backward(
-    z: View,
-    a: View,
-    heads: usize,
-    grad: View,
-    z_grad: ViewMut,
-    a_grad: ViewMut,
-) {
-    let width = shape::head_dot(z, a, heads, &grad);
-    shape::same(z, z_grad.as_view());
-    shape::same(a, a_grad.as_view());
+pub(super) fn head_dot_backward(op: HeadDotBackward) {
+    let width = op.width();
+    let HeadDotBackward { z, a, heads, grad, z_grad, a_grad } = op;
     let (isa, rows, cols) = (Isa::current(), z.num_rows(), z.num_cols());
     let (z, a, grad) = (z.host(), a.host(), grad.host());
     let parts = Rows { data: z_grad.host(), width: cols };
@@ -39,16 +32,18 @@ pub(super) fn head_dot_backward(
     columns::add_to(a_grad, &sums);
 }
 
-pub(super) fn head_mean(x: View, heads: usize, out: ViewMut) {
-    let width = shape::head_mean(x, heads, out.as_view());
+pub(super) fn head_mean(op: HeadMean) {
+    let HeadMean { x, heads, out } = op;
+    let width = out.num_cols();
     let (isa, rows, cols, x) = (Isa::current(), x.num_rows(), x.num_cols(), x.host());
     parallel::rows(rows, cols, Rows { data: out.host(), width }, |range, out| {
         mean_rows(isa, &x[range.start * cols..range.end * cols], heads, width, out.data);
     });
 }
 
-pub(super) fn head_mean_backward(grad: View, heads: usize, x_grad: ViewMut) {
-    let width = shape::head_mean(x_grad.as_view(), heads, grad);
+pub(super) fn head_mean_backward(op: HeadMeanBackward) {
+    let HeadMeanBackward { grad, heads, x_grad } = op;
+    let width = grad.num_cols();
     let (isa, rows, cols) = (Isa::current(), x_grad.num_rows(), x_grad.num_cols());
     let grad = grad.host();
     parallel::rows(rows, cols, Rows { data: x_grad.host(), width: cols }, |range, x_grad| {

@@ -2,48 +2,45 @@
 
 use std::ops::Range;
 
-use graphmill_core::Block;
-
 use super::{
-    aggregate::{self, ByEdge, ByPosition, Own, Sum, Weight, run_of_row},
     level::{Isa, kernel},
     parallel::{self, Rows},
+    sum::{ByEdge, ByPosition, Own, Sum, Weight, run_of_row},
 };
-use crate::{
-    View, ViewMut,
-    backend::{OwnWeight, shape},
+use crate::backend::{
+    OwnWeight,
+    ops::{Hop, HopTransposed},
 };
 
 /// A sum over edges for the columns from `first` on. Those before are `src[ids[v]]`, or `src[v]` where there are no ids, in
 /// the first `stay` rows, and zeros in the others.
 #[derive(Clone, Copy)]
-pub(super) struct Hop<'a, W> {
+pub(super) struct Columns<'a, W> {
     sum: Sum<'a, W>,
     first: usize,
     ids: Option<&'a [u32]>,
     stay: usize,
 }
 
-pub(super) fn hop(first: usize, block: &Block, src: View, dst: ViewMut) {
-    shape::hop(first, block, src, &dst);
+pub(super) fn hop(op: Hop) {
+    let Hop { block, first, src, dst } = op;
     let weight = ByEdge(&block.edge_weight);
     let sum = Sum::weighted(&block.indptr, &block.indices, weight, src.host(), dst.num_cols(), 0.0);
-    let own = aggregate::own(block, OwnWeight::Stored);
-    let hop = Hop { sum: Sum { own, ..sum }, first, ids: block.dst_ids.as_deref(), stay: block.num_dst };
-    hop.run(dst.host());
+    let sum = Sum { own: Own::of(block, OwnWeight::Stored), ..sum };
+    Columns { sum, first, ids: block.dst_ids.as_deref(), stay: block.num_dst }.run(dst.host());
 }
 
-pub(super) fn hop_transposed(first: usize, block: &Block, dst_grad: View, src_grad: ViewMut) {
-    shape::hop_transposed(first, block, dst_grad, &src_grad);
+pub(super) fn hop_transposed(op: HopTransposed) {
+    let HopTransposed { block, first, dst_grad, src_grad } = op;
     let transposed = &block.transposed;
     let weight = ByPosition { values: &block.edge_weight, position: &transposed.edge };
     let cols = dst_grad.num_cols();
     let sum = Sum::weighted(&transposed.indptr, &transposed.dst, weight, dst_grad.host(), cols, 0.0);
-    let own: Option<Own> = aggregate::own(block, OwnWeight::Stored);
-    Hop { sum: Sum { own, ..sum }, first, ids: None, stay: block.num_dst }.run(src_grad.host());
+    let sum = Sum { own: Own::of(block, OwnWeight::Stored), ..sum };
+    Columns { sum, first, ids: None, stay: block.num_dst }.run(src_grad.host());
 }
 
-impl<W: Weight> Hop<'_, W> {
+impl<W: Weight> Columns<'_, W> {
     /// Fills `out`, in parallel.
     fn run(self, out: &mut [f32]) {
         let cols = self.sum.cols;
@@ -58,7 +55,7 @@ impl<W: Weight> Hop<'_, W> {
 }
 
 kernel! {
-    fn hop_rows[W: Weight](s: S, job: &Hop<'_, W>, rows: Range<usize>, out: &mut [f32]) {
+    fn hop_rows[W: Weight](s: S, job: &Columns<'_, W>, rows: Range<usize>, out: &mut [f32]) {
         let cols = job.sum.cols;
         let ahead = Sum::<W>::ahead(job.sum.src, cols);
         for (v, out) in rows.zip(out.chunks_exact_mut(cols)) {

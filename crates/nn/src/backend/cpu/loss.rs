@@ -7,21 +7,18 @@ use super::{
     rows,
     simd::Simd,
 };
-use crate::{View, ViewMut, backend::shape};
+use crate::{
+    ViewMut,
+    backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy},
+};
 
 /// Rows per chunk of a loss, at least.
 const MIN_CHUNK: usize = 512;
 /// Rows whose logarithms are taken together.
 const GROUP: usize = 16;
 
-pub(super) fn softmax_cross_entropy(
-    logits: View,
-    label: &[i32],
-    weight: &[f32],
-    scale: f32,
-    grad: ViewMut,
-) -> f64 {
-    shape::softmax_cross_entropy(logits, label, weight, &grad);
+pub(super) fn softmax_cross_entropy(op: SoftmaxCrossEntropy) -> f64 {
+    let SoftmaxCrossEntropy { logits, label, weight, scale, grad } = op;
     let (isa, cols, logits) = (Isa::current(), logits.num_cols(), logits.host());
     let chunks = Chunks::new(label.len(), MIN_CHUNK);
     let mut losses = [0.0; Chunks::MOST];
@@ -34,14 +31,8 @@ pub(super) fn softmax_cross_entropy(
     f64::from(scale) * losses.iter().sum::<f64>()
 }
 
-pub(super) fn sigmoid_cross_entropy(
-    logits: View,
-    target: &[u8],
-    weight: &[f32],
-    scale: f32,
-    grad: ViewMut,
-) -> f64 {
-    shape::sigmoid_cross_entropy(logits, target, weight, &grad);
+pub(super) fn sigmoid_cross_entropy(op: SigmoidCrossEntropy) -> f64 {
+    let SigmoidCrossEntropy { logits, target, weight, scale, grad } = op;
     let (isa, rows, cols, logits) = (Isa::current(), logits.num_rows(), logits.num_cols(), logits.host());
     let chunks = Chunks::new(rows, MIN_CHUNK);
     let mut losses = [0.0; Chunks::MOST];
@@ -219,11 +210,26 @@ mod tests {
                 softmax(p.view_mut());
                 assert_eq!(p.view().host()[..8], [0.25, 0.25, 0.25, 0.25, 0.0, 0.0, 1.0, 0.0]);
                 let mut grad = Matrix::zeros(3, 4);
-                let loss = softmax_cross_entropy(logits.view(), &[0, 2, 3], &[], 1.0, grad.view_mut());
+                let (label, weight, scale) = (&[0, 2, 3], &[], 1.0);
+                let op = SoftmaxCrossEntropy {
+                    logits: logits.view(),
+                    label,
+                    weight,
+                    scale,
+                    grad: grad.view_mut(),
+                };
+                let loss = softmax_cross_entropy(op);
                 assert!((loss - 4f64.ln()).abs() < 1e-5, "{loss}");
                 assert!(grad.view().host().iter().all(|x| x.is_finite()));
-                let target = [0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 0, 1];
-                let loss = sigmoid_cross_entropy(logits.view(), &target, &[], 1.0, grad.view_mut());
+                let target = &[0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 0, 1];
+                let op = SigmoidCrossEntropy {
+                    logits: logits.view(),
+                    target,
+                    weight,
+                    scale,
+                    grad: grad.view_mut(),
+                };
+                let loss = sigmoid_cross_entropy(op);
                 assert!((loss - 2.0 * 2f64.ln()).abs() < 1e-5, "{loss}");
                 assert!(grad.view().host().iter().all(|x| x.is_finite()));
             });

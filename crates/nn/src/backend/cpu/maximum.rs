@@ -5,43 +5,47 @@ use std::ops::Range;
 use graphmill_core::Block;
 
 use super::{
-    aggregate::{Sum, Unit},
     level::{Isa, kernel, prefetch},
     parallel::{self, Rows},
     simd::Simd,
+    sum::{Sum, Unit},
 };
-use crate::{
-    View, ViewMut,
-    backend::{AggregationWeights, ArgMax, shape},
-};
+use crate::backend::ops::{AggregateMax, AggregateMaxTransposed};
 
 /// Vectors of maxima, and as many of winners, held in registers.
 const N: usize = 4;
 
-pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut ArgMax) {
-    shape::aggregate(block, AggregationWeights::MEAN, src, &dst);
+/// The rows that maxima are taken of.
+#[derive(Clone, Copy)]
+pub(super) struct Maxima<'a> {
+    block: &'a Block,
+    src: &'a [f32],
+    cols: usize,
+}
+
+pub(super) fn aggregate_max(op: AggregateMax) {
+    let AggregateMax { block, src, dst, arg } = op;
     let cols = src.num_cols();
     arg.resize(block.num_dst, cols);
     if cols == 0 {
         return;
     }
-    let (isa, src) = (Isa::current(), src.host());
+    let (isa, job) = (Isa::current(), Maxima { block, src: src.host(), cols });
     let parts = (Rows { data: dst.host(), width: cols }, Rows { data: arg.host_mut(), width: cols });
     parallel::runs(&block.indptr, cols, parts, |rows, (dst, arg)| {
-        max_rows(isa, block, src, cols, rows, dst.data, arg.data);
+        max_rows(isa, job, rows, dst.data, arg.data);
     });
 }
 
 kernel! {
-    fn max_rows[](
-        s: S, block: &Block, src: &[f32], cols: usize, rows: Range<usize>, dst: &mut [f32], arg: &mut [u32],
-    ) {
-        let ahead = Sum::<Unit>::ahead(src, cols);
+    fn max_rows[](s: S, job: Maxima<'_>, rows: Range<usize>, dst: &mut [f32], arg: &mut [u32]) {
+        let cols = job.cols;
+        let ahead = Sum::<Unit>::ahead(job.src, cols);
         for ((v, dst), arg) in rows.zip(dst.chunks_exact_mut(cols)).zip(arg.chunks_exact_mut(cols)) {
             for at in (0..cols).step_by(N * S::LANES) {
                 let end = (at + N * S::LANES).min(cols);
                 let ahead = if at == 0 { ahead } else { 0 };
-                columns(s, block, src, cols, v, at..end, ahead, &mut dst[at..end], &mut arg[at..end]);
+                job.columns(s, v, at, ahead, &mut dst[at..end], &mut arg[at..end]);
             }
         }
     }
@@ -69,62 +73,54 @@ kernel! {
     }
 }
 
-/// Some columns of one destination.
-#[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "one inner loop")]
-fn columns<S: Simd>(
-    s: S,
-    block: &Block,
-    src: &[f32],
-    cols: usize,
-    v: usize,
-    at: Range<usize>,
-    ahead: usize,
-    dst: &mut [f32],
-    arg: &mut [u32],
-) {
-    let mut edges = block.edges(v);
-    let Some(first) = edges.next() else {
-        dst.fill(0.0);
-        arg.fill(u32::MAX);
-        return;
-    };
-    let row = |e: usize| &src[block.indices[e] as usize * cols..][at.clone()];
-    let len = at.len();
-    let mut best = [s.splat(0.0); N];
-    let mut winner = [s.splat_u(first as u32); N];
-    for (i, best) in best.iter_mut().enumerate() {
-        if i * S::LANES < len {
-            *best = s.load(row(first), i * S::LANES);
-        }
-    }
-    for e in edges {
-        if ahead != 0
-            && let Some(&next) = block.indices.get(e + ahead)
-        {
-            prefetch(src, next as usize * cols, cols);
-        }
-        let row = row(e);
-        let edge = s.splat_u(e as u32);
-        for i in 0..N {
+impl Maxima<'_> {
+    /// The columns from `at` on, as many as `dst` and `arg` have, of destination `v`.
+    #[inline(always)]
+    fn columns<S: Simd>(self, s: S, v: usize, at: usize, ahead: usize, dst: &mut [f32], arg: &mut [u32]) {
+        let Self { block, src, cols } = self;
+        let len = dst.len();
+        let mut edges = block.edges(v);
+        let Some(first) = edges.next() else {
+            dst.fill(0.0);
+            arg.fill(u32::MAX);
+            return;
+        };
+        let row = |e: usize| &src[block.indices[e] as usize * cols..][at..at + len];
+        let mut best = [s.splat(0.0); N];
+        let mut winner = [s.splat_u(first as u32); N];
+        for (i, best) in best.iter_mut().enumerate() {
             if i * S::LANES < len {
-                let x = s.load(row, i * S::LANES);
-                let better = s.gt(x, best[i]);
-                best[i] = s.select(better, x, best[i]);
-                winner[i] = s.select_u(better, edge, winner[i]);
+                *best = s.load(row(first), i * S::LANES);
             }
         }
-    }
-    for i in 0..N {
-        if i * S::LANES < len {
-            s.store(dst, i * S::LANES, best[i]);
-            s.store_u(arg, i * S::LANES, winner[i]);
+        for e in edges {
+            if ahead != 0
+                && let Some(&next) = block.indices.get(e + ahead)
+            {
+                prefetch(src, next as usize * cols, cols);
+            }
+            let row = row(e);
+            let edge = s.splat_u(e as u32);
+            for i in 0..N {
+                if i * S::LANES < len {
+                    let x = s.load(row, i * S::LANES);
+                    let better = s.gt(x, best[i]);
+                    best[i] = s.select(better, x, best[i]);
+                    winner[i] = s.select_u(better, edge, winner[i]);
+                }
+            }
+        }
+        for i in 0..N {
+            if i * S::LANES < len {
+                s.store(dst, i * S::LANES, best[i]);
+                s.store_u(arg, i * S::LANES, winner[i]);
+            }
         }
     }
 }
 
-pub(super) fn aggregate_max_transposed(block: &Block, arg: &ArgMax, dst_grad: View, src_grad: ViewMut) {
-    shape::aggregate_max_transposed(block, arg, dst_grad, &src_grad);
+pub(super) fn aggregate_max_transposed(op: AggregateMaxTransposed) {
+    let AggregateMaxTransposed { block, arg, dst_grad, src_grad } = op;
     let cols = dst_grad.num_cols();
     if cols == 0 {
         return;

@@ -9,6 +9,7 @@
 //! | `math` | exponential and logarithm of vectors |
 //! | `parallel`, `scratch` | cutting work into pieces; memory for partial results |
 //! | `columns` | sums over rows, in a fixed order |
+//! | `sum` | weighted sums of rows over edges |
 //! | `factors` | the factors of a dense product |
 //! | `gemm_bf16` | dense products by the instructions for bf16 |
 //! | `sparse` | products of rows of which few values are not zero |
@@ -19,16 +20,17 @@
 //! The same bits come out for any number of threads: see `parallel`. Between machines of different
 //! [`Level`]s they differ in the last places.
 
-use graphmill_core::{Block, NodeId};
-
 use super::{
-    arg_max::ArgMax,
     interface::{AggregationOps, AttentionOps, Backend, DenseOps, ElementOps, LossOps, NormOps, UpdateOps},
     ops::{
-        AttendInput, AttendInputBackward, AttendInputTransposed, Dense, EdgeSoftmaxBackward, HeadGemm,
-        NormBackward,
+        AdamUpdate, Add, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Attend,
+        AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
+        BatchNormBackward, BatchNormForward, Checked, Dense, DropStored, EdgeSoftmax, EdgeSoftmaxBackward,
+        EpilogueBackward, EpilogueForward, Gather, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
+        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
+        LayerNormForward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
-    types::{Activation, AdamStep, AggregationWeights, Dropout, SgdStep, Side},
+    types::Side,
 };
 use crate::{View, ViewMut};
 
@@ -62,6 +64,7 @@ mod simd_x86;
 mod slices;
 mod slicing;
 mod sparse;
+mod sum;
 mod update;
 
 pub use level::{Level, with_level};
@@ -105,149 +108,136 @@ impl Backend for Cpu {
 }
 
 impl DenseOps for Cpu {
-    fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
-        if a.is_sparse() {
-            return sparse::product(a, side_a, b, side_b, beta, c);
+    fn gemm(&self, op: Checked<Gemm>) {
+        let op = op.into_inner();
+        if op.a.0.is_sparse() {
+            return sparse::product(op);
         }
-        gemm::gemm(self.precision, a, side_a, b, side_b, beta, c);
+        gemm::gemm(self.precision, op);
     }
 
-    fn weight_gradients(&self, a: [View; 2], b: View, beta: f32, c: [ViewMut; 2]) {
-        if a.iter().any(View::is_sparse) {
-            for (a, c) in a.into_iter().zip(c) {
-                self.gemm(a, Side::Transposed, b, Side::Plain, beta, c);
-            }
-            return;
+    fn head_gemm(&self, op: Checked<HeadGemm>) {
+        head_gemm::head_gemm(self.precision, op.into_inner());
+    }
+
+    fn weight_gradients(&self, op: Checked<WeightGradients>) {
+        let op = op.into_inner();
+        if op.a.iter().any(View::is_sparse) {
+            return op.products().into_iter().for_each(|product| self.gemm(Checked::new(product)));
         }
-        gemm::weight_gradients(self.precision, a, b, beta, c);
+        gemm::weight_gradients(self.precision, op);
     }
 
-    fn head_gemm(&self, op: HeadGemm) {
-        head_gemm::head_gemm(self.precision, op);
-    }
-
-    fn dense(&self, op: Dense) {
+    fn dense(&self, op: Checked<Dense>) {
+        let op = op.into_inner();
         if op.x.is_sparse() {
             let Dense { x, w, beta, bias, activation, dropout, mut out } = op;
-            sparse::product(x, Side::Plain, w, Side::Plain, beta, out.reborrow());
-            return epilogue::epilogue(bias, activation, dropout, out);
+            sparse::product(Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c: out.reborrow() });
+            return epilogue::epilogue(EpilogueForward { bias, activation, dropout, x: out });
         }
         epilogue::dense(self.precision, op);
     }
 }
 
 impl AggregationOps for Cpu {
-    fn aggregate(&self, block: &Block, weighting: AggregationWeights, src: View, beta: f32, dst: ViewMut) {
-        aggregate::aggregate(block, weighting, src, beta, dst);
+    fn aggregate(&self, op: Checked<Aggregate>) {
+        aggregate::aggregate(op.into_inner());
     }
 
-    fn aggregate_transposed(
-        &self,
-        block: &Block,
-        weighting: AggregationWeights,
-        dst_grad: View,
-        beta: f32,
-        src_grad: ViewMut,
-    ) {
-        aggregate::aggregate_transposed(block, weighting, dst_grad, beta, src_grad);
+    fn aggregate_transposed(&self, op: Checked<AggregateTransposed>) {
+        aggregate::aggregate_transposed(op.into_inner());
     }
 
-    fn hop(&self, first: usize, block: &Block, src: View, dst: ViewMut) {
-        hop::hop(first, block, src, dst);
+    fn hop(&self, op: Checked<Hop>) {
+        hop::hop(op.into_inner());
     }
 
-    fn hop_transposed(&self, first: usize, block: &Block, dst_grad: View, src_grad: ViewMut) {
-        hop::hop_transposed(first, block, dst_grad, src_grad);
+    fn hop_transposed(&self, op: Checked<HopTransposed>) {
+        hop::hop_transposed(op.into_inner());
     }
 
-    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut ArgMax) {
-        maximum::aggregate_max(block, src, dst, arg);
+    fn aggregate_max(&self, op: Checked<AggregateMax>) {
+        maximum::aggregate_max(op.into_inner());
     }
 
-    fn aggregate_max_transposed(&self, block: &Block, arg: &ArgMax, dst_grad: View, src_grad: ViewMut) {
-        maximum::aggregate_max_transposed(block, arg, dst_grad, src_grad);
+    fn aggregate_max_transposed(&self, op: Checked<AggregateMaxTransposed>) {
+        maximum::aggregate_max_transposed(op.into_inner());
     }
 }
 
 impl AttentionOps for Cpu {
-    fn head_dot(&self, z: View, a: View, heads: usize, out: ViewMut) {
-        heads::head_dot(z, a, heads, out);
+    fn head_dot(&self, op: Checked<HeadDot>) {
+        heads::head_dot(op.into_inner());
     }
 
-    fn head_dot_backward(
-        &self,
-        z: View,
-        a: View,
-        heads: usize,
-        grad: View,
-        z_grad: ViewMut,
-        a_grad: ViewMut,
-    ) {
-        heads::head_dot_backward(z, a, heads, grad, z_grad, a_grad);
+    fn head_dot_backward(&self, op: Checked<HeadDotBackward>) {
+        heads::head_dot_backward(op.into_inner());
     }
 
-    fn edge_softmax(&self, block: &Block, source: View, target: View, slope: f32, alpha: ViewMut) {
-        attention::edge_softmax(block, source, target, slope, alpha);
+    fn edge_softmax(&self, op: Checked<EdgeSoftmax>) {
+        attention::edge_softmax(op.into_inner());
     }
 
-    fn edge_softmax_backward(&self, op: EdgeSoftmaxBackward) {
-        attention::edge_softmax_backward(op);
+    fn edge_softmax_backward(&self, op: Checked<EdgeSoftmaxBackward>) {
+        attention::edge_softmax_backward(op.into_inner());
     }
 
-    fn attend(&self, block: &Block, alpha: View, z: View, out: ViewMut) {
-        attention::attend(block, alpha, z, out);
+    fn attend(&self, op: Checked<Attend>) {
+        attention::attend(op.into_inner());
     }
 
-    fn attend_backward(
-        &self,
-        block: &Block,
-        alpha: View,
-        z: View,
-        grad: View,
-        alpha_grad: ViewMut,
-        z_grad: ViewMut,
-    ) {
-        attention::attend_backward(block, alpha, z, grad, alpha_grad, z_grad);
+    fn attend_backward(&self, op: Checked<AttendBackward>) {
+        attention::attend_backward(op.into_inner());
     }
 
-    fn attend_input(&self, op: AttendInput) {
-        attend_input::attend_input(op);
+    fn attend_input(&self, op: Checked<AttendInput>) {
+        attend_input::attend_input(op.into_inner());
     }
 
-    fn attend_input_backward(&self, op: AttendInputBackward) {
-        attend_input_grad::backward(op);
+    fn attend_input_backward(&self, op: Checked<AttendInputBackward>) {
+        attend_input_grad::backward(op.into_inner());
     }
 
-    fn attend_input_transposed(&self, op: AttendInputTransposed) {
-        attend_input_grad::transposed(op);
+    fn attend_input_transposed(&self, op: Checked<AttendInputTransposed>) {
+        attend_input_grad::transposed(op.into_inner());
     }
 
-    fn head_mean(&self, x: View, heads: usize, out: ViewMut) {
-        heads::head_mean(x, heads, out);
+    fn head_mean(&self, op: Checked<HeadMean>) {
+        heads::head_mean(op.into_inner());
     }
 
-    fn head_mean_backward(&self, grad: View, heads: usize, x_grad: ViewMut) {
-        heads::head_mean_backward(grad, heads, x_grad);
+    fn head_mean_backward(&self, op: Checked<HeadMeanBackward>) {
+        heads::head_mean_backward(op.into_inner());
     }
 }
 
 impl ElementOps for Cpu {
-    fn gather(&self, src: View, ids: &[NodeId], dst: ViewMut) {
-        if src.is_sparse() {
-            return sparse::gather(src, ids, dst);
+    fn gather(&self, op: Checked<Gather>) {
+        let op = op.into_inner();
+        if op.src.is_sparse() {
+            return sparse::gather(op);
         }
-        rows::gather(src, ids, dst);
+        rows::gather(op);
     }
 
-    fn add(&self, alpha: f32, x: View, y: ViewMut) {
-        if x.is_sparse() {
-            return sparse::add(alpha, x, y);
+    fn add(&self, op: Checked<Add>) {
+        let op = op.into_inner();
+        if op.x.is_sparse() {
+            return sparse::add(op);
         }
-        rows::add(alpha, x, y);
+        rows::add(op);
     }
 
-    fn drop_stored(&self, x: View, dropout: Dropout, out: ViewMut) {
-        sparse::drop_stored(x, dropout, out);
+    fn drop_stored(&self, op: Checked<DropStored>) {
+        sparse::drop_stored(op.into_inner());
+    }
+
+    fn epilogue(&self, op: Checked<EpilogueForward>) {
+        epilogue::epilogue(op.into_inner());
+    }
+
+    fn epilogue_backward(&self, op: Checked<EpilogueBackward>) {
+        epilogue::epilogue_backward(op.into_inner());
     }
 
     fn fill(&self, value: f32, x: ViewMut) {
@@ -269,74 +259,45 @@ impl ElementOps for Cpu {
     fn dot(&self, x: View, y: View) -> f64 {
         columns::dot(x, y)
     }
-
-    fn epilogue(&self, bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut) {
-        epilogue::epilogue(bias, activation, dropout, x);
-    }
-
-    fn epilogue_backward(
-        &self,
-        activation: Activation,
-        dropout: Dropout,
-        y: View,
-        grad: ViewMut,
-        bias_grad: Option<ViewMut>,
-    ) {
-        epilogue::epilogue_backward(activation, dropout, y, grad, bias_grad);
-    }
 }
 
 impl NormOps for Cpu {
-    fn batch_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
-        batch_norm::batch_norm(x, gamma, beta, eps, stats, out);
+    fn batch_norm(&self, op: Checked<BatchNormForward>) {
+        batch_norm::batch_norm(op.into_inner());
     }
 
-    fn batch_norm_apply(&self, x: View, gamma: View, beta: View, eps: f32, stats: View, out: ViewMut) {
-        batch_norm::batch_norm_apply(x, gamma, beta, eps, stats, out);
+    fn batch_norm_apply(&self, op: Checked<BatchNormApply>) {
+        batch_norm::batch_norm_apply(op.into_inner());
     }
 
-    fn batch_norm_backward(&self, op: NormBackward) {
-        batch_norm::batch_norm_backward(op);
+    fn batch_norm_backward(&self, op: Checked<BatchNormBackward>) {
+        batch_norm::batch_norm_backward(op.into_inner());
     }
 
-    fn layer_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
-        row_norm::layer_norm(x, gamma, beta, eps, stats, out);
+    fn layer_norm(&self, op: Checked<LayerNormForward>) {
+        row_norm::layer_norm(op.into_inner());
     }
 
-    fn layer_norm_backward(&self, op: NormBackward) {
-        row_norm::layer_norm_backward(op);
+    fn layer_norm_backward(&self, op: Checked<LayerNormBackward>) {
+        row_norm::layer_norm_backward(op.into_inner());
     }
 
-    fn l2_norm(&self, x: View, norms: ViewMut, out: ViewMut) {
-        row_norm::l2_norm(x, norms, out);
+    fn l2_norm(&self, op: Checked<L2NormForward>) {
+        row_norm::l2_norm(op.into_inner());
     }
 
-    fn l2_norm_backward(&self, y: View, norms: View, grad: ViewMut) {
-        row_norm::l2_norm_backward(y, norms, grad);
+    fn l2_norm_backward(&self, op: Checked<L2NormBackward>) {
+        row_norm::l2_norm_backward(op.into_inner());
     }
 }
 
 impl LossOps for Cpu {
-    fn softmax_cross_entropy(
-        &self,
-        logits: View,
-        label: &[i32],
-        weight: &[f32],
-        scale: f32,
-        grad: ViewMut,
-    ) -> f64 {
-        loss::softmax_cross_entropy(logits, label, weight, scale, grad)
+    fn softmax_cross_entropy(&self, op: Checked<SoftmaxCrossEntropy>) -> f64 {
+        loss::softmax_cross_entropy(op.into_inner())
     }
 
-    fn sigmoid_cross_entropy(
-        &self,
-        logits: View,
-        target: &[u8],
-        weight: &[f32],
-        scale: f32,
-        grad: ViewMut,
-    ) -> f64 {
-        loss::sigmoid_cross_entropy(logits, target, weight, scale, grad)
+    fn sigmoid_cross_entropy(&self, op: Checked<SigmoidCrossEntropy>) -> f64 {
+        loss::sigmoid_cross_entropy(op.into_inner())
     }
 
     fn softmax(&self, x: ViewMut) {
@@ -349,11 +310,11 @@ impl LossOps for Cpu {
 }
 
 impl UpdateOps for Cpu {
-    fn adam(&self, step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut) {
-        update::adam(step, grad, m, v, value);
+    fn adam(&self, op: Checked<AdamUpdate>) {
+        update::adam(op.into_inner());
     }
 
-    fn sgd(&self, step: SgdStep, grad: View, velocity: ViewMut, value: ViewMut) {
-        update::sgd(step, grad, velocity, value);
+    fn sgd(&self, op: Checked<SgdUpdate>) {
+        update::sgd(op.into_inner());
     }
 }

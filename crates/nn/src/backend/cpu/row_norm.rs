@@ -6,16 +6,13 @@ use super::{
     parallel::{self, Rows},
     simd::Simd,
 };
-use crate::{
-    View, ViewMut,
-    backend::{ops::NormBackward, shape},
-};
+use crate::backend::ops::{L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward};
 
 /// Below this norm a row is left (nearly) as it is, and gets no gradient.
 const TINY: f32 = 1e-12;
 
-pub(super) fn layer_norm(x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
-    shape::rows_norm(x, gamma, beta, stats.as_view(), out.as_view());
+pub(super) fn layer_norm(op: LayerNormForward) {
+    let LayerNormForward { x, gamma, beta, eps, stats, out } = op;
     let (isa, cols, data) = (Isa::current(), x.num_cols(), x.host());
     let (gamma, beta) = (gamma.host(), beta.host());
     let parts = (Rows { data: stats.host(), width: 2 }, Rows { data: out.host(), width: cols });
@@ -25,10 +22,8 @@ pub(super) fn layer_norm(x: View, gamma: View, beta: View, eps: f32, stats: View
     });
 }
 
-pub(super) fn layer_norm_backward(op: NormBackward) {
-    let NormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
-    shape::rows_norm(x, gamma, beta_grad.as_view(), stats, grad.as_view());
-    shape::same(gamma, gamma_grad.as_view());
+pub(super) fn layer_norm_backward(op: LayerNormBackward) {
+    let LayerNormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
     let (isa, cols, data) = (Isa::current(), x.num_cols(), x.host());
     let (gamma, stats) = (gamma.host(), stats.host());
     let grad = Rows { data: grad.host(), width: cols };
@@ -40,8 +35,8 @@ pub(super) fn layer_norm_backward(op: NormBackward) {
     columns::add_to(gamma_grad, &sums[cols..2 * cols]);
 }
 
-pub(super) fn l2_norm(x: View, norms: ViewMut, out: ViewMut) {
-    shape::l2_norm(x, norms.as_view(), out.as_view());
+pub(super) fn l2_norm(op: L2NormForward) {
+    let L2NormForward { x, norms, out } = op;
     let (isa, cols, data) = (Isa::current(), x.num_cols(), x.host());
     let parts = (Rows { data: norms.host(), width: 1 }, Rows { data: out.host(), width: cols });
     parallel::rows(x.num_rows(), 2 * cols, parts, |range, (norms, out)| {
@@ -49,8 +44,8 @@ pub(super) fn l2_norm(x: View, norms: ViewMut, out: ViewMut) {
     });
 }
 
-pub(super) fn l2_norm_backward(y: View, norms: View, grad: ViewMut) {
-    shape::l2_norm(y, norms, grad.as_view());
+pub(super) fn l2_norm_backward(op: L2NormBackward) {
+    let L2NormBackward { y, norms, grad } = op;
     let (isa, cols, y, norms) = (Isa::current(), y.num_cols(), y.host(), norms.host());
     parallel::rows(norms.len(), 2 * cols, Rows { data: grad.host(), width: cols }, |range, grad| {
         let y = &y[range.start * cols..range.end * cols];

@@ -3,12 +3,16 @@
 use graphmill_core::NodeId;
 
 use super::{
-    aggregate::{Sum, Unit},
     level::{Isa, kernel, prefetch},
     parallel::{self, Rows},
     simd::Element,
+    sum::{Sum, Unit},
 };
-use crate::{View, ViewMut, backend::shape, matrix::Table};
+use crate::{
+    View, ViewMut,
+    backend::ops::{Add, Gather, shape},
+    matrix::Table,
+};
 
 /// Calls `f` with the first index and the values of pieces of `data`, in parallel; `inputs` is how many
 /// values are read for each.
@@ -16,8 +20,8 @@ pub(super) fn elements(data: &mut [f32], inputs: usize, f: impl Fn(usize, &mut [
     parallel::rows(data.len(), 1 + inputs, Rows { data, width: 1 }, |range, part| f(range.start, part.data));
 }
 
-pub(super) fn gather(src: View, ids: &[NodeId], dst: ViewMut) {
-    shape::gather(src, ids, &dst);
+pub(super) fn gather(op: Gather) {
+    let Gather { src, ids, dst } = op;
     match src.table() {
         Table::F32(table) => gather_of(table, ids, dst),
         Table::F16(table) => gather_of(table, ids, dst),
@@ -36,8 +40,8 @@ fn gather_of<T: Element>(src: &[T], ids: &[NodeId], dst: ViewMut) {
     });
 }
 
-pub(super) fn add(alpha: f32, x: View, y: ViewMut) {
-    shape::same(x, y.as_view());
+pub(super) fn add(op: Add) {
+    let Add { alpha, x, y } = op;
     let (isa, x) = (Isa::current(), x.host());
     elements(y.host(), 1, |first, y| add_elements(isa, alpha, &x[first..first + y.len()], y));
 }

@@ -13,11 +13,11 @@
 use std::{marker::PhantomData, ops::Range};
 
 use super::{
-    aggregate::{Sum, Weight, run_of_row},
     level::{Isa, kernel, prefetch, prefetch_at},
     parallel::{self, Rows},
     scratch,
     simd::Element,
+    sum::{Sum, Weight, run_of_row},
 };
 
 /// Values in a cache line. Slices begin on one where rows do, so that no two threads write to the same.

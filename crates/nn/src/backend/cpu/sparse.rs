@@ -4,15 +4,16 @@
 //! block whose destinations are the rows and whose sources are the columns. `X^T Y` is the same over the transposed lists.
 //! Both cost `2 stored O` operations, against `2 R F O` of a dense product.
 
-use graphmill_core::NodeId;
-
 use super::{
-    aggregate::{ByEdge, Sum, Weight},
     parallel::{self, Rows, Runs},
+    sum::{ByEdge, Sum, Weight},
 };
 use crate::{
-    View, ViewMut,
-    backend::{Dropout, Side, mask_hash, shape},
+    View,
+    backend::{
+        Side, mask_hash,
+        ops::{Add, DropStored, Gather, Gemm},
+    },
     matrix::Sparse,
 };
 
@@ -40,12 +41,12 @@ fn rows(x: View) -> Sparse {
     x.sparse().expect("rows of a table are gathered before they are multiplied")
 }
 
-/// `c = beta c + op(x) b`, with `x` sparse.
-pub(super) fn product(x: View, side: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
-    shape::gemm(x, side, b, side_b, &c);
+/// A product whose first factor is sparse.
+pub(super) fn product(op: Gemm) {
+    let Gemm { a: (x, side_a), b: (b, side_b), beta, c } = op;
     assert_eq!(side_b, Side::Plain, "sparse rows are multiplied by a matrix as it is");
     let (sparse, cols) = (rows(x), c.num_cols());
-    match side {
+    match side_a {
         Side::Plain => {
             let weight = ByEdge(sparse.values);
             Sum::weighted(sparse.indptr, sparse.indices, weight, b.host(), cols, beta).run(c.host());
@@ -60,9 +61,9 @@ pub(super) fn product(x: View, side: Side, b: View, side_b: Side, beta: f32, c: 
     }
 }
 
-/// `out[i] = x[ids[i]]`, with the zeros.
-pub(super) fn gather(x: View, ids: &[NodeId], out: ViewMut) {
-    shape::gather(x, ids, &out);
+/// With the zeros.
+pub(super) fn gather(op: Gather) {
+    let Gather { src: x, ids, dst: out } = op;
     let width = out.num_cols();
     parallel::rows(ids.len(), width, Rows { data: out.host(), width }, |range, out| {
         out.data.fill(0.0);
@@ -73,9 +74,8 @@ pub(super) fn gather(x: View, ids: &[NodeId], out: ViewMut) {
     });
 }
 
-/// `y = y + alpha x`.
-pub(super) fn add(alpha: f32, x: View, y: ViewMut) {
-    shape::same(x, y.as_view());
+pub(super) fn add(op: Add) {
+    let Add { alpha, x, y } = op;
     let width = y.num_cols();
     parallel::rows(x.num_rows(), width, Rows { data: y.host(), width }, |range, y| {
         for (i, y) in range.zip(y.data.chunks_exact_mut(width.max(1))) {
@@ -85,9 +85,8 @@ pub(super) fn add(alpha: f32, x: View, y: ViewMut) {
     });
 }
 
-/// The stored values after dropout.
-pub(super) fn drop_stored(x: View, dropout: Dropout, out: ViewMut) {
-    shape::drop_stored(x, &out);
+pub(super) fn drop_stored(op: DropStored) {
+    let DropStored { x, dropout, out } = op;
     let Sparse { indptr, .. } = rows(x);
     let (scale, threshold) = (dropout.scale(), dropout.threshold());
     parallel::runs(indptr, 1, Runs { data: out.host(), indptr, width: 1 }, |range, out| {

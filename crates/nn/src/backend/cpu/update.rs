@@ -5,8 +5,11 @@ use super::{
     parallel::{self, Rows},
 };
 use crate::{
-    View, ViewMut,
-    backend::{AdamStep, SgdStep, shape},
+    ViewMut,
+    backend::{
+        AdamStep, SgdStep,
+        ops::{AdamUpdate, SgdUpdate},
+    },
 };
 
 /// One value to the row.
@@ -14,19 +17,16 @@ fn flat(x: ViewMut<'_>) -> Rows<'_, f32> {
     Rows { data: x.host(), width: 1 }
 }
 
-pub(super) fn adam(step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut) {
-    shape::same(grad, m.as_view());
-    shape::same(grad, v.as_view());
-    shape::same(grad, value.as_view());
+pub(super) fn adam(op: AdamUpdate) {
+    let AdamUpdate { step, grad, m, v, value } = op;
     let (isa, grad) = (Isa::current(), grad.host());
     parallel::rows(grad.len(), 4, (flat(m), flat(v), flat(value)), |range, (m, v, value)| {
         adam_elements(isa, step, &grad[range], m.data, v.data, value.data);
     });
 }
 
-pub(super) fn sgd(step: SgdStep, grad: View, velocity: ViewMut, value: ViewMut) {
-    shape::same(grad, velocity.as_view());
-    shape::same(grad, value.as_view());
+pub(super) fn sgd(op: SgdUpdate) {
+    let SgdUpdate { step, grad, velocity, value } = op;
     let (isa, grad) = (Isa::current(), grad.host());
     parallel::rows(grad.len(), 3, (flat(velocity), flat(value)), |range, (velocity, value)| {
         sgd_elements(isa, step, &grad[range], velocity.data, value.data);

@@ -3,9 +3,9 @@
 use graphmill_core::Block;
 
 use super::{at, keep, set};
-use crate::{
-    View, ViewMut,
-    backend::{AggregationWeights, ArgMax, EdgeWeight, OwnWeight, shape},
+use crate::backend::{
+    AggregationWeights, EdgeWeight, OwnWeight,
+    ops::{Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Hop, HopTransposed},
 };
 
 /// The coefficient of edge `e` into destination `v`.
@@ -31,45 +31,39 @@ fn own_coefficient(block: &Block, weight: OwnWeight, v: usize) -> f64 {
     }
 }
 
-pub(super) fn aggregate(block: &Block, weighting: AggregationWeights, src: View, beta: f32, dst: ViewMut) {
-    shape::aggregate(block, weighting, src, &dst);
+pub(super) fn aggregate(op: Aggregate) {
+    let Aggregate { block, weights, src, beta, dst } = op;
     set(dst, |v, f, old| {
-        let mut sum = own_coefficient(block, weighting.own, v);
+        let mut sum = own_coefficient(block, weights.own, v);
         if sum != 0.0 {
             sum *= at(src, block.own_row(v), f);
         }
         for e in block.edges(v) {
-            sum += edge_coefficient(block, weighting.edge, v, e) * at(src, block.indices[e] as usize, f);
+            sum += edge_coefficient(block, weights.edge, v, e) * at(src, block.indices[e] as usize, f);
         }
         keep(beta, old) + sum
     });
 }
 
-pub(super) fn aggregate_transposed(
-    block: &Block,
-    weighting: AggregationWeights,
-    dst_grad: View,
-    beta: f32,
-    src_grad: ViewMut,
-) {
-    shape::aggregate_transposed(block, weighting, dst_grad, &src_grad);
+pub(super) fn aggregate_transposed(op: AggregateTransposed) {
+    let AggregateTransposed { block, weights, dst_grad, beta, src_grad } = op;
     let cols = dst_grad.num_cols();
     let mut sum = vec![0.0; block.num_src * cols];
     for v in 0..block.num_dst {
         for f in 0..cols {
             let grad = at(dst_grad, v, f);
-            sum[block.own_row(v) * cols + f] += own_coefficient(block, weighting.own, v) * grad;
+            sum[block.own_row(v) * cols + f] += own_coefficient(block, weights.own, v) * grad;
             for e in block.edges(v) {
                 let u = block.indices[e] as usize;
-                sum[u * cols + f] += edge_coefficient(block, weighting.edge, v, e) * grad;
+                sum[u * cols + f] += edge_coefficient(block, weights.edge, v, e) * grad;
             }
         }
     }
     set(src_grad, |u, f, old| keep(beta, old) + sum[u * cols + f]);
 }
 
-pub(super) fn hop(first: usize, block: &Block, src: View, dst: ViewMut) {
-    shape::hop(first, block, src, &dst);
+pub(super) fn hop(op: Hop) {
+    let Hop { block, first, src, dst } = op;
     set(dst, |v, f, _| {
         let own = at(src, block.own_row(v), f);
         if f < first {
@@ -80,9 +74,11 @@ pub(super) fn hop(first: usize, block: &Block, src: View, dst: ViewMut) {
     });
 }
 
-pub(super) fn hop_transposed(first: usize, block: &Block, dst_grad: View, mut src_grad: ViewMut) {
-    shape::hop_transposed(first, block, dst_grad, &src_grad);
-    aggregate_transposed(block, AggregationWeights::STORED, dst_grad, 0.0, src_grad.reborrow());
+pub(super) fn hop_transposed(op: HopTransposed) {
+    let HopTransposed { block, first, dst_grad, mut src_grad } = op;
+    let weights = AggregationWeights::STORED;
+    let to = src_grad.reborrow();
+    aggregate_transposed(AggregateTransposed { block, weights, dst_grad, beta: 0.0, src_grad: to });
     set(src_grad, |u, f, aggregated| match (f < first, u < block.num_dst) {
         (false, _) => f64::from(aggregated),
         (true, true) => at(dst_grad, u, f),
@@ -90,8 +86,8 @@ pub(super) fn hop_transposed(first: usize, block: &Block, dst_grad: View, mut sr
     });
 }
 
-pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut ArgMax) {
-    shape::aggregate(block, AggregationWeights { edge: EdgeWeight::One, own: OwnWeight::None }, src, &dst);
+pub(super) fn aggregate_max(op: AggregateMax) {
+    let AggregateMax { block, src, dst, arg } = op;
     let cols = dst.num_cols();
     arg.resize(block.num_dst, cols);
     let arg = arg.host_mut();
@@ -110,8 +106,8 @@ pub(super) fn aggregate_max(block: &Block, src: View, dst: ViewMut, arg: &mut Ar
     });
 }
 
-pub(super) fn aggregate_max_transposed(block: &Block, arg: &ArgMax, dst_grad: View, src_grad: ViewMut) {
-    shape::aggregate_max_transposed(block, arg, dst_grad, &src_grad);
+pub(super) fn aggregate_max_transposed(op: AggregateMaxTransposed) {
+    let AggregateMaxTransposed { block, arg, dst_grad, src_grad } = op;
     let cols = dst_grad.num_cols();
     let (arg, mut sum) = (arg.host(), vec![0.0; block.num_src * cols]);
     for v in 0..block.num_dst {

@@ -4,11 +4,13 @@ use graphmill_core::Block;
 
 use super::{at, leaky, set};
 use crate::{
-    View, ViewMut,
+    View,
     backend::{
         dropped,
-        ops::{AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmaxBackward},
-        shape,
+        ops::{
+            Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmax,
+            EdgeSoftmaxBackward, HeadDot, HeadDotBackward, HeadMean, HeadMeanBackward,
+        },
     },
 };
 
@@ -18,31 +20,24 @@ fn entries(block: &Block, v: usize) -> impl Iterator<Item = (usize, usize)> + '_
     block.edges(v).map(|e| (e, block.indices[e] as usize)).chain([own])
 }
 
-pub(super) fn head_dot(z: View, a: View, heads: usize, out: ViewMut) {
-    let width = shape::head_dot(z, a, heads, &out.as_view());
+pub(super) fn head_dot(op: HeadDot) {
+    let width = op.width();
+    let HeadDot { z, a, out, .. } = op;
     set(out, |r, h, _| (h * width..(h + 1) * width).map(|c| at(z, r, c) * at(a, 0, c)).sum());
 }
 
-pub(super) fn head_dot_backward(
-    z: View,
-    a: View,
-    heads: usize,
-    grad: View,
-    z_grad: ViewMut,
-    a_grad: ViewMut,
-) {
-    let width = shape::head_dot(z, a, heads, &grad);
-    shape::same(z, z_grad.as_view());
-    shape::same(a, a_grad.as_view());
+pub(super) fn head_dot_backward(op: HeadDotBackward) {
+    let width = op.width();
+    let HeadDotBackward { z, a, grad, z_grad, a_grad, .. } = op;
     set(z_grad, |r, c, old| f64::from(old) + at(grad, r, c / width) * at(a, 0, c));
     set(a_grad, |_, c, old| {
         f64::from(old) + (0..z.num_rows()).map(|r| at(grad, r, c / width) * at(z, r, c)).sum::<f64>()
     });
 }
 
-pub(super) fn edge_softmax(block: &Block, source: View, target: View, slope: f32, alpha: ViewMut) {
-    let heads = shape::edge_softmax(block, source, target, alpha.as_view());
-    let alpha = alpha.host();
+pub(super) fn edge_softmax(op: EdgeSoftmax) {
+    let EdgeSoftmax { block, source, target, slope, alpha } = op;
+    let (heads, alpha) = (source.num_cols(), alpha.host());
     for v in 0..block.num_dst {
         for h in 0..heads {
             let t = at(target, block.own_row(v), h);
@@ -58,22 +53,9 @@ pub(super) fn edge_softmax(block: &Block, source: View, target: View, slope: f32
 
 pub(super) fn edge_softmax_backward(op: EdgeSoftmaxBackward) {
     let EdgeSoftmaxBackward {
-        block,
-        source,
-        target,
-        slope,
-        alpha,
-        alpha_grad,
-        scratch,
-        source_grad,
-        target_grad,
+        block, source, target, slope, alpha, alpha_grad, source_grad, target_grad, ..
     } = op;
-    let heads = shape::edge_softmax(block, source, target, alpha);
-    shape::local(block);
-    shape::same(alpha, alpha_grad);
-    shape::same(alpha, scratch.as_view());
-    shape::source_grad(block, source, source_grad.as_view());
-    shape::source_grad(block, target, target_grad.as_view());
+    let heads = source.num_cols();
     let mut source_sum = vec![0.0; block.num_src * heads];
     let mut target_sum = vec![0.0; block.num_src * heads];
     for v in 0..block.num_dst {
@@ -93,23 +75,15 @@ pub(super) fn edge_softmax_backward(op: EdgeSoftmaxBackward) {
     set(target_grad, |u, h, _| target_sum[u * heads + h]);
 }
 
-pub(super) fn attend(block: &Block, alpha: View, z: View, out: ViewMut) {
-    let width = shape::attend(block, alpha, z, out.as_view());
+pub(super) fn attend(op: Attend) {
+    let width = op.width();
+    let Attend { block, alpha, z, out } = op;
     set(out, |v, c, _| entries(block, v).map(|(e, u)| at(alpha, e, c / width) * at(z, u, c)).sum());
 }
 
-pub(super) fn attend_backward(
-    block: &Block,
-    alpha: View,
-    z: View,
-    grad: View,
-    alpha_grad: ViewMut,
-    z_grad: ViewMut,
-) {
-    let width = shape::attend(block, alpha, z, grad);
-    shape::local(block);
-    shape::same(alpha, alpha_grad.as_view());
-    shape::source_grad(block, z, z_grad.as_view());
+pub(super) fn attend_backward(op: AttendBackward) {
+    let width = op.width();
+    let AttendBackward { block, alpha, z, grad, alpha_grad, z_grad } = op;
     let (heads, cols) = (alpha.num_cols(), z.num_cols());
     let alpha_grad = alpha_grad.host();
     let mut sum = vec![0.0; block.num_src * cols];
@@ -129,9 +103,7 @@ pub(super) fn attend_backward(
 
 pub(super) fn attend_input(op: AttendInput) {
     let AttendInput { block, x, source, target, slope, dropout, mut score, mut alpha, mut used, out } = op;
-    let of_entries = [score.as_view(), alpha.as_view()];
-    let heads = shape::attend_input(block, x, [source, target], of_entries, out.as_view());
-    let cols = x.num_cols();
+    let (cols, heads) = (x.num_cols(), source.num_cols());
     let dot = |u: usize, w: View, h: usize| (0..cols).map(|f| at(x, u, f) * at(w, f, h)).sum::<f64>();
     for v in 0..block.num_dst {
         for h in 0..heads {
@@ -171,11 +143,7 @@ pub(super) fn attend_input_backward(op: AttendInputBackward) {
         source_grad,
         target_grad,
     } = op;
-    let weights = [source_grad.as_view(), target_grad.as_view()];
-    let heads = shape::attend_input(block, x, weights, [score, alpha], grad);
-    shape::same(score, used);
-    shape::same(score, score_grad.as_view());
-    let cols = x.num_cols();
+    let (cols, heads) = (x.num_cols(), score.num_cols());
     for v in 0..block.num_dst {
         for h in 0..heads {
             let dot = |u: usize| (0..cols).map(|f| at(grad, v, h * cols + f) * at(x, u, f)).sum::<f64>();
@@ -200,9 +168,7 @@ pub(super) fn attend_input_backward(op: AttendInputBackward) {
 
 pub(super) fn attend_input_transposed(op: AttendInputTransposed) {
     let AttendInputTransposed { block, source, target, used, grad, score_grad, x_grad } = op;
-    let of_entries = [used, score_grad];
-    let heads = shape::attend_input_transposed(block, x_grad.as_view(), [source, target], of_entries, grad);
-    let cols = x_grad.num_cols();
+    let (cols, heads) = (x_grad.num_cols(), source.num_cols());
     let mut sum = vec![0.0; block.num_src * cols];
     for v in 0..block.num_dst {
         for (e, u) in entries(block, v) {
@@ -218,12 +184,14 @@ pub(super) fn attend_input_transposed(op: AttendInputTransposed) {
     set(x_grad, |u, f, _| sum[u * cols + f]);
 }
 
-pub(super) fn head_mean(x: View, heads: usize, out: ViewMut) {
-    let width = shape::head_mean(x, heads, out.as_view());
+pub(super) fn head_mean(op: HeadMean) {
+    let HeadMean { x, heads, out } = op;
+    let width = out.num_cols();
     set(out, |r, o, _| (0..heads).map(|h| at(x, r, h * width + o)).sum::<f64>() / heads as f64);
 }
 
-pub(super) fn head_mean_backward(grad: View, heads: usize, x_grad: ViewMut) {
-    let width = shape::head_mean(x_grad.as_view(), heads, grad);
+pub(super) fn head_mean_backward(op: HeadMeanBackward) {
+    let HeadMeanBackward { grad, heads, x_grad } = op;
+    let width = grad.num_cols();
     set(x_grad, |r, c, _| at(grad, r, c % width) / heads as f64);
 }

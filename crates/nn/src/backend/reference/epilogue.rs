@@ -1,9 +1,9 @@
 //! What is done to rows last.
 
 use super::{at, leaky, set};
-use crate::{
-    View, ViewMut,
-    backend::{Activation, Dropout, dropped, shape},
+use crate::backend::{
+    Activation, dropped,
+    ops::{EpilogueBackward, EpilogueForward},
 };
 
 fn activate(activation: Activation, x: f64) -> f64 {
@@ -34,10 +34,8 @@ fn slope_at(activation: Activation, y: f64) -> f64 {
     }
 }
 
-pub(super) fn epilogue(bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut) {
-    if let Some(bias) = &bias {
-        shape::row(bias, x.num_cols());
-    }
+pub(super) fn epilogue(op: EpilogueForward) {
+    let EpilogueForward { bias, activation, dropout, x } = op;
     set(x, |r, c, old| {
         if dropped(dropout, r, c) {
             return 0.0;
@@ -47,14 +45,8 @@ pub(super) fn epilogue(bias: Option<View>, activation: Activation, dropout: Drop
     });
 }
 
-pub(super) fn epilogue_backward(
-    activation: Activation,
-    dropout: Dropout,
-    y: View,
-    mut grad: ViewMut,
-    bias_grad: Option<ViewMut>,
-) {
-    shape::same(y, grad.as_view());
+pub(super) fn epilogue_backward(op: EpilogueBackward) {
+    let EpilogueBackward { activation, dropout, y, mut grad, bias_grad } = op;
     let scale = f64::from(dropout.scale());
     set(grad.reborrow(), |r, c, old| {
         if dropped(dropout, r, c) {

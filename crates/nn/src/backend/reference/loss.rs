@@ -1,7 +1,10 @@
 //! Losses.
 
 use super::{at, set};
-use crate::{View, ViewMut, backend::shape};
+use crate::{
+    ViewMut,
+    backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy},
+};
 
 /// `log(sum of exp)` of a row.
 fn log_sum_exp(row: &[f32]) -> f64 {
@@ -13,14 +16,8 @@ fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-pub(super) fn softmax_cross_entropy(
-    logits: View,
-    label: &[i32],
-    weight: &[f32],
-    scale: f32,
-    grad: ViewMut,
-) -> f64 {
-    shape::softmax_cross_entropy(logits, label, weight, &grad);
+pub(super) fn softmax_cross_entropy(op: SoftmaxCrossEntropy) -> f64 {
+    let SoftmaxCrossEntropy { logits, label, weight, scale, grad } = op;
     let cols = logits.num_cols();
     let mut loss = 0.0;
     let grad = grad.host();
@@ -41,14 +38,8 @@ pub(super) fn softmax_cross_entropy(
     loss
 }
 
-pub(super) fn sigmoid_cross_entropy(
-    logits: View,
-    target: &[u8],
-    weight: &[f32],
-    scale: f32,
-    grad: ViewMut,
-) -> f64 {
-    shape::sigmoid_cross_entropy(logits, target, weight, &grad);
+pub(super) fn sigmoid_cross_entropy(op: SigmoidCrossEntropy) -> f64 {
+    let SigmoidCrossEntropy { logits, target, weight, scale, grad } = op;
     let cols = logits.num_cols();
     let mut loss = 0.0;
     set(grad, |r, c, _| {

@@ -3,15 +3,16 @@
 //! It is what the fast backends are tested against, and what to read to learn what an operation
 //! means: a file for each group of them. A new backend starts as a copy of this folder.
 
-use graphmill_core::{Block, NodeId};
-
 use super::{
-    arg_max::ArgMax,
     interface::{AggregationOps, AttentionOps, Backend, DenseOps, ElementOps, LossOps, NormOps, UpdateOps},
     ops::{
-        AttendInput, AttendInputBackward, AttendInputTransposed, EdgeSoftmaxBackward, HeadGemm, NormBackward,
+        AdamUpdate, Add, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Attend,
+        AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
+        BatchNormBackward, BatchNormForward, Checked, DropStored, EdgeSoftmax, EdgeSoftmaxBackward,
+        EpilogueBackward, EpilogueForward, Gather, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
+        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
+        LayerNormForward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy,
     },
-    types::{Activation, AdamStep, AggregationWeights, Dropout, SgdStep, Side},
 };
 use crate::{View, ViewMut, matrix::Table};
 
@@ -68,121 +69,106 @@ impl Backend for Reference {
 }
 
 impl DenseOps for Reference {
-    fn gemm(&self, a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
-        product::gemm(a, side_a, b, side_b, beta, c);
+    fn gemm(&self, op: Checked<Gemm>) {
+        product::gemm(op.into_inner());
     }
 
-    fn head_gemm(&self, op: HeadGemm) {
-        product::head_gemm(op);
+    fn head_gemm(&self, op: Checked<HeadGemm>) {
+        product::head_gemm(op.into_inner());
     }
 }
 
 impl AggregationOps for Reference {
-    fn aggregate(&self, block: &Block, weighting: AggregationWeights, src: View, beta: f32, dst: ViewMut) {
-        aggregate::aggregate(block, weighting, src, beta, dst);
+    fn aggregate(&self, op: Checked<Aggregate>) {
+        aggregate::aggregate(op.into_inner());
     }
 
-    fn aggregate_transposed(
-        &self,
-        block: &Block,
-        weighting: AggregationWeights,
-        dst_grad: View,
-        beta: f32,
-        src_grad: ViewMut,
-    ) {
-        aggregate::aggregate_transposed(block, weighting, dst_grad, beta, src_grad);
+    fn aggregate_transposed(&self, op: Checked<AggregateTransposed>) {
+        aggregate::aggregate_transposed(op.into_inner());
     }
 
-    fn hop(&self, first: usize, block: &Block, src: View, dst: ViewMut) {
-        aggregate::hop(first, block, src, dst);
+    fn hop(&self, op: Checked<Hop>) {
+        aggregate::hop(op.into_inner());
     }
 
-    fn hop_transposed(&self, first: usize, block: &Block, dst_grad: View, src_grad: ViewMut) {
-        aggregate::hop_transposed(first, block, dst_grad, src_grad);
+    fn hop_transposed(&self, op: Checked<HopTransposed>) {
+        aggregate::hop_transposed(op.into_inner());
     }
 
-    fn aggregate_max(&self, block: &Block, src: View, dst: ViewMut, arg: &mut ArgMax) {
-        aggregate::aggregate_max(block, src, dst, arg);
+    fn aggregate_max(&self, op: Checked<AggregateMax>) {
+        aggregate::aggregate_max(op.into_inner());
     }
 
-    fn aggregate_max_transposed(&self, block: &Block, arg: &ArgMax, dst_grad: View, src_grad: ViewMut) {
-        aggregate::aggregate_max_transposed(block, arg, dst_grad, src_grad);
+    fn aggregate_max_transposed(&self, op: Checked<AggregateMaxTransposed>) {
+        aggregate::aggregate_max_transposed(op.into_inner());
     }
 }
 
 impl AttentionOps for Reference {
-    fn head_dot(&self, z: View, a: View, heads: usize, out: ViewMut) {
-        attention::head_dot(z, a, heads, out);
+    fn head_dot(&self, op: Checked<HeadDot>) {
+        attention::head_dot(op.into_inner());
     }
 
-    fn head_dot_backward(
-        &self,
-        z: View,
-        a: View,
-        heads: usize,
-        grad: View,
-        z_grad: ViewMut,
-        a_grad: ViewMut,
-    ) {
-        attention::head_dot_backward(z, a, heads, grad, z_grad, a_grad);
+    fn head_dot_backward(&self, op: Checked<HeadDotBackward>) {
+        attention::head_dot_backward(op.into_inner());
     }
 
-    fn edge_softmax(&self, block: &Block, source: View, target: View, slope: f32, alpha: ViewMut) {
-        attention::edge_softmax(block, source, target, slope, alpha);
+    fn edge_softmax(&self, op: Checked<EdgeSoftmax>) {
+        attention::edge_softmax(op.into_inner());
     }
 
-    fn edge_softmax_backward(&self, op: EdgeSoftmaxBackward) {
-        attention::edge_softmax_backward(op);
+    fn edge_softmax_backward(&self, op: Checked<EdgeSoftmaxBackward>) {
+        attention::edge_softmax_backward(op.into_inner());
     }
 
-    fn attend(&self, block: &Block, alpha: View, z: View, out: ViewMut) {
-        attention::attend(block, alpha, z, out);
+    fn attend(&self, op: Checked<Attend>) {
+        attention::attend(op.into_inner());
     }
 
-    fn attend_backward(
-        &self,
-        block: &Block,
-        alpha: View,
-        z: View,
-        grad: View,
-        alpha_grad: ViewMut,
-        z_grad: ViewMut,
-    ) {
-        attention::attend_backward(block, alpha, z, grad, alpha_grad, z_grad);
+    fn attend_backward(&self, op: Checked<AttendBackward>) {
+        attention::attend_backward(op.into_inner());
     }
 
-    fn attend_input(&self, op: AttendInput) {
-        attention::attend_input(op);
+    fn attend_input(&self, op: Checked<AttendInput>) {
+        attention::attend_input(op.into_inner());
     }
 
-    fn attend_input_backward(&self, op: AttendInputBackward) {
-        attention::attend_input_backward(op);
+    fn attend_input_backward(&self, op: Checked<AttendInputBackward>) {
+        attention::attend_input_backward(op.into_inner());
     }
 
-    fn attend_input_transposed(&self, op: AttendInputTransposed) {
-        attention::attend_input_transposed(op);
+    fn attend_input_transposed(&self, op: Checked<AttendInputTransposed>) {
+        attention::attend_input_transposed(op.into_inner());
     }
 
-    fn head_mean(&self, x: View, heads: usize, out: ViewMut) {
-        attention::head_mean(x, heads, out);
+    fn head_mean(&self, op: Checked<HeadMean>) {
+        attention::head_mean(op.into_inner());
     }
 
-    fn head_mean_backward(&self, grad: View, heads: usize, x_grad: ViewMut) {
-        attention::head_mean_backward(grad, heads, x_grad);
+    fn head_mean_backward(&self, op: Checked<HeadMeanBackward>) {
+        attention::head_mean_backward(op.into_inner());
     }
 }
 
 impl ElementOps for Reference {
-    fn gather(&self, src: View, ids: &[NodeId], dst: ViewMut) {
-        rows::gather(src, ids, dst);
+    fn gather(&self, op: Checked<Gather>) {
+        rows::gather(op.into_inner());
     }
 
-    fn add(&self, alpha: f32, x: View, y: ViewMut) {
-        rows::add(alpha, x, y);
+    fn add(&self, op: Checked<Add>) {
+        rows::add(op.into_inner());
     }
 
-    fn drop_stored(&self, x: View, dropout: Dropout, out: ViewMut) {
-        rows::drop_stored(x, dropout, out);
+    fn drop_stored(&self, op: Checked<DropStored>) {
+        rows::drop_stored(op.into_inner());
+    }
+
+    fn epilogue(&self, op: Checked<EpilogueForward>) {
+        epilogue::epilogue(op.into_inner());
+    }
+
+    fn epilogue_backward(&self, op: Checked<EpilogueBackward>) {
+        epilogue::epilogue_backward(op.into_inner());
     }
 
     fn fill(&self, value: f32, x: ViewMut) {
@@ -204,74 +190,45 @@ impl ElementOps for Reference {
     fn dot(&self, x: View, y: View) -> f64 {
         rows::dot(x, y)
     }
-
-    fn epilogue(&self, bias: Option<View>, activation: Activation, dropout: Dropout, x: ViewMut) {
-        epilogue::epilogue(bias, activation, dropout, x);
-    }
-
-    fn epilogue_backward(
-        &self,
-        activation: Activation,
-        dropout: Dropout,
-        y: View,
-        grad: ViewMut,
-        bias_grad: Option<ViewMut>,
-    ) {
-        epilogue::epilogue_backward(activation, dropout, y, grad, bias_grad);
-    }
 }
 
 impl NormOps for Reference {
-    fn batch_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
-        norm::batch_norm(x, gamma, beta, eps, stats, out);
+    fn batch_norm(&self, op: Checked<BatchNormForward>) {
+        norm::batch_norm(op.into_inner());
     }
 
-    fn batch_norm_apply(&self, x: View, gamma: View, beta: View, eps: f32, stats: View, out: ViewMut) {
-        norm::batch_norm_apply(x, gamma, beta, eps, stats, out);
+    fn batch_norm_apply(&self, op: Checked<BatchNormApply>) {
+        norm::batch_norm_apply(op.into_inner());
     }
 
-    fn batch_norm_backward(&self, op: NormBackward) {
-        norm::batch_norm_backward(op);
+    fn batch_norm_backward(&self, op: Checked<BatchNormBackward>) {
+        norm::batch_norm_backward(op.into_inner());
     }
 
-    fn layer_norm(&self, x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
-        norm::layer_norm(x, gamma, beta, eps, stats, out);
+    fn layer_norm(&self, op: Checked<LayerNormForward>) {
+        norm::layer_norm(op.into_inner());
     }
 
-    fn layer_norm_backward(&self, op: NormBackward) {
-        norm::layer_norm_backward(op);
+    fn layer_norm_backward(&self, op: Checked<LayerNormBackward>) {
+        norm::layer_norm_backward(op.into_inner());
     }
 
-    fn l2_norm(&self, x: View, norms: ViewMut, out: ViewMut) {
-        norm::l2_norm(x, norms, out);
+    fn l2_norm(&self, op: Checked<L2NormForward>) {
+        norm::l2_norm(op.into_inner());
     }
 
-    fn l2_norm_backward(&self, y: View, norms: View, grad: ViewMut) {
-        norm::l2_norm_backward(y, norms, grad);
+    fn l2_norm_backward(&self, op: Checked<L2NormBackward>) {
+        norm::l2_norm_backward(op.into_inner());
     }
 }
 
 impl LossOps for Reference {
-    fn softmax_cross_entropy(
-        &self,
-        logits: View,
-        label: &[i32],
-        weight: &[f32],
-        scale: f32,
-        grad: ViewMut,
-    ) -> f64 {
-        loss::softmax_cross_entropy(logits, label, weight, scale, grad)
+    fn softmax_cross_entropy(&self, op: Checked<SoftmaxCrossEntropy>) -> f64 {
+        loss::softmax_cross_entropy(op.into_inner())
     }
 
-    fn sigmoid_cross_entropy(
-        &self,
-        logits: View,
-        target: &[u8],
-        weight: &[f32],
-        scale: f32,
-        grad: ViewMut,
-    ) -> f64 {
-        loss::sigmoid_cross_entropy(logits, target, weight, scale, grad)
+    fn sigmoid_cross_entropy(&self, op: Checked<SigmoidCrossEntropy>) -> f64 {
+        loss::sigmoid_cross_entropy(op.into_inner())
     }
 
     fn softmax(&self, x: ViewMut) {
@@ -284,11 +241,11 @@ impl LossOps for Reference {
 }
 
 impl UpdateOps for Reference {
-    fn adam(&self, step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut) {
-        update::adam(step, grad, m, v, value);
+    fn adam(&self, op: Checked<AdamUpdate>) {
+        update::adam(op.into_inner());
     }
 
-    fn sgd(&self, step: SgdStep, grad: View, velocity: ViewMut, value: ViewMut) {
-        update::sgd(step, grad, velocity, value);
+    fn sgd(&self, op: Checked<SgdUpdate>) {
+        update::sgd(op.into_inner());
     }
 }

@@ -1,13 +1,13 @@
 //! Normalisations.
 
 use super::{at, set};
-use crate::{
-    View, ViewMut,
-    backend::{ops::NormBackward, shape},
+use crate::backend::ops::{
+    BatchNormApply, BatchNormBackward, BatchNormForward, L2NormBackward, L2NormForward, LayerNormBackward,
+    LayerNormForward,
 };
 
-pub(super) fn batch_norm(x: View, gamma: View, beta: View, eps: f32, mut stats: ViewMut, out: ViewMut) {
-    shape::columns_norm(x, gamma, beta, stats.as_view(), out.as_view());
+pub(super) fn batch_norm(op: BatchNormForward) {
+    let BatchNormForward { x, gamma, beta, eps, mut stats, out } = op;
     let (rows, count) = (x.num_rows(), x.num_rows().max(1) as f64);
     let mean = |c| (0..rows).map(|r| at(x, r, c)).sum::<f64>() / count;
     set(stats.reborrow(), |which, c, _| {
@@ -17,21 +17,19 @@ pub(super) fn batch_norm(x: View, gamma: View, beta: View, eps: f32, mut stats: 
             _ => (0..rows).map(|r| (at(x, r, c) - mean).powi(2)).sum::<f64>() / count,
         }
     });
-    batch_norm_apply(x, gamma, beta, eps, stats.as_view(), out);
+    batch_norm_apply(BatchNormApply { x, gamma, beta, eps, stats: stats.as_view(), out });
 }
 
-pub(super) fn batch_norm_apply(x: View, gamma: View, beta: View, eps: f32, stats: View, out: ViewMut) {
-    shape::columns_norm(x, gamma, beta, stats, out.as_view());
+pub(super) fn batch_norm_apply(op: BatchNormApply) {
+    let BatchNormApply { x, gamma, beta, eps, stats, out } = op;
     set(out, |r, c, _| {
         let inverse = 1.0 / (at(stats, 1, c) + f64::from(eps)).sqrt();
         at(gamma, 0, c) * (at(x, r, c) - at(stats, 0, c)) * inverse + at(beta, 0, c)
     });
 }
 
-pub(super) fn batch_norm_backward(op: NormBackward) {
-    let NormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
-    shape::columns_norm(x, gamma, beta_grad.as_view(), stats, grad.as_view());
-    shape::same(gamma, gamma_grad.as_view());
+pub(super) fn batch_norm_backward(op: BatchNormBackward) {
+    let BatchNormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
     let (rows, cols) = (x.num_rows(), x.num_cols());
     let (gamma_grad, beta_grad, grad) = (gamma_grad.host(), beta_grad.host(), grad.host());
     for c in 0..cols {
@@ -48,8 +46,8 @@ pub(super) fn batch_norm_backward(op: NormBackward) {
     }
 }
 
-pub(super) fn layer_norm(x: View, gamma: View, beta: View, eps: f32, stats: ViewMut, out: ViewMut) {
-    shape::rows_norm(x, gamma, beta, stats.as_view(), out.as_view());
+pub(super) fn layer_norm(op: LayerNormForward) {
+    let LayerNormForward { x, gamma, beta, eps, stats, out } = op;
     let cols = x.num_cols();
     let (stats, out) = (stats.host(), out.host());
     for r in 0..x.num_rows() {
@@ -63,10 +61,8 @@ pub(super) fn layer_norm(x: View, gamma: View, beta: View, eps: f32, stats: View
     }
 }
 
-pub(super) fn layer_norm_backward(op: NormBackward) {
-    let NormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
-    shape::rows_norm(x, gamma, beta_grad.as_view(), stats, grad.as_view());
-    shape::same(gamma, gamma_grad.as_view());
+pub(super) fn layer_norm_backward(op: LayerNormBackward) {
+    let LayerNormBackward { x, gamma, eps, stats, grad, gamma_grad, beta_grad } = op;
     let (rows, cols) = (x.num_rows(), x.num_cols());
     let grad = grad.host();
     let hat = |r, c| (at(x, r, c) - at(stats, r, 0)) / (at(stats, r, 1) + f64::from(eps)).sqrt();
@@ -89,15 +85,15 @@ pub(super) fn layer_norm_backward(op: NormBackward) {
     }
 }
 
-pub(super) fn l2_norm(x: View, norms: ViewMut, out: ViewMut) {
-    shape::l2_norm(x, norms.as_view(), out.as_view());
+pub(super) fn l2_norm(op: L2NormForward) {
+    let L2NormForward { x, norms, out } = op;
     let norm = |r| (0..x.num_cols()).map(|c| at(x, r, c).powi(2)).sum::<f64>().sqrt();
     set(norms, |r, _, _| norm(r));
     set(out, |r, c, _| at(x, r, c) / norm(r).max(1e-12));
 }
 
-pub(super) fn l2_norm_backward(y: View, norms: View, grad: ViewMut) {
-    shape::l2_norm(y, norms, grad.as_view());
+pub(super) fn l2_norm_backward(op: L2NormBackward) {
+    let L2NormBackward { y, norms, grad } = op;
     let cols = y.num_cols();
     let grad = grad.host();
     for r in 0..y.num_rows() {

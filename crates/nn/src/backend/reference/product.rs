@@ -1,13 +1,14 @@
 //! Dense products, and those of sparse rows.
 
 use super::{at, keep, set};
-use crate::{
-    View, ViewMut,
-    backend::{Side, ops::HeadGemm, shape},
+use crate::backend::{
+    Side,
+    ops::{Gemm, HeadGemm},
 };
 
-pub(super) fn gemm(a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: ViewMut) {
-    let (_, _, k) = shape::gemm(a, side_a, b, side_b, &c);
+pub(super) fn gemm(op: Gemm) {
+    let [_, _, k] = op.size();
+    let Gemm { a: (a, side_a), b: (b, side_b), beta, c } = op;
     set(c, |i, j, old| {
         let sum: f64 = (0..k)
             .map(|l| {
@@ -21,9 +22,8 @@ pub(super) fn gemm(a: View, side_a: Side, b: View, side_b: Side, beta: f32, c: V
 }
 
 pub(super) fn head_gemm(op: HeadGemm) {
-    let HeadGemm { heads, a, side_a, b, side_b, beta, c } = op;
-    let (of_a, of_b, of_c) = shape::head_gemm(heads, a, side_a, b, side_b, &c);
-    let inner = if side_a == Side::Plain { of_a } else { a.num_rows() };
+    let ([of_a, of_b, of_c], [_, _, inner]) = (op.widths(), op.size());
+    let HeadGemm { a: (a, side_a), b: (b, side_b), beta, c, .. } = op;
     set(c, |i, j, old| {
         let (h, j) = (j / of_c, j % of_c);
         let sum: f64 = (0..inner)

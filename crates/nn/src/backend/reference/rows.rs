@@ -1,25 +1,26 @@
 //! Rows and elements.
 
-use graphmill_core::NodeId;
-
 use super::{at, set};
 use crate::{
     View, ViewMut,
-    backend::{Dropout, dropped, shape},
+    backend::{
+        dropped,
+        ops::{Add, DropStored, Gather, shape},
+    },
 };
 
-pub(super) fn gather(src: View, ids: &[NodeId], dst: ViewMut) {
-    shape::gather(src, ids, &dst);
+pub(super) fn gather(op: Gather) {
+    let Gather { src, ids, dst } = op;
     set(dst, |r, c, _| at(src, ids[r] as usize, c));
 }
 
-pub(super) fn add(alpha: f32, x: View, y: ViewMut) {
-    shape::same(x, y.as_view());
+pub(super) fn add(op: Add) {
+    let Add { alpha, x, y } = op;
     set(y, |r, c, old| f64::from(old) + f64::from(alpha) * at(x, r, c));
 }
 
-pub(super) fn drop_stored(x: View, dropout: Dropout, out: ViewMut) {
-    shape::drop_stored(x, &out);
+pub(super) fn drop_stored(op: DropStored) {
+    let DropStored { x, dropout, out } = op;
     let out = out.host();
     let mut k = 0;
     for r in 0..x.num_rows() {
@@ -45,7 +46,7 @@ pub(super) fn copy(src: View, dst: ViewMut) {
 }
 
 pub(super) fn add_column_sums(x: View, out: ViewMut) {
-    shape::row(&out.as_view(), x.num_cols());
+    shape::row(out.as_view(), x.num_cols());
     set(out, |_, c, old| f64::from(old) + (0..x.num_rows()).map(|r| at(x, r, c)).sum::<f64>());
 }
 

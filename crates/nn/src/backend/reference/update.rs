@@ -1,14 +1,9 @@
 //! Updates.
 
-use crate::{
-    View, ViewMut,
-    backend::{AdamStep, SgdStep, shape},
-};
+use crate::backend::ops::{AdamUpdate, SgdUpdate};
 
-pub(super) fn adam(step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: ViewMut) {
-    shape::same(grad, m.as_view());
-    shape::same(grad, v.as_view());
-    shape::same(grad, value.as_view());
+pub(super) fn adam(op: AdamUpdate) {
+    let AdamUpdate { step, grad, m, v, value } = op;
     let [lr, beta1, beta2] = [step.lr, step.beta1, step.beta2].map(f64::from);
     let [eps, decay, correction1, correction2] =
         [step.eps, step.weight_decay, step.correction1, step.correction2].map(f64::from);
@@ -28,9 +23,8 @@ pub(super) fn adam(step: AdamStep, grad: View, m: ViewMut, v: ViewMut, value: Vi
     }
 }
 
-pub(super) fn sgd(step: SgdStep, grad: View, velocity: ViewMut, value: ViewMut) {
-    shape::same(grad, velocity.as_view());
-    shape::same(grad, value.as_view());
+pub(super) fn sgd(op: SgdUpdate) {
+    let SgdUpdate { step, grad, velocity, value } = op;
     let [lr, momentum, decay] = [step.lr, step.momentum, step.weight_decay].map(f64::from);
     let velocity = velocity.host();
     for (i, value) in value.host().iter_mut().enumerate() {

@@ -1,0 +1,311 @@
+//! Weighted sums of rows: the loop that aggregations, attention and sparse products share.
+//!
+//! The output row stays in registers while the loop over its edges runs inside, and source rows are
+//! asked for ahead: 2-3 and 1.3-1.5 times faster than adding edge by edge into memory.
+
+use std::ops::Range;
+
+use graphmill_core::Block;
+
+use super::{
+    level::{Isa, kernel, prefetch},
+    parallel::{self, Rows},
+    simd::{Element, Simd},
+};
+use crate::backend::OwnWeight;
+
+/// The coefficients of edges. `e` is the place in [`Sum::indices`], `u` the row found there, `h` of `heads` the head.
+pub(super) trait Weight: Copy + Send + Sync {
+    /// All are 1.
+    const UNIT: bool = false;
+    fn of(&self, e: usize, u: usize, h: usize, heads: usize) -> f32;
+    /// Whether the edge from row `u` and those after it are left out.
+    #[inline(always)]
+    fn is_beyond(&self, _u: usize) -> bool {
+        false
+    }
+}
+
+/// 1.
+#[derive(Clone, Copy)]
+pub(super) struct Unit;
+
+/// `E x heads`.
+#[derive(Clone, Copy)]
+pub(super) struct ByEdge<'a>(pub(super) &'a [f32]);
+
+/// `E x heads`, in another order of the edges: `values[position[e]]`.
+#[derive(Clone, Copy)]
+pub(super) struct ByPosition<'a> {
+    pub(super) values: &'a [f32],
+    pub(super) position: &'a [u32],
+}
+
+/// One per input row.
+#[derive(Clone, Copy)]
+pub(super) struct ByRow<'a>(pub(super) &'a [f32]);
+
+impl Weight for Unit {
+    const UNIT: bool = true;
+    #[inline(always)]
+    fn of(&self, _: usize, _: usize, _: usize, _: usize) -> f32 {
+        1.0
+    }
+}
+
+impl Weight for ByEdge<'_> {
+    #[inline(always)]
+    fn of(&self, e: usize, _: usize, h: usize, heads: usize) -> f32 {
+        self.0[e * heads + h]
+    }
+}
+
+impl Weight for ByPosition<'_> {
+    #[inline(always)]
+    fn of(&self, e: usize, _: usize, h: usize, heads: usize) -> f32 {
+        self.values[self.position[e] as usize * heads + h]
+    }
+}
+
+impl Weight for ByRow<'_> {
+    #[inline(always)]
+    fn of(&self, _: usize, u: usize, _: usize, _: usize) -> f32 {
+        self.0[u]
+    }
+}
+
+/// A term without an edge that some output rows have.
+#[derive(Clone, Copy)]
+pub(super) struct Own<'a> {
+    /// Its coefficient.
+    pub(super) weight: OwnValue<'a>,
+    /// The input row of each output row where that is another; else `first + v`.
+    pub(super) ids: Option<&'a [u32]>,
+    /// See `ids`.
+    pub(super) first: usize,
+    /// Only the first so many output rows have the term.
+    pub(super) rows: usize,
+}
+
+impl<'a> Own<'a> {
+    /// The destinations' own rows of a block, with coefficients as `weight` says.
+    pub(super) fn of(block: &'a Block, weight: OwnWeight) -> Option<Self> {
+        let weight = match weight {
+            OwnWeight::None => return None,
+            OwnWeight::Constant(c) => OwnValue::Constant(c),
+            OwnWeight::OnePlus(x) => OwnValue::Constant(1.0 + x.host()[0]),
+            OwnWeight::Stored => OwnValue::Stored(&block.self_weight),
+        };
+        Some(Self { weight, ids: block.dst_ids.as_deref(), first: 0, rows: block.num_dst })
+    }
+}
+
+/// The coefficient of an [`Own`].
+#[derive(Clone, Copy)]
+pub(super) enum OwnValue<'a> {
+    Constant(f32),
+    /// `rows x heads`.
+    Stored(&'a [f32]),
+}
+
+/// `out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]] + own(v) src[own row]`,
+/// where each row is `heads` runs with weights of their own. Rows of 16-bit floats are widened in registers.
+#[derive(Clone, Copy)]
+pub(super) struct Sum<'a, W, T = f32> {
+    pub(super) indptr: &'a [u32],
+    pub(super) indices: &'a [u32],
+    pub(super) weight: W,
+    /// Whether the sum over edges is divided by their number.
+    pub(super) mean: bool,
+    pub(super) own: Option<Own<'a>>,
+    pub(super) src: &'a [T],
+    pub(super) cols: usize,
+    pub(super) heads: usize,
+    pub(super) beta: f32,
+}
+
+impl<'a, W, T> Sum<'a, W, T> {
+    /// `out[v] = beta out[v] + sum over edges e of v of weight(e) src[indices[e]]`, nothing else.
+    pub(super) fn weighted(
+        indptr: &'a [u32],
+        indices: &'a [u32],
+        weight: W,
+        src: &'a [T],
+        cols: usize,
+        beta: f32,
+    ) -> Self {
+        Sum { indptr, indices, weight, mean: false, own: None, src, cols, heads: 1, beta }
+    }
+}
+
+impl<'a, T> Sum<'a, Unit, T> {
+    /// The same with other coefficients.
+    pub(super) fn with<W>(self, weight: W) -> Sum<'a, W, T> {
+        let Self { indptr, indices, mean, own, src, cols, heads, beta, .. } = self;
+        Sum { weight, indptr, indices, mean, own, src, cols, heads, beta }
+    }
+}
+
+impl<W: Weight, T: Element> Sum<'_, W, T> {
+    /// Fills `out`, in parallel.
+    pub(super) fn run(self, out: &mut [f32]) {
+        if self.cols == 0 {
+            return;
+        }
+        let isa = Isa::current();
+        parallel::runs(self.indptr, self.cols, Rows { data: out, width: self.cols }, |rows, out| {
+            sum_rows(isa, &self, rows, out.data);
+        });
+    }
+
+    /// How many edges ahead to ask for rows of `cols` values: some 8 KiB, in rows. 0 is not at all: for
+    /// inputs that the inner caches hold.
+    pub(super) fn ahead(src: &[T], cols: usize) -> usize {
+        if size_of_val(src) < 256 * 1024 { 0 } else { (8192 / (cols * size_of::<T>())).clamp(2, 32) }
+    }
+}
+
+/// How many destinations ahead to ask for their own rows of a global block, which lie anywhere in the table.
+pub(super) const OWN_AHEAD: usize = 4;
+
+kernel! {
+    fn sum_rows[W: Weight, T: Element](s: S, job: &Sum<'_, W, T>, rows: Range<usize>, out: &mut [f32]) {
+        let width = job.cols / job.heads;
+        let ahead = Sum::<W, T>::ahead(job.src, job.cols);
+        for (v, out) in rows.zip(out.chunks_exact_mut(job.cols)) {
+            if ahead != 0
+                && let Some(Own { ids: Some(ids), .. }) = job.own
+                && let Some(&next) = ids.get(v + OWN_AHEAD)
+            {
+                prefetch(job.src, next as usize * job.cols, job.cols);
+            }
+            for h in 0..job.heads {
+                // the rows come into the cache with their first block
+                let ahead = if h == 0 { ahead } else { 0 };
+                run_of_row(s, job, v, h, h * width, ahead, &mut out[h * width..][..width]);
+            }
+        }
+    }
+}
+
+/// The columns `at..at + out.len()` of output row `v`, all of one head. Rows are asked for `ahead` edges ahead.
+#[inline(always)]
+pub(super) fn run_of_row<S: Simd, W: Weight, T: Element>(
+    s: S,
+    job: &Sum<'_, W, T>,
+    v: usize,
+    h: usize,
+    mut at: usize,
+    mut ahead: usize,
+    mut out: &mut [f32],
+) {
+    while !out.is_empty() {
+        let count = vectors::<S>(out.len());
+        let (out_block, rest) = out.split_at_mut((count * S::LANES).min(out.len()));
+        out = rest;
+        let len = out_block.len();
+        match count {
+            1 => block::<S, W, T, 1>(s, job, v, h, at, ahead, out_block),
+            2 => block::<S, W, T, 2>(s, job, v, h, at, ahead, out_block),
+            3 => block::<S, W, T, 3>(s, job, v, h, at, ahead, out_block),
+            4 => block::<S, W, T, 4>(s, job, v, h, at, ahead, out_block),
+            5 if S::BLOCK > 4 => block::<S, W, T, 5>(s, job, v, h, at, ahead, out_block),
+            6 if S::BLOCK > 4 => block::<S, W, T, 6>(s, job, v, h, at, ahead, out_block),
+            7 if S::BLOCK > 4 => block::<S, W, T, 7>(s, job, v, h, at, ahead, out_block),
+            8 if S::BLOCK > 4 => block::<S, W, T, 8>(s, job, v, h, at, ahead, out_block),
+            16 if S::BLOCK > 8 => block::<S, W, T, 16>(s, job, v, h, at, ahead, out_block),
+            _ => unreachable!("no block of {count} vectors"),
+        }
+        at += len;
+        ahead = 0;
+    }
+}
+
+/// How many vectors the next block of a row takes when `left` values are left.
+#[inline(always)]
+fn vectors<S: Simd>(left: usize) -> usize {
+    let left = left.div_ceil(S::LANES);
+    if left >= S::BLOCK { S::BLOCK } else { left.min(8) }
+}
+
+/// Columns `at..at + out.len()` of output row `v`, `N` vectors of which the last may be partial.
+#[inline(always)]
+fn block<S: Simd, W: Weight, T: Element, const N: usize>(
+    s: S,
+    job: &Sum<'_, W, T>,
+    v: usize,
+    h: usize,
+    at: usize,
+    ahead: usize,
+    out: &mut [f32],
+) {
+    let len = out.len();
+    assert!(len > (N - 1) * S::LANES && len <= N * S::LANES);
+    let mut acc = [s.splat(0.0); N];
+    let edges = job.indptr[v] as usize..job.indptr[v + 1] as usize;
+    let degree = edges.len();
+    for e in edges {
+        let u = job.indices[e] as usize;
+        if job.weight.is_beyond(u) {
+            break;
+        }
+        if ahead != 0
+            && let Some(&next) = job.indices.get(e + ahead)
+        {
+            prefetch(job.src, next as usize * job.cols, job.cols);
+        }
+        let row = &job.src[u * job.cols + at..][..len];
+        if W::UNIT {
+            for (i, acc) in acc.iter_mut().enumerate() {
+                *acc = s.add(*acc, nth::<S, _, N>(s, row, i));
+            }
+        } else {
+            let w = s.splat(job.weight.of(e, u, h, job.heads));
+            for (i, acc) in acc.iter_mut().enumerate() {
+                *acc = s.mul_add(w, nth::<S, _, N>(s, row, i), *acc);
+            }
+        }
+    }
+    if job.mean && degree > 0 {
+        let inverse = s.splat(1.0 / degree as f32);
+        for acc in &mut acc {
+            *acc = s.mul(*acc, inverse);
+        }
+    }
+    if let Some(own) = &job.own
+        && v < own.rows
+    {
+        let u = own.ids.map_or(own.first + v, |ids| ids[v] as usize);
+        let w = s.splat(match own.weight {
+            OwnValue::Constant(w) => w,
+            OwnValue::Stored(values) => values[v * job.heads + h],
+        });
+        let row = &job.src[u * job.cols + at..][..len];
+        for (i, acc) in acc.iter_mut().enumerate() {
+            *acc = s.mul_add(w, nth::<S, _, N>(s, row, i), *acc);
+        }
+    }
+    if job.beta != 0.0 {
+        let beta = s.splat(job.beta);
+        for (i, acc) in acc.iter_mut().enumerate() {
+            *acc = s.mul_add(beta, nth::<S, _, N>(s, out, i), *acc);
+        }
+    }
+    for (i, &acc) in acc.iter().enumerate() {
+        if i + 1 < N {
+            s.store(&mut out[..(N - 1) * S::LANES], i * S::LANES, acc);
+        } else {
+            s.store_part(&mut out[(N - 1) * S::LANES..], acc);
+        }
+    }
+}
+
+/// Vector `i` of `N` in a row, the last of which may be partial.
+#[inline(always)]
+fn nth<S: Simd, T: Element, const N: usize>(s: S, row: &[T], i: usize) -> S::F {
+    if i + 1 < N {
+        T::load_full(s, &row[..(N - 1) * S::LANES][i * S::LANES..])
+    } else {
+        T::load(s, &row[(N - 1) * S::LANES..])
+    }
+}

@@ -1,0 +1,89 @@
+//! Operations as structs: the inputs and outputs of each as named fields, with its formula, its shapes and
+//! the check of both.
+//!
+//! A layer builds one and runs it: `Aggregate { block, weights, src, beta: 0.0, dst }.run(backend)`. `run`
+//! checks the shapes, once for all backends, and calls the backend's method of the same name, which takes
+//! the struct. Operations of at most two plain arguments, whose order cannot be confused, stay methods of
+//! their trait: [`fill`](super::ElementOps::fill), [`scale`](super::ElementOps::scale),
+//! [`copy`](super::ElementOps::copy), [`dot`](super::ElementOps::dot),
+//! [`squares`](super::ElementOps::squares),
+//! [`add_column_sums`](super::ElementOps::add_column_sums), [`softmax`](super::LossOps::softmax) and
+//! [`sigmoid`](super::LossOps::sigmoid).
+//!
+//! # Shapes
+//! One alphabet everywhere:
+//!
+//! | letter | |
+//! | --- | --- |
+//! | `S`, `D` | sources and destinations of a block |
+//! | `S'` | the sources that want a gradient, the first of all ([`Block::num_grad_src`]; `S` by default) |
+//! | `E` | edges of a block |
+//! | `V` | rows of a whole table, such as the nodes of a graph |
+//! | `R` | rows of a matrix that are neither of these |
+//! | `F`, `O` | widths of input and output rows |
+//! | `H` | heads |
+//!
+//! A block is local or global unless a field says otherwise. With a factor `beta` of 0 the old result is not
+//! read. Gradients are overwritten unless a field says that they are added to.
+//!
+//! # Panics
+//! Shapes that do not fit are a bug in a layer, not an input error, and a kernel behind `unsafe` must never
+//! see them: [`Checked`] is the proof that backends ask for.
+//!
+//! [`Block::num_grad_src`]: graphmill_core::Block::num_grad_src
+
+mod aggregation;
+mod attend_input;
+mod attention;
+mod element;
+mod loss;
+mod norm;
+mod product;
+pub mod shape;
+mod update;
+
+pub use aggregation::{
+    Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Hop, HopTransposed,
+};
+pub use attend_input::{AttendInput, AttendInputBackward, AttendInputTransposed};
+pub use attention::{
+    Attend, AttendBackward, EdgeSoftmax, EdgeSoftmaxBackward, HeadDot, HeadDotBackward, HeadMean,
+    HeadMeanBackward,
+};
+pub use element::{Add, AddDot, DropStored, EpilogueBackward, EpilogueForward, Gather};
+pub use loss::{SigmoidCrossEntropy, SoftmaxCrossEntropy};
+pub use norm::{
+    BatchNormApply, BatchNormBackward, BatchNormForward, L2NormBackward, L2NormForward, LayerNormBackward,
+    LayerNormForward,
+};
+pub use product::{Dense, Gemm, HeadGemm, WeightGradients};
+pub use update::{AdamUpdate, SgdUpdate};
+
+/// A struct of this module. Each also has `run` (`backend/run.rs`).
+pub trait Operation {
+    /// Asserts that the shapes of its fields fit.
+    ///
+    /// # Panics
+    /// They do not: a bug in a layer.
+    fn check(&self);
+}
+
+/// An operation whose shapes fit.
+#[derive(Debug)]
+pub struct Checked<T>(T);
+
+impl<T: Operation> Checked<T> {
+    /// Checks the operation.
+    ///
+    /// # Panics
+    /// Its shapes do not fit.
+    pub fn new(op: T) -> Self {
+        op.check();
+        Self(op)
+    }
+
+    /// The operation, to be taken apart.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}

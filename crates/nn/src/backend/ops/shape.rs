@@ -1,0 +1,83 @@
+//! The assertions that checks of operations share.
+
+use graphmill_core::Block;
+
+use crate::{
+    View,
+    backend::{AggregationWeights, EdgeWeight, OwnWeight},
+};
+
+/// Rows and columns.
+pub fn of(x: View) -> (usize, usize) {
+    (x.num_rows(), x.num_cols())
+}
+
+/// Asserts that both have the same shape.
+pub fn same(x: View, y: View) {
+    assert_eq!(of(x), of(y), "shapes differ");
+}
+
+/// Asserts one row of `cols`.
+pub fn row(x: View, cols: usize) {
+    assert_eq!(of(x), (1, cols), "one row wanted");
+}
+
+/// The width of one of `heads` heads side by side.
+pub fn head_width(cols: usize, heads: usize) -> usize {
+    assert!(heads > 0 && cols.is_multiple_of(heads), "{cols} columns do not make {heads} heads");
+    cols / heads
+}
+
+/// The vectors of a block agree with its sizes. The values of `indices` are the sampler's promise; kernels
+/// check them where they read. If the arrays are on a device alone, its backend checks their lengths.
+pub(super) fn block(b: &Block) {
+    assert!(b.dst_ids.is_some() || b.num_dst <= b.num_src, "destinations are a prefix of the sources");
+    if b.drawn_on_device().is_some() {
+        return;
+    }
+    assert_eq!(b.indptr.len(), b.num_dst + 1, "a block's indptr");
+    assert_eq!(b.indptr[b.num_dst] as usize, b.num_edges(), "a block's last indptr");
+    if let Some(ids) = &b.dst_ids {
+        assert_eq!(ids.len(), b.num_dst, "a block's dst_ids");
+    }
+}
+
+/// The block is local and transposed.
+pub(super) fn local(b: &Block) {
+    block(b);
+    assert!(b.dst_ids.is_none() && b.is_transposed(), "a gradient needs a local, transposed block");
+    let (t, sources) = (&b.transposed, b.num_grad_src());
+    assert!(b.num_dst <= sources && sources <= b.num_src, "sources that want a gradient");
+    if b.drawn_on_device().is_some() {
+        return;
+    }
+    let edges = t.indptr[sources] as usize;
+    assert_eq!((t.dst.len(), t.edge.len()), (edges, edges), "a block's transpose");
+    assert!(if sources == b.num_src { edges == b.num_edges() } else { edges <= b.num_edges() });
+}
+
+/// The block has the weights.
+pub(super) fn weights(b: &Block, weights: AggregationWeights) {
+    let is_on_host = b.drawn_on_device().is_none();
+    if is_on_host && matches!(weights.edge, EdgeWeight::Stored | EdgeWeight::Normalised) {
+        assert_eq!(b.edge_weight.len(), b.num_edges(), "a block's edge weights");
+    }
+    match weights.own {
+        OwnWeight::None | OwnWeight::Constant(_) => (),
+        OwnWeight::OnePlus(x) => row(x, 1),
+        OwnWeight::Stored if is_on_host => {
+            assert_eq!(b.self_weight.len(), b.num_dst, "a block's self weights");
+        }
+        OwnWeight::Stored => (),
+    }
+}
+
+/// `grad` is as wide as the sources' rows `x`, one row for each source that wants it.
+pub(super) fn source_grad(b: &Block, x: View, grad: View) {
+    assert_eq!(of(grad), (b.num_grad_src(), x.num_cols()), "gradient of the sources");
+}
+
+/// One value for each entry of an attention, edges and then destinations, and head.
+pub(super) fn entries(b: &Block, heads: usize, x: View) {
+    assert_eq!(of(x), (b.num_edges() + b.num_dst, heads), "entries of an attention");
+}

@@ -1,0 +1,69 @@
+//! `run` of each operation: the struct and the backend's method.
+
+use super::{
+    interface::Backend,
+    ops::{
+        AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
+        Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
+        BatchNormBackward, BatchNormForward, Checked, Dense, DropStored, EdgeSoftmax, EdgeSoftmaxBackward,
+        EpilogueBackward, EpilogueForward, Gather, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
+        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
+        LayerNormForward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+    },
+};
+
+/// Gives each operation its `run`, by the method of the backend.
+macro_rules! operations {
+    ($($name:ident: $method:ident $(-> $out:ty)?;)*) => {$(
+        impl $name<'_> {
+            /// Checks the shapes and runs the operation on a backend.
+            ///
+            /// # Panics
+            /// The shapes do not fit.
+            pub fn run(self, backend: &dyn Backend) $(-> $out)? {
+                backend.$method(Checked::new(self))
+            }
+        }
+    )*};
+}
+
+operations! {
+    Gemm: gemm;
+    HeadGemm: head_gemm;
+    WeightGradients: weight_gradients;
+    Dense: dense;
+    Aggregate: aggregate;
+    AggregateTransposed: aggregate_transposed;
+    Hop: hop;
+    HopTransposed: hop_transposed;
+    AggregateMax: aggregate_max;
+    AggregateMaxTransposed: aggregate_max_transposed;
+    HeadDot: head_dot;
+    HeadDotBackward: head_dot_backward;
+    EdgeSoftmax: edge_softmax;
+    EdgeSoftmaxBackward: edge_softmax_backward;
+    Attend: attend;
+    AttendBackward: attend_backward;
+    AttendInput: attend_input;
+    AttendInputBackward: attend_input_backward;
+    AttendInputTransposed: attend_input_transposed;
+    HeadMean: head_mean;
+    HeadMeanBackward: head_mean_backward;
+    Gather: gather;
+    Add: add;
+    AddDot: add_dot;
+    DropStored: drop_stored;
+    EpilogueForward: epilogue;
+    EpilogueBackward: epilogue_backward;
+    BatchNormForward: batch_norm;
+    BatchNormApply: batch_norm_apply;
+    BatchNormBackward: batch_norm_backward;
+    LayerNormForward: layer_norm;
+    LayerNormBackward: layer_norm_backward;
+    L2NormForward: l2_norm;
+    L2NormBackward: l2_norm_backward;
+    SoftmaxCrossEntropy: softmax_cross_entropy -> f64;
+    SigmoidCrossEntropy: sigmoid_cross_entropy -> f64;
+    AdamUpdate: adam;
+    SgdUpdate: sgd;
+}

@@ -2,7 +2,7 @@
 //!
 //! The pipeline in one sentence: an order picks the seeds, a sampler draws blocks around them, and a feature
 //! table gives a row for each input node. A batch is a value of another type at each stage ([`Seeds`],
-//! [`Sampled`], [`Extracted`]), so no stage can be skipped; recycled, it lends its memory to the next.
+//! [`Sampled`], [`Extracted`]), so no stage can be skipped; recycled, it gives its memory to the next.
 //!
 //! ```
 //! use graphmill_core::{EdgeOptions, Features, build};

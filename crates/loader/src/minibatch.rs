@@ -9,6 +9,14 @@
 //!     └──────────────────────────── recycle ───────────────────────────┘
 //! ```
 //!
+//! ```compile_fail,E0599
+//! use graphmill_loader::{Extracted, Feature, Seeds};
+//!
+//! fn skip_sampling(seeds: Seeds, rows: &dyn Feature) -> graphmill_core::Result<Extracted> {
+//!     seeds.extract(rows) // only `Sampled` has feature rows to extract
+//! }
+//! ```
+//!
 //! A batch owns its buffers, and recycling one gives the memory to the next: after the largest batch, none
 //! allocates. A [`MiniBatch`] is a batch in any of these states, for places that hold one between epochs.
 
@@ -298,5 +306,62 @@ impl From<Sampled> for MiniBatch {
 impl From<Extracted> for MiniBatch {
     fn from(batch: Extracted) -> Self {
         Self::Extracted(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::Features;
+
+    use super::*;
+    use crate::feature::Host;
+
+    /// A batch of one local block with so many sources.
+    fn sampled(seeds: Seeds, sources: u32) -> Sampled {
+        let mut batch = seeds.into_sampled(1);
+        let block = &mut batch.blocks[0];
+        block.clear();
+        (block.num_dst, block.num_src) = (1, sources as usize);
+        block.indptr.extend([0, sources]);
+        block.indices.extend(0..sources);
+        batch.input_nodes.extend(0..sources);
+        batch
+    }
+
+    #[test]
+    fn recycled_memory_serves_the_next_batch() {
+        let rows = Host::new(&Features::f32(2, (0..80).map(|x| x as f32).collect()));
+        let mut batch = sampled(Seeds::new(7, [3, 1]), 40);
+        batch.loss_weight.extend([0.0, 2.0]);
+        batch.seeds.global_size = Some(9);
+        assert_eq!((batch.num_seeds(), batch.num_edges(), batch.is_fused()), (1, 40, false));
+        let batch = batch.extract(&rows).unwrap();
+        assert_eq!((batch.features.num_rows(), batch.traffic.host.rows), (40, 40));
+        let places = |batch: &Sampled| {
+            (batch.input_nodes.as_ptr(), batch.blocks[0].indices.as_ptr(), batch.loss_weight.as_ptr())
+        };
+        let (before, features) = (places(&batch.sampled), batch.features.view().host().as_ptr());
+
+        let seeds = MiniBatch::from(batch).recycle();
+        assert_eq!((seeds.number, &seeds.nodes[..], seeds.global_size), (0, &[][..], None));
+        let batch = sampled(seeds.refill(8, [2]), 30);
+        assert_eq!((batch.num_seeds(), batch.loss_weight.len()), (1, 0));
+        assert_eq!(places(&batch), before);
+        let batch = batch.extract(&rows).unwrap();
+        assert_eq!((batch.features.num_rows(), batch.features.view().host().as_ptr()), (30, features));
+    }
+
+    #[test]
+    fn an_upper_part_becomes_a_batch_with_the_memory_of_its_bottom_block() {
+        let batch = sampled(Seeds::new(0, [0]), 20);
+        let bottom = batch.blocks[0].indices.as_ptr();
+        let mut upper = batch.recycle().refill(1, [4, 2]).into_upper(3);
+        assert_eq!((upper.blocks.len(), &upper.destinations[..]), (2, &[][..]));
+        upper.destinations.extend([4, 2, 9]);
+        upper.blocks[0].num_dst = 2;
+        let batch = upper.into_sampled();
+        assert_eq!((&batch.seeds.nodes[..], &batch.input_nodes[..]), (&[4, 2][..], &[4, 2, 9][..]));
+        assert_eq!((batch.blocks.len(), batch.blocks[1].num_dst), (3, 2));
+        assert_eq!(batch.blocks[0].indices.as_ptr(), bottom);
     }
 }

@@ -265,6 +265,7 @@ impl Extracted {
 
 /// A minibatch in any of its states: what a slot of a strategy holds between two uses.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a box would be allocated for every batch")]
 pub enum MiniBatch {
     /// Seeds, or memory alone.
     Seeds(Seeds),
@@ -330,7 +331,7 @@ mod tests {
 
     #[test]
     fn recycled_memory_serves_the_next_batch() {
-        let rows = Host::new(&Features::f32(2, (0..80).map(|x| x as f32).collect()));
+        let rows = Host::new(&Features::f32(2, (0..80).map(|x| x as f32).collect::<Vec<_>>()));
         let mut batch = sampled(Seeds::new(7, [3, 1]), 40);
         batch.loss_weight.extend([0.0, 2.0]);
         batch.seeds.global_size = Some(9);

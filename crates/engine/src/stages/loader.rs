@@ -29,6 +29,7 @@ pub(crate) fn not_drawn(error: graphmill_core::Error) -> Error {
 ///
 /// [`Loader::draw`] gives one of [`Sampled`], and [`Loader::extract`] makes it one of [`Extracted`].
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a box would be allocated for every batch")]
 pub enum Drawn<S = Sampled> {
     /// A batch with new blocks, or whose feature rows were given away.
     New(S),

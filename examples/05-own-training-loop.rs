@@ -35,7 +35,7 @@ pub fn main() -> graphmill::Result<()> {
     let order = Random::new(&data.split.train, SEED);
     let sampler = HopStack::new(Neighbor::new([10, 5]).expect("two numbers of neighbours"));
     let features = Host::new(&data.features);
-    let (mut seeds, mut batch) = (Vec::new(), MiniBatch::default());
+    let (mut seeds, mut memory) = (Vec::new(), Seeds::default());
     let mut workspace = Workspace::new(data.num_nodes());
 
     // the network: two layers of GraphSAGE
@@ -49,35 +49,38 @@ pub fn main() -> graphmill::Result<()> {
     for epoch in 0..5 {
         order.order(epoch, &mut seeds);
         let mut loss = 0.0;
-        for (number, chunk) in seeds.chunks(BATCH).enumerate() {
+        for (number, chunk) in (0..).zip(seeds.chunks(BATCH)) {
             // sample: blocks around the seeds
-            let key = BatchKey { seed: SEED, epoch, batch: number as u64 };
-            batch.seeds.clear();
-            batch.seeds.extend_from_slice(chunk);
+            let key = BatchKey { seed: SEED, epoch, batch: number };
             let request = BatchRequest::new(&data.graph, key).with_layout(layout);
-            sampler.sample(&request, &mut workspace, &mut batch)?;
+            let batch = memory.refill(number, chunk.iter().copied());
+            let batch = sampler.sample(&request, &mut workspace, batch)?;
 
             // extract: one feature row per input node
-            features.gather(&batch.input_nodes, &mut batch.features)?;
+            let batch = batch.extract(&features)?;
 
             // train: forward, loss, backward, update
-            let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
+            let (blocks, x) = (&batch.sampled.blocks, batch.features.view());
+            let shapes: Vec<BlockShape> = blocks.iter().map(BlockShape::from).collect();
             let orders = model.orders(&shapes); // (A X) W or A (X W), whichever is cheaper
             let pass = Pass { backend: &backend, training: true, key: adam.steps() };
             model.zero_grad(&backend);
-            model.forward(&pass, &orders, &batch.blocks, batch.features.view(), &mut acts);
+            model.forward(&pass, &orders, blocks, x, &mut acts);
             let labels: Vec<i32> = chunk.iter().map(|&v| class[v as usize]).collect();
             let mean = 1.0 / chunk.len() as f32;
             let (logits, grad) = acts.logits_and_grad();
             let op = SoftmaxCrossEntropy { logits, label: &labels, weight: &[], scale: mean, grad };
             loss += op.run(&backend) * chunk.len() as f64;
-            model.backward(&pass, &orders, &batch.blocks, batch.features.view(), &mut acts);
+            model.backward(&pass, &orders, blocks, x, &mut acts);
             adam.begin(0.01);
             let mut index = 0;
             model.visit_mut(&mut |_, param| {
                 adam.update(&backend, index, param, 0.0);
                 index += 1;
             });
+
+            // the next batch takes over the memory
+            memory = batch.recycle();
         }
         println!("epoch {}: mean loss {:.4}", epoch + 1, loss / seeds.len() as f64);
     }

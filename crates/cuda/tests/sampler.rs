@@ -13,9 +13,9 @@ use graphmill_cuda::{
     sampler::{self, DeviceSampler, Made, Place},
 };
 use graphmill_loader::{
-    BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Workspace,
+    BatchKey, BlockLayout, MinibatchSampler, Seeds, Workspace,
     sampler::{
-        BatchPart, BatchRequest, SamplerOptions, Source, TABLE, WalkOptions, WeightedOptions,
+        BatchRequest, SamplerOptions, Source, TABLE, WalkOptions, WeightedOptions,
         weighted::{DrawBy, EdgeWeights},
     },
     weights::SymmetricWeights,
@@ -85,28 +85,13 @@ fn compare(
     let reference = make.make(options, &Source { graph, train: &[] }).unwrap();
     let mut workspace = Workspace::new(graph.num_nodes());
     workspace.set_parallel(false);
-    let (mut expected, mut found) = (MiniBatch::default(), MiniBatch::default());
+    let mut memories = [Seeds::default(), Seeds::default()];
     for number in 0..2 {
-        for batch in [&mut expected, &mut found] {
-            batch.number = number;
-            batch.seeds = seeds.to_vec();
-        }
-        reference
-            .sample(
-                &BatchRequest::new(graph, BatchKey { seed: 11, epoch: 3, batch: expected.number })
-                    .with_layout(form),
-                &mut workspace,
-                &mut expected,
-            )
-            .unwrap();
-        sampler
-            .sample(
-                &BatchRequest::new(graph, BatchKey { seed: 11, epoch: 3, batch: found.number })
-                    .with_layout(form),
-                &mut workspace,
-                &mut found,
-            )
-            .unwrap();
+        let request = BatchRequest::new(graph, BatchKey { seed: 11, epoch: 3, batch: number });
+        let request = request.with_layout(form);
+        let [expected, found] = memories.map(|memory| memory.refill(number, seeds.iter().copied()));
+        let expected = reference.sample(&request, &mut workspace, expected).unwrap();
+        let found = sampler.sample(&request, &mut workspace, found).unwrap();
         assert_eq!(found.input_nodes, expected.input_nodes);
         assert_eq!((found.is_fused(), found.num_edges()), (expected.is_fused(), expected.num_edges()));
         assert_eq!(found.blocks.len(), expected.blocks.len());
@@ -129,6 +114,7 @@ fn compare(
             assert_eq!(block.transposed.dst, expected.transposed.dst);
             assert_eq!(block.transposed.edge, expected.transposed.edge);
         }
+        memories = [expected.recycle(), found.recycle()];
     }
 }
 
@@ -300,20 +286,14 @@ fn costs(
     let mut workspace = Workspace::new(graph.num_nodes());
     let mut all = Vec::new();
     for number in 0..3 {
-        let mut batch = MiniBatch { number, seeds: seeds.to_vec(), ..MiniBatch::default() };
+        let seeds = Seeds::new(number, seeds);
         let so_far = || {
             let ((kernels, _), (waits, moves)) = (driver.started(), driver.waited_and_moved());
             [kernels, moves, waits]
         };
         let before = so_far();
-        sampler
-            .sample(
-                &BatchRequest::new(graph, BatchKey { seed: 11, epoch: 3, batch: batch.number })
-                    .with_layout(form),
-                &mut workspace,
-                &mut batch,
-            )
-            .unwrap();
+        let request = BatchRequest::new(graph, BatchKey { seed: 11, epoch: 3, batch: number });
+        let _batch = sampler.sample(&request.with_layout(form), &mut workspace, seeds).unwrap();
         let after = so_far();
         all.push([0, 1, 2].map(|i| after[i] - before[i]));
     }
@@ -403,34 +383,20 @@ fn what_a_device_does_not_draw_is_said() {
 }
 
 #[test]
-fn another_graph_and_parts_of_batches_are_drawn_by_the_processor() {
+fn another_graph_and_batches_in_two_steps_are_drawn_by_the_processor() {
     let (own, other) = (graph(&[2; 40], 1), graph(&[3; 50], 2));
     let device = device(0, Order::Forward);
     let options = SamplerOptions { fanout: [2, 2].into(), ..SamplerOptions::default() };
     let sampler = on_devices(&[device], "neighbor", &options, &own, u64::MAX).pop().unwrap();
     let mut workspace = Workspace::new(50);
-    let mut batch = MiniBatch { seeds: vec![4, 45], ..MiniBatch::default() };
-    sampler
-        .sample(
-            &BatchRequest::new(&other, BatchKey { seed: 1, epoch: 0, batch: batch.number }),
-            &mut workspace,
-            &mut batch,
-        )
-        .unwrap();
+    let key = BatchKey { seed: 1, epoch: 0, batch: 0 };
+    let (other, own) = (BatchRequest::new(&other, key), BatchRequest::new(&own, key));
+    let batch = sampler.sample(&other, &mut workspace, Seeds::new(0, [4, 45])).unwrap();
     assert!(batch.blocks.iter().all(|block| block.drawn_on_device().is_none() && block.num_edges() > 0));
-    batch.seeds = vec![4, 5];
-    let upper = BatchRequest::new(&own, BatchKey { seed: 1, epoch: 0, batch: 0 }).with_part(BatchPart::Upper);
-    sampler.sample(&upper, &mut workspace, &mut batch).unwrap();
-    assert!(batch.blocks[1].drawn_on_device().is_none() && batch.blocks[1].num_edges() == 4);
-    batch.seeds = vec![40];
-    let error = sampler
-        .sample(
-            &BatchRequest::new(&own, BatchKey { seed: 1, epoch: 0, batch: batch.number }),
-            &mut workspace,
-            &mut batch,
-        )
-        .unwrap_err()
-        .to_string();
+    let split = sampler.split().unwrap();
+    let upper = split.sample_upper(&own, &mut workspace, Seeds::new(0, [4, 5])).unwrap();
+    assert!(upper.blocks[0].drawn_on_device().is_none() && upper.blocks[0].num_edges() == 4);
+    let error = sampler.sample(&own, &mut workspace, Seeds::new(0, [40])).unwrap_err().to_string();
     assert!(error.contains("seed 40"), "{error}");
 }
 

@@ -10,7 +10,7 @@ use graphmill_distributed::{
     sampler::{Distributed, SAMPLE, bytes_of_a_hop},
 };
 use graphmill_loader::{
-    BatchKey, BlockLayout, Feature, HopSampler, MiniBatch, MinibatchSampler, Workspace,
+    BatchKey, BlockLayout, Feature, HopSampler, MinibatchSampler, Seeds, Workspace,
     feature::{Host, Places},
     sampler::{
         BatchRequest, HopStack,
@@ -92,16 +92,9 @@ fn blocks_are_those_of_a_single_process_and_the_wire_carries_what_is_predicted()
         let form = BlockLayout { aggregation: Aggregation::Sum, ..BlockLayout::default() };
         let sample = |sampler: &HopStack, graph: &Graph, number: u64| {
             let seeds: Vec<NodeId> = (0..40).map(|i| (i * 17 + number as u32 * 3) % NODES as u32).collect();
-            let mut batch = MiniBatch { number, seeds, ..MiniBatch::default() };
-            sampler
-                .sample(
-                    &BatchRequest::new(graph, BatchKey { seed: 9, epoch: 2, batch: batch.number })
-                        .with_layout(form),
-                    &mut Workspace::new(NODES),
-                    &mut batch,
-                )
-                .unwrap();
-            batch
+            let request = BatchRequest::new(graph, BatchKey { seed: 9, epoch: 2, batch: number });
+            let seeds = Seeds::new(number, seeds);
+            sampler.sample(&request.with_layout(form), &mut Workspace::new(NODES), seeds).unwrap()
         };
         on_ranks(size, |post, book| {
             let own = part(&graph, &book);

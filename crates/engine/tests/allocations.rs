@@ -126,7 +126,7 @@ fn requests(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> Vec<
             learner: &mut learner,
             lr: &|_| 0.01,
             after: &mut |_, done| {
-                done.iter().for_each(|done| sums.add(done.batch, done.outcome, &done.spent));
+                done.iter().for_each(|done| sums.add(done.batch, done.traffic, done.outcome, &done.spent));
                 Ok(Flow::Continue)
             },
             timeline: &timeline,

@@ -73,7 +73,8 @@ pub mod prelude {
         RunContext, RunDir, TrainConfig, TrainedModel, observer::Observer, saved::SavedRun,
     };
     pub use graphmill_loader::{
-        Feature, HopSampler, MiniBatch, MinibatchSampler, Workspace, order::Order as SeedOrder,
+        Extracted, Feature, HopSampler, MiniBatch, MinibatchSampler, Sampled, Seeds, Workspace,
+        order::Order as SeedOrder,
     };
     pub use graphmill_nn::{Backend, Layer, Matrix, Model, ModelConfig, Pass};
 }

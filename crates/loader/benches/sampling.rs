@@ -12,7 +12,7 @@ use graphmill_core::{
 };
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_loader::{
-    BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Workspace,
+    BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Sampled, Seeds, Workspace,
     compact::{dense::Dense, table::Table},
     sampler::{
         BatchRequest, HopStack, SamplerOptions, Source, TABLE, WeightedOptions,
@@ -84,26 +84,30 @@ fn batches(
         let number = number * slots.len();
         let draw = |(i, (workspace, batch)): (usize, &mut (Workspace, MiniBatch))| {
             workspace.set_parallel(alone);
-            batch.number = (number + i) as u64;
-            batch.seeds.clear();
-            batch.seeds.extend_from_slice(&group[i * size..][..size]);
-            sampler
-                .sample(
-                    &BatchRequest::new(graph, BatchKey { seed: 1, epoch, batch: batch.number })
-                        .with_layout(form),
-                    workspace,
-                    batch,
-                )
-                .expect("a batch that fits");
+            let number = (number + i) as u64;
+            let seeds = group[i * size..][..size].iter().copied();
+            let seeds = std::mem::take(batch).recycle().refill(number, seeds);
+            let request = BatchRequest::new(graph, BatchKey { seed: 1, epoch, batch: number });
+            let drawn = sampler.sample(&request.with_layout(form), workspace, seeds);
+            let drawn = drawn.expect("a batch that fits");
+            let edges = drawn.num_edges();
+            *batch = drawn.into();
+            edges
         };
         if alone {
-            slots.iter_mut().enumerate().for_each(draw);
+            edges += slots.iter_mut().enumerate().map(draw).sum::<usize>();
         } else {
-            slots.par_iter_mut().enumerate().for_each(draw);
+            edges += slots.par_iter_mut().enumerate().map(draw).sum::<usize>();
         }
-        edges += slots.iter().map(|(_, batch)| batch.num_edges()).sum::<usize>();
     }
     edges
+}
+
+/// Batch 0 around these seeds.
+fn draw(sampler: &dyn MinibatchSampler, graph: &Graph, form: BlockLayout, seeds: &[NodeId]) -> Sampled {
+    let request = BatchRequest::new(graph, BatchKey { seed: 1, epoch: 0, batch: 0 }).with_layout(form);
+    let drawn = sampler.sample(&request, &mut Workspace::new(graph.num_nodes()), Seeds::new(0, seeds));
+    drawn.expect("a batch that fits")
 }
 
 /// The least seconds of some runs after a first one, and what the last run returned.
@@ -221,14 +225,7 @@ fn main() {
                 print!("{seeds:8.0} k seeds/s {edges:6.1} M edges/s");
             }
             // and how much a batch has to read
-            let (mut workspace, mut batch) = (Workspace::new(graph.num_nodes()), MiniBatch::default());
-            batch.seeds = order[..1024].to_vec();
-            let drawn = sampler.sample(
-                &BatchRequest::new(&weighted, BatchKey { seed: 1, epoch: 0, batch: batch.number }),
-                &mut workspace,
-                &mut batch,
-            );
-            drawn.expect("a batch that fits");
+            let batch = draw(&*sampler, &weighted, BlockLayout::default(), &order[..1024]);
             println!(" {:8} nodes {:8} edges a batch", batch.input_nodes.len(), batch.num_edges());
         }
     }
@@ -267,26 +264,10 @@ fn main() {
     }
 
     for (name, size) in [("small", 1024), ("large", 100_000)] {
-        let mut batch = MiniBatch { seeds: order[..size].to_vec(), ..MiniBatch::default() };
         let sampler = HopStack::new(Neighbor::new([15, 10, 5]).expect("a fanout"));
-        let mut global = MiniBatch { seeds: order[..size].to_vec(), ..MiniBatch::default() };
-        let mut workspace = Workspace::new(graph.num_nodes());
-        let form = BlockLayout { fused: true, ..BlockLayout::default() };
-        sampler
-            .sample(
-                &BatchRequest::new(&graph, BatchKey { seed: 1, epoch: 0, batch: global.number })
-                    .with_layout(form),
-                &mut workspace,
-                &mut global,
-            )
-            .expect("a batch that fits");
-        sampler
-            .sample(
-                &BatchRequest::new(&graph, BatchKey { seed: 1, epoch: 0, batch: batch.number }),
-                &mut workspace,
-                &mut batch,
-            )
-            .expect("a batch that fits");
+        let fused = BlockLayout { fused: true, ..BlockLayout::default() };
+        let global = draw(&sampler, &graph, fused, &order[..size]);
+        let mut batch = draw(&sampler, &graph, BlockLayout::default(), &order[..size]);
         // the last hop: its destinations and its edges, global and local
         let (known, ids) = (&global.input_nodes, &global.blocks[0].indices);
         let mut dense = Dense::new(graph.num_nodes());

@@ -1,12 +1,13 @@
 //! Minibatches: seeds in an order, sampled blocks, extracted feature rows.
 //!
 //! The pipeline in one sentence: an order picks the seeds, a sampler draws blocks around them, and a feature
-//! table gives a row for each input node.
+//! table gives a row for each input node. A batch is a value of another type at each stage ([`Seeds`],
+//! [`Sampled`], [`Extracted`]), so no stage can be skipped; recycled, it gives its memory to the next.
 //!
 //! ```
 //! use graphmill_core::{EdgeOptions, Features, build};
 //! use graphmill_loader::{
-//!     BatchKey, Feature, MiniBatch, MinibatchSampler, Workspace,
+//!     BatchKey, MinibatchSampler, Seeds, Workspace,
 //!     feature::Host,
 //!     order::{Order, random::Random},
 //!     sampler::{BatchRequest, HopStack, neighbor::Neighbor},
@@ -17,20 +18,28 @@
 //! let graph = build(100, &ring, &next, EdgeOptions::UNDIRECTED)?;
 //! let features = Host::new(&Features::f32(8, vec![1.0; 800]));
 //!
-//! let (mut seeds, mut batch) = (Vec::new(), MiniBatch::default());
-//! Random::new(&ring, 1).order(0, &mut seeds);
-//! batch.seeds.extend_from_slice(&seeds[..10]);
-//! let request = BatchRequest::new(&graph, BatchKey { seed: 1, epoch: 0, batch: 0 });
 //! let sampler = HopStack::new(Neighbor::new(&[2, 1]).expect("two numbers of neighbours"));
-//! sampler.sample(&request, &mut Workspace::new(100), &mut batch)?;
-//! features.gather(&batch.input_nodes, &mut batch.features)?;
-//! assert_eq!(batch.features.num_rows(), batch.input_nodes.len());
+//! let mut order = Vec::new();
+//! Random::new(&ring, 1).order(0, &mut order);
+//!
+//! let mut workspace = Workspace::new(100);
+//! let mut memory = Seeds::default();
+//! for (number, nodes) in (0..).zip(order.chunks(10)) {
+//!     let seeds = memory.refill(number, nodes.iter().copied());
+//!     let request = BatchRequest::new(&graph, BatchKey { seed: 1, epoch: 0, batch: number });
+//!     let sampled = sampler.sample(&request, &mut workspace, seeds)?;
+//!     assert_eq!(sampled.blocks.len(), 2);
+//!     let batch = sampled.extract(&features)?;
+//!     assert_eq!(batch.features.num_rows(), batch.sampled.input_nodes.len());
+//!     // a model trains on the batch, and then the next one takes over its memory
+//!     memory = batch.recycle();
+//! }
 //! # Ok::<(), graphmill_core::Error>(())
 //! ```
 //!
+//! - [`minibatch`]: a batch and its states.
 //! - [`order`]: which seeds come when.
 //! - [`sampler`]: seeds to blocks.
-//! - [`reuse`]: rows of the bottom layer that are read instead of computed.
 //! - [`subgraph`]: sets of nodes whose induced subgraphs are minibatches.
 //! - [`hotness`]: how often each row will be asked for.
 //! - [`policy`]: which ids a cache holds.
@@ -48,7 +57,6 @@ pub mod hotness;
 pub mod minibatch;
 pub mod order;
 pub mod policy;
-pub mod reuse;
 pub mod sampler;
 pub mod subgraph;
 #[cfg(any(test, feature = "testing"))]
@@ -60,5 +68,5 @@ pub use compact::Relabel;
 pub use fanout::Fanout;
 pub use feature::{Feature, Traffic};
 pub use graphmill_core::prefetch;
-pub use minibatch::MiniBatch;
+pub use minibatch::{Extracted, MiniBatch, Sampled, Seeds, Upper};
 pub use sampler::{BlockLayout, HopSampler, MinibatchSampler, Workspace};

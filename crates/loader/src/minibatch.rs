@@ -1,63 +1,167 @@
-//! The one value that travels from stage to stage.
+//! The states of a minibatch. Each stage consumes one and gives the next, so that no stage can be skipped.
+//!
+//! ```text
+//!            MinibatchSampler::sample            Sampled::extract
+//!   Seeds ───────────────────────────► Sampled ──────────────────► Extracted ──► training
+//!     │                                   ▲                            │
+//!     └── SplitSampler ──► Upper ─────────┘                            │
+//!     ▲                                                                │
+//!     └──────────────────────────── recycle ───────────────────────────┘
+//! ```
+//!
+//! ```compile_fail,E0599
+//! use graphmill_loader::{Extracted, Feature, Seeds};
+//!
+//! fn skip_sampling(seeds: Seeds, rows: &dyn Feature) -> graphmill_core::Result<Extracted> {
+//!     seeds.extract(rows) // only `Sampled` has feature rows to extract
+//! }
+//! ```
+//!
+//! A batch owns its buffers, and recycling one gives the memory to the next: after the largest batch, none
+//! allocates. A [`MiniBatch`] is a batch in any of these states, for places that hold one between epochs.
 
 use std::sync::Arc;
 
-use graphmill_core::{Block, Matrix, NodeId, accelerator::DeviceMemory};
+use graphmill_core::{Block, Matrix, NodeId, Result, accelerator::DeviceMemory, block::OnDevice};
 
-use crate::{Traffic, feature::Marks};
+use crate::{
+    Feature, Traffic,
+    feature::{MarkedFeature, Marks, TierTraffic},
+};
 
-/// A minibatch. Each field says which stage fills it. It is a workspace too: the engine recycles it, and
-/// every stage clears and refills its fields without giving memory back.
-///
-/// Data moves forward only: `order` picks the seeds, `sample` draws the blocks, `extract` gathers
-/// the rows, `train` consumes.
+/// Buffers of a batch that are empty in its state, or of one that is done.
 #[derive(Debug, Default)]
-pub struct MiniBatch {
-    /// Number of the batch within its epoch (filled by `order`).
-    pub number: u64,
-    /// Nodes whose labels are predicted, distinct (filled by `order`, or by samplers of subgraphs).
-    pub seeds: Vec<NodeId>,
-    /// Seeds of the whole batch where `seeds` are only this rank's share of it, and 0 where they are all (filled by `order`).
-    pub whole: usize,
-    /// One block per layer, `blocks[0]` the farthest from the seeds (filled by `sample`).
-    pub blocks: Vec<Block>,
-    /// Nodes whose feature rows `extract` gathers: the sources of `blocks[0]`, seeds first, in first-seen order
-    /// (filled by `sample`). If `blocks[0]` is global nothing is gathered, and these are its destinations.
-    pub input_nodes: Vec<NodeId>,
-    /// The input nodes on the device that drew them, u32 each (filled by `sample`, where a device does).
-    pub input_on_device: Option<Arc<dyn DeviceMemory>>,
-    /// One row per input node (filled by `extract`), empty when `blocks[0]` is global. Sparse rows are transposed too.
-    pub features: Matrix,
-    /// Whether `features` and `traffic` are those of these blocks: `extract` says so, `sample` takes it back.
-    pub extracted: bool,
-    /// Whether these are the blocks of the draw before, kept: nothing was drawn at random, and the seeds are the same (filled by `sample`).
-    pub kept: bool,
-    /// What was read, tier by tier (filled by `extract`).
-    pub traffic: Traffic,
-    /// Where the rows of the input nodes are in the cache of who will read them (filled behind `sample`, where somebody knows).
-    pub marks: Marks,
-    /// Slots of the bottom layer's rows that are read from a table instead of computed: they stand behind the computed ones
-    /// (filled behind `sample`, where somebody reuses rows: [`crate::reuse`]).
-    pub reused: Vec<u32>,
-    /// Weight of each seed in the loss, or empty: all equal (filled by samplers that need it).
-    pub loss_weight: Vec<f32>,
+struct Memory {
+    blocks: Vec<Block>,
+    input_nodes: Vec<NodeId>,
+    loss_weight: Vec<f32>,
+    marks: Marks,
+    features: Matrix,
 }
 
-impl MiniBatch {
-    /// Seeds whose loss counts.
+/// The nodes whose labels a minibatch predicts, with nothing drawn yet.
+///
+/// The default has no nodes and no memory.
+#[derive(Debug, Default)]
+pub struct Seeds {
+    /// Number of the batch within its epoch.
+    pub number: u64,
+    /// The nodes, distinct. A sampler of subgraphs ignores them and sets its own.
+    pub nodes: Vec<NodeId>,
+    /// Number of seeds over all ranks, if a batch is shared among ranks and `nodes` are this rank's share.
+    pub global_size: Option<usize>,
+    memory: Memory,
+}
+
+impl Seeds {
+    /// Seeds of batch `number`, all on this rank, without memory of an earlier batch.
+    pub fn new(number: u64, nodes: impl Into<Vec<NodeId>>) -> Self {
+        Self { number, nodes: nodes.into(), ..Self::default() }
+    }
+
+    /// Seeds of batch `number`, all on this rank, in the memory of these.
+    #[must_use]
+    pub fn refill(mut self, number: u64, nodes: impl IntoIterator<Item = NodeId>) -> Self {
+        self.number = number;
+        self.nodes.clear();
+        self.nodes.extend(nodes);
+        self.global_size = None;
+        self
+    }
+
+    /// The next state for a sampler to fill: `layers` blocks whose contents are undefined, no input nodes and
+    /// equal weights of the losses.
+    pub fn into_sampled(mut self, layers: usize) -> Sampled {
+        let mut blocks = std::mem::take(&mut self.memory.blocks);
+        blocks.resize_with(layers, Block::default);
+        let mut input_nodes = std::mem::take(&mut self.memory.input_nodes);
+        input_nodes.clear();
+        let mut loss_weight = std::mem::take(&mut self.memory.loss_weight);
+        loss_weight.clear();
+        Sampled { seeds: self, blocks, input_nodes, device_input: None, loss_weight, cache_marks: None }
+    }
+
+    /// The state between [`Seeds`] and [`Sampled`] for a sampler to fill: the upper ones of `layers` blocks,
+    /// whose contents are undefined, and no destinations of the bottom block.
+    pub fn into_upper(mut self, layers: usize) -> Upper {
+        let mut blocks = std::mem::take(&mut self.memory.blocks);
+        blocks.resize_with(layers, Block::default);
+        let bottom = blocks.remove(0);
+        let mut destinations = std::mem::take(&mut self.memory.input_nodes);
+        destinations.clear();
+        Upper { seeds: self, blocks, destinations, bottom }
+    }
+
+    /// Replaces the memory for the feature rows to come.
+    pub fn set_row_memory(&mut self, rows: Matrix) {
+        self.memory.features = rows;
+    }
+}
+
+/// A minibatch whose bottom block is still to be drawn ([`SplitSampler`](crate::sampler::SplitSampler)).
+#[derive(Debug)]
+pub struct Upper {
+    /// The seeds.
+    pub seeds: Seeds,
+    /// The blocks above the bottom one, the farthest from the seeds first.
+    pub blocks: Vec<Block>,
+    /// Destinations of the bottom block: the sources of `blocks[0]`, in their order, unless the caller removed
+    /// some.
+    pub destinations: Vec<NodeId>,
+    /// Memory of the bottom block.
+    bottom: Block,
+}
+
+impl Upper {
+    /// The next state for a sampler to fill: all blocks, the bottom one undefined, and its destinations as the
+    /// input nodes so far.
+    pub fn into_sampled(self) -> Sampled {
+        let Self { mut seeds, mut blocks, destinations, bottom } = self;
+        blocks.insert(0, bottom);
+        let layers = blocks.len();
+        seeds.memory.blocks = blocks;
+        Sampled { input_nodes: destinations, ..seeds.into_sampled(layers) }
+    }
+
+    /// The memory, for the next batch.
+    pub fn recycle(self) -> Seeds {
+        self.into_sampled().recycle()
+    }
+}
+
+/// A minibatch whose message-flow blocks are drawn.
+#[derive(Debug)]
+pub struct Sampled {
+    /// The seeds.
+    pub seeds: Seeds,
+    /// One block per layer, the farthest from the seeds first (`blocks[0]` is the bottom one).
+    pub blocks: Vec<Block>,
+    /// Nodes whose feature rows are read: the sources of the bottom block, seeds first, in first-seen order. If
+    /// that block is global nothing is gathered, and these are its destinations.
+    pub input_nodes: Vec<NodeId>,
+    /// The input nodes in the memory of the device that drew them, u32 each.
+    pub device_input: Option<Arc<dyn DeviceMemory>>,
+    /// Weight of each seed in the loss; empty if all weigh the same.
+    pub loss_weight: Vec<f32>,
+    /// Cache slots of the input nodes, if already looked up ([`Sampled::mark`]).
+    pub cache_marks: Option<Marks>,
+}
+
+impl Sampled {
+    /// Number of seeds whose loss counts.
     pub fn num_seeds(&self) -> usize {
         match &self.loss_weight[..] {
-            [] => self.seeds.len(),
+            [] => self.seeds.nodes.len(),
             weights => weights.iter().filter(|&&w| w != 0.0).count(),
         }
     }
 
-    /// Edges over all blocks.
+    /// Number of edges over all blocks.
     pub fn num_edges(&self) -> usize {
         self.blocks.iter().map(Block::num_edges).sum()
     }
 
-    /// Bytes that a batch which is sampled and not extracted takes on its way: seeds, input nodes, marks and blocks.
+    /// Bytes that the batch takes on its way to a trainer: seeds, input nodes, marks, weights and blocks.
     pub fn bytes(&self) -> u64 {
         let of_block = |block: &Block| {
             let Block { indptr, indices, dst_ids, edge_weight, self_weight, transposed, .. } = block;
@@ -73,13 +177,192 @@ impl MiniBatch {
             });
             4 * (host + drawn) as u64
         };
-        let ids = self.seeds.len() + self.input_nodes.len() + self.marks.len();
-        let ids = ids + self.reused.len() + self.loss_weight.len();
+        let marks = self.cache_marks.as_ref().map_or(0, Marks::len);
+        let ids = self.seeds.nodes.len() + self.input_nodes.len() + marks + self.loss_weight.len();
         4 * ids as u64 + self.blocks.iter().map(of_block).sum::<u64>()
     }
 
     /// Whether the bottom layer reads the feature table in place.
     pub fn is_fused(&self) -> bool {
         self.blocks.first().is_some_and(|block| block.dst_ids.is_some())
+    }
+
+    /// Looks up the cache slots of the input nodes ahead of reading their rows.
+    pub fn mark(&mut self, cache: &dyn MarkedFeature) {
+        let memory = &mut self.seeds.memory.marks;
+        let marks = self.cache_marks.get_or_insert_with(|| std::mem::take(memory));
+        cache.mark(&self.input_nodes, marks);
+    }
+
+    /// Gathers the feature rows of the input nodes. If the bottom layer reads the table in place nothing is
+    /// gathered, and the rows that it will read are counted.
+    ///
+    /// # Errors
+    /// A tier cannot be read, or a device's memory is not enough.
+    pub fn extract(mut self, feature: &dyn Feature) -> Result<Extracted> {
+        let mut features = std::mem::take(&mut self.seeds.memory.features);
+        let traffic = self.gather(feature, &mut features)?;
+        Ok(Extracted { sampled: self, features, traffic })
+    }
+
+    fn gather(&self, feature: &dyn Feature, features: &mut Matrix) -> Result<Traffic> {
+        if self.is_fused() {
+            let bottom = &self.blocks[0];
+            let rows = (bottom.num_edges() + bottom.num_dst) as u64;
+            features.resize(0, feature.dim());
+            let host = TierTraffic { rows, bytes: rows * feature.row_bytes(), nanos: 0 };
+            return Ok(Traffic { host, ..Traffic::default() });
+        }
+        let (ids, can) = (&self.input_nodes[..], feature.capabilities());
+        let traffic =
+            match (can.device.zip(self.device_input.as_ref()), can.marked.zip(self.cache_marks.as_ref())) {
+                (Some((device, on_device)), _) => device.gather_on_device(ids, on_device, features)?,
+                (None, Some((cache, marks))) => cache.gather_marked(ids, marks, features)?,
+                (None, None) => feature.gather(ids, features)?,
+            };
+        if let Some(device) = can.device {
+            device.place_blocks(&self.blocks)?;
+        }
+        if features.is_sparse() {
+            // for the gradient of what multiplies them
+            features.transpose_sparse();
+        }
+        Ok(traffic)
+    }
+
+    /// The memory, for the next batch. A device's copies of the blocks are freed.
+    pub fn recycle(self) -> Seeds {
+        let Self { mut seeds, mut blocks, input_nodes, loss_weight, cache_marks, device_input: _ } = self;
+        blocks.iter_mut().for_each(|block| block.device = OnDevice::default());
+        let memory = &mut seeds.memory;
+        (memory.blocks, memory.input_nodes, memory.loss_weight) = (blocks, input_nodes, loss_weight);
+        if let Some(marks) = cache_marks {
+            memory.marks = marks;
+        }
+        seeds.refill(0, [])
+    }
+}
+
+/// A minibatch with its feature rows, ready to train on.
+#[derive(Debug)]
+pub struct Extracted {
+    /// Seeds, blocks and input nodes.
+    pub sampled: Sampled,
+    /// One row per input node; empty if the bottom block is global. Sparse rows are transposed too.
+    pub features: Matrix,
+    /// Rows and bytes that were read, tier by tier.
+    pub traffic: Traffic,
+}
+
+impl Extracted {
+    /// The memory, for the next batch.
+    pub fn recycle(self) -> Seeds {
+        let Self { mut sampled, features, .. } = self;
+        sampled.seeds.memory.features = features;
+        sampled.recycle()
+    }
+}
+
+/// A minibatch in any of its states: what a slot of a strategy holds between two uses.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a box would be allocated for every batch")]
+pub enum MiniBatch {
+    /// Seeds, or memory alone.
+    Seeds(Seeds),
+    /// With its blocks.
+    Sampled(Sampled),
+    /// With its feature rows.
+    Extracted(Extracted),
+}
+
+impl MiniBatch {
+    /// The memory, for the next batch.
+    pub fn recycle(self) -> Seeds {
+        match self {
+            Self::Seeds(seeds) => seeds.refill(0, []),
+            Self::Sampled(batch) => batch.recycle(),
+            Self::Extracted(batch) => batch.recycle(),
+        }
+    }
+}
+
+impl Default for MiniBatch {
+    fn default() -> Self {
+        Self::Seeds(Seeds::default())
+    }
+}
+
+impl From<Seeds> for MiniBatch {
+    fn from(seeds: Seeds) -> Self {
+        Self::Seeds(seeds)
+    }
+}
+
+impl From<Sampled> for MiniBatch {
+    fn from(batch: Sampled) -> Self {
+        Self::Sampled(batch)
+    }
+}
+
+impl From<Extracted> for MiniBatch {
+    fn from(batch: Extracted) -> Self {
+        Self::Extracted(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::Features;
+
+    use super::*;
+    use crate::feature::Host;
+
+    /// A batch of one local block with so many sources.
+    fn sampled(seeds: Seeds, sources: u32) -> Sampled {
+        let mut batch = seeds.into_sampled(1);
+        let block = &mut batch.blocks[0];
+        block.clear();
+        (block.num_dst, block.num_src) = (1, sources as usize);
+        block.indptr.extend([0, sources]);
+        block.indices.extend(0..sources);
+        batch.input_nodes.extend(0..sources);
+        batch
+    }
+
+    #[test]
+    fn recycled_memory_serves_the_next_batch() {
+        let rows = Host::new(&Features::f32(2, (0..80).map(|x| x as f32).collect::<Vec<_>>()));
+        let mut batch = sampled(Seeds::new(7, [3, 1]), 40);
+        batch.loss_weight.extend([0.0, 2.0]);
+        batch.seeds.global_size = Some(9);
+        assert_eq!((batch.num_seeds(), batch.num_edges(), batch.is_fused()), (1, 40, false));
+        let batch = batch.extract(&rows).unwrap();
+        assert_eq!((batch.features.num_rows(), batch.traffic.host.rows), (40, 40));
+        let places = |batch: &Sampled| {
+            (batch.input_nodes.as_ptr(), batch.blocks[0].indices.as_ptr(), batch.loss_weight.as_ptr())
+        };
+        let (before, features) = (places(&batch.sampled), batch.features.view().host().as_ptr());
+
+        let seeds = MiniBatch::from(batch).recycle();
+        assert_eq!((seeds.number, &seeds.nodes[..], seeds.global_size), (0, &[][..], None));
+        let batch = sampled(seeds.refill(8, [2]), 30);
+        assert_eq!((batch.num_seeds(), batch.loss_weight.len()), (1, 0));
+        assert_eq!(places(&batch), before);
+        let batch = batch.extract(&rows).unwrap();
+        assert_eq!((batch.features.num_rows(), batch.features.view().host().as_ptr()), (30, features));
+    }
+
+    #[test]
+    fn an_upper_part_becomes_a_batch_with_the_memory_of_its_bottom_block() {
+        let batch = sampled(Seeds::new(0, [0]), 20);
+        let bottom = batch.blocks[0].indices.as_ptr();
+        let mut upper = batch.recycle().refill(1, [4, 2]).into_upper(3);
+        assert_eq!((upper.blocks.len(), &upper.destinations[..]), (2, &[][..]));
+        upper.destinations.extend([4, 2, 9]);
+        upper.blocks[0].num_dst = 2;
+        let batch = upper.into_sampled();
+        assert_eq!((&batch.seeds.nodes[..], &batch.input_nodes[..]), (&[4, 2][..], &[4, 2, 9][..]));
+        assert_eq!((batch.blocks.len(), batch.blocks[1].num_dst), (3, 2));
+        assert_eq!(batch.blocks[0].indices.as_ptr(), bottom);
     }
 }

@@ -14,9 +14,9 @@ use graphmill_engine::{
     hotness::{self, loader},
     learner::Learner,
     memory::{residence, topology},
-    stage::Loader,
+    stage::{Drawn, Loader},
 };
-use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, feature::Host, order::Order};
+use graphmill_loader::{Feature, MinibatchSampler, Sampled, Seeds, Workspace, feature::Host, order::Order};
 use graphmill_nn::{Matrix, backend::Cpu, cost::BlockShape};
 
 use crate::profile::{HitRate, Profile, Seconds, Sizes};
@@ -51,12 +51,14 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     for i in 0..BATCHES.iter().sum() {
         // the last one may be short
         let whole = stages.loader.num_batches().saturating_sub(1).max(1);
-        let mut sampled = || sampling = if i == 0 { grown() } else { sampling };
-        let seconds = stages.batch(i % whole, config.lr, &mut sampled)?;
+        let mut see = |batch: &Sampled| {
+            sampling = if i == 0 { grown() } else { sampling };
+            held.see(batch, parts.feature.row_bytes());
+        };
+        let seconds = stages.batch(i % whole, config.lr, &mut see)?;
         if i >= BATCHES[0] {
             least.iter_mut().zip(seconds).for_each(|(least, seconds)| *least = least.min(seconds));
         }
-        held.see(&stages.batch, parts.feature.row_bytes());
     }
     let (count, batch_size) = (stages.loader.num_batches(), stages.loader.batch_size);
     let known = held.blocks + held.rows;
@@ -107,7 +109,7 @@ pub(crate) fn seconds_of_batches(
     let mut least = vec![[f64::INFINITY; 3]; batches as usize];
     for number in 0..ROUNDS.iter().sum() {
         for (i, least) in (0..).zip(&mut least) {
-            let seconds = stages.batch(i, config.lr, &mut || {})?;
+            let seconds = stages.batch(i, config.lr, &mut |_| {})?;
             if number >= ROUNDS[0] && sum(&seconds) < sum(least) {
                 *least = seconds;
             }
@@ -138,7 +140,7 @@ struct Stages<'a> {
     loader: Loader<'a>,
     learner: Learner<'a>,
     seeds: Vec<NodeId>,
-    batch: MiniBatch,
+    memory: Seeds,
     workspace: Workspace,
 }
 
@@ -154,12 +156,11 @@ impl<'a> Stages<'a> {
         let mut loader = Loader { own, ..loader(config, data, &**sampler, &**order, feature)? };
         loader.symmetric = build::symmetric(&model, data);
         loader.aggregation = model.aggregation();
-        let (mut seeds, mut batch) = (Vec::new(), MiniBatch::default());
+        let mut seeds = Vec::new();
         let mut workspace = Workspace::new(data.num_nodes());
         workspace.set_parallel(true);
         loader.order(0, &mut seeds);
-        loader.pick(&seeds, 0, &mut batch);
-        loader.sample(0, &mut workspace, &mut batch)?;
+        let batch = loader.sample(0, &mut workspace, loader.pick(&seeds, 0, Seeds::default()))?;
         let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
         let mut orders = model.orders(&shapes);
         if table.is_sparse() && !model.start_with_product(&mut orders) {
@@ -172,23 +173,25 @@ impl<'a> Stages<'a> {
             .filter(|&l| model.needs_transposed(&orders, l))
             .fold(0, |bits, l| bits | 1 << l);
         let learner = Learner::new(backend, model, build::optimizer(config)?, &data.labels, orders, config);
-        Ok(Self { loader, learner, seeds, batch, workspace })
+        Ok(Self { loader, learner, seeds, memory: batch.recycle(), workspace })
     }
 
-    /// Seconds to sample batch `i` of the first epoch, to gather its rows and to train on it; `sampled` is called behind the first stage.
-    fn batch(&mut self, i: u64, lr: f64, sampled: &mut dyn FnMut()) -> Result<[f64; 3]> {
-        let Self { loader, learner, seeds, batch, workspace } = self;
-        loader.pick(seeds, i, batch);
+    /// Seconds to sample batch `i` of the first epoch, to gather its rows and to train on it; `see` is called behind the first stage.
+    fn batch(&mut self, i: u64, lr: f64, see: &mut dyn FnMut(&Sampled)) -> Result<[f64; 3]> {
+        let Self { loader, learner, seeds, memory, workspace } = self;
+        let picked = loader.pick(seeds, i, std::mem::take(memory));
         let clock = Instant::now();
-        loader.sample(i, workspace, batch)?;
+        let batch = loader.sample(i, workspace, picked)?;
         let sample = clock.elapsed();
-        sampled();
+        see(&batch);
         let clock = Instant::now();
-        loader.extract(batch)?;
+        let batch = loader.extract(Drawn::New(batch))?;
         let gather = clock.elapsed();
         let clock = Instant::now();
-        learner.train(batch, lr)?;
-        Ok([sample, gather, clock.elapsed()].map(|time| time.as_secs_f64()))
+        learner.train(&batch, lr)?;
+        let train = clock.elapsed();
+        *memory = batch.into_batch().recycle();
+        Ok([sample, gather, train].map(|time| time.as_secs_f64()))
     }
 }
 
@@ -200,7 +203,7 @@ struct Largest {
 }
 
 impl Largest {
-    fn see(&mut self, batch: &MiniBatch, row_bytes: u64) {
+    fn see(&mut self, batch: &Sampled, row_bytes: u64) {
         // offsets and neighbours of each block, and which nodes they are
         let block = |block: &Block| 8 * (block.num_dst + 1) + 4 * block.num_edges();
         let blocks = batch.blocks.iter().map(block).sum::<usize>() + 4 * batch.input_nodes.len();

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use graphmill_engine::{Dataset, TrainConfig, build};
 use graphmill_loader::{
-    BatchKey, MiniBatch, MinibatchSampler, Workspace,
+    BatchKey, MinibatchSampler, Seeds, Workspace,
     sampler::{BatchRequest, DRAWS},
 };
 
@@ -61,7 +61,7 @@ pub struct BlockSource {
 /// A thread's memory.
 struct Work {
     space: Workspace,
-    batch: MiniBatch,
+    memory: Seeds,
 }
 
 /// Options of a run that describe a sampler of blocks.
@@ -141,7 +141,7 @@ impl BlockSource {
         let mut space = Workspace::new(self.data.num_nodes());
         // every thread has a batch of its own
         space.set_parallel(false);
-        Work { space, batch: MiniBatch::default() }
+        Work { space, memory: Seeds::default() }
     }
 
     fn make(
@@ -152,16 +152,12 @@ impl BlockSource {
         pool: &Pool,
         work: &mut Work,
     ) -> Result<BlockBatch, Fault> {
-        let Work { space, batch } = work;
-        batch.number = number;
-        batch.seeds.clear();
-        batch.seeds.extend(inputs.iter().map(|&i| self.inputs[i as usize]));
-        let drawn = self.sampler.sample(
-            &BatchRequest::new(&self.data.graph, BatchKey { seed: self.seed, epoch, batch: batch.number }),
-            space,
-            batch,
-        );
-        drawn.map_err(|e| format!("batch_size or fanout: {e}"))?;
+        let Work { space, memory } = work;
+        let seeds = inputs.iter().map(|&i| self.inputs[i as usize]);
+        let seeds = std::mem::take(memory).refill(number, seeds);
+        let key = BatchKey { seed: self.seed, epoch, batch: number };
+        let drawn = self.sampler.sample(&BatchRequest::new(&self.data.graph, key), space, seeds);
+        let batch = drawn.map_err(|e| format!("batch_size or fanout: {e}"))?;
         let features = match &self.features {
             None => None,
             Some(table) => {
@@ -181,14 +177,17 @@ impl BlockSource {
                 lease
             }),
         });
-        Ok(BlockBatch {
+        let blocks = blocks.collect();
+        let made = BlockBatch {
             number,
             inputs: wide(pool, &[inputs]),
-            seeds: wide(pool, &[&batch.seeds]),
+            seeds: wide(pool, &[&batch.seeds.nodes]),
             input_nodes: wide(pool, &[&batch.input_nodes]),
-            blocks: blocks.collect(),
+            blocks,
             features,
-        })
+        };
+        *memory = batch.recycle();
+        Ok(made)
     }
 }
 

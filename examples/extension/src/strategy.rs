@@ -10,11 +10,11 @@ use graphmill::{
     Result,
     engine::{
         record::Stages,
-        stage::Loader,
+        stage::{Drawn, Loader},
         strategy::{Done, Epoch, Flow, Kind, Strategy},
     },
     graph::{NodeId, table::Entry},
-    loader::{MiniBatch, Workspace},
+    loader::{Extracted, MiniBatch, Workspace},
 };
 
 /// Draws and extracts the next batch on a second thread while the model trains on this one.
@@ -32,30 +32,32 @@ pub struct OneAhead {
 
 struct Slot {
     workspace: Workspace,
+    /// The last batch, whose memory the next one takes over.
     batch: MiniBatch,
-    /// Time to draw and to extract it.
-    spent: [Duration; 2],
 }
+
+/// A batch that is ready, and the time to draw and to extract it.
+type Ready = (Drawn<Extracted>, [Duration; 2]);
 
 impl OneAhead {
     /// For a graph of so many nodes.
     pub fn new(num_nodes: usize) -> Self {
         let slot = || {
             let (workspace, batch) = (Workspace::new(num_nodes), MiniBatch::default());
-            Slot { workspace, batch, spent: Default::default() }
+            Slot { workspace, batch }
         };
         Self { slots: [slot(), slot()] }
     }
 }
 
 impl Slot {
-    fn fill(&mut self, loader: &Loader, order: &[NodeId], epoch: u64, number: u64) -> Result<()> {
+    fn fill(&mut self, loader: &Loader, order: &[NodeId], epoch: u64, number: u64) -> Result<Ready> {
         let clock = Instant::now();
-        loader.draw(order, epoch, number, &mut self.workspace, &mut self.batch)?;
+        let last = std::mem::take(&mut self.batch);
+        let drawn = loader.draw(order, epoch, number, &mut self.workspace, last)?;
         let sample = clock.elapsed();
-        loader.extract(&mut self.batch)?;
-        self.spent = [sample, clock.elapsed() - sample];
-        Ok(())
+        let batch = loader.extract(drawn)?;
+        Ok((batch, [sample, clock.elapsed() - sample]))
     }
 }
 
@@ -64,28 +66,27 @@ impl Strategy for OneAhead {
         let Epoch { number, order, from, to, loader, learner, lr, after, .. } = epoch;
         let [this, next] = &mut self.slots;
         let (mut this, mut next) = (this, next);
-        if from < to {
-            this.fill(loader, order, number, from)?;
-        }
-        for i in from..to {
-            let (outcome, train, drawn) = thread::scope(|scope| {
+        let mut ready = if from < to { Some(this.fill(loader, order, number, from)?) } else { None };
+        let mut i = from;
+        while let Some((batch, spent)) = ready {
+            let (outcome, train, filled) = thread::scope(|scope| {
                 let ahead = (i + 1 < to).then(|| scope.spawn(|| next.fill(loader, order, number, i + 1)));
                 let clock = Instant::now();
-                let outcome = learner.train(&this.batch, lr(i));
+                let outcome = learner.train(&batch, lr(i));
                 let train = clock.elapsed();
-                let drawn =
-                    ahead.map_or(Ok(()), |ahead| ahead.join().unwrap_or_else(|panic| resume_unwind(panic)));
-                (outcome, train, drawn)
+                let filled = ahead.map(|ahead| ahead.join().unwrap_or_else(|panic| resume_unwind(panic)));
+                (outcome, train, filled)
             });
-            let [sample, extract] = this.spent.map(|time| time.as_secs_f64());
+            let [sample, extract] = spent.map(|time| time.as_secs_f64());
             let spent = Stages { sample, extract, train: train.as_secs_f64(), ..Stages::default() };
-            let done = Done { batch: &this.batch, outcome: outcome?, spent };
             // an update is reported before the failure of a later batch
-            if after(learner, &[done])? == Flow::Stop {
+            if after(learner, &[Done::of(batch.batch(), outcome?, spent)])? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
-            drawn?;
+            this.batch = batch.into();
+            ready = filled.transpose()?;
             std::mem::swap(&mut this, &mut next);
+            i += 1;
         }
         Ok(Flow::Continue)
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use graphmill_core::{Error, NodeId, Result, block::OnDevice, keyed};
-use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, sampler::too_many};
+use graphmill_loader::{BatchKey, BlockLayout, Sampled, Seeds, sampler::too_many};
 
 use super::{
     DeviceSampler,
@@ -53,13 +53,14 @@ impl DeviceSampler {
         queue: &Arc<Queue>,
         key: BatchKey,
         form: BlockLayout,
-        batch: &mut MiniBatch,
-    ) -> Result<()> {
+        seeds: Seeds,
+    ) -> Result<Sampled> {
         let layers = self.fanout.len();
+        let mut batch = seeds.into_sampled(layers);
         let mut counts = vec![0u64; 2 * layers + 1];
-        counts[0] = batch.seeds.len() as u64;
+        counts[0] = batch.seeds.nodes.len() as u64;
         let sizes = queue.upload(&counts)?;
-        let mut nodes = Nodes::new(queue, &batch.seeds, self.graph.num_nodes())?;
+        let mut nodes = Nodes::new(queue, &batch.seeds.nodes, self.graph.num_nodes())?;
         let mut drawn = Vec::with_capacity(layers);
         for hop in 0..layers {
             let at = Hop {
@@ -76,7 +77,6 @@ impl DeviceSampler {
         // the input nodes are the destinations of a fused bottom block
         let last = 2 * layers - if form.fused { 2 } else { 0 };
         self.tell(queue, &sizes, last, &nodes, &mut counts, &mut batch.input_nodes)?;
-        batch.blocks.resize_with(layers, Default::default);
         let mut ids = Some(nodes.ids);
         for (hop, layer) in drawn.into_iter().enumerate() {
             let [rows, edges, sources] = [0, 1, 2].map(|i| counts[2 * hop + i] as usize);
@@ -102,9 +102,9 @@ impl DeviceSampler {
             }));
         }
         if let Some(ids) = ids {
-            batch.input_on_device = Some(Arc::new(ids));
+            batch.device_input = Some(Arc::new(ids));
         }
-        Ok(())
+        Ok(batch)
     }
 
     /// Draws a hop.

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use graphmill_core::{Error, Graph, Result};
 use graphmill_loader::{
-    MiniBatch, MinibatchSampler, Workspace,
-    sampler::{BatchPart, BatchRequest, HopStack, SamplerOptions, SamplerProperties, Source},
+    MinibatchSampler, Sampled, Seeds, Workspace,
+    sampler::{BatchRequest, HopStack, SamplerOptions, SamplerProperties, Source, SplitSampler},
     weights::SymmetricWeights,
 };
 use hop::{Drawn, Hop};
@@ -100,7 +100,7 @@ pub fn make(
 }
 
 /// A sampler on a device. Batches of several threads are drawn side by side, each in a queue of its own. Another graph than the one it was made for,
-/// and parts of a batch ([`BatchPart`]), are drawn by the processor.
+/// and batches in two steps ([`SplitSampler`]), are drawn by the processor.
 pub struct DeviceSampler {
     pool: QueuePool,
     graph: Graph,
@@ -197,16 +197,20 @@ impl MinibatchSampler for DeviceSampler {
         self.inner.properties()
     }
 
-    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
-        let &BatchRequest { graph, key, layout, part } = request;
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
+        let &BatchRequest { graph, key, layout } = request;
         let own = std::ptr::eq(graph.indptr(), self.graph.indptr())
             && std::ptr::eq(graph.indices(), self.graph.indices());
-        if !own || part != BatchPart::Whole {
-            return self.inner.sample(request, workspace, batch);
+        if !own {
+            return self.inner.sample(request, workspace, seeds);
         }
-        if let Some(v) = batch.seeds.iter().find(|&&v| v as usize >= graph.num_nodes()) {
+        if let Some(v) = seeds.nodes.iter().find(|&&v| v as usize >= graph.num_nodes()) {
             return Err(Error::invalid(format!("seed {v}: the graph has {} nodes", graph.num_nodes())));
         }
-        self.pool.with(|queue| self.draw(queue, key, layout, batch))
+        self.pool.with(|queue| self.draw(queue, key, layout, seeds))
+    }
+
+    fn split(&self) -> Option<&dyn SplitSampler> {
+        Some(&self.inner)
     }
 }

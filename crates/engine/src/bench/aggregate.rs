@@ -11,7 +11,7 @@
 //! Limits: copying a large array; and reading random rows of this width.
 
 use graphmill_core::{Block, Features, Matrix, matrix::TableType};
-use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, feature::Host, sampler::BatchRequest};
+use graphmill_loader::{BatchKey, BlockLayout, Seeds, Workspace, feature::Host, sampler::BatchRequest};
 use graphmill_nn::backend::{
     AggregationWeights,
     ops::{Aggregate, AggregateTransposed},
@@ -114,16 +114,10 @@ fn bottoms(bench: &Bench, form: BlockLayout) -> Result<Vec<Block>> {
         None => order.len() / size,
     };
     let blocks = (0..batches.clamp(1, BATCHES)).map(|number| {
-        let seeds = order.chunks(size).nth(number).unwrap_or_default().to_vec();
-        let mut batch = MiniBatch { number: number as u64, seeds, ..MiniBatch::default() };
-        sampler
-            .sample(
-                &BatchRequest::new(graph, BatchKey { seed: config.seed, epoch: 0, batch: batch.number })
-                    .with_layout(form),
-                &mut workspace,
-                &mut batch,
-            )
-            .map_err(not_drawn)?;
+        let seeds = Seeds::new(number as u64, order.chunks(size).nth(number).unwrap_or_default());
+        let key = BatchKey { seed: config.seed, epoch: 0, batch: seeds.number };
+        let request = BatchRequest::new(graph, key).with_layout(form);
+        let mut batch = sampler.sample(&request, &mut workspace, seeds).map_err(not_drawn)?;
         Ok(batch.blocks.swap_remove(0))
     });
     blocks.collect()

@@ -4,7 +4,7 @@
 //! Limit: the model of [`cost`](super::cost), for the models that it knows.
 
 use graphmill_core::NodeId;
-use graphmill_loader::{BatchKey, MiniBatch, Workspace, sampler::BatchRequest};
+use graphmill_loader::{BatchKey, Seeds, Workspace, sampler::BatchRequest};
 use graphmill_nn::cost::BlockShape;
 
 use super::{
@@ -90,30 +90,22 @@ fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>>
     let mut order: Vec<NodeId> = Vec::new();
     build::order(config, bench.data)?.order(0, &mut order);
     let mut workspace = Workspace::new(data.num_nodes());
-    let mut batch = MiniBatch::default();
+    let mut memory = Seeds::default();
     let mut sizes = vec![Size::default(); model.num_layers()];
     let mut orders = Vec::new();
     let size = bench.seeds();
     // a last batch that is shorter plays no part, unless it is alone
     let batches = (order.len() / size).clamp(1, BATCHES);
-    for (number, seeds) in order.chunks(size).take(batches).enumerate() {
-        batch.number = number as u64;
-        batch.seeds.clear();
-        batch.seeds.extend_from_slice(seeds);
-        sampler
-            .sample(
-                &BatchRequest::new(
-                    &data.graph,
-                    BatchKey { seed: config.seed, epoch: 0, batch: batch.number },
-                ),
-                &mut workspace,
-                &mut batch,
-            )
-            .map_err(not_drawn)?;
+    for (number, seeds) in (0..).zip(order.chunks(size).take(batches)) {
+        let key = BatchKey { seed: config.seed, epoch: 0, batch: number };
+        let seeds = memory.refill(number, seeds.iter().copied());
+        let drawn = sampler.sample(&BatchRequest::new(&data.graph, key), &mut workspace, seeds);
+        let batch = drawn.map_err(not_drawn)?;
         if number == 0 {
             orders = model.orders(&batch.blocks.iter().map(BlockShape::from).collect::<Vec<_>>());
         }
         sizes.iter_mut().zip(&batch.blocks).for_each(|(size, block)| size.add(block, batches));
+        memory = batch.recycle();
     }
     let rates = Rates {
         reads: bench.machine.random_reads(data.graph.num_edges()),

@@ -48,17 +48,15 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
             let form_of = BlockLayout { fused, ..BlockLayout::default() };
             let draw = |number: usize, (workspace, batch): &mut (Workspace, MiniBatch)| {
                 let start = number % batches * size;
-                batch.number = (number % batches) as u64;
-                batch.seeds.clear();
-                batch.seeds.extend_from_slice(&order[start..(start + size).min(order.len())]);
+                let nodes = order[start..(start + size).min(order.len())].iter().copied();
+                let seeds = std::mem::take(batch).recycle().refill((number % batches) as u64, nodes);
                 workspace.set_parallel(abreast == 1);
-                let drawn = sampler.sample(
-                    &BatchRequest::new(&graph, BatchKey { seed: config.seed, epoch: 0, batch: batch.number })
-                        .with_layout(form_of),
-                    workspace,
-                    batch,
-                );
-                drawn.map(|()| (batch.seeds.len(), batch.num_edges()))
+                let key = BatchKey { seed: config.seed, epoch: 0, batch: seeds.number };
+                let request = BatchRequest::new(&graph, key).with_layout(form_of);
+                let drawn = sampler.sample(&request, workspace, seeds)?;
+                let counts = (drawn.seeds.nodes.len(), drawn.num_edges());
+                *batch = drawn.into();
+                Ok(counts)
             };
             // groups of batches abreast, as long as one look at the clock should take
             let (_, edges) = draw(0, &mut slots[0]).map_err(not_drawn)?;

@@ -11,7 +11,7 @@ use graphmill_distributed::{
     sampler::{Distributed, LISTS},
 };
 use graphmill_loader::{
-    BatchKey, Feature, HopSampler, MiniBatch, MinibatchSampler, Traffic, Workspace,
+    BatchKey, Feature, HopSampler, MinibatchSampler, Sampled, Seeds, Traffic, Workspace,
     feature::{Capabilities, Places, TierTraffic},
     sampler::{BatchRequest, HopRequest, HopScratch, HopStack, SamplerProperties, full::Full},
 };
@@ -187,12 +187,12 @@ impl MinibatchSampler for Subgraphs {
         &self,
         request: &BatchRequest,
         workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> graphmill_core::Result<()> {
+        seeds: Seeds,
+    ) -> graphmill_core::Result<Sampled> {
         let hand = self.0.hand();
         let seed = keyed::key(&[request.key.seed, self.0.ranks.rank() as u64]);
         let key = BatchKey { seed, ..request.key };
-        hand.sampler.sample(&BatchRequest { graph: &hand.graph, key, ..*request }, workspace, batch)
+        hand.sampler.sample(&BatchRequest { graph: &hand.graph, key, ..*request }, workspace, seeds)
     }
 }
 

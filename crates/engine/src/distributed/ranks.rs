@@ -14,7 +14,7 @@ use graphmill_distributed::{
     rows::{ROWS, Reading, Remote, Table},
     sampler::{LISTS, SAMPLE},
 };
-use graphmill_loader::{Feature, MiniBatch};
+use graphmill_loader::{Extracted, Feature};
 use graphmill_nn::model::{Model, Part};
 use serde::de::DeserializeOwned;
 
@@ -316,14 +316,13 @@ impl GradientExchange for Ranks {
         &self,
         passes: &mut StepContext,
         model: &mut Model,
-        batch: &MiniBatch,
+        batch: &Extracted,
         number: u64,
     ) -> Result<(f64, usize)> {
-        let own = batch.num_seeds();
-        let share = if batch.whole > 0 {
-            batch.seeds.len() as f64 / batch.whole as f64
-        } else {
-            1.0 / self.size() as f64
+        let (own, seeds) = (batch.sampled.num_seeds(), &batch.sampled.seeds);
+        let share = match seeds.global_size {
+            Some(all) => seeds.nodes.len() as f64 / all as f64,
+            None => 1.0 / self.size() as f64,
         };
         let mut gradients = self.gradients.lock().unwrap_or_else(PoisonError::into_inner);
         let told = Cell::new(false);
@@ -333,7 +332,7 @@ impl GradientExchange for Ranks {
         };
         let key = keyed::key(&[passes.seed, number, self.rank() as u64, 0x6472_6f70]);
         let loss =
-            if batch.seeds.is_empty() { 0.0 } else { passes.gradient_telling(model, batch, key, &mut after) };
+            if seeds.nodes.is_empty() { 0.0 } else { passes.gradient_telling(model, batch, key, &mut after) };
         if !told.get() {
             // nothing to learn from here, or nothing that can be learned from: the others wait for as many sums
             model.zero_grad(passes.backend);

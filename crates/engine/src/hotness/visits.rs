@@ -40,13 +40,17 @@ impl Visits for InOrder<'_, '_> {
             let alone = group.len() < rayon::current_num_threads();
             group.par_iter_mut().enumerate().try_for_each(|(i, (workspace, batch))| {
                 workspace.set_parallel(alone);
-                loader.pick(&order, next + i as u64, batch);
-                loader
-                    .sample(epoch, workspace, batch)
-                    .map_err(|e| graphmill_core::Error::invalid(e.to_string()))
+                let seeds = loader.pick(&order, next + i as u64, std::mem::take(batch).recycle());
+                let drawn = loader.sample(epoch, workspace, seeds);
+                *batch = drawn.map_err(|e| graphmill_core::Error::invalid(e.to_string()))?.into();
+                Ok::<_, graphmill_core::Error>(())
             })?;
             next += group.len() as u64;
-            group.iter().for_each(|(_, batch)| see(&batch.input_nodes));
+            for (_, batch) in group {
+                if let MiniBatch::Sampled(batch) = batch {
+                    see(&batch.input_nodes);
+                }
+            }
         }
         Ok(())
     }

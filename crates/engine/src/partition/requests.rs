@@ -9,7 +9,7 @@
 
 use graphmill_core::progress::{Progress, Unit};
 use graphmill_data::{Dataset, partition::PartitionBook};
-use graphmill_loader::{MiniBatch, Workspace, feature::Host};
+use graphmill_loader::{Sampled, Seeds, Workspace, feature::Host};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ pub struct CrossRequests {
 }
 
 /// Counts what one part asks for in one minibatch; `ways` are the rows that come to each part and go out of it.
-fn count(part: u16, batch: &MiniBatch, book: &PartitionBook, hops: &mut [Hop], ways: &mut [[u64; 2]]) -> u64 {
+fn count(part: u16, batch: &Sampled, book: &PartitionBook, hops: &mut [Hop], ways: &mut [[u64; 2]]) -> u64 {
     let remote = |&v: &u32| book.part_of(v) != part;
     // destinations of every hop are the first of the input nodes
     for (hop, block) in hops.iter_mut().zip(batch.blocks.iter().rev()) {
@@ -150,7 +150,7 @@ pub fn requests(
 /// Room for a minibatch, and what was counted in those it held.
 struct Slot {
     workspace: Workspace,
-    batch: MiniBatch,
+    memory: Seeds,
     hops: Vec<Hop>,
     /// Of the last one.
     ways: Vec<[u64; 2]>,
@@ -162,8 +162,8 @@ impl Slot {
     fn new(nodes: usize, hops: usize, parts: usize) -> Self {
         let mut workspace = Workspace::new(nodes);
         workspace.set_parallel(false);
-        let (batch, hops) = (MiniBatch::default(), vec![Hop::default(); hops]);
-        Self { workspace, batch, hops, ways: vec![[0; 2]; parts], rows: 0, remote: 0 }
+        let (memory, hops) = (Seeds::default(), vec![Hop::default(); hops]);
+        Self { workspace, memory, hops, ways: vec![[0; 2]; parts], rows: 0, remote: 0 }
     }
 
     /// Draws what `part` draws of minibatch `number`, and counts.
@@ -176,14 +176,16 @@ impl Slot {
         book: &PartitionBook,
     ) -> Result<()> {
         self.ways.fill([0; 2]);
-        loader.pick(order, number, &mut self.batch);
-        self.batch.seeds.retain(|&v| book.part_of(v) == part);
-        if self.batch.seeds.is_empty() {
+        let mut seeds = loader.pick(order, number, std::mem::take(&mut self.memory));
+        seeds.nodes.retain(|&v| book.part_of(v) == part);
+        if seeds.nodes.is_empty() {
+            self.memory = seeds;
             return Ok(());
         }
-        loader.sample(0, &mut self.workspace, &mut self.batch)?;
-        self.rows += self.batch.input_nodes.len() as u64;
-        self.remote += count(part, &self.batch, book, &mut self.hops, &mut self.ways);
+        let batch = loader.sample(0, &mut self.workspace, seeds)?;
+        self.rows += batch.input_nodes.len() as u64;
+        self.remote += count(part, &batch, book, &mut self.hops, &mut self.ways);
+        self.memory = batch.recycle();
         Ok(())
     }
 }

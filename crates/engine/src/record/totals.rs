@@ -1,7 +1,7 @@
 //! What an epoch adds up, batch by batch; a checkpoint in its middle keeps it.
 
 use graphmill_core::Block;
-use graphmill_loader::MiniBatch;
+use graphmill_loader::Sampled;
 use serde::{Deserialize, Serialize};
 
 use super::{EpochRecord, Stages, Traffic};
@@ -50,7 +50,7 @@ pub struct ValidationScore {
 
 impl EpochTotals {
     /// Adds a batch.
-    pub fn add(&mut self, batch: &MiniBatch, outcome: BatchOutcome, spent: &Stages) {
+    pub fn add(&mut self, batch: &Sampled, traffic: Traffic, outcome: BatchOutcome, spent: &Stages) {
         let seeds = outcome.seeds;
         self.loss += outcome.loss * seeds as f64;
         self.seeds += seeds as u64;
@@ -59,7 +59,7 @@ impl EpochTotals {
         self.stages.sample += spent.sample;
         self.stages.extract += spent.extract;
         self.stages.train += spent.train;
-        self.traffic += batch.traffic;
+        self.traffic += traffic;
         if let Some(norm) = outcome.grad_norm {
             self.grad_norm = Some(self.grad_norm.map_or(norm, |largest: f64| largest.max(norm)));
         }

@@ -2,35 +2,71 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use graphmill_core::NodeId;
-use graphmill_loader::{MiniBatch, Workspace, reuse::Slots};
+use graphmill_core::{NodeId, ObjectPool};
+use graphmill_loader::{Sampled, Seeds, Upper, Workspace};
 use rayon::prelude::*;
 
+use super::slots::{Slots, leave_out};
 use crate::{
     Result,
     stage::{DrawAhead, Loader},
 };
 
-/// Batches that are drawn ahead: whoever draws one completes it.
+/// Batches that are drawn ahead: the first to ask for one completes it.
 #[derive(Debug, Default)]
 pub struct Ahead {
     epoch: u64,
     first: u64,
-    drawn: Vec<Mutex<Drawn>>,
+    batches: Vec<AheadBatch>,
     /// The nodes whose rows are reused.
     pub slots: Slots,
-    /// Whether gradients of reused rows are of no use to anyone.
+    /// Whether gradients of reused rows are not needed.
     restrict: bool,
+    /// Scratch for the new numbers of sources.
+    renumbered: ObjectPool<Vec<u32>>,
 }
 
-/// A batch without its bottom block, or the memory of one.
+/// A batch of the super-batch.
 #[derive(Debug, Default)]
-struct Drawn {
-    is_there: bool,
-    batch: MiniBatch,
+struct AheadBatch {
+    pending: Mutex<Pending>,
+    /// Slots of the rows that the batch reuses, once it is complete.
+    reused: OnceLock<Vec<u32>>,
+}
+
+/// The state of a batch before it is complete.
+#[derive(Debug, Default)]
+struct Pending {
+    /// The batch without its bottom block, until it is taken.
+    upper: Option<Upper>,
+    /// Memory for the next batch here.
+    memory: Seeds,
+    reused: Vec<u32>,
+}
+
+impl AheadBatch {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pending_mut(&mut self) -> &mut Pending {
+        self.pending.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the batch and keeps its memory.
+    fn clear(&mut self) {
+        let reused = self.reused.take();
+        let pending = self.pending_mut();
+        if let Some(upper) = pending.upper.take() {
+            pending.memory = upper.recycle();
+        }
+        if let Some(reused) = reused {
+            pending.reused = reused;
+        }
+    }
 }
 
 impl Ahead {
@@ -50,26 +86,22 @@ impl Ahead {
         self.first = batches.start;
         self.restrict = restrict;
         self.slots.set(loader.graph.num_nodes(), []);
-        if self.drawn.len() < count {
-            self.drawn.resize_with(count, Mutex::default);
+        if self.batches.len() < count {
+            self.batches.resize_with(count, AheadBatch::default);
         }
-        for drawn in &mut self.drawn {
-            drawn.get_mut().unwrap_or_else(PoisonError::into_inner).is_there = false;
-        }
+        self.batches.iter_mut().for_each(AheadBatch::clear);
         // a batch is spread over threads where there are more of those than batches
         let spread = count < spaces.len().max(2);
         let lanes = spaces.len().max(1);
         let mut first = batches.start;
-        for group in self.drawn[..count].chunks_mut(lanes) {
-            let draw = |(i, (drawn, space)): (usize, (&mut Mutex<Drawn>, &mut Workspace))| {
-                let drawn = drawn.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for group in self.batches[..count].chunks_mut(lanes) {
+            let draw = |(i, (batch, space)): (usize, (&mut AheadBatch, &mut Workspace))| {
+                let pending = batch.pending_mut();
                 space.set_parallel(spread);
-                loader.pick(order, first + i as u64, &mut drawn.batch);
+                let seeds = loader.pick(order, first + i as u64, std::mem::take(&mut pending.memory));
                 // what cannot be drawn fails in its turn, when the batches before it are trained on
-                let drawn_well = catch_unwind(AssertUnwindSafe(|| {
-                    loader.sample_upper_blocks(epoch, space, &mut drawn.batch).is_ok()
-                }));
-                drawn.is_there = drawn_well.unwrap_or(false);
+                let drawn = catch_unwind(AssertUnwindSafe(|| loader.sample_upper(epoch, space, seeds).ok()));
+                pending.upper = drawn.unwrap_or(None);
             };
             let drawn = group.len() as u64;
             group.par_iter_mut().zip(&mut *spaces).enumerate().for_each(draw);
@@ -79,23 +111,30 @@ impl Ahead {
 
     /// Shows, batch by batch, the nodes whose bottom-layer rows may be reused.
     pub fn candidates(&mut self, see: &(dyn Fn(&[NodeId]) + Sync)) {
-        self.drawn.par_iter_mut().for_each(|drawn| {
-            let Drawn { is_there, batch } = drawn.get_mut().unwrap_or_else(PoisonError::into_inner);
-            if *is_there {
-                see(&batch.input_nodes[batch.blocks[1].num_dst..]);
+        self.batches.par_iter_mut().for_each(|batch| {
+            if let Some(Upper { blocks, destinations, .. }) = &batch.pending_mut().upper {
+                see(&destinations[blocks[0].num_dst..]);
             }
         });
     }
 
     /// Shows each batch's own nodes, which the layer above reads as its own, and those whose bottom-layer rows may be reused.
     pub fn nodes(&mut self, see: &mut dyn FnMut(&[NodeId], &[NodeId])) {
-        for drawn in &mut self.drawn {
-            let Drawn { is_there, batch } = drawn.get_mut().unwrap_or_else(PoisonError::into_inner);
-            if *is_there {
-                let (own, others) = batch.input_nodes.split_at(batch.blocks[1].num_dst);
+        for batch in &mut self.batches {
+            if let Some(Upper { blocks, destinations, .. }) = &batch.pending_mut().upper {
+                let (own, others) = destinations.split_at(blocks[0].num_dst);
                 see(own, others);
             }
         }
+    }
+
+    /// Slots of the rows that batch `number` reuses, in the order of its sources; none before it is complete.
+    pub fn reused(&self, number: u64) -> &[u32] {
+        self.batch(number).and_then(|batch| batch.reused.get()).map_or(&[], |reused| &reused[..])
+    }
+
+    fn batch(&self, number: u64) -> Option<&AheadBatch> {
+        self.batches.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 }
 
@@ -106,26 +145,37 @@ impl DrawAhead for Ahead {
         order: &[NodeId],
         number: u64,
         workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> Result<()> {
-        loader.pick(order, number, batch);
-        let place = number.checked_sub(self.first).and_then(|i| self.drawn.get(i as usize));
-        let taken = place.is_some_and(|drawn| {
-            let mut drawn = drawn.lock().unwrap_or_else(PoisonError::into_inner);
-            let Drawn { is_there, batch: above } = &mut *drawn;
-            if *is_there {
-                std::mem::swap(&mut above.input_nodes, &mut batch.input_nodes);
-                batch.blocks.resize_with(above.blocks.len(), Default::default);
-                // the memory of the bottom block stays with those that are whole
-                batch.blocks[1..].swap_with_slice(&mut above.blocks[1..]);
-            }
-            std::mem::take(is_there)
+        memory: Seeds,
+    ) -> Result<Sampled> {
+        let seeds = loader.pick(order, number, memory);
+        let place = self.batch(number);
+        let (drawn, mut reused) = place.map_or_else(Default::default, |batch| {
+            let mut pending = batch.pending();
+            (pending.upper.take(), std::mem::take(&mut pending.reused))
         });
-        if !taken {
-            // somebody has had it before
-            loader.sample_upper_blocks(self.epoch, workspace, batch)?;
+        let mut upper = match (place, drawn) {
+            (Some(place), Some(mut drawn)) => {
+                // the memory of the bottom block stays with the batches that are complete
+                let mut upper = seeds.into_upper(drawn.blocks.len() + 1);
+                std::mem::swap(&mut upper.blocks, &mut drawn.blocks);
+                std::mem::swap(&mut upper.destinations, &mut drawn.destinations);
+                place.pending().memory = drawn.recycle();
+                upper
+            }
+            // it could not be drawn before, or was taken
+            _ => loader.sample_upper(self.epoch, workspace, seeds)?,
+        };
+        if let Some(place) = place {
+            self.renumbered.with(|renumbered| {
+                leave_out(&mut upper, &self.slots, self.restrict, renumbered, &mut reused);
+            });
+            // a batch that is completed twice reuses the same rows
+            let _ = place.reused.set(reused);
         }
-        batch.reuse(&self.slots, self.restrict, workspace);
-        loader.sample_input_block(self.epoch, workspace, batch)
+        loader.sample_bottom(self.epoch, workspace, upper)
+    }
+
+    fn extra_bytes(&self, number: u64) -> u64 {
+        4 * self.reused(number).len() as u64
     }
 }

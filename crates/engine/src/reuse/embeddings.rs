@@ -5,6 +5,8 @@ use std::sync::Arc;
 use graphmill_core::Matrix;
 use graphmill_nn::{Projected, Reused};
 
+use super::Ahead;
+
 /// Rows `from..` up to the next slice's, all made from the same parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
@@ -33,9 +35,25 @@ pub struct Embeddings {
     pub bound: u64,
 }
 
+/// Rows to reuse, and the batches that reuse them.
+#[derive(Clone, Debug)]
+pub struct Reuse {
+    /// The batches, which know the slots of their rows.
+    pub ahead: Arc<Ahead>,
+    /// The rows.
+    pub rows: Arc<Embeddings>,
+}
+
+impl Reuse {
+    /// The rows that batch `number` of the epoch reuses.
+    pub fn rows_of(&self, number: u64) -> Reused<'_> {
+        self.rows.reused(self.ahead.reused(number))
+    }
+}
+
 impl Embeddings {
-    /// These rows of them, as a model reads them.
-    pub fn reused<'a>(&'a self, slots: &'a [u32]) -> Reused<'a> {
+    /// The rows in these slots, as a model reads them.
+    fn reused<'a>(&'a self, slots: &'a [u32]) -> Reused<'a> {
         let (coordinates, basis) = (self.coordinates.view(), &self.basis[..]);
         let projected = (!basis.is_empty()).then_some(Projected { coordinates, basis, learns: self.learns });
         Reused { rows: self.rows.view(), slots, aggregates: &self.kept, projected }

@@ -1,7 +1,7 @@
 //! Makes bottom-layer rows from nodes and parameters.
 
 use graphmill_core::{Matrix, NodeId, keyed};
-use graphmill_loader::{MiniBatch, Workspace};
+use graphmill_loader::{Extracted, Seeds, Workspace};
 use graphmill_nn::{
     Pass,
     layer::LayerInput,
@@ -19,7 +19,8 @@ pub struct Maker {
     model: Model,
     acts: Activations,
     space: Workspace,
-    batch: MiniBatch,
+    /// Memory of a chunk's batch.
+    memory: Seeds,
     /// What a chunk is made from.
     room: Vec<Matrix>,
     /// Edges of what was made since this was set to 0.
@@ -44,7 +45,7 @@ impl Maker {
             model: model.clone(),
             acts: Activations::default(),
             space: Workspace::new(num_nodes),
-            batch: MiniBatch::default(),
+            memory: Seeds::default(),
             room: Vec::new(),
             edges: 0,
         }
@@ -94,23 +95,23 @@ impl Maker {
         });
         to.slices.push(Slice { from, version });
         for (i, chunk) in nodes.chunks(CHUNK).enumerate() {
-            let batch = &mut self.batch;
-            batch.number = number;
-            batch.input_nodes.clear();
-            batch.input_nodes.extend_from_slice(chunk);
+            // a bottom block alone, with nothing above it
+            let mut upper = std::mem::take(&mut self.memory).refill(number, []).into_upper(1);
+            upper.destinations.extend_from_slice(chunk);
             self.space.set_parallel(true);
-            loader.sample_input_block(epoch, &mut self.space, batch)?;
-            loader.extract(batch)?;
-            self.edges += batch.blocks[0].num_edges() as u64;
-            let x = match (&passes.table, batch.is_fused()) {
+            let batch = loader.sample_bottom(epoch, &mut self.space, upper)?.extract(loader.feature)?;
+            let Extracted { sampled, features, .. } = &batch;
+            let block = &sampled.blocks[0];
+            self.edges += block.num_edges() as u64;
+            let x = match (&passes.table, sampled.is_fused()) {
                 (Some(table), true) => table.view(),
-                _ => batch.features.view(),
+                _ => features.view(),
             };
             let at = from + i * CHUNK;
             // features that are dropped are dropped anew for every chunk
             let key = keyed::key(&[passes.seed, version, at as u64, 0x6d61_6b65]);
             let pass = Pass { backend: passes.backend, training: true, key };
-            let input = LayerInput { order: passes.orders[0], block: &batch.blocks[0], x, transformed: &[] };
+            let input = LayerInput { order: passes.orders[0], block, x, transformed: &[] };
             let Self { model, acts, room, .. } = self;
             if to.basis.is_empty() {
                 let rows = BottomRows { rows: &mut to.rows, at, aggregates: &mut to.kept, aggregates_at: at };
@@ -124,6 +125,7 @@ impl Maker {
                 let rows = ProjectedRows { rows: &mut to.rows, coordinates: &mut to.coordinates, at };
                 model.project_rows(&pass, &to.basis, room, acts, rows);
             }
+            self.memory = batch.recycle();
         }
         Ok(())
     }

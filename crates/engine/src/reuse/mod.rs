@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   ahead.rs        the super-batch's batches, drawn but for their bottom blocks
+//!   slots.rs        slots of the reused rows, and the destinations of bottom blocks that they replace
 //!   hot.rs          which nodes' rows are worth it: the hot queue
 //!   history.rs      the bottom layer's parameters by version, as far back as rows are made from them
 //!   maker.rs        rows from nodes and parameters
@@ -17,10 +18,12 @@ mod embeddings;
 mod history;
 mod hot;
 mod maker;
+mod slots;
 
 pub use ahead::Ahead;
 pub use basis::basis;
-pub use embeddings::{Embeddings, Slice};
+pub use embeddings::{Embeddings, Reuse, Slice};
 pub use history::{History, Place, Snapshot, Span};
 pub use hot::{HotQueue, Ranking};
 pub use maker::{Maker, RowVersion};
+pub use slots::Slots;

@@ -7,7 +7,7 @@ use graphmill_core::{Graph, progress::Quiet, table};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
-    Feature, MiniBatch, MinibatchSampler, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
+    Feature, MinibatchSampler, Seeds, Workspace, order::Order as SeedOrder, weights::SymmetricWeights,
 };
 use graphmill_nn::{
     Matrix, ProductOrder, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer,
@@ -273,10 +273,9 @@ pub(crate) fn setting<'a>(
 
 /// The sizes of the first batch's blocks.
 fn first_shapes(loader: &Loader) -> Result<Vec<BlockShape>> {
-    let (mut order, mut batch) = (Vec::new(), MiniBatch::default());
+    let mut order = Vec::new();
     loader.order(0, &mut order);
-    loader.pick(&order, 0, &mut batch);
     let mut workspace = Workspace::new(loader.graph.num_nodes());
-    loader.sample(0, &mut workspace, &mut batch)?;
+    let batch = loader.sample(0, &mut workspace, loader.pick(&order, 0, Seeds::default()))?;
     Ok(batch.blocks.iter().map(BlockShape::from).collect())
 }

@@ -57,13 +57,13 @@ impl Updates<'_, '_> {
     /// Adds the batches to the epoch's totals.
     fn count(&mut self, learner: &Learner, done: &[Done]) -> Result<()> {
         let state = &mut *self.state;
-        for Done { batch, outcome, spent } in done {
-            state.sums.add(batch, *outcome, spent);
+        for Done { batch, traffic, outcome, spent } in done {
+            state.sums.add(batch, *traffic, *outcome, spent);
+            let (epoch, batch) = (state.epoch + 1, batch.seeds.number + 1);
             if !outcome.loss.is_finite() {
-                let (epoch, batch) = (state.epoch + 1, batch.number + 1);
                 return Err(Error::Diverged { epoch, batch, loss: outcome.loss });
             }
-            state.batch = batch.number + 1;
+            state.batch = batch;
         }
         state.sums.seconds = self.meter.seconds();
         state.step = learner.step;

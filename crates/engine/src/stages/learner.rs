@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphmill_core::{Labels, NodeId, keyed};
-use graphmill_loader::MiniBatch;
+use graphmill_loader::Extracted;
 use graphmill_nn::{
     Backend, Matrix, Pass, ProductOrder, View, ViewMut,
     backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy},
@@ -15,7 +15,8 @@ use rayon::prelude::*;
 use crate::{
     Result,
     record::BatchOutcome,
-    reuse::{Embeddings, History},
+    reuse::{History, Reuse},
+    stage::Drawn,
 };
 
 /// Nodes whose labels one task gathers.
@@ -63,8 +64,8 @@ pub struct StepContext<'a> {
     pub orders: Vec<ProductOrder>,
     /// The run's seed, the root of every dropout mask.
     pub seed: u64,
-    /// Rows that batches reuse, where they do.
-    pub reuse: Option<Arc<Embeddings>>,
+    /// Bottom-layer rows that batches read instead of computing them, if a strategy provides some.
+    pub reuse: Option<Reuse>,
     scratch: StepScratch,
 }
 
@@ -102,7 +103,7 @@ impl<'a> StepContext<'a> {
 
     /// Forward, loss, backward: leaves the gradient of the batch's mean loss in the model, and returns that loss. `number` is
     /// that of the batch in the whole run: what is dropped depends on it. Where the loss is not finite there is no gradient.
-    pub fn gradient(&mut self, model: &mut Model, batch: &MiniBatch, number: u64) -> f64 {
+    pub fn gradient(&mut self, model: &mut Model, batch: &Extracted, number: u64) -> f64 {
         let key = keyed::key(&[self.seed, number, 0x6472_6f70]);
         self.gradient_telling(model, batch, key, &mut |_, _| {})
     }
@@ -112,22 +113,23 @@ impl<'a> StepContext<'a> {
     pub fn gradient_telling(
         &mut self,
         model: &mut Model,
-        batch: &MiniBatch,
+        batch: &Extracted,
         key: u64,
         after: &mut dyn FnMut(&mut Model, Part),
     ) -> f64 {
         let backend = self.backend;
         let pass = Pass { backend, training: true, key };
+        let Extracted { sampled: batch, features, .. } = batch;
         let x = match (&self.table, batch.is_fused()) {
             (Some(table), true) => table.view(),
-            _ => batch.features.view(),
+            _ => features.view(),
         };
         let StepScratch { acts, seed_labels } = &mut self.scratch;
         model.zero_grad(backend);
-        let reused = self.reuse.as_ref().map(|from| from.reused(&batch.reused));
+        let reused = self.reuse.as_ref().map(|reuse| reuse.rows_of(batch.seeds.number));
         let input = StepInput { orders: &self.orders, blocks: &batch.blocks, x, reused };
         model.forward_step(&pass, &input, acts);
-        seed_labels.gather(self.labels, &batch.seeds);
+        seed_labels.gather(self.labels, &batch.seeds.nodes);
         let (logits, grad) = acts.logits_and_grad();
         let loss = loss(backend, self.labels, seed_labels, logits, &batch.loss_weight, grad);
         if loss.is_finite() {
@@ -159,7 +161,7 @@ pub trait GradientExchange: Send + Sync {
         &self,
         passes: &mut StepContext,
         model: &mut Model,
-        batch: &MiniBatch,
+        batch: &Extracted,
         number: u64,
     ) -> Result<(f64, usize)>;
 }
@@ -226,7 +228,7 @@ impl<'a> Learner<'a> {
         }
     }
 
-    /// Stage 4: forward, loss, backward, update. Touches no parameter when the loss is not finite, so that the last
+    /// Stage 4: forward, loss, backward, update. A batch that was drawn again may repeat recorded work. Touches no parameter when the loss is not finite, so that the last
     /// good model survives. Of several ranks' shares of a batch it is the update of the whole batch, the same on all ranks.
     ///
     /// All of it runs on a thread of the pool: called from outside, each of some thirty operations would wake
@@ -234,19 +236,20 @@ impl<'a> Learner<'a> {
     ///
     /// # Errors
     /// Another rank did not do its part, or a device failed.
-    pub fn train(&mut self, batch: &MiniBatch, lr: f64) -> Result<BatchOutcome> {
+    pub fn train(&mut self, batch: &Drawn<Extracted>, lr: f64) -> Result<BatchOutcome> {
+        let (batch, is_again) = (batch.batch(), matches!(batch, Drawn::Again(_)));
         // passes change running statistics
         self.is_whole = false;
         if let Some(reuse) = &self.passes.reuse {
-            self.staleness = self.staleness.max(reuse.staleness(self.step));
+            self.staleness = self.staleness.max(reuse.rows.staleness(self.step));
         }
         rayon::scope(|_| {
             let backend = self.passes.backend;
-            if batch.kept {
+            if is_again {
                 backend.begin_replayable_step();
             }
             let outcome = self.learn(batch, lr);
-            if batch.kept {
+            if is_again {
                 backend.end_replayable_step();
             }
             let outcome = outcome?;
@@ -255,10 +258,10 @@ impl<'a> Learner<'a> {
         })
     }
 
-    fn learn(&mut self, batch: &MiniBatch, lr: f64) -> Result<BatchOutcome> {
+    fn learn(&mut self, batch: &Extracted, lr: f64) -> Result<BatchOutcome> {
         let (loss, seeds) = match self.exchange.clone() {
             Some(exchange) => exchange.gradient(&mut self.passes, &mut self.model, batch, self.step)?,
-            None => (self.passes.gradient(&mut self.model, batch, self.step), batch.num_seeds()),
+            None => (self.passes.gradient(&mut self.model, batch, self.step), batch.sampled.num_seeds()),
         };
         // before the update: a failed pass leaves the parameters alone
         self.passes.backend.check()?;

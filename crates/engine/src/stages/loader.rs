@@ -4,16 +4,12 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{
-    Graph, NodeId,
-    block::{Aggregation, OnDevice},
-};
+use graphmill_core::{Graph, NodeId, block::Aggregation};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
-    BatchKey, BlockLayout, Feature, MiniBatch, MinibatchSampler, Traffic, Workspace,
-    feature::TierTraffic,
+    BatchKey, BlockLayout, Extracted, Feature, MiniBatch, MinibatchSampler, Sampled, Seeds, Upper, Workspace,
     order::Order,
-    sampler::{BatchPart, BatchRequest},
+    sampler::{BatchRequest, SplitSampler},
     weights::SymmetricWeights,
 };
 
@@ -29,7 +25,52 @@ pub(crate) fn not_drawn(error: graphmill_core::Error) -> Error {
     }
 }
 
-/// Batches that are drawn ahead but for their bottom blocks.
+/// A batch that was drawn, or one of an earlier epoch that would be drawn the same.
+///
+/// [`Loader::draw`] gives one of [`Sampled`], and [`Loader::extract`] makes it one of [`Extracted`].
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a box would be allocated for every batch")]
+pub enum Drawn<S = Sampled> {
+    /// A batch with new blocks, or whose feature rows were given away.
+    New(S),
+    /// The batch of the draw before with its feature rows: nothing is random, and the seeds are the same.
+    Again(Extracted),
+}
+
+impl Drawn {
+    /// The sampled batch.
+    pub fn sampled(&self) -> &Sampled {
+        match self {
+            Self::New(batch) => batch,
+            Self::Again(batch) => &batch.sampled,
+        }
+    }
+}
+
+impl Drawn<Extracted> {
+    /// The batch.
+    pub fn batch(&self) -> &Extracted {
+        let (Self::New(batch) | Self::Again(batch)) = self;
+        batch
+    }
+
+    /// The batch, whether new or not.
+    pub fn into_batch(self) -> Extracted {
+        let (Self::New(batch) | Self::Again(batch)) = self;
+        batch
+    }
+}
+
+impl<S: Into<MiniBatch>> From<Drawn<S>> for MiniBatch {
+    fn from(drawn: Drawn<S>) -> Self {
+        match drawn {
+            Drawn::New(batch) => batch.into(),
+            Drawn::Again(batch) => batch.into(),
+        }
+    }
+}
+
+/// Batches whose upper blocks were drawn ahead.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -41,8 +82,7 @@ pub(crate) fn not_drawn(error: graphmill_core::Error) -> Error {
 /// }
 /// ```
 pub trait DrawAhead: Send + Sync {
-    /// Completes batch `number`: its part above the bottom was drawn ahead, its bottom block is drawn now, for the rows that are
-    /// not reused.
+    /// Draws the bottom block of batch `number`, without the destinations whose rows are read instead of computed.
     ///
     /// # Errors
     /// A block has more edges than fit; wrong usage.
@@ -52,8 +92,11 @@ pub trait DrawAhead: Send + Sync {
         order: &[NodeId],
         number: u64,
         workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> Result<()>;
+        memory: Seeds,
+    ) -> Result<Sampled>;
+
+    /// Bytes that go to a trainer with a batch that is complete, beside [`Sampled::bytes`].
+    fn extra_bytes(&self, number: u64) -> u64;
 }
 
 /// The read-only stages. One value serves every worker.
@@ -85,7 +128,7 @@ pub struct Loader<'a> {
     pub aggregation: Aggregation,
     /// Which nodes are this rank's, where a batch is shared among ranks: it takes the seeds that are its own.
     pub own: Option<Arc<NodeOwnership>>,
-    /// Batches that are drawn but for their bottom blocks, and which rows of those are reused.
+    /// Batches whose upper blocks were drawn ahead, if a strategy does that.
     pub ahead: Option<Arc<dyn DrawAhead>>,
 }
 
@@ -122,88 +165,84 @@ impl Loader<'_> {
         &order[start..(start + self.batch_size).min(order.len())]
     }
 
-    /// Stage 1, for one batch: takes batch `number`'s seeds from `order`.
-    pub fn pick(&self, order: &[NodeId], number: u64, batch: &mut MiniBatch) {
-        batch.number = number;
+    /// Stage 1, for one batch: takes batch `number`'s seeds from `order`, in the memory of another batch.
+    pub fn pick(&self, order: &[NodeId], number: u64, memory: Seeds) -> Seeds {
         let seeds = self.seeds(order, number);
-        batch.seeds.clear();
         match &self.own {
+            None => memory.refill(number, seeds.iter().copied()),
             Some(book) => {
-                batch.whole = seeds.len();
-                batch.seeds.extend(seeds.iter().filter(|&&v| book.is_own(v)));
+                let own = seeds.iter().copied().filter(|&v| book.is_own(v));
+                let mut own = memory.refill(number, own);
+                // ranks that draw subgraphs share no batch
+                own.global_size = (!seeds.is_empty()).then_some(seeds.len());
+                own
             }
-            None => batch.seeds.extend_from_slice(seeds),
         }
     }
 
-    /// Stage 2: draws the blocks of a batch.
-    ///
-    /// # Errors
-    /// A block has more edges than fit; wrong usage.
-    pub fn sample(&self, epoch: u64, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
-        batch.extracted = false;
-        batch.marks.clear();
-        batch.reused.clear();
-        forget_devices(batch);
-        self.draw_part(BatchPart::Whole, epoch, workspace, batch)
+    /// Whether these are the seeds that [`Loader::pick`] takes.
+    fn has_picked(&self, order: &[NodeId], number: u64, found: &Seeds) -> bool {
+        let seeds = self.seeds(order, number);
+        match &self.own {
+            None => found.nodes == seeds,
+            Some(book) => {
+                found.global_size == Some(seeds.len())
+                    && seeds.iter().filter(|&&v| book.is_own(v)).eq(&found.nodes)
+            }
+        }
     }
 
-    /// Draws a part of the blocks of batch `batch.number`.
-    fn draw_part(
-        &self,
-        part: BatchPart,
-        epoch: u64,
-        workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> Result<()> {
+    /// The request for a batch of that number.
+    fn request(&self, epoch: u64, batch: u64) -> BatchRequest<'_> {
         let layout = BlockLayout {
             fused: self.fused,
             transposed: self.transposed,
             symmetric: self.symmetric.as_deref(),
             aggregation: self.aggregation,
         };
-        let key = BatchKey { seed: self.seed, epoch, batch: batch.number };
-        let request = BatchRequest { graph: self.graph, key, layout, part };
-        self.sampler.sample(&request, workspace, batch).map_err(not_drawn)
+        BatchRequest { graph: self.graph, key: BatchKey { seed: self.seed, epoch, batch }, layout }
     }
 
-    /// Stage 2 but for the bottom block ([`BatchPart::Upper`]).
+    /// Stage 2: draws the blocks of a batch.
+    ///
+    /// # Errors
+    /// A block has more edges than fit; wrong usage.
+    pub fn sample(&self, epoch: u64, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
+        self.sampler.sample(&self.request(epoch, seeds.number), workspace, seeds).map_err(not_drawn)
+    }
+
+    fn split(&self) -> Result<&dyn SplitSampler> {
+        self.sampler.split().ok_or_else(|| {
+            Error::usage("this sampler draws all blocks at once, and the strategy needs the bottom one apart")
+        })
+    }
+
+    /// Stage 2 but for the bottom block.
     ///
     /// # Errors
     /// As [`Loader::sample`].
-    pub fn sample_upper_blocks(
-        &self,
-        epoch: u64,
-        workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> Result<()> {
-        forget_devices(batch);
-        self.draw_part(BatchPart::Upper, epoch, workspace, batch)
+    pub fn sample_upper(&self, epoch: u64, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper> {
+        let request = self.request(epoch, seeds.number);
+        self.split()?.sample_upper(&request, workspace, seeds).map_err(not_drawn)
     }
 
-    /// The rest of stage 2, for the destinations in `batch.input_nodes` ([`BatchPart::Bottom`]), with the draws of batch
-    /// `batch.number`.
+    /// The rest of stage 2, for the destinations that `upper` has.
     ///
     /// # Errors
     /// As [`Loader::sample`].
-    pub fn sample_input_block(
-        &self,
-        epoch: u64,
-        workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> Result<()> {
-        batch.extracted = false;
-        batch.marks.clear();
-        forget_devices(batch);
-        self.draw_part(BatchPart::Bottom, epoch, workspace, batch)?;
-        if self.transposed & 2 != 0 && batch.blocks.len() > 1 && !batch.blocks[1].is_transposed() {
-            workspace.transpose(&mut batch.blocks[1]);
+    pub fn sample_bottom(&self, epoch: u64, workspace: &mut Workspace, upper: Upper) -> Result<Sampled> {
+        let request = self.request(epoch, upper.seeds.number);
+        let mut batch = self.split()?.sample_bottom(&request, workspace, upper).map_err(not_drawn)?;
+        if self.transposed & 2 != 0
+            && let Some(block) = batch.blocks.get_mut(1).filter(|block| !block.is_transposed())
+        {
+            workspace.transpose(block);
         }
-        Ok(())
+        Ok(batch)
     }
 
-    /// Stages 1 and 2 for a batch that this loader sampled before, or for a new one: where nothing is drawn at
-    /// random and the seeds are the same, the blocks are those that the batch holds already.
+    /// Stages 1 and 2 for a batch that this loader drew before, or in the memory of any: if nothing is random and
+    /// the seeds are the same, the blocks are those that the batch holds already.
     ///
     /// # Errors
     /// As [`Loader::sample`].
@@ -213,34 +252,35 @@ impl Loader<'_> {
         epoch: u64,
         number: u64,
         workspace: &mut Workspace,
-        batch: &mut MiniBatch,
-    ) -> Result<()> {
+        batch: MiniBatch,
+    ) -> Result<Drawn> {
         if let Some(ahead) = &self.ahead {
-            return ahead.complete(self, order, number, workspace, batch);
+            return ahead.complete(self, order, number, workspace, batch.recycle()).map(Drawn::New);
         }
-        let seeds = self.seeds(order, number);
-        let same = match &self.own {
-            None => batch.seeds == seeds,
-            Some(book) => {
-                batch.whole == seeds.len() && seeds.iter().filter(|&&v| book.is_own(v)).eq(&batch.seeds)
+        let is_random = self.sampler.properties().is_random;
+        let is_same = |seeds: &Seeds| !is_random && self.has_picked(order, number, seeds);
+        match batch {
+            MiniBatch::Extracted(mut batch) if is_same(&batch.sampled.seeds) => {
+                batch.sampled.seeds.number = number;
+                Ok(Drawn::Again(batch))
             }
-        };
-        let holds = !batch.blocks.is_empty() && same;
-        batch.kept = holds && !self.sampler.properties().is_random;
-        if batch.kept {
-            batch.number = number;
-            return Ok(());
+            MiniBatch::Sampled(mut batch) if is_same(&batch.seeds) => {
+                batch.seeds.number = number;
+                Ok(Drawn::New(batch))
+            }
+            batch => {
+                let seeds = self.pick(order, number, batch.recycle());
+                self.sample(epoch, workspace, seeds).map(Drawn::New)
+            }
         }
-        self.pick(order, number, batch);
-        self.sample(epoch, workspace, batch)
     }
 
-    /// Stage 3: gathers the feature rows of the input nodes, unless the batch holds them still. On the fast path nothing is
-    /// gathered, and what the bottom layer will read is counted.
+    /// Stage 3: gathers the feature rows of the input nodes, unless the batch holds them already. On the fast path
+    /// nothing is gathered, and the rows that the bottom layer will read are counted.
     ///
     /// # Errors
     /// A tier cannot be read.
-    pub fn extract(&self, batch: &mut MiniBatch) -> Result<()> {
+    pub fn extract(&self, batch: Drawn) -> Result<Drawn<Extracted>> {
         self.extract_from(self.feature, batch)
     }
 
@@ -248,44 +288,18 @@ impl Loader<'_> {
     ///
     /// # Errors
     /// As [`Loader::extract`].
-    pub fn extract_from(&self, feature: &dyn Feature, batch: &mut MiniBatch) -> Result<()> {
-        if batch.extracted {
-            return Ok(());
-        }
-        let dim = feature.dim();
-        if batch.is_fused() {
-            let rows = (batch.blocks[0].num_edges() + batch.blocks[0].num_dst) as u64;
-            batch.features.resize(0, dim);
-            let host = TierTraffic { rows, bytes: rows * feature.row_bytes(), nanos: 0 };
-            batch.traffic = Traffic { host, ..Traffic::default() };
-            batch.extracted = true;
-            return Ok(());
-        }
-        let MiniBatch { input_nodes, input_on_device, marks, features, .. } = batch;
-        let can = feature.capabilities();
-        batch.traffic = match (can.device, input_on_device, can.marked) {
-            (Some(device), Some(on_device), _) => {
-                device.gather_on_device(input_nodes, on_device, features)?
-            }
-            (_, _, Some(marked)) => marked.gather_marked(input_nodes, marks, features)?,
-            _ => feature.gather(input_nodes, features)?,
-        };
-        if let Some(device) = can.device {
-            device.place_blocks(&batch.blocks)?;
-        }
-        if batch.features.is_sparse() {
-            // for the gradient of what multiplies them
-            batch.features.transpose_sparse();
-        }
-        batch.extracted = true;
-        Ok(())
+    pub fn extract_from(&self, feature: &dyn Feature, batch: Drawn) -> Result<Drawn<Extracted>> {
+        Ok(match batch {
+            Drawn::New(batch) => Drawn::New(batch.extract(feature)?),
+            Drawn::Again(batch) => Drawn::Again(batch),
+        })
     }
-}
 
-/// What devices hold of a batch's blocks is of the batch before.
-fn forget_devices(batch: &mut MiniBatch) {
-    batch.blocks.iter_mut().for_each(|block| block.device = OnDevice::default());
-    batch.input_on_device = None;
+    /// Bytes of a sampled batch on its way to a trainer.
+    pub fn bytes(&self, batch: &Sampled) -> u64 {
+        let extra = self.ahead.as_ref().map_or(0, |ahead| ahead.extra_bytes(batch.seeds.number));
+        batch.bytes() + extra
+    }
 }
 
 #[cfg(test)]
@@ -327,19 +341,25 @@ mod tests {
                 own: None,
                 ahead: None,
             };
-            let (mut workspace, mut batch, mut order) = (Workspace::new(8), MiniBatch::default(), Vec::new());
-            for epoch in 0..3 {
+            let (mut workspace, mut held, mut order) = (Workspace::new(8), MiniBatch::default(), Vec::new());
+            for epoch in 0..4 {
                 loader.order(epoch, &mut order);
-                loader.draw(&order, epoch, 0, &mut workspace, &mut batch).unwrap();
-                assert_eq!(batch.blocks[0].edge_weight.is_empty(), epoch == 0 || !kept);
-                let mut fresh = MiniBatch::default();
-                loader.draw(&order, epoch, 0, &mut Workspace::new(8), &mut fresh).unwrap();
-                assert_eq!(batch.input_nodes, fresh.input_nodes);
-                for (block, fresh) in batch.blocks.iter_mut().zip(&fresh.blocks) {
+                let drawn = loader.draw(&order, epoch, 0, &mut workspace, held).unwrap();
+                // the rows of epoch 1 are given away
+                assert_eq!(matches!(drawn, Drawn::Again(_)), kept && [1, 3].contains(&epoch));
+                let mut batch = loader.extract(drawn).unwrap().into_batch();
+                let blocks = &mut batch.sampled.blocks;
+                assert_eq!(blocks[0].edge_weight.is_empty(), epoch == 0 || !kept);
+                let fresh =
+                    loader.draw(&order, epoch, 0, &mut Workspace::new(8), MiniBatch::default()).unwrap();
+                let fresh = fresh.sampled();
+                assert_eq!(batch.sampled.input_nodes, fresh.input_nodes);
+                for (block, fresh) in blocks.iter_mut().zip(&fresh.blocks) {
                     assert_eq!((&block.indptr, &block.indices), (&fresh.indptr, &fresh.indices));
                     // a mark that sampling would remove
                     block.edge_weight.push(1.0);
                 }
+                held = if epoch == 1 { batch.sampled.into() } else { batch.into() };
             }
         }
     }

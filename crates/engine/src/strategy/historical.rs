@@ -24,7 +24,7 @@ use crate::{
     Error, Result,
     learner::Learner,
     record::ReuseRecord,
-    reuse::{Ahead, Embeddings, History, Maker, RowVersion},
+    reuse::{Ahead, Embeddings, History, Maker, Reuse, RowVersion},
     stage::Loader,
     timeline::Stage,
 };
@@ -142,7 +142,7 @@ impl Strategy for Historical {
         for number in epoch.from..to {
             let (own, age) = self.draw(&epoch, number);
             epoch.learner.staleness = epoch.learner.staleness.max(age);
-            epoch.learner.passes.reuse = Some(self.rows.clone());
+            epoch.learner.passes.reuse = Some(Reuse { ahead: self.ahead.clone(), rows: self.rows.clone() });
             let reading = Loader { ahead: Some(self.ahead.clone()), ..epoch.loader.clone() };
             let flow = self.inner.run(Epoch { loader: &reading, from: number, ..epoch.until(number + 1) });
             epoch.learner.passes.reuse = None;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use graphmill_core::NodeId;
 use graphmill_data::Dataset;
-use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, feature::Link, order::Order};
+use graphmill_loader::{Extracted, Feature, MinibatchSampler, Sampled, Traffic, feature::Link, order::Order};
 
 use crate::{
     Result, TrainConfig,
@@ -49,11 +49,20 @@ impl<'a> Epoch<'_, 'a> {
 /// A batch that was trained on.
 pub struct Done<'b> {
     /// The batch.
-    pub batch: &'b MiniBatch,
-    /// What it did.
+    pub batch: &'b Sampled,
+    /// Rows and bytes that were read for it.
+    pub traffic: Traffic,
+    /// Result of the update.
     pub outcome: BatchOutcome,
     /// Seconds of its stages.
     pub spent: Stages,
+}
+
+impl<'b> Done<'b> {
+    /// A batch that still has its feature rows.
+    pub fn of(batch: &'b Extracted, outcome: BatchOutcome, spent: Stages) -> Self {
+        Self { batch: &batch.sampled, traffic: batch.traffic, outcome, spent }
+    }
 }
 
 /// Whether to go on.
@@ -80,11 +89,10 @@ pub enum Flow {
 ///         let Epoch { number, order, from, to, loader, learner, lr, after, .. } = epoch;
 ///         let mut workspace = Workspace::new(loader.graph.num_nodes());
 ///         for i in from..to {
-///             let mut batch = MiniBatch::default();
-///             loader.draw(order, number, i, &mut workspace, &mut batch)?;
-///             loader.extract(&mut batch)?;
+///             let drawn = loader.draw(order, number, i, &mut workspace, MiniBatch::default())?;
+///             let batch = loader.extract(drawn)?;
 ///             let outcome = learner.train(&batch, lr(i))?;
-///             let done = Done { batch: &batch, outcome, spent: Stages::default() };
+///             let done = Done::of(batch.batch(), outcome, Stages::default());
 ///             if after(learner, &[done])? == Flow::Stop {
 ///                 return Ok(Flow::Stop);
 ///             }

@@ -8,6 +8,7 @@ pub mod layered;
 pub mod pipelined;
 pub mod scheduler;
 pub mod sequential;
+mod slots;
 mod worker;
 
 use graphmill_core::table::{Entry, Table};

@@ -29,33 +29,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use graphmill_core::Matrix;
-use graphmill_loader::MiniBatch;
+use crate::{Error, allocate::samplers::profit, machine::monitor::Monitor};
 
-use crate::{Error, allocate::samplers::profit, machine::monitor::Monitor, record::Stages};
-
-/// A batch with its room, and what was spent on it.
-#[derive(Debug, Default)]
-pub struct Slot {
-    /// The batch.
-    pub batch: MiniBatch,
-    /// Seconds of its stages so far.
-    pub spent: Stages,
-    /// What training left, where the update is another's.
-    pub gradient: Gradient,
-}
-
-/// The gradient of a batch.
-#[derive(Debug, Default)]
-pub struct Gradient {
-    /// One matrix for each parameter of the model, in the visiting order; of running statistics, their new values.
-    pub values: Vec<Matrix>,
-    /// The batch's mean loss.
-    pub loss: f64,
-    /// The version of the parameters it was computed from.
-    pub version: u64,
-    /// How many updates old the oldest row was that the batch reused.
-    pub reused: u64,
+/// What moves along the line: a batch is a value of another type at each place, so no worker can skip a stage.
+pub trait Slots {
+    /// A free slot: the memory of a batch, or the batch that was last in it.
+    type Free;
+    /// A sampled batch.
+    type Sampled: Into<Self::Free>;
+    /// An extracted batch.
+    type Extracted: Into<Self::Free>;
+    /// A batch with its gradient.
+    type Trained: Into<Self::Free>;
 }
 
 /// What a worker does: one stage, or several in turns.
@@ -74,16 +59,15 @@ pub struct WorkerRole {
 }
 
 /// What a worker is to do next.
-#[derive(Debug)]
-pub enum Task<T> {
+pub enum Task<T: Slots> {
     /// Sample these batches.
-    Sample(Vec<(u64, T)>),
+    Sample(Vec<(u64, T::Free)>),
     /// Extract this batch.
-    Extract(u64, T),
+    Extract(u64, T::Sampled),
     /// Train on this batch.
-    Train(u64, T),
+    Train(u64, T::Extracted),
     /// Update the model by the gradients of these batches.
-    Update(Vec<(u64, T)>),
+    Update(Vec<(u64, T::Trained)>),
 }
 
 /// How a line is run.
@@ -111,22 +95,21 @@ impl Rules {
 }
 
 /// Where every batch is.
-#[derive(Debug)]
-pub struct SchedulerState<T = Slot> {
+pub struct SchedulerState<T: Slots> {
     rules: Rules,
     from: u64,
     /// The next batch to sample.
     next: u64,
     /// The batch behind the last.
     end: u64,
-    free: Vec<T>,
-    sampled: BTreeMap<u64, T>,
+    free: Vec<T::Free>,
+    sampled: BTreeMap<u64, T::Sampled>,
     /// The next batch to extract.
     unclaimed: u64,
     /// By trainer, the batches it has claimed and not begun.
     claims: Vec<VecDeque<u64>>,
-    extracted: BTreeMap<u64, T>,
-    trained: BTreeMap<u64, T>,
+    extracted: BTreeMap<u64, T::Extracted>,
+    trained: BTreeMap<u64, T::Trained>,
     /// Updates made, in this epoch: the version of the parameters.
     version: u64,
     /// Whether a lone device trains until nothing waits.
@@ -141,7 +124,7 @@ pub struct SchedulerState<T = Slot> {
 }
 
 /// What a worker finds.
-enum Next<T> {
+enum Next<T: Slots> {
     Task(Task<T>),
     Wait,
     End,
@@ -150,9 +133,9 @@ enum Next<T> {
 /// How much of a pace is the newest batch's.
 const NEWEST: f64 = 0.25;
 
-impl<T> SchedulerState<T> {
+impl<T: Slots> SchedulerState<T> {
     /// A line for batches `from..end` of an epoch, with those slots: at least a round's.
-    pub fn new(from: u64, end: u64, free: Vec<T>, rules: Rules) -> Self {
+    pub fn new(from: u64, end: u64, free: Vec<T::Free>, rules: Rules) -> Self {
         Self {
             rules,
             from,
@@ -315,7 +298,7 @@ impl<M> BatchScheduler<M> {
     }
 
     /// Waits for something to do; `None` when there is nothing more, ever.
-    pub fn next<T>(&self, can: WorkerRole) -> Option<Task<T>>
+    pub fn next<T: Slots>(&self, can: WorkerRole) -> Option<Task<T>>
     where
         M: Monitor<SchedulerState<T>>,
     {
@@ -327,7 +310,7 @@ impl<M> BatchScheduler<M> {
     }
 
     /// A batch is sampled.
-    pub fn sampled<T>(&self, number: u64, slot: T)
+    pub fn sampled<T: Slots>(&self, number: u64, slot: T::Sampled)
     where
         M: Monitor<SchedulerState<T>>,
     {
@@ -335,7 +318,7 @@ impl<M> BatchScheduler<M> {
     }
 
     /// A batch is extracted.
-    pub fn extracted<T>(&self, number: u64, slot: T)
+    pub fn extracted<T: Slots>(&self, number: u64, slot: T::Extracted)
     where
         M: Monitor<SchedulerState<T>>,
     {
@@ -343,7 +326,7 @@ impl<M> BatchScheduler<M> {
     }
 
     /// A batch's gradient is there, `seconds` after its trainer began with it.
-    pub fn trained<T>(&self, number: u64, slot: T, seconds: f64, standby: bool)
+    pub fn trained<T: Slots>(&self, number: u64, slot: T::Trained, seconds: f64, standby: bool)
     where
         M: Monitor<SchedulerState<T>>,
     {
@@ -355,7 +338,7 @@ impl<M> BatchScheduler<M> {
     }
 
     /// The model is updated by the round that was given out.
-    pub fn updated<T>(&self)
+    pub fn updated<T: Slots>(&self)
     where
         M: Monitor<SchedulerState<T>>,
     {
@@ -363,7 +346,7 @@ impl<M> BatchScheduler<M> {
     }
 
     /// This batch has gone all its way: its slot is free.
-    pub fn free<T>(&self, slot: T)
+    pub fn free<T: Slots>(&self, slot: T::Free)
     where
         M: Monitor<SchedulerState<T>>,
     {
@@ -371,7 +354,7 @@ impl<M> BatchScheduler<M> {
     }
 
     /// A stage of this batch failed: the epoch ends before its round. Of several, the lowest batch's error is kept.
-    pub fn fail<T>(&self, number: u64, slot: T, error: Error)
+    pub fn fail<T: Slots>(&self, number: u64, slot: T::Free, error: Error)
     where
         M: Monitor<SchedulerState<T>>,
     {
@@ -383,15 +366,15 @@ impl<M> BatchScheduler<M> {
                 state.end = state.end.min(end);
                 state.failure = Some((number, error));
                 let SchedulerState { sampled, extracted, trained, free, .. } = state;
-                for waiting in [sampled, extracted, trained] {
-                    free.extend(waiting.split_off(&end).into_values());
-                }
+                free.extend(sampled.split_off(&end).into_values().map(Into::into));
+                free.extend(extracted.split_off(&end).into_values().map(Into::into));
+                free.extend(trained.split_off(&end).into_values().map(Into::into));
             }
         });
     }
 
     /// Ends the line where it stands: nobody gets anything more.
-    pub fn close<T>(&self)
+    pub fn close<T: Slots>(&self)
     where
         M: Monitor<SchedulerState<T>>,
     {
@@ -399,7 +382,7 @@ impl<M> BatchScheduler<M> {
     }
 
     /// Looks at the line.
-    pub fn see<T, R>(&self, look: impl FnOnce(&SchedulerState<T>) -> R) -> R
+    pub fn see<T: Slots, R>(&self, look: impl FnOnce(&SchedulerState<T>) -> R) -> R
     where
         M: Monitor<SchedulerState<T>>,
     {
@@ -407,22 +390,22 @@ impl<M> BatchScheduler<M> {
     }
 }
 
-impl<T> SchedulerState<T> {
+impl<T: Slots> SchedulerState<T> {
     /// Puts a batch where it waits, or back to the free slots where the line has ended before it.
-    fn put(&mut self, number: u64, slot: T, place: fn(&mut Self) -> &mut BTreeMap<u64, T>) {
+    fn put<S: Into<T::Free>>(&mut self, number: u64, slot: S, place: fn(&mut Self) -> &mut BTreeMap<u64, S>) {
         if number < self.end {
             place(self).insert(number, slot);
         } else {
-            self.free.push(slot);
+            self.free.push(slot.into());
         }
     }
 
     /// When all workers are gone: the error that ended the line, and the slots that came back.
-    pub fn end(self) -> (Option<Error>, Vec<T>) {
+    pub fn end(self) -> (Option<Error>, Vec<T::Free>) {
         let Self { mut free, sampled, extracted, trained, failure, .. } = self;
-        for waiting in [sampled, extracted, trained] {
-            free.extend(waiting.into_values());
-        }
+        free.extend(sampled.into_values().map(Into::into));
+        free.extend(extracted.into_values().map(Into::into));
+        free.extend(trained.into_values().map(Into::into));
         (failure.map(|(_, error)| error), free)
     }
 }

@@ -18,7 +18,7 @@ use super::{
     interface::{Done, Epoch, Flow, Strategy},
     worker::attempt,
 };
-use crate::{Result, record::Stages, timeline::Stage};
+use crate::{Result, record::Stages, stage::Drawn, timeline::Stage};
 
 /// See the module's text.
 pub struct Sequential {
@@ -26,11 +26,34 @@ pub struct Sequential {
     slots: Vec<Slot>,
 }
 
-/// A batch, what it is drawn with, and whether that went well.
+/// A workspace, and the batch that is drawn with it.
 struct Slot {
     space: Workspace,
-    batch: MiniBatch,
-    drawn: Result<()>,
+    batch: SlotState,
+}
+
+/// The state of a slot.
+enum SlotState {
+    /// Free: the last batch, or its memory.
+    Free(MiniBatch),
+    /// Drawn, or the reason why not.
+    Drawn(Result<Drawn>),
+}
+
+impl Default for SlotState {
+    fn default() -> Self {
+        Self::Free(MiniBatch::default())
+    }
+}
+
+impl From<SlotState> for MiniBatch {
+    fn from(state: SlotState) -> Self {
+        match state {
+            SlotState::Free(batch) => batch,
+            // of an epoch that ended before it
+            SlotState::Drawn(drawn) => drawn.map(Into::into).unwrap_or_default(),
+        }
+    }
 }
 
 impl Sequential {
@@ -46,18 +69,19 @@ impl Strategy for Sequential {
         let track = timeline.track("main");
         let ahead = (rayon::current_num_threads() as u64).min(loader.num_batches()).max(1);
         while (self.slots.len() as u64) < ahead {
-            let (space, batch) = (Workspace::new(self.num_nodes), MiniBatch::default());
-            self.slots.push(Slot { space, batch, drawn: Ok(()) });
+            self.slots.push(Slot { space: Workspace::new(self.num_nodes), batch: SlotState::default() });
         }
         let mut next = from;
         while next < to {
             let group = &mut self.slots[..ahead.min(to - next) as usize];
             let clock = Instant::now();
             let alone = group.len() < rayon::current_num_threads();
-            let draw = |(i, Slot { space, batch, drawn }): (usize, &mut Slot)| {
+            let draw = |(i, Slot { space, batch }): (usize, &mut Slot)| {
                 let this = next + i as u64;
                 space.set_parallel(alone);
-                *drawn = attempt(Stage::Sample, this, || loader.draw(order, number, this, space, batch));
+                let held = std::mem::take(batch).into();
+                let drawn = attempt(Stage::Sample, this, || loader.draw(order, number, this, space, held));
+                *batch = SlotState::Drawn(drawn);
             };
             if group.len() > 1 {
                 group.par_iter_mut().enumerate().for_each(draw);
@@ -69,18 +93,21 @@ impl Strategy for Sequential {
                 let began = clock + Duration::from_secs_f64(sample * i as f64);
                 timeline.add(track, Stage::Sample, next + i as u64, began, sample);
             }
-            next += group.len() as u64;
-            for Slot { batch, drawn, .. } in group {
-                std::mem::replace(drawn, Ok(()))?;
+            for slot in group {
+                let this = next;
+                next += 1;
+                let SlotState::Drawn(drawn) = std::mem::take(&mut slot.batch) else { continue };
+                let drawn = drawn?;
                 let mut spent = Stages { sample, ..Stages::default() };
                 let clock = Instant::now();
-                attempt(Stage::Extract, batch.number, || loader.extract(batch))?;
-                spent.extract = timeline.done(track, Stage::Extract, batch.number, clock);
-                let clock = Instant::now();
-                let rate = lr(batch.number);
-                let outcome = attempt(Stage::Train, batch.number, || learner.train(batch, rate))?;
-                spent.train = timeline.done(track, Stage::Train, batch.number, clock);
-                if after(learner, &[Done { batch, outcome, spent }])? == Flow::Stop {
+                let batch = attempt(Stage::Extract, this, || loader.extract(drawn))?;
+                spent.extract = timeline.done(track, Stage::Extract, this, clock);
+                let (clock, rate) = (Instant::now(), lr(this));
+                let outcome = attempt(Stage::Train, this, || learner.train(&batch, rate))?;
+                spent.train = timeline.done(track, Stage::Train, this, clock);
+                let flow = after(learner, &[Done::of(batch.batch(), outcome, spent)])?;
+                slot.batch = SlotState::Free(batch.into());
+                if flow == Flow::Stop {
                     return Ok(Flow::Stop);
                 }
             }

@@ -8,22 +8,20 @@ use std::{
 };
 
 use graphmill_core::{Matrix, NodeId, ObjectPool};
-use graphmill_loader::{Feature, MinibatchSampler, Workspace, feature::Link};
+use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, feature::Link};
 use rayon::{ThreadPool, prelude::*};
 
 use super::{
     interface::Flow,
-    scheduler::{BatchScheduler, SchedulerState, Slot, Task, WorkerRole},
+    scheduler::{SchedulerState, Task, WorkerRole},
+    slots::{BatchTask, Batches, Timed},
 };
 use crate::{
     Error, Result,
-    machine::monitor::Guarded,
-    stage::Loader,
+    record::Stages,
+    stage::{Drawn, Loader},
     timeline::{Stage, Timeline, Track},
 };
-
-/// The line of an epoch.
-pub(super) type Batches = BatchScheduler<Guarded<SchedulerState<Slot>>>;
 
 /// Closes the line when its thread goes, always or by a panic, so that nobody waits for a thread that is no more.
 pub(super) struct Closing<'l> {
@@ -91,7 +89,7 @@ impl Worker {
         &mut self,
         line: &Batches,
         work: Work,
-        on: &mut dyn FnMut(Task<Slot>) -> Result<Flow>,
+        on: &mut dyn FnMut(BatchTask) -> Result<Flow>,
     ) -> Result<()> {
         let track = work.timeline.track(&self.name);
         let _closing = Closing { line, always: false };
@@ -99,7 +97,7 @@ impl Worker {
             depth(line, work.timeline);
             match task {
                 Task::Sample(gang) => self.sample(line, work, track, gang),
-                Task::Extract(number, slot) => self.extract(line, work, track, number, slot),
+                Task::Extract(number, batch) => self.extract(line, work, track, number, batch),
                 Task::Train(..) | Task::Update(_) => match on(task) {
                     Ok(Flow::Continue) => {}
                     Ok(Flow::Stop) => {
@@ -116,33 +114,29 @@ impl Worker {
         Ok(())
     }
 
-    fn sample(&mut self, line: &Batches, work: Work, track: Track, mut gang: Vec<(u64, Slot)>) {
+    fn sample(&mut self, line: &Batches, work: Work, track: Track, gang: Vec<(u64, MiniBatch)>) {
         let clock = Instant::now();
         let first = gang[0].0;
         let count = gang.len();
         let spaces = &mut self.spaces[..count];
-        let marks = &self.marks;
+        let cache = self.marks.as_ref().and_then(|cache| cache.capabilities().marked);
         let own = self.sampler.as_ref().map(|sampler| Loader { sampler: &**sampler, ..work.loader.clone() });
         let loader = own.as_ref().unwrap_or(work.loader);
-        let draw = |((number, slot), space): (&mut (u64, Slot), &mut Workspace)| {
+        let draw = |((number, batch), space): ((u64, MiniBatch), &mut Workspace)| {
             space.set_parallel(count == 1);
-            attempt(Stage::Sample, *number, || {
-                let batch = &mut slot.batch;
-                loader.draw(work.order, work.number, *number, space, batch)?;
-                if let Some(cache) = marks {
-                    match cache.capabilities().marked {
-                        Some(cache) => cache.mark(&batch.input_nodes, &mut batch.marks),
-                        None => batch.marks.clear(),
-                    }
+            attempt(Stage::Sample, number, || {
+                let mut drawn = loader.draw(work.order, work.number, number, space, batch)?;
+                if let (Some(cache), Drawn::New(batch)) = (cache, &mut drawn) {
+                    batch.mark(cache);
                 }
-                Ok(())
+                Ok(drawn)
             })
         };
-        let mut all = || -> Vec<Result<()>> {
+        let all = || -> Vec<Result<Drawn>> {
             if count > 1 {
-                gang.par_iter_mut().zip(spaces.par_iter_mut()).map(draw).collect()
+                gang.into_par_iter().zip(spaces.par_iter_mut()).map(draw).collect()
             } else {
-                gang.iter_mut().zip(spaces.iter_mut()).map(draw).collect()
+                gang.into_iter().zip(spaces.iter_mut()).map(draw).collect()
             }
         };
         let outcomes = match &self.pool {
@@ -150,31 +144,36 @@ impl Worker {
             None => all(),
         };
         if let Some(link) = &self.link {
-            gang.iter().for_each(|(_, slot)| link.carry(slot.batch.bytes(), Instant::now()));
+            let drawn = outcomes.iter().flatten();
+            drawn.for_each(|drawn| link.carry(loader.bytes(drawn.sampled()), Instant::now()));
         }
         let each = clock.elapsed().as_secs_f64() / count as f64;
-        for (i, ((number, mut slot), outcome)) in gang.into_iter().zip(outcomes).enumerate() {
+        for (i, (number, outcome)) in (first..).zip(outcomes).enumerate() {
             let began = clock + Duration::from_secs_f64(each * i as f64);
-            work.timeline.add(track, Stage::Sample, first + i as u64, began, each);
-            slot.spent.sample = each;
+            work.timeline.add(track, Stage::Sample, number, began, each);
             match outcome {
-                Ok(()) => line.sampled(number, slot),
-                Err(error) => line.fail(number, slot, error),
+                Ok(batch) => {
+                    line.sampled(
+                        number,
+                        Timed { batch, spent: Stages { sample: each, ..Stages::default() } },
+                    );
+                }
+                Err(error) => line.fail(number, MiniBatch::default(), error),
             }
         }
     }
 
-    fn extract(&mut self, line: &Batches, work: Work, track: Track, number: u64, mut slot: Slot) {
+    fn extract(&mut self, line: &Batches, work: Work, track: Track, number: u64, sampled: Timed<Drawn>) {
         let clock = Instant::now();
+        let Timed { mut batch, mut spent } = sampled;
         let outcome = attempt(Stage::Extract, number, || {
-            let batch = &mut slot.batch;
-            if let Some(spare) = &self.spare {
-                batch.features = spare.take_or_default();
+            if let (Some(spare), Drawn::New(batch)) = (&self.spare, &mut batch) {
+                batch.seeds.set_row_memory(spare.take_or_default());
             }
             if let Some(link) = &self.link {
-                link.carry(batch.bytes(), Instant::now());
+                link.carry(work.loader.bytes(batch.sampled()), Instant::now());
             }
-            let mut extract = || match &self.rows {
+            let extract = || match &self.rows {
                 Some(rows) => work.loader.extract_from(&**rows, batch),
                 None => work.loader.extract(batch),
             };
@@ -183,10 +182,10 @@ impl Worker {
                 None => extract(),
             }
         });
-        slot.spent.extract = work.timeline.done(track, Stage::Extract, number, clock);
+        spent.extract = work.timeline.done(track, Stage::Extract, number, clock);
         match outcome {
-            Ok(()) => line.extracted(number, slot),
-            Err(error) => line.fail(number, slot, error),
+            Ok(batch) => line.extracted(number, Timed { batch, spent }),
+            Err(error) => line.fail(number, MiniBatch::default(), error),
         }
     }
 }

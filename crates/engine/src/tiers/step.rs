@@ -5,7 +5,7 @@ use graphmill_data::Dataset;
 use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, order::Order};
 use graphmill_nn::{Backend, backend::Cpu, cost::BlockShape};
 
-use crate::{Result, TrainConfig, build, hotness::scores::loader, learner::Learner};
+use crate::{Result, TrainConfig, build, hotness::scores::loader, learner::Learner, stage::Drawn};
 
 /// How many first batches are tried: the largest counts.
 const BATCHES: u64 = 3;
@@ -68,30 +68,31 @@ pub(super) fn measured(
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();
     let mut model = Some(model);
-    let (mut seeds, mut batch) = (Vec::new(), MiniBatch::default());
+    let (mut seeds, mut held) = (Vec::new(), MiniBatch::default());
     let mut workspace = Workspace::new(data.num_nodes());
     loader.order(0, &mut seeds);
     let mut learner: Option<Learner> = None;
     let (mut known, mut rows) = (0, 0);
     for number in 0..loader.num_batches().min(BATCHES) {
-        loader.draw(&seeds, 0, number, &mut workspace, &mut batch)?;
+        let mut drawn = loader.draw(&seeds, 0, number, &mut workspace, held)?;
         if let Some(model) = model.take() {
-            let shapes: Vec<BlockShape> = batch.blocks.iter().map(BlockShape::from).collect();
+            let shapes: Vec<BlockShape> = drawn.sampled().blocks.iter().map(BlockShape::from).collect();
             let orders = model.orders(&shapes);
             loader.transposed = (0..orders.len())
                 .filter(|&l| model.needs_transposed(&orders, l))
                 .fold(0, |bits, l| bits | 1 << l);
             learner =
                 Some(Learner::new(backend, model, build::optimizer(config)?, &data.labels, orders, config));
-            loader.pick(&seeds, number, &mut batch);
-            loader.sample(0, &mut workspace, &mut batch)?;
+            let picked = loader.pick(&seeds, number, MiniBatch::from(drawn).recycle());
+            drawn = Drawn::New(loader.sample(0, &mut workspace, picked)?);
         }
-        loader.extract(&mut batch)?;
+        let batch = loader.extract(drawn)?;
         let learner = learner.as_mut().expect("it was just made");
         learner.train(&batch, config.lr)?;
-        let gathered = batch.input_nodes.len() * feature.dim();
+        let gathered = batch.batch().sampled.input_nodes.len() * feature.dim();
         rows = rows.max(4 * gathered as u64);
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
+        held = batch.into();
     }
     let taken = taken().unwrap_or(0);
     let with_margin = |bytes: u64| (bytes as f64 * MARGIN) as u64;

@@ -12,9 +12,9 @@ use std::{
 
 use graphmill_core::{Error, Matrix, NodeId, Result};
 use graphmill_loader::{
-    Feature, MiniBatch, MinibatchSampler, Traffic, Workspace,
+    Feature, MinibatchSampler, Sampled, Seeds, Traffic, Upper, Workspace,
     feature::{Capabilities, Places},
-    sampler::{BatchPart, BatchRequest, SamplerProperties},
+    sampler::{BatchRequest, SamplerProperties, SplitSampler},
 };
 use graphmill_nn::{Backend, Param, optim::Optimizer};
 
@@ -104,46 +104,55 @@ impl MinibatchSampler for FaultySampler {
         }
     }
 
-    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
-        match request.part {
-            // the bottom block, drawn later, is struck
-            BatchPart::Upper => self.inner.sample(request, workspace, batch),
-            BatchPart::Whole | BatchPart::Bottom => {
-                self.strike(request.key.epoch, batch, |batch| self.inner.sample(request, workspace, batch))
-            }
-        }
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
+        self.strike(request, || self.inner.sample(request, workspace, seeds))
+    }
+
+    fn split(&self) -> Option<&dyn SplitSampler> {
+        self.inner.split().map(|_| self as &dyn SplitSampler)
+    }
+}
+
+impl SplitSampler for FaultySampler {
+    fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper> {
+        // the bottom block, drawn later, is struck
+        self.inner.split().unwrap().sample_upper(request, workspace, seeds)
+    }
+
+    fn sample_bottom(
+        &self,
+        request: &BatchRequest,
+        workspace: &mut Workspace,
+        upper: Upper,
+    ) -> Result<Sampled> {
+        self.strike(request, || self.inner.split().unwrap().sample_bottom(request, workspace, upper))
     }
 }
 
 impl FaultySampler {
     /// What happens to a batch as it is drawn, whole or but for its upper part, and then to what was drawn.
-    fn strike(
-        &self,
-        epoch: u64,
-        batch: &mut MiniBatch,
-        draw: impl FnOnce(&mut MiniBatch) -> Result<()>,
-    ) -> Result<()> {
-        let fault = &self.fault;
-        batch.loss_weight.clear();
-        std::thread::sleep((fault.delay)(batch.number));
-        let strikes = (epoch, batch.number) == (fault.epoch, fault.batch);
+    fn strike(&self, request: &BatchRequest, draw: impl FnOnce() -> Result<Sampled>) -> Result<Sampled> {
+        let (fault, number) = (&self.fault, request.key.batch);
+        std::thread::sleep((fault.delay)(number));
+        let strikes = (request.key.epoch, number) == (fault.epoch, fault.batch);
         if strikes && fault.kind == Kind::SamplePanic {
             panic!("{}", fault.says());
         }
-        draw(batch)?;
+        let mut batch = draw()?;
         if strikes || fault.dawdles() {
             let mut inputs = fault.inputs.lock().unwrap();
-            inputs.retain(|(number, _)| *number != batch.number);
-            inputs.push((batch.number, batch.input_nodes.clone()));
+            inputs.retain(|(other, _)| *other != number);
+            inputs.push((number, batch.input_nodes.clone()));
         }
+        let seeds = &mut batch.seeds.nodes;
         match fault.kind {
             Kind::SampleError if strikes => return Err(fault.error()),
-            Kind::TrainError if strikes => batch.loss_weight.resize(batch.seeds.len(), f32::NAN),
+            Kind::TrainError if strikes => batch.loss_weight.resize(seeds.len(), f32::NAN),
             // rows that are made aside have no seeds
-            Kind::TrainPanic if strikes => batch.seeds.extend_from_within(..batch.seeds.len().min(1)),
+            Kind::TrainPanic if strikes => seeds.extend_from_within(..seeds.len().min(1)),
             _ => {}
         }
-        Ok(())
+        Ok(batch)
     }
 }
 

@@ -112,12 +112,12 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
         timeline.begin_epoch(number);
         let mut after = |learner: &Learner, done: &[Done]| {
             for done in done {
-                let strikes = number == fault.epoch && done.batch.number == fault.batch;
+                let strikes = number == fault.epoch && done.batch.seeds.number == fault.batch;
                 if !done.outcome.loss.is_finite() || (strikes && fault.kind == Kind::RecordError) {
                     return Err(Error::usage(fault.says()));
                 }
                 assert!(!(strikes && fault.kind == Kind::RecordPanic), "{}", fault.says());
-                recorded.push(number * BATCHES + done.batch.number);
+                recorded.push(number * BATCHES + done.batch.seeds.number);
             }
             updates.push(bits(&learner.model));
             Ok(Flow::Continue)

@@ -6,7 +6,7 @@ use graphmill_core::{EdgeOptions, build, node_order::by_scores};
 
 use super::*;
 use crate::{
-    BatchKey, MiniBatch, MinibatchSampler, Workspace,
+    BatchKey, MinibatchSampler, Seeds, Workspace,
     order::{Order, random::Random},
     sampler::{BatchRequest, HopStack, neighbor::Neighbor},
 };
@@ -23,16 +23,10 @@ impl Visits for Batches<'_> {
     fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> Result<()> {
         let mut order = Vec::new();
         Random::new(self.train, 1).order(epoch, &mut order);
-        let (mut workspace, mut batch) = (Workspace::new(self.graph.num_nodes()), MiniBatch::default());
-        for (number, seeds) in order.chunks(self.batch_size).enumerate() {
-            batch.number = number as u64;
-            batch.seeds = seeds.to_vec();
-            self.sampler.sample(
-                &BatchRequest::new(self.graph, BatchKey { seed: 1, epoch, batch: batch.number }),
-                &mut workspace,
-                &mut batch,
-            )?;
-            see(&batch.input_nodes);
+        let mut workspace = Workspace::new(self.graph.num_nodes());
+        for (number, seeds) in (0..).zip(order.chunks(self.batch_size)) {
+            let request = BatchRequest::new(self.graph, BatchKey { seed: 1, epoch, batch: number });
+            see(&self.sampler.sample(&request, &mut workspace, Seeds::new(number, seeds))?.input_nodes);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use graphmill_core::{Graph, Result, block::Aggregation};
 
 use super::Workspace;
-use crate::{BatchKey, MiniBatch, weights::SymmetricWeights};
+use crate::{BatchKey, Sampled, Seeds, Upper, weights::SymmetricWeights};
 
 /// The form that the model wants its blocks in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,20 +18,6 @@ pub struct BlockLayout<'a> {
     pub aggregation: Aggregation,
 }
 
-/// The blocks of a batch to draw.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BatchPart {
-    /// All blocks, from `batch.seeds`.
-    #[default]
-    Whole,
-    /// All but the bottom block: `blocks[1..]`, from `batch.seeds`, and in `input_nodes` the destinations of the bottom
-    /// one. Block 1 is left without its transpose, because its sources may be renumbered.
-    Upper,
-    /// The bottom block for the destinations in `input_nodes`, which become the input nodes: the block that
-    /// [`BatchPart::Whole`] would have drawn last.
-    Bottom,
-}
-
 /// A minibatch to draw.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRequest<'a> {
@@ -41,26 +27,18 @@ pub struct BatchRequest<'a> {
     pub key: BatchKey,
     /// The form of the blocks.
     pub layout: BlockLayout<'a>,
-    /// The blocks to draw.
-    pub part: BatchPart,
 }
 
 impl<'a> BatchRequest<'a> {
-    /// All blocks of a batch, in the plainest layout.
+    /// Blocks in the plainest layout.
     pub fn new(graph: &'a Graph, key: BatchKey) -> Self {
-        Self { graph, key, layout: BlockLayout::default(), part: BatchPart::Whole }
+        Self { graph, key, layout: BlockLayout::default() }
     }
 
     /// The same request for blocks of this layout.
     #[must_use]
     pub fn with_layout(self, layout: BlockLayout<'a>) -> Self {
         Self { layout, ..self }
-    }
-
-    /// The same request for a part of the batch.
-    #[must_use]
-    pub fn with_part(self, part: BatchPart) -> Self {
-        Self { part, ..self }
     }
 }
 
@@ -73,8 +51,8 @@ pub struct SamplerProperties {
     pub is_random: bool,
     /// Edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
-    /// Subgraphs of an epoch, if the sampler picks its seeds by itself: it then overwrites `batch.seeds` and
-    /// `batch.loss_weight` too, and makes one block for all layers.
+    /// Subgraphs of an epoch, if the sampler picks its seeds by itself: it then replaces the seeds, weighs their
+    /// losses, and makes one block for all layers.
     pub subgraphs: Option<u64>,
 }
 
@@ -94,11 +72,36 @@ pub trait MinibatchSampler: Send + Sync {
     /// Facts that decide how the sampler may be used.
     fn properties(&self) -> SamplerProperties;
 
-    /// Fills `batch.blocks` and `batch.input_nodes` from `batch.seeds` (distinct, below `V`), or the requested part of
-    /// them. A pure function of the request and the seeds.
+    /// Draws the blocks around the seeds (distinct, below `V`). A pure function of the request and the seeds.
     ///
     /// # Errors
-    /// A block would have more edges than its 32-bit positions can number, or a sampler of subgraphs is asked for a part;
-    /// the blocks are then undefined.
-    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()>;
+    /// A block would have more edges than its 32-bit positions can number, or a device failed.
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled>;
+
+    /// The sampler as one that draws the bottom block apart from the others, if it draws hop by hop.
+    fn split(&self) -> Option<&dyn SplitSampler> {
+        None
+    }
+}
+
+/// A sampler that draws a batch in two steps, so that destinations of the bottom block can be left out.
+pub trait SplitSampler: Send + Sync {
+    /// Draws the blocks above the bottom one. The lowest of them is left without its transpose, because its
+    /// sources may be renumbered.
+    ///
+    /// # Errors
+    /// As [`MinibatchSampler::sample`].
+    fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper>;
+
+    /// Draws the bottom block for the destinations that `upper` has: with all of them, the block that
+    /// [`MinibatchSampler::sample`] draws last.
+    ///
+    /// # Errors
+    /// As [`MinibatchSampler::sample`].
+    fn sample_bottom(
+        &self,
+        request: &BatchRequest,
+        workspace: &mut Workspace,
+        upper: Upper,
+    ) -> Result<Sampled>;
 }

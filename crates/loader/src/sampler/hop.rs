@@ -56,7 +56,7 @@ impl Default for HopProperties {
 /// ```
 /// use graphmill_core::{Block, EdgeOptions, Result, build, keyed};
 /// use graphmill_loader::{
-///     BatchKey, MiniBatch, MinibatchSampler, Workspace,
+///     BatchKey, MinibatchSampler, Seeds, Workspace,
 ///     sampler::{BatchRequest, HopProperties, HopRequest, HopSampler, HopScratch, HopStack},
 /// };
 ///
@@ -91,9 +91,8 @@ impl Default for HopProperties {
 /// // 3 → 2 → 1 → 0: one way only
 /// let graph = build(4, &[1, 2, 3], &[0, 1, 2], EdgeOptions::DIRECTED)?;
 /// let sampler = HopStack::new(One);
-/// let mut batch = MiniBatch { seeds: vec![0], ..MiniBatch::default() };
 /// let request = BatchRequest::new(&graph, BatchKey { seed: 1, epoch: 0, batch: 0 });
-/// sampler.sample(&request, &mut Workspace::new(4), &mut batch)?;
+/// let batch = sampler.sample(&request, &mut Workspace::new(4), Seeds::new(0, [0]))?;
 /// assert_eq!(batch.input_nodes, [0, 1, 2]);
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```

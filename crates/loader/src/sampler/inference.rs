@@ -250,7 +250,7 @@ fn arrival(row: &[f32], sum: f64, k: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::{
-        BlockLayout, MiniBatch, MinibatchSampler, Workspace,
+        BlockLayout, MinibatchSampler, Seeds, Workspace,
         sampler::{
             BatchRequest, HopStack,
             weighted::{DrawBy, Weighted},
@@ -302,20 +302,16 @@ mod tests {
                 let wants = (aggregation == Aggregation::Symmetric).then_some(&symmetric);
                 let form =
                     BlockLayout { aggregation, symmetric: wants, fused: true, ..BlockLayout::default() };
-                let mut batch = MiniBatch { seeds: vec![0, 1, 2], ..MiniBatch::default() };
+                let mut memory = Seeds::default();
                 let mut workspace = Workspace::new(graph.num_nodes());
                 let (mut sums, runs) = ([0.0; 3], 40_000);
                 for number in 0..runs {
-                    batch.number = number;
-                    sampler
-                        .sample(
-                            &BatchRequest::new(&graph, BatchKey { seed: 5, epoch: 0, batch: batch.number })
-                                .with_layout(form),
-                            &mut workspace,
-                            &mut batch,
-                        )
-                        .unwrap();
+                    let key = BatchKey { seed: 5, epoch: 0, batch: number };
+                    let request = BatchRequest::new(&graph, key).with_layout(form);
+                    let seeds = memory.refill(number, [0, 1, 2]);
+                    let batch = sampler.sample(&request, &mut workspace, seeds).unwrap();
                     (0..3).for_each(|v| sums[v] += value(&batch.blocks[0], v) / runs as f64);
+                    memory = batch.recycle();
                 }
                 let exact = InferenceNeighbors::weighted(&graph, [fanout], &options).unwrap();
                 let mut block = Block { num_dst: 3, ..Block::default() };

@@ -283,7 +283,7 @@ fn take_any(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>)
 mod tests {
     use super::*;
     use crate::{
-        BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Workspace,
+        BatchKey, BlockLayout, MinibatchSampler, Sampled, Seeds, Workspace,
         sampler::{BatchRequest, HopStack, neighbor::Neighbor},
         weights::SymmetricWeights,
     };
@@ -302,17 +302,11 @@ mod tests {
         seeds: Vec<NodeId>,
         number: u64,
         form: BlockLayout,
-    ) -> MiniBatch {
-        let mut batch = MiniBatch { seeds, number, ..MiniBatch::default() };
-        sampler
-            .sample(
-                &BatchRequest::new(graph, BatchKey { seed: 11, epoch: 0, batch: batch.number })
-                    .with_layout(form),
-                &mut Workspace::new(graph.num_nodes()),
-                &mut batch,
-            )
-            .unwrap();
-        batch
+    ) -> Sampled {
+        let request =
+            BatchRequest::new(graph, BatchKey { seed: 11, epoch: 0, batch: number }).with_layout(form);
+        let mut workspace = Workspace::new(graph.num_nodes());
+        sampler.sample(&request, &mut workspace, Seeds::new(number, seeds)).unwrap()
     }
 
     #[test]

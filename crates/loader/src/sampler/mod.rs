@@ -28,7 +28,7 @@ use graphmill_core::{
     table::{Entry, Table},
 };
 
-pub use batch::{BatchPart, BatchRequest, BlockLayout, MinibatchSampler, SamplerProperties};
+pub use batch::{BatchRequest, BlockLayout, MinibatchSampler, SamplerProperties, SplitSampler};
 pub use hop::{HopProperties, HopRequest, HopSampler};
 use inference::InferenceNeighbors;
 pub use parts::too_many;

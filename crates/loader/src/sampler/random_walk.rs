@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Workspace,
+        BatchKey, BlockLayout, MinibatchSampler, Seeds, Workspace,
         sampler::{BatchRequest, HopStack},
         subgraph::testing::{fits, graph_of},
         weights::SymmetricWeights,
@@ -190,21 +190,16 @@ mod tests {
     ) {
         let sampler = HopStack::new(RandomWalk::new([fanout], &options).unwrap());
         let mut workspace = Workspace::new(graph.num_nodes());
-        let mut batch =
-            MiniBatch { seeds: (0..graph.num_nodes() as NodeId).collect(), ..MiniBatch::default() };
+        let mut memory = Seeds::default();
         for number in 0..batches {
-            batch.number = number;
-            sampler
-                .sample(
-                    &BatchRequest::new(graph, BatchKey { seed: 3, epoch: 0, batch: batch.number })
-                        .with_layout(BlockLayout { fused: true, ..form }),
-                    &mut workspace,
-                    &mut batch,
-                )
-                .unwrap();
+            let request = BatchRequest::new(graph, BatchKey { seed: 3, epoch: 0, batch: number })
+                .with_layout(BlockLayout { fused: true, ..form });
+            let seeds = memory.refill(number, 0..graph.num_nodes() as NodeId);
+            let batch = sampler.sample(&request, &mut workspace, seeds).unwrap();
             let block = &batch.blocks[0];
             (0..block.num_dst)
                 .for_each(|v| see(v, &block.indices[block.edges(v)], &block.edge_weight[block.edges(v)]));
+            memory = batch.recycle();
         }
     }
 

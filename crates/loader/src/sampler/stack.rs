@@ -5,11 +5,11 @@ use std::{ops::Range, sync::Arc};
 use graphmill_core::{Block, NodeId, Result};
 
 use super::{
-    BatchPart, BatchRequest, HopRequest, HopSampler, HopScratch, MinibatchSampler, SamplerProperties,
-    Workspace,
+    BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, MinibatchSampler, SamplerProperties,
+    SplitSampler, Workspace,
     parts::{PART, draw_and_number},
 };
-use crate::MiniBatch;
+use crate::{Sampled, Seeds, Upper};
 
 /// Minibatches of stacked hops (DGL's message-flow blocks).
 ///
@@ -46,44 +46,66 @@ impl MinibatchSampler for HopStack {
         }
     }
 
-    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
         let layers = self.0.num_layers();
-        let hops = match request.part {
-            BatchPart::Whole => 0..layers,
-            BatchPart::Upper => 0..layers - 1,
-            BatchPart::Bottom => layers - 1..layers,
-        };
-        if request.part != BatchPart::Bottom {
-            let MiniBatch { seeds, input_nodes: nodes, .. } = batch;
-            nodes.clear();
-            nodes.extend_from_slice(seeds);
+        let mut batch = seeds.into_sampled(layers);
+        let Sampled { seeds, blocks, input_nodes: nodes, .. } = &mut batch;
+        nodes.extend_from_slice(&seeds.nodes);
+        workspace.relabel.start(nodes);
+        self.draw(request, 0..layers, workspace, nodes, blocks)?;
+        Ok(batch)
+    }
+
+    fn split(&self) -> Option<&dyn SplitSampler> {
+        Some(self)
+    }
+}
+
+impl SplitSampler for HopStack {
+    fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper> {
+        let layers = self.0.num_layers();
+        let mut upper = seeds.into_upper(layers);
+        let Upper { seeds, blocks, destinations: nodes, .. } = &mut upper;
+        nodes.extend_from_slice(&seeds.nodes);
+        workspace.relabel.start(nodes);
+        let layout = BlockLayout { transposed: request.layout.transposed & !2, ..request.layout };
+        self.draw(&request.with_layout(layout), 0..layers - 1, workspace, nodes, blocks)?;
+        Ok(upper)
+    }
+
+    fn sample_bottom(
+        &self,
+        request: &BatchRequest,
+        workspace: &mut Workspace,
+        upper: Upper,
+    ) -> Result<Sampled> {
+        let layers = self.0.num_layers();
+        let mut batch = upper.into_sampled();
+        let Sampled { blocks, input_nodes: nodes, .. } = &mut batch;
+        if !request.layout.fused {
             workspace.relabel.start(nodes);
-        } else if !request.layout.fused {
-            workspace.relabel.start(&batch.input_nodes);
         }
-        self.draw(request, hops, workspace, batch)
+        self.draw(request, layers - 1..layers, workspace, nodes, &mut blocks[..1])?;
+        Ok(batch)
     }
 }
 
 impl HopStack {
-    /// Draws these hops of a batch whose nodes so far are in `batch.input_nodes`, numbered so.
+    /// Draws these hops of a batch whose nodes so far are `nodes`, numbered so, into a block each, the last hop's
+    /// the first.
     fn draw(
         &self,
         request: &BatchRequest,
         hops: Range<usize>,
         workspace: &mut Workspace,
-        batch: &mut MiniBatch,
+        nodes: &mut Vec<NodeId>,
+        blocks: &mut [Block],
     ) -> Result<()> {
         let (sampler, layers, per_node) = (&*self.0, self.0.num_layers(), self.0.properties().is_per_node);
-        let &BatchRequest { graph, key, layout, part } = request;
-        // an upper part leaves block 1 without its transpose
-        let transposed = if part == BatchPart::Upper { layout.transposed & !2 } else { layout.transposed };
+        let &BatchRequest { graph, key, layout } = request;
         let Workspace { relabel, hop: scratch, parts, .. } = workspace;
-        let MiniBatch { blocks, input_nodes: nodes, .. } = batch;
-        blocks.resize_with(layers, Default::default);
-        for hop in hops {
+        for (hop, block) in hops.zip(blocks.iter_mut().rev()) {
             let bottom = hop + 1 == layers;
-            let block = &mut blocks[layers - 1 - hop];
             let ids = block.dst_ids.take();
             block.clear();
             block.num_dst = nodes.len();
@@ -116,7 +138,7 @@ impl HopStack {
                 nodes.extend_from_slice(new);
             }
             block.num_src = nodes.len();
-            if transposed >> (layers - 1 - hop) & 1 == 1 {
+            if layout.transposed >> (layers - 1 - hop) & 1 == 1 {
                 if scratch.parallel { block.par_transpose() } else { block.transpose() }
             }
         }

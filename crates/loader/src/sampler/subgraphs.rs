@@ -6,16 +6,13 @@
 
 use clap::ValueEnum;
 use graphmill_core::{
-    Block, Error, Graph, NodeId, Result, among::among, block::Aggregation, by_name, keyed,
-    symmetry::is_symmetric,
+    Block, Graph, NodeId, Result, among::among, block::Aggregation, by_name, keyed, symmetry::is_symmetric,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    BatchPart, BatchRequest, MinibatchSampler, SamplerProperties, Workspace, normalize::Normalization,
-};
+use super::{BatchRequest, MinibatchSampler, SamplerProperties, Workspace, normalize::Normalization};
 use crate::{
-    BatchKey, MiniBatch,
+    BatchKey, Sampled, Seeds,
     subgraph::{SubgraphSampler, SubgraphScratch},
 };
 
@@ -152,16 +149,13 @@ impl MinibatchSampler for Subgraphs {
         }
     }
 
-    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, batch: &mut MiniBatch) -> Result<()> {
-        let &BatchRequest { graph, key, layout, part } = request;
-        if part != BatchPart::Whole {
-            return Err(Error::invalid("subgraphs are drawn whole: they have no upper part"));
-        }
+    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
+        let &BatchRequest { graph, key, layout } = request;
+        let mut batch = seeds.into_sampled(1);
         let graph = self.training.as_ref().unwrap_or(graph);
         let Workspace { induce, subgraph: scratch, weights, .. } = workspace;
         self.draw(graph, key, scratch, &mut batch.input_nodes)?;
         let nodes = &batch.input_nodes;
-        batch.blocks.resize_with(1, Default::default);
         let block = &mut batch.blocks[0];
         weights.clear();
         match &self.normalization {
@@ -172,18 +166,16 @@ impl MinibatchSampler for Subgraphs {
         if layout.transposed != 0 {
             if self.symmetric { block.transpose_symmetric() } else { block.transpose() }
         }
-        batch.seeds.clear();
-        batch.seeds.extend_from_slice(nodes);
-        self.weigh_losses(batch);
-        Ok(())
+        batch.seeds.nodes.clear();
+        batch.seeds.nodes.extend_from_slice(nodes);
+        self.weigh_losses(&batch.seeds.nodes, &mut batch.loss_weight);
+        Ok(batch)
     }
 }
 
 impl Subgraphs {
     /// The loss is a mean over all nodes of the subgraph: weights are by that many.
-    fn weigh_losses(&self, batch: &mut MiniBatch) {
-        let MiniBatch { seeds, loss_weight, .. } = batch;
-        loss_weight.clear();
+    fn weigh_losses(&self, seeds: &[NodeId], loss_weight: &mut Vec<f32>) {
         let rows = seeds.len() as f64;
         let trains = |v: NodeId| self.trains[v as usize];
         match &self.normalization {
@@ -256,7 +248,7 @@ mod tests {
     use graphmill_core::{EdgeOptions, build, table};
 
     use super::*;
-    use crate::{BlockLayout, subgraph};
+    use crate::{BlockLayout, MiniBatch, subgraph};
 
     /// Every node for itself with a probability that grows with its number: nothing to do with walks, so that only the
     /// normalisation can make up for it.
@@ -297,29 +289,25 @@ mod tests {
         Subgraphs::new(&graph(), train, &training, 3, |_, _| Ok(Box::new(Biased))).unwrap()
     }
 
-    fn sample(sampler: &Subgraphs, aggregation: Aggregation, number: u64) -> MiniBatch {
-        let mut batch = MiniBatch { number, ..MiniBatch::default() };
-        let form = BlockLayout { transposed: 0b10, aggregation, ..BlockLayout::default() };
-        sampler
-            .sample(
-                &BatchRequest::new(&graph(), BatchKey { seed: 7, epoch: 0, batch: batch.number })
-                    .with_layout(form),
-                &mut Workspace::new(40),
-                &mut batch,
-            )
-            .unwrap();
-        batch
+    fn sample(sampler: &Subgraphs, aggregation: Aggregation, number: u64) -> Sampled {
+        let layout = BlockLayout { transposed: 0b10, aggregation, ..BlockLayout::default() };
+        draw(sampler, layout, &mut Workspace::new(40), Seeds::new(number, []))
+    }
+
+    fn draw(sampler: &Subgraphs, layout: BlockLayout, workspace: &mut Workspace, seeds: Seeds) -> Sampled {
+        let (graph, key) = (graph(), BatchKey { seed: 7, epoch: 0, batch: seeds.number });
+        sampler.sample(&BatchRequest::new(&graph, key).with_layout(layout), workspace, seeds).unwrap()
     }
 
     /// What the rows `x` of a subgraph's nodes add up to at each of its nodes, with the weights stored or as the mean.
-    fn sums(batch: &MiniBatch, x: impl Fn(NodeId) -> f64) -> Vec<f64> {
+    fn sums(batch: &Sampled, x: impl Fn(NodeId) -> f64) -> Vec<f64> {
         let block = &batch.blocks[0];
         let row = |i: usize| {
-            let own = block.self_weight.get(i).map_or(0.0, |&w| f64::from(w) * x(batch.seeds[i]));
+            let own = block.self_weight.get(i).map_or(0.0, |&w| f64::from(w) * x(batch.seeds.nodes[i]));
             let edges = block.edges(i);
             let each = |e: usize| {
                 let w = block.edge_weight.get(e).map_or(1.0 / edges.len() as f64, |&w| f64::from(w));
-                w * x(batch.seeds[block.indices[e] as usize])
+                w * x(batch.seeds.nodes[block.indices[e] as usize])
             };
             own + edges.clone().map(each).sum::<f64>()
         };
@@ -350,13 +338,13 @@ mod tests {
             let runs = 30_000;
             for number in 0..runs {
                 let batch = sample(&sampler, aggregation, number);
-                for (&v, row) in batch.seeds.iter().zip(sums(&batch, x)) {
+                for (&v, row) in batch.seeds.nodes.iter().zip(sums(&batch, x)) {
                     times[v as usize] += 1.0;
                     sum[v as usize] += row;
                 }
                 let weighed =
-                    batch.seeds.iter().zip(&batch.loss_weight).map(|(&v, &w)| f64::from(w) * loss(v));
-                losses += weighed.sum::<f64>() / batch.seeds.len() as f64 / runs as f64;
+                    batch.seeds.nodes.iter().zip(&batch.loss_weight).map(|(&v, &w)| f64::from(w) * loss(v));
+                losses += weighed.sum::<f64>() / batch.seeds.nodes.len() as f64 / runs as f64;
             }
             for v in 0..40 {
                 let (found, expected) = (sum[v] / times[v], exact(aggregation, v as u32));
@@ -386,7 +374,7 @@ mod tests {
                 assert!(a.iter().zip(b).all(|(a, b)| (a / whole - b / other).abs() < 1e-5));
                 let expected = match aggregation {
                     Aggregation::Mean => 1.0,
-                    _ => graph().in_degree(sample(&ratio, aggregation, 1).seeds[v]) as f32,
+                    _ => graph().in_degree(sample(&ratio, aggregation, 1).seeds.nodes[v]) as f32,
                 };
                 assert!((whole / expected - 1.0).abs() < 1e-5, "{whole}, not {expected}");
             }
@@ -400,19 +388,19 @@ mod tests {
         let sampler = biased(&all, training);
         let batch = sample(&sampler, Aggregation::Mean, 0);
         assert!(batch.blocks[0].edge_weight.is_empty() && batch.loss_weight.is_empty());
-        assert_eq!(batch.num_seeds(), batch.seeds.len());
+        assert_eq!(batch.num_seeds(), batch.seeds.nodes.len());
         let batch = sample(&sampler, Aggregation::Symmetric, 0);
         let block = &batch.blocks[0];
         for i in 0..block.num_dst {
-            let d = graph().in_degree(batch.seeds[i]) as f32 + 1.0;
+            let d = graph().in_degree(batch.seeds.nodes[i]) as f32 + 1.0;
             assert!((block.self_weight[i] - 1.0 / d).abs() < 1e-6);
         }
         // every other trains: the mean over those is the mean over all, weighed
         let sampler = biased(&all[..20], training);
         let batch = sample(&sampler, Aggregation::Other, 0);
-        let rows = batch.seeds.len() as f32;
+        let rows = batch.seeds.nodes.len() as f32;
         assert!((batch.loss_weight.iter().sum::<f32>() - rows).abs() < 1e-3);
-        assert_eq!(batch.num_seeds(), batch.seeds.iter().filter(|&&v| v < 20).count());
+        assert_eq!(batch.num_seeds(), batch.seeds.nodes.iter().filter(|&&v| v < 20).count());
     }
 
     #[test]
@@ -426,10 +414,10 @@ mod tests {
         let sampler = Subgraphs::new(&graph(), &train, &training, 3, make).unwrap();
         assert_eq!(sampler.properties().subgraphs, Some(2));
         let batch = sample(&sampler, Aggregation::Symmetric, 1);
-        assert!(!batch.seeds.is_empty() && batch.seeds.iter().all(|v| v % 2 == 0));
-        let i = batch.seeds.iter().position(|&v| v != 0).unwrap();
+        assert!(!batch.seeds.nodes.is_empty() && batch.seeds.nodes.iter().all(|v| v % 2 == 0));
+        let i = batch.seeds.nodes.iter().position(|&v| v != 0).unwrap();
         // of an even node's four neighbours on the ring two are even, and node 0 is
-        let near = batch.seeds[i] == 2 || batch.seeds[i] == 38;
+        let near = batch.seeds.nodes[i] == 2 || batch.seeds.nodes[i] == 38;
         let degree = if near { 2.0 } else { 3.0 };
         assert!((batch.blocks[0].self_weight[i] - 1.0 / (degree + 1.0)).abs() < 1e-6);
     }
@@ -439,22 +427,15 @@ mod tests {
         let all: Vec<u32> = (0..40).collect();
         let sampler = biased(&all, SubgraphTraining::default());
         let mut workspace = Workspace::new(40);
-        let mut batch = MiniBatch::default();
         let form = BlockLayout { transposed: 1, aggregation: Aggregation::Mean, ..BlockLayout::default() };
+        let mut batch = MiniBatch::default();
         for number in [3, 1, 3] {
-            batch.number = number;
-            sampler
-                .sample(
-                    &BatchRequest::new(&graph(), BatchKey { seed: 7, epoch: 0, batch: batch.number })
-                        .with_layout(form),
-                    &mut workspace,
-                    &mut batch,
-                )
-                .unwrap();
+            batch = draw(&sampler, form, &mut workspace, batch.recycle().refill(number, [])).into();
         }
+        let MiniBatch::Sampled(batch) = batch else { panic!("three batches were drawn") };
         let alone = sample(&sampler, Aggregation::Mean, 3);
-        assert_eq!(batch.seeds, alone.seeds);
-        assert_eq!(batch.input_nodes, alone.seeds);
+        assert_eq!(batch.seeds.nodes, alone.seeds.nodes);
+        assert_eq!(batch.input_nodes, alone.seeds.nodes);
         let (a, b) = (&batch.blocks[0], &alone.blocks[0]);
         assert_eq!((&a.indptr, &a.indices, &a.edge_weight), (&b.indptr, &b.indices, &b.edge_weight));
         assert!(batch.blocks.len() == 1 && a.num_src == a.num_dst && a.is_transposed());

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::parts::PART;
 use super::*;
-use crate::{BatchKey, MiniBatch, reuse::Slots, weights::SymmetricWeights};
+use crate::{BatchKey, MiniBatch, Sampled, Seeds, Upper, weights::SymmetricWeights};
 
 /// Node 0 hears from 1..=40, node 1 from 0, node 2 from nobody, the others from two each.
 fn star() -> Graph {
@@ -109,16 +109,27 @@ fn promise(name: &str, options: &SamplerOptions, graph: &Graph, v: NodeId, fanou
     }
 }
 
-fn sample(
+fn sample(sampler: &HopStack, graph: &Graph, seeds: &[NodeId], key: BatchKey, form: BlockLayout) -> Sampled {
+    let request = BatchRequest::new(graph, key).with_layout(form);
+    let mut workspace = Workspace::new(graph.num_nodes());
+    sampler.sample(&request, &mut workspace, Seeds::new(key.batch, seeds)).unwrap()
+}
+
+/// The last of several batches of the same seeds that are drawn in one workspace, in the memory of one batch.
+fn sample_in_turn(
     sampler: &HopStack,
     graph: &Graph,
     seeds: &[NodeId],
-    key: BatchKey,
+    numbers: impl IntoIterator<Item = u64>,
     form: BlockLayout,
-) -> MiniBatch {
-    let mut batch = MiniBatch { number: key.batch, seeds: seeds.to_vec(), ..MiniBatch::default() };
-    let request = BatchRequest::new(graph, key).with_layout(form);
-    sampler.sample(&request, &mut Workspace::new(graph.num_nodes()), &mut batch).unwrap();
+) -> Sampled {
+    let (mut workspace, mut last) = (Workspace::new(graph.num_nodes()), MiniBatch::default());
+    for number in numbers {
+        let request = BatchRequest::new(graph, BatchKey { batch: number, ..KEY }).with_layout(form);
+        let seeds = last.recycle().refill(number, seeds.iter().copied());
+        last = sampler.sample(&request, &mut workspace, seeds).unwrap().into();
+    }
+    let MiniBatch::Sampled(batch) = last else { panic!("a batch was drawn") };
     batch
 }
 
@@ -211,30 +222,31 @@ fn keeps_its_promise(
     Ok(())
 }
 
-/// A batch whose bottom block is drawn apart, for all its destinations but those that have slots.
+/// A batch whose bottom block is drawn apart, for all its destinations but those that are left out. The nodes that
+/// the layer above reads as its own stay.
 fn sample_apart(
     sampler: &HopStack,
     graph: &Graph,
     seeds: &[NodeId],
     key: BatchKey,
     form: BlockLayout,
-    slots: &Slots,
-) -> MiniBatch {
-    let mut batch = MiniBatch { number: key.batch, seeds: seeds.to_vec(), ..MiniBatch::default() };
+    left_out: impl Fn(NodeId) -> bool,
+) -> Sampled {
     let mut workspace = Workspace::new(graph.num_nodes());
     let request = BatchRequest::new(graph, key).with_layout(form);
-    sampler.sample(&request.with_part(BatchPart::Upper), &mut workspace, &mut batch).unwrap();
-    batch.reuse(slots, true, &mut workspace);
-    sampler.sample(&request.with_part(BatchPart::Bottom), &mut workspace, &mut batch).unwrap();
-    batch
+    let mut upper = sampler.sample_upper(&request, &mut workspace, Seeds::new(key.batch, seeds)).unwrap();
+    let Upper { blocks, destinations, .. } = &mut upper;
+    let own: Vec<NodeId> = destinations.drain(..blocks[0].num_dst).collect();
+    destinations.retain(|&v| !left_out(v));
+    destinations.splice(..0, own);
+    sampler.sample_bottom(&request, &mut workspace, upper).unwrap()
 }
 
 proptest! {
-    /// Drawn apart, the bottom block is the same; without the nodes that are reused it is the same for the others, and block 1
-    /// hears from the same nodes.
+    /// Drawn apart, the bottom block is the same; without some of its destinations it is the same for the others.
     #[test]
     fn the_bottom_block_may_be_drawn_apart(
-        edges in 0usize..3000, nodes in 1u32..200, batch in 0u64..50, fused: bool, reused in 1u32..5,
+        edges in 0usize..3000, nodes in 1u32..200, batch in 0u64..50, fused: bool, part in 1u32..5,
     ) {
         let graph = random_graph(nodes, edges, batch);
         let seeds: Vec<u32> = (0..nodes).filter(|v| v % 7 == 0).collect();
@@ -244,32 +256,27 @@ proptest! {
         by_hops(&[3, 4, 2], &graph, |name, _, sampler| {
             let check = || {
                 let whole = sample(sampler, &graph, &seeds, key, form);
-                let mut slots = Slots::default();
-                let same = sample_apart(sampler, &graph, &seeds, key, form, &slots);
+                let same = sample_apart(sampler, &graph, &seeds, key, form, |_| false);
                 prop_assert_eq!(&same.input_nodes, &whole.input_nodes);
                 for (a, b) in same.blocks.iter().zip(&whole.blocks) {
                     prop_assert_eq!((&a.indptr, &a.indices, a.num_src), (&b.indptr, &b.indices, b.num_src));
                 }
-                slots.set(nodes as usize, (0..nodes).filter(|v| v % 5 < reused));
-                let fewer = sample_apart(sampler, &graph, &seeds, key, form, &slots);
-                let computed = fewer.blocks[0].num_dst;
-                let nodes = |batch: &MiniBatch| -> Vec<NodeId> {
-                    let behind = batch.reused.iter().map(|&slot| slots.nodes()[slot as usize]);
-                    batch.input_nodes[..batch.blocks[0].num_dst].iter().copied().chain(behind).collect()
-                };
-                let (of_whole, of_fewer) = (nodes(&whole), nodes(&fewer));
-                prop_assert_eq!(of_fewer.len(), of_whole.len());
-                prop_assert_eq!(drawn(&fewer.blocks[1], &of_fewer), drawn(&whole.blocks[1], &of_whole));
-                let own = whole.blocks[1].num_dst;
-                let hot = |v: &NodeId| slots.get(*v).is_some();
-                prop_assert!(!of_fewer[own..computed].iter().any(hot) && of_fewer[computed..].iter().all(hot));
+                let left_out = |v: NodeId| v % 5 < part;
+                let fewer = sample_apart(sampler, &graph, &seeds, key, form, left_out);
+                let (own, computed) = (whole.blocks[1].num_dst, fewer.blocks[0].num_dst);
+                let there = |&&v: &&NodeId| !left_out(v);
+                let of_whole = &whole.input_nodes[..whole.blocks[0].num_dst];
+                let expected = of_whole[..own].iter().chain(of_whole[own..].iter().filter(there));
+                prop_assert!(fewer.input_nodes[..computed].iter().eq(expected));
+                prop_assert_eq!(&fewer.blocks[1].indices, &whole.blocks[1].indices);
                 if !sampler.hops().properties().is_per_node {
                     return Ok(()); // who else is there matters
                 }
-                let rows = |batch: &MiniBatch, nodes: &[NodeId]| -> BTreeMap<NodeId, Vec<NodeId>> {
-                    nodes.iter().copied().zip(drawn(&batch.blocks[0], &batch.input_nodes)).collect()
+                let rows = |batch: &Sampled| -> BTreeMap<NodeId, Vec<NodeId>> {
+                    let drawn = drawn(&batch.blocks[0], &batch.input_nodes);
+                    batch.input_nodes.iter().copied().zip(drawn).collect()
                 };
-                let (all, some) = (rows(&whole, &of_whole), rows(&fewer, &of_fewer[..computed]));
+                let (all, some) = (rows(&whole), rows(&fewer));
                 prop_assert!(some.iter().all(|(v, row)| all[v] == *row), "{}", name);
                 Ok(())
             };
@@ -376,23 +383,7 @@ fn draws_depend_on_every_part_of_the_key_and_on_nothing_else() {
         assert_ne!(first.blocks[1].indices, sample(&sampler, &graph, &seeds, key, form).blocks[1].indices);
     }
     // a workspace that served other batches changes nothing
-    let mut workspace = Workspace::new(5000);
-    let mut batch = MiniBatch::default();
-    for number in [3, 4, 9] {
-        batch.number = number;
-        batch.seeds = seeds.clone();
-        sampler
-            .sample(
-                &BatchRequest::new(
-                    &graph,
-                    BatchKey { seed: KEY.seed, epoch: KEY.epoch, batch: batch.number },
-                )
-                .with_layout(form),
-                &mut workspace,
-                &mut batch,
-            )
-            .unwrap();
-    }
+    let batch = sample_in_turn(&sampler, &graph, &seeds, [3, 4, 9], form);
     assert_eq!(batch.blocks[0].indices, first.blocks[0].indices);
 }
 
@@ -442,22 +433,7 @@ fn draws_ignore_threads_and_other_batches() {
                 }
             }
             // a workspace that served another batch changes nothing
-            let mut workspace = Workspace::new(graph.num_nodes());
-            let mut batch = MiniBatch { seeds: seeds.clone(), ..MiniBatch::default() };
-            for number in [3, KEY.batch] {
-                batch.number = number;
-                sampler
-                    .sample(
-                        &BatchRequest::new(
-                            graph,
-                            BatchKey { seed: KEY.seed, epoch: KEY.epoch, batch: batch.number },
-                        )
-                        .with_layout(form),
-                        &mut workspace,
-                        &mut batch,
-                    )
-                    .unwrap();
-            }
+            let batch = sample_in_turn(sampler, graph, seeds, [3, KEY.batch], form);
             assert!(batch.blocks[0].indices == one.blocks[0].indices, "{name}");
             assert!(batch.blocks[0].edge_weight == one.blocks[0].edge_weight, "{name}");
         });

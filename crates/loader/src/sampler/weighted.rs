@@ -238,7 +238,7 @@ impl HopSampler for Weighted {
 mod tests {
     use super::{super::reservoir::tests::sets, *};
     use crate::{
-        BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Workspace,
+        BatchKey, BlockLayout, MinibatchSampler, Seeds, Workspace,
         sampler::{BatchRequest, HopStack},
         subgraph::testing::fits,
     };
@@ -255,20 +255,15 @@ mod tests {
     fn draws(sampler: &Weighted, graph: &Graph, batches: u64, mut see: impl FnMut(&[NodeId])) {
         let sampler = HopStack::new(sampler.clone());
         let mut workspace = Workspace::new(graph.num_nodes());
-        let mut batch = MiniBatch { seeds: vec![0], ..MiniBatch::default() };
+        let mut memory = Seeds::default();
         for number in 0..batches {
-            batch.number = number;
             let form = BlockLayout { fused: true, ..BlockLayout::default() };
-            sampler
-                .sample(
-                    &BatchRequest::new(graph, BatchKey { seed: 3, epoch: 0, batch: batch.number })
-                        .with_layout(form),
-                    &mut workspace,
-                    &mut batch,
-                )
-                .unwrap();
+            let request = BatchRequest::new(graph, BatchKey { seed: 3, epoch: 0, batch: number });
+            let seeds = memory.refill(number, [0]);
+            let batch = sampler.sample(&request.with_layout(form), &mut workspace, seeds).unwrap();
             assert!(batch.blocks[0].edge_weight.is_empty());
             see(&batch.blocks[0].indices);
+            memory = batch.recycle();
         }
     }
 

@@ -15,8 +15,6 @@ pub struct Workspace {
     pub(super) subgraph: SubgraphScratch,
     /// Weights of the edges of a subgraph.
     pub(super) weights: Vec<f32>,
-    /// New numbers of sources, where some are reused.
-    pub(crate) renumbered: Vec<u32>,
 }
 
 impl Workspace {
@@ -29,7 +27,6 @@ impl Workspace {
             induce: Induce::default(),
             subgraph: SubgraphScratch::default(),
             weights: Vec::new(),
-            renumbered: Vec::new(),
         }
     }
 

@@ -9,7 +9,7 @@ use graphmill_core::{
 };
 
 use crate::{
-    BatchKey, MiniBatch, Workspace,
+    BatchKey, Sampled, Seeds, Workspace,
     sampler::{
         BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, Make, MinibatchSampler,
         SamplerOptions, Source,
@@ -120,24 +120,22 @@ struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    fn draw(&self, key: BatchKey, fused: bool, workspace: &mut Workspace, batch: &mut MiniBatch) {
+    fn draw(&self, key: BatchKey, fused: bool, workspace: &mut Workspace, seeds: Seeds) -> Sampled {
         let layout = BlockLayout { fused, ..BlockLayout::default() };
         let request = BatchRequest::new(self.graph, key).with_layout(layout);
-        batch.number = key.batch;
-        let drawn = self.sampler.sample(&request, workspace, batch);
-        drawn.unwrap_or_else(|error| panic!("{}: {error}", self.case));
+        let drawn = self.sampler.sample(&request, workspace, seeds);
+        drawn.unwrap_or_else(|error| panic!("{}: {error}", self.case))
     }
 
     /// A batch in a fresh workspace.
-    fn drawn(&self, seeds: &[NodeId], fused: bool) -> MiniBatch {
-        let mut batch = MiniBatch { seeds: seeds.to_vec(), ..MiniBatch::default() };
-        self.draw(KEY, fused, &mut Workspace::new(self.graph.num_nodes()), &mut batch);
-        batch
+    fn drawn(&self, seeds: &[NodeId], fused: bool) -> Sampled {
+        let seeds = Seeds::new(KEY.batch, seeds);
+        self.draw(KEY, fused, &mut Workspace::new(self.graph.num_nodes()), seeds)
     }
 
-    fn check_blocks(&self, batch: &MiniBatch, hops: usize) {
+    fn check_blocks(&self, batch: &Sampled, hops: usize) {
         let case = self.case;
-        let MiniBatch { seeds, blocks, input_nodes, .. } = batch;
+        let Sampled { seeds: Seeds { nodes: seeds, .. }, blocks, input_nodes, .. } = batch;
         let distinct: HashSet<NodeId> = input_nodes.iter().copied().collect();
         assert_eq!(distinct.len(), input_nodes.len(), "{case}: an input node occurs twice");
         assert!(
@@ -189,15 +187,15 @@ impl Rules<'_> {
             assert!(same(&found, &expected), "{case}: other draws on {threads} threads");
         }
         let mut workspace = Workspace::new(self.graph.num_nodes());
-        let mut batch = MiniBatch { seeds: seeds.iter().rev().copied().collect(), ..MiniBatch::default() };
-        self.draw(BatchKey { batch: 3, ..KEY }, false, &mut workspace, &mut batch);
+        let reversed = Seeds::default().refill(3, seeds.iter().rev().copied());
+        let batch = self.draw(BatchKey { batch: 3, ..KEY }, false, &mut workspace, reversed);
         workspace.set_parallel(false);
-        batch.seeds.clear();
-        batch.seeds.extend_from_slice(seeds);
-        self.draw(KEY, false, &mut workspace, &mut batch);
+        let refilled = batch.recycle().refill(KEY.batch, seeds.iter().copied());
+        let batch = self.draw(KEY, false, &mut workspace, refilled);
         assert!(same(&batch, &expected), "{case}: other draws after another batch");
         if !self.sampler.properties().is_random {
-            self.draw(BatchKey { seed: 6, epoch: 0, batch: 0 }, false, &mut workspace, &mut batch);
+            let seeds = batch.recycle().refill(0, seeds.iter().copied());
+            let batch = self.draw(BatchKey { seed: 6, epoch: 0, batch: 0 }, false, &mut workspace, seeds);
             assert!(
                 same(&batch, &expected),
                 "{case}: it is declared not to be random, and another key has other draws"
@@ -209,7 +207,7 @@ impl Rules<'_> {
     }
 
     /// The bottom block by global ids holds the same edges.
-    fn check_global(&self, global: &MiniBatch, local: &MiniBatch) {
+    fn check_global(&self, global: &Sampled, local: &Sampled) {
         let (found, expected) = (&global.blocks[0], &local.blocks[0]);
         let ids: Vec<NodeId> = expected.indices.iter().map(|&u| local.input_nodes[u as usize]).collect();
         assert!(
@@ -221,12 +219,12 @@ impl Rules<'_> {
 }
 
 /// Whether two batches hold the same draws.
-fn same(a: &MiniBatch, b: &MiniBatch) -> bool {
+fn same(a: &Sampled, b: &Sampled) -> bool {
     let parts = |block: &Block| {
         let weights: Vec<u32> = block.edge_weight.iter().map(|w| w.to_bits()).collect();
         (block.num_dst, block.num_src, block.indptr.clone(), block.indices.clone(), weights)
     };
-    a.seeds == b.seeds
+    a.seeds.nodes == b.seeds.nodes
         && a.input_nodes == b.input_nodes
         && a.blocks.len() == b.blocks.len()
         && a.blocks.iter().map(parts).eq(b.blocks.iter().map(parts))

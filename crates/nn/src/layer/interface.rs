@@ -253,7 +253,7 @@ pub trait Layer: CloneLayer + Send + Sync {
         cost::cost(order, shape, spec.in_dim, spec.out_dim, purpose)
     }
 
-    /// The layer as one whose rows can be reused, if it is linear behind its aggregation.
+    /// The layer as one that works on saved aggregates, if it is linear behind its aggregation.
     fn as_reusable(&self) -> Option<&dyn ReusableLayer> {
         None
     }
@@ -264,9 +264,8 @@ pub trait Layer: CloneLayer + Send + Sync {
     }
 }
 
-/// A layer that can stand at the bottom of a model whose rows are reused for many batches: it is linear
-/// behind its aggregation, so rows can be made from saved aggregates, and hand their gradient to the
-/// weights through them. `H` rows, without bias.
+/// A layer that is linear behind its aggregation: rows can be made from saved aggregates, and hand their
+/// gradient to the weights through them. `H` rows, without bias.
 ///
 /// ```
 /// use graphmill_nn::layer::{LayerConfig, TABLE};

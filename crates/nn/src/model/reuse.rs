@@ -1,22 +1,33 @@
-//! Rows of the bottom layer that are read instead of computed: made once for many batches ([`Model::bottom_rows`]), perhaps
-//! with older parameters, and put behind the rows that a batch computes (Ai et al., *NeutronOrch*, VLDB 2024, section 4.1).
+//! Bottom-layer rows that come from a table instead of a block.
 //!
 //! ```text
 //!   C rows computed from block 0 ─┐
 //!                                 ├─ norm, activation, dropout ── C + H sources of block 1
-//!   H rows read by their slots  ──┘
+//!   H rows of the table          ──┘
 //! ```
 //!
-//! What is stored stands before the norm: the convolution with its bias, and the residual. A norm over the batch sees all rows
-//! of the batch, and every batch has dropout masks of its own. A convolution that activates its rows itself is stored activated.
+//! [`Model::bottom_rows`] makes rows for a table, and [`StepInput::reused`](super::StepInput::reused) puts rows of it
+//! behind those that a batch computes. The model does not know which rows are in the table, which parameters they were
+//! made with, or how long they stay there: that is the caller's policy.
 //!
-//! Their gradient goes one of two ways. They are constants: it ends, and the bottom layer learns from computed rows alone, as in
-//! the released code of NeutronOrch. Or what they were made from was kept with them (section 4.1.1: "the aggregated
-//! representation and the embedding are both transferred"): then the weights behind the aggregation get it as if the rows had
-//! been computed from those aggregates now. What stands before the aggregation, attention's vectors and the input layer, gets
-//! none of it either way.
+//! A stored row is the sum of convolution, bias and residual, before the norm: a norm over the batch sees all rows of
+//! the batch, and every batch has its own dropout masks. A convolution that activates its rows itself is stored
+//! activated.
 //!
-//! O(H O) more than the rows that are computed; with what was kept O(H F O), a product.
+//! # Gradients
+//!
+//! - Rows without aggregates are constants: their gradient ends, and the bottom layer learns from computed rows alone.
+//! - Rows with their aggregates hand it to the weights behind the aggregation, as if the rows had been computed from
+//!   these aggregates now. Parameters before the aggregation (attention's vectors, the input layer) get none.
+//! - Rows with coordinates in a basis ([`Projected`](super::Projected)) hand it to these weights through the basis.
+//!
+//! # Cost
+//!
+//! O(H O) more than the computed rows take; with aggregates O(H F O), a product.
+//!
+//! # Source
+//!
+//! Ai et al., *NeutronOrch*, VLDB 2024, section 4.1.1 (aggregates are stored with the rows).
 
 use super::{
     Activations, Model,
@@ -88,11 +99,11 @@ impl Model {
         }
     }
 
-    /// Turns `D` rows from [`Model::bottom_rows`], with their aggregates (`D` rows each), into those that follow
-    /// the parameters in the directions of `basis`: writes their coordinates, and takes that part and the bias from the rows.
+    /// Splits `D` rows from [`Model::bottom_rows`] with their aggregates (`D` rows each) in two: writes the coordinates of
+    /// the aggregates in `basis`, and subtracts their product with the basis and the weights, and the bias, from the rows.
     ///
     /// # Panics
-    /// The bottom layer is none whose rows can be reused with aggregates.
+    /// The bottom layer has no aggregates ([`Model::aggregate_dims`] is empty).
     pub fn project_rows(
         &self,
         pass: &Pass,

@@ -1,27 +1,27 @@
-//! Rows of the bottom layer that are read instead of computed.
+//! Rows of a table that stand behind the computed rows of the bottom layer.
 
 use crate::{Matrix, View};
 
-/// Rows of the bottom layer's output that are read instead of computed.
+/// Rows of the bottom layer's output that are read from a table instead of computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Reused<'a> {
     /// A table of rows from [`super::Model::bottom_rows`], `K x O`.
     pub rows: View<'a>,
-    /// Which of them stand behind the computed ones, `H`.
+    /// Rows of the table that stand behind the computed ones, `H`.
     pub slots: &'a [u32],
     /// The aggregates they were made from, if the layer's weights get their gradient: tables of as many
     /// rows, of the widths [`super::Model::aggregate_dims`]. Empty: the rows are constants.
     pub aggregates: &'a [Matrix],
-    /// The part of them that is not as old as they are.
+    /// The part of them that is computed from today's weights.
     pub projected: Option<Projected<'a>>,
 }
 
-/// The part of reused rows that follows the parameters: the product of today's weights with the projection
+/// The low-rank part of reused rows that is computed anew: the product of today's weights with the projection
 /// of the aggregated input rows on a few directions. `rows` of [`Reused`] then lack that part and the bias
 /// ([`super::Model::project_rows`]).
 ///
 /// A row is linear in its aggregated inputs `a`: with an orthonormal basis `B` of `k` directions,
-/// `a W = (a - a Bᵀ B) W + (a Bᵀ)(B W)`. The first term is made with old weights; the second costs `k` rows
+/// `a W = (a - a Bᵀ B) W + (a Bᵀ)(B W)`. The first term is stored; the second costs `k` rows
 /// of the product and `O(H k O)` to add.
 #[derive(Clone, Copy, Debug)]
 pub struct Projected<'a> {

@@ -1,5 +1,5 @@
-//! Rows of the bottom stage that were made earlier: behind the computed ones in the forward pass, and handed to
-//! the weights in the backward pass.
+//! Rows of a table in the bottom stage: the forward pass puts them behind the computed rows, the backward pass hands their
+//! gradient to the weights.
 
 use super::{
     activations::SavedStage,

@@ -23,12 +23,13 @@ mod workers;
 use std::{sync::Arc, time::Instant};
 
 use graphmill_core::memory;
-use graphmill_loader::feature::Link;
+use graphmill_loader::{MiniBatch, feature::Link};
 
 use super::{
     interface::{Done, Epoch, Flow, Nvidia, Setting, Strategy},
-    scheduler::{BatchScheduler, Rules, SchedulerState, Slot, Task, WorkerRole},
-    worker::{Batches, Closing, Work, Worker, attempt},
+    scheduler::{BatchScheduler, Rules, SchedulerState, Task, WorkerRole},
+    slots::{BatchTask, Batches, Trained},
+    worker::{Closing, Work, Worker, attempt},
 };
 use crate::{
     Result,
@@ -55,7 +56,7 @@ pub struct Factored<'a> {
     with: Setting<'a>,
     design: Design,
     team: Option<DeviceGroup>,
-    slots: Vec<Slot>,
+    slots: Vec<MiniBatch>,
     /// What had gone over each link when somebody asked last: bytes and seconds.
     carried: Vec<(u64, f64)>,
     note: Option<String>,
@@ -101,7 +102,7 @@ impl<'a> Factored<'a> {
             let fit = (room / team.batch_bytes.max(1) as f64).min(QUEUE as f64) as usize;
             fit.max(least)
         };
-        self.slots.resize_with(wanted.max(round).min(batches), Slot::default);
+        self.slots.resize_with(wanted.max(round).min(batches), MiniBatch::default);
     }
 }
 
@@ -189,12 +190,12 @@ fn run_team(
     let (rows, gradients) = (team.rows.clone(), team.gradients.clone());
     let gpus = nvidia.map_or(&[][..], |nvidia| nvidia.computers.gpus());
     let mut flow = Flow::Continue;
-    let mut update = |task: Task<Slot>| -> Result<Flow> {
+    let mut update = |task: BatchTask| -> Result<Flow> {
         let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
         let (clock, last) = (Instant::now(), batches.last().map_or(0, |(number, _)| *number));
         let round = line.see(SchedulerState::version);
         let outcome = attempt(Stage::Update, last, || {
-            let late = |(_, slot): &(u64, Slot)| round.saturating_sub(slot.gradient.version);
+            let late = |(_, slot): &(u64, Trained)| round.saturating_sub(slot.gradient.version);
             let late = batches.iter().map(late).max().unwrap_or(0);
             let reused = batches.iter().map(|(_, slot)| slot.gradient.reused).max().unwrap_or(0);
             assert!(
@@ -217,16 +218,16 @@ fn run_team(
         let blamed = (finite && !outcome.loss.is_finite()).then_some(outcome.loss);
         let done: Vec<Done> = batches
             .iter()
-            .map(|(_, Slot { batch, spent, gradient })| {
+            .map(|(_, Trained { batch, traffic, spent, gradient })| {
                 let loss = blamed.unwrap_or(gradient.loss);
                 let outcome = BatchOutcome { loss, seeds: batch.num_seeds(), ..outcome };
-                Done { batch, outcome, spent: *spent }
+                Done { batch, traffic: *traffic, outcome, spent: *spent }
             })
             .collect();
         flow = after(learner, &done)?;
-        for (_, mut slot) in batches {
-            gradients.put(std::mem::take(&mut slot.gradient.values));
-            line.free(slot);
+        for (_, Trained { batch, gradient, .. }) in batches {
+            gradients.put(gradient.values);
+            line.free(batch.into());
         }
         Ok(flow)
     };

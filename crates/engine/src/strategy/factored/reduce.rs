@@ -14,7 +14,7 @@ use crate::{
     accelerator::{AllReduce, ComputeDevices, Gpu},
     config::{AllReduce as How, Updates},
     learner::Learner,
-    strategy::scheduler::{Gradient, Slot},
+    strategy::slots::{Gradient, Trained},
 };
 
 /// Batches of a round whose sum over devices is the same whoever trained on which, and however the library goes about it.
@@ -72,7 +72,7 @@ impl<'a> OnDevices<'a> {
     }
 
     /// The rank of the device that a batch's gradient is on, all of it.
-    fn rank(&self, slot: &Slot, trainable: &[bool]) -> Option<usize> {
+    fn rank(&self, slot: &Trained, trainable: &[bool]) -> Option<usize> {
         let values = slot.gradient.values.iter().zip(trainable).filter(|(_, trainable)| **trainable);
         let mut devices = values.map(|(value, _)| value.device());
         let first = devices.next()??;
@@ -85,7 +85,7 @@ impl<'a> OnDevices<'a> {
     fn sum(
         &mut self,
         learner: &mut Learner,
-        batches: &mut [(u64, Slot)],
+        batches: &mut [(u64, Trained)],
         shares: &[f32],
         ranks: &[usize],
         trainable: &[bool],
@@ -157,10 +157,10 @@ fn of_trainable<'m>(all: &'m mut [Matrix], trainable: &[bool]) -> Vec<ViewMut<'m
 /// Devices cannot sum.
 pub(super) fn reduce(
     learner: &mut Learner,
-    batches: &mut [(u64, Slot)],
+    batches: &mut [(u64, Trained)],
     on_devices: Option<&mut OnDevices>,
 ) -> Result<f64> {
-    let seeds = |slot: &Slot| slot.batch.seeds.len() as f64;
+    let seeds = |slot: &Trained| slot.batch.seeds.nodes.len() as f64;
     let all: f64 = batches.iter().map(|(_, slot)| seeds(slot)).sum();
     let shares: Vec<f32> = batches.iter().map(|(_, slot)| (seeds(slot) / all) as f32).collect();
     learner.is_whole = false;

@@ -3,13 +3,14 @@
 use std::sync::{PoisonError, RwLock};
 
 use graphmill_core::{Matrix, ObjectPool, ViewMut};
+use graphmill_loader::Extracted;
 use graphmill_nn::{Backend, model::Model};
 
 use crate::{
     Result,
     accelerator::Gpu,
     learner::{StepContext, StepScratch},
-    strategy::scheduler::Slot,
+    strategy::slots::Gradient,
 };
 
 /// The parameters that Trainers copy. Where they are updated on a device they stay on devices: each of them has a copy before a Trainer asks for one.
@@ -78,8 +79,8 @@ impl Replica {
         Self { model: model.clone(), scratch: StepScratch::default() }
     }
 
-    /// Computes the gradient of a batch from the newest parameters, and leaves it in the slot. `number` is that of the batch in
-    /// the whole run.
+    /// Computes the gradient of a batch from the newest parameters, in matrices of `spare` if it has some. `number` is that of
+    /// the batch in the whole run.
     ///
     /// # Errors
     /// A device failed.
@@ -88,21 +89,16 @@ impl Replica {
         passes: &mut StepContext,
         published: &Published,
         spare: &ObjectPool<Vec<Matrix>>,
-        slot: &mut Slot,
+        batch: &Extracted,
         number: u64,
-    ) -> Result<()> {
-        let Slot { batch, gradient, .. } = slot;
-        gradient.version = published.copy_to(&mut self.model, passes.backend);
+    ) -> Result<Gradient> {
+        let version = published.copy_to(&mut self.model, passes.backend);
         // rows that are too old are not read
-        gradient.reused =
-            passes.reuse.as_ref().map_or(0, |reuse| reuse.staleness(published.step + gradient.version));
-        gradient.loss = passes.gradient(&mut self.model, batch, number);
+        let reused = passes.reuse.as_ref().map_or(0, |reuse| reuse.rows.staleness(published.step + version));
+        let loss = passes.gradient(&mut self.model, batch, number);
         passes.backend.check()?;
         let mut index = 0;
-        if gradient.values.is_empty() {
-            gradient.values = spare.take_or_default();
-        }
-        let values = &mut gradient.values;
+        let mut values = spare.take_or_default();
         self.model.visit_mut(&mut |_, param| {
             if index == values.len() {
                 values.push(Matrix::zeros(param.grad.num_rows(), param.grad.num_cols()));
@@ -114,6 +110,6 @@ impl Replica {
             }
             index += 1;
         });
-        Ok(())
+        Ok(Gradient { values, loss, version, reused })
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn time(
     trainer: Option<&DeviceWorkers>,
     device: &Arc<Device>,
 ) -> Result<(Option<(f64, f64)>, u64)> {
-    let (mut space, mut batch) = (Workspace::new(loader.graph.num_nodes()), MiniBatch::default());
+    let (mut space, mut held) = (Workspace::new(loader.graph.num_nodes()), MiniBatch::default());
     space.set_parallel(false);
     let mut order = Vec::new();
     loader.order(0, &mut order);
@@ -34,19 +34,24 @@ pub(super) fn time(
     let (mut sample, mut train, mut bytes) = (f64::INFINITY, f64::INFINITY, 0);
     let mut one = |this: u64| -> Result<()> {
         let clock = Instant::now();
-        attempt(Stage::Sample, this, || {
-            device.pool.install(|| loader.draw(&order, 0, this, &mut space, &mut batch))
+        let batch = std::mem::take(&mut held);
+        let drawn = attempt(Stage::Sample, this, || {
+            device.pool.install(|| loader.draw(&order, 0, this, &mut space, batch))
         })?;
         let sampled = clock.elapsed().as_secs_f64() / threads;
-        bytes = bytes.max(batch.bytes());
-        let Some(seat) = trainer else { return Ok(()) };
+        bytes = bytes.max(drawn.sampled().bytes());
+        let Some(seat) = trainer else {
+            held = drawn.into();
+            return Ok(());
+        };
         let clock = Instant::now();
-        attempt(Stage::Extract, this, || {
+        let batch = attempt(Stage::Extract, this, || {
             device.pool.install(|| match &seat.cache {
-                Some(cache) => loader.extract_from(&*cache.rows, &mut batch),
-                None => loader.extract(&mut batch),
+                Some(cache) => loader.extract_from(&*cache.rows, drawn),
+                None => loader.extract(drawn),
             })
         })?;
+        let batch = batch.into_batch();
         let extracted = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
         attempt(Stage::Train, this, || {
@@ -57,6 +62,7 @@ pub(super) fn time(
         // a Trainer extracts the next batch while it trains on this one
         sample = sample.min(sampled);
         train = train.min(trained.max(extracted));
+        held = batch.into();
         Ok(())
     };
     for this in 0..last {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use graphmill_core::{Matrix, ObjectPool};
+use graphmill_loader::Extracted;
 
 use super::replica::{Published, Replica};
 use crate::{
@@ -15,8 +16,9 @@ use crate::{
     record::Traffic,
     strategy::{
         interface::{Flow, Nvidia},
-        scheduler::{Slot, Task, WorkerRole},
-        worker::{Batches, Work, Worker, attempt},
+        scheduler::{Task, WorkerRole},
+        slots::{BatchTask, Batches, Timed, Trained},
+        worker::{Work, Worker, attempt},
     },
     tiers::OwnCache,
     timeline::Stage,
@@ -94,26 +96,26 @@ impl DeviceWorkers {
                 let track = work.timeline.track(&worker.name);
                 let standby = worker.can.standby;
                 let turns = worker.can.extract.is_some();
-                let mut train = |task: Task<Slot>| {
-                    let (Task::Train(number, mut slot), Some((replica, passes))) = (task, &mut trainer)
+                let mut train = |task: BatchTask| {
+                    let (Task::Train(number, Timed { batch, mut spent }), Some((replica, passes))) =
+                        (task, &mut trainer)
                     else {
                         return Ok(Flow::Continue);
                     };
-                    let clock = Instant::now();
+                    let (clock, batch) = (Instant::now(), batch.into_batch());
                     let outcome = attempt(Stage::Train, number, || {
                         let number = first + number;
-                        device.pool.install(|| replica.train(passes, published, gradients, &mut slot, number))
+                        device.pool.install(|| replica.train(passes, published, gradients, &batch, number))
                     });
-                    slot.spent.train = work.timeline.done(track, Stage::Train, number, clock);
-                    let Slot { batch, spent, .. } = &mut slot;
-                    // the rows have done their work: another batch has room for its own
-                    batch.extracted = false;
-                    rows.put(std::mem::take(&mut batch.features));
+                    spent.train = work.timeline.done(track, Stage::Train, number, clock);
+                    // another batch takes over the memory of the rows
+                    let Extracted { sampled: batch, features, traffic } = batch;
+                    rows.put(features);
                     match outcome {
-                        Ok(()) => {
+                        Ok(gradient) => {
                             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                             done.0 += 1;
-                            done.1 += batch.traffic;
+                            done.1 += traffic;
                             drop(done);
                             // one thread does both in turns, or two do them side by side
                             let pace = if turns {
@@ -121,9 +123,10 @@ impl DeviceWorkers {
                             } else {
                                 spent.extract.max(spent.train)
                             };
-                            line.trained(number, slot, pace, standby);
+                            let trained = Trained { batch, traffic, spent, gradient };
+                            line.trained(number, trained, pace, standby);
                         }
-                        Err(error) => line.fail(number, slot, error),
+                        Err(error) => line.fail(number, batch.into(), error),
                     }
                     Ok(Flow::Continue)
                 };

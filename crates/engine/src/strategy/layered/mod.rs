@@ -32,7 +32,7 @@ use crate::{
     config::{Devices, Switch, Updates},
     learner::Learner,
     record::{DeviceRecord, ReuseRecord},
-    reuse::{History, Span},
+    reuse::{History, Reuse, Span},
     stage::Loader,
 };
 use aside::{Aside, Counts, Super, SuperBatchContext};
@@ -217,7 +217,8 @@ impl<'a> Layered<'a> {
             let deliver = |bytes| deliver(&links, bytes);
 
             let clock = Instant::now();
-            epoch.learner.passes.reuse = Some(now.rows.clone());
+            let (ahead, rows) = (now.ahead.clone(), now.rows.clone());
+            epoch.learner.passes.reuse = Some(Reuse { ahead, rows });
             let reading = Loader { ahead: Some(now.ahead.clone()), ..epoch.loader.clone() };
             let job = SuperBatchContext::of(epoch, &history, bound);
             let passes = epoch.learner.passes.apart();

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use graphmill_loader::MiniBatch;
 use rayon::ThreadPool;
 
 use super::{
@@ -15,8 +16,9 @@ use crate::{
     machine::monitor::Guarded,
     strategy::{
         interface::{Done, Epoch, Flow},
-        scheduler::{BatchScheduler, Rules, SchedulerState, Slot, Task, WorkerRole},
-        worker::{Batches, Closing, Work, Worker, attempt},
+        scheduler::{BatchScheduler, Rules, SchedulerState, Task, WorkerRole},
+        slots::{BatchTask, Batches, Timed},
+        worker::{Closing, Work, Worker, attempt},
     },
     timeline::Stage,
 };
@@ -93,10 +95,15 @@ impl WorkerSet {
     ///
     /// # Errors
     /// What a stage reports, or the listener.
-    pub(super) fn run(&mut self, epoch: &mut Epoch, queue: usize, slots: &mut Vec<Slot>) -> Result<Flow> {
+    pub(super) fn run(
+        &mut self,
+        epoch: &mut Epoch,
+        queue: usize,
+        slots: &mut Vec<MiniBatch>,
+    ) -> Result<Flow> {
         let batches = (epoch.to - epoch.from).max(1);
         let wanted = if queue > 0 { queue } else { self.slots() };
-        slots.resize_with(wanted.min(usize::try_from(batches).unwrap_or(usize::MAX)), Slot::default);
+        slots.resize_with(wanted.min(usize::try_from(batches).unwrap_or(usize::MAX)), MiniBatch::default);
         let state = SchedulerState::new(epoch.from, epoch.to, std::mem::take(slots), Rules::ONE);
         let line = BatchScheduler::new(Guarded::new(state));
         let mut spent = [0.0; 3];
@@ -118,16 +125,17 @@ impl WorkerSet {
         let track = timeline.track(&self.driver.name);
         let pool = self.driver.pool.clone();
         let mut flow = Flow::Continue;
-        let mut train = |task: Task<Slot>| -> Result<Flow> {
-            let Task::Train(number, mut slot) = task else { return Ok(Flow::Continue) };
-            let Slot { batch, spent: of_batch, .. } = &mut slot;
+        let mut train = |task: BatchTask| -> Result<Flow> {
+            let Task::Train(number, Timed { batch, spent: mut of_batch }) = task else {
+                return Ok(Flow::Continue);
+            };
             let (clock, lr) = (Instant::now(), lr(number));
-            let outcome = attempt(Stage::Train, number, || learner.train(batch, lr))?;
+            let outcome = attempt(Stage::Train, number, || learner.train(&batch, lr))?;
             of_batch.train = timeline.done(track, Stage::Train, number, clock);
             let parts = [of_batch.sample, of_batch.extract, of_batch.train];
             spent.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
-            flow = after(learner, &[Done { batch, outcome, spent: *of_batch }])?;
-            line.free(slot);
+            flow = after(learner, &[Done::of(batch.batch(), outcome, of_batch)])?;
+            line.free(batch.into());
             Ok(flow)
         };
         let Self { driver, others, .. } = self;

@@ -22,11 +22,10 @@ mod trial;
 
 use std::time::Instant;
 
-use graphmill_loader::Workspace;
+use graphmill_loader::{MiniBatch, Workspace};
 
 use super::{
     interface::{Done, Epoch, Flow, Strategy},
-    scheduler::Slot,
     sequential::Sequential,
 };
 use crate::{Result, TrainConfig, accelerator::draws_on_devices, config::Cores, learner::Learner};
@@ -45,7 +44,7 @@ pub struct Pipelined {
     mode: Mode,
     inline: Sequential,
     note: Option<String>,
-    slots: Vec<Slot>,
+    slots: Vec<MiniBatch>,
 }
 
 /// How far it has got to know its stages.

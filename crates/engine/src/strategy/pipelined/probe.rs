@@ -6,16 +6,17 @@
 
 use std::time::{Duration, Instant};
 
-use graphmill_loader::Workspace;
+use graphmill_loader::{MiniBatch, Workspace};
 use rayon::prelude::*;
 
 use crate::{
     Result,
     allocate::Cost,
     cores,
+    record::Stages,
+    stage::Drawn,
     strategy::{
         interface::{Done, Epoch, Flow},
-        scheduler::Slot,
         worker::attempt,
     },
     timeline::{Stage, Track},
@@ -58,11 +59,11 @@ impl Probe {
         &mut self,
         epoch: &mut Epoch,
         spaces: &mut [Workspace],
-        slots: &mut Vec<Slot>,
+        slots: &mut Vec<MiniBatch>,
     ) -> Result<(Option<[Cost; 3]>, Flow)> {
         let threads = spaces.len();
         let wanted = threads + 2 * TIMED;
-        slots.resize_with(slots.len().max(threads), Slot::default);
+        slots.resize_with(slots.len().max(threads), MiniBatch::default);
         let single = cores::pool("probe", 1, &[])?;
         let track = epoch.timeline.track("probe");
         while self.done < wanted {
@@ -77,39 +78,42 @@ impl Probe {
                 self.sample.push(spent);
             }
             let Epoch { from, loader, learner, lr, after, timeline, .. } = &mut *epoch;
-            for (Slot { batch, spent: of_batch, .. }, drawn) in gang.iter_mut().zip(drawn) {
-                drawn?; // those before it are trained on
-                of_batch.sample = spent.passed * each;
+            for (slot, drawn) in gang.iter_mut().zip(drawn) {
+                let drawn = drawn?; // those before it are trained on
+                let (this, sample) = (*from, spent.passed * each);
                 let alone = self.done >= threads + TIMED;
                 let clock = Instant::now();
                 let (outcome, extract) = Spent::of(|| {
-                    attempt(Stage::Extract, batch.number, || {
-                        if alone { single.install(|| loader.extract(batch)) } else { loader.extract(batch) }
+                    attempt(Stage::Extract, this, || {
+                        if alone { single.install(|| loader.extract(drawn)) } else { loader.extract(drawn) }
                     })
                 });
-                timeline.add(track, Stage::Extract, batch.number, clock, extract.passed);
-                outcome?;
-                let rate = lr(batch.number);
+                timeline.add(track, Stage::Extract, this, clock, extract.passed);
+                let batch = outcome?;
+                let rate = lr(this);
                 let clock = Instant::now();
                 let (outcome, train) = Spent::of(|| {
-                    attempt(Stage::Train, batch.number, || {
+                    attempt(Stage::Train, this, || {
                         if alone {
-                            single.install(|| learner.train(batch, rate))
+                            single.install(|| learner.train(&batch, rate))
                         } else {
-                            learner.train(batch, rate)
+                            learner.train(&batch, rate)
                         }
                     })
                 });
-                timeline.add(track, Stage::Train, batch.number, clock, train.passed);
+                timeline.add(track, Stage::Train, this, clock, train.passed);
                 let outcome = outcome?;
-                (of_batch.extract, of_batch.train) = (extract.passed, train.passed);
+                let of_batch =
+                    Stages { sample, extract: extract.passed, train: train.passed, ..Stages::default() };
                 if !warm {
                     self.rest[0][usize::from(alone)].push(extract);
                     self.rest[1][usize::from(alone)].push(train);
                 }
                 *from += 1;
                 self.done += 1;
-                if after(learner, &[Done { batch, outcome, spent: *of_batch }])? == Flow::Stop {
+                let flow = after(learner, &[Done::of(batch.batch(), outcome, of_batch)])?;
+                *slot = batch.into();
+                if flow == Flow::Stop {
                     return Ok((None, Flow::Stop));
                 }
             }
@@ -128,15 +132,16 @@ fn draw(
     epoch: &Epoch,
     track: Track,
     spaces: &mut [Workspace],
-    gang: &mut [Slot],
-) -> (Vec<Result<()>>, Spent) {
+    gang: &mut [MiniBatch],
+) -> (Vec<Result<Drawn>>, Spent) {
     let Epoch { number, order, from: first, loader, timeline, .. } = *epoch;
     let clock = Instant::now();
-    let (drawn, spent): (Vec<Result<()>>, Spent) = Spent::of(|| {
-        let draw = |(i, (slot, space)): (usize, (&mut Slot, &mut Workspace))| {
+    let (drawn, spent): (Vec<Result<Drawn>>, Spent) = Spent::of(|| {
+        let draw = |(i, (slot, space)): (usize, (&mut MiniBatch, &mut Workspace))| {
             space.set_parallel(false);
             let this = first + i as u64;
-            attempt(Stage::Sample, this, || loader.draw(order, number, this, space, &mut slot.batch))
+            let held = std::mem::take(slot);
+            attempt(Stage::Sample, this, || loader.draw(order, number, this, space, held))
         };
         gang.par_iter_mut().zip(spaces.par_iter_mut()).enumerate().map(draw).collect()
     });

@@ -4,6 +4,20 @@ use graphmill_core::keyed;
 
 use super::*;
 
+/// Slots of one type in all states.
+macro_rules! numbered {
+    ($($slot:ty)*) => {$(
+        impl Slots for $slot {
+            type Free = $slot;
+            type Sampled = $slot;
+            type Extracted = $slot;
+            type Trained = $slot;
+        }
+    )*};
+}
+
+numbered!(usize u64);
+
 /// Choices for a schedule: a stream of keyed numbers.
 struct Dice {
     seed: u64,
@@ -80,7 +94,7 @@ fn any_schedule_brings_every_batch_to_its_end() {
         let (from, count) = (dice.below(3) as u64, dice.below(12) as u64);
         let slots = rules.group as usize + dice.below(7);
         let (chance, mut lowest) = ([0, 0, 30][dice.below(3)], from + count);
-        let mut state = SchedulerState::new(from, from + count, (0..slots).collect(), rules);
+        let mut state = SchedulerState::<usize>::new(from, from + count, (0..slots).collect(), rules);
         let mut hands: Vec<Option<Task<usize>>> = crew.iter().map(|_| None).collect();
         let mut ended = vec![false; crew.len()];
         let mut trained = vec![Vec::new(); rules.trainers];
@@ -152,7 +166,7 @@ fn any_schedule_brings_every_batch_to_its_end() {
                     Next::Wait => {}
                 }
             }
-            assert!(waited < 2000, "seed {seed}: everyone waits: {state:?}");
+            assert!(waited < 2000, "seed {seed}: everyone waits: {:?}", state.depths());
         }
         for (trainer, numbers) in trained.iter().enumerate() {
             assert!(numbers.is_sorted(), "seed {seed}: {numbers:?}");
@@ -217,7 +231,7 @@ fn no_schedule_of_threads_locks_up() {
         let model = move || {
             let (crew, rules) = crew(kind, &mut Dice { seed: kind as u64, thrown: 0 });
             let updates = crew.iter().any(|can| can.update);
-            let state = SchedulerState::new(0, BATCHES, vec![0_u64; 4], rules);
+            let state = SchedulerState::<u64>::new(0, BATCHES, vec![0; 4], rules);
             let (state, changed) = (shuttle::sync::Mutex::new(state), shuttle::sync::Condvar::new());
             let line = Arc::new(BatchScheduler::new(Checked { state, changed }));
             let threads: Vec<_> = crew

@@ -40,6 +40,7 @@ pub mod hotness;
 pub mod inference;
 pub mod machine;
 pub mod memory;
+pub mod options;
 pub mod partition;
 pub mod record;
 pub mod reuse;

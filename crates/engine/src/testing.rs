@@ -51,8 +51,7 @@ pub fn check_strategy(config: &TrainConfig) {
     let reference = settled(TrainConfig {
         strategy: "sequential".into(),
         devices: Devices::Cpu.into(),
-        batches_per_update: 0,
-        ..config.clone()
+        ..config.clone().with(|rounds: &mut RoundOptions| rounds.batches_per_update = 0)
     });
     let expected = run(&reference, 2, &data, None, u64::MAX).expect("sequential trains");
     for threads in [1, 2, 4] {

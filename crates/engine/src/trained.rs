@@ -13,7 +13,7 @@ use graphmill_nn::{
 
 use crate::{
     Error, Result, RunContext, TrainConfig, build,
-    config::names,
+    options::names,
     inference::{Inference, Output},
     observer::{Observer, Progress, Quiet, Start},
     record::{EpochRecord, Summary},

@@ -40,7 +40,7 @@ use crate::{
         updates::Updates,
     },
     stage::Loader,
-    strategy::{Epoch, Flow, Nvidia, Setting, Strategy},
+    strategy::{self, Epoch, Flow, Nvidia, Setting, Strategy},
     tiers::Whole,
     timeline::Timeline,
 };
@@ -93,7 +93,7 @@ fn run(
         Some(view) => Tables::of_rank(config, view, &*sampler, &*order)?,
     };
     let ranks = view.map(|view| (view.ranks.clone(), view.feature()));
-    let samplers = computers.samplers(config, data, &tables.graph)?;
+    let samplers = computers.samplers(config, data, &tables.graph, strategy::draws_in_parts(config))?;
     let draws = samplers.each.first().map_or(&*sampler, |sampler| &**sampler);
     let (loader, orders) = setup::loader(config, data, &tables, draws, &*order, &model)?;
     let scores = computers.inference(data, &model);

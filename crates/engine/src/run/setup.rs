@@ -17,11 +17,11 @@ use crate::{
     Error, Result, TrainConfig,
     accelerator::ComputeDevices,
     build,
-    config::{AllReduce, Switch},
+    config::Switch,
     distributed::RankDataset,
     memory::{MemoryPlacement, MemoryPlacements},
     stage::Loader,
-    strategy,
+    strategy::{self, AllReduce, RoundOptions},
     tiers::{OnGpus, Plan, Whole},
 };
 
@@ -52,7 +52,7 @@ impl<'d> Parts<'d> {
         data: &'d Dataset,
         sampler: impl FnOnce() -> Result<Box<dyn MinibatchSampler>>,
     ) -> Result<Self> {
-        config.validate()?;
+        config.check()?;
         let model = build::model(config, data)?;
         if data.split.train.is_empty() {
             return Err(Error::without(
@@ -80,7 +80,7 @@ impl<'d> Parts<'d> {
 /// # Errors
 /// Wrong usage, with what to do instead.
 pub(crate) fn check_all_reduce(config: &TrainConfig) -> Result<()> {
-    if config.all_reduce != AllReduce::Nccl {
+    if config.own.get::<RoundOptions>().all_reduce != AllReduce::Nccl {
         return Ok(());
     }
     let devices = config.cuda_devices().len();

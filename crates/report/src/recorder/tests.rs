@@ -24,9 +24,9 @@ fn config() -> TrainConfig {
         hidden: 8,
         fanout: Fanout(vec![4, 4]),
         batch_size: 60,
-        batches_per_update: 1,
         ..TrainConfig::default()
     }
+    .with(|rounds: &mut RoundOptions| rounds.batches_per_update = 1)
 }
 
 /// Trains in `path`, and stops behind so many batches.
@@ -123,7 +123,8 @@ fn a_run_tells_every_stage_of_every_batch_once_however_it_ends() {
     let batches = data.split.train.len().div_ceil(60) as u64;
     let once: BTreeMap<_, _> = ["extract", "sample", "train"].map(|stage| (stage.to_string(), 1)).into();
     for strategy in &strategy::TABLE {
-        let mut config = TrainConfig { strategy: strategy.name.into(), super_batch: 3, ..config.clone() };
+        let mut config = TrainConfig { strategy: strategy.name.into(), ..config.clone() }
+            .with(|layered: &mut LayeredOptions| layered.super_batch = 3);
         if (strategy.make.by_device)(&config) {
             config.devices = "virtual:2".parse().unwrap();
         }

@@ -6,7 +6,7 @@ use super::*;
 
 fn model() -> Model {
     let config =
-        ModelConfig { hidden: 2, residual: "linear".into(), input_layer: true, ..ModelConfig::default() };
+        ModelConfig { hidden: 2, residual: "linear".parse().unwrap(), input_layer: true, ..ModelConfig::default() };
     Model::new(&config, 3, 2, 1).unwrap()
 }
 

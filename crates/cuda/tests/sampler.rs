@@ -6,7 +6,7 @@ mod device;
 use std::sync::Arc;
 
 use counting::Counting;
-use graphmill_core::{Graph, NodeId, block::Aggregation, keyed};
+use graphmill_core::{Graph, NodeId, block::Aggregation, keyed, options::OwnOptions};
 use graphmill_cuda::{
     Device,
     driver::shim::{Options, Order},

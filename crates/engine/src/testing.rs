@@ -17,6 +17,7 @@ use crate::{
     config::{Devices, Fanout, Switch},
     observer::{Observer, Progress},
     record::Summary,
+    strategy::RoundOptions,
     trainer::train,
 };
 

@@ -207,9 +207,8 @@ fn several_trainers_are_one_with_larger_batches() {
                 let config = TrainConfig {
                     strategy: strategy.into(),
                     devices: devices.parse().unwrap(),
-                    num_samplers: 1,
                     batch_size,
-                    ..large.clone()
+                    ..with(large.clone(), "num_samplers=1")
                 };
                 let several = trained(&config, &data);
                 let far = distance(&one.1.model, &several.1.model);

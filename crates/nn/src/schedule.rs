@@ -425,11 +425,11 @@ mod tests {
     #[test]
     fn plateau_waits_reduces_and_stops_at_its_floor() {
         let options = Options { factor: 0.5, patience: 1, min_lr: 0.3, ..Options::default() };
-        let mut schedule = schedule("plateau", 1.0, &options).unwrap();
+        let mut first = schedule("plateau", 1.0, &options).unwrap();
         let scores = [0.5, 0.6, 0.6, f64::NAN, 0.7, 0.1, 0.1, 0.1, 0.1];
-        let reduced: Vec<bool> = scores.iter().map(|&score| schedule.observe(score)).collect();
+        let reduced: Vec<bool> = scores.iter().map(|&score| first.observe(score)).collect();
         assert_eq!(reduced, [false, false, false, true, false, false, true, false, false]);
-        close(&[schedule.lr(9, 0, 1)], &[0.3]);
+        close(&[first.lr(9, 0, 1)], &[0.3]);
 
         // a resumed schedule goes on like the other
         let mut whole = schedule("plateau", 1.0, &options).unwrap();

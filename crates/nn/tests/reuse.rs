@@ -32,7 +32,6 @@ fn named(model: &str) -> ModelConfig {
 
 /// Layers with every norm and residual, with and without dropout.
 fn configs() -> Vec<ModelConfig> {
-    let s = String::from;
     let mut all = Vec::new();
     for dropout in [0.0, 0.3] {
         for name in ["gcn", "sage", "gat", "gin", "pinsage"] {

@@ -112,7 +112,6 @@ fn named(model: &str) -> ModelConfig {
 
 /// Every layer, and every part of a model that reads features.
 fn configs() -> Vec<ModelConfig> {
-    let s = String::from;
     let sage = ModelConfig { activation: "elu".parse().unwrap(), ..named("sage") };
     vec![
         sage.clone(),

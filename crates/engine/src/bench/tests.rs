@@ -1,3 +1,8 @@
+use graphmill_loader::{
+    sampler::WeightedOptions,
+    subgraph::{cluster::ClusterOptions, frontier::FrontierOptions},
+};
+
 use super::*;
 use crate::config::Fanout;
 

@@ -234,6 +234,7 @@ fn numbers_keep_their_bits() {
 }
 
 mod of_a_model {
+    use graphmill_core::options::OwnOptions;
     use graphmill_nn::{ModelConfig, optim};
 
     use super::*;

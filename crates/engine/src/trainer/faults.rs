@@ -11,6 +11,7 @@ use crate::{
     config::{Bytes, Fanout, Ratio},
     memory::MemoryPlacement,
     observer::Quiet,
+    strategy::{FactoredOptions, LayeredOptions, PipelinedOptions},
 };
 use common::{Fault, FaultyOptimizer, FaultySampler, Kind};
 

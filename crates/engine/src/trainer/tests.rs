@@ -2,6 +2,7 @@ use graphmill_core::{
     EdgeOptions, Features, Labels, SparseRows, Split, build as graph, features::FeatureData,
 };
 use graphmill_data::generate::{GenerateOptions, generate};
+use graphmill_nn::layer::{Aggregator, SageOptions};
 use half::f16;
 
 use super::*;

@@ -153,14 +153,14 @@ mod tests {
     #[test]
     fn momentum() {
         // velocities 1, 0.5 + 2, 1.25 - 1
-        let options = Options { momentum: 0.5, nesterov: false };
+        let options = SgdOptions { momentum: 0.5, nesterov: false };
         close(run(options, 0.0), [0.9, 0.65, 0.625]);
     }
 
     #[test]
     fn nesterov() {
         // steps 1 + 0.5, 2 + 1.25, -1 + 0.125
-        let options = Options { momentum: 0.5, nesterov: true };
+        let options = SgdOptions { momentum: 0.5, nesterov: true };
         close(run(options, 0.0), [0.85, 0.525, 0.6125]);
     }
 

@@ -6,7 +6,12 @@ use std::{
 
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_engine::{
-    Dataset, RunContext, config::Fanout, observer::Quiet, record::TestScore, strategy, train,
+    Dataset, RunContext,
+    config::Fanout,
+    observer::Quiet,
+    record::TestScore,
+    strategy::{self, LayeredOptions, RoundOptions},
+    train,
 };
 use serde_json::Value;
 

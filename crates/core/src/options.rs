@@ -50,7 +50,10 @@ pub fn keys<A: Args>() -> Vec<Key> {
             name: arg.get_id().to_string(),
             value: if is_switch { "BOOL".into() } else { value.map_or("VALUE".into(), |v| v.to_string()) },
             heading: arg.get_help_heading().map(str::to_string),
-            details: arg.get_long_help().map(ToString::to_string).map_or_else(String::new, |long| details(&long)),
+            details: arg
+                .get_long_help()
+                .map(ToString::to_string)
+                .map_or_else(String::new, |long| details(&long)),
             help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
             is_common: !arg.is_hide_short_help_set(),
             is_switch,
@@ -510,7 +513,10 @@ mod tests {
         let keys = keys::<Travel>();
         let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
         assert_eq!(names, ["speed", "days", "return_ticket", "price"]);
-        assert_eq!((keys[0].heading.as_deref(), keys[0].help.as_str()), (Some("Journey"), "Speed of the journey"));
+        assert_eq!(
+            (keys[0].heading.as_deref(), keys[0].help.as_str()),
+            (Some("Journey"), "Speed of the journey")
+        );
         assert_eq!((keys[0].details.as_str(), keys[0].is_common), ("Slow is cheaper.", false));
         assert!(keys[1].is_common);
         assert!(keys[2].is_switch && !keys[1].is_switch);

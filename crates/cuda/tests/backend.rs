@@ -436,12 +436,8 @@ fn train(
 
 #[test]
 fn models_train_as_on_the_reference_and_only_losses_come_back() {
-    let named = |model: &str| ModelConfig {
-        model: model.into(),
-        hidden: 8,
-        dropout: 0.3,
-        ..ModelConfig::default()
-    };
+    let named =
+        |model: &str| ModelConfig { model: model.into(), hidden: 8, dropout: 0.3, ..ModelConfig::default() };
     let configs = [
         named("sage"),
         named("sage").with(SageOptions { aggregator: Aggregator::MaxPool }),

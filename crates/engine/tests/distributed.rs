@@ -125,10 +125,7 @@ fn every_model_and_strategy_learns_as_one_process_does() {
     let s = String::from;
     let runs = [
         (1, TrainConfig { model: s("sage"), ..config() }),
-        (
-            2,
-            with(config(), "model=gcn strategy=pipelined allocation=1,1,1"),
-        ),
+        (2, with(config(), "model=gcn strategy=pipelined allocation=1,1,1")),
         (3, with(config(), "model=gat heads=2")),
         (4, TrainConfig { model: s("gin"), input_layer: true, head_layers: 1, clip: 1.0, ..config() }),
         (

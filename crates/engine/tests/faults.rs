@@ -4,20 +4,16 @@
 //! This file has one test, since that counts the threads of the process.
 
 mod common;
-#[path = "common/run.rs"]
-mod run;
 #[path = "common/set.rs"]
 mod options;
+#[path = "common/run.rs"]
+mod run;
 
 use std::{sync::Arc, time::Instant};
 
 use common::{Fault, Kind};
 use graphmill_core::keyed;
-use graphmill_engine::{
-    Error, TrainConfig,
-    config::Fanout,
-    strategy::UpdateOptions,
-};
+use graphmill_engine::{Error, TrainConfig, config::Fanout, strategy::UpdateOptions};
 use options::set;
 use rayon::ThreadPoolBuilder;
 use run::{BATCH, BATCHES, EPOCHS, Outcome, PATIENCE, data, watched};
@@ -60,9 +56,7 @@ fn cases() -> Vec<Case> {
     add("profiled", "pipelined", 1, &|_| {});
     add("naive", "pipelined", 1, &|c| set(c, "allocation=naive"));
     add("1,1,1", "pipelined", 1, &|c| set(c, "allocation=1,1,1"));
-    add("2,1,1 in a queue of 2", "pipelined", 1, &|c| {
-        set(c, "allocation=2,1,1 queue=2")
-    });
+    add("2,1,1 in a queue of 2", "pipelined", 1, &|c| set(c, "allocation=2,1,1 queue=2"));
     let devices = |n: usize| {
         move |c: &mut TrainConfig| {
             set(c, &format!("devices=virtual:{n} num_samplers=1 cache_ratio=0.2"));

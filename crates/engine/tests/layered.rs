@@ -2,10 +2,10 @@
 //! learns.
 
 mod common;
-#[path = "common/run.rs"]
-mod run;
 #[path = "common/set.rs"]
 mod options;
+#[path = "common/run.rs"]
+mod run;
 
 use std::{sync::Arc, time::Duration};
 

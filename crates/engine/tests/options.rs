@@ -13,8 +13,7 @@ use graphmill_data::{
     partition as methods,
 };
 use graphmill_engine::{
-    Dataset, Error, RunContext, RunDir, TrainConfig, bench,
-    hotness,
+    Dataset, Error, RunContext, RunDir, TrainConfig, bench, hotness,
     observer::{Observer, Quiet},
     options::{Key, key, keys},
     partition,
@@ -402,7 +401,9 @@ fn every_option_of_a_model_changes_every_shape_of_it_or_is_refused() {
             ],
         )
     });
-    none_is_ignored(&shapes.collect::<Vec<_>>(), |key| key.heading == "Model" || key.heading.contains("--model"));
+    none_is_ignored(&shapes.collect::<Vec<_>>(), |key| {
+        key.heading == "Model" || key.heading.contains("--model")
+    });
 }
 
 #[test]
@@ -714,7 +715,8 @@ fn a_file_of_an_earlier_run_sets_options_that_the_run_did_not_read() {
     let saint = TrainConfig { sampler: "saint-node".into(), ..TrainConfig::default() };
     for run in [saint, base("neighbor", "layered", "cpu"), base("neighbor", "factored", "virtual:3")] {
         let mut run = run;
-        let defaults = [("coverage", "50"), ("frontier_size", "1000"), ("parts", "50"), ("parts_per_batch", "5")];
+        let defaults =
+            [("coverage", "50"), ("frontier_size", "1000"), ("parts", "50"), ("parts_per_batch", "5")];
         defaults.into_iter().for_each(|(name, value)| set(&mut run, name, value));
         set(&mut run, "layers", "3");
         run.settle(&["layers"]).unwrap();

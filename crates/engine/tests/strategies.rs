@@ -2,10 +2,10 @@
 //! not, and gradients no later than they may be.
 
 mod common;
-#[path = "common/run.rs"]
-mod run;
 #[path = "common/set.rs"]
 mod options;
+#[path = "common/run.rs"]
+mod run;
 
 use std::{
     path::Path,

@@ -171,7 +171,8 @@ fn flatness() {
         for ((_, make), row) in of_subgraphs().zip(&mut rows) {
             // parts of as many nodes whatever the graph
             let own = options(roots.len() / 1600);
-            let sampler = make(&graph, &roots, &SubgraphContext { budget: BUDGET, own: &own }).expect("options that fit");
+            let sampler = make(&graph, &roots, &SubgraphContext { budget: BUDGET, own: &own })
+                .expect("options that fit");
             *row += &format!("  2^{scale} {:7.1}", time(&*sampler, &graph));
         }
     }
@@ -195,7 +196,8 @@ fn edges() {
         let named = |(name, _): &(&str, _)| ["saint-node", "saint-rw", "frontier"].contains(name);
         for (name, make) in of_subgraphs().filter(named) {
             let own = options(656);
-            let sampler = make(&graph, &roots, &SubgraphContext { budget, own: &own }).expect("options that fit");
+            let sampler =
+                make(&graph, &roots, &SubgraphContext { budget, own: &own }).expect("options that fit");
             let mut scratch = SubgraphScratch::default();
             let drawn = [0, 1, 2, 3, 4, 5, 6, 7].map(|batch| {
                 let (key, mut nodes) = (BatchKey { seed: 1, epoch: 0, batch }, Vec::new());

@@ -136,8 +136,7 @@ fn by_hops(
             return;
         }
         let entry = TABLE.get(name).expect("a sampler");
-        let options =
-            SamplerOptions { fanout: fanout.into(), own, ..SamplerOptions::default() };
+        let options = SamplerOptions { fanout: fanout.into(), own, ..SamplerOptions::default() };
         let clock = Instant::now();
         let sampler = entry.make.make(&options, &Source { graph, train: &[] }).expect("a sampler");
         let name = format!("{name}{variant}");

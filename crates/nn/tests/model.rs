@@ -7,9 +7,7 @@ use graphmill_nn::{
     Activations, Matrix, Model, ModelConfig, ProductOrder, View,
     backend::{Activation, Reference},
     cost::BlockShape,
-    layer::{
-        Aggregator, GatOptions, LayerInput, MixHopOptions, NormKind, SageOptions, needs_transposed,
-    },
+    layer::{Aggregator, GatOptions, LayerInput, MixHopOptions, NormKind, SageOptions, needs_transposed},
     model::ResidualKind,
 };
 use support::{Checked, all_orders, check, distance, dot, global, nudge, pass, random, random_block};
@@ -29,19 +27,57 @@ fn configs() -> Vec<ModelConfig> {
     vec![
         sage.clone(),
         ModelConfig { layers: 1, ..sage.clone() }.with(SageOptions { aggregator: Aggregator::MaxPool }),
-        ModelConfig { norm: "layer".parse().unwrap(), residual: "linear".parse().unwrap(), input_dropout: 0.2, ..sage.clone() },
-        ModelConfig { norm: "batch".parse().unwrap(), head_layers: 1, activation: "leaky-relu".parse().unwrap(), ..sage.clone() },
-        ModelConfig { norm: "l2".parse().unwrap(), residual: "identity".parse().unwrap(), input_layer: true, ..sage.clone() },
+        ModelConfig {
+            norm: "layer".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            input_dropout: 0.2,
+            ..sage.clone()
+        },
+        ModelConfig {
+            norm: "batch".parse().unwrap(),
+            head_layers: 1,
+            activation: "leaky-relu".parse().unwrap(),
+            ..sage.clone()
+        },
+        ModelConfig {
+            norm: "l2".parse().unwrap(),
+            residual: "identity".parse().unwrap(),
+            input_layer: true,
+            ..sage.clone()
+        },
         ModelConfig { layers: 3, head_layers: 2, input_layer: true, input_dropout: 0.2, ..sage },
         gcn.clone(),
-        ModelConfig { norm: "batch".parse().unwrap(), residual: "linear".parse().unwrap(), head_layers: 3, ..gcn.clone() },
-        ModelConfig { residual: "identity".parse().unwrap(), input_layer: true, head_layers: 1, ..gcn.clone() },
+        ModelConfig {
+            norm: "batch".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            head_layers: 3,
+            ..gcn.clone()
+        },
+        ModelConfig {
+            residual: "identity".parse().unwrap(),
+            input_layer: true,
+            head_layers: 1,
+            ..gcn.clone()
+        },
         ModelConfig { activation: "identity".parse().unwrap(), layers: 1, dropout: 0.0, ..gcn },
-        ModelConfig { activation: "elu".parse().unwrap(), ..named("gat") }
-            .with(GatOptions { heads: 2, out_heads: 2, attention_dropout: 0.2 }),
-        ModelConfig { norm: "layer".parse().unwrap(), residual: "linear".parse().unwrap(), head_layers: 1, ..named("gat") },
+        ModelConfig { activation: "elu".parse().unwrap(), ..named("gat") }.with(GatOptions {
+            heads: 2,
+            out_heads: 2,
+            attention_dropout: 0.2,
+        }),
+        ModelConfig {
+            norm: "layer".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            head_layers: 1,
+            ..named("gat")
+        },
         named("gin"),
-        ModelConfig { norm: "batch".parse().unwrap(), residual: "linear".parse().unwrap(), activation: "elu".parse().unwrap(), ..named("gin") },
+        ModelConfig {
+            norm: "batch".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            activation: "elu".parse().unwrap(),
+            ..named("gin")
+        },
         ModelConfig { activation: "elu".parse().unwrap(), ..named("pinsage") },
         ModelConfig {
             norm: "layer".parse().unwrap(),
@@ -410,7 +446,8 @@ fn the_seed_and_nothing_else_decides_the_weights() {
         }
     });
     // fan-in: the same draws, with variance 1 / (3 fan_in); attention stays as it was
-    let config = ModelConfig { hidden: 200, ..named("gat") }.with(GatOptions { heads: 1, ..GatOptions::default() });
+    let config =
+        ModelConfig { hidden: 200, ..named("gat") }.with(GatOptions { heads: 1, ..GatOptions::default() });
     let weights = |init: &str| {
         let mut all = Vec::new();
         let config = ModelConfig { init: init.parse().unwrap(), ..config.clone() };
@@ -450,16 +487,23 @@ fn what_cannot_be_is_refused_with_a_mend() {
     assert!(fail(&|c| c.dropout = f32::NAN).starts_with("dropout = NaN"));
     assert!(fail(&|c| c.input_dropout = -0.1).starts_with("input_dropout = -0.1"));
     assert!(fail(&|c| (c.model, c.hidden) = ("gat".into(), 10)).starts_with("heads = 4"));
-    assert!(fail(&|c| {
-        c.model = "gcn".into();
-        c.own.get_mut::<SageOptions>().aggregator = Aggregator::MaxPool;
-    }).contains("'gcn'"));
-    assert!(fail(&|c| c.own.get_mut::<GatOptions>().attention_dropout = 0.5).starts_with("attention_dropout"));
-    assert!(fail(&|c| {
-        c.model = "mixhop".into();
-        c.own.get_mut::<MixHopOptions>().hops = 0;
-    })
-    .starts_with("hops = 0"));
+    assert!(
+        fail(&|c| {
+            c.model = "gcn".into();
+            c.own.get_mut::<SageOptions>().aggregator = Aggregator::MaxPool;
+        })
+        .contains("'gcn'")
+    );
+    assert!(
+        fail(&|c| c.own.get_mut::<GatOptions>().attention_dropout = 0.5).starts_with("attention_dropout")
+    );
+    assert!(
+        fail(&|c| {
+            c.model = "mixhop".into();
+            c.own.get_mut::<MixHopOptions>().hops = 0;
+        })
+        .starts_with("hops = 0")
+    );
     let few = fail(&|c| {
         (c.model, c.hidden) = ("mixhop".into(), 3);
         c.own.get_mut::<MixHopOptions>().hops = 3;

@@ -77,8 +77,7 @@ fn a_step_allocates_nothing_in_the_steady_state() {
     let rows = SparseRows::new(10, ends.into(), columns.into(), vec![1.5; 90].into()).unwrap();
     let (table, ids) = (Matrix::sparse_table(rows), (0..90).rev().collect::<Vec<u32>>());
     let l2 = ModelConfig { norm: "l2".parse().unwrap(), ..base.clone() };
-    for (name, aggregator) in
-        [("sage", Mean), ("sage", MaxPool), ("gcn", Mean), ("gat", Mean), ("gin", Mean)]
+    for (name, aggregator) in [("sage", Mean), ("sage", MaxPool), ("gcn", Mean), ("gat", Mean), ("gin", Mean)]
     {
         for config in [&base, &full, &l2] {
             let config = ModelConfig { model: s(name), ..config.clone() }.with(SageOptions { aggregator });
@@ -132,7 +131,12 @@ fn a_step_allocates_nothing_in_the_steady_state() {
 fn reusing_rows_allocates_nothing_in_the_steady_state() {
     let s = String::from;
     let base = ModelConfig { hidden: 16, ..ModelConfig::default() };
-    let full = ModelConfig { norm: "batch".parse().unwrap(), residual: "linear".parse().unwrap(), input_layer: true, ..base.clone() };
+    let full = ModelConfig {
+        norm: "batch".parse().unwrap(),
+        residual: "linear".parse().unwrap(),
+        input_layer: true,
+        ..base.clone()
+    };
     let l2 = ModelConfig { norm: "l2".parse().unwrap(), ..base.clone() };
     for name in ["sage", "gcn", "gat"] {
         for config in [&base, &full, &l2] {

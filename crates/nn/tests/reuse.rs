@@ -37,19 +37,31 @@ fn configs() -> Vec<ModelConfig> {
         for name in ["gcn", "sage", "gat", "gin", "pinsage"] {
             let base = ModelConfig { dropout, ..named(name) };
             all.push(base.clone());
-            all.push(ModelConfig { norm: "layer".parse().unwrap(), residual: "linear".parse().unwrap(), ..base.clone() });
+            all.push(ModelConfig {
+                norm: "layer".parse().unwrap(),
+                residual: "linear".parse().unwrap(),
+                ..base.clone()
+            });
             all.push(ModelConfig { norm: "l2".parse().unwrap(), head_layers: 1, ..base.clone() });
-            all.push(ModelConfig { residual: "identity".parse().unwrap(), input_layer: true, ..base.clone() });
+            all.push(ModelConfig {
+                residual: "identity".parse().unwrap(),
+                input_layer: true,
+                ..base.clone()
+            });
             all.push(ModelConfig { residual: "linear".parse().unwrap(), input_layer: true, ..base.clone() });
             if name != "gin" {
                 // its own norm's statistics are those of the rows it computes
                 all.push(ModelConfig { norm: "batch".parse().unwrap(), ..base });
             }
         }
-        let pool = ModelConfig { dropout, ..named("sage") }.with(SageOptions { aggregator: Aggregator::MaxPool });
+        let pool =
+            ModelConfig { dropout, ..named("sage") }.with(SageOptions { aggregator: Aggregator::MaxPool });
         all.push(pool);
         all.push(ModelConfig { dropout, layers: 1, ..named("mixhop") }.with(MixHopOptions { hops: 3 }));
-        all.push(ModelConfig { dropout, norm: "layer".parse().unwrap(), ..named("mixhop") }.with(MixHopOptions { hops: 1 }));
+        all.push(
+            ModelConfig { dropout, norm: "layer".parse().unwrap(), ..named("mixhop") }
+                .with(MixHopOptions { hops: 1 }),
+        );
     }
     all
 }

@@ -116,16 +116,40 @@ fn configs() -> Vec<ModelConfig> {
     vec![
         sage.clone(),
         sage.clone().with(SageOptions { aggregator: Aggregator::MaxPool }),
-        ModelConfig { norm: "layer".parse().unwrap(), residual: "linear".parse().unwrap(), input_dropout: 0.4, ..sage.clone() },
-        ModelConfig { residual: "identity".parse().unwrap(), hidden: F, layers: 1, head_layers: 1, ..sage.clone() },
+        ModelConfig {
+            norm: "layer".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            input_dropout: 0.4,
+            ..sage.clone()
+        },
+        ModelConfig {
+            residual: "identity".parse().unwrap(),
+            hidden: F,
+            layers: 1,
+            head_layers: 1,
+            ..sage.clone()
+        },
         ModelConfig { residual: "identity".parse().unwrap(), input_layer: true, input_dropout: 0.4, ..sage },
         ModelConfig { input_dropout: 0.4, ..named("gcn") },
-        ModelConfig { norm: "batch".parse().unwrap(), layers: 1, residual: "linear".parse().unwrap(), ..named("gcn") },
-        ModelConfig { input_dropout: 0.4, ..named("gat") }
-            .with(GatOptions { heads: 2, out_heads: 1, attention_dropout: 0.2 }),
+        ModelConfig {
+            norm: "batch".parse().unwrap(),
+            layers: 1,
+            residual: "linear".parse().unwrap(),
+            ..named("gcn")
+        },
+        ModelConfig { input_dropout: 0.4, ..named("gat") }.with(GatOptions {
+            heads: 2,
+            out_heads: 1,
+            attention_dropout: 0.2,
+        }),
         ModelConfig { residual: "linear".parse().unwrap(), head_layers: 1, ..named("gat") },
         ModelConfig { input_dropout: 0.4, ..named("gin") },
-        ModelConfig { norm: "batch".parse().unwrap(), residual: "linear".parse().unwrap(), activation: "elu".parse().unwrap(), ..named("gin") },
+        ModelConfig {
+            norm: "batch".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            activation: "elu".parse().unwrap(),
+            ..named("gin")
+        },
     ]
 }
 

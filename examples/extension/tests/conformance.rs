@@ -106,16 +106,22 @@ fn options_of_a_registered_sampler_are_options_of_a_run() {
     let slip = config.read_text("window_fixd = true", Path::new("x.toml")).unwrap_err().to_string();
     assert!(slip.contains("did you mean 'window_fixed'?"), "{slip}");
     let key = options::key("window-fixed").unwrap();
-    assert_eq!((key.flag(), key.value, key.help()), (
-        "window-fixed".to_string(),
-        "BOOL",
-        "Draw the same run of a node in every batch [default: false]".to_string()
-    ));
+    assert_eq!(
+        (key.flag(), key.value, key.help()),
+        (
+            "window-fixed".to_string(),
+            "BOOL",
+            "Draw the same run of a node in every batch [default: false]".to_string()
+        )
+    );
     // and a run
     config.epochs = 1;
     config.fanout = graphmill::engine::config::Fanout(vec![4, 3]);
     let fixed = graphmill::train(&config, &small()).unwrap().summary().epochs[0].loss;
-    let drawn = graphmill::train(&TrainConfig { own: other.own.with(sampler::WindowOptions::default()), ..config }, &small());
+    let drawn = graphmill::train(
+        &TrainConfig { own: other.own.with(sampler::WindowOptions::default()), ..config },
+        &small(),
+    );
     assert_ne!(fixed, drawn.unwrap().summary().epochs[0].loss);
 }
 

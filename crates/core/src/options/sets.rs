@@ -260,7 +260,11 @@ impl Debug for OwnOptions {
 ///
 /// # Errors
 /// It does not, or is not a number; the message has the range.
-pub fn range<T: PartialOrd + Display>(option: &str, value: T, range: impl RangeBounds<T>) -> Result<(), Fault> {
+pub fn range<T: PartialOrd + Display>(
+    option: &str,
+    value: T,
+    range: impl RangeBounds<T>,
+) -> Result<(), Fault> {
     if range.contains(&value) {
         return Ok(());
     }

@@ -4,7 +4,8 @@ use graphmill_core::alias::RowAlias;
 use graphmill_loader::{
     Fanout, HopSampler,
     sampler::{
-        HopStack, SamplerOptions, Source, WalkLength, WalkOptions, WeightOptions, WeightedDraws, full::Full,
+        HopStack, SamplerOptions, Source, WalkLength, WalkOptions, WeightOptions, WeightedDraws,
+        full::Full,
         neighbor::Neighbor,
         random_walk::{self, RandomWalk},
         weighted::Weighted,

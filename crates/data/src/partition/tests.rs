@@ -58,7 +58,8 @@ fn what_no_method_can_do_is_refused() {
         for (parts, train, why) in [(0, vec![0], "0 parts"), (4, vec![0], "4 parts"), (2, vec![3], "node 3")]
         {
             let options = Options { parts, ..Options::default() };
-            let refused = (entry.make.make)(&options).and_then(|method| method.partition(&graph, &train, &Quiet));
+            let refused =
+                (entry.make.make)(&options).and_then(|method| method.partition(&graph, &train, &Quiet));
             let message = refused.unwrap_err().to_string();
             assert!(message.contains(why), "{}: {message}", entry.name);
         }

@@ -103,7 +103,13 @@ impl ComputeDevices {
     ///
     /// # Errors
     /// As [`build::sampler`], or the graph does not fit.
-    pub(crate) fn samplers(&self, config: &TrainConfig, data: &Dataset, graph: &Graph, in_parts: bool) -> Result<Samplers> {
+    pub(crate) fn samplers(
+        &self,
+        config: &TrainConfig,
+        data: &Dataset,
+        graph: &Graph,
+        in_parts: bool,
+    ) -> Result<Samplers> {
         let Some(first) = self.gpus.first() else { return Ok(Samplers::default()) };
         if in_parts {
             let note = format!("--strategy {} draws batches in parts: the processor does", config.strategy);

@@ -11,7 +11,11 @@
 //! Limits: copying a large array; and reading random rows of this width.
 
 use graphmill_core::{Block, Features, Matrix, matrix::TableType};
-use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, feature::Host, sampler::{BatchRequest, SubgraphTraining}};
+use graphmill_loader::{
+    BatchKey, BlockLayout, MiniBatch, Workspace,
+    feature::Host,
+    sampler::{BatchRequest, SubgraphTraining},
+};
 use graphmill_nn::backend::AggregationWeights;
 
 use super::measure::{Bench, random};

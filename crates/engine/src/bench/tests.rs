@@ -76,13 +76,10 @@ fn blocks_of_every_sampler_are_measured() {
         generate::generate("sbm", &GenerateOptions { nodes: 600, dim: 7, ..Default::default() }).unwrap();
     for entry in &graphmill_loader::sampler::TABLE {
         // one subgraph of all parts, and more batches of training nodes than that
-        let train = TrainConfig {
-            sampler: entry.name.into(),
-            ..small().train
-        }
-        .with(|weighted: &mut WeightedOptions| weighted.replace = true)
-        .with(|frontier: &mut FrontierOptions| frontier.frontier_size = 20)
-        .with(|cluster: &mut ClusterOptions| cluster.parts = 5);
+        let train = TrainConfig { sampler: entry.name.into(), ..small().train }
+            .with(|weighted: &mut WeightedOptions| weighted.replace = true)
+            .with(|frontier: &mut FrontierOptions| frontier.frontier_size = 20)
+            .with(|cluster: &mut ClusterOptions| cluster.parts = 5);
         let options = Options { train, repeat: 1, ..small() };
         for name in ["aggregate", "sample"] {
             let report = run(name, &options, Some(data.clone()).filter(|_| name == "aggregate"));

@@ -266,8 +266,7 @@ mod of_a_model {
         let run = tempfile::tempdir().unwrap();
         let dir = run.path().join("checkpoint");
         for entry in &optim::TABLE {
-            let make =
-                || (entry.make)(&OwnOptions::default()).unwrap();
+            let make = || (entry.make)(&OwnOptions::default()).unwrap();
             let (mut whole, mut optimizer) = (model(4, 0), make());
             update(&mut whole, &mut *optimizer);
             update(&mut whole, &mut *optimizer);

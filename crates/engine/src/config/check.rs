@@ -34,7 +34,8 @@ impl TrainConfig {
         }
         for (option, name) in [("cache", &self.cache), ("host_cache", &self.host_cache)] {
             if name != cache_kind::AUTO {
-                cache_kind::kind(name).map_err(|e| Fault { option: Some(option.into()), message: e.to_string() })?;
+                cache_kind::kind(name)
+                    .map_err(|e| Fault { option: Some(option.into()), message: e.to_string() })?;
             }
         }
         Ok(())

@@ -7,7 +7,11 @@ use graphmill_loader::{
     Fanout,
     feature::{LinkOptions, cached::Placement},
 };
-use graphmill_nn::{backend::Activation, layer::{Init, NormKind}, model::ResidualKind};
+use graphmill_nn::{
+    backend::Activation,
+    layer::{Init, NormKind},
+    model::ResidualKind,
+};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{Arithmetic, Bytes, CudaGraphs, Devices, FeaturePrecision, Ratio, SelectBy, Switch};

@@ -4,11 +4,7 @@ use graphmill_core::options::Fault;
 use graphmill_nn::layer;
 
 use super::{groups, keys};
-use crate::{
-    Error, Result, TrainConfig,
-    config::MOST_LAYERS,
-    strategy,
-};
+use crate::{Error, Result, TrainConfig, config::MOST_LAYERS, strategy};
 
 impl TrainConfig {
     /// Makes `layers` and `fanout` agree: the one that was not `given` follows the other; and chooses what the strategy

@@ -37,8 +37,7 @@ impl TrainConfig {
                 let message = format!("no such option{}", suggestion(&name, &known));
                 return Err(Error::format(path, name, message));
             };
-            let value =
-                serde_json::to_value(&value).map_err(|e| Error::format(path, key, e.to_string()))?;
+            let value = serde_json::to_value(&value).map_err(|e| Error::format(path, key, e.to_string()))?;
             values.insert(key.into(), value);
             set.push(key);
         }

@@ -6,10 +6,7 @@ use graphmill_core::options::{self, Fault, OptionGroup, Values, one_of};
 use serde_json::Value as Json;
 
 use super::{AXES, groups};
-use crate::{
-    TrainConfig, cache_kind,
-    config::FREE,
-};
+use crate::{TrainConfig, cache_kind, config::FREE};
 
 /// One option, as the command line and the files see it.
 #[derive(Clone, Debug)]
@@ -42,7 +39,13 @@ pub fn keys() -> Vec<Key> {
         for declared in group.keys() {
             if all.iter().all(|key| key.name != declared.name) {
                 let free = group.is_free(&declared.name);
-                let own = Key { heading: heading.clone(), is_common: false, free, group: Some(group), ..general(declared) };
+                let own = Key {
+                    heading: heading.clone(),
+                    is_common: false,
+                    free,
+                    group: Some(group),
+                    ..general(declared)
+                };
                 all.push(own);
             }
         }
@@ -127,7 +130,7 @@ impl Key {
     pub fn long_help(&self) -> String {
         let mut text = self.declared.help.trim_end_matches('.').to_string();
         if let Some(known) = self.known() {
-            text += &format!(". Known: {known}");
+            text += &format!(": {known}");
         }
         if !self.declared.details.is_empty() {
             text += &format!(". {}", self.declared.details.trim_end_matches('.'));

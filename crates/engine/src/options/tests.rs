@@ -72,7 +72,8 @@ fn a_layer_of_several_hops_takes_as_many_fanouts() {
     let mut config = base.clone();
     config.settle(&["model"]).unwrap();
     assert_eq!((config.layers, config.fanout.0.as_slice()), (2, &[15, 10, 10, 10][..]));
-    let mut config = TrainConfig { fanout: Fanout(vec![5, 4, 3]), ..base.clone() }.with(|mixhop: &mut MixHopOptions| mixhop.hops = 3);
+    let mut config = TrainConfig { fanout: Fanout(vec![5, 4, 3]), ..base.clone() }
+        .with(|mixhop: &mut MixHopOptions| mixhop.hops = 3);
     config.settle(&["model", "hops", "fanout"]).unwrap();
     config.check().unwrap();
     assert_eq!(config.layers, 1);

@@ -24,7 +24,7 @@ use serde_json::json;
 pub use locality::locality;
 pub use requests::{CrossRequests, Hop, requests};
 
-use crate::{Error, Result, TrainConfig, };
+use crate::{Error, Result, TrainConfig};
 
 /// What to do.
 #[derive(Clone, Debug)]

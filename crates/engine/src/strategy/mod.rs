@@ -137,9 +137,7 @@ pub static TABLE: Table<Kind> = Table::new(
                 by_device: |_| true,
                 cost: Cost::TimeSharing,
                 unused: options::unused_in_rounds,
-                ..Kind::new(|with| {
-                    Ok(Box::new(factored::Factored::new(with, factored::Design::TimeSharing)))
-                })
+                ..Kind::new(|with| Ok(Box::new(factored::Factored::new(with, factored::Design::TimeSharing))))
             },
         },
         Entry {

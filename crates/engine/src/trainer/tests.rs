@@ -70,7 +70,12 @@ fn sparse_and_dense_features_train_alike() {
         TrainConfig { model: s("sage"), input_dropout: 0.3, ..base.clone() },
         base.clone().with(|sage: &mut SageOptions| sage.aggregator = Aggregator::MaxPool),
         TrainConfig { model: s("gcn"), batch_size: 0, input_dropout: 0.3, ..base.clone() },
-        TrainConfig { model: s("gcn"), residual: "linear".parse().unwrap(), norm: "batch".parse().unwrap(), ..base.clone() },
+        TrainConfig {
+            model: s("gcn"),
+            residual: "linear".parse().unwrap(),
+            norm: "batch".parse().unwrap(),
+            ..base.clone()
+        },
         TrainConfig { model: s("gat"), input_dropout: 0.3, ..base.clone() },
         TrainConfig { model: s("gin"), norm: "layer".parse().unwrap(), ..base.clone() },
         TrainConfig { model: s("pinsage"), ..base.clone() },

@@ -3,7 +3,11 @@
 use std::time::Instant;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use graphmill_core::{NodeId, memory, node_order, progress::Quiet, table::{self, Entry}};
+use graphmill_core::{
+    NodeId, memory, node_order,
+    progress::Quiet,
+    table::{self, Entry},
+};
 use graphmill_data::{
     dataset::{Work, native},
     reorder::{self, OrderKind},

@@ -113,7 +113,8 @@ pub static TABLE: Table<OrderKind> = Table::new(
             options: &[OptionGroup::of::<proximity::ProximityOptions>()],
             make: OrderKind {
                 make: |with, source| {
-                    let order = proximity::Proximity::new(&with.own.get(), with.seed, with.batch_size, source);
+                    let order =
+                        proximity::Proximity::new(&with.own.get(), with.seed, with.batch_size, source);
                     Ok(Box::new(order))
                 },
                 reads_graph: true,

@@ -406,12 +406,8 @@ mod tests {
         assert!(with(4).choice().is_none());
         // a class alone: any order mixes it
         let labels = Labels::Single { class: vec![0; 8000].into(), classes: 1 };
-        let one = Proximity::new(
-            &ProximityOptions::default(),
-            1,
-            64,
-            &OrderSource { labels: &labels, ..source },
-        );
+        let one =
+            Proximity::new(&ProximityOptions::default(), 1, 64, &OrderSource { labels: &labels, ..source });
         assert_eq!(one.sequences(), 1);
     }
 }

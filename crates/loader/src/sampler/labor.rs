@@ -468,7 +468,8 @@ mod tests {
         let x = |u: NodeId| f64::from(u * u % 23) + 1.0;
         for (graph, iterations) in [(&graph, 1), (&graph, usize::MAX), (&weighted, 0), (&weighted, 2)] {
             let options = LaborOptions { labor_iterations: Iterations(iterations) };
-            let sampler = HopStack::new(Labor::with_options(graph, [8], &options, EdgeWeights::Stored).unwrap());
+            let sampler =
+                HopStack::new(Labor::with_options(graph, [8], &options, EdgeWeights::Stored).unwrap());
             assert_eq!(sampler.properties().reads_edge_weights, graph.edge_weight().is_some());
             let form = BlockLayout { aggregation: Aggregation::Sum, fused: true, ..BlockLayout::default() };
             let seeds: Vec<NodeId> = vec![0, 50, 199, 300];
@@ -506,7 +507,8 @@ mod tests {
         let graph = crowded(3000);
         let inputs = |iterations| {
             let options = LaborOptions { labor_iterations: Iterations(iterations) };
-            let sampler = HopStack::new(Labor::with_options(&graph, [10], &options, EdgeWeights::Stored).unwrap());
+            let sampler =
+                HopStack::new(Labor::with_options(&graph, [10], &options, EdgeWeights::Stored).unwrap());
             let read = |number| {
                 sample(&sampler, &graph, (0..200).collect(), number, BlockLayout::default()).input_nodes.len()
             };

@@ -43,7 +43,8 @@ pub use workspace::Workspace;
 use crate::{
     Fanout, order,
     subgraph::{
-        self, SubgraphContext, cluster::ClusterOptions, forest_fire::ForestFireOptions, frontier::FrontierOptions,
+        self, SubgraphContext, cluster::ClusterOptions, forest_fire::ForestFireOptions,
+        frontier::FrontierOptions,
     },
 };
 
@@ -218,10 +219,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             summary: "k-hop uniform neighbour sampling without replacement",
             source: "Hamilton et al., NeurIPS 2017; FGNN section 2",
             options: &[],
-            make: SamplerKind::hops(
-                |with, _| Ok(Arc::new(neighbor::Neighbor::new(&with.fanout)?)),
-                UNIFORM,
-            ),
+            make: SamplerKind::hops(|with, _| Ok(Arc::new(neighbor::Neighbor::new(&with.fanout)?)), UNIFORM),
         },
         Entry {
             name: "full",

@@ -6,7 +6,10 @@
 
 use clap::{Args, ValueEnum};
 use graphmill_core::{
-    Block, Error, Graph, NodeId, Result, among::among, block::Aggregation, by_name, keyed,
+    Block, Error, Graph, NodeId, Result,
+    among::among,
+    block::Aggregation,
+    by_name, keyed,
     options::{Fault, OptionSet, range},
     symmetry::is_symmetric,
 };

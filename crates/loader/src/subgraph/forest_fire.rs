@@ -56,7 +56,12 @@ impl ForestFire {
     ///
     /// # Errors
     /// There are no roots, or the burning probability is not in `[0, 1)`.
-    pub fn new(graph: &Graph, roots: &[NodeId], budget: usize, options: &ForestFireOptions) -> Result<Self, String> {
+    pub fn new(
+        graph: &Graph,
+        roots: &[NodeId],
+        budget: usize,
+        options: &ForestFireOptions,
+    ) -> Result<Self, String> {
         check_roots(graph, roots)?;
         options.check().map_err(|fault| fault.to_string())?;
         let burning = options.burning;

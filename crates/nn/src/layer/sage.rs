@@ -5,8 +5,8 @@ use graphmill_core::{Block, block::Aggregation, by_name, keyed, options::OptionS
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, LinearPropagation, Param,
-    Pass, Products, ReusableLayer, SagePool, Saved, propagation::Propagated,
+    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, LinearPropagation, Param, Pass,
+    Products, ReusableLayer, SagePool, Saved, propagation::Propagated,
 };
 use crate::{
     Matrix, Result, View, ViewMut,

@@ -95,19 +95,13 @@ impl ModelConfig {
     /// The first field that cannot be.
     pub fn check(&self) -> Result<()> {
         let kind = layer::TABLE.find(&self.model)?;
-        let sizes = [
-            ("hidden", self.hidden),
-            ("layers", self.layers),
-        ];
+        let sizes = [("hidden", self.hidden), ("layers", self.layers)];
         for (field, value) in sizes {
             if value == 0 {
                 return Err(Error::config(field, value, "at least 1 is needed"));
             }
         }
-        let probabilities = [
-            ("dropout", self.dropout),
-            ("input_dropout", self.input_dropout),
-        ];
+        let probabilities = [("dropout", self.dropout), ("input_dropout", self.input_dropout)];
         for (field, value) in probabilities {
             if !(0.0..1.0).contains(&value) {
                 return Err(Error::config(field, value, "a probability from 0 up to, not including, 1"));

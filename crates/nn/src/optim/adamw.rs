@@ -22,8 +22,8 @@ pub(super) const ENTRY: Entry<Make> = Entry {
 
 #[cfg(test)]
 mod tests {
-    use super::super::adam::tests::follows_the_formula;
     use super::super::Optimizer;
+    use super::super::adam::tests::follows_the_formula;
     use super::*;
     use crate::{Param, backend::Reference};
 

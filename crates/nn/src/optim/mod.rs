@@ -223,8 +223,7 @@ mod tests {
     #[test]
     fn state_is_allocated_once() {
         for entry in &TABLE {
-            let mut optimizer =
-                by_name(entry.name, &sgd(0.5, false)).unwrap();
+            let mut optimizer = by_name(entry.name, &sgd(0.5, false)).unwrap();
             let mut at = params();
             let addresses = |optimizer: &dyn Optimizer| {
                 let mut all = Vec::new();
@@ -254,6 +253,9 @@ mod tests {
         let of = |options: AdamOptions| Adam::new(&options, false).unwrap_err().to_string();
         assert!(of(AdamOptions { beta2: 1.0, ..AdamOptions::default() }).contains("beta2"));
         assert!(of(AdamOptions { eps: 0.0, ..AdamOptions::default() }).contains("eps"));
-        assert_eq!(message("lion", OwnOptions::default()), "unknown optimizer 'lion'; known: sgd, adam, adamw");
+        assert_eq!(
+            message("lion", OwnOptions::default()),
+            "unknown optimizer 'lion'; known: sgd, adam, adamw"
+        );
     }
 }

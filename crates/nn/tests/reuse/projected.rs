@@ -168,7 +168,10 @@ fn plainly(then: &Model, now: &Model, config: &ModelConfig, table: &Table, basis
         let (old, new) = (times(&rest, &then_weight), times(&projection, &now_weight));
         for (i, x) in stored.host().iter_mut().enumerate() {
             let residual = f64::from(*x) - whole[i] - then_bias[i];
-            assert!(config.residual == ResidualKind::Identity || residual.abs() < 1e-5, "{config:?}: {residual} more");
+            assert!(
+                config.residual == ResidualKind::Identity || residual.abs() < 1e-5,
+                "{config:?}: {residual} more"
+            );
             *x = (old[i] + new[i] + now_bias[i] + residual) as f32;
         }
     }

@@ -12,8 +12,7 @@ use std::{
 
 use graphmill_data::partition as parting;
 use graphmill_engine::{
-    Result, RunContext, RunDir, TrainConfig,
-    hotness as hot,
+    Result, RunContext, RunDir, TrainConfig, hotness as hot,
     observer::{Observer, Progress, Start},
     options::{self, key, keys},
     partition as engine_partition,

@@ -24,14 +24,8 @@ fn data() -> Dataset {
 }
 
 fn config() -> TrainConfig {
-    TrainConfig {
-        epochs: 3,
-        hidden: 8,
-        fanout: Fanout(vec![4, 4]),
-        batch_size: 60,
-        ..TrainConfig::default()
-    }
-    .with(|rounds: &mut RoundOptions| rounds.batches_per_update = 1)
+    TrainConfig { epochs: 3, hidden: 8, fanout: Fanout(vec![4, 4]), batch_size: 60, ..TrainConfig::default() }
+        .with(|rounds: &mut RoundOptions| rounds.batches_per_update = 1)
 }
 
 /// Trains in `path`, and stops behind so many batches.

@@ -13,9 +13,9 @@
 //! ([`super::scheduler`] has the rules). Synchronous updates are as deterministic as `sequential`, and with one Trainer the same to the
 //! bit; with `N` they are those of batches `N` times as large. Asynchronous ones depend on who was how fast, within their bound.
 
+mod options;
 mod reduce;
 mod replica;
-mod options;
 mod roles;
 mod team;
 mod timing;
@@ -29,8 +29,8 @@ use graphmill_loader::feature::Link;
 use super::{
     QueueOptions, UpdateOptions,
     interface::{Done, Epoch, Flow, Nvidia, Setting, Strategy},
-    scheduler::{BatchScheduler, Rules, SchedulerState, Slot, Task, WorkerRole},
     round,
+    scheduler::{BatchScheduler, Rules, SchedulerState, Slot, Task, WorkerRole},
     worker::{Batches, Closing, Work, Worker, attempt},
 };
 use crate::{
@@ -41,9 +41,9 @@ use crate::{
     stage::Loader,
     timeline::Stage,
 };
+pub use options::{FactoredOptions, Toggle};
 use reduce::{OnDevices, reduce};
 use replica::Published;
-pub use options::{FactoredOptions, Toggle};
 pub use team::Design;
 use team::DeviceGroup;
 use workers::EpochContext;

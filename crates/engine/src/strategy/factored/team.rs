@@ -70,9 +70,7 @@ impl DeviceGroup {
         let count = devices.len();
         let FactoredOptions { num_samplers: given, switching } = config.own.get();
         if given > count {
-            return Err(Error::usage(format!(
-                "--num-samplers {given}: there are {count} devices"
-            )));
+            return Err(Error::usage(format!("--num-samplers {given}: there are {count} devices")));
         }
         let reserve =
             |device: &Arc<Device>| reserved.map(|(what, bytes)| device.hold(what, bytes)).transpose();

@@ -10,10 +10,7 @@ use graphmill_core::{Matrix, NodeId, memory};
 use graphmill_loader::Workspace;
 use rayon::ThreadPool;
 
-use super::{
-    HotGradient, LayeredOptions,
-    options::ASKED,
-};
+use super::{HotGradient, LayeredOptions, options::ASKED};
 use crate::{
     Error, Result,
     config::{Devices, Switch},

@@ -37,9 +37,9 @@ use crate::{
     reuse::{History, Span},
     stage::Loader,
 };
+use aside::{Aside, Counts, Super, SuperBatchContext};
 pub use options::{HotGradient, LayeredOptions};
 pub(crate) use options::{settle, unused};
-use aside::{Aside, Counts, Super, SuperBatchContext};
 
 /// The part of a super-batch's time that devices may wait before fewer rows are made for them.
 const IDLE: f64 = 0.02;
@@ -116,7 +116,15 @@ impl<'a> Layered<'a> {
             Box::new(Sequential::new(with.data.num_nodes()))
         };
         let options = config.own.get();
-        Ok(Self { with, options, inner, aside: None, sums: SuperBatchTotals::default(), note: None, length: 0 })
+        Ok(Self {
+            with,
+            options,
+            inner,
+            aside: None,
+            sums: SuperBatchTotals::default(),
+            note: None,
+            length: 0,
+        })
     }
 
     /// Whether rows are made while others are trained on.
@@ -330,7 +338,8 @@ impl Strategy for Layered<'_> {
             )));
         }
         let mut aside = Aside::new(&self.with, loader, learner)?;
-        let length = if self.options.super_batch > 0 { self.options.super_batch as u64 } else { aside.length(loader) };
+        let length =
+            if self.options.super_batch > 0 { self.options.super_batch as u64 } else { aside.length(loader) };
         self.length = length.max(1).next_multiple_of(self.round());
         if place.length == 0 {
             learner.history.settle(self.length, self.round(), aside.most());

@@ -121,14 +121,16 @@ impl OptionSet for LayeredOptions {
 
     fn unused(&self, option: &str) -> Option<String> {
         match (option, self.hot_ratio.0) {
-            ("hot_rank", _) if self.hot_gradient == HotGradient::Kept && self.hot_rank > 0 => {
-                Some("--hot-gradient kept works without directions; use projected or none, or leave it out".into())
-            }
-            ("hot_by", ratio) if self.hot_by != ASKED && ratio.is_none_or(|ratio| ratio >= 1.0) => Some(format!(
-                "--hot-ratio {} reuses the rows of every node that can be hot; give a smaller part such as \
+            ("hot_rank", _) if self.hot_gradient == HotGradient::Kept && self.hot_rank > 0 => Some(
+                "--hot-gradient kept works without directions; use projected or none, or leave it out".into(),
+            ),
+            ("hot_by", ratio) if self.hot_by != ASKED && ratio.is_none_or(|ratio| ratio >= 1.0) => {
+                Some(format!(
+                    "--hot-ratio {} reuses the rows of every node that can be hot; give a smaller part such as \
                  --hot-ratio 0.3, or leave it out",
-                self.hot_ratio
-            )),
+                    self.hot_ratio
+                ))
+            }
             _ => None,
         }
     }

@@ -117,7 +117,8 @@ impl OptionSet for FrontierOptions {
 
     fn unused(&self, option: &str) -> Option<String> {
         let why = "does not use it; use --pop-by dashboard, or leave it out";
-        (option == "eta" && self.pop_by != PopBy::Dashboard).then(|| format!("--pop-by {} {why}", self.pop_by))
+        (option == "eta" && self.pop_by != PopBy::Dashboard)
+            .then(|| format!("--pop-by {} {why}", self.pop_by))
     }
 }
 

@@ -4,19 +4,33 @@
 
 use std::sync::Arc;
 
+use clap::Args;
 use graphmill::{
     dataset::generate::{GenerateOptions, generate},
     engine::config::Fanout,
     graph::{
         Result,
         keyed::{self, Stream},
+        options::{OptionGroup, OptionSet},
         table::Entry,
     },
     loader::sampler::{
-        self, HopProperties, HopRequest, HopSampler, HopScratch, inference::InferenceNeighbors,
+        self, HopProperties, HopRequest, HopSampler, HopScratch, SamplerKind, inference::InferenceNeighbors,
     },
     prelude::*,
 };
+use serde::{Deserialize, Serialize};
+
+/// Options of [`Window`]: a flag of the command line, a key of files and a keyword of Python each.
+#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WindowOptions {
+    /// Draw the same run of a node in every batch.
+    #[arg(long)]
+    pub window_fixed: bool,
+}
+
+impl OptionSet for WindowOptions {}
 
 /// Neighbours that stand side by side: a random run of each node's list of in-neighbours.
 ///
@@ -25,6 +39,8 @@ use graphmill::{
 pub struct Window {
     /// Neighbours of each hop, from the seeds outward; -1 takes all.
     fanout: Vec<i64>,
+    /// Whether a node's run is the same in every batch.
+    is_fixed: bool,
 }
 
 impl HopSampler for Window {
@@ -45,7 +61,8 @@ impl HopSampler for Window {
             let row = hop.graph.in_neighbors(v);
             let count = row.len().min(fanout);
             // a function of seed, epoch, batch, hop and node: the same for any number of threads
-            let mut stream = Stream::new(keyed::key(&[hop.hop_key(), v.into()]));
+            let key = if self.is_fixed { hop.hop as u64 } else { hop.hop_key() };
+            let mut stream = Stream::new(keyed::key(&[key, v.into()]));
             let first = if count < row.len() { stream.below(row.len() as u64) as usize } else { 0 };
             block.indices.extend((first..first + count).map(|i| row[i % row.len()]));
             let end = u32::try_from(block.indices.len());
@@ -56,13 +73,16 @@ impl HopSampler for Window {
 }
 
 /// Row of the table of samplers.
-pub const WINDOW: Entry<sampler::Make> = Entry {
+pub const WINDOW: Entry<SamplerKind> = Entry {
     name: "window",
     summary: "a run of neighbouring entries of each node's list of in-neighbours",
     source: "",
-    options: &["layers", "batch_size", "order", "fused", "fanout"],
-    make: sampler::Make::Hops(
-        |options, _| Ok(Arc::new(Window { fanout: options.fanout.to_vec() })),
+    options: &[OptionGroup::of::<WindowOptions>()],
+    make: SamplerKind::hops(
+        |with, _| {
+            let is_fixed = with.own.get::<WindowOptions>().window_fixed;
+            Ok(Arc::new(Window { fanout: with.fanout.to_vec(), is_fixed }))
+        },
         // every neighbour is equally likely, so exact inference takes the mean over all
         |_, _| Ok(InferenceNeighbors::default()),
     ),

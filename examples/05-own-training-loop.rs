@@ -6,6 +6,7 @@
 use graphmill::{
     dataset::generate::{GenerateOptions, generate},
     engine::inference::{Inference, Output},
+    graph::options::OwnOptions,
     loader::{
         BatchKey, MinibatchSampler,
         feature::Host,
@@ -41,7 +42,7 @@ pub fn main() -> graphmill::Result<()> {
     // the network: two layers of GraphSAGE
     let config = ModelConfig { model: "sage".into(), hidden: 32, layers: 2, ..ModelConfig::default() };
     let mut model = Model::new(&config, data.features.dim, data.labels.classes(), SEED)?;
-    let mut adam = optim::by_name("adam", &optim::Options::default())?;
+    let mut adam = optim::by_name("adam", &OwnOptions::default())?;
     let (backend, mut acts) = (Cpu::default(), Activations::default());
 
     // blocks as the network's backward pass reads them

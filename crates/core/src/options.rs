@@ -5,6 +5,8 @@
 //! where numbers are wanted, so that `"15,10"` of a command line and `[15, 10]` of a file mean the same.
 //! The names, help texts and places in the help come from the struct itself, by [`keys`].
 
+mod sets;
+
 use std::{fmt, str::FromStr};
 
 use clap::{ArgAction, Args, Command, ValueEnum};
@@ -13,6 +15,8 @@ use serde::{
     de::{self, DeserializeOwned, IntoDeserializer, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::Value as Json;
+
+pub use sets::{OptionGroup, OptionSet, OwnOptions, probability, range};
 
 /// Options by name: numbers, words, arrays.
 pub type Values = serde_json::Map<String, Json>;
@@ -24,10 +28,14 @@ pub struct Key {
     pub name: String,
     /// The placeholder of its value in help texts: `N`, `NAME`, ...
     pub value: String,
-    /// The heading that it stands under in help texts.
-    pub group: String,
-    /// The field's doc comment, without a period at its end.
+    /// The heading that it stands under in help texts, if the struct names one.
+    pub heading: Option<String>,
+    /// The first paragraph of the field's doc comment, without a period at its end.
     pub help: String,
+    /// The other paragraphs, each on a line; empty if there are none.
+    pub details: String,
+    /// Whether the short help shows it.
+    pub is_common: bool,
     /// True of a switch, whose value may be left out.
     pub is_switch: bool,
 }
@@ -41,12 +49,22 @@ pub fn keys<A: Args>() -> Vec<Key> {
         Key {
             name: arg.get_id().to_string(),
             value: if is_switch { "BOOL".into() } else { value.map_or("VALUE".into(), |v| v.to_string()) },
-            group: arg.get_help_heading().unwrap_or("Options").to_string(),
+            heading: arg.get_help_heading().map(str::to_string),
+            details: arg
+                .get_long_help()
+                .map(ToString::to_string)
+                .map_or_else(String::new, |long| details(&long)),
             help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+            is_common: !arg.is_hide_short_help_set(),
             is_switch,
         }
     };
     command.get_arguments().map(key).collect()
+}
+
+/// The paragraphs of a long help text behind the first.
+fn details(long: &str) -> String {
+    long.split_once("\n\n").map_or_else(String::new, |(_, rest)| rest.replace("\n\n", "\n"))
 }
 
 /// A value that an option cannot have.
@@ -56,6 +74,13 @@ pub struct Fault {
     pub option: Option<String>,
     /// The reason, with the value.
     pub message: String,
+}
+
+impl Fault {
+    /// The fault that `option` cannot have `value`, and what it can have.
+    pub fn of(option: &str, value: impl fmt::Display, wanted: impl fmt::Display) -> Self {
+        Self { option: Some(option.into()), message: format!("'{value}': {wanted}") }
+    }
 }
 
 impl fmt::Display for Fault {
@@ -443,7 +468,9 @@ mod tests {
     #[serde(default)]
     struct Travel {
         /// Speed of the journey.
-        #[arg(long, value_name = "NAME", help_heading = "Journey")]
+        ///
+        /// Slow is cheaper.
+        #[arg(long, value_name = "NAME", help_heading = "Journey", hide_short_help = true)]
         speed: Speed,
         /// Days under way
         #[arg(long, value_name = "N")]
@@ -486,7 +513,12 @@ mod tests {
         let keys = keys::<Travel>();
         let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
         assert_eq!(names, ["speed", "days", "return_ticket", "price"]);
-        assert_eq!((keys[0].group.as_str(), keys[0].help.as_str()), ("Journey", "Speed of the journey"));
+        assert_eq!(
+            (keys[0].heading.as_deref(), keys[0].help.as_str()),
+            (Some("Journey"), "Speed of the journey")
+        );
+        assert_eq!((keys[0].details.as_str(), keys[0].is_common), ("Slow is cheaper.", false));
+        assert!(keys[1].is_common);
         assert!(keys[2].is_switch && !keys[1].is_switch);
     }
 

@@ -7,7 +7,14 @@ use std::{
     vec,
 };
 
+#[cfg(feature = "options")]
+use crate::options::OptionGroup;
 use crate::{Error, Result};
+
+/// The options of a row, which a crate without options of its own leaves empty.
+#[cfg(not(feature = "options"))]
+#[derive(Debug, Clone, Copy)]
+pub enum OptionGroup {}
 
 /// One registered implementation.
 #[derive(Debug, Clone, Copy)]
@@ -18,8 +25,8 @@ pub struct Entry<C: 'static> {
     pub summary: &'static str,
     /// Where it comes from: paper and section, or a file format's home.
     pub source: &'static str,
-    /// Options of a run that this entry reads and some other entries of its axis do not.
-    pub options: &'static [&'static str],
+    /// Options of its own, one group for each struct; several rows may share a group.
+    pub options: &'static [OptionGroup],
     /// Makes one, or does it.
     pub make: C,
 }
@@ -97,6 +104,12 @@ impl<C> Table<C> {
             name: name.to_string(),
             known: self.names(),
         })
+    }
+
+    /// The name of each row, with its options.
+    #[cfg(feature = "options")]
+    pub fn groups(&self) -> Vec<(&'static str, &'static [OptionGroup])> {
+        self.iter().map(|entry| (entry.name, entry.options)).collect()
     }
 
     /// The names, joined by ", ".

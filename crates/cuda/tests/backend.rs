@@ -29,6 +29,7 @@ use graphmill_nn::{
         },
     },
     cost::BlockShape,
+    layer::{Aggregator, GatOptions, SageOptions},
 };
 use operations::{OPERATIONS, Shape};
 use proptest::prelude::*;
@@ -488,24 +489,19 @@ fn train(
 
 #[test]
 fn models_train_as_on_the_reference_and_only_losses_come_back() {
-    let named = |model: &str| ModelConfig {
-        model: model.into(),
-        hidden: 8,
-        heads: 2,
-        dropout: 0.3,
-        ..ModelConfig::default()
-    };
+    let named =
+        |model: &str| ModelConfig { model: model.into(), hidden: 8, dropout: 0.3, ..ModelConfig::default() };
     let configs = [
         named("sage"),
-        ModelConfig { aggregator: "max-pool".into(), ..named("sage") },
+        named("sage").with(SageOptions { aggregator: Aggregator::MaxPool }),
         named("gcn"),
-        ModelConfig { attention_dropout: 0.2, ..named("gat") },
+        named("gat").with(GatOptions { heads: 2, out_heads: 1, attention_dropout: 0.2 }),
         named("gin"),
-        ModelConfig { norm: "batch".into(), ..named("gin") },
+        ModelConfig { norm: "batch".parse().unwrap(), ..named("gin") },
         ModelConfig {
-            norm: "layer".into(),
-            residual: "linear".into(),
-            activation: "elu".into(),
+            norm: "layer".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            activation: "elu".parse().unwrap(),
             ..named("sage")
         },
     ];

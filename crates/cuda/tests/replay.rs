@@ -15,6 +15,7 @@ use counting::Counting;
 use graphmill_core::{
     Block,
     keyed::{Stream as Draws, key},
+    options::OwnOptions,
 };
 use graphmill_cuda::{
     Cuda, Device, Queue,
@@ -25,6 +26,7 @@ use graphmill_nn::{
     Activations, Backend, Matrix, Model, ModelConfig, Pass, ProductOrder,
     backend::{ElementOps, ops::SoftmaxCrossEntropy},
     cost::BlockShape,
+    layer::{Aggregator, GatOptions, SageOptions},
     optim::{self, Optimizer, clip},
 };
 
@@ -88,11 +90,10 @@ struct Learner<'a> {
 
 impl<'a> Learner<'a> {
     fn new(backend: &'a dyn Backend, config: &ModelConfig, optimizer: &str) -> Self {
-        let options = optim::Options { momentum: 0.9, ..optim::Options::default() };
         Self {
             backend,
             model: Model::new(config, DIM, CLASSES, 3).unwrap(),
-            optimizer: optim::by_name(optimizer, &options).unwrap(),
+            optimizer: optim::by_name(optimizer, &OwnOptions::default()).unwrap(),
             acts: Activations::default(),
             steps: 0,
         }
@@ -152,16 +153,17 @@ fn cuda(device: &Arc<Device>) -> Cuda {
 }
 
 fn named(model: &str) -> ModelConfig {
-    ModelConfig { model: model.into(), hidden: 8, heads: 2, dropout: 0.3, ..ModelConfig::default() }
+    ModelConfig { model: model.into(), hidden: 8, dropout: 0.3, ..ModelConfig::default() }
+        .with(GatOptions { heads: 2, ..GatOptions::default() })
 }
 
 #[test]
 fn replayed_steps_have_the_bits_of_launched_ones() {
     let configs = [
         named("sage"),
-        ModelConfig { aggregator: "max-pool".into(), ..named("sage") },
-        ModelConfig { norm: "batch".into(), residual: "linear".into(), ..named("gcn") },
-        ModelConfig { attention_dropout: 0.2, ..named("gat") },
+        named("sage").with(SageOptions { aggregator: Aggregator::MaxPool }),
+        ModelConfig { norm: "batch".parse().unwrap(), residual: "linear".parse().unwrap(), ..named("gcn") },
+        named("gat").with(GatOptions { heads: 2, out_heads: 1, attention_dropout: 0.2 }),
     ];
     for (config, optimizer) in configs.iter().zip(["adam", "sgd", "adamw", "adam"]) {
         let run = |again: bool| {

@@ -6,7 +6,7 @@ mod device;
 use std::sync::Arc;
 
 use counting::Counting;
-use graphmill_core::{Graph, NodeId, block::Aggregation, keyed};
+use graphmill_core::{Graph, NodeId, block::Aggregation, keyed, options::OwnOptions};
 use graphmill_cuda::{
     Device,
     driver::shim::{Options, Order},
@@ -15,12 +15,18 @@ use graphmill_cuda::{
 use graphmill_loader::{
     BatchKey, BlockLayout, MinibatchSampler, Seeds, Workspace,
     sampler::{
-        BatchRequest, SamplerOptions, Source, TABLE, WalkOptions, WeightedOptions,
+        BatchRequest, SamplerOptions, Source, TABLE, WalkLength, WalkOptions, WeightOptions,
+        WeightedOptions,
         weighted::{DrawBy, EdgeWeights},
     },
     weights::SymmetricWeights,
 };
 use proptest::prelude::*;
+
+/// Draws by weight with replacement.
+fn again() -> OwnOptions {
+    OwnOptions::default().with(WeightedOptions { replace: true, ..WeightedOptions::default() })
+}
 
 fn device(index: usize, order: Order) -> Arc<Device> {
     device::device(index, Options { order, ..Options::default() })
@@ -173,8 +179,8 @@ proptest! {
         let device = device(0, order);
         let seeds = seeds(graph.num_nodes(), 20);
         for weights in [EdgeWeights::Stored, EdgeWeights::InverseOutDegree] {
-            let replace = WeightedOptions { replace: true, weights, ..WeightedOptions::default() };
-            let options = SamplerOptions { fanout: fanout.clone().into(), weighted: replace, ..SamplerOptions::default() };
+            let own = again().with(WeightOptions { edge_weights: weights });
+            let options = SamplerOptions { fanout: fanout.clone().into(), own, ..SamplerOptions::default() };
             let form = BlockLayout { fused, transposed: 3, ..BlockLayout::default() };
             for sampler in on_devices(std::slice::from_ref(&device), "weighted", &options, &graph, u64::MAX) {
                 compare(&sampler, "weighted", &options, &graph, form, &seeds);
@@ -193,7 +199,11 @@ proptest! {
         let graph = graph(&degrees, seed);
         let device = device(0, order);
         let weights = SymmetricWeights::new(&graph);
-        let options = SamplerOptions { fanout: fanout.into(), walks: WalkOptions { walks, length, restart }, ..SamplerOptions::default() };
+        let options = SamplerOptions {
+            fanout: fanout.into(),
+            own: OwnOptions::default().with(WalkOptions { walks, restart }).with(WalkLength { walk_length: length }),
+            ..SamplerOptions::default()
+        };
         let seeds = seeds(graph.num_nodes(), 12);
         for sampler in on_devices(&[device], "random-walk", &options, &graph, u64::MAX) {
             for aggregation in [Aggregation::Other, Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric] {
@@ -245,8 +255,7 @@ fn the_same_is_drawn_wherever_the_graph_is() {
         (0..device::count().min(3)).map(|i| device(i, Order::Shuffled(i as u64))).collect();
     let seeds = seeds(graph.num_nodes(), 90);
     let neighbor = SamplerOptions { fanout: [5, 4].into(), ..SamplerOptions::default() };
-    let replace = WeightedOptions { replace: true, ..WeightedOptions::default() };
-    let again = SamplerOptions { weighted: replace, ..neighbor.clone() };
+    let again = SamplerOptions { own: again(), ..neighbor.clone() };
     let weights = SymmetricWeights::new(&graph);
     let form = BlockLayout { transposed: 2, symmetric: Some(&weights), ..BlockLayout::default() };
     for (name, options) in
@@ -357,28 +366,26 @@ fn what_a_device_does_not_draw_is_said() {
     let graph = weighted(graph(&[3, 4, 5], 1), true);
     let device = device(0, Order::Forward);
     let source = Source { graph: &graph, train: &[] };
-    let with = |fanout: i64, weighted: WeightedOptions| SamplerOptions {
+    let with = |fanout: i64, own: OwnOptions| SamplerOptions {
         fanout: [fanout].into(),
-        weighted,
+        own,
         ..SamplerOptions::default()
     };
-    let by_sums =
-        WeightedOptions { replace: true, draw_by: DrawBy::PrefixSums, ..WeightedOptions::default() };
-    let again = WeightedOptions { replace: true, ..WeightedOptions::default() };
-    let long = WalkOptions { walks: 600, length: 1, restart: 0.5 };
+    let by_sums = again().with(WeightedOptions { replace: true, draw_by: DrawBy::PrefixSums });
+    let long = again().with(WalkOptions { walks: 600, restart: 0.5 }).with(WalkLength { walk_length: 1 });
     for (name, options, why) in [
-        ("labor", with(3, again), "labor"),
-        ("weighted", with(3, WeightedOptions::default()), "without replacement"),
+        ("labor", with(3, again()), "labor"),
+        ("weighted", with(3, OwnOptions::default()), "without replacement"),
         ("weighted", with(3, by_sums), "prefix sums"),
-        ("weighted", with(-1, again), "-1"),
-        ("random-walk", SamplerOptions { walks: long, ..with(3, again) }, "512"),
+        ("weighted", with(-1, again()), "-1"),
+        ("random-walk", with(3, long), "512"),
     ] {
         match sampler::make(std::slice::from_ref(&device), name, &options, &source, u64::MAX).unwrap() {
             Made::OnHost(said) => assert!(said.contains(why), "{name}: {said}"),
             Made::OnDevices(_) => panic!("{name} on a device"),
         }
     }
-    let error = sampler::make(&[device], "neighbor", &with(0, again), &source, u64::MAX).unwrap_err();
+    let error = sampler::make(&[device], "neighbor", &with(0, again()), &source, u64::MAX).unwrap_err();
     assert!(error.contains("fanout 0"), "{error}");
 }
 

@@ -16,7 +16,7 @@ use graphmill_loader::{
         BatchRequest, HopStack,
         full::Full,
         neighbor::Neighbor,
-        weighted::{Weighted, WeightedOptions},
+        weighted::{EdgeWeights, Weighted, WeightedOptions},
     },
 };
 
@@ -85,7 +85,9 @@ fn blocks_are_those_of_a_single_process_and_the_wire_carries_what_is_predicted()
     let makes: [Make; 3] = [
         |_| Arc::new(Neighbor::new([5, 3, -1]).unwrap()),
         |_| Arc::new(Full::new(2).unwrap()),
-        |graph| Arc::new(Weighted::new(graph, [6, 4], &WeightedOptions::default()).unwrap()),
+        |graph| {
+            Arc::new(Weighted::new(graph, [6, 4], &WeightedOptions::default(), EdgeWeights::Stored).unwrap())
+        },
     ];
     for (make, size) in makes.iter().zip([3, 2, 4]) {
         let sampler = HopStack::from(make(&graph));

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{features::FeatureData, table};
+use graphmill_core::{features::FeatureData, options::OptionGroup, table};
 use graphmill_data::{Dataset, generate};
 use graphmill_loader::{
     feature::Host,
     order,
-    sampler::{self, inference::InferenceNeighbors, weighted::EdgeWeights},
-    subgraph::SubgraphOptions,
+    sampler::{self, WeightOptions, inference::InferenceNeighbors, weighted::EdgeWeights},
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
@@ -44,19 +43,15 @@ pub fn model_config(config: &TrainConfig) -> ModelConfig {
         model: config.model.clone(),
         hidden: config.hidden,
         layers: config.layers,
-        hops: config.hops,
-        heads: config.heads,
-        out_heads: config.out_heads,
-        aggregator: config.aggregator.clone(),
         dropout: config.dropout as f32,
         input_dropout: config.input_dropout as f32,
-        attention_dropout: config.attention_dropout as f32,
-        activation: config.activation.clone(),
-        init: config.init.clone(),
-        norm: config.norm.clone(),
-        residual: config.residual.clone(),
+        activation: config.activation,
+        init: config.init,
+        norm: config.norm,
+        residual: config.residual,
         input_layer: config.input_layer,
         head_layers: config.head_layers,
+        own: config.own.clone(),
     }
 }
 
@@ -154,7 +149,7 @@ pub fn symmetric(model: &Model, data: &Dataset) -> Option<Arc<SymmetricWeights>>
 /// # Errors
 /// An unknown name or an impossible option.
 pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::MinibatchSampler>> {
-    by_sampler(config, data, sampler::Make::make)
+    by_sampler(config, data, sampler::SamplerKind::make)
 }
 
 /// The sampler of one hop.
@@ -162,7 +157,7 @@ pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::
 /// # Errors
 /// An unknown name, an impossible option, or a sampler of subgraphs.
 pub(crate) fn hop_sampler(config: &TrainConfig, data: &Dataset) -> Result<Arc<dyn sampler::HopSampler>> {
-    by_sampler(config, data, sampler::Make::hops)
+    by_sampler(config, data, sampler::SamplerKind::hop)
 }
 
 /// How inference takes neighbours: as the sampler's draws come to on average.
@@ -170,14 +165,14 @@ pub(crate) fn hop_sampler(config: &TrainConfig, data: &Dataset) -> Result<Arc<dy
 /// # Errors
 /// An unknown name or an impossible option.
 pub fn exact(config: &TrainConfig, data: &Dataset) -> Result<InferenceNeighbors> {
-    by_sampler(config, data, sampler::Make::inference)
+    by_sampler(config, data, sampler::SamplerKind::inference)
 }
 
 /// What the sampler's row of the table makes.
 fn by_sampler<T>(
     config: &TrainConfig,
     data: &Dataset,
-    make: fn(&sampler::Make, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>,
+    make: fn(&sampler::SamplerKind, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>,
 ) -> Result<T> {
     let entry = usage(sampler::TABLE.find(&config.sampler))?;
     let options = sampler_options(config, data);
@@ -188,56 +183,19 @@ fn by_sampler<T>(
 
 /// Whether the sampler draws by the weights that the graph stores, if it stores any.
 pub(crate) fn draws_by_stored_weights(config: &TrainConfig) -> bool {
-    let stored = config.edge_weights == EdgeWeights::Stored;
-    let reads =
-        |entry: &table::Entry<_>| entry.name == config.sampler && entry.options.contains(&"edge_weights");
-    stored && sampler::TABLE.iter().any(reads)
+    let WeightOptions { edge_weights } = config.own.get();
+    let reads = |entry: &table::Entry<_>| entry.options.contains(&OptionGroup::of::<WeightOptions>());
+    edge_weights == EdgeWeights::Stored && sampler::TABLE.get(&config.sampler).is_some_and(reads)
 }
 
-/// What samplers are made from.
+/// The values that samplers are made from.
 pub(crate) fn sampler_options(config: &TrainConfig, data: &Dataset) -> sampler::SamplerOptions {
     sampler::SamplerOptions {
         fanout: config.fanout.clone(),
         seed: config.seed,
-        subgraph: subgraph_options(config, data),
-        training: sampler::SubgraphTraining {
-            inductive: config.inductive,
-            coverage: config.coverage,
-            estimator: config.estimator,
-        },
-        weighted: sampler::WeightedOptions {
-            replace: config.replace,
-            weights: config.edge_weights,
-            draw_by: config.draw_by,
-        },
-        labor_iterations: config.labor_iterations.0,
-        walks: sampler::WalkOptions {
-            walks: config.walks,
-            length: walk_length(config, sampler::WalkOptions::default().length),
-            restart: config.restart,
-        },
-    }
-}
-
-/// What samplers of subgraphs are made from.
-pub(crate) fn subgraph_options(config: &TrainConfig, data: &Dataset) -> SubgraphOptions {
-    SubgraphOptions {
         budget: if config.batch_size == 0 { data.num_nodes() } else { config.batch_size },
-        frontier: config.frontier_size,
-        pop_by: config.pop_by,
-        eta: config.eta,
-        degree_cap: u32::try_from(config.degree_cap).unwrap_or(u32::MAX),
-        walk_length: walk_length(config, SubgraphOptions::default().walk_length),
-        burning: config.burning,
-        parts: config.parts,
-        parts_per_batch: config.parts_per_batch,
-        partition: None,
+        own: config.own.clone(),
     }
-}
-
-/// The length of a walk: the sampler's `own` where none is given.
-fn walk_length(config: &TrainConfig, own: usize) -> usize {
-    if config.walk_length == 0 { own } else { config.walk_length }
 }
 
 /// Seeds of a batch, all training nodes where the configuration says 0.
@@ -250,11 +208,11 @@ pub fn batch_size(config: &TrainConfig, data: &Dataset) -> usize {
 /// # Errors
 /// An unknown name or an impossible option.
 pub fn order<'d>(config: &TrainConfig, data: &'d Dataset) -> Result<Box<dyn order::Order + 'd>> {
-    let make = usage(order::TABLE.find(&config.order))?.make;
+    let make = usage(order::TABLE.find(&config.order))?.make.make;
     let options = order::OrderOptions {
         seed: config.seed,
         batch_size: batch_size(config, data),
-        sequences: config.order_sequences,
+        own: config.own.clone(),
     };
     let source = order::OrderSource { graph: &data.graph, labels: &data.labels, train: &data.split.train };
     make(&options, &source).map_err(|message| Error::usage(format!("--order {}: {message}", config.order)))
@@ -265,8 +223,7 @@ pub fn order<'d>(config: &TrainConfig, data: &'d Dataset) -> Result<Box<dyn orde
 /// # Errors
 /// An unknown name or an impossible number.
 pub fn optimizer(config: &TrainConfig) -> Result<Box<dyn Optimizer>> {
-    let options = optim::Options { momentum: config.momentum as f32, ..optim::Options::default() };
-    optim::by_name(&config.optimizer, &options).map_err(by_flag)
+    optim::by_name(&config.optimizer, &config.own).map_err(by_flag)
 }
 
 /// The learning-rate schedule.
@@ -274,18 +231,8 @@ pub fn optimizer(config: &TrainConfig) -> Result<Box<dyn Optimizer>> {
 /// # Errors
 /// An unknown name or an impossible number.
 pub fn schedule(config: &TrainConfig) -> Result<Schedule> {
-    let every =
-        |otherwise: usize| if config.schedule_epochs == 0 { otherwise } else { config.schedule_epochs };
-    let count = u32::try_from(every(10)).unwrap_or(u32::MAX);
-    let options = schedule::Options {
-        every: count,
-        factor: config.schedule_factor,
-        epochs: every(config.epochs) as f64,
-        min_lr: config.min_lr,
-        patience: count,
-        warmup: config.warmup,
-    };
-    Schedule::new(&config.schedule, config.lr, &options).map_err(by_flag)
+    let basis = schedule::Basis { lr: config.lr, warmup: config.warmup, epochs: config.epochs as f64 };
+    Schedule::new(&config.schedule, &basis, &config.own).map_err(by_flag)
 }
 
 /// The score to judge by: the configuration's, or the dataset's, or the kind of labels' own.
@@ -293,9 +240,10 @@ pub fn schedule(config: &TrainConfig) -> Result<Schedule> {
 /// # Errors
 /// An unknown name, or one that does not fit the labels.
 pub fn metric(config: &TrainConfig, data: &Dataset) -> Result<&'static table::Entry<metric::Metric>> {
+    const AUTO: &str = "auto";
     let name = match (config.metric.as_str(), &data.metric) {
-        ("auto", Some(own)) => own,
-        ("auto", None) => metric::default_name(data.labels.is_multi()),
+        (AUTO, Some(own)) => own,
+        (AUTO, None) => metric::default_name(data.labels.is_multi()),
         (given, _) => given,
     };
     usage(metric::TABLE.find(name))

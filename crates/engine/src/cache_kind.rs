@@ -1,8 +1,22 @@
 //! The two kinds of cache that `--cache` names: rows pinned by a metric, and rows that come and go by a policy.
 
-use graphmill_loader::{hotness, policy};
+use graphmill_loader::{hotness, order, policy};
 
 use crate::{Error, Result};
+
+/// The name that chooses a cache.
+pub(crate) const AUTO: &str = "auto";
+/// The choice where rows that are read often are so in all epochs.
+pub(crate) const POSTERIOR: &str = "posterior:2";
+
+/// The cache of a name; `auto` is `local` if successive batches of that order lie close together.
+pub(crate) fn chosen<'a>(name: &'a str, order: &str, local: &'a str) -> &'a str {
+    match order::TABLE.get(order) {
+        _ if name != AUTO => name,
+        Some(entry) if entry.make.is_local => local,
+        _ => POSTERIOR,
+    }
+}
 
 /// Names of all caches, as `--cache` and `graphmill hotness --policies` take them.
 pub fn known() -> String {

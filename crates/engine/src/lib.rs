@@ -23,6 +23,7 @@
 //! | [`hotness`], [`tiers`] | feature rows that are read often, and the memories that hold them |
 //! | [`distributed`] | several ranks, each with a part of the graph |
 //! | [`strategy`] | who runs which stage, where, and how far ahead |
+//! | [`options`] | options by name: read from files and flags, written, checked and refused |
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
 //! | [`saved`], [`partition`], [`bench`] | commands on saved runs, partitions and machines |
 
@@ -40,6 +41,7 @@ pub mod hotness;
 pub mod inference;
 pub mod machine;
 pub mod memory;
+pub mod options;
 pub mod partition;
 pub mod record;
 pub mod reuse;

@@ -17,6 +17,7 @@ use crate::{
     config::{Devices, Fanout, Switch},
     observer::{Observer, Progress},
     record::Summary,
+    strategy::RoundOptions,
     trainer::train,
 };
 
@@ -51,8 +52,7 @@ pub fn check_strategy(config: &TrainConfig) {
     let reference = settled(TrainConfig {
         strategy: "sequential".into(),
         devices: Devices::Cpu.into(),
-        batches_per_update: 0,
-        ..config.clone()
+        ..config.clone().with(|rounds: &mut RoundOptions| rounds.batches_per_update = 0)
     });
     let expected = run(&reference, 2, &data, None, u64::MAX).expect("sequential trains");
     for threads in [1, 2, 4] {

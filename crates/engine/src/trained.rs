@@ -13,9 +13,9 @@ use graphmill_nn::{
 
 use crate::{
     Error, Result, RunContext, TrainConfig, build,
-    config::names,
     inference::{Inference, Output},
     observer::{Observer, Progress, Quiet, Start},
+    options::names,
     record::{EpochRecord, Summary},
     saved::first_largest,
     tiers::Whole,

@@ -35,7 +35,7 @@ use crate::{
         updates::Updates,
     },
     stage::Loader,
-    strategy::{Epoch, Flow, Strategy},
+    strategy::{self, Epoch, Flow, Strategy},
 };
 
 /// Trains a model and evaluates it. Runs on the current rayon pool.
@@ -74,7 +74,7 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model } = parts;
 
     let tables = Tables::new(&inputs, &*sampler, &*order)?;
-    let samplers = computers.samplers(config, data, &tables.graph)?;
+    let samplers = computers.samplers(config, data, &tables.graph, strategy::draws_in_parts(config))?;
 
     let draws = samplers.each.first().map_or(&*sampler, |sampler| &**sampler);
     let (loader, orders) = setup::loader(&inputs, &tables, draws, &*order, &model)?;

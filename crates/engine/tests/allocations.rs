@@ -29,6 +29,7 @@ use graphmill_engine::{
     strategy::{Epoch, Flow, Strategy, sequential::Sequential},
     timeline::Timeline,
 };
+use graphmill_loader::{sampler::SubgraphTraining, subgraph::frontier::FrontierOptions};
 use graphmill_nn::{
     Backend,
     backend::{
@@ -196,10 +197,10 @@ fn a_subgraph_allocates_nothing_in_the_steady_state() {
                 fused: "off".parse().unwrap(),
                 hidden: 8,
                 batch_size: 1500,
-                frontier_size: 200,
-                coverage,
                 ..TrainConfig::default()
-            };
+            }
+            .with(|frontier: &mut FrontierOptions| frontier.frontier_size = 200)
+            .with(|training: &mut SubgraphTraining| training.coverage = coverage);
             let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
             let counts = pool.install(|| requests(&data, &config, &Reference));
             assert!(counts[0] > 0, "the counter counts");

@@ -1,5 +1,8 @@
 //! Several ranks against one process: the same losses, and nothing that hangs.
 
+#[path = "common/set.rs"]
+mod options;
+
 use std::{
     path::Path,
     sync::{Arc, Mutex},
@@ -21,6 +24,7 @@ use graphmill_engine::{
     train,
     trainer::over_ranks,
 };
+use options::with;
 
 const PARTS: u16 = 4;
 
@@ -121,24 +125,16 @@ fn every_model_and_strategy_learns_as_one_process_does() {
     let s = String::from;
     let runs = [
         (1, TrainConfig { model: s("sage"), ..config() }),
-        (
-            2,
-            TrainConfig {
-                model: s("gcn"),
-                strategy: s("pipelined"),
-                allocation: "1,1,1".parse().unwrap(),
-                ..config()
-            },
-        ),
-        (3, TrainConfig { model: s("gat"), heads: 2, ..config() }),
+        (2, with(config(), "model=gcn strategy=pipelined allocation=1,1,1")),
+        (3, with(config(), "model=gat heads=2")),
         (4, TrainConfig { model: s("gin"), input_layer: true, head_layers: 1, clip: 1.0, ..config() }),
         (
             4,
             TrainConfig {
                 model: s("sage"),
                 strategy: s("pipelined"),
-                residual: s("linear"),
-                norm: s("layer"),
+                residual: "linear".parse().unwrap(),
+                norm: "layer".parse().unwrap(),
                 ..config()
             },
         ),
@@ -325,7 +321,7 @@ fn subgraphs_of_parts_that_are_dealt_anew_learn_and_go_on_after_a_stop() {
     let (data, place) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &place.path().join("parts"));
     let s = String::from;
-    let base = TrainConfig { sampler: s("saint-rw"), batch_size: 60, walk_length: 3, epochs: 8, ..config() };
+    let base = with(config(), "sampler=saint-rw batch_size=60 walk_length=3 epochs=8");
     let first_and_last = |config: &TrainConfig| {
         let many = over_ranks(config, &dir, 2);
         let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
@@ -342,11 +338,8 @@ fn subgraphs_of_parts_that_are_dealt_anew_learn_and_go_on_after_a_stop() {
         let config = TrainConfig {
             sampler: s(name),
             strategy: s(strategy),
-            allocation: "1,1,1".parse().unwrap(),
-            parts: 6,
-            parts_per_batch: 2,
             shuffle_parts: 3,
-            ..base.clone()
+            ..with(base.clone(), "allocation=1,1,1 parts=6 parts_per_batch=2")
         };
         let (losses, moved, _) = first_and_last(&config);
         assert!(losses[7] < losses[0], "{name}: {losses:?}");

@@ -4,6 +4,8 @@
 //! This file has one test, since that counts the threads of the process.
 
 mod common;
+#[path = "common/set.rs"]
+mod options;
 #[path = "common/run.rs"]
 mod run;
 
@@ -11,10 +13,8 @@ use std::{sync::Arc, time::Instant};
 
 use common::{Fault, Kind};
 use graphmill_core::keyed;
-use graphmill_engine::{
-    Error, TrainConfig,
-    config::{Fanout, Ratio, Updates},
-};
+use graphmill_engine::{Error, TrainConfig, config::Fanout, strategy::UpdateOptions};
+use options::set;
 use rayon::ThreadPoolBuilder;
 use run::{BATCH, BATCHES, EPOCHS, Outcome, PATIENCE, data, watched};
 
@@ -54,33 +54,30 @@ fn cases() -> Vec<Case> {
     };
     add("sequential", "sequential", 1, &|_| {});
     add("profiled", "pipelined", 1, &|_| {});
-    add("naive", "pipelined", 1, &|c| c.allocation = "naive".parse().unwrap());
-    add("1,1,1", "pipelined", 1, &|c| c.allocation = "1,1,1".parse().unwrap());
-    add("2,1,1 in a queue of 2", "pipelined", 1, &|c| {
-        (c.allocation, c.queue) = ("2,1,1".parse().unwrap(), 2)
-    });
+    add("naive", "pipelined", 1, &|c| set(c, "allocation=naive"));
+    add("1,1,1", "pipelined", 1, &|c| set(c, "allocation=1,1,1"));
+    add("2,1,1 in a queue of 2", "pipelined", 1, &|c| set(c, "allocation=2,1,1 queue=2"));
     let devices = |n: usize| {
         move |c: &mut TrainConfig| {
-            (c.devices, c.num_samplers, c.cache_ratio) =
-                (format!("virtual:{n}").parse().unwrap(), 1, Ratio(Some(0.2)));
+            set(c, &format!("devices=virtual:{n} num_samplers=1 cache_ratio=0.2"));
         }
     };
     let asynchronous = |c: &mut TrainConfig| {
         devices(3)(c);
-        (c.updates, c.staleness) = ("asynchronous".parse().unwrap(), 2);
+        set(c, "updates=asynchronous staleness=2");
     };
-    add("factored on cores", "factored", 1, &|c| c.num_samplers = 1);
+    add("factored on cores", "factored", 1, &|c| set(c, "num_samplers=1"));
     add("factored, one device", "factored", 1, &devices(1));
     add("factored, two devices", "factored", 1, &devices(2));
     add("factored, two Trainers", "factored", 2, &devices(3));
     add("factored, rounds of 3", "factored", 3, &|c| {
         devices(3)(c);
-        (c.batches_per_update, c.queue) = (3, 4);
+        set(c, "batches_per_update=3 queue=4");
     });
     add("factored, asynchronous", "factored", 1, &asynchronous);
     add("time-sharing", "time-sharing", 2, &devices(2));
     let supers = |n: usize, ahead: &'static str| {
-        move |c: &mut TrainConfig| (c.super_batch, c.hot_ahead) = (n, ahead.parse().unwrap())
+        move |c: &mut TrainConfig| set(c, &format!("super_batch={n} hot_ahead={ahead}"))
     };
     add("layered", "layered", 1, &supers(4, "off"));
     add("layered, ahead", "layered", 1, &supers(3, "on"));
@@ -126,7 +123,7 @@ fn a_thousand_faults_end_well() {
         assert!(outcome.end.is_ok(), "{}: {:?}", case.name, outcome.end);
         assert_eq!(outcome.recorded, (0..EPOCHS * BATCHES).collect::<Vec<_>>(), "{}", case.name);
         let exact = case.config.strategy != "layered";
-        if exact && case.group == 1 && case.config.updates == Updates::Synchronous {
+        if exact && case.group == 1 && !case.config.own.get::<UpdateOptions>().is_asynchronous() {
             assert_eq!(outcome.updates, whole[0].updates, "{} is not sequential", case.name);
         }
     }
@@ -188,18 +185,19 @@ fn check(case: &Case, fault: &Fault, outcome: &Outcome, whole: &Outcome, what: &
     };
     assert!((first..=batch).contains(&recorded), "{what}: {:?}", outcome.recorded);
     assert_eq!(outcome.recorded, (0..epoch * BATCHES + recorded).collect::<Vec<_>>(), "{what}");
-    let updates = (epoch * BATCHES.div_ceil(group) + batch / group) as usize;
-    assert_eq!(outcome.updates.len(), updates, "{what}");
+    let done = (epoch * BATCHES.div_ceil(group) + batch / group) as usize;
+    assert_eq!(outcome.updates.len(), done, "{what}");
     assert!(outcome.finite, "{what}");
-    if case.config.updates == Updates::Asynchronous {
-        assert!(outcome.staleness <= case.config.staleness as u64, "{what}: {}", outcome.staleness);
+    let updates = case.config.own.get::<UpdateOptions>();
+    if updates.is_asynchronous() {
+        assert!(outcome.staleness <= updates.bound(), "{what}: {}", outcome.staleness);
     } else {
-        assert_eq!(outcome.updates, whole.updates[..updates], "{what}");
+        assert_eq!(outcome.updates, whole.updates[..done], "{what}");
     }
     let half_done = kind == Kind::UpdatePanic || (kind == Kind::TrainPanic && case.trains_in_place);
     assert_eq!(outcome.is_whole, !half_done, "{what}");
     // an update that is made and not recorded counts as none, but it is a whole one
-    if outcome.is_whole && !matches!(kind, Kind::RecordError | Kind::RecordPanic) && updates > 0 {
+    if outcome.is_whole && !matches!(kind, Kind::RecordError | Kind::RecordPanic) && done > 0 {
         assert_eq!(Some(&outcome.bits), outcome.updates.last(), "{what}");
     }
 }

@@ -2,6 +2,8 @@
 //! learns.
 
 mod common;
+#[path = "common/set.rs"]
+mod options;
 #[path = "common/run.rs"]
 mod run;
 
@@ -17,6 +19,8 @@ use graphmill_engine::{
     record::Summary,
     train,
 };
+use graphmill_nn::layer::{GatOptions, MixHopOptions};
+use options::{set, with};
 use rayon::ThreadPoolBuilder;
 use run::{BATCH, BATCHES, data, watched};
 
@@ -25,13 +29,13 @@ fn base() -> TrainConfig {
         epochs: 2,
         batch_size: 16,
         hidden: 8,
-        heads: 2,
         fanout: Fanout(vec![3, 2]),
         dropout: 0.3,
         lr: 0.01,
         seed: 3,
         ..TrainConfig::default()
     }
+    .with(|gat: &mut GatOptions| gat.heads = 2)
 }
 
 fn small() -> Dataset {
@@ -53,7 +57,7 @@ fn bits(summary: &Summary) -> Vec<(u64, Option<u64>)> {
 }
 
 fn layered(change: impl Fn(&mut TrainConfig)) -> TrainConfig {
-    let mut config = TrainConfig { strategy: "layered".into(), super_batch: 4, ..base() };
+    let mut config = with(base(), "strategy=layered super_batch=4");
     change(&mut config);
     config
 }
@@ -65,25 +69,22 @@ fn without_staleness_it_is_exact_training_to_the_bit() {
     let data = small();
     for model in ["sage", "gcn", "gat", "gin"] {
         for fused in ["auto", "off"] {
-            let with = |config: TrainConfig| TrainConfig {
+            let of_model = |config: TrainConfig| TrainConfig {
                 model: model.into(),
                 fused: fused.parse().unwrap(),
                 ..config
             };
-            let exact = trained(&with(base()), &data).unwrap();
+            let exact = trained(&of_model(base()), &data).unwrap();
             for config in [
-                layered(|c| c.super_batch = 1),
-                layered(|c| c.hot_ratio = Ratio(Some(0.0))),
+                layered(|c| set(c, "super_batch=1")),
+                layered(|c| set(c, "hot_ratio=0")),
                 // less than half a node is hot
-                layered(|c| (c.hot_ratio, c.hot_split) = (Ratio(Some(0.05)), Ratio(Some(0.01)))),
-                layered(|c| {
-                    (c.hot_ratio, c.hot_split) = (Ratio(Some(0.05)), Ratio(Some(0.01)));
-                    c.hot_ahead = "on".parse().unwrap();
-                }),
+                layered(|c| set(c, "hot_ratio=0.05 hot_split=0.01")),
+                layered(|c| set(c, "hot_ratio=0.05 hot_split=0.01 hot_ahead=on")),
                 // the batches of a super-batch have no node in common that either could reuse
-                layered(|c| (c.super_batch, c.hot_ahead) = (1, "on".parse().unwrap())),
+                layered(|c| set(c, "super_batch=1 hot_ahead=on")),
             ] {
-                let config = with(config);
+                let config = of_model(config);
                 assert_eq!(bits(&trained(&config, &data).unwrap()), bits(&exact), "{config:?}");
             }
         }
@@ -91,7 +92,7 @@ fn without_staleness_it_is_exact_training_to_the_bit() {
     let sharing =
         TrainConfig { strategy: "time-sharing".into(), devices: "virtual:2".parse().unwrap(), ..base() };
     let exact = trained(&sharing, &data).unwrap();
-    let none = layered(|c| (c.devices, c.hot_ratio) = ("virtual:2".parse().unwrap(), Ratio(Some(0.0))));
+    let none = layered(|c| set(c, "devices=virtual:2 hot_ratio=0"));
     assert_eq!(bits(&trained(&none, &data).unwrap()), bits(&exact));
 }
 
@@ -114,13 +115,11 @@ fn rows_are_no_older_than_their_bound_under_any_delays() {
         for pattern in 0..6 {
             let config = TrainConfig {
                 devices: devices.parse().unwrap(),
-                hot_ahead: ahead.parse().unwrap(),
-                super_batch: n,
                 batch_size: BATCH,
                 fused: "off".parse().unwrap(),
                 cache: "degree".into(),
                 cache_ratio: if devices == "cpu" { Ratio(None) } else { Ratio(Some(0.2)) },
-                ..layered(|_| {})
+                ..layered(|c| set(c, &format!("hot_ahead={ahead} super_batch={n}")))
             };
             let mut slow = Fault::new(Kind::None, 0, 0, BATCHES, 1);
             // pattern 0 delays nobody; then some batches, or the rows of some super-batches, take long to sample and to read
@@ -146,7 +145,7 @@ fn rows_are_no_older_than_their_bound_under_any_delays() {
 fn a_summary_tells_what_reuse_saved_and_how_old_rows_were() {
     let data = small();
     for (n, ahead, bound) in [(4, "off", 3), (3, "on", 5)] {
-        let config = layered(|c| (c.super_batch, c.hot_ahead) = (n, ahead.parse().unwrap()));
+        let config = layered(|c| set(c, &format!("super_batch={n} hot_ahead={ahead}")));
         let summary = trained(&config, &data).unwrap();
         assert_eq!((summary.staleness.bound, summary.staleness.max), (bound, bound));
         for epoch in &summary.epochs {
@@ -157,10 +156,7 @@ fn a_summary_tells_what_reuse_saved_and_how_old_rows_were() {
         }
         assert!(trained(&base(), &data).unwrap().epochs[0].reuse.is_none());
         // a limit below what one update changes leaves one update to a super-batch
-        let config = layered(|c| {
-            (c.super_batch, c.hot_ahead) = (n, ahead.parse().unwrap());
-            c.max_variation = 1e-9;
-        });
+        let config = layered(|c| set(c, &format!("super_batch={n} hot_ahead={ahead} max_variation=1e-9")));
         let shortened = trained(&config, &data).unwrap();
         assert!(shortened.epochs[1].reuse.unwrap().super_batch < 1.5, "{:?}", shortened.epochs[1].reuse);
         assert!(shortened.staleness.max <= bound);
@@ -170,10 +166,10 @@ fn a_summary_tells_what_reuse_saved_and_how_old_rows_were() {
 #[test]
 fn super_batches_are_as_long_as_it_pays_where_no_length_is_given() {
     let data = small();
-    let summary = trained(&layered(|c| c.super_batch = 0), &data).unwrap();
+    let summary = trained(&layered(|c| set(c, "super_batch=0")), &data).unwrap();
     let length = summary.epochs[0].reuse.unwrap().super_batch;
     assert!((2.0..=9.0).contains(&length), "{length}");
-    assert_eq!(bits(&summary), bits(&trained(&layered(|c| c.super_batch = 0), &data).unwrap()));
+    assert_eq!(bits(&summary), bits(&trained(&layered(|c| set(c, "super_batch=0")), &data).unwrap()));
 }
 
 #[test]
@@ -181,18 +177,17 @@ fn every_model_learns_from_reused_rows() {
     let options =
         GenerateOptions { nodes: 3000, degree: Some(12.0), classes: 4, dim: 8, ..GenerateOptions::default() };
     let data = generate("sbm", &options).unwrap();
-    let with = |model: &str, hops: usize| TrainConfig {
+    let of_model = |model: &str, hops: usize| TrainConfig {
         model: model.into(),
         epochs: 6,
         batch_size: 128,
         hidden: 32,
         layers: 3 / hops,
         fanout: Fanout(vec![6, 5, 4][..hops * (3 / hops)].to_vec()),
-        hops,
-        ..base()
+        ..base().with(|mixhop: &mut MixHopOptions| mixhop.hops = hops)
     };
     for (model, hops) in [("gcn", 1), ("sage", 1), ("gat", 1), ("gin", 1), ("pinsage", 1), ("mixhop", 3)] {
-        let exact = trained(&with(model, hops), &data).unwrap().test.score.unwrap();
+        let exact = trained(&of_model(model, hops), &data).unwrap().test.score.unwrap();
         for (gradient, by, norm) in [
             ("none", "asked", "none"),
             ("auto", "asked", "none"),
@@ -202,15 +197,8 @@ fn every_model_learns_from_reused_rows() {
             if gradient == "kept" && !["gcn", "sage", "gat"].contains(&model) {
                 continue;
             }
-            let config = TrainConfig {
-                strategy: "layered".into(),
-                super_batch: 4,
-                hot_ratio: Ratio(Some(0.3)),
-                hot_gradient: gradient.parse().unwrap(),
-                hot_by: by.into(),
-                norm: norm.into(),
-                ..with(model, hops)
-            };
+            let reuse = format!("super_batch=4 hot_ratio=0.3 hot_gradient={gradient} hot_by={by}");
+            let config = with(of_model(model, hops), &format!("strategy=layered norm={norm} {reuse}"));
             let reused = trained(&config, &data).unwrap();
             let score = reused.test.score.unwrap();
             assert!(score > exact - 0.03, "{model}, {gradient}, {by}, {norm}: {score}, and {exact} exact");
@@ -242,16 +230,15 @@ fn options_that_cannot_be_are_refused() {
     assert!(of.contains("--sampler saint-node"), "{of}");
     let of = error(&|c| c.fanout = Fanout(vec![3]));
     assert!(of.contains("--layers 2"), "{of}");
-    let of =
-        error(&|c| (c.devices, c.updates) = ("virtual:2".parse().unwrap(), "asynchronous".parse().unwrap()));
+    let of = error(&|c| set(c, "devices=virtual:2 updates=asynchronous"));
     assert!(of.contains("--updates"), "{of}");
-    let of = error(&|c| (c.model, c.hot_gradient) = ("pinsage".into(), "kept".parse().unwrap()));
+    let of = error(&|c| set(c, "model=pinsage hot_gradient=kept"));
     assert!(of.contains("--hot-gradient none"), "{of}");
-    let of = error(&|c| c.hot_by = "fifo".into());
+    let of = error(&|c| set(c, "hot_by=fifo"));
     assert!(of.contains("--hot-by fifo"), "{of}");
     // rows of two super-batches on each device
     let of = error(&|c| {
-        (c.devices, c.hot_ratio) = ("virtual:1".parse().unwrap(), Ratio(Some(1.0)));
+        set(c, "devices=virtual:1 hot_ratio=1");
         c.device_budget = graphmill_engine::config::Bytes(20_000);
     });
     assert!(of.contains("out of memory: rows to be reused"), "{of}");

@@ -13,10 +13,9 @@ use graphmill_data::{
     partition as methods,
 };
 use graphmill_engine::{
-    Dataset, Error, RunContext, RunDir, TrainConfig, bench,
-    config::{KEYS, Key, key},
-    hotness,
+    Dataset, Error, RunContext, RunDir, TrainConfig, bench, hotness,
     observer::{Observer, Quiet},
+    options::{Key, key, keys},
     partition,
     record::{EpochRecord, Summary},
     strategy, train,
@@ -178,14 +177,13 @@ fn base(sampler: &str, strategy: &str, devices: &str) -> TrainConfig {
         hidden: 40,
         dropout: 0.3,
         lr: 0.01,
-        frontier_size: 10,
-        parts: 8,
-        parts_per_batch: 2,
-        coverage: 3.0,
-        super_batch: if strategy == "layered" { 6 } else { 0 },
         seed: 3,
         ..TrainConfig::default()
     };
+    let super_batch = if strategy == "layered" { "6" } else { "0" };
+    let options = [("frontier_size", "10"), ("parts", "8"), ("parts_per_batch", "2"), ("coverage", "3")];
+    options.into_iter().for_each(|(name, value)| set(&mut config, name, value));
+    set(&mut config, "super_batch", super_batch);
     set(&mut config, "fanout", "3,2");
     config
 }
@@ -199,7 +197,7 @@ fn with(base: &TrainConfig, options: &[(&str, &str)]) -> Result<TrainConfig, Str
     let mut config = base.clone();
     options.iter().for_each(|(name, value)| set(&mut config, name, value));
     let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
-    let checked = config.settle(&given).and_then(|()| config.validate());
+    let checked = config.settle(&given).and_then(|()| config.check());
     match checked.and_then(|()| config.refuse_unused(&given)) {
         Ok(()) => Ok(config),
         Err(Error::Usage(message)) => Err(message),
@@ -312,7 +310,7 @@ fn outcome(
 fn place(base: &TrainConfig) -> String {
     let default = TrainConfig::default();
     let differs = |key: &&Key| key.name != "dataset" && key.write(base) != key.write(&default);
-    KEYS.iter().filter(differs).map(|key| format!("--{} {} ", key.flag(), key.write(base))).collect()
+    keys().iter().filter(differs).map(|key| format!("--{} {} ", key.flag(), key.write(base))).collect()
 }
 
 /// Tries every option that is `chosen` in a run; returns those that did nothing.
@@ -324,7 +322,7 @@ fn ignored(command: &Command, base: &TrainConfig, chosen: fn(&Key) -> bool) -> V
         return Vec::new();
     }
     let mut ignored = Vec::new();
-    for key in KEYS.iter().filter(|key| chosen(key)) {
+    for key in keys().iter().filter(|key| chosen(key)) {
         let Some((_, value, ways)) = VALUES.iter().find(|(name, ..)| *name == key.name) else { continue };
         let mut changed = base.clone();
         // the axes that the tests go over, and what the run has already
@@ -358,9 +356,9 @@ fn every_option_has_a_row() {
         let seen = VALUES.iter().filter(|(row, ..)| *row == name).count();
         seen + UNSEEN.iter().filter(|(row, ..)| *row == name).count()
     };
-    let wrong: Vec<&str> = KEYS.iter().map(|key| key.name).filter(|name| listed(name) != 1).collect();
+    let wrong: Vec<&str> = keys().iter().map(|key| key.name).filter(|name| listed(name) != 1).collect();
     assert!(wrong.is_empty(), "options without exactly one row in VALUES or UNSEEN: {wrong:?}");
-    assert_eq!(VALUES.len() + UNSEEN.len(), KEYS.len(), "rows of options that there are not");
+    assert_eq!(VALUES.len() + UNSEEN.len(), keys().len(), "rows of options that there are not");
 }
 
 #[test]
@@ -403,7 +401,9 @@ fn every_option_of_a_model_changes_every_shape_of_it_or_is_refused() {
             ],
         )
     });
-    none_is_ignored(&shapes.collect::<Vec<_>>(), |key| key.group == "Model");
+    none_is_ignored(&shapes.collect::<Vec<_>>(), |key| {
+        key.heading == "Model" || key.heading.contains("--model")
+    });
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn with_samplers(base: &TrainConfig, options: &[(&str, &str)]) -> Result<TrainCo
     let mut config = base.clone();
     options.iter().for_each(|(name, value)| set(&mut config, name, value));
     let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
-    let checked = config.settle(&given).and_then(|()| config.validate());
+    let checked = config.settle(&given).and_then(|()| config.check());
     let refused = checked.and_then(|()| hits(&config).refuse_unused(&given));
     refused.map(|()| config).map_err(|error| error.to_string())
 }
@@ -480,7 +480,7 @@ fn every_option_of_scores_changes_every_metric_or_is_refused() {
             let mut config = base.clone();
             options.iter().for_each(|(name, value)| set(&mut config, name, value));
             let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
-            let checked = config.settle(&given).and_then(|()| config.validate());
+            let checked = config.settle(&given).and_then(|()| config.check());
             let refused = checked.and_then(|()| hotness::refuse_unused(&name, &config, &given));
             refused.map(|()| config).map_err(|error| error.to_string())
         };
@@ -505,7 +505,7 @@ fn benches_refuse_the_depth_of_subgraphs() {
         bench::refuse_unused(bench, &config, &[name]).map_err(|error| error.to_string())
     };
     for entry in &sampler::TABLE {
-        let is_subgraph = matches!(entry.make, sampler::Make::Subgraphs(_));
+        let is_subgraph = entry.make.draws_subgraphs();
         for bench in ["sample", "aggregate"] {
             assert_eq!(of(bench, entry.name, "layers", "3").is_err(), is_subgraph, "{bench} {}", entry.name);
         }
@@ -526,7 +526,7 @@ fn limits_of_parts_are_refused_by_methods_that_do_not_keep_to_them() {
     for entry in &methods::TABLE {
         let deal = |slack, train_slack| {
             let options = methods::Options { parts: 3, seed: 1, slack, train_slack };
-            let made = (entry.make)(&options).unwrap();
+            let made = (entry.make.make)(&options).unwrap();
             let book = made.partition(&data.graph, &data.split.train, &progress::Quiet).unwrap();
             book.of().to_vec()
         };
@@ -657,8 +657,8 @@ fn stored_weights_of_a_graph_without_weights_are_reported() {
     let options = GenerateOptions { nodes: 60, classes: 3, dim: 4, ..GenerateOptions::default() };
     let data = generate("sbm", &options).unwrap();
     let notes = |edge_weights: &str| {
-        let config =
-            TrainConfig { edge_weights: edge_weights.parse().unwrap(), ..base("labor", "sequential", "cpu") };
+        let mut config = base("labor", "sequential", "cpu");
+        set(&mut config, "edge_weights", edge_weights);
         let mut all = All(Vec::new());
         let job = RunContext { run: None, resume: false, observer: &mut all, stop: &|| false };
         train(&config, &data, job).unwrap();
@@ -672,13 +672,16 @@ fn stored_weights_of_a_graph_without_weights_are_reported() {
 
 #[test]
 fn directions_need_aggregated_rows() {
-    let narrow = TrainConfig { hidden: 8, hot_rank: 2, ..base("neighbor", "layered", "cpu") };
-    let message = signature(&narrow).unwrap_err();
+    let rank = |hot_rank| {
+        let config = TrainConfig { hidden: 8, ..base("neighbor", "layered", "cpu") };
+        config.with(|layered: &mut strategy::LayeredOptions| layered.hot_rank = hot_rank)
+    };
+    let message = signature(&rank(2)).unwrap_err();
     assert!(
         message.contains("--hot-rank 2: the bottom layer of this sage has no aggregated rows"),
         "{message}"
     );
-    signature(&TrainConfig { hot_rank: 0, ..narrow.clone() }).unwrap();
+    signature(&rank(0)).unwrap();
     signature(&TrainConfig { hidden: 8, ..base("neighbor", "layered", "cpu") }).unwrap();
 }
 
@@ -695,9 +698,14 @@ fn weighted_draws_need_weights() {
     let message = run(&plain).unwrap_err();
     assert!(matches!(&message, Error::Usage(_)), "{message}");
     assert!(message.to_string().contains("--sampler weighted: the graph stores no edge weights; use"));
-    run(&TrainConfig { replace: true, ..plain.clone() }).unwrap();
-    run(&TrainConfig { edge_weights: "in-degree".parse().unwrap(), ..plain.clone() }).unwrap();
-    let sums = TrainConfig { replace: true, draw_by: "prefix-sums".parse().unwrap(), ..plain };
+    let with = |options: &[(&str, &str)]| {
+        let mut config = plain.clone();
+        options.iter().for_each(|(name, value)| set(&mut config, name, value));
+        config
+    };
+    run(&with(&[("replace", "true")])).unwrap();
+    run(&with(&[("edge_weights", "in-degree")])).unwrap();
+    let sums = with(&[("replace", "true"), ("draw_by", "prefix-sums")]);
     assert!(run(&sums).unwrap_err().to_string().contains("--draw-by prefix-sums changes nothing"));
 }
 
@@ -706,8 +714,10 @@ fn a_file_of_an_earlier_run_sets_options_that_the_run_did_not_read() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let saint = TrainConfig { sampler: "saint-node".into(), ..TrainConfig::default() };
     for run in [saint, base("neighbor", "layered", "cpu"), base("neighbor", "factored", "virtual:3")] {
-        let mut run =
-            TrainConfig { coverage: 50.0, frontier_size: 1000, parts: 50, parts_per_batch: 5, ..run };
+        let mut run = run;
+        let defaults =
+            [("coverage", "50"), ("frontier_size", "1000"), ("parts", "50"), ("parts_per_batch", "5")];
+        defaults.into_iter().for_each(|(name, value)| set(&mut run, name, value));
         set(&mut run, "layers", "3");
         run.settle(&["layers"]).unwrap();
         fs::write(file.path(), run.to_toml()).unwrap();

@@ -2,6 +2,8 @@
 //! not, and gradients no later than they may be.
 
 mod common;
+#[path = "common/set.rs"]
+mod options;
 #[path = "common/run.rs"]
 mod run;
 
@@ -26,6 +28,9 @@ use graphmill_engine::{
     train,
     trainer::RunState,
 };
+use graphmill_loader::sampler::SubgraphTraining;
+use graphmill_nn::layer::GatOptions;
+use options::{set, with};
 use rayon::ThreadPoolBuilder;
 use run::{BATCH, BATCHES, data, watched};
 
@@ -48,11 +53,11 @@ fn base() -> TrainConfig {
         lr: 0.01,
         fused: "off".parse().unwrap(),
         cache: "degree".into(),
-        heads: 2,
-        coverage: 3.0,
         seed: 3,
         ..TrainConfig::default()
     }
+    .with(|gat: &mut GatOptions| gat.heads = 2)
+    .with(|training: &mut SubgraphTraining| training.coverage = 3.0)
 }
 
 /// What a run computed.
@@ -111,11 +116,11 @@ fn alike() -> Vec<TrainConfig> {
         all.push(config);
     };
     for allocation in ["profiled", "naive", "1,1,1", "2,1,1", "1,2,2"] {
-        add("pipelined", &|c| c.allocation = allocation.parse().unwrap());
+        add("pipelined", &|c| set(c, &format!("allocation={allocation}")));
     }
     for queue in 1..=8 {
         let allocation = if queue % 2 == 0 { "1,1,1" } else { "naive" };
-        add("pipelined", &|c| (c.allocation, c.queue) = (allocation.parse().unwrap(), queue));
+        add("pipelined", &|c| set(c, &format!("allocation={allocation} queue={queue}")));
     }
     for devices in 1..=3 {
         for (switching, ratio, cache) in [
@@ -128,21 +133,19 @@ fn alike() -> Vec<TrainConfig> {
                 continue; // nobody would train
             }
             add("factored", &|c| {
-                (c.devices, c.batches_per_update) = (format!("virtual:{devices}").parse().unwrap(), 1);
-                (c.switching, c.cache, c.cache_ratio) =
-                    (switching.parse().unwrap(), cache.into(), Ratio(ratio));
                 // one Trainer or two
-                c.num_samplers = if switching == "on" { 1 } else { devices - 1 };
+                let samplers = if switching == "on" { 1 } else { devices - 1 };
+                set(c, &format!("devices=virtual:{devices} batches_per_update=1 num_samplers={samplers}"));
+                set(c, &format!("switching={switching} cache={cache}"));
+                c.cache_ratio = Ratio(ratio);
             });
         }
     }
     for queue in 1..=3 {
-        add("factored", &|c| {
-            (c.devices, c.batches_per_update, c.queue) = ("virtual:3".parse().unwrap(), 1, queue)
-        });
+        add("factored", &|c| set(c, &format!("devices=virtual:3 batches_per_update=1 queue={queue}")));
     }
-    add("factored", &|c| c.batches_per_update = 1);
-    add("time-sharing", &|c| (c.devices, c.batches_per_update) = ("virtual:2".parse().unwrap(), 1));
+    add("factored", &|c| set(c, "batches_per_update=1"));
+    add("time-sharing", &|c| set(c, "devices=virtual:2 batches_per_update=1"));
     all
 }
 
@@ -155,7 +158,7 @@ fn all_strategies_give_the_same_model_to_the_bit() {
             let with = |config: &TrainConfig| TrainConfig {
                 sampler: sampler.into(),
                 model: model.into(),
-                norm: norm.into(),
+                norm: norm.parse().unwrap(),
                 ..config.clone()
             };
             let (_, reference) = trained(&with(&base()), &data);
@@ -204,9 +207,8 @@ fn several_trainers_are_one_with_larger_batches() {
                 let config = TrainConfig {
                     strategy: strategy.into(),
                     devices: devices.parse().unwrap(),
-                    num_samplers: 1,
                     batch_size,
-                    ..large.clone()
+                    ..with(large.clone(), "num_samplers=1")
                 };
                 let several = trained(&config, &data);
                 let far = distance(&one.1.model, &several.1.model);
@@ -222,10 +224,8 @@ fn several_trainers_are_one_with_larger_batches() {
 fn interruptible() -> Vec<TrainConfig> {
     let of = |strategy: &str, allocation: &str, devices: &str| TrainConfig {
         strategy: strategy.into(),
-        allocation: allocation.parse().unwrap(),
         devices: devices.parse().unwrap(),
-        num_samplers: 1,
-        ..base()
+        ..with(base(), &format!("allocation={allocation} num_samplers=1"))
     };
     vec![
         of("sequential", "profiled", "cpu"),
@@ -236,28 +236,16 @@ fn interruptible() -> Vec<TrainConfig> {
         of("factored", "profiled", "virtual:2"),
         of("factored", "profiled", "virtual:3"),
         of("time-sharing", "profiled", "virtual:2"),
-        TrainConfig { super_batch: 4, ..of("layered", "profiled", "cpu") },
-        TrainConfig {
-            super_batch: 6,
-            hot_ahead: "on".parse().unwrap(),
-            max_variation: 0.08,
-            ..of("layered", "profiled", "cpu")
-        },
+        with(of("layered", "profiled", "cpu"), "super_batch=4"),
+        with(of("layered", "profiled", "cpu"), "super_batch=6 hot_ahead=on max_variation=0.08"),
         // one super-batch to an epoch
-        TrainConfig { super_batch: 20, ..of("layered", "profiled", "cpu") },
-        TrainConfig { super_batch: 3, hot_ahead: "on".parse().unwrap(), ..of("layered", "profiled", "cpu") },
-        TrainConfig {
-            super_batch: 3,
-            hot_ahead: "on".parse().unwrap(),
-            hot_gradient: "kept".parse().unwrap(),
-            max_variation: 0.1,
-            ..of("layered", "profiled", "virtual:1")
-        },
-        TrainConfig {
-            super_batch: 4,
-            hot_ahead: "on".parse().unwrap(),
-            ..of("layered", "profiled", "virtual:2")
-        },
+        with(of("layered", "profiled", "cpu"), "super_batch=20"),
+        with(of("layered", "profiled", "cpu"), "super_batch=3 hot_ahead=on"),
+        with(
+            of("layered", "profiled", "virtual:1"),
+            "super_batch=3 hot_ahead=on hot_gradient=kept max_variation=0.1",
+        ),
+        with(of("layered", "profiled", "virtual:2"), "super_batch=4 hot_ahead=on"),
     ]
 }
 
@@ -298,12 +286,8 @@ fn stopped_at_any_batch_and_resumed_the_numbers_are_the_same() {
 #[test]
 fn rows_of_other_ages_are_refused_when_a_run_is_resumed() {
     let data = small();
-    let with = |devices: &str| TrainConfig {
-        strategy: "layered".into(),
-        devices: devices.parse().unwrap(),
-        super_batch: 4,
-        hot_ahead: "on".parse().unwrap(),
-        ..base()
+    let with = |devices: &str| {
+        with(base(), &format!("strategy=layered devices={devices} super_batch=4 hot_ahead=on"))
     };
     let room = tempfile::tempdir().unwrap();
     let dir = room.path().join("run");
@@ -329,12 +313,9 @@ fn gradients_are_no_later_than_their_bound() {
                 let config = TrainConfig {
                     strategy: strategy.into(),
                     devices: format!("virtual:{devices}").parse().unwrap(),
-                    num_samplers: 1,
-                    updates: "asynchronous".parse().unwrap(),
-                    staleness: bound,
                     cache_ratio: Ratio(Some(0.2)),
                     batch_size: BATCH,
-                    ..base()
+                    ..with(base(), &format!("num_samplers=1 updates=asynchronous staleness={bound}"))
                 };
                 let mut slow = Fault::new(Kind::None, 0, 0, BATCHES, 1);
                 slow.delay = Box::new(move |batch| match keyed::key(&[pattern, batch]) % 4 {
@@ -358,14 +339,8 @@ fn gradients_are_no_later_than_their_bound() {
 fn a_summary_tells_how_late_gradients_were() {
     let data = small();
     for (updates, bound) in [("asynchronous", 0), ("asynchronous", 3), ("synchronous", 3)] {
-        let config = TrainConfig {
-            strategy: "factored".into(),
-            devices: "virtual:3".parse().unwrap(),
-            num_samplers: 1,
-            updates: updates.parse().unwrap(),
-            staleness: bound,
-            ..base()
-        };
+        let options = format!("num_samplers=1 updates={updates} staleness={bound}");
+        let config = with(base(), &format!("strategy=factored devices=virtual:3 {options}"));
         let told = trained(&config, &data).0.staleness;
         let expected = if updates == "asynchronous" { bound as u64 } else { 0 };
         assert_eq!(told.bound, expected, "{updates}");

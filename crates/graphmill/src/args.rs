@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use graphmill_core::options::Values;
-use graphmill_engine::{Dataset, Error, TrainConfig, config};
+use graphmill_engine::{Dataset, Error, TrainConfig, config, options};
 use rayon::ThreadPoolBuilder;
 
 /// `--json`.
@@ -59,21 +59,25 @@ pub(crate) fn required<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
     get_path(matches, name).expect("clap has checked that it is there")
 }
 
-/// Adds the training options ([`config::KEYS`]) of those names as flags.
+/// Adds the training options ([`options::keys`]) of those names as flags. The short help shows common ones.
 pub(crate) fn with_training_options(mut command: Command, names: &[&str]) -> Command {
-    for key in config::KEYS.iter().filter(|key| names.contains(&key.name)) {
+    for key in options::keys().into_iter().filter(|key| names.contains(&key.name)) {
         let mut arg = Arg::new(key.name)
             .long(key.flag())
             .value_name(key.value)
             .help(key.help())
-            .help_heading(key.group)
+            .long_help(key.long_help())
+            .hide_short_help(!key.is_common)
             .allow_hyphen_values(true);
+        if !key.is_common {
+            arg = arg.help_heading(key.heading);
+        }
         if key.value == "BOOL" {
             arg = arg.num_args(0..=1).default_missing_value("true").require_equals(true);
         }
         command = command.arg(arg);
     }
-    command
+    command.after_help("More options: --help")
 }
 
 /// Applies the training options that were given, of those `names`, to `config`; returns which.
@@ -83,13 +87,13 @@ pub(crate) fn apply_training_options(
     names: &[&str],
 ) -> Result<Vec<&'static str>, Error> {
     let (mut values, mut given) = (Values::new(), Vec::new());
-    for key in config::KEYS.iter().filter(|key| names.contains(&key.name)) {
+    for key in options::keys().iter().filter(|key| names.contains(&key.name)) {
         if let Some(word) = matches.get_one::<String>(key.name) {
             values.insert(key.name.into(), word.as_str().into());
             given.push(key.name);
         }
     }
-    config.set(&values).map_err(|fault| Error::usage(config::by_flag(&values, &fault)))?;
+    config.set(&values).map_err(|fault| Error::usage(options::by_flag(&fault)))?;
     Ok(given)
 }
 
@@ -102,7 +106,7 @@ pub(crate) fn training_options(
     let mut config = TrainConfig::default();
     let given = apply_training_options(matches, &mut config, names)?;
     config.settle(&given)?;
-    config.validate()?;
+    config.check()?;
     Ok((config, given))
 }
 

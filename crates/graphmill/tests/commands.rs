@@ -327,6 +327,24 @@ fn results_go_to_standard_output_and_nothing_else_does() {
 }
 
 #[test]
+fn short_help_is_one_screen() {
+    let room = Room::new();
+    for command in
+        ["train", "import", "generate", "eval", "predict", "hotness", "plan", "bench", "reorder", "partition"]
+    {
+        let help = room.ok(&format!("{command} -h"));
+        let lines: Vec<&str> = help.lines().collect();
+        assert!(lines.len() <= 42, "{command}: {} lines\n{help}", lines.len());
+        assert!(lines.iter().all(|line| line.chars().count() <= 110), "{command}:\n{help}");
+    }
+    let help = room.ok("train -h");
+    assert!(help.ends_with("More options: --help\n"), "{help}");
+    assert!(help.contains("--fanout") && !help.contains("--burning"), "{help}");
+    let help = room.ok("train --help");
+    assert!(help.contains("Options of --sampler forest-fire:") && help.contains("--burning <P>"), "{help}");
+}
+
+#[test]
 fn a_bounded_run_says_what_it_scored_and_eval_scores_the_same() {
     let room = Room::new();
     room.ok("generate sbm data --nodes 3000 --classes 4 --feature-dim 8 --feature-type f16");

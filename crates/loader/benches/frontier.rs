@@ -9,13 +9,15 @@ use graphmill_core::{
     Block, Graph, NodeId,
     block::Induce,
     keyed::{self, Stream},
+    options::OwnOptions,
 };
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_loader::{
     sampler::of_subgraphs,
     subgraph::{
-        BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch,
-        frontier::{Frontier, Level, PopBy},
+        BatchKey, SubgraphContext, SubgraphSampler, SubgraphScratch,
+        cluster::ClusterOptions,
+        frontier::{Frontier, FrontierOptions, Level, PopBy},
     },
 };
 use rayon::prelude::*;
@@ -88,12 +90,12 @@ fn dashboard() {
                 "{name} 2^{scale}, degree {degree:.1}, cap {cap}: intervals {intervals:.0}, sums {sums:.0}"
             );
             for (name, pop_by) in [("sums", PopBy::Sums), ("dashboard", PopBy::Dashboard)] {
-                let options = SubgraphOptions { degree_cap: cap, pop_by, ..options() };
+                let options = FrontierOptions { degree_cap: cap as usize, pop_by, ..frontier_options() };
                 print!("    {name:<14}");
                 let mut scalar = 0.0;
                 let mut least = f64::INFINITY;
                 for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
-                    let sampler = Frontier::new(&graph, &roots, &options).expect("options that fit");
+                    let sampler = Frontier::new(&graph, &roots, BUDGET, &options).expect("options that fit");
                     let us = time(&sampler.with_level(level), &graph);
                     if level == Level::Scalar {
                         scalar = us;
@@ -112,8 +114,12 @@ fn dashboard() {
     }
 }
 
-fn options() -> SubgraphOptions {
-    SubgraphOptions { budget: BUDGET, frontier: FRONTIER, parts: 656, ..SubgraphOptions::default() }
+fn frontier_options() -> FrontierOptions {
+    FrontierOptions { frontier_size: FRONTIER, ..FrontierOptions::default() }
+}
+
+fn options(parts: usize) -> OwnOptions {
+    OwnOptions::default().with(frontier_options()).with(ClusterOptions { parts, ..ClusterOptions::default() })
 }
 
 /// Subgraphs a second, on one thread and on all: a subgraph a thread.
@@ -121,9 +127,11 @@ fn samplers() {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let (graph, roots) = graph(20, 30.0, RMAT);
     println!("\nsubgraphs a second of an R-MAT graph of 2^20 nodes, on 1 thread and on {threads}");
+    let own = options(656);
+    let with = SubgraphContext { budget: BUDGET, own: &own };
     for (name, make) in of_subgraphs() {
         let clock = Instant::now();
-        let sampler = make(&graph, &roots, &options()).expect("options that fit");
+        let sampler = make(&graph, &roots, &with).expect("options that fit");
         let made = clock.elapsed().as_secs_f64() * 1e3;
         print!("{:<14}made in {made:7.1} ms", name);
         let mut alone = 0.0;
@@ -162,8 +170,9 @@ fn flatness() {
         let (graph, roots) = graph(scale, 16.0, RMAT);
         for ((_, make), row) in of_subgraphs().zip(&mut rows) {
             // parts of as many nodes whatever the graph
-            let options = SubgraphOptions { parts: roots.len() / 1600, ..options() };
-            let sampler = make(&graph, &roots, &options).expect("options that fit");
+            let own = options(roots.len() / 1600);
+            let sampler = make(&graph, &roots, &SubgraphContext { budget: BUDGET, own: &own })
+                .expect("options that fit");
             *row += &format!("  2^{scale} {:7.1}", time(&*sampler, &graph));
         }
     }
@@ -186,8 +195,9 @@ fn edges() {
         println!("{name} 2^{scale}, degree {degree:.1}");
         let named = |(name, _): &(&str, _)| ["saint-node", "saint-rw", "frontier"].contains(name);
         for (name, make) in of_subgraphs().filter(named) {
-            let options = SubgraphOptions { budget, ..options() };
-            let sampler = make(&graph, &roots, &options).expect("options that fit");
+            let own = options(656);
+            let sampler =
+                make(&graph, &roots, &SubgraphContext { budget, own: &own }).expect("options that fit");
             let mut scratch = SubgraphScratch::default();
             let drawn = [0, 1, 2, 3, 4, 5, 6, 7].map(|batch| {
                 let (key, mut nodes) = (BatchKey { seed: 1, epoch: 0, batch }, Vec::new());

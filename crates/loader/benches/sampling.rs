@@ -9,13 +9,15 @@ use std::{collections::HashMap, hint::black_box, time::Instant};
 use graphmill_core::{
     Graph, NodeId,
     keyed::{self, Stream},
+    options::OwnOptions,
 };
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_loader::{
     BatchKey, BlockLayout, MiniBatch, MinibatchSampler, Sampled, Seeds, Workspace,
     compact::{dense::Dense, table::Table},
     sampler::{
-        BatchRequest, HopStack, SamplerOptions, Source, TABLE, WeightedOptions,
+        BatchRequest, HopStack, SamplerOptions, Source, TABLE, WeightOptions, WeightedOptions,
+        labor::{Iterations, LaborOptions},
         neighbor::Neighbor,
         weighted::{DrawBy, EdgeWeights},
     },
@@ -133,13 +135,12 @@ fn by_hops(
     filter: &str,
 ) -> Vec<(String, Box<dyn MinibatchSampler>)> {
     let mut all = Vec::new();
-    let mut add = |name: &str, variant: &str, weighted: WeightedOptions, graph: &Graph, labor_iterations| {
+    let mut add = |name: &str, variant: &str, own: OwnOptions, graph: &Graph| {
         if filter.strip_prefix("samplers ").is_some_and(|wanted| !name.contains(wanted)) {
             return;
         }
         let entry = TABLE.get(name).expect("a sampler");
-        let options =
-            SamplerOptions { fanout: fanout.into(), weighted, labor_iterations, ..SamplerOptions::default() };
+        let options = SamplerOptions { fanout: fanout.into(), own, ..SamplerOptions::default() };
         let clock = Instant::now();
         let sampler = entry.make.make(&options, &Source { graph, train: &[] }).expect("a sampler");
         let name = format!("{name}{variant}");
@@ -148,19 +149,21 @@ fn by_hops(
         }
         all.push((name, sampler));
     };
-    let by_weight = WeightedOptions::default();
-    add("neighbor", "", by_weight, graph, 0);
-    add("weighted", "", by_weight, graph, 0);
-    add("weighted", " again", WeightedOptions { replace: true, ..by_weight }, graph, 0);
-    let sums = WeightedOptions { draw_by: DrawBy::PrefixSums, ..by_weight };
-    add("weighted", " sums", sums, graph, 0);
-    add("weighted", " sums again", WeightedOptions { replace: true, ..sums }, graph, 0);
-    add("weighted", " sums degree", WeightedOptions { weights: EdgeWeights::InDegree, ..sums }, graph, 0);
-    add("labor", "", by_weight, plain, 0);
-    add("labor", " 1", by_weight, plain, 1);
-    add("labor", " *", by_weight, plain, usize::MAX);
-    add("labor", " by weight", by_weight, graph, 0);
-    add("random-walk", "", by_weight, graph, 0);
+    let own = OwnOptions::default;
+    let weighted = |replace, draw_by| own().with(WeightedOptions { replace, draw_by });
+    let labor = |iterations| own().with(LaborOptions { labor_iterations: Iterations(iterations) });
+    add("neighbor", "", own(), graph);
+    add("weighted", "", own(), graph);
+    add("weighted", " again", weighted(true, DrawBy::Alias), graph);
+    let sums = weighted(false, DrawBy::PrefixSums);
+    add("weighted", " sums", sums.clone(), graph);
+    add("weighted", " sums again", weighted(true, DrawBy::PrefixSums), graph);
+    add("weighted", " sums degree", sums.with(WeightOptions { edge_weights: EdgeWeights::InDegree }), graph);
+    add("labor", "", own(), plain);
+    add("labor", " 1", labor(1), plain);
+    add("labor", " *", labor(usize::MAX), plain);
+    add("labor", " by weight", own(), graph);
+    add("random-walk", "", own(), graph);
     all
 }
 

@@ -1,5 +1,7 @@
 //! The one error type of this crate.
 
+use graphmill_core::options::{Fault, Values};
+
 /// What is wrong with a model's description.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -10,7 +12,7 @@ pub enum Error {
     #[error("{field} = {value}: {message}")]
     Config {
         /// The field of the configuration.
-        field: &'static str,
+        field: String,
         /// What it was set to.
         value: String,
         /// What is wrong and what to do.
@@ -25,8 +27,16 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// A fault of an option, whose value is among these.
+    pub(crate) fn option(values: &Values, fault: Fault) -> Self {
+        let field = fault.option.unwrap_or_default();
+        let value = values.get(&field).map(ToString::to_string).unwrap_or_default();
+        let message = fault.message.split_once("': ").map_or(fault.message.as_str(), |(_, reason)| reason);
+        Self::config(field, value, message)
+    }
+
     /// A configuration that cannot be.
-    pub fn config(field: &'static str, value: impl ToString, message: impl Into<String>) -> Self {
-        Self::Config { field, value: value.to_string(), message: message.into() }
+    pub fn config(field: impl Into<String>, value: impl ToString, message: impl Into<String>) -> Self {
+        Self::Config { field: field.into(), value: value.to_string(), message: message.into() }
     }
 }

@@ -4,7 +4,13 @@
 //! was. `plateau` alone also depends on the scores seen; that and [`EarlyStop`] have a small state to
 //! be kept with the checkpoint.
 
-use graphmill_core::table::{Entry, Table};
+use std::ops::Bound;
+
+use clap::Args;
+use graphmill_core::{
+    options::{Fault, OptionGroup, OptionSet, OwnOptions, range},
+    table::{Entry, Table},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -45,31 +51,95 @@ pub enum Shape {
 /// By how much of the best a score must be better for `plateau` (PyTorch's default).
 pub const THRESHOLD: f64 = 1e-4;
 
-/// What the shapes can be told; each reads its own part. Errors call the values as the options of a run are called.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// `step`: epochs between two reductions, at least 1.
-    pub every: u32,
-    /// `step`, `plateau`: factor of each reduction, in `(0, 1]`.
-    pub factor: f64,
-    /// `cosine`: epochs until the floor, more than the warm-up.
-    pub epochs: f64,
-    /// `cosine`, `plateau`: the least learning rate, at most the base.
-    pub min_lr: f64,
-    /// `plateau`: scores that are let pass.
-    pub patience: u32,
-    /// All: epochs of linear warm-up, may be a fraction; 0 for none.
-    pub warmup: f64,
+/// Epochs between steps, and scored epochs of patience, unless `--schedule-epochs` gives another number.
+const EPOCHS: usize = 10;
+
+/// Options of schedules that count epochs.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PeriodOptions {
+    /// Epochs of a step, of the descent or of patience; 0 chooses.
+    ///
+    /// Step: epochs between two steps, 0 for 10. Cosine: epochs of the whole descent, 0 for all.
+    /// Plateau: scored epochs of patience, 0 for 10.
+    #[arg(long, value_name = "N")]
+    pub schedule_epochs: usize,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self { every: 10, factor: 0.5, epochs: 10.0, min_lr: 0.0, patience: 10, warmup: 0.0 }
+impl OptionSet for PeriodOptions {}
+
+impl PeriodOptions {
+    /// The number of epochs between steps, or of patience.
+    fn count(self) -> u32 {
+        let epochs = if self.schedule_epochs == 0 { EPOCHS } else { self.schedule_epochs };
+        u32::try_from(epochs).unwrap_or(u32::MAX)
     }
 }
 
-/// Picks a shape's own options; the floor is the least factor.
-pub type Make = fn(options: &Options, floor: f64) -> Shape;
+/// Options of schedules that reduce the learning rate by a factor.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FactorOptions {
+    /// Factor of each reduction, above 0 and at most 1.
+    #[arg(long, value_name = "F")]
+    pub schedule_factor: f64,
+}
+
+impl Default for FactorOptions {
+    fn default() -> Self {
+        Self { schedule_factor: 0.5 }
+    }
+}
+
+impl OptionSet for FactorOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("schedule_factor", self.schedule_factor, (Bound::Excluded(0.0), Bound::Included(1.0)))
+    }
+}
+
+/// Options of schedules that end at a lowest learning rate.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FloorOptions {
+    /// Lowest learning rate; at most --lr.
+    #[arg(long, value_name = "LR")]
+    pub min_lr: f64,
+}
+
+impl OptionSet for FloorOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("min_lr", self.min_lr, 0.0..)
+    }
+}
+
+impl FloorOptions {
+    /// The least factor of the learning rate `base`.
+    fn floor(self, base: f64) -> Result<f64> {
+        if (0.0..=base).contains(&self.min_lr) {
+            return Ok(self.min_lr / base);
+        }
+        let wanted = format!("must be between 0 and the learning rate, {base}");
+        Err(Error::config("min_lr", self.min_lr, wanted))
+    }
+}
+
+/// The numbers that all schedules have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Basis {
+    /// Learning rate after the warm-up.
+    pub lr: f64,
+    /// Epochs of linear warm-up, may be a fraction; 0 for none.
+    pub warmup: f64,
+    /// Epochs of the run.
+    pub epochs: f64,
+}
+
+/// Makes a shape.
+pub type Make = fn(&Basis, &OwnOptions) -> Result<Shape>;
+
+const PERIOD: OptionGroup = OptionGroup::of::<PeriodOptions>();
+const FACTOR: OptionGroup = OptionGroup::of::<FactorOptions>();
+const FLOOR: OptionGroup = OptionGroup::of::<FloorOptions>();
 
 /// The shapes.
 pub static TABLE: Table<Make> = Table::new(
@@ -80,31 +150,44 @@ pub static TABLE: Table<Make> = Table::new(
             summary: "the same throughout",
             source: "",
             options: &[],
-            make: |_, _| Shape::Constant,
+            make: |_, _| Ok(Shape::Constant),
         },
         Entry {
             name: "step",
             summary: "times a factor every so many epochs",
             source: "",
-            options: &["schedule_epochs", "schedule_factor"],
-            make: |options, _| Shape::Step { every: options.every, factor: options.factor },
+            options: &[PERIOD, FACTOR],
+            make: |_, own| {
+                let every = own.get::<PeriodOptions>().count();
+                Ok(Shape::Step { every, factor: own.get::<FactorOptions>().schedule_factor })
+            },
         },
         Entry {
             name: "cosine",
             summary: "half a cosine wave down to a floor at the last epoch",
             source: "Loshchilov and Hutter, ICLR 2017, equation 5",
-            options: &["schedule_epochs", "min_lr"],
-            make: |options, floor| Shape::Cosine { epochs: options.epochs, floor },
+            options: &[PERIOD, FLOOR],
+            make: |basis, own| {
+                let given = own.get::<PeriodOptions>().schedule_epochs;
+                let epochs = if given == 0 { basis.epochs } else { given as f64 };
+                if basis.warmup >= epochs {
+                    let wanted = format!("must be shorter than the {epochs} epochs of the whole descent");
+                    return Err(Error::config("warmup", basis.warmup, wanted));
+                }
+                Ok(Shape::Cosine { epochs, floor: own.get::<FloorOptions>().floor(basis.lr)? })
+            },
         },
         Entry {
             name: "plateau",
             summary: "times a factor whenever the validation score has not improved for a while",
             source: "PyTorch's ReduceLROnPlateau",
-            options: &["schedule_epochs", "schedule_factor", "min_lr"],
-            make: |options, floor| Shape::Plateau {
-                factor: options.factor,
-                patience: options.patience,
-                floor,
+            options: &[PERIOD, FACTOR, FLOOR],
+            make: |basis, own| {
+                Ok(Shape::Plateau {
+                    factor: own.get::<FactorOptions>().schedule_factor,
+                    patience: own.get::<PeriodOptions>().count(),
+                    floor: own.get::<FloorOptions>().floor(basis.lr)?,
+                })
             },
         },
     ],
@@ -160,35 +243,24 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule called `name` around the learning rate `base`.
+    /// The schedule called `name`.
     ///
     /// # Errors
     /// No such name, or a value out of range.
-    pub fn new(name: &str, base: f64, options: &Options) -> Result<Self> {
+    pub fn new(name: &str, basis: &Basis, own: &OwnOptions) -> Result<Self> {
         let entry = TABLE.find(name)?;
-        let &Options { every, factor, epochs, min_lr, warmup, .. } = options;
-        let check = |holds: bool, field: &'static str, value: f64, wanted: &str| {
-            if holds { Ok(()) } else { Err(Error::config(field, value, wanted)) }
-        };
-        check(base > 0.0 && base.is_finite(), "lr", base, "must be positive")?;
-        check(warmup >= 0.0 && warmup.is_finite(), "warmup", warmup, "must be 0 or more epochs")?;
-        let shape = (entry.make)(options, min_lr / base);
-        if let Shape::Step { .. } = shape {
-            check(every > 0, "schedule_epochs", f64::from(every), "must be at least 1")?;
+        let &Basis { lr, warmup, .. } = basis;
+        if !(lr > 0.0 && lr.is_finite()) {
+            return Err(Error::config("lr", lr, "must be positive"));
         }
-        if let Shape::Step { .. } | Shape::Plateau { .. } = shape {
-            let wanted = "must be above 0 and at most 1";
-            check(factor > 0.0 && factor <= 1.0, "schedule_factor", factor, wanted)?;
+        if !(warmup >= 0.0 && warmup.is_finite()) {
+            return Err(Error::config("warmup", warmup, "must be 0 or more epochs"));
         }
-        if let Shape::Cosine { .. } | Shape::Plateau { .. } = shape {
-            let wanted = format!("must be between 0 and the learning rate, {base}");
-            check((0.0..=base).contains(&min_lr), "min_lr", min_lr, &wanted)?;
+        for group in entry.options {
+            own.check(*group).map_err(|fault| Error::option(&own.write(*group), fault))?;
         }
-        if let Shape::Cosine { .. } = shape {
-            let wanted = format!("must be shorter than the {epochs} epochs of the whole descent");
-            check(warmup < epochs && epochs.is_finite(), "warmup", warmup, &wanted)?;
-        }
-        Ok(Self { base, warmup, shape, state: State::default() })
+        let shape = (entry.make)(basis, own)?;
+        Ok(Self { base: lr, warmup, shape, state: State::default() })
     }
 
     /// The learning rate of batch `batch` of `batches` in epoch `epoch`, all counted from 0. The warm-up
@@ -273,9 +345,40 @@ impl EarlyStop {
 mod tests {
     use super::*;
 
+    /// Options of all schedules.
+    #[derive(Clone, Copy)]
+    struct Options {
+        every: usize,
+        factor: f64,
+        epochs: f64,
+        min_lr: f64,
+        patience: usize,
+        warmup: f64,
+    }
+
+    impl Default for Options {
+        fn default() -> Self {
+            Self { every: 0, factor: 0.5, epochs: 10.0, min_lr: 0.0, patience: 0, warmup: 0.0 }
+        }
+    }
+
+    fn schedule(name: &str, lr: f64, options: &Options) -> Result<Schedule> {
+        let &Options { every, factor, epochs, min_lr, patience, warmup } = options;
+        let schedule_epochs = match name {
+            "plateau" => patience,
+            "cosine" => 0,
+            _ => every,
+        };
+        let own = OwnOptions::default()
+            .with(PeriodOptions { schedule_epochs })
+            .with(FactorOptions { schedule_factor: factor })
+            .with(FloorOptions { min_lr });
+        Schedule::new(name, &Basis { lr, warmup, epochs }, &own)
+    }
+
     /// The factors at the starts of the first `n` epochs.
-    fn by_epoch(schedule: &Schedule, n: u32) -> Vec<f64> {
-        (0..n).map(|epoch| schedule.lr(epoch, 0, 1)).collect()
+    fn by_epoch(of: &Schedule, n: u32) -> Vec<f64> {
+        (0..n).map(|epoch| of.lr(epoch, 0, 1)).collect()
     }
 
     fn close(got: &[f64], expected: &[f64]) {
@@ -288,14 +391,14 @@ mod tests {
     #[test]
     fn constant_and_step() {
         let options = Options { every: 2, factor: 0.1, ..Options::default() };
-        close(&by_epoch(&Schedule::new("constant", 0.5, &options).unwrap(), 3), &[0.5, 0.5, 0.5]);
-        close(&by_epoch(&Schedule::new("step", 1.0, &options).unwrap(), 5), &[1.0, 1.0, 0.1, 0.1, 0.01]);
+        close(&by_epoch(&schedule("constant", 0.5, &options).unwrap(), 3), &[0.5, 0.5, 0.5]);
+        close(&by_epoch(&schedule("step", 1.0, &options).unwrap(), 5), &[1.0, 1.0, 0.1, 0.1, 0.01]);
     }
 
     #[test]
     fn cosine_falls_to_its_floor() {
         let options = Options { epochs: 4.0, min_lr: 0.2, ..Options::default() };
-        let schedule = Schedule::new("cosine", 1.0, &options).unwrap();
+        let schedule = schedule("cosine", 1.0, &options).unwrap();
         let half = 0.5 * std::f64::consts::FRAC_1_SQRT_2;
         close(
             &by_epoch(&schedule, 6),
@@ -310,29 +413,29 @@ mod tests {
     fn warm_up_rises_by_batch_in_front_of_any_shape() {
         let options = Options { warmup: 1.5, epochs: 3.5, every: 1, patience: 1, ..Options::default() };
         for entry in &TABLE {
-            let schedule = Schedule::new(entry.name, 1.0, &options).unwrap();
+            let schedule = schedule(entry.name, 1.0, &options).unwrap();
             close(&[schedule.lr(0, 0, 2), schedule.lr(0, 1, 2)], &[1.0 / 3.0, 2.0 / 3.0]);
         }
-        let cosine = Schedule::new("cosine", 1.0, &options).unwrap();
+        let cosine = schedule("cosine", 1.0, &options).unwrap();
         close(&[cosine.lr(1, 0, 2), cosine.lr(1, 1, 2), cosine.lr(2, 1, 2)], &[1.0, 1.0, 0.5]);
-        let step = Schedule::new("step", 1.0, &options).unwrap();
+        let step = schedule("step", 1.0, &options).unwrap();
         close(&[step.lr(1, 0, 2), step.lr(2, 1, 2)], &[0.5, 0.25]);
     }
 
     #[test]
     fn plateau_waits_reduces_and_stops_at_its_floor() {
         let options = Options { factor: 0.5, patience: 1, min_lr: 0.3, ..Options::default() };
-        let mut schedule = Schedule::new("plateau", 1.0, &options).unwrap();
+        let mut first = schedule("plateau", 1.0, &options).unwrap();
         let scores = [0.5, 0.6, 0.6, f64::NAN, 0.7, 0.1, 0.1, 0.1, 0.1];
-        let reduced: Vec<bool> = scores.iter().map(|&score| schedule.observe(score)).collect();
+        let reduced: Vec<bool> = scores.iter().map(|&score| first.observe(score)).collect();
         assert_eq!(reduced, [false, false, false, true, false, false, true, false, false]);
-        close(&[schedule.lr(9, 0, 1)], &[0.3]);
+        close(&[first.lr(9, 0, 1)], &[0.3]);
 
         // a resumed schedule goes on like the other
-        let mut whole = Schedule::new("plateau", 1.0, &options).unwrap();
+        let mut whole = schedule("plateau", 1.0, &options).unwrap();
         whole.observe(0.5);
         whole.observe(0.4);
-        let mut resumed = Schedule::new("plateau", 1.0, &options).unwrap();
+        let mut resumed = schedule("plateau", 1.0, &options).unwrap();
         resumed.set_state(whole.state());
         assert!(resumed.observe(0.5) && whole.observe(0.5));
         assert_eq!(resumed, whole);
@@ -371,8 +474,8 @@ mod tests {
             for (mode, sign) in [("max", 1.0), ("min", -1.0)] {
                 // as a loss: what is good is small
                 let metrics = scores.map(|score| if mode == "max" { score } else { 1.3 - score });
-                let options = Options { factor: 0.5, patience, ..Options::default() };
-                let mut schedule = Schedule::new("plateau", 1.0, &options).unwrap();
+                let shape = Shape::Plateau { factor: 0.5, patience, floor: 0.0 };
+                let mut schedule = Schedule { base: 1.0, warmup: 0.0, shape, state: State::default() };
                 let rate = |&metric: &f64| {
                     schedule.observe(sign * metric);
                     schedule.lr(0, 0, 1)
@@ -401,9 +504,10 @@ mod tests {
     #[test]
     fn values_out_of_range_say_what_is_wanted() {
         let options = Options::default();
-        let message = |name, lr, options: Options| Schedule::new(name, lr, &options).unwrap_err().to_string();
+        let message = |name, lr, options: Options| schedule(name, lr, &options).unwrap_err().to_string();
         assert_eq!(message("constant", -1.0, options), "lr = -1: must be positive");
-        assert!(message("step", 0.1, Options { every: 0, ..options }).starts_with("schedule_epochs = 0"));
+        let by_default = schedule("step", 0.1, &options).unwrap();
+        assert_eq!(by_default.shape, Shape::Step { every: 10, factor: 0.5 }, "0 epochs are none given");
         assert!(
             message("plateau", 0.1, Options { factor: 1.5, ..options }).starts_with("schedule_factor = 1.5")
         );

@@ -4,11 +4,11 @@ mod support;
 
 use std::collections::HashMap;
 
-use graphmill_core::Block;
+use graphmill_core::{Block, options::OwnOptions};
 use graphmill_nn::{
     Epilogue, Layer, LayerConfig, Matrix, ProductOrder, Saved,
     backend::Activation,
-    layer::{self, LayerGrads, LayerInput, Norm, norm::BatchNorm},
+    layer::{self, Aggregator, GatOptions, LayerGrads, LayerInput, Norm, SageOptions, norm::BatchNorm},
 };
 use support::{pass, random, random_block};
 
@@ -230,7 +230,11 @@ fn assert_formula(
 }
 
 fn config() -> LayerConfig {
-    LayerConfig { in_dim: 5, out_dim: 6, ..LayerConfig::default() }
+    LayerConfig { in_dim: 5, out_dim: 6, own: heads(1), ..LayerConfig::default() }
+}
+
+fn heads(heads: usize) -> OwnOptions {
+    OwnOptions::default().with(GatOptions { heads, out_heads: heads, attention_dropout: 0.0 })
 }
 
 #[test]
@@ -253,7 +257,8 @@ fn sage_with_stored_weights_sums_with_them() {
 
 #[test]
 fn sage_max_pool_is_the_maximum_of_dense_rows() {
-    let config = LayerConfig { aggregator: "max-pool".into(), ..config() };
+    let own = OwnOptions::default().with(SageOptions { aggregator: Aggregator::MaxPool });
+    let config = LayerConfig { own, ..config() };
     assert_formula("sage", &config, &random_block(9, 14, false, 2), sage_max_pool);
 }
 
@@ -264,9 +269,9 @@ fn gcn_is_the_normalised_adjacency() {
 
 #[test]
 fn gat_attends_to_neighbours_and_itself() {
-    for (heads, concat, out_dim) in [(1, true, 6), (3, true, 6), (2, false, 3), (1, false, 4)] {
-        let config = LayerConfig { heads, concat, out_dim, ..config() };
-        assert_formula("gat", &config, &random_block(9, 14, false, 3), |b, x, p| gat(heads, concat, b, x, p));
+    for (count, concat, out_dim) in [(1, true, 6), (3, true, 6), (2, false, 3), (1, false, 4)] {
+        let config = LayerConfig { own: heads(count), concat, out_dim, ..config() };
+        assert_formula("gat", &config, &random_block(9, 14, false, 3), |b, x, p| gat(count, concat, b, x, p));
     }
 }
 
@@ -396,8 +401,8 @@ fn heads_must_divide_the_width() {
     let make = |config: &LayerConfig| {
         (layer::TABLE.find("gat").unwrap().make.make)(config).err().map(|e| e.to_string())
     };
-    let message = make(&LayerConfig { heads: 4, ..config() }).unwrap();
+    let message = make(&LayerConfig { own: heads(4), ..config() }).unwrap();
     assert_eq!(message, "heads = 4: 6 columns cannot be divided among them; choose a divisor");
-    assert!(make(&LayerConfig { heads: 0, ..config() }).is_some());
-    assert!(make(&LayerConfig { heads: 4, concat: false, ..config() }).is_none());
+    assert!(make(&LayerConfig { own: heads(0), ..config() }).is_some());
+    assert!(make(&LayerConfig { own: heads(4), concat: false, ..config() }).is_none());
 }

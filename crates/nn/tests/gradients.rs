@@ -3,10 +3,11 @@
 
 mod support;
 
+use clap::ValueEnum;
 use graphmill_nn::{
     Epilogue, Matrix, Pass,
     backend::{Activation, Dropout, Reference, ops::Add},
-    layer::{self, Linear, norm},
+    layer::{self, Linear, NormKind},
     testing::conformance::{self, Case},
 };
 use support::{Checked, check, dot, nudge, pass, random};
@@ -121,8 +122,8 @@ fn linear_matches_finite_differences() {
 #[test]
 fn norms_match_finite_differences() {
     let pass: Pass = pass(true);
-    for entry in norm::NORMS {
-        let Some(mut norm) = (entry.make)(4) else { continue };
+    for kind in NormKind::value_variants() {
+        let Some(mut norm) = kind.make(4) else { continue };
         norm.visit_mut(&mut |p| {
             let moved = random(p.value.num_rows(), 4, 5);
             Add { alpha: 0.3, x: moved.view(), y: p.value.view_mut() }.run(pass.backend);
@@ -140,7 +141,7 @@ fn norms_match_finite_differences() {
         let mut grads = Vec::new();
         norm.visit(&mut |p| grads.push((p.name, p.grad.clone(), p.trainable)));
         for (n, (param, grad, _)) in grads.iter().enumerate().filter(|(_, g)| g.2) {
-            checked += check(&format!("{} {param}", entry.name), grad.view(), |i, delta| {
+            checked += check(&format!("{} {param}", kind), grad.view(), |i, delta| {
                 let mut moved = norm.clone();
                 let mut m = 0;
                 moved.visit_mut(&mut |p| {
@@ -152,7 +153,7 @@ fn norms_match_finite_differences() {
                 dot(run(moved.as_ref(), &x).0.view(), c.view())
             });
         }
-        checked += check(&format!("{} x", entry.name), grad.view(), |i, delta| {
+        checked += check(&format!("{} x", kind), grad.view(), |i, delta| {
             x.view_mut().host()[i] += delta;
             let out = run(norm.as_ref(), &x).0;
             x.view_mut().host()[i] -= delta;

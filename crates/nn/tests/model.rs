@@ -5,9 +5,10 @@ mod support;
 use graphmill_core::Block;
 use graphmill_nn::{
     Activations, Matrix, Model, ModelConfig, ProductOrder, View,
-    backend::{Reference, ops::Add},
+    backend::{Activation, Reference, ops::Add},
     cost::BlockShape,
-    layer::{LayerInput, needs_transposed},
+    layer::{Aggregator, GatOptions, LayerInput, MixHopOptions, NormKind, SageOptions, needs_transposed},
+    model::ResidualKind,
 };
 use support::{Checked, all_orders, check, distance, dot, global, nudge, pass, random, random_block};
 
@@ -15,47 +16,87 @@ const F: usize = 5;
 const C: usize = 3;
 
 fn named(model: &str) -> ModelConfig {
-    ModelConfig { model: model.into(), hidden: 4, dropout: 0.3, heads: 2, ..ModelConfig::default() }
+    ModelConfig { model: model.into(), hidden: 4, dropout: 0.3, ..ModelConfig::default() }
+        .with(GatOptions { heads: 2, ..GatOptions::default() })
 }
 
 /// Models with every part switched on somewhere.
 fn configs() -> Vec<ModelConfig> {
-    let s = String::from;
-    let sage = ModelConfig { activation: s("elu"), ..named("sage") };
-    let gcn = ModelConfig { activation: s("elu"), ..named("gcn") };
+    let sage = ModelConfig { activation: "elu".parse().unwrap(), ..named("sage") };
+    let gcn = ModelConfig { activation: "elu".parse().unwrap(), ..named("gcn") };
     vec![
         sage.clone(),
-        ModelConfig { aggregator: s("max-pool"), layers: 1, ..sage.clone() },
-        ModelConfig { norm: s("layer"), residual: s("linear"), input_dropout: 0.2, ..sage.clone() },
-        ModelConfig { norm: s("batch"), head_layers: 1, activation: s("leaky-relu"), ..sage.clone() },
-        ModelConfig { norm: s("l2"), residual: s("identity"), input_layer: true, ..sage.clone() },
+        ModelConfig { layers: 1, ..sage.clone() }.with(SageOptions { aggregator: Aggregator::MaxPool }),
+        ModelConfig {
+            norm: "layer".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            input_dropout: 0.2,
+            ..sage.clone()
+        },
+        ModelConfig {
+            norm: "batch".parse().unwrap(),
+            head_layers: 1,
+            activation: "leaky-relu".parse().unwrap(),
+            ..sage.clone()
+        },
+        ModelConfig {
+            norm: "l2".parse().unwrap(),
+            residual: "identity".parse().unwrap(),
+            input_layer: true,
+            ..sage.clone()
+        },
         ModelConfig { layers: 3, head_layers: 2, input_layer: true, input_dropout: 0.2, ..sage },
         gcn.clone(),
-        ModelConfig { norm: s("batch"), residual: s("linear"), head_layers: 3, ..gcn.clone() },
-        ModelConfig { residual: s("identity"), input_layer: true, head_layers: 1, ..gcn.clone() },
-        ModelConfig { activation: s("identity"), layers: 1, dropout: 0.0, ..gcn },
-        ModelConfig { attention_dropout: 0.2, out_heads: 2, activation: s("elu"), ..named("gat") },
-        ModelConfig { norm: s("layer"), residual: s("linear"), head_layers: 1, ..named("gat") },
-        named("gin"),
-        ModelConfig { norm: s("batch"), residual: s("linear"), activation: s("elu"), ..named("gin") },
-        ModelConfig { activation: s("elu"), ..named("pinsage") },
         ModelConfig {
-            norm: s("layer"),
-            residual: s("linear"),
+            norm: "batch".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            head_layers: 3,
+            ..gcn.clone()
+        },
+        ModelConfig {
+            residual: "identity".parse().unwrap(),
+            input_layer: true,
             head_layers: 1,
-            activation: s("elu"),
+            ..gcn.clone()
+        },
+        ModelConfig { activation: "identity".parse().unwrap(), layers: 1, dropout: 0.0, ..gcn },
+        ModelConfig { activation: "elu".parse().unwrap(), ..named("gat") }.with(GatOptions {
+            heads: 2,
+            out_heads: 2,
+            attention_dropout: 0.2,
+        }),
+        ModelConfig {
+            norm: "layer".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            head_layers: 1,
+            ..named("gat")
+        },
+        named("gin"),
+        ModelConfig {
+            norm: "batch".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            activation: "elu".parse().unwrap(),
+            ..named("gin")
+        },
+        ModelConfig { activation: "elu".parse().unwrap(), ..named("pinsage") },
+        ModelConfig {
+            norm: "layer".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            head_layers: 1,
+            activation: "elu".parse().unwrap(),
             ..named("pinsage")
         },
-        ModelConfig { layers: 1, activation: s("elu"), ..named("mixhop") },
+        ModelConfig { layers: 1, activation: "elu".parse().unwrap(), ..named("mixhop") },
         ModelConfig {
             layers: 1,
-            hops: 3,
-            norm: s("layer"),
+            norm: "layer".parse().unwrap(),
             head_layers: 1,
-            activation: s("elu"),
+            activation: "elu".parse().unwrap(),
             ..named("mixhop")
-        },
-        ModelConfig { hops: 1, input_layer: true, activation: s("elu"), ..named("mixhop") },
+        }
+        .with(MixHopOptions { hops: 3 }),
+        ModelConfig { input_layer: true, activation: "elu".parse().unwrap(), ..named("mixhop") }
+            .with(MixHopOptions { hops: 1 }),
     ]
 }
 
@@ -296,10 +337,11 @@ fn chunks_of_all_neighbours_give_what_a_minibatch_of_all_neighbours_gives() {
 #[test]
 fn training_without_dropout_is_evaluation() {
     for config in configs() {
-        if config.norm == "batch" {
+        if config.norm == NormKind::Batch {
             continue; // the batch's own statistics are another function
         }
-        let config = ModelConfig { dropout: 0.0, input_dropout: 0.0, attention_dropout: 0.0, ..config };
+        let mut config = ModelConfig { dropout: 0.0, input_dropout: 0.0, ..config };
+        config.own.get_mut::<GatOptions>().attention_dropout = 0.0;
         let model = model(&config);
         let graph = [square(11, model.wants_symmetric_weights())];
         let x = random(11, F, 6);
@@ -337,8 +379,8 @@ fn dropout_masks_depend_on_the_pass_and_differ_between_layers() {
 #[test]
 fn names_are_stable() {
     let config = ModelConfig {
-        norm: "batch".into(),
-        residual: "linear".into(),
+        norm: "batch".parse().unwrap(),
+        residual: "linear".parse().unwrap(),
         input_layer: true,
         head_layers: 2,
         layers: 1,
@@ -405,10 +447,11 @@ fn the_seed_and_nothing_else_decides_the_weights() {
         }
     });
     // fan-in: the same draws, with variance 1 / (3 fan_in); attention stays as it was
-    let config = ModelConfig { hidden: 200, heads: 1, ..named("gat") };
+    let config =
+        ModelConfig { hidden: 200, ..named("gat") }.with(GatOptions { heads: 1, ..GatOptions::default() });
     let weights = |init: &str| {
         let mut all = Vec::new();
-        let config = ModelConfig { init: init.into(), ..config.clone() };
+        let config = ModelConfig { init: init.parse().unwrap(), ..config.clone() };
         let model = Model::new(&config, 300, C, 1).unwrap();
         model.visit(&mut |name, p| all.push((name.to_string(), p.value.view().host().to_vec())));
         all
@@ -435,26 +478,40 @@ fn what_cannot_be_is_refused_with_a_mend() {
         fail(&|c| c.model = "sagee".into()),
         "unknown model 'sagee'; known: sage, gcn, gat, gin, mixhop, pinsage"
     );
-    assert_eq!(fail(&|c| c.norm = "x".into()), "unknown norm 'x'; known: none, batch, layer, l2");
-    assert_eq!(
-        fail(&|c| c.activation = "x".into()),
-        "unknown activation 'x'; known: relu, elu, leaky-relu, identity"
-    );
-    assert_eq!(fail(&|c| c.aggregator = "x".into()), "unknown aggregator 'x'; known: mean, max-pool");
-    assert_eq!(fail(&|c| c.residual = "x".into()), "unknown residual 'x'; known: none, identity, linear");
+    assert_eq!("x".parse::<NormKind>(), Err("'x': none, batch, layer or l2".into()));
+    assert_eq!("x".parse::<Activation>(), Err("'x': relu, elu, leaky-relu or identity".into()));
+    assert_eq!("x".parse::<Aggregator>(), Err("'x': mean or max-pool".into()));
+    assert_eq!("x".parse::<ResidualKind>(), Err("'x': none, identity or linear".into()));
     assert_eq!(fail(&|c| c.layers = 0), "layers = 0: at least 1 is needed");
     assert!(fail(&|c| c.hidden = 0).starts_with("hidden = 0"));
     assert!(fail(&|c| c.dropout = 1.0).starts_with("dropout = 1"));
     assert!(fail(&|c| c.dropout = f32::NAN).starts_with("dropout = NaN"));
     assert!(fail(&|c| c.input_dropout = -0.1).starts_with("input_dropout = -0.1"));
-    assert!(fail(&|c| (c.model, c.hidden, c.heads) = ("gat".into(), 10, 4)).starts_with("heads = 4"));
-    assert!(fail(&|c| (c.model, c.aggregator) = ("gcn".into(), "max-pool".into())).contains("'gcn'"));
-    assert!(fail(&|c| c.attention_dropout = 0.5).starts_with("attention_dropout"));
-    assert!(fail(&|c| c.hops = 0).starts_with("hops = 0"));
-    let few = fail(&|c| (c.model, c.hidden, c.hops) = ("mixhop".into(), 3, 3));
+    assert!(fail(&|c| (c.model, c.hidden) = ("gat".into(), 10)).starts_with("heads = 4"));
+    assert!(
+        fail(&|c| {
+            c.model = "gcn".into();
+            c.own.get_mut::<SageOptions>().aggregator = Aggregator::MaxPool;
+        })
+        .contains("'gcn'")
+    );
+    assert!(
+        fail(&|c| c.own.get_mut::<GatOptions>().attention_dropout = 0.5).starts_with("attention_dropout")
+    );
+    assert!(
+        fail(&|c| {
+            c.model = "mixhop".into();
+            c.own.get_mut::<MixHopOptions>().hops = 0;
+        })
+        .starts_with("hops = 0")
+    );
+    let few = fail(&|c| {
+        (c.model, c.hidden) = ("mixhop".into(), 3);
+        c.own.get_mut::<MixHopOptions>().hops = 3;
+    });
     assert_eq!(few, "hidden = 3: a column at least for each of the 4 powers from 0 to 3; widen");
-    assert!(fail(&|c| (c.model, c.residual) = ("mixhop".into(), "linear".into())).contains("power 0"));
-    let residual = fail(&|c| c.residual = "identity".into());
+    assert!(fail(&|c| (c.model, c.residual) = ("mixhop".into(), ResidualKind::Linear)).contains("power 0"));
+    let residual = fail(&|c| c.residual = ResidualKind::Identity);
     assert_eq!(
         residual,
         "residual = identity: layer 0 makes rows of 256 from rows of 5; use 'linear', or an input layer"
@@ -482,7 +539,7 @@ fn what_the_loader_is_asked_for() {
     assert!(!needs_transposed(AggregateFirst, false));
     assert!(sage.may_restrict(&[AggregateFirst; 2], 1) && !sage.may_restrict(&[AggregateFirst; 2], 0));
     assert!(!sage.may_restrict(&[AggregateFirst, TransformFirst], 1));
-    let with_norm = |norm: &str| of(&ModelConfig { norm: norm.into(), ..named("sage") });
+    let with_norm = |norm: &str| of(&ModelConfig { norm: norm.parse().unwrap(), ..named("sage") });
     assert!(with_norm("l2").may_restrict(&[AggregateFirst; 2], 1));
     assert!(["batch", "layer"].iter().all(|n| !with_norm(n).may_restrict(&[AggregateFirst; 2], 1)));
     // a sampled tree: the bottom layer reads the table

@@ -12,7 +12,10 @@ use graphmill_nn::{
     Activations, Matrix, Model, ModelConfig, ProductOrder, Projected, Reused,
     backend::Reference,
     cost::BlockShape,
-    layer::LayerInput,
+    layer::{
+        Aggregator::{MaxPool, Mean},
+        LayerInput, SageOptions,
+    },
     model::{BottomRows, ProjectedRows, StepInput},
 };
 use support::{pass, random, random_block};
@@ -60,10 +63,10 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn a_step_allocates_nothing_in_the_steady_state() {
     let s = String::from;
-    let base = ModelConfig { hidden: 16, heads: 4, ..ModelConfig::default() };
+    let base = ModelConfig { hidden: 16, ..ModelConfig::default() };
     let full = ModelConfig {
-        norm: s("batch"),
-        residual: s("linear"),
+        norm: "batch".parse().unwrap(),
+        residual: "linear".parse().unwrap(),
         input_layer: true,
         head_layers: 2,
         input_dropout: 0.1,
@@ -73,12 +76,11 @@ fn a_step_allocates_nothing_in_the_steady_state() {
     let (ends, columns) = ((0..=90).collect::<Vec<u64>>(), (0..90).map(|i| i % 10).collect::<Vec<u32>>());
     let rows = SparseRows::new(10, ends.into(), columns.into(), vec![1.5; 90].into()).unwrap();
     let (table, ids) = (Matrix::sparse_table(rows), (0..90).rev().collect::<Vec<u32>>());
-    let l2 = ModelConfig { norm: s("l2"), ..base.clone() };
-    for (name, aggregator) in
-        [("sage", "mean"), ("sage", "max-pool"), ("gcn", "mean"), ("gat", "mean"), ("gin", "mean")]
+    let l2 = ModelConfig { norm: "l2".parse().unwrap(), ..base.clone() };
+    for (name, aggregator) in [("sage", Mean), ("sage", MaxPool), ("gcn", Mean), ("gat", Mean), ("gin", Mean)]
     {
         for config in [&base, &full, &l2] {
-            let config = ModelConfig { model: s(name), aggregator: s(aggregator), ..config.clone() };
+            let config = ModelConfig { model: s(name), ..config.clone() }.with(SageOptions { aggregator });
             let mut model = Model::new(&config, 10, 5, 1).unwrap();
             let weighted = model.wants_symmetric_weights();
             let batches = [1.0, 0.5].map(|part: f64| {
@@ -128,9 +130,14 @@ fn a_step_allocates_nothing_in_the_steady_state() {
 #[test]
 fn reusing_rows_allocates_nothing_in_the_steady_state() {
     let s = String::from;
-    let base = ModelConfig { hidden: 16, heads: 4, ..ModelConfig::default() };
-    let full = ModelConfig { norm: s("batch"), residual: s("linear"), input_layer: true, ..base.clone() };
-    let l2 = ModelConfig { norm: s("l2"), ..base.clone() };
+    let base = ModelConfig { hidden: 16, ..ModelConfig::default() };
+    let full = ModelConfig {
+        norm: "batch".parse().unwrap(),
+        residual: "linear".parse().unwrap(),
+        input_layer: true,
+        ..base.clone()
+    };
+    let l2 = ModelConfig { norm: "l2".parse().unwrap(), ..base.clone() };
     for name in ["sage", "gcn", "gat"] {
         for config in [&base, &full, &l2] {
             let mut model = Model::new(&ModelConfig { model: s(name), ..config.clone() }, 10, 5, 1).unwrap();

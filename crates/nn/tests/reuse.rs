@@ -8,7 +8,7 @@ use graphmill_core::Block;
 use graphmill_nn::{
     Activations, Matrix, Model, ModelConfig, ProductOrder, Reused, View,
     backend::{Reference, ops::Add},
-    layer::LayerInput,
+    layer::{Aggregator, GatOptions, LayerInput, MixHopOptions, SageOptions},
     model::{BottomRows, StepInput},
 };
 use support::{Checked, all_orders, check, distance, dot, nudge, pass, random, random_block};
@@ -24,33 +24,44 @@ fn named(model: &str) -> ModelConfig {
         model: model.into(),
         hidden: 4,
         dropout: 0.0,
-        heads: 2,
-        activation: "elu".into(),
+        activation: "elu".parse().unwrap(),
         ..ModelConfig::default()
     }
+    .with(GatOptions { heads: 2, ..GatOptions::default() })
 }
 
 /// Layers with every norm and residual, with and without dropout.
 fn configs() -> Vec<ModelConfig> {
-    let s = String::from;
     let mut all = Vec::new();
     for dropout in [0.0, 0.3] {
         for name in ["gcn", "sage", "gat", "gin", "pinsage"] {
             let base = ModelConfig { dropout, ..named(name) };
             all.push(base.clone());
-            all.push(ModelConfig { norm: s("layer"), residual: s("linear"), ..base.clone() });
-            all.push(ModelConfig { norm: s("l2"), head_layers: 1, ..base.clone() });
-            all.push(ModelConfig { residual: s("identity"), input_layer: true, ..base.clone() });
-            all.push(ModelConfig { residual: s("linear"), input_layer: true, ..base.clone() });
+            all.push(ModelConfig {
+                norm: "layer".parse().unwrap(),
+                residual: "linear".parse().unwrap(),
+                ..base.clone()
+            });
+            all.push(ModelConfig { norm: "l2".parse().unwrap(), head_layers: 1, ..base.clone() });
+            all.push(ModelConfig {
+                residual: "identity".parse().unwrap(),
+                input_layer: true,
+                ..base.clone()
+            });
+            all.push(ModelConfig { residual: "linear".parse().unwrap(), input_layer: true, ..base.clone() });
             if name != "gin" {
                 // its own norm's statistics are those of the rows it computes
-                all.push(ModelConfig { norm: s("batch"), ..base });
+                all.push(ModelConfig { norm: "batch".parse().unwrap(), ..base });
             }
         }
-        let pool = ModelConfig { dropout, aggregator: s("max-pool"), ..named("sage") };
+        let pool =
+            ModelConfig { dropout, ..named("sage") }.with(SageOptions { aggregator: Aggregator::MaxPool });
         all.push(pool);
-        all.push(ModelConfig { dropout, layers: 1, hops: 3, ..named("mixhop") });
-        all.push(ModelConfig { dropout, hops: 1, norm: s("layer"), ..named("mixhop") });
+        all.push(ModelConfig { dropout, layers: 1, ..named("mixhop") }.with(MixHopOptions { hops: 3 }));
+        all.push(
+            ModelConfig { dropout, norm: "layer".parse().unwrap(), ..named("mixhop") }
+                .with(MixHopOptions { hops: 1 }),
+        );
     }
     all
 }
@@ -409,8 +420,8 @@ fn reused_rows_have_masks_of_their_own() {
             let config = ModelConfig {
                 dropout: 0.5,
                 hidden: 64,
-                activation: "identity".into(),
-                residual: residual.into(),
+                activation: "identity".parse().unwrap(),
+                residual: residual.parse().unwrap(),
                 ..named(name)
             };
             let model = model(&config);
@@ -486,5 +497,5 @@ fn kept_aggregates_are_not_left_without_their_gradients() {
 #[test]
 #[should_panic(expected = "the norm of layer 0 needs the gradients of all rows")]
 fn a_norm_with_parameters_is_not_left_without_its_gradients() {
-    restricted_step(&ModelConfig { norm: "layer".into(), ..named("gcn") }, false);
+    restricted_step(&ModelConfig { norm: "layer".parse().unwrap(), ..named("gcn") }, false);
 }

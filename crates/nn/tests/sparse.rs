@@ -11,6 +11,7 @@ use graphmill_nn::{
         ops::{Add, DropStored, EpilogueForward, Gather, Gemm},
     },
     cost::BlockShape,
+    layer::{Aggregator, GatOptions, SageOptions},
 };
 use support::{Checked, check, distance, dot, nudge, pass, random, random_block};
 
@@ -108,25 +109,50 @@ fn operations_read_sparse_rows_as_dense_ones() {
 }
 
 fn named(model: &str) -> ModelConfig {
-    ModelConfig { model: model.into(), hidden: 4, dropout: 0.3, heads: 2, ..ModelConfig::default() }
+    ModelConfig { model: model.into(), hidden: 4, dropout: 0.3, ..ModelConfig::default() }
+        .with(GatOptions { heads: 2, ..GatOptions::default() })
 }
 
 /// Every layer, and every part of a model that reads features.
 fn configs() -> Vec<ModelConfig> {
-    let s = String::from;
-    let sage = ModelConfig { activation: s("elu"), ..named("sage") };
+    let sage = ModelConfig { activation: "elu".parse().unwrap(), ..named("sage") };
     vec![
         sage.clone(),
-        ModelConfig { aggregator: s("max-pool"), ..sage.clone() },
-        ModelConfig { norm: s("layer"), residual: s("linear"), input_dropout: 0.4, ..sage.clone() },
-        ModelConfig { residual: s("identity"), hidden: F, layers: 1, head_layers: 1, ..sage.clone() },
-        ModelConfig { residual: s("identity"), input_layer: true, input_dropout: 0.4, ..sage },
+        sage.clone().with(SageOptions { aggregator: Aggregator::MaxPool }),
+        ModelConfig {
+            norm: "layer".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            input_dropout: 0.4,
+            ..sage.clone()
+        },
+        ModelConfig {
+            residual: "identity".parse().unwrap(),
+            hidden: F,
+            layers: 1,
+            head_layers: 1,
+            ..sage.clone()
+        },
+        ModelConfig { residual: "identity".parse().unwrap(), input_layer: true, input_dropout: 0.4, ..sage },
         ModelConfig { input_dropout: 0.4, ..named("gcn") },
-        ModelConfig { norm: s("batch"), layers: 1, residual: s("linear"), ..named("gcn") },
-        ModelConfig { attention_dropout: 0.2, input_dropout: 0.4, ..named("gat") },
-        ModelConfig { residual: s("linear"), head_layers: 1, ..named("gat") },
+        ModelConfig {
+            norm: "batch".parse().unwrap(),
+            layers: 1,
+            residual: "linear".parse().unwrap(),
+            ..named("gcn")
+        },
+        ModelConfig { input_dropout: 0.4, ..named("gat") }.with(GatOptions {
+            heads: 2,
+            out_heads: 1,
+            attention_dropout: 0.2,
+        }),
+        ModelConfig { residual: "linear".parse().unwrap(), head_layers: 1, ..named("gat") },
         ModelConfig { input_dropout: 0.4, ..named("gin") },
-        ModelConfig { norm: s("batch"), residual: s("linear"), activation: s("elu"), ..named("gin") },
+        ModelConfig {
+            norm: "batch".parse().unwrap(),
+            residual: "linear".parse().unwrap(),
+            activation: "elu".parse().unwrap(),
+            ..named("gin")
+        },
     ]
 }
 

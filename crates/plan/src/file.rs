@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use graphmill_engine::{Error, Result, config};
+use graphmill_engine::{Error, Result, options};
 use serde::de::DeserializeOwned;
 
 /// What the file describes.
@@ -15,5 +15,5 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
         return serde_json::from_str(&text)
             .map_err(|e| Error::format(path, format!("line {}", e.line()), e.to_string()));
     }
-    toml::from_str(&text).map_err(|e| Error::format(path, config::place(&text, &e), e.message()))
+    toml::from_str(&text).map_err(|e| Error::format(path, options::place(&text, &e), e.message()))
 }

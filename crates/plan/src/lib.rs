@@ -62,7 +62,8 @@ mod talk;
 mod text;
 
 use graphmill_engine::{Error, Result, TrainConfig};
-use graphmill_loader::sampler::DRAWS;
+use graphmill_loader::sampler::draws;
+use graphmill_nn::layer;
 use serde::Serialize;
 
 pub use devices::{Busy, Prediction};
@@ -70,7 +71,7 @@ pub use hardware::{Devices, Hardware, Host, Link};
 pub use measure::measure;
 pub use memory::gb;
 pub use profile::{HitRate, Profile, Seconds, Sizes};
-pub use strategies::NOT_PLANNED;
+pub use strategies::not_planned;
 
 /// What [`plan`] finds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -94,11 +95,7 @@ pub fn options() -> Vec<&'static str> {
         "coverage",
         "sparse",
         "model",
-        "aggregator",
-        "hops",
         "hidden",
-        "heads",
-        "out_heads",
         "activation",
         "norm",
         "residual",
@@ -106,7 +103,6 @@ pub fn options() -> Vec<&'static str> {
         "head_layers",
         "dropout",
         "input_dropout",
-        "attention_dropout",
         "optimizer",
         "cache",
         "precision",
@@ -114,7 +110,9 @@ pub fn options() -> Vec<&'static str> {
         "seed",
         "threads",
     ];
-    [DRAWS, &computed].concat()
+    let groups = layer::TABLE.groups().into_iter().flat_map(|(_, groups)| groups);
+    let of_layers = groups.flat_map(|group| group.keys()).map(|key| key.name.as_str());
+    draws().into_iter().chain(computed).chain(of_layers).collect()
 }
 
 /// Refuses the `given` options that a profile would ignore.

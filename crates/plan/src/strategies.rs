@@ -1,4 +1,7 @@
-//! What the planner knows of each strategy: one row of [`TABLE`] for every strategy that it predicts.
+//! Models of strategies: one row of [`MODELS`] for each formula that a strategy's row of the table names.
+
+use graphmill_core::table::Entry;
+use graphmill_engine::strategy::{self, Cost, Kind};
 
 use crate::{
     devices::{Costs, Prediction},
@@ -7,70 +10,66 @@ use crate::{
     profile::Profile,
 };
 
-/// Models of a strategy.
-struct Planned {
-    /// Name of the strategy in the engine's table.
-    name: &'static str,
-    /// Epoch on the devices of one machine, or the memory that does not fit.
-    on_devices: fn(&Costs) -> Result<Prediction, String>,
-    /// Epoch over several machines, for a strategy that runs over ranks.
-    over_machines: Option<fn(&Machines) -> Epoch>,
+/// Epoch on the devices of one machine, or the memory that does not fit.
+type OnDevices = fn(&Costs) -> Result<Prediction, String>;
+
+/// Epoch over several machines.
+type OverMachines = fn(&Machines) -> Epoch;
+
+/// The models of every formula, the simpler of two equally quick strategies first.
+const MODELS: &[(Cost, OnDevices, Option<OverMachines>)] = &[
+    (Cost::Sequential, |costs| costs.sequential(), Some(Machines::sequential)),
+    (Cost::Pipelined, |costs| costs.pipelined(), Some(Machines::pipelined)),
+    (Cost::TimeSharing, |costs| costs.time_sharing(), None),
+    (Cost::Factored, |costs| costs.factored(), None),
+];
+
+/// Strategies that are predicted, in the order of their models.
+fn planned() -> Vec<(&'static Entry<Kind>, OnDevices, Option<OverMachines>)> {
+    let rows = |&(cost, on_devices, over_machines): &(Cost, OnDevices, Option<OverMachines>)| {
+        let rows = strategy::TABLE.iter().filter(move |entry| entry.make.cost == cost);
+        rows.map(move |entry| (entry, on_devices, over_machines))
+    };
+    MODELS.iter().flat_map(rows).collect()
 }
 
-/// Every strategy that is predicted, the simpler of two equally quick ones first.
-const TABLE: &[Planned] = &[
-    Planned {
-        name: "sequential",
-        on_devices: |costs| costs.sequential(),
-        over_machines: Some(Machines::sequential),
-    },
-    Planned {
-        name: "pipelined",
-        on_devices: |costs| costs.pipelined(),
-        over_machines: Some(Machines::pipelined),
-    },
-    Planned { name: "time-sharing", on_devices: |costs| costs.time_sharing(), over_machines: None },
-    Planned { name: "factored", on_devices: |costs| costs.factored(), over_machines: None },
-];
-
-/// Strategies of the engine that are not predicted, each with the reason.
-pub const NOT_PLANNED: &[(&str, &str)] = &[
-    ("layered", "the profile does not count how many rows of hot nodes a super-batch reuses"),
-    ("historical", "the profile does not count how many rows are reused"),
-];
+/// Strategies that are not predicted, each with the reason.
+pub fn not_planned() -> Vec<(&'static str, &'static str)> {
+    let reason = |entry: &'static Entry<Kind>| match entry.make.cost {
+        Cost::Unknown(reason) => Some((entry.name, reason)),
+        _ => None,
+    };
+    strategy::TABLE.iter().filter_map(reason).collect()
+}
 
 /// Predictions of every strategy on the devices of one machine.
 pub(crate) fn on_devices(hardware: &Hardware, profile: &Profile, speed: f64) -> Vec<Prediction> {
     let costs = Costs { hardware, profile, speed };
-    let predict = |row: &Planned| {
-        let fitting = costs.check_host().and_then(|()| (row.on_devices)(&costs));
-        Prediction { name: row.name, ..fitting.unwrap_or_else(Prediction::does_not_fit) }
+    let predict = |(entry, on_devices, _): (&'static Entry<Kind>, OnDevices, _)| {
+        let fitting = costs.check_host().and_then(|()| on_devices(&costs));
+        Prediction { name: entry.name, ..fitting.unwrap_or_else(Prediction::does_not_fit) }
     };
-    TABLE.iter().map(predict).collect()
+    planned().into_iter().map(predict).collect()
 }
 
 /// Epochs of every strategy that runs over several machines.
 pub(crate) fn over_machines(machines: &Machines) -> Vec<Epoch> {
-    let predict = |row: &Planned| Some(Epoch { name: row.name, ..row.over_machines?(machines) });
-    TABLE.iter().filter_map(predict).collect()
+    let rows = planned().into_iter().filter(|(entry, ..)| entry.make.over_ranks);
+    rows.filter_map(|(entry, _, model)| Some(Epoch { name: entry.name, ..model?(machines) })).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use graphmill_engine::strategy;
-
     use super::*;
 
     #[test]
-    fn every_strategy_is_planned_or_named_as_not_planned() {
-        let names = TABLE.iter().map(|row| row.name).chain(NOT_PLANNED.iter().map(|(name, _)| *name));
-        let mut planner: Vec<&str> = names.collect();
+    fn every_strategy_is_planned_or_has_a_reason() {
+        let mut names: Vec<&str> = planned().iter().map(|(entry, ..)| entry.name).collect();
+        names.extend(not_planned().iter().map(|(name, _)| *name));
         let mut engine: Vec<&str> = strategy::TABLE.iter().map(|entry| entry.name).collect();
-        planner.sort_unstable();
+        names.sort_unstable();
         engine.sort_unstable();
-        assert_eq!(
-            planner, engine,
-            "a strategy needs a row in TABLE or in NOT_PLANNED of plan/src/strategies.rs"
-        );
+        assert_eq!(names, engine, "every formula has a model in MODELS of plan/src/strategies.rs");
+        assert!(not_planned().iter().all(|(_, reason)| !reason.is_empty()));
     }
 }

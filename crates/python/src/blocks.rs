@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use graphmill_engine::{Dataset, TrainConfig, build};
 use graphmill_loader::{
     BatchKey, MinibatchSampler, Seeds, Workspace,
-    sampler::{BatchRequest, DRAWS},
+    sampler::{BatchRequest, draws},
 };
 
 use crate::{
@@ -67,7 +67,7 @@ struct Work {
 /// Options of a run that describe a sampler of blocks.
 pub fn options() -> Vec<&'static str> {
     let not = ["batch_size", "max_batches", "order", "order_sequences", "parts", "parts_per_batch"];
-    let draws = DRAWS.iter().copied().filter(|name| !not.contains(name));
+    let draws = draws().into_iter().filter(|name| !not.contains(name));
     draws.chain(["seed"]).collect()
 }
 

@@ -1,7 +1,7 @@
 //! A partitioner: runs of node ids.
 
 use graphmill::{
-    dataset::partition::{Make, Options, PartitionBook, Partitioner},
+    dataset::partition::{Bounds, Method, Options, PartitionBook, Partitioner},
     graph::{Graph, NodeId, Result, progress::Progress, table::Entry},
 };
 
@@ -20,10 +20,10 @@ impl Partitioner for Runs {
 }
 
 /// Row of the table of methods.
-pub const RUNS: Entry<Make> = Entry {
+pub const RUNS: Entry<Method> = Entry {
     name: "runs",
     summary: "equal runs of node ids",
     source: "",
     options: &[],
-    make: |options| Ok(Box::new(Runs(options.clone()))),
+    make: Method::new(|options| Ok(Box::new(Runs(options.clone()))), Bounds::None),
 };

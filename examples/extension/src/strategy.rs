@@ -98,9 +98,5 @@ pub const ONE_AHEAD: Entry<Kind> = Entry {
     summary: "the next batch is drawn on a second thread while this one trains",
     source: "",
     options: &[],
-    make: Kind {
-        make: |setting| Ok(Box::new(OneAhead::new(setting.data.num_nodes()))),
-        by_device: |_| false,
-        options_by_device: &[],
-    },
+    make: Kind::new(|setting| Ok(Box::new(OneAhead::new(setting.data.num_nodes())))),
 };

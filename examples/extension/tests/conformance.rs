@@ -7,7 +7,8 @@ use graphmill::{
         generate::{GenerateOptions, generate},
         partition,
     },
-    graph::progress::Quiet,
+    engine::options,
+    graph::{options::Values, progress::Quiet},
     prelude::*,
     testing::{check_layer, check_policy, check_sampler, check_strategy},
 };
@@ -49,7 +50,7 @@ fn the_partitioner_is_found_by_its_name() {
     registered();
     let data = small();
     let options = partition::Options { parts: 3, ..partition::Options::default() };
-    let runs = (partition::TABLE.find("runs").unwrap().make)(&options).unwrap();
+    let runs = (partition::TABLE.find("runs").unwrap().make.make)(&options).unwrap();
     let book = runs.partition(&data.graph, &data.split.train, &Quiet).unwrap();
     assert_eq!(book.sizes(), [200, 200, 200]);
     assert!(book.of().is_sorted());
@@ -77,6 +78,51 @@ fn all_of_them_train_by_name_from_a_file() {
     assert!(epochs[2].loss < epochs[0].loss, "{} {}", epochs[0].loss, epochs[2].loss);
     assert_eq!(trained.config().sampler, "window");
     assert!(epochs[2].hit_rate.unwrap() > 0.05, "{:?}", epochs[2].hit_rate);
+}
+
+#[test]
+fn options_of_a_registered_sampler_are_options_of_a_run() {
+    registered();
+    let own = |config: &TrainConfig| config.own.get::<sampler::WindowOptions>().window_fixed;
+    // a file
+    let mut config = TrainConfig::default();
+    let given = config.read_text("sampler = \"window\"\nwindow-fixed = true", Path::new("x.toml")).unwrap();
+    assert_eq!(given, ["sampler", "window_fixed"]);
+    assert!(own(&config));
+    config.check().and_then(|()| config.refuse_unused(&given)).unwrap();
+    assert!(config.to_toml().contains("\n# Options of --sampler window\nwindow_fixed = true\n"));
+    assert_eq!(config.to_json()["window_fixed"], true);
+    // values by name, as flags and Python's keywords give them
+    let values = Values::from_iter([("window_fixed".to_string(), "yes".into())]);
+    let mut other = TrainConfig::default();
+    other.set(&values).unwrap();
+    assert!(own(&other));
+    let message = other.refuse_unused(&["window_fixed"]).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "--window-fixed true: --sampler neighbor does not use it; use --sampler window, or leave it out"
+    );
+    // a slip
+    let slip = config.read_text("window_fixd = true", Path::new("x.toml")).unwrap_err().to_string();
+    assert!(slip.contains("did you mean 'window_fixed'?"), "{slip}");
+    let key = options::key("window-fixed").unwrap();
+    assert_eq!(
+        (key.flag(), key.value, key.help()),
+        (
+            "window-fixed".to_string(),
+            "BOOL",
+            "Draw the same run of a node in every batch [default: false]".to_string()
+        )
+    );
+    // and a run
+    config.epochs = 1;
+    config.fanout = graphmill::engine::config::Fanout(vec![4, 3]);
+    let fixed = graphmill::train(&config, &small()).unwrap().summary().epochs[0].loss;
+    let drawn = graphmill::train(
+        &TrainConfig { own: other.own.with(sampler::WindowOptions::default()), ..config },
+        &small(),
+    );
+    assert_ne!(fixed, drawn.unwrap().summary().epochs[0].loss);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub fn run(data: &[u8]) -> Answer {
         let mut config = TrainConfig::default();
         let given = config.read_file(path)?;
         config.settle(&given)?;
-        config.validate()?;
+        config.check()?;
         assert!(config.to_toml().parse::<toml::Table>().is_ok(), "what is written can be read");
         Ok(())
     })

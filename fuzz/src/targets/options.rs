@@ -1,6 +1,6 @@
 //! Words of the command line: every option of `train` as `name=value`.
 
-use graphmill_engine::{TrainConfig, config};
+use graphmill_engine::{TrainConfig, options};
 
 use super::Answer;
 use crate::alloc::limited;
@@ -28,11 +28,11 @@ pub fn run(data: &[u8]) -> Answer {
         let mut given = Vec::new();
         for word in text.lines() {
             let (name, value) = word.split_once('=').ok_or("no '='")?;
-            let key = config::key(name).ok_or("no such option")?;
+            let key = options::key(name).ok_or("no such option")?;
             key.parse(&mut config, value)?;
             given.push(key.name);
         }
         config.settle(&given)?;
-        Ok(config.validate()?)
+        Ok(config.check()?)
     })
 }

@@ -4,8 +4,11 @@ use graphmill_core::alias::RowAlias;
 use graphmill_loader::{
     Fanout, HopSampler,
     sampler::{
-        HopStack, SamplerOptions, Source, WeightedDraws, full::Full, neighbor::Neighbor,
-        random_walk::RandomWalk, weighted::Weighted,
+        HopStack, SamplerOptions, Source, WalkLength, WalkOptions, WeightOptions, WeightedDraws,
+        full::Full,
+        neighbor::Neighbor,
+        random_walk::{self, RandomWalk},
+        weighted::Weighted,
     },
 };
 
@@ -83,7 +86,8 @@ fn full(options: &SamplerOptions, _: &Source) -> Result<Plan, String> {
 /// With replacement by alias tables, or where all edges weigh the same. Draws without replacement, and those by prefix sums, end in logarithms, or in
 /// sums over whole rows, which a device does not round as the processor does, or not at any useful rate.
 fn weighted(options: &SamplerOptions, source: &Source) -> Result<Plan, String> {
-    let sampler = Weighted::new(source.graph, &options.fanout, &options.weighted)?;
+    let WeightOptions { edge_weights } = options.own.get();
+    let sampler = Weighted::new(source.graph, &options.fanout, &options.own.get(), edge_weights)?;
     if options.fanout.contains(&Fanout::ALL) && !sampler.draws_all() {
         return Plan::on_host("a fanout of -1 where edges weigh 0");
     }
@@ -99,11 +103,12 @@ fn weighted(options: &SamplerOptions, source: &Source) -> Result<Plan, String> {
 }
 
 fn random_walk(options: &SamplerOptions, _: &Source) -> Result<Plan, String> {
-    let walks = options.walks;
-    let sampler = RandomWalk::new(&options.fanout, &walks)?;
-    if walks.walks * walks.length > MOST_VISITS {
+    let WalkOptions { walks, restart } = options.own.get();
+    let length = options.own.get::<WalkLength>().or(random_walk::LENGTH);
+    let sampler = RandomWalk::new(&options.fanout, &options.own.get(), length)?;
+    if walks * length > MOST_VISITS {
         return Plan::on_host(format!("walks of more than {MOST_VISITS} steps in all"));
     }
-    let draw = Draw::Walks { walks: walks.walks as u32, length: walks.length as u32, restart: walks.restart };
+    let draw = Draw::Walks { walks: walks as u32, length: length as u32, restart };
     Ok(Plan::new(sampler, draw, &options.fanout))
 }

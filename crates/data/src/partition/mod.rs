@@ -109,8 +109,44 @@ fn trains(nodes: usize, train: &[NodeId]) -> Result<Vec<bool>> {
 /// Makes a partitioner that does as the options say.
 pub type Make = fn(&Options) -> Result<Box<dyn Partitioner>>;
 
+/// The counts of a part that a method bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bounds {
+    /// None: nodes are assigned one by one, and parts are even by chance or by construction.
+    None,
+    /// Nodes, by [`Options::slack`].
+    Nodes,
+    /// Nodes and, by [`Options::train_slack`], training nodes.
+    NodesAndTraining,
+}
+
+/// A method.
+#[derive(Clone, Copy)]
+pub struct Method {
+    /// The constructor.
+    pub make: Make,
+    /// The counts of a part that it bounds.
+    pub bounds: Bounds,
+}
+
+impl Method {
+    /// A method that bounds these counts of a part.
+    pub const fn new(make: Make, bounds: Bounds) -> Self {
+        Self { make, bounds }
+    }
+
+    /// Whether it reads the limit called `option`: `slack` or `train_slack`.
+    pub fn reads(&self, option: &str) -> bool {
+        match option {
+            "slack" => self.bounds != Bounds::None,
+            "train_slack" => self.bounds == Bounds::NodesAndTraining,
+            _ => false,
+        }
+    }
+}
+
 /// The methods.
-pub static TABLE: Table<Make> = Table::new(
+pub static TABLE: Table<Method> = Table::new(
     "method",
     &[
         Entry {
@@ -118,43 +154,43 @@ pub static TABLE: Table<Make> = Table::new(
             summary: "a shuffle dealt out: what the other methods are measured against",
             source: "",
             options: &[],
-            make: |options| Ok(Box::new(random::Random::new(options))),
+            make: Method::new(|options| Ok(Box::new(random::Random::new(options))), Bounds::None),
         },
         Entry {
             name: "hash",
             summary: "a hash of the node's number: no book is needed to know a node's part",
             source: "",
             options: &[],
-            make: |options| Ok(Box::new(hash::Hash::new(options))),
+            make: Method::new(|options| Ok(Box::new(hash::Hash::new(options))), Bounds::None),
         },
         Entry {
             name: "ldg",
             summary: "one pass: to the part with most neighbours, less so the fuller it is",
             source: "Stanton and Kliot, Streaming graph partitioning for large distributed graphs, KDD 2012",
             options: &[],
-            make: |options| Ok(Box::new(ldg::Ldg::new(options))),
+            make: Method::new(|options| Ok(Box::new(ldg::Ldg::new(options))), Bounds::None),
         },
         Entry {
             name: "fennel",
             summary: "one pass: neighbours in the part less a cost that grows with its nodes",
             source: "Tsourakakis et al., Fennel: streaming graph partitioning for massive scale graphs, WSDM 2014",
-            options: &["slack"],
-            make: |options| Ok(Box::new(fennel::Fennel::new(options))),
+            options: &[],
+            make: Method::new(|options| Ok(Box::new(fennel::Fennel::new(options))), Bounds::Nodes),
         },
         #[cfg(feature = "metis")]
         Entry {
             name: "metis",
             summary: "multilevel k-way by the METIS library, balancing nodes and training nodes; one thread",
             source: "Karypis and Kumar, A fast and high quality multilevel scheme, SIAM J. Sci. Comput. 20(1), 1998",
-            options: &["slack", "train_slack"],
-            make: |options| Ok(Box::new(metis::Metis::new(options))),
+            options: &[],
+            make: Method::new(|options| Ok(Box::new(metis::Metis::new(options))), Bounds::NodesAndTraining),
         },
         Entry {
             name: "bgl",
             summary: "blocks by breadth-first search, assigned by neighbours within two hops, then refined; balances both",
             source: "Liu et al., BGL, NSDI 2023, Graph Partition Module",
-            options: &["slack", "train_slack"],
-            make: |options| Ok(Box::new(bgl::Bgl::new(options))),
+            options: &[],
+            make: Method::new(|options| Ok(Box::new(bgl::Bgl::new(options))), Bounds::NodesAndTraining),
         },
     ],
 );

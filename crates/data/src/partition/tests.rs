@@ -16,7 +16,7 @@ fn with_threads<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
 }
 
 fn book(name: &str, graph: &Graph, train: &[NodeId], options: &Options) -> PartitionBook {
-    let method = (TABLE.find(name).unwrap().make)(options).unwrap();
+    let method = (TABLE.find(name).unwrap().make.make)(options).unwrap();
     method.partition(graph, train, &Quiet).unwrap()
 }
 
@@ -35,7 +35,7 @@ proptest! {
         let train: Vec<u32> = (0..nodes as u32).step_by(every).collect();
         let options = Options { parts, seed, ..Options::default() };
         for entry in &TABLE {
-            let method = (entry.make)(&options).unwrap();
+            let method = (entry.make.make)(&options).unwrap();
             if usize::from(parts) > nodes {
                 prop_assert!(method.partition(&graph, &train, &Quiet).is_err());
                 continue;
@@ -58,7 +58,8 @@ fn what_no_method_can_do_is_refused() {
         for (parts, train, why) in [(0, vec![0], "0 parts"), (4, vec![0], "4 parts"), (2, vec![3], "node 3")]
         {
             let options = Options { parts, ..Options::default() };
-            let refused = (entry.make)(&options).and_then(|method| method.partition(&graph, &train, &Quiet));
+            let refused =
+                (entry.make.make)(&options).and_then(|method| method.partition(&graph, &train, &Quiet));
             let message = refused.unwrap_err().to_string();
             assert!(message.contains(why), "{}: {message}", entry.name);
         }

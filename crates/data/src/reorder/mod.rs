@@ -28,35 +28,44 @@ use crate::{
 /// Makes an order of a graph and a seed: the old id of every new one.
 pub type Order = fn(&Graph, u64) -> Result<Vec<NodeId>>;
 
+/// A kind of order.
+#[derive(Clone, Copy)]
+pub struct OrderKind {
+    /// Makes the order.
+    pub make: Order,
+    /// Whether it depends on the seed.
+    pub is_random: bool,
+}
+
 /// The orders that need nothing but the graph.
-pub const TABLE: &[Entry<Order>] = &[
+pub const TABLE: &[Entry<OrderKind>] = &[
     Entry {
         name: "degree",
         summary: "the nodes that most others list as in-neighbours first",
         source: "Lin et al., PaGraph, SoCC 2020, section 3.3; Min et al., Data Tiering, 2021, section 3.1",
         options: &[],
-        make: degree::order,
+        make: OrderKind { make: degree::order, is_random: false },
     },
     Entry {
         name: "bfs",
         summary: "breadth first from the node of the highest degree, component by component",
         source: "Cuthill and McKee without their sorting; Faldu et al., IISWC 2019, compares such orders",
         options: &[],
-        make: bfs::order,
+        make: OrderKind { make: bfs::order, is_random: false },
     },
     Entry {
         name: "rcm",
         summary: "reverse Cuthill-McKee: neighbours get ids close to each other",
         source: "Cuthill and McKee, 1969; George and Liu, ACM TOMS 5(3), 1979",
         options: &[],
-        make: rcm::order,
+        make: OrderKind { make: rcm::order, is_random: false },
     },
     Entry {
         name: "random",
         summary: "a shuffle by --seed: what the other orders are measured against",
         source: "",
-        options: &["seed"],
-        make: random::order,
+        options: &[],
+        make: OrderKind { make: random::order, is_random: true },
     },
 ];
 

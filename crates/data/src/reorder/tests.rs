@@ -23,7 +23,7 @@ fn graph(nodes: usize, pairs: &[(u32, u32)], options: EdgeOptions) -> Graph {
 }
 
 fn order_of(name: &str, graph: &Graph) -> Vec<NodeId> {
-    (find("order", TABLE, name).unwrap().make)(graph, 7).unwrap()
+    (find("order", TABLE, name).unwrap().make.make)(graph, 7).unwrap()
 }
 
 /// What kinds of parts a dataset has.
@@ -168,7 +168,7 @@ proptest! {
         let [weighted, undirected, multi, named, reordered] = flags;
         let old = dataset(nodes, &pairs, Kind { weighted, undirected, multi, features, named, reordered });
         for entry in TABLE {
-            let order = (entry.make)(&old.graph, 3).unwrap();
+            let order = (entry.make.make)(&old.graph, 3).unwrap();
             let (new, _) = relabel(&old, &order, &Scratch::in_memory()).unwrap();
             let ids = same_but_renumbered(&old, &new);
             if !named {
@@ -201,7 +201,7 @@ fn orders_of_a_small_graph_worked_out_by_hand() {
     assert_eq!(order_of("rcm", &small()), [5, 4, 3, 2, 7, 1, 0, 6]);
     let shuffled = order_of("random", &small());
     assert_ne!(shuffled, (0..8).collect::<Vec<_>>());
-    assert_ne!(shuffled, (find("order", TABLE, "random").unwrap().make)(&small(), 8).unwrap());
+    assert_ne!(shuffled, (find("order", TABLE, "random").unwrap().make.make)(&small(), 8).unwrap());
 }
 
 #[test]

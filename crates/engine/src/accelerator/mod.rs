@@ -99,13 +99,19 @@ impl ComputeDevices {
     }
 
     /// The sampler for each device, where there are devices that draw as `--sampler` says; otherwise why the processor does, if there are
-    /// devices at all. `graph` is what it draws from.
+    /// devices at all. `graph` is what it draws from; the processor alone draws batches `in_parts`.
     ///
     /// # Errors
     /// As [`build::sampler`], or the graph does not fit.
-    pub(crate) fn samplers(&self, config: &TrainConfig, data: &Dataset, graph: &Graph) -> Result<Samplers> {
+    pub(crate) fn samplers(
+        &self,
+        config: &TrainConfig,
+        data: &Dataset,
+        graph: &Graph,
+        in_parts: bool,
+    ) -> Result<Samplers> {
         let Some(first) = self.gpus.first() else { return Ok(Samplers::default()) };
-        if config.strategy == "layered" || config.strategy == "historical" {
+        if in_parts {
             let note = format!("--strategy {} draws batches in parts: the processor does", config.strategy);
             return Ok(Samplers { each: Vec::new(), note: Some(note) });
         }

@@ -11,14 +11,18 @@
 //! Limits: copying a large array; and reading random rows of this width.
 
 use graphmill_core::{Block, Features, Matrix, matrix::TableType};
-use graphmill_loader::{BatchKey, BlockLayout, Seeds, Workspace, feature::Host, sampler::BatchRequest};
+use graphmill_loader::{
+    BatchKey, BlockLayout, Seeds, Workspace,
+    feature::Host,
+    sampler::{BatchRequest, SubgraphTraining},
+};
 use graphmill_nn::backend::{
     AggregationWeights,
     ops::{Aggregate, AggregateTransposed},
 };
 
 use super::measure::{Bench, random};
-use crate::{Result, TrainConfig, build, stage::not_drawn};
+use crate::{Result, build, stage::not_drawn};
 
 /// Widths, where none is asked for.
 const WIDTHS: &[usize] = &[100, 128, 256];
@@ -102,7 +106,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 /// The bottom blocks of the first batches.
 fn bottoms(bench: &Bench, form: BlockLayout) -> Result<Vec<Block>> {
     // the blocks do not depend on how the loss weighs a subgraph's nodes
-    let config = &TrainConfig { coverage: 0.0, ..bench.options.train.clone() };
+    let config = &bench.options.train.clone().with(|training: &mut SubgraphTraining| training.coverage = 0.0);
     let mut order = Vec::new();
     build::order(config, bench.data)?.order(0, &mut order);
     let graph = &bench.data.graph;

@@ -18,7 +18,11 @@
 //! left out, and nothing overlaps. So it is no strict bound, but what the hot paths would take if each ran at its limit.
 
 use graphmill_core::Block;
-use graphmill_nn::{ProductOrder, layer::Products, model::Model};
+use graphmill_nn::{
+    ProductOrder,
+    layer::{NormKind, Products},
+    model::{Model, ResidualKind},
+};
 
 use crate::{TrainConfig, config::Switch};
 
@@ -70,7 +74,8 @@ impl Seconds {
 /// The numbers of products with neighbours' rows and own rows in each layer; `None` if a model does more than such
 /// products.
 fn weights(config: &TrainConfig, model: &Model) -> Option<(f64, f64)> {
-    let plain = config.norm == "none" && config.residual == "none" && config.input_dropout == 0.0;
+    let plain =
+        config.norm == NormKind::None && config.residual == ResidualKind::None && config.input_dropout == 0.0;
     let bare = !config.input_layer && config.head_layers == 0;
     let Products { neighbors, own } = model.layer_products(0).filter(|_| plain && bare)?;
     Some((neighbors as f64, own as f64))

@@ -13,8 +13,9 @@ use super::{
     time::Times,
 };
 use crate::{
-    Error, Result, RunContext, TrainConfig, build, config,
+    Error, Result, RunContext, TrainConfig, build,
     observer::Quiet,
+    options,
     record::{EpochRecord, Stages},
     stage::not_drawn,
 };
@@ -40,7 +41,7 @@ pub(super) fn options() -> Vec<&'static str> {
         "trace",
         "tensorboard",
     ];
-    config::names().into_iter().filter(|name| !not.contains(name)).collect()
+    options::names().into_iter().filter(|name| !not.contains(name)).collect()
 }
 
 /// Measures.

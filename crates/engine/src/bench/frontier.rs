@@ -7,10 +7,10 @@
 //! nodes: where a node's row is, and a neighbour. In a walk the second waits for the first and the next node for both, so that only
 //! a walk of many nodes at once can come near; choosing among them, and making a set of the nodes, is all beside it.
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, options::OptionGroup, table::Entry};
 use graphmill_loader::{
-    sampler,
-    subgraph::{BatchKey, Make, SubgraphScratch},
+    sampler::{self, Make, SamplerKind},
+    subgraph::{BatchKey, SubgraphScratch, frontier::FrontierOptions},
 };
 use rayon::prelude::*;
 
@@ -23,6 +23,9 @@ use crate::{Error, Result, TrainConfig, build, stage::not_drawn};
 
 /// Nodes to draw between two looks at the clock, about.
 const NODES: usize = 1 << 18;
+
+/// The options of frontier sampling.
+const FRONTIER: OptionGroup = OptionGroup::of::<FrontierOptions>();
 
 /// Reads of a node: where its row is, and a neighbour.
 const READS: f64 = 2.0;
@@ -41,24 +44,27 @@ pub(super) const OPTIONS: &[&str] = &[
 ];
 
 /// The samplers that are measured: all that draw subgraphs of a given size.
-fn measured() -> impl Iterator<Item = (&'static str, Make)> {
-    sampler::of_subgraphs().filter(|(name, _)| *name != "cluster")
+fn measured() -> impl Iterator<Item = &'static Entry<SamplerKind>> {
+    sampler::TABLE.iter().filter(|entry| entry.make.draws_subgraphs() && entry.make.is_bounded)
 }
 
 /// A run by each of them.
 pub(super) fn runs(config: &TrainConfig) -> Vec<TrainConfig> {
-    measured().map(|(name, _)| TrainConfig { sampler: name.into(), ..config.clone() }).collect()
+    measured().map(|entry| TrainConfig { sampler: entry.name.into(), ..config.clone() }).collect()
 }
 
 /// Measures.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let (config, repeat) = (&bench.options.train, bench.options.repeat);
-    let mut options = build::subgraph_options(config, bench.data);
-    if options.frontier > options.budget / 2 {
-        options.frontier = (options.budget / 8).max(1);
+    let mut options = build::sampler_options(config, bench.data);
+    let n = options.budget;
+    let frontier = options.own.get_mut::<FrontierOptions>();
+    if frontier.frontier_size > n / 2 {
+        frontier.frontier_size = (n / 8).max(1);
     }
+    let m = frontier.frontier_size;
     let graph = bench.data.graph.to_huge_pages()?;
-    let (n, m, seed) = (options.budget, options.frontier, config.seed);
+    let seed = config.seed;
     let threads = rayon::current_num_threads();
     let one =
         rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(|e| Error::usage(e.to_string()))?;
@@ -68,8 +74,9 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
         ways.push(("one subgraph per thread", threads));
         reads.push(bench.machine.random_reads(graph.num_edges()));
     }
-    for (name, make) in measured() {
-        let made = make(&graph, &bench.data.split.train, &options);
+    for &Entry { name, options: groups, make, .. } in measured() {
+        let Make::Subgraphs(make) = make.make else { continue };
+        let made = make(&graph, &bench.data.split.train, &options.subgraphs());
         let sampler = made.map_err(|message| Error::usage(format!("{name}: {message}")))?;
         for (&(way, abreast), reads) in ways.iter().zip(&reads) {
             let mut rooms: Vec<(SubgraphScratch, Vec<NodeId>)> = vec![Default::default(); abreast];
@@ -96,7 +103,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
                 time::time(repeat, &mut work, &|| {})
             };
             failed?;
-            let of_frontier = if name == "frontier" { format!(" m={m}") } else { String::new() };
+            let of_frontier = if groups.contains(&FRONTIER) { format!(" m={m}") } else { String::new() };
             let case = format!("{name} n={n}{of_frontier}, {way}");
             let limit = Limit { value: reads / (READS * n as f64), of: "random reads, 2 a node", row: None };
             bench.rate(case, "subgraphs/s", (abreast * each) as f64, &times, limit);

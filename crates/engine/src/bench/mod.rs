@@ -34,13 +34,14 @@ use std::sync::Arc;
 use graphmill_core::{
     NodeId,
     keyed::{Stream, key},
+    options::one_of,
     table::{self, Entry},
 };
 use graphmill_data::{
     Dataset,
     generate::{self, GenerateOptions},
 };
-use graphmill_loader::sampler::DRAWS;
+use graphmill_loader::sampler;
 use serde::Serialize;
 
 use self::{
@@ -51,9 +52,9 @@ pub use self::{measure::Options, result::Measured};
 use crate::{
     Error, Result, TrainConfig,
     accelerator::ComputeDevices,
-    config::{
+    options::{
         self,
-        used::{self, one_of, refuse_all},
+        used::{self, refuse_all},
     },
     run::setup::check_all_reduce,
 };
@@ -180,7 +181,7 @@ const TABLE: &[Entry<Kind>] = &[
 
 /// Options that decide which minibatches are drawn; how many is the bench's own.
 fn draws() -> Vec<&'static str> {
-    DRAWS.iter().copied().filter(|&name| name != "max_batches").collect()
+    sampler::draws().into_iter().filter(|&name| name != "max_batches").collect()
 }
 
 /// A run as it is configured.
@@ -191,7 +192,7 @@ fn one(config: &TrainConfig) -> Vec<TrainConfig> {
 /// Options of a run that some bench reads.
 pub fn options() -> Vec<&'static str> {
     let read: Vec<&str> = TABLE.iter().flat_map(|entry| (entry.make.options)()).collect();
-    config::names().into_iter().filter(|name| read.contains(name)).collect()
+    options::names().into_iter().filter(|name| read.contains(name)).collect()
 }
 
 /// Refuses the `given` options that the bench called `name` (or `all`) would ignore.
@@ -245,7 +246,7 @@ pub fn known() -> String {
 /// No such bench (the known ones are listed), options that cannot be, a dataset that cannot be trained on.
 pub fn run(name: &str, options: &Options, data: Option<Dataset>) -> Result<Report> {
     let chosen = chosen(name)?;
-    options.train.validate()?;
+    options.train.check()?;
     let data = match data {
         Some(_) if options.dim.is_some() && !chosen.iter().any(|entry| entry.make.rows) => {
             let readers = TABLE.iter().filter(|entry| entry.make.rows).map(|entry| entry.name);

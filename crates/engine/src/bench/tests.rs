@@ -1,3 +1,8 @@
+use graphmill_loader::{
+    sampler::WeightedOptions,
+    subgraph::{cluster::ClusterOptions, frontier::FrontierOptions},
+};
+
 use super::*;
 use crate::config::Fanout;
 
@@ -51,7 +56,7 @@ fn the_stages_of_an_epoch_and_the_rest_add_up_to_it() {
 #[test]
 fn subgraphs_are_drawn_on_one_thread_and_on_all() {
     let options = small();
-    assert!(options.train.frontier_size > options.train.batch_size);
+    assert!(options.train.own.get::<FrontierOptions>().frontier_size > options.train.batch_size);
     let of = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| run("frontier", &options, None)).unwrap()
@@ -71,19 +76,16 @@ fn blocks_of_every_sampler_are_measured() {
         generate::generate("sbm", &GenerateOptions { nodes: 600, dim: 7, ..Default::default() }).unwrap();
     for entry in &graphmill_loader::sampler::TABLE {
         // one subgraph of all parts, and more batches of training nodes than that
-        let train = TrainConfig {
-            sampler: entry.name.into(),
-            replace: true,
-            frontier_size: 20,
-            parts: 5,
-            ..small().train
-        };
+        let train = TrainConfig { sampler: entry.name.into(), ..small().train }
+            .with(|weighted: &mut WeightedOptions| weighted.replace = true)
+            .with(|frontier: &mut FrontierOptions| frontier.frontier_size = 20)
+            .with(|cluster: &mut ClusterOptions| cluster.parts = 5);
         let options = Options { train, repeat: 1, ..small() };
         for name in ["aggregate", "sample"] {
             let report = run(name, &options, Some(data.clone()).filter(|_| name == "aggregate"));
             let report = report.unwrap_or_else(|error| panic!("{name} {}: {error}", entry.name));
             let of = |begin: &str| report.results.iter().filter(|row| row.case.starts_with(begin)).count();
-            let subgraphs = matches!(entry.make, graphmill_loader::sampler::Make::Subgraphs(_));
+            let subgraphs = entry.make.draws_subgraphs();
             if name == "aggregate" {
                 assert_eq!((of("local"), of("transposed")), (1, 1), "{}", entry.name);
                 assert_eq!(of("global"), if subgraphs { 0 } else { 3 }, "{}", entry.name);

@@ -234,12 +234,13 @@ fn numbers_keep_their_bits() {
 }
 
 mod of_a_model {
+    use graphmill_core::options::OwnOptions;
     use graphmill_nn::{ModelConfig, optim};
 
     use super::*;
 
     fn model(hidden: usize, seed: u64) -> Model {
-        let config = ModelConfig { hidden, norm: "batch".into(), ..ModelConfig::default() };
+        let config = ModelConfig { hidden, norm: "batch".parse().unwrap(), ..ModelConfig::default() };
         Model::new(&config, 3, 2, seed).unwrap()
     }
 
@@ -265,8 +266,7 @@ mod of_a_model {
         let run = tempfile::tempdir().unwrap();
         let dir = run.path().join("checkpoint");
         for entry in &optim::TABLE {
-            let make =
-                || (entry.make)(&optim::Options { momentum: 0.9, ..optim::Options::default() }).unwrap();
+            let make = || (entry.make)(&OwnOptions::default()).unwrap();
             let (mut whole, mut optimizer) = (model(4, 0), make());
             update(&mut whole, &mut *optimizer);
             update(&mut whole, &mut *optimizer);
@@ -287,8 +287,8 @@ mod of_a_model {
     fn another_model_or_optimiser_is_refused_by_the_tensor() {
         let run = tempfile::tempdir().unwrap();
         let (dir, best) = (run.path().join("checkpoint"), run.path().join("best.safetensors"));
-        let mut adam = optim::by_name("adam", &optim::Options::default()).unwrap();
-        let mut sgd = optim::by_name("sgd", &optim::Options::default()).unwrap();
+        let mut adam = optim::by_name("adam", &OwnOptions::default()).unwrap();
+        let mut sgd = optim::by_name("sgd", &OwnOptions::default()).unwrap();
         let mut trained = model(4, 0);
         update(&mut trained, &mut *adam);
         save(&dir, &trained, &[], &*adam, &[], &()).unwrap();

@@ -1,24 +1,16 @@
-//! The configuration of a training run: typed options ([`TrainConfig`]), read from defaults, then a file,
-//! then the command line. Each of these is a table of values; they are merged and read once.
+//! The values of a training run's options ([`TrainConfig`]). [`crate::options`] reads, writes and checks them by
+//! name.
 
-mod allocation;
+mod check;
+mod choices;
 mod devices;
-mod keys;
-mod options;
-mod settings;
-pub mod used;
+mod train;
 mod value;
 
-pub use allocation::Cores;
+pub(crate) use check::MOST_LAYERS;
+pub use choices::{Arithmetic, CudaGraphs, FeaturePrecision, SelectBy, Switch};
 pub use devices::Devices;
 pub use graphmill_loader::Fanout;
-pub use keys::{KEYS, Key, by_flag, key, names, suggestion};
-pub use options::{
-    AllReduce, Arithmetic, CudaGraphs, FeaturePrecision, HotGradient, IN_MEMORY, SelectBy, Switch, Toggle,
-    TrainConfig, Updates,
-};
-pub use settings::place;
+pub(crate) use train::{FREE, spelled};
+pub use train::{IN_MEMORY, TrainConfig};
 pub use value::{Bytes, Ratio};
-
-#[cfg(test)]
-mod tests;

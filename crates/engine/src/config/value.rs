@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use graphmill_core::by_word;
 use serde::{Serialize, Serializer};
 
 /// An amount of memory. Written in bytes, or as 512M, 4G, 1.5GiB; 0 sets no limit.
@@ -63,3 +64,5 @@ impl Serialize for Ratio {
         }
     }
 }
+
+by_word!(Bytes, Ratio);

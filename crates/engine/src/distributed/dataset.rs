@@ -27,7 +27,7 @@ use graphmill_loader::{
 use super::{AssignedParts, Ranks, Subgraphs};
 use crate::{
     Error, Result, TrainConfig, build,
-    cache_kind::{Kind, kind},
+    cache_kind::{Kind, POSTERIOR, chosen, kind},
     hotness::scores::scores_of_rank,
     memory,
     record::DatasetRecord,
@@ -97,8 +97,8 @@ impl RankDataset {
         let partition = dir.checksum().to_string();
         let mut view = Self { data, ranks: Arc::new(ranks), partition, edges, degrees, own, dealt: None };
         let entry = sampler::TABLE.find(&config.sampler).map_err(Error::name)?;
-        if matches!(entry.make, sampler::Make::Subgraphs(_)) {
-            config.validate()?;
+        if entry.make.draws_subgraphs() {
+            config.check()?;
             view.dealt = Some(AssignedParts::new(config, &view.data, view.ranks.clone(), view.feature())?);
         } else if config.shuffle_parts > 0 {
             return Err(Error::usage(format!(
@@ -184,7 +184,7 @@ impl RankDataset {
         if slots == 0 {
             return Ok((self.feature(), format!("{has}, and keeps no rows of others")));
         }
-        let policy = if config.cache == "auto" { "posterior:2" } else { &config.cache };
+        let policy = chosen(&config.cache, "", POSTERIOR);
         let behind = Arc::new(self.remote());
         let others: Arc<dyn Feature> = match kind(policy)? {
             Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, TableType::F32, behind, Level::Host)?),

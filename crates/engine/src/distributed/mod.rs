@@ -28,9 +28,13 @@ pub(crate) use assigned_parts::{AssignedParts, Subgraphs};
 pub use dataset::RankDataset;
 pub use ranks::Ranks;
 
-use graphmill_loader::sampler::weighted::EdgeWeights;
+use graphmill_core::options::one_of;
+use graphmill_loader::{
+    order,
+    sampler::{WeightOptions, weighted::EdgeWeights},
+};
 
-use crate::{Error, Result, TrainConfig, config::Devices};
+use crate::{Error, Result, TrainConfig, config::Devices, strategy};
 
 /// Rank 0's options on all ranks, but for what is each machine's own: where the dataset is, and threads.
 pub(crate) fn agree(config: &TrainConfig, post: &Arc<Messenger>) -> Result<TrainConfig> {
@@ -51,19 +55,24 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
     let refuse = |flag: &str, value: &str, mend: &str| {
         Err(Error::usage(format!("--{flag} {value}: over several ranks {mend}")))
     };
-    if !["sequential", "pipelined"].contains(&config.strategy.as_str()) {
-        return refuse("strategy", &config.strategy, "it is sequential or pipelined");
+    if !strategy::of(config).is_some_and(|entry| entry.make.over_ranks) {
+        let names = strategy::TABLE.iter().filter(|entry| entry.make.over_ranks).map(|entry| entry.name);
+        let known = format!("it is {}", one_of(&names.collect::<Vec<_>>()));
+        return refuse("strategy", &config.strategy, &known);
     }
     if *config.devices != Devices::Cpu {
         return refuse("devices", config.devices.as_str(), "it is cpu");
     }
-    if !["random", "sequential"].contains(&config.order.as_str()) {
-        return refuse("order", &config.order, "it is random or sequential: others read the whole graph");
+    if !order::TABLE.get(&config.order).is_some_and(|entry| !entry.make.reads_graph) {
+        let names = order::TABLE.iter().filter(|entry| !entry.make.reads_graph).map(|entry| entry.name);
+        let known = format!("it is {}: others read the whole graph", one_of(&names.collect::<Vec<_>>()));
+        return refuse("order", &config.order, &known);
     }
-    if config.edge_weights != EdgeWeights::Stored {
+    let WeightOptions { edge_weights } = config.own.get();
+    if edge_weights != EdgeWeights::Stored {
         return refuse(
             "edge-weights",
-            &config.edge_weights.to_string(),
+            &edge_weights.to_string(),
             "it is stored: others read the degrees of all nodes",
         );
     }

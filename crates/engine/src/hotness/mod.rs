@@ -9,12 +9,12 @@ mod simulate;
 mod text;
 mod visits;
 
-use graphmill_core::{node_order::by_scores, progress::Progress};
+use graphmill_core::{node_order::by_scores, options::one_of, progress::Progress};
 use graphmill_data::Dataset;
 use graphmill_loader::{
     feature::Host,
     hotness::{self, Footprint, Visits, similarity},
-    sampler::DRAWS,
+    sampler::{SubgraphTraining, draws},
 };
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub use crate::cache_kind::{is_metric, known, metrics};
 use crate::{
     Error, Result, TrainConfig, build,
     cache_kind::{Kind, kind},
-    config::used::{one_of, refuse_undrawn_by_all},
+    options::used::refuse_undrawn_by_all,
 };
 
 use scores::setting;
@@ -87,7 +87,7 @@ pub struct Report {
 /// Options of a run that [`run`] reads: those that decide which minibatches are drawn, except the
 /// sampler, which [`Options::samplers`] names.
 pub fn options() -> Vec<&'static str> {
-    let draws = DRAWS.iter().copied().filter(|&name| name != "sampler");
+    let draws = draws().into_iter().filter(|&name| name != "sampler");
     draws.chain(["seed", "threads"]).collect()
 }
 
@@ -105,7 +105,7 @@ impl Options {
 
 /// Options of a run that [`scores`] reads.
 pub fn options_of_scores() -> Vec<&'static str> {
-    [DRAWS, &["epochs", "seed", "threads"]].concat()
+    draws().into_iter().chain(["epochs", "seed", "threads"]).collect()
 }
 
 /// Refuses the `given` options that the scores by a metric do not depend on.
@@ -115,11 +115,11 @@ pub fn options_of_scores() -> Vec<&'static str> {
 pub fn refuse_unused(metric: &str, config: &TrainConfig, given: &[&str]) -> Result<()> {
     let name = metric.split(':').next().unwrap_or(metric);
     let Some(entry) = hotness::TABLE.get(name) else { return Ok(()) };
-    let read_by_some = |option: &&str| hotness::TABLE.iter().any(|entry| entry.options.contains(option));
+    let read_by_some = |option: &&str| hotness::TABLE.iter().any(|entry| entry.make.basis.reads(option));
     let unread =
-        given.iter().filter(|option| read_by_some(option)).find(|option| !entry.options.contains(option));
-    if let Some(key) = unread.and_then(|option| crate::config::key(option)) {
-        let readers = hotness::TABLE.iter().filter(|entry| entry.options.contains(&key.name));
+        given.iter().filter(|option| read_by_some(option)).find(|option| !entry.make.basis.reads(option));
+    if let Some(key) = unread.and_then(|option| crate::options::key(option)) {
+        let readers = hotness::TABLE.iter().filter(|entry| entry.make.basis.reads(key.name));
         let readers: Vec<&str> = readers.map(|entry| entry.name).collect();
         return Err(Error::usage(format!(
             "--{}: scores by {name} do not depend on it; use {}, or leave it out",
@@ -147,7 +147,8 @@ pub fn run(options: &Options, data: &Dataset, watch: &dyn Progress) -> Result<Re
     };
     for sampler in &options.samplers {
         // which rows are read does not depend on how the loss weighs them
-        let train = TrainConfig { sampler: sampler.clone(), coverage: 0.0, ..options.train.clone() };
+        let train = TrainConfig { sampler: sampler.clone(), ..options.train.clone() }
+            .with(|training: &mut SubgraphTraining| training.coverage = 0.0);
         let sampled = build::sampler(&train, data)?;
         let order = build::order(&train, data)?;
         let loader = loader(&train, data, &*sampled, &*order, &feature)?;

@@ -150,7 +150,7 @@ fn rows_that_are_read_give_the_bits_of_those_in_memory_and_are_read_once_or_twic
             model: model.into(),
             hidden,
             input_layer,
-            residual: residual.into(),
+            residual: residual.parse().unwrap(),
             ..ModelConfig::default()
         };
         let model = Model::new(&config, 6, 3, 1).unwrap();

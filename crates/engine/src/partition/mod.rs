@@ -11,12 +11,12 @@ mod text;
 
 use std::{path::Path, time::Instant};
 
-use graphmill_core::{Graph, NodeId, progress::Progress};
+use graphmill_core::{Graph, NodeId, options::one_of, progress::Progress};
 use graphmill_data::{
     Dataset,
     partition::{self, Description, PartitionBook},
 };
-use graphmill_loader::sampler::DRAWS;
+use graphmill_loader::sampler;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
@@ -24,7 +24,7 @@ use serde_json::json;
 pub use locality::locality;
 pub use requests::{CrossRequests, Hop, requests};
 
-use crate::{Error, Result, TrainConfig, config::used::one_of};
+use crate::{Error, Result, TrainConfig};
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -91,18 +91,13 @@ pub struct Report {
 /// Options of a run that [`Options::train`] is read for: those that decide which minibatches a sampler
 /// from seeds draws.
 pub fn options() -> Vec<&'static str> {
-    let not = [
-        "max_batches",
-        "inductive",
-        "frontier_size",
-        "pop_by",
-        "eta",
-        "degree_cap",
-        "burning",
-        "parts",
-        "parts_per_batch",
-    ];
-    DRAWS.iter().copied().filter(|name| !not.contains(name)).collect()
+    let groups = |subgraphs: bool| {
+        let rows = sampler::TABLE.iter().filter(move |entry| entry.make.draws_subgraphs() == subgraphs);
+        rows.flat_map(|entry| entry.options)
+    };
+    let of_subgraphs =
+        |name: &str| groups(true).any(|group| group.has(name)) && !groups(false).any(|group| group.has(name));
+    sampler::draws().into_iter().filter(|name| *name != "max_batches" && !of_subgraphs(name)).collect()
 }
 
 /// Refuses the `given` limits of a part's size that none of the `methods` keeps to.
@@ -112,9 +107,9 @@ pub fn options() -> Vec<&'static str> {
 pub fn refuse_unused(methods: &[String], given: &[&str]) -> Result<()> {
     let find = |name: &String| partition::TABLE.find(name).map_err(Error::name);
     let chosen = methods.iter().map(find).collect::<Result<Vec<_>>>()?;
-    let unread = |option: &&&str| !chosen.iter().any(|entry| entry.options.contains(option));
+    let unread = |option: &&&str| !chosen.iter().any(|entry| entry.make.reads(option));
     let Some(option) = given.iter().find(unread) else { return Ok(()) };
-    let readers = partition::TABLE.iter().filter(|entry| entry.options.contains(option));
+    let readers = partition::TABLE.iter().filter(|entry| entry.make.reads(option));
     let readers: Vec<&str> = readers.map(|entry| entry.name).collect();
     Err(Error::usage(format!(
         "--{}: --method {} does not use it; use --method {}, or leave it out",
@@ -150,7 +145,7 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
     }
     let mut results = Vec::new();
     for method in methods {
-        let partitioner = (method.make)(&options.partition)?;
+        let partitioner = (method.make.make)(&options.partition)?;
         let began = Instant::now();
         let book = partitioner.partition(&data.graph, &data.split.train, watch)?;
         let seconds = began.elapsed().as_secs_f64();

@@ -182,7 +182,7 @@ mod tests {
             let mut slots = Slots::default();
             slots.set(nodes as usize, (0..nodes).filter(|v| v % 5 < part));
             for entry in &sampler::TABLE {
-                let Make::Hops(make, _) = entry.make else { continue };
+                let Make::Hops(make, _) = entry.make.make else { continue };
                 let options = SamplerOptions { fanout: [3, 4, 2].into(), ..SamplerOptions::default() };
                 let sampler = HopStack::from(make(&options, &Source { graph: &graph, train: &[] }).unwrap());
                 let mut workspace = Workspace::new(nodes as usize);

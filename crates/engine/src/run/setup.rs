@@ -19,12 +19,12 @@ use crate::{
     Error, Result, TrainConfig,
     accelerator::Samplers,
     build,
-    config::{AllReduce, Switch},
+    config::Switch,
     distributed::RankDataset,
     learner::Learner,
     memory::MemoryPlacement,
     stage::Loader,
-    strategy::{self, Nvidia, Setting},
+    strategy::{self, AllReduce, Nvidia, RoundOptions, Setting},
     tiers::{OnGpus, Plan, Whole},
 };
 
@@ -55,7 +55,7 @@ impl<'d> Parts<'d> {
         data: &'d Dataset,
         sampler: impl FnOnce() -> Result<Box<dyn MinibatchSampler>>,
     ) -> Result<Self> {
-        config.validate()?;
+        config.check()?;
         let model = build::model(config, data)?;
         if data.split.train.is_empty() {
             return Err(Error::without(
@@ -83,7 +83,7 @@ impl<'d> Parts<'d> {
 /// # Errors
 /// Wrong usage, with what to do instead.
 pub(crate) fn check_all_reduce(config: &TrainConfig) -> Result<()> {
-    if config.all_reduce != AllReduce::Nccl {
+    if config.own.get::<RoundOptions>().all_reduce != AllReduce::Nccl {
         return Ok(());
     }
     let devices = config.cuda_devices().len();

@@ -121,7 +121,7 @@ impl SavedRun {
         }
         let mut config = TrainConfig::default();
         config.read_file(&file)?;
-        config.validate().map_err(|error| Error::format(&file, "options", error.to_string()))?;
+        config.check().map_err(|error| Error::format(&file, "options", error.to_string()))?;
         let origin = Origin::of_run(dir, &config)?;
         Ok(Self { dir: dir.to_path_buf(), config, origin, last })
     }

@@ -21,7 +21,7 @@ use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, StoredRows, TOPOLOGY},
     build,
-    cache_kind::{Kind, kind},
+    cache_kind::{Kind, chosen, kind},
     config::Switch,
     hotness::scores::scores_of,
     memory::{self, MemoryPlacement},
@@ -73,11 +73,7 @@ impl OnGpus {
             ));
         };
         let stored = StoredRows::new(&devices[0], &values, dim)?;
-        let policy = match (config.cache.as_str(), config.order.as_str()) {
-            ("auto", "proximity") => "fifo",
-            ("auto", _) => "posterior:2",
-            (name, _) => name,
-        };
+        let policy = chosen(&config.cache, &config.order, "fifo");
         let slots = match config.cache_ratio.0 {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
             None => room(computers, config, data, &stored, sampler, order)?,

@@ -19,7 +19,7 @@ use graphmill_loader::{
 use super::{cache::Cache, rescaled::Rescaled, step, whole::Whole};
 use crate::{
     Error, Result, TrainConfig, build,
-    cache_kind::{Kind, kind},
+    cache_kind::{AUTO, Kind, chosen, kind},
     config::FeaturePrecision,
     hotness::scores::scores_until,
     memory::{self, MemoryPlacements},
@@ -70,11 +70,7 @@ impl Plan {
         };
         let row_bytes = (data.features.dim * kind.width()) as u64;
         let slots = |ratio: f64| ((ratio * rows as f64).round() as usize).min(rows);
-        let policy = |name: &String| match (name.as_str(), config.order.as_str()) {
-            ("auto", "proximity") => "lru".to_string(),
-            ("auto", _) => "posterior:2".to_string(),
-            _ => name.clone(),
-        };
+        let policy = |name: &String| chosen(name, &config.order, "lru").to_string();
         let host = |name: &String, ratio: Option<f64>| Cache {
             policy: policy(name),
             slots: ratio.map_or(rows, slots),
@@ -310,7 +306,7 @@ pub(crate) fn unused_policy(config: &TrainConfig, data: &Dataset) -> Option<Stri
         1.. if config.cuda_devices().is_empty() => ("host-cache", &config.host_cache),
         _ => return None,
     };
-    (policy != "auto").then(|| {
+    (policy != AUTO).then(|| {
         format!(
             "--{flag} {policy} is not used: the {table} bytes of all feature rows fit in --host-budget {budget}"
         )

@@ -11,6 +11,7 @@ use crate::{
     config::{Bytes, Fanout, Ratio},
     memory::MemoryPlacement,
     observer::Quiet,
+    strategy::{FactoredOptions, LayeredOptions, PipelinedOptions},
 };
 use common::{Fault, FaultyOptimizer, FaultySampler, Kind};
 
@@ -25,9 +26,7 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
     let of = |strategy: &str, allocation: &str, devices: &str, group| {
         let config = TrainConfig {
             strategy: strategy.into(),
-            allocation: allocation.parse().unwrap(),
             devices: devices.parse().unwrap(),
-            num_samplers: 1,
             epochs: EPOCHS as usize,
             batch_size: 16,
             hidden: 8,
@@ -35,18 +34,22 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
             fused: "off".parse().unwrap(),
             dropout: 0.2,
             model: "gin".into(),
-            norm: "batch".into(),
+            norm: "batch".parse().unwrap(),
             cache: "degree".into(),
             cache_ratio: Ratio((devices != "cpu").then_some(0.2)),
             ..TrainConfig::default()
-        };
+        }
+        .with(|pipelined: &mut PipelinedOptions| pipelined.allocation = allocation.parse().unwrap())
+        .with(|factored: &mut FactoredOptions| factored.num_samplers = 1);
         (config, group)
     };
     let layered = |ahead: &str| {
         let (config, group) = of("layered", "profiled", "cpu", 1);
         let model = "sage".to_string();
         (
-            TrainConfig { super_batch: 3, hot_ahead: ahead.parse().unwrap(), hot_rank: 3, model, ..config },
+            TrainConfig { model, ..config }.with(|layered: &mut LayeredOptions| {
+                (layered.super_batch, layered.hot_ahead, layered.hot_rank) = (3, ahead.parse().unwrap(), 3);
+            }),
             group,
         )
     };
@@ -140,7 +143,9 @@ fn a_stage_fails_and_the_run_goes_on_from_the_last_whole_update() {
         ] {
             let what = format!(
                 "{} {} {}, {kind:?} in {epoch}, {batch}",
-                config.strategy, config.allocation, config.devices
+                config.strategy,
+                config.own.get::<PipelinedOptions>().allocation,
+                config.devices
             );
             let dir = room.path().join(format!("{kind:?}-{epoch}-{batch}"));
             let fault = Fault::new(kind, epoch, batch, BATCHES, group);
@@ -201,7 +206,10 @@ fn features_that_shrink_on_disk_end_the_run_and_not_what_it_has_done() {
         for left in [3, BATCHES.div_ceil(group)] {
             let what = format!(
                 "{} {} {} {}, cut after {left}",
-                config.strategy, config.allocation, config.devices, config.hot_ahead
+                config.strategy,
+                config.own.get::<PipelinedOptions>().allocation,
+                config.devices,
+                config.own.get::<LayeredOptions>().hot_ahead
             );
             let dir = room.path().join(format!("run{left}"));
             let mut cutting = Cutting { file: &file, left };

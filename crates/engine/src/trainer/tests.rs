@@ -2,6 +2,7 @@ use graphmill_core::{
     EdgeOptions, Features, Labels, SparseRows, Split, build as graph, features::FeatureData,
 };
 use graphmill_data::generate::{GenerateOptions, generate};
+use graphmill_nn::layer::{Aggregator, SageOptions};
 use half::f16;
 
 use super::*;
@@ -67,11 +68,16 @@ fn sparse_and_dense_features_train_alike() {
     let s = String::from;
     for config in [
         TrainConfig { model: s("sage"), input_dropout: 0.3, ..base.clone() },
-        TrainConfig { model: s("sage"), aggregator: s("max-pool"), ..base.clone() },
+        base.clone().with(|sage: &mut SageOptions| sage.aggregator = Aggregator::MaxPool),
         TrainConfig { model: s("gcn"), batch_size: 0, input_dropout: 0.3, ..base.clone() },
-        TrainConfig { model: s("gcn"), residual: s("linear"), norm: s("batch"), ..base.clone() },
+        TrainConfig {
+            model: s("gcn"),
+            residual: "linear".parse().unwrap(),
+            norm: "batch".parse().unwrap(),
+            ..base.clone()
+        },
         TrainConfig { model: s("gat"), input_dropout: 0.3, ..base.clone() },
-        TrainConfig { model: s("gin"), norm: s("layer"), ..base.clone() },
+        TrainConfig { model: s("gin"), norm: "layer".parse().unwrap(), ..base.clone() },
         TrainConfig { model: s("pinsage"), ..base.clone() },
         TrainConfig { model: s("mixhop"), fanout: Fanout(vec![5; 4]), ..base.clone() },
         TrainConfig { model: s("sage"), input_layer: true, head_layers: 1, ..base.clone() },

@@ -48,7 +48,36 @@ pub(crate) fn cli() -> Command {
         .about("Trains graph neural networks on graphs larger than the accelerator's memory")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(TABLE.iter().map(|entry| (entry.command)()))
+        .subcommands(TABLE.iter().map(|entry| with_short_help((entry.command)())))
+}
+
+/// Characters of an option's text in the short help.
+const SHORT: usize = 70;
+
+/// Gives the arguments whose text is long a short one for `-h`; `--help` has both.
+fn with_short_help(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        if arg.get_long_help().is_some() || text.len() <= SHORT {
+            return arg;
+        }
+        arg.help(first_sentence(&text)).long_help(text)
+    });
+    command.mut_subcommands(with_short_help)
+}
+
+/// The first sentence or clause of a text, at most [`SHORT`] characters long.
+fn first_sentence(text: &str) -> String {
+    let end = [". ", "; ", ": "].iter().filter_map(|mark| text.find(mark)).min().unwrap_or(text.len());
+    let sentence = text[..end].split(" [default: ").next().unwrap_or_default();
+    if sentence.len() <= SHORT {
+        return sentence.into();
+    }
+    let clauses = sentence.match_indices([',', '(']).map(|(at, _)| at);
+    let words = sentence.match_indices(' ').map(|(at, _)| at);
+    let fits = |at: &usize| (SHORT / 3..SHORT).contains(at);
+    let cut = clauses.filter(fits).last().or_else(|| words.filter(fits).last()).unwrap_or(sentence.len());
+    sentence[..cut].trim_end().into()
 }
 
 /// Runs the command that was asked for.

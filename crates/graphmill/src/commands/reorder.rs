@@ -3,13 +3,17 @@
 use std::time::Instant;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use graphmill_core::{NodeId, memory, node_order, progress::Quiet, table};
+use graphmill_core::{
+    NodeId, memory, node_order,
+    progress::Quiet,
+    table::{self, Entry},
+};
 use graphmill_data::{
     dataset::{Work, native},
-    reorder,
+    reorder::{self, OrderKind},
 };
 use graphmill_engine::{Dataset, Error, TrainConfig, hotness};
-use graphmill_loader::sampler::DRAWS;
+use graphmill_loader::sampler::draws;
 use serde_json::json;
 
 use crate::{args, output, work};
@@ -40,7 +44,7 @@ pub(crate) fn command() -> Command {
         .arg(args::memory())
         .arg(args::threads())
         .arg(args::json());
-    args::with_training_options(command, DRAWS)
+    args::with_training_options(command, &draws())
 }
 
 /// Reorders.
@@ -48,7 +52,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let by = matches.get_one::<String>("by").expect("required");
     let seed = seed(matches)?;
-    let (train, mut given) = args::training_options(matches, DRAWS)?;
+    let (train, mut given) = args::training_options(matches, &draws())?;
     given.extend(seed.map(|_| "seed"));
     let seed = seed.unwrap_or_default();
     let order = order(by, seed, train, &given)?;
@@ -83,8 +87,9 @@ type Make = Box<dyn FnOnce(&Dataset) -> graphmill_core::Result<Vec<NodeId>>>;
 /// What `--by` names: an order of the graph's own, or a hotness of what training with these options reads.
 fn order(by: &str, seed: u64, train: TrainConfig, given: &[&str]) -> Result<Make, Error> {
     if let Ok(entry) = table::find("order", reorder::TABLE, by) {
-        if let Some(option) = given.iter().find(|option| !entry.options.contains(option)) {
-            let readers = reorder::TABLE.iter().filter(|entry| entry.options.contains(option));
+        let reads = |entry: &Entry<OrderKind>, option: &str| entry.make.is_random && option == "seed";
+        if let Some(option) = given.iter().find(|option| !reads(entry, option)) {
+            let readers = reorder::TABLE.iter().filter(|entry| reads(entry, option));
             let readers = readers.map(|entry| format!("--by {} or ", entry.name));
             return Err(Error::usage(format!(
                 "--{}: --by {by} does not depend on it; use {}--by presc:1 for an order by what minibatches read, \
@@ -93,7 +98,7 @@ fn order(by: &str, seed: u64, train: TrainConfig, given: &[&str]) -> Result<Make
                 readers.collect::<String>()
             )));
         }
-        return Ok(Box::new(move |dataset| (entry.make)(&dataset.graph, seed)));
+        return Ok(Box::new(move |dataset| (entry.make.make)(&dataset.graph, seed)));
     }
     if !hotness::is_metric(by) {
         let orders = table::names(reorder::TABLE);

@@ -13,8 +13,9 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_data::{dataset::native::is_too_large_to_verify, partition::PartitionDir};
 use graphmill_engine::{
-    Error, RunContext, RunDir, TrainConfig, config,
+    Error, RunContext, RunDir, TrainConfig,
     observer::Observer,
+    options,
     record::{Origin, Source, Summary},
     trainer::over_ranks,
 };
@@ -37,7 +38,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(Arg::new("quiet").long("quiet").short('q').action(ArgAction::SetTrue).help("No progress bars"))
         .arg(args::json());
-    args::with_training_options(command, &config::names())
+    args::with_training_options(command, &options::names())
 }
 
 /// Trains.
@@ -147,7 +148,7 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
             refuse_in_memory(file, &config)?;
         }
     }
-    let of_command_line = args::apply_training_options(matches, &mut config, &config::names())?;
+    let of_command_line = args::apply_training_options(matches, &mut config, &options::names())?;
     given.extend(&of_command_line);
     if let Some(path) = args::get_path(matches, "dataset") {
         let text = path.to_str().map(str::to_string);
@@ -156,7 +157,7 @@ fn configure(matches: &ArgMatches, out: Option<&Path>, resume: bool) -> anyhow::
     }
     locate(&mut config);
     config.settle(&given)?;
-    config.validate()?;
+    config.check()?;
     config.refuse_unused(&[config.beyond_defaults(&of_file), of_command_line].concat())?;
     if let Some(before) = of_run {
         config.check_resumed(&before)?;

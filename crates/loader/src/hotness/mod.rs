@@ -16,7 +16,7 @@ use graphmill_core::{
 
 pub use footprint::{Footprint, similarity};
 
-use crate::{Fanout, sampler::DRAWS};
+use crate::{Fanout, sampler::draws};
 
 /// Input nodes of a run's minibatches, epoch by epoch.
 ///
@@ -78,86 +78,112 @@ pub struct Setting<'a> {
 /// Scores all nodes (`V`), hot ones high. What stands behind a colon in the name comes second.
 pub type Score = fn(&Setting, Option<&str>) -> std::result::Result<Vec<f64>, String>;
 
+/// The options of a run that a metric's scores depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// None.
+    Graph,
+    /// The seed.
+    Seed,
+    /// The number of neighbours of a minibatch, and its size.
+    Fanouts,
+    /// All that decide which minibatches are drawn.
+    Minibatches,
+    /// These, and the number of epochs.
+    Run,
+}
+
+impl Basis {
+    /// Whether the scores depend on an option of that name.
+    pub fn reads(self, option: &str) -> bool {
+        match self {
+            Self::Graph => false,
+            Self::Seed => option == "seed",
+            Self::Fanouts => ["fanout", "layers", "batch_size"].contains(&option),
+            Self::Minibatches => option == "seed" || draws().contains(&option),
+            Self::Run => option == "epochs" || Self::Minibatches.reads(option),
+        }
+    }
+}
+
+/// A metric.
+#[derive(Clone, Copy)]
+pub struct Metric {
+    /// Scores all nodes.
+    pub score: Score,
+    /// The options that the scores depend on.
+    pub basis: Basis,
+}
+
+impl Metric {
+    /// A metric whose scores depend on these options of a run.
+    pub const fn new(score: Score, basis: Basis) -> Self {
+        Self { score, basis }
+    }
+}
+
 /// Every metric there is.
-pub static TABLE: Table<Score> = Table::new(
+pub static TABLE: Table<Metric> = Table::new(
     "hotness",
     &[
         Entry {
             name: "random",
             summary: "a number drawn for each node: the bound below",
             source: "",
-            options: &["seed"],
-            make: random::score,
+            options: &[],
+            make: Metric::new(random::score, Basis::Seed),
         },
         Entry {
             name: "degree",
             summary: "how many nodes hear from a node",
             source: "PaGraph, SoCC 2020; Data Tiering section 3.1",
             options: &[],
-            make: degree::score,
+            make: Metric::new(degree::score, Basis::Graph),
         },
         Entry {
             name: "reverse-pagerank",
             summary: "reverse PageRank",
             source: "Data Tiering section 3.1",
             options: &[],
-            make: reverse_pagerank::plain,
+            make: Metric::new(reverse_pagerank::plain, Basis::Graph),
         },
         Entry {
             name: "weighted-reverse-pagerank",
             summary: "reverse PageRank from the training nodes, five iterations",
             source: "Data Tiering section 3.2, Algorithm 1",
             options: &[],
-            make: reverse_pagerank::weighted,
+            make: Metric::new(reverse_pagerank::weighted, Basis::Graph),
         },
         Entry {
             name: "presc",
             summary: "presc:K counts in how many minibatches of K epochs of their own a node comes up",
             source: "FGNN section 6.3",
-            options: COUNTED,
-            make: presc::presampled,
+            options: &[],
+            make: Metric::new(presc::presampled, Basis::Minibatches),
         },
         Entry {
             name: "analytic",
             summary: "the chance that a minibatch asks for a node, from the fan-outs and without sampling",
             source: "Quiver's sample_prob, sharpened",
-            options: &["fanout", "layers", "batch_size"],
-            make: analytic::score,
+            options: &[],
+            make: Metric::new(analytic::score, Basis::Fanouts),
         },
         Entry {
             name: "posterior",
             summary: "posterior:K is what presc:K counts on the ground of what analytic expects",
             source: "",
-            options: COUNTED,
-            make: posterior::score,
+            options: &[],
+            make: Metric::new(posterior::score, Basis::Minibatches),
         },
         Entry {
             name: "optimal",
             summary: "the run's own footprint: an oracle, the bound above for caches that stay as they are",
             source: "FGNN section 6.2",
-            options: FOOTPRINT,
-            make: presc::optimal,
+            options: &[],
+            make: Metric::new(presc::optimal, Basis::Run),
         },
     ],
 );
-
-/// Options that decide what the minibatches of a run ask for.
-const COUNTED: &[&str] = &with_draws::<1, { DRAWS.len() + 1 }>(["seed"]);
-
-/// [`COUNTED`] with the number of epochs that are counted.
-const FOOTPRINT: &[&str] = &with_draws::<2, { DRAWS.len() + 2 }>(["seed", "epochs"]);
-
-/// The options of [`DRAWS`], and `more` behind them.
-const fn with_draws<const MORE: usize, const ALL: usize>(more: [&'static str; MORE]) -> [&'static str; ALL] {
-    assert!(DRAWS.len() + MORE == ALL);
-    let mut all = [""; ALL];
-    let mut i = 0;
-    while i < ALL {
-        all[i] = if i < DRAWS.len() { DRAWS[i] } else { more[i - DRAWS.len()] };
-        i += 1;
-    }
-    all
-}
 
 /// Scores all nodes by the metric of that name, with its argument behind a colon.
 ///
@@ -169,7 +195,7 @@ pub fn score(name: &str, setting: &Setting) -> std::result::Result<Vec<f64>, Str
         None => (name, None),
     };
     let entry = TABLE.find(name).map_err(|e| e.to_string())?;
-    (entry.make)(setting, argument)
+    (entry.make.score)(setting, argument)
 }
 
 /// Refuses an argument.

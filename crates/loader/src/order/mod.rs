@@ -7,6 +7,7 @@ mod shuffling;
 
 use graphmill_core::{
     Graph, Labels, NodeId,
+    options::{OptionGroup, OwnOptions},
     table::{Entry, Table},
 };
 
@@ -44,15 +45,15 @@ pub trait Order: Send + Sync {
     }
 }
 
-/// What an order is made from. One struct serves all; each reads what concerns it.
-#[derive(Clone, Copy, Debug, Default)]
+/// The values that orders are made from.
+#[derive(Clone, Debug, Default)]
 pub struct OrderOptions {
     /// The run's seed.
     pub seed: u64,
     /// Seeds per batch.
     pub batch_size: usize,
-    /// Sequences that are interleaved; 0 for as many as batches need to be mixed well (proximity).
-    pub sequences: usize,
+    /// Options of the orders.
+    pub own: OwnOptions,
 }
 
 /// What an order is made for.
@@ -69,8 +70,26 @@ pub struct OrderSource<'a> {
 /// Makes an order, or says in one sentence what is wrong with the options.
 pub type Make = for<'a> fn(&OrderOptions, &OrderSource<'a>) -> Result<Box<dyn Order + 'a>, String>;
 
+/// A kind of order.
+#[derive(Clone, Copy)]
+pub struct OrderKind {
+    /// The constructor.
+    pub make: Make,
+    /// Whether it reads the edges or labels of the graph, of which a rank has a part.
+    pub reads_graph: bool,
+    /// Whether successive batches lie close together, so that caches whose rows come and go hit.
+    pub is_local: bool,
+}
+
+impl OrderKind {
+    /// An order that reads the training nodes alone.
+    pub const fn new(make: Make) -> Self {
+        Self { make, reads_graph: false, is_local: false }
+    }
+}
+
 /// Every ordering there is.
-pub static TABLE: Table<Make> = Table::new(
+pub static TABLE: Table<OrderKind> = Table::new(
     "order",
     &[
         Entry {
@@ -78,21 +97,29 @@ pub static TABLE: Table<Make> = Table::new(
             summary: "a fresh uniform shuffle every epoch",
             source: "",
             options: &[],
-            make: |options, source| Ok(Box::new(random::Random::new(source.train, options.seed))),
+            make: OrderKind::new(|with, source| Ok(Box::new(random::Random::new(source.train, with.seed)))),
         },
         Entry {
             name: "sequential",
             summary: "ascending node ids, every epoch",
             source: "",
             options: &[],
-            make: |_, source| Ok(Box::new(sequential::Sequential::new(source.train))),
+            make: OrderKind::new(|_, source| Ok(Box::new(sequential::Sequential::new(source.train)))),
         },
         Entry {
             name: "proximity",
             summary: "nodes that lie close together in batches that follow each other, so that caches hit",
             source: "Liu et al. (BGL), NSDI 2023, section 3.2",
-            options: &["order_sequences"],
-            make: |options, source| Ok(Box::new(proximity::Proximity::new(options, source))),
+            options: &[OptionGroup::of::<proximity::ProximityOptions>()],
+            make: OrderKind {
+                make: |with, source| {
+                    let order =
+                        proximity::Proximity::new(&with.own.get(), with.seed, with.batch_size, source);
+                    Ok(Box::new(order))
+                },
+                reads_graph: true,
+                is_local: true,
+            },
         },
     ],
 );

@@ -31,13 +31,16 @@
 
 use std::collections::VecDeque;
 
+use clap::Args;
 use graphmill_core::{
     Graph, NodeId,
     keyed::{Stream, key},
+    options::{Fault, OptionSet, range},
 };
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
-use super::{Order, OrderOptions, OrderSource, random::Random, shuffling_error};
+use super::{Order, OrderSource, random::Random, shuffling_error};
 
 /// Breadth-first searches that epochs choose from.
 pub const ROOTS: usize = 8;
@@ -53,6 +56,24 @@ const LEVELS: usize = 16;
 const ROOT: u64 = 0x726f_6f74;
 const SHIFT: u64 = 0x73_6869_6674;
 
+/// Options of [`Proximity`].
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProximityOptions {
+    /// Sequences that batches are mixed from; 0 chooses a number.
+    ///
+    /// A sequence is a run of nodes that lie close together. The chosen number is the least that
+    /// mixes labels well.
+    #[arg(long, value_name = "N")]
+    pub order_sequences: usize,
+}
+
+impl OptionSet for ProximityOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("order_sequences", self.order_sequences, ..=u32::MAX as usize)
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Proximity {
@@ -64,16 +85,16 @@ pub struct Proximity {
 }
 
 impl Proximity {
-    /// Searches, and chooses the number of sequences where `options` has none.
-    pub fn new(options: &OrderOptions, source: &OrderSource) -> Self {
+    /// Searches for batches of so many seeds, and chooses the number of sequences if `options` has none.
+    pub fn new(options: &ProximityOptions, seed: u64, batch_size: usize, source: &OrderSource) -> Self {
         let mut order = Self {
-            seed: options.seed,
-            searches: searches(source.graph, source.train, options.seed),
-            sequences: options.sequences,
+            seed,
+            searches: searches(source.graph, source.train, seed),
+            sequences: options.order_sequences,
             choice: None,
         };
-        if options.sequences == 0 {
-            order.choose(options.batch_size.max(1), source);
+        if order.sequences == 0 {
+            order.choose(batch_size.max(1), source);
         }
         order
     }
@@ -248,8 +269,8 @@ mod tests {
 
     fn made(graph: &Graph, train: &[NodeId], seed: u64, sequences: usize) -> Proximity {
         let labels = Labels::default();
-        let options = OrderOptions { seed, batch_size: 4, sequences };
-        Proximity::new(&options, &OrderSource { graph, labels: &labels, train })
+        let options = ProximityOptions { order_sequences: sequences };
+        Proximity::new(&options, seed, 4, &OrderSource { graph, labels: &labels, train })
     }
 
     fn epoch(order: &dyn Order, epoch: u64) -> Vec<NodeId> {
@@ -376,7 +397,7 @@ mod tests {
             (0..EPOCHS).map(|e| shuffling_error(&epoch(order, e), batch, &data.labels)).sum::<f64>()
                 / EPOCHS as f64
         };
-        let with = |sequences| Proximity::new(&OrderOptions { seed: 1, batch_size: 64, sequences }, &source);
+        let with = |order_sequences| Proximity::new(&ProximityOptions { order_sequences }, 1, 64, &source);
         let chosen = with(0);
         let (sequences, bound) = (chosen.sequences(), mean(&Random::new(&train, 1), 16));
         assert!(sequences.is_power_of_two() && (2..=32).contains(&sequences), "{sequences}");
@@ -385,10 +406,8 @@ mod tests {
         assert!(with(4).choice().is_none());
         // a class alone: any order mixes it
         let labels = Labels::Single { class: vec![0; 8000].into(), classes: 1 };
-        let one = Proximity::new(
-            &OrderOptions { seed: 1, batch_size: 64, sequences: 0 },
-            &OrderSource { labels: &labels, ..source },
-        );
+        let one =
+            Proximity::new(&ProximityOptions::default(), 1, 64, &OrderSource { labels: &labels, ..source });
         assert_eq!(one.sequences(), 1);
     }
 }

@@ -75,11 +75,12 @@ impl InferenceNeighbors {
         graph: &Graph,
         fanout: impl Into<Fanout>,
         options: &WeightedOptions,
+        weights: EdgeWeights,
     ) -> Result<Self, String> {
         // a fanout that takes all takes each once; one draw is one by weight in either way
         let distinct = |k: usize| (k == usize::MAX || (!options.replace && k > 1)).then_some(k);
         let distinct = fanout.into().bounds()?.into_iter().map(distinct).collect();
-        Ok(Self::weighing(graph, distinct, options.weights))
+        Ok(Self::weighing(graph, distinct, weights))
     }
 
     /// For a sampler of so many hops whose draws estimate weighted means (`labor.rs`).
@@ -98,8 +99,8 @@ impl InferenceNeighbors {
     ///
     /// # Errors
     /// Those of [`RandomWalk::new`].
-    pub fn walks(fanout: impl Into<Fanout>, options: &WalkOptions) -> Result<Self, String> {
-        Ok(Self::of(Kind::Walks(RandomWalk::new(fanout, options)?)))
+    pub fn walks(fanout: impl Into<Fanout>, options: &WalkOptions, length: usize) -> Result<Self, String> {
+        Ok(Self::of(Kind::Walks(RandomWalk::new(fanout, options, length)?)))
     }
 
     /// Whether a node's neighbours are not its in-neighbours: then only [`InferenceNeighbors::rows`] tells which they are.
@@ -297,8 +298,8 @@ mod tests {
             (EdgeWeights::Stored, false, 12, 1e-6),
         ] {
             for aggregation in [Aggregation::Mean, Aggregation::Symmetric] {
-                let options = WeightedOptions { replace, weights, draw_by: DrawBy::Alias };
-                let sampler = HopStack::new(Weighted::new(&graph, [fanout], &options).unwrap());
+                let options = WeightedOptions { replace, draw_by: DrawBy::Alias };
+                let sampler = HopStack::new(Weighted::new(&graph, [fanout], &options, weights).unwrap());
                 let wants = (aggregation == Aggregation::Symmetric).then_some(&symmetric);
                 let form =
                     BlockLayout { aggregation, symmetric: wants, fused: true, ..BlockLayout::default() };
@@ -313,7 +314,7 @@ mod tests {
                     (0..3).for_each(|v| sums[v] += value(&batch.blocks[0], v) / runs as f64);
                     memory = batch.recycle();
                 }
-                let exact = InferenceNeighbors::weighted(&graph, [fanout], &options).unwrap();
+                let exact = InferenceNeighbors::weighted(&graph, [fanout], &options, weights).unwrap();
                 let mut block = Block { num_dst: 3, ..Block::default() };
                 exact
                     .rows(&graph, 0, &[0, 1, 2], aggregation, &mut HopScratch::default(), &mut block)
@@ -348,13 +349,14 @@ mod tests {
         let alike = rows(&InferenceNeighbors::default());
         assert_eq!((alike.0, alike.2.len()), (vec![0, 12, 15, 17], 0));
         let plain = graph_of(&[&[1], &[0]]);
-        let same = InferenceNeighbors::weighted(&plain, [2], &WeightedOptions::default()).unwrap();
+        let (drawn, stored) = (WeightedOptions::default(), EdgeWeights::Stored);
+        let same = InferenceNeighbors::weighted(&plain, [2], &drawn, stored).unwrap();
         assert!(matches!(same.kind, Kind::Uniform) && !same.reaches_further());
-        let walks = InferenceNeighbors::walks([3], &WalkOptions::default()).unwrap();
+        let walks = InferenceNeighbors::walks([3], &WalkOptions::default(), 3).unwrap();
         assert!(walks.reaches_further());
         let (first, again) = (rows(&walks), rows(&walks));
         assert_eq!(first, again);
         assert!(first.2.iter().sum::<f32>() > 0.0);
-        assert!(InferenceNeighbors::walks([0], &WalkOptions::default()).is_err());
+        assert!(InferenceNeighbors::walks([0], &WalkOptions::default(), 3).is_err());
     }
 }

@@ -19,14 +19,16 @@
 
 mod importance;
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
-use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation, by_word, keyed};
-use serde::{Serialize, Serializer};
+use clap::Args;
+use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation, by_word, keyed, options::OptionSet};
+use serde::{Deserialize, Serialize, Serializer};
 
 use self::importance::Importance;
 use super::{
-    HopProperties, HopRequest, HopSampler, HopScratch,
+    HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source, WeightOptions,
+    inference::InferenceNeighbors,
     runs::{draw_runs, fits, start},
     weighted::EdgeWeights,
 };
@@ -64,13 +66,29 @@ impl Serialize for Iterations {
 
 by_word!(Iterations);
 
-/// How far destinations share sources.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Options of [`Labor`].
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LaborOptions {
-    /// Iterations of the importance of sources; [`usize::MAX`]: as many as help.
-    pub iterations: usize,
-    /// What an edge weighs.
-    pub weights: EdgeWeights,
+    /// Iterations of importance sampling; * for as many as help.
+    ///
+    /// Each makes sources that many destinations share more likely, so that fewer rows are read.
+    #[arg(long, value_name = "N")]
+    pub labor_iterations: Iterations,
+}
+
+impl OptionSet for LaborOptions {}
+
+/// Makes the sampler of a run.
+pub(super) fn make(with: &SamplerOptions, source: &Source) -> Result<Arc<dyn HopSampler>, String> {
+    let WeightOptions { edge_weights } = with.own.get();
+    Ok(Arc::new(Labor::with_options(source.graph, &with.fanout, &with.own.get(), edge_weights)?))
+}
+
+/// Makes the neighbours that inference takes instead of the sampler's draws.
+pub(super) fn inference(with: &SamplerOptions, source: &Source) -> Result<InferenceNeighbors, String> {
+    let WeightOptions { edge_weights } = with.own.get();
+    Ok(InferenceNeighbors::weighted_means(source.graph, with.fanout.len(), edge_weights))
 }
 
 /// What edges weigh.
@@ -108,13 +126,14 @@ impl Labor {
         graph: &Graph,
         fanout: impl Into<Fanout>,
         options: &LaborOptions,
+        weights: EdgeWeights,
     ) -> Result<Self, String> {
-        let weights = match options.weights.of_nodes(graph) {
+        let weights = match weights.of_nodes(graph) {
             Some(of_nodes) => Weights::OfSource(of_nodes),
             None if graph.edge_weight().is_some() => Weights::Stored,
             None => Weights::Equal,
         };
-        Ok(Self { iterations: options.iterations, weights, ..Self::new(fanout)? })
+        Ok(Self { iterations: options.labor_iterations.0, weights, ..Self::new(fanout)? })
     }
 
     /// A hop whose probabilities are computed edge by edge.
@@ -442,8 +461,9 @@ mod tests {
         let weighted = graph.clone().with_edge_weight(weights.into()).unwrap();
         let x = |u: NodeId| f64::from(u * u % 23) + 1.0;
         for (graph, iterations) in [(&graph, 1), (&graph, usize::MAX), (&weighted, 0), (&weighted, 2)] {
-            let options = LaborOptions { iterations, ..LaborOptions::default() };
-            let sampler = HopStack::new(Labor::with_options(graph, [8], &options).unwrap());
+            let options = LaborOptions { labor_iterations: Iterations(iterations) };
+            let sampler =
+                HopStack::new(Labor::with_options(graph, [8], &options, EdgeWeights::Stored).unwrap());
             assert_eq!(sampler.properties().reads_edge_weights, graph.edge_weight().is_some());
             let form = BlockLayout { aggregation: Aggregation::Sum, fused: true, ..BlockLayout::default() };
             let seeds: Vec<NodeId> = vec![0, 50, 199, 300];
@@ -480,8 +500,9 @@ mod tests {
     fn more_iterations_read_fewer_nodes() {
         let graph = crowded(3000);
         let inputs = |iterations| {
-            let options = LaborOptions { iterations, ..LaborOptions::default() };
-            let sampler = HopStack::new(Labor::with_options(&graph, [10], &options).unwrap());
+            let options = LaborOptions { labor_iterations: Iterations(iterations) };
+            let sampler =
+                HopStack::new(Labor::with_options(&graph, [10], &options, EdgeWeights::Stored).unwrap());
             let read = |number| {
                 sample(&sampler, &graph, (0..200).collect(), number, BlockLayout::default()).input_nodes.len()
             };

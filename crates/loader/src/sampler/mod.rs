@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use graphmill_core::{
     Error, Graph, NodeId,
+    options::{OptionGroup, OwnOptions},
     table::{Entry, Table},
 };
 
@@ -32,35 +33,45 @@ pub use batch::{BatchRequest, BlockLayout, MinibatchSampler, SamplerProperties, 
 pub use hop::{HopProperties, HopRequest, HopSampler};
 use inference::InferenceNeighbors;
 pub use parts::too_many;
-pub use random_walk::WalkOptions;
+pub use random_walk::{WalkLength, WalkOptions};
 pub use scratch::HopScratch;
 pub use stack::HopStack;
 pub use subgraphs::{Estimator, SubgraphTraining, Subgraphs};
-pub use weighted::{WeightedDraws, WeightedOptions};
+pub use weighted::{WeightOptions, WeightedDraws, WeightedOptions};
 pub use workspace::Workspace;
 
 use crate::{
-    Fanout,
-    subgraph::{self, SubgraphOptions},
+    Fanout, order,
+    subgraph::{
+        self, SubgraphContext, cluster::ClusterOptions, forest_fire::ForestFireOptions,
+        frontier::FrontierOptions,
+    },
 };
 
-/// What a sampler is made from. One struct serves all; each reads what concerns it.
-#[derive(Clone, Debug, Default)]
+/// The values that samplers are made from.
+#[derive(Clone, Debug)]
 pub struct SamplerOptions {
     /// Neighbours per node per hop, from the seeds outward; -1 takes all.
     pub fanout: Fanout,
     /// The run's seed: what is counted beforehand follows from it.
     pub seed: u64,
-    /// What a subgraph is drawn by.
-    pub subgraph: SubgraphOptions,
-    /// Which nodes subgraphs are drawn from, and what they stand for.
-    pub training: SubgraphTraining,
-    /// By what neighbours are drawn.
-    pub weighted: WeightedOptions,
-    /// How often `labor` makes sources more or less likely; [`usize::MAX`]: as often as it helps.
-    pub labor_iterations: usize,
-    /// How nodes walk.
-    pub walks: WalkOptions,
+    /// Size of a subgraph ([`SubgraphContext::budget`]). Default 8000.
+    pub budget: usize,
+    /// Options of the samplers.
+    pub own: OwnOptions,
+}
+
+impl Default for SamplerOptions {
+    fn default() -> Self {
+        Self { fanout: Fanout::default(), seed: 0, budget: 8000, own: OwnOptions::default() }
+    }
+}
+
+impl SamplerOptions {
+    /// The options of samplers of subgraphs.
+    pub fn subgraphs(&self) -> SubgraphContext<'_> {
+        SubgraphContext { budget: self.budget, own: &self.own }
+    }
 }
 
 /// What a sampler is made for.
@@ -78,7 +89,7 @@ pub type MakeHops = fn(&SamplerOptions, &Source) -> Result<Arc<dyn HopSampler>, 
 /// Makes the neighbours that inference takes instead of the draws of a sampler that goes from seeds.
 pub type MakeInference = fn(&SamplerOptions, &Source) -> Result<InferenceNeighbors, String>;
 
-/// Makes a sampler, or says in one sentence what is wrong with the options.
+/// The constructors of a sampler.
 #[derive(Clone, Copy)]
 pub enum Make {
     /// A sampler that goes from seeds, hop by hop, and the mean of its draws.
@@ -87,7 +98,48 @@ pub enum Make {
     Subgraphs(subgraph::Make),
 }
 
-impl Make {
+/// A kind of sampler: its constructors, and the general options of a run that it reads.
+#[derive(Clone, Copy)]
+pub struct SamplerKind {
+    /// The constructors.
+    pub make: Make,
+    /// Whether an option bounds what is drawn: the fanout of a sampler that goes from seeds, the batch
+    /// size of one that draws subgraphs.
+    pub is_bounded: bool,
+}
+
+impl SamplerKind {
+    /// A sampler that goes from seeds, and the neighbours that inference takes instead of its draws.
+    pub const fn hops(make: MakeHops, inference: MakeInference) -> Self {
+        Self { make: Make::Hops(make, inference), is_bounded: true }
+    }
+
+    /// A sampler that draws subgraphs.
+    pub const fn subgraphs(make: subgraph::Make) -> Self {
+        Self { make: Make::Subgraphs(make), is_bounded: true }
+    }
+
+    /// The same sampler, whose draws neither a fanout nor a batch size bounds.
+    #[must_use]
+    pub const fn unbounded(self) -> Self {
+        Self { is_bounded: false, ..self }
+    }
+
+    /// Whether it draws subgraphs, instead of going from seeds.
+    pub fn draws_subgraphs(&self) -> bool {
+        matches!(self.make, Make::Subgraphs(_))
+    }
+
+    /// Whether the draws depend on a general option of that name that some samplers do not read.
+    pub fn reads(&self, option: &str) -> bool {
+        match option {
+            "layers" | "order" | "fused" => !self.draws_subgraphs(),
+            "fanout" => !self.draws_subgraphs() && self.is_bounded,
+            "batch_size" => !self.draws_subgraphs() || self.is_bounded,
+            _ => false,
+        }
+    }
+
     /// The sampler. Tables that it reads often are made now.
     ///
     /// # Errors
@@ -97,12 +149,12 @@ impl Make {
         options: &SamplerOptions,
         source: &Source,
     ) -> Result<Box<dyn MinibatchSampler>, String> {
-        match self {
-            Self::Hops(make, _) => Ok(Box::new(HopStack::from(make(options, source)?))),
-            Self::Subgraphs(make) => {
-                let make = |graph: &Graph, train: &[NodeId]| make(graph, train, &options.subgraph);
-                let made = Subgraphs::new(source.graph, source.train, &options.training, options.seed, make)?;
-                Ok(Box::new(made))
+        match self.make {
+            Make::Hops(make, _) => Ok(Box::new(HopStack::from(make(options, source)?))),
+            Make::Subgraphs(make) => {
+                let training = options.own.get::<SubgraphTraining>();
+                let make = |graph: &Graph, train: &[NodeId]| make(graph, train, &options.subgraphs());
+                Ok(Box::new(Subgraphs::new(source.graph, source.train, &training, options.seed, make)?))
             }
         }
     }
@@ -111,10 +163,10 @@ impl Make {
     ///
     /// # Errors
     /// An option is impossible, or it is a sampler of subgraphs.
-    pub fn hops(&self, options: &SamplerOptions, source: &Source) -> Result<Arc<dyn HopSampler>, String> {
-        match self {
-            Self::Hops(make, _) => make(options, source),
-            Self::Subgraphs(_) => Err("it draws whole subgraphs, not hops; use neighbor".into()),
+    pub fn hop(&self, options: &SamplerOptions, source: &Source) -> Result<Arc<dyn HopSampler>, String> {
+        match self.make {
+            Make::Hops(make, _) => make(options, source),
+            Make::Subgraphs(_) => Err("it draws whole subgraphs, not hops; use neighbor".into()),
         }
     }
 
@@ -123,9 +175,9 @@ impl Make {
     /// # Errors
     /// An option is impossible.
     pub fn inference(&self, options: &SamplerOptions, source: &Source) -> Result<InferenceNeighbors, String> {
-        match self {
-            Self::Hops(_, inference) => inference(options, source),
-            Self::Subgraphs(_) => UNIFORM(options, source),
+        match self.make {
+            Make::Hops(_, inference) => inference(options, source),
+            Make::Subgraphs(_) => UNIFORM(options, source),
         }
     }
 }
@@ -133,55 +185,136 @@ impl Make {
 /// All neighbours, each with the same weight.
 const UNIFORM: MakeInference = |_, _| Ok(InferenceNeighbors::default());
 
-/// Options that decide which minibatches are drawn.
-pub const DRAWS: &[&str] = &[
-    "sampler",
-    "layers",
-    "fanout",
-    "batch_size",
-    "max_batches",
-    "order",
-    "order_sequences",
-    "inductive",
-    "replace",
-    "edge_weights",
-    "draw_by",
-    "labor_iterations",
-    "walks",
-    "restart",
-    "walk_length",
-    "frontier_size",
-    "pop_by",
-    "eta",
-    "degree_cap",
-    "burning",
-    "parts",
-    "parts_per_batch",
-];
+/// General options of a run that decide which minibatches are drawn.
+const GENERAL_DRAWS: [&str; 6] = ["sampler", "layers", "fanout", "batch_size", "max_batches", "order"];
+
+/// Options of a run that decide which minibatches are drawn: general ones, and those of samplers and
+/// orders.
+pub fn draws() -> Vec<&'static str> {
+    let rows = TABLE.iter().map(|entry| entry.options);
+    let groups = rows.chain(order::TABLE.iter().map(|entry| entry.options)).flatten();
+    let mut names = GENERAL_DRAWS.to_vec();
+    for key in groups.flat_map(|group| group.keys()) {
+        let name = key.name.as_str();
+        if !names.contains(&name) && !SubgraphTraining::NORMALIZATION.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Options that all samplers of subgraphs have.
+const TRAINING: OptionGroup = OptionGroup::of::<SubgraphTraining>();
+/// Options of samplers that draw by the weights of edges.
+const WEIGHTS: OptionGroup = OptionGroup::of::<WeightOptions>();
+/// Options of samplers that walk.
+const WALK_LENGTH: OptionGroup = OptionGroup::of::<WalkLength>();
 
 /// Every sampler: those that go from seeds, and those of subgraphs.
-pub static TABLE: Table<Make> = Table::new("sampler", ROWS);
-
-/// The built-in samplers.
-const ROWS: &[Entry<Make>] = &{
-    const HOPS: usize = BY_HOPS.len();
-    let mut all = [BY_HOPS[0]; HOPS + subgraph::ROWS.len()];
-    let mut i = 0;
-    while i < all.len() {
-        all[i] = if i < HOPS {
-            BY_HOPS[i]
-        } else {
-            let Entry { name, summary, source, options, make } = subgraph::ROWS[i - HOPS];
-            Entry { name, summary, source, options, make: Make::Subgraphs(make) }
-        };
-        i += 1;
-    }
-    all
-};
+pub static TABLE: Table<SamplerKind> = Table::new(
+    "sampler",
+    &[
+        Entry {
+            name: "neighbor",
+            summary: "k-hop uniform neighbour sampling without replacement",
+            source: "Hamilton et al., NeurIPS 2017; FGNN section 2",
+            options: &[],
+            make: SamplerKind::hops(|with, _| Ok(Arc::new(neighbor::Neighbor::new(&with.fanout)?)), UNIFORM),
+        },
+        Entry {
+            name: "full",
+            summary: "every neighbour at every hop: exact, and as large as it sounds",
+            source: "",
+            options: &[],
+            make: SamplerKind::hops(|with, _| Ok(Arc::new(full::Full::new(with.fanout.len())?)), UNIFORM)
+                .unbounded(),
+        },
+        Entry {
+            name: "weighted",
+            summary: "k-hop neighbour sampling by edge weight, with or without replacement",
+            source: "Walker, ACM TOMS 1977; Efraimidis and Spirakis, IPL 2006",
+            options: &[WEIGHTS, OptionGroup::of::<WeightedOptions>()],
+            make: SamplerKind::hops(weighted::make, weighted::inference),
+        },
+        Entry {
+            name: "labor",
+            summary: "layer-neighbour sampling: as many neighbours on average, shared by the nodes of a layer",
+            source: "Balin and Catalyurek, NeurIPS 2023, section 3",
+            options: &[WEIGHTS, OptionGroup::of::<labor::LaborOptions>()],
+            make: SamplerKind::hops(labor::make, labor::inference),
+        },
+        Entry {
+            name: "random-walk",
+            summary: "the nodes that short random walks visit most, by how often (PinSAGE)",
+            source: "Ying et al., KDD 2018, section 3.1",
+            options: &[OptionGroup::of::<WalkOptions>(), WALK_LENGTH],
+            make: SamplerKind::hops(random_walk::make, random_walk::inference),
+        },
+        Entry {
+            name: "saint-node",
+            summary: "nodes drawn by degree",
+            source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+            options: &[TRAINING],
+            make: SamplerKind::subgraphs(|graph, roots, with| {
+                Ok(Box::new(subgraph::node::Node::new(graph, roots, with.checked_budget()?)?))
+            }),
+        },
+        Entry {
+            name: "saint-edge",
+            summary: "edges drawn by the inverse degrees of their ends",
+            source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+            options: &[TRAINING],
+            make: SamplerKind::subgraphs(|graph, _, with| {
+                Ok(Box::new(subgraph::edge::Edge::new(graph, with.checked_budget()?)?))
+            }),
+        },
+        Entry {
+            name: "saint-rw",
+            summary: "uniform random walks from uniform roots",
+            source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+            options: &[TRAINING, WALK_LENGTH],
+            make: SamplerKind::subgraphs(|graph, roots, with| {
+                let length = with.own.get::<WalkLength>().or(subgraph::random_walk::LENGTH);
+                let budget = with.checked_budget()?;
+                Ok(Box::new(subgraph::random_walk::RandomWalk::new(graph, roots, budget, length)?))
+            }),
+        },
+        Entry {
+            name: "frontier",
+            summary: "a random walk of many nodes at once, popped by degree",
+            source: "Ribeiro and Towsley, IMC 2010; Zeng et al., JPDC 2021, section 4",
+            options: &[TRAINING, OptionGroup::of::<FrontierOptions>()],
+            make: SamplerKind::subgraphs(|graph, roots, with| {
+                let budget = with.checked_budget()?;
+                Ok(Box::new(subgraph::frontier::Frontier::new(graph, roots, budget, &with.own.get())?))
+            }),
+        },
+        Entry {
+            name: "forest-fire",
+            summary: "fires that spread from uniform roots to some of a node's neighbours",
+            source: "Leskovec and Faloutsos, KDD 2006, section 3.3",
+            options: &[TRAINING, OptionGroup::of::<ForestFireOptions>()],
+            make: SamplerKind::subgraphs(|graph, roots, with| {
+                let budget = with.checked_budget()?;
+                Ok(Box::new(subgraph::forest_fire::ForestFire::new(graph, roots, budget, &with.own.get())?))
+            }),
+        },
+        Entry {
+            name: "cluster",
+            summary: "unions of a partition's parts",
+            source: "Chiang et al., Cluster-GCN, KDD 2019, section 3.2",
+            options: &[TRAINING, OptionGroup::of::<ClusterOptions>()],
+            make: SamplerKind::subgraphs(|graph, roots, with| {
+                Ok(Box::new(subgraph::cluster::Cluster::new(graph, roots, &with.own.get(), None)?))
+            })
+            .unbounded(),
+        },
+    ],
+);
 
 /// The names and constructors of the samplers of subgraphs in the [`TABLE`].
 pub fn of_subgraphs() -> impl Iterator<Item = (&'static str, subgraph::Make)> {
-    TABLE.iter().filter_map(|entry| match entry.make {
+    TABLE.iter().filter_map(|entry| match entry.make.make {
         Make::Subgraphs(make) => Some((entry.name, make)),
         Make::Hops(..) => None,
     })
@@ -198,69 +331,6 @@ pub fn find_subgraphs(name: &str) -> graphmill_core::Result<subgraph::Make> {
         known: of_subgraphs().map(|row| row.0).collect::<Vec<_>>().join(", "),
     })
 }
-
-/// The samplers that go from seeds.
-const BY_HOPS: &[Entry<Make>] = &[
-    Entry {
-        name: "neighbor",
-        summary: "k-hop uniform neighbour sampling without replacement",
-        source: "Hamilton et al., NeurIPS 2017; FGNN section 2",
-        options: &["layers", "batch_size", "order", "fused", "fanout"],
-        make: Make::Hops(|options, _| Ok(Arc::new(neighbor::Neighbor::new(&options.fanout)?)), UNIFORM),
-    },
-    Entry {
-        name: "full",
-        summary: "every neighbour at every hop: exact, and as large as it sounds",
-        source: "",
-        options: &["layers", "batch_size", "order", "fused"],
-        make: Make::Hops(|options, _| Ok(Arc::new(full::Full::new(options.fanout.len())?)), UNIFORM),
-    },
-    Entry {
-        name: "weighted",
-        summary: "k-hop neighbour sampling by edge weight, with or without replacement",
-        source: "Walker, ACM TOMS 1977; Efraimidis and Spirakis, IPL 2006",
-        options: &["layers", "batch_size", "order", "fused", "fanout", "replace", "edge_weights", "draw_by"],
-        make: Make::Hops(
-            |options, source| {
-                options.weighted.check(source.graph)?;
-                Ok(Arc::new(weighted::Weighted::new(source.graph, &options.fanout, &options.weighted)?))
-            },
-            |options, source| InferenceNeighbors::weighted(source.graph, &options.fanout, &options.weighted),
-        ),
-    },
-    Entry {
-        name: "labor",
-        summary: "layer-neighbour sampling: as many neighbours on average, shared by the nodes of a layer",
-        source: "Balin and Catalyurek, NeurIPS 2023, section 3",
-        options: &["layers", "batch_size", "order", "fused", "fanout", "edge_weights", "labor_iterations"],
-        make: Make::Hops(
-            |options, source| {
-                let labor = labor::LaborOptions {
-                    iterations: options.labor_iterations,
-                    weights: options.weighted.weights,
-                };
-                Ok(Arc::new(labor::Labor::with_options(source.graph, &options.fanout, &labor)?))
-            },
-            |options, source| {
-                Ok(InferenceNeighbors::weighted_means(
-                    source.graph,
-                    options.fanout.len(),
-                    options.weighted.weights,
-                ))
-            },
-        ),
-    },
-    Entry {
-        name: "random-walk",
-        summary: "the nodes that short random walks visit most, by how often (PinSAGE)",
-        source: "Ying et al., KDD 2018, section 3.1",
-        options: &["layers", "batch_size", "order", "fused", "fanout", "walks", "restart", "walk_length"],
-        make: Make::Hops(
-            |options, _| Ok(Arc::new(random_walk::RandomWalk::new(&options.fanout, &options.walks)?)),
-            |options, _| InferenceNeighbors::walks(&options.fanout, &options.walks),
-        ),
-    },
-];
 
 #[cfg(test)]
 mod tests;

@@ -11,10 +11,20 @@
 //!
 //! The walks of a group of nodes take a step together, so that their reads overlap: O(walks x length) reads a node.
 
-use graphmill_core::{Block, NodeId, Result, block::Aggregation, keyed};
+use std::sync::Arc;
+
+use clap::Args;
+use graphmill_core::{
+    Block, NodeId, Result,
+    block::Aggregation,
+    keyed,
+    options::{Fault, OptionSet, range},
+};
+use serde::{Deserialize, Serialize};
 
 use super::{
-    HopProperties, HopRequest, HopSampler, HopScratch,
+    HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source,
+    inference::InferenceNeighbors,
     runs::draw_runs,
     scratch::{RunScratch, Walk},
 };
@@ -23,21 +33,64 @@ use crate::{Fanout, prefetch::prefetch};
 /// Walks under way together, about.
 const GROUP: usize = 64;
 
-/// How nodes walk.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Steps of a walk at most, unless `--walk-length` gives another number.
+pub const LENGTH: usize = 3;
+/// Steps of all walks of a node at most.
+const MOST_STEPS: usize = 1 << 16;
+
+/// Options of [`RandomWalk`].
+#[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WalkOptions {
-    /// Walks from each node. Default 4, as in GNNLab.
+    /// Walks from each node; 4 as in GNNLab.
+    #[arg(long, value_name = "N")]
     pub walks: usize,
-    /// Steps of a walk at most. Default 3.
-    pub length: usize,
-    /// The probability that a walk ends, after each of its steps. Default 0.5.
+    /// Probability that a walk ends, after each step.
+    #[arg(long, value_name = "P")]
     pub restart: f64,
 }
 
 impl Default for WalkOptions {
     fn default() -> Self {
-        Self { walks: 4, length: 3, restart: 0.5 }
+        Self { walks: 4, restart: 0.5 }
     }
+}
+
+impl OptionSet for WalkOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("walks", self.walks, 1..=MOST_STEPS)?;
+        range("restart", self.restart, 0.0..=1.0)
+    }
+}
+
+/// Options of samplers that walk.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WalkLength {
+    /// Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk).
+    #[arg(long, value_name = "N")]
+    pub walk_length: usize,
+}
+
+impl WalkLength {
+    /// The number of steps: the sampler's `own` unless another one was given.
+    pub fn or(self, own: usize) -> usize {
+        if self.walk_length == 0 { own } else { self.walk_length }
+    }
+}
+
+impl OptionSet for WalkLength {}
+
+/// Makes the sampler of a run.
+pub(super) fn make(with: &SamplerOptions, _: &Source) -> Result<Arc<dyn HopSampler>, String> {
+    let length = with.own.get::<WalkLength>().or(LENGTH);
+    Ok(Arc::new(RandomWalk::new(&with.fanout, &with.own.get(), length)?))
+}
+
+/// Makes the neighbours that inference takes instead of the sampler's draws.
+pub(super) fn inference(with: &SamplerOptions, _: &Source) -> Result<InferenceNeighbors, String> {
+    let length = with.own.get::<WalkLength>().or(LENGTH);
+    InferenceNeighbors::walks(&with.fanout, &with.own.get(), length)
 }
 
 /// Samples the nodes that random walks visit most (PinSAGE).
@@ -55,10 +108,10 @@ impl RandomWalk {
     ///
     /// # Errors
     /// An impossible fanout, no walks or steps, more than 2^16 of both, or a restart probability that is none.
-    pub fn new(fanout: impl Into<Fanout>, options: &WalkOptions) -> Result<Self, String> {
-        let &WalkOptions { walks, length, restart } = options;
+    pub fn new(fanout: impl Into<Fanout>, options: &WalkOptions, length: usize) -> Result<Self, String> {
+        let &WalkOptions { walks, restart } = options;
         let visits = walks.saturating_mul(length);
-        if visits == 0 || visits > 1 << 16 {
+        if visits == 0 || visits > MOST_STEPS {
             return Err(format!("--walks {walks} of --walk-length {length}: from 1 to 65536 steps in all"));
         }
         if !(0.0..=1.0).contains(&restart) {
@@ -181,14 +234,14 @@ mod tests {
 
     /// The rows of nodes 0, 1, .. in turn: neighbours and weights.
     fn draws(
-        options: WalkOptions,
+        (options, length): (WalkOptions, usize),
         fanout: i64,
         graph: &Graph,
         form: BlockLayout,
         batches: u64,
         mut see: impl FnMut(usize, &[NodeId], &[f32]),
     ) {
-        let sampler = HopStack::new(RandomWalk::new([fanout], &options).unwrap());
+        let sampler = HopStack::new(RandomWalk::new([fanout], &options, length).unwrap());
         let mut workspace = Workspace::new(graph.num_nodes());
         let mut memory = Seeds::default();
         for number in 0..batches {
@@ -211,7 +264,7 @@ mod tests {
     #[test]
     fn single_walks_end_and_visit_as_often_as_they_should() {
         let graph = graph();
-        let options = WalkOptions { walks: 1, length: 3, restart: 0.3 };
+        let options = (WalkOptions { walks: 1, restart: 0.3 }, 3);
         // by the ordered rows: which nodes with how many visits
         let mut counts = [vec![0; 4096], vec![0; 4096]];
         let code = |visits: &[u64; 6]| visits.iter().fold(0, |code, &c| code * 4 + c as usize);
@@ -251,7 +304,7 @@ mod tests {
     fn walks_are_independent_and_the_most_visited_come_first() {
         let graph = graph();
         // two walks of a step each from node 1, to 0 or 2: one of both twice, or each once, the lower first
-        let options = WalkOptions { walks: 2, length: 1, restart: 0.5 };
+        let options = (WalkOptions { walks: 2, restart: 0.5 }, 1);
         let mut counts = vec![0; 3];
         draws(options, 1, &graph, BlockLayout::default(), 20_000, |v, row, weight| {
             if v == 1 {
@@ -264,7 +317,7 @@ mod tests {
             }
         });
         fits(&counts, &[2.0, 1.0, 1.0]);
-        let options = WalkOptions { walks: 50, length: 3, restart: 0.2 };
+        let options = (WalkOptions { walks: 50, restart: 0.2 }, 3);
         draws(options, 3, &graph, BlockLayout::default(), 50, |v, row, weight| {
             assert_eq!(row.len(), if v < 4 { 3 } else { 0 });
             let order: Vec<(f32, NodeId)> = weight.iter().map(|w| -w).zip(row.iter().copied()).collect();
@@ -276,7 +329,7 @@ mod tests {
     fn walks_that_must_end_take_one_step_and_those_that_must_not_all() {
         let ring = graph_of(&[&[1], &[2], &[3], &[0]]);
         for (restart, visited) in [(1.0, 1), (0.0, 3)] {
-            let options = WalkOptions { walks: 4, length: 3, restart };
+            let options = (WalkOptions { walks: 4, restart }, 3);
             draws(options, -1, &ring, BlockLayout::default(), 100, |v, row, weight| {
                 assert_eq!(row.len(), visited);
                 let reach: Vec<NodeId> = (1..=visited).map(|step| (v + step) as NodeId % 4).collect();
@@ -295,7 +348,7 @@ mod tests {
             let wants = (aggregation == Aggregation::Symmetric).then_some(&symmetric);
             let form = BlockLayout { aggregation, symmetric: wants, ..BlockLayout::default() };
             let mut sums = [0.0; 6];
-            let (options, batches) = (WalkOptions { walks: 3, length: 1, restart: 0.5 }, 20_000);
+            let (options, batches) = ((WalkOptions { walks: 3, restart: 0.5 }, 1), 20_000);
             draws(options, -1, &graph, form, batches, |v, row, weight| {
                 let sum: f64 = row.iter().zip(weight).map(|(&u, &w)| f64::from(w) * x(u)).sum();
                 sums[v] += sum / batches as f64;
@@ -318,11 +371,11 @@ mod tests {
 
     #[test]
     fn impossible_walks_are_refused() {
-        let bad = |options: WalkOptions| RandomWalk::new([5], &options).unwrap_err();
+        let bad = |options: WalkOptions, length| RandomWalk::new([5], &options, length).unwrap_err();
         let with = WalkOptions::default();
-        assert!(bad(WalkOptions { walks: 0, ..with }).contains("--walks 0"));
-        assert!(bad(WalkOptions { length: usize::MAX, ..with }).contains("--walk-length"));
-        assert!(bad(WalkOptions { restart: 1.5, ..with }).contains("--restart 1.5"));
-        assert!(bad(WalkOptions { restart: f64::NAN, ..with }).contains("--restart NaN"));
+        assert!(bad(WalkOptions { walks: 0, ..with }, LENGTH).contains("--walks 0"));
+        assert!(bad(with, usize::MAX).contains("--walk-length"));
+        assert!(bad(WalkOptions { restart: 1.5, ..with }, LENGTH).contains("--restart 1.5"));
+        assert!(bad(WalkOptions { restart: f64::NAN, ..with }, LENGTH).contains("--restart NaN"));
     }
 }

@@ -4,9 +4,14 @@
 //! loss of each node weighed. A subgraph holds nodes that do not train, too, where it is drawn from the whole graph: they carry
 //! messages, and their loss weighs nothing.
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use graphmill_core::{
-    Block, Graph, NodeId, Result, among::among, block::Aggregation, by_name, keyed, symmetry::is_symmetric,
+    Block, Graph, NodeId, Result,
+    among::among,
+    block::Aggregation,
+    by_name, keyed,
+    options::{Fault, OptionSet, range},
+    symmetry::is_symmetric,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,15 +27,42 @@ const LINE: usize = 16;
 /// Subgraphs of fewer nodes keep them all.
 const FEW: usize = 64 * LINE;
 
-/// Which nodes subgraphs are drawn from, and what they stand for.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Options of all samplers of subgraphs: the nodes that they draw from, and the normalisation of what they draw.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SubgraphTraining {
-    /// Whether subgraphs have training nodes only: what is trained then has not seen the others' features (inductive).
+    /// Draw subgraphs among the training nodes alone (inductive).
+    ///
+    /// The model then never sees the features of other nodes while it is trained.
+    #[arg(long)]
     pub inductive: bool,
-    /// Nodes are counted so many times on average for the normalisation; 0 leaves sums and losses as they are.
+    /// Times that a node is counted on average; 0 does not normalise.
+    ///
+    /// The counts of nodes and edges normalise sums and losses of subgraphs, and take so many
+    /// times as long as drawing an epoch.
+    #[arg(long, value_name = "N")]
     pub coverage: f64,
-    /// How counted edges estimate a sum over all neighbours.
+    /// Estimator of sums over all neighbours: ratio or unbiased.
+    ///
+    /// Ratio has a smaller error; unbiased is that of GraphSAINT's paper.
+    #[arg(long, value_name = "NAME")]
     pub estimator: Estimator,
+}
+
+impl OptionSet for SubgraphTraining {
+    fn check(&self) -> Result<(), Fault> {
+        range("coverage", self.coverage, 0.0..=1e6)
+    }
+
+    fn unused(&self, option: &str) -> Option<String> {
+        let why = "--coverage 0 counts nothing to estimate from; give a coverage, or leave it out";
+        (option == "estimator" && self.coverage == 0.0).then(|| why.into())
+    }
+}
+
+impl SubgraphTraining {
+    /// The options that do not change which subgraphs are drawn.
+    pub const NORMALIZATION: [&'static str; 2] = ["coverage", "estimator"];
 }
 
 impl Default for SubgraphTraining {
@@ -80,9 +112,7 @@ impl Subgraphs {
         seed: u64,
         make: impl FnOnce(&Graph, &[NodeId]) -> Result<Box<dyn SubgraphSampler>, String>,
     ) -> Result<Self, String> {
-        if !(0.0..=1e6).contains(&training.coverage) {
-            return Err(format!("--coverage {}: a number from 0 to 1000000", training.coverage));
-        }
+        training.check().map_err(|fault| fault.to_string())?;
         let own = match training.inductive {
             true => Some(among(graph, train).map_err(|e| e.to_string())?),
             false => None,
@@ -245,10 +275,14 @@ fn weigh(
 mod tests {
     use std::sync::LazyLock;
 
-    use graphmill_core::{EdgeOptions, build, table};
+    use graphmill_core::{EdgeOptions, build, options::OwnOptions};
 
     use super::*;
-    use crate::{BlockLayout, MiniBatch, subgraph};
+    use crate::{
+        BlockLayout, MiniBatch,
+        sampler::find_subgraphs,
+        subgraph::{SubgraphContext, frontier::FrontierOptions},
+    };
 
     /// Every node for itself with a probability that grows with its number: nothing to do with walks, so that only the
     /// normalisation can make up for it.
@@ -408,8 +442,8 @@ mod tests {
         let train: Vec<u32> = (0..40).filter(|v| v % 2 == 0).collect();
         let training = SubgraphTraining { inductive: true, coverage: 0.0, ..SubgraphTraining::default() };
         let make = |graph: &Graph, roots: &[NodeId]| {
-            let options = subgraph::SubgraphOptions { budget: 16, frontier: 4, ..Default::default() };
-            (table::find("sampler", subgraph::ROWS, "frontier").unwrap().make)(graph, roots, &options)
+            let own = OwnOptions::default().with(FrontierOptions { frontier_size: 4, ..Default::default() });
+            find_subgraphs("frontier").unwrap()(graph, roots, &SubgraphContext { budget: 16, own: &own })
         };
         let sampler = Subgraphs::new(&graph(), &train, &training, 3, make).unwrap();
         assert_eq!(sampler.properties().subgraphs, Some(2));
@@ -459,7 +493,7 @@ mod tests {
             let training = SubgraphTraining { coverage, ..SubgraphTraining::default() };
             Subgraphs::new(&graph(), &[1], &training, 3, |_, _| Ok(Box::new(Biased))).err()
         };
-        assert!(make(f64::NAN).unwrap().contains("--coverage NaN"));
+        assert!(make(f64::NAN).unwrap().starts_with("coverage: 'NaN'"));
         assert!(make(-1.0).is_some() && make(1.0).is_none());
         let least = SubgraphTraining { coverage: 1e-9, ..SubgraphTraining::default() };
         assert!(sample(&biased(&[1, 39], least), Aggregation::Mean, 0).loss_weight.iter().any(|&w| w > 0.0));

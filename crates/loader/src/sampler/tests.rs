@@ -37,14 +37,15 @@ fn random_graph(nodes: u32, edges: usize, seed: u64) -> Graph {
 /// Every sampler that goes from seeds, with the options that change what it promises.
 fn by_hops(fanout: &[i64], graph: &Graph, mut see: impl FnMut(&str, &SamplerOptions, &HopStack)) {
     for entry in &TABLE {
-        let Make::Hops(make, _) = entry.make else { continue };
+        let Make::Hops(make, _) = entry.make.make else { continue };
         for replace in [false, true] {
             for draw_by in [weighted::DrawBy::Alias, weighted::DrawBy::PrefixSums] {
-                let weighted = WeightedOptions { replace, draw_by, ..WeightedOptions::default() };
+                let weighted = WeightedOptions { replace, draw_by };
                 if weighted != WeightedOptions::default() && entry.name != "weighted" {
                     continue;
                 }
-                let options = SamplerOptions { fanout: fanout.into(), weighted, ..SamplerOptions::default() };
+                let own = OwnOptions::default().with(weighted);
+                let options = SamplerOptions { fanout: fanout.into(), own, ..SamplerOptions::default() };
                 let sampler = make(&options, &Source { graph, train: &[] }).unwrap();
                 see(entry.name, &options, &HopStack::from(sampler));
             }
@@ -91,12 +92,12 @@ fn promise(name: &str, options: &SamplerOptions, graph: &Graph, v: NodeId, fanou
             let weight = &graph.edge_weight().unwrap()[first..];
             let can: Vec<NodeId> =
                 row.iter().zip(weight).filter(|(_, w)| **w > 0.0).map(|(u, _)| *u).collect();
-            let again = options.weighted.replace && fanout > 0;
+            let again = options.own.get::<WeightedOptions>().replace && fanout > 0;
             let edges = if again && !can.is_empty() { k } else { can.len().min(k) };
             Promise { distinct: !again, ..exactly(edges, &can) }
         }
         "random-walk" => {
-            let WalkOptions { walks, length, .. } = options.walks;
+            let (WalkOptions { walks, .. }, length) = (options.own.get(), random_walk::LENGTH);
             let mut from = HashSet::new();
             let mut at: HashSet<NodeId> = HashSet::from([v]);
             for _ in 0..length {
@@ -149,7 +150,7 @@ fn drawn(block: &Block, nodes: &[NodeId]) -> Vec<Vec<NodeId>> {
 fn every_sampler_conforms() {
     for entry in &TABLE {
         // labor has as many neighbours as its fanout on average; full reads no fanout and takes all
-        let is_bounded = entry.options.contains(&"fanout") && entry.name != "labor";
+        let is_bounded = entry.make.reads("fanout") && entry.name != "labor";
         crate::testing::check_draws(entry, is_bounded);
     }
 }

@@ -20,12 +20,17 @@
 
 mod draws;
 
-use clap::ValueEnum;
-use graphmill_core::{Block, Graph, NodeId, Result, alias::RowAlias, by_name};
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use graphmill_core::{Block, Graph, NodeId, Result, alias::RowAlias, by_name, options::OptionSet};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{HopProperties, HopRequest, HopSampler, HopScratch, neighbor::Neighbor, runs::draw_runs};
+use super::{
+    HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source, inference::InferenceNeighbors,
+    neighbor::Neighbor, runs::draw_runs,
+};
 use crate::Fanout;
 use draws::Draws;
 
@@ -82,16 +87,35 @@ pub enum DrawBy {
 
 by_name!(EdgeWeights, DrawBy);
 
-/// By what neighbours are drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Options of samplers that draw by the weights of edges.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WeightOptions {
+    /// Weights of the edges: stored, or a degree of the source.
+    ///
+    /// The degrees are in-degree, out-degree, inverse-in-degree and inverse-out-degree.
+    #[arg(long, value_name = "NAME")]
+    pub edge_weights: EdgeWeights,
+}
+
+impl OptionSet for WeightOptions {}
+
+/// Options of [`Weighted`].
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WeightedOptions {
-    /// Whether a neighbour may be drawn again.
+    /// Draw neighbours with replacement.
+    #[arg(long)]
     pub replace: bool,
-    /// What an edge weighs.
-    pub weights: EdgeWeights,
-    /// How it is drawn.
+    /// Method of drawing: alias or prefix-sums.
+    ///
+    /// Alias tables take 8 bytes an edge and a constant time for each draw; prefix-sums need no
+    /// tables, and time that grows with the length of a row.
+    #[arg(long, value_name = "NAME")]
     pub draw_by: DrawBy,
 }
+
+impl OptionSet for WeightedOptions {}
 
 impl WeightedOptions {
     /// Refuses stored weights of a graph that stores none: neighbours would be drawn as by
@@ -99,8 +123,8 @@ impl WeightedOptions {
     ///
     /// # Errors
     /// The reason and what to use instead.
-    pub(super) fn check(&self, graph: &Graph) -> Result<(), String> {
-        if self.weights != EdgeWeights::Stored || graph.edge_weight().is_some() {
+    pub(super) fn check_weights(&self, graph: &Graph, weights: EdgeWeights) -> Result<(), String> {
+        if weights != EdgeWeights::Stored || graph.edge_weight().is_some() {
             return Ok(());
         }
         let reason = "the graph stores no edge weights";
@@ -117,6 +141,19 @@ impl WeightedOptions {
         }
         Ok(())
     }
+}
+
+/// Makes the sampler of a run.
+pub(super) fn make(with: &SamplerOptions, source: &Source) -> Result<Arc<dyn HopSampler>, String> {
+    let (own, WeightOptions { edge_weights }) = (with.own.get::<WeightedOptions>(), with.own.get());
+    own.check_weights(source.graph, edge_weights)?;
+    Ok(Arc::new(Weighted::new(source.graph, &with.fanout, &own, edge_weights)?))
+}
+
+/// Makes the neighbours that inference takes instead of the sampler's draws.
+pub(super) fn inference(with: &SamplerOptions, source: &Source) -> Result<InferenceNeighbors, String> {
+    let WeightOptions { edge_weights } = with.own.get();
+    InferenceNeighbors::weighted(source.graph, &with.fanout, &with.own.get(), edge_weights)
 }
 
 /// Samples neighbours by edge weight. Memory: 4 bytes a node where edges weigh by degree, or some weigh 0, and the alias tables.
@@ -145,8 +182,13 @@ impl Weighted {
     ///
     /// # Errors
     /// An impossible fanout; an edge's weight is negative or not finite; a node has more in-neighbours than an alias table can number.
-    pub fn new(graph: &Graph, fanout: impl Into<Fanout>, options: &WeightedOptions) -> Result<Self, String> {
-        let &WeightedOptions { replace, weights, draw_by } = options;
+    pub fn new(
+        graph: &Graph,
+        fanout: impl Into<Fanout>,
+        options: &WeightedOptions,
+        weights: EdgeWeights,
+    ) -> Result<Self, String> {
+        let &WeightedOptions { replace, draw_by } = options;
         let fanout = fanout.into();
         let of_nodes = weights.of_nodes(graph);
         let mut this = Self {
@@ -274,8 +316,8 @@ mod tests {
         let weights = [1.0, 0.0, 5.0, 0.5, 2.0, 0.0];
         let graph = star(&weights);
         for draw_by in BOTH {
-            let options = WeightedOptions { replace: true, draw_by, ..WeightedOptions::default() };
-            let sampler = Weighted::new(&graph, [2], &options).unwrap();
+            let options = WeightedOptions { replace: true, draw_by };
+            let sampler = Weighted::new(&graph, [2], &options, EdgeWeights::Stored).unwrap();
             let mut counts = vec![0; 36];
             draws(&sampler, &graph, 100_000, |row| {
                 assert_eq!(row.len(), 2);
@@ -301,7 +343,7 @@ mod tests {
             let weights: Vec<f64> = weights.iter().map(|&w| f64::from(w)).collect();
             for draw_by in BOTH {
                 let options = WeightedOptions { draw_by, ..WeightedOptions::default() };
-                let sampler = Weighted::new(&graph, [k], &options).unwrap();
+                let sampler = Weighted::new(&graph, [k], &options, EdgeWeights::Stored).unwrap();
                 let mut counts = vec![0; 1 << weights.len()];
                 draws(&sampler, &graph, 100_000, |row| {
                     assert_eq!(row.len(), k as usize);
@@ -322,7 +364,7 @@ mod tests {
     fn a_few_heavy_edges_of_a_long_row_do_not_hold_up_the_others() {
         let weights: Vec<f32> = (0..5000).map(|i| if i % 1000 == 7 { 1e30 } else { 1.0 }).collect();
         let graph = star(&weights);
-        let sampler = Weighted::new(&graph, [20], &WeightedOptions::default()).unwrap();
+        let sampler = Weighted::new(&graph, [20], &WeightedOptions::default(), EdgeWeights::Stored).unwrap();
         let mut counts = vec![0u64; 5];
         draws(&sampler, &graph, 2000, |row| {
             let mut row: Vec<u32> = row.iter().map(|u| u - 1).collect();
@@ -347,8 +389,8 @@ mod tests {
             [1.0 / 3.0, 0.5, 0.5],
         ]) {
             for (draw_by, replace) in [(BOTH[0], true), (BOTH[1], true), (BOTH[0], false), (BOTH[1], false)] {
-                let options = WeightedOptions { replace, weights, draw_by };
-                let sampler = Weighted::new(&graph, [1], &options).unwrap();
+                let options = WeightedOptions { replace, draw_by };
+                let sampler = Weighted::new(&graph, [1], &options, weights).unwrap();
                 assert!(!sampler.properties().reads_edge_weights);
                 let mut counts = vec![0; 3];
                 draws(&sampler, &graph, 20_000, |row| counts[row[0] as usize - 1] += 1);
@@ -363,9 +405,9 @@ mod tests {
         let nothing = star(&[0.0; 40]);
         for draw_by in BOTH {
             for replace in [false, true] {
-                let options = WeightedOptions { replace, draw_by, ..WeightedOptions::default() };
+                let options = WeightedOptions { replace, draw_by };
                 for (fanout, most) in [(-1, usize::MAX), (3, 3), (9, if replace { 9 } else { 3 })] {
-                    let sampler = Weighted::new(&graph, [fanout], &options).unwrap();
+                    let sampler = Weighted::new(&graph, [fanout], &options, EdgeWeights::Stored).unwrap();
                     assert!(sampler.properties().reads_edge_weights);
                     draws(&sampler, &graph, 20, |row| {
                         assert!(
@@ -376,7 +418,7 @@ mod tests {
                         assert_eq!(row.len(), most.min(if replace && fanout > 0 { 9 } else { 3 }));
                         assert!(fanout > 0 || row == [2, 4, 5]);
                     });
-                    let sampler = Weighted::new(&nothing, [fanout], &options).unwrap();
+                    let sampler = Weighted::new(&nothing, [fanout], &options, EdgeWeights::Stored).unwrap();
                     draws(&sampler, &nothing, 3, |row| assert!(row.is_empty()));
                 }
             }
@@ -390,6 +432,6 @@ mod tests {
             let error = graph(weight).unwrap_err().to_string();
             assert!(error.contains(&format!("edge weight 1 is {weight}")), "{error}");
         }
-        assert!(Weighted::new(&star(&[1.0]), [0], &WeightedOptions::default()).is_err());
+        assert!(Weighted::new(&star(&[1.0]), [0], &WeightedOptions::default(), EdgeWeights::Stored).is_err());
     }
 }

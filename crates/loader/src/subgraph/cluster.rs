@@ -6,12 +6,40 @@
 //! Where no partition is given, parts are grown one after the other, breadth first, to `V / parts` nodes each; one that
 //! runs out of neighbours goes on at the first node that no part has, and the next one begins beside the one before. O(V + E), one thread.
 
+use clap::Args;
 use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
+    options::{Fault, OptionSet, range},
 };
+use serde::{Deserialize, Serialize};
 
-use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch, check_roots};
+use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots};
+
+/// Options of [`Cluster`].
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterOptions {
+    /// Parts that the graph is cut into.
+    #[arg(long, value_name = "N")]
+    pub parts: usize,
+    /// Parts of a subgraph.
+    #[arg(long, value_name = "N")]
+    pub parts_per_batch: usize,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        Self { parts: 50, parts_per_batch: 5 }
+    }
+}
+
+impl OptionSet for ClusterOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("parts", self.parts, 1..)?;
+        range("parts_per_batch", self.parts_per_batch, 1..)
+    }
+}
 
 /// See the module's text. Memory: 4 bytes a node, 8 a part.
 #[derive(Clone, Debug)]
@@ -26,12 +54,17 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Of the nodes that have neighbours in `graph` or are among `roots`, by `options.partition` (`V` part numbers) or grown.
+    /// Of the nodes that have neighbours in `graph` or are among `roots`, by `partition` (`V` part numbers) or grown.
     ///
     /// # Errors
     /// There are no roots; no parts or more than nodes; more parts in a subgraph than there are; a partition of another length, or with
     /// part numbers beyond the number of nodes.
-    pub fn new(graph: &Graph, roots: &[NodeId], options: &SubgraphOptions) -> Result<Self, String> {
+    pub fn new(
+        graph: &Graph,
+        roots: &[NodeId],
+        options: &ClusterOptions,
+        partition: Option<&[u32]>,
+    ) -> Result<Self, String> {
         check_roots(graph, roots)?;
         let num_nodes = graph.num_nodes();
         let mut is_member = vec![false; num_nodes];
@@ -42,7 +75,7 @@ impl Cluster {
         }
         roots.iter().for_each(|&v| is_member[v as usize] = true);
         let grown;
-        let part_of: &[u32] = match &options.partition {
+        let part_of: &[u32] = match partition {
             Some(partition) if partition.len() != num_nodes => {
                 return Err(format!("a partition of {} nodes for a graph of {num_nodes}", partition.len()));
             }
@@ -172,18 +205,16 @@ impl SubgraphSampler for Cluster {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::subgraph::testing::{fits, graph_of};
 
-    fn options(parts: usize, parts_per_batch: usize, partition: Option<&[u32]>) -> SubgraphOptions {
-        SubgraphOptions {
-            parts,
-            parts_per_batch,
-            partition: partition.map(Arc::from),
-            ..SubgraphOptions::default()
-        }
+    fn of(
+        graph: &Graph,
+        roots: &[NodeId],
+        (parts, parts_per_batch): (usize, usize),
+        partition: Option<&[u32]>,
+    ) -> Result<Cluster, String> {
+        Cluster::new(graph, roots, &ClusterOptions { parts, parts_per_batch }, partition)
     }
 
     /// A ring of `n`.
@@ -197,7 +228,7 @@ mod tests {
         let graph = ring(12);
         let partition = [0, 1, 2, 3, 3, 3, 9, 9, 0, 0, 1, 2];
         let roots = [0, 1, 2, 3, 6];
-        let sampler = Cluster::new(&graph, &roots, &options(0, 2, Some(&partition))).unwrap();
+        let sampler = of(&graph, &roots, (0, 2), Some(&partition)).unwrap();
         assert_eq!((sampler.epoch(5), sampler.budget()), (3, 2));
         let mut scratch = SubgraphScratch::default();
         let mut nodes = Vec::new();
@@ -236,7 +267,7 @@ mod tests {
         }
         // nodes that nothing reaches, and nodes that are none of the graph's
         let graph = graph_of(&[&[], &[2], &[], &[], &[1]]);
-        let sampler = Cluster::new(&graph, &[0], &options(2, 2, None)).unwrap();
+        let sampler = of(&graph, &[0], (2, 2), None).unwrap();
         let mut nodes = Vec::new();
         sampler
             .sample(
@@ -252,12 +283,12 @@ mod tests {
     #[test]
     fn wrong_partitions_are_refused() {
         let graph = ring(5);
-        let wrong = |options: SubgraphOptions| Cluster::new(&graph, &[0], &options).unwrap_err();
-        assert!(wrong(options(0, 1, None)).contains("1 to 5"));
-        assert!(wrong(options(6, 1, None)).contains("6 parts"));
-        assert!(wrong(options(5, 6, None)).contains("1 to 5"));
-        assert!(wrong(options(5, 0, None)).contains("0 parts"));
-        assert!(wrong(options(5, 1, Some(&[0; 4]))).contains("partition of 4"));
-        assert!(wrong(options(5, 1, Some(&[0, 1, 2, 3, 5]))).contains("part 5"));
+        let wrong = |parts, partition| of(&graph, &[0], parts, partition).unwrap_err();
+        assert!(wrong((0, 1), None).contains("1 to 5"));
+        assert!(wrong((6, 1), None).contains("6 parts"));
+        assert!(wrong((5, 6), None).contains("1 to 5"));
+        assert!(wrong((5, 0), None).contains("0 parts"));
+        assert!(wrong((5, 1), Some(&[0; 4])).contains("partition of 4"));
+        assert!(wrong((5, 1), Some(&[0, 1, 2, 3, 5])).contains("part 5"));
     }
 }

@@ -17,7 +17,7 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch};
+use super::{BatchKey, SubgraphSampler, SubgraphScratch};
 use crate::prefetch::prefetch;
 
 /// See the module's text. Memory: 4 bytes a node; where edges are not stored both ways, 8 more and 4 an edge.
@@ -36,9 +36,9 @@ impl Edge {
     ///
     /// # Errors
     /// The budget is below 2, or there are no edges.
-    pub fn new(graph: &Graph, options: &SubgraphOptions) -> Result<Self, String> {
-        if options.budget < 2 {
-            return Err(format!("a budget of {} nodes: an edge has two, give 2 or more", options.budget));
+    pub fn new(graph: &Graph, budget: usize) -> Result<Self, String> {
+        if budget < 2 {
+            return Err(format!("a budget of {budget} nodes: an edge has two, give 2 or more"));
         }
         if graph.num_edges() == 0 {
             return Err(
@@ -55,7 +55,7 @@ impl Edge {
             let senders = nodes().filter(|&v| sends(v) || !receives(v)).collect();
             (receivers, Some((senders, sent)))
         };
-        Ok(Self { receivers, sent, num_nodes: graph.num_nodes(), edges: options.budget / 2 })
+        Ok(Self { receivers, sent, num_nodes: graph.num_nodes(), edges: budget / 2 })
     }
 
     /// The ends of the drawn edges, two by two, the node that the draw began at first.
@@ -146,8 +146,7 @@ mod tests {
     use crate::subgraph::testing::{fits, graph_of};
 
     fn check(graph: &Graph) {
-        let sampler =
-            Edge::new(graph, &SubgraphOptions { budget: 1000, ..SubgraphOptions::default() }).unwrap();
+        let sampler = Edge::new(graph, 1000).unwrap();
         let n = graph.num_nodes();
         let mut sent = vec![0.0; n];
         graph.indices().iter().for_each(|&u| sent[u as usize] += 1.0);
@@ -185,9 +184,7 @@ mod tests {
 
     #[test]
     fn graphs_without_edges_are_refused() {
-        let options = SubgraphOptions::default();
-        assert!(Edge::new(&graph_of(&[&[], &[]]), &options).unwrap_err().contains("no edges"));
-        let small = SubgraphOptions { budget: 1, ..options };
-        assert!(Edge::new(&graph_of(&[&[0]]), &small).unwrap_err().contains("budget of 1"));
+        assert!(Edge::new(&graph_of(&[&[], &[]]), 8000).unwrap_err().contains("no edges"));
+        assert!(Edge::new(&graph_of(&[&[0]]), 1).unwrap_err().contains("budget of 1"));
     }
 }

@@ -6,12 +6,38 @@
 //! Choosing among those that did not burn costs tries while few did, and a pass over the row once tries have failed for long:
 //! O(x) as a rule, O(deg) at worst, so hubs do not cost their degree.
 
+use clap::Args;
 use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
+    options::{Fault, OptionSet, probability},
 };
+use serde::{Deserialize, Serialize};
 
-use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch, check_roots, visited::Visited};
+use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots, visited::Visited};
+
+/// Options of [`ForestFire`].
+#[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ForestFireOptions {
+    /// Probability that fire spreads to one more neighbour.
+    ///
+    /// The authors recommend 0.7.
+    #[arg(long, value_name = "P")]
+    pub burning: f64,
+}
+
+impl Default for ForestFireOptions {
+    fn default() -> Self {
+        Self { burning: 0.7 }
+    }
+}
+
+impl OptionSet for ForestFireOptions {
+    fn check(&self) -> Result<(), Fault> {
+        probability("burning", self.burning)
+    }
+}
 
 /// See the module's text. Memory: 4 bytes a root.
 #[derive(Clone, Debug)]
@@ -30,20 +56,16 @@ impl ForestFire {
     ///
     /// # Errors
     /// There are no roots, or the burning probability is not in `[0, 1)`.
-    pub fn new(graph: &Graph, roots: &[NodeId], options: &SubgraphOptions) -> Result<Self, String> {
+    pub fn new(
+        graph: &Graph,
+        roots: &[NodeId],
+        budget: usize,
+        options: &ForestFireOptions,
+    ) -> Result<Self, String> {
         check_roots(graph, roots)?;
-        if !(0.0..1.0).contains(&options.burning) {
-            return Err(format!(
-                "a burning probability of {}: give 0 or more and less than 1",
-                options.burning
-            ));
-        }
-        Ok(Self {
-            roots: roots.to_vec(),
-            num_nodes: graph.num_nodes(),
-            budget: options.budget,
-            burning: options.burning,
-        })
+        options.check().map_err(|fault| fault.to_string())?;
+        let burning = options.burning;
+        Ok(Self { roots: roots.to_vec(), num_nodes: graph.num_nodes(), budget, burning })
     }
 
     /// The nodes in the order in which they were lit.
@@ -130,8 +152,8 @@ mod tests {
     use super::*;
     use crate::subgraph::testing::{agree, fits, graph_of};
 
-    fn options(budget: usize, burning: f64) -> SubgraphOptions {
-        SubgraphOptions { budget, burning, ..SubgraphOptions::default() }
+    fn fire(graph: &Graph, roots: &[NodeId], budget: usize, burning: f64) -> Result<ForestFire, String> {
+        ForestFire::new(graph, roots, budget, &ForestFireOptions { burning })
     }
 
     /// As the module's text says, with lists of what did not burn.
@@ -167,7 +189,7 @@ mod tests {
         let graph = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[], &[]]);
         let roots = [0, 1, 4, 5];
         for burning in [0.3, 0.8] {
-            let sampler = ForestFire::new(&graph, &roots, &options(4, burning)).unwrap();
+            let sampler = fire(&graph, &roots, 4, burning).unwrap();
             let mut scratch = SubgraphScratch::default();
             let mut nodes = Vec::new();
             let kind =
@@ -192,15 +214,16 @@ mod tests {
         let mut nodes = Vec::new();
         let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
         // all roots, and what they reach
-        let sampler = ForestFire::new(&graph, &[0, 2, 2], &options(1000, 0.999)).unwrap();
+        let sampler = fire(&graph, &[0, 2, 2], 1000, 0.999).unwrap();
         sampler.sample(&graph, key, &mut scratch, &mut nodes).unwrap();
         assert_eq!(nodes, [0, 1, 2]);
-        let sampler = ForestFire::new(&graph, &[0, 1, 2, 3], &options(1000, 0.0)).unwrap();
+        let sampler = fire(&graph, &[0, 1, 2, 3], 1000, 0.0).unwrap();
         sampler.sample(&graph, key, &mut scratch, &mut nodes).unwrap();
         assert_eq!(nodes, [0, 1, 2, 3]);
         for burning in [1.0, -0.1, f64::NAN] {
-            let error = ForestFire::new(&graph, &[0], &options(10, burning)).unwrap_err();
-            assert!(error.contains("burning probability"));
+            let error = fire(&graph, &[0], 10, burning).unwrap_err();
+            let says = format!("burning: '{burning}': a probability of at least 0 and below 1");
+            assert_eq!(error, says);
         }
     }
 

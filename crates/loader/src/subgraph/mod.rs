@@ -15,9 +15,7 @@ pub mod random_walk;
 pub(crate) mod testing;
 mod visited;
 
-use std::sync::Arc;
-
-use graphmill_core::{Error, Graph, NodeId, Result, table::Entry};
+use graphmill_core::{Error, Graph, NodeId, Result, options::OwnOptions};
 
 pub use crate::BatchKey;
 pub use frontier::PopBy;
@@ -113,121 +111,32 @@ fn check_roots(graph: &Graph, roots: &[NodeId]) -> Result<(), String> {
     }
 }
 
-/// What a subgraph sampler is made from. One struct serves all; each ignores what it has no use for.
-#[derive(Clone, Debug)]
-pub struct SubgraphOptions {
-    /// The size of a subgraph. `saint-node`: draws; `saint-edge`: two for each edge; `saint-rw`: walks times steps; `frontier`, `forest-fire`:
-    /// nodes. Default 8000.
+/// The values that subgraph samplers are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct SubgraphContext<'a> {
+    /// Size of a subgraph. `saint-node`: draws; `saint-edge`: two for each edge; `saint-rw`: walks times steps; `frontier`,
+    /// `forest-fire`: nodes.
     pub budget: usize,
-    /// `saint-rw`: steps of a walk. Default 2.
-    pub walk_length: usize,
-    /// `frontier`: nodes of the frontier, `m`. Default 1000.
-    pub frontier: usize,
-    /// `frontier`: how nodes are popped. Default by running sums.
-    pub pop_by: PopBy,
-    /// `frontier`, popped by the paper's Dashboard: how much larger than its live part the board is laid out, 1.01 to 64. Larger is cleaned up
-    /// less often, but more darts miss. Default 2.
-    pub eta: f64,
-    /// `frontier`: a node's weight is at most this, however many neighbours it has: without, hubs are in every subgraph. Default 30, which
-    /// trains as well as the 3000 of the authors' program or better, and is sampled faster.
-    pub degree_cap: u32,
-    /// `forest-fire`: the probability that a burning node sets fire to one more neighbour. Default 0.7, as its authors recommend.
-    pub burning: f64,
-    /// `cluster`: the part of each node (`V`); where not given, parts are grown.
-    pub partition: Option<Arc<[u32]>>,
-    /// `cluster`: how many parts to grow where no partition is given. Default 50.
-    pub parts: usize,
-    /// `cluster`: parts of a subgraph. Default 5.
-    pub parts_per_batch: usize,
+    /// Options of the samplers.
+    pub own: &'a OwnOptions,
 }
 
-impl Default for SubgraphOptions {
-    fn default() -> Self {
-        Self {
-            budget: 8000,
-            walk_length: 2,
-            frontier: 1000,
-            pop_by: PopBy::default(),
-            eta: 2.0,
-            degree_cap: 30,
-            burning: 0.7,
-            partition: None,
-            parts: 50,
-            parts_per_batch: 5,
+impl SubgraphContext<'_> {
+    /// The budget.
+    ///
+    /// # Errors
+    /// Subgraphs have no nodes, or more than memory is reserved for.
+    pub fn checked_budget(&self) -> Result<usize, String> {
+        match self.budget {
+            1..=0x4000_0000 => Ok(self.budget),
+            budget => Err(format!("subgraphs of {budget} nodes: give 1 to 2^30")),
         }
     }
 }
 
 /// Makes a sampler for a graph and the nodes that it may start from (not none, below `V`; in general the training nodes), or says in one
 /// sentence what is wrong with the options. Where `graph` is to be trained on in part only, it is given without the rest's edges.
-pub type Make = fn(&Graph, &[NodeId], &SubgraphOptions) -> Result<Box<dyn SubgraphSampler>, String>;
-
-/// The rows of the built-in subgraph samplers in [`crate::sampler::TABLE`].
-pub(crate) const ROWS: &[Entry<Make>] = &[
-    Entry {
-        name: "saint-node",
-        summary: "nodes drawn by degree",
-        source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
-        options: &["batch_size", "inductive", "coverage", "estimator"],
-        make: |graph, roots, options| Ok(Box::new(node::Node::new(graph, roots, sized(options)?)?)),
-    },
-    Entry {
-        name: "saint-edge",
-        summary: "edges drawn by the inverse degrees of their ends",
-        source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
-        options: &["batch_size", "inductive", "coverage", "estimator"],
-        make: |graph, _, options| Ok(Box::new(edge::Edge::new(graph, sized(options)?)?)),
-    },
-    Entry {
-        name: "saint-rw",
-        summary: "uniform random walks from uniform roots",
-        source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
-        options: &["batch_size", "inductive", "coverage", "estimator", "walk_length"],
-        make: |graph, roots, options| {
-            Ok(Box::new(random_walk::RandomWalk::new(graph, roots, sized(options)?)?))
-        },
-    },
-    Entry {
-        name: "frontier",
-        summary: "a random walk of many nodes at once, popped by degree",
-        source: "Ribeiro and Towsley, IMC 2010; Zeng et al., JPDC 2021, section 4",
-        options: &[
-            "batch_size",
-            "inductive",
-            "coverage",
-            "estimator",
-            "frontier_size",
-            "pop_by",
-            "eta",
-            "degree_cap",
-        ],
-        make: |graph, roots, options| Ok(Box::new(frontier::Frontier::new(graph, roots, sized(options)?)?)),
-    },
-    Entry {
-        name: "forest-fire",
-        summary: "fires that spread from uniform roots to some of a node's neighbours",
-        source: "Leskovec and Faloutsos, KDD 2006, section 3.3",
-        options: &["batch_size", "inductive", "coverage", "estimator", "burning"],
-        make: |graph, roots, options| {
-            Ok(Box::new(forest_fire::ForestFire::new(graph, roots, sized(options)?)?))
-        },
-    },
-    Entry {
-        name: "cluster",
-        summary: "unions of a partition's parts",
-        source: "Chiang et al., Cluster-GCN, KDD 2019, section 3.2",
-        options: &["inductive", "coverage", "estimator", "parts", "parts_per_batch"],
-        make: |graph, roots, options| Ok(Box::new(cluster::Cluster::new(graph, roots, options)?)),
-    },
-];
-
-/// The options, unless their subgraphs have no nodes, or more than memory should be lent for.
-fn sized(options: &SubgraphOptions) -> Result<&SubgraphOptions, String> {
-    match options.budget {
-        1..=0x4000_0000 => Ok(options),
-        budget => Err(format!("subgraphs of {budget} nodes: give 1 to 2^30")),
-    }
-}
+pub type Make = fn(&Graph, &[NodeId], &SubgraphContext) -> Result<Box<dyn SubgraphSampler>, String>;
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch, check_roots};
+use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots};
 
 /// See the module's text. Memory: 12 bytes a root.
 #[derive(Clone, Debug)]
@@ -26,12 +26,12 @@ impl Node {
     ///
     /// # Errors
     /// There are no roots.
-    pub fn new(graph: &Graph, roots: &[NodeId], options: &SubgraphOptions) -> Result<Self, String> {
+    pub fn new(graph: &Graph, roots: &[NodeId], budget: usize) -> Result<Self, String> {
         check_roots(graph, roots)?;
         let degrees: Vec<f64> = roots.par_iter().map(|&v| graph.in_degree(v).max(1) as f64).collect();
         let table = Alias::new(&degrees)
             .map_err(|e| format!("nodes are drawn by their degree among the training nodes: {e}"))?;
-        Ok(Self { roots: roots.to_vec(), table, num_nodes: graph.num_nodes(), budget: options.budget })
+        Ok(Self { roots: roots.to_vec(), table, num_nodes: graph.num_nodes(), budget })
     }
 }
 

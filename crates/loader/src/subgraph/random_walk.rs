@@ -9,8 +9,11 @@ use graphmill_core::{
     keyed::{self, Stream},
 };
 
-use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch, check_roots};
+use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots};
 use crate::prefetch::prefetch;
+
+/// Steps of a walk, unless `--walk-length` gives another number.
+pub const LENGTH: usize = 2;
 
 /// See the module's text. Memory: 4 bytes a root.
 #[derive(Clone, Debug)]
@@ -26,9 +29,8 @@ impl RandomWalk {
     ///
     /// # Errors
     /// There are no roots, no steps, or fewer nodes in the budget than steps in a walk.
-    pub fn new(graph: &Graph, roots: &[NodeId], options: &SubgraphOptions) -> Result<Self, String> {
+    pub fn new(graph: &Graph, roots: &[NodeId], budget: usize, length: usize) -> Result<Self, String> {
         check_roots(graph, roots)?;
-        let &SubgraphOptions { budget, walk_length: length, .. } = options;
         if length == 0 || length > budget {
             return Err(format!(
                 "walks of {length} steps in subgraphs of {budget} nodes: give 1 to {budget} steps"
@@ -91,8 +93,7 @@ mod tests {
     #[test]
     fn steps_are_uniform_and_walks_end_where_they_must() {
         let graph = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[], &[]]);
-        let options = SubgraphOptions { budget: 30_000, walk_length: 3, ..SubgraphOptions::default() };
-        let sampler = RandomWalk::new(&graph, &[0, 1, 5], &options).unwrap();
+        let sampler = RandomWalk::new(&graph, &[0, 1, 5], 30_000, 3).unwrap();
         let (mut starts, mut nodes) = (Vec::new(), Vec::new());
         let (mut counts, mut weights) = (vec![0; 4 * 6], vec![0.0; 4 * 6]);
         for batch in 0..10 {
@@ -123,9 +124,8 @@ mod tests {
     #[test]
     fn wrong_lengths_are_refused() {
         let graph = graph_of(&[&[0]]);
-        for walk_length in [0, 11] {
-            let options = SubgraphOptions { budget: 10, walk_length, ..SubgraphOptions::default() };
-            assert!(RandomWalk::new(&graph, &[0], &options).unwrap_err().contains("1 to 10 steps"));
+        for length in [0, 11] {
+            assert!(RandomWalk::new(&graph, &[0], 10, length).unwrap_err().contains("1 to 10 steps"));
         }
     }
 }

@@ -1,16 +1,20 @@
 use super::{
+    cluster::ClusterOptions,
+    frontier::FrontierOptions,
     testing::{fits, graph_of},
     *,
 };
-use graphmill_core::table::find;
+use crate::sampler::{find_subgraphs, of_subgraphs};
 use graphmill_data::generate::{GenerateOptions, generate};
 
 fn key(batch: u64) -> BatchKey {
     BatchKey { seed: 1, epoch: 0, batch }
 }
 
-fn options() -> SubgraphOptions {
-    SubgraphOptions { budget: 300, frontier: 40, parts: 20, parts_per_batch: 2, ..SubgraphOptions::default() }
+fn options() -> OwnOptions {
+    OwnOptions::default()
+        .with(FrontierOptions { frontier_size: 40, ..FrontierOptions::default() })
+        .with(ClusterOptions { parts: 20, parts_per_batch: 2 })
 }
 
 #[test]
@@ -19,22 +23,23 @@ fn every_sampler_gives_distinct_nodes_ascending_by_the_key_alone() {
     let graph = generate("kronecker", &generator).unwrap().graph;
     let roots: Vec<NodeId> = (0..2048).step_by(2).collect();
     let mut scratch = SubgraphScratch::default();
-    for entry in ROWS {
-        let sampler = (entry.make)(&graph, &roots, &options()).unwrap();
-        assert!(sampler.budget() > 0 && sampler.epoch(roots.len()) > 0, "{}", entry.name);
-        let most = if entry.name == "saint-rw" { 450 } else { 300 };
+    let own = options();
+    for (name, make) in of_subgraphs() {
+        let sampler = make(&graph, &roots, &SubgraphContext { budget: 300, own: &own }).unwrap();
+        assert!(sampler.budget() > 0 && sampler.epoch(roots.len()) > 0, "{name}");
+        let most = if name == "saint-rw" { 450 } else { 300 };
         let (mut nodes, mut again) = (vec![3, 2, 1], Vec::new());
         let mut all = Vec::new();
         for batch in 0..8 {
             sampler.sample(&graph, key(batch), &mut scratch, &mut nodes).unwrap();
-            assert!(nodes.is_sorted_by(|a, b| a < b), "{}", entry.name);
-            assert!(entry.name == "cluster" || nodes.len() <= most, "{}: {}", entry.name, nodes.len());
+            assert!(nodes.is_sorted_by(|a, b| a < b), "{name}");
+            assert!(name == "cluster" || nodes.len() <= most, "{name}: {}", nodes.len());
             assert!(nodes.last().is_some_and(|&v| v < 2048));
             sampler.sample(&graph, key(batch), &mut SubgraphScratch::default(), &mut again).unwrap();
-            assert_eq!(nodes, again, "{}", entry.name);
+            assert_eq!(nodes, again, "{name}");
             all.push(nodes.clone());
         }
-        assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{}", entry.name);
+        assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{name}");
     }
 }
 
@@ -46,26 +51,27 @@ fn every_sampler_ends_on_poor_graphs_or_says_why_not() {
         (graph_of(&[&[1], &[2], &[]]), vec![0]),
         (graph_of(&[&[1], &[0], &[]]), vec![2]),
     ];
-    let options = SubgraphOptions { parts: 1, parts_per_batch: 1, ..SubgraphOptions::default() };
-    for entry in ROWS {
+    let own = OwnOptions::default().with(ClusterOptions { parts: 1, parts_per_batch: 1 });
+    let with = SubgraphContext { budget: 8000, own: &own };
+    for (name, make) in of_subgraphs() {
         for (graph, roots) in &graphs {
-            match (entry.make)(graph, roots, &options) {
+            match make(graph, roots, &with) {
                 Ok(sampler) => {
                     let mut nodes = Vec::new();
                     sampler.sample(graph, key(0), &mut SubgraphScratch::default(), &mut nodes).unwrap();
-                    assert!(!nodes.is_empty(), "{}", entry.name);
+                    assert!(!nodes.is_empty(), "{name}");
                 }
                 Err(message) => {
                     assert!(message.contains("edges") || message.contains("sum to 0"), "{message}")
                 }
             }
-            if !matches!(entry.name, "saint-edge") {
-                let message = (entry.make)(graph, &[], &options).err().unwrap();
-                assert!(message.contains("no nodes to start from"), "{}: {message}", entry.name);
+            if !matches!(name, "saint-edge") {
+                let message = make(graph, &[], &with).err().unwrap();
+                assert!(message.contains("no nodes to start from"), "{name}: {message}");
             }
-            if entry.name != "cluster" {
+            if name != "cluster" {
                 for budget in [0, usize::MAX] {
-                    let message = (entry.make)(graph, roots, &SubgraphOptions { budget, ..options.clone() });
+                    let message = make(graph, roots, &SubgraphContext { budget, ..with });
                     assert!(message.err().unwrap().contains(&format!("subgraphs of {budget} nodes")));
                 }
             }
@@ -76,9 +82,9 @@ fn every_sampler_ends_on_poor_graphs_or_says_why_not() {
 #[test]
 fn nodes_come_by_degree() {
     let graph = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[]]);
-    let make = find("sampler", ROWS, "saint-node").unwrap().make;
+    let (make, own) = (find_subgraphs("saint-node").unwrap(), options());
     // one draw a subgraph, so that it is the draw
-    let sampler = make(&graph, &[0, 2, 4, 5], &SubgraphOptions { budget: 1, ..options() }).unwrap();
+    let sampler = make(&graph, &[0, 2, 4, 5], &SubgraphContext { budget: 1, own: &own }).unwrap();
     let (mut scratch, mut nodes, mut counts) = (SubgraphScratch::default(), Vec::new(), vec![0; 6]);
     for batch in 0..20_000 {
         sampler.sample(&graph, key(batch), &mut scratch, &mut nodes).unwrap();

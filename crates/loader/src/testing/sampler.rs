@@ -5,15 +5,17 @@ use std::collections::{BTreeSet, HashSet};
 use graphmill_core::{
     Block, EdgeOptions, Graph, NodeId, build,
     keyed::{self, Stream},
+    options::OwnOptions,
     table::Entry,
 };
 
 use crate::{
     BatchKey, Sampled, Seeds, Workspace,
     sampler::{
-        BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, Make, MinibatchSampler,
+        BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, MinibatchSampler, SamplerKind,
         SamplerOptions, Source,
     },
+    subgraph::{cluster::ClusterOptions, frontier::FrontierOptions},
 };
 
 /// Nodes of the graphs.
@@ -41,13 +43,13 @@ const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 9 };
 /// check_sampler(sampler::TABLE.find("neighbor")?);
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
-pub fn check_sampler(entry: &Entry<Make>) {
+pub fn check_sampler(entry: &Entry<SamplerKind>) {
     check_draws(entry, true);
 }
 
 /// [`check_sampler`]; without `bounded` a node may have more neighbours than its fanout, as in samplers
 /// that keep to it on average.
-pub(crate) fn check_draws(entry: &Entry<Make>, bounded: bool) {
+pub(crate) fn check_draws(entry: &Entry<SamplerKind>, bounded: bool) {
     let train: Vec<NodeId> = (0..NODES as NodeId).filter(|v| v % 2 == 0).collect();
     let mut refused = 0;
     for (which, graph) in [star(), random()].into_iter().enumerate() {
@@ -62,8 +64,8 @@ pub(crate) fn check_draws(entry: &Entry<Make>, bounded: bool) {
             let rules = Rules { sampler: &*sampler, graph: &graph, case: &case };
             rules.check_blocks(&rules.drawn(&seeds(&train), false), fanout.len());
             rules.check_purity(&seeds(&train));
-            if let Make::Hops(..) = entry.make {
-                let hops = entry.make.hops(&options, &source);
+            if !entry.make.draws_subgraphs() {
+                let hops = entry.make.hop(&options, &source);
                 let hops = hops.unwrap_or_else(|error| panic!("{case}: {error}"));
                 for (hop, &fanout) in fanout.iter().enumerate() {
                     check_hop(&*hops, &graph, hop, bounded.then_some(fanout), &case);
@@ -76,13 +78,10 @@ pub(crate) fn check_draws(entry: &Entry<Make>, bounded: bool) {
 
 /// The defaults, with this fanout, and subgraphs that fit a small graph.
 fn options(fanout: &[i64]) -> SamplerOptions {
-    let mut options =
-        SamplerOptions { fanout: fanout.to_vec().into(), seed: KEY.seed, ..SamplerOptions::default() };
-    options.subgraph.budget = 60;
-    options.subgraph.frontier = 20;
-    options.subgraph.parts = 8;
-    options.subgraph.parts_per_batch = 2;
-    options
+    let own = OwnOptions::default()
+        .with(FrontierOptions { frontier_size: 20, ..FrontierOptions::default() })
+        .with(ClusterOptions { parts: 8, parts_per_batch: 2 });
+    SamplerOptions { fanout: fanout.to_vec().into(), seed: KEY.seed, budget: 60, own }
 }
 
 /// Node 0 has many in-neighbours, node 1 one, node 2 none, the others two each.

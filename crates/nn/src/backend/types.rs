@@ -1,5 +1,9 @@
 //! The plain values that operations are described by.
 
+use clap::ValueEnum;
+use graphmill_core::by_name;
+use serde::{Deserialize, Serialize};
+
 use crate::View;
 
 /// The side of a factor of a product: as it is, or transposed.
@@ -54,17 +58,21 @@ impl AggregationWeights<'_> {
 }
 
 /// Pointwise non-linearities.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Activation {
-    /// x
-    Identity,
     /// max(x, 0)
+    #[default]
     Relu,
-    /// x for x > 0, exp(x) - 1 else
+    /// x for x > 0, exp(x) - 1 else (Clevert, Unterthiner and Hochreiter, ICLR 2016, arXiv:1511.07289)
     Elu,
-    /// x for x > 0, 0.01 x else
+    /// x for x > 0, 0.01 x else (Maas, Hannun and Ng, ICML workshop 2013)
     LeakyRelu,
+    /// x: a linear model
+    Identity,
 }
+
+by_name!(Activation);
 
 /// Inverted dropout: each value is zeroed with probability `p` and otherwise scaled by 1/(1-p).
 ///

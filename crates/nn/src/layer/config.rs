@@ -1,5 +1,7 @@
 //! The values a layer is made from.
 
+use graphmill_core::options::OwnOptions;
+
 use crate::backend::Activation;
 
 /// The values a layer is made from. A layer reads those that concern it.
@@ -9,14 +11,8 @@ pub struct LayerConfig {
     pub in_dim: usize,
     /// `O`, the width of the output rows (all heads together where they are concatenated).
     pub out_dim: usize,
-    /// `H`, attention heads.
-    pub heads: usize,
-    /// Whether the heads' outputs stand side by side (each `O / H` wide) or are averaged (each `O` wide).
+    /// Whether the outputs of several heads stand side by side (each `O / H` wide) or are averaged (each `O` wide).
     pub concat: bool,
-    /// Probability that an attention weight is dropped.
-    pub attention_dropout: f32,
-    /// Name in [`super::AGGREGATORS`] (GraphSAGE).
-    pub aggregator: String,
     /// Whether a bias is added.
     pub bias: bool,
     /// Batch normalisation inside the layer's own MLP (GIN).
@@ -31,6 +27,8 @@ pub struct LayerConfig {
     pub hop: usize,
     /// Root of the random streams of the initial weights.
     pub key: u64,
+    /// Options of the layers.
+    pub own: OwnOptions,
 }
 
 impl Default for LayerConfig {
@@ -38,10 +36,7 @@ impl Default for LayerConfig {
         Self {
             in_dim: 0,
             out_dim: 0,
-            heads: 1,
             concat: true,
-            attention_dropout: 0.0,
-            aggregator: "mean".into(),
             bias: true,
             batch_norm: false,
             activation: Activation::Relu,
@@ -49,6 +44,7 @@ impl Default for LayerConfig {
             hops: 1,
             hop: 1,
             key: 0,
+            own: OwnOptions::default(),
         }
     }
 }

@@ -1,6 +1,11 @@
 //! Graph attention.
 
-use graphmill_core::keyed;
+use clap::Args;
+use graphmill_core::{
+    keyed,
+    options::{Fault, OptionSet, probability, range},
+};
+use serde::{Deserialize, Serialize};
 
 use super::{
     Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, Param, Pass, ReusableLayer,
@@ -21,6 +26,38 @@ use crate::{
 
 /// Slope of the leaky ReLU for negative scores (section 3.3 of the paper).
 const SLOPE: f32 = 0.2;
+
+/// Heads of a layer at most.
+const MOST_HEADS: usize = 1 << 10;
+
+/// Options of [`Gat`].
+#[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GatOptions {
+    /// Attention heads of the hidden layers; they divide --hidden.
+    #[arg(long, value_name = "N")]
+    pub heads: usize,
+    /// Attention heads of the last layer, averaged.
+    #[arg(long, value_name = "N")]
+    pub out_heads: usize,
+    /// Dropout of attention weights.
+    #[arg(long, value_name = "P")]
+    pub attention_dropout: f64,
+}
+
+impl Default for GatOptions {
+    fn default() -> Self {
+        Self { heads: 4, out_heads: 1, attention_dropout: 0.0 }
+    }
+}
+
+impl OptionSet for GatOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("heads", self.heads, 1..=MOST_HEADS)?;
+        range("out_heads", self.out_heads, 1..=MOST_HEADS)?;
+        probability("attention_dropout", self.attention_dropout)
+    }
+}
 
 /// The graph attentional operator from *Graph Attention Networks* (Velickovic et al., ICLR 2018,
 /// equations 1 to 6). With `z = x W` and for each head `h`:
@@ -70,7 +107,9 @@ impl Gat {
     /// # Errors
     /// There is no head, or `O` is not a multiple of the heads that are to stand side by side.
     pub fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
-        let &LayerConfig { in_dim, out_dim, heads, concat, attention_dropout, bias, key, .. } = config;
+        let &LayerConfig { in_dim, out_dim, concat, bias, key, .. } = config;
+        let options = config.own.get::<GatOptions>();
+        let heads = if concat { options.heads } else { options.out_heads };
         if heads == 0 {
             return Err(Error::config("heads", heads, "attention needs at least one head"));
         }
@@ -89,7 +128,7 @@ impl Gat {
             target: attention("target", 2),
             bias: bias.then(|| Param::zeros("bias", 1, out_dim)),
             heads,
-            attention_dropout,
+            attention_dropout: options.attention_dropout as f32,
         }))
     }
 

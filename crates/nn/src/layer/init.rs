@@ -1,29 +1,30 @@
-//! How far the first weights of dense layers lie from zero.
+//! Initial weights of dense layers.
 
-use graphmill_core::table::Entry;
+use clap::ValueEnum;
+use graphmill_core::by_name;
+use serde::{Deserialize, Serialize};
 
-/// The bound `b` of weights that are uniform in `[-b, b]`, from the widths of the rows that go in and come out.
-pub type Init = fn(fan_in: f64, fan_out: f64) -> f64;
+/// The bound `b` of initial weights, which are uniform in `[-b, b]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Init {
+    /// `sqrt(6 / (in + out))`: activations and gradients keep their variance (Glorot and Bengio, AISTATS
+    /// 2010, equation 16).
+    #[default]
+    Glorot,
+    /// `1 / sqrt(in)`, as PyTorch's Linear begins, and with it PyTorch Geometric's GraphSAGE (LeCun, Bottou,
+    /// Orr and Muller, 1998, section 4.6, by a third of its variance).
+    FanIn,
+}
 
-/// The initialisations.
-pub const INITS: &[Entry<Init>] = &[
-    Entry {
-        name: "glorot",
-        summary: "sqrt(6 / (in + out)): what goes in and gradients keep their variance",
-        source: "Glorot and Bengio, AISTATS 2010, equation 16",
-        options: &[],
-        make: glorot,
-    },
-    Entry {
-        name: "fan-in",
-        summary: "1 / sqrt(in): as PyTorch's Linear begins, and with it PyTorch Geometric's GraphSAGE",
-        source: "LeCun, Bottou, Orr and Muller, 1998, section 4.6, by a third of its variance",
-        options: &[],
-        make: |fan_in, _| fan_in.sqrt().recip(),
-    },
-];
+by_name!(Init);
 
-/// See [`INITS`].
-pub(super) fn glorot(fan_in: f64, fan_out: f64) -> f64 {
-    (6.0 / (fan_in + fan_out)).sqrt()
+impl Init {
+    /// The bound, from the widths of the rows that go in and come out.
+    pub fn bound(self, fan_in: f64, fan_out: f64) -> f64 {
+        match self {
+            Self::Glorot => (6.0 / (fan_in + fan_out)).sqrt(),
+            Self::FanIn => fan_in.sqrt().recip(),
+        }
+    }
 }

@@ -1,6 +1,12 @@
 //! One hop of MixHop's layer.
 
-use graphmill_core::{block::Aggregation, keyed};
+use clap::Args;
+use graphmill_core::{
+    block::Aggregation,
+    keyed,
+    options::{Fault, OptionSet, OwnOptions, range},
+};
+use serde::{Deserialize, Serialize};
 
 use super::{Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, Param, Pass, Saved};
 use crate::{
@@ -8,6 +14,35 @@ use crate::{
     backend::ops::{HeadMean, HeadMeanBackward, Hop, HopTransposed},
     cost::{self, BlockShape, ProductOrder, Purpose},
 };
+
+/// Hops of a layer at most.
+const MOST_HOPS: usize = 16;
+
+/// Options of [`MixHop`].
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MixHopOptions {
+    /// Hops of a layer: its highest power of the adjacency matrix.
+    #[arg(long, value_name = "N")]
+    pub hops: usize,
+}
+
+impl Default for MixHopOptions {
+    fn default() -> Self {
+        Self { hops: 2 }
+    }
+}
+
+impl OptionSet for MixHopOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("hops", self.hops, 1..=MOST_HOPS)
+    }
+}
+
+/// Hops of a layer, within bounds also if the options are not.
+pub(super) fn hops(own: &OwnOptions) -> usize {
+    own.get::<MixHopOptions>().hops.clamp(1, MOST_HOPS)
+}
 
 /// A hop of the layer of *MixHop: Higher-Order Graph Convolutional Architectures via Sparsified Neighborhood Mixing*
 /// (Abu-El-Haija et al., ICML 2019, equation 2), which Zeng et al. (JPDC 2021, equation 5) train on sampled subgraphs:

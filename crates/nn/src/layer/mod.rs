@@ -25,25 +25,26 @@ mod saved;
 
 use graphmill_core::{
     Block, NodeId,
+    options::{OptionGroup, OwnOptions},
     table::{Entry, Table},
 };
 
 pub use config::LayerConfig;
-pub use gat::Gat;
+pub use gat::{Gat, GatOptions};
 pub use gcn::Gcn;
 pub use gin::Gin;
-pub use init::{INITS, Init};
+pub use init::Init;
 pub use interface::{
     CloneLayer, Layer, LayerGrads, LayerInput, LayerSpec, Products, ReusableLayer, needs_transposed,
 };
 pub use linear::Linear;
-pub use mixhop::MixHop;
-pub use norm::Norm;
+pub use mixhop::{MixHop, MixHopOptions};
+pub use norm::{Norm, NormKind};
 pub use param::Param;
 pub use pass::{Epilogue, Pass, site};
 pub use pinsage::PinSage;
 pub use propagation::{LinearPropagation, Propagated};
-pub use sage::{AGGREGATORS, Sage};
+pub use sage::{Aggregator, Sage, SageOptions};
 pub use sage_pool::SagePool;
 pub use saved::Saved;
 
@@ -55,26 +56,45 @@ use crate::{
 /// Makes a layer.
 pub type Make = fn(&LayerConfig) -> Result<Box<dyn Layer>>;
 
+/// Number of hops of a layer, by the options.
+pub type Hops = fn(&OwnOptions) -> usize;
+
 /// The capabilities of a kind of layer that are known before one is made; those of a layer are in its
 /// [`LayerSpec`].
 #[derive(Clone, Copy, Debug)]
 pub struct LayerKind {
     /// Makes a layer, or one hop of it.
     pub make: Make,
-    /// Whether a layer has as many hops as the configuration says, each made by a call of `make`, with a
-    /// block of its own.
-    pub is_multi_hop: bool,
+    /// For a layer of several hops, each made by a call of `make` with a block of its own: their number.
+    pub hops: Option<Hops>,
+    /// Whether it normalises rows inside by [`LayerConfig::batch_norm`].
+    pub has_inner_norm: bool,
+    /// Whether it applies [`LayerConfig::activation`] inside.
+    pub has_inner_activation: bool,
 }
 
 impl LayerKind {
     /// A layer of one hop.
     pub const fn new(make: Make) -> Self {
-        Self { make, is_multi_hop: false }
+        Self { make, hops: None, has_inner_norm: false, has_inner_activation: false }
     }
 
-    /// A layer of several hops.
-    pub const fn multi_hop(make: Make) -> Self {
-        Self { make, is_multi_hop: true }
+    /// The same layer with as many hops as the options say.
+    #[must_use]
+    pub const fn multi_hop(self, hops: Hops) -> Self {
+        Self { hops: Some(hops), ..self }
+    }
+
+    /// The same layer with a batch normalisation inside.
+    #[must_use]
+    pub const fn with_inner_norm(self) -> Self {
+        Self { has_inner_norm: true, ..self }
+    }
+
+    /// The same layer with the activation inside.
+    #[must_use]
+    pub const fn with_inner_activation(self) -> Self {
+        Self { has_inner_activation: true, ..self }
     }
 }
 
@@ -86,7 +106,7 @@ pub static TABLE: Table<LayerKind> = Table::new(
             name: "sage",
             summary: "GraphSAGE: own row and the mean (or max-pool) of the neighbours, each with its weights",
             source: "Hamilton, Ying and Leskovec, NeurIPS 2017, arXiv:1706.02216",
-            options: &["aggregator"],
+            options: &[OptionGroup::of::<SageOptions>()],
             make: LayerKind::new(sage::make),
         },
         Entry {
@@ -100,37 +120,37 @@ pub static TABLE: Table<LayerKind> = Table::new(
             name: "gat",
             summary: "graph attention: multi-head weighted sum, weights learned from both ends of an edge",
             source: "Velickovic et al., ICLR 2018, arXiv:1710.10903",
-            options: &["heads", "out_heads", "attention_dropout"],
+            options: &[OptionGroup::of::<GatOptions>()],
             make: LayerKind::new(Gat::make),
         },
         Entry {
             name: "gin",
             summary: "graph isomorphism network: an MLP on the sum of the neighbours and (1 + eps) own row",
             source: "Xu, Hu, Leskovec and Jegelka, ICLR 2019, arXiv:1810.00826",
-            options: &["norm"],
-            make: LayerKind::new(Gin::make),
+            options: &[],
+            make: LayerKind::new(Gin::make).with_inner_norm(),
         },
         Entry {
             name: "mixhop",
             summary: "MixHop: powers of GCN's adjacency matrix side by side, each with its weights; --hops a layer",
             source: "Abu-El-Haija et al., ICML 2019, arXiv:1905.00067",
-            options: &["hops"],
-            make: LayerKind::multi_hop(MixHop::make),
+            options: &[OptionGroup::of::<MixHopOptions>()],
+            make: LayerKind::new(MixHop::make).multi_hop(mixhop::hops),
         },
         Entry {
             name: "pinsage",
             summary: "PinSAGE: own row and the neighbours' mean by importance after a dense layer, rows of length 1",
             source: "Ying et al., KDD 2018, arXiv:1806.01973",
-            options: &["activation"],
-            make: LayerKind::new(PinSage::make),
+            options: &[],
+            make: LayerKind::new(PinSage::make).with_inner_activation(),
         },
     ],
 );
 
-/// The blocks that a layer reads, one after the other, each through a [`Layer`] of its own; `hops` is the
-/// configuration's number, for a layer of several hops. 1 for a name that no layer has.
-pub fn hops(name: &str, hops: usize) -> usize {
-    if TABLE.get(name).is_some_and(|entry| entry.make.is_multi_hop) { hops } else { 1 }
+/// The blocks that a layer reads, one after the other, each through a [`Layer`] of its own. 1 for a name that
+/// no layer has.
+pub fn hops(name: &str, own: &OwnOptions) -> usize {
+    TABLE.get(name).and_then(|entry| entry.make.hops).map_or(1, |hops| hops(own))
 }
 
 /// Gathers the rows `ids` of a table into `room`, to be multiplied: sparse if the table is.

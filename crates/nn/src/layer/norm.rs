@@ -1,8 +1,10 @@
-//! Normalisations of rows: parts of layers and models, and the table of them.
+//! Normalisations of rows: parts of layers and models.
 //!
 //! Shapes: rows are `R x O`.
 
-use graphmill_core::table::Entry;
+use clap::ValueEnum;
+use graphmill_core::by_name;
+use serde::{Deserialize, Serialize};
 
 use super::{Param, Pass};
 use crate::{
@@ -13,34 +15,34 @@ use crate::{
     },
 };
 
-/// Makes a normalisation of rows of the given width, or nothing.
-pub type MakeNorm = fn(usize) -> Option<Box<dyn Norm>>;
-
 /// The normalisations.
-pub const NORMS: &[Entry<MakeNorm>] = &[
-    Entry { name: "none", summary: "no normalisation", source: "", options: &[], make: |_| None },
-    Entry {
-        name: "batch",
-        summary: "each column over the batch; running statistics when evaluating",
-        source: "Ioffe and Szegedy, ICML 2015, arXiv:1502.03167",
-        options: &[],
-        make: |dim| Some(Box::new(BatchNorm::new(dim))),
-    },
-    Entry {
-        name: "layer",
-        summary: "each row to mean 0 and variance 1, then scale and shift",
-        source: "Ba, Kiros and Hinton, 2016, arXiv:1607.06450",
-        options: &[],
-        make: |dim| Some(Box::new(LayerNorm::new(dim))),
-    },
-    Entry {
-        name: "l2",
-        summary: "each row to length 1",
-        source: "Hamilton, Ying and Leskovec, NeurIPS 2017, algorithm 1, line 7",
-        options: &[],
-        make: |_| Some(Box::new(L2Norm)),
-    },
-];
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormKind {
+    /// None.
+    #[default]
+    None,
+    /// [`BatchNorm`]: each column over the batch, by running statistics when evaluating.
+    Batch,
+    /// [`LayerNorm`]: each row to mean 0 and variance 1, then scale and shift.
+    Layer,
+    /// [`L2Norm`]: each row to length 1.
+    L2,
+}
+
+by_name!(NormKind);
+
+impl NormKind {
+    /// A normalisation of rows of width `dim`, unless it is none.
+    pub fn make(self, dim: usize) -> Option<Box<dyn Norm>> {
+        match self {
+            Self::None => None,
+            Self::Batch => Some(Box::new(BatchNorm::new(dim))),
+            Self::Layer => Some(Box::new(LayerNorm::new(dim))),
+            Self::L2 => Some(Box::new(L2Norm)),
+        }
+    }
+}
 
 /// A normalisation.
 ///

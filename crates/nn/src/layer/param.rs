@@ -2,7 +2,7 @@
 
 use graphmill_core::keyed;
 
-use super::init::{self, Init};
+use super::init::Init;
 use crate::{Backend, Matrix};
 
 /// A learnable matrix with its gradient.
@@ -44,7 +44,7 @@ impl Param {
         key: u64,
     ) -> Self {
         let mut param = Self::zeros(name, rows, cols);
-        let bound = init::glorot(fan_in as f64, fan_out as f64);
+        let bound = Init::Glorot.bound(fan_in as f64, fan_out as f64);
         let mut stream = keyed::Stream::new(key);
         for x in param.value.view_mut().host() {
             *x = (bound * (2.0 * stream.uniform() - 1.0)) as f32;
@@ -60,7 +60,7 @@ impl Param {
     /// Makes a dense layer's first weights, the draws of [`Param::glorot`], uniform in `[-b, b]` with `b` from `init`. Others stay.
     pub(crate) fn spread(&mut self, init: Init) {
         let Some([fan_in, fan_out]) = self.fans.map(|fans| fans.map(|fan| fan as f64)) else { return };
-        let by = (init(fan_in, fan_out) / init::glorot(fan_in, fan_out)) as f32;
+        let by = (init.bound(fan_in, fan_out) / Init::Glorot.bound(fan_in, fan_out)) as f32;
         self.value.view_mut().host().iter_mut().for_each(|x| *x *= by);
     }
 

@@ -1,15 +1,12 @@
-//! GraphSAGE with the mean aggregator, and the table of GraphSAGE's aggregators.
+//! GraphSAGE with the mean aggregator, and the choice of GraphSAGE's aggregators.
 
-use graphmill_core::{
-    Block,
-    block::Aggregation,
-    keyed,
-    table::{self, Entry},
-};
+use clap::{Args, ValueEnum};
+use graphmill_core::{Block, block::Aggregation, by_name, keyed, options::OptionSet};
+use serde::{Deserialize, Serialize};
 
 use super::{
-    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, LinearPropagation, Make, Param,
-    Pass, Products, ReusableLayer, SagePool, Saved, propagation::Propagated,
+    Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, LinearPropagation, Param, Pass,
+    Products, ReusableLayer, SagePool, Saved, propagation::Propagated,
 };
 use crate::{
     Matrix, Result, View, ViewMut,
@@ -18,26 +15,35 @@ use crate::{
 };
 
 /// GraphSAGE's aggregators of the neighbours' rows.
-pub const AGGREGATORS: &[Entry<Make>] = &[
-    Entry {
-        name: "mean",
-        summary: "their mean",
-        source: "Hamilton, Ying and Leskovec, NeurIPS 2017, section 3.3",
-        options: &[],
-        make: Sage::make,
-    },
-    Entry {
-        name: "max-pool",
-        summary: "the elementwise maximum after a dense layer",
-        source: "Hamilton, Ying and Leskovec, NeurIPS 2017, section 3.3, equation 3",
-        options: &[],
-        make: SagePool::make,
-    },
-];
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aggregator {
+    /// Their mean (Hamilton, Ying and Leskovec, NeurIPS 2017, section 3.3).
+    #[default]
+    Mean,
+    /// The elementwise maximum after a dense layer (section 3.3, equation 3).
+    MaxPool,
+}
 
-/// The GraphSAGE layer with the aggregator that the configuration names.
+by_name!(Aggregator);
+
+/// Options of GraphSAGE.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SageOptions {
+    /// Aggregation of the neighbours: mean or max-pool.
+    #[arg(long, value_name = "NAME")]
+    pub aggregator: Aggregator,
+}
+
+impl OptionSet for SageOptions {}
+
+/// The GraphSAGE layer with the aggregator of its options.
 pub(super) fn make(config: &LayerConfig) -> Result<Box<dyn Layer>> {
-    (table::find("aggregator", AGGREGATORS, &config.aggregator)?.make)(config)
+    match config.own.get::<SageOptions>().aggregator {
+        Aggregator::Mean => Sage::make(config),
+        Aggregator::MaxPool => SagePool::make(config),
+    }
 }
 
 /// The GraphSAGE operator with the mean aggregator, from *Inductive Representation Learning on Large

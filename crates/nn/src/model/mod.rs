@@ -25,10 +25,10 @@ mod stage;
 mod stage_reuse;
 mod train;
 
-use graphmill_core::{block::Aggregation, keyed, table};
+use graphmill_core::{block::Aggregation, keyed};
 
 pub use activations::Activations;
-pub use config::{ACTIVATIONS, ModelConfig, RESIDUALS, ResidualKind};
+pub use config::{ModelConfig, ResidualKind};
 pub use reuse::{BottomRows, ProjectedRows};
 pub use reused::{Projected, Reused};
 use stage::{Residual, Stage};
@@ -38,7 +38,7 @@ use crate::{
     Backend, Error, LayerConfig, Param, ProductOrder, Result,
     backend::Activation,
     cost::{self, BlockShape, Purpose},
-    layer::{self, Linear, norm},
+    layer::{self, Linear, NormKind},
 };
 
 /// The part numbers ([`Pass::part`]) of what is not a layer.
@@ -90,9 +90,9 @@ impl Model {
         }
         let hidden = config.hidden;
         let key = |part: u64| keyed::key(&[seed, part]);
-        let activation = table::find("activation", ACTIVATIONS, &config.activation)?.make;
+        let activation = config.activation;
         let input = config.input_layer.then(|| Linear::new(in_dim, hidden, true, key(part::INPUT)));
-        let hops = layer::hops(&config.model, config.hops);
+        let hops = layer::hops(&config.model, &config.own);
         let mut stages = Vec::with_capacity(config.num_blocks());
         for l in 0..config.layers {
             let from = if l == 0 && input.is_none() { in_dim } else { hidden };
@@ -115,9 +115,8 @@ impl Model {
         let mut model =
             Self { input_dropout, input, stages, below_last, head, activation, dropout, names: Vec::new() };
         model.names = model.make_names();
-        let init = table::find("init", layer::INITS, &config.init)?.make;
         // by 1 where they are as they should be
-        model.visit_mut(&mut |_, p| p.spread(init));
+        model.visit_mut(&mut |_, p| p.spread(config.init));
         Ok(model)
     }
 
@@ -316,17 +315,15 @@ fn make_stage(
     let conv = (layer::TABLE.find(&config.model)?.make.make)(&LayerConfig {
         in_dim: from,
         out_dim: to,
-        heads: if classifies { config.out_heads } else { config.heads },
         concat: !classifies,
-        attention_dropout: config.attention_dropout,
-        aggregator: config.aggregator.clone(),
         bias: true,
-        batch_norm: config.norm == "batch",
+        batch_norm: config.norm == NormKind::Batch,
         activation,
         classifies,
         hops,
         hop,
         key: keyed::key(&[key, 0]),
+        own: config.own.clone(),
     })?;
     if hop < hops {
         // what follows a layer follows its last hop
@@ -339,7 +336,7 @@ fn make_stage(
         });
     }
     let activation = if conv.spec().is_activated { Activation::Identity } else { activation };
-    let residual = match table::find("residual", RESIDUALS, &config.residual)?.make {
+    let residual = match config.residual {
         ResidualKind::Linear => {
             Some(Residual::Linear(Box::new(Linear::new(from, to, false, keyed::key(&[key, 1])))))
         }
@@ -347,14 +344,13 @@ fn make_stage(
         ResidualKind::Identity if !classifies => {
             let message =
                 format!("layer {l} makes rows of {to} from rows of {from}; use 'linear', or an input layer");
-            return Err(Error::config("residual", &config.residual, message));
+            return Err(Error::config("residual", config.residual, message));
         }
         ResidualKind::Identity | ResidualKind::None => None,
     };
-    let norm = table::find("norm", norm::NORMS, &config.norm)?.make;
     Ok(if classifies {
         Stage { conv, residual, norm: None, activation: Activation::Identity, dropout: 0.0 }
     } else {
-        Stage { conv, residual, norm: norm(to), activation, dropout: config.dropout }
+        Stage { conv, residual, norm: config.norm.make(to), activation, dropout: config.dropout }
     })
 }

@@ -12,17 +12,37 @@
 
 use graphmill_core::table::Entry;
 
-use super::{Make, Optimizer, Options, Slots, adamw};
+use super::{Make, Optimizer, Slots, check_fraction};
 use crate::backend::{AdamStep, ops::AdamUpdate};
 use crate::{Backend, Error, Matrix, Param, Result};
+
+/// Name of Adam with a decoupled decay.
+pub(super) const ADAMW: &str = "adamw";
 
 pub(super) const ENTRY: Entry<Make> = Entry {
     name: "adam",
     summary: "steps scaled by running means of the gradient and of its square",
     source: "Kingma and Ba, ICLR 2015",
     options: &[],
-    make: |options| Ok(Box::new(Adam::new(options, false)?)),
+    make: |_| Ok(Box::new(Adam::new(&AdamOptions::default(), false)?)),
 };
+
+/// Options of [`Adam`]. The defaults are PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamOptions {
+    /// Decay of the first moment, in `[0, 1)`.
+    pub beta1: f32,
+    /// Decay of the second moment, in `[0, 1)`.
+    pub beta2: f32,
+    /// Added to the root of the second moment, positive.
+    pub eps: f32,
+}
+
+impl Default for AdamOptions {
+    fn default() -> Self {
+        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8 }
+    }
+}
 
 /// Adam, or AdamW: they differ in where the decay goes.
 #[derive(Clone, Debug)]
@@ -38,10 +58,10 @@ impl Adam {
     ///
     /// # Errors
     /// A beta outside `[0, 1)`, or an epsilon that is not positive.
-    pub fn new(options: &Options, decoupled: bool) -> Result<Self> {
-        let Options { beta1, beta2, eps, .. } = *options;
-        Options::fraction("beta1", beta1)?;
-        Options::fraction("beta2", beta2)?;
+    pub fn new(options: &AdamOptions, decoupled: bool) -> Result<Self> {
+        let AdamOptions { beta1, beta2, eps } = *options;
+        check_fraction("beta1", beta1)?;
+        check_fraction("beta2", beta2)?;
         if !(eps > 0.0 && eps.is_finite()) {
             return Err(Error::config("eps", eps, "must be positive, say 1e-8"));
         }
@@ -67,7 +87,7 @@ fn correction(beta: f32, t: u64) -> f32 {
 
 impl Optimizer for Adam {
     fn name(&self) -> &'static str {
-        if self.step.decoupled { adamw::ENTRY.name } else { ENTRY.name }
+        if self.step.decoupled { ADAMW } else { ENTRY.name }
     }
 
     fn begin(&mut self, lr: f32) {
@@ -124,7 +144,7 @@ pub(super) mod tests {
     /// Gradients of the six updates below.
     const GRADS: [f64; 6] = [0.5, -0.25, 1.0, 0.125, -2.0, 0.75];
 
-    /// The formula of the module's head (or of [`adamw`]'s) in f64.
+    /// The formula of the module's head (or of [`super::super::adamw`]'s) in f64.
     fn formula(decay: f64, decoupled: bool) -> Vec<f64> {
         let (lr, beta1, beta2, eps) = (0.1, 0.9f64, 0.999f64, 1e-8);
         let (mut x, mut m, mut v) = (1.0f64, 0.0f64, 0.0f64);
@@ -148,7 +168,7 @@ pub(super) mod tests {
     /// Six updates of a scalar against the formula.
     pub(in super::super) fn follows_the_formula(decoupled: bool) {
         for decay in [0.0f32, 0.1] {
-            let mut adam = Adam::new(&Options::default(), decoupled).unwrap();
+            let mut adam = Adam::new(&AdamOptions::default(), decoupled).unwrap();
             let mut param = Param::constant("weight", 1, 1, 1.0);
             for (&g, expected) in GRADS.iter().zip(formula(f64::from(decay), decoupled)) {
                 param.grad.view_mut().host()[0] = g as f32;
@@ -169,7 +189,7 @@ pub(super) mod tests {
     fn the_first_step_is_the_learning_rate() {
         // whatever the gradient's size: m / sqrt(v) is its sign
         for g in [1e-3, 1.0, -1e3] {
-            let mut adam = Adam::new(&Options::default(), false).unwrap();
+            let mut adam = Adam::new(&AdamOptions::default(), false).unwrap();
             let mut param = Param::constant("weight", 1, 1, 0.0);
             param.grad.view_mut().host()[0] = g;
             adam.begin(0.01);

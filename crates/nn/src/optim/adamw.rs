@@ -7,20 +7,23 @@
 
 use graphmill_core::table::Entry;
 
-use super::{Adam, Make};
+use super::{
+    Make,
+    adam::{ADAMW, Adam, AdamOptions},
+};
 
 pub(super) const ENTRY: Entry<Make> = Entry {
-    name: "adamw",
+    name: ADAMW,
     summary: "adam, with the decay on the weights themselves instead of in the gradient",
     source: "Loshchilov and Hutter, ICLR 2019",
     options: &[],
-    make: |options| Ok(Box::new(Adam::new(options, true)?)),
+    make: |_| Ok(Box::new(Adam::new(&AdamOptions::default(), true)?)),
 };
 
 #[cfg(test)]
 mod tests {
+    use super::super::Optimizer;
     use super::super::adam::tests::follows_the_formula;
-    use super::super::{Optimizer, Options};
     use super::*;
     use crate::{Param, backend::Reference};
 
@@ -32,7 +35,7 @@ mod tests {
     #[test]
     fn decay_shrinks_by_the_learning_rate_times_itself() {
         // no gradient: nothing but the decay, 1 - 0.1 * 0.5 each time
-        let mut adamw = Adam::new(&Options::default(), true).unwrap();
+        let mut adamw = Adam::new(&AdamOptions::default(), true).unwrap();
         let mut param = Param::constant("weight", 1, 1, 1.0);
         for _ in 0..2 {
             adamw.begin(0.1);

@@ -4,10 +4,11 @@
 //! parameter, in the model's visiting order:
 //!
 //! ```
+//! # use graphmill_core::options::OwnOptions;
 //! # use graphmill_nn::{Param, backend::Reference, optim};
 //! # let backend = Reference;
 //! # let mut params = vec![Param::constant("weight", 1, 2, 1.0)];
-//! let mut optimizer = optim::by_name("adam", &optim::Options::default()).unwrap();
+//! let mut optimizer = optim::by_name("adam", &OwnOptions::default()).unwrap();
 //! optimizer.begin(0.003);
 //! for (index, param) in params.iter_mut().enumerate() {
 //!     optimizer.update(&backend, index, param, 5e-4);
@@ -24,22 +25,22 @@ mod adamw;
 mod clip;
 mod sgd;
 
-pub use adam::Adam;
+pub use adam::{Adam, AdamOptions};
 pub use clip::{clip, global_norm};
-pub use sgd::Sgd;
+pub use sgd::{Sgd, SgdOptions};
 
-use graphmill_core::table::Table;
+use graphmill_core::{options::OwnOptions, table::Table};
 
 use crate::{Backend, Error, Matrix, Param, Result};
 
 /// A rule that turns gradients into updates.
 ///
 /// ```
-/// use graphmill_nn::{Matrix, Param, backend::Reference, optim};
+/// use graphmill_nn::{Matrix, Param, backend::Reference, optim::{self, Optimizer}};
 ///
 /// let mut weight = Param::constant("weight", 1, 2, 1.0);
 /// weight.grad = Matrix::from_slice(1, 2, &[2.0, -4.0]);
-/// let mut sgd = optim::by_name("sgd", &optim::Options::default())?;
+/// let mut sgd = optim::Sgd::new(&optim::SgdOptions { momentum: 0.0, nesterov: false })?;
 /// sgd.begin(0.25);
 /// sgd.update(&Reference, 0, &mut weight, 0.0);
 /// assert_eq!(weight.value.view().host(), [0.5, 2.0]);
@@ -77,41 +78,17 @@ pub trait Optimizer: Send {
     fn visit_state_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix));
 }
 
-/// What the optimisers can be told; each reads its own part. The defaults are PyTorch's.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// `sgd`: weight of the velocity, in `[0, 1)`. Checked for all, so that no run is recorded with a momentum that
-    /// cannot be.
-    pub momentum: f32,
-    /// `sgd`: whether to look ahead; needs momentum.
-    pub nesterov: bool,
-    /// `adam`, `adamw`: decay of the first moment, in `[0, 1)`.
-    pub beta1: f32,
-    /// `adam`, `adamw`: decay of the second moment, in `[0, 1)`.
-    pub beta2: f32,
-    /// `adam`, `adamw`: added to the root of the second moment, positive.
-    pub eps: f32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { momentum: 0.0, nesterov: false, beta1: 0.9, beta2: 0.999, eps: 1e-8 }
+/// Refuses a fraction outside `[0, 1)`.
+fn check_fraction(name: &'static str, value: f32) -> Result<()> {
+    if (0.0..1.0).contains(&value) {
+        Ok(())
+    } else {
+        Err(Error::config(name, value, "must be at least 0 and below 1"))
     }
 }
 
-impl Options {
-    /// Refuses a fraction outside `[0, 1)`.
-    fn fraction(name: &'static str, value: f32) -> Result<()> {
-        if (0.0..1.0).contains(&value) {
-            Ok(())
-        } else {
-            Err(Error::config(name, value, "must be at least 0 and below 1"))
-        }
-    }
-}
-
-/// Makes an optimiser.
-pub type Make = fn(&Options) -> Result<Box<dyn Optimizer>>;
+/// Makes an optimiser by the options of a run.
+pub type Make = fn(&OwnOptions) -> Result<Box<dyn Optimizer>>;
 
 /// The optimisers.
 pub static TABLE: Table<Make> = Table::new("optimizer", &[sgd::ENTRY, adam::ENTRY, adamw::ENTRY]);
@@ -119,11 +96,14 @@ pub static TABLE: Table<Make> = Table::new("optimizer", &[sgd::ENTRY, adam::ENTR
 /// The optimiser called `name`.
 ///
 /// # Errors
-/// No such name, or an option out of range.
-pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Optimizer>> {
+/// No such name, or an option out of range, also one that this optimiser does not read: no run is recorded with a
+/// value that cannot be.
+pub fn by_name(name: &str, own: &OwnOptions) -> Result<Box<dyn Optimizer>> {
     let entry = TABLE.find(name)?;
-    Options::fraction("momentum", options.momentum)?;
-    (entry.make)(options)
+    for group in TABLE.iter().flat_map(|entry| entry.options) {
+        own.check(*group).map_err(|fault| Error::option(&own.write(*group), fault))?;
+    }
+    (entry.make)(own)
 }
 
 /// The state of one parameter, as `N` matrices of the parameter's shape.
@@ -186,6 +166,10 @@ mod tests {
         }
     }
 
+    fn sgd(momentum: f64, nesterov: bool) -> OwnOptions {
+        OwnOptions::default().with(SgdOptions { momentum, nesterov })
+    }
+
     fn params() -> Vec<Param> {
         vec![
             Param::constant("weight", 2, 3, 1.0),
@@ -201,7 +185,7 @@ mod tests {
     #[test]
     fn every_optimizer_resumes_bit_for_bit() {
         for entry in &TABLE {
-            let options = Options { momentum: 0.9, nesterov: true, ..Options::default() };
+            let options = sgd(0.9, true);
             let mut whole = by_name(entry.name, &options).unwrap();
             assert_eq!(whole.name(), entry.name);
             let mut at = params();
@@ -239,8 +223,7 @@ mod tests {
     #[test]
     fn state_is_allocated_once() {
         for entry in &TABLE {
-            let mut optimizer =
-                by_name(entry.name, &Options { momentum: 0.5, ..Options::default() }).unwrap();
+            let mut optimizer = by_name(entry.name, &sgd(0.5, false)).unwrap();
             let mut at = params();
             let addresses = |optimizer: &dyn Optimizer| {
                 let mut all = Vec::new();
@@ -256,19 +239,23 @@ mod tests {
 
     #[test]
     fn options_out_of_range_say_what_is_wanted() {
-        let message = |name, options: Options| by_name(name, &options).err().unwrap().to_string();
-        let options = Options::default();
+        let message = |name, own: OwnOptions| by_name(name, &own).err().unwrap().to_string();
         for entry in &TABLE {
-            for momentum in [-0.5, 1.0, 1.5, f32::NAN] {
+            for momentum in [-0.5, 1.0, 1.5] {
                 assert_eq!(
-                    message(entry.name, Options { momentum, ..options }),
-                    format!("momentum = {momentum}: must be at least 0 and below 1")
+                    message(entry.name, sgd(momentum, false)),
+                    format!("momentum = {momentum:?}: at least 0 and below 1")
                 );
             }
+            assert!(message(entry.name, sgd(f64::NAN, false)).ends_with(": at least 0 and below 1"));
         }
-        assert!(message("sgd", Options { nesterov: true, ..options }).contains("momentum"));
-        assert!(message("adam", Options { beta2: 1.0, ..options }).contains("beta2"));
-        assert!(message("adamw", Options { eps: 0.0, ..options }).contains("eps"));
-        assert_eq!(message("lion", options), "unknown optimizer 'lion'; known: sgd, adam, adamw");
+        assert!(message("sgd", sgd(0.0, true)).contains("momentum"));
+        let of = |options: AdamOptions| Adam::new(&options, false).unwrap_err().to_string();
+        assert!(of(AdamOptions { beta2: 1.0, ..AdamOptions::default() }).contains("beta2"));
+        assert!(of(AdamOptions { eps: 0.0, ..AdamOptions::default() }).contains("eps"));
+        assert_eq!(
+            message("lion", OwnOptions::default()),
+            "unknown optimizer 'lion'; known: sgd, adam, adamw"
+        );
     }
 }

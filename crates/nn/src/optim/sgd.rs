@@ -10,9 +10,14 @@
 //!
 //! Memory: one matrix per parameter.
 
-use graphmill_core::table::Entry;
+use clap::Args;
+use graphmill_core::{
+    options::{Fault, OptionGroup, OptionSet, range},
+    table::Entry,
+};
+use serde::{Deserialize, Serialize};
 
-use super::{Make, Optimizer, Options, Slots};
+use super::{Make, Optimizer, Slots, check_fraction};
 use crate::backend::{SgdStep, ops::SgdUpdate};
 use crate::{Backend, Error, Matrix, Param, Result};
 
@@ -20,9 +25,34 @@ pub(super) const ENTRY: Entry<Make> = Entry {
     name: "sgd",
     summary: "stochastic gradient descent, with momentum where asked",
     source: "Sutskever et al., ICML 2013",
-    options: &["momentum"],
-    make: |options| Ok(Box::new(Sgd::new(options)?)),
+    options: &[OptionGroup::of::<SgdOptions>()],
+    make: |own| Ok(Box::new(Sgd::new(&own.get())?)),
 };
+
+/// Options of [`Sgd`].
+#[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SgdOptions {
+    /// Momentum: weight of the velocity.
+    #[arg(long, value_name = "M")]
+    pub momentum: f64,
+    /// Whether to look ahead; needs momentum.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub nesterov: bool,
+}
+
+impl Default for SgdOptions {
+    fn default() -> Self {
+        Self { momentum: 0.9, nesterov: false }
+    }
+}
+
+impl OptionSet for SgdOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("momentum", self.momentum, 0.0..1.0)
+    }
+}
 
 /// See the module's head.
 #[derive(Clone, Debug)]
@@ -37,12 +67,12 @@ pub struct Sgd {
 impl Sgd {
     /// # Errors
     /// Momentum outside `[0, 1)`, or Nesterov's form without momentum.
-    pub fn new(options: &Options) -> Result<Self> {
-        Options::fraction("momentum", options.momentum)?;
-        if options.nesterov && options.momentum == 0.0 {
+    pub fn new(options: &SgdOptions) -> Result<Self> {
+        let (momentum, nesterov) = (options.momentum as f32, options.nesterov);
+        check_fraction("momentum", momentum)?;
+        if nesterov && momentum == 0.0 {
             return Err(Error::config("momentum", 0, "nesterov looks ahead along it; set one, say 0.9"));
         }
-        let Options { momentum, nesterov, .. } = *options;
         Ok(Self { momentum, nesterov, lr: 0.0, steps: 0, velocity: Slots::default() })
     }
 }
@@ -102,7 +132,7 @@ mod tests {
     use crate::backend::Reference;
 
     /// Values after each update of a single scalar that starts at 1 with gradients 1, 2, -1.
-    fn run(options: Options, decay: f32) -> Vec<f32> {
+    fn run(options: SgdOptions, decay: f32) -> Vec<f32> {
         let mut sgd = Sgd::new(&options).unwrap();
         let mut param = Param::constant("weight", 1, 1, 1.0);
         [1.0, 2.0, -1.0]
@@ -123,26 +153,26 @@ mod tests {
 
     #[test]
     fn plain() {
-        close(run(Options::default(), 0.0), [0.9, 0.7, 0.8]);
+        close(run(SgdOptions { momentum: 0.0, nesterov: false }, 0.0), [0.9, 0.7, 0.8]);
     }
 
     #[test]
     fn momentum() {
         // velocities 1, 0.5 + 2, 1.25 - 1
-        let options = Options { momentum: 0.5, ..Options::default() };
+        let options = SgdOptions { momentum: 0.5, nesterov: false };
         close(run(options, 0.0), [0.9, 0.65, 0.625]);
     }
 
     #[test]
     fn nesterov() {
         // steps 1 + 0.5, 2 + 1.25, -1 + 0.125
-        let options = Options { momentum: 0.5, nesterov: true, ..Options::default() };
+        let options = SgdOptions { momentum: 0.5, nesterov: true };
         close(run(options, 0.0), [0.85, 0.525, 0.6125]);
     }
 
     #[test]
     fn decay_is_an_l2_penalty() {
         // g = 1 + 0.5, 2 + 0.5 * 0.85, -1 + 0.5 * 0.6075
-        close(run(Options::default(), 0.5), [0.85, 0.6075, 0.677_125]);
+        close(run(SgdOptions { momentum: 0.0, nesterov: false }, 0.5), [0.85, 0.6075, 0.677_125]);
     }
 }

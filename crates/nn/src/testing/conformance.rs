@@ -9,14 +9,19 @@
 //! # Ok::<(), graphmill_nn::Error>(())
 //! ```
 
-use graphmill_core::{Block, block::Aggregation, table::Entry};
+use graphmill_core::{
+    Block,
+    block::Aggregation,
+    options::{OptionGroup, OwnOptions},
+    table::Entry,
+};
 
 use super::{Checked, check, distance, dot, global, nudge, pass, random, random_block};
 use crate::{
     Backend, Epilogue, Layer, LayerConfig, Matrix, Param, Pass, Saved, View,
     backend::{Activation, Cpu, Dropout, Reference},
     cost::ProductOrder,
-    layer::{AGGREGATORS, LayerGrads, LayerInput, LayerKind},
+    layer::{Aggregator, GatOptions, LayerGrads, LayerInput, LayerKind, SageOptions},
 };
 
 /// Destinations of the tests' blocks.
@@ -77,9 +82,13 @@ pub fn cases(entry: &Entry<LayerKind>) -> Vec<Case> {
 fn forms(entry: &Entry<LayerKind>) -> Vec<(&'static str, LayerConfig)> {
     // smooth, so that differences say something almost everywhere
     let activation = Activation::Elu;
-    let base = LayerConfig { in_dim: 5, out_dim: 6, activation, key: 3, ..LayerConfig::default() };
-    let has = |option| entry.options.contains(&option);
-    if entry.make.is_multi_hop {
+    let heads = |heads, attention_dropout| {
+        OwnOptions::default().with(GatOptions { heads, out_heads: heads, attention_dropout })
+    };
+    let own = heads(1, 0.0);
+    let base = LayerConfig { in_dim: 5, out_dim: 6, activation, key: 3, own, ..LayerConfig::default() };
+    let has = |group| entry.options.contains(&group);
+    if entry.make.hops.is_some() {
         // a layer of one hop; hops of one of three, whose parts are unequal; scores
         let first = LayerConfig { out_dim: 10, hops: 3, ..base.clone() };
         return vec![
@@ -95,18 +104,19 @@ fn forms(entry: &Entry<LayerKind>) -> Vec<(&'static str, LayerConfig)> {
         ("unbiased", LayerConfig { bias: false, ..base.clone() }),
         ("classes", LayerConfig { out_dim: 3, classifies: true, concat: false, ..base.clone() }),
     ];
-    if has("aggregator") {
-        let other = |aggregator: &str| LayerConfig { aggregator: aggregator.into(), ..base.clone() };
-        forms.extend(AGGREGATORS.iter().map(|entry| (entry.name, other(entry.name))));
+    if has(OptionGroup::of::<SageOptions>()) {
+        let own = base.own.clone().with(SageOptions { aggregator: Aggregator::MaxPool });
+        forms.push(("max-pool", LayerConfig { own, ..base.clone() }));
     }
-    if has("heads") {
-        forms.push(("heads", LayerConfig { heads: 3, attention_dropout: 0.4, ..base.clone() }));
-        forms.push(("heads averaged", LayerConfig { heads: 2, concat: false, out_dim: 3, ..base.clone() }));
+    if has(OptionGroup::of::<GatOptions>()) {
+        forms.push(("heads", LayerConfig { own: heads(3, 0.4), ..base.clone() }));
+        let averaged = LayerConfig { own: heads(2, 0.0), concat: false, out_dim: 3, ..base.clone() };
+        forms.push(("heads averaged", averaged));
     }
-    if has("norm") {
+    if entry.make.has_inner_norm {
         forms.push(("batch norm", LayerConfig { batch_norm: true, ..base.clone() }));
     }
-    if has("activation") {
+    if entry.make.has_inner_activation {
         forms.push(("relu", LayerConfig { activation: Activation::Relu, ..base }));
     }
     forms

@@ -1,5 +1,7 @@
 //! Reused rows that follow the parameters in some directions: against the formula, computed plainly in f64.
 
+use graphmill_nn::model::ResidualKind;
+
 use graphmill_core::keyed::{Stream, key};
 use graphmill_nn::{Projected, backend::ops::Add, model::ProjectedRows};
 
@@ -146,7 +148,7 @@ fn times(a: &[f64], weight: &[Vec<f64>]) -> Vec<f64> {
 /// The rows made with `then` as `now` is to read them: `(a - a Bᵀ B) W0 + (a Bᵀ)(B W1) + b1`, and an identity residual, which
 /// has no weights.
 fn plainly(then: &Model, now: &Model, config: &ModelConfig, table: &Table, basis: &[Matrix]) -> Table {
-    let heads = if config.model == "gat" { config.heads } else { 1 };
+    let heads = if config.model == "gat" { config.own.get::<GatOptions>().heads } else { 1 };
     let [(then_weight, then_bias), (now_weight, now_bias)] =
         [then, now].map(|model| plain_weights(model, heads));
     let side_by_side = |of: &[Matrix], i: usize| -> Vec<f64> {
@@ -166,7 +168,10 @@ fn plainly(then: &Model, now: &Model, config: &ModelConfig, table: &Table, basis
         let (old, new) = (times(&rest, &then_weight), times(&projection, &now_weight));
         for (i, x) in stored.host().iter_mut().enumerate() {
             let residual = f64::from(*x) - whole[i] - then_bias[i];
-            assert!(config.residual == "identity" || residual.abs() < 1e-5, "{config:?}: {residual} more");
+            assert!(
+                config.residual == ResidualKind::Identity || residual.abs() < 1e-5,
+                "{config:?}: {residual} more"
+            );
             *x = (old[i] + new[i] + now_bias[i] + residual) as f32;
         }
     }

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use graphmill_loader::{sampler, subgraph::SubgraphOptions};
+use graphmill_core::options::OwnOptions;
+use graphmill_loader::{
+    sampler::{self, WalkLength},
+    subgraph::SubgraphContext,
+};
 use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyArrayMethods};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
@@ -158,11 +162,12 @@ impl Source {
         coverage: u64,
     ) -> PyResult<Self> {
         let make = sampler::find_subgraphs(sampler).map_err(error::graph)?;
-        let options = SubgraphOptions { budget, walk_length, ..SubgraphOptions::default() };
+        let own = OwnOptions::default().with(WalkLength { walk_length });
         let graph = topology.0.graph();
         let roots = array::nodes("roots", roots, graph.num_nodes())?;
         let made = wait::quietly(py, |progress| {
-            let method = Subgraphs::new(make(graph, &roots, &options)?, batches);
+            let method =
+                Subgraphs::new(make(graph, &roots, &SubgraphContext { budget, own: &own })?, batches);
             let norms =
                 (coverage > 0).then(|| method.norms(&topology.0, seed, coverage, progress)).transpose()?;
             Ok::<_, String>((method, norms))

@@ -12,10 +12,9 @@ use std::{
 
 use graphmill_data::partition as parting;
 use graphmill_engine::{
-    Result, RunContext, RunDir, TrainConfig,
-    config::{self, KEYS, key},
-    hotness as hot,
+    Result, RunContext, RunDir, TrainConfig, hotness as hot,
     observer::{Observer, Progress, Start},
+    options::{self, key, keys},
     partition as engine_partition,
     record::{EpochRecord, Origin},
     saved::{Kind, SavedRun},
@@ -88,7 +87,7 @@ pub(super) fn configure(
     let (mut values, mut names) = (Map::new(), Vec::new());
     for (name, value) in &given {
         let Some(key) = key(name).filter(|key| allowed.contains(&key.name)) else {
-            let suggestion = config::suggestion(name, allowed);
+            let suggestion = options::suggestion(name, allowed);
             return Err(PyTypeError::new_err(format!("no such option '{name}'{suggestion}")));
         };
         values.insert(key.name.into(), value.clone());
@@ -96,7 +95,7 @@ pub(super) fn configure(
     }
     config.set(&values).map_err(error::value)?;
     config.settle(&names).map_err(error::engine)?;
-    config.validate().map_err(error::engine)?;
+    config.check().map_err(error::engine)?;
     Ok(names)
 }
 
@@ -151,7 +150,7 @@ pub(super) fn train(
         }
         (None, ..) => Arc::new(py.detach(graphmill_data::generate::demo).map_err(error::graph)?),
     };
-    let given = configure(&mut config, options, &config::names())?;
+    let given = configure(&mut config, options, &options::names())?;
     config.refuse_unused(&given).map_err(error::engine)?;
     before.map_or(Ok(()), |before| config.check_resumed(&before)).map_err(error::engine)?;
     let run = match &out {
@@ -290,7 +289,7 @@ pub(super) fn partition<'py>(
     train.sort_unstable();
     let options = checked(&[method.to_string()], options)?;
     let made = wait::quietly(py, move |progress| {
-        let book = (entry.make)(&options)?.partition(&graph, &train, progress)?;
+        let book = (entry.make.make)(&options)?.partition(&graph, &train, progress)?;
         Ok(book.of().iter().map(|&part| part.into()).collect::<Vec<u32>>())
     })?;
     Ok(made.map_err(error::graph)?.into_pyarray(py))
@@ -355,5 +354,5 @@ fn checked(methods: &[String], options: Option<PartitionOptions>) -> PyResult<pa
 #[pyfunction]
 pub(super) fn options() -> Vec<(&'static str, &'static str, String, String)> {
     let config = TrainConfig::default();
-    KEYS.iter().map(|key| (key.name, key.value, key.write(&config).to_string(), key.help())).collect()
+    keys().iter().map(|key| (key.name, key.value, key.write(&config).to_string(), key.long_help())).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphmill_core::features::FeatureData;
-use graphmill_engine::{TrainConfig, config, run::tiers};
+use graphmill_engine::{TrainConfig, options, run::tiers};
 use numpy::{Element, PyArrayDescr};
 use pyo3::{prelude::*, types::PyDict};
 
@@ -38,7 +38,7 @@ impl Tiers {
         given: Vec<String>,
     ) -> PyResult<Self> {
         let mut config = TrainConfig::default();
-        configure(&mut config, options, &config::names())?;
+        configure(&mut config, options, &options::names())?;
         let given: Vec<&str> = given.iter().map(String::as_str).collect();
         config.refuse_unused(&given).map_err(error::engine)?;
         locate(&mut config, dataset);

@@ -6,7 +6,12 @@ use std::{
 
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_engine::{
-    Dataset, RunContext, config::Fanout, observer::Quiet, record::TestScore, strategy, train,
+    Dataset, RunContext,
+    config::Fanout,
+    observer::Quiet,
+    record::TestScore,
+    strategy::{self, LayeredOptions, RoundOptions},
+    train,
 };
 use serde_json::Value;
 
@@ -19,14 +24,8 @@ fn data() -> Dataset {
 }
 
 fn config() -> TrainConfig {
-    TrainConfig {
-        epochs: 3,
-        hidden: 8,
-        fanout: Fanout(vec![4, 4]),
-        batch_size: 60,
-        batches_per_update: 1,
-        ..TrainConfig::default()
-    }
+    TrainConfig { epochs: 3, hidden: 8, fanout: Fanout(vec![4, 4]), batch_size: 60, ..TrainConfig::default() }
+        .with(|rounds: &mut RoundOptions| rounds.batches_per_update = 1)
 }
 
 /// Trains in `path`, and stops behind so many batches.
@@ -123,7 +122,8 @@ fn a_run_tells_every_stage_of_every_batch_once_however_it_ends() {
     let batches = data.split.train.len().div_ceil(60) as u64;
     let once: BTreeMap<_, _> = ["extract", "sample", "train"].map(|stage| (stage.to_string(), 1)).into();
     for strategy in &strategy::TABLE {
-        let mut config = TrainConfig { strategy: strategy.name.into(), super_batch: 3, ..config.clone() };
+        let mut config = TrainConfig { strategy: strategy.name.into(), ..config.clone() }
+            .with(|layered: &mut LayeredOptions| layered.super_batch = 3);
         if (strategy.make.by_device)(&config) {
             config.devices = "virtual:2".parse().unwrap();
         }

@@ -5,8 +5,12 @@ use graphmill_nn::ModelConfig;
 use super::*;
 
 fn model() -> Model {
-    let config =
-        ModelConfig { hidden: 2, residual: "linear".into(), input_layer: true, ..ModelConfig::default() };
+    let config = ModelConfig {
+        hidden: 2,
+        residual: "linear".parse().unwrap(),
+        input_layer: true,
+        ..ModelConfig::default()
+    };
     Model::new(&config, 3, 2, 1).unwrap()
 }
 

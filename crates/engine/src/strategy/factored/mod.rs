@@ -13,6 +13,7 @@
 //! ([`super::scheduler`] has the rules). Synchronous updates are as deterministic as `sequential`, and with one Trainer the same to the
 //! bit; with `N` they are those of batches `N` times as large. Asynchronous ones depend on who was how fast, within their bound.
 
+mod options;
 mod reduce;
 mod replica;
 mod roles;
@@ -26,20 +27,22 @@ use graphmill_core::memory;
 use graphmill_loader::{MiniBatch, feature::Link};
 
 use super::{
+    QueueOptions, UpdateOptions,
     interface::{Done, Epoch, Flow, Nvidia, Setting, Strategy},
+    round,
     scheduler::{BatchScheduler, Rules, SchedulerState, Task, WorkerRole},
     slots::{BatchTask, Batches, Trained},
     worker::{Closing, Work, Worker, attempt},
 };
 use crate::{
     Result,
-    config::Updates,
     learner::{Learner, StepContext},
     machine::monitor::Guarded,
     record::{BatchOutcome, DeviceRecord},
     stage::Loader,
     timeline::Stage,
 };
+pub use options::{FactoredOptions, Toggle};
 use reduce::{OnDevices, reduce};
 use replica::Published;
 pub use team::Design;
@@ -77,14 +80,11 @@ impl<'a> Factored<'a> {
     fn rules(&self, team: &DeviceGroup) -> Rules {
         let config = self.with.config;
         let (normal, trainers) = (team.normal, team.num_trainers());
-        let (group, bound) = if config.updates == Updates::Asynchronous {
-            (1, config.staleness as u64)
-        } else {
-            (config.round(), 0)
-        };
+        let updates = config.own.get::<UpdateOptions>();
+        let group = if updates.is_asynchronous() { 1 } else { round(config) };
         // whoever is on standby cannot be counted on
         let dealt = self.sums.is_some() && normal == trainers;
-        Rules { trainers, normal, ahead: 1, group, bound, dealt }
+        Rules { trainers, normal, ahead: 1, group, bound: updates.bound(), dealt }
     }
 
     /// The slots of the queue: as the options say, or as many as an epoch's batches, as far as there is memory.
@@ -92,8 +92,9 @@ impl<'a> Factored<'a> {
         let batches = usize::try_from(epoch.loader.num_batches()).unwrap_or(usize::MAX);
         let round = usize::try_from(rules.group).unwrap_or(usize::MAX).min(batches);
         let least = round.saturating_add(3 * (rules.trainers + team.seats.len()));
-        let wanted = if self.with.config.queue > 0 {
-            self.with.config.queue
+        let QueueOptions { queue } = self.with.config.own.get();
+        let wanted = if queue > 0 {
+            queue
         } else if !self.slots.is_empty() {
             // what memory there was has been looked at
             self.slots.len()
@@ -110,7 +111,7 @@ impl Strategy for Factored<'_> {
     fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
         let team = DeviceGroup::new(&self.with, self.design, self.reserved, loader, learner)?;
         let computers = self.with.nvidia.map(|nvidia| nvidia.computers);
-        let (sums, how) = OnDevices::choose(self.with.config, computers, self.with.config.round())?;
+        let (sums, how) = OnDevices::choose(self.with.config, computers, round(self.with.config))?;
         self.sums = sums;
         let mut note = team.describe();
         if let (Some(how), Some(computers)) = (how, computers) {
@@ -167,7 +168,7 @@ impl Strategy for Factored<'_> {
     }
 
     fn staleness_bound(&self) -> u64 {
-        if self.with.config.updates == Updates::Asynchronous { self.with.config.staleness as u64 } else { 0 }
+        self.with.config.own.get::<UpdateOptions>().bound()
     }
 }
 

@@ -12,9 +12,11 @@ use graphmill_nn::backend::ops::Add;
 use crate::{
     Error, Result, TrainConfig,
     accelerator::{AllReduce, ComputeDevices, Gpu},
-    config::{AllReduce as How, Updates},
     learner::Learner,
-    strategy::slots::{Gradient, Trained},
+    strategy::{
+        AllReduce as How, RoundOptions, UpdateOptions,
+        slots::{Gradient, Trained},
+    },
 };
 
 /// Batches of a round whose sum over devices is the same whoever trained on which, and however the library goes about it.
@@ -42,9 +44,11 @@ impl<'a> OnDevices<'a> {
         round: u64,
     ) -> Result<(Option<Self>, Option<String>)> {
         let gpus = computers.map_or(&[][..], ComputeDevices::gpus);
-        if gpus.len() < 2 || round < 2 || config.updates == Updates::Asynchronous {
-            if config.all_reduce == How::Nccl {
-                let why = if config.updates == Updates::Asynchronous {
+        let is_asynchronous = config.own.get::<UpdateOptions>().is_asynchronous();
+        let RoundOptions { all_reduce, .. } = config.own.get();
+        if gpus.len() < 2 || round < 2 || is_asynchronous {
+            if all_reduce == How::Nccl {
+                let why = if is_asynchronous {
                     "--updates asynchronous applies each gradient by itself: use --updates synchronous"
                 } else {
                     "an update is of one batch here: use --batches-per-update N, or more devices that train"
@@ -53,10 +57,10 @@ impl<'a> OnDevices<'a> {
             }
             return Ok((None, None));
         }
-        if config.all_reduce == How::Peer {
+        if all_reduce == How::Peer {
             return Ok((None, Some(COPIES.into())));
         }
-        if config.all_reduce == How::Auto && round > ANY_ORDER {
+        if all_reduce == How::Auto && round > ANY_ORDER {
             let how = format!("{COPIES} (--all-reduce nccl, which promises no order of {round}, is quicker)");
             return Ok((None, Some(how)));
         }
@@ -66,7 +70,7 @@ impl<'a> OnDevices<'a> {
                 let none = gpus.iter().map(|_| Vec::new()).collect();
                 Ok((Some(Self { all, gpus, none }), Some(how)))
             }
-            Err(why) if config.all_reduce == How::Auto => Ok((None, Some(format!("{COPIES} ({why})")))),
+            Err(why) if all_reduce == How::Auto => Ok((None, Some(format!("{COPIES} ({why})")))),
             Err(why) => Err(Error::usage(format!("--all-reduce nccl: {why}"))),
         }
     }

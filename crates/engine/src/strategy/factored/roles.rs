@@ -5,10 +5,9 @@ use std::sync::Arc;
 use graphmill_loader::{Feature, MinibatchSampler};
 use graphmill_nn::model::Model;
 
-use super::{replica::Replica, workers::DeviceWorkers};
+use super::{FactoredOptions, Toggle, replica::Replica, workers::DeviceWorkers};
 use crate::{
     Result,
-    config::Toggle,
     device::{Device, MemoryReservation},
     strategy::{
         interface::{Nvidia, Setting},
@@ -111,7 +110,7 @@ impl DeviceSetup<'_, '_> {
         seat.reservations.push(self.topology(device)?);
         seat.reservations.push(device.hold("sampling", self.sample)?);
         let mut can = WorkerRole { sample: device.pool.current_num_threads(), ..WorkerRole::default() };
-        if self.with.config.switching == Toggle::On {
+        if self.with.config.own.get::<FactoredOptions>().switching == Toggle::On {
             match device.hold("a training step, and the rows of the next", self.step.with_next()) {
                 Ok(held) => {
                     seat.reservations.push(held);

@@ -5,11 +5,11 @@ use std::sync::{Arc, PoisonError};
 use graphmill_core::{Matrix, ObjectPool};
 use graphmill_loader::feature::LinkOptions;
 
-use super::{roles::DeviceSetup, timing::time, workers::DeviceWorkers};
+use super::{FactoredOptions, Toggle, roles::DeviceSetup, timing::time, workers::DeviceWorkers};
 use crate::{
     Error, Result,
     allocate::samplers::num_samplers,
-    config::{Devices, Toggle},
+    config::Devices,
     device::{Device, MemoryReservation},
     learner::Learner,
     record::DeviceRecord,
@@ -68,11 +68,9 @@ impl DeviceGroup {
             Devices::Cuda(numbers) => Device::nvidia(numbers)?,
         };
         let count = devices.len();
-        if config.num_samplers > count {
-            return Err(Error::usage(format!(
-                "--num-samplers {}: there are {count} devices",
-                config.num_samplers
-            )));
+        let FactoredOptions { num_samplers: given, switching } = config.own.get();
+        if given > count {
+            return Err(Error::usage(format!("--num-samplers {given}: there are {count} devices")));
         }
         let reserve =
             |device: &Arc<Device>| reserved.map(|(what, bytes)| device.hold(what, bytes)).transpose();
@@ -89,7 +87,7 @@ impl DeviceGroup {
             .then(|| setup.trainer(&devices[count - 1]))
             .transpose()?;
         let (times, batch_bytes) = time(loader, learner, trainer.as_ref(), &devices[count - 1])?;
-        let samplers = match (design, config.num_samplers) {
+        let samplers = match (design, given) {
             (Design::TimeSharing, _) => count,
             (_, 0) if count > 1 => {
                 times.map_or(1, |(sample, train)| num_samplers(count, sample, train)).min(count - 1)
@@ -101,7 +99,7 @@ impl DeviceGroup {
         let each = 4 * with.data.num_nodes() as u64 + batch_bytes;
         setup.sample = if has_budget { each * devices[0].pool.current_num_threads() as u64 } else { 0 };
         let normal = if design == Design::TimeSharing { count } else { count - samplers };
-        if normal == 0 && config.switching == Toggle::Off {
+        if normal == 0 && switching == Toggle::Off {
             return Err(Error::usage(format!(
                 "--switching off: all {count} devices sample, so none would train; use --switching on, or more devices"
             )));

@@ -10,9 +10,10 @@ use graphmill_core::{Matrix, NodeId, memory};
 use graphmill_loader::Workspace;
 use rayon::ThreadPool;
 
+use super::{HotGradient, LayeredOptions, options::ASKED};
 use crate::{
-    Error, Result, TrainConfig,
-    config::{Devices, HotGradient, Switch},
+    Error, Result,
+    config::{Devices, Switch},
     cores,
     hotness::scores::scores_of,
     learner::{Learner, StepContext},
@@ -123,7 +124,8 @@ impl Aside {
         let StepContext { orders, .. } = &learner.passes;
         let nodes = loader.graph.num_nodes();
         let dims = learner.model.aggregate_dims(orders);
-        let gradient = config.hot_gradient;
+        let options = config.own.get::<LayeredOptions>();
+        let gradient = options.hot_gradient;
         if matches!(gradient, HotGradient::Projected | HotGradient::Kept) && dims.is_empty() {
             return Err(Error::usage(format!(
                 "--hot-gradient {gradient}: the bottom layer of this {} has no aggregated rows for gradients to go through; use --hot-gradient \
@@ -132,17 +134,17 @@ impl Aside {
             )));
         }
         // the default is only how many directions there are at most
-        if dims.is_empty() && ![0, TrainConfig::default().hot_rank].contains(&config.hot_rank) {
+        if dims.is_empty() && ![0, LayeredOptions::default().hot_rank].contains(&options.hot_rank) {
             return Err(Error::usage(format!(
                 "--hot-rank {}: the bottom layer of this {} has no aggregated rows to find directions in; leave it out",
-                config.hot_rank, config.model
+                options.hot_rank, config.model
             )));
         }
         let kept = if gradient == HotGradient::Kept { dims.clone() } else { Vec::new() };
-        let rank = if dims.is_empty() || gradient == HotGradient::Kept { 0 } else { config.hot_rank };
+        let rank = if dims.is_empty() || gradient == HotGradient::Kept { 0 } else { options.hot_rank };
         let width = learner.model.layer_out_dim(0);
         let place = learner.history.place();
-        let most = match config.hot_ratio.0 {
+        let most = match options.hot_ratio.0 {
             // as much as there was memory for when the run began
             _ if place.length > 0 => place.most,
             Some(ratio) => (ratio * nodes as f64).round() as usize,
@@ -156,8 +158,8 @@ impl Aside {
                 nodes.min((room / (2 * each) as f64) as usize)
             }
         };
-        let ranking = match config.hot_by.as_str() {
-            "asked" => Ranking::Asked,
+        let ranking = match options.hot_by.as_str() {
+            ASKED => Ranking::Asked,
             policy => {
                 let scores = scores_of(policy, config, with.data, with.sampler, with.order)
                     .map_err(|e| Error::usage(format!("--hot-by {policy}: {e}")))?;
@@ -165,10 +167,10 @@ impl Aside {
             }
         };
         let threads = rayon::current_num_threads();
-        let ahead = config.hot_ahead == Switch::On;
+        let ahead = options.hot_ahead == Switch::On;
         let pool = ahead.then(|| cores::pool("aside", threads, &[]).map(Arc::new)).transpose()?;
         // where nothing is shared devices are still spared the bottom layer
-        let least = if config.super_batch == 1 && *config.devices != Devices::Cpu { 1 } else { 2 };
+        let least = if options.super_batch == 1 && *config.devices != Devices::Cpu { 1 } else { 2 };
         let mut maker = Maker::new(&learner.model, nodes);
         if rank > 0 && learner.history.basis().is_empty() {
             let inputs = attempt(Stage::Embed, 0, || {
@@ -191,7 +193,7 @@ impl Aside {
             least,
             restrict: !learns && kept.is_empty() && learner.model.may_restrict(orders, 1),
             widths: (width, kept),
-            split: config.hot_split.0.unwrap_or(1.0),
+            split: options.hot_split.0.unwrap_or(1.0),
             spare: Vec::new(),
         })
     }

@@ -16,6 +16,7 @@
 //! and the hottest last: what is read most is newest.
 
 mod aside;
+mod options;
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
@@ -23,19 +24,22 @@ use graphmill_loader::feature::Link;
 use rayon::ThreadPool;
 
 use super::{
-    factored,
+    UpdateOptions, factored,
     interface::{Done, Epoch, Flow, Setting, Strategy},
+    round,
     sequential::Sequential,
 };
 use crate::{
     Error, Result,
-    config::{Devices, Switch, Updates},
+    config::{Devices, Switch},
     learner::Learner,
     record::{DeviceRecord, ReuseRecord},
     reuse::{History, Reuse, Span},
     stage::Loader,
 };
 use aside::{Aside, Counts, Super, SuperBatchContext};
+pub use options::{HotGradient, LayeredOptions};
+pub(crate) use options::{settle, unused};
 
 /// The part of a super-batch's time that devices may wait before fewer rows are made for them.
 const IDLE: f64 = 0.02;
@@ -45,6 +49,7 @@ const MORE: f64 = 1.1;
 /// Reuses bottom-layer rows of hot nodes within super-batches, around another strategy.
 pub struct Layered<'a> {
     with: Setting<'a>,
+    options: LayeredOptions,
     inner: Box<dyn Strategy + 'a>,
     aside: Option<Aside>,
     /// Of the epoch in hand.
@@ -100,7 +105,7 @@ impl<'a> Layered<'a> {
             ));
         }
         let inner: Box<dyn Strategy + 'a> = if config.num_devices() > 0 {
-            if config.updates != Updates::Synchronous {
+            if config.own.get::<UpdateOptions>().is_asynchronous() {
                 return Err(Error::usage(
                     "--updates asynchronous: layered counts the age of its rows in updates, one after the other; use --updates \
                      synchronous",
@@ -110,17 +115,26 @@ impl<'a> Layered<'a> {
         } else {
             Box::new(Sequential::new(with.data.num_nodes()))
         };
-        Ok(Self { with, inner, aside: None, sums: SuperBatchTotals::default(), note: None, length: 0 })
+        let options = config.own.get();
+        Ok(Self {
+            with,
+            options,
+            inner,
+            aside: None,
+            sums: SuperBatchTotals::default(),
+            note: None,
+            length: 0,
+        })
     }
 
     /// Whether rows are made while others are trained on.
     fn is_ahead(&self) -> bool {
-        self.with.config.hot_ahead == Switch::On
+        self.options.hot_ahead == Switch::On
     }
 
     /// Batches of an update.
     fn round(&self) -> u64 {
-        if *self.with.config.devices == Devices::Cpu { 1 } else { self.with.config.round() }
+        if *self.with.config.devices == Devices::Cpu { 1 } else { round(self.with.config) }
     }
 
     /// Updates of so many batches.
@@ -148,7 +162,7 @@ impl<'a> Layered<'a> {
 
     /// How long a super-batch may be, where an update has changed no weight by more than this.
     fn length_at(&self, change: f32) -> u64 {
-        let most = self.with.config.max_variation;
+        let most = self.options.max_variation;
         if most == 0.0 || change == 0.0 {
             return self.length;
         }
@@ -160,7 +174,7 @@ impl<'a> Layered<'a> {
     /// (section 4.1.3).
     fn adapt(&mut self, seconds: f64) {
         let Some(aside) = &mut self.aside else { return };
-        if self.with.config.hot_split.0.is_none() && seconds > 0.0 {
+        if self.options.hot_split.0.is_none() && seconds > 0.0 {
             let idle = self.sums.waited_last / seconds;
             let by = if idle > IDLE { (1.0 - idle).max(0.5) } else { MORE };
             aside.split = (aside.split * by).clamp(0.01, 1.0);
@@ -325,7 +339,8 @@ impl Strategy for Layered<'_> {
             )));
         }
         let mut aside = Aside::new(&self.with, loader, learner)?;
-        let length = if config.super_batch > 0 { config.super_batch as u64 } else { aside.length(loader) };
+        let length =
+            if self.options.super_batch > 0 { self.options.super_batch as u64 } else { aside.length(loader) };
         self.length = length.max(1).next_multiple_of(self.round());
         if place.length == 0 {
             learner.history.settle(self.length, self.round(), aside.most());

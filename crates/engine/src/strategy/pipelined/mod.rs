@@ -14,6 +14,7 @@
 //! looked at again when their stages take much longer or shorter than they did. Batches are trained on in the order of their numbers, and what a batch holds
 //! depends on its number alone: the model is that of `sequential`, to the bit.
 
+mod allocation;
 mod crew;
 mod pace;
 mod probe;
@@ -25,10 +26,12 @@ use std::time::Instant;
 use graphmill_loader::{MiniBatch, Workspace};
 
 use super::{
+    QueueOptions,
     interface::{Done, Epoch, Flow, Strategy},
     sequential::Sequential,
 };
-use crate::{Result, TrainConfig, accelerator::draws_on_devices, config::Cores, learner::Learner};
+use crate::{Result, TrainConfig, accelerator::draws_on_devices, learner::Learner};
+pub use allocation::{Cores, PipelinedOptions};
 use crew::WorkerSet;
 use pace::Pace;
 use probe::Probe;
@@ -65,7 +68,8 @@ impl Pipelined {
     /// # Errors
     /// `--allocation` is none.
     pub fn new(config: &TrainConfig, num_nodes: usize) -> Result<Self> {
-        let cores = &*config.allocation;
+        let PipelinedOptions { allocation } = config.own.get();
+        let cores = &*allocation;
         let threads = rayon::current_num_threads();
         let crew = |cores, isolated| WorkerSet::new(&apart(cores, isolated), num_nodes).map(Box::new);
         // an NVIDIA device's stages wait for it and not for cores: one thread each, and two to draw on the device. What the processor
@@ -82,7 +86,7 @@ impl Pipelined {
         Ok(Self {
             num_nodes,
             cores: cores.clone(),
-            queue: config.queue,
+            queue: config.own.get::<QueueOptions>().queue,
             mode,
             inline: Sequential::new(num_nodes),
             note: None,

@@ -25,15 +25,16 @@ mod tests;
 mod tree;
 mod words;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use graphmill_core::{
     Graph, NodeId, Result, by_name,
     keyed::{self, Stream},
+    options::{Fault, OptionSet, range},
 };
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{BatchKey, SubgraphOptions, SubgraphSampler, SubgraphScratch, check_roots};
+use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots};
 use crate::prefetch::prefetch;
 use dashboard::{Dashboard, MAX_TILES};
 pub use simd::Level;
@@ -75,6 +76,52 @@ pub enum PopBy {
 
 by_name!(PopBy);
 
+/// Options of [`Frontier`].
+#[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FrontierOptions {
+    /// Nodes of the frontier.
+    #[arg(long, value_name = "N")]
+    pub frontier_size: usize,
+    /// Method of popping nodes: sums or dashboard.
+    ///
+    /// Sums is a tree of running sums, dashboard the method of GraphSAINT's authors. Both have the
+    /// same distribution, and draw other subgraphs.
+    #[arg(long, value_name = "NAME")]
+    pub pop_by: PopBy,
+    /// Size of the dashboard over its live part, 1.01 to 64.
+    ///
+    /// A larger board is cleaned up less often, but more darts miss.
+    #[arg(long, value_name = "X")]
+    pub eta: f64,
+    /// Largest weight of a node, however many neighbours it has.
+    ///
+    /// Without a cap, hubs are in every subgraph. 30 trains as well as the 3000 of GraphSAINT's
+    /// program or better, and is sampled faster.
+    #[arg(long, value_name = "N")]
+    pub degree_cap: usize,
+}
+
+impl Default for FrontierOptions {
+    fn default() -> Self {
+        Self { frontier_size: 1000, pop_by: PopBy::default(), eta: 2.0, degree_cap: 30 }
+    }
+}
+
+impl OptionSet for FrontierOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("frontier_size", self.frontier_size, 1..=MAX_TILES)?;
+        range("eta", self.eta, 1.01..=64.0)?;
+        range("degree_cap", self.degree_cap, 1..)
+    }
+
+    fn unused(&self, option: &str) -> Option<String> {
+        let why = "does not use it; use --pop-by dashboard, or leave it out";
+        (option == "eta" && self.pop_by != PopBy::Dashboard)
+            .then(|| format!("--pop-by {} {why}", self.pop_by))
+    }
+}
+
 /// What takes a node's place when it leaves, and how far fetching it has come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Successor {
@@ -115,26 +162,23 @@ pub struct FrontierScratch {
 }
 
 impl Frontier {
-    /// For `graph`, from `roots` (not none, below `V`), with the options' `budget`, `frontier`, `eta` and `degree_cap`. O(V).
+    /// For `graph`, from `roots` (not none, below `V`), in subgraphs of `budget` nodes. O(V).
     ///
     /// # Errors
     /// An option out of range, said in one sentence.
-    pub fn new(graph: &Graph, roots: &[NodeId], options: &SubgraphOptions) -> Result<Self, String> {
-        let &SubgraphOptions { budget, frontier, eta, degree_cap, pop_by, .. } = options;
+    pub fn new(
+        graph: &Graph,
+        roots: &[NodeId],
+        budget: usize,
+        options: &FrontierOptions,
+    ) -> Result<Self, String> {
+        let &FrontierOptions { frontier_size: frontier, eta, degree_cap, pop_by } = options;
         check_roots(graph, roots)?;
-        if frontier == 0 || frontier > MAX_TILES {
-            return Err(format!("a frontier of {frontier} nodes: give 1 to {}", MAX_TILES));
-        }
+        options.check().map_err(|fault| fault.to_string())?;
         if frontier > budget {
             return Err(format!(
                 "a frontier of {frontier} nodes in subgraphs of {budget}: give a larger budget or a smaller frontier"
             ));
-        }
-        if !(1.01..=64.0).contains(&eta) {
-            return Err(format!("eta is {eta}: the board is 1.01 to 64 times the frontier's weight"));
-        }
-        if degree_cap == 0 {
-            return Err("a degree cap of 0: no node could be popped, give 1 or more".into());
         }
         let longest = graph.indptr().par_windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
         if longest >= u64::from(PENDING) {
@@ -149,7 +193,7 @@ impl Frontier {
             frontier,
             eta,
             pop_by,
-            cap: degree_cap,
+            cap: u32::try_from(degree_cap).unwrap_or(u32::MAX),
             level: Level::best(),
         })
     }

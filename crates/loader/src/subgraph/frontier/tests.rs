@@ -19,8 +19,8 @@ fn key(batch: u64) -> BatchKey {
     BatchKey { seed: 3, epoch: 1, batch }
 }
 
-fn options(budget: usize, frontier: usize) -> SubgraphOptions {
-    SubgraphOptions { budget, frontier, ..SubgraphOptions::default() }
+fn options(frontier_size: usize) -> FrontierOptions {
+    FrontierOptions { frontier_size, ..FrontierOptions::default() }
 }
 
 /// The nodes in the order they joined.
@@ -54,8 +54,8 @@ fn walks_are_distributed_as_the_references() {
         });
         agree(&intervals, &sums);
         for pop_by in [PopBy::Sums, PopBy::Dashboard] {
-            let options = SubgraphOptions { degree_cap: cap, pop_by, ..options(4, 2) };
-            let sampler = Frontier::new(&graph, &roots, &options).unwrap();
+            let options = FrontierOptions { degree_cap: cap as usize, pop_by, ..options(2) };
+            let sampler = Frontier::new(&graph, &roots, 4, &options).unwrap();
             let ours = count(&mut |run| joined(&sampler, &graph, run, &mut scratch));
             agree(&intervals, &ours);
         }
@@ -69,10 +69,10 @@ fn every_level_gives_the_same_subgraphs() {
     let roots: Vec<u32> = (0..1024).collect();
     let dashboard = PopBy::Dashboard;
     for (eta, cap, pop_by) in [(2.0, 3000, PopBy::Sums), (1.3, 40, dashboard), (4.0, 3000, dashboard)] {
-        let options = SubgraphOptions { eta, degree_cap: cap, pop_by, ..options(700, 90) };
+        let options = FrontierOptions { eta, degree_cap: cap, pop_by, ..options(90) };
         let mut expected: Option<Vec<Vec<u32>>> = None;
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
-            let sampler = Frontier::new(&graph, &roots, &options).unwrap().with_level(level);
+            let sampler = Frontier::new(&graph, &roots, 700, &options).unwrap().with_level(level);
             let mut scratch = SubgraphScratch::default();
             let subgraphs: Vec<_> = (0..5)
                 .map(|batch| {
@@ -91,7 +91,7 @@ fn every_level_gives_the_same_subgraphs() {
 #[test]
 fn a_step_goes_to_a_neighbour_of_the_frontier() {
     let graph = small();
-    let sampler = Frontier::new(&graph, &[0, 5, 1], &options(60, 3)).unwrap();
+    let sampler = Frontier::new(&graph, &[0, 5, 1], 60, &options(3)).unwrap();
     let mut scratch = FrontierScratch::default();
     for batch in 0..200 {
         let nodes = joined(&sampler, &graph, batch, &mut scratch);
@@ -119,8 +119,8 @@ fn a_step_goes_to_a_neighbour_of_the_frontier() {
 #[test]
 fn rooms_do_not_matter() {
     let graph = small();
-    let wide = Frontier::new(&graph, &[0, 1, 2, 3, 4, 5], &options(500, 400)).unwrap();
-    let narrow = Frontier::new(&graph, &[0, 1, 2], &options(9, 2)).unwrap();
+    let wide = Frontier::new(&graph, &[0, 1, 2, 3, 4, 5], 500, &options(400)).unwrap();
+    let narrow = Frontier::new(&graph, &[0, 1, 2], 9, &options(2)).unwrap();
     let (mut used, mut nodes) = (FrontierScratch::default(), Vec::new());
     for batch in 0..50 {
         wide.walk::<Portable>(&graph, key(batch), &mut used, &mut nodes).unwrap();
@@ -137,7 +137,7 @@ fn walks_end_where_there_is_nowhere_to_go() {
     let lonely = Graph::new(vec![0; 5].into(), vec![].into()).unwrap();
     let line = Graph::new(vec![0, 1, 2, 2, 2].into(), vec![1, 2].into()).unwrap();
     for (graph, roots, most) in [(&lonely, &[1, 3][..], 2), (&line, &[0, 3][..], 4)] {
-        let sampler = Frontier::new(graph, roots, &options(100, 4)).unwrap();
+        let sampler = Frontier::new(graph, roots, 100, &options(4)).unwrap();
         for batch in 0..20 {
             sampler.sample(graph, key(batch), &mut scratch, &mut nodes).unwrap();
             assert!(!nodes.is_empty() && nodes.len() <= most);
@@ -146,7 +146,7 @@ fn walks_end_where_there_is_nowhere_to_go() {
     // a budget beyond the graph, and a frontier that is the budget
     let graph = small();
     for (budget, frontier) in [(10_000, 3), (5, 5)] {
-        let sampler = Frontier::new(&graph, &[0], &options(budget, frontier)).unwrap();
+        let sampler = Frontier::new(&graph, &[0], budget, &options(frontier)).unwrap();
         sampler.sample(&graph, key(0), &mut scratch, &mut nodes).unwrap();
         assert_eq!(nodes.len(), if budget > 5 { 5 } else { 1 });
     }
@@ -155,16 +155,16 @@ fn walks_end_where_there_is_nowhere_to_go() {
 #[test]
 fn wrong_options_are_named() {
     let graph = small();
-    let wrong = |options: SubgraphOptions| Frontier::new(&graph, &[0], &options).unwrap_err();
-    assert!(wrong(options(10, 0)).contains("1 to 65536"));
-    assert!(wrong(options(10, 11)).contains("subgraphs of 10"));
-    assert!(wrong(SubgraphOptions { eta: 1.0, ..options(10, 2) }).contains("eta is 1"));
-    assert!(wrong(SubgraphOptions { eta: f64::NAN, ..options(10, 2) }).contains("eta is NaN"));
-    assert!(wrong(SubgraphOptions { degree_cap: 0, ..options(10, 2) }).contains("cap of 0"));
-    let of = |roots: &[u32]| Frontier::new(&graph, roots, &options(10, 2)).unwrap_err();
+    let wrong = |options: FrontierOptions| Frontier::new(&graph, &[0], 10, &options).unwrap_err();
+    assert!(wrong(options(0)).contains("1 to 65536"));
+    assert!(wrong(options(11)).contains("subgraphs of 10"));
+    assert!(wrong(FrontierOptions { eta: 1.0, ..options(2) }).contains("eta: '1': a number from 1.01 to 64"));
+    assert!(wrong(FrontierOptions { eta: f64::NAN, ..options(2) }).contains("eta: 'NaN'"));
+    assert!(wrong(FrontierOptions { degree_cap: 0, ..options(2) }).contains("degree_cap: '0': at least 1"));
+    let of = |roots: &[u32]| Frontier::new(&graph, roots, 10, &options(2)).unwrap_err();
     assert!(of(&[]).contains("no nodes to start from"));
     assert!(of(&[2, 6]).contains("node 6"));
-    let sampler = Frontier::new(&graph, &[0], &options(10, 2)).unwrap();
+    let sampler = Frontier::new(&graph, &[0], 10, &options(2)).unwrap();
     let other = Graph::new(vec![0, 0].into(), vec![].into()).unwrap();
     let error = sampler.sample(&other, key(0), &mut SubgraphScratch::default(), &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("made for 6 nodes"));

@@ -3,9 +3,10 @@
 use std::{io::Write, path::Path};
 
 use graphmill_core::options::Values;
+use graphmill_nn::layer::MixHopOptions;
 
 use super::*;
-use crate::Result;
+use crate::{Result, config::Fanout};
 
 fn read(text: &str) -> Result<TrainConfig> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -45,7 +46,7 @@ fn every_recipe_can_be_read() {
             let mut config = TrainConfig::default();
             let given = config.read_file(&path).unwrap();
             config.settle(&given).unwrap();
-            let checked = config.validate().and_then(|()| config.refuse_unused(&given));
+            let checked = config.check().and_then(|()| config.refuse_unused(&given));
             checked.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             read += 1;
         }
@@ -71,15 +72,16 @@ fn a_layer_of_several_hops_takes_as_many_fanouts() {
     let mut config = base.clone();
     config.settle(&["model"]).unwrap();
     assert_eq!((config.layers, config.fanout.0.as_slice()), (2, &[15, 10, 10, 10][..]));
-    let mut config = TrainConfig { hops: 3, fanout: Fanout(vec![5, 4, 3]), ..base.clone() };
+    let mut config = TrainConfig { fanout: Fanout(vec![5, 4, 3]), ..base.clone() }
+        .with(|mixhop: &mut MixHopOptions| mixhop.hops = 3);
     config.settle(&["model", "hops", "fanout"]).unwrap();
-    config.validate().unwrap();
+    config.check().unwrap();
     assert_eq!(config.layers, 1);
     let mut config = TrainConfig { fanout: Fanout(vec![5, 4, 3]), ..base };
     let error = config.settle(&["model", "fanout"]).unwrap_err().to_string();
     assert!(error.contains("--fanout 5,4,3 has 3 hops"), "{error}");
     assert!(error.contains("2 hops per layer, as --hops says"), "{error}");
-    assert!(TrainConfig { hops: 0, ..config }.validate().is_err());
+    assert!(config.with(|mixhop: &mut MixHopOptions| mixhop.hops = 0).check().is_err());
 }
 
 #[test]
@@ -87,7 +89,7 @@ fn values_of_the_command_line_are_refused_by_their_flags() {
     let fault = |name: &str, word: &str| {
         let values = Values::from_iter([(name.to_string(), word.into())]);
         let fault = TrainConfig::default().set(&values).unwrap_err();
-        by_flag(&values, &fault)
+        by_flag(&fault)
     };
     assert_eq!(fault("fused", "maybe"), "--fused maybe: auto, on or off");
     assert_eq!(fault("batch_size", "x"), "--batch-size: 'x' is not a whole number from 0");
@@ -101,7 +103,7 @@ fn impossible_values_name_their_flag() {
     let bad = |change: fn(&mut TrainConfig)| {
         let mut config = TrainConfig::default();
         change(&mut config);
-        config.validate().unwrap_err().to_string()
+        config.check().unwrap_err().to_string()
     };
     assert!(bad(|c| c.dropout = 1.0).starts_with("--dropout 1"));
     assert!(bad(|c| c.hidden = 0).starts_with("--hidden 0"));
@@ -111,5 +113,5 @@ fn impossible_values_name_their_flag() {
     assert!(read("sparse = \"maybe\"").contains("sparse: 'maybe': auto, on or off"));
     assert!(read("precision = \"f16\"").contains("f32, tf32 or bf16"));
     assert!(read("feature_precision = \"f8\"").contains("auto, f32, f16 or bf16"));
-    assert!(TrainConfig::default().validate().is_ok());
+    assert!(TrainConfig::default().check().is_ok());
 }

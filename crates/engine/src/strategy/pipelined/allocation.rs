@@ -1,6 +1,34 @@
-//! The option `--allocation`: cores of the stages of `pipelined`.
+//! Options of the pipelined strategy: cores of its stages.
 
 use std::str::FromStr;
+
+use clap::Args;
+use graphmill_core::options::{OptionSet, Spelled};
+use serde::{Deserialize, Serialize};
+
+use crate::config::spelled;
+
+/// Options of `pipelined`.
+#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PipelinedOptions {
+    /// Cores of the stages: profiled, naive, or numbers such as 1,1,2.
+    ///
+    /// Profiled solves for them, from the costs of the first batches; with naive all stages compete
+    /// for all cores; numbers are cores to sample, extract and train.
+    #[arg(long, value_name = "HOW")]
+    pub allocation: Spelled<Cores>,
+}
+
+impl Default for PipelinedOptions {
+    fn default() -> Self {
+        Self { allocation: spelled("profiled") }
+    }
+}
+
+impl OptionSet for PipelinedOptions {
+    const FREE: &'static [&'static str] = &["allocation"];
+}
 
 /// Who decides how many cores a stage has.
 #[derive(Clone, Debug, PartialEq, Eq)]

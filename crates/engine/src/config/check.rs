@@ -1,0 +1,51 @@
+//! Ranges of the general options.
+
+use std::ops::Bound;
+
+use graphmill_core::options::{Fault, probability, range};
+
+use super::{Arithmetic, TrainConfig};
+use crate::cache_kind;
+
+/// Deeper networks are a slip of the hand.
+pub(crate) const MOST_LAYERS: usize = 64;
+
+impl TrainConfig {
+    /// Checks the general options that need neither a dataset nor other options to be checked.
+    ///
+    /// # Errors
+    /// The first value that its option cannot have.
+    pub(crate) fn check_general(&self) -> Result<(), Fault> {
+        self.check_model()?;
+        range("lr", self.lr, (Bound::Excluded(0.0), Bound::Unbounded))
+            .map_err(|_| Fault::of("lr", self.lr, "a learning rate above 0"))?;
+        range("weight_decay", self.weight_decay, 0.0..)?;
+        range("warmup", self.warmup, 0.0..)?;
+        range("clip", self.clip, 0.0..)?;
+        range("epochs", self.epochs, 1..=1_000_000_000)?;
+        range("batch_size", self.batch_size, ..=u32::MAX as usize)?;
+        range("eval_every", self.eval_every, 1..)?;
+        range("eval_chunk", self.eval_chunk, 1..)?;
+        range("threads", self.threads, ..=1 << 12)?;
+        range("checkpoint_seconds", self.checkpoint_seconds, 0.0..)?;
+        if self.precision == Arithmetic::Tf32 && self.cuda_devices().is_empty() {
+            let why = "only NVIDIA devices multiply in it; use --devices cuda:0, or --precision f32 or bf16";
+            return Err(Fault::of("precision", self.precision, why));
+        }
+        for (option, name) in [("cache", &self.cache), ("host_cache", &self.host_cache)] {
+            if name != cache_kind::AUTO {
+                cache_kind::kind(name)
+                    .map_err(|e| Fault { option: Some(option.into()), message: e.to_string() })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_model(&self) -> Result<(), Fault> {
+        range("hidden", self.hidden, 1..=1 << 20)?;
+        range("layers", self.layers, 1..=MOST_LAYERS)?;
+        range("head_layers", self.head_layers, ..=16)?;
+        probability("dropout", self.dropout)?;
+        probability("input_dropout", self.input_dropout)
+    }
+}

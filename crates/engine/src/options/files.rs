@@ -1,0 +1,127 @@
+//! Reading and writing all options of a run.
+
+use std::path::Path;
+
+use graphmill_core::options::{Fault, Values, read, write};
+use serde_json::Value as Json;
+
+use super::{
+    groups,
+    keys::{Key, keys, suggestion},
+};
+use crate::{Error, Result, TrainConfig};
+
+impl TrainConfig {
+    /// Reads options from a TOML file over the ones there are; returns the names it set.
+    ///
+    /// # Errors
+    /// The file cannot be read or parsed, or holds an unknown option or an impossible value.
+    pub fn read_file(&mut self, path: &Path) -> Result<Vec<&'static str>> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
+        self.read_text(&text, path)
+    }
+
+    /// [`TrainConfig::read_file`] of text that is that of `path`.
+    ///
+    /// # Errors
+    /// As [`TrainConfig::read_file`].
+    pub fn read_text(&mut self, text: &str, path: &Path) -> Result<Vec<&'static str>> {
+        let table: toml::Table =
+            text.parse().map_err(|e: toml::de::Error| Error::format(path, place(text, &e), e.message()))?;
+        let mut values = Values::new();
+        let mut set = Vec::new();
+        let known: Vec<&str> = keys().iter().map(|key| key.name).collect();
+        for (name, value) in table {
+            let spelled = name.replace('-', "_");
+            let Some(key) = known.iter().copied().find(|known| *known == spelled) else {
+                let message = format!("no such option{}", suggestion(&name, &known));
+                return Err(Error::format(path, name, message));
+            };
+            let value = serde_json::to_value(&value).map_err(|e| Error::format(path, key, e.to_string()))?;
+            values.insert(key.into(), value);
+            set.push(key);
+        }
+        self.set(&values)
+            .map_err(|Fault { option, message }| Error::format(path, option.unwrap_or_default(), message))?;
+        Ok(set)
+    }
+
+    /// Sets options by their names. This is how files, the command line and Python set them.
+    ///
+    /// # Errors
+    /// The first value that its option cannot have; nothing is set then.
+    pub fn set(&mut self, values: &Values) -> Result<(), Fault> {
+        let mut all = write(self);
+        all.extend(values.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let mut changed = Self { own: self.own.clone(), ..read(&all)? };
+        for group in groups() {
+            changed.own.read(group, values)?;
+        }
+        *self = changed;
+        Ok(())
+    }
+
+    /// The values of all options by name, in the order of [`keys`].
+    pub(super) fn values(&self) -> Values {
+        let mut values = write(self);
+        for (name, value) in groups().into_iter().flat_map(|group| self.own.write(group)) {
+            values.entry(name).or_insert(value);
+        }
+        values
+    }
+
+    /// All options as a JSON object.
+    pub fn to_json(&self) -> Json {
+        Json::Object(self.values())
+    }
+
+    /// All options as TOML, commented: reusable with `--config`.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::from(match self.is_in_memory() {
+            false => "# Every option of this run; reuse it with: graphmill train --config FILE\n",
+            true => {
+                "# Every option of this run, whose dataset was in memory; reuse it with: graphmill train DATASET --config FILE\n"
+            }
+        });
+        let mut heading = String::new();
+        let values = self.values();
+        for key in keys() {
+            if key.heading != heading {
+                heading = key.heading;
+                text += &format!("\n# {heading}\n");
+            }
+            let value = &values[key.name];
+            let value = toml::Value::try_from(value).map_or_else(|_| value.to_string(), |v| v.to_string());
+            text += &format!("{} = {value}\n", key.name);
+        }
+        text
+    }
+
+    /// Refuses options in which a resumed run differs from the run `before` so that its numbers would
+    /// change.
+    ///
+    /// # Errors
+    /// Wrong usage: the first such option with both values.
+    pub fn check_resumed(&self, before: &Self) -> Result<()> {
+        let (before, now) = (before.values(), self.values());
+        let differs = |key: &Key| !key.free && before[key.name] != now[key.name];
+        match keys().into_iter().find(differs) {
+            None => Ok(()),
+            Some(key) => Err(Error::usage(format!(
+                "--{} is {} in the run to resume and cannot become {}",
+                key.flag(),
+                before[key.name],
+                now[key.name]
+            ))),
+        }
+    }
+}
+
+/// Line and column of a TOML error in the `text` that was parsed.
+pub fn place(text: &str, error: &toml::de::Error) -> String {
+    let at = error.span().map_or(0, |span| span.start.min(text.len()));
+    let before = &text.as_bytes()[..at];
+    let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+    let column = at - before.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1) + 1;
+    format!("line {line}, column {column}")
+}

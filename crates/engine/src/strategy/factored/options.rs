@@ -1,0 +1,41 @@
+//! Options of the factored design.
+
+use clap::{Args, ValueEnum};
+use graphmill_core::{by_name, options::OptionSet};
+use serde::{Deserialize, Serialize};
+
+/// A behaviour that is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Toggle {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+by_name!(Toggle);
+
+/// Options of `factored`.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FactoredOptions {
+    /// Devices that sample; 0 for as many as keep pace with the others.
+    #[arg(long, value_name = "N")]
+    pub num_samplers: usize,
+    /// Let devices that have finished sampling train: on or off.
+    ///
+    /// They train for the rest of the epoch.
+    #[arg(long, value_name = "WHEN")]
+    pub switching: Toggle,
+}
+
+impl Default for FactoredOptions {
+    fn default() -> Self {
+        Self { num_samplers: 0, switching: Toggle::On }
+    }
+}
+
+impl OptionSet for FactoredOptions {
+    const FREE: &'static [&'static str] = &["num_samplers", "switching"];
+}

@@ -48,7 +48,7 @@ pub fn inverse(order: &[NodeId]) -> Result<Vec<NodeId>> {
     let place = |(i, &v): (usize, &NodeId)| match rank.get(v as usize) {
         None => Err(Error::invalid(format!("node {v} in an order of {} nodes", order.len()))),
         Some(place) if place.swap(i as u32, Relaxed) != NONE => {
-            Err(Error::invalid(format!("node {v} stands twice in an order")))
+            Err(Error::invalid(format!("node {v} occurs twice in an order")))
         }
         Some(_) => Ok(()),
     };

@@ -273,7 +273,7 @@ fn graphsage_files_name_the_file_and_the_line() {
             &["x-G.json: line 1", "no node"],
         ),
         ("x-id_map.json", r#"{"a": 1, "b": 2}"#, &["x-id_map.json", "the row 2"]),
-        ("x-class_map.json", r#"{"q": 1}"#, &["x-class_map.json: line 1", "'q' is no node"]),
+        ("x-class_map.json", r#"{"q": 1}"#, &["x-class_map.json: line 1", "'q' is not a node"]),
     ];
     for (file, text, says) in cases {
         furnish();
@@ -320,5 +320,5 @@ fn graphs_are_told_by_name() {
     );
     let says = &["unknown graph '4'", "1, 2, 3"];
     refused(&room, "import graphsage ppi new --split graphs:1/2/4", FAILED, says, "new");
-    refused(&room, "import graphsage ppi new --split graphs:1/1/2", FAILED, &["'1' stands twice"], "new");
+    refused(&room, "import graphsage ppi new --split graphs:1/1/2", FAILED, &["'1' occurs twice"], "new");
 }

@@ -6,7 +6,7 @@ use super::{
     *,
 };
 
-/// The plainest possible version.
+/// Simplest possible reference implementation.
 fn line_by_line(text: &str, column: Option<usize>) -> Result<Vec<(u32, u32, Option<f32>)>, String> {
     let mut edges = Vec::new();
     let mut first = true;
@@ -55,7 +55,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn digits_are_what_they_say(number: u64, behind in "[ \t,x]?[0-9 ]{0,9}", shift in 0u32..64) {
+    fn digit_runs_parse_to_their_value(number: u64, behind in "[ \t,x]?[0-9 ]{0,9}", shift in 0u32..64) {
         let number = number >> shift;
         let text = format!("{number}{behind}");
         let plain: String = text.chars().take_while(char::is_ascii_digit).collect();
@@ -65,7 +65,7 @@ proptest! {
 }
 
 #[test]
-fn lines_are_counted_and_faults_placed() {
+fn lines_are_counted_and_errors_located() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("e.txt");
     let mut text = "# a comment\nfrom to\n".to_string();

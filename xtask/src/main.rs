@@ -4,6 +4,7 @@
 //!   `--soak` repeats the tests that have long counts; `cargo xtask test python` builds and tests the
 //!   Python package's wheel alone.
 //! - `cargo xtask house` checks the shape of the sources and the paths that the documentation names.
+//! - `cargo xtask voice [MEMBER]` checks the wording of comments, messages and names.
 //! - `cargo xtask setup` installs what MPI needs, on Debian.
 //! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
@@ -41,6 +42,7 @@ mod scaling;
 mod strategies;
 mod subgraph_scaling;
 mod test;
+mod voice;
 
 use std::{
     env,
@@ -54,6 +56,7 @@ use anyhow::{Result, bail};
 const USAGE: &[&str] = &[
     "setup",
     "house",
+    "voice [MEMBER]",
     "test [--soak | python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
@@ -76,6 +79,8 @@ fn main() -> Result<()> {
         ["test"] => test::run(false),
         ["test", "--soak"] => test::run(true),
         ["house"] => house::check(),
+        ["voice"] => voice::check(),
+        ["voice", member] => voice::list(member),
         ["time-test", log, program, ref words @ ..] => test::timer::run(log.as_ref(), program, words),
         ["setup"] => mpi::setup(),
         ["test", "python", ref words @ ..] => python::test(words),

@@ -216,7 +216,8 @@ mod tests {
             let best = by_trial(&stages, &capacity);
             prop_assert!(found.period() <= best + 1e-12, "{found:?}, {best}");
             // the trial's division of bandwidth is a thousandth off
-            prop_assert!(best <= found.period() * 1.01 + 0.02 * (stages.structure_bytes + stages.feature_bytes) / bandwidth);
+            let bytes = stages.structure_bytes + stages.feature_bytes;
+            prop_assert!(best <= found.period() * 1.01 + 0.02 * bytes / bandwidth);
             prop_assert_eq!(found.cores[0] + found.cores[1], store);
             prop_assert_eq!(found.cores[2] + found.cores[3], worker);
             prop_assert!(found.cores.iter().all(|&c| c >= 1));

@@ -16,7 +16,7 @@ use graphmill_distributed::{rows::bytes_of_rows, sampler::bytes_of_a_hop};
 use graphmill_loader::feature::LinkOptions;
 use graphmill_plan::{
     gb,
-    network::{EVERYWHERE, Machines, Wire},
+    network::{Machines, REPLICATED_BYTES_PER_NODE, Wire},
 };
 use serde::Serialize;
 
@@ -111,7 +111,8 @@ pub fn user_item() -> Table {
     let mut rows = Vec::new();
     for machines in MACHINES {
         let many = machines as f64;
-        let memory_bytes = EVERYWHERE * NODES + (4.0 * EDGES + 4.0 * FEATURES as f64 * NODES) / many;
+        let memory_bytes =
+            REPLICATED_BYTES_PER_NODE * NODES + (4.0 * EDGES + 4.0 * FEATURES as f64 * NODES) / many;
         for (parts, less) in LESS {
             let remote = (1.0 - less) * (many - 1.0) / many;
             let asked = |x: f64| (remote * x) as usize;
@@ -157,7 +158,8 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "User-Item (BGL): 1.2 billion nodes, 13.7 billion edges, {FEATURES} features; three layers of {HIDDEN}, fanout 15, 10, 5,\n\
+            "User-Item (BGL): 1.2 billion nodes, 13.7 billion edges, {FEATURES} features; three layers of \
+             {HIDDEN}, fanout 15, 10, 5,\n\
              1,000 seeds a machine and batch: at most {:.0} thousand edges and {:.0} thousand input rows\n\
              machines of 96 cores, 480 GB, 100 Gbit/s\n",
             self.share[0] / 1e3,

@@ -90,7 +90,8 @@ impl Kept<'_> {
         // writer blocks nobody, and the next one overwrites its file.
         let lock = File::open(self.dir).ok().filter(|dir| dir.try_lock().is_ok());
         if lock.is_some() {
-            let _ = self.store(&mut Real, &made_of, made.cells()); // costs the next run the time to build them
+            // A failure only costs the next run the time to build the tables.
+            let _ = self.store(&mut Real, &made_of, made.cells());
         }
         Ok(made)
     }

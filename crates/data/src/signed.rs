@@ -132,7 +132,8 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
         let mut manifest: Self = serde_json::from_str(text).map_err(json)?;
         if !is_signed(text, manifest.checksum()) {
             return Err(at("checksum").error(format!(
-                "the manifest is damaged or was edited: its checksum does not match its text; restore it or {remake}"
+                "the manifest is damaged or was edited: its checksum does not match its text; restore it or \
+                 {remake}"
             )));
         }
         manifest.check().map_err(|(place, message)| at(place).error(message))?;

@@ -106,7 +106,8 @@ proptest! {
         let path = dir.path().join("a.npz");
         let options = ExportOptions { compress, ..Default::default() };
         let lost = export("npz", &dataset, &path, &options).unwrap();
-        prop_assert_eq!(lost.len(), 1 + usize::from(!dataset.graphs.is_empty()), "the metric; graphs: {:?}", lost);
+        prop_assert_eq!(lost.len(), 1 + usize::from(!dataset.graphs.is_empty()), "the metric; graphs: \
+            {:?}", lost);
         let again = import("npz", &path, &duplicates()).unwrap().dataset;
         prop_assert_eq!(parts(&again), parts(&dataset));
     }
@@ -241,7 +242,8 @@ proptest! {
         match export("edges", &dataset, &path, &once) {
             Ok(_) => {
                 let mut both = read(&text(&path));
-                let back: Vec<_> = both.iter().filter(|(u, v, _)| u != v).map(|&(u, v, w)| (v, u, w)).collect();
+                let reversed = both.iter().filter(|(u, v, _)| u != v).map(|&(u, v, w)| (v, u, w));
+                let back: Vec<_> = reversed.collect();
                 both.extend(back);
                 both.sort_unstable();
                 let mut expected = weighted_edges(&dataset, false);

@@ -75,7 +75,8 @@ fn parts(dataset: &Dataset) -> String {
         FeatureData::Csr(data) => data.to_dense().unwrap(),
     };
     format!(
-        "{name} {:?} {:?} {:?} {features:?} {labels:?} {split:?} {graphs:?} {metric:?} {original_ids:?} {normalization:?}",
+        "{name} {:?} {:?} {:?} {features:?} {labels:?} {split:?} {graphs:?} {metric:?} {original_ids:?} \
+         {normalization:?}",
         graph.indptr(),
         graph.indices(),
         graph.edge_weight()

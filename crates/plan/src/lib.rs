@@ -72,23 +72,23 @@ pub use memory::gb;
 pub use profile::{HitRate, Profile, Seconds, Sizes};
 pub use strategies::NOT_PLANNED;
 
-/// What [`plan`] finds.
+/// Result of [`plan`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// Machine of the plan.
     pub hardware: Hardware,
-    /// How many times as fast as the profile's executor a device is.
+    /// Speed of a device relative to the profile's executor.
     pub speed: f64,
-    /// What was reckoned with.
+    /// Profile of the plan.
     pub profile: Profile,
-    /// By strategy.
+    /// Prediction of each strategy.
     pub strategies: Vec<Prediction>,
-    /// The quickest that fits; of two that are equally quick the simpler one.
+    /// Fastest strategy that fits; on a tie the simpler one.
     pub recommended: Option<&'static str>,
 }
 
-/// Options of a run that [`measure`] reads: what is drawn and computed for a minibatch, and what a cache
-/// holds. Strategies, devices and the sizes of memories are what the plan itself varies.
+/// Options of a run that affect [`measure`]: the sampling and computation of a minibatch, and the
+/// contents of a cache. The plan itself varies strategies, devices and memory sizes.
 pub fn options() -> Vec<&'static str> {
     let computed = [
         "coverage",
@@ -117,20 +117,20 @@ pub fn options() -> Vec<&'static str> {
     [DRAWS, &computed].concat()
 }
 
-/// Refuses the `given` options that a profile would ignore.
+/// Rejects `given` options that a profile would ignore.
 ///
 /// # Errors
-/// Wrong usage, with the reason and the nearest alternative.
+/// A usage error with the reason and the nearest alternative.
 pub fn refuse_unused(config: &TrainConfig, given: &[&str]) -> Result<()> {
-    // hit rates are found for caches of many sizes, so there is always one
+    // Hit rates are measured for caches of many sizes, so `cache` is always used.
     let given: Vec<&str> = given.iter().copied().filter(|name| *name != "cache").collect();
     config.refuse_unused(&given)
 }
 
-/// Predicts. The same report for the same machine and profile.
+/// Predicts every strategy. The report depends only on the machine and the profile.
 ///
 /// # Errors
-/// A profile with an impossible number, or nothing that tells how fast the devices are.
+/// The profile contains an impossible number, or the speed of the devices is undetermined.
 pub fn plan(hardware: Hardware, profile: Profile) -> Result<Report> {
     profile
         .check()
@@ -140,7 +140,8 @@ pub fn plan(hardware: Hardware, profile: Profile) -> Result<Report> {
         (None, Some(device), Some(profiled)) => device / profiled,
         _ => {
             return Err(Error::usage(format!(
-                "--hardware {}: nothing tells how fast its devices are; give devices.speed, or devices.bandwidth and the profile's \
+                "--hardware {}: the speed of its devices is unknown; set devices.speed, or devices.bandwidth \
+                 and the profile's \
                  bandwidth",
                 hardware.name
             )));

@@ -1,4 +1,4 @@
-//! What the planner knows of each strategy: one row of [`TABLE`] for every strategy that it predicts.
+//! Models of the strategies: one row of [`TABLE`] for each strategy that the planner predicts.
 
 use crate::{
     devices::{Costs, Prediction},
@@ -11,13 +11,13 @@ use crate::{
 struct Planned {
     /// Name of the strategy in the engine's table.
     name: &'static str,
-    /// Epoch on the devices of one machine, or the memory that does not fit.
+    /// Epoch on the devices of one machine, or the memory shortage.
     on_devices: fn(&Costs) -> Result<Prediction, String>,
     /// Epoch over several machines, for a strategy that runs over ranks.
     over_machines: Option<fn(&Machines) -> Epoch>,
 }
 
-/// Every strategy that is predicted, the simpler of two equally quick ones first.
+/// Predicted strategies; of two equally fast ones the simpler comes first.
 const TABLE: &[Planned] = &[
     Planned {
         name: "sequential",
@@ -33,13 +33,13 @@ const TABLE: &[Planned] = &[
     Planned { name: "factored", on_devices: |costs| costs.factored(), over_machines: None },
 ];
 
-/// Strategies of the engine that are not predicted, each with the reason.
+/// Engine strategies without a prediction, each with the reason.
 pub const NOT_PLANNED: &[(&str, &str)] = &[
     ("layered", "the profile does not count how many rows of hot nodes a super-batch reuses"),
     ("historical", "the profile does not count how many rows are reused"),
 ];
 
-/// Predictions of every strategy on the devices of one machine.
+/// Predicts every strategy on the devices of one machine.
 pub(crate) fn on_devices(hardware: &Hardware, profile: &Profile, speed: f64) -> Vec<Prediction> {
     let costs = Costs { hardware, profile, speed };
     let predict = |row: &Planned| {
@@ -49,7 +49,7 @@ pub(crate) fn on_devices(hardware: &Hardware, profile: &Profile, speed: f64) -> 
     TABLE.iter().map(predict).collect()
 }
 
-/// Epochs of every strategy that runs over several machines.
+/// Predicts the epoch of every strategy that runs over several machines.
 pub(crate) fn over_machines(machines: &Machines) -> Vec<Epoch> {
     let predict = |row: &Planned| Some(Epoch { name: row.name, ..row.over_machines?(machines) });
     TABLE.iter().filter_map(predict).collect()
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_strategy_is_planned_or_named_as_not_planned() {
+    fn every_strategy_is_planned_or_listed_as_not_planned() {
         let names = TABLE.iter().map(|row| row.name).chain(NOT_PLANNED.iter().map(|(name, _)| *name));
         let mut planner: Vec<&str> = names.collect();
         let mut engine: Vec<&str> = strategy::TABLE.iter().map(|entry| entry.name).collect();

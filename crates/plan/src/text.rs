@@ -1,4 +1,4 @@
-//! A plan as a table.
+//! Text table of a plan.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ impl fmt::Display for Report {
         let (seconds, bytes) = (&profile.seconds, &profile.bytes);
         writeln!(
             f,
-            "{}: {} devices of {}, {:.1} times as fast as what was profiled; a host of {} cores and {}",
+            "{}: {} devices of {}, {:.1} times as fast as the profiled executor; a host of {} cores and {}",
             hardware.name,
             hardware.devices.count,
             gb(hardware.devices.memory as f64),
@@ -86,7 +86,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Three digits or so.
+/// Formats seconds with about three digits.
 pub(crate) fn digits(seconds: f64) -> String {
     let decimals = match seconds {
         x if x >= 100.0 => 0,

@@ -26,13 +26,12 @@ pub(super) struct Function {
 }
 
 impl Source {
-    /// Reads a file.
+    /// Reads the file at `path`, relative to the workspace.
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) fn read(root: &Path, path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        let path = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
+    pub(super) fn read(root: &Path, path: String) -> Result<Self> {
+        let text = fs::read_to_string(root.join(&path)).with_context(|| path.clone())?;
         Ok(Self::new(path, text))
     }
 
@@ -150,7 +149,7 @@ fn blank(text: &str) -> String {
 }
 
 /// End of the comment, string or character that begins here, or `at` if none does.
-fn skip(text: &str, at: usize) -> usize {
+pub(crate) fn skip(text: &str, at: usize) -> usize {
     let rest = &text[at..];
     let before = text[..at].chars().next_back();
     let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');

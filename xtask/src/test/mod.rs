@@ -1,8 +1,8 @@
 //! `cargo xtask test [--soak]`: everything that a change must pass, and a table of the time it took.
 //!
 //! ```text
-//!   formatting ─► house ─► lints ─► build ─► package ─► tests ──────────────► package tests
-//!                    └► kernels (own process)             └► documentation (own process)
+//!   formatting ─► house ─► voice ─► lints ─► build ─► package ─► tests ──────────────► package tests
+//!                             └► kernels (own process)             └► documentation (own process)
 //! ```
 //!
 //! Steps run one after the other and the first failure ends the run. Two of them run beside the
@@ -31,7 +31,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use self::{background::Background, table::Table};
-use crate::{cargo, house, mpi, python, target_dir};
+use crate::{cargo, house, mpi, python, target_dir, voice};
 
 /// Feature of training over MPI.
 const MPI: &str = "graphmill/mpi";
@@ -65,6 +65,7 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
 
     table.time("formatting", || cargo_step("formatting", &["fmt", "--all", "--check"], &[]))?;
     table.time("house", house::check)?;
+    table.time("voice", voice::check)?;
     let own = env::current_exe().context("the path of xtask is unknown")?;
     let kernels = Background::start("kernels", Command::new(&own).args(["cuda", "check"]), &scratch)?;
     let lints = [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak)];

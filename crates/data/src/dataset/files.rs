@@ -122,7 +122,8 @@ impl Files<'_> {
             self.dir.join(name),
             "checksum",
             format!(
-                "the file is damaged: its checksum is {found}, the manifest says {expected}; restore it or make the directory again"
+                "the file is damaged: its checksum is {found}, the manifest says {expected}; restore it or \
+                 make the directory again"
             ),
         ))
     }

@@ -50,7 +50,8 @@ pub(super) fn validate(graphs: &[NamedGraph], graph: &Graph) -> Result<()> {
     for NamedGraph { name, nodes } in graphs {
         if name.trim().is_empty() || name.trim() != name || name.contains([',', '/']) {
             return Err(Error::invalid(format!(
-                "a graph is called '{name}': names are not empty and have no comma, no slash and no space around them"
+                "a graph is called '{name}': names are not empty and have no comma, no slash and no space \
+                 around them"
             )));
         }
         if !names.insert(name) {

@@ -73,10 +73,12 @@ impl SignedManifest for Manifest {
 
     fn missing(dir: &Path) -> &'static str {
         if dir.join("partition.json").is_file() {
-            "this is a partitioned dataset: `graphmill train` takes it, other commands one of its parts (part-0000, ...) or the dataset \
+            "this is a partitioned dataset: `graphmill train` takes it, other commands one of its parts \
+             (part-0000, ...) or the dataset \
              that it was made of (`eval` and `predict` by --dataset)"
         } else {
-            "no such file, so this is not a Graphmill dataset; create one with `graphmill import` or `graphmill generate`"
+            "no such file, so this is not a Graphmill dataset; create one with `graphmill import` or \
+             `graphmill generate`"
         }
     }
 }

@@ -126,7 +126,8 @@ impl Rescaling {
         match (from, to) {
             (from, to) if from == to => Ok(None),
             (Some(Normalization::Rows), to) => Err(Error::invalid(format!(
-                "its feature rows were divided by their sums (--normalize rows), which cannot be undone, and the \
+                "its feature rows were divided by their sums (--normalize rows), which cannot be undone, and \
+                 the \
                  run was trained on features {}; import the data again without --normalize",
                 to.map_or("as the source has them".into(), |to| format!("of --normalize {}", to.name()))
             ))),

@@ -42,7 +42,8 @@ impl StoredTable {
         let wrong = |message: &str| Error::format(dir.join(manifest::FILE_NAME), "files", message);
         let Some(entry) = manifest.files.get(FEATURES) else {
             return Err(wrong(if manifest.files.contains_key(FEATURES_INDPTR) {
-                "the features are stored sparse, and sparse features are read into memory; keep features in host memory"
+                "the features are stored sparse, and sparse features are read into memory; keep features in \
+                 host memory"
             } else {
                 "the dataset has no features to read from a file"
             }));
@@ -67,7 +68,8 @@ impl StoredTable {
                 array.path(),
                 "header",
                 format!(
-                    "shape {:?} of {} found, the manifest says {:?} of {} and counts require {shape:?} of <f4 or <f2; \
+                    "shape {:?} of {} found, the manifest says {:?} of {} and counts require {shape:?} of \
+                     <f4 or <f2; \
                      restore the file or import the data again",
                     array.shape, array.dtype, entry.shape, entry.dtype
                 ),

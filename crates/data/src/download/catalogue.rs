@@ -382,7 +382,7 @@ mod tests {
             ("files=[{name='../a'}]", "plain"),
             ("files=[{name='a',url='ftp://a'}]", "address"),
             ("files=[{name='a',sha256='ABC'}]", "SHA-256"),
-            ("files=[{name='a',bytes=1,about=1}]", "another"),
+            ("files=[{name='a',bytes=1,about=1}]", "exclude each other"),
             ("files=[{name='a',md5='1'}]", "md5"),
         ] {
             let message = parse(&format!("{good}{bad}")).unwrap_err();

@@ -8,7 +8,8 @@ use graphmill_core::progress::Progress;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The dataset name is unknown.
-    #[error("unknown dataset '{name}'{}; known: {known}", near.as_ref().map_or(String::new(), |near| format!(", did you mean '{near}'?")))]
+    #[error("unknown dataset '{name}'{}; known: \
+        {known}", near.as_ref().map_or(String::new(), |near| format!(", did you mean '{near}'?")))]
     Unknown {
         /// Requested name.
         name: String,
@@ -51,7 +52,8 @@ pub enum Error {
     },
     /// The disk has too little free space.
     #[error(
-        "{path}: {needed} bytes are needed, but {free} are free; free some space, or name a directory on another disk"
+        "{path}: {needed} bytes are needed, but {free} are free; free some space, or name a directory on \
+         another disk"
     )]
     Space {
         /// Path of the directory.

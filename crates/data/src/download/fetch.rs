@@ -131,7 +131,8 @@ fn one(
         }
         if let Some(known) = bytes.filter(|&known| known != length) {
             let message = format!(
-                "its length is {length} bytes, but {known} are expected; delete the file and run the command again"
+                "its length is {length} bytes, but {known} are expected; delete the file and run the command \
+                 again"
             );
             return Err(Error::wrong(&path, message));
         }

@@ -114,14 +114,16 @@ fn reply(url: &str, response: Response<Body>) -> Result<Reply> {
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => return Ok(Reply::Later(said(status))),
         _ if status.is_server_error() => return Ok(Reply::Later(said(status))),
         StatusCode::NOT_FOUND | StatusCode::GONE => {
-            let message = "the server does not have the file (any more); name a mirror that has it with --mirror, or \
+            let message = "the server does not have the file (any more); name a mirror that has it with \
+                --mirror, or \
                            look at the dataset's page";
             return Err(Error::refused(url, format!("{}: {message}", said(status))));
         }
         _ => return Err(Error::refused(url, format!("{}: fetch the file by hand", said(status)))),
     }
     if text(headers, header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/html")) {
-        let message = "the server sent a web page and not the file (a login, a quota, a warning): open the address in \
+        let message = "the server sent a web page and not the file (a login, a quota, a warning): open the \
+            address in \
                        a browser and save the file by hand";
         return Err(Error::refused(url, message));
     }

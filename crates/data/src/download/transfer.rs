@@ -194,7 +194,8 @@ impl Part {
             && expected != total
         {
             let message = format!(
-                "the server's file has {total} bytes, the known one has {expected}: it has changed, or is not the \
+                "the server's file has {total} bytes, the known one has {expected}: it has changed, or is \
+                 not the \
                  file. Take it all the same with --no-verify"
             );
             return Err(Error::refused(job.url, message));
@@ -255,7 +256,8 @@ impl Part {
         if let Some(expected) = job.bytes.filter(|&expected| expected != self.length) {
             self.discard();
             let message = format!(
-                "{} bytes arrived, the known file has {expected}; they were removed. Run the command again, or take \
+                "{} bytes arrived, the known file has {expected}; they were removed. Run the command again, \
+                 or take \
                  the file as it is with --no-verify",
                 self.length
             );
@@ -265,7 +267,8 @@ impl Part {
         if let Some((expected, who)) = job.sha256.filter(|(expected, _)| *expected != sha256) {
             self.discard();
             let message = format!(
-                "what arrived has the SHA-256 {sha256}, {who} is {expected}; it was removed. The transfer was damaged or the \
+                "what arrived has the SHA-256 {sha256}, {who} is {expected}; it was removed. The transfer \
+                 was damaged or the \
                  source has changed: run the command again, or take the file as it is with --no-verify"
             );
             return Err(Error::refused(job.url, message));

@@ -237,7 +237,8 @@ impl Edges {
     /// An id is not below `num_nodes`, or the scratch directory cannot be read or written.
     pub fn build(mut self, num_nodes: usize) -> Result<Graph> {
         if self.known > 0 {
-            let message = "the source has become shorter since the interrupted import; remove its directory (.importing) and start again";
+            let message = "the source has become shorter since the interrupted import; remove its directory \
+                (.importing) and start again";
             return Err(Error::invalid(message));
         }
         if self.spill.is_some() {

@@ -53,7 +53,8 @@ pub(super) fn check(needs: &Needs, on_disk: bool, free: Option<u64>, path: &Path
             path,
             "disk",
             format!(
-                "the work needs {about}{peak} ({result} for the result), but {} are free; free some space, or write to another disk",
+                "the work needs {about}{peak} ({result} for the result), but {} are free; free some space, \
+                 or write to another disk",
                 bytes(free)
             ),
         )),

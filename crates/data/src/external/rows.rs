@@ -159,7 +159,8 @@ impl<T: Element> Rows<T> {
     /// Fewer rows were pushed than an earlier process left, or writing or mapping fails.
     pub fn finish(mut self) -> Result<Buffer<T>> {
         if self.known > 0 {
-            let message = "the source has become shorter since the interrupted import; remove its directory (.importing) and start again";
+            let message = "the source has become shorter since the interrupted import; remove its directory \
+                (.importing) and start again";
             return Err(Error::invalid(message));
         }
         let rows = self.len();

@@ -114,7 +114,8 @@ pub(super) fn random_split(
     });
     if wanted > 0 {
         return Err(Error::invalid(format!(
-            "train-communities: these communities have {} nodes, but {} are to train; increase train-communities or reduce the training share",
+            "train-communities: these communities have {} nodes, but {} are to train; increase \
+             train-communities or reduce the training share",
             train.len(),
             ends[1]
         )));

@@ -35,14 +35,16 @@ pub const TABLE: &[Entry<Make>] = &[
     Entry {
         name: "kronecker",
         summary: "stochastic Kronecker graph of a 2x2 initiator (R-MAT), random features and labels",
-        source: "Leskovec, Chakrabarti, Kleinberg, Faloutsos, Ghahramani: Kronecker graphs, JMLR 11, 2010, section 3",
+        source: "Leskovec, Chakrabarti, Kleinberg, Faloutsos, Ghahramani: Kronecker graphs, JMLR 11, 2010, \
+            section 3",
         options: &[],
         make: kronecker::generate,
     },
     Entry {
         name: "sbm",
         summary: "degree-corrected block model, features and labels that a model can learn",
-        source: "Karrer, Newman: Stochastic blockmodels and community structure in networks, Phys. Rev. E 83, 2011",
+        source: "Karrer, Newman: Stochastic blockmodels and community structure in networks, Phys. Rev. E \
+            83, 2011",
         options: &[],
         make: sbm::generate,
     },

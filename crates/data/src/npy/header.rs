@@ -192,7 +192,8 @@ impl<'a> Literal<'a> {
         let text = self.string()?;
         Dtype::parse(text).ok_or_else(|| {
             format!(
-                "the element type '{}' is not read; save as f2, f4, f8, i1..i8, u1..u8 or bool (np.asarray(x, dtype))",
+                "the element type '{}' is not read; save as f2, f4, f8, i1..i8, u1..u8 or bool \
+                 (np.asarray(x, dtype))",
                 text.escape_debug()
             )
         })

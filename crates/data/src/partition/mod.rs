@@ -141,21 +141,25 @@ pub static TABLE: Table<Make> = Table::new(
         Entry {
             name: "fennel",
             summary: "one pass: neighbours in the part minus a cost that grows with its nodes",
-            source: "Tsourakakis et al., Fennel: streaming graph partitioning for massive scale graphs, WSDM 2014",
+            source: "Tsourakakis et al., Fennel: streaming graph partitioning for massive scale graphs, WSDM \
+                2014",
             options: &["slack"],
             make: |options| Ok(Box::new(fennel::Fennel::new(options))),
         },
         #[cfg(feature = "metis")]
         Entry {
             name: "metis",
-            summary: "multilevel k-way by the METIS library; balances nodes and training nodes; single-threaded",
-            source: "Karypis and Kumar, A fast and high quality multilevel scheme, SIAM J. Sci. Comput. 20(1), 1998",
+            summary: "multilevel k-way by the METIS library; balances nodes and training nodes; \
+                single-threaded",
+            source: "Karypis and Kumar, A fast and high quality multilevel scheme, SIAM J. Sci. Comput. \
+                20(1), 1998",
             options: &["slack", "train_slack"],
             make: |options| Ok(Box::new(metis::Metis::new(options))),
         },
         Entry {
             name: "bgl",
-            summary: "breadth-first blocks, assigned by two-hop neighbours, then refined; balances nodes and training nodes",
+            summary: "breadth-first blocks, assigned by two-hop neighbours, then refined; balances nodes and \
+                training nodes",
             source: "Liu et al., BGL, NSDI 2023, Graph Partition Module",
             options: &["slack", "train_slack"],
             make: |options| Ok(Box::new(bgl::Bgl::new(options))),

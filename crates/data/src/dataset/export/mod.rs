@@ -32,14 +32,16 @@ pub type Exporter = fn(&Dataset, &Path, &ExportOptions) -> Result<Vec<String>>;
 pub const TABLE: &[Entry<Exporter>] = &[
     Entry {
         name: "npz",
-        summary: "one .npz file with sparse adjacency and features, labels and masks, as PyG's read_npz expects",
+        summary: "one .npz file with sparse adjacency and features, labels and masks, as PyG's read_npz \
+            expects",
         source: "Shchur et al., Pitfalls of graph neural network evaluation, 2018; torch_geometric/io/npz.py",
         options: &[],
         make: npz::write,
     },
     Entry {
         name: "edges",
-        summary: "a directory of edges.txt, features, labels, split.json and meta.json; a name ending in .txt, .tsv or .csv (also .gz) selects the edge list alone",
+        summary: "a directory of edges.txt, features, labels, split.json and meta.json; a name ending in \
+            .txt, .tsv or .csv (also .gz) selects the edge list alone",
         source: "SNAP edge lists, as read by 'graphmill import edges'",
         options: &[],
         make: edges::write,
@@ -68,7 +70,8 @@ impl ExportOptions {
         table::find("format", TABLE, format)?;
         if self.undirected_once && format != "edges" {
             return Err(Error::invalid(format!(
-                "the option 'undirected-once' belongs to the format 'edges'; '{format}' stores every direction"
+                "the option 'undirected-once' belongs to the format 'edges'; '{format}' stores every \
+                 direction"
             )));
         }
         Ok(())
@@ -115,7 +118,8 @@ fn normalized(dataset: &Dataset, place: &str) -> Option<String> {
         ),
     };
     Some(format!(
-        "features before normalization: features are exported as they are stored, {stored}; {place} records that{restored}, \
+        "features before normalization: features are exported as they are stored, {stored}; {place} records \
+         that{restored}, \
          and 'graphmill import' reads it back, but other programs must not normalize them again"
     ))
 }

@@ -24,7 +24,8 @@ pub(super) fn nodes(count: usize, edges: u64, at: &At) -> Result<()> {
         return Ok(());
     }
     Err(at.error(format!(
-        "{count} nodes, but there are only {edges} edges, and no table has a row for each node: is the number damaged?"
+        "{count} nodes, but there are only {edges} edges, and no table has a row for each node: is the \
+         number damaged?"
     )))
 }
 
@@ -43,7 +44,8 @@ pub(super) fn dense(rows: usize, columns: usize, values: usize, at: &At) -> Resu
         return Ok(());
     }
     Err(at.error(format!(
-        "a table of {rows} x {columns}, for which the file holds {values} values: a shape or an id is damaged, or the table is too sparse to be stored dense"
+        "a table of {rows} x {columns}, for which the file holds {values} values: a shape or an id is \
+         damaged, or the table is too sparse to be stored dense"
     )))
 }
 

@@ -169,7 +169,8 @@ impl<'de> Visitor<'de> for EntryVisitor {
             (0, _) => Ok(Entry::Set(set)),
             (_, 0) => Ok(Entry::Missing),
             _ => Err(de::Error::custom(format!(
-                "{missing} values of a list of {} are missing: give all of them, or none for a node without a label",
+                "{missing} values of a list of {} are missing: give all of them, or none for a node without \
+                 a label",
                 missing + set.len()
             ))),
         }

@@ -49,7 +49,8 @@ pub(super) fn multi(member: Vec<u8>, classes: usize, at: &At) -> Result<Labels> 
 /// Message about value `j` of the label of node `v` in a set of classes.
 pub(super) fn wrong_entry(j: usize, v: usize, found: &str) -> String {
     format!(
-        "label entry {j} of node {v} is {found}: with several columns each is 0 or 1; leave all of them empty (or nan) for a node without a label"
+        "label entry {j} of node {v} is {found}: with several columns each is 0 or 1; leave all of them \
+         empty (or nan) for a node without a label"
     )
 }
 

@@ -67,8 +67,10 @@ pub type Importer = fn(&Path, &ImportOptions, &Scratch) -> Result<Raw>;
 pub const TABLE: &[Entry<Importer>] = &[
     Entry {
         name: "npz",
-        summary: "one .npz file with a sparse adjacency (Shchur, PyG) or with edges and masks (heterophilous sets)",
-        source: "Shchur et al., Pitfalls of graph neural network evaluation, 2018; Platonov et al., A critical look at the evaluation of GNNs under heterophily, ICLR 2023",
+        summary: "one .npz file with a sparse adjacency (Shchur, PyG) or with edges and masks (heterophilous \
+            sets)",
+        source: "Shchur et al., Pitfalls of graph neural network evaluation, 2018; Platonov et al., A \
+            critical look at the evaluation of GNNs under heterophily, ICLR 2023",
         options: &[],
         make: npz::read,
     },
@@ -82,7 +84,8 @@ pub const TABLE: &[Entry<Importer>] = &[
     Entry {
         name: "planetoid",
         summary: "the ind.NAME.* files of Cora, CiteSeer and PubMed, with their public split",
-        source: "Yang, Cohen and Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, ICML 2016",
+        source: "Yang, Cohen and Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, \
+            ICML 2016",
         options: &[],
         make: planetoid::read,
     },
@@ -95,8 +98,10 @@ pub const TABLE: &[Entry<Importer>] = &[
     },
     Entry {
         name: "graphsage",
-        summary: "NAME-G.json with NAME-class_map.json, NAME-id_map.json and NAME-feats.npy, or PPI in DGL's layout",
-        source: "Hamilton, Ying and Leskovec, Inductive representation learning on large graphs, NeurIPS 2017: the repository's README; dgl/data/ppi.py",
+        summary: "NAME-G.json with NAME-class_map.json, NAME-id_map.json and NAME-feats.npy, or PPI in DGL's \
+            layout",
+        source: "Hamilton, Ying and Leskovec, Inductive representation learning on large graphs, NeurIPS \
+            2017: the repository's README; dgl/data/ppi.py",
         options: &[],
         make: graphsage::read,
     },
@@ -109,22 +114,28 @@ pub const TABLE: &[Entry<Importer>] = &[
     },
     Entry {
         name: "musae",
-        summary: "musae_NAME_{edges.csv,features.json,target.csv} (Twitch, Facebook, GitHub), or a directory of several such directories: one dataset of their graphs",
-        source: "Rozemberczki, Allen and Sarkar, Multi-scale attributed node embedding, J. Complex Networks 2021",
+        summary: "musae_NAME_{edges.csv,features.json,target.csv} (Twitch, Facebook, GitHub), or a directory \
+            of several such directories: one dataset of their graphs",
+        source: "Rozemberczki, Allen and Sarkar, Multi-scale attributed node embedding, J. Complex Networks \
+            2021",
         options: &[],
         make: musae::read,
     },
     Entry {
         name: "facebook100",
-        summary: "a Facebook100 school (a MATLAB .mat file), or a directory of several: one dataset of their graphs",
-        source: "Traud, Mucha and Porter, Social structure of Facebook networks, Physica A 2012: the archive's readme",
+        summary: "a Facebook100 school (a MATLAB .mat file), or a directory of several: one dataset of their \
+            graphs",
+        source: "Traud, Mucha and Porter, Social structure of Facebook networks, Physica A 2012: the \
+            archive's readme",
         options: &[],
         make: facebook100::read,
     },
     Entry {
         name: "edges",
-        summary: "an edge list as text (plain, SNAP, METIS, WebGraph) with features, labels and splits as text or .npy, or a GNNLab directory",
-        source: "SNAP edge lists; METIS manual, section 4.5.1; WebGraph's ASCIIGraph; GNNLab's datagen/README.md; the layout of the multi-label sets of Zhao et al., TMLR 2023",
+        summary: "an edge list as text (plain, SNAP, METIS, WebGraph) with features, labels and splits as \
+            text or .npy, or a GNNLab directory",
+        source: "SNAP edge lists; METIS manual, section 4.5.1; WebGraph's ASCIIGraph; GNNLab's \
+            datagen/README.md; the layout of the multi-label sets of Zhao et al., TMLR 2023",
         options: &[],
         make: edges::read,
     },

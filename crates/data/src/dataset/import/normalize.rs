@@ -32,10 +32,12 @@ impl NormalizationReport {
         let [stored, dense] = [*stored_bytes, *dense_bytes].map(|bytes| size(bytes as usize));
         match (*kind, centred) {
             ("standard", true) => format!(
-                "features: scaled to mean 0 and deviation 1 of {fitted_on} training nodes; the statistics are stored"
+                "features: scaled to mean 0 and deviation 1 of {fitted_on} training nodes; the statistics \
+                 are stored"
             ),
             ("standard", false) => format!(
-                "features: sparse, so scaled to deviation 1 of {fitted_on} training nodes without centring ({stored}); \
+                "features: sparse, so scaled to deviation 1 of {fitted_on} training nodes without centring \
+                 ({stored}); \
                  dense-features also centres them and stores a dense table of {dense}"
             ),
             _ => "features: every row divided by its sum".into(),

@@ -34,7 +34,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         heterophilous(&mut npz, options, scratch)?
     } else {
         return Err(At::new(src, "archive").error(format!(
-            "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous datasets) is present; the archive holds: {}",
+            "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous datasets) is present; the \
+             archive holds: {}",
             npz.names().join(", ")
         )));
     };

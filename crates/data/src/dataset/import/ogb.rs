@@ -112,7 +112,8 @@ fn refuse_others(src: &Path, raw: &Path) -> Result<()> {
     let hetero = ["num-node-dict.csv.gz", "triplet-type-list.csv.gz", "edge_index_dict.npz", "relations"];
     match hetero.into_iter().find(|name| raw.join(name).exists()) {
         Some(name) => Err(At::new(raw, name).error(
-            "a graph of several types of nodes (ogbn-mag); Graphmill trains on one type: import one relation as 'edges'",
+            "a graph of several types of nodes (ogbn-mag); Graphmill trains on one type: import one relation \
+             as 'edges'",
         )),
         None => Ok(()),
     }
@@ -164,7 +165,8 @@ fn only_count(path: &Path, values: Vec<u64>) -> Result<usize> {
             usize::try_from(count).map_err(|_| at.error(format!("{count} is more than can be numbered")))
         }
         _ => Err(at.error(format!(
-            "{} graphs; one was expected: datasets of many graphs (graph property prediction) are not supported",
+            "{} graphs; one was expected: datasets of many graphs (graph property prediction) are not \
+             supported",
             values.len()
         ))),
     }

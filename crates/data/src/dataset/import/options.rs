@@ -213,7 +213,9 @@ impl FromStr for SplitRule {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |why: &str| {
             Error::invalid(format!(
-                "split '{text}': {why}; write given, given:K, planetoid:TRAIN,VALID (nodes per class), random:A,B,C (fractions that sum to at most 1) or graphs:TRAIN/VALID/TEST (names, with commas between those of a part)"
+                "split '{text}': {why}; write given, given:K, planetoid:TRAIN,VALID (nodes per class), \
+                 random:A,B,C (fractions that sum to at most 1) or graphs:TRAIN/VALID/TEST (names, with \
+                 commas between those of a part)"
             ))
         };
         let (rule, values) = text.split_once(':').unwrap_or((text, ""));

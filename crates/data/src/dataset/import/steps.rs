@@ -74,7 +74,8 @@ pub(super) fn finish(
         let how = how.name();
         if options.normalize != Normalize::None {
             return Err(at.error(format!(
-                "normalize {}: the features of the source are normalized already (normalize {how}); leave the \
+                "normalize {}: the features of the source are normalized already (normalize {how}); leave \
+                 the \
                  option out, which keeps them and their statistics",
                 options.normalize
             )));
@@ -226,7 +227,8 @@ fn per_class(dataset: &Dataset, train: usize, valid: usize, seed: u64) -> Result
     for (c, mut nodes) in members {
         if nodes.len() < train.saturating_add(valid) {
             return Err(Error::invalid(format!(
-                "split planetoid:{train},{valid}: class {c} has only {} labelled nodes; ask for fewer, or use random:A,B,C",
+                "split planetoid:{train},{valid}: class {c} has only {} labelled nodes; ask for fewer, or \
+                 use random:A,B,C",
                 nodes.len()
             )));
         }

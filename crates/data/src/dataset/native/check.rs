@@ -32,7 +32,8 @@ pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
     let refuse = |message: String| Err(Error::format(dir, "directory", message));
     if !names.iter().any(|name| name == manifest::FILE_NAME) {
         return refuse(
-            "it is not empty and does not hold a Graphmill dataset; choose another directory (nothing was written)"
+            "it is not empty and does not hold a Graphmill dataset; choose another directory (nothing was \
+             written)"
                 .into(),
         );
     }

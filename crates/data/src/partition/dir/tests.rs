@@ -79,7 +79,8 @@ proptest! {
     ) {
         let whole = dataset(nodes, &pairs, Kind { weighted, undirected, multi, features, named, reordered });
         // No part is empty.
-        let of: Vec<u16> = of.iter().take(nodes).enumerate().map(|(v, &p)| if v < 5 { v as u16 } else { p }).collect();
+        let part = |(v, &p): (usize, &u16)| if v < 5 { v as u16 } else { p };
+        let of: Vec<u16> = of.iter().take(nodes).enumerate().map(part).collect();
         let book = PartitionBook::new(5, of).unwrap();
         let root = tempfile::tempdir().unwrap();
         let made = write(&whole, &book, &description(), &root.path().join("d"), &Quiet).unwrap();

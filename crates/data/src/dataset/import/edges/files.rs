@@ -42,7 +42,8 @@ impl Files {
             names.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()));
             let one = |stems: &[&str], endings: &[&str]| one_of(src, &names, stems, endings);
             files.edges = one(&["edges", "edge_list"], TABLES)?.ok_or_else(|| {
-                let message = "no edges.* or edge_list.* (.csv, .tsv, .txt, .npy, also .gz) in this directory; name the edge file itself";
+                let message = "no edges.* or edge_list.* (.csv, .tsv, .txt, .npy, also .gz) in this \
+                    directory; name the edge file itself";
                 Error::format(src, "directory", message)
             })?;
             files.weights = one(&["edge_weight"], &[".npy"])?;

@@ -25,7 +25,8 @@ impl Ids {
         // memory.
         if !claims::are_plausible(nodes, edges) {
             return Err(at.error(format!(
-                "the largest id is {}, but there are only {edges} edges; pass compact-ids if ids are sparse, or num-nodes",
+                "the largest id is {}, but there are only {edges} edges; pass compact-ids if ids are sparse, \
+                 or num-nodes",
                 nodes - 1,
             )));
         }
@@ -126,7 +127,8 @@ impl Sparse {
         let (count, ids) = (self.edges, std::mem::take(&mut self.ids));
         if let Some(nodes) = known.filter(|&nodes| nodes != ids.len()) {
             return Err(at.error(format!(
-                "the edges name {} different ids, but there are {nodes} nodes; compact-ids needs every node to have an edge",
+                "the edges name {} different ids, but there are {nodes} nodes; compact-ids needs every node \
+                 to have an edge",
                 ids.len()
             )));
         }

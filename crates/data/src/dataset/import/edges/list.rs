@@ -65,7 +65,8 @@ pub(super) fn read(
         && largest as usize >= nodes
     {
         return Err(at.error(format!(
-            "the largest id is {}, but the header declares {} nodes: ids leave gaps; pass compact-ids (or flavour plain, which also counts ids without edges as nodes)",
+            "the largest id is {}, but the header declares {} nodes: ids leave gaps; pass compact-ids (or \
+             flavour plain, which also counts ids without edges as nodes)",
             u64::from(largest) + first,
             header.nodes
         )));

@@ -36,7 +36,8 @@ pub(super) fn read(path: &Path, ids: &Ids, first: u64, report: &mut ImportReport
     // Some classes may be empty, but not most of them.
     if classes > 2 * known.len() as u64 + 1024 {
         return Err(at.error(format!(
-            "the largest class is {}, but only {} are in use: number them from {first} on, or pass compact-ids",
+            "the largest class is {}, but only {} are in use: number them from {first} on, or pass \
+             compact-ids",
             largest.saturating_add(first),
             known.len()
         )));

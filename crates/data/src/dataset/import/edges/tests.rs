@@ -154,7 +154,7 @@ fn errors_contain_the_file_and_the_line() {
     fails("edge_list.csv", "0,1\n0,3\n", "line 2: the edge joins nodes 0 and 3");
     fails("edge_list.csv", "0,1\n0,-1\n", "line 2: '-1' is not a node id");
     fails("edge_list.csv", "0,1\n0\n", "line 2: two node ids expected");
-    fails("edge_list.csv", "a,b,weight\n0,1,1\n1,0\n", "line 3: there is no column 3");
+    fails("edge_list.csv", "a,b,weight\n0,1,1\n1,0\n", "line 3: the line has no column 3");
     for bad in ["x", "-1", "nan", "inf", "1e39", "", "-1e-9"] {
         let why = format!("line 3: the edge weighs '{bad}'");
         fails("edge_list.csv", &format!("a,b,weight\n0,1,1\n1,0,{bad}\n"), &why);
@@ -240,13 +240,13 @@ fn faults_of_first_ids_nodes_and_pairs() {
         from(0),
         "4 nodes from 1 to 4, but 0 to 3 is expected; pass first-id 1",
     );
-    fails(("nodes.csv", "1\n2\n9\n"), from(1), "use compact-ids");
+    fails(("nodes.csv", "1\n2\n9\n"), from(1), "pass compact-ids");
     fails(("nodes.csv", "1\n1\n"), from(1), "node 1 occurs twice");
     fails(("edges.csv", "1,2\n0,1\n"), from(1), "entry 1 is 0, but ids begin at 1");
     fails(("edges.csv", "1,2\n5,1\n"), from(1), "line 2: the edge joins nodes 5 and 1");
     fails(("group-edges.csv", "1\n"), from(1), "1 columns found");
     fails(("group-edges.csv", "1,x\n"), from(1), "line 1: column 2: 'x'");
-    fails(("group-edges.csv", "5,1\n"), from(1), "row 0 names the node 5");
+    fails(("group-edges.csv", "5,1\n"), from(1), "row 0 names node 5");
     fails(("group-edges.csv", "2,0\n"), from(1), "entry 1 is 0");
     fails(("group-edges.csv", "1,4000000000\n"), from(1), "only 1 are in use");
     fails(("train.txt", "0\n"), from(1), "entry 0 is 0, but ids begin at 1");

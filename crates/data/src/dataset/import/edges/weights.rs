@@ -60,7 +60,8 @@ impl Weights {
             Some(column) if column >= 2 => Ok(Self::Column(column)),
             Some(_) => Err(at.error(format!("the column '{name}' holds an end of the edges"))),
             None if names.is_empty() => Err(at.error(format!(
-                "no line names the columns, so '{name}' is unknown: give the column's number, 3 for the first after the ends"
+                "no line names the columns, so '{name}' is unknown: give the column's number, 3 for the \
+                 first after the ends"
             ))),
             None => Err(at.error(format!("no column '{name}'; the columns are {}", names.join(", ")))),
         }
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(find("from,to,weight\n0,1,2\n", &WeightColumn::None), Ok(Weights::None));
         assert_eq!(find("0 1 2 3\n", &named("4")), Ok(Weights::Column(3)));
         assert_eq!(find("a,b,rating\n0,1,2\n", &named("rating")), Ok(Weights::Column(2)));
-        assert!(find("0 1 2\n", &named("rating")).unwrap_err().contains("give its number"));
+        assert!(find("0 1 2\n", &named("rating")).unwrap_err().contains("give the column's number"));
         assert!(find("a,b,c\n0,1,2\n", &named("d")).unwrap_err().contains("'d'; the columns are a, b, c"));
         for end in ["a", "2"] {
             assert!(find("a,b,c\n0,1,2\n", &named(end)).unwrap_err().contains("holds an end"));

@@ -93,7 +93,8 @@ impl<'p> Mat<'p> {
         let at = At::new(path, "header");
         if header.starts_with(b"\x89HDF") || header.starts_with(b"MATLAB 7.3") {
             return Err(at.error(
-                "a MAT file of version 7.3 (HDF5), which is not read; save it again in MATLAB with save(..., '-v7')",
+                "a MAT file of version 7.3 (HDF5), which is not read; save it again in MATLAB with save(..., \
+                 '-v7')",
             ));
         }
         let (version, big_endian) = match header.get(HEADER - 4..) {
@@ -101,7 +102,8 @@ impl<'p> Mat<'p> {
             Some(&[a, b, b'M', b'I']) => (u16::from_be_bytes([a, b]), true),
             _ => {
                 return Err(at.error(
-                    "not a MAT file of level 5 (128 bytes that end in IM or MI expected); save it again with save(..., '-v7')",
+                    "not a MAT file of level 5 (128 bytes that end in IM or MI expected); save it again with \
+                     save(..., '-v7')",
                 ));
             }
         };

@@ -134,9 +134,10 @@ fn find_prefix(src: &Path) -> Result<PathBuf> {
     found.sort();
     let at = At::new(src, "directory");
     match &found[..] {
-        [] => Err(
-            at.error("neither a file *-G.json (GraphSAGE) nor train_graph.json (PPI in DGL's layout) in this directory")
-        ),
+        [] => Err(at.error(
+            "neither a file *-G.json (GraphSAGE) nor train_graph.json (PPI in DGL's layout) in this \
+                directory",
+        )),
         [one] => Ok(one.clone()),
         several => {
             let names = several.iter().map(|path| name_of(path)).collect::<Vec<_>>().join(", ");

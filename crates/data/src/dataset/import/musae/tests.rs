@@ -13,7 +13,8 @@ fn furnish(dir: &Path, name: &str, files: [&str; 3]) {
 const TWITCH: [&str; 3] = [
     "from,to\n0,2\n2,1\n",
     r#"{"2": [4, 0, 4], "0": [], "1": [1]}"#,
-    "id,days,mature,views,partner,new_id\n70,1,True,5,False,2\n71,1,False,5,False,0\n70,1,True,6,False,2\n9,1,True,5,False,1\n",
+    "id,days,mature,views,partner,new_id\n70,1,True,5,False,2\n71,1,False,5,False,0\n\
+     70,1,True,6,False,2\n9,1,True,5,False,1\n",
 ];
 const PAGES: [&str; 3] = [
     "id_1,id_2\n0,1\n",

@@ -92,7 +92,8 @@ fn ends(table: &Table, weights: Option<usize>) -> Result<[usize; 2]> {
         _ => {
             let names: Vec<&str> = table.columns().iter().map(|(name, _)| name.as_str()).collect();
             return Err(table.at_schema().error(format!(
-                "the columns of the edge ends are ambiguous; name them src and dst, or source and target; the columns are {}",
+                "the columns of the edge ends are ambiguous; name them src and dst, or source and target; \
+                 the columns are {}",
                 names.join(", ")
             )));
         }
@@ -181,8 +182,16 @@ pub(super) fn read(
                 let number = id.checked_sub(first).and_then(|id| ids.number(id));
                 number.ok_or_else(|| {
                     fail(match ids {
-                        Ids::Plain(Some(nodes)) => format!("node {} does not exist: ids start at {first}, and there are {nodes} nodes", id as i64),
-                        Ids::Plain(None) => format!("{} is not a node id: ids are whole numbers from {first} that fit 32 bits; pass compact-ids for others", id as i64),
+                        Ids::Plain(Some(nodes)) => format!(
+                            "node {} does not exist: ids start at {first}, \
+                            and there are {nodes} nodes",
+                            id as i64
+                        ),
+                        Ids::Plain(None) => format!(
+                            "{} is not a node id: ids are whole numbers from {first} \
+                            that fit 32 bits; pass compact-ids for others",
+                            id as i64
+                        ),
                         Ids::Known(_) => format!("no node has the id {}", id as i64),
                     })
                 })
@@ -206,7 +215,8 @@ pub(super) fn read(
             // all memory.
             if nodes > 1_000_000 + 64 * edges.len() {
                 return Err(at.error(format!(
-                    "the largest id is {}, but there are only {} edges; pass compact-ids if ids are sparse, or num-nodes",
+                    "the largest id is {}, but there are only {} edges; pass compact-ids if ids are sparse, \
+                     or num-nodes",
                     nodes - 1 + first,
                     edges.len()
                 )));

@@ -102,7 +102,8 @@ fn check_schema(footer: &[u8]) -> Result<(), String> {
         _ => {}
     });
     read.ok_or("its metadata is damaged")?;
-    let mut above: Vec<(i64, i64)> = Vec::new(); // the length of all names down to here, and how many children are missing
+    // The length of all names down to here, and the number of missing children.
+    let mut above: Vec<(i64, i64)> = Vec::new();
     let mut names = 0i64;
     for (i, &(name, children)) in elements.iter().enumerate() {
         while above.last().is_some_and(|&(_, missing)| missing == 0) {
@@ -154,7 +155,8 @@ fn check_places(metadata: &ParquetMetaData, size: u64, path: &Path) -> Result<()
                 place.and_then(|(start, length)| start.checked_add(length)).is_some_and(|end| end <= size);
             if !inside || column.data_page_offset() < 0 {
                 return Err(at.error(format!(
-                    "the column '{}' claims {length} bytes from byte {start} on, but the file has {size}: it is damaged",
+                    "the column '{}' claims {length} bytes from byte {start} on, but the file has {size}: it \
+                     is damaged",
                     name()
                 )));
             }

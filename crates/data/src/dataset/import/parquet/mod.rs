@@ -46,7 +46,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         (vec![src.to_path_buf()], vec![])
     };
     if edge_files.is_empty() {
-        let message = "no edges.parquet, edges-*.parquet or edges/*.parquet in this directory; name the edge file itself";
+        let message = "no edges.parquet, edges-*.parquet or edges/*.parquet in this directory; name the edge \
+            file itself";
         return Err(Error::format(src, "directory", message));
     }
     if let Some(path) = &options.nodes {
@@ -81,7 +82,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
             let known = nodes.as_ref().map(|nodes| nodes.count).or(options.num_nodes);
             if let Some(known) = known.filter(|&known| known != ids.len()) {
                 return Err(at.error(format!(
-                    "the edges name {} different ids, but there are {known} nodes; compact-ids needs every node to have an edge, or give the nodes a column of ids",
+                    "the edges name {} different ids, but there are {known} nodes; compact-ids needs every \
+                     node to have an edge, or give the nodes a column of ids",
                     ids.len()
                 )));
             }

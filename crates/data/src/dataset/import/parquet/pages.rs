@@ -124,7 +124,8 @@ impl ChunkReader for Chunk {
         };
         if unpacked > most_unpacked(packed, self.compression) {
             return Err(ParquetError::General(format!(
-                "the page at byte {start} claims {unpacked} bytes packed to {packed}, more than {} can achieve",
+                "the page at byte {start} claims {unpacked} bytes packed to {packed}, more than {} can \
+                 achieve",
                 self.compression
             )));
         }

@@ -23,7 +23,8 @@ fn arrays_matrices_and_lists() {
 #[test]
 fn pickles_of_python_3_are_read() {
     // pickle.dumps(collections.OrderedDict([(1, [2, 300])]), 4).
-    let data = b"\x80\x04\x95\x2c\0\0\0\0\0\0\0\x8c\x0bcollections\x94\x8c\x0bOrderedDict\x94\x93\x94)R\x94K\x01]\x94(K\x02M\x2c\x01es.";
+    let data = b"\x80\x04\x95\x2c\0\0\0\0\0\0\0\x8c\x0bcollections\x94\x8c\x0bOrderedDict\x94\x93\
+                 \x94)R\x94K\x01]\x94(K\x02M\x2c\x01es.";
     assert_eq!(read(data).unwrap().adjacency().unwrap(), [(1, 2), (1, 300)]);
     // An array in protocol 2, whose bytes are text to be encoded.
     let encoded = b"c_codecs\nencode\nX\x02\0\0\0\xc3\xbfU\x06latin1\x86R"; // U+00FF in UTF-8
@@ -50,7 +51,7 @@ fn no_code_is_ever_run() {
         (b"\x80\x02c__builtin__\nlist\n)R.", "List"),
         (b"\x80\x02cnumpy\nndarray\n)\x81.", "nothing was run"),
         (b"\x80\x02(U\x04trueios\nsystem\n.", "0x69"),
-        (b"\x80\x02U\x01x)R.", "no class"),
+        (b"\x80\x02U\x01x)R.", "not a listed class"),
         (b"\x80\x02P1\n.", "0x50"),
     ] {
         let message = error(attack);

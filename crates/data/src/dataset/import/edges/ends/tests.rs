@@ -39,13 +39,15 @@ fn parsed(text: &str, column: Option<usize>) -> Result<Vec<(u32, u32, Option<f32
 
 proptest! {
     #[test]
-    fn same_as_line_by_line(text in "([0-9]{1,4}[ ,\t;]{1,2}[0-9.\"]{1,3}[ ,;x]{0,2}[0-9]{0,2}\r?\n|#x\n|a,b\n| ?\n){0,8}") {
+    fn same_as_line_by_line(text in "([0-9]{1,4}[ ,\t;]{1,2}[0-9.\"]{1,3}[ \
+        ,;x]{0,2}[0-9]{0,2}\r?\n|#x\n|a,b\n| ?\n){0,8}") {
         prop_assert_eq!(parsed(&text, None), line_by_line(&text, None));
     }
 
     #[test]
     fn weights_are_the_same_as_line_by_line(
-        text in "([0-9]{1,3}[ ,\t][0-9]{1,3}[ ,;\t]{1,2}[0-9.e\"-]{1,4}([ ,;\t]{1,2}([0-9.]{1,12}|x|é|nan|-1|1e30|1e99)){0,2}[ ]?\r?\n|#x\n){1,4}",
+        text in "([0-9]{1,3}[ ,\t][0-9]{1,3}[ ,;\t]{1,2}[0-9.e\"-]{1,4}([ \
+            ,;\t]{1,2}([0-9.]{1,12}|x|é|nan|-1|1e30|1e99)){0,2}[ ]?\r?\n|#x\n){1,4}",
         column in 2usize..5,
     ) {
         prop_assert_eq!(parsed(&text, None), line_by_line(&text, None));

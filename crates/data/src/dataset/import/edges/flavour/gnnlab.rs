@@ -240,7 +240,8 @@ mod tests {
         *,
     };
 
-    const META: &str = "NUM_NODE\t3\nNUM_EDGE\t3\nFEAT_DIM\t2\nNUM_CLASS\t2\nNUM_TRAIN_SET\t1\nNUM_VALID_SET\t0\nNUM_TEST_SET\t2\n";
+    const META: &str = "NUM_NODE\t3\nNUM_EDGE\t3\nFEAT_DIM\t2\nNUM_CLASS\t2\n\
+                        NUM_TRAIN_SET\t1\nNUM_VALID_SET\t0\nNUM_TEST_SET\t2\n";
 
     fn put<T: Pod>(dir: &Path, name: &str, data: &[T]) {
         std::fs::write(dir.join(name), bytemuck::cast_slice(data)).unwrap();

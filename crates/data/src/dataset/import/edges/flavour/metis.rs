@@ -138,14 +138,16 @@ pub(in super::super) fn read(
     if !options.undirected {
         if Some(edges.len()) != header.edges.checked_mul(2) {
             return Err(At::new(path, "header").error(format!(
-                "{} edges, each at both ends, but the lines hold {} neighbours; undirected accepts them unchanged",
+                "{} edges, each at both ends, but the lines hold {} neighbours; undirected accepts them \
+                 unchanged",
                 header.edges,
                 edges.len()
             )));
         }
         if balance != 0 {
             return Err(At::new(path, "contents").error(
-                "some edge is listed at only one of its ends: the file is damaged, or is not a METIS graph; undirected adds the missing directions",
+                "some edge is listed at only one of its ends: the file is damaged, or is not a METIS graph; \
+                 undirected adds the missing directions",
             ));
         }
     }
@@ -218,9 +220,12 @@ mod tests {
     #[test]
     fn edge_weights_are_read_and_node_weights_skipped() {
         for weighted in [
-            "8 11 001\n5 1 3 2 2 1\n1 1 3 2 4 1\n5 3 4 2 2 2 1 2\n2 1 3 2 6 2 7 5\n1 1 3 3 6 2\n5 2 4 2 7 6\n6 6 4 5\n\n",
-            "8 11 011\n4 5 1 3 2 2 1\n2 1 1 3 2 4 1\n5 5 3 4 2 2 2 1 2\n3 2 1 3 2 6 2 7 5\n1 1 1 3 3 6 2\n6 5 2 4 2 7 6\n2 6 6 4 5\n9\n",
-            "8 11 10 3\n1 2 0 5 3 2\n0 2 2 1 3 4\n4 1 1 5 4 2 1\n2 2 3 2 3 6 7\n1 1 1 1 3 6\n2 2 1 5 4 7\n1 2 1 6 4\n1 1 1\n",
+            "8 11 001\n5 1 3 2 2 1\n1 1 3 2 4 1\n5 3 4 2 2 2 1 2\n2 1 3 2 6 2 7 5\n1 1 3 3 6 2\n5 2 4 2 7 \
+             6\n6 6 4 5\n\n",
+            "8 11 011\n4 5 1 3 2 2 1\n2 1 1 3 2 4 1\n5 5 3 4 2 2 2 1 2\n3 2 1 3 2 6 2 7 5\n1 1 1 3 3 6 2\n6 \
+             5 2 4 2 7 6\n2 6 6 4 5\n9\n",
+            "8 11 10 3\n1 2 0 5 3 2\n0 2 2 1 3 4\n4 1 1 5 4 2 1\n2 2 3 2 3 6 7\n1 1 1 1 3 6\n2 2 1 5 4 7\n1 \
+             2 1 6 4\n1 1 1\n",
             "8 11 110\n7 1 5 3 2\n7 1 1 3 4\n7 1 5 4 2 1\n7 1 2 3 6 7\n7 1 1 3 6\n7 1 5 4 7\n7 1 6 4\n7 1\n",
         ] {
             let dataset = text("a.graph", weighted, &ImportOptions::default()).unwrap();

@@ -43,7 +43,8 @@ impl Header {
             return Ok(());
         }
         Err(At::new(path, "header").error(format!(
-            "{} edges, but there are {lines} lines: the file is damaged or was changed; pass flavour plain to skip this check",
+            "{} edges, but there are {lines} lines: the file is damaged or was changed; pass flavour plain \
+             to skip this check",
             self.edges
         )))
     }

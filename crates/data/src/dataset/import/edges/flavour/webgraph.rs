@@ -59,7 +59,8 @@ pub(in super::super) fn read(
             Token::LineEnd => v = nodes.min(v + 1),
             Token::End if v < nodes => {
                 let message = format!(
-                    "the first line says {nodes} nodes, but the lines end after node {v}: is the file truncated?"
+                    "the first line says {nodes} nodes, but the lines end after node {v}: is the file \
+                     truncated?"
                 );
                 return Err(numbers.at_last_line().error(message));
             }

@@ -91,8 +91,8 @@ fn write(path: &Path, bytes: u64) -> io::Result<f64> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = options();
-    let room = tempfile::tempdir()?;
-    let dir = options.dir.clone().unwrap_or_else(|| room.path().to_path_buf());
+    let temporary = tempfile::tempdir()?;
+    let dir = options.dir.clone().unwrap_or_else(|| temporary.path().to_path_buf());
     std::fs::create_dir_all(&dir)?;
     let (text, packed) = (dir.join("edges.txt"), dir.join("edges.txt.gz"));
     if !packed.exists() {

@@ -87,7 +87,7 @@ impl Kept<'_> {
         }
         let made = RowAlias::new(self.graph, self.weights)?;
         // One process writes, others skip the write: a lock ends with its process, so a killed
-        // writer blocks nobody, and the next one overwrites its file.
+        // writer does not block others, and the next one overwrites its file.
         let lock = File::open(self.dir).ok().filter(|dir| dir.try_lock().is_ok());
         if lock.is_some() {
             // A failure only costs the next run the time to build the tables.

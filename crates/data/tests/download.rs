@@ -422,13 +422,13 @@ fn archives_with_unsafe_names_are_rejected_entirely() {
         ("set.zip", "name of another file"),
         ("SHA256SUMS", "name of another file"),
     ] {
-        let room = tempfile::tempdir().unwrap();
-        let dir = room.path().join("in/dir");
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("in/dir");
         let server = served(archive(&[("good", b"good"), (name, b"evil")]));
         let message = get(&entry("set.zip", None), &dir, &server).unwrap_err().to_string();
         assert!(message.contains(says) && message.contains("set.zip: member"), "{name}: {message}");
         assert_eq!(names(&dir), ["SHA256SUMS", "set.zip"], "{name}");
-        assert_eq!(names(&room.path().join("in")), ["dir"], "{name}");
+        assert_eq!(names(&root.path().join("in")), ["dir"], "{name}");
     }
 }
 

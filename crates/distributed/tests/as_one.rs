@@ -135,8 +135,8 @@ fn blocks_match_a_single_process_and_traffic_matches_the_prediction() {
             all.barrier(2).unwrap();
             // All ranks send the same requests here, so in total the replies match the requests.
             let said = [asks + answers, post.sent(SAMPLE).bytes].map(|bytes| bytes as u32);
-            let told = all.gather(3, &said).unwrap();
-            let sums: Vec<u32> = (0..2).map(|i| told.iter().map(|words| words[i]).sum()).collect();
+            let gathered = all.gather(3, &said).unwrap();
+            let sums: Vec<u32> = (0..2).map(|i| gathered.iter().map(|words| words[i]).sum()).collect();
             assert_eq!(sums[0], sums[1]);
         });
     }
@@ -176,8 +176,8 @@ fn rows_match_the_whole_table() {
             .map(|rows| bytes_of_rows(rows, dim).iter().sum::<u64>())
             .sum();
         all.barrier(2).unwrap();
-        let told = all.gather(3, &[2 * asked as u32, post.sent(ROWS).bytes as u32]).unwrap();
-        let sums: Vec<u32> = (0..2).map(|i| told.iter().map(|words| words[i]).sum()).collect();
+        let gathered = all.gather(3, &[2 * asked as u32, post.sent(ROWS).bytes as u32]).unwrap();
+        let sums: Vec<u32> = (0..2).map(|i| gathered.iter().map(|words| words[i]).sum()).collect();
         assert_eq!(sums[0], sums[1]);
         let bad = post.ask((post.rank() + 1) % 4, ROWS, |words| words.push(NODES as u32)).wait();
         assert!(bad.unwrap_err().to_string().contains("different partitions"));

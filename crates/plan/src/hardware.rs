@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn files_parse_and_errors_contain_the_field() {
-        let room = tempfile::tempdir().unwrap();
-        let path = room.path().join("mine.toml");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mine.toml");
         let text = "devices = { count = 2, memory = 1000, speed = 2.0 }\nlink = { bandwidth = 1e9 }\n\
                     host = { cores = 4, memory = '1G' }\n";
         let read = |text: &str| {

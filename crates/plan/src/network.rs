@@ -15,6 +15,10 @@
 //!
 //! Ours.
 //!
+//! # Cost
+//!
+//! Constant.
+//!
 //! # Deviations
 //!
 //! The model omits the loading before the first epoch, evaluation, and the overlap of sums with the

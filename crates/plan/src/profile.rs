@@ -186,8 +186,8 @@ mod tests {
         hit_rates = [{ ratio = 0.25, rate = 0.5 }, { ratio = 0.5, rate = 0.75 }]\n";
 
     fn open(text: &str, name: &str) -> Result<Profile, String> {
-        let room = tempfile::tempdir().unwrap();
-        let path = room.path().join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
         Profile::open(&path).map_err(|e| e.to_string())
     }

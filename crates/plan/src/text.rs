@@ -53,7 +53,12 @@ impl fmt::Display for Report {
         )?;
         for row in &self.strategies {
             let Some(epoch) = row.epoch_seconds else {
-                writeln!(f, "{:<13} does not fit: {}", row.name, row.reason.as_deref().unwrap_or("no room"))?;
+                writeln!(
+                    f,
+                    "{:<13} does not fit: {}",
+                    row.name,
+                    row.reason.as_deref().unwrap_or("too large")
+                )?;
                 continue;
             };
             let trainers = match row.standby {

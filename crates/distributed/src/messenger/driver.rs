@@ -90,7 +90,7 @@ impl<T: Transport> Driver<T> {
         self.shared.arrived.notify_all();
         if !matches!(outcome, Ok(Ok(()))) {
             // The remaining transport may deliver the reason; a regular end could block forever.
-            let told = catch_unwind(AssertUnwindSafe(|| {
+            let farewell = catch_unwind(AssertUnwindSafe(|| {
                 self.queue.drop_replies();
                 self.send_to_all(kind::FAULT, |words| say_text(&why, words));
                 let began = Instant::now();
@@ -99,7 +99,7 @@ impl<T: Transport> Driver<T> {
                     std::thread::sleep(POLL_INTERVAL[1]);
                 }
             }));
-            drop(told);
+            drop(farewell);
             std::mem::forget(self.transport);
         }
     }
@@ -182,8 +182,8 @@ impl<T: Transport> Driver<T> {
     fn end(&mut self, how: Ending) -> Result<()> {
         let most = if how == Ending::Closed { self.shared.options.patience } else { FAILURE_REPORT_TIME };
         let began = Instant::now();
-        let mut is_told = how != Ending::Closed;
-        if is_told {
+        let mut is_farewell_sent = how != Ending::Closed;
+        if is_farewell_sent {
             self.queue.drop_replies();
         }
         loop {
@@ -193,11 +193,11 @@ impl<T: Transport> Driver<T> {
                 // Other ranks end only after their messages were received.
                 while self.transport.poll()?.is_some() {}
                 std::thread::sleep(POLL_INTERVAL[1]);
-            } else if is_told {
+            } else if is_farewell_sent {
                 break;
             } else {
                 self.send_to_all(kind::BYE, |_| {});
-                is_told = true;
+                is_farewell_sent = true;
             }
         }
         if how == Ending::Aborted {

@@ -111,12 +111,12 @@ mod tests {
     /// Sends all frames that may be sent, and returns for each the lane, the first word, the number
     /// of words, and whether the message ends.
     fn hand_over(queue: &mut Queue, in_flight: &mut Vec<Frame>) -> Vec<(Lane, u32, usize, bool)> {
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         while let Some(frame) = queue.next(1, in_flight.len()) {
-            told.push((frame.lane, frame.words()[0], frame.words().len(), frame.is_last));
+            sent.push((frame.lane, frame.words()[0], frame.words().len(), frame.is_last));
             in_flight.push(frame);
         }
-        told
+        sent
     }
 
     #[test]
@@ -125,9 +125,9 @@ mod tests {
         let frames = WINDOW + 2;
         queue.push(1, Lane::Rows, message(1, frames * FRAME_WORDS));
         queue.push(1, Lane::Rows, message(2_000_000, 3));
-        let told = hand_over(&mut queue, &mut flying);
+        let sent = hand_over(&mut queue, &mut flying);
         let piece = |i: usize| (Lane::Rows, 1 + (i * FRAME_WORDS) as u32, FRAME_WORDS, i + 1 == frames);
-        assert_eq!(told, (0..WINDOW).map(piece).collect::<Vec<_>>());
+        assert_eq!(sent, (0..WINDOW).map(piece).collect::<Vec<_>>());
 
         // Only urgent messages fit now, in order and complete.
         queue.push(1, Lane::Draws, message(3_000_000, 5));

@@ -79,8 +79,8 @@ fn sums_follow_rank_order_bit_for_bit() {
                 let all = Collective::new(post.clone());
                 let mut values: Vec<f32> = (0..len).map(|i| value(post.rank(), i)).collect();
                 all.sum(3, &mut values).unwrap();
-                let told = all.gather(4, &[post.rank() as u32; 2]).unwrap();
-                assert_eq!(told, (0..size as u32).map(|rank| vec![rank; 2]).collect::<Vec<_>>());
+                let results = all.gather(4, &[post.rank() as u32; 2]).unwrap();
+                assert_eq!(results, (0..size as u32).map(|rank| vec![rank; 2]).collect::<Vec<_>>());
                 assert_eq!(all.broadcast(5, vec![9 + post.rank() as u32]).unwrap(), [9]);
                 all.barrier(6).unwrap();
                 post.close();
@@ -100,7 +100,7 @@ fn failures_reach_all_waiting_ranks_at_once_with_the_reason() {
     // Repeatedly, because messages of a consequential failure may arrive before those of the first.
     for _ in 0..40 {
         let began = Instant::now();
-        let told = on_ranks(3, LONG, |post| {
+        let results = on_ranks(3, LONG, |post| {
             let all = Collective::new(post.clone());
             all.barrier(0).unwrap();
             if post.rank() == 1 {
@@ -111,28 +111,28 @@ fn failures_reach_all_waiting_ranks_at_once_with_the_reason() {
             all.gather(1, &[]).and(post.take(0, 2)).unwrap_err().to_string()
         });
         assert!(began.elapsed() < LONG / 2);
-        assert_eq!(told[0], "rank 1: the disk is full");
-        assert_eq!(told[2], "rank 1: the disk is full");
+        assert_eq!(results[0], "rank 1: the disk is full");
+        assert_eq!(results[2], "rank 1: the disk is full");
     }
 }
 
 #[test]
 fn ranks_that_vanish_are_detected() {
-    let told = on_ranks(2, LONG, |post| {
+    let results = on_ranks(2, LONG, |post| {
         if post.rank() == 1 {
             return String::new(); // dropped
         }
         post.take(1, 2).unwrap_err().to_string()
     });
-    assert_eq!(told[0], "rank 1: it ended before its work was complete");
-    let told = on_ranks(2, LONG, |post| {
+    assert_eq!(results[0], "rank 1: it ended before its work was complete");
+    let results = on_ranks(2, LONG, |post| {
         if post.rank() == 1 {
             post.close();
             return String::new();
         }
         post.take(1, 2).unwrap_err().to_string()
     });
-    assert!(told[0].contains("run different operations"), "{}", told[0]);
+    assert!(results[0].contains("run different operations"), "{}", results[0]);
 }
 
 /// Transport that neither receives nor sends after some time.
@@ -206,9 +206,9 @@ fn transport_failures_reach_all_ranks_with_the_reason() {
         let options = MessengerOptions { patience: LONG, threads: 1 };
         let second = Messenger::start(options, move || Ok(Breaks(second, breaks, fails))).unwrap();
         let post = Messenger::start(options, move || Ok(first)).unwrap();
-        for told in [post.take(1, 5), second.take(0, 5)] {
-            let told = told.unwrap_err().to_string();
-            assert!(told.contains(why), "{told}");
+        for result in [post.take(1, 5), second.take(0, 5)] {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
         }
         assert!(breaks.elapsed() < LONG / 2);
     }

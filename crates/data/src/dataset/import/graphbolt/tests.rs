@@ -154,7 +154,7 @@ fn unsupported_contents_are_reported() {
     let error = run(directory(
         &YAML
             .replace("name: class", "name: node_classification")
-            .replace("name: seeds, format: numpy, in_memory", "name: seats, format: numpy, in_memory"),
+            .replace("name: seeds, format: numpy, in_memory", "name: nodes, format: numpy, in_memory"),
     )
     .path());
     assert!(error.unwrap_err().contains("train_set: its data contains no 'seeds'"));

@@ -64,11 +64,11 @@ impl<T: Id> Parsed<T> {
         plain: impl Fn(&[u8]) -> Option<Plain<'_>>,
     ) -> Self {
         let skipped = chunk[..start].iter().filter(|&&b| b == b'\n').count() as u64;
-        let room = (chunk.len() - start) / 8;
+        let capacity = (chunk.len() - start) / 8;
         let mut parsed = Self {
-            from: Vec::with_capacity(room),
-            to: Vec::with_capacity(room),
-            weight: Vec::with_capacity(if column.is_some() { room } else { 0 }),
+            from: Vec::with_capacity(capacity),
+            to: Vec::with_capacity(capacity),
+            weight: Vec::with_capacity(if column.is_some() { capacity } else { 0 }),
             lines: skipped,
             fault: None,
         };

@@ -1,4 +1,5 @@
-//! Seeds that are made rather than cut from real files: small inputs that their readers accept.
+//! Seeds that are generated rather than cut from real files: small inputs that their readers
+//! accept.
 
 #[cfg(feature = "fetch")]
 mod downloads;
@@ -22,10 +23,10 @@ use crate::input::{join, members};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// A seed: its target, its name, its bytes.
+/// Seed: its target, its name, its bytes.
 pub type Seed = (&'static str, String, Vec<u8>);
 
-/// Every made seed; files are written to the empty directory `dir` on the way.
+/// Generates all seeds; files are written to the empty directory `dir` on the way.
 ///
 /// # Errors
 /// `dir` cannot be written.
@@ -72,7 +73,7 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     Ok(seeds)
 }
 
-/// An `.npy` file.
+/// `.npy` file.
 fn array(descr: &str, fortran: bool, shape: &[usize], data: &[u8]) -> Vec<u8> {
     let axes: String = shape.iter().map(|n| format!("{n},")).collect();
     let fortran = if fortran { "True" } else { "False" };
@@ -86,7 +87,7 @@ fn numbers<T: npy::Element>(data: &[T], shape: &[usize]) -> Vec<u8> {
     array(&T::DTYPE.to_string(), false, shape, bytemuck::cast_slice(data))
 }
 
-/// The files of a directory, by their paths in `root`.
+/// Files of a directory, by their paths in `root`.
 fn files(root: &Path, dir: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -156,7 +157,7 @@ fn native(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
     Ok(())
 }
 
-/// The importers' sources.
+/// Sources of the importers.
 // Reason for its length: a table, one row per seed.
 fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     let indptr = numbers(&[0i32, 1, 2, 3], &[4]);
@@ -254,7 +255,11 @@ fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     );
     let words = |words: &[u32]| -> Vec<u8> { bytemuck::cast_slice(words).to_vec() };
     let gnnlab: [(&str, &[u8]); 8] = [
-        ("meta.txt", b"NUM_NODE 3\nNUM_EDGE 3\nFEAT_DIM 1\nNUM_CLASS 2\nNUM_TRAIN_SET 1\nNUM_VALID_SET 1\nNUM_TEST_SET 1\n"),
+        (
+            "meta.txt",
+            b"NUM_NODE 3\nNUM_EDGE 3\nFEAT_DIM 1\nNUM_CLASS 2\nNUM_TRAIN_SET 1\nNUM_VALID_SET \
+            1\nNUM_TEST_SET 1\n",
+        ),
         ("indptr.bin", &words(&[0, 1, 2, 3])),
         ("indices.bin", &words(&[1, 2, 2])),
         ("feat.bin", &words(&[0, 0, 0])),
@@ -284,7 +289,7 @@ fn import(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     add("import_edges", "counted", join("num-nodes=9", &[("edges.txt", b"0 1\n8 3\n")]));
 }
 
-/// The sources of ogb, graphsage and graphbolt.
+/// Sources of ogb, graphsage and graphbolt.
 // Reason for its length: a table, one row per seed.
 fn import_directories(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     let text: [(&str, &[u8]); 8] = [
@@ -348,7 +353,8 @@ fn import_directories(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
         ("musae_a_features.json", br#"{"2": [4, 0, 4], "0": [], "1": [1]}"#),
         (
             "musae_a_target.csv",
-            b"id,days,mature,views,partner,new_id\n70,1,True,5,False,2\n71,1,False,5,False,0\n9,1,True,5,False,1\n",
+            b"id,days,mature,views,partner,new_id\n70,1,True,5,False,2\n\
+              71,1,False,5,False,0\n9,1,True,5,False,1\n",
         ),
         ("splits.json", br#"[{"train": [2], "valid": [0], "test": [1]}]"#),
     ];
@@ -360,7 +366,8 @@ fn import_directories(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     ];
     add("import_musae", "pages", join("", &pages));
 
-    let yaml = b"dataset_name: tiny\ngraph:\n  nodes:\n    - num: 3\n  edges:\n    - format: csv\n      path: edges.csv\n\
+    let yaml = b"dataset_name: tiny\ngraph:\n  nodes:\n    - num: 3\n  edges:\n    - format: csv\n      \
+        path: edges.csv\n\
         feature_data:\n  - domain: node\n    name: feat\n    format: numpy\n    path: feat.npy\n\
         tasks:\n  - name: node_classification\n    num_classes: 2\n    train_set:\n      - data:\n\
         \x20         - {name: seeds, format: numpy, path: train.npy}\n\
@@ -383,7 +390,7 @@ fn import_directories(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     add("import_graphbolt", "arrays", join("normalize=none", &files));
 }
 
-/// The sources of facebook100: two schools of two people, one packed.
+/// Sources of facebook100: two schools of two people, one compressed.
 fn import_schools(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<()> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let element = |kind: u32, data: &[u8]| {
@@ -391,9 +398,9 @@ fn import_schools(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<(
         out.resize(out.len().next_multiple_of(8), 0);
         out
     };
-    // class, room for entries, shape, name, and what follows
-    let matrix = |class: u32, room: u32, shape: [u32; 2], name: &str, rest: &[Vec<u8>]| {
-        let head = [words(&[class, room]), words(&shape)].map(|words| element(6, &words)).concat();
+    // Class, capacity for entries, shape, name, and the rest.
+    let matrix = |class: u32, capacity: u32, shape: [u32; 2], name: &str, rest: &[Vec<u8>]| {
+        let head = [words(&[class, capacity]), words(&shape)].map(|words| element(6, &words)).concat();
         element(14, &[head, element(1, name.as_bytes()), rest.concat()].concat())
     };
     let ones: Vec<u8> = [1f64.to_le_bytes(); 2].concat();
@@ -456,7 +463,7 @@ fn resume(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     add("resume", "sorting", join("", &files));
 }
 
-/// What the engine reads: options, what a run writes, lists of nodes.
+/// Inputs of the engine: options, files of a run, lists of nodes.
 #[cfg(feature = "engine")]
 fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<()> {
     use graphmill_engine::{

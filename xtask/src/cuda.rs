@@ -1,5 +1,6 @@
-//! `cargo xtask cuda compile`: compiles the CUDA kernels to PTX and packs it into the bundle that is
-//! checked in; `cargo xtask cuda check` compares the bundle with a fresh compilation of the kernels.
+//! `cargo xtask cuda compile`: compiles the CUDA kernels to PTX and packs it into the bundle that
+//! is checked in; `cargo xtask cuda check` compares the bundle with a fresh compilation of the
+//! kernels.
 //!
 //! The compiler is NVRTC of one version, from a Python package of 88 MB whose hash is checked
 //! (`xtask/nvrtc-VERSION.txt`). It is fetched once, into the target directory, and needs no device.
@@ -111,7 +112,10 @@ fn compile_kernels(python: &Path) -> Result<Modules> {
     let pinned = root.join(NVRTC);
     let packages = ["--no-deps", "--require-hashes", "-r", pinned.to_str().context("the path is not UTF-8")?];
     let own = python::prepare(python, &home()?, &packages, None).with_context(|| {
-        format!("NVRTC could not be installed as {NVRTC} says: it is fetched once, needs a network, x86-64 and Linux")
+        format!(
+            "NVRTC could not be installed as {NVRTC} says: it is fetched once, needs a network, x86-64 \
+            and Linux"
+        )
     })?;
     let script = root.join("xtask/nvrtc.py");
     let sources = files(&directory()?.join("kernels"), "cu")?;

@@ -5,18 +5,21 @@
 //!   hardware (a name, or a file)                  ─┴─►  memory: what fits, how much is cached  ─►  one simulated epoch for each strategy
 //! ```
 //!
-//! [`measure`] takes a [`Profile`] on this machine, [`plan`] predicts the strategies of one machine with several devices, and
-//! [`machines::plan`] those of several machines over a network. The engine does not depend on this crate.
+//! [`measure`] takes a [`Profile`] on this machine, [`plan`] predicts the strategies of one machine
+//! with several devices, and [`machines::plan`] those of several machines over a network. The
+//! engine does not depend on this crate.
 //!
 //! # Model
 //!
-//! The model is that of FGNN (sections 3 to 5). A device that samples holds the topology, a device that trains holds a training step, and
-//! the rest of its memory caches the hottest feature rows. The host gathers the other rows for a few devices at once and sends them over
-//! each device's own link. Times of stages scale with the device's speed, times of the host with its cores.
+//! The model is that of FGNN (sections 3 to 5). A device that samples holds the topology, a device
+//! that trains holds a training step, and the rest of its memory caches the hottest feature rows.
+//! The host gathers the other rows for a few devices at once and sends them over each device's own
+//! link. Times of stages scale with the device's speed, times of the host with its cores.
 //!
 //! # Deviations
 //!
-//! The prediction omits the loading before the first epoch, evaluation, and the differences between batches.
+//! The prediction omits the loading before the first epoch, evaluation, and the differences between
+//! batches.
 //!
 //! # Example
 //!

@@ -53,12 +53,8 @@ impl fmt::Display for Report {
         )?;
         for row in &self.strategies {
             let Some(epoch) = row.epoch_seconds else {
-                writeln!(
-                    f,
-                    "{:<13} does not fit: {}",
-                    row.name,
-                    row.reason.as_deref().unwrap_or("too large")
-                )?;
+                let reason = row.reason.as_deref().unwrap_or("too large");
+                writeln!(f, "{:<13} does not fit: {reason}", row.name)?;
                 continue;
             };
             let trainers = match row.standby {

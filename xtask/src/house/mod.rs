@@ -1,4 +1,5 @@
-//! `cargo xtask house`: the shape of the sources, and the paths that the documentation names.
+//! `cargo xtask house`: checks of the structure of the sources, and of the paths in the
+//! documentation.
 //!
 //! | rule | limit |
 //! | --- | --- |
@@ -9,8 +10,8 @@
 //! | default of a trait's method | no `unreachable!` |
 //! | a path in a Markdown page | exists |
 //!
-//! `xtask/house.toml` lists the exceptions with their reasons. Those that are not needed any more are
-//! printed, so that the list shrinks.
+//! `xtask/house.toml` lists the exceptions with their reasons. Superfluous exceptions are printed,
+//! so that the list shrinks.
 
 mod cycles;
 mod paths;

@@ -206,7 +206,8 @@ mod tests {
 
     #[test]
     fn comments_and_strings_are_blanked_and_lines_stay() {
-        let text = "let a = \"b // {\"; // c\nlet d = '{'; let e: &'static str = r#\"\n}\"#;\n/* f\n*/ g('\\'', b'\"')";
+        let text = "let a = \"b // \
+            {\"; // c\nlet d = '{'; let e: &'static str = r#\"\n}\"#;\n/* f\n*/ g('\\'', b'\"')";
         assert_eq!(
             blank(text),
             "let a = \"\";\nlet d = \"\"; let e: &'static str = \"\"\n;\n\n g(\"\", \"\")"
@@ -215,8 +216,10 @@ mod tests {
 
     #[test]
     fn functions_and_their_lengths_are_found() {
-        let text = "// long: a table\n#[inline]\npub fn a() {\n    if b {\n    }\n}\n\ntrait T {\n    fn c(&self);\n    \
-                    fn d(&self) {\n        unreachable!()\n    }\n}\n\n#[cfg(test)]\nmod tests {\n    fn e() {\n    }\n}\n";
+        let text = "// long: a table\n#[inline]\npub fn a() {\n    if b {\n    }\n}\n\ntrait T \
+            {\n    fn c(&self);\n    \
+                    fn d(&self) {\n        unreachable!()\n    }\n}\n\n#[cfg(test)]\nmod tests \
+                    {\n    fn e() {\n    }\n}\n";
         let source = Source::new("crates/x/src/lib.rs".into(), text.into());
         let found: Vec<_> = source.functions().into_iter().map(|f| (f.name, f.line, f.lines)).collect();
         assert_eq!(found, [("a".to_owned(), 3, 4), ("c".to_owned(), 9, 1), ("d".to_owned(), 10, 3)]);

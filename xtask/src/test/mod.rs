@@ -1,4 +1,5 @@
-//! `cargo xtask test [--soak]`: everything that a change must pass, and a table of the time it took.
+//! `cargo xtask test [--soak]`: everything that a change must pass, and a table of the time it
+//! took.
 //!
 //! ```text
 //!   formatting ─► house ─► voice ─► lints ─► build ─► package ─► tests ──────────────► package tests
@@ -9,10 +10,10 @@
 //! others because they leave a core idle: the kernels' compiler, which has one thread, and the
 //! documentation, which starts when cargo has released its lock and the tests run.
 //!
-//! One set of features serves all steps, so crates are compiled once, and once more without code for
-//! lints and documentation. Cargo leaves out what development dependencies enable unless a target
-//! asks for them, as examples do: steps that build no tests therefore name `--examples`. If MPI or
-//! Python is not installed, its tests are skipped.
+//! One set of features serves all steps, so crates are compiled once, and once more without code
+//! for lints and documentation. Cargo leaves out what development dependencies enable unless a
+//! target asks for them, as examples do: steps that build no tests therefore name `--examples`. If
+//! MPI or Python is not installed, its tests are skipped.
 
 mod background;
 mod table;

@@ -13,8 +13,8 @@
 //! title in italics and a year.
 //!
 //! `xtask/voice.toml` holds the number of remaining faults per member of the workspace, which only
-//! falls: more faults fail the check, and fewer print a note to lower the number. With a member's name
-//! the command lists all faults of that member.
+//! falls: more faults fail the check, and fewer print a note to lower the number. With a member's
+//! name the command lists all faults of that member.
 
 mod source;
 mod words;
@@ -66,8 +66,11 @@ pub(crate) fn check() -> Result<()> {
     for (member, faults) in &found {
         let limit = settings.faults.get(member).copied().unwrap_or(0);
         if faults.len() > limit {
-            faults.iter().for_each(|fault| eprintln!("{fault}"));
-            eprintln!("{member}: {} faults, at most {limit} are allowed", faults.len());
+            if limit == 0 {
+                faults.iter().for_each(|fault| eprintln!("{fault}"));
+            }
+            let hint = "`cargo xtask voice MEMBER` lists them";
+            eprintln!("{member}: {} faults, at most {limit} are allowed; {hint}", faults.len());
             exceeded += 1;
         } else if faults.len() < limit {
             eprintln!("note: {SETTINGS}: lower {member} from {limit} to {}", faults.len());

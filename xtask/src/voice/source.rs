@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn interrogative_openings_of_doc_comments_are_faults() {
-        let text = "/// Who waits.\n/// What follows is no opening.\nfn a() {}\n/// Number of nodes.\n// Where it is.\nfn b() {}\n";
+        let text = "/// Who waits.\n/// What follows is no opening.\nfn a() {}\n/// Number of nodes.\n// \
+            Where it is.\nfn b() {}\n";
         assert_eq!(kinds(text), [(1, "opening".into())]);
     }
 

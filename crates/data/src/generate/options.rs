@@ -69,7 +69,8 @@ pub struct GenerateOptions {
     pub signal: f64,
     /// `sbm`: share of the labels replaced by a random class. Default 0.
     pub label_noise: f64,
-    /// `sbm`: number of communities, each of one class, classes in turn; 0 for as many as classes. Default 0.
+    /// `sbm`: number of communities, each of one class, classes in turn; 0 for as many as classes.
+    /// Default 0.
     pub communities: usize,
     /// `sbm`: number of communities from which the training nodes are drawn, as in a graph of which
     /// only a part is labelled; 0 for all. Default 0.

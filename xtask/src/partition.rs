@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     build_release, graphmill,
-    graphs::{generated, in_dir, number},
+    graphs::{generated, number, with_directory},
 };
 
 const MODES: [&str; 3] = ["quality", "time", "linear"];
@@ -138,7 +138,7 @@ fn linear(parts: u16, to: u32) -> Result<()> {
     println!("| nodes | edges | bgl, s | ns an edge |");
     println!("| --- | --- | --- | --- |");
     for scale in (16..=to).step_by(2) {
-        in_dir(None, |dir| {
+        with_directory(None, |dir| {
             let graph = generated(dir, "kronecker", scale, DEGREE, 1)?;
             let graph = graph.to_string_lossy();
             let info = graphmill(&["info".into(), graph.to_string(), "--json".into()])?;

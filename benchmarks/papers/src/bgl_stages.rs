@@ -1,12 +1,13 @@
-//! BGL's allocation for its eight pipelined stages ("BGL: GPU-Efficient GNN Training by Optimizing
-//! Graph Data I/O and Preprocessing", Liu et al., NSDI 2023, Profiling-based Resource Allocation):
+//! BGL's allocation of cores and bandwidth to its eight pipelined stages.
+//!
+//! # Algorithm
 //!
 //! ```text
 //!   min max { T1/c1, T2/c2, Tnet, T3/c3, DI/bI, f(c4), DII/bII, Tgpu }      f(c4) = a/c4 + d
 //!   s.t.    c1 + c2 <= Cgs,   c3 + c4 <= Cwm,   bI + bII <= Bpcie
 //! ```
 //!
-//! | stage | where | what |
+//! | stage | location | task |
 //! | --- | --- | --- |
 //! | 1, 2 | graph store | answer sampling requests, build subgraphs |
 //! | 3 | between | network transfer |
@@ -16,19 +17,27 @@
 //! | 7 | link | copy features |
 //! | 8 | device | compute |
 //!
-//! Cores are whole, at least one each; bandwidth is divided at will.
+//! Cores are whole, at least one each; bandwidth is divisible.
 //!
-//! **Exact.** No constraint joins two of the pairs (c1, c2), (c3, c4), (bI, bII), so the maximum is
-//! least where each pair's own maximum is, and more of a resource never makes a stage slower, so
-//! each constraint holds with equality. A pair of cores is then a function of one number: its first
-//! term falls and its second rises, and the best is beside the place where they cross, which
-//! bisection finds in `O(log C)`. For bandwidth the two are equal at the best (otherwise moving
-//! some to the slower one would lower the maximum), so `bI : bII = DI : DII` and both take `(DI +
-//! DII) / Bpcie`.
+//! The solution is exact. No constraint joins two of the pairs (c1, c2), (c3, c4), (bI, bII), so the
+//! maximum is minimal if each pair's own maximum is, and more of a resource never slows a stage down,
+//! so each constraint holds with equality. A pair of cores is then a function of one number: its
+//! first term falls and its second rises, and the optimum is next to their crossing, which bisection
+//! finds. For bandwidth both terms are equal at the optimum (otherwise moving some to the slower one
+//! would lower the maximum), so `bI : bII = DI : DII` and both take `(DI + DII) / Bpcie`.
 //!
-//! **Use.** `cargo run -p graphmill-papers -- bgl-stages benchmarks/papers/stages.json`. No
-//! strategy uses it: the engine has three stages, which
-//! [`allocate::solve`](graphmill_engine::allocate::solve) places.
+//! No strategy uses the allocation: the engine has three stages, which
+//! [`allocate::solve`](graphmill_engine::allocate::solve) places. The command is
+//! `cargo run -p graphmill-papers -- bgl-stages benchmarks/papers/stages.json`.
+//!
+//! # Source
+//!
+//! Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O and preprocessing*,
+//! NSDI 2023, Profiling-based Resource Allocation.
+//!
+//! # Cost
+//!
+//! `O(log C)` for `C` cores.
 
 use graphmill_engine::{Error, Result};
 use serde::{Deserialize, Serialize};

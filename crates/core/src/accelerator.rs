@@ -1,67 +1,70 @@
-//! The seam between host memory and an accelerator's: what stands beside a matrix or a block once a device has worked with it.
+//! Interface between host memory and the memory of an accelerator, which may accompany a matrix or
+//! a block.
 //!
-//! This crate knows no device. Whoever computes on one hands in memory behind these traits; who only reads values on the host
-//! ([`crate::matrix::View::host`]) gets them, wherever the newest are, and pays for the copy.
+//! This crate knows no device. Code that computes on a device provides memory behind these traits;
+//! code that only reads values on the host ([`crate::matrix::View::host`]) gets them wherever the
+//! newest are, at the cost of a copy.
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 
-/// Memory of a device that holds values of a matrix, from their first on. Dropping it gives it back.
+/// Device memory that holds values of a matrix, from the first one on. Dropping it frees it.
 pub trait DeviceMemory: Any + Debug + Send + Sync {
-    /// Which device it is of: every device of a process has a number of its own.
+    /// Number of the device, unique within the process.
     fn device(&self) -> usize;
 
-    /// How many bytes it holds.
+    /// Size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Where it is, as the device numbers its memory.
+    /// Address in the device's address space.
     fn address(&self) -> u64;
 
-    /// Copies bytes from the host to those from `at` on.
+    /// Copies bytes from the host to the memory from `at` on.
     fn upload(&self, at: usize, from: &[u8]);
 
-    /// Copies the bytes from `at` on to the host, after all work of the device on them.
+    /// Copies the bytes from `at` on to the host, after all pending work of the device on them.
     fn download(&self, at: usize, to: &mut [u8]);
 
-    /// Copies the first `bytes` bytes of another device's memory, after that device's work on them; false where the two devices do not
-    /// reach each other, and nothing was done.
+    /// Copies the first `bytes` bytes of another device's memory, after that device's pending work
+    /// on them; returns false, without copying, if the devices cannot reach each other.
     fn copy_from(&self, _other: &dyn DeviceMemory, _bytes: usize) -> bool {
         false
     }
 
-    /// As what it is.
+    /// Upcasts for downcasting to the device's own type.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Who has memory of a device to give.
+/// Allocator of device memory.
 pub trait Accelerator {
-    /// The number that its memory tells ([`DeviceMemory::device`]).
+    /// Number of the device ([`DeviceMemory::device`]).
     fn device(&self) -> usize;
 
-    /// So many bytes; `None` where there is no such memory, which the accelerator remembers as its failure.
+    /// Allocates `bytes` bytes; `None` if the memory is exhausted, which the accelerator records as
+    /// its failure.
     fn allocate(&self, bytes: usize) -> Option<Arc<dyn DeviceMemory>>;
 
-    /// Values of the host that nobody changes while they are used, where the device can read them. `None` as with
-    /// [`Accelerator::allocate`].
+    /// Makes host values, which must not change while they are used, readable for the device.
+    /// `None` as for [`Accelerator::allocate`].
     fn read_only(&self, bytes: &[u8]) -> Option<Arc<dyn DeviceMemory>>;
 }
 
-/// A block as a device holds it: the arrays of [`crate::Block`], whose lengths the host knows.
+/// Block in device memory: the arrays of [`crate::Block`], whose lengths the host knows.
 pub trait DeviceBlock: Any + Debug + Send + Sync {
-    /// Which device it is on.
+    /// Number of the device.
     fn device(&self) -> usize;
 
-    /// `E`.
+    /// Number of edges, `E`.
     fn num_edges(&self) -> usize;
 
-    /// Whether its edges have weights of their own.
+    /// Returns true if its edges have weights.
     fn is_weighted(&self) -> bool;
 
-    /// Whether the transpose is there too.
+    /// Returns true if it includes the transpose.
     fn is_transposed(&self) -> bool;
 
-    /// Copies all arrays to the host, in the place of whatever they were there.
+    /// Copies all arrays to the host, replacing those of `block`.
     fn download(&self, block: &mut crate::Block);
 
-    /// As what it is.
+    /// Upcasts for downcasting to the device's own type.
     fn as_any(&self) -> &dyn Any;
 }

@@ -81,8 +81,8 @@ impl Runner<'_> {
         command.args(words).current_dir(dir).stdin(Stdio::null());
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);
         command.env_remove("RAYON_NUM_THREADS").env("RUST_BACKTRACE", "0");
-        let command = format!("graphmill {}", words.join(" "));
-        let mut child = command.spawn().with_context(|| command.clone())?;
+        let line = format!("graphmill {}", words.join(" "));
+        let mut child = command.spawn().with_context(|| line.clone())?;
         let began = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait()? {
@@ -91,16 +91,15 @@ impl Runner<'_> {
             if began.elapsed() > TIMEOUT {
                 child.kill()?;
                 child.wait()?;
-                bail!("{command}: no end after {} s", TIMEOUT.as_secs());
+                bail!("{line}: no end after {} s", TIMEOUT.as_secs());
             }
             thread::sleep(Duration::from_millis(1));
         };
         if !status.success() {
-            bail!("{command}: {status}\n{}", String::from_utf8_lossy(&fs::read(&err)?).trim_end());
+            bail!("{line}: {status}\n{}", String::from_utf8_lossy(&fs::read(&err)?).trim_end());
         }
         let bytes = fs::read(&out)?;
-        serde_json::from_slice(&bytes)
-            .with_context(|| format!("{command}: the output is not a JSON document"))
+        serde_json::from_slice(&bytes).with_context(|| format!("{line}: the output is not a JSON document"))
     }
 
     /// Adds the leaves of a document that are not ignored.

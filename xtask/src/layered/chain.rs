@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::{Options, WIDE, generated, rounds::in_turn};
-use crate::graphs::{in_dir, number};
+use crate::graphs::{number, with_directory};
 
 const LINKS: [&str; 2] = ["12G,10us", "2G,10us"];
 
@@ -37,7 +37,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         "| link | | epoch, s | rounds | first / this | link, MB | seconds taken | hit rate | staleness |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
-    in_dir(None, |dir| {
+    with_directory(None, |dir| {
         let graph = generated(dir, &WIDE)?;
         for link in LINKS.iter().filter(|link| options.wants(link, LINKS)) {
             let common = format!(

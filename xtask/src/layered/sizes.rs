@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{Options, WIDE, generated, rounds::in_turn};
-use crate::graphs::{in_dir, number};
+use crate::graphs::{number, with_directory};
 
 const DEPTHS: &[(&str, &str)] = &[
     ("2", "--layers 2 --fanout 25,10"),
@@ -18,7 +18,7 @@ const STRATEGIES: [&str; 2] = ["sequential", "layered"];
 
 /// Prints both tables.
 pub(super) fn run(options: &Options) -> Result<()> {
-    in_dir(None, |dir| {
+    with_directory(None, |dir| {
         let graph = generated(dir, &WIDE)?;
         let table = |name: &str, rows: &[(&str, String)]| -> Result<()> {
             println!(

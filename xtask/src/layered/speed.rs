@@ -6,7 +6,7 @@ use super::{
     FB100, Generated, Options, WIDE, generated, imported,
     rounds::{Timed, in_turn},
 };
-use crate::graphs::{in_dir, number};
+use crate::graphs::{number, with_directory};
 
 /// Graphs besides [`WIDE`] and [`FB100`].
 const GRAPHS: &[Generated] = &[
@@ -44,7 +44,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let names = || GRAPHS.iter().map(|graph| graph.name).chain([FB100.name]);
-    in_dir(None, |dir| {
+    with_directory(None, |dir| {
         for name in names().filter(|name| options.wants(name, names())) {
             let graph = match GRAPHS.iter().find(|graph| graph.name == name) {
                 Some(graph) => generated(dir, graph)?,

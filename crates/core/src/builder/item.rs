@@ -1,20 +1,20 @@
-//! What is dealt and sorted: the key of an edge, with or without its weight.
+//! Items that are distributed and sorted: the key of an edge, with or without its weight.
 //!
-//! Without weights an edge is 64 bits and nothing else, so that those who have none pay nothing for those who have.
+//! An unweighted edge is only its 64-bit key, so that unweighted graphs pay nothing for weights.
 
-/// An edge on its way: its destination in the upper and its source in the lower half of 64 bits, in ascending order the
-/// rows of a CSC graph.
+/// Edge under construction: its destination in the upper and its source in the lower half of 64
+/// bits, in ascending order the rows of a CSC graph.
 pub trait Item: bytemuck::Pod + Send + Sync {
-    /// Whether a weight travels with the key.
+    /// True if the item has a weight.
     const WEIGHTED: bool;
 
-    /// The edge of this key; the weight is dropped where none travels.
+    /// Creates an edge with this key; an unweighted item drops the weight.
     fn new(key: u64, weight: f32) -> Self;
 
-    /// Its key.
+    /// Key of the edge.
     fn key(self) -> u64;
 
-    /// Its weight; 1 where none travels.
+    /// Weight of the edge; 1 if unweighted.
     fn weight(self) -> f32;
 }
 
@@ -37,7 +37,8 @@ impl Item for u64 {
     }
 }
 
-/// Source, destination and the bits of the weight: 12 bytes, where a struct of a 64-bit key would take 16.
+/// Source, destination and the bits of the weight: 12 bytes, where a struct of a 64-bit key would
+/// take 16.
 pub type Weighted = [u32; 3];
 
 impl Item for Weighted {

@@ -187,7 +187,7 @@ impl Block {
     /// enough.
     pub fn par_transpose(&mut self) {
         self.device = OnDevice::default();
-        if self.num_edges() >= transpose::LARGE && rayon::current_num_threads() > 1 {
+        if self.num_edges() >= transpose::MIN_PARALLEL_EDGES && rayon::current_num_threads() > 1 {
             transpose::spread(self);
         } else {
             transpose::serial(self);

@@ -87,7 +87,7 @@ mod tests {
         #[test]
         fn same_as_sorting_by_comparison(seed: u64, mask: u64, set: u64, few: bool) {
             let mut stream = Stream::new(seed);
-            let mut keys: Vec<u64> = (0..if few { 9 } else { FEW + 77 })
+            let mut keys: Vec<u64> = (0..if few { 9 } else { MIN_RADIX_LEN + 77 })
                 .map(|_| stream.below(u64::MAX) & mask | set & !mask)
                 .collect();
             let mut expected = keys.clone();
@@ -103,8 +103,8 @@ mod tests {
         assert_eq!(digits(1 << 63), [63]);
         assert_eq!(digits(u64::MAX), [0, 9, 18, 27, 36, 45, 54, 63]);
         assert_eq!(digits(0x1ff_0000_0000 | 0b100), [2, 32]);
-        let mut same = vec![5u64; FEW];
+        let mut same = vec![5u64; MIN_RADIX_LEN];
         sort(&mut same);
-        assert!(same == vec![5; FEW]);
+        assert!(same == vec![5; MIN_RADIX_LEN]);
     }
 }

@@ -19,16 +19,17 @@
 //!
 //! Cores are whole, at least one each; bandwidth is divisible.
 //!
-//! The solution is exact. No constraint joins two of the pairs (c1, c2), (c3, c4), (bI, bII), so the
-//! maximum is minimal if each pair's own maximum is, and more of a resource never slows a stage down,
-//! so each constraint holds with equality. A pair of cores is then a function of one number: its
-//! first term falls and its second rises, and the optimum is next to their crossing, which bisection
-//! finds. For bandwidth both terms are equal at the optimum (otherwise moving some to the slower one
-//! would lower the maximum), so `bI : bII = DI : DII` and both take `(DI + DII) / Bpcie`.
+//! The solution is exact. No constraint joins two of the pairs (c1, c2), (c3, c4), (bI, bII), so
+//! the maximum is minimal if each pair's own maximum is, and more of a resource never slows a stage
+//! down, so each constraint holds with equality. A pair of cores is then a function of one number:
+//! its first term falls and its second rises, and the optimum is next to their crossing, which
+//! bisection finds. For bandwidth both terms are equal at the optimum (otherwise moving some to the
+//! slower one would lower the maximum), so `bI : bII = DI : DII` and both take `(DI + DII) /
+//! Bpcie`.
 //!
 //! No strategy uses the allocation: the engine has three stages, which
-//! [`allocate::solve`](graphmill_engine::allocate::solve) places. The command is
-//! `cargo run -p graphmill-papers -- bgl-stages benchmarks/papers/stages.json`.
+//! [`allocate::solve`](graphmill_engine::allocate::solve) places. The command is `cargo run -p
+//! graphmill-papers -- bgl-stages benchmarks/papers/stages.json`.
 //!
 //! # Source
 //!

@@ -2,9 +2,9 @@
 
     python fuzz/cut.py DATASETS
 
-DATASETS holds planetoid/ind.*, shchur_npz/cora.npz and heterophilous/minesweeper.npz. Only sets from repositories whose
-licence lets them be passed on (MIT) are cut. Needs NumPy and SciPy; the seeds are checked in, so this runs only
-when a reader or the cut changes.
+DATASETS holds planetoid/ind.*, shchur_npz/cora.npz and heterophilous/minesweeper.npz. Only datasets
+whose licence permits redistribution (MIT) are cut. Needs NumPy and SciPy; the seeds are checked in,
+so run this only when a reader or the cut changes.
 """
 
 import io

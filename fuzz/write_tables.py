@@ -1,9 +1,9 @@
-"""Writes small Parquet tables as their writers do: Arrow (C++), pandas, Polars, DuckDB and fastparquet.
+"""Writes small Parquet tables with Arrow (C++), pandas, Polars, DuckDB and fastparquet.
 
     pip install pyarrow pandas polars duckdb fastparquet
     python fuzz/write_tables.py
 
-The seeds are checked in, so this runs only when a writer is to be added.
+The seeds are checked in, so run this only to add a writer.
 """
 
 import tempfile

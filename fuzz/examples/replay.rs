@@ -1,4 +1,5 @@
-//! Runs files through a target without a fuzzer: `cargo run -p graphmill-fuzz --example replay -- TARGET FILE...`
+//! Replays files through a target without a fuzzer: `cargo run -p graphmill-fuzz --example replay
+//! -- TARGET FILE...`
 
 use std::{env, fs, process::ExitCode};
 

@@ -1,4 +1,5 @@
-//! Writes the made seeds to `fuzz/seeds/TARGET/made-*` and the dictionaries to `fuzz/dictionaries/TARGET.dict`.
+//! Writes the generated seeds to `fuzz/seeds/TARGET/made-*` and the dictionaries to
+//! `fuzz/dictionaries/TARGET.dict`.
 
 use std::{fs, path::Path};
 
@@ -24,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A word as libFuzzer's dictionaries have it.
+/// Formats a word for libFuzzer's dictionaries.
 fn quoted(token: &[u8]) -> String {
     let letter = |&b: &u8| match b {
         b'"' | b'\\' => format!("\\{}", char::from(b)),

@@ -1,29 +1,32 @@
-//! The declared limit: a global allocator that counts what is held, and ends the process when a run of a target holds
-//! more than its input justifies.
+//! The declared limit: a global allocator that counts what is held, and ends the process when a run
+//! of a target holds more than its input justifies.
 //!
 //! ```text
 //! limit = 128 MiB + 128 x unpacked bytes
 //! ```
 //!
-//! 128 MiB is what the readers may take whatever the input: buffers, a graph of a million nodes whose ids a single edge
-//! names, a table of 2^24 entries of a few values (`import/claims.rs`). 128 bytes are 16 words: the smallest entry of a file is a byte (an `i1` row start of an `.npy` array, a digit
-//! and its comma in text), and while a graph is built from it, ids, cursors, row starts, labels and their 64-bit sources are
-//! held at once. What is deflated counts as unpacked: deflate expands at most 1032 times (zlib's technical notes).
-//! Parquet's runs of equal values count the same, and no row is believed to pack better (`import/parquet/file.rs`).
+//! 128 MiB is what the readers may take whatever the input: buffers, a graph of a million nodes
+//! whose ids a single edge names, a table of 2^24 entries of a few values (`import/claims.rs`). 128
+//! bytes are 16 words: the smallest entry of a file is a byte (an `i1` row start of an `.npy`
+//! array, a digit and its comma in text), and while a graph is built from it, ids, cursors, row
+//! starts, labels and their 64-bit sources are held at once. What is deflated counts as unpacked:
+//! deflate expands at most 1032 times (zlib's technical notes). Parquet's runs of equal values
+//! count the same, and no row is believed to pack better (`import/parquet/file.rs`).
 //!
-//! A request beyond the limit ends the process even where it would have been refused politely: on a larger machine
-//! it would have succeeded. Memory maps of input files are not counted; they hold no more than the files.
+//! A request beyond the limit ends the process even if the reader would have returned an error: on
+//! a larger machine it would have succeeded. Memory maps of input files are not counted; they hold
+//! no more than the files.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// Bytes that any input may ask for.
+/// Bytes that any input may allocate.
 pub const FLOOR: usize = 128 << 20;
-/// Bytes that each unpacked byte of the input may ask for.
+/// Bytes that each unpacked byte of the input may allocate.
 pub const PER_BYTE: usize = 128;
-/// The most that deflate expands.
+/// Largest expansion factor of deflate.
 pub const DEFLATE: usize = 1032;
 
 struct Counting;
@@ -47,7 +50,8 @@ fn take(size: usize) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator with the layout it came with; counting changes nothing.
+// SAFETY: every call is forwarded to the system's allocator with its layout; counting changes
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         take(layout.size());
@@ -83,7 +87,7 @@ pub fn limited<T>(unpacked: usize, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Lifts the limit when a run ends, be it by a panic.
+/// Lifts the limit when a run ends, even by a panic.
 struct Lift;
 
 impl Drop for Lift {

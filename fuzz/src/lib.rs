@@ -1,8 +1,9 @@
-//! Fuzzing of every reader: whatever the bytes, an error or a value, never a panic, and never more memory than the bytes
-//! justify ([`alloc`]).
+//! Fuzzing of every reader: any bytes give an error or a value, never a panic, and never more
+//! memory than the bytes justify ([`alloc`]).
 //!
-//! A target is a function of bytes in a file of its own; [`targets::TABLE`] lists them. `cargo fuzz` runs them under
-//! libFuzzer, the test `regressions` runs every seed, every input that once was a fault, and some mutations of them.
+//! A target is a function of bytes in a separate file; [`targets::TABLE`] lists them. `cargo fuzz`
+//! runs them under libFuzzer; the test `regressions` runs every seed, every input that once caused
+//! a fault, and some mutations of them.
 
 pub mod alloc;
 pub mod input;
@@ -12,7 +13,8 @@ pub mod scratch;
 pub mod seeds;
 pub mod targets;
 
-/// Defines a program of `cargo fuzz` that runs one target; without `cargo fuzz` it only says how to run it.
+/// Defines a program of `cargo fuzz` that runs one target; without `cargo fuzz` it only prints how
+/// to run it.
 #[macro_export]
 macro_rules! program {
     ($target:ident) => {
@@ -29,11 +31,11 @@ macro_rules! program {
     };
 }
 
-/// Makes this thread the only one of parallel loops: small inputs are read in microseconds, and handing each to another
-/// thread would take longer.
+/// Restricts parallel loops to this thread: small inputs are read in microseconds, and handing each
+/// to another thread would take longer.
 ///
 /// # Panics
-/// The pool cannot be made.
+/// The pool cannot be created.
 pub fn one_thread() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

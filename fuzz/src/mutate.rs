@@ -1,12 +1,13 @@
-//! Mutations under a key, for machines without a fuzzer: the same input under the same key gives the same bytes.
+//! Keyed mutations, for machines without a fuzzer: the same input under the same key gives the same
+//! bytes.
 
 use graphmill_core::keyed::{Stream, key};
 
-/// Longest input that mutations make.
-const LONGEST: usize = 1 << 14;
+/// Maximum length of a mutated input.
+const MAX_LENGTH: usize = 1 << 14;
 
-/// `input` after one to four changes, drawn under `name` and `index`; `other` is what may be spliced in, `tokens` what may
-/// be put in.
+/// Applies one to four changes to `input`, drawn under `name` and `index`; `other` may be spliced
+/// in, and `tokens` may be inserted.
 pub fn mutate(input: &[u8], other: &[u8], tokens: &[&[u8]], name: &str, index: u64) -> Vec<u8> {
     let name = name.bytes().fold(0, |hash, byte| key(&[hash, byte.into()]));
     let mut stream = Stream::new(key(&[name, index]));
@@ -14,11 +15,11 @@ pub fn mutate(input: &[u8], other: &[u8], tokens: &[&[u8]], name: &str, index: u
     for _ in 0..=below(&mut stream, 4) {
         change(&mut out, other, tokens, &mut stream);
     }
-    out.truncate(LONGEST);
+    out.truncate(MAX_LENGTH);
     out
 }
 
-/// Below `n`, or 0 where there is none.
+/// Draws a number below `n`, or 0 if `n` is 0.
 fn below(stream: &mut Stream, n: usize) -> usize {
     stream.below(n.max(1) as u64) as usize
 }
@@ -41,7 +42,7 @@ fn change(out: &mut Vec<u8>, other: &[u8], tokens: &[&[u8]], stream: &mut Stream
             out.splice(at..at, token.iter().copied());
         }
         6 => {
-            // a number for a number: sizes, counts and ids
+            // Replaces a number by a number: sizes, counts and ids.
             let Some(digit) = out[at..].iter().position(u8::is_ascii_digit).map(|i| at + i) else { return };
             let digits = out[digit..].iter().take_while(|b| b.is_ascii_digit()).count();
             let number =
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_gives_the_same_bytes_and_another_key_others() {
+    fn mutations_depend_only_on_the_key() {
         let make = |index| mutate(b"shape 12 of 3", b"other bytes", &[b"TOKEN"], "a", index);
         assert_eq!(make(7), make(7));
         let different = (0..200).map(make).collect::<std::collections::BTreeSet<_>>();

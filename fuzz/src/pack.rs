@@ -1,5 +1,5 @@
-//! Zip archives and gzip files that hold their bytes as they are: fast to write, with the checksums that a mutation of the
-//! contents would break.
+//! Zip archives and gzip files that store their bytes uncompressed: fast to write, with the
+//! checksums that a mutation of the contents would break.
 
 use flate2::Crc;
 
@@ -9,14 +9,16 @@ fn crc(bytes: &[u8]) -> [u8; 4] {
     crc.sum().to_le_bytes()
 }
 
-/// A zip archive of stored members `(name, bytes)` (PKWARE's APPNOTE, sections 4.3.7, 4.3.12 and 4.3.16).
+/// Zip archive of stored members `(name, bytes)` (PKWARE's APPNOTE, sections 4.3.7, 4.3.12 and
+/// 4.3.16).
 pub fn zip(members: &[(&[u8], &[u8])]) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for (name, bytes) in members {
         let name = &name[..name.len().min(usize::from(u16::MAX))];
         let offset = (out.len() as u32).to_le_bytes();
         let length = (bytes.len() as u32).to_le_bytes();
-        // version, flags, method, time, date, checksum, packed and unpacked length, lengths of name and extra field
+        // version, flags, method, time, date, checksum, packed and unpacked length, lengths of name
+        // and extra field
         let common = [
             &[20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0][..],
             &crc(bytes),
@@ -38,7 +40,7 @@ pub fn zip(members: &[(&[u8], &[u8])]) -> Vec<u8> {
     out
 }
 
-/// A gzip file of stored blocks (RFC 1952; RFC 1951, section 3.2.4).
+/// Gzip file of stored blocks (RFC 1952; RFC 1951, section 3.2.4).
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     const BLOCK: usize = 0xffff;
     let mut out = b"\x1f\x8b\x08\0\0\0\0\0\0\xff".to_vec();

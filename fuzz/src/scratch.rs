@@ -1,4 +1,4 @@
-//! A directory that a target writes its files to, in memory where the system has such a place.
+//! Directory for the files of a target, in memory if the system has such a place.
 
 use std::{
     cell::RefCell,
@@ -8,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Files by name. They stay open and are written anew only where they changed: a mutation changes one of many.
+/// Files by name. They stay open and are rewritten only if they changed, because a mutation changes
+/// one of many.
 struct Scratch {
     dir: PathBuf,
     files: BTreeMap<String, (File, Vec<u8>)>,
@@ -18,7 +19,7 @@ thread_local! {
     static SCRATCH: RefCell<BTreeMap<&'static str, Scratch>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Lays out exactly `files` in the directory of `target` and hands it to `work`.
+/// Writes exactly `files` to the directory of `target` and passes it to `work`.
 ///
 /// # Panics
 /// The directory cannot be written.
@@ -35,7 +36,8 @@ pub fn with_files<T>(
     work(&dir)
 }
 
-/// As [`with_files`], for a reader that changes or removes files: everything is written anew each time.
+/// Variant of [`with_files`] for a reader that changes or removes files: everything is rewritten
+/// each time.
 ///
 /// # Panics
 /// The directory cannot be written.
@@ -98,7 +100,7 @@ impl Scratch {
 
 const PREFIX: &str = "graphmill-fuzz-";
 
-/// A fuzzer ends without cleaning up, so the next one does it: directories of processes that are gone.
+/// A fuzzer ends without cleaning up, so the next one removes the directories of dead processes.
 fn remove_stale(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -115,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_directory_holds_what_was_asked_for_and_no_more() {
+    fn the_directory_contains_exactly_the_requested_files() {
         let read = |dir: &Path, name: &str| fs::read(dir.join(name)).ok();
         with_files("scratch", &[("a", "long text"), ("b/c", "1")], |dir| {
             assert_eq!(

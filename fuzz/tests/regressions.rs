@@ -1,5 +1,6 @@
-//! Every seed, every input that once was a fault, and mutations of them, through their targets: no panic, and no
-//! allocation beyond the declared limit. One test, on one thread of each of two processes: the limit is the process's.
+//! Every seed, every input that once caused a fault, and mutations of them, through their targets:
+//! no panic, and no allocation beyond the declared limit. A single test, on one thread of each of
+//! two processes, because the limit applies to the process.
 
 use std::{
     env, fs,
@@ -14,24 +15,25 @@ use graphmill_fuzz::{
     targets::{Answer, TABLE, Target},
 };
 
-/// Mutations per target, and those of a soak (`GRAPHMILL_SOAK`); `GRAPHMILL_MUTATIONS` asks for another number.
+/// Mutations per target, and those of a soak (`GRAPHMILL_SOAK`); `GRAPHMILL_MUTATIONS` overrides
+/// the number.
 const MUTATIONS: [u64; 2] = [1_000, 10_000];
-/// Set for the process that takes the other half of the mutations.
+/// Set for the process that runs the other half of the mutations.
 const SECOND: &str = "GRAPHMILL_REGRESSIONS_SECOND";
 
 #[test]
-fn no_input_is_a_fault() {
+fn no_input_causes_a_fault() {
     if env::var_os(SECOND).is_some() {
         return half(1);
     }
     let mut beside = Command::new(env::current_exe().unwrap());
-    let beside = beside.args(["--exact", "no_input_is_a_fault", "--nocapture"]).env(SECOND, "1").spawn();
+    let beside = beside.args(["--exact", "no_input_causes_a_fault", "--nocapture"]).env(SECOND, "1").spawn();
     half(0);
     assert!(beside.unwrap().wait().unwrap().success(), "the process beside has said what it found");
 }
 
-/// Every input, and every mutation whose number has an even number of ones in binary, or an odd one: a split with no period, since mutations go
-/// round the inputs, of which some take long.
+/// Runs every input, and every mutation whose number has an even (or odd) number of ones in binary:
+/// a split without a period, because mutations cycle through the inputs, of which some take long.
 fn half(odd: u32) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     graphmill_fuzz::one_thread();
@@ -45,7 +47,8 @@ fn half(odd: u32) {
         for (path, data) in &seeds {
             if let Err(e) = run(target, data, path) {
                 panic!(
-                    "{} is refused ({e}): if the format changed, write the seeds anew (cargo run -p graphmill-fuzz --example seeds)",
+                    "{} is rejected ({e}): if the format changed, regenerate the seeds (cargo run -p \
+                     graphmill-fuzz --example seeds)",
                     path.display()
                 );
             }
@@ -59,7 +62,8 @@ fn half(odd: u32) {
             let input = all[i as usize % all.len()];
             let other = all[(i / 7) as usize % all.len()];
             let data = mutate(input, other, target.tokens, target.name, i);
-            // an allocation beyond the limit ends the process, so the input is written before it is run
+            // An allocation beyond the limit ends the process, so the input is written before it is
+            // run.
             with_files("last", &[(target.name, &data)], |dir| {
                 let _ = run(target, &data, &dir.join(target.name));
             });

@@ -1,8 +1,9 @@
-//! `cargo xtask accuracy DATASETS [NAME ...]`: trains every experiment of `configs/accuracy.toml` whose name
-//! contains one of the `NAME`s, over its seeds or splits, with the `graphmill` command, and prints a
-//! Markdown table of means and standard deviations beside the published figures.
+//! `cargo xtask accuracy DATASETS [NAME ...]`: trains every experiment of `configs/accuracy.toml`
+//! whose name contains one of the `NAME`s, over its seeds or splits, with the `graphmill` command,
+//! and prints a Markdown table of means and standard deviations beside the published figures.
 //!
-//! `DATASETS` is a directory of raw datasets as their sources publish them; imports and runs go to `target/accuracy`.
+//! `DATASETS` is a directory of raw datasets as their sources publish them; imports and runs go to
+//! `target/accuracy`.
 
 use std::{
     fs,
@@ -26,7 +27,7 @@ struct Plan {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Experiment {
-    /// What to call it: dataset, model, kind of sampling.
+    /// Name of the experiment: dataset, model, kind of sampling.
     name: String,
     /// Import format.
     format: String,
@@ -40,9 +41,9 @@ struct Experiment {
     /// Options of the training over the recipe's.
     #[serde(default)]
     train: Vec<String>,
-    /// How many runs.
+    /// Number of runs.
     runs: usize,
-    /// The published figure, as text.
+    /// Published score, as text.
     #[serde(default)]
     published: String,
 }
@@ -80,7 +81,7 @@ pub(crate) fn run(datasets: &Path, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Every run of an experiment, one thread each.
+/// Executes every run of an experiment, single-threaded.
 fn all(experiment: &Experiment, datasets: &Path, work: &Path) -> Result<Vec<serde_json::Value>> {
     runs::side_by_side(experiment.runs, &|run| {
         let report =
@@ -93,10 +94,10 @@ fn all(experiment: &Experiment, datasets: &Path, work: &Path) -> Result<Vec<serd
     })
 }
 
-/// Held while a dataset is imported.
+/// Locked while a dataset is imported.
 static IMPORTING: Mutex<()> = Mutex::new(());
 
-/// One run: import (unless an earlier run has), train, read the summary.
+/// Executes one run: import (unless an earlier run has), training, and reading of the summary.
 fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Result<serde_json::Value> {
     let fill = |word: &String| word.replace("{run}", &run.to_string());
     let import: Vec<String> = experiment.import.iter().map(fill).collect();
@@ -105,7 +106,7 @@ fn one(experiment: &Experiment, run: usize, datasets: &Path, work: &Path) -> Res
         .map(|c| if c.is_alphanumeric() { c } else { '_' })
         .collect();
     let data = work.join(key);
-    // runs on the same data wait for whoever imports it
+    // Runs on the same data wait for the run that imports it.
     let importing = IMPORTING.lock().expect("no worker panics while it holds the lock");
     if !data.exists() {
         let source = datasets.join(&experiment.source);

@@ -1,17 +1,20 @@
-//! `cargo xtask bench-peers PEERS_DIR [OPTION ...] [WORD ...]`: ours against DGL and PyTorch Geometric, as a Markdown
-//! table of ratios.
+//! `cargo xtask bench-peers PEERS_DIR [OPTION ...] [WORD ...]`: comparison with DGL and PyTorch
+//! Geometric, as a Markdown table of ratios.
 //!
-//! `PEERS_DIR` holds `peers.py`, which times a peer and writes a line of JSON for each measurement, and `gen.py`, which
-//! makes the workloads W1 (R-MAT) and W2 (block model). Each comparison runs ours and theirs in turn, several times,
-//! on the same graph; a peer that is not installed gives rows that say so. `WORD`s choose the rows whose name has one.
+//! `PEERS_DIR` holds `peers.py`, which times a peer and writes a line of JSON for each measurement,
+//! and `gen.py`, which generates the workloads W1 (R-MAT) and W2 (block model). Each comparison
+//! alternates between both sides several times on the same graph; rows of peers that are not
+//! installed say so. `WORD`s select rows by a part of their names.
 //!
 //! Options, with their defaults:
 //!
-//! - `--data DIR`: where the workloads are, or are made (`target/bench-peers`)
-//! - `--dgl PYTHON`, `--pyg PYTHON`: interpreters with the peers (`$VENV_DGL/bin/python`, `$VENV_PEERS/bin/python`)
+//! - `--data DIR`: directory of the workloads, which are generated if they are missing
+//!   (`target/bench-peers`)
+//! - `--dgl PYTHON`, `--pyg PYTHON`: interpreters with the peers (`$VENV_DGL/bin/python`,
+//!   `$VENV_PEERS/bin/python`)
 //! - `--threads LIST`: numbers of threads (`1,2`)
-//! - `--rounds N`: turns of each comparison (`3`)
-//! - `--quick`: one short turn, to see that all of it works; the figures say nothing
+//! - `--rounds N`: rounds of each comparison (`3`)
+//! - `--quick`: one short round as a smoke test; its figures are meaningless
 
 mod duels;
 mod options;
@@ -33,8 +36,10 @@ use self::{
 
 /// Text above the table.
 const NOTES: &str = "\
-Ratios above 1: ours is faster. Medians over the rounds (least .. most); each round's figure is a median itself.
-Sampling is relabelled on both sides, ours one batch per thread, as training draws them. DGL's allocator is at its best
+Ratios above 1: ours is faster. Medians over the rounds (least .. most); each round's figure is a median \
+itself.
+Sampling is relabelled on both sides, ours one batch per thread, as training draws them. DGL's allocator is \
+at its best
 setting in epochs and aggregation (`--malloc thp`).
 
 Not like for like (docs/results.md has the section 'What is not like for like'):
@@ -89,7 +94,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Both in turn, then the rows.
+/// Runs both sides alternately, then prints the rows.
 fn fight(options: &Options, duel: &Duel) -> Result<()> {
     let mut figures = vec![(Vec::new(), Vec::new()); duel.rows.len()];
     let mut name = duel.peer.name().to_string();
@@ -163,7 +168,7 @@ impl Row {
     }
 
     fn their_figure(&self, lines: &[Value]) -> Option<f64> {
-        // as text, for some fields are numbers
+        // Compared as text, because some fields are numbers.
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
         let line =
             lines.iter().find(|line| self.line.iter().all(|(key, word)| text(&line[*key]) == *word))?;
@@ -176,7 +181,7 @@ fn median(values: &mut [f64]) -> f64 {
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
-/// The median with its range, three digits each.
+/// Formats the median with its range, with three digits each.
 fn shown(values: &mut [f64]) -> String {
     let middle = median(values);
     let (factor, suffix) = match middle {
@@ -214,7 +219,7 @@ fn bench(options: &Options, words: &[String]) -> Result<Value> {
     Ok(serde_json::from_str(&output)?)
 }
 
-/// Runs `peers.py`; its lines.
+/// Runs `peers.py` and returns its lines.
 fn peer(options: &Options, duel: &Duel) -> Result<Vec<Value>> {
     let script = options.peers.join("peers.py");
     eprintln!("{}: peers.py {}", duel.peer.name(), duel.theirs.join(" "));
@@ -223,7 +228,8 @@ fn peer(options: &Options, duel: &Duel) -> Result<Vec<Value>> {
         .args(&duel.theirs)
         .env("BENCH_DATA", &options.data)
         .env("BENCH_LOCK", options.data.join("lock"))
-        // both sides meet the same noise: theirs is not measured again where it was disturbed, and gets no priority
+        // Both sides meet the same noise: the peer does not repeat disturbed measurements and gets
+        // no priority.
         .env("BENCH_PATIENCE", "0")
         .env_remove("BENCH_NICE")
         .env_remove("PEERS_OUT")

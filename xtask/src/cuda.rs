@@ -120,7 +120,10 @@ fn compile_kernels(python: &Path, devices: bool) -> Result<Modules> {
     let pinned = root.join(NVRTC);
     let packages = ["--no-deps", "--require-hashes", "-r", pinned.to_str().context("the path is not UTF-8")?];
     let own = python::prepare(python, &home()?, &packages, None).with_context(|| {
-        format!("NVRTC could not be installed as {NVRTC} says: it is fetched once, needs a network, x86-64 and Linux")
+        format!(
+            "NVRTC could not be installed as {NVRTC} says: it is fetched once, needs a network, x86-64 \
+            and Linux"
+        )
     })?;
     let script = root.join("xtask/nvrtc.py");
     let sources = files(&directory()?.join("kernels"), "cu")?;

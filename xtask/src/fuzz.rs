@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: runs the fuzzing targets in turn, each for a while, and prints what became of them as a table. It
-//! installs nothing; it says what is missing.
+//! `cargo xtask fuzz`: runs the fuzzing targets one after the other for a fixed time each, and
+//! prints the results as a table. It installs nothing; it reports missing tools.
 
 use std::{
     fs,
@@ -12,21 +12,21 @@ use anyhow::{Context, Result, bail};
 
 /// Longest input in bytes: a handful of small files.
 const MAX_LEN: &str = "-max_len=4096";
-/// What the process may hold in MiB: well above the declared limit of any input (fuzz/README.md).
+/// Memory limit of the process in MiB: well above the declared limit of any input (fuzz/README.md).
 const RSS_LIMIT: &str = "-rss_limit_mb=4096";
 
-/// What `cargo xtask fuzz` is told.
+/// Options of `cargo xtask fuzz`.
 struct Options {
     seconds: u64,
     sanitizer: String,
     targets: Vec<String>,
 }
 
-/// What became of a target.
+/// Result of a target.
 struct Outcome {
     executions: u64,
     seconds: f64,
-    /// Edges covered after the seeds were read, and at the end.
+    /// Number of edges covered after the seeds were read, and at the end.
     coverage: (u64, u64),
     crashes: usize,
 }
@@ -34,7 +34,8 @@ struct Outcome {
 /// Runs the command.
 ///
 /// # Errors
-/// Something is missing, a target cannot be built, or one crashed: then after all have run.
+/// A tool is missing, a target cannot be built, or one crashed; crashes are reported after all
+/// targets have run.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let root = Path::new("fuzz");
     let options = parse(words, &known(root)?)?;
@@ -80,7 +81,7 @@ fn parse(words: &[&str], known: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-/// The targets, as the fuzz crate lists its programs.
+/// Names of the targets, from the programs of the fuzz crate.
 fn known(root: &Path) -> Result<Vec<String>> {
     let path = root.join("Cargo.toml");
     let text = fs::read_to_string(&path)
@@ -114,7 +115,8 @@ fn check_tools() -> Result<()> {
     Ok(())
 }
 
-/// `cargo +nightly fuzz`, with link-time optimisation off: it doubles the time to build and gains the fuzzer nothing.
+/// `cargo +nightly fuzz` without link-time optimization, which doubles the build time without
+/// benefit.
 fn cargo_fuzz(words: &[&str], options: &Options) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo", "fuzz", words[0], "--sanitizer", &options.sanitizer]);
@@ -141,7 +143,7 @@ fn fuzz(root: &Path, target: &str, options: &Options) -> Result<Outcome> {
     fs::create_dir_all(&corpus)?;
     let path = |path: PathBuf| path.to_string_lossy().into_owned();
     let (seeds, regressions) = (root.join("seeds").join(target), root.join("regressions").join(target));
-    // what is found goes to the first directory
+    // New inputs go to the first directory.
     let mut words: Vec<String> = vec!["run".into(), target.into(), path(corpus), path(seeds)];
     if regressions.is_dir() {
         words.push(path(regressions));
@@ -167,7 +169,8 @@ fn count(dir: &Path) -> usize {
     fs::read_dir(dir).map_or(0, Iterator::count)
 }
 
-/// How often the target ran: from the final statistics, or where it crashed from the last line of progress (`#1234 NEW`).
+/// Number of executions: from the final statistics, or after a crash from the last line of progress
+/// (`#1234 NEW`).
 fn executions(text: &str) -> u64 {
     let last = text.lines().rev().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     let last = last.or_else(|| {

@@ -1,19 +1,22 @@
-//! `cargo xtask golden`: results of short runs, compared to the bit between two builds of `graphmill`.
+//! `cargo xtask golden`: results of short runs, compared to the bit between two builds of
+//! `graphmill`.
 //!
 //! - `record BINARY FILE` runs every row of `xtask/golden.toml` with BINARY and writes FILE.
 //! - `check BINARY FILE` runs the rows again and prints each field that differs from FILE.
 //! - `compare OLD_BINARY NEW_BINARY` does both in a temporary directory.
 //!
-//! Options: `--threads N` replaces the number of threads in `golden.toml`; `--work DIR` runs in DIR and leaves
-//! the files there (`compare` in DIR/old and DIR/new). Further words select rows by name; the rows that they
-//! read from run, too. The exit status is 1 if a field differs or a command fails.
+//! Options: `--threads N` replaces the number of threads in `golden.toml`; `--work DIR` runs in DIR
+//! and leaves the files there (`compare` in DIR/old and DIR/new). Further words select rows by
+//! name; the rows that they read from run, too. The exit status is 1 if a field differs or a
+//! command fails.
 //!
-//! A row is a list of `graphmill` commands, run in a separate directory. Its fields are the leaves of the JSON
-//! documents that the commands print and a checksum of each file that they write. Fields that depend on
-//! time, memory or the place of the run are left out; `golden.toml` lists them with the reasons.
+//! A row is a list of `graphmill` commands, run in a separate directory. Its fields are the leaves
+//! of the JSON documents that the commands print and a checksum of each file that they write.
+//! Fields that depend on time, memory or the place of the run are left out; `golden.toml` lists
+//! them with the reasons.
 //!
-//! Floating-point results depend on the processor's instruction set. FILE therefore names the machine
-//! that recorded it, and only a check on the same machine means anything.
+//! Floating-point results depend on the processor's instruction set. FILE therefore names the
+//! machine that recorded it, and only a check on the same machine means anything.
 
 mod runner;
 mod sources;
@@ -133,7 +136,8 @@ fn report(before: &Recording, after: &Recording, options: &Options) -> Result<()
     Ok(())
 }
 
-/// Lines `FIELD: BEFORE -> AFTER`. Values are compared as text, which also tells -0.0 from 0.0.
+/// Lines `FIELD: BEFORE -> AFTER`. Values are compared as text, which also distinguishes -0.0 from
+/// 0.0.
 fn differences(before: &Fields, after: &Fields) -> Vec<String> {
     let text = |value: Option<&Value>| value.map_or("absent".to_string(), Value::to_string);
     let fields: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
@@ -152,7 +156,8 @@ impl Recording {
     }
 }
 
-/// Runs the rows in a directory `name` below the work directory. Fails after the last row if any row failed.
+/// Runs the rows in a directory `name` below the work directory. Fails after the last row if any
+/// row failed.
 fn record(binary: &Path, options: &Options, name: &str) -> Result<Recording> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden.toml");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -1,4 +1,4 @@
-//! What measurements on generated graphs share: where the graphs are, runs of the command on them, medians.
+//! Helpers of measurements on generated graphs: their location, runs of the command, medians.
 
 use std::{
     fs,
@@ -11,21 +11,21 @@ use serde_json::Value;
 /// The generators of [`generated`].
 const GENERATORS: [&str; 2] = ["kronecker", "uniform"];
 
-/// Does `work` in `data`, or, where that is not given, in a directory of its own that is gone at the end.
-pub(crate) fn in_room<T>(data: Option<&Path>, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
-    let room = match data {
+/// Runs `work` in `data`, or in a temporary directory if `data` is not given.
+pub(crate) fn with_directory<T>(data: Option<&Path>, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let dir = match data {
         Some(dir) => dir.to_path_buf(),
         None => std::env::temp_dir().join(format!("graphmill-graphs-{}", std::process::id())),
     };
-    fs::create_dir_all(&room)?;
-    let outcome = work(&room);
+    fs::create_dir_all(&dir)?;
+    let outcome = work(&dir);
     if data.is_none() {
-        fs::remove_dir_all(&room)?;
+        fs::remove_dir_all(&dir)?;
     }
     outcome
 }
 
-/// A generator's name.
+/// Checks a generator's name.
 pub(crate) fn generator(name: &str) -> Result<String> {
     if !GENERATORS.contains(&name) {
         bail!("no generator {name}; known: {}", GENERATORS.join(", "));
@@ -33,28 +33,29 @@ pub(crate) fn generator(name: &str) -> Result<String> {
     Ok(name.into())
 }
 
-/// The graph of 2^`scale` nodes in `room`, generated where it is missing. `kronecker` has the default initiator: hubs and nodes without
-/// an edge, both the more the larger the graph. `uniform` has four equal initiator entries: the same distribution of degrees
-/// at every size.
+/// Graph of 2^`scale` nodes in `dir`, generated if it is missing. `kronecker` has the default
+/// initiator: hubs and isolated nodes, more of them in larger graphs. `uniform` has four equal
+/// initiator entries: the same degree distribution at every size.
 pub(crate) fn generated(
-    room: &Path,
+    dir: &Path,
     generator: &str,
     scale: u32,
     degree: usize,
     dim: usize,
 ) -> Result<PathBuf> {
-    let graph = room.join(format!("{generator}-{scale}-{degree}-{dim}"));
+    let graph = dir.join(format!("{generator}-{scale}-{degree}-{dim}"));
     if !graph.exists() {
         let initiator = if generator == "uniform" { "--initiator 1,1,1,1" } else { "" };
         let line = format!(
-            "generate kronecker --scale {scale} --degree {degree} --feature-dim {dim} --split 0.5,0,0 {initiator}"
+            "generate kronecker --scale {scale} --degree {degree} --feature-dim {dim} --split 0.5,0,0 \
+             {initiator}"
         );
         command(&line, &[&graph])?;
     }
     Ok(graph)
 }
 
-/// Trains on `graph` by the words of a line, in a directory that is gone afterwards, and gives the summary.
+/// Trains on `graph` with the options of a line, in a temporary directory, and returns the summary.
 pub(crate) fn train(line: &str, graph: &Path) -> Result<Value> {
     let run = graph.with_extension("run");
     let _ = fs::remove_dir_all(&run);
@@ -71,7 +72,7 @@ pub(crate) fn command(line: &str, paths: &[&Path]) -> Result<String> {
     super::graphmill(&words)
 }
 
-/// The stages of [`stage_times`].
+/// Stages of [`stage_times`].
 pub(crate) const STAGES: [&str; 3] = ["sample", "extract", "train"];
 
 /// Seconds that an epoch spent in each of [`STAGES`].
@@ -88,7 +89,7 @@ pub(crate) fn number(value: &Value) -> Result<f64> {
     value.as_f64().with_context(|| format!("{value} is not a number"))
 }
 
-/// The middle one of some values, or of the two in the middle the mean.
+/// Median: the middle value, or the mean of the two middle ones.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len();
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_few() {
+    fn medians_of_few_values() {
         assert_eq!([median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0])], [2.0, 2.5]);
     }
 }

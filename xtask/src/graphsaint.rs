@@ -1,15 +1,18 @@
-//! `cargo xtask graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]`: training on subgraphs
-//! against neighbour sampling and against PyTorch Geometric's GraphSAINT samplers, with the same settings.
+//! `cargo xtask graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]`:
+//! comparison of subgraph training with neighbour sampling and with PyTorch Geometric's GraphSAINT
+//! samplers, with equal settings.
 //!
-//! - `accuracy`: test scores over `N` seeds (5), with and without normalisation, one thread a run, as many runs at once as
-//!   there are cores.
-//! - `time`: seconds of training, on one thread and one run at a time, to within 0.0025 of the best validation score that
-//!   neighbour sampling or PyTorch Geometric reaches with the same seed; evaluation and what is counted beforehand are not in it.
-//! - `speed`: subgraphs a second from the sampler's first draw to gathered features, on a generated graph.
+//! - `accuracy`: test scores over `N` seeds (5), with and without normalization, one thread per
+//!   run, as many concurrent runs as cores.
+//! - `time`: seconds of training, single-threaded and one run at a time, to within 0.0025 of the
+//!   best validation score that neighbour sampling or PyTorch Geometric reaches with the same seed;
+//!   evaluation and preparatory counting are excluded.
+//! - `speed`: subgraphs a second from the sampler's first draw to gathered features, on a generated
+//!   graph.
 //!
-//! `DATASETS` is a directory of raw datasets as their sources publish them; imports and runs go to `target/accuracy`.
-//! `PYTHON` has PyTorch Geometric (`xtask/peers/graphsaint.py`); without it its columns stay empty. `WORD`s choose the rows whose
-//! dataset or sampler has one as its name.
+//! `DATASETS` is a directory of raw datasets as published by their sources; imports and runs go to
+//! `target/accuracy`. `PYTHON` has PyTorch Geometric (`xtask/peers/graphsaint.py`); without it its
+//! columns stay empty. `WORD`s select rows by the name of their dataset or sampler.
 
 use std::{
     collections::BTreeMap,
@@ -27,24 +30,24 @@ use crate::{
     runs,
 };
 
-/// A dataset with the settings of both sides.
+/// Dataset with the settings of both sides.
 struct Case {
     name: &'static str,
     /// Words of `graphmill import`, the source below `DATASETS` second.
     import: &'static str,
-    /// What the runs of a neighbour sampler and of subgraph samplers share.
+    /// Settings shared by a neighbour sampler and subgraph samplers.
     model: &'static str,
     neighbor: &'static str,
     subgraphs: &'static str,
-    /// What only ours can be told.
+    /// Settings that only our side has.
     own: &'static str,
     metrics: &'static [&'static str],
-    /// Whether PyTorch Geometric's edge sampler can be waited for: it draws a number for each edge of the graph for each edge that
-    /// it chooses.
+    /// True if PyTorch Geometric's edge sampler is fast enough: it draws a number per edge of the
+    /// graph for each edge that it selects.
     edge: bool,
 }
 
-/// First weights as PyTorch's dense layers have.
+/// Initial weights like those of PyTorch's dense layers.
 const INIT: &str = "--init fan-in";
 
 const SMALL: &str = "--hidden 128 --lr 0.01 --dropout 0.1 --clip 5";
@@ -83,7 +86,8 @@ const CASES: &[Case] = &[
     Case {
         name: "fb100",
         import: "graphsaint fb100_large_graphsaint --normalize standard",
-        model: "--layers 3 --hidden 64 --residual linear --lr 0.01 --schedule cosine --dropout 0.1 --clip 5 --eval-every 4",
+        model: "--layers 3 --hidden 64 --residual linear --lr 0.01 --schedule cosine --dropout 0.1 --clip 5 \
+            --eval-every 4",
         neighbor: "--fanout 20,10,10 --batch-size 2048 --epochs 12",
         subgraphs: "--batch-size 100000 --epochs 200",
         own: "--frontier-size 16000",
@@ -92,7 +96,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Ours and theirs, as far as they have it.
+/// Samplers of both sides; false for those that only one side has.
 const SAMPLERS: &[(&str, bool)] = &[
     ("neighbor", false),
     ("saint-node", true),
@@ -101,20 +105,20 @@ const SAMPLERS: &[(&str, bool)] = &[
     ("frontier", false),
 ];
 
-/// Those of theirs that are timed.
+/// Timed samplers of the peer.
 const THEIRS: &[&str] = &["saint-node", "saint-rw"];
 
-/// Where a run's figures come from.
+/// Origin of a run's figures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Ours,
     Pyg,
 }
 
-/// One run's outcome.
+/// Result of a run.
 struct Outcome {
     test: f64,
-    /// Seconds of training, and the validation score then.
+    /// Seconds of training, and the validation score at that time.
     history: Vec<(f64, f64)>,
 }
 
@@ -231,7 +235,8 @@ fn speed(options: &Options) -> Result<()> {
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     for &(sampler, theirs) in SAMPLERS.iter().filter(|s| s.0 != "neighbor" && options.wants("", s.0)) {
         let words = format!(
-            "train DATA --sampler {sampler} --coverage 0 --batch-size 8000 --frontier-size 1000 --max-batches 64 --epochs 5 \
+            "train DATA --sampler {sampler} --coverage 0 --batch-size 8000 --frontier-size 1000 \
+             --max-batches 64 --epochs 5 \
              --layers 2 --hidden 16 --eval-every 99 --threads 1 --seed 0 --json --quiet"
         );
         let out = work().join("run-speed");
@@ -260,7 +265,7 @@ fn speed(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// One run of one side.
+/// Executes one run of one side.
 fn one(
     options: &Options,
     case: &Case,
@@ -278,7 +283,7 @@ fn one(
         let python = options.pyg.as_ref().expect("asked for where there is one");
         let arguments = split(&format!("{common} {settings}"), &data);
         let key = arguments.join(" ");
-        // one run has all metrics
+        // One run has all metrics.
         let known = PEERS.lock().expect("no worker panics while it holds the lock").get(&key).cloned();
         let all = match known {
             Some(all) => all,
@@ -308,10 +313,10 @@ fn one(
     Ok(Outcome { test: number(&json["test"]["score"])?, history })
 }
 
-/// What the peer printed, by its arguments.
+/// Output of the peer, by its arguments.
 static PEERS: Mutex<BTreeMap<String, Value>> = Mutex::new(BTreeMap::new());
 
-/// Held while a dataset is imported.
+/// Locked while a dataset is imported.
 static IMPORTING: Mutex<()> = Mutex::new(());
 
 fn import(options: &Options, case: &Case) -> Result<PathBuf> {
@@ -333,7 +338,7 @@ fn split(words: &str, data: &Path) -> Vec<String> {
     words.split_whitespace().map(fill).collect()
 }
 
-/// The line of JSON that the peer prints.
+/// Line of JSON that the peer prints.
 fn peer(python: &Path, arguments: &[String]) -> Result<Value> {
     let output = Command::new(python)
         .arg("xtask/peers/graphsaint.py")

@@ -1,15 +1,17 @@
-//! `cargo xtask layered DATASETS accuracy|speed|chain|sizes [--runs N] [--batches N] [WORD ...]`: what reusing bottom-layer rows
-//! costs in accuracy and saves in time (NeutronOrch).
+//! `cargo xtask layered DATASETS accuracy|speed|chain|sizes [--runs N] [--batches N] [WORD ...]`:
+//! accuracy cost and time savings of reusing bottom-layer rows (NeutronOrch).
 //!
-//! - `accuracy`: test scores over `N` seeds (5), one thread a run, as many runs at once as there are cores; a plot of validation
-//!   scores for each dataset and model.
+//! - `accuracy`: test scores over `N` seeds (5), one thread per run, as many concurrent runs as
+//!   cores; a plot of validation scores for each dataset and model.
 //! - `speed`: seconds of an epoch and bottom-layer edges, on graphs of high and of low degree.
-//! - `chain`: one part of the method after the other, on a device with a link and a budget (figure 12).
+//! - `chain`: the parts of the method, added one by one, on a device with a link and a budget
+//!   (figure 12).
 //! - `sizes`: two to five layers, batches of 256 to 10,000 (tables 5 and 6).
 //!
-//! The last three take turns for `N` rounds (3), epochs of `--batches` minibatches (32), on graphs that are generated and go
-//! afterwards. `DATASETS` is a directory of raw datasets as their sources publish them; imports, runs and plots go to
-//! `target/accuracy`. `WORD`s choose datasets, graphs, models and variants by their names.
+//! The last three alternate for `N` rounds (3) over epochs of `--batches` minibatches (32), on
+//! generated graphs that are removed afterwards. `DATASETS` is a directory of raw datasets as
+//! published by their sources; imports, runs and plots go to `target/accuracy`. `WORD`s select
+//! datasets, graphs, models and variants by name.
 
 mod accuracy;
 mod chain;
@@ -27,7 +29,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::graphs::command;
 
-/// A dataset: its name, and the words of `graphmill import` with the source below `DATASETS` second.
+/// Dataset: its name, and the words of `graphmill import` with the source below `DATASETS` second.
 struct Source {
     name: &'static str,
     import: &'static str,
@@ -42,16 +44,17 @@ const PUBMED: Source =
 const FB100: Source =
     Source { name: "fb100", import: "graphsaint fb100_large_graphsaint --normalize standard" };
 
-/// The block model of the peers' benchmarks, which `cargo xtask bench-peers` makes (`w2-graphmill` there): to be put into `DATASETS`.
+/// Block model of the peers' benchmarks, which `cargo xtask bench-peers` generates
+/// (`w2-graphmill`); it must be copied to `DATASETS`.
 const W2: Source = Source { name: "w2", import: "" };
 
-/// A graph that is generated: its name, and the words of `graphmill generate`.
+/// Generated graph: its name, and the words of `graphmill generate`.
 struct Generated {
     name: &'static str,
     generate: &'static str,
 }
 
-/// Of high degree, and as wide as Reddit's.
+/// Graph of high degree and with as many features as Reddit.
 const WIDE: Generated = Generated {
     name: "wide",
     generate: "kronecker --scale 18 --degree 64 --feature-dim 602 --classes 41 --split 0.2,0.005,0.005",
@@ -60,13 +63,13 @@ const WIDE: Generated = Generated {
 struct Options {
     datasets: PathBuf,
     runs: Option<usize>,
-    /// Minibatches of an epoch that is timed.
+    /// Minibatches of a timed epoch.
     batches: usize,
     words: Vec<String>,
 }
 
 impl Options {
-    /// Whether `name` is among the words, or none of `names` is.
+    /// Returns true if `name` is among the words, or no element of `names` is.
     fn wants<'n>(&self, name: &str, names: impl IntoIterator<Item = &'n str>) -> bool {
         let has = |name: &str| self.words.iter().any(|word| word == name);
         has(name) || !names.into_iter().any(has)
@@ -99,14 +102,14 @@ pub(crate) fn run(datasets: &Path, mode: &str, words: &[&str]) -> Result<()> {
     }
 }
 
-/// Where imports, runs and plots go.
+/// Directory of imports, runs and plots.
 fn work() -> Result<PathBuf> {
     let work = PathBuf::from("target/accuracy");
     fs::create_dir_all(&work)?;
     Ok(work)
 }
 
-/// A dataset, imported where it is missing; `DATASETS` may hold it as an import has made it, too.
+/// Dataset, imported if it is missing; `DATASETS` may also contain it already imported.
 fn imported(datasets: &Path, source: &Source) -> Result<PathBuf> {
     let there = datasets.join(source.name);
     if there.join("graphmill.json").exists() {
@@ -121,9 +124,9 @@ fn imported(datasets: &Path, source: &Source) -> Result<PathBuf> {
     Ok(data)
 }
 
-/// A graph, generated in `room` where it is missing.
-fn generated(room: &Path, graph: &Generated) -> Result<PathBuf> {
-    let data = room.join(graph.name);
+/// Graph in `dir`, generated if it is missing.
+fn generated(dir: &Path, graph: &Generated) -> Result<PathBuf> {
+    let data = dir.join(graph.name);
     if !data.exists() {
         command(&format!("generate {} --seed 1", graph.generate), &[&data])?;
     }

@@ -1,25 +1,33 @@
-//! The project's own commands.
+//! Development commands of the project.
 //!
-//! - `cargo xtask test` runs everything that a change must pass, and prints how long each step took;
-//!   `--soak` repeats the tests that have long counts; `cargo xtask test python` builds and tests the
-//!   Python package's wheel alone.
-//! - `cargo xtask house` checks the shape of the sources and the paths that the documentation names.
-//! - `cargo xtask setup` installs what MPI needs, on Debian.
-//! - `cargo xtask accuracy DATASETS [NAME ...]` reruns the accuracy table of docs/results.md.
-//! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` measures ours against other libraries.
-//! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX that is checked in; `cargo xtask cuda check`
-//!   compares, and with `--devices` also compiles the code of single devices.
-//! - `cargo xtask cuda pack` builds what `scripts/gpu-check` runs on a machine with a device.
+//! - `cargo xtask test` runs everything that a change must pass, and prints the duration of each
+//!   step; `--soak` repeats the tests with long counts; `cargo xtask test python` builds and tests
+//!   only the Python package's wheel.
+//! - `cargo xtask house` checks the structure of the sources and the paths in the documentation.
+//! - `cargo xtask voice [MEMBER]` checks the wording of comments, messages and names.
+//! - `cargo xtask setup` installs MPI and its build dependencies, on Debian.
+//! - `cargo xtask accuracy DATASETS [NAME ...]` recomputes the accuracy table of docs/results.md.
+//! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` compares the speed with other libraries.
+//! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX in the repository;
+//!   `cargo xtask cuda check` compares, and with `--devices` also compiles the code of single devices.
+//! - `cargo xtask cuda pack` builds the programs that `scripts/gpu-check` runs on a machine with a
+//!   device.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
-//! - `cargo xtask golden record|check|compare ...` compares the results of two builds of `graphmill` to the bit.
-//! - `cargo xtask graphsaint DATASETS MODE [OPTION ...]` holds training on subgraphs against its peers.
-//! - `cargo xtask layered DATASETS MODE [OPTION ...]` holds reused bottom-layer rows against exact training.
-//! - `cargo xtask partition DATASETS [WORD ...]` holds the methods of partitioning against each other.
-//! - `cargo xtask ranks DATASET [MODE ...] [OPTION ...]` holds training over several processes against one, and against the plan.
-//! - `cargo xtask scaling [OPTION ...]` measures how a batch's time grows, and plots it beside the cost model.
+//! - `cargo xtask golden record|check|compare ...` compares the results of two builds of
+//!   `graphmill` bit for bit.
+//! - `cargo xtask graphsaint DATASETS MODE [OPTION ...]` compares subgraph training with its peers.
+//! - `cargo xtask layered DATASETS MODE [OPTION ...]` compares reused bottom-layer rows with exact
+//!   training.
+//! - `cargo xtask partition DATASETS [WORD ...]` compares the partitioning methods.
+//! - `cargo xtask ranks DATASET [MODE ...] [OPTION ...]` compares training over several processes
+//!   with a single one, and with the plan.
+//! - `cargo xtask scaling [OPTION ...]` measures the time of a batch against its parameters, and
+//!   plots it beside the cost model.
 //! - `cargo xtask scale [OPTION ...]` measures a batch's time on graphs of 2^20 to 2^25 nodes.
-//! - `cargo xtask strategies [--rounds N] OPTION ... [-- OPTION ...] ...` measures epochs by several strategies.
-//! - `cargo xtask subgraph-scaling [OPTION ...]` measures an iteration of subgraph training against size, depth and degree.
+//! - `cargo xtask strategies [--rounds N] OPTION ... [-- OPTION ...] ...` measures epochs by
+//!   several strategies.
+//! - `cargo xtask subgraph-scaling [OPTION ...]` measures an iteration of subgraph training against
+//!   size, depth and degree.
 
 mod accuracy;
 mod bench_peers;
@@ -42,6 +50,7 @@ mod scaling;
 mod strategies;
 mod subgraph_scaling;
 mod test;
+mod voice;
 
 use std::{
     env,
@@ -55,18 +64,22 @@ use anyhow::{Result, bail};
 const USAGE: &[&str] = &[
     "setup",
     "house",
+    "voice [MEMBER]",
     "test [--soak | python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
     "cuda compile|check [--devices]|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
-    "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] [ROW ...]",
+    "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] \
+     [ROW ...]",
     "graphsaint DATASETS accuracy|time|speed [--pyg PYTHON] [--runs N] [WORD ...]",
     "layered DATASETS accuracy|speed|chain|sizes [--runs N] [--batches N] [WORD ...]",
     "partition DATASETS [quality] [time] [linear] [parts=K] [batches=N] [to=S]",
-    "ranks DATASET [curves] [bytes] [cache] [network] [--epochs N] [--links MBIT,...] [--methods NAME,...] [OPTION VALUE ...]",
+    "ranks DATASET [curves] [bytes] [cache] [network] [--epochs N] [--links MBIT,...] [--methods NAME,...] \
+     [OPTION VALUE ...]",
     "scaling [--quick] [--threads N] [--out DIR] [NAME ...]",
-    "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out FILE]",
+    "scale [--from S] [--to S] [--generator NAME] [--rounds N] [--threads N] [--dim F] [--data DIR] [--out \
+     FILE]",
     "strategies [--rounds N] OPTION ... [-- OPTION ...] ...",
     "subgraph-scaling [OPTION VALUE ...] [size] [depth] [degree]",
 ];
@@ -77,6 +90,8 @@ fn main() -> Result<()> {
         ["test"] => test::run(false),
         ["test", "--soak"] => test::run(true),
         ["house"] => house::check(),
+        ["voice"] => voice::check(),
+        ["voice", member] => voice::list(member),
         ["time-test", log, program, ref words @ ..] => test::timer::run(log.as_ref(), program, words),
         ["setup"] => mpi::setup(),
         ["test", "python", ref words @ ..] => python::test(words),
@@ -100,12 +115,12 @@ fn main() -> Result<()> {
     }
 }
 
-/// The cargo that runs us.
+/// Cargo program that runs us.
 fn cargo() -> std::ffi::OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Directory of everything that cargo builds.
+/// Directory of all build outputs.
 fn target_dir() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)

@@ -1,18 +1,20 @@
-//! What MPI needs, and `cargo xtask setup`, which installs it, and the C++ compiler of the kernels' tests, on Debian and what is made of it.
+//! Build dependencies of MPI, and `cargo xtask setup`, which installs them and the C++ compiler of
+//! the kernels' tests on Debian and its derivatives.
 
 use std::{env, fs, path::Path, process::Command};
 
 use anyhow::{Result, bail};
 
-/// Debian's packages: the library with its compiler wrapper, the launcher, what reads its headers, and the compiler.
+/// Debian packages: the library with its compiler wrapper, the launcher, the parser of its headers,
+/// and the compiler.
 const PACKAGES: [&str; 4] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev", "g++"];
 
-/// Whether the feature `mpi` can be built, and its tests run.
+/// Returns true if the feature `mpi` can be built and tested.
 pub(super) fn is_there() -> bool {
     has("mpicc") && has("mpirun") && has_libclang()
 }
 
-/// Whether a program is on the path.
+/// Returns true if a program is on the path.
 fn has(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|dir| dir.join(program).is_file())
@@ -30,7 +32,7 @@ fn has_libclang() -> bool {
     env::var_os("LIBCLANG_PATH").is_some() || llvms.into_iter().any(|dir| holds(&dir))
 }
 
-/// Installs what is missing. Needs root, and Debian or a system that is made of it.
+/// Installs missing packages. Needs root, and Debian or a derivative.
 pub(super) fn setup() -> Result<()> {
     if is_there() && has("c++") {
         eprintln!("MPI and a C++ compiler are there");

@@ -1,4 +1,5 @@
-//! `cargo xtask cuda pack`: what `scripts/gpu-check` runs on a machine that has a device and no Rust, into `target/gpu-check`.
+//! `cargo xtask cuda pack`: writes the programs for `scripts/gpu-check`, which runs on a machine
+//! with a device and without Rust, to `target/gpu-check`.
 
 use std::{
     fs,
@@ -9,10 +10,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// The test programs that run on a device, too.
+/// Test programs that also run on a device.
 const TESTS: [&str; 5] = ["all_reduce", "backend", "replay", "sampler", "feature"];
 
-/// Builds the command line, and the tests, and copies them without their symbols.
+/// Builds the command-line program and the tests, and copies them without symbols.
 pub(super) fn pack() -> Result<()> {
     let root = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
     let to = root.join("target/gpu-check");
@@ -37,7 +38,7 @@ pub(super) fn pack() -> Result<()> {
     Ok(())
 }
 
-/// Runs cargo; the programs that it made, by name.
+/// Runs cargo and returns the programs that it built, by name.
 fn build(root: &Path, arguments: &[&str]) -> Result<Vec<(String, PathBuf)>> {
     eprintln!("── cargo {}", arguments.join(" "));
     let output = Command::new(env!("CARGO"))

@@ -1,8 +1,10 @@
-//! `cargo xtask partition DATASETS [quality] [time] [linear]`: the methods of partitioning against each other.
+//! `cargo xtask partition DATASETS [quality] [time] [linear]`: comparison of the partitioning
+//! methods.
 //!
-//! `DATASETS` is a directory of dataset directories. `quality`: what each method cuts and asks for, and how even its parts are. `time`: seconds
-//! of `bgl` beside METIS's, the best of three runs in turn. `linear`: seconds of `bgl` on Kronecker graphs of growing size, and per edge; these
-//! are generated one after the other and removed.
+//! `DATASETS` is a directory of dataset directories. `quality`: edge cut and remote requests of
+//! each method, and the balance of its parts. `time`: seconds of `bgl` and of METIS, the best of
+//! three alternating runs. `linear`: seconds of `bgl` on Kronecker graphs of growing size, and per
+//! edge; these are generated one after the other and removed.
 
 use std::{fs, path::Path};
 
@@ -11,17 +13,17 @@ use serde_json::Value;
 
 use crate::{
     build_release, graphmill,
-    graphs::{generated, in_room, number},
+    graphs::{generated, number, with_directory},
 };
 
 const MODES: [&str; 3] = ["quality", "time", "linear"];
-/// Runs of which the best counts.
+/// Number of runs, of which the best counts.
 const RUNS: usize = 3;
-/// Edges of a Kronecker graph's node, before duplicates are dropped.
+/// Edges per node of a Kronecker graph, before duplicates are dropped.
 const DEGREE: usize = 16;
 
-/// Prints the tables that `words` ask for: all, or some of [`MODES`]; `parts=K`, `batches=N` and `to=S` (the largest Kronecker scale)
-/// change the defaults.
+/// Prints the tables selected by `words`: all, or some of [`MODES`]; `parts=K`, `batches=N` and
+/// `to=S` (the largest Kronecker scale) change the defaults.
 pub(crate) fn run(datasets: &Path, words: &[&str]) -> Result<()> {
     let (mut parts, mut batches, mut to) = (4, 50, 22);
     let mut modes = Vec::new();
@@ -49,7 +51,7 @@ pub(crate) fn run(datasets: &Path, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The dataset directories in a directory, by name.
+/// Names of the dataset directories in a directory.
 fn all(datasets: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(datasets).with_context(|| format!("cannot look into {}", datasets.display()))? {
@@ -65,7 +67,7 @@ fn all(datasets: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What the command tells of methods on a dataset.
+/// Report of the command about methods on a dataset.
 fn partition(dataset: &str, method: &str, parts: u16, batches: u64) -> Result<Value> {
     let line = format!(
         "--method {method} --parts {parts} --batches {batches} --batch-size 1000 --fanout 15,10,5 --json"
@@ -77,19 +79,21 @@ fn partition(dataset: &str, method: &str, parts: u16, batches: u64) -> Result<Va
 fn quality(datasets: &Path, parts: u16, batches: u64) -> Result<()> {
     println!("{parts} parts, fanout 15,10,5, minibatches of 1000\n");
     println!(
-        "| dataset | method | edge cut | nodes | training nodes | 2 hops inside | requests | remote rows | seconds |"
+        "| dataset | method | edge cut | nodes | training nodes | 2 hops inside | requests | remote rows | \
+         seconds |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for dataset in all(datasets)? {
-        let told = partition(&dataset, "all", parts, batches)?;
-        let results = told["results"].as_array().context("results")?;
+        let report = partition(&dataset, "all", parts, batches)?;
+        let results = report["results"].as_array().context("results")?;
         let asked = |result: &Value, field: &str| number(&result["cross_requests"][field]);
         let base = (asked(&results[0], "per_epoch")?, asked(&results[0], "rows_per_epoch")?);
         for result in results {
             let change = |value: f64, base: f64| 100.0 * (value / base - 1.0);
             println!(
-                "| {} | {} | {:.2} % | {:.3} | {:.3} | {:.1} % | {:.0} ({:+.1} %) | {:.0} ({:+.1} %) | {:.3} |",
-                told["dataset"].as_str().unwrap_or_default(),
+                "| {} | {} | {:.2} % | {:.3} | {:.3} | {:.1} % | {:.0} ({:+.1} %) | {:.0} ({:+.1} %) | {:.3} \
+                 |",
+                report["dataset"].as_str().unwrap_or_default(),
                 result["method"].as_str().unwrap_or_default(),
                 100.0 * number(&result["edge_cut"])?,
                 number(&result["balance"]["nodes"])?,
@@ -106,7 +110,7 @@ fn quality(datasets: &Path, parts: u16, batches: u64) -> Result<()> {
     Ok(())
 }
 
-/// Seconds of each of `methods`: the least of [`RUNS`] runs in turn.
+/// Seconds of each of `methods`: the minimum of [`RUNS`] alternating runs.
 fn seconds<const N: usize>(dataset: &str, methods: [&str; N], parts: u16) -> Result<[f64; N]> {
     let mut least = [f64::INFINITY; N];
     for _ in 0..RUNS {
@@ -134,8 +138,8 @@ fn linear(parts: u16, to: u32) -> Result<()> {
     println!("| nodes | edges | bgl, s | ns an edge |");
     println!("| --- | --- | --- | --- |");
     for scale in (16..=to).step_by(2) {
-        in_room(None, |room| {
-            let graph = generated(room, "kronecker", scale, DEGREE, 1)?;
+        with_directory(None, |dir| {
+            let graph = generated(dir, "kronecker", scale, DEGREE, 1)?;
             let graph = graph.to_string_lossy();
             let info = graphmill(&["info".into(), graph.to_string(), "--json".into()])?;
             let edges = number(&serde_json::from_str::<Value>(&info)?["edges"])?;

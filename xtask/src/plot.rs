@@ -1,34 +1,35 @@
-//! A plot of measured points with their range, and a line beside them.
+//! Plot of measured points with their ranges, and a line of predictions.
 
 use graphmill_chart::{Axis, Figure, Key, Mark, Panel, Symbol, Ticks};
 
-/// Colour of the first part; points and line have those before.
+/// Colour of the first part; points and line use the ones before.
 const PARTS: usize = 2;
 
-/// What is measured at one place.
+/// Measurement at one position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     pub(crate) x: f64,
     /// Median.
     pub(crate) y: f64,
-    /// Least and largest.
+    /// Smallest and largest value.
     pub(crate) range: (f64, f64),
-    /// What the model says.
+    /// Prediction of the model.
     pub(crate) line: f64,
 }
 
-/// A plot of points, `x` ascending.
+/// Plot of points, `x` ascending.
 pub(crate) struct Plot<'p> {
     pub(crate) title: &'p str,
     pub(crate) subtitle: &'p str,
     pub(crate) x: &'p str,
     pub(crate) y: &'p str,
-    /// What the points and the line are called.
+    /// Names of the points and the line.
     pub(crate) names: [&'p str; 2],
-    /// Whether the x axis doubles in equal steps.
+    /// True if the x axis is logarithmic.
     pub(crate) doubling: bool,
     pub(crate) points: &'p [Point],
-    /// What the measured values consist of: bars on top of each other, named from below, with a value for each point.
+    /// Parts of the measured values: stacked bars, named from the bottom, with a value for each
+    /// point.
     pub(crate) parts: &'p [(&'p str, &'p [f64])],
 }
 
@@ -36,14 +37,14 @@ pub(crate) struct Plot<'p> {
 const WIDTH: f64 = 620.0;
 const BAR: f64 = 18.0;
 
-/// A number without needless digits.
+/// Formats a number without unnecessary digits.
 fn label(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
 impl Plot<'_> {
-    /// The drawing; the frame alone if there are no points.
+    /// Renders the plot; only the frame without points.
     pub(crate) fn svg(&self) -> String {
         let low = self.points.first().map_or(1.0, |point| point.x);
         let high = self.points.last().map_or(2.0, |point| point.x).max(low * (1.0 + 1e-9));
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(svg.matches("<title>").count(), 3);
         assert!(svg.contains("a &lt; b") && !svg.contains("NaN") && !svg.contains("inf"));
         let parts: &[(&str, &[f64])] = &[("p", &[100.0, 200.0, 300.0]), ("q", &[156.0, 312.0, 724.0])];
-        // a bar for each part of each point, and each part's key
+        // A bar for each part of each point, and each part's key.
         assert_eq!(Plot { parts, ..plot }.svg().matches("class=\"bar\"").count(), 8);
         assert!(Plot { points: &[], ..plot }.svg().ends_with("</svg>\n"));
     }

@@ -1,11 +1,11 @@
 //! `cargo xtask test python`: builds the wheel, installs it into a virtual environment under the
 //! target directory and runs its tests. `cargo xtask test` runs the same tests on the package's
 //! directory with a library from the workspace's own build ([`build_library`], [`test_library`]),
-//! because maturin builds with the features of the package alone and so compiles most crates anew.
+//! because maturin builds only with the package's features and therefore recompiles most crates.
 //!
-//! Torch is large and not installed by default: `--site DIR` lets the tests see the packages of
-//! another environment (its `site-packages`), `--torch` installs torch and torch_geometric. Tests
-//! that need them are skipped otherwise and say so.
+//! Torch is large and not installed by default: `--site DIR` makes the packages of another
+//! environment (its `site-packages`) available to the tests, `--torch` installs torch and
+//! torch_geometric. Tests that need them are skipped otherwise and say so.
 
 use std::{
     ffi::OsStr,
@@ -24,7 +24,7 @@ const NEEDED: &[&str] = &["maturin>=1.9,<2", "numpy", "scipy", "pytest"];
 /// Packages that `--torch` adds.
 const TORCH: &[&str] = &["torch", "torch_geometric"];
 
-/// Lints and tests the package with these words: `--site DIR`, `--torch`, and what pytest is to be told.
+/// Lints and tests the package with these words: `--site DIR`, `--torch`, and options of pytest.
 pub(crate) fn test(words: &[&str]) -> Result<()> {
     if find_python().is_some() {
         let words = "clippy -p graphmill-python --features python --all-targets -- -D warnings";
@@ -34,12 +34,12 @@ pub(crate) fn test(words: &[&str]) -> Result<()> {
     test_wheel(words)
 }
 
-/// The checkout.
+/// Root of the repository.
 fn root() -> Result<PathBuf> {
     Ok(fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?)
 }
 
-/// As [`test()`], where lints were looked at.
+/// Tests the wheel as [`test()`] does, without lints.
 pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
     let Some(python) = find_python() else {
         eprintln!("── python: skipped: there is no python3 of 3.10 or later on the PATH");
@@ -59,10 +59,11 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
     let home = home();
     let own = prepare(&python, &home, &packages, site)?;
     let wheels = home.join("wheels");
-    // wheels of earlier versions would be found, too
+    // Wheels of earlier versions would also be found.
     let _ = fs::remove_dir_all(&wheels);
     let maturin = home.join("venv/bin/maturin");
-    // the profile of the other tests: their crates are built by now, and the checks of a debug build stay
+    // Profile of the other tests: their crates are already built, and debug assertions stay
+    // enabled.
     let build = ["build", "--profile", "dev", "--out"].map(OsStr::new);
     step("wheel", maturin.as_os_str(), &[&build[..], &[wheels.as_os_str()]].concat(), &package)?;
     let wheel = fs::read_dir(&wheels)?.next().context("maturin has built no wheel")??.path();
@@ -88,7 +89,7 @@ fn run_pytest(own: &Path, words: &[&str], packages: Option<&Path>) -> Result<()>
     run("tests", command)
 }
 
-/// Builds the package's library as one of the workspace's, with the features of all of them.
+/// Builds the package's library within the workspace, with the features of all members.
 ///
 /// # Errors
 /// The build fails.
@@ -115,7 +116,7 @@ pub(crate) fn build_library(features: &[&str]) -> Result<PathBuf> {
 /// Runs the package's tests on a library of [`build_library`].
 ///
 /// # Errors
-/// The package cannot be put together, or a test fails.
+/// The package cannot be assembled, or a test fails.
 pub(crate) fn test_library(library: Option<&Path>) -> Result<()> {
     let (Some(python), Some(library)) = (find_python(), library) else {
         eprintln!("── python: skipped: python3 of 3.10 or later is not on the PATH");
@@ -123,7 +124,7 @@ pub(crate) fn test_library(library: Option<&Path>) -> Result<()> {
     };
     let own = prepare(&python, &home(), NEEDED, None)?;
     let packages = home().join("package");
-    // modules of an earlier version would be found, too
+    // Modules of an earlier version would also be found.
     let _ = fs::remove_dir_all(&packages);
     let package = packages.join("graphmill");
     fs::create_dir_all(&package)?;
@@ -137,7 +138,7 @@ pub(crate) fn test_library(library: Option<&Path>) -> Result<()> {
     run_pytest(&own, &[], Some(&packages))
 }
 
-/// A Python that is new enough.
+/// Finds a sufficiently new Python.
 pub(crate) fn find_python() -> Option<PathBuf> {
     let new_enough = "import sys, venv; sys.exit(sys.version_info < (3, 10))";
     let works = |name: &&&str| {
@@ -146,7 +147,7 @@ pub(crate) fn find_python() -> Option<PathBuf> {
     ["python3", "python"].iter().find(works).map(PathBuf::from)
 }
 
-/// The environment's interpreter; the environment is made anew where it is not of these packages.
+/// Returns the environment's interpreter; an environment with other packages is recreated.
 pub(crate) fn prepare(python: &Path, home: &Path, packages: &[&str], site: Option<&str>) -> Result<PathBuf> {
     let (venv, stamp) = (home.join("venv"), home.join("packages.txt"));
     let own = venv.join("bin/python");

@@ -1,4 +1,4 @@
-//! Runs that only differ by their number: side by side, and what they come to.
+//! Concurrent runs that differ only by their number, and their statistics.
 
 use std::{
     sync::{
@@ -10,7 +10,8 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// `each` of `0..runs`, as many at once as there are cores: what a run gives must not depend on it.
+/// Executes `each` of `0..runs`, as many concurrently as there are cores: results must not depend
+/// on timing.
 pub(crate) fn side_by_side<T: Send>(
     runs: usize,
     each: &(impl Fn(usize) -> Result<T> + Sync),
@@ -36,7 +37,7 @@ pub(crate) fn side_by_side<T: Send>(
     found.into_iter().map(|value| value.context("a run is missing")).collect()
 }
 
-/// `mean ± standard deviation` of some scores (of one: ± 0).
+/// Formats `mean ± standard deviation` of some scores (of one: ± 0).
 pub(crate) fn mean_and_deviation(scores: &[f64]) -> String {
     let mean = scores.iter().sum::<f64>() / scores.len() as f64;
     let squares: f64 = scores.iter().map(|s| (s - mean).powi(2)).sum();
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_keep_their_places_and_errors_come_out() {
+    fn results_keep_their_order_and_errors_are_returned() {
         assert_eq!(side_by_side(5, &|run| Ok(10 * run)).unwrap(), [0, 10, 20, 30, 40]);
         let failing = |run| if run == 3 { anyhow::bail!("run {run}") } else { Ok(run) };
         assert_eq!(side_by_side(5, &failing).unwrap_err().to_string(), "run 3");

@@ -1,16 +1,19 @@
-//! `cargo xtask scale [--from 20] [--to 25] [--generator kronecker|uniform] [--rounds 3] [--threads N] [--dim 64]
-//! [--data DIR] [--out FILE]`: the time of a minibatch on graphs of equal average degree, from small ones to ones that
-//! leave every cache: it should be flat.
+//! `cargo xtask scale [--from 20] [--to 25] [--generator kronecker|uniform] [--rounds 3] [--threads
+//! N] [--dim 64] [--data DIR] [--out FILE]`: time of a minibatch on graphs of equal average degree,
+//! from small ones to ones that exceed every cache: it should be constant.
 //!
-//! GraphSAGE, 2 layers, hidden 256, fanout 15,10, batches of 1024, average degree 16. Every graph is generated on disk and
-//! trained on from there by `graphmill train --max-batches`; a run is an epoch to warm up and eight that count, and runs
-//! go round the graphs, so that whatever else the machine does falls on all alike. Times are medians over the epochs of all
-//! rounds, each the mean of its batches.
+//! GraphSAGE, 2 layers, hidden 256, fanout 15,10, batches of 1024, average degree 16. Every graph
+//! is generated on disk and `graphmill train --max-batches` trains on it from there; a run is a
+//! warm-up epoch and eight counted epochs, and runs alternate between the graphs, so that other
+//! load affects all alike. Times are medians over the epochs of all rounds, each the mean of its
+//! batches.
 //!
-//! `kronecker` has the default initiator: hubs and nodes without an edge, both the more the larger the graph, so that a
-//! batch has other sizes. `uniform` has four equal initiator entries: the same distribution of degrees at every size.
+//! `kronecker` has the default initiator: hubs and isolated nodes, more of them in larger graphs,
+//! so that batch sizes differ. `uniform` has four equal initiator entries: the same degree
+//! distribution at every size.
 //!
-//! Graphs are made where they are missing below `--data` and stay there; without it they are removed at the end.
+//! Missing graphs are generated below `--data` and stay there; without it they are removed at the
+//! end.
 
 use std::{
     fs,
@@ -22,12 +25,12 @@ use serde_json::{Value, json};
 
 use crate::graphs::{self, median, number};
 
-/// Batches of an epoch (many: the order of an epoch, a pass over the training nodes, leaves the caches cold), and epochs that
-/// count.
+/// Batches of an epoch (many, because a pass over the training nodes to order the seeds evicts the
+/// caches), and counted epochs.
 const BATCHES: usize = 50;
 const EPOCHS: usize = 8;
 
-/// What was asked for.
+/// Options of the command.
 struct Options {
     from: u32,
     to: u32,
@@ -39,25 +42,25 @@ struct Options {
     out: Option<PathBuf>,
 }
 
-/// One graph's figures.
+/// Figures of one graph.
 struct Point {
     scale: u32,
     dir: PathBuf,
     edges: u64,
-    /// Of every epoch that counts: seconds a batch of sample, extract and train.
+    /// Seconds of sample, extract and train per batch of each counted epoch.
     epochs: Vec<[f64; 3]>,
-    /// A batch: sampled edges, rows read in place, distinct input nodes.
+    /// Sizes of a batch: sampled edges, rows read in place, distinct input nodes.
     sizes: [f64; 3],
-    /// Seconds to order the seeds of an epoch: the one thing that grows with the graph.
+    /// Seconds to order the seeds of an epoch, the only step that grows with the graph.
     order: f64,
     peak: f64,
 }
 
-/// Measures.
+/// Runs the measurement.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let options = parse(words)?;
     super::build_release()?;
-    let points = graphs::in_room(options.data.as_deref(), |room| measure(&options, room))?;
+    let points = graphs::with_directory(options.data.as_deref(), |dir| measure(&options, dir))?;
     let report = report(&options, &points)?;
     if let Some(out) = &options.out {
         fs::write(out, serde_json::to_string_pretty(&report)? + "\n")?;
@@ -88,7 +91,8 @@ fn parse(words: &[&str]) -> Result<Options> {
             "--out" => o.out = Some(value.into()),
             "--generator" => o.generator = graphs::generator(value)?,
             other => bail!(
-                "no option {other}; known: --from, --to, --generator, --rounds, --threads, --dim, --data, --out"
+                "no option {other}; known: --from, --to, --generator, --rounds, --threads, --dim, --data, \
+                 --out"
             ),
         }
     }
@@ -102,10 +106,10 @@ fn parse(words: &[&str]) -> Result<Options> {
     Ok(o)
 }
 
-fn measure(options: &Options, room: &Path) -> Result<Vec<Point>> {
+fn measure(options: &Options, dir: &Path) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for scale in options.from..=options.to {
-        let dir = graphs::generated(room, &options.generator, scale, 16, options.dim)?;
+        let dir = graphs::generated(dir, &options.generator, scale, 16, options.dim)?;
         points.push(Point {
             scale,
             dir,
@@ -124,7 +128,7 @@ fn measure(options: &Options, room: &Path) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// One run on a graph.
+/// Executes one run on a graph.
 fn train(options: &Options, point: &mut Point) -> Result<()> {
     let line = |epochs: usize, fused: &str| {
         format!(
@@ -142,7 +146,7 @@ fn train(options: &Options, point: &mut Point) -> Result<()> {
     }
     if point.edges == 0 {
         let last = epochs.last().context("a summary has epochs")?;
-        // what is not read in place is gathered once for every distinct node
+        // Rows that are not read in place are gathered once per distinct node.
         let distinct = summary(1, "off")?;
         point.sizes = [
             number(&last["sampled_edges"])? / batches,
@@ -156,10 +160,11 @@ fn train(options: &Options, point: &mut Point) -> Result<()> {
     Ok(())
 }
 
-/// Prints the table, and gives it as a document.
+/// Prints the table, and returns it as a document.
 fn report(options: &Options, points: &[Point]) -> Result<Value> {
     println!(
-        "  nodes       edges  ms a batch  least  sample  extract   train  ratio | edges  rows  distinct  ratio | order s  peak GiB"
+        "  nodes       edges  ms a batch  least  sample  extract   train  ratio | edges  rows  distinct  \
+         ratio | order s  peak GiB"
     );
     let first = points.first().context("at least one graph")?;
     let mut rows = Vec::new();
@@ -172,7 +177,8 @@ fn report(options: &Options, points: &[Point]) -> Result<Value> {
         let [edges, read, distinct] = point.sizes;
         let peak = point.peak / f64::from(1 << 30);
         println!(
-            "  2^{:<4} {:>11}  {all:>10.3} {least:>6.3}  {sample:>6.3}  {extract:>7.3}  {train:>6.3}  {:>5.3} | \
+            "  2^{:<4} {:>11}  {all:>10.3} {least:>6.3}  {sample:>6.3}  {extract:>7.3}  {train:>6.3}  \
+             {:>5.3} | \
              {edges:>5.0} {read:>5.0}  {distinct:>8.0}  {:>5.3} | {:>7.3}  {peak:>8.2}",
             point.scale,
             point.edges,
@@ -182,12 +188,13 @@ fn report(options: &Options, points: &[Point]) -> Result<Value> {
         );
         rows.push(json!({
             "scale": point.scale, "edges": point.edges, "ms": all, "least_ms": least, "sample_ms": sample,
-            "extract_ms": extract, "train_ms": train, "ratio": all / base, "sampled_edges": edges, "rows_read": read,
+            "extract_ms": extract, "train_ms": train, "ratio": all / base,
+            "sampled_edges": edges, "rows_read": read,
             "distinct_inputs": distinct, "order_seconds": point.order, "peak_bytes": point.peak,
             "epochs": point.epochs.len(),
         }));
     }
-    Ok(
-        json!({ "generator": options.generator, "dim": options.dim, "batches_an_epoch": BATCHES, "points": rows }),
-    )
+    Ok(json!({
+        "generator": options.generator, "dim": options.dim, "batches_an_epoch": BATCHES, "points": rows,
+    }))
 }

@@ -1,8 +1,10 @@
-//! `cargo xtask scaling [--quick] [--threads N] [--out DIR] [NAME ...]`: time per batch of GraphSAGE against fanout, batch
-//! size, feature width, hidden width and depth, on a generated graph, as `scaling.json` and a plot for each sweep.
+//! `cargo xtask scaling [--quick] [--threads N] [--out DIR] [NAME ...]`: time per batch of
+//! GraphSAGE against fanout, batch size, feature width, hidden width and depth, on a generated
+//! graph, as `scaling.json` and a plot for each sweep.
 //!
-//! The line is the cost model's prediction, which `graphmill bench epoch` makes from the sampled blocks' sizes and the
-//! machine's limits in the same process: bytes by bandwidth plus operations by peak (`crates/engine/src/bench/cost.rs`).
+//! The line is the cost model's prediction, which `graphmill bench epoch` makes from the sampled
+//! blocks' sizes and the machine's limits in the same process: bytes by bandwidth plus operations
+//! by peak (`crates/engine/src/bench/cost.rs`).
 
 use std::{fs, path::PathBuf};
 
@@ -11,15 +13,15 @@ use serde_json::{Value, json};
 
 use crate::plot::{Plot, Point};
 
-/// What does not vary.
+/// Constant parameters.
 const FIXED: &str = "GraphSAGE, else K = 15,10, B = 1024, F = 100, H = 256";
 
-/// One axis: what varies, and what stays.
+/// Sweep over one parameter.
 struct Sweep {
     name: &'static str,
     title: &'static str,
     axis: &'static str,
-    /// Whether its values double.
+    /// True if its values double.
     doubling: bool,
     values: &'static [usize],
     /// Options of `graphmill bench epoch` for a value.
@@ -116,9 +118,11 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         };
         fs::write(out.join(format!("scaling-{}.svg", sweep.name)), plot.svg())?;
         let rows = points.iter().map(|p| {
-            json!({ "value": p.x, "median_ms": p.y, "min_ms": p.range.0, "max_ms": p.range.1, "model_ms": p.line })
+            let (min, max) = p.range;
+            json!({ "value": p.x, "median_ms": p.y, "min_ms": min, "max_ms": max, "model_ms": p.line })
         });
-        sweeps.push(json!({ "sweep": sweep.name, "axis": sweep.axis, "on": about, "points": rows.collect::<Vec<_>>() }));
+        let rows: Vec<_> = rows.collect();
+        sweeps.push(json!({ "sweep": sweep.name, "axis": sweep.axis, "on": about, "points": rows }));
     }
     let mut text = serde_json::to_string_pretty(&json!({ "sweeps": sweeps }))?;
     text.push('\n');
@@ -126,7 +130,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The time of a batch and its prediction.
+/// Time of a batch and its prediction.
 fn point(report: &Value, x: f64) -> Result<Point> {
     let rows = report["results"].as_array().context("a report has results")?;
     let row = rows.iter().find(|row| row["case"].as_str().is_some_and(|case| case.ends_with(": a batch")));

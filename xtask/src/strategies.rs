@@ -1,30 +1,33 @@
-//! `cargo xtask strategies [--rounds N] OPTION ... [-- OPTION ...] ...`: epochs of the same run by several strategies, in turn.
+//! `cargo xtask strategies [--rounds N] OPTION ... [-- OPTION ...] ...`: epochs of the same run by
+//! several strategies, alternating.
 //!
-//! What stands before the first `--` is given to every run of `graphmill train`, what stands behind each to one of them; without
-//! any, these are `sequential`, `pipelined` and `pipelined --allocation naive`. Rounds alternate, so that a machine that gets
-//! slower does so for all. An epoch's seconds are the least of all epochs but the first two, which make caches and find allocations.
+//! Words before the first `--` are passed to every run of `graphmill train`, words after each `--`
+//! to one of them; by default these are `sequential`, `pipelined` and `pipelined --allocation
+//! naive`. Rounds alternate, so that a slowdown of the machine affects all of them. An epoch's
+//! seconds are the minimum of all epochs except the first two, which fill caches and find
+//! allocations.
 
 use std::env::temp_dir;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// What is compared where nothing is said.
+/// Strategies that are compared by default.
 const STRATEGIES: [&str; 3] =
     ["--strategy sequential", "--strategy pipelined", "--strategy pipelined --allocation naive"];
-/// Epochs that are not counted.
+/// Number of epochs that are not counted.
 const FIRST: usize = 2;
 
-/// What one of them came to.
+/// Result of one strategy.
 #[derive(Default)]
 struct Row {
-    /// Least seconds of an epoch, a round each.
+    /// Minimum seconds of an epoch in each round.
     seconds: Vec<f64>,
-    /// Of the last round.
+    /// Summary of the last round.
     last: Value,
 }
 
-/// Runs them.
+/// Runs the comparison.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let (mut rounds, mut words) = (3, words);
     if let ["--rounds", n, rest @ ..] = words {

@@ -1,24 +1,30 @@
-//! `cargo xtask subgraph-scaling [--from 20] [--to 24] [--generator kronecker|uniform] [--rounds 3] [--threads N] [--dim 64]
-//! [--hidden 512] [--coverage 1] [--degree-cap N] [--data DIR] [--out DIR] [size] [depth] [degree]`: the time of an iteration of
-//! GraphSAINT training against the size of the graph, the depth of the network and the degree of the graph, as
-//! `subgraph-scaling.json` and a plot for each.
+//! `cargo xtask subgraph-scaling [--from 20] [--to 24] [--generator kronecker|uniform] [--rounds 3]
+//! [--threads N] [--dim 64] [--hidden 512] [--coverage 1] [--degree-cap N] [--data DIR] [--out DIR]
+//! [size] [depth] [degree]`: time of an iteration of GraphSAINT training against the size of the
+//! graph, the depth of the network and the degree of the graph, as `subgraph-scaling.json` and a
+//! plot for each.
 //!
-//! The settings are those of Zeng et al., JPDC 2021, sections 7.6 and 7.7 (figures 5 and 8): frontier sampling of n = 8000 nodes with a
-//! frontier of m = 1000; GraphSAGE of L layers of width 512, each followed by the next, and a linear classifier on top. Graphs have an
-//! average degree of 16 (`size`), 2^20 nodes (`degree`), or both (`depth`, and L = 2 elsewhere); features are random numbers, of
-//! a width that the paper does not tell.
+//! The settings are those of Zeng et al., JPDC 2021, sections 7.6 and 7.7 (figures 5 and 8):
+//! frontier sampling of n = 8000 nodes with a frontier of m = 1000; GraphSAGE of L layers of width
+//! 512, and a linear classifier on top. Graphs have an average degree of 16 (`size`), 2^20 nodes
+//! (`degree`), or both (`depth`, and L = 2 elsewhere); features are random numbers, because the
+//! paper does not state their width.
 //!
-//! An iteration samples, gathers features and trains on one subgraph, where the paper's figure 5 has the forward and backward pass
-//! alone: the stages stand apart in the plots. Counting for the normalisation comes before all iterations and is left out; what
-//! it costs an iteration, a number read for every edge, does not depend on the coverage.
+//! An iteration samples, gathers features and trains on one subgraph, whereas the paper's figure 5
+//! shows only the forward and backward pass: the plots separate the stages. Counting for the
+//! normalization precedes all iterations and is excluded; its cost per iteration, one number per
+//! edge, does not depend on the coverage.
 //!
-//! A run of `graphmill train` on a point is an epoch to warm up and five that count; runs go round the points, so that whatever else the
-//! machine does falls on all alike. Times are medians over the epochs of all rounds, each the mean of its iterations.
+//! A run of `graphmill train` on a point is a warm-up epoch and five counted epochs; runs alternate
+//! between the points, so that other load affects all alike. Times are medians over the epochs of
+//! all rounds, each the mean of its iterations.
 //!
-//! `kronecker` has the default initiator: hubs and nodes without an edge, both the more the larger the graph, so that subgraphs
-//! differ: their nodes and edges are told. `uniform` has four equal initiator entries: the same distribution of degrees at every size.
+//! `kronecker` has the default initiator: hubs and isolated nodes, more of them in larger graphs,
+//! so that subgraphs differ: their nodes and edges are reported. `uniform` has four equal initiator
+//! entries: the same degree distribution at every size.
 //!
-//! Graphs are made where they are missing below `--data` and stay there; without it they are removed at the end.
+//! Missing graphs are generated below `--data` and stay there; without it they are removed at the
+//! end.
 
 use std::{
     fs,
@@ -37,7 +43,7 @@ use crate::{
 const ITERATIONS: usize = 6;
 const EPOCHS: usize = 5;
 
-/// What was asked for.
+/// Options of the command.
 struct Options {
     from: u32,
     to: u32,
@@ -61,14 +67,15 @@ struct Setting {
     layers: usize,
 }
 
-/// One axis: what varies.
+/// Sweep over one parameter.
 struct Sweep {
     name: &'static str,
     title: &'static str,
     axis: &'static str,
-    /// Values, and their settings. The first argument is the range of sizes; the smallest is the size elsewhere.
+    /// Values, and their settings. The first argument is the range of sizes; the smallest is the
+    /// size elsewhere.
     points: fn([u32; 2]) -> Vec<(f64, Setting)>,
-    /// Whether times are to lie on a line; else they are to be equal.
+    /// True if times should lie on a line, false if they should be equal.
     linear: bool,
 }
 
@@ -102,10 +109,10 @@ const SWEEPS: &[Sweep] = &[
     },
 ];
 
-/// One setting's figures.
+/// Figures of one setting.
 struct Point {
     setting: Setting,
-    /// Of every epoch that counts: seconds an iteration of each stage.
+    /// Seconds of each stage per iteration of each counted epoch.
     epochs: Vec<[f64; 3]>,
     /// Nodes and edges of a subgraph.
     size: [f64; 2],
@@ -114,11 +121,11 @@ struct Point {
     peak: f64,
 }
 
-/// Measures and draws.
+/// Runs the measurement and draws the plots.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let options = parse(words)?;
     super::build_release()?;
-    let points = graphs::in_room(options.data.as_deref(), |room| measure(&options, room))?;
+    let points = graphs::with_directory(options.data.as_deref(), |dir| measure(&options, dir))?;
     report(&options, &points)
 }
 
@@ -157,7 +164,8 @@ fn parse(words: &[&str]) -> Result<Options> {
             "--data" => o.data = Some(value()?.into()),
             "--out" => o.out = value()?.into(),
             other => bail!(
-                "no sweep or option {other}; known: size, depth, degree, --from, --to, --generator, --rounds, --threads, \
+                "no sweep or option {other}; known: size, depth, degree, --from, --to, --generator, \
+                 --rounds, --threads, \
                  --dim, --hidden, --coverage, --degree-cap, --data, --out"
             ),
         }
@@ -175,8 +183,8 @@ fn parse(words: &[&str]) -> Result<Options> {
     Ok(o)
 }
 
-/// Every setting of the sweeps, once.
-fn measure(options: &Options, room: &Path) -> Result<Vec<Point>> {
+/// Measures every setting of the sweeps once.
+fn measure(options: &Options, dir: &Path) -> Result<Vec<Point>> {
     let mut points: Vec<Point> = Vec::new();
     for (_, setting) in options.sweeps.iter().flat_map(|sweep| (sweep.points)([options.from, options.to])) {
         if points.iter().all(|point| point.setting != setting) {
@@ -186,19 +194,20 @@ fn measure(options: &Options, room: &Path) -> Result<Vec<Point>> {
     }
     for _ in 0..options.rounds {
         for point in &mut points {
-            train(options, room, point)?;
+            train(options, dir, point)?;
         }
     }
     Ok(points)
 }
 
-/// One run.
-fn train(options: &Options, room: &Path, point: &mut Point) -> Result<()> {
+/// Executes one run.
+fn train(options: &Options, dir: &Path, point: &mut Point) -> Result<()> {
     let Setting { scale, degree, layers } = point.setting;
-    let graph = graphs::generated(room, &options.generator, scale, degree, options.dim)?;
+    let graph = graphs::generated(dir, &options.generator, scale, degree, options.dim)?;
     let line = format!(
         "--sampler frontier --batch-size 8000 --frontier-size 1000 --degree-cap {} --coverage {} \
-         --layers {layers} --hidden {} --head-layers 1 --max-batches {ITERATIONS} --epochs {} --eval-nodes 1 --threads {}",
+         --layers {layers} --hidden {} --head-layers 1 --max-batches {ITERATIONS} --epochs {} --eval-nodes 1 \
+         --threads {}",
         options.degree_cap,
         options.coverage,
         options.hidden,
@@ -236,8 +245,10 @@ fn report(options: &Options, points: &[Point]) -> Result<()> {
         sweeps.push(report_sweep(options, sweep, &x, &points)?);
     }
     let document = json!({
-        "generator": options.generator, "dim": options.dim, "hidden": options.hidden, "threads": options.threads,
-        "coverage": options.coverage, "degree_cap": options.degree_cap, "rounds": options.rounds, "sweeps": sweeps,
+        "generator": options.generator, "dim": options.dim, "hidden": options.hidden,
+        "threads": options.threads,
+        "coverage": options.coverage, "degree_cap": options.degree_cap,
+        "rounds": options.rounds, "sweeps": sweeps,
     });
     fs::write(options.out.join("subgraph-scaling.json"), serde_json::to_string_pretty(&document)? + "\n")?;
     Ok(())
@@ -245,7 +256,8 @@ fn report(options: &Options, points: &[Point]) -> Result<()> {
 
 fn report_sweep(options: &Options, sweep: &Sweep, x: &[f64], points: &[&Point]) -> Result<Value> {
     println!(
-        "{:>7}  ms an iteration   min .. max   | sample  extract    train | nodes   edges  stored degree | peak GiB",
+        "{:>7}  ms an iteration   min .. max   | sample  extract    train | nodes   edges  stored degree | \
+         peak GiB",
         sweep.name
     );
     let mut rows = Vec::new();
@@ -262,13 +274,16 @@ fn report_sweep(options: &Options, sweep: &Sweep, x: &[f64], points: &[&Point]) 
         let ([sample, extract, train], [nodes, edges]) = (parts, point.size);
         let (stored, peak) = (point.stored_degree, point.peak / f64::from(1 << 30));
         println!(
-            "{x:>7}  {y:>15.2}  {:>6.2} ..{:>6.2} | {sample:>6.3}  {extract:>7.3}  {train:>7.2} | {nodes:>5.0}  {edges:>6.0}  \
+            "{x:>7}  {y:>15.2}  {:>6.2} ..{:>6.2} | {sample:>6.3}  {extract:>7.3}  {train:>7.2} | \
+             {nodes:>5.0}  {edges:>6.0}  \
              {stored:>13.2} | {peak:>8.2}",
             range.0, range.1
         );
         rows.push(json!({
-            "value": x, "median_ms": y, "min_ms": range.0, "max_ms": range.1, "sample_ms": sample, "extract_ms": extract,
-            "train_ms": train, "nodes": nodes, "edges": edges, "stored_degree": stored, "peak_bytes": point.peak,
+            "value": x, "median_ms": y, "min_ms": range.0, "max_ms": range.1,
+            "sample_ms": sample, "extract_ms": extract,
+            "train_ms": train, "nodes": nodes, "edges": edges,
+            "stored_degree": stored, "peak_bytes": point.peak,
             "epochs": point.epochs.len(),
         }));
         drawn.push(plot::Point { x, y, range, line: 0.0 });
@@ -277,9 +292,9 @@ fn report_sweep(options: &Options, sweep: &Sweep, x: &[f64], points: &[&Point]) 
     let (verdict, line) = if sweep.linear {
         let Line { slope, start, r2 } = Line::fit(x, &y);
         drawn.iter_mut().for_each(|point| point.line = start + slope * point.x);
-        let told = format!("{slope:.3} ms x + {start:.2} ms, R^2 = {r2:.4}");
-        println!("        line: {told}\n");
-        (json!({ "slope_ms": slope, "start_ms": start, "r2": r2 }), told)
+        let verdict_text = format!("{slope:.3} ms x + {start:.2} ms, R^2 = {r2:.4}");
+        println!("        line: {verdict_text}\n");
+        (json!({ "slope_ms": slope, "start_ms": start, "r2": r2 }), verdict_text)
     } else {
         let spread = |y: &[f64]| {
             y.iter().copied().fold(0.0, f64::max) / y.iter().copied().fold(f64::INFINITY, f64::min)
@@ -321,7 +336,7 @@ struct Line {
 }
 
 impl Line {
-    /// For at least two different `x`.
+    /// Fits a line to at least two different `x`.
     fn fit(x: &[f64], y: &[f64]) -> Self {
         let n = x.len() as f64;
         let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
@@ -340,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_found_and_judged() {
+    fn lines_are_fitted_and_judged() {
         let line = Line::fit(&[1.0, 2.0, 4.0], &[5.0, 7.0, 11.0]);
         assert!((line.slope - 2.0).abs() < 1e-12 && (line.start - 3.0).abs() < 1e-12);
         assert!((line.r2 - 1.0).abs() < 1e-12);

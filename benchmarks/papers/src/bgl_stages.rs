@@ -1,12 +1,13 @@
-//! BGL's allocation for its eight pipelined stages ("BGL: GPU-Efficient GNN Training by Optimizing Graph Data I/O and Preprocessing",
-//! Liu et al., NSDI 2023, Profiling-based Resource Allocation):
+//! BGL's allocation of cores and bandwidth to its eight pipelined stages.
+//!
+//! # Algorithm
 //!
 //! ```text
 //!   min max { T1/c1, T2/c2, Tnet, T3/c3, DI/bI, f(c4), DII/bII, Tgpu }      f(c4) = a/c4 + d
 //!   s.t.    c1 + c2 <= Cgs,   c3 + c4 <= Cwm,   bI + bII <= Bpcie
 //! ```
 //!
-//! | stage | where | what |
+//! | stage | location | task |
 //! | --- | --- | --- |
 //! | 1, 2 | graph store | answer sampling requests, build subgraphs |
 //! | 3 | between | network transfer |
@@ -16,23 +17,35 @@
 //! | 7 | link | copy features |
 //! | 8 | device | compute |
 //!
-//! Cores are whole, at least one each; bandwidth is divided at will.
+//! Cores are whole, at least one each; bandwidth is divisible.
 //!
-//! **Exact.** No constraint joins two of the pairs (c1, c2), (c3, c4), (bI, bII), so the maximum is least where each pair's own maximum
-//! is, and more of a resource never makes a stage slower, so each constraint holds with equality. A pair of cores is then a function of
-//! one number: its first term falls and its second rises, and the best is beside the place where they cross, which bisection finds in
-//! `O(log C)`. For bandwidth the two are equal at the best (otherwise moving some to the slower one would lower the maximum), so
-//! `bI : bII = DI : DII` and both take `(DI + DII) / Bpcie`.
+//! The solution is exact. No constraint joins two of the pairs (c1, c2), (c3, c4), (bI, bII), so
+//! the maximum is minimal if each pair's own maximum is, and more of a resource never slows a stage
+//! down, so each constraint holds with equality. A pair of cores is then a function of one number:
+//! its first term falls and its second rises, and the optimum is next to their crossing, which
+//! bisection finds. For bandwidth both terms are equal at the optimum (otherwise moving some to the
+//! slower one would lower the maximum), so `bI : bII = DI : DII` and both take `(DI + DII) /
+//! Bpcie`.
 //!
-//! **Use.** `cargo run -p graphmill-papers -- bgl-stages benchmarks/papers/stages.json`. No strategy uses it: the engine has three
-//! stages, which [`allocate::solve`](graphmill_engine::allocate::solve) places.
+//! No strategy uses the allocation: the engine has three stages, which
+//! [`allocate::solve`](graphmill_engine::allocate::solve) places. The command is `cargo run -p
+//! graphmill-papers -- bgl-stages benchmarks/papers/stages.json`.
+//!
+//! # Source
+//!
+//! Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O and preprocessing*,
+//! NSDI 2023, Profiling-based Resource Allocation.
+//!
+//! # Cost
+//!
+//! `O(log C)` for `C` cores.
 
 use graphmill_engine::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::fit::Fit;
 
-/// What one batch takes of each stage, profiled.
+/// Profiled costs of one batch at each stage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stages {
@@ -54,7 +67,7 @@ pub struct Stages {
     pub compute: f64,
 }
 
-/// What there is to share out.
+/// Resources to divide.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
@@ -66,11 +79,11 @@ pub struct Capacity {
     pub bandwidth: f64,
 }
 
-/// Names of the stages, in the formula's order.
+/// Names of the stages, in the order of the formula.
 pub const NAMES: [&str; 8] =
     ["requests", "subgraphs", "network", "process", "structure", "cache", "features", "compute"];
 
-/// Who gets what, and what comes of it.
+/// Allocation of resources, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Allocation {
     /// `c1` to `c4`.
@@ -79,12 +92,12 @@ pub struct Allocation {
     pub bandwidth: [f64; 2],
     /// Seconds of each stage, in the order of [`NAMES`].
     pub seconds: [f64; 8],
-    /// The stage that takes longest: the first of them.
+    /// Index of the longest stage, the first on a tie.
     pub bottleneck: usize,
 }
 
 impl Allocation {
-    /// Seconds between two batches: the longest stage's.
+    /// Seconds between two batches: those of the longest stage.
     pub fn period(&self) -> f64 {
         self.seconds[self.bottleneck]
     }
@@ -93,7 +106,8 @@ impl Allocation {
 /// Finds the best allocation.
 ///
 /// # Errors
-/// Fewer than two cores on a side, no bandwidth, or a number that is negative or not finite; names it.
+/// Fewer than two cores on a side, no bandwidth, or a number that is negative or not finite; the
+/// error names it.
 pub fn allocate(stages: &Stages, capacity: &Capacity) -> Result<Allocation> {
     check(stages, capacity)?;
     let Stages { requests, subgraphs, network, process, structure_bytes, cache, feature_bytes, compute } =
@@ -122,14 +136,16 @@ pub fn allocate(stages: &Stages, capacity: &Capacity) -> Result<Allocation> {
     Ok(Allocation { cores, bandwidth, seconds, bottleneck })
 }
 
-/// The cores `c` from 1 to `total - 1` with the least `max(first(c), second(total - c))`, both of which do not rise with their cores.
+/// Finds the number of cores `c` from 1 to `total - 1` with the smallest `max(first(c),
+/// second(total - c))`, where both functions do not increase.
 fn split(total: u32, first: impl Fn(u32) -> f64, second: impl Fn(u32) -> f64) -> u32 {
     let (mut low, mut high) = (1, total - 1);
     while low < high {
         let middle = low + (high - low) / 2;
         if first(middle) <= second(total - middle) { high = middle } else { low = middle + 1 }
     }
-    // from `low` on the second term is the larger and rises; before it the first is, and falls
+    // From `low` on the second term is larger and increases; before it the first is larger and
+    // decreases.
     let worst = |c: u32| first(c).max(second(total - c));
     if low > 1 && worst(low - 1) <= worst(low) { low - 1 } else { low }
 }
@@ -171,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Every pair of cores, and many divisions of the bandwidth.
+    /// Tries every pair of cores, and many divisions of the bandwidth.
     fn by_trial(stages: &Stages, capacity: &Capacity) -> f64 {
         let mut best = f64::INFINITY;
         for c1 in 1..capacity.graph_store_cores {
@@ -208,15 +224,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_allocation_is_better(
+        fn allocations_are_optimal(
             stages in any_stages(), store in 2u32..9, worker in 2u32..9, bandwidth in 1.0..50.0f64,
         ) {
             let capacity = Capacity { graph_store_cores: store, worker_cores: worker, bandwidth };
             let found = allocate(&stages, &capacity).unwrap();
             let best = by_trial(&stages, &capacity);
             prop_assert!(found.period() <= best + 1e-12, "{found:?}, {best}");
-            // the trial's division of bandwidth is a thousandth off
-            prop_assert!(best <= found.period() * 1.01 + 0.02 * (stages.structure_bytes + stages.feature_bytes) / bandwidth);
+            // The trial divides the bandwidth in steps of a thousandth.
+            let bytes = stages.structure_bytes + stages.feature_bytes;
+            prop_assert!(best <= found.period() * 1.01 + 0.02 * bytes / bandwidth);
             prop_assert_eq!(found.cores[0] + found.cores[1], store);
             prop_assert_eq!(found.cores[2] + found.cores[3], worker);
             prop_assert!(found.cores.iter().all(|&c| c >= 1));
@@ -224,7 +241,7 @@ mod tests {
         }
 
         #[test]
-        fn cores_are_split_as_well_as_can_be(
+        fn core_splits_are_optimal(
             total in 2u32..200, t in prop::array::uniform2(0.0..10.0f64), d in 0.0..1.0f64,
         ) {
             let first = |c: u32| t[0] / f64::from(c);
@@ -236,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bottleneck_is_named() {
+    fn the_bottleneck_is_reported() {
         let stages = Stages {
             requests: 8.0,
             subgraphs: 4.0,
@@ -255,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shared_out_is_refused() {
+    fn impossible_divisions_are_rejected() {
         let stages = Stages {
             requests: 1.0,
             subgraphs: 1.0,

@@ -1,14 +1,17 @@
 //! Predicted epochs of BGL's largest graph on several machines: `graphmill plan --paper bgl`.
 //!
-//! The graph is User-Item of Liu et al. ("BGL", NSDI 2023): 1.2 billion nodes, 13.7 billion edges, 96 features, 200 million training nodes;
-//! the run is theirs too: three layers of 128, batches of 1,000 seeds for each machine, fanout 15, 10, 5 from the seeds. The machines are
-//! like their CPU servers: 96 cores, 480 GB, 100 Gbit/s.
+//! The graph is User-Item of Liu et al. ("BGL", NSDI 2023): 1.2 billion nodes, 13.7 billion edges,
+//! 96 features, 200 million training nodes. The run is also theirs: three layers of 128, batches of
+//! 1,000 seeds for each machine, fanout 15, 10, 5 from the seeds. The machines are like their CPU
+//! servers: 96 cores, 480 GB, 100 Gbit/s.
 //!
-//! **What is assumed.** The graph is not public, so nothing of it is measured. A node has the mean degree, and no node is met twice in a
-//! minibatch: both make blocks larger than they will be, so that traffic is a bound from above, and throughput one from below. With random
-//! parts `(M - 1) / M` of what is asked for is elsewhere; with BGL's it is less by the 25 % and the 44 % that the paper reports. A machine
-//! computes as a roofline says: every row that is gathered or aggregated moves once through memory, forward and back, and dense products run
-//! at its arithmetic. Network and work go on side by side (`pipelined`).
+//! **Assumptions.** The graph is not public, so nothing of it is measured. Every node has the mean
+//! degree, and no node occurs twice in a minibatch: both overestimate the blocks, so that traffic
+//! is an upper bound and throughput a lower one. With random parts `(M - 1) / M` of the requests
+//! are remote; with BGL's parts they are fewer by the 25 % and the 44 % that the paper reports.
+//! Computation follows a roofline model: every gathered or aggregated row moves once through
+//! memory, forward and backward, and dense products run at the machine's peak. Network and
+//! computation overlap (`pipelined`).
 
 use std::fmt;
 
@@ -16,7 +19,7 @@ use graphmill_distributed::{rows::bytes_of_rows, sampler::bytes_of_a_hop};
 use graphmill_loader::feature::LinkOptions;
 use graphmill_plan::{
     gb,
-    network::{EVERYWHERE, Machines, Wire},
+    network::{Machines, REPLICATED_BYTES_PER_NODE, Wire},
 };
 use serde::Serialize;
 
@@ -29,27 +32,28 @@ const CLASSES: f64 = 2.0;
 const FANOUT: [f64; 3] = [15.0, 10.0, 5.0];
 /// Seeds of a machine's share.
 const SHARE: f64 = 1000.0;
-/// A machine: bytes of memory, bytes a second of it, products and sums a second, and its link.
+/// Machine: bytes of memory, memory bandwidth in bytes a second, operations a second, and link
+/// bandwidth.
 const MEMORY: f64 = 480e9;
 const BANDWIDTH: f64 = 150e9;
 const ARITHMETIC: f64 = 3e12;
 const LINK: LinkOptions = LinkOptions { bandwidth: 12.5e9, latency: 20e-6 };
-/// By how much less is asked of other machines than with random parts.
+/// Reduction of remote requests relative to random parts.
 const LESS: [(&str, f64); 3] = [("random", 0.0), ("bgl, 25 % less", 0.25), ("bgl, 44 % less", 0.44)];
 const MACHINES: [usize; 5] = [4, 8, 16, 32, 64];
 
-/// One number of machines with one kind of parts.
+/// Result for one number of machines and one kind of partition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Machines.
+    /// Number of machines.
     pub machines: usize,
-    /// How the graph is partitioned.
+    /// Partition of the graph.
     pub parts: &'static str,
-    /// Bytes that a machine holds.
+    /// Memory of a machine in bytes.
     pub memory_bytes: f64,
-    /// Whether it has them.
+    /// True if it fits a machine.
     pub fits: bool,
-    /// Bytes that go out of a machine for its share of a minibatch.
+    /// Bytes sent by a machine for its share of a minibatch.
     pub bytes_per_batch: f64,
     /// Milliseconds of a minibatch's work.
     pub work_ms: f64,
@@ -61,16 +65,16 @@ pub struct Row {
     pub epoch_seconds: f64,
 }
 
-/// The table.
+/// Table of all predictions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
     /// Edges and input rows of a share of 1,000 seeds.
     pub share: [f64; 2],
-    /// By machines and parts.
+    /// Rows by machines and parts.
     pub rows: Vec<Row>,
 }
 
-/// Nodes whose neighbours are drawn, and edges, hop by hop; and the input nodes.
+/// Sampled nodes and edges, hop by hop, and the number of input nodes.
 fn blocks() -> (Vec<[f64; 2]>, f64) {
     let degree = EDGES / NODES;
     let mut nodes = SHARE;
@@ -86,17 +90,17 @@ fn blocks() -> (Vec<[f64; 2]>, f64) {
 /// Seconds of the work of a share: sampling, gathering, training.
 fn work(hops: &[[f64; 2]], inputs: f64) -> [f64; 3] {
     let row = |dim: f64| 4.0 * dim;
-    // a draw reads its list's place and one entry, each another cache line
+    // A draw reads the row start and one entry, in two different cache lines.
     let sample = hops.iter().map(|[nodes, edges]| 64.0 * (nodes + edges)).sum::<f64>() / BANDWIDTH;
     let gather = 2.0 * inputs * row(FEATURES as f64) / BANDWIDTH;
     let (mut moved, mut products) = (0.0, 0.0);
     for (layer, [nodes, edges]) in hops.iter().rev().enumerate() {
         let from = if layer == 0 { FEATURES as f64 } else { HIDDEN };
         let to = if layer + 1 == hops.len() { CLASSES } else { HIDDEN };
-        // forward, and back but for the features
+        // Forward, and backward except for the features.
         let passes = if layer == 0 { 1.0 } else { 2.0 };
         moved += passes * edges * row(from) + 4.0 * nodes * row(to);
-        // own rows and aggregated ones; forward, weights, and rows below
+        // Own and aggregated rows; forward, weights, and rows below.
         products += (1.0 + passes) * 2.0 * 2.0 * nodes * from * to;
     }
     [sample, gather, moved / BANDWIDTH + products / ARITHMETIC]
@@ -111,7 +115,8 @@ pub fn user_item() -> Table {
     let mut rows = Vec::new();
     for machines in MACHINES {
         let many = machines as f64;
-        let memory_bytes = EVERYWHERE * NODES + (4.0 * EDGES + 4.0 * FEATURES as f64 * NODES) / many;
+        let memory_bytes =
+            REPLICATED_BYTES_PER_NODE * NODES + (4.0 * EDGES + 4.0 * FEATURES as f64 * NODES) / many;
         for (parts, less) in LESS {
             let remote = (1.0 - less) * (many - 1.0) / many;
             let asked = |x: f64| (remote * x) as usize;
@@ -125,7 +130,7 @@ pub fn user_item() -> Table {
             let batches = (TRAIN / (SHARE * many)).ceil();
             let bytes_per_batch = wire.total() / many;
             let alone = share.map(|seconds| many * seconds);
-            // not reckoned: machines of 96 cores
+            // Not modelled for machines of 96 cores.
             let talk = 0.0;
             let model = Machines {
                 count: machines,
@@ -157,7 +162,8 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "User-Item (BGL): 1.2 billion nodes, 13.7 billion edges, {FEATURES} features; three layers of {HIDDEN}, fanout 15, 10, 5,\n\
+            "User-Item (BGL): 1.2 billion nodes, 13.7 billion edges, {FEATURES} features; three layers of \
+             {HIDDEN}, fanout 15, 10, 5,\n\
              1,000 seeds a machine and batch: at most {:.0} thousand edges and {:.0} thousand input rows\n\
              machines of 96 cores, 480 GB, 100 Gbit/s\n",
             self.share[0] / 1e3,
@@ -199,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_machines_hold_less_and_do_more_and_fewer_requests_are_quicker() {
+    fn more_machines_need_less_memory_and_fewer_requests_are_faster() {
         let table = user_item();
         assert_eq!(table.rows.len(), MACHINES.len() * LESS.len());
         for pair in table.rows.chunks(LESS.len()) {
@@ -209,7 +215,7 @@ mod tests {
         let random: Vec<&Row> = table.rows.iter().step_by(LESS.len()).collect();
         assert!(random.is_sorted_by(|a, b| a.memory_bytes > b.memory_bytes));
         assert!(random.is_sorted_by(|a, b| a.seeds_per_second < b.seeds_per_second));
-        // the features alone are 461 GB
+        // The features alone take 461 GB.
         assert!(random[0].memory_bytes > 115e9 && random[0].fits);
     }
 }

@@ -1,22 +1,26 @@
-//! FGNN's own figures, predicted: `graphmill plan --paper fgnn`.
+//! Prediction of FGNN's own figures: `graphmill plan --paper fgnn`.
 //!
-//! Paper: "FGNN: A Factored System for Sample-based GNN Training over GPUs" (published as GNNLab, Yang et al., EuroSys 2022), 8 V100 of
-//! 16 GB. Table 5 has the stages of an epoch with one Sampler and one Trainer; the formula of section 5.3 makes the number of Samplers of
-//! them, the simulation the epoch on 8 devices, and Table 4 says what was measured there.
+//! Paper: "FGNN: A Factored System for Sample-based GNN Training over GPUs" (published as GNNLab,
+//! Yang et al., EuroSys 2022), 8 V100 of 16 GB. Table 5 has the stages of an epoch with one Sampler
+//! and one Trainer; the formula of section 5.3 derives the number of Samplers from them, the
+//! simulation predicts the epoch on 8 devices, and Table 4 has the measurements.
 //!
-//! **What is assumed.** Batches of 8,000 (section 7.1) over these training nodes: PR 196,615 and PA 1,207,179 (their public splits), TW
-//! 416,500 and UK 1,000,000 (the scripts beside the released system's source that make these datasets). A Trainer's `T_t` is the longer
-//! of its two stages (section 5.2: they overlap). No switching (section 7.2: it did not happen). A queue for all batches (section 5.3).
+//! **Assumptions.** Batches of 8,000 (section 7.1) over these training nodes: PR 196,615 and PA
+//! 1,207,179 (their public splits), TW 416,500 and UK 1,000,000 (the dataset scripts of the
+//! released system). A Trainer's `T_t` is the longer of its two stages (section 5.2: they overlap).
+//! No switching (section 7.2: it did not happen). A queue for all batches (section 5.3).
 //!
-//! **Two predictions.** *Table 5 alone* lets 8 devices run as independently as one. *Testbed* adds two numbers that are taken from other
-//! figures than the predicted ones and are the same for all of them:
+//! **Two predictions.** *Table 5 alone* lets 8 devices run as independently as one. *Testbed* adds
+//! two numbers that come from other figures than the predicted ones and are the same for all of
+//! them:
 //!
-//! - the host serves the gathers of only so many devices at once. DGL gathers everything on the host, so its nine cells tell how many:
-//!   `E / (epoch - (S + T) / 8)`, all of them between 2.4 and 2.8 ([`gathers`]). What of FGNN's extraction is the host's, and not the
-//!   device's own cache: Table 1 has a line through (0 %, 5.46 s), (38.0 %, 3.62 s) and (76.8 %, 1.73 s), which meets 100 % at 0.6 s, a
-//!   part of 0.056 of what DGL takes for the same rows;
-//! - a step waits for the slowest of the others: section 7.5 has 1.5 s for 2 Samplers and 3 Trainers and 2.1 s for 3 and 2, which is more
-//!   than the training's share ([`sync`]).
+//! - the host serves the gathers of a limited number of devices at once. DGL gathers everything on
+//!   the host, so its nine cells determine that number: `E / (epoch - (S + T) / 8)`, all of them
+//!   between 2.4 and 2.8 ([`gathers`]). The host's share of FGNN's extraction, without the device's
+//!   own cache: Table 1 has a line through (0 %, 5.46 s), (38.0 %, 3.62 s) and (76.8 %, 1.73 s),
+//!   which meets 100 % at 0.6 s, a share of 0.056 of DGL's time for the same rows;
+//! - a step waits for the slowest of the others: section 7.5 has 1.5 s for 2 Samplers and 3
+//!   Trainers and 2.1 s for 3 and 2, which exceeds the training's share ([`sync`]).
 
 use std::fmt;
 
@@ -28,60 +32,79 @@ use serde::Serialize;
 const BATCH: f64 = 8000.0;
 /// Devices of the testbed.
 const DEVICES: usize = 8;
-/// What a device takes to gather rows that it has, in what DGL takes on the host; see the module's text.
+/// Time of a device to gather cached rows, relative to DGL's gathering on the host (Table 1,
+/// extrapolated to 100 %).
 const NEAR: f64 = 0.6 / 10.70;
-/// What the host serves at once if nothing limits it.
+/// Gathers served concurrently by a host without a limit.
 const FREE: f64 = DEVICES as f64;
 
-/// A line of the paper's tables.
+/// Row of the paper's tables.
 struct Line {
     model: &'static str,
     dataset: &'static str,
-    /// FGNN's sampling, with marking and copying; extraction; training (Table 5), seconds.
+    /// FGNN's sampling with marking and copying, extraction, and training (Table 5), in seconds.
     stages: [f64; 3],
-    /// Cache hits (Table 5).
+    /// Cache hit rate (Table 5).
     hits: f64,
     /// Samplers and seconds of an epoch (Table 4).
     published: (usize, f64),
-    /// DGL's sampling, extraction and training (Table 5) and seconds of an epoch (Table 4), where it ran.
+    /// DGL's sampling, extraction and training (Table 5) and seconds of an epoch (Table 4), if it
+    /// ran.
     dgl: Option<([f64; 3], f64)>,
-    /// What DGL's extraction would take where it did not run: PyG's, which is the host's too; for PinSAGE, which PyG does not
-    /// have, that of GCN as it is to PinSAGE's on TW.
+    /// DGL's extraction, estimated if it did not run: PyG's, which also uses the host; for PinSAGE,
+    /// which PyG lacks, GCN's scaled by the ratio on TW.
     rows: f64,
 }
 
 #[rustfmt::skip]
 const LINES: &[Line] = &[
-    Line { model: "GCN", dataset: "PR", stages: [0.39, 0.19, 1.18], hits: 1.00, published: (3, 0.33), dgl: Some(([0.35, 2.81, 1.22], 1.33)), rows: 2.81 },
-    Line { model: "GCN", dataset: "TW", stages: [0.37, 0.80, 1.50], hits: 0.89, published: (2, 0.47), dgl: Some(([0.74, 9.44, 1.48], 3.86)), rows: 9.44 },
-    Line { model: "GCN", dataset: "PA", stages: [0.96, 0.61, 3.81], hits: 0.99, published: (2, 0.84), dgl: Some(([1.20, 10.70, 4.00], 4.56)), rows: 10.70 },
-    Line { model: "GCN", dataset: "UK", stages: [0.56, 3.08, 3.12], hits: 0.70, published: (2, 1.47), dgl: None, rows: 16.69 },
-    Line { model: "GraphSAGE", dataset: "PR", stages: [0.20, 0.10, 0.24], hits: 1.00, published: (4, 0.11), dgl: Some(([0.13, 1.92, 0.23], 0.79)), rows: 1.92 },
-    Line { model: "GraphSAGE", dataset: "TW", stages: [0.16, 0.44, 0.42], hits: 0.89, published: (2, 0.20), dgl: Some(([0.38, 4.65, 0.44], 1.81)), rows: 4.65 },
-    Line { model: "GraphSAGE", dataset: "PA", stages: [0.46, 0.34, 1.12], hits: 0.99, published: (2, 0.30), dgl: Some(([0.56, 6.06, 1.25], 2.47)), rows: 6.06 },
-    Line { model: "GraphSAGE", dataset: "UK", stages: [0.27, 1.44, 1.02], hits: 0.72, published: (1, 0.61), dgl: None, rows: 8.45 },
-    Line { model: "PinSAGE", dataset: "PR", stages: [0.20, 0.10, 1.72], hits: 1.00, published: (1, 0.40), dgl: Some(([0.16, 1.56, 1.75], 0.86)), rows: 1.56 },
-    Line { model: "PinSAGE", dataset: "TW", stages: [0.28, 0.55, 2.54], hits: 0.86, published: (1, 0.58), dgl: Some(([0.23, 4.97, 2.57], 2.38)), rows: 4.97 },
-    Line { model: "PinSAGE", dataset: "PA", stages: [0.61, 0.41, 5.97], hits: 0.97, published: (1, 1.05), dgl: Some(([0.53, 5.00, 6.14], 2.79)), rows: 5.00 },
-    Line { model: "PinSAGE", dataset: "UK", stages: [0.65, 3.39, 6.99], hits: 0.57, published: (1, 1.81), dgl: None, rows: 16.69 * 4.97 / 9.44 },
+    Line { model: "GCN", dataset: "PR", stages: [0.39, 0.19, 1.18], hits: 1.00, published: (3, 0.33),
+           dgl: Some(([0.35, 2.81, 1.22], 1.33)), rows: 2.81 },
+    Line { model: "GCN", dataset: "TW", stages: [0.37, 0.80, 1.50], hits: 0.89, published: (2, 0.47),
+           dgl: Some(([0.74, 9.44, 1.48], 3.86)), rows: 9.44 },
+    Line { model: "GCN", dataset: "PA", stages: [0.96, 0.61, 3.81], hits: 0.99, published: (2, 0.84),
+           dgl: Some(([1.20, 10.70, 4.00], 4.56)), rows: 10.70 },
+    Line { model: "GCN", dataset: "UK", stages: [0.56, 3.08, 3.12], hits: 0.70, published: (2, 1.47),
+           dgl: None, rows: 16.69 },
+    Line { model: "GraphSAGE", dataset: "PR", stages: [0.20, 0.10, 0.24], hits: 1.00, published: (4, 0.11),
+           dgl: Some(([0.13, 1.92, 0.23], 0.79)), rows: 1.92 },
+    Line { model: "GraphSAGE", dataset: "TW", stages: [0.16, 0.44, 0.42], hits: 0.89, published: (2, 0.20),
+           dgl: Some(([0.38, 4.65, 0.44], 1.81)), rows: 4.65 },
+    Line { model: "GraphSAGE", dataset: "PA", stages: [0.46, 0.34, 1.12], hits: 0.99, published: (2, 0.30),
+           dgl: Some(([0.56, 6.06, 1.25], 2.47)), rows: 6.06 },
+    Line { model: "GraphSAGE", dataset: "UK", stages: [0.27, 1.44, 1.02], hits: 0.72, published: (1, 0.61),
+           dgl: None, rows: 8.45 },
+    Line { model: "PinSAGE", dataset: "PR", stages: [0.20, 0.10, 1.72], hits: 1.00, published: (1, 0.40),
+           dgl: Some(([0.16, 1.56, 1.75], 0.86)), rows: 1.56 },
+    Line { model: "PinSAGE", dataset: "TW", stages: [0.28, 0.55, 2.54], hits: 0.86, published: (1, 0.58),
+           dgl: Some(([0.23, 4.97, 2.57], 2.38)), rows: 4.97 },
+    Line { model: "PinSAGE", dataset: "PA", stages: [0.61, 0.41, 5.97], hits: 0.97, published: (1, 1.05),
+           dgl: Some(([0.53, 5.00, 6.14], 2.79)), rows: 5.00 },
+    Line { model: "PinSAGE", dataset: "UK", stages: [0.65, 3.39, 6.99], hits: 0.57, published: (1, 1.81),
+           dgl: None, rows: 16.69 * 4.97 / 9.44 },
 ];
 
-/// The time-sharing system SGNN, where its stages are known; all devices sample and train. On PR all rows are cached, so extraction is
-/// FGNN's; GCN on PA is in Table 1, its hits in section 3. Its sampling is FGNN's without marking and copying.
+/// Time-sharing system SGNN, if its stages are known; all devices sample and train. On PR all rows
+/// are cached, so extraction is FGNN's; GCN on PA is in Table 1, its hits in section 3. Its
+/// sampling is FGNN's without marking and copying.
 #[rustfmt::skip]
 const TIME_SHARING: &[Line] = &[
-    Line { model: "GCN", dataset: "PR", stages: [0.29, 0.19, 1.18], hits: 1.00, published: (8, 0.22), dgl: None, rows: 2.81 },
-    Line { model: "GCN", dataset: "PA", stages: [0.70, 3.62, 4.00], hits: 0.38, published: (8, 2.46), dgl: None, rows: 10.70 },
-    Line { model: "GraphSAGE", dataset: "PR", stages: [0.15, 0.10, 0.24], hits: 1.00, published: (8, 0.07), dgl: None, rows: 1.92 },
-    Line { model: "PinSAGE", dataset: "PR", stages: [0.15, 0.10, 1.72], hits: 1.00, published: (8, 0.30), dgl: None, rows: 1.56 },
+    Line { model: "GCN", dataset: "PR", stages: [0.29, 0.19, 1.18], hits: 1.00, published: (8, 0.22),
+           dgl: None, rows: 2.81 },
+    Line { model: "GCN", dataset: "PA", stages: [0.70, 3.62, 4.00], hits: 0.38, published: (8, 2.46),
+           dgl: None, rows: 10.70 },
+    Line { model: "GraphSAGE", dataset: "PR", stages: [0.15, 0.10, 0.24], hits: 1.00, published: (8, 0.07),
+           dgl: None, rows: 1.92 },
+    Line { model: "PinSAGE", dataset: "PR", stages: [0.15, 0.10, 1.72], hits: 1.00, published: (8, 0.30),
+           dgl: None, rows: 1.56 },
 ];
 
-/// A predicted figure beside the published one.
+/// Predicted figure beside the published one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Against {
     /// Seconds of an epoch.
     pub epoch_seconds: f64,
-    /// Above the published ones, in these.
+    /// Relative error against the published seconds.
     pub error: f64,
 }
 
@@ -91,7 +114,7 @@ impl Against {
     }
 }
 
-/// One of FGNN's cells of Table 4.
+/// FGNN's cell of Table 4.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
     /// GCN, GraphSAGE or PinSAGE.
@@ -102,9 +125,10 @@ pub struct Cell {
     pub published_samplers: usize,
     /// Samplers by the formula.
     pub samplers: usize,
-    /// The fewest and the most that the formula gives for stages that round to the printed ones.
+    /// Smallest and largest number of Samplers by the formula for stages that round to the printed
+    /// ones.
     pub samplers_within_rounding: (usize, usize),
-    /// Samplers by the formula were extraction not hidden: `T_t` the sum of both stages.
+    /// Number of Samplers by the formula without overlap: `T_t` is the sum of both stages.
     pub samplers_not_hidden: usize,
     /// Samplers with which the testbed's epoch is shortest in the simulation.
     pub best_samplers: usize,
@@ -118,7 +142,7 @@ pub struct Cell {
     pub testbed_by_formula: Against,
 }
 
-/// One of SGNN's cells of Table 4.
+/// SGNN's cell of Table 4.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shared {
     /// GCN, GraphSAGE or PinSAGE.
@@ -133,20 +157,20 @@ pub struct Shared {
     pub testbed: Against,
 }
 
-/// The paper's figures, predicted.
+/// Predictions of the paper's figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Gathers that the host serves at once.
+    /// Number of gathers that the host serves concurrently.
     pub gathers: f64,
-    /// How much longer a step takes that waits for many others, a part of it.
+    /// Relative slowdown of a step that waits for many others.
     pub sync: f64,
-    /// FGNN's twelve cells.
+    /// Twelve cells of FGNN.
     pub cells: Vec<Cell>,
-    /// SGNN's, where its stages are known.
+    /// Cells of SGNN with known stages.
     pub time_sharing: Vec<Shared>,
 }
 
-/// Training nodes of a dataset.
+/// Number of training nodes of a dataset.
 fn training_nodes(dataset: &str) -> f64 {
     match dataset {
         "PR" => 196_615.0,
@@ -156,25 +180,26 @@ fn training_nodes(dataset: &str) -> f64 {
     }
 }
 
-/// The minibatches of an epoch, and how many whole ones they come to.
+/// Minibatches of an epoch, and their equivalent number of full ones.
 fn batches(dataset: &str) -> (Batches, f64) {
     let whole = training_nodes(dataset) / BATCH;
     (Batches { count: whole.ceil() as u64, last: 1.0 - (whole.ceil() - whole) }, whole)
 }
 
-/// What one Trainer does in an epoch, in seconds: the host's part of extraction, the device's, and training.
+/// Work of one Trainer in an epoch, in seconds: the host's part of extraction, the device's, and
+/// training.
 fn trainer(extract: f64, train: f64, hits: f64, rows: f64) -> Trainer {
     let copy = if hits < 1.0 { extract.min(hits * NEAR * rows) } else { extract };
     Trainer { gather: extract - copy, copy, train }
 }
 
-/// Of one batch, where `n` train and steps wait for each other.
+/// Durations of one batch if `n` devices train and steps wait for each other.
 fn of_batch(epoch: Trainer, whole: f64, n: usize, sync: f64) -> Trainer {
     let wait = 1.0 + sync * n.saturating_sub(1) as f64 / n.max(1) as f64;
     Trainer { gather: epoch.gather / whole, copy: epoch.copy / whole, train: epoch.train / whole * wait }
 }
 
-/// An epoch of a line with so many Samplers.
+/// Simulated epoch of a row with this number of Samplers.
 fn epoch(line: &Line, samplers: usize, trainers: usize, gathers: f64, sync: f64) -> Epoch {
     let (batches, whole) = batches(line.dataset);
     let [sample, extract, train] = line.stages;
@@ -186,7 +211,8 @@ fn epoch(line: &Line, samplers: usize, trainers: usize, gathers: f64, sync: f64)
     )
 }
 
-/// Gathers that the testbed's host serves at once, by DGL's nine cells: it neither caches nor overlaps, so `epoch = (S + T) / 8 + E / g`.
+/// Number of gathers served concurrently by the testbed's host, from DGL's nine cells: it neither
+/// caches nor overlaps, so `epoch = (S + T) / 8 + E / g`.
 pub fn gathers() -> f64 {
     let each: Vec<f64> = LINES.iter().filter_map(gathers_of).collect();
     each.iter().sum::<f64>() / each.len() as f64
@@ -197,8 +223,9 @@ fn gathers_of(line: &Line) -> Option<f64> {
     Some(extract / (seconds - (sample + train) / DEVICES as f64))
 }
 
-/// How much longer a step takes that waits for many others, a part of it, by section 7.5's two epochs of GCN on PA: what they take longer
-/// than the simulation without waiting, in the seconds that a Trainer trains.
+/// Relative slowdown of a step that waits for many others, from section 7.5's two epochs of GCN on
+/// PA: their excess over the simulation without waiting, divided by the seconds that a Trainer
+/// trains.
 pub fn sync() -> f64 {
     let line = LINES.iter().find(|line| (line.model, line.dataset) == ("GCN", "PA")).expect("it is there");
     let waits = [(2, 3, 1.5), (3, 2, 2.1)].map(|(samplers, trainers, seconds)| {
@@ -216,7 +243,7 @@ pub fn fgnn() -> Comparison {
         let [sample, extract, train] = line.stages;
         let (published_samplers, published) = line.published;
         let count = |sample: f64, trainer: f64| num_samplers(DEVICES, sample, trainer);
-        // seconds are printed to a hundredth
+        // Seconds are printed to a hundredth.
         let rounding = 0.005;
         let longer = extract.max(train);
         let range =
@@ -269,7 +296,8 @@ impl fmt::Display for Comparison {
         };
         writeln!(
             f,
-            "FGNN, Table 4 on 8 V100, predicted from Table 5. Testbed: a host that serves {:.2} gathers at once, steps that take up to \
+            "FGNN, Table 4 on 8 V100, predicted from Table 5. Testbed: a host that serves {:.2} gathers at \
+             once, steps that take up to \
              {:.0} % longer for waiting.\n",
             self.gathers,
             100.0 * self.sync
@@ -336,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_serves_as_much_in_every_cell_of_dgl() {
+    fn dgls_cells_agree_on_the_hosts_gathers() {
         let each: Vec<f64> = LINES.iter().filter_map(gathers_of).collect();
         assert_eq!(each.len(), 9);
         assert!(each.iter().all(|gathers| (2.4..2.8).contains(gathers)), "{each:?}");
@@ -346,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn samplers_are_table_4_s_where_the_formula_has_them() {
+    fn the_formula_reproduces_table_4s_samplers() {
         let cells = fgnn().cells;
         let others: Vec<_> = cells.iter().filter(|cell| cell.samplers != cell.published_samplers).collect();
         let others: Vec<_> = others.iter().map(|cell| (cell.model, cell.dataset, cell.samplers)).collect();
@@ -356,14 +384,14 @@ mod tests {
         for cell in &cells {
             let (fewest, most) = cell.samplers_within_rounding;
             let hidden = (fewest..=most).contains(&cell.published_samplers);
-            // GraphSAGE's extraction is as long as its training or longer: T_t is their sum there
+            // GraphSAGE's extraction is at least as long as its training: T_t is their sum there.
             let summed = cell.model == "GraphSAGE" && cell.samplers_not_hidden == cell.published_samplers;
             assert!(hidden || summed, "{cell:?}");
         }
     }
 
     #[test]
-    fn epochs_are_near_table_4_s() {
+    fn epochs_are_close_to_table_4() {
         let found = fgnn();
         let mean = |error: fn(&Cell) -> f64| {
             found.cells.iter().map(|cell| error(cell).abs()).sum::<f64>() / found.cells.len() as f64
@@ -373,7 +401,7 @@ mod tests {
         for cell in &found.cells {
             assert!((-0.50..0.15).contains(&cell.testbed.error), "{cell:?}");
             assert!(cell.alone.epoch_seconds <= cell.testbed.epoch_seconds, "{cell:?}");
-            // where the rows are all but cached, extraction is no one's guess
+            // With nearly all rows cached, extraction needs no estimate.
             if ["PR", "PA"].contains(&cell.dataset) {
                 assert!(cell.testbed.error.abs() < 0.25, "{cell:?}");
             }
@@ -381,7 +409,7 @@ mod tests {
         for cell in &found.time_sharing {
             assert!(cell.testbed.error.abs() < 0.30, "{cell:?}");
         }
-        // the order of Table 4: FGNN is slower on PR, where nothing contends, and faster on PA
+        // The order of Table 4: FGNN is slower on PR, without contention, and faster on PA.
         let of = |cells: &[Shared], dataset: &str| {
             cells.iter().find(|cell| (cell.model, cell.dataset) == ("GCN", dataset)).unwrap().testbed
         };

@@ -1,7 +1,8 @@
-//! How a stage's seconds depend on its cores: `f(c) = a / c + d`, what is shared out and what is not.
+//! Fit of a stage's seconds by its number of cores, `f(c) = a / c + d`: parallel and serial work.
 //!
-//! BGL fits it to the stage whose cores wait for each other, the cache's ("BGL: GPU-Efficient GNN Training by Optimizing Graph Data I/O
-//! and Preprocessing", Liu et al., NSDI 2023, Profiling-based Resource Allocation); a stage that speeds up linearly is the case `d = 0`.
+//! BGL fits it to the cache stage, whose cores wait for each other ("BGL: GPU-Efficient GNN
+//! Training by Optimizing Graph Data I/O and Preprocessing", Liu et al., NSDI 2023, Profiling-based
+//! Resource Allocation); a stage that scales linearly is the case `d = 0`.
 
 use graphmill_engine::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -10,9 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fit {
-    /// Seconds of the work that cores share, on one core; at least 0.
+    /// Seconds of the parallel work on one core; at least 0.
     pub a: f64,
-    /// Seconds that more cores do not take away; at least 0.
+    /// Seconds of the serial work; at least 0.
     pub d: f64,
 }
 
@@ -22,14 +23,16 @@ impl Fit {
         self.a / f64::from(cores) + self.d
     }
 
-    /// The least squares of `measured`, pairs of cores and seconds, among `a >= 0` and `d >= 0`.
+    /// Least-squares fit of `measured`, pairs of cores and seconds, with `a >= 0` and `d >= 0`.
     ///
-    /// The sum of squares is convex, so its least value over the quarter plane is the plane's where that lies in it, and otherwise lies
-    /// on one of the two half-lines. Pairs of one number of cores alone do not tell `a` from `d`: then `d = 0`, as if the stage sped up
+    /// The sum of squares is convex, so its minimum over the quarter plane is that of the plane if
+    /// it lies there, and otherwise lies on one of the two half-lines. Pairs with a single number
+    /// of cores do not determine both `a` and `d`: then `d = 0`, as for a stage that scales
     /// linearly. Linear in the pairs.
     ///
     /// # Errors
-    /// No pair, no cores, or seconds that are negative or not finite; names the pair.
+    /// There is no pair, or a pair has no cores, or seconds that are negative or not finite; the
+    /// error names it.
     pub fn of(measured: &[(u32, f64)]) -> Result<Self> {
         if let Some((cores, seconds)) =
             measured.iter().find(|(cores, seconds)| *cores == 0 || !seconds.is_finite() || *seconds < 0.0)
@@ -69,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_the_law_is_found_again() {
+    fn exact_data_is_recovered() {
         let law = Fit { a: 6.0, d: 0.25 };
         let measured: Vec<(u32, f64)> = [1, 2, 3, 8].map(|c| (c, law.seconds(c))).into();
         let found = Fit::of(&measured).unwrap();
@@ -78,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_measurements_are_rejected() {
         for measured in [&[][..], &[(0, 1.0)], &[(1, f64::NAN)], &[(2, -1.0)]] {
             assert!(Fit::of(measured).unwrap_err().is_usage(), "{measured:?}");
         }
@@ -86,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_other_law_is_nearer(
+        fn no_other_fit_is_closer(
             measured in prop::collection::vec((1u32..16, 0.0..10.0), 1..8),
             a in 0.0..20.0,
             d in 0.0..10.0,

@@ -6,7 +6,7 @@
 //! | [`bgl_user_item`] | BGL's largest graph on 4 to 64 machines | `graphmill plan --paper bgl` |
 //! | [`bgl_stages`], [`fit`] | BGL's allocation of cores and bandwidth to its eight stages | `cargo run -p graphmill-papers -- bgl-stages FILE` |
 //!
-//! `cargo run -p graphmill-papers -- NAME` runs each of them without the rest of the command line.
+//! `cargo run -p graphmill-papers -- NAME` runs each of them without the command-line program.
 
 pub mod bgl_stages;
 pub mod bgl_user_item;

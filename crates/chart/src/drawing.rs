@@ -4,23 +4,23 @@ use std::fmt::{Display, Write};
 
 use crate::Scale;
 
-/// Place of a text relative to its point.
+/// Horizontal alignment of a text relative to its point.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
-    /// Begins there.
+    /// The text begins at the point.
     Start,
-    /// Is centred there.
+    /// The text is centred at the point.
     Middle,
-    /// Ends there.
+    /// The text ends at the point.
     End,
 }
 
-/// An SVG document under construction. Every shape has a class, which may be several separated by blanks; points are
-/// `(x, y)`.
+/// SVG document under construction. Every shape has one or more classes, separated by blanks;
+/// points are `(x, y)`.
 #[derive(Debug)]
 pub struct Drawing(String);
 
-/// Text with the characters escaped that HTML and XML give a meaning.
+/// Escapes the characters with a meaning in HTML and XML.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -36,12 +36,12 @@ pub fn escape(text: &str) -> String {
 }
 
 impl Drawing {
-    /// A drawing within a page, whose style sheet it uses.
+    /// Creates a drawing within a page, whose style sheet it uses.
     pub fn new(label: &str, width: f64, height: f64) -> Self {
         Self(format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">", escape(label)))
     }
 
-    /// A document of its own with the style sheet `style`.
+    /// Creates a standalone document with the style sheet `style`.
     pub(crate) fn standalone(label: &str, width: f64, height: f64, style: &str) -> Self {
         Self(format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -50,7 +50,7 @@ impl Drawing {
         ))
     }
 
-    /// Writes formatted text, which cannot fail.
+    /// Appends formatted text, which cannot fail.
     fn push(&mut self, text: std::fmt::Arguments<'_>) {
         let _ = self.0.write_fmt(text);
     }
@@ -64,14 +64,14 @@ impl Drawing {
         }
     }
 
-    /// A line.
+    /// Draws a line.
     pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ((x1, y1), (x2, y2)) = (from, to);
         self.open("line", class);
         self.push(format_args!(" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" />"));
     }
 
-    /// A line through points; nothing if there are none.
+    /// Draws a line through points; nothing without points.
     pub fn path(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
         let path = path(points);
         if !path.is_empty() {
@@ -80,7 +80,7 @@ impl Drawing {
         }
     }
 
-    /// The area between a line through points and `bottom`; nothing if there are no points.
+    /// Draws the area between a line through points and `bottom`; nothing without points.
     pub fn area(&mut self, class: &str, points: &[(f64, f64)], bottom: f64) {
         let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
         let path = path(points.iter().copied());
@@ -88,20 +88,20 @@ impl Drawing {
         self.push(format_args!(" d=\"{path}L{:.1} {bottom:.1}L{:.1} {bottom:.1}Z\" />", last.0, first.0));
     }
 
-    /// A rectangle by its upper left corner and its size.
+    /// Draws a rectangle from its upper left corner and its size.
     pub fn rect(&mut self, class: &str, corner: (f64, f64), size: (f64, f64)) {
         let ((x, y), (width, height)) = (corner, size);
         self.open("rect", class);
         self.push(format_args!(" x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" />"));
     }
 
-    /// A circle.
+    /// Draws a circle.
     pub fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
         self.open("circle", class);
         self.push(format_args!(" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" />"));
     }
 
-    /// A text; nothing if it is empty.
+    /// Draws a text; nothing if it is empty.
     pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: impl Display) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -116,12 +116,12 @@ impl Drawing {
         self.push(format_args!(" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"));
     }
 
-    /// Shapes that belong together.
+    /// Draws a group of shapes.
     pub fn group(&mut self, class: &str, draw: impl FnOnce(&mut Self)) {
         self.styled_group(class, "", draw);
     }
 
-    /// Shapes that belong together, with declarations of style.
+    /// Draws a group of shapes with style declarations.
     pub fn styled_group(&mut self, class: &str, style: &str, draw: impl FnOnce(&mut Self)) {
         self.open("g", class);
         if !style.is_empty() {
@@ -132,13 +132,13 @@ impl Drawing {
         self.0.push_str("</g>");
     }
 
-    /// The text that the group shows under the pointer; comes first in it.
+    /// Sets the tooltip of the group; must be its first element.
     pub fn title(&mut self, title: &str) {
         let title = escape(title);
         self.push(format_args!("<title>{title}</title>"));
     }
 
-    /// The y axis: a grid line and a label for every tick.
+    /// Draws the y axis: a grid line and a label for every tick.
     pub fn y_axis(&mut self, y: &Scale, left: f64, right: f64) {
         for &tick in y.ticks() {
             let at = y.at(tick);
@@ -147,14 +147,14 @@ impl Drawing {
         }
     }
 
-    /// The labels of the x axis.
+    /// Draws the labels of the x axis.
     pub fn x_axis(&mut self, x: &Scale, bottom: f64) {
         for &tick in x.ticks() {
             self.text("tick", (x.at(tick), bottom + 18.0), Anchor::Middle, x.label(tick));
         }
     }
 
-    /// The document.
+    /// Returns the finished document.
     pub fn finish(mut self) -> String {
         self.0.push_str("</svg>");
         self.0
@@ -184,7 +184,8 @@ mod tests {
         });
         assert_eq!(
             drawing.finish(),
-            "<svg viewBox=\"0 0 10 20\" role=\"img\" aria-label=\"a &quot;b&quot;\"><g class=\"bar\"><title>&lt;t&gt;</title>\
+            "<svg viewBox=\"0 0 10 20\" role=\"img\" aria-label=\"a &quot;b&quot;\"><g \
+             class=\"bar\"><title>&lt;t&gt;</title>\
              <text x=\"1.0\" y=\"2.0\" text-anchor=\"middle\">a &amp; b</text></g></svg>"
         );
     }

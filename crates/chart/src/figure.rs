@@ -1,47 +1,47 @@
-//! Figures of their own: panels side by side with one key.
+//! Standalone figures: panels side by side with one shared key.
 
 use crate::{Anchor, Drawing, Scale};
 
-/// A figure.
+/// Figure of several panels.
 #[derive(Clone, Debug, Default)]
 pub struct Figure {
-    /// Title, above all.
+    /// Title at the top.
     pub title: String,
-    /// A line below the title; may be empty.
+    /// Line below the title; may be empty.
     pub subtitle: String,
-    /// Panels, from the left.
+    /// Panels, from left to right.
     pub panels: Vec<Panel>,
     /// Key at the right; may be empty.
     pub key: Vec<Key>,
 }
 
-/// A row of the key.
+/// Entry of the key.
 #[derive(Clone, Debug)]
 pub struct Key {
     /// Name of the series.
     pub name: String,
-    /// Number of its colour.
+    /// Index of its colour.
     pub series: usize,
-    /// Text before the name.
+    /// Symbol before the name.
     pub symbol: Symbol,
 }
 
 /// Symbol of a series in the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symbol {
-    /// A line with a dot.
+    /// Line with a dot.
     DottedLine,
-    /// A line.
+    /// Solid line.
     Line,
-    /// A dashed line.
+    /// Dashed line.
     Dashes,
-    /// A dot.
+    /// Dot.
     Dot,
-    /// A square.
+    /// Square.
     Bar,
 }
 
-/// Two axes and what is drawn between them.
+/// Two axes and the marks between them.
 #[derive(Clone, Debug)]
 pub struct Panel {
     /// Title, above the panel; may be empty.
@@ -52,11 +52,11 @@ pub struct Panel {
     pub x: Axis,
     /// Axis at the left.
     pub y: Axis,
-    /// Marks, the first at the back.
+    /// Marks, from back to front.
     pub marks: Vec<Mark>,
 }
 
-/// An axis.
+/// Axis of a panel.
 #[derive(Clone, Debug)]
 pub struct Axis {
     /// Name and unit.
@@ -72,77 +72,80 @@ pub struct Axis {
 /// Ticks of an axis.
 #[derive(Clone, Debug)]
 pub enum Ticks {
-    /// About so many round ones; the axis ends at ticks.
+    /// Approximate number of round ticks; the axis ends at ticks.
     Rounded(usize),
-    /// About so many round ones; the axis ends at its smallest and largest value.
+    /// Approximate number of round ticks; the axis ends at its smallest and largest value.
     Within(usize),
-    /// Round ones on a logarithmic axis.
+    /// Round ticks on a logarithmic axis.
     Log,
-    /// The ones named, on a logarithmic or on a linear axis.
+    /// Named ticks, on a logarithmic or linear axis.
     Named {
-        /// Places and names.
+        /// Positions and names.
         at: Vec<(f64, String)>,
-        /// Equal ratios take equal lengths.
+        /// True for a logarithmic axis, on which equal ratios have equal lengths.
         log: bool,
     },
 }
 
-/// A mark of a series, which gives it its colour.
+/// Mark of a series, which determines its colour.
 #[derive(Clone, Debug)]
 pub enum Mark {
-    /// A line through points.
+    /// Line through points.
     Line {
-        /// Number of its colour.
+        /// Index of its colour.
         series: usize,
-        /// Points, from the left.
+        /// Points, from left to right.
         points: Vec<(f64, f64)>,
-        /// Dots at the points.
+        /// True to draw dots at the points.
         dots: bool,
-        /// Dashes instead of a line.
+        /// True for a dashed line.
         dashed: bool,
     },
-    /// A dot with its range, and a title under the pointer.
+    /// Dot with its range and a tooltip.
     Dot {
-        /// Number of its colour.
+        /// Index of its colour.
         series: usize,
-        /// Place.
+        /// Position.
         at: (f64, f64),
-        /// Least and largest value.
+        /// Smallest and largest value.
         range: (f64, f64),
-        /// Title.
+        /// Tooltip.
         title: String,
     },
-    /// A bar, with a text above it.
+    /// Bar with a text above it.
     Bar {
-        /// Number of its colour.
+        /// Index of its colour.
         series: usize,
-        /// Place on the x axis.
+        /// Position on the x axis.
         x: f64,
         /// Width in pixels.
         width: f64,
-        /// Its lower and its upper end.
+        /// Lower and upper end.
         range: (f64, f64),
-        /// Text above; may be empty.
+        /// Text above the bar; may be empty.
         text: String,
     },
 }
 
-/// Height of a panel with its axes and its title.
+/// Height of a panel with its axes and title.
 const PANEL_HEIGHT: f64 = 340.0;
-/// Height of a row of the key.
+/// Height of an entry of the key.
 const KEY_ROW: f64 = 22.0;
-/// Space around everything.
+/// Margin around the figure.
 const MARGIN: f64 = 16.0;
 
 const STYLE: &str = "\
 text{font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1f2328;font-size:13px}
-.title{font-size:16px;font-weight:600}.panel{font-weight:600}.tick,.small{fill:#59636e;font-size:12px}.paper{fill:#ffffff}
+.title{font-size:16px;font-weight:600}.panel{font-weight:600}
+.tick,.small{fill:#59636e;font-size:12px}.paper{fill:#ffffff}
 .grid{stroke:#d1d9e0}.line{stroke:currentColor;stroke-width:2;fill:none}.dashed{stroke-dasharray:6 4}
 .range{stroke:currentColor;stroke-width:1.5}.dot,.bar{fill:currentColor}
-@media(prefers-color-scheme:dark){text{fill:#e6edf3}.tick,.small{fill:#9198a1}.paper{fill:#0d1117}.grid{stroke:#3d444d}
+@media(prefers-color-scheme:dark){text{fill:#e6edf3}
+.tick,.small{fill:#9198a1}.paper{fill:#0d1117}.grid{stroke:#3d444d}
 .series6{color:#e6edf3}}";
 
-/// Colours that readers with colour blindness tell apart (Okabe and Ito), then darker ones.
+/// Colours that readers with colour blindness can distinguish (Okabe and Ito), then darker
+/// variants.
 const COLOURS: [&str; 16] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#787878", "#5a3ca0",
     "#964b00", "#005a3c", "#aa143c", "#a0a000", "#003c78", "#f08278", "#649664",
@@ -153,7 +156,7 @@ fn series(number: usize) -> String {
 }
 
 impl Figure {
-    /// The figure as an SVG document.
+    /// Renders the figure as an SVG document.
     pub fn svg(&self) -> String {
         let header = if self.subtitle.is_empty() { 40.0 } else { 58.0 };
         let panels: f64 = self.panels.iter().map(|panel| panel.width).sum();
@@ -223,7 +226,7 @@ impl Panel {
         out.text("panel", (x0, y0 + 14.0), Anchor::Start, &self.title);
         out.text("small", (x0, y0 + 32.0), Anchor::Start, &self.y.label);
         out.y_axis(&y, left, right);
-        // marks at both ends stay inside
+        // Keep marks at both ends inside.
         let x = self.x.scale((left + 12.0, right - 12.0));
         match &self.x.ticks {
             Ticks::Named { at, .. } => {
@@ -300,18 +303,18 @@ mod tests {
         assert_eq!(svg.matches("class=\"dot\"").count(), 2 * 4 + 1);
         assert_eq!(svg.matches("class=\"bar\"").count(), 2 + 1);
         assert_eq!(svg.matches("<g").count(), svg.matches("</g>").count());
-        // colours repeat
+        // Colours repeat.
         assert_eq!(svg.matches("class=\"series1\"").count(), 2 + 3);
     }
 
     #[test]
-    fn doublings_are_equally_far_apart() {
+    fn doublings_are_equidistant_on_a_logarithmic_axis() {
         let scale = Axis { label: String::new(), low: 1.0, high: 4.0, ticks: Ticks::Log }.scale((0.0, 100.0));
         assert_eq!([1.0, 2.0, 4.0].map(|x| scale.at(x).round()), [0.0, 50.0, 100.0]);
     }
 
     #[test]
-    fn a_figure_of_nothing_is_a_document() {
+    fn an_empty_figure_is_a_valid_document() {
         assert!(Figure::default().svg().ends_with("</svg>\n"));
     }
 }

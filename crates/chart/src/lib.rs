@@ -1,4 +1,4 @@
-//! Charts as SVG, for the report page, the plots of `hotness` and `partition`, and the project's own
+//! SVG charts for the report page, the plots of `hotness` and `partition`, and the project's own
 //! measurements.
 //!
 //! ```
@@ -11,10 +11,10 @@
 //! assert!(drawing.finish().starts_with("<svg"));
 //! ```
 //!
-//! - [`Scale`]: an axis with round ticks, from values to positions.
-//! - [`Drawing`]: shapes and texts. Colours come from a style sheet by class, so that a page restyles them, and
-//!   a title shows under the pointer.
-//! - [`Figure`]: panels side by side with one key, as a document of its own in the reader's light or dark theme.
+//! - [`Scale`]: an axis with round ticks, which maps values to positions.
+//! - [`Drawing`]: shapes and texts, coloured through the classes of a style sheet, with tooltips.
+//! - [`Figure`]: panels side by side with one key, as a standalone document that follows the
+//!   reader's light or dark theme.
 
 mod drawing;
 mod figure;

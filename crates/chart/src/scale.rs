@@ -1,43 +1,44 @@
-//! Axes: round ticks, and from values to places in a drawing.
+//! Axes with round ticks, which map values to positions in a drawing.
 
-/// An axis, linear or logarithmic.
+/// Linear or logarithmic axis.
 #[derive(Clone, Debug)]
 pub struct Scale {
     from: (f64, f64),
     to: (f64, f64),
-    /// In values.
+    /// Ticks as values.
     ticks: Vec<f64>,
-    /// Digits behind the point that tell the ticks apart; `None` for as many as each tick needs.
+    /// Decimal places that distinguish the ticks; `None` for as many as each tick needs.
     decimals: Option<usize>,
     log: bool,
 }
 
-/// The smallest of 1, 2, 5, 10, 20, ... (and 0.5, 0.2, ...) that is at least `x`.
+/// Rounds up to 1, 2, 5, 10, 20, ... (and 0.5, 0.2, ...).
 fn round_up(x: f64) -> f64 {
     let power = 10f64.powf(x.log10().floor());
-    // the tolerance lets 0.1 + 0.2 be 0.3
+    // The tolerance makes 0.1 + 0.2 equal to 0.3.
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|&step| step >= x * (1.0 - 1e-9)).unwrap_or(x)
 }
 
 impl Scale {
-    /// An axis whose ends are ticks, about `count` of them, around `low..=high`.
+    /// Creates an axis that covers `low..=high` and ends at ticks, about `count` of them.
     pub fn rounded(low: f64, high: f64, count: usize, to: (f64, f64)) -> Self {
-        // a single value stands in the middle
-        let room = if high > low { 0.0 } else { low.abs().max(1e-3) * 0.1 };
-        let (from, to_value) = (low - room, high + room);
+        // A single value lies in the middle.
+        let margin = if high > low { 0.0 } else { low.abs().max(1e-3) * 0.1 };
+        let (from, to_value) = (low - margin, high + margin);
         let step = round_up((to_value - from) / count as f64);
         let (mut first, last) = ((from / step).floor(), (to_value / step).ceil());
-        // a value that cannot be below 0 gets no axis that is
+        // The axis of nonnegative values does not extend below 0.
         if low >= 0.0 {
             first = first.max(0.0);
         }
-        // floor and ceil reach one step too far at most, so this ends
+        // Floor and ceil exceed the range by at most one step, so this terminates.
         let ticks: Vec<f64> = (0..=(last - first) as usize).map(|i| (first + i as f64) * step).collect();
         let decimals = (-step.log10()).ceil().clamp(0.0, 9.0) as usize;
         Self { from: (ticks[0], ticks[ticks.len() - 1]), to, ticks, decimals: Some(decimals), log: false }
     }
 
-    /// An axis from `low` to `high` and no further, with up to about `count` round ticks in between.
+    /// Creates an axis from `low` to `high` exactly, with up to about `count` round ticks in
+    /// between.
     pub fn exact(low: f64, high: f64, count: usize, to: (f64, f64)) -> Self {
         let rounded = Self::rounded(low, high, count, to);
         let mut ticks = rounded.ticks;
@@ -45,10 +46,10 @@ impl Scale {
         Self { from: (low, high), ticks, ..rounded }
     }
 
-    /// An axis over epochs `first..=last` with half an epoch of room at the ends; ticks are whole.
+    /// Creates an axis over epochs `first..=last` with a margin of half an epoch; ticks are whole.
     pub fn epochs(first: usize, last: usize, count: usize, to: (f64, f64)) -> Self {
         let step = (round_up(((last - first) as f64 + 1.0) / count as f64).ceil()).max(1.0) as usize;
-        // by steps: a damaged file may name an epoch that nobody could count up to
+        // In steps, because a damaged file may contain an enormous epoch number.
         let mut ticks: Vec<f64> = (first.div_ceil(step)..=last / step).map(|i| (i * step) as f64).collect();
         if ticks.is_empty() {
             ticks.push(last as f64);
@@ -56,27 +57,28 @@ impl Scale {
         Self { from: (first as f64 - 0.5, last as f64 + 0.5), to, ticks, decimals: Some(0), log: false }
     }
 
-    /// A logarithmic axis from `low` to `high`, both above 0; the ticks are 1, 2 and 5 times powers of ten.
+    /// Creates a logarithmic axis from `low` to `high`, both above 0; the ticks are 1, 2 and 5
+    /// times powers of ten.
     pub fn log(low: f64, high: f64, to: (f64, f64)) -> Self {
         let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
         let ticks = (first..=last).flat_map(|power| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(power)));
-        // the tolerance keeps an end that is a tick
+        // The tolerance keeps a tick at the end.
         let ticks = ticks.filter(|tick| (low * (1.0 - 1e-9)..=high * (1.0 + 1e-9)).contains(tick)).collect();
         Self { from: (low, high), to, ticks, decimals: None, log: true }
     }
 
-    /// Ticks, in values.
+    /// Ticks as values.
     pub fn ticks(&self) -> &[f64] {
         &self.ticks
     }
 
-    /// Space that the ticks' labels take at the left of an axis.
+    /// Width of the tick labels at the left of an axis.
     pub fn label_width(&self) -> f64 {
         let longest = self.ticks.iter().map(|&tick| self.label(tick).len()).max().unwrap_or(0);
         (14.0 + 7.2 * longest as f64).max(34.0)
     }
 
-    /// Place of a value.
+    /// Position of a value.
     pub fn at(&self, value: f64) -> f64 {
         let along = |value: f64| if self.log { value.log2() } else { value };
         let (from, to) = (along(self.from.0), along(self.from.1));
@@ -84,12 +86,12 @@ impl Scale {
         self.to.0 + t * (self.to.1 - self.to.0)
     }
 
-    /// Text of a tick.
+    /// Label of a tick.
     pub fn label(&self, tick: f64) -> String {
         match self.decimals {
-            // not "-0"
+            // Avoids "-0".
             Some(decimals) => format!("{:.*}", decimals, tick + 0.0),
-            // ticks of 1, 2 and 5 have one digit that counts
+            // Ticks of 1, 2 and 5 have one significant digit.
             None => format!("{tick:.9}").trim_end_matches('0').trim_end_matches('.').to_string(),
         }
     }
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_round_and_hold_the_values() {
+    fn ticks_are_round_and_cover_the_values() {
         assert_eq!(labels(0.0, 1.0), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(labels(0.613, 0.788), ["0.60", "0.65", "0.70", "0.75", "0.80"]);
         assert_eq!(labels(13.0, 2345.0), ["0", "500", "1000", "1500", "2000", "2500"]);
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_value_has_an_axis_around_it() {
+    fn a_single_value_is_centred_on_its_axis() {
         for value in [0.0, 1e-7, 0.9123, 5.0, 12345.0, -3.0] {
             let scale = Scale::rounded(value, value, 5, (0.0, 100.0));
             assert!(scale.ticks.len() >= 2 && scale.ticks.len() < 12, "{value}: {scale:?}");
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_axis_ends_where_its_values_do() {
+    fn an_exact_axis_ends_at_its_values() {
         let scale = Scale::exact(0.0, 23.4, 5, (0.0, 234.0));
         assert_eq!((scale.at(23.4), scale.ticks), (234.0, vec![0.0, 5.0, 10.0, 15.0, 20.0]));
     }
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_are_whole() {
+    fn epoch_ticks_are_whole() {
         assert_eq!(Scale::epochs(1, 3, 10, (0.0, 1.0)).ticks, [1.0, 2.0, 3.0]);
         assert_eq!(Scale::epochs(1, 1, 10, (0.0, 1.0)).ticks, [1.0]);
         assert_eq!(Scale::epochs(1, 200, 10, (0.0, 1.0)).ticks.len(), 10);

@@ -1,12 +1,13 @@
-//! The interface between host memory and an accelerator's: device memory beside a matrix.
+//! Interface between host memory and the memory of an accelerator, which may accompany a matrix;
 //! [`DeviceBlock`](crate::block::DeviceBlock) is the same for a block.
 //!
-//! This crate knows no device. A backend for a device passes its memory in behind these traits; a read on the
-//! host ([`crate::matrix::View::host`]) copies the newest values from wherever they are.
+//! This crate knows no device. Code that computes on a device provides memory behind these traits;
+//! code that only reads values on the host ([`crate::matrix::View::host`]) gets them wherever the
+//! newest are, at the cost of a copy.
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 
-/// Memory of a device that holds the values of a matrix, from the first on. Dropping it frees it.
+/// Device memory that holds values of a matrix, from the first one on. Dropping it frees it.
 ///
 /// ```
 /// use std::{any::Any, sync::{Arc, Mutex}};
@@ -45,32 +46,32 @@ use std::{any::Any, fmt::Debug, sync::Arc};
 /// assert_eq!(matrix.view().host(), [0.0, 1.5]);
 /// ```
 pub trait DeviceMemory: Any + Debug + Send + Sync {
-    /// Number of the device: unique in the process.
+    /// Number of the device, unique within the process.
     fn device(&self) -> usize;
 
     /// Size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Address in the device's memory.
+    /// Address in the device's address space.
     fn address(&self) -> u64;
 
-    /// Copies bytes from the host to offset `at`.
+    /// Copies bytes from the host to the memory from `at` on.
     fn upload(&self, at: usize, from: &[u8]);
 
-    /// Copies the bytes at offset `at` to the host, after all work of the device on them.
+    /// Copies the bytes from `at` on to the host, after all pending work of the device on them.
     fn download(&self, at: usize, to: &mut [u8]);
 
-    /// Copies the first `bytes` bytes of another device's memory, after that device's work on them; false if
-    /// the devices do not reach each other, and nothing was copied.
+    /// Copies the first `bytes` bytes of another device's memory, after that device's pending work
+    /// on them; returns false, without copying, if the devices cannot reach each other.
     fn copy_from(&self, _other: &dyn DeviceMemory, _bytes: usize) -> bool {
         false
     }
 
-    /// The implementation, for downcasts.
+    /// Upcasts for downcasting to the device's own type.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A device that allocates memory.
+/// Allocator of device memory.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -97,10 +98,11 @@ pub trait Accelerator {
     /// Number of the device ([`DeviceMemory::device`]).
     fn device(&self) -> usize;
 
-    /// Allocates memory; `None` if there is not enough, which the accelerator remembers as its failure.
+    /// Allocates `bytes` bytes; `None` if the memory is exhausted, which the accelerator records as
+    /// its failure.
     fn allocate(&self, bytes: usize) -> Option<Arc<dyn DeviceMemory>>;
 
-    /// Makes values of the host, which do not change while they are used, readable by the device. `None` as
-    /// for [`Accelerator::allocate`].
+    /// Makes host values, which must not change while they are used, readable for the device.
+    /// `None` as for [`Accelerator::allocate`].
     fn read_only(&self, bytes: &[u8]) -> Option<Arc<dyn DeviceMemory>>;
 }

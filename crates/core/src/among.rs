@@ -1,11 +1,11 @@
-//! A graph's edges among some of its nodes.
+//! Subgraph induced by a set of nodes.
 
 use rayon::prelude::*;
 
 use crate::{Graph, NodeId, Result};
 
-/// The graph of the same nodes with the edges among `nodes` alone: what an inductive run trains on. Edge weights are left out.
-/// O(V + in-degrees of `nodes`), parallel.
+/// Builds the graph of the same nodes with only the edges between `nodes`, on which an inductive
+/// run trains. Edge weights are dropped. O(V + in-degrees of `nodes`), parallel.
 ///
 /// # Errors
 /// None in practice: `nodes` are below `V`.
@@ -30,14 +30,14 @@ pub fn among(graph: &Graph, nodes: &[NodeId]) -> Result<Graph> {
     Graph::new(indptr.into(), indices.into())
 }
 
-/// Runs of nodes that one task fills.
-const TASK: usize = 1 << 12;
+/// Minimum number of nodes per task.
+const MIN_TASK_LEN: usize = 1 << 12;
 
-/// Hands every node from `first` its row of `rows`.
+/// Passes its row of `rows` to every node from `first` on.
 fn fill(indptr: &[u64], rows: &mut [NodeId], first: usize, each: &(impl Fn(usize, &mut [NodeId]) + Sync)) {
     let nodes = indptr.len() - 1;
     let at = |i: usize| (indptr[i] - indptr[0]) as usize;
-    if nodes > TASK {
+    if nodes > MIN_TASK_LEN {
         let middle = nodes / 2;
         let (left, right) = rows.split_at_mut(at(middle));
         rayon::join(
@@ -57,8 +57,8 @@ mod tests {
     use crate::{EdgeOptions, build};
 
     #[test]
-    fn only_edges_between_two_of_the_nodes_stay() {
-        let nodes = 3 * TASK as u32;
+    fn only_edges_between_the_nodes_remain() {
+        let nodes = 3 * MIN_TASK_LEN as u32;
         let src: Vec<u32> = (0..nodes).chain(0..nodes).collect();
         let dst: Vec<u32> =
             (0..nodes).map(|v| (v + 1) % nodes).chain((0..nodes).map(|v| (v * 5 + 2) % nodes)).collect();

@@ -1,4 +1,4 @@
-//! Owned vectors and memory maps behind one type, so that a graph does not care where it lives.
+//! Owned vectors and memory maps behind one type.
 
 use std::{
     any::Any,
@@ -14,11 +14,11 @@ use memmap2::{Mmap, MmapMut};
 
 use crate::{Error, Result, memory};
 
-/// Elements that are copied between two looks at what may be given back.
+/// Elements copied between two releases of pages.
 const WINDOW: usize = 16 << 20;
 
-/// A read-only run of `T`: owned, mapped from a file, or in anonymous huge pages. Cloning
-/// shares the memory.
+/// Read-only array of `T`: owned, mapped from a file, or in anonymous huge pages. Cloning shares
+/// the memory.
 #[derive(Clone)]
 pub struct Buffer<T> {
     storage: Storage<T>,
@@ -27,7 +27,7 @@ pub struct Buffer<T> {
 #[derive(Clone)]
 enum Storage<T> {
     Owned(Arc<Vec<T>>),
-    /// Of a file where there is one, shared and read-only; otherwise of anonymous memory.
+    /// Shared read-only map of a file if there is one, otherwise anonymous memory.
     Mapped {
         map: Arc<Mmap>,
         offset: usize,
@@ -38,14 +38,14 @@ enum Storage<T> {
     },
 }
 
-/// A note that the maker of a buffer attaches to its memory, such as the file that it maps.
+/// Value attached to a buffer's memory by its creator, such as the file that it maps.
 pub type Tag = Arc<dyn Any + Send + Sync>;
 
 impl<T: Pod> Buffer<T> {
     /// Maps `len` elements of `file` starting at byte `offset`. `path` is for messages.
     ///
     /// # Errors
-    /// The file is shorter than that, the offset is not aligned for `T`, or mapping fails.
+    /// The file is too short, the offset is not aligned for `T`, or mapping fails.
     pub fn map(file: &File, path: &Path, offset: usize, len: usize) -> Result<Self> {
         if len == 0 {
             return Ok(Vec::new().into());
@@ -59,12 +59,16 @@ impl<T: Pod> Buffer<T> {
                 Error::format(
                     path,
                     format!("byte {size}"),
-                    format!("the file ends early: {len} elements of {} bytes expected after byte {offset}; the file is truncated, write it again", size_of::<T>()),
+                    format!(
+                        "the file ends early: {len} elements of {} bytes expected after byte {offset}; \
+                        the file is truncated; write it again",
+                        size_of::<T>()
+                    ),
                 )
             })?;
         // SAFETY: the map is read-only and private to this process; as with every memory-mapped
-        // file, another process that truncates the file while we read it raises SIGBUS. Files of
-        // a dataset are written beside and renamed, never changed in place.
+        // file, another process that truncates the file during a read raises SIGBUS. Files of a
+        // dataset are written to a temporary sibling and renamed, never changed in place.
         let map = unsafe { memmap2::MmapOptions::new().len(end).map(file) }
             .map_err(|e| Error::io(path, "map", e))?;
         if !(map.as_ptr() as usize + offset).is_multiple_of(align_of::<T>()) {
@@ -82,11 +86,11 @@ impl<T: Pod> Buffer<T> {
         })
     }
 
-    /// A copy in anonymous memory backed by huge pages where the system grants them: random reads
-    /// of a large table then miss the TLB less.
+    /// Copies to anonymous memory backed by huge pages if the system grants them: random reads of a
+    /// large table then cause fewer TLB misses.
     ///
     /// # Errors
-    /// The memory cannot be had.
+    /// The allocation fails.
     pub fn to_huge_pages(&self) -> Result<Self>
     where
         T: Send + Sync,
@@ -94,10 +98,10 @@ impl<T: Pod> Buffer<T> {
         self.convert_to_huge_pages(|from, to| to.copy_from_slice(from))
     }
 
-    /// `len` values in huge pages, which `fill` writes; they are 0 before.
+    /// Allocates `len` zeros in huge pages, which `fill` overwrites.
     ///
     /// # Errors
-    /// The memory cannot be had, or what `fill` returns.
+    /// The allocation fails, or `fill` fails.
     pub fn filled_huge_pages(len: usize, fill: impl FnOnce(&mut [T]) -> Result<()>) -> Result<Self> {
         if len == 0 {
             fill(&mut [])?;
@@ -109,10 +113,10 @@ impl<T: Pod> Buffer<T> {
         Self::from_map(map, len)
     }
 
-    /// As [`Buffer::to_huge_pages`], of what `convert` makes of runs of the values.
+    /// Copies as [`Buffer::to_huge_pages`] does, with chunks of the values converted by `convert`.
     ///
     /// # Errors
-    /// The memory cannot be had.
+    /// The allocation fails.
     pub fn convert_to_huge_pages<U: Pod + Send>(
         &self,
         convert: impl Fn(&[T], &mut [U]) + Sync,
@@ -140,7 +144,7 @@ impl<T: Pod> Buffer<T> {
         Buffer::from_map(map, values.len())
     }
 
-    /// The first `len` values of anonymous memory.
+    /// Returns the first `len` values of anonymous memory.
     fn from_map(map: MmapMut, len: usize) -> Result<Self> {
         let map = map.make_read_only().map_err(|e| Error::invalid(format!("cannot protect memory: {e}")))?;
         let storage =
@@ -148,9 +152,9 @@ impl<T: Pod> Buffer<T> {
         Ok(Self { storage })
     }
 
-    /// Calls `see` with runs of `window` elements and where they begin, one run after the other. The pages of a mapped file
-    /// that is longer than a window are given back run by run: what this process holds grows by one window. (The system
-    /// may keep them as its cache.)
+    /// Calls `see` with consecutive chunks of `window` elements and their starts. Pages of a mapped
+    /// file longer than a window are released chunk by chunk, so the memory of this process grows
+    /// by one window. (The system may keep the pages in its cache.)
     pub fn scan(&self, window: usize, mut see: impl FnMut(usize, &[T])) {
         let window = window.max(1);
         for (i, run) in self.chunks(window).enumerate() {
@@ -161,35 +165,37 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// Gives back the pages of a run of a mapped file; reading them again reads the file again.
+    /// Releases the pages of a range of a mapped file; reading them again reads the file again.
     pub fn release(&self, run: Range<usize>) {
         #[cfg(unix)]
         if let Storage::Mapped { map, offset, file: Some(_), .. } = &self.storage {
             let (start, bytes) = (offset + run.start * size_of::<T>(), run.len() * size_of::<T>());
-            // SAFETY: the run is inside the map, which is a shared read-only map of a file: without its pages it reads
-            // the same bytes, from the file again. A refusal costs memory only.
+            // SAFETY: the range is inside the map, which is a shared read-only map of a file:
+            // without its pages it reads the same bytes, from the file again. A refusal costs only
+            // memory.
             let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, bytes) };
         }
         #[cfg(not(unix))]
         let _ = run;
     }
 
-    /// As [`Buffer::release`], and the system's cache need not keep it either. For what is copied and is a good part of the
-    /// memory: a cache that is full of the original leaves the copy no huge pages (of 8 GiB on a machine of 24, 4.3 came in
-    /// huge pages with it and all without; batches on 2^25 nodes took a fifth longer).
+    /// Releases pages as [`Buffer::release`] does, also from the system's cache. For data that is
+    /// copied and occupies a good part of the memory: a cache full of the original leaves no huge
+    /// pages for the copy (of 8 GiB on a machine of 24, 4.3 came in huge pages with it and all
+    /// without; batches on 2^25 nodes took a fifth longer).
     fn forget(&self, run: Range<usize>) {
         self.release(run.clone());
         #[cfg(target_os = "linux")]
         if let Storage::Mapped { offset, file: Some(file), .. } = &self.storage {
             let start = (offset + run.start * size_of::<T>()) as u64;
             let bytes = std::num::NonZeroU64::new((run.len() * size_of::<T>()) as u64);
-            // a refusal costs speed only
+            // A refusal costs only speed.
             let _ = rustix::fs::fadvise(file, start, bytes, rustix::fs::Advice::DontNeed);
         }
     }
 
-    /// Tells the system that a mapped file will be read at random, for a file that memory does not hold: it then reads
-    /// the pages that are asked for and not their neighbours as well.
+    /// Advises the system that a mapped file larger than memory is read at random, so that it reads
+    /// only the requested pages and not their neighbours.
     pub fn expect_random_reads(&self) {
         #[cfg(unix)]
         if let Storage::Mapped { map, file: Some(_), .. } = &self.storage {
@@ -197,7 +203,7 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// The same memory with a tag, if it is a map; clones share both.
+    /// Attaches a tag to the memory, if it is a map; clones share both.
     #[must_use]
     pub fn tagged(mut self, mark: Tag) -> Self {
         if let Storage::Mapped { tag, .. } = &mut self.storage {
@@ -206,7 +212,7 @@ impl<T: Pod> Buffer<T> {
         self
     }
 
-    /// The tag of that type.
+    /// Tag of that type.
     pub fn tag<A: Any>(&self) -> Option<&A> {
         match &self.storage {
             Storage::Mapped { tag, .. } => tag.as_deref().and_then(|tag| tag.downcast_ref()),
@@ -214,7 +220,7 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    /// Whether the bytes come from a map rather than from this process's heap.
+    /// Returns true if the bytes come from a map rather than from this process's heap.
     pub fn is_mapped(&self) -> bool {
         matches!(self.storage, Storage::Mapped { .. })
     }
@@ -252,7 +258,7 @@ impl<T: Pod + std::fmt::Debug> std::fmt::Debug for Buffer<T> {
     }
 }
 
-/// Anonymous memory of so many bytes, in huge pages where the system grants them.
+/// Allocates `bytes` bytes of anonymous memory, in huge pages if the system grants them.
 fn huge_pages(bytes: usize) -> Result<MmapMut> {
     let no = |e| Error::invalid(format!("cannot reserve {bytes} bytes of memory: {e}"));
     let map = MmapMut::map_anon(bytes).map_err(no)?;
@@ -280,12 +286,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_scanned_and_given_back_still_reads_the_same() {
+    fn released_pages_read_the_same_again() {
         let data: Vec<u32> = (0..100_000).collect();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytemuck::cast_slice(&data)).unwrap();
         let mapped = Buffer::<u32>::map(file.as_file(), file.path(), 0, data.len()).unwrap();
-        // anonymous maps must not lose their pages
+        // Anonymous maps must not lose their pages.
         for buffer in [&mapped, &mapped.to_huge_pages().unwrap(), &data.clone().into()] {
             buffer.expect_random_reads();
             for window in [1 << 10, 3000, 100_000, usize::MAX] {
@@ -301,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_file_is_an_error_that_names_it() {
+    fn short_files_are_reported_with_their_path() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = Buffer::<u64>::map(file.as_file(), file.path(), 0, 3).unwrap_err().to_string();
         assert!(error.contains("truncated") && error.contains(file.path().to_str().unwrap()));

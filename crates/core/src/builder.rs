@@ -1,5 +1,19 @@
-//! From edge lists to CSC: edges are dealt to parts by destination, and each part is sorted by itself while it is in a
-//! core's cache.
+//! Construction of CSC graphs from edge lists.
+//!
+//! # Algorithm
+//!
+//! Edges are partitioned by destination, and each part is sorted separately in a core's cache.
+//!
+//! # Source
+//!
+//! Wassenberg and Sanders, *Engineering a multi-core radix sort*, Euro-Par 2011, for the
+//! distribution (see [`deal`]).
+//!
+//! # Cost
+//!
+//! O(V + E) work, parallel. Counting the edges of each destination and storing each at its
+//! position, one by one, took three times as long for 50 million edges between 2^25 nodes, because
+//! nearly every edge misses the caches three times.
 
 pub mod deal;
 pub mod item;
@@ -20,38 +34,36 @@ use self::{
 };
 use crate::{Error, Graph, NodeId, Result, csc::is_no_weight, memory, search::position};
 
-/// Keys of a part, about: with the room that sorting takes it stays in a core's second-level cache.
+/// Approximate number of keys of a part: with the workspace of the sort it stays in a core's L2
+/// cache.
 const PART: usize = 1 << 16;
-/// Parts at most: more would leave the caches while keys are dealt.
+/// Maximum number of parts: more would exceed the caches during the distribution.
 const PARTS: usize = 512;
 
-/// What [`build`] does to the edges on the way.
+/// Options of [`build`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeOptions {
-    /// Store every edge both ways.
+    /// True to store every edge in both directions.
     pub undirected: bool,
-    /// Drop edges from a node to itself.
+    /// True to drop self-loops.
     pub drop_self_loops: bool,
-    /// Keep several edges between the same two nodes. Otherwise they become one, which weighs what they weigh together.
+    /// True to keep parallel edges. Otherwise they are merged, and their weights are added.
     pub keep_duplicates: bool,
 }
 
 impl EdgeOptions {
-    /// Edges as given, duplicates dropped.
+    /// Edges as given, without duplicates.
     pub const DIRECTED: Self = Self { undirected: false, drop_self_loops: false, keep_duplicates: false };
-    /// Every edge both ways, no duplicates, no self-loops.
+    /// Every edge in both directions, without duplicates and self-loops.
     pub const UNDIRECTED: Self = Self { undirected: true, drop_self_loops: true, keep_duplicates: false };
 }
 
-/// The graph of `V = num_nodes` nodes with an edge from each `src[i]` to `dst[i]` (messages flow
-/// from source to destination); rows come out sorted by source, so the result does not depend on
+/// Builds the graph of `V = num_nodes` nodes with an edge from each `src[i]` to `dst[i]` (messages
+/// flow from source to destination). Rows are sorted by source, so the result does not depend on
 /// the order of the edges or on the number of threads.
 ///
-/// O(V + E) work, parallel throughout, `8 E' + 8 V` bytes beside the lists and `indptr` (the result's `4 E'` among them),
-/// where `E'` counts both directions of an undirected graph.
-///
-/// N.B. Counting the edges of each destination and putting each in its place, one by one, took three times as long for
-/// 50 million edges between 2^25 nodes: nearly every edge misses the caches three times.
+/// O(V + E) work, parallel throughout; `8 E' + 8 V` bytes in addition to the lists and `indptr`
+/// (including the result's `4 E'`), where `E'` counts both directions of an undirected graph.
 ///
 /// # Errors
 /// The two lists differ in length, or an id is not below `num_nodes`.
@@ -59,11 +71,13 @@ pub fn build(num_nodes: usize, src: &[NodeId], dst: &[NodeId], options: EdgeOpti
     build_of::<u64>(num_nodes, src, dst, &[], options)
 }
 
-/// As [`build`], for edges that weigh `weight[i]`: finite and not negative. The way back of an undirected edge weighs the same;
-/// duplicates that are dropped add their weights to the one that stays, as in PyG's `coalesce`. `16 E'` bytes more.
+/// Builds a graph as [`build`] does, for edges with weights `weight[i]`, finite and not negative.
+/// The reverse of an undirected edge has the same weight; merged duplicates have the sum of their
+/// weights, as in PyG's `coalesce`. Takes `16 E'` additional bytes.
 ///
 /// # Errors
-/// As for [`build`]; there is not a weight per edge, or it is none, or the sum of duplicates is infinite.
+/// As for [`build`]; the number of weights differs, a weight is invalid, or a sum of duplicates is
+/// infinite.
 pub fn build_weighted(
     num_nodes: usize,
     src: &[NodeId],
@@ -80,7 +94,7 @@ pub fn build_weighted(
     build_of::<Weighted>(num_nodes, src, dst, weight, options)
 }
 
-/// What is wrong with an edge's weight.
+/// Error for an invalid edge weight.
 pub fn no_weight(edge: u64, weight: f32) -> Error {
     Error::invalid(format!("edge {edge} weighs {weight}: weights are finite and at least 0"))
 }
@@ -108,23 +122,23 @@ fn build_of<I: Item>(
     let parts: Vec<Mutex<Vec<I>>> = (0..dealer.parts()).map(|_| Mutex::default()).collect();
     dealer.deal_edges(src, dst, weight, options, &|part, keys: &[I]| {
         // No thread panics while it holds the lock.
-        parts[part].lock().expect("a sound lock").extend_from_slice(keys);
+        parts[part].lock().expect("no holder panics").extend_from_slice(keys);
         Ok(())
     })?;
 
-    // A row may lie in several parts, which each add what they have of it; relaxed, as these are sums, which the
-    // fork and join of the loop order against everything outside.
+    // A row may lie in several parts, each of which adds its share. Relaxed suffices: these are
+    // sums, ordered against everything else by the fork and join of the loop.
     let degree: Vec<AtomicU64> = (0..num_nodes).into_par_iter().map(|_| AtomicU64::new(0)).collect();
     let parts: Result<Vec<(Vec<NodeId>, Vec<f32>)>> = parts
         .into_par_iter()
         .with_max_len(1)
         .map(|keys| {
-            let mut keys = keys.into_inner().expect("a sound lock");
+            let mut keys = keys.into_inner().expect("no holder panics");
             settle(&mut keys, options.keep_duplicates)?;
             for row in keys.chunk_by(|a, b| a.key() >> 32 == b.key() >> 32) {
                 degree[(row[0].key() >> 32) as usize].fetch_add(row.len() as u64, Relaxed);
             }
-            // by reference: to collect in place would keep the memory of the keys
+            // By reference: collecting in place would retain the memory of the keys.
             let weights =
                 if I::WEIGHTED { keys.iter().map(|item| item.weight()).collect() } else { Vec::new() };
             Ok((keys.iter().map(|item| item.key() as NodeId).collect(), weights))
@@ -138,7 +152,8 @@ fn build_of<I: Item>(
     if I::WEIGHTED { graph.with_edge_weight(joined(edges, weights)?.into()) } else { Ok(graph) }
 }
 
-/// `len` values, which the parts hold one behind the other. Parallel; a part's memory goes as soon as it is copied.
+/// Concatenates `len` values of the parts. Parallel; a part's memory is freed as soon as it is
+/// copied.
 fn joined<T: bytemuck::Pod + Send + Sync>(len: usize, parts: Vec<Vec<T>>) -> Result<Vec<T>> {
     let mut all: Vec<T> = memory::zeroed(len)?;
     let mut rest = &mut all[..];
@@ -152,10 +167,10 @@ fn joined<T: bytemuck::Pod + Send + Sync>(len: usize, parts: Vec<Vec<T>>) -> Res
     Ok(all)
 }
 
-/// `0, x0, x0 + x1, ..`: one entry more than there are items. Parallel over pieces.
+/// Prefix sums `0, x0, x0 + x1, ..`: one entry more than there are items. Parallel over chunks.
 fn running_sum<T: Sync>(items: &[T], value: impl Fn(&T) -> u64 + Sync) -> Vec<u64> {
-    const PIECE: usize = 1 << 14;
-    let sums: Vec<u64> = items.par_chunks(PIECE).map(|piece| piece.iter().map(&value).sum()).collect();
+    const CHUNK_LEN: usize = 1 << 14;
+    let sums: Vec<u64> = items.par_chunks(CHUNK_LEN).map(|piece| piece.iter().map(&value).sum()).collect();
     let mut starts = Vec::with_capacity(sums.len());
     let mut start = 0;
     for sum in sums {
@@ -163,7 +178,7 @@ fn running_sum<T: Sync>(items: &[T], value: impl Fn(&T) -> u64 + Sync) -> Vec<u6
         start += sum;
     }
     let mut out = vec![0; items.len() + 1];
-    out[1..].par_chunks_mut(PIECE).zip(items.par_chunks(PIECE)).zip(starts).for_each(
+    out[1..].par_chunks_mut(CHUNK_LEN).zip(items.par_chunks(CHUNK_LEN)).zip(starts).for_each(
         |((out, piece), mut sum)| {
             for (out, item) in out.iter_mut().zip(piece) {
                 sum += value(item);
@@ -183,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_outside_are_refused() {
+    fn ids_out_of_range_are_rejected() {
         let error = build(2, &[0, 1], &[1, 2], EdgeOptions::DIRECTED).unwrap_err().to_string();
         assert!(error.contains("edge 1 joins nodes 1 and 2"), "{error}");
         assert!(build(2, &[0], &[], EdgeOptions::DIRECTED).is_err());
@@ -196,8 +211,8 @@ mod tests {
     }
 
     #[test]
-    fn many_edges_are_built_as_few_are() {
-        // a hub whose row lies in several parts, empty rows and duplicates; any number of threads
+    fn large_and_small_inputs_agree() {
+        // A hub whose row lies in several parts, empty rows and duplicates; any number of threads.
         let nodes = 40_000u32;
         let mut stream = crate::keyed::Stream::new(5);
         let pairs: Vec<(u32, u32)> = (0..6 * PART)
@@ -217,7 +232,8 @@ mod tests {
     }
 
     proptest! {
-        /// Weights against a map of sums: multiples of 1/8, whose sums are exact in any order.
+        /// Compares weights with a map of sums: multiples of 1/8, whose sums are exact in any
+        /// order.
         #[test]
         fn weights_are_those_of_a_map_of_sums(
             edges in prop::collection::vec((0u32..20, 0u32..20, 0u32..100), 0..200),
@@ -245,7 +261,7 @@ mod tests {
             prop_assert_eq!(found, all);
         }
 
-        /// Against the plainest possible version: a set (or list) of pairs.
+        /// Compares with the simplest possible version: a set (or list) of pairs.
         #[test]
         fn same_as_a_set_of_pairs(
             pairs in prop::collection::vec((0u32..20, 0u32..20), 0..200),

@@ -1,4 +1,4 @@
-//! The graph: for every node the run of its in-neighbours (compressed sparse columns).
+//! Graph in compressed sparse columns: the in-neighbours of every node.
 
 use std::{ops::Range, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     search::position,
 };
 
-/// A directed graph in CSC form. An undirected graph stores each edge both ways.
+/// Directed graph in CSC form. An undirected graph stores each edge in both directions.
 ///
 /// `indices[indptr[v]..indptr[v + 1]]` are the in-neighbours of `v`: the nodes whose messages `v`
 /// receives.
@@ -32,11 +32,12 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Takes `indptr` (`V + 1`) and `indices` (`E`) after checking them. O(V + E), parallel.
+    /// Creates a graph from `indptr` (`V + 1`) and `indices` (`E`) after checking them. O(V + E),
+    /// parallel.
     ///
     /// # Errors
     /// `indptr` is empty, does not start at 0, decreases, or does not end at `E`; an id is not
-    /// below `V`; there are more nodes than [`NodeId`] can number.
+    /// below `V`; the nodes exceed [`NodeId`].
     pub fn new(indptr: Buffer<u64>, indices: Buffer<NodeId>) -> Result<Self> {
         let graph = Self::of_sound_edges(indptr, indices, None)?;
         let nodes = graph.num_nodes();
@@ -46,10 +47,11 @@ impl Graph {
         }
     }
 
-    /// As [`Graph::new`] and [`Graph::with_edge_weight`], for a caller that has looked at every index and weight.
+    /// Creates a graph as [`Graph::new`] and [`Graph::with_edge_weight`] do, from indices and
+    /// weights that the caller has checked.
     ///
     /// # Errors
-    /// What [`Graph::new`] finds wrong with `indptr`, or the lengths disagree.
+    /// `indptr` is invalid as for [`Graph::new`], or the lengths disagree.
     pub fn of_sound_edges(
         indptr: Buffer<u64>,
         indices: Buffer<NodeId>,
@@ -84,30 +86,30 @@ impl Graph {
         Ok(Self { indptr, indices, edge_weight, tables: None })
     }
 
-    /// What is wrong with an edge from a node that does not exist.
+    /// Error for an edge from a node that does not exist.
     pub fn no_such_node(&self, e: usize) -> Error {
         let (u, nodes) = (self.indices[e], self.num_nodes());
         Error::invalid(format!("indices[{e}] is node {u}, but there are {nodes} nodes"))
     }
 
-    /// A graph whose parts the builder out of memory has written and knows to be sound.
+    /// Creates a graph from arrays that the external-memory builder has written and checked.
     pub fn sorted(indptr: Buffer<u64>, indices: Buffer<NodeId>, edge_weight: Option<Buffer<f32>>) -> Self {
         debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
         debug_assert!(edge_weight.as_ref().is_none_or(|weight| weight.len() == indices.len()));
         Self { indptr, indices, edge_weight, tables: None }
     }
 
-    /// Weights as they are kept.
+    /// Weights as a buffer.
     pub fn weight_buffer(&self) -> Option<&Buffer<f32>> {
         self.edge_weight.as_ref()
     }
 
-    /// Row starts and in-neighbours as they are kept.
+    /// Row starts and in-neighbours as buffers.
     pub fn buffers(&self) -> (&Buffer<u64>, &Buffer<NodeId>) {
         (&self.indptr, &self.indices)
     }
 
-    /// The same graph with a weight per edge (`E`, in the order of `indices`).
+    /// Adds a weight per edge (`E`, in the order of `indices`).
     ///
     /// # Errors
     /// The lengths disagree or a weight is not finite and non-negative.
@@ -120,13 +122,13 @@ impl Graph {
         }
     }
 
-    /// What is wrong with an edge whose weight [`is_no_weight`].
+    /// Error for an edge whose weight is invalid by [`is_no_weight`].
     pub fn no_such_weight(&self, e: usize) -> Error {
         let weight = self.edge_weight.as_ref().map_or(f32::NAN, |weight| weight[e]);
         Error::invalid(format!("edge weight {e} is {weight}: weights are finite and at least 0"))
     }
 
-    /// The same graph with a store of alias tables of its weights.
+    /// Adds a store of alias tables of the weights.
     #[must_use]
     pub fn with_table_store(self, store: Arc<dyn TableStore>) -> Self {
         Self { tables: Some(store), ..self }
@@ -146,32 +148,32 @@ impl Graph {
         }
     }
 
-    /// `V`.
+    /// Number of nodes, `V`.
     #[inline]
     pub fn num_nodes(&self) -> usize {
         self.indptr.len().saturating_sub(1)
     }
 
-    /// `E`, every stored direction counted.
+    /// Number of edges, `E`, counting every stored direction.
     #[inline]
     pub fn num_edges(&self) -> usize {
         self.indices.len()
     }
 
-    /// The nodes that `v` receives messages from.
+    /// In-neighbours of `v`, from which it receives messages.
     #[inline]
     pub fn in_neighbors(&self, v: NodeId) -> &[NodeId] {
         &self.indices[self.indptr[v as usize] as usize..self.indptr[v as usize + 1] as usize]
     }
 
-    /// How many in-neighbours `v` has.
+    /// Number of in-neighbours of `v`.
     #[inline]
     pub fn in_degree(&self, v: NodeId) -> usize {
         (self.indptr[v as usize + 1] - self.indptr[v as usize]) as usize
     }
 
-    /// Calls `see` with runs of nodes, ascending, that have about `edges` edges each (a node is not divided), and gives the
-    /// pages of a mapped graph's edges back behind each run.
+    /// Calls `see` with ascending ranges of nodes with about `edges` edges each (a row is not
+    /// divided), and releases the pages of a mapped graph's edges after each range.
     pub fn scan(&self, edges: usize, mut see: impl FnMut(Range<NodeId>)) {
         let nodes = self.num_nodes();
         let mut first = 0;
@@ -179,7 +181,7 @@ impl Graph {
             let start = self.indptr[first];
             let most = start.saturating_add(edges as u64);
             let fits = self.indptr[first + 1..].partition_point(|&end| end <= most).max(1);
-            // nodes without edges come in runs of some length too
+            // Ranges of nodes without edges have a limited length too.
             let end = first + fits.min(edges.max(1));
             see(first as NodeId..end as NodeId);
             if self.indices.len() > edges {
@@ -201,15 +203,15 @@ impl Graph {
         &self.indices
     }
 
-    /// Weight per edge, in the order of [`Graph::indices`].
+    /// Weight of each edge, in the order of [`Graph::indices`].
     pub fn edge_weight(&self) -> Option<&[f32]> {
         self.edge_weight.as_deref()
     }
 
-    /// The same graph copied into anonymous huge pages (see [`Buffer::to_huge_pages`]).
+    /// Copies the graph to anonymous huge pages (see [`Buffer::to_huge_pages`]).
     ///
     /// # Errors
-    /// The memory cannot be had.
+    /// The allocation fails.
     pub fn to_huge_pages(&self) -> Result<Self> {
         Ok(Self {
             indptr: self.indptr.to_huge_pages()?,
@@ -220,7 +222,7 @@ impl Graph {
     }
 }
 
-/// Whether an edge cannot weigh that.
+/// Returns true if the weight is invalid.
 pub fn is_no_weight(weight: &f32) -> bool {
     !(*weight >= 0.0 && weight.is_finite())
 }
@@ -230,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scan_sees_every_node_once_in_runs_of_few_edges() {
+    fn scans_visit_every_node_once_in_small_ranges() {
         let degrees = [0u64, 0, 5, 1, 1, 0, 9, 0, 0, 0, 0, 2];
         let indptr: Vec<u64> = (0..=degrees.len()).map(|v| degrees[..v].iter().sum()).collect();
         let edges = indptr[degrees.len()] as usize;
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_damage_is_refused() {
+    fn every_kind_of_damage_is_rejected() {
         let bad = |indptr: Vec<u64>, indices: Vec<u32>| {
             Graph::new(indptr.into(), indices.into()).unwrap_err().to_string()
         };

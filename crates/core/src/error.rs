@@ -1,74 +1,74 @@
-//! The one error type of this crate: each message names the thing, the place and the mend.
+//! Error type of this crate: each message states what failed, where, and how to fix it.
 
 use std::path::{Path, PathBuf};
 
-/// What went wrong with a graph, a dataset or a file.
+/// Failure concerning a graph, a dataset or a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error("{path}: cannot {action}: {source}")]
     Io {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What was tried: "open", "read", "write", ...
+        /// Attempted operation: "open", "read", "write", ...
         action: &'static str,
-        /// The system's answer.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has unexpected contents.
     #[error("{path}: {place}: {message}")]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where in it: a line, a member, a field, a byte offset.
+        /// Position in the file: a line, a member, a field, a byte offset.
         place: String,
-        /// What was found and what was expected.
+        /// Actual and expected contents.
         message: String,
     },
-    /// Two things that must agree do not, or a value is outside its range.
+    /// Two values are inconsistent, or a value is out of range.
     #[error("{0}")]
     Invalid(String),
-    /// Another process of the same run did not do its part.
+    /// Another process of the same run failed.
     #[error("rank {rank}: {message}")]
     Peer {
-        /// Which one.
+        /// Number of the rank.
         rank: usize,
-        /// What it did or did not do, and what to look at.
+        /// Description of the failure, and its likely cause.
         message: String,
     },
-    /// A device failed, or its memory is full.
+    /// A device failed, or its memory is exhausted.
     #[error("{0}")]
     Device(String),
-    /// Whoever watched the work asked it to end.
-    #[error("stopped before the end; what was made so far is removed")]
+    /// The work was cancelled.
+    #[error("stopped before the end; partial results are removed")]
     Stopped,
-    /// A name that no table holds.
+    /// A name is not in its table.
     #[error("unknown {axis} '{name}'; known: {known}")]
     Unknown {
-        /// What kind of name: "format", "generator", ...
+        /// Kind of name: "format", "generator", ...
         axis: &'static str,
-        /// What was asked for.
+        /// Requested name.
         name: String,
-        /// The known names, joined by ", ".
+        /// Known names, joined by ", ".
         known: String,
     },
 }
 
-/// Result of this crate.
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Wraps an I/O error with the file and what was tried.
+    /// Wraps an I/O error with the path and the attempted operation.
     pub fn io(path: impl AsRef<Path>, action: &'static str, source: std::io::Error) -> Self {
         Self::Io { path: path.as_ref().to_path_buf(), action, source }
     }
 
-    /// A damaged or unexpected file.
+    /// Creates an error about a damaged or unexpected file.
     pub fn format(path: impl AsRef<Path>, place: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Format { path: path.as_ref().to_path_buf(), place: place.into(), message: message.into() }
     }
 
-    /// A value out of range or two values that disagree.
+    /// Creates an error about a value out of range or inconsistent values.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
     }

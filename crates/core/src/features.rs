@@ -1,4 +1,4 @@
-//! Feature rows of nodes, as they are stored.
+//! Feature rows of nodes.
 
 use half::f16;
 
@@ -7,25 +7,25 @@ use crate::{Buffer, SparseRows, matrix::TableType};
 /// Node features, `V x dim`, row-major.
 #[derive(Clone, Debug, Default)]
 pub struct Features {
-    /// `F`.
+    /// Number of features, `F`.
     pub dim: usize,
-    /// The rows.
+    /// Rows.
     pub data: FeatureData,
 }
 
-/// How feature rows are stored.
+/// Storage of feature rows.
 #[derive(Clone, Debug)]
 pub enum FeatureData {
     /// 32-bit floats.
     F32(Buffer<f32>),
     /// 16-bit floats, widened when read.
     F16(Buffer<f16>),
-    /// The values that are not zero, with their columns.
+    /// Nonzero values with their columns.
     Csr(SparseRows),
 }
 
 impl FeatureData {
-    /// The type of the values of a dense table; none where rows are sparse.
+    /// Type of the values of a dense table; `None` for sparse rows.
     pub fn kind(&self) -> Option<TableType> {
         match self {
             Self::F32(_) => Some(TableType::F32),
@@ -42,17 +42,17 @@ impl Default for FeatureData {
 }
 
 impl Features {
-    /// Rows of 32-bit floats, `V x dim`.
+    /// Creates rows of 32-bit floats, `V x dim`.
     pub fn f32(dim: usize, data: impl Into<Buffer<f32>>) -> Self {
         Self { dim, data: FeatureData::F32(data.into()) }
     }
 
-    /// Sparse rows.
+    /// Creates sparse rows.
     pub fn csr(rows: SparseRows) -> Self {
         Self { dim: rows.num_cols(), data: FeatureData::Csr(rows) }
     }
 
-    /// How many values are stored: all, or of sparse rows those that are not zero.
+    /// Number of stored values: all, or only the nonzero ones of sparse rows.
     pub fn stored(&self) -> usize {
         match &self.data {
             FeatureData::F32(data) => data.len(),
@@ -61,7 +61,7 @@ impl Features {
         }
     }
 
-    /// How many values a dense table of them has: `V x dim`.
+    /// Number of values of an equivalent dense table: `V x dim`.
     pub fn len(&self) -> usize {
         match &self.data {
             FeatureData::F32(data) => data.len(),
@@ -70,7 +70,7 @@ impl Features {
         }
     }
 
-    /// Whether there are no features.
+    /// Returns true if there are no features.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

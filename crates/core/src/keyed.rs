@@ -1,14 +1,23 @@
-//! Counter-based random numbers: a stream is a pure function of its key, never of a shared state,
+//! Counter-based random numbers: a stream is a pure function of its key and uses no shared state,
 //! so the same seed gives the same draws for any number of threads, machines or resumes.
 //!
-//! The generator is SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number
-//! generators*, OOPSLA 2014): `state += 0x9e3779b97f4a7c15; output = mix(state)`, where the
-//! starting state is the mixed key.
+//! # Algorithm
+//!
+//! SplitMix64: `state += 0x9e3779b97f4a7c15; output = mix(state)`, where the initial state is the
+//! mixed key.
+//!
+//! # Source
+//!
+//! Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014.
+//!
+//! # Cost
+//!
+//! O(1) per draw.
 
-/// SplitMix64's increment, 2^64 divided by the golden ratio.
+/// Increment of SplitMix64: 2^64 divided by the golden ratio.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finaliser of SplitMix64: a bijection of 64-bit words in which every input bit reaches every
+/// Finalizer of SplitMix64: a bijection of 64-bit words in which every input bit affects every
 /// output bit.
 #[inline(always)]
 pub const fn mix(mut z: u64) -> u64 {
@@ -44,39 +53,40 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of `key` (see [`key`]).
+    /// Creates the stream of `key` (see [`key`]).
     #[inline(always)]
     pub const fn new(key: u64) -> Self {
         Self { state: key }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     #[inline(always)]
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
         mix(self.state)
     }
 
-    /// Uniform in `0..n`, by the high half of a 64 x 64 bit product; the bias is at most n / 2^64.
+    /// Draws uniformly from `0..n`, by the high half of a 64 x 64 bit product; the bias is at most
+    /// n / 2^64.
     #[inline(always)]
     pub const fn below(&mut self, n: u64) -> u64 {
         ((self.next_u64() as u128 * n as u128) >> 64) as u64
     }
 
-    /// Uniform in `[0, 1)`, 53 bits.
+    /// Draws uniformly from `[0, 1)`, with 53 bits.
     #[inline(always)]
     pub const fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Standard normal, by Box and Muller's transform of two uniforms.
+    /// Draws from the standard normal distribution, by the Box-Muller transform of two uniforms.
     #[inline]
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// Puts `items` into a random order (Fisher and Yates).
+    /// Shuffles `items` (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i as u64 + 1) as usize);
@@ -113,7 +123,7 @@ mod tests {
         for _ in 0..100_000 {
             counts[stream.below(10) as usize] += 1;
         }
-        // each is binomial(1e5, 0.1): sigma 95; five sigma
+        // Each is binomial(1e5, 0.1): sigma 95; five sigma.
         assert!(counts.iter().all(|&c| c.abs_diff(10_000) < 475), "{counts:?}");
         let (mut sum, mut squares) = (0.0, 0.0);
         for _ in 0..100_000 {

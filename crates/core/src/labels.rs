@@ -1,22 +1,22 @@
-//! Labels of nodes, and the nodes that train, validate and test.
+//! Labels of nodes, and the training, validation and test nodes.
 
 use crate::{Buffer, NodeId};
 
 /// Node labels.
 #[derive(Clone, Debug)]
 pub enum Labels {
-    /// One class of `0..classes` per node (`V`), -1 where unknown.
+    /// One class of `0..classes` per node (`V`), -1 if unknown.
     Single {
         /// Class per node.
         class: Buffer<i32>,
-        /// `C`.
+        /// Number of classes, `C`.
         classes: usize,
     },
-    /// A set of classes per node: `V x classes` zeros and ones, row-major.
+    /// Set of classes per node: `V x classes` zeros and ones, row-major.
     Multi {
         /// Membership, row-major.
         member: Buffer<u8>,
-        /// `C`.
+        /// Number of classes, `C`.
         classes: usize,
     },
 }
@@ -28,19 +28,20 @@ impl Default for Labels {
 }
 
 impl Labels {
-    /// `C`.
+    /// Number of classes, `C`.
     pub fn classes(&self) -> usize {
         match self {
             Self::Single { classes, .. } | Self::Multi { classes, .. } => *classes,
         }
     }
 
-    /// Whether a node may have several classes.
+    /// Returns true if a node may have several classes.
     pub fn is_multi(&self) -> bool {
         matches!(self, Self::Multi { .. })
     }
 
-    /// Whether `v` has a label (in the multi-label case every node has one, maybe the empty set).
+    /// Returns true if `v` has a label (with several classes every node has one, possibly the empty
+    /// set).
     pub fn is_labelled(&self, v: NodeId) -> bool {
         match self {
             Self::Single { class, .. } => class[v as usize] >= 0,
@@ -49,12 +50,12 @@ impl Labels {
     }
 }
 
-/// The nodes of each part, ascending and disjoint.
+/// Nodes of each part, ascending and disjoint.
 #[derive(Clone, Debug, Default)]
 pub struct Split {
     /// Nodes whose labels train the model.
     pub train: Buffer<NodeId>,
-    /// Nodes that choose the best epoch.
+    /// Nodes that select the best epoch.
     pub valid: Buffer<NodeId>,
     /// Nodes that are scored at the end.
     pub test: Buffer<NodeId>,

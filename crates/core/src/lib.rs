@@ -1,5 +1,5 @@
-//! Graphs, blocks, matrices, buffers and keyed randomness: what every other crate computes with. No files, no formats,
-//! no training.
+//! Graphs, blocks, matrices, buffers and keyed randomness: what every other crate computes with. No
+//! files, no formats, no training.
 //!
 //! ```
 //! use graphmill_core::{EdgeOptions, build};
@@ -16,15 +16,16 @@
 //! - [`Buffer`]: an owned vector or a memory map behind one type.
 //! - [`Features`], [`Labels`], [`Split`]: what is known of nodes.
 //! - [`keyed`]: random numbers as functions of a key; [`alias`]: draws by weight in O(1).
-//! - [`rank`], [`traverse`], [`symmetry`], [`among`], [`node_order`]: out-degrees and reverse PageRank, components,
-//!   whether edges go both ways, the edges among some nodes, nodes by a score.
+//! - [`rank`], [`traverse`], [`symmetry`], [`among`], [`node_order`]: out-degrees and reverse
+//!   PageRank, components, whether edges go both ways, the edges among some nodes, nodes by a
+//!   score.
 //! - [`table`]: registries, a row for each implementation of an axis of choice.
 //! - [`progress`]: progress and cancellation of long work.
 //! - [`memory`]: how much of it there is; [`units`]: counts and sizes as people read them.
 //!
-//! One alphabet of dimensions serves the whole workspace: `V` nodes and `E` edges of a graph,
-//! `S` source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers,
-//! `F` feature, `H` hidden and `C` class width.
+//! One alphabet of dimensions serves the whole workspace: `V` nodes and `E` edges of a graph, `S`
+//! source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers, `F` feature, `H`
+//! hidden and `C` class width.
 
 pub mod accelerator;
 pub mod alias;
@@ -66,5 +67,5 @@ pub use matrix::{Matrix, View, ViewMut};
 pub use object_pool::ObjectPool;
 pub use sparse::SparseRows;
 
-/// A node's number: 4.29 billion nodes fit.
+/// Number of a node: up to 4.29 billion nodes.
 pub type NodeId = u32;

@@ -1,6 +1,6 @@
-//! How much memory there is, and allocation whose size a file asked for: refused with a message where it cannot be
-//! meant, never an abort. (Every reader first bounds the size by the bytes that are really there; this is the
-//! last line of defence.)
+//! Memory of the machine, and allocation of sizes that a file declares: an implausible size is
+//! rejected with a message, and never aborts. (Every reader first limits the size by the bytes that
+//! are present; this is the last line of defence.)
 
 use std::{fs, sync::OnceLock};
 
@@ -8,34 +8,36 @@ use bytemuck::Zeroable;
 
 use crate::{Error, Result};
 
-/// The machine's memory in bytes, where the system tells it.
+/// Memory of the machine in bytes, if the system reports it.
 pub fn total() -> Option<u64> {
     static TOTAL: OnceLock<Option<u64>> = OnceLock::new();
     *TOTAL.get_or_init(|| bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal"))
 }
 
-/// Bytes that a process may take now without pushing others out, where the system tells it. What it holds of files
-/// counts as free: the pages of a mapped dataset give way.
+/// Memory that a process can allocate without evicting others, in bytes, if the system reports it.
+/// Cached file pages count as free: the pages of a mapped dataset are evicted.
 pub fn available() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
 }
 
-/// The most memory this process ever held, in bytes, where the system tells it.
+/// Peak memory of this process in bytes, if the system reports it.
 pub fn peak() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
 }
 
-/// The memory this process holds now, pages of mapped files included, in bytes, where the system tells it.
+/// Current memory of this process in bytes, pages of mapped files included, if the system reports
+/// it.
 pub fn resident() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
 }
 
-/// The memory this process holds now that is no file's, in bytes, where the system tells it.
+/// Current memory of this process in bytes without file pages, if the system reports it.
 pub fn anonymous() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "RssAnon")
 }
 
-/// A field of the files above (proc_meminfo(5), proc_pid_status(5)): `name:   12340 kB` on a line of its own.
+/// Parses a field of the files above (proc_meminfo(5), proc_pid_status(5)): `name:   12340 kB` on a
+/// separate line.
 fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = fields.find(|(field, _)| *field == name)?;
@@ -43,21 +45,22 @@ fn bytes_of(text: &str, name: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Refuses `count` elements of `T` when they are more than the machine has memory.
+/// Rejects `count` elements of `T` that exceed the machine's memory.
 fn check<T>(count: usize) -> Result<()> {
     let bytes = (count as u128) * size_of::<T>() as u128;
     match total() {
         Some(total) if bytes > u128::from(total) => Err(Error::invalid(format!(
-            "{bytes} bytes would be needed, but this machine has {total}: either the size is damaged or the data needs a larger machine"
+            "{bytes} bytes would be needed, but this machine has {total}: either the size is damaged or the \
+             data needs a larger machine"
         ))),
         _ => Ok(()),
     }
 }
 
-/// An empty vector with room for `count` elements.
+/// Allocates an empty vector with capacity for `count` elements.
 ///
 /// # Errors
-/// They are more than the machine's memory, or the system refuses.
+/// They exceed the machine's memory, or the system refuses.
 pub fn reserve<T>(count: usize) -> Result<Vec<T>> {
     check::<T>(count)?;
     let mut data = Vec::new();
@@ -66,10 +69,10 @@ pub fn reserve<T>(count: usize) -> Result<Vec<T>> {
     Ok(data)
 }
 
-/// `count` zeros.
+/// Allocates `count` zeros.
 ///
 /// # Errors
-/// They are more than the machine's memory, or the system refuses.
+/// They exceed the machine's memory, or the system refuses.
 pub fn zeroed<T: Zeroable>(count: usize) -> Result<Vec<T>> {
     check::<T>(count)?;
     bytemuck::allocation::try_zeroed_vec(count)
@@ -81,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absurd_sizes_are_errors() {
+    fn implausible_sizes_are_errors() {
         assert!(zeroed::<u64>(usize::MAX).is_err());
         assert!(reserve::<u64>(usize::MAX / 16).is_err());
         assert_eq!(zeroed::<u8>(3).unwrap(), [0, 0, 0]);

@@ -1,4 +1,4 @@
-//! Orders by a number per node.
+//! Orders of nodes by a number.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use crate::{Error, NodeId, Result, memory};
 
-/// The nodes by descending score, those of equal score by ascending id: the hottest first. Scores that are not a number
-/// stand at the ends. O(V log V), parallel, `16 V` bytes.
+/// Nodes by descending score, ties by ascending id: the hottest first. NaN scores are at the ends.
+/// O(V log V), parallel, `16 V` bytes.
 ///
 /// ```
 /// use graphmill_core::node_order::by_scores;
@@ -16,18 +16,18 @@ use crate::{Error, NodeId, Result, memory};
 /// ```
 ///
 /// # Errors
-/// The memory cannot be had.
+/// The allocation fails.
 pub fn by_scores(scores: &[f64]) -> Result<Vec<NodeId>> {
     by_keys(scores.len(), |v| !ascending(scores[v as usize]))
 }
 
-/// A word that orders as [`f64::total_cmp`] does, but for zero, of which there is one.
+/// Word with the order of [`f64::total_cmp`], except that both zeros are equal.
 fn ascending(x: f64) -> u64 {
     let bits = (x + 0.0).to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// The nodes by ascending key, those of equal key by ascending id.
+/// Nodes by ascending key, ties by ascending id.
 pub fn by_keys(nodes: usize, key: impl Fn(NodeId) -> u64 + Sync) -> Result<Vec<NodeId>> {
     let mut keyed: Vec<(u64, NodeId)> = memory::reserve(nodes)?;
     (0..nodes as NodeId).into_par_iter().map(|v| (key(v), v)).collect_into_vec(&mut keyed);
@@ -37,18 +37,20 @@ pub fn by_keys(nodes: usize, key: impl Fn(NodeId) -> u64 + Sync) -> Result<Vec<N
     Ok(order)
 }
 
-/// The place of every node in `order`: the rank of the reordering in Data Tiering, Algorithm 2. O(V), parallel.
+/// Position of every node in `order`: the rank in the reordering of Min et al. (*Data tiering*,
+/// 2021, Algorithm 2). O(V), parallel.
 ///
 /// # Errors
-/// A node is none, or stands there twice.
+/// An entry is not a node, or occurs twice.
 pub fn inverse(order: &[NodeId]) -> Result<Vec<NodeId>> {
     const NONE: u32 = u32::MAX;
-    // Relaxed suffices: each place is written once, or the order is refused; the join of the loop orders the rest.
+    // Relaxed suffices: each entry is written once, or the order is rejected; the join of the loop
+    // orders the rest.
     let rank: Vec<AtomicU32> = order.par_iter().map(|_| AtomicU32::new(NONE)).collect();
     let place = |(i, &v): (usize, &NodeId)| match rank.get(v as usize) {
         None => Err(Error::invalid(format!("node {v} in an order of {} nodes", order.len()))),
         Some(place) if place.swap(i as u32, Relaxed) != NONE => {
-            Err(Error::invalid(format!("node {v} stands twice in an order")))
+            Err(Error::invalid(format!("node {v} occurs twice in an order")))
         }
         Some(_) => Ok(()),
     };
@@ -63,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_kinds_of_scores_have_a_place() {
+    fn all_kinds_of_scores_are_ordered() {
         let scores = [-1.0, 0.0, f64::INFINITY, -0.0, 1e-300, f64::NEG_INFINITY, -1e-300];
         assert_eq!(by_scores(&scores).unwrap(), [2, 4, 1, 3, 6, 0, 5]);
         assert!(by_scores(&[]).unwrap().is_empty());

@@ -1,8 +1,8 @@
-//! Objects that are used for a while and recycled: in the steady state nothing is allocated.
+//! Pool of reusable objects, which avoids allocation in the steady state.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Objects that nobody uses at the moment. As many are made as are used at once.
+/// Unused objects. The pool creates as many as are in use simultaneously.
 ///
 /// ```
 /// let pool = graphmill_core::ObjectPool::<Vec<u32>>::default();
@@ -20,24 +20,24 @@ impl<T> Default for ObjectPool<T> {
 }
 
 impl<T> ObjectPool<T> {
-    /// Takes an object out, if any is unused. It is as its last user left it.
+    /// Takes an unused object, if any, in the state in which its last user returned it.
     pub fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// Puts an object in, for another user.
+    /// Returns an object to the pool.
     pub fn put(&self, object: T) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(object);
     }
 }
 
 impl<T: Default> ObjectPool<T> {
-    /// Takes an object out, or makes one.
+    /// Takes an unused object, or creates one.
     pub fn take_or_default(&self) -> T {
         self.take().unwrap_or_default()
     }
 
-    /// Works with an object that nobody else uses meanwhile.
+    /// Runs `work` with an object that is exclusively its own meanwhile.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let mut object = self.take_or_default();
         let result = work(&mut object);

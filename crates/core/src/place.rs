@@ -1,30 +1,31 @@
-//! Where an error is: the file and the place in it, carried to the code that finds the fault.
+//! Location of an error: the file and the position in it.
 
 use std::{borrow::Cow, path::Path};
 
 use crate::{Error, Result};
 
-/// A file and a place in it: "member labels.npy", "line 7", "byte 12".
+/// File and a position in it: "member labels.npy", "line 7", "byte 12".
 #[derive(Clone, Debug)]
 pub struct At<'a> {
-    /// The file.
+    /// Path of the file.
     pub path: &'a Path,
-    /// The place.
+    /// Position in the file.
     pub place: Cow<'a, str>,
 }
 
 impl<'a> At<'a> {
-    /// The place `place` of `path`.
+    /// Creates the location `place` in `path`.
     pub fn new(path: &'a Path, place: impl Into<Cow<'a, str>>) -> Self {
         Self { path, place: place.into() }
     }
 
-    /// An error at this place.
+    /// Creates an error at this location.
     pub fn error(&self, message: impl Into<String>) -> Error {
         Error::format(self.path, self.place.as_ref(), message)
     }
 
-    /// Gives an error that names no file ([`Error::Invalid`]) this place; others pass.
+    /// Adds this location to an error without a file ([`Error::Invalid`]); other results pass
+    /// unchanged.
     pub fn locate<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| match error {
             Error::Invalid(message) => self.error(message),

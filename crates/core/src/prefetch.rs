@@ -1,12 +1,12 @@
-//! Asking for a cache line before it is needed: random reads then overlap instead of queueing up,
-//! which is worth more to a sampler than any choice of hash map.
+//! Prefetching of cache lines: random reads then overlap instead of queueing up, which is worth
+//! more to a sampler than any choice of hash map.
 
-/// Brings the line of `slice[index]` towards the core. Out of range is fine and does nothing.
+/// Prefetches the cache line of `slice[index]`. An index out of range does nothing.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if index < slice.len() {
-        // SAFETY: the address is inside the slice, and a prefetch reads nothing the program can see.
+        // SAFETY: the address is inside the slice, and a prefetch has no visible effect.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(slice.as_ptr().add(index).cast());

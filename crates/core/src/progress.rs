@@ -1,7 +1,7 @@
-//! Progress of long work, and cancellation of it.
+//! Progress and cancellation of long work.
 //!
-//! Imports, generators, partitioners, downloads and evaluation report to one [`Progress`]: a terminal draws a bar of it,
-//! Python forwards it as events, and [`Quiet`] ignores it.
+//! Imports, generators, partitioners, downloads and evaluation report to a [`Progress`]: a terminal
+//! draws a bar, Python forwards events, and [`Quiet`] ignores all of it.
 
 use crate::{Error, Result};
 
@@ -16,8 +16,9 @@ pub enum Unit {
     Rows,
 }
 
-/// Receives the progress of long work, stage by stage, and may cancel it. Every method has a default that does nothing.
-/// Work reports from one thread at a time, a few thousand times a second at most.
+/// Receives the progress of long work, stage by stage, and may cancel it. Every method has a
+/// default that does nothing. Work reports from one thread at a time, a few thousand times a second
+/// at most.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -42,13 +43,14 @@ pub enum Unit {
 /// assert!(limit.check().is_err());
 /// ```
 pub trait Progress: Send + Sync {
-    /// Starts a stage: `what` it does ("reading edges.txt.gz"), and its `total` amount if known.
+    /// Starts a stage with a description `what` ("reading edges.txt.gz"), and its `total` amount if
+    /// known.
     fn stage(&self, what: &str, total: Option<u64>, unit: Unit) {
         let _ = (what, total, unit);
     }
 
-    /// Reports the amount that an earlier, interrupted run had done of the stage; it does not count for the rate. Follows
-    /// [`stage`](Self::stage).
+    /// Reports the amount that an earlier, interrupted run had done of the stage; it does not count
+    /// for the rate. Follows [`stage`](Self::stage).
     fn resume(&self, amount: u64) {
         self.done(amount);
     }
@@ -58,20 +60,21 @@ pub trait Progress: Send + Sync {
         let _ = amount;
     }
 
-    /// Reports something worth a line of its own.
+    /// Reports a message for a separate line.
     fn note(&self, message: &str) {
         let _ = message;
     }
 
-    /// Returns `true` once the work shall end early. Called from any thread, and often: implementations only read a flag.
+    /// Returns `true` if the work should end early. Called often, from any thread: implementations
+    /// only read a flag.
     fn is_stopped(&self) -> bool {
         false
     }
 
-    /// Ends the work early if that was asked for; called between two chunks of long work.
+    /// Returns an error if the work was cancelled; called between two chunks of long work.
     ///
     /// # Errors
-    /// [`Error::Stopped`]; what was made so far is removed, as after every error.
+    /// [`Error::Stopped`]; partial results are removed, as after every error.
     fn check(&self) -> Result<()> {
         if self.is_stopped() { Err(Error::Stopped) } else { Ok(()) }
     }

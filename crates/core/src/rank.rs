@@ -1,7 +1,19 @@
-//! How much nodes are asked for, by the graph alone: out-degrees and reverse PageRank.
+//! Hotness of nodes from the graph alone: out-degrees and reverse PageRank.
 //!
-//! All of it is one operation, [`spread`]: every node gives a value to each of its in-neighbours. Sums are kept in whole numbers (fixed
-//! point), so that threads may add to any node in any order and the result has the same bits; no transposed graph is needed.
+//! # Algorithm
+//!
+//! Both use one operation, [`spread`]: every node adds a value to each of its in-neighbours. Sums
+//! are whole numbers (fixed point), so that threads may add in any order with the same bits; no
+//! transposed graph is needed.
+//!
+//! # Source
+//!
+//! Reverse PageRank: Bar-Yossef and Mashiach, CIKM 2008; with weighted training nodes: Min et al.,
+//! *Graph neural network training with data tiering*, KDD 2022, Algorithm 1.
+//!
+//! # Cost
+//!
+//! O(iterations (V + E)), parallel.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -9,35 +21,37 @@ use rayon::prelude::*;
 
 use crate::{Graph, NodeId};
 
-/// Nodes of a task.
-const TASK: usize = 1 << 10;
-/// The sum of all values that are spread, in units of the fixed point: half of what 64 bits hold, as each is rounded up or down.
+/// Minimum number of nodes per task.
+const MIN_TASK_LEN: usize = 1 << 10;
+/// Sum of all spread values in fixed-point units: half of the range of 64 bits, because each value
+/// is rounded up or down.
 const UNITS: f64 = (1u64 << 63) as f64;
 
-/// For every node (`V`) how many nodes list it among their in-neighbours. O(V + E), parallel.
+/// Number of nodes that list each node among their in-neighbours (`V`). O(V + E), parallel.
 pub fn out_degrees(graph: &Graph) -> Vec<u32> {
     let counts: Vec<AtomicU32> = (0..graph.num_nodes()).map(|_| AtomicU32::new(0)).collect();
     graph.indices().par_chunks(1 << 14).for_each(|run| {
         for &u in run {
-            // a sum: which thread adds first is all the same
+            // A sum: the order of the threads does not matter.
             counts[u as usize].fetch_add(1, Relaxed);
         }
     });
     counts.into_iter().map(AtomicU32::into_inner).collect()
 }
 
-/// For every node `u` (`V`) the sum of `value(v, e)` over the edges `e` (positions in `indices`) by which a node `v` hears from `u`.
-/// `value` must not be negative, and is called twice for each edge. O(V + E) calls, parallel, 8 `V` bytes beside the result; exact to the
-/// `2^-63`rd part of the sum of all values for each edge.
+/// Sum, for every node `u` (`V`), of `value(v, e)` over the edges `e` (positions in `indices`) by
+/// which a node `v` receives from `u`. `value` must not be negative, and is called twice for each
+/// edge. O(V + E) calls, parallel, 8 `V` bytes in addition to the result; the error per edge is at
+/// most `2^-63` of the sum of all values.
 pub fn spread(graph: &Graph, value: impl Fn(NodeId, usize) -> f64 + Sync) -> Vec<f64> {
     let indptr = graph.indptr();
     let nodes = graph.num_nodes();
     let edges = |v: usize| indptr[v] as usize..indptr[v + 1] as usize;
-    // sums of fixed runs in their order: the same bits for any number of threads
-    let runs: Vec<f64> = (0..nodes.div_ceil(TASK))
+    // Sums of fixed ranges in their order: the same bits for any number of threads.
+    let runs: Vec<f64> = (0..nodes.div_ceil(MIN_TASK_LEN))
         .into_par_iter()
         .map(|run| {
-            let run = run * TASK..nodes.min((run + 1) * TASK);
+            let run = run * MIN_TASK_LEN..nodes.min((run + 1) * MIN_TASK_LEN);
             run.flat_map(|v| edges(v).map(move |e| (v, e))).map(|(v, e)| value(v as NodeId, e)).sum::<f64>()
         })
         .collect();
@@ -47,22 +61,22 @@ pub fn spread(graph: &Graph, value: impl Fn(NodeId, usize) -> f64 + Sync) -> Vec
     }
     let scale = UNITS / total;
     let sums: Vec<AtomicU64> = (0..nodes).map(|_| AtomicU64::new(0)).collect();
-    (0..nodes).into_par_iter().with_min_len(TASK).for_each(|v| {
+    (0..nodes).into_par_iter().with_min_len(MIN_TASK_LEN).for_each(|v| {
         for e in edges(v) {
             let units = (value(v as NodeId, e) * scale) as u64;
-            // whole numbers: which thread adds first is all the same
+            // Whole numbers: the order of the threads does not matter.
             sums[graph.indices()[e] as usize].fetch_add(units, Relaxed);
         }
     });
     sums.into_par_iter().map(|sum| sum.into_inner() as f64 / scale).collect()
 }
 
-/// How reverse PageRank is run.
+/// Options of reverse PageRank.
 #[derive(Clone, Copy, Debug)]
 pub struct RankOptions {
-    /// Rounds; few of them keep the influence of where it began.
+    /// Number of iterations; a few preserve the influence of the initial scores.
     pub iterations: usize,
-    /// The part of a score that comes from those who hear, between 0 and 1.
+    /// Share of a score that comes from receivers, between 0 and 1.
     pub damp: f64,
 }
 
@@ -73,10 +87,11 @@ impl Default for RankOptions {
     }
 }
 
-/// Reverse PageRank (`V`): a node is hot where those that hear from it are hot and hear from few others,
-/// `s(u) = (1 - d) / V + d * sum over v that hear from u of s(v) / indegree(v)`, from `start`. With `start` of one it is the plain one
-/// (Bar-Yossef and Mashiach, CIKM 2008); weighing the training nodes by `V / train` and stopping after five iterations is Data Tiering's
-/// (Min et al., KDD 2022, Algorithm 1).
+/// Reverse PageRank (`V`): a node is hot if its receivers are hot and receive from few others,
+/// `s(u) = (1 - d) / V + d * sum over v that receive from u of s(v) / indegree(v)`, from `start`.
+/// With `start` of one it is the plain version (Bar-Yossef and Mashiach, CIKM 2008); weighting the
+/// training nodes by `V / train` and stopping after five iterations gives the version of Min et
+/// al., KDD 2022, Algorithm 1.
 ///
 /// O(iterations (V + E)), parallel, the same bits for any number of threads.
 pub fn reverse_pagerank(graph: &Graph, start: &[f64], options: RankOptions) -> Vec<f64> {
@@ -85,7 +100,7 @@ pub fn reverse_pagerank(graph: &Graph, start: &[f64], options: RankOptions) -> V
     let base = (1.0 - options.damp) / nodes.max(1) as f64;
     let mut score: Vec<f64> = start.iter().map(|s| s / nodes.max(1) as f64).collect();
     for _ in 0..options.iterations {
-        // nodes without in-neighbours give nothing, so nothing is divided by 0
+        // Nodes without in-neighbours contribute nothing, so there is no division by 0.
         let share: Vec<f64> = score
             .par_iter()
             .enumerate()
@@ -104,7 +119,7 @@ mod tests {
     use super::*;
     use crate::{EdgeOptions, build};
 
-    /// As the formula says.
+    /// Direct implementation of the formula.
     fn plain(graph: &Graph, start: &[f64], RankOptions { iterations, damp }: RankOptions) -> Vec<f64> {
         let n = graph.num_nodes();
         let mut score: Vec<f64> = start.iter().map(|s| s / n as f64).collect();
@@ -121,21 +136,21 @@ mod tests {
     }
 
     #[test]
-    fn those_that_many_hear_from_are_hot() {
-        // 1 and 2 hear from 0, 3 hears from 1 and 2
+    fn nodes_with_many_receivers_are_hot() {
+        // 1 and 2 receive from 0, 3 receives from 1 and 2.
         let graph = build(4, &[0, 0, 1, 2], &[1, 2, 3, 3], EdgeOptions::DIRECTED).unwrap();
         assert_eq!(out_degrees(&graph), [2, 1, 1, 0]);
         let score = reverse_pagerank(&graph, &[1.0; 4], RankOptions { iterations: 1, damp: 0.5 });
         let expected = [0.125 + 0.25, 0.125 + 0.0625, 0.125 + 0.0625, 0.125];
         score.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-15, "{a} {b}"));
         assert_eq!(spread(&graph, |_, _| 0.0), [0.0; 4]);
-        let nobody = Graph::new(vec![0].into(), vec![].into()).unwrap();
-        assert!(reverse_pagerank(&nobody, &[], RankOptions::default()).is_empty());
+        let empty = Graph::new(vec![0].into(), vec![].into()).unwrap();
+        assert!(reverse_pagerank(&empty, &[], RankOptions::default()).is_empty());
     }
 
     proptest! {
         #[test]
-        fn scores_are_those_of_the_formula_for_any_number_of_threads(
+        fn scores_match_the_formula_for_any_number_of_threads(
             edges in prop::collection::vec((0..60u32, 0..60u32), 0..300),
             labelled in prop::collection::vec(0..60usize, 0..20),
         ) {

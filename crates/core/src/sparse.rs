@@ -1,15 +1,15 @@
-//! Rows of which few values are not zero: bags of words, one-hot codes, lists of ids.
+//! Sparse rows: bags of words, one-hot codes, lists of ids.
 
 use rayon::prelude::*;
 
 use crate::{Block, Buffer, Error, NodeId, Result, memory, search::position};
 
-/// Rows one task looks over.
-const TASK: usize = 1 << 10;
+/// Minimum number of rows per task.
+const MIN_TASK_LEN: usize = 1 << 10;
 
-/// An `R x F` matrix in compressed sparse rows: row `i` holds `values[k]` in column `indices[k]` for `k` in
-/// `indptr[i]..indptr[i + 1]`, and zeros elsewhere. Columns ascend within a row, each there once; values are finite
-/// (and may be zero).
+/// `R x F` matrix in compressed sparse rows: row `i` holds `values[k]` in column `indices[k]` for
+/// `k` in `indptr[i]..indptr[i + 1]`, and zeros elsewhere. Columns are ascending and unique within
+/// a row; values are finite (and may be zero).
 ///
 /// ```
 /// use graphmill_core::SparseRows;
@@ -29,12 +29,13 @@ pub struct SparseRows {
 }
 
 impl SparseRows {
-    /// Takes `indptr` (`R + 1`), `indices` and `values` of `columns` columns after checking them. O(R + stored),
-    /// parallel.
+    /// Creates rows from `indptr` (`R + 1`), `indices` and `values` of `columns` columns after
+    /// checking them. O(R + stored), parallel.
     ///
     /// # Errors
-    /// `indptr` is empty, does not start at 0, decreases, or does not end at the number of indices; a column is not
-    /// below `columns` or does not ascend; there are not as many values as indices, or one is not finite.
+    /// `indptr` is empty, does not start at 0, decreases, or does not end at the number of indices;
+    /// a column is not below `columns` or does not ascend; the numbers of values and indices
+    /// differ, or a value is not finite.
     pub fn new(
         columns: usize,
         indptr: Buffer<u64>,
@@ -65,10 +66,10 @@ impl SparseRows {
         Ok(rows)
     }
 
-    /// What is not zero of a dense table of `columns` columns, row-major. O(R F).
+    /// Extracts the nonzero values of a dense row-major table of `columns` columns. O(R F).
     ///
     /// # Errors
-    /// The values do not make rows, or one is not finite.
+    /// The values do not form whole rows, or one is not finite.
     pub fn from_dense(columns: usize, table: &[f32]) -> Result<Self> {
         if !table.len().is_multiple_of(columns.max(1)) || columns > u32::MAX as usize {
             return Err(Error::invalid(format!("{} values do not make rows of {columns}", table.len())));
@@ -84,16 +85,16 @@ impl SparseRows {
         Self::new(columns, indptr.into(), indices.into(), values.into())
     }
 
-    /// What is wrong with the first column or value that is wrong.
+    /// Describes the first invalid column or value.
     fn first_fault(&self) -> Option<String> {
         let sound = |i: &usize| {
             let (columns, values) = self.row(*i);
-            // rows ascend, so the last column is the largest
+            // Columns are ascending, so the last one is the largest.
             columns.is_sorted_by(|a, b| a < b)
                 && columns.last().is_none_or(|&j| (j as usize) < self.columns)
                 && values.iter().fold(true, |all, x| all & x.is_finite())
         };
-        let i = (0..self.num_rows()).into_par_iter().with_min_len(TASK).find_first(|i| !sound(i))?;
+        let i = (0..self.num_rows()).into_par_iter().with_min_len(MIN_TASK_LEN).find_first(|i| !sound(i))?;
         let (columns, values) = self.row(i);
         if let Some(k) = position(values, |x| !x.is_finite()) {
             return Some(format!("feature {} of node {i} is not a finite number", columns[k]));
@@ -108,17 +109,17 @@ impl SparseRows {
         Some(format!("the columns of row {i} do not ascend: {} after {}", pair[1], pair[0]))
     }
 
-    /// `R`.
+    /// Number of rows, `R`.
     pub fn num_rows(&self) -> usize {
         self.indptr.len() - 1
     }
 
-    /// `F`.
+    /// Number of columns, `F`.
     pub fn num_cols(&self) -> usize {
         self.columns
     }
 
-    /// How many values are stored.
+    /// Number of stored values.
     pub fn stored(&self) -> usize {
         self.values.len()
     }
@@ -128,24 +129,24 @@ impl SparseRows {
         &self.indptr
     }
 
-    /// The column of every stored value.
+    /// Column of every stored value.
     pub fn indices(&self) -> &Buffer<u32> {
         &self.indices
     }
 
-    /// The stored values.
+    /// Stored values.
     pub fn values(&self) -> &Buffer<f32> {
         &self.values
     }
 
-    /// The columns and values of row `i`.
+    /// Columns and values of row `i`.
     #[inline]
     pub fn row(&self, i: usize) -> (&[u32], &[f32]) {
         let run = self.indptr[i] as usize..self.indptr[i + 1] as usize;
         (&self.indices[run.clone()], &self.values[run])
     }
 
-    /// Bytes that so many rows and stored values take.
+    /// Bytes of `rows` rows with `stored` values.
     pub fn bytes_of(rows: usize, stored: usize) -> usize {
         8 * (rows + 1) + 8 * stored
     }
@@ -155,10 +156,10 @@ impl SparseRows {
         Self::bytes_of(self.num_rows(), self.stored())
     }
 
-    /// All values, row-major: `R x F`. Parallel.
+    /// Expands to a dense row-major table: `R x F`. Parallel.
     ///
     /// # Errors
-    /// The memory cannot be had.
+    /// The allocation fails.
     pub fn to_dense(&self) -> Result<Vec<f32>> {
         let mut dense: Vec<f32> = memory::zeroed(self.num_rows().saturating_mul(self.columns))?;
         if self.columns > 0 {
@@ -170,10 +171,10 @@ impl SparseRows {
         Ok(dense)
     }
 
-    /// The rows `kept`, in that order.
+    /// Selects the rows `kept`, in that order.
     ///
     /// # Errors
-    /// The memory cannot be had.
+    /// The allocation fails.
     pub fn select(&self, kept: &[NodeId]) -> Result<Self> {
         let stored = kept.iter().map(|&v| self.row(v as usize).0.len()).sum();
         let mut indptr: Vec<u64> = memory::reserve(kept.len() + 1)?;
@@ -189,10 +190,10 @@ impl SparseRows {
         Ok(Self { columns, indptr: indptr.into(), indices: indices.into(), values: values.into() })
     }
 
-    /// Divides every row by the sum of its values; rows that sum to zero stay. Parallel.
+    /// Divides every row by the sum of its values; rows that sum to zero are unchanged. Parallel.
     ///
     /// # Errors
-    /// The memory cannot be had, or a quotient is not finite.
+    /// The allocation fails, or a quotient is not finite.
     pub fn normalized(&self) -> Result<Self> {
         let mut values: Vec<f32> = memory::reserve(self.stored())?;
         for i in 0..self.num_rows() {
@@ -204,10 +205,11 @@ impl SparseRows {
         Self::new(self.columns, self.indptr.clone(), self.indices.clone(), values.into())
     }
 
-    /// Divides every value by the divisor of its column (`F`). O(stored), in one thread.
+    /// Divides every value by the divisor of its column (`F`). O(stored), single-threaded.
     ///
     /// # Errors
-    /// The memory cannot be had, there is not a divisor for each column, or a quotient is not finite.
+    /// The allocation fails, the number of divisors differs from the columns, or a quotient is not
+    /// finite.
     pub fn scaled(&self, divisors: &[f64]) -> Result<Self> {
         if divisors.len() != self.columns {
             let message = format!("{} divisors for {} columns", divisors.len(), self.columns);
@@ -219,10 +221,10 @@ impl SparseRows {
         Self::new(self.columns, self.indptr.clone(), self.indices.clone(), values.into())
     }
 
-    /// The same in anonymous huge pages (see [`Buffer::to_huge_pages`]).
+    /// Copies to anonymous huge pages (see [`Buffer::to_huge_pages`]).
     ///
     /// # Errors
-    /// The memory cannot be had.
+    /// The allocation fails.
     pub fn to_huge_pages(&self) -> Result<Self> {
         Ok(Self {
             columns: self.columns,
@@ -233,11 +235,11 @@ impl SparseRows {
     }
 }
 
-/// Fills the edges of `block` and their weights with the rows `ids`, in that order: a row is a destination, its columns are
-/// sources. Parallel.
+/// Fills the edges of `block` and their weights with the rows `ids`, in that order: a row is a
+/// destination, its columns are sources. Parallel.
 ///
 /// # Panics
-/// They are more than a block's 32-bit positions can number.
+/// The values exceed a block's 32-bit positions.
 pub(crate) fn gather<'r>(
     ids: &[NodeId],
     row: impl Fn(NodeId) -> (&'r [u32], &'r [f32]) + Copy + Sync,
@@ -252,13 +254,13 @@ pub(crate) fn gather<'r>(
         end += row(v).0.len() as u64;
         indptr.push(u32::try_from(end).expect("fewer than 2^32 stored values in the rows of a batch"));
     }
-    // every place of these is written below
+    // Every entry is written below.
     indices.resize(end as usize, 0);
     edge_weight.resize(end as usize, 0.0);
     copy(ids, row, indptr, indices, edge_weight);
 }
 
-/// Copies rows to the places that `indptr` gives them, halves of the ids to separate parts.
+/// Copies rows to their positions in `indptr`, recursively halved over the threads.
 fn copy<'r>(
     ids: &[NodeId],
     row: impl Fn(NodeId) -> (&'r [u32], &'r [f32]) + Copy + Sync,
@@ -266,7 +268,7 @@ fn copy<'r>(
     indices: &mut [u32],
     values: &mut [f32],
 ) {
-    if ids.len() > TASK {
+    if ids.len() > MIN_TASK_LEN {
         let middle = ids.len() / 2;
         let at = (indptr[middle] - indptr[0]) as usize;
         let (ids, indices) = (ids.split_at(middle), indices.split_at_mut(at));
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_found_selected_and_divided() {
+    fn rows_are_accessed_selected_and_divided() {
         let sparse = rows(4, &[0, 2, 2, 3], &[0, 3, 1], &[1.0, 3.0, -2.0]).unwrap();
         assert_eq!((sparse.num_rows(), sparse.num_cols(), sparse.stored()), (3, 4, 3));
         assert_eq!(sparse.bytes(), 32 + 24);
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_damage_is_refused() {
+    fn every_kind_of_damage_is_rejected() {
         let fails = |indptr: &[u64], indices: &[u32], values: &[f32], why: &str| {
             let error = rows(3, indptr, indices, values).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

@@ -1,19 +1,32 @@
-//! Whether a graph is undirected.
+//! Test for undirected graphs.
+//!
+//! # Algorithm
+//!
+//! The edges from a smaller to a larger id and the reversed edges from a larger to a smaller one
+//! are compared as multisets, by the 128-bit sums of a hash of their members. The sums agree by
+//! chance once in 10^38 graphs. Searching the counterpart of each edge in its row would miss the
+//! caches several times per edge.
+//!
+//! # Source
+//!
+//! MSet-Add-Hash of Clarke, Devadas, van Dijk, Gassend and Suh, *Incremental multiset hash
+//! functions*, Asiacrypt 2003, section 4.
+//!
+//! # Cost
+//!
+//! O(E), parallel, without additional memory.
+//!
+//! # Deviations
+//!
+//! A mixing function replaces the cryptographic hash.
 
 use rayon::prelude::*;
 
 use crate::{Graph, NodeId, keyed};
 
-/// Whether every edge stands as often in one direction as in the other, with the same weights where `weights` are to be
-/// looked at. Rows that are not sorted (none that this project makes) count as no.
-///
-/// The edges from a smaller to a larger id and those from a larger to a smaller one, turned around, are compared as
-/// multisets: by the sums of a hash of their members (MSet-Add-Hash of Clarke, Devadas, van Dijk, Gassend and Suh,
-/// *Incremental multiset hash functions*, Asiacrypt 2003, section 4, with a mixing function for the
-/// cryptographic one).
-/// Sums of 128 bits agree by chance once in 10^38 graphs. O(E), parallel, no memory.
-///
-/// N.B. Looking for the counterpart of each edge in its row misses the caches several times an edge.
+/// Returns true if every edge is stored as often in one direction as in the other, with the same
+/// weights if `weights` is set. Unsorted rows (which this project never creates) count as
+/// asymmetric.
 pub fn is_symmetric(graph: &Graph, weights: bool) -> bool {
     let weight = graph.edge_weight().filter(|_| weights);
     let row = |v: NodeId| {
@@ -60,8 +73,8 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_compared_where_asked() {
-        // 0 <- 1, 1 <- 0, 2 <- 2
+    fn weights_are_compared_on_request() {
+        // 0 <- 1, 1 <- 0, 2 <- 2.
         let graph = build(3, &[0, 1, 2], &[1, 0, 2], ALL).unwrap();
         let weighted = |weights: [f32; 3]| graph.clone().with_edge_weight(weights.to_vec().into()).unwrap();
         assert!(is_symmetric(&weighted([2., 2., 3.]), true));
@@ -70,7 +83,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against sorted lists of the edges and of the edges turned around.
+        /// Compares with sorted lists of the edges and of the reversed edges.
         #[test]
         fn same_as_comparing_lists(
             edges in prop::collection::vec((0u32..4, 0u32..4), 0..12), mirror: bool,

@@ -1,11 +1,25 @@
 //! Reachability: weakly connected components and hop counts.
 //!
+//! # Algorithm
+//!
 //! Components come from a concurrent union-find: every edge hooks the larger of its two roots under
-//! the smaller by compare-and-swap, and finds halve paths as they climb (Jayanti and Tarjan, *A
-//! randomized concurrent algorithm for disjoint set union*, PODC 2016, with the node number in the
-//! place of the random order, as in Sutton, Ben-Nun and Barak's Afforest, IPDPS 2018). Parents only
-//! ever decrease, so a finished tree's root is its smallest node: the result does not depend on
-//! the order in which threads met the edges.
+//! the smaller by compare-and-swap, and finds halve paths on the way. Parents only decrease, so a
+//! finished tree's root is its smallest node, regardless of the order in which threads process the
+//! edges.
+//!
+//! # Source
+//!
+//! Jayanti and Tarjan, *A randomized concurrent algorithm for disjoint set union*, PODC 2016;
+//! Sutton, Ben-Nun and Barak, *Optimizing parallel graph connectivity computation via subgraph
+//! sampling* (Afforest), IPDPS 2018.
+//!
+//! # Cost
+//!
+//! Almost O(V + E) in practice, parallel.
+//!
+//! # Deviations
+//!
+//! Node numbers replace the random order of Jayanti and Tarjan, as in Afforest.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -14,11 +28,11 @@ use serde::Serialize;
 
 use crate::{Graph, NodeId};
 
-/// For every node (`V`) the smallest node of its weakly connected component: two nodes are
-/// connected when a path joins them that may follow edges in either direction.
+/// Smallest node of the weakly connected component of every node (`V`): two nodes are connected if
+/// a path joins them that may follow edges in either direction.
 ///
-/// Almost O(V + E) work in practice (O((V + E) log V) expected when ids carry no order, O(V) per
-/// find at worst), `4 V` bytes beside the result; parallel, the same for any number of threads.
+/// Almost O(V + E) work in practice (O((V + E) log V) expected for unordered ids, O(V) per find at
+/// worst), `4 V` bytes in addition to the result; parallel, the same for any number of threads.
 ///
 /// ```
 /// use graphmill_core::{Graph, traverse::weak_components};
@@ -35,16 +49,16 @@ pub fn weak_components(graph: &Graph) -> Vec<NodeId> {
     forest.roots()
 }
 
-/// Components under way: edges are added by any number of threads.
+/// Components under construction: any number of threads may add edges.
 #[derive(Debug)]
 pub struct Forest {
-    // Relaxed suffices: a parent entry carries no other data, any value ever stored in it is a
-    // smaller-or-equal member of the same component, and the join of the loop orders the rest.
+    // Relaxed suffices: a parent entry guards no other data, any value ever stored in it is a
+    // smaller-or-equal member of the same component, and the join of the loop orders later reads.
     parent: Vec<AtomicU32>,
 }
 
 impl Forest {
-    /// Every node alone.
+    /// Creates a forest of isolated nodes.
     pub fn new(nodes: usize) -> Self {
         Self { parent: (0..nodes as NodeId).into_par_iter().map(AtomicU32::new).collect() }
     }
@@ -52,20 +66,20 @@ impl Forest {
     /// Adds an edge.
     #[inline]
     pub fn join(&self, u: NodeId, v: NodeId) {
-        // soon most nodes hang right under one root
+        // Soon most nodes are direct children of one root.
         if self.parent[u as usize].load(Relaxed) != self.parent[v as usize].load(Relaxed) {
             union(&self.parent, u, v);
         }
     }
 
-    /// What [`weak_components`] returns, when all edges are in.
+    /// Result of [`weak_components`], after all edges were added.
     pub fn roots(self) -> Vec<NodeId> {
         let nodes = self.parent.len() as NodeId;
         (0..nodes).into_par_iter().with_min_len(1 << 12).map(|v| find(&self.parent, v)).collect()
     }
 }
 
-/// The root of `v`'s tree now, halving the path on the way.
+/// Current root of `v`'s tree, with path halving.
 fn find(parent: &[AtomicU32], mut v: NodeId) -> NodeId {
     loop {
         let up = parent[v as usize].load(Relaxed);
@@ -91,14 +105,14 @@ fn union(parent: &[AtomicU32], u: NodeId, v: NodeId) {
             return;
         }
         let (low, high) = (u.min(v), u.max(v));
-        // Fails when another thread hooked `high` meanwhile: climb on from there.
+        // Fails if another thread hooked `high` meanwhile: continue from there.
         if parent[high as usize].compare_exchange(high, low, Relaxed, Relaxed).is_ok() {
             return;
         }
     }
 }
 
-/// How many components there are, and how large they get.
+/// Number and size of components.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Components {
     /// Number of components; an isolated node is one.
@@ -109,12 +123,13 @@ pub struct Components {
     pub largest_root: Option<NodeId>,
 }
 
-/// Sums up what [`weak_components`] returned. O(V).
+/// Summarizes the result of [`weak_components`]. O(V).
 pub fn summarize(components: &[NodeId]) -> Components {
     summarize_with(components, |_| false).0
 }
 
-/// As [`summarize`], with the number of those nodes that are a component of their own and that `counts`.
+/// Summarizes as [`summarize`] does, and counts the single-node components for which `counts`
+/// holds.
 pub fn summarize_with(components: &[NodeId], counts: impl Fn(NodeId) -> bool) -> (Components, usize) {
     let mut alone = 0;
     let mut sizes = vec![0u32; components.len()];
@@ -133,9 +148,9 @@ pub fn summarize_with(components: &[NodeId], counts: impl Fn(NodeId) -> bool) ->
     (summary, alone)
 }
 
-/// For every node (`V`) how many hops away from the nearest of `sources` it is when edges are
-/// followed from receivers to senders (as a sampler expands its seeds), [`u32::MAX`] where they do
-/// not reach. Breadth first, O(V + E); sources outside the graph are ignored.
+/// Number of hops from every node (`V`) to the nearest of `sources` along edges from receivers to
+/// senders (as a sampler expands its seeds), [`u32::MAX`] for unreachable nodes. Breadth first, O(V
+/// + E); sources outside the graph are ignored.
 ///
 /// ```
 /// use graphmill_core::{Graph, traverse::bfs_levels};
@@ -177,7 +192,7 @@ mod tests {
     use super::*;
     use crate::{EdgeOptions, build};
 
-    /// The plainest possible version: flood from every node that is not coloured yet.
+    /// Simplest possible version: flood from every uncoloured node.
     fn flood(nodes: u32, pairs: &[(u32, u32)]) -> Vec<u32> {
         let mut of = vec![u32::MAX; nodes as usize];
         for root in 0..nodes {
@@ -219,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_first_of_equally_large_components_wins() {
-        // {0}, {1, 3}, {2, 4}
+        // {0}, {1, 3}, {2, 4}.
         assert_eq!(summarize(&[0, 1, 2, 1, 2]), Components { count: 3, largest: 2, largest_root: Some(1) });
     }
 
@@ -236,7 +251,9 @@ mod tests {
 
         /// Levels are the least fixed point of "one more than the best receiver".
         #[test]
-        fn levels_are_shortest(pairs in prop::collection::vec((0u32..30, 0u32..30), 0..60), from in 0u32..30) {
+        fn levels_are_shortest(
+            pairs in prop::collection::vec((0u32..30, 0u32..30), 0..60), from in 0u32..30
+        ) {
             let (src, dst): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
             let graph = build(30, &src, &dst, EdgeOptions::DIRECTED).unwrap();
             let mut expected = vec![u32::MAX; 30];

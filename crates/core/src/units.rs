@@ -1,4 +1,4 @@
-//! Numbers as people read them: `1,234,567`, `1.21 GiB`, `12.3`.
+//! Formatting of numbers: `1,234,567`, `1.21 GiB`, `12.3`.
 
 /// Formats a count with a comma between thousands: `1,234,567`.
 pub fn count(n: u64) -> String {
@@ -31,7 +31,7 @@ pub fn bytes(n: u64) -> String {
 /// Formats three significant digits, and more where the integer part has more: `0.00123`, `1.23`,
 /// `12.3`, `1230`.
 pub fn digits(x: f64) -> String {
-    // the exponent after rounding: 0.9999 is 1.00
+    // Exponent after rounding: 0.9999 is 1.00.
     let magnitude = format!("{x:.2e}").rsplit('e').next().and_then(|e| e.parse().ok()).unwrap_or(0);
     if magnitude < -4 {
         return format!("{x:.1e}");

@@ -15,8 +15,7 @@ use graphmill_cuda::{
 use graphmill_loader::{
     BatchKey, BlockLayout, MinibatchSampler, Seeds, Workspace,
     sampler::{
-        BatchRequest, SamplerOptions, Source, TABLE, WalkLength, WalkOptions, WeightOptions,
-        WeightedOptions,
+        BatchRequest, SamplerOptions, Source, TABLE, WalkLength, WalkOptions, WeightOptions, WeightedOptions,
         weighted::{DrawBy, EdgeWeights},
     },
     weights::SymmetricWeights,

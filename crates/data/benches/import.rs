@@ -1,10 +1,10 @@
-//! How fast a list of edges that is larger than the budget of memory is imported, against what its bytes allow.
+//! Import speed of an edge list larger than the memory budget, relative to the limits of its bytes.
 //!
-//! `cargo bench -p graphmill-data --bench import -- [--edges 50000000] [--nodes 33554432] [--memory 3072] [--dir DIR]`
-//! makes a list of random edges, as text and gzipped, in DIR (some 26 bytes an edge for both; the import takes 13 more),
-//! and prints in one run: how fast the text is read, how fast it is unpacked by the same library and nothing else, how
-//! fast the disk takes what an import writes, and how long the imports take, with the most memory the process held.
-//! `--memory` is in MiB.
+//! `cargo bench -p graphmill-data --bench import -- [--edges 50000000] [--nodes 33554432] [--memory
+//! 3072] [--dir DIR]` writes a list of random edges, as text and gzipped, to DIR (some 26 bytes an
+//! edge for both; the import takes 13 more). It then measures the reading of the text, its
+//! decompression by the same library, the writing of an import's output, and the imports
+//! themselves, with the peak memory of the process. `--memory` is in MiB.
 
 use std::{
     fs::File,
@@ -44,7 +44,7 @@ fn options() -> Options {
     options
 }
 
-/// Sources are even, destinations crowd at the small ids, as degrees do.
+/// Writes the edges: even sources, and destinations concentrated at the small ids, as degrees are.
 fn generate(options: &Options, path: &Path) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let mut stream = Stream::new(1);
@@ -62,7 +62,7 @@ fn pack(from: &Path, to: &Path) -> io::Result<()> {
     packed.finish()?.flush()
 }
 
-/// Reads to the end; bytes and seconds.
+/// Reads to the end; returns bytes and seconds.
 fn drain(mut reader: impl Read) -> io::Result<(u64, f64)> {
     let began = Instant::now();
     let mut buffer = vec![0; 1 << 20];
@@ -75,7 +75,7 @@ fn drain(mut reader: impl Read) -> io::Result<(u64, f64)> {
     }
 }
 
-/// Writes so many bytes and waits for the disk; seconds.
+/// Writes and syncs `bytes` bytes; returns seconds.
 fn write(path: &Path, bytes: u64) -> io::Result<f64> {
     let began = Instant::now();
     let mut file = File::create(path)?;
@@ -91,8 +91,8 @@ fn write(path: &Path, bytes: u64) -> io::Result<f64> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = options();
-    let room = tempfile::tempdir()?;
-    let dir = options.dir.clone().unwrap_or_else(|| room.path().to_path_buf());
+    let temporary = tempfile::tempdir()?;
+    let dir = options.dir.clone().unwrap_or_else(|| temporary.path().to_path_buf());
     std::fs::create_dir_all(&dir)?;
     let (text, packed) = (dir.join("edges.txt"), dir.join("edges.txt.gz"));
     if !packed.exists() {
@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (unpacked, unpacking) =
         drain(MultiGzDecoder::new(io::BufReader::with_capacity(1 << 18, File::open(&packed)?)))?;
     assert_eq!(size, unpacked);
-    // keys that are dealt to parts, then indices
+    // Keys distributed to parts, then indices.
     let written = 12 * options.edges + 12 * options.nodes;
     let writing = write(&dir.join("written"), written)?;
     println!("{} edges, {} nodes, {:.2} GB of text\n", options.edges, options.nodes, gb(size));
@@ -133,7 +133,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::fs::remove_dir_all(&dst)?;
     }
     if let Some(peak) = memory::peak() {
-        println!("\nmost memory held: {:.2} GB, of a budget of {:.2} GB", gb(peak), gb(options.memory << 20));
+        println!("\npeak memory: {:.2} GB, budget: {:.2} GB", gb(peak), gb(options.memory << 20));
     }
     Ok(())
 }

@@ -1,14 +1,16 @@
-//! The tables of a graph's stored weights, kept in a file of the dataset's directory.
+//! Cache file of the alias tables of a graph's stored edge weights, in the dataset's directory.
 //!
 //! ```text
-//! edge_alias.bin    a head of text, 192 bytes: format and version, checksums of the graph's row starts and weights and of all that follows;
-//!                   then a cell per edge, in the order of the graph's edges: its threshold (u32) and its other outcome (u32), little endian
+//! edge_alias.bin    192-byte text header: format and version, checksums of the graph's row starts and weights
+//!                   and of the cells; then one cell per edge, in the order of the graph's edges:
+//!                   its threshold (u32) and its alternative outcome (u32), little endian
 //! ```
 //!
-//! The file belongs to no manifest: it is a note of what can be computed at any time. It is written by whoever needs the tables first, and one
-//! that does not fit, of other weights, of another version, damaged or cut off, is as good as none and is replaced. Where it cannot be
-//! written, on a full disk or in a directory that may only be read, every run builds the tables anew. Reading it takes one pass over the
-//! weights and one over the cells.
+//! No manifest lists the file, because its contents can be recomputed at any time. The first
+//! process that needs the tables writes it. A file that belongs to other weights or another
+//! version, or is damaged or truncated, is ignored and replaced. If the file cannot be written (a
+//! full disk, a read-only directory), every run rebuilds the tables. Reading takes one pass over
+//! the weights and one over the cells.
 
 use std::{
     fs::File,
@@ -26,43 +28,44 @@ use crate::{
     dataset::checksum::checksum,
 };
 
-/// The file's name.
+/// File name of the cache.
 const FILE_NAME: &str = "edge_alias.bin";
-/// Bytes before the cells: a multiple of what they are to be aligned by.
+/// Bytes of the header: a multiple of the cells' alignment.
 const HEAD: usize = 192;
-/// Fewer edges are not worth a file: their tables are built in the time that it takes to write them.
-const WORTH_STORING: usize = 1 << 20;
+/// Smallest number of edges worth caching: the tables of fewer are built in the time a write takes.
+const MIN_EDGES: usize = 1 << 20;
 
-/// Whether a file of that name in a dataset's directory is this one, finished or not.
-pub(crate) fn is_file_of_tables(name: &str) -> bool {
-    name.strip_prefix(FILE_NAME).is_some_and(|rest| ["", atomic::BESIDE].contains(&rest))
+/// Returns true if `name` is the name of the cache, finished or temporary.
+pub(crate) fn is_alias_file(name: &str) -> bool {
+    name.strip_prefix(FILE_NAME).is_some_and(|rest| ["", atomic::TEMPORARY_SUFFIX].contains(&rest))
 }
 
-/// Keeps the tables of a dataset's weights in the directory of the dataset.
+/// Alias tables cached beside a dataset.
 #[derive(Debug)]
-pub struct Beside {
+pub struct AliasCache {
     dir: PathBuf,
 }
 
-impl Beside {
-    /// For the dataset in `dir`.
+impl AliasCache {
+    /// Creates the cache of the dataset in `dir`.
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_path_buf() }
     }
 }
 
-impl TableStore for Beside {
-    /// Mapped from the file, if it fits, and otherwise built, and stored for the next time if there are many. The same tables
-    /// either way. That the file cannot be read or written is no error.
+impl TableStore for AliasCache {
+    /// Maps the tables from the file if it matches, and otherwise builds them and, if there are
+    /// many, stores them. The tables are identical either way. A file that cannot be read or
+    /// written is not an error.
     fn tables(&self, indptr: &[u64], weights: &[f32]) -> Result<RowAlias> {
-        if weights.len() < WORTH_STORING {
+        if weights.len() < MIN_EDGES {
             return RowAlias::new(indptr, weights);
         }
         Kept { dir: &self.dir, indptr, weights }.open_or_make()
     }
 }
 
-/// The tables in a directory.
+/// Cache of one directory.
 struct Kept<'a> {
     dir: &'a Path,
     indptr: &'a [u64],
@@ -81,16 +84,18 @@ impl Kept<'_> {
             return Ok(found);
         }
         let made = RowAlias::new(self.indptr, self.weights)?;
-        // One process writes, others do without: a lock ends with its process, so one that is killed is in nobody's way, and the next
-        // one writes over what it left.
+        // One process writes, others skip the write: a lock ends with its process, so a killed
+        // writer does not block others, and the next one overwrites its file.
         let lock = File::open(self.dir).ok().filter(|dir| dir.try_lock().is_ok());
         if lock.is_some() {
-            let _ = self.store(&mut Real, &made_of, made.cells()); // costs the next run the time to build them
+            // A failure only costs the next run the time to build the tables.
+            let _ = self.store(&mut Real, &made_of, made.cells());
         }
         Ok(made)
     }
 
-    /// The tables in the file, if they are those of `made_of`, whole, and such as can be drawn from.
+    /// Opens the tables in the file if they match `made_of`, are complete, and are valid for
+    /// drawing.
     fn open(&self, made_of: &[String; 2]) -> Option<RowAlias> {
         let path = self.path();
         let mut file = File::open(&path).ok()?;
@@ -107,7 +112,7 @@ impl Kept<'_> {
         RowAlias::of_cells(self.indptr, self.weights, cells)
     }
 
-    /// Writes the file, whole or not at all.
+    /// Writes the file atomically.
     fn store(&self, disk: &mut impl Disk, made_of: &[String; 2], cells: &[Cell]) -> Result<()> {
         let head = head(made_of, cells);
         atomic::replace_by(disk, &self.path(), |file| {
@@ -117,7 +122,7 @@ impl Kept<'_> {
     }
 }
 
-/// What the file begins with.
+/// Builds the header.
 fn head([indptr, weights]: &[String; 2], cells: &[Cell]) -> [u8; HEAD] {
     let cells = checksum(bytemuck::cast_slice(cells));
     let text =
@@ -135,9 +140,10 @@ mod tests {
     use graphmill_core::{Graph, alias::NOTHING, keyed::Stream};
 
     use super::*;
-    use crate::atomic::Mortal;
+    use crate::atomic::CrashingDisk;
 
-    /// 300 nodes of 0 to 9 neighbours, some of which weigh nothing; every 50th has none but such.
+    /// Graph of 300 nodes with 0 to 9 neighbours, some of weight zero; every 50th node has only
+    /// those.
     fn graph(seed: u64) -> Graph {
         let mut stream = Stream::new(seed);
         let (mut indptr, mut weights) = (vec![0], Vec::new());
@@ -161,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_time_they_are_mapped_and_the_same() {
+    fn the_second_open_maps_identical_tables() {
         let dir = tempfile::tempdir().unwrap();
         let graph = graph(1);
         let first = kept(dir.path(), &graph).open_or_make().unwrap();
@@ -176,7 +182,7 @@ mod tests {
         assert!(
             fs::read_dir(dir.path())
                 .unwrap()
-                .all(|f| is_file_of_tables(f.unwrap().file_name().to_str().unwrap()))
+                .all(|f| is_alias_file(f.unwrap().file_name().to_str().unwrap()))
         );
     }
 
@@ -185,11 +191,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let one = graph(1);
         kept(dir.path(), &one).open_or_make().unwrap();
-        // as many edges, other weights; then the same weights, dealt to other rows
+        // As many edges with other weights; then the same weights in other rows.
         let weights = one.edge_weight().unwrap();
         let rows: Vec<u64> = (0..=300).map(|v| (v * 5).min(weights.len() as u64)).collect();
-        let dealt = Graph::new(rows.into(), one.indices().to_vec().into()).unwrap();
-        for other in [graph(2), dealt.with_edge_weight(weights.to_vec().into()).unwrap()] {
+        let reassigned = Graph::new(rows.into(), one.indices().to_vec().into()).unwrap();
+        for other in [graph(2), reassigned.with_edge_weight(weights.to_vec().into()).unwrap()] {
             for mapped in [false, true] {
                 let table = kept(dir.path(), &other).open_or_make().unwrap();
                 assert_eq!(table.is_mapped(), mapped);
@@ -199,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_anywhere_is_found_and_mended() {
+    fn damage_anywhere_is_detected_and_repaired() {
         let dir = tempfile::tempdir().unwrap();
         let graph = graph(1);
         let kept = kept(dir.path(), &graph);
@@ -220,7 +226,7 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             check(&bad, &format!("bit {bit}"));
         }
-        // whoever wrote these, their checksum is right
+        // Invalid cells with a correct checksum.
         for (at, other) in [(2, NOTHING), (2, 2), (0, NOTHING)] {
             let mut cells = built(&graph).cells().to_vec();
             cells[at].other = other;
@@ -234,21 +240,21 @@ mod tests {
     }
 
     #[test]
-    fn killed_at_any_step_it_leaves_whole_tables_or_none() {
+    fn a_crash_at_any_step_leaves_complete_tables_or_none() {
         let dir = tempfile::tempdir().unwrap();
         let graph = graph(1);
         let kept = kept(dir.path(), &graph);
         let made = built(&graph);
         let made_of = [String::new(), String::new()];
         for steps in 0.. {
-            let done = kept.store(&mut Mortal(steps), &made_of, made.cells()).is_ok();
+            let done = kept.store(&mut CrashingDisk(steps), &made_of, made.cells()).is_ok();
             let found = kept.open(&made_of);
             assert!(
                 found.as_ref().is_none_or(|found| *found == made) && (found.is_some() || !done),
                 "{steps}"
             );
             for file in fs::read_dir(dir.path()).unwrap() {
-                assert!(is_file_of_tables(file.unwrap().file_name().to_str().unwrap()));
+                assert!(is_alias_file(file.unwrap().file_name().to_str().unwrap()));
             }
             if done {
                 break;
@@ -258,16 +264,16 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_written_they_are_built_every_time() {
+    fn unwritable_directories_rebuild_every_time() {
         let dir = tempfile::tempdir().unwrap();
         let graph = graph(1);
-        // a directory that is none, and one in which somebody else is writing
+        // A path that is not a directory, and a directory that another process is writing to.
         let none = dir.path().join("none");
         assert!(kept(&none, &graph).open_or_make().unwrap() == built(&graph));
         let lock = File::open(dir.path()).unwrap();
         lock.lock().unwrap();
         assert!(kept(dir.path(), &graph).open_or_make().unwrap() == built(&graph));
-        // a directory of that name is in the way
+        // A directory of that name exists.
         lock.unlock().unwrap();
         fs::create_dir(kept(dir.path(), &graph).path()).unwrap();
         assert!(kept(dir.path(), &graph).open_or_make().unwrap() == built(&graph));
@@ -275,9 +281,9 @@ mod tests {
     }
 
     #[test]
-    fn few_edges_get_no_file() {
+    fn small_graphs_write_no_file() {
         let dir = tempfile::tempdir().unwrap();
-        let graph = graph(1).with_table_store(Arc::new(Beside::new(dir.path())));
+        let graph = graph(1).with_table_store(Arc::new(AliasCache::new(dir.path())));
         assert!(graph.alias_tables().unwrap() == built(&graph));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let bare = Graph::new(vec![0, 1].into(), vec![0].into()).unwrap();

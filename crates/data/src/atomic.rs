@@ -1,11 +1,12 @@
-//! Files and directories that appear whole or not at all: written beside, synced, renamed.
+//! Atomic creation of files and directories: write to a temporary sibling, sync, rename.
 //!
-//! [`write()`] and [`write_dir`] make what a user names: they write beside it under a name that nothing else uses.
-//! [`replace`] and [`exchange`] serve an owner of a directory who has locked it: their names beside are fixed, so that
-//! the owner's next process finds what a killed one left. Both go the same way, step by step through [`Disk`].
+//! [`write()`] and [`write_dir`] create a path that the user named; their temporary sibling has a
+//! unique name. [`replace`] and [`exchange`] serve the owner of a locked directory; their temporary
+//! names are fixed, so that the next process of the same owner finds what a killed one left. Both
+//! use the same steps of [`Disk`].
 //!
-//! Symbolic links are never followed: a link at a name that is written beside or removed is unlinked,
-//! and its target stays as it is.
+//! Symbolic links are never followed: a link at a temporary name, or at a name to be removed, is
+//! unlinked, and its target stays unchanged.
 
 mod disk;
 mod lock;
@@ -18,7 +19,7 @@ use std::{
 };
 
 pub(crate) use disk::parent;
-pub use disk::{Disk, Mortal, Real, create_fresh};
+pub use disk::{CrashingDisk, Disk, Real, create_fresh};
 pub use lock::lock;
 #[cfg(test)]
 pub(crate) use lock::tests::UNSUPPORTED;
@@ -26,11 +27,11 @@ pub(crate) use lock::{TryLock, lock_by};
 
 use graphmill_core::{Error, Result};
 
-/// What the file beside is called in [`replace`]: the file's name and this.
-pub(crate) const BESIDE: &str = ".tmp";
+/// Suffix of the temporary sibling that [`replace`] writes.
+pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// Writes the file `path` through `fill`, beside it first. An existing file is replaced in one
-/// step; after an error it is as it was.
+/// Writes the file `path` through `fill`, to a temporary sibling first. An existing file is
+/// replaced in one step and is unchanged after an error.
 ///
 /// # Errors
 /// Creating, writing, syncing or renaming fails (a full disk, a missing directory, no permission).
@@ -38,7 +39,8 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     write_by_way_of(&mut Real, &sibling(path)?, path, fill)
 }
 
-/// As [`write()`], by way of `path.tmp`: for a file that only one process writes.
+/// Writes a file as [`write()`] does, through the fixed sibling `path.tmp`: for a file that only
+/// one process writes.
 ///
 /// # Errors
 /// As for [`write()`].
@@ -46,7 +48,7 @@ pub fn replace(disk: &mut impl Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     replace_by(disk, path, |file| file.write_all(bytes))
 }
 
-/// As [`replace`], through `fill`.
+/// Writes a file as [`replace`] does, through `fill`.
 ///
 /// # Errors
 /// As for [`write()`].
@@ -55,7 +57,7 @@ pub fn replace_by(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    write_by_way_of(disk, &suffixed(path, BESIDE), path, fill)
+    write_by_way_of(disk, &suffixed(path, TEMPORARY_SUFFIX), path, fill)
 }
 
 fn write_by_way_of(
@@ -68,24 +70,26 @@ fn write_by_way_of(
         disk.rename(beside, path).map_err(|e| Error::io(path, "rename the finished file to", e))
     });
     if written.is_err() {
-        // a full disk should get its space back; if not even that works, the first error is the one to tell
+        // A full disk should get its space back; if even that fails, the first error is returned.
         let _ = disk.remove_file(beside);
     }
     written?;
     sync_dir(disk, parent(path))
 }
 
-/// Writes the directory `path` through `fill`, which is handed a fresh sibling directory;
-/// missing parents are made. With `replace`, an existing directory is moved aside, the new one moved in, and the old one removed;
-/// otherwise `path` must be missing or empty. After an error `path` is as it was.
+/// Writes the directory `path` through `fill`, which receives a fresh sibling directory; missing
+/// parents are created. With `replace`, an existing directory is moved aside, the new one moved in,
+/// and the old one removed; otherwise `path` must be missing or empty. After an error `path` is
+/// unchanged.
 ///
 /// # Errors
-/// What `fill` reports, or creating, syncing or renaming fails.
+/// The error of `fill`, or creating, syncing or renaming fails.
 pub fn write_dir(path: &Path, replace: bool, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     write_dir_by_way_of([&sibling(path)?, &sibling(path)?], path, replace, fill)
 }
 
-/// As [`write_dir`], by way of `fresh` and, for what is replaced, `old`: on the same file system, and neither there.
+/// Writes a directory as [`write_dir`] does, through the path `fresh`; a replaced directory moves
+/// to `old`. Both lie on the same file system and must not exist yet.
 ///
 /// # Errors
 /// As for [`write_dir`].
@@ -99,7 +103,7 @@ pub fn write_dir_by_way_of(
         .and_then(|()| Real.create_dir(fresh))
         .map_err(|e| Error::io(path, "create the directory", e))?;
     let written = fill(fresh).and_then(|()| sync_dir(&mut Real, fresh)).and_then(|()| {
-        // Only an empty directory can be removed this way, so nothing of the user's is lost.
+        // Only an empty directory can be removed this way, so no data of the user is lost.
         match if replace { Ok(()) } else { fs::remove_dir(path) } {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io(path, "replace the directory", e)),
             _ => exchange(&mut Real, fresh, path, old),
@@ -111,10 +115,11 @@ pub fn write_dir_by_way_of(
     written
 }
 
-/// Puts the finished directory `fresh` in the place of `path`. What is there is renamed to `old` and removed at the
-/// end: a directory cannot be renamed onto another that holds files, hence two renames with a moment between them in
-/// which there is only `old`. (The file system's one atomic exchange, `renameat2`, is Linux's alone and not supported
-/// everywhere there.) After an error `path` is as it was, or new with `old` left beside it.
+/// Replaces the directory `path` by the finished directory `fresh`. The existing directory is
+/// renamed to `old` and removed at the end: a directory cannot be renamed onto another that holds
+/// files, so two renames are needed, between which only `old` exists. (The atomic exchange
+/// `renameat2` exists only on Linux and not on every file system.) After an error `path` is
+/// unchanged, or new with `old` left beside it.
 ///
 /// # Errors
 /// Renaming, syncing or removing fails.
@@ -123,7 +128,7 @@ pub fn exchange(disk: &mut impl Disk, fresh: &Path, path: &Path, old: &Path) -> 
     remove_all(disk, old)
 }
 
-/// The renames of [`exchange`]: the caller removes `old`.
+/// Performs the renames of [`exchange`]; the caller removes `old`.
 ///
 /// # Errors
 /// Renaming or syncing fails.
@@ -135,7 +140,7 @@ pub fn swap(disk: &mut impl Disk, fresh: &Path, path: &Path, old: &Path) -> Resu
     }
     if let Err(e) = disk.rename(fresh, path) {
         if there {
-            // back to how it was; the first error is the one to tell
+            // Undo the first rename; the first error is returned.
             let _ = disk.rename(old, path);
         }
         return Err(moved(e));
@@ -143,11 +148,10 @@ pub fn swap(disk: &mut impl Disk, fresh: &Path, path: &Path, old: &Path) -> Resu
     sync_dir(disk, parent(path))
 }
 
-/// Removes a file, a symbolic link or a directory with all that is in it, if it is there. The
-/// targets of links stay.
+/// Removes a file, a symbolic link or a directory tree, if it exists. Targets of links stay.
 ///
 /// # Errors
-/// Something cannot be removed.
+/// An entry cannot be removed.
 pub fn remove_all(disk: &mut impl Disk, path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => {}
@@ -161,7 +165,7 @@ pub fn remove_all(disk: &mut impl Disk, path: &Path) -> Result<()> {
     disk.remove_dir(path).map_err(|e| Error::io(path, "remove", e))
 }
 
-/// Whether something has the name `path`, a dangling symbolic link included.
+/// Returns true if an entry named `path` exists, a dangling symbolic link included.
 ///
 /// # Errors
 /// The directory cannot be searched.
@@ -173,26 +177,26 @@ pub fn is_there(path: &Path) -> Result<bool> {
     }
 }
 
-/// Makes renames in `dir` last.
+/// Makes renames in `dir` durable.
 ///
 /// # Errors
-/// It cannot be opened or synced.
+/// The directory cannot be opened or synced.
 pub fn sync_dir(disk: &mut impl Disk, dir: &Path) -> Result<()> {
     disk.sync_dir(dir).map_err(|e| Error::io(dir, "sync the directory", e))
 }
 
-/// `path` with `suffix` behind its name: a sibling.
+/// Sibling path: `path` with `suffix` appended to its name.
 pub fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_os_string();
     name.push(suffix);
     name.into()
 }
 
-/// A name beside `path` that nothing else uses: hidden, and marked as temporary.
+/// Unique name beside `path`: hidden, and marked as temporary.
 fn sibling(path: &Path) -> Result<PathBuf> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let Some(name) = path.file_name() else {
-        return Err(Error::invalid(format!("{}: not a name that can be written", path.display())));
+        return Err(Error::invalid(format!("{}: not a file name that can be written", path.display())));
     };
     let count = COUNT.fetch_add(1, Relaxed);
     let name = format!(".{}.{}-{count}.tmp", name.to_string_lossy(), std::process::id());
@@ -204,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_write_leaves_the_old_file_and_no_litter() {
+    fn a_failed_write_keeps_the_old_file_and_removes_temporaries() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         write(&path, |w| w.write_all(b"old")).unwrap();
@@ -219,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn after_any_step_a_file_is_the_old_one_or_the_new_one() {
+    fn a_crash_at_any_step_leaves_the_old_or_the_new_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         for steps in 0.. {
             fs::write(&path, "old").unwrap();
-            let done = replace(&mut Mortal(steps), &path, b"new one").is_ok();
+            let done = replace(&mut CrashingDisk(steps), &path, b"new one").is_ok();
             let now = fs::read_to_string(&path).unwrap();
             assert!(now == "new one" || (!done && now == "old"), "{now} after {steps} steps");
             if done {
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn after_any_step_of_an_exchange_one_of_the_two_is_whole() {
+    fn a_crash_during_an_exchange_leaves_one_complete_directory() {
         for steps in 0.. {
             let dir = tempfile::tempdir().unwrap();
             let [fresh, path, old] = ["fresh", "path", "old"].map(|name| dir.path().join(name));
@@ -243,7 +247,7 @@ mod tests {
                 fs::create_dir(dir).unwrap();
                 fs::write(dir.join("f"), text).unwrap();
             }
-            let done = exchange(&mut Mortal(steps), &fresh, &path, &old).is_ok();
+            let done = exchange(&mut CrashingDisk(steps), &fresh, &path, &old).is_ok();
             let read = |dir: &Path| fs::read_to_string(dir.join("f")).ok();
             match read(&path).as_deref() {
                 Some("new") => {}
@@ -258,7 +262,8 @@ mod tests {
         }
     }
 
-    /// A directory `victim` with a file in it and one below, and a link to it at each of `names`.
+    /// Plants a directory `victim` with a file and a nested file, and a link to it at each of
+    /// `names`.
     #[cfg(unix)]
     fn plant(dir: &Path, names: &[&str]) {
         fs::create_dir_all(dir.join("victim/below")).unwrap();
@@ -277,7 +282,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn removing_unlinks_links_and_keeps_their_targets() {
+    fn remove_all_unlinks_links_and_keeps_targets() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
         fs::create_dir_all(dir.join("mine/deep")).unwrap();
@@ -292,7 +297,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn an_exchange_replaces_links_and_keeps_their_targets() {
+    fn exchange_replaces_links_and_keeps_targets() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
         let paths = ["fresh", "path", "old"].map(|name| dir.join(name));
@@ -310,7 +315,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_at_the_name_beside_is_replaced() {
+    fn a_link_at_the_temporary_name_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let [path, beside, victim] = ["file", "file.tmp", "victim"].map(|name| dir.path().join(name));
         for exists in [true, false] {
@@ -328,13 +333,13 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_file() {
+    fn errors_contain_the_path() {
         let message = replace(&mut Real, Path::new("no/such/dir/file"), b"").unwrap_err().to_string();
         assert!(message.starts_with("no/such/dir/file: cannot write: "), "{message}");
     }
 
     #[test]
-    fn a_directory_replaces_only_what_it_may() {
+    fn write_dir_replaces_only_with_the_flag() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d");
         let fill = |text: &'static str| {

@@ -1,8 +1,8 @@
-//! Datasets on disk: the native format, importers and exporters, generators, work beyond the size of memory, reordering,
-//! partitioning, statistics. Nothing in this crate knows about training.
+//! Datasets on disk: the native format, importers and exporters, generators, external-memory
+//! construction, reordering, partitioning, statistics. Nothing in this crate depends on training.
 //!
-//! Features: `parquet` imports Parquet tables, `metis` partitions by METIS, `download` fetches public datasets. None is on by
-//! default.
+//! Features: `parquet` imports Parquet tables, `metis` partitions with METIS, `download` fetches
+//! public datasets. No feature is enabled by default.
 //!
 //! ```
 //! use graphmill_data::generate::{GenerateOptions, generate};
@@ -13,14 +13,14 @@
 //! ```
 //!
 //! - [`dataset`]: the native on-disk format and its importers and exporters.
-//! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: files that appear whole or not at all.
-//! - [`external`]: edges and rows beyond the size of memory.
+//! - [`npy`], [`npz`]: NumPy's formats; [`atomic`]: atomic creation of files and directories.
+//! - [`external`]: edge lists and tables larger than memory.
 //! - [`generate`]: simulated graphs, parallel and deterministic.
-//! - [`partition`]: the nodes assigned to several machines.
+//! - [`partition`]: assignment of the nodes to several machines.
 //! - [`reorder`]: the same dataset with its nodes renumbered.
 //! - [`stats`]: the figures that `graphmill info` prints.
-//! - `download` (a feature): known public datasets, and how to get them.
-//! - [`alias_file`]: alias tables of stored edge weights, kept beside the dataset.
+//! - `download` (a feature): catalogue of public datasets and their downloader.
+//! - [`alias_file`]: alias tables of stored edge weights, cached in the dataset's directory.
 
 pub mod alias_file;
 pub mod atomic;

@@ -1,6 +1,6 @@
-//! The NumPy `.npy` format, read by mapping and written atomically.
+//! The NumPy `.npy` format, read by memory mapping and written atomically.
 //!
-//! Home of the format: NumPy Enhancement Proposal 1 and `numpy/lib/format.py`. Versions 1 to 3;
+//! Specification: NumPy Enhancement Proposal 1 and `numpy/lib/format.py`. Supports versions 1 to 3;
 //! floats, integers, bools and text, either byte order, C and Fortran order.
 //!
 //! ```
@@ -9,7 +9,7 @@
 //! npy::write(&path, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]).unwrap();
 //! let array = npy::open(&path).unwrap();
 //! assert_eq!(array.shape, [3, 2]);
-//! assert_eq!(array.map::<f32>().unwrap()[3], 4.0); // the file itself, nothing copied
+//! assert_eq!(array.map::<f32>().unwrap()[3], 4.0); // mapped, not copied
 //! assert_eq!(array.read_as::<i64>().unwrap()[5], 6); // converted, every value checked
 //! # std::fs::remove_file(path).unwrap();
 //! ```
@@ -37,17 +37,17 @@ use graphmill_core::{Buffer, Error, Result, memory, place::At};
 
 use crate::atomic::{self, Disk, Real};
 
-// Mapped arrays are used as they lie in the file.
+// Mapped arrays are used without byte swapping.
 const _: () = assert!(cfg!(target_endian = "little"), "Graphmill needs a little-endian machine");
 
-/// An open `.npy` file whose header is read and whose length is checked.
+/// Open `.npy` file with a parsed header and a verified length.
 #[derive(Debug)]
 pub struct NpyFile {
     /// Element type.
     pub dtype: Dtype,
-    /// Length of every axis.
+    /// Length of each axis.
     pub shape: Vec<usize>,
-    /// The first axis varies fastest.
+    /// True if the first axis varies fastest.
     pub fortran_order: bool,
     path: PathBuf,
     file: File,
@@ -57,7 +57,7 @@ pub struct NpyFile {
 /// Opens the array at `path`.
 ///
 /// # Errors
-/// The file cannot be opened, is no `.npy` array, or is shorter or longer than its shape says.
+/// The file cannot be opened, is not an `.npy` array, or its length differs from its shape.
 pub fn open(path: impl AsRef<Path>) -> Result<NpyFile> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
@@ -80,22 +80,22 @@ pub fn open(path: impl AsRef<Path>) -> Result<NpyFile> {
 }
 
 impl NpyFile {
-    /// How many elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether there are none.
+    /// Returns true if the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where in the file the data begins, in bytes.
+    /// Offset of the data in the file, in bytes.
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -113,7 +113,8 @@ impl NpyFile {
         Buffer::map(&self.file, &self.path, self.offset, self.len())
     }
 
-    /// The values converted to `T`, in C order (one or two axes; more when the file has C order).
+    /// Reads the values converted to `T`, in C order (one or two axes, or more if the file is in C
+    /// order).
     ///
     /// # Errors
     /// A value does not fit `T`: see [`Element::from_number`].
@@ -125,10 +126,10 @@ impl NpyFile {
         c_order(data, &self.shape, self.fortran_order, &at)
     }
 
-    /// Some of the values, in the order of the file, converted to `T`. Reads these alone.
+    /// Reads a range of the values, in file order, converted to `T`. Reads only that range.
     ///
     /// # Errors
-    /// The range is not within the array, reading fails, or a value does not fit `T`.
+    /// The range exceeds the array, reading fails, or a value does not fit `T`.
     pub fn values<T: Element>(&mut self, range: std::ops::Range<usize>) -> Result<Vec<T>> {
         let at = At::new(&self.path, "data");
         if range.start > range.end || range.end > self.len() {
@@ -139,7 +140,7 @@ impl NpyFile {
         Ok(pieces.into_values())
     }
 
-    /// The values as `T`: mapped where the file already holds them so, converted otherwise.
+    /// Loads the values as `T`: mapped if the file holds them in that form, converted otherwise.
     ///
     /// # Errors
     /// As for [`NpyFile::read_as`].
@@ -147,7 +148,7 @@ impl NpyFile {
         if self.is_plain::<T>() { self.map() } else { Ok(self.read_as()?.into()) }
     }
 
-    /// The values as 32-bit floats.
+    /// Reads the values as 32-bit floats.
     ///
     /// # Errors
     /// As for [`NpyFile::read_as`].
@@ -155,7 +156,7 @@ impl NpyFile {
         self.read_as()
     }
 
-    /// The values as 64-bit integers.
+    /// Reads the values as 64-bit integers.
     ///
     /// # Errors
     /// As for [`NpyFile::read_as`].
@@ -172,7 +173,7 @@ impl NpyFile {
     }
 }
 
-/// Brings a Fortran-ordered matrix into C order.
+/// Converts a Fortran-ordered matrix to C order.
 pub(crate) fn c_order<T: Pod>(data: Vec<T>, shape: &[usize], fortran: bool, at: &At) -> Result<Vec<T>> {
     if !fortran || shape.len() < 2 {
         return Ok(data);
@@ -190,24 +191,25 @@ pub(crate) fn c_order<T: Pod>(data: Vec<T>, shape: &[usize], fortran: bool, at: 
 /// Writes `data` as an array of `shape` to `path`, atomically.
 ///
 /// # Errors
-/// `data` does not have the shape's length, or writing fails; then `path` is as it was.
+/// The length of `data` differs from the shape, or writing fails; then `path` is unchanged.
 pub fn write<T: Element>(path: impl AsRef<Path>, data: &[T], shape: &[usize]) -> Result<()> {
     let path = path.as_ref();
     check_shape(path, data, shape)?;
     atomic::write(path, |file| write_from(file, data, shape, 0))
 }
 
-/// Where the data of a dataset's arrays begins: at a block of any disk, so that rows whose length divides a block's do not lie in two
-/// where they are read past the system's cache.
+/// Offset of the data in a dataset's arrays: a block of any disk, so that rows whose length divides
+/// a block do not straddle two blocks under direct I/O.
 pub(crate) const DATA: usize = 4096;
 
-/// As [`write()`], straight into the file, the data from [`DATA`] on; for a directory that is itself moved into place.
+/// Writes an array as [`write()`] does, but in place and with the data from [`DATA`] on; for a
+/// directory that is itself moved into place.
 pub(crate) fn write_new<T: Element>(path: &Path, data: &[T], shape: &[usize]) -> Result<()> {
     check_shape(path, data, shape)?;
     Real.write(path, |file| write_from(file, data, shape, DATA)).map_err(|e| Error::io(path, "write", e))
 }
 
-/// The bytes before the data of a file that [`write_new`] makes.
+/// Header bytes of a file that [`write_new`] creates.
 pub(crate) fn header_of<T: Element>(shape: &[usize]) -> Vec<u8> {
     Header { dtype: T::DTYPE, shape: shape.to_vec(), fortran_order: false }.to_bytes_of(DATA)
 }
@@ -220,10 +222,10 @@ fn check_shape<T>(path: &Path, data: &[T], shape: &[usize]) -> Result<()> {
     Err(Error::invalid(format!("{}: {} values do not have the shape {shape:?}", path.display(), data.len())))
 }
 
-/// Writes an array to `out`, which may be anything that bytes are written to.
+/// Writes an array to any byte sink.
 ///
 /// # Errors
-/// `data` does not have that shape, or `out` fails.
+/// The length of `data` differs from the shape, or `out` fails.
 pub fn write_to<T: Element>(out: &mut dyn Write, data: &[T], shape: &[usize]) -> io::Result<()> {
     check_shape(Path::new("array"), data, shape).map_err(io::Error::other)?;
     write_from(out, data, shape, 0)

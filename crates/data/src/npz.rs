@@ -1,10 +1,10 @@
-//! NumPy's `.npz`: a zip archive of `.npy` members, stored or deflated (`numpy.savez`,
+//! NumPy's `.npz` format: a zip archive of `.npy` members, stored or deflated (`numpy.savez`,
 //! `numpy.savez_compressed`, `scipy.sparse.save_npz`).
 //!
-//! A member is decoded piece by piece straight into the type that is wanted, so memory stays near
-//! the size of the result. Its declared size is believed only as far as the archive's bytes can
-//! back it: deflate expands at most 1032 times, stored members not at all, and the array's header
-//! must agree with the archive's directory.
+//! A member is decoded in chunks directly into the requested type, so memory stays near the size of
+//! the result. Its declared size is trusted only as far as the archive's bytes can back it: deflate
+//! expands at most 1032 times, stored members not at all, and the array's header must agree with
+//! the archive's directory.
 
 use std::{
     fs::File,
@@ -17,11 +17,10 @@ use zip::{CompressionMethod, ZipArchive, read::ZipFile};
 
 use crate::npy::{Element, Header, Kind, Pieces, c_order, convert};
 
-/// The most that deflate can expand its input (zlib technical notes: 1032:1), and room for the
-/// smallest members.
+/// Largest expansion factor of deflate (zlib technical notes: 1032:1).
 const MAX_EXPANSION: u64 = 1032;
 
-/// Bytes unpacked at a time: enough for the conversion to run in parallel.
+/// Bytes unpacked at a time: enough for a parallel conversion.
 const CHUNK_LEN: usize = 1 << 20;
 
 /// An open `.npz` archive.
@@ -30,10 +29,10 @@ pub struct Npz {
     archive: ZipArchive<BufReader<File>>,
 }
 
-/// An array out of an archive, in C order.
+/// Array read from an archive, in C order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array<T> {
-    /// Length of every axis.
+    /// Length of each axis.
     pub shape: Vec<usize>,
     /// The values.
     pub data: Vec<T>,
@@ -45,7 +44,7 @@ impl Npz {
     /// Opens the archive at `path` and reads its directory.
     ///
     /// # Errors
-    /// The file cannot be opened or is no zip archive.
+    /// The file cannot be opened or is not a zip archive.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
@@ -54,33 +53,33 @@ impl Npz {
         Ok(Self { path: path.to_path_buf(), archive })
     }
 
-    /// The file.
+    /// Path of the archive.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of the arrays, without `.npy`.
+    /// Names of the arrays, without `.npy`.
     pub fn names(&self) -> Vec<&str> {
         self.archive.file_names().map(|name| name.strip_suffix(".npy").unwrap_or(name)).collect()
     }
 
-    /// Whether there is an array of this name.
+    /// Returns true if the archive holds an array of this name.
     pub fn contains(&self, name: &str) -> bool {
         self.archive.index_for_name(&format!("{name}.npy")).is_some()
     }
 
-    /// What the array `name` is, without reading it.
+    /// Reads the header of the array `name`.
     ///
     /// # Errors
-    /// There is no such array, or its header is damaged.
+    /// The archive has no such array, or its header is damaged.
     pub fn header(&mut self, name: &str) -> Result<Header> {
         self.with(name, |header, _, _| Ok(header))
     }
 
-    /// The array `name`, converted to `T`.
+    /// Reads the array `name`, converted to `T`.
     ///
     /// # Errors
-    /// There is no such array, it is damaged, or a value does not fit `T`.
+    /// The archive has no such array, the array is damaged, or a value does not fit `T`.
     pub fn read_as<T: Element>(&mut self, name: &str) -> Result<Array<T>> {
         self.with(name, |header, member, at| {
             let mut data = at.locate(memory::reserve(header.len()))?;
@@ -98,20 +97,21 @@ impl Npz {
         })
     }
 
-    /// The array `name` piece by piece, converted to `T`, in the order of the file.
+    /// Reads the array `name` in chunks, converted to `T`, in file order.
     ///
     /// # Errors
-    /// There is no such array, or its header is damaged.
+    /// The archive has no such array, or its header is damaged.
     pub(crate) fn pieces<T: Element>(&mut self, name: &str) -> Result<Pieces<'_, T>> {
         let (header, member, at) = self.find(name)?;
         Ok(Pieces::new(member, header, 0, at))
     }
 
-    /// Hands whole rows (entries of the first axis) of the array `name` to `each` in their order, some at a time,
-    /// converted to `T`. (A matrix in Fortran order is turned in memory.)
+    /// Passes whole rows (entries of the first axis) of the array `name` to `each` in order, in
+    /// batches, converted to `T`. (A matrix in Fortran order is transposed in memory.)
     ///
     /// # Errors
-    /// There is no such array, it is damaged, a value does not fit `T`, and those of `each`.
+    /// The archive has no such array, the array is damaged, a value does not fit `T`, or `each`
+    /// fails.
     pub(crate) fn for_each_rows<T: Element>(
         &mut self,
         name: &str,
@@ -124,10 +124,10 @@ impl Npz {
         self.pieces(name)?.rows(each)
     }
 
-    /// The text that the single-valued array `name` holds (`|S` or `<U`).
+    /// Reads the text of the single-valued array `name` (`|S` or `<U`).
     ///
     /// # Errors
-    /// There is no such array, it is damaged, not a single value, or longer than 4 KiB.
+    /// The archive has no such array, or it is damaged, not a single value, or longer than 4 KiB.
     pub fn text(&mut self, name: &str) -> Result<String> {
         self.with(name, |header, member, at| {
             if header.len() != 1 || header.bytes() > 4096 {
@@ -150,19 +150,19 @@ impl Npz {
         })
     }
 
-    /// Finds the member and hands it on behind its header.
+    /// Finds a member and passes it to `read`, positioned behind its header.
     fn with<R>(&mut self, name: &str, read: impl FnOnce(Header, &mut Member, &At) -> Result<R>) -> Result<R> {
         let (header, mut member, at) = self.find(name)?;
         read(header, &mut member, &at)
     }
 
-    /// The member behind its header, which is read and checked.
+    /// Finds a member, reads and checks its header, and returns it positioned behind the header.
     fn find(&mut self, name: &str) -> Result<(Header, Member<'_>, At<'_>)> {
         let file_name = format!("{name}.npy");
         let at = At::new(&self.path, format!("member {file_name}"));
         if self.archive.index_for_name(&file_name).is_none() {
             let known: Vec<&str> = self.archive.file_names().collect();
-            return Err(at.error(format!("there is no such member; the archive holds: {}", known.join(", "))));
+            return Err(at.error(format!("no such member; the archive holds: {}", known.join(", "))));
         }
         let mut member = self.archive.by_name(&file_name).map_err(|e| at.error(e.to_string()))?;
         let most = match member.compression() {
@@ -191,7 +191,7 @@ fn fill(member: &mut Member, buffer: &mut [u8], at: &At) -> Result<()> {
     member.read_exact(buffer).map_err(|e| at.error(format!("the data cannot be unpacked: {e}")))
 }
 
-/// Reads past the last byte, which makes the unpacker compare the checksum.
+/// Reads past the last byte, which makes the decoder verify the checksum.
 fn end(member: &mut Member, at: &At) -> Result<()> {
     match member.read(&mut [0]) {
         Ok(0) => Ok(()),
@@ -200,7 +200,7 @@ fn end(member: &mut Member, at: &At) -> Result<()> {
     }
 }
 
-/// Archives for tests, of members `(name, shape, data)`.
+/// Test archives of members `(name, shape, data)`.
 #[cfg(test)]
 pub(crate) mod testing {
     use std::io::{Cursor, Write};
@@ -210,19 +210,19 @@ pub(crate) mod testing {
     use super::*;
     use crate::npy::Dtype;
 
-    /// One member's name and bytes.
+    /// Name and bytes of one member.
     pub(crate) fn member<T: Element>(name: &str, shape: &[usize], data: &[T]) -> (String, Vec<u8>) {
         member_of(name, &T::DTYPE.to_string(), shape, bytemuck::cast_slice(data))
     }
 
-    /// One member of any type.
+    /// Name and bytes of one member of any type.
     pub(crate) fn member_of(name: &str, dtype: &str, shape: &[usize], data: &[u8]) -> (String, Vec<u8>) {
         let header =
             Header { dtype: Dtype::parse(dtype).unwrap(), shape: shape.to_vec(), fortran_order: false };
         (format!("{name}.npy"), [header.to_bytes(), data.to_vec()].concat())
     }
 
-    /// The archive's bytes.
+    /// Bytes of an archive.
     pub(crate) fn archive(members: &[(String, Vec<u8>)], deflate: bool) -> Vec<u8> {
         let method = if deflate { CompressionMethod::Deflated } else { CompressionMethod::Stored };
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
@@ -291,8 +291,9 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_size_is_not_believed() {
-        // 2^40 floats in a member of a few bytes, in the header and in the archive's directory.
+    fn declared_sizes_are_verified_before_allocation() {
+        // 2^40 floats in a member of a few bytes, declared by the header and by the archive's
+        // directory.
         let (_dir, npz) = open(&archive(&[member_of("a", "<f4", &[1 << 40], b"")], false));
         assert!(npz.unwrap().read_as::<f32>("a").unwrap_err().to_string().contains("takes 43980"));
         let mut bytes = archive(&[member("a", &[4], &[1u8, 2, 3, 4])], false);
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error_or_harmless() {
+    fn damaged_archives_fail_or_read_identically() {
         for deflate in [false, true] {
             let good = archive(
                 &[member("a", &[3], &[1i32, 2, 3]), member_of("format", "|S3", &[], b"csr")],

@@ -1,8 +1,8 @@
-//! Manifests that carry a checksum over their own text: of datasets and of partitions.
+//! Manifests of datasets and partitions that carry a checksum over their own text.
 //!
-//! A manifest is JSON whose last field is `checksum`. The checksum is that of the text with zeros in its place, so that no
-//! byte of a manifest can change unnoticed. Its fields `format` and `version` are checked before any other, so that a file of
-//! another program or version is named as such.
+//! A manifest is JSON whose last field is `checksum`: the checksum of the text with zeros in its
+//! place, so that any changed byte is detected. The fields `format` and `version` are checked
+//! before any other, so that the error for a file of another program or version says so.
 
 use std::{fs::File, io::Read, path::Path};
 
@@ -11,58 +11,58 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::dataset::checksum::checksum;
 
-/// Takes the place of the checksum while the text is hashed.
+/// Placeholder of the checksum while the text is hashed.
 const UNSIGNED: &str = "00000000000000000000000000000000";
 
-/// Constants of a kind of manifest, and its words in messages.
+/// Constants of one kind of manifest, and its terms in messages.
 pub(crate) struct Terms {
-    /// Its name in its directory.
+    /// File name of the manifest in its directory.
     pub(crate) file_name: &'static str,
     /// Value of the field `format`.
     pub(crate) format: &'static str,
-    /// The version this program reads and writes.
+    /// Version that this program reads and writes.
     pub(crate) version: u64,
-    /// Longer files are refused before they are read.
+    /// Maximum length; longer files are rejected before they are read.
     pub(crate) max_bytes: u64,
-    /// "dataset": names the format, and the place of a fault.
+    /// Format in messages, such as "dataset"; also the location of a fault.
     pub(crate) thing: &'static str,
-    /// "partitioned dataset": what the directory is.
+    /// Directory in messages, such as "partitioned dataset".
     pub(crate) directory: &'static str,
-    /// "a dataset manifest".
+    /// Manifest in messages, such as "a dataset manifest".
     pub(crate) manifest: &'static str,
-    /// "import the data again": the remedy of an old or damaged one.
+    /// Remedy for an old or damaged manifest, such as "import the data again".
     pub(crate) remake: &'static str,
-    /// "shorter names fit": the remedy of one that is too long.
+    /// Remedy for an oversized manifest, such as "shorter names fit".
     pub(crate) shorten: &'static str,
 }
 
-/// The fields that every version has.
+/// Fields that every version has.
 #[derive(Deserialize)]
 struct Stamp {
     format: String,
     version: u64,
 }
 
-/// A manifest with a checksum over its own text.
+/// Manifest with a checksum over its own text.
 pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
-    /// Its constants and words.
+    /// Constants and terms of this kind.
     const TERMS: Terms;
 
-    /// The field `checksum`, which is the last.
+    /// Field `checksum`, which is the last.
     fn checksum(&mut self) -> &mut String;
 
     /// Message for a directory without the file.
     fn missing(dir: &Path) -> &'static str;
 
-    /// Checks what the fields say of each other.
+    /// Checks that the fields are consistent.
     ///
     /// # Errors
-    /// The field that is wrong, and why.
+    /// The inconsistent field, and the reason.
     fn check(&self) -> Result<(), (&'static str, String)> {
         Ok(())
     }
 
-    /// The checksum, and the text to write with it filled in.
+    /// Computes the checksum and the signed text.
     ///
     /// # Errors
     /// The text would be too long.
@@ -85,7 +85,8 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
     /// Reads and checks the manifest of `dir`.
     ///
     /// # Errors
-    /// It is missing, too long, no manifest, of another version, not as it was written, or its fields disagree.
+    /// The file is missing, too long, not a manifest, of another version, modified, or
+    /// inconsistent.
     fn read(dir: &Path) -> Result<Self> {
         let Terms { file_name, max_bytes, thing, directory, .. } = Self::TERMS;
         let path = dir.join(file_name);
@@ -100,7 +101,9 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
         let mut text = String::new();
         file.take(max_bytes + 1).read_to_string(&mut text).map_err(|e| Error::io(&path, "read", e))?;
         if text.len() as u64 > max_bytes {
-            return Err(at("manifest").error(format!("longer than {max_bytes} bytes: this is no manifest")));
+            return Err(
+                at("manifest").error(format!("longer than {max_bytes} bytes: this is not a manifest"))
+            );
         }
         Self::parse(&text, &path)
     }
@@ -129,7 +132,8 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
         let mut manifest: Self = serde_json::from_str(text).map_err(json)?;
         if !is_signed(text, manifest.checksum()) {
             return Err(at("checksum").error(format!(
-                "the manifest is damaged or was edited: its checksum does not fit its text; restore it or {remake}"
+                "the manifest is damaged or was edited: its checksum does not match its text; restore it or \
+                 {remake}"
             )));
         }
         manifest.check().map_err(|(place, message)| at(place).error(message))?;
@@ -137,7 +141,7 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
     }
 }
 
-/// A text that ends with [`UNSIGNED`], but for closing brackets: with its checksum in the place of that.
+/// Replaces the placeholder [`UNSIGNED`] at the end of a text by the text's checksum.
 fn sign(text: &str) -> String {
     match split(text, UNSIGNED) {
         Some((before, after)) => format!("{before}{}{after}", checksum(text.as_bytes())),
@@ -145,7 +149,7 @@ fn sign(text: &str) -> String {
     }
 }
 
-/// Whether `text` is one that [`sign`] made, with the checksum `sum`.
+/// Returns true if `text` was signed by [`sign`] with the checksum `sum`.
 fn is_signed(text: &str, sum: &str) -> bool {
     let well_formed = sum.len() == UNSIGNED.len() && sum.bytes().all(|b| b.is_ascii_hexdigit());
     well_formed
@@ -153,7 +157,7 @@ fn is_signed(text: &str, sum: &str) -> bool {
             .is_some_and(|(before, after)| checksum(format!("{before}{UNSIGNED}{after}").as_bytes()) == sum)
 }
 
-/// The text before and after the last occurrence of `middle`.
+/// Splits the text at the last occurrence of `middle`.
 fn split<'a>(text: &'a str, middle: &str) -> Option<(&'a str, &'a str)> {
     let at = text.rfind(middle)?;
     Some((&text[..at], &text[at + middle.len()..]))

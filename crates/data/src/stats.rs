@@ -1,4 +1,4 @@
-//! What a dataset holds, in figures: what `graphmill info` prints.
+//! Statistics of a dataset, as printed by `graphmill info`.
 
 mod display;
 mod homophily;
@@ -23,105 +23,104 @@ use crate::{
     dataset::{NamedGraph, Normalization},
 };
 
-/// Edges that are looked at before their pages are given back.
+/// Edges that are processed before their pages are released.
 const EDGES: usize = 16 << 20;
 
-/// Nodes whose edges are looked at for one thing after the other.
+/// Nodes whose edges are processed by one statistic after the other.
 const BLOCK: usize = 256;
 
-/// The figures of a dataset; its `Display` gives the table people read, [`Serialize`] the
-/// document programs read.
+/// Statistics of a dataset; `Display` prints the table, [`Serialize`] the JSON document.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Info {
-    /// The dataset's name.
+    /// Name of the dataset.
     pub name: String,
-    /// `V`.
+    /// Number of nodes, `V`.
     pub nodes: usize,
-    /// `E`, every stored direction counted.
+    /// Number of edges, `E`, counting every stored direction.
     pub edges: usize,
-    /// `F`.
+    /// Number of features, `F`.
     pub feature_dim: usize,
-    /// `f32`, `f16`, or `csr` where only the values that are not zero are stored.
+    /// Storage type: `f32`, `f16`, or `csr` if only nonzero values are stored.
     pub feature_type: &'static str,
-    /// How many feature values are stored.
+    /// Number of stored feature values.
     pub feature_values: usize,
-    /// How the features were normalized on import ("rows" or "standard"), if they were.
+    /// Normalization applied to the features on import ("rows" or "standard").
     pub normalize: Option<&'static str>,
-    /// `C`.
+    /// Number of classes, `C`.
     pub classes: usize,
-    /// Whether a node may have several classes.
+    /// True if a node may have several classes.
     pub multilabel: bool,
-    /// Nodes that train.
+    /// Number of training nodes.
     pub train: usize,
-    /// Nodes that validate.
+    /// Number of validation nodes.
     pub valid: usize,
-    /// Nodes that test.
+    /// Number of test nodes.
     pub test: usize,
-    /// The score the dataset is usually judged by, where known.
+    /// Customary metric of the dataset, if known.
     pub metric: Option<String>,
-    /// Whether every edge is stored both ways (equally often): an undirected graph.
+    /// True if every edge is stored in both directions (equally often): an undirected graph.
     pub symmetric: bool,
-    /// Whether edges carry weights.
+    /// True if edges have weights.
     pub weighted: bool,
-    /// Nodes without an edge in either direction.
+    /// Number of nodes without an edge in either direction.
     pub isolated: usize,
-    /// Edges from a node to itself.
+    /// Number of self-loops.
     pub self_loops: usize,
-    /// How many in-neighbours nodes have.
+    /// In-degrees of the nodes.
     pub degree: Degree,
-    /// The graphs that the dataset is the union of; none where it is one graph.
+    /// Graphs of a disjoint union; empty for a single graph.
     pub graphs: Vec<Part>,
     /// Weakly connected components.
     pub components: Components,
-    /// How alike neighbours' labels are; only where labels are single and an edge joins two
-    /// labelled nodes.
+    /// Homophily of the labels; only if labels are single and an edge connects two labelled nodes.
     pub homophily: Option<Homophily>,
-    /// Nodes of each class, `C`; where labels are several, a node counts in each of its classes.
+    /// Nodes of each class, `C`; with several labels per node, a node counts in each of its
+    /// classes.
     pub class_counts: Vec<usize>,
-    /// Nodes without a label.
+    /// Number of nodes without a label.
     pub unlabelled: usize,
-    /// Whether the nodes were renumbered and their original ids are kept.
+    /// True if the nodes were renumbered and their original ids are recorded.
     pub reordered: bool,
     /// Size at rest.
     pub bytes: Bytes,
 }
 
-/// In-degrees summed up. Percentiles between two nodes are interpolated, as NumPy does.
+/// Summary of the in-degrees. Percentiles between two nodes are interpolated, as by NumPy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Degree {
-    /// `E / V`; 0 in an empty graph.
+    /// Mean, `E / V`; 0 in an empty graph.
     pub mean: f64,
-    /// Half of the nodes have at most this many.
+    /// Median.
     pub median: f64,
-    /// Nine nodes in ten have at most this many.
+    /// 90th percentile.
     pub p90: f64,
-    /// Ninety-nine nodes in a hundred have at most this many.
+    /// 99th percentile.
     pub p99: f64,
-    /// The most.
+    /// Maximum.
     pub max: u64,
-    /// Nodes by degree: 0, 1, 2 to 3, 4 to 7, and so on up to the most.
+    /// Nodes by degree: 0, 1, 2 to 3, 4 to 7, and so on up to the maximum.
     pub histogram: Vec<Bin>,
 }
 
-/// One bar of a histogram.
+/// Bar of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Bin {
-    /// The least degree counted here.
+    /// Smallest degree of the bar.
     pub from: u64,
-    /// The largest degree counted here.
+    /// Largest degree of the bar.
     pub to: u64,
-    /// How many nodes have such a degree.
+    /// Number of nodes with such a degree.
     pub nodes: usize,
 }
 
-/// One of several graphs.
+/// One graph of a disjoint union.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// What it is called.
+    /// Name of the graph.
     pub name: String,
-    /// Its nodes.
+    /// Number of its nodes.
     pub nodes: usize,
-    /// Its edges, every stored direction counted.
+    /// Number of its edges, counting every stored direction.
     pub edges: usize,
 }
 
@@ -145,9 +144,10 @@ pub struct Bytes {
     pub labels: usize,
 }
 
-/// Takes the figures of `dataset`. Almost O(E + V C) (see [`weak_components`](graphmill_core::traverse::weak_components)), parallel,
-/// the same for any number of threads. Reads the edges once and takes `12 V` bytes of working memory beside what is
-/// mapped, of which it gives the edges back as it goes.
+/// Computes the statistics of `dataset`. Almost O(E + V C) (see
+/// [`weak_components`](graphmill_core::traverse::weak_components)), parallel, with the same result
+/// for any number of threads. Reads the edges once and takes `12 V` bytes of working memory in
+/// addition to mapped data; pages of the edges are released on the way.
 ///
 /// ```
 /// use graphmill_data::{generate::demo, stats::info};
@@ -160,7 +160,7 @@ pub fn info(dataset: &Dataset) -> Info {
     let graph = &dataset.graph;
     let Edges { self_loops, symmetric, tally, components } = edges(graph, &dataset.labels);
     let (class_counts, unlabelled) = count_classes(&dataset.labels);
-    // who has an in-neighbour or sends to another node is not alone; a self-loop is an in-neighbour
+    // A node with an in-neighbour or another edge is not isolated; a self-loop is an in-neighbour.
     let (components, isolated) = summarize_with(&components, |v| graph.in_degree(v) == 0);
     Info {
         name: dataset.name.clone(),
@@ -204,20 +204,20 @@ pub fn info(dataset: &Dataset) -> Info {
     }
 }
 
-/// What one pass over the edges finds.
+/// Results of one pass over the edges.
 struct Edges {
     self_loops: usize,
     symmetric: bool,
     tally: Tally,
-    /// See [`graphmill_core::traverse::weak_components`].
+    /// Component of each node: see [`graphmill_core::traverse::weak_components`].
     components: Vec<NodeId>,
 }
 
-/// Looks at all edges for all that needs them: a graph on disk is read once.
+/// Computes all edge statistics in one pass, so that a graph on disk is read once.
 ///
-/// Symmetry needs no sorted rows and no random reads: over all edges, the hashes of `(u, v)` and
-/// those of `(v, u)` add up to the same exactly when the two collections of pairs are the same, but
-/// for a chance of about 2^-64.
+/// Symmetry needs neither sorted rows nor random reads: over all edges, the hashes of `(u, v)` and
+/// those of `(v, u)` have equal sums exactly when the two multisets of pairs are equal, up to a
+/// probability of about 2^-64.
 fn edges(graph: &Graph, labels: &Labels) -> Edges {
     let (class, classes): (&[i32], usize) = match labels {
         Labels::Single { class, classes } if class.len() == graph.num_nodes() => (class, *classes),
@@ -226,7 +226,7 @@ fn edges(graph: &Graph, labels: &Labels) -> Edges {
     let forest = Forest::new(graph.num_nodes());
     let (mut self_loops, mut imbalance, mut tally) = (0, 0u64, Tally::new(classes));
     graph.scan(EDGES, |nodes| {
-        // few long runs: each holds a table of C rows
+        // Few long ranges: each holds a table of C rows.
         let blocks = nodes.len().div_ceil(BLOCK);
         let run = blocks.div_ceil(64).max(16);
         let parts = (0..blocks).into_par_iter().with_min_len(run).fold(
@@ -234,8 +234,8 @@ fn edges(graph: &Graph, labels: &Labels) -> Edges {
             |(mut loops, mut sum, mut tally), block| {
                 let start = nodes.start + (block * BLOCK) as NodeId;
                 let block = start..nodes.end.min(start.saturating_add(BLOCK as NodeId));
-                // One loop for each question, over edges that the caches hold by then: the random reads of one overlap
-                // with each other, not with the arithmetic of the next.
+                // One loop per statistic, over edges that are in the caches by then: the random
+                // reads of one overlap with each other, not with the arithmetic of the next.
                 for v in block.clone() {
                     graph.in_neighbors(v).iter().for_each(|&u| forest.join(u, v));
                 }
@@ -268,12 +268,12 @@ fn edges(graph: &Graph, labels: &Labels) -> Edges {
     Edges { self_loops, symmetric: imbalance == 0, tally, components: forest.roots() }
 }
 
-/// All nodes, split over threads in runs that are worth it.
+/// All nodes, split over threads in ranges of a useful length.
 fn nodes(graph: &Graph) -> impl IndexedParallelIterator<Item = NodeId> {
     (0..graph.num_nodes() as NodeId).into_par_iter().with_min_len(1 << 10)
 }
 
-/// Sums up the degrees by how often each comes up: there are at most sqrt(2 E) different ones.
+/// Summarizes the degrees by their frequencies: there are at most sqrt(2 E) distinct ones.
 fn degree(graph: &Graph) -> Degree {
     if graph.num_nodes() == 0 {
         return Degree::default();
@@ -290,7 +290,7 @@ fn degree(graph: &Graph) -> Degree {
         });
     let mut counts: Vec<(u64, usize)> = counts.into_iter().collect();
     counts.sort_unstable();
-    // nodes of that degree or less
+    // Number of nodes of that degree or less.
     let ends: Vec<usize> = counts
         .iter()
         .scan(0, |sum, (_, nodes)| {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_graph_worked_out_by_hand() {
+    fn statistics_of_a_small_graph_match_a_manual_calculation() {
         let dataset = small();
         dataset.validate().unwrap();
         let info = info(&dataset);
@@ -385,14 +385,14 @@ mod tests {
         assert_eq!((info.components.count, info.components.largest), (2, 5));
         assert_eq!((&info.class_counts[..], info.unlabelled), (&[3, 2][..], 1));
         assert_eq!(info.bytes, Bytes { topology: 7 * 8 + 10 * 4, features: 48, labels: 24 });
-        // Degrees 0 1 2 2 2 3 in order; place 4.5 of 0..=5 is halfway between 2 and 3.
+        // Degrees 0 1 2 2 2 3 in order; position 4.5 of 0..=5 is halfway between 2 and 3.
         let d = &info.degree;
         assert_eq!((d.mean, d.median, d.p90, d.max), (10.0 / 6.0, 2.0, 2.5, 3));
         assert!((d.p99 - 2.95).abs() < 1e-12);
         let bins = [(0, 0, 1), (1, 1, 1), (2, 3, 4)].map(|(from, to, nodes)| Bin { from, to, nodes });
         assert_eq!(d.histogram, bins);
-        // Of 5 edges only 2-3 joins two classes; 7 of 10 ends are in class 0, 3 in class 1.
-        // Of the 7 edges into class 0 six are from it, of the 3 into class 1 two.
+        // Of 5 edges only 2-3 connects two classes; 7 of 10 ends are in class 0, 3 in class 1. Of
+        // the 7 edges into class 0 six come from it, of the 3 into class 1 two.
         let h = info.homophily.unwrap();
         assert!((h.edge - 0.8).abs() < 1e-12);
         assert!((h.adjusted.unwrap() - (0.8 - 0.58) / 0.42).abs() < 1e-12);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn direction_self_loops_and_repeats_are_seen() {
+    fn direction_self_loops_and_duplicates_are_counted() {
         let with = |src: &[u32], dst: &[u32], options| {
             info(&Dataset { graph: build(4, src, dst, options).unwrap(), ..Default::default() })
         };
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn several_labels_a_node_are_counted_per_class() {
+    fn multiple_labels_are_counted_per_class() {
         let labels = Labels::Multi { member: vec![1, 0, 1, 1, 0, 0].into(), classes: 3 };
         let graph = build(2, &[0], &[1], EdgeOptions::DIRECTED).unwrap();
         let info = info(&Dataset { graph, labels, ..Default::default() });
@@ -424,14 +424,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_dataset_has_figures_too() {
+    fn empty_datasets_have_statistics() {
         let info = info(&Dataset::default());
         assert_eq!((info.nodes, info.degree.max, info.components.count, info.symmetric), (0, 0, 0, true));
         assert!(info.to_string().contains("nodes"));
     }
 
     #[test]
-    fn graphs_are_counted_one_by_one() {
+    fn graphs_are_counted_separately() {
         let graph = build(6, &[0, 0, 1, 3], &[1, 2, 2, 4], EdgeOptions::UNDIRECTED).unwrap();
         let graphs = vec![NamedGraph::new("left", 0..3), NamedGraph::new("right", 3..6)];
         let info = info(&Dataset { graph, graphs, ..small() });
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_the_promised_fields() {
+    fn the_json_document_has_the_documented_fields() {
         let json = serde_json::to_value(info(&small())).unwrap();
         for (field, value) in [
             ("nodes", 6),
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_for_any_number_of_threads() {
+    fn statistics_ignore_the_number_of_threads() {
         let dataset = crate::generate::demo().unwrap();
         let with = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -1,4 +1,4 @@
-//! Downloads from a server that breaks off, forgets, lies and goes silent.
+//! Downloads from a faulty server: broken connections, changed files, wrong data, silence.
 
 mod server;
 
@@ -16,15 +16,15 @@ use graphmill_data::download::{
 };
 use server::{Reply, Server};
 
-/// The SHA-256 of [`bytes`]`(10_000)`, computed by another program (Python's hashlib).
+/// SHA-256 of [`bytes`]`(10_000)`, computed by another program (Python's hashlib).
 const SHA: &str = "a6d19f40528653c8fa0c558cb84dcf627ba8977c4b24cc8887f46a2589bd0480";
 
-/// Bytes that repeat nowhere near each other.
+/// Bytes without short repetitions.
 fn bytes(n: usize) -> Vec<u8> {
     (0..n as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// A dataset of one file.
+/// Dataset of one file.
 fn entry(name: &str, sha256: Option<&str>) -> Entry {
     let file = File {
         name: name.into(),
@@ -58,7 +58,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Stops the download once so many bytes came.
+/// Progress receiver that stops the download after some bytes.
 struct StopAfter(u64, AtomicU64);
 
 impl Progress for StopAfter {
@@ -70,7 +70,7 @@ impl Progress for StopAfter {
     }
 }
 
-/// Leaves `dir` with the first part of the file, as a stopped process does.
+/// Leaves the first part of the file in `dir`, as a stopped process does.
 fn begin(entry: &Entry, dir: &Path, server: &Server) {
     let stop = StopAfter(1, AtomicU64::new(0));
     let error = download(entry, dir, &options(server), &stop).unwrap_err();
@@ -79,7 +79,7 @@ fn begin(entry: &Entry, dir: &Path, server: &Server) {
 }
 
 #[test]
-fn a_file_arrives_checked_and_recorded() {
+fn downloads_are_verified_and_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|request, _| Reply::file(request, &bytes(10_000), "\"a\""));
     let mut set = entry("f.bin", Some(SHA));
@@ -99,7 +99,7 @@ fn a_file_arrives_checked_and_recorded() {
 }
 
 #[test]
-fn broken_connections_are_picked_up_where_they_broke() {
+fn broken_connections_resume() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|request, _| Reply::file(request, &bytes(10_000), "\"a\"").cut(3000));
     let report = get(&entry("f.bin", Some(SHA)), dir.path(), &server).unwrap();
@@ -109,9 +109,10 @@ fn broken_connections_are_picked_up_where_they_broke() {
 }
 
 #[test]
-fn a_stopped_process_s_part_is_resumed() {
+fn partial_files_of_stopped_processes_resume() {
     let dir = tempfile::tempdir().unwrap();
-    // the first answer is cut, so that what is there at the stop does not depend on how the bytes travel
+    // The first response is cut, so that the data present at the stop does not depend on packet
+    // sizes.
     let server = Server::start(|request, number| {
         let reply = Reply::file(request, &bytes(10_000), "\"a\"");
         if number == 0 { reply.cut(4000) } else { reply }
@@ -126,7 +127,7 @@ fn a_stopped_process_s_part_is_resumed() {
 }
 
 #[test]
-fn a_server_without_ranges_begins_anew() {
+fn servers_without_ranges_start_over() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|_, number| {
         let reply = Reply::whole(&bytes(10_000));
@@ -135,17 +136,17 @@ fn a_server_without_ranges_begins_anew() {
     let report = get(&entry("f.bin", Some(SHA)), dir.path(), &server).unwrap();
     assert_eq!((report.files[0].bytes, server.ranges().len()), (10_000, 2));
 
-    // one that never gets through is not asked for ever
+    // A connection that never completes is not retried forever.
     let server = Server::start(|_, _| Reply::whole(&bytes(10_000)).cut(4000));
     let dir = tempfile::tempdir().unwrap();
     let error = get(&entry("f.bin", Some(SHA)), dir.path(), &server).unwrap_err();
     assert!(matches!(&error, Error::Broken { .. }), "{error}");
-    assert!(error.to_string().contains("goes on from there"), "{error}");
+    assert!(error.to_string().contains("to resume"), "{error}");
     assert!(server.ranges().len() <= 4);
 }
 
 #[test]
-fn another_version_of_the_file_is_not_glued_on() {
+fn another_version_of_the_file_starts_over() {
     let new: Vec<u8> = bytes(12_000).into_iter().rev().collect();
     let expected = new.clone();
     for knows_if_range in [true, false] {
@@ -167,7 +168,7 @@ fn another_version_of_the_file_is_not_glued_on() {
 }
 
 #[test]
-fn a_part_of_another_address_or_without_a_note_is_not_used() {
+fn partial_files_of_other_addresses_or_without_a_record_are_discarded() {
     for lose_note in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let server = Server::start(|request, _| Reply::file(request, &bytes(10_000), "\"a\""));
@@ -186,12 +187,12 @@ fn a_part_of_another_address_or_without_a_note_is_not_used() {
 }
 
 #[test]
-fn a_whole_part_needs_no_more_bytes() {
+fn complete_partial_files_need_no_more_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|request, _| Reply::file(request, &bytes(10_000), "\"a\""));
     let set = entry("f.bin", Some(SHA));
     begin(&set, dir.path(), &server);
-    // killed between the last byte and the rename, by a server that had not told the length
+    // Killed between the last byte and the rename, by a server that had not reported the length.
     fs::write(dir.path().join("f.bin.part"), bytes(10_000)).unwrap();
     let note = format!(r#"{{"url":"{}/set/f.bin","version":{{}}}}"#, server.url);
     fs::write(dir.path().join("f.bin.part.json"), note).unwrap();
@@ -200,7 +201,7 @@ fn a_whole_part_needs_no_more_bytes() {
 }
 
 #[test]
-fn wrong_bytes_are_removed_and_told() {
+fn wrong_checksums_remove_the_file_and_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|request, _| Reply::file(request, &bytes(9_999), "\"a\""));
     let set = entry("f.bin", Some(SHA));
@@ -213,13 +214,13 @@ fn wrong_bytes_are_removed_and_told() {
     let lenient = Options { verify: false, ..options(&server) };
     let report = download(&set, dir.path(), &lenient, &Quiet).unwrap();
     assert_eq!(report.files[0].checked, Check::Nothing);
-    // and from then on the strict way finds it wrong
+    // From then on the strict mode rejects the file.
     let message = get(&set, dir.path(), &server).unwrap_err().to_string();
-    assert!(message.contains("f.bin: its SHA-256 is") && message.contains("remove the file"), "{message}");
+    assert!(message.contains("f.bin: its SHA-256 is") && message.contains("delete the file"), "{message}");
 }
 
 #[test]
-fn a_wrong_length_is_refused_before_the_first_byte() {
+fn wrong_lengths_are_rejected_before_the_first_byte() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|request, _| Reply::file(request, &bytes(9_999), "\"a\""));
     let mut set = entry("f.bin", None);
@@ -228,7 +229,7 @@ fn a_wrong_length_is_refused_before_the_first_byte() {
     assert!(message.contains("9999 bytes, the known one has 10000"), "{message}");
     assert!(!dir.path().join("f.bin").exists());
 
-    // a server that does not say how much comes is cut short or found short
+    // If a server does not report the length, surplus data is cut and missing data is detected.
     for n in [9_999, 10_001] {
         let server = Server::start(move |_, _| Reply { unsized_body: true, ..Reply::whole(&bytes(n)) });
         let dir = tempfile::tempdir().unwrap();
@@ -240,7 +241,7 @@ fn a_wrong_length_is_refused_before_the_first_byte() {
 }
 
 #[test]
-fn a_checksum_that_nobody_published_is_recorded() {
+fn unpublished_checksums_are_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|request, _| Reply::file(request, &bytes(10_000), "\"a\""));
     let set = entry("f.bin", None);
@@ -255,7 +256,7 @@ fn a_checksum_that_nobody_published_is_recorded() {
 }
 
 #[test]
-fn refusals_end_it_and_faults_are_tried_again() {
+fn refusals_are_final_and_faults_are_retried() {
     for (status, tries) in [(404, 1), (403, 1), (410, 1), (429, 3), (500, 3), (503, 3)] {
         let dir = tempfile::tempdir().unwrap();
         let server = Server::start(move |_, _| Reply::status(status));
@@ -272,7 +273,7 @@ fn refusals_end_it_and_faults_are_tried_again() {
 }
 
 #[test]
-fn a_web_page_is_not_the_file() {
+fn web_pages_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let server =
         Server::start(|_, _| Reply::whole(b"<html>").header("Content-Type", "text/html; charset=utf-8"));
@@ -296,7 +297,7 @@ fn redirects_are_followed_with_their_range() {
 }
 
 #[test]
-fn a_silent_server_is_given_up() {
+fn silent_servers_time_out() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|request, number| {
         let reply = Reply::file(request, &bytes(10_000), "\"a\"");
@@ -309,7 +310,7 @@ fn a_silent_server_is_given_up() {
 }
 
 #[test]
-fn nobody_there_is_told_at_once() {
+fn unreachable_servers_are_reported_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|_, _| Reply::status(500));
     let options = Options { backoff: Duration::from_secs(60), ..options(&server) };
@@ -319,7 +320,7 @@ fn nobody_there_is_told_at_once() {
 }
 
 #[test]
-fn what_has_no_room_is_not_begun() {
+fn downloads_beyond_the_free_space_do_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|_, _| Reply::status(500));
     let mut set = entry("f.bin", None);
@@ -330,7 +331,7 @@ fn what_has_no_room_is_not_begun() {
 }
 
 #[test]
-fn two_processes_do_not_mix_their_bytes() {
+fn concurrent_downloads_of_a_file_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(|request, _| Reply::file(request, &bytes(10_000), "\"a\""));
     let part = fs::File::create(dir.path().join("f.bin.part")).unwrap();
@@ -341,7 +342,7 @@ fn two_processes_do_not_mix_their_bytes() {
 
 #[cfg(unix)]
 #[test]
-fn links_at_a_parts_names_are_replaced_and_their_targets_stay() {
+fn links_at_partial_files_are_replaced_and_targets_stay() {
     let dir = tempfile::tempdir().unwrap();
     let victim = dir.path().join("victim");
     fs::write(&victim, "mine").unwrap();
@@ -356,7 +357,7 @@ fn links_at_a_parts_names_are_replaced_and_their_targets_stay() {
 }
 
 #[test]
-fn what_no_program_can_fetch_says_what_to_do() {
+fn manual_datasets_return_instructions() {
     let dir = tempfile::tempdir().unwrap();
     let set = Entry { manual: Some("open the folder".into()), files: vec![], ..entry("f", None) };
     let server = Server::start(|_, _| Reply::status(500));
@@ -365,7 +366,7 @@ fn what_no_program_can_fetch_says_what_to_do() {
     assert!(!dir.path().join("new").exists());
 }
 
-/// An archive of files; a name that ends in `@` is a link.
+/// Archive of files; a name ending in `@` is a link.
 fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     let options = zip::write::SimpleFileOptions::default();
@@ -385,7 +386,7 @@ fn served(zip: Vec<u8>) -> Server {
 }
 
 #[test]
-fn archives_are_unpacked_and_the_rest_of_them_later() {
+fn archives_are_unpacked_and_extraction_resumes() {
     let dir = tempfile::tempdir().unwrap();
     let long = bytes(300_000);
     let server = served(archive(&[("set/raw/a.csv", b"1,2\n"), ("set/b.bin", &long), ("c", b"")]));
@@ -395,7 +396,7 @@ fn archives_are_unpacked_and_the_rest_of_them_later() {
     assert_eq!(fs::read(dir.path().join("set/b.bin")).unwrap(), long);
     assert_eq!(names(dir.path()), ["SHA256SUMS", "c", "set", "set.zip"]);
 
-    // what is right stays as it is, what is not is written anew
+    // Valid files are kept, others are rewritten.
     let kept = dir.path().join("set/raw/a.csv");
     let before = fs::metadata(&kept).unwrap().modified().unwrap();
     let mut damaged = long.clone();
@@ -410,7 +411,7 @@ fn archives_are_unpacked_and_the_rest_of_them_later() {
 }
 
 #[test]
-fn archives_that_reach_out_are_refused_whole() {
+fn archives_with_unsafe_names_are_rejected_entirely() {
     for (name, says) in [
         ("../evil", "leads out"),
         ("set/../../evil", "leads out"),
@@ -421,18 +422,18 @@ fn archives_that_reach_out_are_refused_whole() {
         ("set.zip", "name of another file"),
         ("SHA256SUMS", "name of another file"),
     ] {
-        let room = tempfile::tempdir().unwrap();
-        let dir = room.path().join("in/dir");
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("in/dir");
         let server = served(archive(&[("good", b"good"), (name, b"evil")]));
         let message = get(&entry("set.zip", None), &dir, &server).unwrap_err().to_string();
         assert!(message.contains(says) && message.contains("set.zip: member"), "{name}: {message}");
         assert_eq!(names(&dir), ["SHA256SUMS", "set.zip"], "{name}");
-        assert_eq!(names(&room.path().join("in")), ["dir"], "{name}");
+        assert_eq!(names(&root.path().join("in")), ["dir"], "{name}");
     }
 }
 
 #[test]
-fn damaged_archives_are_told_and_leave_nothing_half() {
+fn damaged_archives_are_reported_and_leave_no_partial_files() {
     let good = archive(&[("a", &bytes(10_000)), ("b", b"b")]);
     for bad in [good[..good.len() - 30].to_vec(), b"no archive".to_vec(), {
         let mut bad = good.clone();
@@ -442,7 +443,7 @@ fn damaged_archives_are_told_and_leave_nothing_half() {
         let dir = tempfile::tempdir().unwrap();
         let server = served(bad);
         let message = get(&entry("set.zip", None), dir.path(), &server).unwrap_err().to_string();
-        assert!(message.contains("set.zip: ") && message.contains("remove the archive"), "{message}");
+        assert!(message.contains("set.zip: ") && message.contains("delete the archive"), "{message}");
         assert_eq!(names(dir.path()), ["SHA256SUMS", "set.zip"], "{message}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is exported is imported again: the same dataset, whatever it holds.
+//! Round trips of exports and imports, for datasets of every kind.
 
 use std::{fs, path::Path};
 
@@ -30,12 +30,12 @@ fn parts(dataset: &Dataset) -> String {
     format!("{indptr:?} {indices:?} {dim} {bits:?} {labels} {split:?}")
 }
 
-/// What the directory of an export holds beside [`parts`].
+/// Contents of an exported directory beyond [`parts`].
 fn more(dataset: &Dataset) -> String {
     format!("{} {:?} {:?}", dataset.name, dataset.metric, dataset.graphs)
 }
 
-/// A value, with zeros and negative ones among them.
+/// Feature value; zeros and negative values occur.
 fn value() -> impl Strategy<Value = f32> {
     prop_oneof![Just(0.0f32), -3.0f32..3.0, Just(f32::MIN_POSITIVE), Just(f32::MAX)]
 }
@@ -62,7 +62,7 @@ prop_compose! {
         cut in prop::option::of(0..=nodes),
     ) -> Dataset {
         let (mut src, mut dst): (Vec<NodeId>, Vec<NodeId>) = edges.into_iter().unzip();
-        // graphs have no edge between them
+        // Graphs have no edge between them.
         let graphs = match cut {
             Some(cut) => {
                 let same = |(u, v): &(NodeId, NodeId)| (*u < cut as NodeId) == (*v < cut as NodeId);
@@ -101,18 +101,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn npz_reads_back(dataset in dataset(), compress in any::<bool>()) {
+    fn npz_exports_round_trip(dataset in dataset(), compress in any::<bool>()) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.npz");
         let options = ExportOptions { compress, ..Default::default() };
         let lost = export("npz", &dataset, &path, &options).unwrap();
-        prop_assert_eq!(lost.len(), 1 + usize::from(!dataset.graphs.is_empty()), "the metric; graphs: {:?}", lost);
+        prop_assert_eq!(lost.len(), 1 + usize::from(!dataset.graphs.is_empty()), "the metric; graphs: \
+            {:?}", lost);
         let again = import("npz", &path, &duplicates()).unwrap().dataset;
         prop_assert_eq!(parts(&again), parts(&dataset));
     }
 
     #[test]
-    fn edges_read_back(dataset in dataset(), compress in any::<bool>()) {
+    fn edge_list_exports_round_trip(dataset in dataset(), compress in any::<bool>()) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let options = ExportOptions { compress, ..Default::default() };
@@ -123,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn symmetric_edges_written_once_read_back(dataset in dataset()) {
+    fn symmetric_edges_written_once_round_trip(dataset in dataset()) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let options = ExportOptions { undirected_once: true, ..Default::default() };
@@ -149,7 +150,8 @@ proptest! {
     }
 }
 
-/// The same dataset whose edges have weights, by their number or, where that is asked for, by their ends.
+/// The same dataset with edge weights derived from the edge number or, if `mirrored`, from its
+/// ends.
 fn weighted(dataset: Dataset, mirrored: bool) -> Dataset {
     let graph = &dataset.graph;
     let rows =
@@ -165,7 +167,8 @@ fn weighted(dataset: Dataset, mirrored: bool) -> Dataset {
     Dataset { graph: dataset.graph.clone().with_edge_weight(weights.into()).unwrap(), ..dataset }
 }
 
-/// The edges of a dataset with the bits of their weights, by destination or, in the same order among equals, by source.
+/// Edges of a dataset with the bits of their weights, by destination or, stable among equals, by
+/// source.
 fn weighted_edges(dataset: &Dataset, by_source: bool) -> Vec<(NodeId, NodeId, u32)> {
     let (graph, mut e) = (&dataset.graph, 0);
     let mut edges = Vec::new();
@@ -185,7 +188,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn weights_are_written_to_the_bit(dataset in dataset(), mirrored in any::<bool>()) {
+    fn weights_are_exported_bit_for_bit(dataset in dataset(), mirrored in any::<bool>()) {
         let dataset = weighted(dataset, mirrored);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.csv");
@@ -199,7 +202,7 @@ proptest! {
             }).collect()
         };
         prop_assert_eq!(read(&text(&path)), weighted_edges(&dataset, false));
-        // what is written is read again; multi-edges stand by ascending weight
+        // The output is imported again; parallel edges are ordered by ascending weight.
         let ordered = |dataset: &Dataset| {
             let mut edges = weighted_edges(dataset, false);
             edges.sort_unstable_by_key(|&(u, v, weight)| (v, u, weight));
@@ -210,7 +213,7 @@ proptest! {
             let again = import("edges", &path, &options).unwrap().dataset;
             prop_assert_eq!(ordered(&again), ordered(&dataset));
         }
-        // whoever reads two columns still does
+        // Readers of two columns still succeed.
         if dataset.graph.num_edges() > 0 {
             let options = ImportOptions { num_nodes: Some(dataset.num_nodes()), ..duplicates() };
             let again = import("edges", &path, &options).unwrap().dataset;
@@ -239,7 +242,8 @@ proptest! {
         match export("edges", &dataset, &path, &once) {
             Ok(_) => {
                 let mut both = read(&text(&path));
-                let back: Vec<_> = both.iter().filter(|(u, v, _)| u != v).map(|&(u, v, w)| (v, u, w)).collect();
+                let reversed = both.iter().filter(|(u, v, _)| u != v).map(|&(u, v, w)| (v, u, w));
+                let back: Vec<_> = reversed.collect();
                 both.extend(back);
                 both.sort_unstable();
                 let mut expected = weighted_edges(&dataset, false);
@@ -251,7 +255,7 @@ proptest! {
     }
 }
 
-/// 0 -> 1, 1 -> 2, 2 -> 2
+/// 0 -> 1, 1 -> 2, 2 -> 2.
 fn tiny() -> Dataset {
     Dataset {
         name: "tiny".into(),
@@ -268,7 +272,7 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn the_files_are_what_others_expect() {
+fn exported_files_match_the_formats_of_other_programs() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     let export = |format: &str, name: &str, options: &ExportOptions| {
@@ -310,7 +314,7 @@ fn the_files_are_what_others_expect() {
         let header = npz.header(name).unwrap();
         assert_eq!((header.dtype.to_string().as_str(), header.shape), (dtype, shape), "{name}");
     }
-    // rows by source: 0 -> 1, 1 -> 2, 2 -> 2
+    // Rows by source: 0 -> 1, 1 -> 2, 2 -> 2.
     assert_eq!(npz.read_as::<u32>("adj_indptr").unwrap().data, [0, 1, 2, 3, 3]);
     assert_eq!(npz.read_as::<u32>("adj_indices").unwrap().data, [1, 2, 2]);
     assert_eq!(npz.read_as::<u32>("attr_indptr").unwrap().data, [0, 1, 2, 2, 3]);
@@ -318,7 +322,7 @@ fn the_files_are_what_others_expect() {
 }
 
 #[test]
-fn targets_are_replaced_only_when_asked_and_only_if_they_are_exports() {
+fn only_exports_are_replaced_and_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     let plain = ExportOptions::default();
@@ -341,7 +345,7 @@ fn targets_are_replaced_only_when_asked_and_only_if_they_are_exports() {
     fails("edges", "d", &force, "'thesis.tex'");
     fs::create_dir(path("empty")).unwrap();
     export("edges", &tiny(), path("empty"), &plain).unwrap();
-    fails("npz", "absent/a.npz", &plain, "directory it should be in");
+    fails("npz", "absent/a.npz", &plain, "parent directory does not exist");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "nothing temporary is left");
 
     let once = ExportOptions { undirected_once: true, ..Default::default() };
@@ -357,8 +361,8 @@ fn targets_are_replaced_only_when_asked_and_only_if_they_are_exports() {
 }
 
 #[test]
-fn pieces_leave_no_seams() {
-    // more edges than a piece, hubs among them, for any number of threads
+fn chunk_boundaries_do_not_matter() {
+    // More edges than a chunk, hubs among them, for any number of threads.
     let edges = 700_000u32;
     let src: Vec<NodeId> = (0..edges).map(|e| e.wrapping_mul(2_654_435_761) % 5000).collect();
     let dst: Vec<NodeId> = (0..edges).map(|e| if e % 2 == 0 { 7 } else { e % 4999 }).collect();
@@ -386,7 +390,7 @@ fn pieces_leave_no_seams() {
 
 /// Without the statistics a run would normalize the features of a re-imported export a second time.
 #[test]
-fn normalized_features_come_back_with_their_statistics() {
+fn normalized_features_round_trip_with_their_statistics() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     let standard = |mean: Option<Vec<f64>>| Normalization::Standard { mean, deviation: vec![0.1, 4.0] };
@@ -406,7 +410,7 @@ fn normalized_features_come_back_with_their_statistics() {
             assert!(message.contains("are normalized already"), "{message}");
         }
     }
-    // other features than those of the directory have a scale of their own
+    // Features other than those of the directory have a scale of their own.
     let raw = dir.path().join("raw.npy");
     graphmill_data::npy::write(&raw, &[1f32; 8], &[4, 2]).unwrap();
     let options = ImportOptions { features: Some(raw), ..ImportOptions::default() };
@@ -427,7 +431,7 @@ fn unread_files_of_a_directory_are_reported() {
     let report = import("edges", path("d"), &ImportOptions::default()).unwrap().report;
     assert_eq!(report.ignored_parts, ["edge_weight.npy", "extra.txt", "junk.csv", "sub"]);
     assert!(report.to_string().contains("parts not read: edge_weight.npy, extra.txt, junk.csv, sub"));
-    // a file that an option names is read, however it is written
+    // A file named by an option is read, regardless of its format.
     fs::write(path("d/mine.csv"), "0\n1\n1\n0\n").unwrap();
     let labels = Some(path("d/../d/mine.csv"));
     let options = ImportOptions { labels, ..ImportOptions::default() };

@@ -1,4 +1,4 @@
-//! The directory format: what is saved is opened again, and no damage goes unnoticed.
+//! Directory format: saved datasets open again, and damage is detected.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ use graphmill_data::{
 };
 use half::f16;
 
-/// 0 -> 1, 1 -> 2, 0 -> 2 with weights; two features; three classes, one node unknown.
+/// 0 -> 1, 1 -> 2, 0 -> 2 with weights; two features; three classes, one node unlabelled.
 fn single() -> Dataset {
     let graph = Graph::new(vec![0, 0, 1, 3, 3].into(), vec![0, 0, 1].into()).unwrap();
     Dataset {
@@ -55,7 +55,7 @@ fn bare() -> Dataset {
 
 /// Everything a dataset holds, for comparison.
 fn parts(dataset: &Dataset) -> String {
-    // not the checksum: it is of the files
+    // Without the checksum, which belongs to the files.
     let Dataset {
         name,
         graph,
@@ -75,7 +75,8 @@ fn parts(dataset: &Dataset) -> String {
         FeatureData::Csr(data) => data.to_dense().unwrap(),
     };
     format!(
-        "{name} {:?} {:?} {:?} {features:?} {labels:?} {split:?} {graphs:?} {metric:?} {original_ids:?} {normalization:?}",
+        "{name} {:?} {:?} {:?} {features:?} {labels:?} {split:?} {graphs:?} {metric:?} {original_ids:?} \
+         {normalization:?}",
         graph.indptr(),
         graph.indices(),
         graph.edge_weight()
@@ -83,7 +84,7 @@ fn parts(dataset: &Dataset) -> String {
 }
 
 #[test]
-fn what_is_saved_is_opened_again() {
+fn saved_datasets_open_again() {
     let dir = tempfile::tempdir().unwrap();
     let standard = |mean: Option<[f64; 2]>| {
         let deviation = vec![0.1, 1.0 / 3.0];
@@ -113,13 +114,13 @@ fn what_is_saved_is_opened_again() {
     bare().save(&path).unwrap();
     let opened = Dataset::open(&path).unwrap();
     assert_eq!((opened.name.as_str(), opened.num_nodes(), opened.features.dim), ("bare", 1, 0));
-    // the empty dataset has no node at all
+    // The empty dataset has no nodes.
     Dataset::default().save(dir.path().join("empty")).unwrap();
     assert_eq!(Dataset::open(dir.path().join("empty")).unwrap().num_nodes(), 0);
 }
 
 #[test]
-fn a_directory_is_replaced_only_when_asked_and_only_if_it_is_a_dataset() {
+fn only_datasets_are_replaced_and_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("data");
     fs::create_dir(&path).unwrap();
@@ -129,8 +130,8 @@ fn a_directory_is_replaced_only_when_asked_and_only_if_it_is_a_dataset() {
     let opened = Dataset::open(&path).unwrap();
     multi().save_replacing(&path).unwrap();
     assert_eq!(parts(&Dataset::open(&path).unwrap()), parts(&multi()));
-    assert_eq!(parts(&opened), parts(&single()), "what was open stays as it was");
-    // a dataset may be saved over the directory it is mapped from
+    assert_eq!(parts(&opened), parts(&single()), "open mappings are unchanged");
+    // A dataset may be saved over the directory from which it is mapped.
     Dataset::open(&path).unwrap().save_replacing(&path).unwrap();
     assert_eq!(parts(&Dataset::open(&path).unwrap()), parts(&multi()));
 
@@ -140,7 +141,7 @@ fn a_directory_is_replaced_only_when_asked_and_only_if_it_is_a_dataset() {
     fs::create_dir(&other).unwrap();
     fs::write(other.join("thesis.tex"), "mine").unwrap();
     for result in [single().save(&other), single().save_replacing(&other)] {
-        assert!(result.unwrap_err().to_string().contains("holds no Graphmill dataset"));
+        assert!(result.unwrap_err().to_string().contains("does not hold a Graphmill dataset"));
     }
     assert!(single().save(other.join("thesis.tex")).is_err());
     assert_eq!(fs::read_to_string(other.join("thesis.tex")).unwrap(), "mine");
@@ -148,7 +149,7 @@ fn a_directory_is_replaced_only_when_asked_and_only_if_it_is_a_dataset() {
 }
 
 #[test]
-fn a_directory_without_several_graphs_says_nothing_of_them() {
+fn manifests_of_single_graphs_omit_the_graphs() {
     let dir = tempfile::tempdir().unwrap();
     single().save(dir.path().join("one")).unwrap();
     assert!(!fs::read_to_string(dir.path().join("one/graphmill.json")).unwrap().contains("graphs"));
@@ -171,9 +172,9 @@ fn files(dir: &Path) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// Steps that are coprime with 8 reach every bit of a byte; the manifest's own tests flip all.
+/// Steps coprime with 8 reach every bit of a byte; the manifest's own tests flip all.
 #[test]
-fn truncations_and_flipped_bits_are_errors_that_name_the_file() {
+fn truncations_and_flipped_bits_are_reported_with_the_file() {
     for dataset in [single(), multi(), sparse()] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
@@ -221,7 +222,7 @@ fn a_whole_file_of_the_wrong_kind_is_an_error() {
 
 /// NumPy must be able to open every part: magic, version 1, and the data at a multiple of 64.
 #[test]
-fn the_parts_are_plain_arrays() {
+fn the_files_are_plain_npy_arrays() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("data");
     single().save(&path).unwrap();

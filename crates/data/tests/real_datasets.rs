@@ -1,5 +1,5 @@
-//! The importers on real data. Runs only where `GRAPHMILL_DATASETS` names the directory that holds
-//! them; the counts are the published ones (undirected edges count twice).
+//! Importers on real data. Runs only if `GRAPHMILL_DATASETS` names the directory of the datasets;
+//! the counts are the published ones (undirected edges count twice).
 
 use std::{path::PathBuf, time::Instant};
 
@@ -87,7 +87,7 @@ fn heterophilous() {
 }
 
 #[test]
-fn the_same_data_in_two_layouts() {
+fn two_layouts_of_the_same_data_agree() {
     let Some(saint) = load("graphsaint", "cora_graphsaint", &ImportOptions::default()) else { return };
     let planetoid = load("planetoid", "planetoid/ind.cora", &ImportOptions::default()).unwrap();
     assert_eq!(saint.graph.indices(), planetoid.graph.indices());
@@ -96,7 +96,7 @@ fn the_same_data_in_two_layouts() {
 
     let edges = load("edges", "human_go", &ImportOptions { undirected: true, ..Default::default() }).unwrap();
     let saint = load("graphsaint", "human_go_graphsaint", &ImportOptions::default()).unwrap();
-    // 2 x 15,978 edges and 530 self-loops
+    // 2 x 15,978 edges and 530 self-loops.
     assert_eq!(counts(&edges), [3106, 32_486, 32, 14]);
     assert_eq!(counts(&saint), counts(&edges));
     assert_eq!(saint.graph.indices(), edges.graph.indices());
@@ -121,7 +121,7 @@ fn edge_lists() {
 }
 
 #[test]
-fn the_large_one() {
+fn the_largest_dataset_imports() {
     let start = Instant::now();
     let Some(dataset) = load("graphsaint", "fb100_large_graphsaint", &ImportOptions::default()) else {
         return;
@@ -155,7 +155,7 @@ fn ogb_and_graphsage_layouts() {
     same(&sage, &saint);
 }
 
-/// That two copies of the same data, in different layouts, are the same.
+/// Asserts that two copies of the same data, in different layouts, are equal.
 fn same(a: &Dataset, b: &Dataset) {
     assert_eq!((a.graph.indptr(), a.graph.indices()), (b.graph.indptr(), b.graph.indices()));
     for ((part, a), (_, b)) in a.split.parts().into_iter().zip(b.split.parts()) {
@@ -164,7 +164,7 @@ fn same(a: &Dataset, b: &Dataset) {
     match (&a.labels, &b.labels) {
         (Labels::Single { class: a, .. }, Labels::Single { class: b, .. }) => assert_eq!(a[..], b[..]),
         (Labels::Multi { member: a, .. }, Labels::Multi { member: b, .. }) => assert_eq!(a[..], b[..]),
-        _ => panic!("labels of two kinds"),
+        _ => panic!("labels of different kinds"),
     }
     let (FeatureData::F32(a), FeatureData::F32(b)) = (&a.features.data, &b.features.data) else { panic!() };
     let close = a.iter().zip(&b[..]).all(|(x, y)| (x - y).abs() <= 1e-6 * y.abs().max(1.0));

@@ -1,5 +1,6 @@
-//! Flavours of edge lists, tables and the exporters on real data. Runs only where `GRAPHMILL_DATASETS` names the
-//! directory that holds them; the counts are the published ones (undirected edges count twice).
+//! Flavours of edge lists, tables and exporters on real data. Runs only if `GRAPHMILL_DATASETS`
+//! names the directory of the datasets; the counts are the published ones (undirected edges count
+//! twice).
 
 use std::path::PathBuf;
 
@@ -97,7 +98,7 @@ fn musae() {
     let rule =
         ImportOptions { split: Some("graphs:DE/ENGB/ES,FR,PTBR,RU,TW".parse().unwrap()), ..undirected };
     let union = load("musae", "twitch", &rule).unwrap();
-    // no country has a self-loop or an edge in both directions, so each edge is there twice
+    // No country has a self-loop or an edge in both directions, so each edge is stored twice.
     assert_eq!(counts(&union), [sum[0], 2 * sum[1], 3170, 2]);
     assert_eq!((union.graphs.len(), union.split.train.len(), union.split.valid.len()), (7, 9498, 7126));
 }
@@ -117,7 +118,7 @@ fn facebook100() {
         let Some(school) = load("facebook100", &path, &ImportOptions::default()) else { return };
         let found = (&school.name[..], school.num_nodes(), school.graph.num_edges(), school.labels.classes());
         assert_eq!(found, (name, nodes, 2 * edges, 2));
-        // every row has at most a one for each of six attributes
+        // Every row has at most a one for each of six attributes.
         assert!(school.features.stored() <= 6 * nodes && school.features.dim > 100);
         sum = [sum[0] + nodes, sum[1] + 2 * edges];
     }

@@ -1,10 +1,11 @@
-//! How much reading own rows while others' travel saves, against reading them one after the other.
+//! Benchmark of reading own rows while remote rows are in transit, against sequential reads.
 //!
-//! `cargo bench -p graphmill-distributed --bench rows -- [--mbit 1000] [--dim 100] [--own 20000] [--others 20000] [--rounds 60]`
-//! runs two ranks as threads of this process. Frames between them are held back as a link of `--mbit` megabits a
-//! second would hold them. Rank 0 reads batches of `--own` own rows and `--others` rows of rank 1 in turn in four
-//! ways, `--rounds` times, and prints the median and the quartiles of each: own rows alone, others' alone, both one
-//! after the other, and both side by side (`OwnedAndRemoteRows`, as training reads them).
+//! `cargo bench -p graphmill-distributed --bench rows -- [--mbit 1000] [--dim 100] [--own 20000]
+//! [--others 20000] [--rounds 60]` runs two ranks as threads of this process. Frames between them
+//! are delayed as by a link of `--mbit` megabits a second. Rank 0 reads batches of `--own` own rows
+//! and `--others` rows of rank 1 in four ways, alternating over `--rounds` rounds, and prints the
+//! median and the quartiles of each: own rows only, remote rows only, both sequentially, and both
+//! concurrently (`OwnedAndRemoteRows`, as in training).
 
 use std::{
     collections::VecDeque,
@@ -17,7 +18,7 @@ use graphmill_core::{Features, NodeId, Result, keyed};
 use graphmill_data::partition::PartitionBook;
 use graphmill_distributed::{
     Collective, Messenger, MessengerOptions, NodeOwnership, local,
-    rows::{OwnedAndRemoteRows, ROWS, Reading, Remote, Table},
+    rows::{OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
     transport::{Frame, Transport, local::Local},
 };
 use graphmill_loader::{
@@ -25,7 +26,7 @@ use graphmill_loader::{
     feature::{Host, Places},
 };
 
-/// Rows of the whole table: more than caches hold.
+/// Rows of the whole table: more than the caches hold.
 const NODES: usize = 1 << 19;
 
 struct Options {
@@ -54,10 +55,10 @@ fn options() -> Options {
     options
 }
 
-/// A rank's end whose incoming frames arrive as a link lets them.
+/// Transport of a rank whose incoming frames are delayed by the link.
 struct Limited {
     end: Local,
-    /// Nanoseconds of a word.
+    /// Nanoseconds per word.
     word: f64,
     coming: VecDeque<(Instant, usize, Frame)>,
 }
@@ -95,7 +96,7 @@ fn rank(end: Local, options: &Options) {
     let dim = options.dim;
     let rows: Vec<f32> = book.own().flat_map(|v| (0..dim).map(move |i| v as f32 + i as f32)).collect();
     let table: Arc<dyn Feature> = Arc::new(Host::new(&Features::f32(dim, rows)));
-    post.serve(ROWS, Arc::new(Reading::new(book.clone(), Table::Kept(table.clone()))));
+    post.serve(ROWS, Arc::new(RowService::new(book.clone(), Table::Constant(table.clone()))));
     let all = Collective::new(post.clone());
     all.barrier(1).unwrap();
     if post.rank() == 0 {
@@ -107,12 +108,12 @@ fn rank(end: Local, options: &Options) {
 
 fn measure(post: &Arc<Messenger>, book: &Arc<NodeOwnership>, table: &Arc<dyn Feature>, options: &Options) {
     let remote = Arc::new(Remote::new(post.clone(), book.clone(), ROWS, options.dim));
-    let both = OwnedAndRemoteRows::new(book.clone(), Table::Kept(table.clone()), remote.clone());
-    let names = ["own alone", "others alone", "one after the other", "side by side"];
+    let both = OwnedAndRemoteRows::new(book.clone(), Table::Constant(table.clone()), remote.clone());
+    let names = ["own alone", "others alone", "sequential", "concurrent"];
     let mut seconds = names.map(|_| Vec::with_capacity(options.rounds));
     let mut out = vec![0.0; (options.own + options.others) * options.dim];
     let mut expected = out.clone();
-    // the first rounds fill caches and queues
+    // The first rounds warm up caches and queues.
     for round in 0..options.rounds + 3 {
         let (ids, places) = batch(book, round as u64, options);
         let [own, others] = &places;
@@ -141,11 +142,12 @@ fn measure(post: &Arc<Messenger>, book: &Arc<NodeOwnership>, table: &Arc<dyn Fea
             }
         }
         both.read(&ids, &mut out).unwrap();
-        assert!(out == expected, "the same rows either way");
+        assert!(out == expected, "all ways read the same rows");
     }
     let Options { mbit, dim, own, others, rounds } = options;
     println!(
-        "{own} own rows and {others} others' of {dim} f32 at {mbit} Mbit/s, {rounds} rounds in turn, ms:"
+        "{own} own rows and {others} remote rows of {dim} f32 at {mbit} Mbit/s, {rounds} alternating rounds, \
+         ms:"
     );
     for (name, seconds) in names.iter().zip(&mut seconds) {
         seconds.sort_by(f64::total_cmp);
@@ -154,11 +156,11 @@ fn measure(post: &Arc<Messenger>, book: &Arc<NodeOwnership>, table: &Arc<dyn Fea
     }
 }
 
-/// The nodes of a batch in a mixed order, and the positions of own ones and of others.
+/// Nodes of a batch in a mixed order, and the positions of own ones and of remote ones.
 fn batch(book: &NodeOwnership, number: u64, options: &Options) -> (Vec<NodeId>, [Vec<u32>; 2]) {
     let mut left = [options.own, options.others];
     let (mut ids, mut places) = (Vec::new(), [Vec::new(), Vec::new()]);
-    // a permutation of all nodes
+    // A permutation of all nodes.
     let step = (keyed::mix(number) as usize | 1) % NODES;
     let mut node = keyed::mix(!number) as usize % NODES;
     while left != [0, 0] {

@@ -1,6 +1,6 @@
-//! What all ranks do together, each calling the same with the same number.
+//! Collective operations, called by all ranks with the same number.
 //!
-//! Sums are made in the order of the ranks, so that they are the same bits on all of them and in every run.
+//! Sums are computed in rank order, so that they are bit-identical on all ranks and in every run.
 
 use std::sync::Arc;
 
@@ -8,41 +8,46 @@ use graphmill_core::{Error, Result};
 
 use crate::{Messenger, messenger::HEADER};
 
-/// What all ranks do together. Numbers are the caller's: a number is of one call only while others may still be at it.
+/// Collective operations over the ranks. The caller chooses numbers; a number must identify a
+/// single call while any rank may still take part in it.
 #[derive(Clone)]
 pub struct Collective {
     post: Arc<Messenger>,
 }
 
-/// The values of a message, which are to be so many.
+/// Checks that a message holds `len` values.
 fn as_many(words: &[u32], len: usize, rank: usize) -> Result<&[f32]> {
     let values = words.get(HEADER..).unwrap_or_default();
     if values.len() != len {
-        let message =
-            format!("{} values where {len} are summed: the ranks do not all do the same", values.len());
+        let message = format!(
+            "{} values received for a sum of {len}: the ranks run different operations; start all \
+                with the same program and options",
+            values.len()
+        );
         return Err(Error::Peer { rank, message });
     }
     Ok(bytemuck::cast_slice(values))
 }
 
-/// The part of `len` values that a rank sums.
+/// Range of `len` values that a rank sums.
 fn share(len: usize, rank: usize, size: usize) -> std::ops::Range<usize> {
     rank * len / size..(rank + 1) * len / size
 }
 
 impl Collective {
-    /// Over this post.
+    /// Creates the operations over this messenger.
     pub fn new(post: Arc<Messenger>) -> Self {
         Self { post }
     }
 
-    /// The post.
+    /// Underlying messenger.
     pub fn post(&self) -> &Arc<Messenger> {
         &self.post
     }
 
-    /// Makes `values` the sum of all ranks' `values`, which are as many. Each rank sums a share and hands it round (reduce-scatter and
-    /// all-gather): 2 (K - 1) / K of the values go out of, and come to, each of K ranks.
+    /// Replaces `values` by the sum over all ranks' `values`, which have equal lengths. Each rank
+    /// sums a share and distributes it (reduce-scatter and all-gather): each of K ranks sends and
+    /// receives 2 (K - 1) / K of the values.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -52,8 +57,8 @@ impl Collective {
         self.collect(number, values)
     }
 
-    /// The first step of [`Collective::sum`]: sends the others their shares. Waits for nobody, so that several sums can be begun before
-    /// the first is made.
+    /// First step of [`Collective::sum`]: sends the others their shares. Does not wait, so that
+    /// several sums can be started before the first completes.
     pub fn scatter(&self, number: u64, values: &[f32]) {
         let post = &self.post;
         for to in post.others() {
@@ -62,7 +67,7 @@ impl Collective {
         }
     }
 
-    /// The second: sums this rank's share and hands it round.
+    /// Second step: sums this rank's share and distributes it.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -83,7 +88,7 @@ impl Collective {
         Ok(())
     }
 
-    /// The third: takes the others' sums.
+    /// Third step: receives the others' sums.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -98,7 +103,7 @@ impl Collective {
         Ok(())
     }
 
-    /// What every rank says, in their order.
+    /// Gathers the words of every rank, in rank order.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -118,10 +123,10 @@ impl Collective {
         (0..post.size()).map(one).collect()
     }
 
-    /// What rank 0 says.
+    /// Broadcasts the words of rank 0.
     ///
     /// # Errors
-    /// It did not take part.
+    /// Rank 0 did not take part.
     pub fn broadcast(&self, number: u64, said: Vec<u32>) -> Result<Vec<u32>> {
         if self.post.rank() > 0 {
             let mut words = self.post.take(0, number)?;
@@ -134,10 +139,10 @@ impl Collective {
         Ok(said)
     }
 
-    /// Waits until all ranks have come here.
+    /// Waits until all ranks have arrived.
     ///
     /// # Errors
-    /// A rank did not come.
+    /// A rank did not arrive.
     pub fn barrier(&self, number: u64) -> Result<()> {
         self.gather(number, &[]).map(drop)
     }

@@ -1,9 +1,9 @@
-//! A graph in parts, each with the rank that owns it.
+//! Distributed graphs: each part belongs to the rank that owns it.
 //!
 //! ```text
-//!   sampler ─► ids of other ranks' nodes ─► post ─► transport ~~~► transport ─► post ─► service: the owner draws
-//!   feature ─► rows that are not here    ─►                                             the owner reads
-//!   gradients ─► sums over ranks, in the order of ranks
+//!   sampler ─► ids of remote nodes ─► messenger ─► transport ~~~► transport ─► messenger ─► service: the owner samples
+//!   feature ─► ids of remote rows  ─►                                                       the owner reads
+//!   gradients ─► sums over ranks, in rank order
 //! ```
 //!
 //! ```
@@ -25,15 +25,15 @@
 //! # Ok::<(), graphmill_core::Error>(())
 //! ```
 //!
-//! - [`transport`]: frames from rank to rank, over MPI or within a process.
-//! - [`messenger`]: who asks whom, who answers, what goes first, who waits and for how long.
-//! - [`collective`]: what all ranks do together.
-//! - [`ownership`]: which rank owns which node.
-//! - [`sampler`]: neighbours of nodes that others own, drawn by their owners.
-//! - [`rows`]: feature rows that others own: the remote tier.
+//! - [`transport`]: frames between ranks, over MPI or within a process.
+//! - [`messenger`]: requests and replies, priorities, timeouts.
+//! - [`collective`]: collective operations.
+//! - [`ownership`]: the map from nodes to owning ranks.
+//! - [`sampler`]: neighbours of remote nodes, sampled by their owners.
+//! - [`rows`]: feature rows of remote nodes: the remote tier.
 //!
-//! What an owner draws for a node depends on (seed, epoch, batch, hop, node) alone, so a batch that is sampled over ranks has the
-//! blocks of one that is sampled by a single process.
+//! The neighbours that an owner draws for a node depend only on (seed, epoch, batch, hop, node), so
+//! a batch sampled over ranks has the same blocks as in a single process.
 
 pub mod collective;
 pub mod messenger;

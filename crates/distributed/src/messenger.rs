@@ -1,10 +1,13 @@
-//! Who asks whom, who answers, and how long anyone waits.
+//! Requests and replies between ranks, with timeouts.
 //!
-//! One thread drives the transport (`driver.rs`), and hands over what is urgent first (`queue.rs`). It hands asks to the services, on threads of their own that wait for nobody (so that two ranks
-//! which ask each other cannot wait for one another), and puts everything else in a box, where whoever waits finds it.
+//! One thread drives the transport (`driver.rs`) and sends urgent messages first (`queue.rs`). It
+//! passes requests to the services, which run on separate threads that never block (so that two
+//! ranks that send each other requests cannot deadlock), and puts all other messages into
+//! mailboxes, from which waiting threads take them.
 //!
-//! A rank that has nothing to say says so, several times in the time that others wait for it. Who waits for a rank that was silent for
-//! [`MessengerOptions::patience`] gives up with an error that names it; a rank that fails tells all others why, and they fail at once.
+//! An idle rank sends heartbeats, several within the time that others wait for it. A rank that
+//! waits for another that was silent for [`MessengerOptions::patience`] returns an error that names
+//! it; a failing rank sends the reason to all others, which then fail at once.
 
 mod driver;
 mod queue;
@@ -26,12 +29,12 @@ pub use queue::IN_FLIGHT_BYTES;
 
 use crate::{Transport, transport::Lane};
 
-/// Words before what a message says: its kind and service, and its number.
+/// Number of words before the payload of a message: kind and service, and number.
 pub const HEADER: usize = 3;
-/// What a message is, in the low byte of its first word.
+/// Kinds of a message, in the low byte of its first word.
 mod kind {
-    pub(super) const ASK: u32 = 1;
-    pub(super) const ANSWER: u32 = 2;
+    pub(super) const REQUEST: u32 = 1;
+    pub(super) const REPLY: u32 = 2;
     pub(super) const REFUSAL: u32 = 3;
     pub(super) const PUT: u32 = 4;
     pub(super) const FAULT: u32 = 5;
@@ -39,7 +42,7 @@ mod kind {
     pub(super) const BYE: u32 = 7;
 }
 
-/// Answers what other ranks ask.
+/// Service that replies to requests of other ranks.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -65,24 +68,26 @@ mod kind {
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait Service: Send + Sync {
-    /// Appends to `answer` what is answered to `words`, which rank `from` asks. Waits for no other rank.
+    /// Appends the reply to `words`, a request of rank `from`, to `answer`. Must not wait for
+    /// another rank.
     ///
     /// # Errors
-    /// It cannot be answered: told to whoever asked, and what was appended is dropped.
+    /// The request is invalid: the requesting rank gets the error, and the partial reply is
+    /// dropped.
     fn answer(&self, from: usize, words: &[u32], answer: &mut Vec<u32>) -> Result<()>;
 
-    /// What its answers are, and so which messages they let pass.
+    /// Lane of the replies, which determines their priority.
     fn lane(&self) -> Lane {
         Lane::Draws
     }
 }
 
-/// How a post behaves.
+/// Settings of a messenger.
 #[derive(Clone, Copy, Debug)]
 pub struct MessengerOptions {
-    /// How long a rank may be silent while another waits for it.
+    /// Time after which a silent rank is declared dead while another waits for it.
     pub patience: Duration,
-    /// Threads that answer.
+    /// Number of service threads.
     pub threads: usize,
 }
 
@@ -92,19 +97,21 @@ impl Default for MessengerOptions {
     }
 }
 
-/// What one rank has sent, headers included; signs of life and good-byes are not counted.
+/// Traffic sent by one rank, headers included, without heartbeats and good-byes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// What counts as one in [`Messenger::sent`]: everything that is asked of, and answered by, one service; and what is put in boxes.
+/// Number of counters of [`Messenger::sent`]: one per service for its requests and replies, and one
+/// for mailboxes.
 const COUNTERS: usize = 256;
 
-/// A rank's end of all conversations. Dropping the last clone of its [`Arc`] without [`Messenger::close`] tells the others that this rank failed.
+/// Messenger of one rank. Dropping the last clone of its [`Arc`] without [`Messenger::close`]
+/// reports a failure of this rank to the others.
 pub struct Messenger {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -120,19 +127,19 @@ struct Shared {
     services: RwLock<HashMap<u32, Arc<dyn Service>>>,
     next: AtomicU64,
     began: Instant,
-    /// When each rank was last heard, in milliseconds since `began`.
-    heard: Vec<AtomicU64>,
+    /// Time of each rank's last frame, in milliseconds since `began`.
+    last_seen: Vec<AtomicU64>,
     sent: Vec<[AtomicU64; 2]>,
     ended: AtomicBool,
 }
 
 #[derive(Default)]
 struct Mailboxes {
-    /// By sender, kind and number.
+    /// Messages by sender, kind and number.
     mail: HashMap<(usize, u32, u64), VecDeque<Vec<u32>>>,
-    /// What became of the ranks that are no longer there.
+    /// Final state of the ranks that have left.
     gone: HashMap<usize, String>,
-    /// What ended this rank's post.
+    /// Failure of this rank's messenger.
     broken: Option<String>,
 }
 
@@ -141,10 +148,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Messenger {
-    /// Starts the thread that drives the transport, which `join` makes there.
+    /// Starts the thread that drives the transport, which `join` creates on that thread.
     ///
     /// # Errors
-    /// There is no transport, or no thread.
+    /// The transport or the thread cannot be created.
     pub fn start<T: Transport>(
         options: MessengerOptions,
         join: impl FnOnce() -> Result<T> + Send + 'static,
@@ -153,7 +160,7 @@ impl Messenger {
             .num_threads(options.threads.max(1))
             .thread_name(|i| format!("answer {i}"))
             .build()
-            .map_err(|error| Error::invalid(format!("no threads to answer other ranks: {error}")))?;
+            .map_err(|error| Error::invalid(format!("cannot start the service threads: {error}")))?;
         let (out, outbox) = channel();
         let (ready, made) = channel();
         let thread = std::thread::Builder::new().name("post".into()).spawn(move || {
@@ -172,55 +179,55 @@ impl Messenger {
                 services: RwLock::default(),
                 next: AtomicU64::new(0),
                 began: Instant::now(),
-                heard: (0..size).map(|_| AtomicU64::new(0)).collect(),
+                last_seen: (0..size).map(|_| AtomicU64::new(0)).collect(),
                 sent: (0..COUNTERS).map(|_| Default::default()).collect(),
                 ended: AtomicBool::new(false),
             });
             let _ = ready.send(Ok(shared.clone()));
             Driver::new(shared, transport, Arc::new(threads), outbox).drive();
         });
-        let thread = thread.map_err(|e| Error::invalid(format!("no thread to talk to other ranks: {e}")))?;
-        let lost = || Error::invalid("the thread that talks to other ranks ended before it began");
+        let thread = thread.map_err(|e| Error::invalid(format!("cannot start the transport thread: {e}")))?;
+        let lost = || Error::invalid("the transport thread ended before it began");
         let shared = made.recv().map_err(|_| lost())??;
         Ok(Arc::new(Self { shared, thread: Mutex::new(Some(thread)) }))
     }
 
-    /// Which rank this is.
+    /// Number of this rank.
     pub fn rank(&self) -> usize {
         self.shared.rank
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub fn size(&self) -> usize {
         self.shared.size
     }
 
-    /// The other ranks, from the one behind this.
+    /// Other ranks, beginning with the next.
     pub fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, size) = (self.rank(), self.size());
         (1..size).map(move |i| (rank + i) % size)
     }
 
-    /// Answers asks for `number` (below 256) by this service from now on.
+    /// Registers the service for requests to `number` (below 256).
     pub fn serve(&self, number: u32, service: Arc<dyn Service>) {
         let mut services = self.shared.services.write().unwrap_or_else(PoisonError::into_inner);
         services.insert(number, service);
     }
 
-    /// Asks a rank's service. `say` writes the words.
+    /// Sends a request to a rank's service. `say` writes the words.
     pub fn ask(&self, to: usize, service: u32, say: impl FnOnce(&mut Vec<u32>)) -> PendingReply<'_> {
         let number = self.shared.next.fetch_add(1, Relaxed);
-        self.shared.send(to, Lane::Draws, kind::ASK, service, number, say);
+        self.shared.send(to, Lane::Draws, kind::REQUEST, service, number, say);
         PendingReply { post: self, to, number }
     }
 
-    /// Puts words in a rank's box of that number.
+    /// Puts words into a rank's mailbox `number`.
     pub fn put(&self, to: usize, number: u64, say: impl FnOnce(&mut Vec<u32>)) {
         self.shared.send(to, Lane::Urgent, kind::PUT, 0, number, say);
     }
 
-    /// Takes from this rank's box of that number what `from` has put there, in the order in which it did, waiting for it. The words begin
-    /// behind the first [`HEADER`].
+    /// Takes the next message that `from` put into mailbox `number` of this rank, in sending order,
+    /// waiting for it. The payload begins after the first [`HEADER`] words.
     ///
     /// # Errors
     /// The rank has failed, has ended, or was silent for too long.
@@ -228,25 +235,27 @@ impl Messenger {
         self.shared.wait(from, kind::PUT, number)
     }
 
-    /// What this rank has sent as, and to, that service (0: what was put in boxes).
+    /// Traffic of this rank by service, both requests and replies (0: mailboxes).
     pub fn sent(&self, service: u32) -> Sent {
         let [messages, bytes] = &self.shared.sent[service as usize % COUNTERS];
         Sent { messages: messages.load(Relaxed), bytes: bytes.load(Relaxed) }
     }
 
-    /// Tells all other ranks that this one has failed, and why.
+    /// Reports a failure of this rank to all others, with the reason.
     pub fn fail(&self, why: &str) {
         for to in self.others() {
             self.shared.send(to, Lane::Urgent, kind::FAULT, 0, 0, |words| say_text(why, words));
         }
     }
 
-    /// Ends the conversation: all that was to be said was said, by all ranks ([`crate::Collective::barrier`] makes sure).
+    /// Closes the messenger after all ranks have finished their communication
+    /// ([`crate::Collective::barrier`] ensures that).
     pub fn close(&self) {
         self.end(Ending::Closed);
     }
 
-    /// Ends the conversation for all: told why first, and where ranks are processes they are ended too.
+    /// Ends communication for all ranks: sends the reason, and terminates the others if ranks are
+    /// processes.
     pub fn abort(&self, why: &str) {
         self.fail(why);
         self.end(Ending::Aborted);
@@ -265,11 +274,11 @@ impl Messenger {
 impl Drop for Messenger {
     fn drop(&mut self) {
         if !self.shared.ended.load(Relaxed) {
-            // a rank that ends because another failed passes that on: whoever hears of this one first is told the cause
-            let heard =
+            // A rank that ends because another failed forwards the original reason.
+            let cause_of =
                 |(rank, why): (&usize, &String)| (why != ENDED).then(|| (*rank as u64 + 1, why.clone()));
-            let cause = lock(&self.shared.boxes).gone.iter().find_map(heard);
-            let (of, why) = cause.unwrap_or_else(|| (0, "it has ended before its work was done".to_string()));
+            let cause = lock(&self.shared.boxes).gone.iter().find_map(cause_of);
+            let (of, why) = cause.unwrap_or_else(|| (0, "it ended before its work was complete".to_string()));
             for to in self.others() {
                 self.shared.send(to, Lane::Urgent, kind::FAULT, 0, of, |words| say_text(&why, words));
             }
@@ -278,7 +287,7 @@ impl Drop for Messenger {
     }
 }
 
-/// A question that was asked.
+/// Pending reply to a request.
 #[must_use]
 pub struct PendingReply<'p> {
     post: &'p Messenger,
@@ -287,12 +296,12 @@ pub struct PendingReply<'p> {
 }
 
 impl PendingReply<'_> {
-    /// The answer, behind the first [`HEADER`] words.
+    /// Waits for the reply, after the first [`HEADER`] words.
     ///
     /// # Errors
-    /// The rank cannot answer, has failed, or was silent for too long.
+    /// The rank rejects the request, has failed, or was silent for too long.
     pub fn wait(self) -> Result<Vec<u32>> {
-        self.post.shared.wait(self.to, kind::ANSWER, self.number)
+        self.post.shared.wait(self.to, kind::REPLY, self.number)
     }
 }
 
@@ -316,7 +325,7 @@ impl Shared {
         let [messages, bytes] = &self.sent[service as usize % COUNTERS];
         messages.fetch_add(1, Relaxed);
         bytes.fetch_add(4 * words.len() as u64, Relaxed);
-        // a post that has ended sends nothing; whoever waits is told by `broken`
+        // A closed messenger sends nothing; waiting threads find the reason in `broken`.
         let _ = lock(&self.out).send(Outgoing::Message(to, lane, words));
     }
 
@@ -338,12 +347,12 @@ impl Shared {
             if let Some(words) = found {
                 return Ok(words);
             }
-            if kind == kind::ANSWER
+            if kind == kind::REPLY
                 && let Some(mut refusal) = boxes.mail.remove(&(from, kind::REFUSAL, number))
             {
                 return Err(peer(refusal.pop_front().map_or_else(String::new, |words| text(&words))));
             }
-            // the rank that failed first is the one to name, whoever is waited for
+            // The error names the rank that failed first, regardless of the rank waited for.
             let fault = boxes.gone.iter().filter(|(rank, why)| **rank == from || why.as_str() != ENDED);
             if let Some((&rank, why)) = fault.min_by_key(|(rank, why)| (why.as_str() == ENDED, **rank)) {
                 return Err(Error::Peer { rank, message: why.clone() });
@@ -352,12 +361,13 @@ impl Shared {
                 return Err(Error::invalid(format!("the connection to other ranks is lost: {why}")));
             }
             let patience = self.options.patience;
-            let heard = self.began + Duration::from_millis(self.heard[from].load(Relaxed));
-            let silent = heard.max(began).elapsed();
+            let seen = self.began + Duration::from_millis(self.last_seen[from].load(Relaxed));
+            let silent = seen.max(began).elapsed();
             if silent >= patience {
                 return Err(peer(format!(
-                    "nothing was heard of it for {:.1} seconds: it, its machine or the network between is down or hangs; --resume \
-                     goes on from the last checkpoint, and --peer-timeout says how long to wait",
+                    "it was silent for {:.1} seconds: the process, its machine or the network is down or \
+                     hangs; \
+                     --resume continues from the last checkpoint, and --peer-timeout sets the time to wait",
                     silent.as_secs_f64()
                 )));
             }
@@ -367,15 +377,15 @@ impl Shared {
     }
 }
 
-/// The first words of a message.
+/// First words of a message.
 fn header(kind: u32, service: u32, number: u64) -> Vec<u32> {
     vec![kind | service << 8, number as u32, (number >> 32) as u32]
 }
 
-/// What became of a rank that closed its post.
-const ENDED: &str = "it has ended its run: the ranks do not all do the same";
+/// Final state of a rank that closed its messenger.
+const ENDED: &str = "it has ended its run: the ranks run different operations";
 
-/// Text as words, its length first.
+/// Appends text as words, preceded by its length.
 fn say_text(text: &str, words: &mut Vec<u32>) {
     words.push(text.len() as u32);
     words.extend(text.as_bytes().chunks(4).map(|bytes| {
@@ -385,7 +395,7 @@ fn say_text(text: &str, words: &mut Vec<u32>) {
     }));
 }
 
-/// The text of a message.
+/// Decodes the text of a message.
 fn text(words: &[u32]) -> String {
     let Some((&len, words)) = words.get(HEADER..).and_then(<[u32]>::split_first) else {
         return String::new();

@@ -1,47 +1,50 @@
-//! Which rank owns which node, and where the owner keeps it.
+//! Map from nodes to the ranks that own them, and to their position at the owner.
 //!
-//! Memory: 2 bytes a node for the parts, mapped where the partition is on disk, and 3 bits for the own nodes' places.
+//! Memory: 2 bytes a node for the parts, mapped if the partition is on disk, and 3 bits for the
+//! positions of own nodes.
 
 use graphmill_core::{Error, NodeId, Result};
 use graphmill_data::partition::PartitionBook;
 
-/// Nodes of a word of the bitmap.
+/// Nodes per word of the bitmap.
 const WORD: usize = 64;
 
-/// The owners of all nodes. Parts go to ranks in turns, so that any number of ranks up to that of the parts will do.
+/// Owners of all nodes. Parts are assigned to ranks round-robin, so that any number of ranks up to
+/// the number of parts is possible.
 #[derive(Clone, Debug)]
 pub struct NodeOwnership {
     parts: PartitionBook,
-    /// The rank of each part.
+    /// Rank of each part.
     rank_of: Vec<u16>,
     rank: usize,
     size: usize,
-    /// Own nodes, a bit each.
+    /// Bitmap of own nodes.
     own: Vec<u64>,
-    /// Own nodes before each word.
+    /// Number of own nodes before each word.
     before: Vec<u32>,
     num_own: usize,
 }
 
 impl NodeOwnership {
-    /// For rank `rank` of `size`, parts dealt to the ranks in turns.
+    /// Creates the map of rank `rank` of `size`, with parts assigned round-robin.
     ///
     /// # Errors
     /// There are fewer parts than ranks.
     pub fn new(parts: PartitionBook, rank: usize, size: usize) -> Result<Self> {
         let many = usize::from(parts.parts());
-        Self::dealt(parts, (0..many).map(|part| (part % size) as u16).collect(), rank, size)
+        Self::with_ranks(parts, (0..many).map(|part| (part % size) as u16).collect(), rank, size)
     }
 
-    /// As [`NodeOwnership::new`], with the rank of each part (each below `size`).
+    /// Creates the map from the rank of each part (each below `size`).
     ///
     /// # Errors
-    /// There are fewer parts than ranks, or a part has no rank.
-    pub fn dealt(parts: PartitionBook, rank_of: Vec<u16>, rank: usize, size: usize) -> Result<Self> {
+    /// There are fewer parts than ranks, or the numbers of parts differ.
+    pub fn with_ranks(parts: PartitionBook, rank_of: Vec<u16>, rank: usize, size: usize) -> Result<Self> {
         let many = usize::from(parts.parts());
         if many < size {
             return Err(Error::invalid(format!(
-                "{size} ranks share {many} parts: partition with --parts {size} or more, or start {many} ranks or fewer"
+                "{size} ranks share {many} parts: partition with --parts {size} or more, or start {many} \
+                 ranks or fewer"
             )));
         }
         if many != rank_of.len() {
@@ -66,49 +69,49 @@ impl NodeOwnership {
         Ok(Self { parts, rank_of, rank, size, own, before, num_own: num_own as usize })
     }
 
-    /// Which rank this is.
+    /// Number of this rank.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The part of every node.
+    /// Part of every node.
     pub fn parts(&self) -> &PartitionBook {
         &self.parts
     }
 
-    /// All nodes.
+    /// Number of all nodes.
     pub fn num_nodes(&self) -> usize {
         self.parts.num_nodes()
     }
 
-    /// Own nodes.
+    /// Number of own nodes.
     pub fn num_own(&self) -> usize {
         self.num_own
     }
 
-    /// The parts of a rank.
+    /// Parts of a rank.
     pub fn parts_of(&self, rank: usize) -> impl Iterator<Item = usize> + '_ {
         self.rank_of.iter().enumerate().filter(move |(_, r)| usize::from(**r) == rank).map(|(part, _)| part)
     }
 
-    /// The rank that owns `v`.
+    /// Rank that owns `v`.
     #[inline]
     pub fn owner(&self, v: NodeId) -> usize {
         usize::from(self.rank_of[usize::from(self.parts.part_of(v))])
     }
 
-    /// Whether this rank owns `v`.
+    /// Returns true if this rank owns `v`.
     #[inline]
     pub fn is_own(&self, v: NodeId) -> bool {
         self.own[v as usize / WORD] >> (v as usize % WORD) & 1 == 1
     }
 
-    /// The number of `v`, which this rank owns, among its own nodes in ascending order.
+    /// Position of the own node `v` among all own nodes, ascending.
     #[inline]
     pub fn place(&self, v: NodeId) -> u32 {
         let (word, bit) = (v as usize / WORD, v as usize % WORD);
@@ -120,7 +123,7 @@ impl NodeOwnership {
         (0..self.num_nodes() as NodeId).filter(|&v| self.is_own(v))
     }
 
-    /// Sorts `ids` by owner: calls `see` with each rank that owns some, the ids, and their numbers among `ids`.
+    /// Groups `ids` by owner: for each rank that owns some, the ids and their positions in `ids`.
     pub(crate) fn by_owner(&self, ids: &[NodeId]) -> Vec<Share> {
         let mut shares: Vec<Share> = (0..self.size).map(|_| Share::default()).collect();
         for (i, &v) in ids.iter().enumerate() {
@@ -132,12 +135,12 @@ impl NodeOwnership {
     }
 }
 
-/// Those of some nodes that one rank owns.
+/// Nodes of a request that one rank owns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Share {
-    /// The nodes.
+    /// Ids of the nodes.
     pub(crate) ids: Vec<NodeId>,
-    /// Their numbers among all: ascending.
+    /// Their positions in the request, ascending.
     pub(crate) at: Vec<u32>,
 }
 
@@ -146,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_nodes_are_numbered_in_their_order() {
+    fn own_nodes_are_numbered_in_ascending_order() {
         let parts: Vec<u16> = (0..1000u32).map(|v| (v * v % 7) as u16).collect();
         let parts = PartitionBook::new(7, parts).unwrap();
         for size in [1, 2, 3, 7] {
@@ -163,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn inconsistent_assignments_are_rejected() {
         let parts = PartitionBook::new(2, vec![0, 1, 1]).unwrap();
         let few = NodeOwnership::new(parts.clone(), 0, 3).unwrap_err().to_string();
         assert!(few.contains("--parts 3"), "{few}");
-        assert!(NodeOwnership::dealt(parts, vec![0, 1, 0], 0, 2).is_err());
+        assert!(NodeOwnership::with_ranks(parts, vec![0, 1, 0], 0, 2).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Feature rows that other ranks own: the remote tier, behind whatever cache is before it.
+//! Feature rows of remote nodes: the remote tier, behind an optional cache.
 
 use std::{
     collections::VecDeque,
@@ -18,24 +18,25 @@ use crate::{
     transport::Lane,
 };
 
-/// The number of the service that reads feature rows. Those of other tables follow.
+/// Number of the feature-row service. The services of other tables follow.
 pub const ROWS: u32 = 16;
-/// Bytes of an answer at most: what is asked for is asked in parts, which are read, travel and are put in their places side by side.
-const ANSWER: usize = 512 << 10;
-/// Answers of an owner that are under way at once.
+/// Maximum bytes of a reply: a request is split, so that the chunks are read, transferred and
+/// stored concurrently.
+const MAX_REPLY_BYTES: usize = 512 << 10;
+/// Maximum number of pending replies per owner.
 const WINDOW: usize = 8;
 
-/// Bytes that asking a rank for `rows` rows of `dim` values puts on the wire, and answering.
+/// Bytes on the wire for requesting `rows` rows of `dim` values from a rank, and for the reply.
 pub fn bytes_of_rows(rows: usize, dim: usize) -> [u64; 2] {
     let messages = rows.div_ceil(rows_of_an_answer(dim));
     [HEADER * messages + rows, HEADER * messages + rows * dim].map(|words| 4 * words as u64)
 }
 
 fn rows_of_an_answer(dim: usize) -> usize {
-    (ANSWER / 4 / dim.max(1)).max(1)
+    (MAX_REPLY_BYTES / 4 / dim.max(1)).max(1)
 }
 
-/// The rows of other ranks' nodes. It is asked for no own ones.
+/// Rows of remote nodes. It is never asked for own rows.
 pub struct Remote {
     post: Arc<Messenger>,
     book: Arc<NodeOwnership>,
@@ -44,7 +45,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Rows of `dim` values, read by the owners' service of that number.
+    /// Creates the tier of rows of `dim` values, read by the owners' service of that number.
     pub fn new(post: Arc<Messenger>, book: Arc<NodeOwnership>, service: u32, dim: usize) -> Self {
         Self { post, book, service, dim }
     }
@@ -85,7 +86,7 @@ impl OverlappedFeature for Remote {
         let mut traffic = Traffic::default();
         let shares = self.book.by_owner(ids);
         let most = rows_of_an_answer(self.dim);
-        // owners take turns, and each has a few answers under way at most
+        // Owners alternate, and each has a few pending replies at most.
         let longest = shares.iter().map(|share| share.ids.len()).max().unwrap_or(0);
         let questions =
             (0..longest.div_ceil(most)).flat_map(|i| self.post.others().map(move |to| (to, i * most)));
@@ -127,33 +128,33 @@ impl OverlappedFeature for Remote {
     }
 }
 
-/// Answers with own rows, one for each own node in ascending order.
-pub struct Reading {
+/// Service that replies with own rows, indexed by ascending own node.
+pub struct RowService {
     book: Arc<NodeOwnership>,
     table: Table,
 }
 
-/// Where own rows are.
+/// Source of the own rows.
 #[derive(Clone)]
 pub enum Table {
-    /// In a table that stays.
-    Kept(Arc<dyn Feature>),
-    /// In one that is written anew from time to time, while nobody asks for its rows.
+    /// Constant table.
+    Constant(Arc<dyn Feature>),
+    /// Table that is rewritten from time to time, while no requests are pending.
     Written(Arc<RwLock<Matrix>>),
 }
 
-impl Reading {
-    /// Of this table.
+impl RowService {
+    /// Creates the service of this table.
     pub fn new(book: Arc<NodeOwnership>, table: Table) -> Self {
         Self { book, table }
     }
 }
 
-impl Service for Reading {
+impl Service for RowService {
     fn answer(&self, _: usize, ids: &[u32], answer: &mut Vec<u32>) -> Result<()> {
         if let Some(&v) = ids.iter().find(|&&v| v as usize >= self.book.num_nodes() || !self.book.is_own(v)) {
             return Err(Error::invalid(format!(
-                "node {v} is not here: the ranks have opened different partitions"
+                "node {v} is not on this rank: the ranks have opened different partitions"
             )));
         }
         let places: Vec<u32> = ids.iter().map(|&v| self.book.place(v)).collect();
@@ -166,10 +167,10 @@ impl Service for Reading {
 }
 
 impl Table {
-    /// Copies these rows to places in `out`.
+    /// Copies these rows to positions in `out`.
     fn read_to(&self, rows: &[u32], at: &[u32], out: &mut [f32]) -> Result<Traffic> {
         match self {
-            Self::Kept(feature) => feature.read_to(rows, Places::At(at), out),
+            Self::Constant(feature) => feature.read_to(rows, Places::At(at), out),
             Self::Written(table) => {
                 let began = Instant::now();
                 let table = table.read().unwrap_or_else(PoisonError::into_inner);
@@ -188,7 +189,7 @@ impl Table {
     /// Appends the bits of these rows.
     fn append(&self, places: &[u32], words: &mut Vec<u32>) -> Result<()> {
         match self {
-            Self::Kept(feature) => {
+            Self::Constant(feature) => {
                 let before = words.len();
                 words.resize(before + places.len() * feature.dim(), 0);
                 feature.read(places, bytemuck::cast_slice_mut(&mut words[before..]))?;
@@ -206,7 +207,7 @@ impl Table {
     }
 }
 
-/// All rows: own ones from a table, others' from the remote tier or a cache before it.
+/// All rows: own ones from a table, remote ones from the remote tier or a cache before it.
 pub struct OwnedAndRemoteRows {
     book: Arc<NodeOwnership>,
     own: Table,
@@ -214,7 +215,7 @@ pub struct OwnedAndRemoteRows {
 }
 
 impl OwnedAndRemoteRows {
-    /// Own rows from `own`, one for each own node in ascending order; others' rows from `others`.
+    /// Combines own rows from `own`, indexed by ascending own node, and remote rows from `others`.
     pub fn new(book: Arc<NodeOwnership>, own: Table, others: Arc<dyn Feature>) -> Self {
         Self { book, own, others }
     }
@@ -248,7 +249,7 @@ impl Feature for OwnedAndRemoteRows {
         if others.is_empty() {
             return read_own(out);
         }
-        // others' rows travel meanwhile
+        // Remote rows are in transit meanwhile.
         read_overlapped(&*self.others, &others, Places::At(&others_at), out, &mut read_own)
     }
 
@@ -261,23 +262,24 @@ impl Feature for OwnedAndRemoteRows {
     }
 }
 
-/// Several tables as one: the rows of several parts' nodes, ascending by node over all of them.
+/// Concatenation of tables: the rows of several parts' nodes, ascending by node over all of them.
 pub struct ConcatRows {
     tables: Vec<Arc<dyn Feature>>,
-    /// The table of each row, and its number there.
+    /// Table of each row, and its index there.
     of: Vec<(u16, u32)>,
 }
 
 impl ConcatRows {
-    /// Of tables whose rows are those of `nodes`, ascending, table by table.
+    /// Creates the concatenation of tables whose rows are those of `nodes`, ascending within each
+    /// table.
     ///
     /// # Errors
-    /// The tables are of different widths.
+    /// The tables have different widths.
     pub fn new<'n>(tables: Vec<Arc<dyn Feature>>, nodes: impl Iterator<Item = &'n [NodeId]>) -> Result<Self> {
         if let Some(other) = tables.iter().find(|table| table.dim() != tables[0].dim()) {
             let (a, b) = (tables[0].dim(), other.dim());
             return Err(Error::invalid(format!(
-                "parts with rows of {a} and of {b} features: partition again"
+                "parts with rows of {a} and of {b} features; partition the dataset again"
             )));
         }
         let rows = nodes.enumerate().flat_map(|(table, nodes)| {
@@ -337,7 +339,7 @@ mod tests {
 
     use super::*;
 
-    /// Others' rows, which are on their way while `travel`.
+    /// Remote rows, in transit while `travel` is set.
     struct Travelling {
         rows: Host,
         travel: Arc<AtomicBool>,
@@ -381,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Own rows, which note whether others' were on their way when they were read.
+    /// Own rows, which record whether remote ones were in transit when they were read.
     struct Own {
         rows: Host,
         travel: Arc<AtomicBool>,
@@ -412,8 +414,8 @@ mod tests {
     }
 
     #[test]
-    fn own_rows_are_read_while_others_travel() {
-        // rank 0 owns the even ones of ten nodes
+    fn own_rows_are_read_while_remote_rows_are_in_transit() {
+        // Rank 0 owns the even ones of ten nodes.
         let parts = PartitionBook::new(2, (0..10).map(|v| v % 2).collect::<Vec<u16>>()).unwrap();
         let book = Arc::new(NodeOwnership::new(parts, 0, 2).unwrap());
         let table = |of: &[f32]| Host::new(&Features::f32(1, of.to_vec()));
@@ -422,10 +424,10 @@ mod tests {
         let others = Arc::new(Travelling { rows: table(&all), travel: travel.clone() });
         let own =
             Arc::new(Own { rows: table(&[0.0, 2.0, 4.0, 6.0, 8.0]), travel, beside: AtomicBool::new(false) });
-        let divided = OwnedAndRemoteRows::new(book, Table::Kept(own.clone()), others);
+        let divided = OwnedAndRemoteRows::new(book, Table::Constant(own.clone()), others);
         let mut out = [0.0; 4];
         divided.read(&[3, 8, 1, 0], &mut out).unwrap();
         assert_eq!(out, [3.0, 8.0, 1.0, 0.0]);
-        assert!(own.beside.load(Relaxed), "own rows were read one after the others");
+        assert!(own.beside.load(Relaxed), "own rows were read after the remote ones");
     }
 }

@@ -1,12 +1,12 @@
-//! Neighbours of nodes that other ranks own, drawn by their owners: one exchange a hop.
+//! Sampling of neighbours of remote nodes by their owners, with one exchange per hop.
 //!
 //! ```text
-//!   destinations ─┬─ own ──────────────────────────────► drawn here ─┐
-//!                 └─ others' ─► ids, keys ~~► owner draws ~~► counts, ids ─┴─► block, in the order of the destinations
+//!   destinations ─┬─ own ──────────────────────────────► sampled here ─┐
+//!                 └─ remote ─► ids, keys ~~► owner samples ~~► counts, ids ─┴─► block, in destination order
 //! ```
 //!
-//! An owner draws with the sampler that the asker would have drawn with, keyed by (seed, epoch, batch, hop, node): the block is the one
-//! of a single process that has the whole graph.
+//! An owner samples with the same sampler as the requesting rank, keyed by (seed, epoch, batch,
+//! hop, node), so the block equals that of a single process with the whole graph.
 
 use std::sync::Arc;
 
@@ -22,22 +22,23 @@ use crate::{
     ownership::Share,
 };
 
-/// The number of the service that draws.
+/// Number of the sampling service.
 pub const SAMPLE: u32 = 1;
-/// The number of the service that gives whole lists of neighbours.
+/// Number of the service that returns whole neighbour lists.
 pub const LISTS: u32 = 2;
-/// Words of a question before the ids: hop, aggregation, and the key.
-const QUESTION: usize = 8;
-/// Words of an answer before the counts: how many edges, and whether they weigh something.
-const ANSWER: usize = 2;
+/// Words of a request before the ids: hop, aggregation, and the key.
+const REQUEST_WORDS: usize = 8;
+/// Words of a reply before the counts: number of edges, and whether they have weights.
+const REPLY_WORDS: usize = 2;
 
-/// Bytes that asking for the neighbours of `nodes` nodes puts on the wire, and answering with `edges` edges.
+/// Bytes on the wire for requesting the neighbours of `nodes` nodes, and for the reply with `edges`
+/// edges.
 pub fn bytes_of_a_hop(nodes: usize, edges: usize, weighted: bool) -> [u64; 2] {
     let edges = if weighted { 2 * edges } else { edges };
-    [HEADER + QUESTION + nodes, HEADER + ANSWER + nodes + edges].map(|words| 4 * words as u64)
+    [HEADER + REQUEST_WORDS + nodes, HEADER + REPLY_WORDS + nodes + edges].map(|words| 4 * words as u64)
 }
 
-/// A sampler over the ranks. Its graph has all nodes, and the edges of those that this rank owns.
+/// Sampler over the ranks. Its graph has all nodes, and the edges of the nodes that this rank owns.
 pub struct Distributed {
     inner: Arc<dyn HopSampler>,
     post: Arc<Messenger>,
@@ -46,7 +47,7 @@ pub struct Distributed {
     spare: ObjectPool<(HopScratch, Block)>,
 }
 
-/// Answers with draws of own nodes.
+/// Service that samples own nodes.
 pub struct Drawing {
     inner: Arc<dyn HopSampler>,
     graph: Graph,
@@ -54,7 +55,7 @@ pub struct Drawing {
     spare: ObjectPool<(HopScratch, Block)>,
 }
 
-/// Draws in recycled memory, on the calling thread.
+/// Samples in recycled memory, on the calling thread.
 fn with<T>(
     spare: &ObjectPool<(HopScratch, Block)>,
     draw: impl FnOnce(&mut HopScratch, &mut Block) -> T,
@@ -68,10 +69,10 @@ fn with<T>(
 }
 
 impl Distributed {
-    /// The sampler `inner` over the ranks, by the service [`SAMPLE`].
+    /// Creates the sampler `inner` over the ranks, with the service [`SAMPLE`].
     ///
     /// # Errors
-    /// What it draws for a node depends on more than the node's own neighbours.
+    /// Its draws for a node depend on more than the node's own neighbours.
     pub fn new(
         inner: Arc<dyn HopSampler>,
         post: Arc<Messenger>,
@@ -80,10 +81,10 @@ impl Distributed {
         Self::by(SAMPLE, inner, post, book)
     }
 
-    /// [`Distributed::new`] by the service of that number.
+    /// Creates the sampler as [`Distributed::new`] does, with the service of that number.
     ///
     /// # Errors
-    /// As [`Distributed::new`].
+    /// As for [`Distributed::new`].
     pub fn by(
         service: u32,
         inner: Arc<dyn HopSampler>,
@@ -91,14 +92,15 @@ impl Distributed {
         book: Arc<NodeOwnership>,
     ) -> Result<Self, String> {
         if !inner.properties().is_neighbor_local {
-            return Err("it needs more of the graph than a node's own neighbours, which is all that a rank holds; use neighbor, full, \
+            return Err("it needs more of the graph than a node's own neighbours, which is all that a rank \
+                holds; use neighbor, full, \
                         labor or weighted"
                 .into());
         }
         Ok(Self { inner, post, book, service, spare: ObjectPool::default() })
     }
 
-    /// Serves the other ranks with draws from `graph`.
+    /// Registers the sampling service on `graph` for the other ranks.
     pub fn serve(&self, graph: &Graph) {
         let (inner, book) = (self.inner.clone(), self.book.clone());
         let drawing = Drawing { inner, graph: graph.clone(), book, spare: ObjectPool::default() };
@@ -112,7 +114,7 @@ impl HopSampler for Distributed {
     }
 
     fn properties(&self) -> HopProperties {
-        // a hop is one exchange: it is not drawn in parts
+        // A hop is a single exchange, so it is not split.
         HopProperties { is_per_node: false, is_neighbor_local: false, ..self.inner.properties() }
     }
 
@@ -123,9 +125,9 @@ impl HopSampler for Distributed {
         for to in self.post.others() {
             let share = &shares[to];
             if !share.ids.is_empty() {
-                let question = Question { hop, key, aggregation };
+                let question = Request { hop, key, aggregation };
                 let say = |words: &mut Vec<u32>| {
-                    words.reserve(QUESTION + share.ids.len());
+                    words.reserve(REQUEST_WORDS + share.ids.len());
                     words.extend(question.words());
                     words.extend_from_slice(&share.ids);
                 };
@@ -154,21 +156,21 @@ impl HopSampler for Distributed {
 
 impl Service for Drawing {
     fn answer(&self, _: usize, words: &[u32], answer: &mut Vec<u32>) -> Result<()> {
-        let (question, ids) = Question::read(words)?;
+        let (question, ids) = Request::read(words)?;
         if question.hop >= self.inner.num_layers() {
             return Err(Error::invalid(format!("hop {} of {}", question.hop, self.inner.num_layers())));
         }
         if let Some(&v) = ids.iter().find(|&&v| v as usize >= self.book.num_nodes() || !self.book.is_own(v)) {
             return Err(Error::invalid(format!(
-                "node {v} is not here: the ranks have opened different partitions"
+                "node {v} is not on this rank: the ranks have opened different partitions"
             )));
         }
-        let Question { hop, key, aggregation } = question;
+        let Request { hop, key, aggregation } = question;
         with(&self.spare, |scratch, block| {
             let request = HopRequest { graph: &self.graph, hop, dst: ids, key, aggregation };
             self.inner.sample_hop(&request, scratch, block)?;
             let Block { indptr, indices, edge_weight, .. } = &*block;
-            answer.reserve(ANSWER + ids.len() + indices.len() + edge_weight.len());
+            answer.reserve(REPLY_WORDS + ids.len() + indices.len() + edge_weight.len());
             answer.extend([indices.len() as u32, u32::from(!edge_weight.is_empty())]);
             answer.extend_from_slice(&indptr[1..]);
             answer.extend_from_slice(indices);
@@ -178,20 +180,20 @@ impl Service for Drawing {
     }
 }
 
-/// What is asked of the nodes that follow.
+/// Parameters of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Question {
+struct Request {
     hop: usize,
     key: BatchKey,
     aggregation: Aggregation,
 }
 
-/// All that layers may make of neighbours' rows, by number.
+/// Aggregations of neighbour rows, by number.
 const AGGREGATIONS: [Aggregation; 4] =
     [Aggregation::Other, Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric];
 
-impl Question {
-    fn words(&self) -> [u32; QUESTION] {
+impl Request {
+    fn words(&self) -> [u32; REQUEST_WORDS] {
         let BatchKey { seed, epoch, batch } = self.key;
         let halves = |x: u64| [x as u32, (x >> 32) as u32];
         let ([s0, s1], [e0, e1], [b0, b1]) = (halves(seed), halves(epoch), halves(batch));
@@ -201,18 +203,18 @@ impl Question {
 
     fn read(words: &[u32]) -> Result<(Self, &[NodeId])> {
         let Some((&[hop, made, s0, s1, e0, e1, b0, b1], ids)) = words.split_first_chunk() else {
-            return Err(Error::invalid("a question of too few words"));
+            return Err(Error::invalid("a request of too few words"));
         };
         let whole = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         let key = BatchKey { seed: whole(s0, s1), epoch: whole(e0, e1), batch: whole(b0, b1) };
         let Some(&aggregation) = AGGREGATIONS.get(made as usize) else {
-            return Err(Error::invalid(format!("aggregation {made} is none")));
+            return Err(Error::invalid(format!("unknown aggregation {made}")));
         };
         Ok((Self { hop: hop as usize, key, aggregation }, ids))
     }
 }
 
-/// What an owner has drawn.
+/// Reply of an owner.
 struct Answer {
     words: Vec<u32>,
     nodes: usize,
@@ -221,11 +223,11 @@ struct Answer {
 
 impl Answer {
     fn read(words: Vec<u32>, nodes: usize) -> Result<Self> {
-        let bad = || Error::invalid("an answer about neighbours is not as long as it says");
-        let Some(&[edges, weighted]) = words.get(HEADER..HEADER + ANSWER) else { return Err(bad()) };
+        let bad = || Error::invalid("a neighbour reply differs from its declared length");
+        let Some(&[edges, weighted]) = words.get(HEADER..HEADER + REPLY_WORDS) else { return Err(bad()) };
         let edges = edges as usize;
-        let len = HEADER + ANSWER + nodes + if weighted == 1 { 2 * edges } else { edges };
-        let ends = words.get(HEADER + ANSWER..HEADER + ANSWER + nodes).ok_or_else(bad)?;
+        let len = HEADER + REPLY_WORDS + nodes + if weighted == 1 { 2 * edges } else { edges };
+        let ends = words.get(HEADER + REPLY_WORDS..HEADER + REPLY_WORDS + nodes).ok_or_else(bad)?;
         let sound = ends.is_sorted() && ends.last().is_none_or(|&end| end as usize == edges);
         if words.len() != len || !sound {
             return Err(bad());
@@ -234,20 +236,20 @@ impl Answer {
     }
 
     fn part<'a>(&'a self, share: &'a Share) -> Part<'a> {
-        let (ends, rest) = self.words[HEADER + ANSWER..].split_at(self.nodes);
+        let (ends, rest) = self.words[HEADER + REPLY_WORDS..].split_at(self.nodes);
         let (indices, weights) = rest.split_at(self.edges);
         Part { at: &share.at, ends, indices, weights: bytemuck::cast_slice(weights) }
     }
 }
 
-/// The edges of some destinations.
+/// Edges of some destinations.
 struct Part<'a> {
-    /// Which destinations: their numbers.
+    /// Numbers of the destinations.
     at: &'a [u32],
-    /// Where the edges of each end.
+    /// End of each destination's edges.
     ends: &'a [u32],
     indices: &'a [NodeId],
-    /// As many, or none.
+    /// Weights of the edges, or empty.
     weights: &'a [f32],
 }
 
@@ -259,12 +261,12 @@ impl Part<'_> {
     }
 }
 
-/// The block of `dst` destinations whose edges are in these parts.
+/// Merges these parts to the block of `dst` destinations.
 fn merge(dst: usize, parts: &[Part], block: &mut Block) -> Result<()> {
     let Block { indptr, indices, edge_weight, .. } = block;
     let edges: usize = parts.iter().map(|part| part.indices.len()).sum();
     if edges > u32::MAX as usize {
-        return Err(Error::invalid(format!("a block of {edges} edges: 2^32 - 1 are the most")));
+        return Err(Error::invalid(format!("a block of {edges} edges: the maximum is 2^32 - 1")));
     }
     indptr.clear();
     indptr.resize(dst + 1, 0);

@@ -1,4 +1,4 @@
-//! What ranks draw and read together is what one process draws and reads.
+//! Ranks together sample and read the same as a single process.
 
 use std::{sync::Arc, thread};
 
@@ -6,7 +6,7 @@ use graphmill_core::{Features, Graph, Matrix, NodeId, block::Aggregation, keyed}
 use graphmill_data::partition::PartitionBook;
 use graphmill_distributed::{
     Collective, Messenger, MessengerOptions, NodeOwnership, local,
-    rows::{OwnedAndRemoteRows, ROWS, Reading, Remote, Table, bytes_of_rows},
+    rows::{OwnedAndRemoteRows, ROWS, Remote, RowService, Table, bytes_of_rows},
     sampler::{Distributed, SAMPLE, bytes_of_a_hop},
 };
 use graphmill_loader::{
@@ -22,7 +22,7 @@ use graphmill_loader::{
 
 const NODES: usize = 700;
 
-/// A graph of uneven degrees with weights.
+/// Weighted graph of uneven degrees.
 fn graph() -> Graph {
     let degree = |v: usize| if v % 60 == 1 { 150 } else { v * 7 % 13 };
     let mut indptr = vec![0u64];
@@ -38,7 +38,7 @@ fn graph() -> Graph {
     Graph::new(indptr.into(), indices.into()).unwrap().with_edge_weight(weights.into()).unwrap()
 }
 
-/// The same with the edges of the nodes that the book's rank owns.
+/// The same graph with only the edges of the nodes that the map's rank owns.
 fn part(graph: &Graph, book: &NodeOwnership) -> Graph {
     let mut indptr = vec![0u64];
     let (mut indices, mut weights) = (Vec::new(), Vec::new());
@@ -79,7 +79,7 @@ fn on_ranks<T: Send>(size: usize, run: impl Fn(Arc<Messenger>, Arc<NodeOwnership
 }
 
 #[test]
-fn blocks_are_those_of_a_single_process_and_the_wire_carries_what_is_predicted() {
+fn blocks_match_a_single_process_and_traffic_matches_the_prediction() {
     let graph = graph();
     type Make = fn(&Graph) -> Arc<dyn HopSampler>;
     let makes: [Make; 3] = [
@@ -128,24 +128,24 @@ fn blocks_are_those_of_a_single_process_and_the_wire_carries_what_is_predicted()
                 }
             }
             all.barrier(2).unwrap();
-            // all ranks ask the same here, so that over all of them what was answered is what was asked for
+            // All ranks send the same requests here, so in total the replies match the requests.
             let said = [asks + answers, post.sent(SAMPLE).bytes].map(|bytes| bytes as u32);
-            let told = all.gather(3, &said).unwrap();
-            let sums: Vec<u32> = (0..2).map(|i| told.iter().map(|words| words[i]).sum()).collect();
+            let gathered = all.gather(3, &said).unwrap();
+            let sums: Vec<u32> = (0..2).map(|i| gathered.iter().map(|words| words[i]).sum()).collect();
             assert_eq!(sums[0], sums[1]);
         });
     }
 }
 
 #[test]
-fn rows_are_those_of_the_whole_table_wherever_they_are() {
+fn rows_match_the_whole_table() {
     let dim = 5;
     let table: Vec<f32> = (0..NODES * dim).map(|i| i as f32 * 0.37 - 40.0).collect();
     on_ranks(4, |post, book| {
         let rows: Vec<f32> = book.own().flat_map(|v| table[v as usize * dim..][..dim].to_vec()).collect();
         let own: Arc<dyn Feature> = Arc::new(Host::new(&Features::f32(dim, rows)));
-        let own = Table::Kept(own);
-        post.serve(ROWS, Arc::new(Reading::new(book.clone(), own.clone())));
+        let own = Table::Constant(own);
+        post.serve(ROWS, Arc::new(RowService::new(book.clone(), own.clone())));
         let all = Collective::new(post.clone());
         all.barrier(1).unwrap();
         let remote = Arc::new(Remote::new(post.clone(), book.clone(), ROWS, dim));
@@ -171,8 +171,8 @@ fn rows_are_those_of_the_whole_table_wherever_they_are() {
             .map(|rows| bytes_of_rows(rows, dim).iter().sum::<u64>())
             .sum();
         all.barrier(2).unwrap();
-        let told = all.gather(3, &[2 * asked as u32, post.sent(ROWS).bytes as u32]).unwrap();
-        let sums: Vec<u32> = (0..2).map(|i| told.iter().map(|words| words[i]).sum()).collect();
+        let gathered = all.gather(3, &[2 * asked as u32, post.sent(ROWS).bytes as u32]).unwrap();
+        let sums: Vec<u32> = (0..2).map(|i| gathered.iter().map(|words| words[i]).sum()).collect();
         assert_eq!(sums[0], sums[1]);
         let bad = post.ask((post.rank() + 1) % 4, ROWS, |words| words.push(NODES as u32)).wait();
         assert!(bad.unwrap_err().to_string().contains("different partitions"));

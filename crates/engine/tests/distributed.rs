@@ -284,7 +284,7 @@ fn a_rank_that_dies_ends_the_run_of_all_and_it_goes_on_from_the_last_checkpoint(
         String::new()
     });
     for end in &ends[..2] {
-        assert!(end.contains("rank 2: it has ended before its work was done"), "{end}");
+        assert!(end.contains("rank 2: it ended before its work was complete"), "{end}");
     }
     let resumed = with_directory(&config, &dir, 3, &out, None);
     let whole = over_ranks(&config, &dir, 3);

@@ -122,7 +122,7 @@ fn a_download_that_is_interrupted_goes_on() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
     let mut told = String::new();
     child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    assert!(told.contains("interrupted; what came so far is kept"), "{told}");
+    assert!(told.contains("interrupted; the received data is kept"), "{told}");
     assert!(part.exists());
     room.ok(&args);
     assert_eq!(server.ranges(), [None, Some(100_000)]);

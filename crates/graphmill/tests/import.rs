@@ -219,11 +219,7 @@ fn merged_and_ignored_rows_are_printed() {
     // every label keeps its node, and a missing one may not train
     room.write("train.txt", "0\n1\n");
     let refused = room.run("import edges e third --train train.txt");
-    assert!(
-        refused.stderr.contains("node 1 is in 'train' but has no label; give it a label"),
-        "{}",
-        refused.stderr
-    );
+    assert!(refused.stderr.contains("node 1 is in 'train' but has no label; label it"), "{}", refused.stderr);
 }
 
 /// Both hold the same files.
@@ -393,7 +389,7 @@ fn of_processes_that_start_at_once_one_works_and_the_others_say_so() {
             let late = told.contains("data: directory: ") && told.contains("--force");
             match outcome.status.code() {
                 Some(0) => done += 1,
-                Some(1) if told.contains("another process is at work here") || late => {}
+                Some(1) if told.contains("another process is working here") || late => {}
                 status => panic!("{status:?}: {told}"),
             }
         }

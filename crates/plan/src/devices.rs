@@ -1,4 +1,5 @@
-//! The model of one machine, in simulated time: what the devices of each strategy must hold, who does what, how long an epoch takes.
+//! Model of one machine in simulated time: for each strategy the memory of its devices, their
+//! roles, and the duration of an epoch.
 
 use graphmill_engine::allocate::samplers::num_samplers;
 
@@ -9,37 +10,38 @@ use crate::{
     sim::{Batches, Epoch, Factored, Trainer, factored, sharing},
 };
 
-/// What a strategy comes to on a machine.
+/// Prediction of a strategy on a machine.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Prediction {
-    /// The strategy; its row of the table sets it.
+    /// Name of the strategy, set from its row of the table.
     pub name: &'static str,
-    /// Seconds of an epoch, where it fits.
+    /// Seconds of an epoch, if it fits.
     pub epoch_seconds: Option<f64>,
-    /// Executors that sample.
+    /// Number of executors that sample.
     pub samplers: usize,
-    /// Executors that train from the beginning of an epoch.
+    /// Number of executors that train from the beginning of an epoch.
     pub trainers: usize,
-    /// Executors that train once they have sampled.
+    /// Number of executors that train after sampling.
     pub standby: usize,
-    /// Part of the feature rows that an executor that trains holds.
+    /// Share of the feature rows cached by a training executor.
     pub cache_ratio: f64,
-    /// Part of the rows asked for that it serves.
+    /// Share of the requested rows that the cache serves.
     pub hit_rate: f64,
-    /// What takes the most of its executors' time: `sample`, `extract` (by the host, the link or the device), `train`; `memory` where it does not fit.
+    /// Stage with the largest share of its executors' time: `sample`, `extract` (by the host, the
+    /// link or the device), `train`; `memory` if the strategy does not fit.
     pub bottleneck: &'static str,
-    /// Part of the epoch that its executors are at each stage.
+    /// Share of the epoch that executors spend on each stage.
     pub busy: Busy,
-    /// Batches that standby Trainers take.
+    /// Number of batches trained by standby Trainers.
     pub switched: u64,
-    /// Whether it fits the machine's memories.
+    /// True if the strategy fits the machine's memories.
     pub fits: bool,
-    /// What is too large, where it does not fit.
+    /// Oversized data, if the strategy does not fit.
     pub reason: Option<String>,
 }
 
 impl Prediction {
-    /// A prediction of a strategy that does not fit, for that `reason`.
+    /// Prediction of a strategy that does not fit, with the `reason`.
     pub(crate) fn does_not_fit(reason: String) -> Self {
         Self {
             name: "",
@@ -58,68 +60,69 @@ impl Prediction {
     }
 }
 
-/// Part of the epoch that the executors of a stage are at work, from 0 to 1.
+/// Share of the epoch, from 0 to 1, that the executors of a stage are busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Busy {
-    /// Those that sample.
+    /// Share of sampling on sampling executors.
     pub sample: f64,
-    /// Those that train, at extraction; beside training where both overlap.
+    /// Share of extraction on training executors; concurrent with training if both overlap.
     pub extract: f64,
-    /// Those that train.
+    /// Share of training on training executors.
     pub train: f64,
 }
 
 /// Costs of the profile's minibatches on a machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Costs<'a> {
-    /// The machine.
+    /// Machine of the plan.
     pub(crate) hardware: &'a Hardware,
-    /// Seconds and bytes of a minibatch where it was profiled.
+    /// Seconds and bytes of a minibatch on the profiled machine.
     pub(crate) profile: &'a Profile,
-    /// Speed of a device in that of the profile's executor.
+    /// Speed of a device relative to the profile's executor.
     pub(crate) speed: f64,
 }
 
 impl Costs<'_> {
-    /// Refuses a dataset that the host does not hold.
+    /// Rejects a dataset that exceeds the host's memory.
     pub(crate) fn check_host(&self) -> Result<(), String> {
         self.host_left().map(|_| ())
     }
 
-    /// Bytes that the dataset leaves of the host.
+    /// Host memory left by the dataset, in bytes.
     fn host_left(&self) -> Result<f64, String> {
         let bytes = &self.profile.bytes;
         let parts = [("features", bytes.features), ("topology", bytes.topology)];
         left("the host", self.hardware.host.memory, &parts)
     }
 
-    /// Cores of the machine's host for each of the profile's.
+    /// Cores of the machine's host per core of the profile's.
     fn cores(&self) -> f64 {
         self.hardware.host.cores as f64 / self.profile.cores
     }
 
-    /// Seconds of a device's sampling.
+    /// Seconds of sampling on a device.
     fn sample(&self) -> f64 {
         self.profile.seconds.sample / self.speed
     }
 
-    /// Seconds of the host's sampling, on all cores.
+    /// Seconds of sampling on the host, on all cores.
     fn sample_on_host(&self) -> f64 {
         let seconds = &self.profile.seconds;
         seconds.sample_host.unwrap_or(seconds.sample / self.cores())
     }
 
-    /// Seconds of a device that trains with such a cache beside others, `trainers` in all.
+    /// Durations of a device with this cache that trains beside others, `trainers` in all.
     fn trainer(&self, ratio: f64, trainers: usize) -> Trainer {
         let (seconds, link) = (&self.profile.seconds, &self.hardware.link);
         let hits = self.profile.hit_rate(ratio);
         let misses = 1.0 - hits;
         let latency = if misses > 0.0 { link.latency } else { 0.0 };
-        // one of so many gathers that go on at once has its part of the cores
+        // Each of several concurrent gathers has its share of the cores.
         let gather = misses * seconds.gather * self.hardware.host.gathers / self.cores();
         let copy = latency + misses * self.profile.bytes.batch_rows / link.bandwidth;
         if self.hardware.devices.shared {
-            // the link alone is beside what the cores do, and carries rows while they are gathered
+            // Only the link works concurrently with the cores, and transfers rows while they are
+            // gathered.
             let cores = seconds.train + hits * seconds.near + misses * seconds.gather;
             let train = cores / self.speed * self.waits(trainers) + self.reduce(trainers);
             return Trainer { gather: 0.0, copy, train };
@@ -131,19 +134,20 @@ impl Costs<'_> {
         }
     }
 
-    /// Seconds of a ring's all-reduce of the gradients among `n` devices: `2 (n - 1) / n` of their bytes in `2 (n - 1)` messages.
+    /// Seconds of a ring all-reduce of the gradients among `n` devices: `2 (n - 1) / n` of their
+    /// bytes in `2 (n - 1)` messages.
     fn reduce(&self, n: usize) -> f64 {
         let (link, others) = (&self.hardware.link, n.saturating_sub(1) as f64);
         let share = others / n.max(1) as f64;
         2.0 * share * self.profile.bytes.parameters / link.bandwidth + 2.0 * others * link.latency
     }
 
-    /// How many times as long a step takes where it waits for those of others, `n` in all.
+    /// Slowdown of a step that waits for those of the other devices, `n` in all.
     fn waits(&self, n: usize) -> f64 {
         1.0 + self.hardware.devices.sync * n.saturating_sub(1) as f64 / n.max(1) as f64
     }
 
-    /// Where devices are made of the host's cores, the one device that all of them make.
+    /// For devices that share the host's cores, the single device made of all cores.
     fn on_all_cores(&self) -> Option<Costs<'_>> {
         let devices = &self.hardware.devices;
         let parted = devices.shared && self.speed != self.cores();
@@ -154,12 +158,12 @@ impl Costs<'_> {
         Batches { count: self.profile.batches, last: self.profile.last_batch }
     }
 
-    /// Part of the rows that a device holds beside these parts.
+    /// Share of the rows that a device caches beside these parts.
     fn device_cache(&self, owner: &str, parts: &[(&str, f64)]) -> Result<f64, String> {
         cache_ratio(owner, self.hardware.devices.memory, self.profile, parts)
     }
 
-    /// The host samples, one device trains, one after the other.
+    /// Epoch of the sequential strategy: the host samples, then one device trains.
     pub(crate) fn sequential(&self) -> Result<Prediction, String> {
         if let Some(all) = self.on_all_cores() {
             return all.sequential();
@@ -167,16 +171,17 @@ impl Costs<'_> {
         let ratio = self.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
         let trainer = self.trainer(ratio, 1);
         let epoch = sharing(self.batches(), 1, self.sample_on_host(), trainer, 1.0);
-        Ok(self.told(epoch, trainer, [1, 1, 0], ratio))
+        Ok(self.prediction(epoch, trainer, [1, 1, 0], ratio))
     }
 
-    /// The host samples and gathers, on cores of their own so that both are as quick as can be (the pair's minimum of
-    /// `bgl_stages` in benchmarks/papers, of cores that are divided at will); one device trains meanwhile.
+    /// Epoch of the pipelined strategy: the host samples and gathers on separate cores, divided for
+    /// the best balance (the pair's minimum of `bgl_stages` in benchmarks/papers, for arbitrarily
+    /// divisible cores), while one device trains.
     pub(crate) fn pipelined(&self) -> Result<Prediction, String> {
         if let Some(all) = self.on_all_cores() {
             let ratio = all.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
             let Trainer { gather, copy, train } = all.trainer(ratio, 1);
-            // sampling takes its turns with training
+            // Sampling and training alternate.
             let trainer = Trainer { gather, copy, train: train + all.sample_on_host() };
             let setting = Factored {
                 samplers: 1,
@@ -187,12 +192,12 @@ impl Costs<'_> {
                 queue: self.queue()?.max(1),
                 gathers: 1.0,
             };
-            return Ok(self.told(factored(self.batches(), setting), trainer, [1, 1, 0], ratio));
+            return Ok(self.prediction(factored(self.batches(), setting), trainer, [1, 1, 0], ratio));
         }
         let ratio = self.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
         let (sample, alone) = (self.sample_on_host(), self.trainer(ratio, 1));
         let gathers = self.hardware.host.gathers;
-        // a gather is at full speed with a `gathers`-th of the cores, and slower with fewer
+        // A gather reaches full speed with a `gathers`-th of the cores, and is slower with fewer.
         let on_all = alone.gather / gathers;
         let wanted = if on_all > 0.0 { on_all / (sample + on_all) } else { 0.0 };
         let part = wanted.min(1.0 / gathers.max(1.0));
@@ -203,26 +208,27 @@ impl Costs<'_> {
         let queue = self.queue()?.min(2 * self.hardware.host.cores as u64).max(1);
         let setting =
             Factored { samplers: 1, sample, trainers: 1, trainer, standby: None, queue, gathers: 1.0 };
-        Ok(self.told(factored(self.batches(), setting), trainer, [1, 1, 0], ratio))
+        Ok(self.prediction(factored(self.batches(), setting), trainer, [1, 1, 0], ratio))
     }
 
-    /// Every device samples and trains.
+    /// Epoch of the time-sharing strategy: every device samples and trains.
     pub(crate) fn time_sharing(&self) -> Result<Prediction, String> {
         let devices = self.hardware.devices.count;
         let ratio = self.device_cache("a device", &self.both())?;
         let trainer = self.trainer(ratio, devices);
         let epoch = sharing(self.batches(), devices, self.sample(), trainer, self.hardware.host.gathers);
-        Ok(self.told(epoch, trainer, [devices, devices, 0], ratio))
+        Ok(self.prediction(epoch, trainer, [devices, devices, 0], ratio))
     }
 
-    /// Some devices sample, the others train; who has sampled all stands by to train.
+    /// Epoch of the factored strategy: some devices sample, the others train; a Sampler that has
+    /// finished is a standby Trainer.
     pub(crate) fn factored(&self) -> Result<Prediction, String> {
         let (devices, bytes) = (self.hardware.devices.count, &self.profile.bytes);
         let sampling = [("the topology", bytes.topology), ("sampling", bytes.sample), ("maps", bytes.maps)];
         left("a Sampler", self.hardware.devices.memory, &sampling)?;
         let standby = self.device_cache("a Sampler that trains", &self.both());
         let own = self.device_cache("a Trainer", &[("a training step", bytes.train)])?;
-        // as an epoch in advance would be measured, with one Trainer
+        // Durations as measured in an epoch in advance, with one Trainer.
         let alone = self.trainer(own, 1).overlapped();
         let samplers = num_samplers(devices, self.sample(), alone).min((devices - 1).max(1));
         let trainers = devices - samplers;
@@ -240,7 +246,8 @@ impl Costs<'_> {
         };
         if trainers == 0 && setting.queue < self.profile.batches {
             return Err(format!(
-                "the host has {} left for a queue of {} batches of {}, as where devices first sample and then train",
+                "the host has {} left for a queue of {} batches of {}, as where devices first sample and \
+                 then train",
                 gb(self.host_left()?),
                 self.profile.batches,
                 gb(bytes.batch)
@@ -252,28 +259,28 @@ impl Costs<'_> {
             _ => (trainer, own),
         };
         let standbys = if standby.is_some() { samplers } else { 0 };
-        Ok(self.told(epoch, of, [samplers, trainers, standbys], ratio))
+        Ok(self.prediction(epoch, of, [samplers, trainers, standbys], ratio))
     }
 
-    /// What a device holds that samples and trains, beside its cache.
+    /// Memory of a device that samples and trains, except its cache.
     fn both(&self) -> [(&'static str, f64); 3] {
         let bytes = &self.profile.bytes;
         [("the topology", bytes.topology), ("a training step", bytes.train), ("sampling", bytes.sample)]
     }
 
-    /// Batches that a queue in the host's memory holds, up to all.
+    /// Number of batches that fit a queue in the host's memory, at most all.
     fn queue(&self) -> Result<u64, String> {
         let (left, batch) = (self.host_left()?, self.profile.bytes.batch);
         Ok(if batch > 0.0 { ((left / batch) as u64).min(self.profile.batches) } else { self.profile.batches })
     }
 
-    /// A prediction from an epoch.
-    fn told(&self, epoch: Epoch, trainer: Trainer, executors: [usize; 3], ratio: f64) -> Prediction {
+    /// Converts an epoch to a prediction.
+    fn prediction(&self, epoch: Epoch, trainer: Trainer, executors: [usize; 3], ratio: f64) -> Prediction {
         let [samplers, trainers, standby] = executors;
         let extract = epoch.gather + epoch.copy;
         let way = if epoch.gather >= epoch.copy { "extract (host)" } else { "extract (link)" };
         let hits = self.profile.hit_rate(ratio);
-        // what a device gathers in its own memory is copied over no link
+        // Rows gathered within the device's memory cross no link.
         let near = hits * self.profile.seconds.near / self.speed;
         let way =
             if epoch.gather < epoch.copy && near > 0.5 * trainer.copy { "extract (device)" } else { way };

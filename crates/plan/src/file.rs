@@ -1,14 +1,14 @@
-//! Reading a description: TOML, or JSON where the file's name ends so.
+//! Parsing of description files: TOML, or JSON by the file name's ending.
 
 use std::{fs, path::Path};
 
 use graphmill_engine::{Error, Result, options};
 use serde::de::DeserializeOwned;
 
-/// What the file describes.
+/// Parses the file.
 ///
 /// # Errors
-/// It cannot be read, or is something else: names the line.
+/// The file cannot be read or parsed; the error contains the line.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
     if path.extension().is_some_and(|extension| extension == "json") {

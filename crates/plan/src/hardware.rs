@@ -1,4 +1,4 @@
-//! The machine that a plan is for: devices, the link to each, the host.
+//! Machine of a plan: devices, the link to each, the host.
 //!
 //! ```toml
 //! name = "two cards"
@@ -14,71 +14,75 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::file;
 
-/// Machines that are known by name.
+/// Machines with predefined names.
 const PRESETS: &str = include_str!("presets.toml");
 
-/// More devices than one machine has.
+/// Maximum number of devices in a machine.
 const MAX_DEVICES: usize = 256;
 
-/// A machine.
+/// Description of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// What it is called; a file's name where it says none.
+    /// Name of the machine; by default that of its file.
     #[serde(default)]
     pub name: String,
-    /// Its devices, all alike.
+    /// Devices, all equal.
     pub devices: Devices,
-    /// The way from the host to one device; each has its own.
+    /// Link from the host to one device; each device has its own.
     pub link: Link,
     /// The host.
     pub host: Host,
 }
 
-/// The devices of a machine.
+/// Devices of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Devices {
-    /// How many.
+    /// Number of devices.
     pub count: usize,
-    /// Bytes of each.
+    /// Memory of each device in bytes.
     #[serde(deserialize_with = "amount")]
     pub memory: u64,
-    /// How many times as fast as the profile's executor each is; by their memories' bandwidths where it is not told.
+    /// Speed of each device relative to the profile's executor; by default the ratio of memory
+    /// bandwidths.
     #[serde(default)]
     pub speed: Option<f64>,
-    /// Bytes a second of a device's own memory.
+    /// Bandwidth of a device's memory, in bytes a second.
     #[serde(default)]
     pub bandwidth: Option<f64>,
-    /// How much longer a step takes, a part of it, where it waits for those of very many others; `(n - 1) / n` of that where `n` train.
+    /// Relative slowdown of a step that waits for very many other devices; `n` training devices
+    /// have `(n - 1) / n` of it.
     #[serde(default)]
     pub sync: f64,
-    /// Whether they are made of the host's cores, as virtual devices are: then what gathers does not compute.
+    /// True if devices share the host's cores, as virtual devices do, so that gathering delays
+    /// computing.
     #[serde(default)]
     pub shared: bool,
 }
 
-/// The way to a device.
+/// Link between the host and a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Bytes a second.
+    /// Bandwidth in bytes a second.
     pub bandwidth: f64,
-    /// Seconds before the first byte.
+    /// Latency in seconds.
     #[serde(default)]
     pub latency: f64,
 }
 
-/// The host.
+/// Host of the devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Cores.
+    /// Number of cores.
     pub cores: usize,
-    /// Bytes.
+    /// Memory in bytes.
     #[serde(deserialize_with = "amount")]
     pub memory: u64,
-    /// How many devices' gathers of feature rows it serves at once, each as fast as one alone; more share that.
+    /// Number of concurrent gathers that each run as fast as a single one; more gathers share that
+    /// speed.
     #[serde(default = "one")]
     pub gathers: f64,
 }
@@ -87,7 +91,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// Bytes, as a number or as in `16G`.
+/// Parses bytes, as a number or as in `16G`.
 fn amount<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a size: bytes, or a word such as \"16G\"")]
@@ -102,10 +106,11 @@ fn amount<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u64, D::Err
 }
 
 impl Hardware {
-    /// A machine by its name, or from a file.
+    /// Finds a predefined machine, or reads one from a file.
     ///
     /// # Errors
-    /// Neither, or a file that cannot be read or describes no machine: names its line or its member.
+    /// The name is unknown, or the file cannot be read or is invalid; the error contains the line
+    /// or the field.
     pub fn find(word: &str) -> Result<Self> {
         let mut presets = presets();
         if let Some(hardware) = presets.remove(word) {
@@ -128,12 +133,12 @@ impl Hardware {
         Ok(hardware)
     }
 
-    /// The names that [`Hardware::find`] knows.
+    /// Names that [`Hardware::find`] accepts.
     pub fn known() -> String {
         presets().into_keys().collect::<Vec<_>>().join(", ")
     }
 
-    /// What is wrong with it: the member, and what it is to be.
+    /// Checks the fields; an error contains the field and its valid range.
     fn check(&self) -> std::result::Result<(), (&'static str, String)> {
         let Self { devices, link, host, .. } = self;
         if !(1..=MAX_DEVICES).contains(&devices.count) {
@@ -159,7 +164,7 @@ impl Hardware {
     }
 }
 
-/// Every machine that is known by name.
+/// All predefined machines.
 fn presets() -> BTreeMap<String, Hardware> {
     let mut presets: BTreeMap<String, Hardware> = toml::from_str(PRESETS).expect("tested");
     presets.iter_mut().for_each(|(name, hardware)| hardware.name.clone_from(name));
@@ -171,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn presets_are_sound() {
+    fn presets_are_valid() {
         assert_eq!(Hardware::known(), "a100x4, h100x8, laptop, rtx4090, v100x8");
         for (name, hardware) in presets() {
             assert_eq!(hardware.check(), Ok(()), "{name}");
@@ -182,9 +187,9 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_and_faults_told_by_member() {
-        let room = tempfile::tempdir().unwrap();
-        let path = room.path().join("mine.toml");
+    fn files_parse_and_errors_contain_the_field() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mine.toml");
         let text = "devices = { count = 2, memory = 1000, speed = 2.0 }\nlink = { bandwidth = 1e9 }\n\
                     host = { cores = 4, memory = '1G' }\n";
         let read = |text: &str| {

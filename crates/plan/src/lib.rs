@@ -5,18 +5,21 @@
 //!   hardware (a name, or a file)                  ─┴─►  memory: what fits, how much is cached  ─►  one simulated epoch for each strategy
 //! ```
 //!
-//! [`measure`] takes a [`Profile`] on this machine, [`plan`] predicts the strategies of one machine with several devices, and
-//! [`machines::plan`] those of several machines over a network. The engine does not depend on this crate.
+//! [`measure`] takes a [`Profile`] on this machine, [`plan`] predicts the strategies of one machine
+//! with several devices, and [`machines::plan`] those of several machines over a network. The
+//! engine does not depend on this crate.
 //!
 //! # Model
 //!
-//! The model is that of FGNN (sections 3 to 5). A device that samples holds the topology, a device that trains holds a training step, and
-//! the rest of its memory caches the hottest feature rows. The host gathers the other rows for a few devices at once and sends them over
-//! each device's own link. Times of stages scale with the device's speed, times of the host with its cores.
+//! The model is that of FGNN (sections 3 to 5). A device that samples holds the topology, a device
+//! that trains holds a training step, and the rest of its memory caches the hottest feature rows.
+//! The host gathers the other rows for a few devices at once and sends them over each device's own
+//! link. Times of stages scale with the device's speed, times of the host with its cores.
 //!
 //! # Deviations
 //!
-//! The prediction omits the loading before the first epoch, evaluation, and the differences between batches.
+//! The prediction omits the loading before the first epoch, evaluation, and the differences between
+//! batches.
 //!
 //! # Example
 //!
@@ -73,23 +76,23 @@ pub use memory::gb;
 pub use profile::{HitRate, Profile, Seconds, Sizes};
 pub use strategies::not_planned;
 
-/// What [`plan`] finds.
+/// Result of [`plan`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// Machine of the plan.
     pub hardware: Hardware,
-    /// How many times as fast as the profile's executor a device is.
+    /// Speed of a device relative to the profile's executor.
     pub speed: f64,
-    /// What was reckoned with.
+    /// Profile of the plan.
     pub profile: Profile,
-    /// By strategy.
+    /// Prediction of each strategy.
     pub strategies: Vec<Prediction>,
-    /// The quickest that fits; of two that are equally quick the simpler one.
+    /// Fastest strategy that fits; on a tie the simpler one.
     pub recommended: Option<&'static str>,
 }
 
-/// Options of a run that [`measure`] reads: what is drawn and computed for a minibatch, and what a cache
-/// holds. Strategies, devices and the sizes of memories are what the plan itself varies.
+/// Options of a run that affect [`measure`]: the sampling and computation of a minibatch, and the
+/// contents of a cache. The plan itself varies strategies, devices and memory sizes.
 pub fn options() -> Vec<&'static str> {
     let computed = [
         "coverage",
@@ -115,20 +118,20 @@ pub fn options() -> Vec<&'static str> {
     draws().into_iter().chain(computed).chain(of_layers).collect()
 }
 
-/// Refuses the `given` options that a profile would ignore.
+/// Rejects `given` options that a profile would ignore.
 ///
 /// # Errors
-/// Wrong usage, with the reason and the nearest alternative.
+/// A usage error with the reason and the nearest alternative.
 pub fn refuse_unused(config: &TrainConfig, given: &[&str]) -> Result<()> {
-    // hit rates are found for caches of many sizes, so there is always one
+    // Hit rates are measured for caches of many sizes, so `cache` is always used.
     let given: Vec<&str> = given.iter().copied().filter(|name| *name != "cache").collect();
     config.refuse_unused(&given)
 }
 
-/// Predicts. The same report for the same machine and profile.
+/// Predicts every strategy. The report depends only on the machine and the profile.
 ///
 /// # Errors
-/// A profile with an impossible number, or nothing that tells how fast the devices are.
+/// The profile contains an impossible number, or the speed of the devices is undetermined.
 pub fn plan(hardware: Hardware, profile: Profile) -> Result<Report> {
     profile
         .check()
@@ -138,7 +141,8 @@ pub fn plan(hardware: Hardware, profile: Profile) -> Result<Report> {
         (None, Some(device), Some(profiled)) => device / profiled,
         _ => {
             return Err(Error::usage(format!(
-                "--hardware {}: nothing tells how fast its devices are; give devices.speed, or devices.bandwidth and the profile's \
+                "--hardware {}: the speed of its devices is unknown; set devices.speed, or devices.bandwidth \
+                 and the profile's \
                  bandwidth",
                 hardware.name
             )));

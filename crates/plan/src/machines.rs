@@ -1,13 +1,13 @@
-//! Several machines with a part of the graph each: what an epoch takes over a network.
+//! Plan for several machines with a part of the graph each: duration of an epoch over a network.
 //!
 //! ```text
-//!   seconds of a share, measured here  ─┐
+//!   seconds of a share, measured here                   ─┐
 //!   requests, edges, rows: counted by drawing an epoch  ─┼─►  a batch: own work + hops + rows + sums  ─►  epoch, efficiency, memory
-//!   network: bytes a second each way, latency            ─┘
+//!   network: bytes a second each way, latency           ─┘
 //! ```
 //!
-//! [`network`](crate::network) has the model; here its numbers are measured and counted, for every strategy of the table that is planned
-//! over machines.
+//! [`network`](crate::network) is the model; this module measures and counts its inputs, for every
+//! strategy that runs over machines.
 
 use graphmill_core::progress;
 use std::{fmt, sync::Arc};
@@ -21,43 +21,45 @@ use serde::Serialize;
 use crate::{
     measure::seconds_of_batches,
     memory::gb,
-    network::{EVERYWHERE, Epoch, Machines, Wire},
+    network::{Epoch, Machines, REPLICATED_BYTES_PER_NODE, Wire},
     strategies::over_machines,
     talk::seconds_of_byte,
 };
 
-/// A plan for several machines.
+/// Plan for several machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The dataset.
+    /// Name of the dataset.
     pub dataset: String,
-    /// How it is partitioned.
+    /// Partitioning method.
     pub method: String,
-    /// Machines: as many as parts.
+    /// Number of machines, one per part.
     pub machines: usize,
     /// Seconds of a minibatch on one machine, by stage.
     pub alone: [f64; 3],
     /// Seconds of the slowest share.
     pub share: [f64; 3],
-    /// Seconds of a machine's cores to answer the others, and to send and receive.
+    /// Processor seconds of a machine for serving the others, and for sending and receiving.
     pub talk: f64,
     /// Seconds of the network: hops, rows, sums.
     pub network: [f64; 3],
     /// Bytes of a minibatch.
     pub wire: Wire,
-    /// Bytes that each machine holds: graph and features of its part, and what it knows of all nodes.
+    /// Memory of each machine in bytes: graph and features of its part, and the data about all
+    /// nodes.
     pub memory_bytes: f64,
-    /// By strategy.
+    /// Epoch of each strategy.
     pub strategies: Vec<Epoch>,
-    /// The quicker one.
+    /// Faster strategy.
     pub recommended: Option<&'static str>,
 }
 
-/// Measures a few shares of a run with these options here, draws what the parts of `dir` ask of each other, and predicts an epoch over
-/// as many machines as there are parts, each as this one with `--threads`. `data` is the whole dataset.
+/// Measures some shares of a run with these options on this machine, counts the requests between
+/// the parts of `dir`, and predicts an epoch over one machine per part, each like this one with
+/// `--threads`. `data` is the whole dataset.
 ///
 /// # Errors
-/// As training itself; `dir` is another dataset's.
+/// As for training; `dir` belongs to another dataset.
 pub fn plan(
     config: &TrainConfig,
     data: &Dataset,
@@ -66,7 +68,7 @@ pub fn plan(
 ) -> Result<Report> {
     if (dir.num_nodes(), dir.num_edges()) != (data.num_nodes(), data.graph.num_edges()) {
         return Err(Error::usage(format!(
-            "--partition {}: it is of another dataset, of {} nodes and {} edges",
+            "--partition {}: the partition belongs to another dataset, of {} nodes and {} edges",
             dir.path().display(),
             dir.num_nodes(),
             dir.num_edges()
@@ -93,7 +95,7 @@ pub fn plan(
         pairs.filter(|(most, batch)| sum(batch) > sum(most)).for_each(|(most, batch)| *most = batch);
     }
     let (alone, share) = (mean(&alone), mean(&slowest));
-    // rows for others are read as own ones; what comes goes out somewhere
+    // Rows for others are read like own ones; every received row was sent by another machine.
     let read = counted.remote_rows as f64 / counted.rows.max(1) as f64 * share[1];
     let talk = read + 2.0 * wire.total() / count as f64 * seconds_of_byte()?;
     let machines = Machines {
@@ -118,15 +120,15 @@ pub fn plan(
         talk,
         network: machines.network_seconds(),
         wire,
-        memory_bytes: EVERYWHERE * nodes + (4.0 * edges + features) / count as f64,
+        memory_bytes: REPLICATED_BYTES_PER_NODE * nodes + (4.0 * edges + features) / count as f64,
         recommended: quickest.map(|epoch| epoch.name),
         strategies,
     })
 }
 
-/// Minibatches that requests are counted in.
+/// Number of minibatches whose requests are counted.
 const COUNTED: u64 = 32;
-/// Shares that are measured: the slowest counts.
+/// Number of shares that are measured; the slowest counts.
 const MEASURED: usize = 4;
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

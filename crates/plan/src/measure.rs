@@ -1,6 +1,7 @@
-//! A profile from a few minibatches on this machine, one stage after the other on all threads.
+//! Profiling of a few minibatches on this machine, one stage after the other on all threads.
 //!
-//! What is timed runs several times and counts by its quickest: what else the machine does only ever makes longer.
+//! Each timing is the minimum of several runs, because other load on the machine only ever
+//! increases it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -21,25 +22,26 @@ use graphmill_nn::{Matrix, backend::Cpu, cost::BlockShape};
 
 use crate::profile::{HitRate, Profile, Seconds, Sizes};
 
-/// Batches that touch new memory and are not timed, and batches that are.
+/// Numbers of warm-up batches and of timed batches.
 const BATCHES: [u64; 2] = [2, 4];
-/// Rounds of a rank's share that are not timed, and rounds that are.
+/// Numbers of warm-up rounds and of timed rounds of a rank's share.
 const ROUNDS: [usize; 2] = [1, 5];
-/// Batches of a round: those of an epoch, which has a short one at its end, where they are as few.
+/// Batches of a round: those of an epoch, including a short last one, if they are as few.
 const ROUND: u64 = 16;
-/// Later batches may be larger by so much.
+/// Margin by which later batches may be larger.
 const MARGIN: f64 = 1.1;
-/// Bytes of a cache's maps for each node.
+/// Bytes per node of a cache's maps.
 const MAPS: f64 = 8.0;
-/// Sizes of caches whose hit rates are found.
+/// Cache sizes whose hit rates are measured.
 const RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0];
-/// What a cache holds where nothing else is asked for.
+/// Default cache policy.
 const POLICY: &str = "posterior:2";
 
-/// Profiles a run with these options. Takes some minibatches, and the drawing of about three epochs for the hit rates.
+/// Profiles a run with these options. Takes some minibatches, and sampling of about three epochs
+/// for the hit rates.
 ///
 /// # Errors
-/// As training itself; an unknown `--cache`.
+/// As for training; an unknown `--cache`.
 pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     let parts = Parts::new(config, data)?;
     let before = memory::anonymous();
@@ -49,7 +51,7 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     let mut least = [f64::INFINITY; 3];
     let (mut held, mut sampling) = (Largest::default(), 0.0f64);
     for i in 0..BATCHES.iter().sum() {
-        // the last one may be short
+        // The last batch may be short.
         let whole = stages.loader.num_batches().saturating_sub(1).max(1);
         let mut see = |batch: &Sampled| {
             sampling = if i == 0 { grown() } else { sampling };
@@ -85,11 +87,12 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     })
 }
 
-/// Seconds of the stages of every minibatch of an epoch (of a long one, of its first, and as if the last were among them), each in the
-/// quickest of a few rounds: of a rank's share where `own` says which nodes it has, with all rows near.
+/// Seconds of the stages of every minibatch of an epoch (of a long epoch, of its first ones, as if
+/// the last were among them), each the minimum over a few rounds: of a rank's share if `own` lists
+/// its nodes, with all rows local.
 ///
 /// # Errors
-/// As training itself.
+/// As for training.
 pub(crate) fn seconds_of_batches(
     config: &TrainConfig,
     data: &Dataset,
@@ -99,7 +102,7 @@ pub(crate) fn seconds_of_batches(
     let mut stages = Stages::new(config, data, &parts, own)?;
     let count = stages.loader.num_batches();
     let batches = count.min(ROUND);
-    // of an epoch that is longer than a round, all but the last are whole
+    // In an epoch longer than a round, all but the last batch are full.
     let whole = if count > ROUND {
         1.0 - (1.0 - last(data.split.train.len(), stages.loader.batch_size, count)) / count as f64
     } else {
@@ -118,7 +121,7 @@ pub(crate) fn seconds_of_batches(
     Ok(least.into_iter().map(|batch| batch.map(|seconds| whole * seconds)).collect())
 }
 
-/// The parts of a run that its stages share.
+/// Parts of a run that its stages share.
 struct Parts<'a> {
     sampler: Box<dyn MinibatchSampler>,
     order: Box<dyn Order + 'a>,
@@ -135,7 +138,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The stages of a run, one after the other.
+/// Stages of a run, executed sequentially.
 struct Stages<'a> {
     loader: Loader<'a>,
     learner: Learner<'a>,
@@ -165,7 +168,8 @@ impl<'a> Stages<'a> {
         let mut orders = model.orders(&shapes);
         if table.is_sparse() && !model.start_with_product(&mut orders) {
             return Err(Error::usage(format!(
-                "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read sparse rows; use --sparse off",
+                "--sparse {}: this model's bottom layer aggregates before it multiplies, so it cannot read \
+                 sparse rows; use --sparse off",
                 config.sparse
             )));
         }
@@ -176,7 +180,8 @@ impl<'a> Stages<'a> {
         Ok(Self { loader, learner, seeds, memory: batch.recycle(), workspace })
     }
 
-    /// Seconds to sample batch `i` of the first epoch, to gather its rows and to train on it; `see` is called behind the first stage.
+    /// Seconds to sample batch `i` of the first epoch, to gather its rows and to train on it; `see` is
+    /// called after the first stage.
     fn batch(&mut self, i: u64, lr: f64, see: &mut dyn FnMut(&Sampled)) -> Result<[f64; 3]> {
         let Self { loader, learner, seeds, memory, workspace } = self;
         let picked = loader.pick(seeds, i, std::mem::take(memory));
@@ -195,7 +200,7 @@ impl<'a> Stages<'a> {
     }
 }
 
-/// The largest of the batches.
+/// Sizes of the largest batch.
 #[derive(Default)]
 struct Largest {
     blocks: f64,
@@ -204,7 +209,7 @@ struct Largest {
 
 impl Largest {
     fn see(&mut self, batch: &Sampled, row_bytes: u64) {
-        // offsets and neighbours of each block, and which nodes they are
+        // Offsets and neighbours of each block, and its node ids.
         let block = |block: &Block| 8 * (block.num_dst + 1) + 4 * block.num_edges();
         let blocks = batch.blocks.iter().map(block).sum::<usize>() + 4 * batch.input_nodes.len();
         self.blocks = self.blocks.max(blocks as f64);
@@ -212,7 +217,7 @@ impl Largest {
     }
 }
 
-/// Size of the last of `count` batches, in that of the others.
+/// Size of the last of `count` batches relative to the others.
 fn last(train: usize, batch: usize, count: u64) -> f64 {
     let before = (count.saturating_sub(1) as usize).saturating_mul(batch);
     match train.checked_sub(before) {
@@ -221,7 +226,7 @@ fn last(train: usize, batch: usize, count: u64) -> f64 {
     }
 }
 
-/// Hit rates of caches as `--cache` says.
+/// Hit rates of caches by the policy of `--cache`.
 fn hit_rates(config: &TrainConfig, data: &Dataset) -> Result<Vec<HitRate>> {
     let policy = if config.cache == "auto" { POLICY } else { &config.cache };
     let options = hotness::Options {
@@ -240,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_batch_is_what_is_left() {
+    fn the_last_batch_has_the_remaining_nodes() {
         assert_eq!(last(25, 10, 3), 0.5);
         assert_eq!(last(30, 10, 3), 1.0);
         assert_eq!(last(100, 10, 3), 1.0); // not all of them

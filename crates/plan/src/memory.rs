@@ -1,11 +1,12 @@
-//! What a device's memory leaves for cached rows, or what does not fit into it.
+//! Memory left by a device's data for cached rows.
 
 use crate::profile::Profile;
 
-/// Part of all feature rows that `memory` bytes hold beside `parts`, pairs of a name and its bytes.
+/// Share of all feature rows that `memory` bytes hold beside `parts`, pairs of a name and its
+/// bytes.
 ///
 /// # Errors
-/// The parts alone do not fit: says what they take, the largest first named.
+/// The parts alone do not fit; the error lists them, the largest first.
 pub(crate) fn cache_ratio(
     owner: &str,
     memory: u64,
@@ -22,7 +23,7 @@ pub(crate) fn cache_ratio(
 /// Bytes that `parts` leave of `memory`.
 ///
 /// # Errors
-/// They do not fit: says what they take, the largest first.
+/// The parts do not fit; the error lists them, the largest first.
 pub(crate) fn left(owner: &str, memory: u64, parts: &[(&str, f64)]) -> Result<f64, String> {
     let taken: f64 = parts.iter().map(|(_, bytes)| bytes).sum();
     if taken <= memory as f64 {
@@ -30,11 +31,11 @@ pub(crate) fn left(owner: &str, memory: u64, parts: &[(&str, f64)]) -> Result<f6
     }
     let mut parts = parts.to_vec();
     parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let told: Vec<String> = parts.iter().map(|(name, bytes)| format!("{name} {}", gb(*bytes))).collect();
-    Err(format!("{owner} has {}, but it takes {}: {}", gb(memory as f64), gb(taken), told.join(", ")))
+    let listed: Vec<String> = parts.iter().map(|(name, bytes)| format!("{name} {}", gb(*bytes))).collect();
+    Err(format!("{owner} has {}, but it takes {}: {}", gb(memory as f64), gb(taken), listed.join(", ")))
 }
 
-/// Prints bytes as gigabytes, or as megabytes if they are few.
+/// Formats bytes as gigabytes, or as megabytes if they are few.
 pub fn gb(bytes: f64) -> String {
     if bytes >= 1e8 { format!("{:.1} GB", bytes / 1e9) } else { format!("{:.1} MB", bytes / 1e6) }
 }

@@ -1,11 +1,11 @@
-//! What a plan reckons with: seconds and bytes of one minibatch on one executor, and of the dataset.
+//! Profile of a plan: seconds and bytes of one minibatch on one executor, and of the dataset.
 //!
 //! ```toml
 //! name = "papers, sage"
 //! batches = 151            # of an epoch
-//! last_batch = 0.9         # size of the last one, of the others' [1]
-//! cores = 2                # of the host that it was taken on
-//! bandwidth = 20e9         # bytes a second of the executor's memory; not needed where the hardware tells its speed
+//! last_batch = 0.9         # size of the last batch relative to the others [1]
+//! cores = 2                # of the profiled host
+//! bandwidth = 20e9         # bytes a second of the executor's memory; optional if the hardware has a speed
 //! seconds = { sample = 0.1, gather = 0.05, near = 0.05, train = 0.2 }
 //! bytes = { topology = 6.4e9, features = 53e9, batch_rows = 1e8, batch = 1e7, sample = 1e9, train = 3e9 }
 //! hit_rates = [{ ratio = 0.05, rate = 0.9 }, { ratio = 0.2, rate = 0.99 }]
@@ -18,85 +18,87 @@ use serde::{Deserialize, Serialize};
 
 use crate::file;
 
-/// More batches than are simulated.
+/// Maximum number of simulated batches.
 const MAX_BATCHES: u64 = 1_000_000;
 
-/// See the module's text.
+/// Measured costs of a minibatch, and sizes of the dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What it is of.
+    /// Description of the profiled run.
     #[serde(default)]
     pub name: String,
     /// Minibatches of an epoch.
     pub batches: u64,
-    /// Size of the last batch in that of the others, above 0, at most 1.
+    /// Size of the last batch relative to the others, above 0, at most 1.
     #[serde(default = "whole")]
     pub last_batch: f64,
-    /// Cores of the host that it was taken on.
+    /// Cores of the profiled host.
     pub cores: f64,
-    /// Bytes a second of the executor's memory.
+    /// Bandwidth of the executor's memory, in bytes a second.
     #[serde(default)]
     pub bandwidth: Option<f64>,
     /// Seconds of a minibatch.
     pub seconds: Seconds,
-    /// Bytes.
+    /// Sizes in bytes.
     pub bytes: Sizes,
-    /// Rows served by a cache, by its size: ratios ascend. Between them it is read off the straight line; where they do
-    /// not say, a cache of nothing serves nothing and one of everything all.
+    /// Hit rates of a cache by its size: ratios ascend. Values in between are interpolated
+    /// linearly; by default an empty cache serves no rows and a full one all.
     #[serde(default)]
     pub hit_rates: Vec<HitRate>,
 }
 
-/// Seconds of a minibatch, on one executor.
+/// Seconds of a minibatch on one executor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seconds {
-    /// Sampling it.
+    /// Sampling.
     pub sample: f64,
-    /// Sampling it with all cores of the host, where that is another executor; `sample` where it is not told.
+    /// Sampling with all cores of the host, if that is another executor; by default equal to
+    /// `sample`.
     #[serde(default)]
     pub sample_host: Option<f64>,
-    /// Gathering all its rows in the host's memory.
+    /// Gathering of all rows in the host's memory.
     pub gather: f64,
-    /// Gathering all its rows in the executor's own memory.
+    /// Gathering of all rows in the executor's own memory.
     pub near: f64,
     /// Forward, backward and update.
     pub train: f64,
 }
 
-/// What takes memory.
+/// Sizes of data in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sizes {
-    /// The topology.
+    /// Topology.
     pub topology: f64,
     /// All feature rows.
     pub features: f64,
-    /// A cache's maps from nodes to slots.
+    /// Maps of a cache from nodes to slots.
     #[serde(default)]
     pub maps: f64,
-    /// The feature rows of a minibatch.
+    /// Feature rows of a minibatch.
     pub batch_rows: f64,
-    /// The blocks of a minibatch, as they wait in a queue.
+    /// Blocks of a minibatch in a queue.
     #[serde(default)]
     pub batch: f64,
-    /// What sampling takes beside the topology.
+    /// Workspace of sampling, without the topology.
     pub sample: f64,
-    /// What training takes: a minibatch with its rows, activations, parameters, gradients and the optimiser's state.
+    /// Memory of training: a minibatch with its rows, activations, parameters, gradients and the
+    /// optimizer's state.
     pub train: f64,
-    /// The parameters, whose gradients devices exchange.
+    /// Parameters, whose gradients devices exchange.
     #[serde(default)]
     pub parameters: f64,
 }
 
-/// A point of a cache's curve.
+/// Point of a cache's hit-rate curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HitRate {
-    /// Rows that it holds, of all.
+    /// Share of the rows that it holds.
     pub ratio: f64,
-    /// Rows that it serves, of those asked for.
+    /// Share of the requested rows that it serves.
     pub rate: f64,
 }
 
@@ -105,17 +107,17 @@ fn whole() -> f64 {
 }
 
 impl Profile {
-    /// From a TOML or JSON file.
+    /// Reads a TOML or JSON file.
     ///
     /// # Errors
-    /// It cannot be read or describes no profile: names its line or its member.
+    /// The file cannot be read or is invalid; the error contains the line or the field.
     pub fn open(path: &Path) -> Result<Self> {
         let profile: Self = file::read(path)?;
         profile.check().map_err(|(place, message)| Error::format(path, place, message))?;
         Ok(profile)
     }
 
-    /// Rows served by a cache that holds that part of all, from 0 to 1.
+    /// Share of the rows served by a cache that holds the share `ratio`, from 0 to 1.
     pub fn hit_rate(&self, ratio: f64) -> f64 {
         let mut before = HitRate { ratio: 0.0, rate: 0.0 };
         for &point in self.hit_rates.iter().chain(&[HitRate { ratio: 1.0, rate: 1.0 }]) {
@@ -129,7 +131,7 @@ impl Profile {
         before.rate
     }
 
-    /// What is wrong with it: the member, and what it is to be.
+    /// Checks the fields; an error contains the field and its valid range.
     pub(crate) fn check(&self) -> std::result::Result<(), (String, String)> {
         if !(1..=MAX_BATCHES).contains(&self.batches) {
             return Err(("batches".into(), format!("{}: from 1 to {MAX_BATCHES}", self.batches)));
@@ -184,14 +186,14 @@ mod tests {
         hit_rates = [{ ratio = 0.25, rate = 0.5 }, { ratio = 0.5, rate = 0.75 }]\n";
 
     fn open(text: &str, name: &str) -> Result<Profile, String> {
-        let room = tempfile::tempdir().unwrap();
-        let path = room.path().join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
         Profile::open(&path).map_err(|e| e.to_string())
     }
 
     #[test]
-    fn hit_rates_lie_between_their_points() {
+    fn hit_rates_are_interpolated() {
         let mut profile = open(TEXT, "p.toml").unwrap();
         let rates = [0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0].map(|ratio| profile.hit_rate(ratio));
         assert_eq!(rates, [0.0, 0.25, 0.5, 0.625, 0.75, 0.875, 1.0]);
@@ -202,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn toml_and_json_say_the_same() {
+    fn toml_and_json_profiles_agree() {
         let profile = open(TEXT, "p.toml").unwrap();
         assert_eq!(open(&serde_json::to_string(&profile).unwrap(), "p.json").unwrap(), profile);
         assert_eq!(profile.last_batch, 1.0);
     }
 
     #[test]
-    fn faults_are_told_by_member() {
+    fn errors_contain_the_field() {
         for (old, new, says) in [
             ("batches = 10", "batches = 0", "batches"),
             ("cores = 2", "cores = 0", "cores"),

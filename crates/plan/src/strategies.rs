@@ -42,7 +42,7 @@ pub fn not_planned() -> Vec<(&'static str, &'static str)> {
     strategy::TABLE.iter().filter_map(reason).collect()
 }
 
-/// Predictions of every strategy on the devices of one machine.
+/// Predicts every strategy on the devices of one machine.
 pub(crate) fn on_devices(hardware: &Hardware, profile: &Profile, speed: f64) -> Vec<Prediction> {
     let costs = Costs { hardware, profile, speed };
     let predict = |(entry, on_devices, _): (&'static Entry<Kind>, OnDevices, _)| {
@@ -52,7 +52,7 @@ pub(crate) fn on_devices(hardware: &Hardware, profile: &Profile, speed: f64) -> 
     planned().into_iter().map(predict).collect()
 }
 
-/// Epochs of every strategy that runs over several machines.
+/// Predicts the epoch of every strategy that runs over several machines.
 pub(crate) fn over_machines(machines: &Machines) -> Vec<Epoch> {
     let rows = planned().into_iter().filter(|(entry, ..)| entry.make.over_ranks);
     rows.filter_map(|(entry, _, model)| Some(Epoch { name: entry.name, ..model?(machines) })).collect()

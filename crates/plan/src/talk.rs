@@ -1,4 +1,4 @@
-//! What sending and receiving takes of the processor.
+//! Processor time of sending and receiving.
 
 use std::{
     io::{self, Read, Write},
@@ -8,30 +8,30 @@ use std::{
 
 use graphmill_engine::{Error, Result, cores::busy_seconds};
 
-/// Bytes that go through a connection, and bytes of each call.
-const TALKED: [usize; 2] = [32 << 20, 60 << 10];
+/// Bytes sent through a connection, and bytes of each call.
+const TRANSFER: [usize; 2] = [32 << 20, 60 << 10];
 
-/// Seconds of the processor, on one side, for a byte that goes through a connection of this machine with itself.
+/// Processor seconds per byte on one side of a loopback connection.
 ///
 /// # Errors
 /// The system refuses the connection.
 pub(crate) fn seconds_of_byte() -> Result<f64> {
-    talk().map_err(|error| Error::usage(format!("no connection of this machine with itself: {error}")))
+    talk().map_err(|error| Error::usage(format!("no loopback connection: {error}")))
 }
 
 fn talk() -> io::Result<f64> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut from = TcpStream::connect(listener.local_addr()?)?;
     let (mut to, _) = listener.accept()?;
-    let [all, each] = TALKED;
-    let (said, mut heard) = (vec![1; each], vec![0; each]);
+    let [all, each] = TRANSFER;
+    let (said, mut received) = (vec![1; each], vec![0; each]);
     let began = busy_seconds();
     thread::scope(|scope| {
         let writing = scope.spawn(move || -> io::Result<()> {
             (0..all / each).try_for_each(|_| from.write_all(&said))?;
             from.shutdown(Shutdown::Write)
         });
-        while to.read(&mut heard)? > 0 {}
+        while to.read(&mut received)? > 0 {}
         writing.join().unwrap_or_else(|_| Err(io::Error::other("the thread that writes has ended")))
     })?;
     Ok((busy_seconds() - began) / (2 * all) as f64)
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_takes_something_and_less_than_a_slow_disk() {
+    fn the_cost_of_a_byte_is_positive_and_below_that_of_a_slow_disk() {
         let seconds = seconds_of_byte().unwrap();
         assert!(seconds > 0.0 && seconds < 1e-6, "{seconds}");
     }

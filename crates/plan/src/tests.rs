@@ -1,6 +1,6 @@
 use super::*;
 
-/// Papers-like: topology and features do not fit a device together.
+/// Like papers100M: topology and features do not fit a device together.
 fn profile() -> Profile {
     Profile {
         name: "papers".into(),
@@ -38,12 +38,12 @@ fn of<'r>(report: &'r Report, name: &str) -> &'r Prediction {
 }
 
 #[test]
-fn the_paper_s_machine_factors_the_paper_s_graph() {
+fn the_papers_machine_prefers_factoring_for_the_papers_graph() {
     let report = plan(v100(), profile()).unwrap();
     assert_eq!(report.speed, 1.0);
     let factored = of(&report, "factored");
     assert_eq!((factored.samplers, factored.trainers, factored.standby), (2, 6, 2));
-    // FGNN section 3 and Table 5: 7 % of the rows fit beside the topology, 21 % without it
+    // FGNN section 3 and Table 5: 7 % of the rows fit beside the topology, 21 % without it.
     let shared = of(&report, "time-sharing");
     assert!((0.07..0.13).contains(&shared.cache_ratio), "{shared:?}");
     assert!((0.21..0.27).contains(&factored.cache_ratio), "{factored:?}");
@@ -52,14 +52,14 @@ fn the_paper_s_machine_factors_the_paper_s_graph() {
     assert!(seconds("pipelined") < seconds("sequential"));
     assert!(seconds("time-sharing") < seconds("pipelined"));
     assert!(["factored", "time-sharing"].contains(&report.recommended.unwrap()));
-    assert_eq!(plan(v100(), profile()).unwrap(), report, "nothing is left to chance");
+    assert_eq!(plan(v100(), profile()).unwrap(), report, "reports are reproducible");
     let text = report.to_string();
     assert!(text.contains("v100x8: 8 devices of 17.2 GB") && text.contains("recommended: "), "{text}");
 }
 
 #[test]
 fn worse_hit_rates_favour_factoring() {
-    // as with hotness by degree: what fits beside the topology serves little
+    // As with hotness by degree: the cache beside the topology serves few rows.
     let hit_rates = [(0.09, 0.4), (0.23, 0.95)].map(|(ratio, rate)| HitRate { ratio, rate });
     let report = plan(v100(), Profile { hit_rates: hit_rates.into(), ..profile() }).unwrap();
     assert_eq!(report.recommended, Some("factored"));
@@ -67,8 +67,9 @@ fn worse_hit_rates_favour_factoring() {
 }
 
 #[test]
-fn what_does_not_fit_says_what_is_too_large() {
-    // FGNN section 7.2: UK's topology leaves time sharing no room, a Sampler holds it alone
+fn oversized_data_is_reported() {
+    // FGNN section 7.2: UK's topology leaves no memory for time sharing, while a Sampler holds it
+    // alone.
     let bytes = Sizes { topology: 13e9, features: 74e9, ..profile().bytes };
     let report = plan(v100(), Profile { bytes, ..profile() }).unwrap();
     let shared = of(&report, "time-sharing");
@@ -76,12 +77,13 @@ fn what_does_not_fit_says_what_is_too_large() {
     let reason = shared.reason.as_deref().unwrap();
     assert_eq!(
         reason,
-        "a device has 17.2 GB, but it takes 17.9 GB: the topology 13.0 GB, a training step 3.6 GB, sampling 1.3 GB"
+        "a device has 17.2 GB, but it takes 17.9 GB: the topology 13.0 GB, a training step 3.6 GB, sampling \
+         1.3 GB"
     );
     let factored = of(&report, "factored");
     assert_eq!((factored.fits, factored.standby, factored.switched), (true, 0, 0));
     assert!(report.to_string().contains("time-sharing  does not fit: a device has"), "{report}");
-    // nor does the host hold features that are too many
+    // The host cannot hold oversized features either.
     let bytes = Sizes { features: 1e12, ..profile().bytes };
     let report = plan(v100(), Profile { bytes, ..profile() }).unwrap();
     assert_eq!(report.recommended, None);
@@ -99,14 +101,14 @@ fn one_device_alternates() {
     let expected = 149.5 * (0.0064 + 0.025);
     let seconds = factored.epoch_seconds.unwrap();
     assert!((expected..1.02 * expected).contains(&seconds), "{seconds} {expected}");
-    // a host without room for an epoch's samples
+    // A host without memory for an epoch's samples.
     hardware.host.memory = 60_000_000_000;
     let reason = of(&plan(hardware, profile()).unwrap(), "factored").reason.clone().unwrap();
     assert!(reason.contains("a queue of 150 batches of 10.0 MB"), "{reason}");
 }
 
 #[test]
-fn devices_of_unknown_speed_are_refused() {
+fn devices_of_unknown_speed_are_rejected() {
     let mut hardware = v100();
     hardware.devices.bandwidth = None;
     let error = plan(hardware.clone(), profile()).unwrap_err();

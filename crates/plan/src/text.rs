@@ -1,4 +1,4 @@
-//! A plan as a table.
+//! Text table of a plan.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ impl fmt::Display for Report {
         let (seconds, bytes) = (&profile.seconds, &profile.bytes);
         writeln!(
             f,
-            "{}: {} devices of {}, {:.1} times as fast as what was profiled; a host of {} cores and {}",
+            "{}: {} devices of {}, {:.1} times as fast as the profiled executor; a host of {} cores and {}",
             hardware.name,
             hardware.devices.count,
             gb(hardware.devices.memory as f64),
@@ -53,7 +53,8 @@ impl fmt::Display for Report {
         )?;
         for row in &self.strategies {
             let Some(epoch) = row.epoch_seconds else {
-                writeln!(f, "{:<13} does not fit: {}", row.name, row.reason.as_deref().unwrap_or("no room"))?;
+                let reason = row.reason.as_deref().unwrap_or("too large");
+                writeln!(f, "{:<13} does not fit: {reason}", row.name)?;
                 continue;
             };
             let trainers = match row.standby {
@@ -86,7 +87,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Three digits or so.
+/// Formats seconds with about three digits.
 pub(crate) fn digits(seconds: f64) -> String {
     let decimals = match seconds {
         x if x >= 100.0 => 0,

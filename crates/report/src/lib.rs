@@ -1,8 +1,8 @@
 //! Reports of a run: `report.html`, a timeline for Perfetto and event files for TensorBoard.
 //!
-//! The engine trains and writes records; this crate reads them. A [`Recorder`] observes a run and
-//! writes its report files while it trains, [`write_report`] writes the page of a recorded run anew,
-//! and [`html`] makes the page from a summary.
+//! The engine trains and writes records, which this crate reads. A [`Recorder`] observes a run and
+//! writes its report files during training, [`write_report`] rewrites the page of a recorded run,
+//! and [`html`] renders the page from a summary.
 //!
 //! ```
 //! use graphmill_engine::{RunContext, RunDir, TrainConfig, observer::Quiet, train};

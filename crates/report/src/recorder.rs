@@ -1,9 +1,9 @@
-//! The files that a run leaves for people, written as it goes on.
+//! Report files of a run, written during the run.
 //!
 //! ```text
 //! RUN/report.html    the page, at the end
-//! RUN/trace.json     every stage of every batch, with --trace; of the last process that trained here
-//! RUN/tensorboard/   event files, one per process that trained here, with --tensorboard
+//! RUN/trace.json     every stage of every batch, with --trace; of the last process that trained in RUN
+//! RUN/tensorboard/   event files, one per process that trained in RUN, with --tensorboard
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use graphmill_nn::Model;
 
 use crate::{page, tensorboard::Events, trace::Trace};
 
-/// Observer that writes `report.html`, and a trace and TensorBoard events if the options ask for
-/// them. It passes everything on to another observer.
+/// Observer that writes `report.html`, and a trace and TensorBoard events if the options request
+/// them. It forwards all calls to another observer.
 pub struct Recorder<'o> {
     observer: Box<dyn Observer + 'o>,
-    /// The run's directory.
+    /// Directory of the run.
     run: Option<PathBuf>,
     wants_trace: bool,
     wants_events: bool,
@@ -31,8 +31,8 @@ pub struct Recorder<'o> {
 }
 
 impl<'o> Recorder<'o> {
-    /// A recorder of the run of this configuration in this directory. Without a directory it writes
-    /// nothing.
+    /// Creates a recorder for a run of this configuration in this directory. Without a directory it
+    /// writes nothing.
     pub fn new(config: &TrainConfig, run: Option<&RunDir>, observer: Box<dyn Observer + 'o>) -> Self {
         Self {
             observer,
@@ -60,7 +60,7 @@ impl Observer for Recorder<'_> {
 
     fn batch(&mut self, progress: &Progress) -> Result<()> {
         if let Some(trace) = &mut self.trace {
-            trace.relieve()?;
+            trace.flush_if_full()?;
         }
         self.observer.batch(progress)
     }
@@ -91,17 +91,17 @@ impl Observer for Recorder<'_> {
             (Some(run), Ok(summary)) => write(run, summary).map(drop),
             _ => Ok(()),
         };
-        // the trace is closed whatever became of the rest
+        // The trace is closed regardless of earlier errors.
         let traced = self.trace.take().map_or(Ok(()), Trace::finish);
         passed_on.and(reported).and(traced)
     }
 }
 
-/// Writes the `report.html` of the run in `run` anew from what it recorded, finished or not, and
-/// returns its path.
+/// Rewrites the `report.html` of the run in `run` from its records, finished or not, and returns
+/// its path.
 ///
 /// # Errors
-/// There is no run, a file of it is damaged, or the disk is full or not writable.
+/// The directory holds no run, a file is damaged, or writing fails.
 pub fn write_report(run: &Path) -> Result<PathBuf> {
     write(run, &RunDir::open(run)?.summary()?)
 }

@@ -1,5 +1,5 @@
-//! A checkpoint directory. The sizes and checksums that `state.json` states of the files are made to fit them, and its own
-//! checksum to fit its text, unless an option says `raw`.
+//! Checkpoint directory. The sizes and checksums of the files in `state.json` are corrected, and
+//! its own checksum too, unless an option is `raw`.
 
 use graphmill_engine::checkpoint::Checkpoint;
 use serde_json::{Value, json};
@@ -28,7 +28,8 @@ pub(super) const TOKENS: &[&[u8]] = &[
 
 const STATE: &str = "checkpoint/state.json";
 const NAMES: &[&str] =
-    &[STATE, "checkpoint/model.safetensors", "checkpoint/best.safetensors", "checkpoint/optimizer.safetensors"];
+    &[STATE, "checkpoint/model.safetensors", "checkpoint/best.safetensors",
+    "checkpoint/optimizer.safetensors"];
 
 /// One input: options, and files of the directory.
 pub fn run(data: &[u8]) -> Answer {
@@ -58,7 +59,8 @@ fn sign(input: &mut Input) {
             }
         }
     }
-    // the reader takes the first "xxh3" of the text for the file's own, with a space before the value
+    // The reader takes the first "xxh3" of the text for the file's own, with a space before the
+    // value.
     state.remove("xxh3");
     let rest = Value::Object(state).to_string();
     let text = format!("{{\"xxh3\": \"{UNSIGNED}\",{}", &rest[1..]);

@@ -31,7 +31,7 @@ pub fn run(data: &[u8]) -> Answer {
         let given = config.read_file(path)?;
         config.settle(&given)?;
         config.check()?;
-        assert!(config.to_toml().parse::<toml::Table>().is_ok(), "what is written can be read");
+        assert!(config.to_toml().parse::<toml::Table>().is_ok(), "written options can be read");
         Ok(())
     })
 }

@@ -1,4 +1,5 @@
-//! What a download reads as text: `SHA256SUMS`, the note beside a part, what a server says of a range, the catalogue.
+//! Texts that a download reads: `SHA256SUMS`, the record of a partial download, a server's range,
+//! the catalogue.
 
 use graphmill_data::download::fuzz;
 
@@ -40,9 +41,9 @@ pub fn run(data: &[u8]) -> Answer {
                 Ok(text) => fuzz::catalogue(text),
                 Err(_) => Ok(()),
             });
-            assert!(fuzz::sums(dir, "a name")?, "what was recorded is read back");
+            assert!(fuzz::sums(dir, "a name")?, "the recorded checksum is read back");
             catalogue?;
-            if transfer { Ok(()) } else { Err("a note or a range that means nothing".into()) }
+            if transfer { Ok(()) } else { Err("an invalid record or range".into()) }
         })
     })
 }

@@ -1,4 +1,5 @@
-//! Archives, as a download unpacks them: into their directory and nowhere else, and a second time without a difference.
+//! Archives of a download: unpacked into their directory and nowhere else, and a second time
+//! without a difference.
 
 use std::{fs, path::Path};
 
@@ -29,7 +30,7 @@ pub(super) const TOKENS: &[&[u8]] = &[
 
 const NAMES: &[&str] = &["a.zip", "out/a", "out/b/c", "out/SHA256SUMS"];
 
-/// One input: an archive, and what is in the directory already.
+/// One input: an archive, and the existing contents of the directory.
 pub fn run(data: &[u8]) -> Answer {
     let input = Input::read(data, NAMES);
     with_fresh_files("fetch_unpack", &input.files, |dir| {
@@ -47,14 +48,16 @@ pub fn run(data: &[u8]) -> Answer {
     })
 }
 
-/// The bytes of all files in a directory, in which nothing but files and directories may be.
+/// Bytes of all files in a directory, which may contain only files and directories.
 fn bytes_of(dir: &Path) -> u64 {
-    let entries = fs::read_dir(dir).expect("the directory is there").map(|entry| entry.expect("it can be read"));
+    let entries = fs::read_dir(dir).expect("the directory is there").map(|entry| entry.expect("it can be \
+        read"));
     entries
         .map(|entry| {
             let kind = entry.file_type().expect("it has a type");
             assert!(kind.is_dir() || kind.is_file(), "a link, or worse");
-            if kind.is_dir() { bytes_of(&entry.path()) } else { entry.metadata().expect("it has a size").len() }
+            if kind.is_dir() { bytes_of(&entry.path()) } else { entry.metadata().expect("it has a \
+                size").len() }
         })
         .sum()
 }

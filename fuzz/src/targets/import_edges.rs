@@ -83,7 +83,8 @@ const NAMES: &[&str] = &[
     "test.csv",
 ];
 
-/// One input: options of an import, and files of the directory. `source=FILE` imports that file alone.
+/// One input: options of an import, and files of the directory. `source=FILE` imports that file
+/// alone.
 pub fn run(data: &[u8]) -> Answer {
     let source = Input::read(data, &[]).option("source").filter(|name| NAMES.contains(name));
     import_files("import_edges", "edges", NAMES, source.unwrap_or_default(), data)

@@ -15,7 +15,8 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"graph:\n  nodes:\n    - num: 3\n  edges:\n    - format: csv\n      path: edges.csv\n",
     b"feature_data:\n  - domain: node\n    name: feat\n    format: numpy\n    path: feat.npy\n",
     b"tasks:\n  - name: node_classification\n    num_classes: 2\n",
-    b"    train_set:\n      - data:\n        - name: seeds\n          format: numpy\n          path: train.npy\n",
+    b"    train_set:\n      - data:\n        - name: seeds\n          format: numpy\n          path: \
+        train.npy\n",
     b"        - name: labels\n          format: numpy\n          path: train_labels.npy\n",
     b"graph_topology:",
     b"dataset_name: ",

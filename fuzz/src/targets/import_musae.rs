@@ -1,4 +1,5 @@
-//! The importer `musae`: lists of edges, JSON lists of features and tables of targets; one graph or two.
+//! The importer `musae`: lists of edges, JSON lists of features and tables of targets; one graph or
+//! two.
 
 use super::{Answer, import_files};
 

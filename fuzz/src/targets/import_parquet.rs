@@ -37,7 +37,8 @@ pub fn run(data: &[u8]) -> Answer {
     import_files("import_parquet", "parquet", &names, "", data)
 }
 
-/// Hides panics of the decoder, which the importer turns into errors, from the fuzzer's panic hook: it would end the process.
+/// Hides panics of the decoder, which the importer turns into errors, from the fuzzer's panic hook:
+/// it would end the process.
 fn hide_decoder_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,12 +1,12 @@
-//! The text of `graphmill.json`. Where the checksum is 32 zeros, it is made to fit first: nothing behind it would be
-//! reached otherwise.
+//! Text of `graphmill.json`. A checksum of 32 zeros is filled in first, because otherwise the
+//! parser would stop there.
 
 use graphmill_data::dataset::{checksum::checksum, import::fuzz};
 
 use super::Answer;
 use crate::alloc::limited;
 
-/// What stands for a checksum to be filled in.
+/// Placeholder of a checksum to be filled in.
 pub const UNSIGNED: &str = "00000000000000000000000000000000";
 
 pub(super) const TOKENS: &[&[u8]] = &[
@@ -40,7 +40,7 @@ pub fn run(data: &[u8]) -> Answer {
     Ok(limited(text.len(), || fuzz::manifest(&signed))?)
 }
 
-/// The text with its last [`UNSIGNED`] made the checksum of the whole.
+/// Fills in the checksum of the whole text for its last [`UNSIGNED`].
 pub(super) fn sign(text: &str) -> String {
     match text.rfind(UNSIGNED) {
         Some(at) => {

@@ -1,4 +1,4 @@
-//! The targets, one a file.
+//! Targets, one per file.
 
 use std::path::Path;
 
@@ -6,18 +6,18 @@ use graphmill_data::dataset::import::{ImportOptions, import};
 
 use crate::{alloc::limited, input::Input, scratch::with_files};
 
-/// What a reader said: that it accepted the input, or why not.
+/// Result of a reader: acceptance, or the reason of a rejection.
 pub type Answer = Result<(), Box<dyn std::error::Error>>;
 
-/// A row of [`TABLE`].
+/// Row of [`TABLE`].
 pub struct Target {
-    /// What `cargo fuzz run` calls it.
+    /// Name of the target for `cargo fuzz run`.
     pub name: &'static str,
-    /// What it reads.
+    /// Description of its input.
     pub summary: &'static str,
     /// Runs it on one input.
     pub run: fn(&[u8]) -> Answer,
-    /// Words of the format, from which mutations are made.
+    /// Words of the format, used by mutations.
     pub tokens: &'static [&'static [u8]],
 }
 
@@ -64,7 +64,7 @@ table! {
     #[cfg(feature = "engine")] nodes "the list of nodes that predict takes"
 }
 
-/// The dictionary's words of arrays.
+/// Dictionary words of arrays.
 pub(crate) const ARRAY_TOKENS: &[&[u8]] = &[
     b"\x93NUMPY\x01\0v\0",
     b"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }",
@@ -85,7 +85,8 @@ pub(crate) const ARRAY_TOKENS: &[&[u8]] = &[
     crate::input::MEMBER,
 ];
 
-/// The import of a source of several files; `source` is its path in the directory of the files, empty for the directory.
+/// Imports a source of several files; `source` is its path in the directory of the files, empty for
+/// the directory.
 pub(crate) fn import_files(
     target: &'static str,
     format: &str,
@@ -103,7 +104,8 @@ pub(crate) fn import_files(
     })
 }
 
-/// The options of an import, as words. `num-nodes` is what the user says, not the file: it is kept small.
+/// Options of an import, from words. `num-nodes` is chosen by the user, not by the file, so it is
+/// kept small.
 fn import_options(input: &Input, format: &str) -> ImportOptions {
     let has_ids = ["edges", "parquet"].contains(&format);
     ImportOptions {
@@ -124,7 +126,7 @@ fn import_options(input: &Input, format: &str) -> ImportOptions {
             .filter(|_| format == "edges")
             .and_then(|flavour| flavour.parse().ok())
             .unwrap_or_default(),
-        // no path: an array of weights is found beside the edges
+        // Not a path, because an array of weights is found in the same directory.
         weights: input
             .option("weights")
             .filter(|column| ["none", "3", "4", "w"].contains(column))
@@ -140,7 +142,7 @@ fn import_options(input: &Input, format: &str) -> ImportOptions {
     }
 }
 
-/// A reader of one file that is called `name`.
+/// Runs a reader on one file called `name`.
 pub(crate) fn one_file(
     target: &'static str,
     name: &str,

@@ -1,5 +1,5 @@
-//! A dataset directory. The sizes and checksums that the manifest states of its files are made to fit the files, and its
-//! own checksum to fit its text, unless an option says `raw`.
+//! Dataset directory. The sizes and checksums in the manifest are corrected to match the files, and
+//! its own checksum too, unless an option is `raw`.
 
 use graphmill_data::{Dataset, dataset::checksum::checksum};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The list of nodes that `predict` takes: text or an array.
+//! List of nodes for `predict`: text or an array.
 
 use graphmill_engine::fuzz;
 

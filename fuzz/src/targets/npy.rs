@@ -1,4 +1,4 @@
-//! An `.npy` array: mapped where it can be, converted to every kind of number.
+//! `.npy` array: mapped if possible, converted to every kind of number.
 
 use graphmill_data::npy;
 

@@ -1,4 +1,4 @@
-//! An `.npz` archive: its directory, and every member as numbers and as text.
+//! `.npz` archive: its directory, and every member as numbers and as text.
 
 use graphmill_data::npz::Npz;
 
@@ -13,7 +13,7 @@ pub fn run(data: &[u8]) -> Answer {
     with_files("npz", &input.files, |dir| {
         limited(input.unpacked, || {
             let mut npz = Npz::open(dir.join("a.npz"))?;
-            // an archive may name thousands of members; each costs time alone
+            // An archive may name thousands of members, each of which takes time.
             let names: Vec<String> = npz.names().iter().take(16).map(|name| name.to_string()).collect();
             for name in names {
                 npz.header(&name)?;

@@ -1,4 +1,4 @@
-//! A pickle, and everything that importers take out of one.
+//! Pickle, and every kind of value that importers extract from one.
 
 use graphmill_data::dataset::import::fuzz;
 

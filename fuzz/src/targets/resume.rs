@@ -1,5 +1,5 @@
-//! What a killed import left: its notes, its edges, the part of the graph that was written. The import goes on with it, or
-//! refuses it.
+//! Leftovers of a killed import: its records, its edges, the written part of the graph. The import
+//! resumes from them, or rejects them.
 
 use graphmill_core::{EdgeOptions, progress::Quiet};
 use graphmill_data::external::Scratch;
@@ -17,7 +17,9 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"work/scratch-indptr.json\n",
     b"work/scratch-indices.npy\n",
     b"work/scratch-indices.json\n",
-    b"{\"splitters\":[4294967296],\"symmetric\":false,\"weighted\":false,\"drop_self_loops\":false,\"blocks\":[[0,1]],\"edges\":1,\"largest\":1,\"complete\":true,\"counts\":{\"self_loops\":0,\"dropped\":0}}",
+    b"{\"splitters\":[4294967296],\"symmetric\":false,\"weighted\":false,\"drop_self_loops\":false,\
+      \"blocks\":[[0,1]],\"edges\":1,\"largest\":1,\"complete\":true,\
+      \"counts\":{\"self_loops\":0,\"dropped\":0}}",
     b"{\"parts\":1,\"edges\":1,\"rows\":2}",
     b"{\"columns\":null,\"dtype\":\"<u8\",\"values\":2}",
     b"18446744073709551615",
@@ -35,7 +37,7 @@ const NAMES: &[&str] = &[
     "work/scratch-indices.json",
 ];
 
-/// Nodes of the graph that is imported.
+/// Number of nodes of the imported graph.
 const NODES: usize = 100;
 
 /// One input: options, and files of the directory.

@@ -1,4 +1,4 @@
-//! Words of the command line that importers take: split rules and normalisations.
+//! Words of the command line for importers: split rules and normalizations.
 
 use graphmill_data::dataset::import::{Normalize, SplitRule};
 
@@ -6,7 +6,8 @@ use super::Answer;
 use crate::alloc::limited;
 
 pub(super) const TOKENS: &[&[u8]] =
-    &[b"given:", b"planetoid:", b"random:", b"graphs:", b"a/b,c/d", b"0.5,0.25,0.25", b"standard", b"18446744073709551615", b"1e308", b"nan"];
+    &[b"given:", b"planetoid:", b"random:", b"graphs:", b"a/b,c/d", b"0.5,0.25,0.25",
+      b"standard", b"18446744073709551615", b"1e308", b"nan"];
 
 /// One input: a word.
 pub fn run(data: &[u8]) -> Answer {

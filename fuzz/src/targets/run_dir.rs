@@ -1,4 +1,4 @@
-//! What a run recorded: `config.toml`, `metrics.jsonl`, `summary.json`, and the report that is made of them.
+//! Records of a run: `config.toml`, `metrics.jsonl`, `summary.json`, and the report made from them.
 
 use graphmill_engine::RunDir;
 use graphmill_report::html;

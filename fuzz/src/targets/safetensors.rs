@@ -1,4 +1,4 @@
-//! A model's safetensors file, read into a small model.
+//! Safetensors file of a model, read into a small model.
 
 use graphmill_engine::checkpoint::load_model;
 use graphmill_nn::model::{Model, ModelConfig};

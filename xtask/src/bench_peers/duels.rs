@@ -2,7 +2,7 @@
 
 use super::options::{Options, Peer, imports};
 
-/// One process of a peer's against ours.
+/// Comparison of one peer process with ours.
 pub(super) struct Duel {
     pub(super) peer: Peer,
     /// Arguments of `peers.py`.
@@ -10,14 +10,14 @@ pub(super) struct Duel {
     pub(super) rows: Vec<Row>,
 }
 
-/// One figure of both.
+/// Figure of both sides.
 pub(super) struct Row {
     pub(super) what: String,
     pub(super) threads: usize,
     pub(super) unit: &'static str,
-    /// Fields that tell the peer's line from its others.
+    /// Fields that identify the peer's line.
     pub(super) line: Vec<(&'static str, String)>,
-    /// Where the figure stands in it.
+    /// Field of that line with the figure.
     pub(super) figure: &'static str,
     /// Arguments of `graphmill bench`.
     pub(super) ours: Vec<String>,
@@ -26,14 +26,14 @@ pub(super) struct Row {
     pub(super) take: Take,
 }
 
-/// How our figure is made from our cases.
+/// Derivation of our figure from our cases.
 #[derive(Clone, Copy)]
 pub(super) enum Take {
-    /// The median of the one in this unit: more is better.
+    /// Median of the case in this unit: higher is better.
     Rate(&'static str),
-    /// So many things in the seconds of the case: more is better.
+    /// Number of items divided by the seconds of the case: higher is better.
     Per(f64),
-    /// Seconds of all cases together, times this: less is better.
+    /// Total seconds of all cases, times this: lower is better.
     Seconds(f64),
 }
 
@@ -63,12 +63,12 @@ pub(super) fn duels(options: &Options) -> Vec<Duel> {
     duels
 }
 
-/// Words of a command line.
+/// Splits a command line into words.
 fn split(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_string).collect()
 }
 
-/// How long the peer measures.
+/// Measuring time of the peer.
 fn patience(options: &Options) -> &'static str {
     if options.quick { "--runs 1 --seconds 0.05" } else { "--runs 5 --seconds 0.6" }
 }
@@ -85,7 +85,7 @@ fn repeat(options: &Options, runs: usize) -> usize {
 fn sampling(options: &Options, peer: Peer, threads: usize) -> Duel {
     let system = match peer {
         Peer::Dgl => "dgl",
-        // without pyg-lib PyG samples by torch-sparse
+        // Without pyg-lib PyG samples with torch-sparse.
         _ if options.python.get(&peer).is_some_and(|python| imports(python, "import pyg_lib")) => "pyg",
         _ => "pyg-ts",
     };
@@ -104,7 +104,8 @@ fn sampling(options: &Options, peer: Peer, threads: usize) -> Duel {
         take: Take::Rate("seeds/s"),
     };
     let theirs = format!(
-        "sample --system {system} --workload w1 --fanout 15,10,5:10,25 --batch 1024,8000 --threads {threads} {}",
+        "sample --system {system} --workload w1 --fanout 15,10,5:10,25 --batch 1024,8000 --threads {threads} \
+         {}",
         patience(options)
     );
     Duel { peer, theirs: split(&theirs), rows: sizes.map(row).into() }
@@ -129,7 +130,8 @@ fn epoch(options: &Options, workload: &str, model: &str, fanout: &str, threads: 
         take: Take::Seconds(1.0),
     };
     let theirs = format!(
-        "epoch --system dgl --workload {workload} --model {model} --fanout {fanout} --threads {threads} --malloc thp \
+        "epoch --system dgl --workload {workload} --model {model} --fanout {fanout} --threads {threads} \
+         --malloc thp \
          --batches {batches}"
     );
     Duel { peer: Peer::Dgl, theirs: split(&theirs), rows: vec![row] }

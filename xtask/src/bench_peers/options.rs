@@ -28,7 +28,7 @@ pub(super) struct Options {
 pub(super) enum Peer {
     Dgl,
     Pyg,
-    /// PyTorch alone, of either environment: PyG's is the newer.
+    /// PyTorch alone, from either environment: PyG's is newer.
     Torch,
 }
 
@@ -53,7 +53,7 @@ impl Peer {
         }
     }
 
-    /// What its interpreter must be able to import.
+    /// Modules that its interpreter must be able to import.
     pub(super) fn import(self) -> &'static str {
         match self {
             Self::Dgl => "import dgl, dgl.graphbolt",
@@ -62,7 +62,7 @@ impl Peer {
         }
     }
 
-    /// The environments to look in.
+    /// Environments to search.
     pub(super) fn places(self) -> &'static [Place] {
         match self {
             Self::Dgl => &[Place::Dgl],

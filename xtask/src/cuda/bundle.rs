@@ -1,8 +1,8 @@
-//! Bundle of the kernels' PTX: a ZIP archive with one `NAME.ptx` for each `NAME.cu`, and a text file
-//! with its checksums.
+//! Bundle of the kernels' PTX: a ZIP archive with one `NAME.ptx` for each `NAME.cu`, and a text
+//! file with its checksums.
 //!
-//! The same PTX gives the same bytes: entries are sorted by name and carry neither times nor owners.
-//! `Cargo.lock` pins the compressor, whose output does not depend on the processor.
+//! The same PTX gives the same bytes: entries are sorted by name and carry neither times nor
+//! owners. `Cargo.lock` pins the compressor, whose output does not depend on the processor.
 
 use std::{
     collections::BTreeMap,

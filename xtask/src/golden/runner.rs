@@ -51,7 +51,8 @@ impl Runner<'_> {
         Ok(fields)
     }
 
-    /// The words of a command: those given, with `{NAME}` replaced, and those appended to its subcommand.
+    /// The words of a command: those given, with `{NAME}` replaced, and those appended to its
+    /// subcommand.
     fn expand(&self, command: &str) -> Result<Vec<String>> {
         let subcommand = command.split(' ').next().unwrap_or_default();
         let appended = self.spec.append.get(subcommand);
@@ -80,8 +81,8 @@ impl Runner<'_> {
         command.args(words).current_dir(dir).stdin(Stdio::null());
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);
         command.env_remove("RAYON_NUM_THREADS").env("RUST_BACKTRACE", "0");
-        let told = format!("graphmill {}", words.join(" "));
-        let mut child = command.spawn().with_context(|| told.clone())?;
+        let line = format!("graphmill {}", words.join(" "));
+        let mut child = command.spawn().with_context(|| line.clone())?;
         let began = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait()? {
@@ -90,15 +91,15 @@ impl Runner<'_> {
             if began.elapsed() > TIMEOUT {
                 child.kill()?;
                 child.wait()?;
-                bail!("{told}: no end after {} s", TIMEOUT.as_secs());
+                bail!("{line}: no end after {} s", TIMEOUT.as_secs());
             }
             thread::sleep(Duration::from_millis(1));
         };
         if !status.success() {
-            bail!("{told}: {status}\n{}", String::from_utf8_lossy(&fs::read(&err)?).trim_end());
+            bail!("{line}: {status}\n{}", String::from_utf8_lossy(&fs::read(&err)?).trim_end());
         }
         let bytes = fs::read(&out)?;
-        serde_json::from_slice(&bytes).with_context(|| format!("{told}: the output is not a JSON document"))
+        serde_json::from_slice(&bytes).with_context(|| format!("{line}: the output is not a JSON document"))
     }
 
     /// Adds the leaves of a document that are not ignored.
@@ -123,7 +124,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Adds a checksum of each file below `dir`. Of JSON files it covers the fields that are not ignored.
+    /// Adds a checksum of each file below `dir`. Of JSON files it covers the fields that are not
+    /// ignored.
     fn collect_files(&self, row: &Row, top: &Path, dir: &Path, fields: &mut Fields) -> Result<()> {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
@@ -152,7 +154,8 @@ impl Runner<'_> {
     }
 }
 
-/// Reports whether rows with several ranks can run: the binary links MPI, and `mpirun` is on the path.
+/// Reports whether rows with several ranks can run: the binary links MPI, and `mpirun` is on the
+/// path.
 pub(super) fn can_run_ranks(binary: &Path) -> Result<bool> {
     let path = env::var_os("PATH").unwrap_or_default();
     let has_mpirun = env::split_paths(&path).any(|dir| dir.join("mpirun").is_file());

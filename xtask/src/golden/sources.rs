@@ -9,7 +9,8 @@ const NODES: u64 = 600;
 const CLASSES: u64 = 4;
 const WIDTH: u64 = 96;
 
-/// Writes the sources of an import: weighted edges, sparse features, one or several labels, and a split.
+/// Writes the sources of an import: weighted edges, sparse features, one or several labels, and a
+/// split.
 pub(super) fn write_sources(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir)?;
     let mut state = 1;

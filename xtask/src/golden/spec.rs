@@ -81,7 +81,8 @@ impl Spec {
         Ok(())
     }
 
-    /// The rows of these names and the rows that their commands read from, in the order of the file.
+    /// The rows of these names and the rows that their commands read from, in the order of the
+    /// file.
     pub(super) fn select(&self, names: &[&str]) -> Result<Vec<&Row>> {
         let mut wanted: BTreeSet<&str> = names.iter().copied().collect();
         for name in names {

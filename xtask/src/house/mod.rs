@@ -1,4 +1,5 @@
-//! `cargo xtask house`: the shape of the sources, and the paths that the documentation names.
+//! `cargo xtask house`: checks of the structure of the sources, and of the paths in the
+//! documentation.
 //!
 //! | rule | limit |
 //! | --- | --- |
@@ -9,12 +10,12 @@
 //! | default of a trait's method | no `unreachable!` |
 //! | a path in a Markdown page | exists |
 //!
-//! `xtask/house.toml` lists the exceptions with their reasons. Those that are not needed any more are
-//! printed, so that the list shrinks.
+//! `xtask/house.toml` lists the exceptions with their reasons. Superfluous exceptions are printed,
+//! so that the list shrinks.
 
 mod cycles;
 mod paths;
-mod source;
+pub(crate) mod source;
 
 use std::{
     collections::BTreeMap,
@@ -33,6 +34,8 @@ const MAX_FILE: usize = 500;
 const MAX_FUNCTION: usize = 80;
 /// Comment that gives the reason for a longer function.
 const LONG: &str = "// long: ";
+/// Pages in the root of the workspace.
+const PAGES: [&str; 4] = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"];
 /// List of exceptions, relative to the workspace.
 const EXCEPTIONS: &str = "xtask/house.toml";
 
@@ -83,6 +86,14 @@ pub(crate) fn check() -> Result<()> {
 
 /// Reads the sources of all members of the workspace.
 fn sources(root: &Path) -> Result<Vec<Source>> {
+    source_paths(root)?.into_iter().map(|path| Source::read(root, path)).collect()
+}
+
+/// Sorted paths of the sources of all members, relative to the workspace.
+///
+/// # Errors
+/// A directory cannot be read.
+pub(crate) fn source_paths(root: &Path) -> Result<Vec<String>> {
     let mut members = vec![root.join("xtask"), root.join("fuzz")];
     for parent in ["crates", "benchmarks"] {
         for entry in fs::read_dir(root.join(parent)).with_context(|| parent.to_owned())? {
@@ -95,8 +106,27 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
             find_files(&member.join(directory), "rs", &mut files)?;
         }
     }
-    files.sort();
-    files.into_iter().map(|path| Source::read(root, &path)).collect()
+    Ok(relative(root, files))
+}
+
+/// Sorted paths of the Markdown pages, relative to the workspace.
+///
+/// # Errors
+/// A directory cannot be read.
+pub(crate) fn markdown_paths(root: &Path) -> Result<Vec<String>> {
+    let mut files: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
+    for folder in ["docs", "fuzz", "benchmarks"] {
+        find_files(&root.join(folder), "md", &mut files)?;
+    }
+    Ok(relative(root, files))
+}
+
+/// Paths relative to the workspace, with slashes, sorted.
+fn relative(root: &Path, files: Vec<PathBuf>) -> Vec<String> {
+    let name = |path: PathBuf| path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+    let mut names: Vec<String> = files.into_iter().map(name).collect();
+    names.sort();
+    names
 }
 
 /// Adds a directory's files with this extension, at any depth.

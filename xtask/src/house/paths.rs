@@ -50,7 +50,8 @@ fn links(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Paths in a line's code style, from the project's root or `crates`, without patterns and placeholders; `a/{b,c}.rs` is two of them.
+/// Paths in a line's code style, from the project's root or `crates`, without patterns and
+/// placeholders; `a/{b,c}.rs` is two of them.
 fn code_paths(line: &str) -> Vec<String> {
     let spans = line.split('`').skip(1).step_by(2);
     let words = spans.flat_map(|span| span.split_whitespace());

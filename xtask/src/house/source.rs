@@ -26,13 +26,12 @@ pub(super) struct Function {
 }
 
 impl Source {
-    /// Reads a file.
+    /// Reads the file at `path`, relative to the workspace.
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) fn read(root: &Path, path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        let path = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
+    pub(super) fn read(root: &Path, path: String) -> Result<Self> {
+        let text = fs::read_to_string(root.join(&path)).with_context(|| path.clone())?;
         Ok(Self::new(path, text))
     }
 
@@ -150,7 +149,7 @@ fn blank(text: &str) -> String {
 }
 
 /// End of the comment, string or character that begins here, or `at` if none does.
-fn skip(text: &str, at: usize) -> usize {
+pub(crate) fn skip(text: &str, at: usize) -> usize {
     let rest = &text[at..];
     let before = text[..at].chars().next_back();
     let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
@@ -207,7 +206,8 @@ mod tests {
 
     #[test]
     fn comments_and_strings_are_blanked_and_lines_stay() {
-        let text = "let a = \"b // {\"; // c\nlet d = '{'; let e: &'static str = r#\"\n}\"#;\n/* f\n*/ g('\\'', b'\"')";
+        let text = "let a = \"b // \
+            {\"; // c\nlet d = '{'; let e: &'static str = r#\"\n}\"#;\n/* f\n*/ g('\\'', b'\"')";
         assert_eq!(
             blank(text),
             "let a = \"\";\nlet d = \"\"; let e: &'static str = \"\"\n;\n\n g(\"\", \"\")"
@@ -216,8 +216,10 @@ mod tests {
 
     #[test]
     fn functions_and_their_lengths_are_found() {
-        let text = "// long: a table\n#[inline]\npub fn a() {\n    if b {\n    }\n}\n\ntrait T {\n    fn c(&self);\n    \
-                    fn d(&self) {\n        unreachable!()\n    }\n}\n\n#[cfg(test)]\nmod tests {\n    fn e() {\n    }\n}\n";
+        let text = "// long: a table\n#[inline]\npub fn a() {\n    if b {\n    }\n}\n\ntrait T \
+            {\n    fn c(&self);\n    \
+                    fn d(&self) {\n        unreachable!()\n    }\n}\n\n#[cfg(test)]\nmod tests \
+                    {\n    fn e() {\n    }\n}\n";
         let source = Source::new("crates/x/src/lib.rs".into(), text.into());
         let found: Vec<_> = source.functions().into_iter().map(|f| (f.name, f.line, f.lines)).collect();
         assert_eq!(found, [("a".to_owned(), 3, 4), ("c".to_owned(), 9, 1), ("d".to_owned(), 10, 3)]);

@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{graphs::number, runs};
 
-/// A dataset, and how all its runs train.
+/// Dataset, and the training options of all its runs.
 struct Case {
     source: Source,
     train: &'static str,
-    /// Whether it takes so long that it has to be named.
+    /// True if it takes so long that it must be selected by name.
     named: bool,
 }
 
@@ -39,27 +39,27 @@ const CASES: &[Case] = &[
     },
     Case {
         source: W2,
-        train: "--layers 2 --hidden 256 --lr 0.003 --dropout 0.5 --fanout 10,25 --batch-size 1024 --epochs 5 --eval-nodes 10000",
+        train: "--layers 2 --hidden 256 --lr 0.003 --dropout 0.5 --fanout 10,25 --batch-size 1024 --epochs 5 \
+            --eval-nodes 10000",
         named: true,
     },
 ];
 
-/// The models, and whether their bottom layers aggregate what can be kept: attention's rows have no part that follows the
-/// parameters, and no gradient but none.
+/// Models, and whether their bottom layers have reusable aggregates: attention has none.
 const MODELS: &[(&str, bool)] = &[("gcn", true), ("sage", true), ("gat", false)];
 
-/// A way to train.
+/// Variant of training.
 struct Variant {
-    /// As a `WORD`.
+    /// Name as a `WORD`.
     word: &'static str,
-    /// In the table and in the plot.
+    /// Name in the table and the plot.
     name: &'static str,
     options: &'static str,
-    /// Whether it differs from the others only where aggregates can be kept.
+    /// True if it differs from the others only for reusable aggregates.
     keeps: bool,
 }
 
-/// Exact training first.
+/// Variants, with exact training first.
 const VARIANTS: &[Variant] = &[
     Variant { word: "exact", name: "exact", options: "--strategy sequential", keeps: false },
     Variant {
@@ -112,23 +112,24 @@ const VARIANTS: &[Variant] = &[
     },
 ];
 
-/// A run's outcome.
+/// Result of a run.
 struct Outcome {
     test: f64,
-    /// Validation scores, an epoch each.
+    /// Validation score of each epoch.
     valid: Vec<f64>,
-    /// Parts of the rows asked for: reused, and made for that.
+    /// Shares of the requested rows: reused, and computed for reuse.
     reused: f64,
     made: f64,
     staleness: [f64; 2],
-    /// epsilon of the last epoch.
+    /// Epsilon of the last epoch.
     variation: f64,
 }
 
 /// Prints the table and writes the plots.
 pub(super) fn run(options: &Options) -> Result<()> {
     println!(
-        "| dataset | model | | test, % | to exact, same seeds | rows reused, % | made, % | staleness, most (bound) | epsilon |"
+        "| dataset | model | | test, % | to exact, same seeds | rows reused, % | made, % | staleness, most \
+         (bound) | epsilon |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let free: Vec<&str> = CASES.iter().map(|case| case.source.name).collect();
@@ -149,7 +150,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The rows and the plot of a dataset and a model.
+/// Prints the rows and draws the plot of a dataset and a model.
 fn compare(options: &Options, case: &Case, data: &Path, model: &str, keeps: bool) -> Result<()> {
     let words = || VARIANTS.iter().map(|variant| variant.word);
     let variants: Vec<&Variant> = VARIANTS
@@ -173,7 +174,7 @@ fn compare(options: &Options, case: &Case, data: &Path, model: &str, keeps: bool
         if variant.word == "exact" {
             println!("{row} | | | | |");
         } else {
-            // unbounded reuse does not watch the weights
+            // Unbounded reuse does not monitor the weights.
             let variation = mean(|o| o.variation);
             let variation = if variation > 0.0 { format!("{variation:.3}") } else { String::new() };
             println!(

@@ -1,8 +1,8 @@
-//! Validation scores by epoch: a curve a variant.
+//! Validation scores by epoch, one curve per variant.
 
 use graphmill_chart::{Axis, Figure, Key, Mark, Panel, Symbol, Ticks};
 
-/// The scores of one variant, in percent, an epoch each.
+/// Scores of one variant in percent, by epoch.
 pub(super) struct Curve<'c> {
     pub(super) name: &'c str,
     pub(super) scores: Vec<f64>,
@@ -14,20 +14,20 @@ const PANEL: f64 = 640.0;
 /// Colours of the curves: black for the first, grey for the ninth.
 const COLOURS: [usize; 9] = [6, 0, 1, 2, 4, 3, 5, 9, 7];
 
-/// Epochs before this part of all are shown as far as they fit: what matters are the differences later on.
+/// Share of early epochs, whose curves may be clipped, because the later differences matter.
 const EARLY: f64 = 0.2;
 
-/// The scores that are shown: from the least behind the early epochs to the largest.
+/// Range of the plotted scores: from the smallest after the early epochs to the largest.
 fn range(curves: &[Curve]) -> (f64, f64) {
     let late = |curve: &Curve| (curve.scores.len() as f64 * EARLY) as usize;
     let scores = curves.iter().flat_map(|curve| curve.scores[late(curve)..].iter().copied());
     let (low, high) = scores.fold((f64::INFINITY, 0.0f64), |(low, high), s| (low.min(s), high.max(s)));
     let low = low.min(high);
-    let room = (0.05 * (high - low)).max(0.1);
-    (low - room, high + room)
+    let margin = (0.05 * (high - low)).max(0.1);
+    (low - margin, high + margin)
 }
 
-/// The plot as an SVG document.
+/// Renders the plot as an SVG document.
 pub(super) fn svg(title: &str, curves: &[Curve]) -> String {
     let epochs = curves.iter().map(|curve| curve.scores.len()).max().unwrap_or(1).max(2);
     let (low, high) = range(curves);
@@ -70,7 +70,7 @@ mod tests {
         assert!((78.5..79.0).contains(&low) && (83.0..83.5).contains(&high), "{low} {high}");
         let svg = svg("t", &curves);
         assert!(svg.matches("a &lt; b").count() == 2 && !svg.contains("NaN"));
-        // a run of one epoch
+        // A run of one epoch.
         assert!(super::svg("t", &[curve(&[50.0])]).contains("</svg>"));
     }
 }

@@ -1,4 +1,4 @@
-//! Runs that take turns, so that a machine that gets slower does so for all.
+//! Alternating runs, so that a slowdown of the machine affects all of them.
 
 use std::path::Path;
 
@@ -7,35 +7,35 @@ use serde_json::Value;
 
 use crate::graphs::{number, train};
 
-/// What is always said: the test score is of no interest here, and of few nodes.
+/// Options of every run: the test score is irrelevant here, and is computed on few nodes.
 const FIXED: &str = "--eval-every 1000 --eval-nodes 500";
 
-/// What a line of options came to.
+/// Result of a line of options.
 pub(super) struct Timed {
-    /// The least seconds of an epoch, a round each.
+    /// Minimum seconds of an epoch in each round.
     pub(super) rounds: Vec<f64>,
-    /// Of the last round.
+    /// Summary of the last round.
     pub(super) summary: Value,
 }
 
 impl Timed {
-    /// The least seconds of an epoch.
+    /// Minimum seconds of an epoch.
     pub(super) fn least(&self) -> f64 {
         self.rounds.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The last epoch.
+    /// Record of the last epoch.
     pub(super) fn epoch(&self) -> Result<&Value> {
         self.summary["epochs"].as_array().and_then(|epochs| epochs.last()).context("a summary has epochs")
     }
 
-    /// The seconds of all rounds.
+    /// Seconds of all rounds.
     pub(super) fn all(&self) -> String {
         let each: Vec<String> = self.rounds.iter().map(|seconds| format!("{seconds:.3}")).collect();
         each.join(", ")
     }
 
-    /// Edges of the bottom layer that batches aggregated over, and those that reused rows were made from.
+    /// Bottom-layer edges aggregated by batches, and those used to compute reused rows.
     pub(super) fn bottom_edges(&self) -> Result<[f64; 2]> {
         let epoch = self.epoch()?;
         let made = &epoch["reuse"]["made_edges"];
@@ -43,8 +43,8 @@ impl Timed {
     }
 }
 
-/// Trains by every line of options, one after the other, for so many rounds. The first epoch makes caches and finds allocations; it
-/// is not counted.
+/// Trains with every line of options, alternating, for `rounds` rounds. The first epoch, which
+/// fills caches and finds allocations, is not counted.
 pub(super) fn in_turn(graph: &Path, common: &str, lines: &[String], rounds: usize) -> Result<Vec<Timed>> {
     let mut timed: Vec<Timed> =
         lines.iter().map(|_| Timed { rounds: Vec::new(), summary: Value::Null }).collect();

@@ -1,9 +1,9 @@
-//! Deep models and large batches: whether they fit, and whether the advantage is kept.
+//! Deep models and large batches: memory, and whether the advantage persists.
 
 use anyhow::Result;
 
 use super::{Options, WIDE, generated, rounds::in_turn};
-use crate::graphs::{in_room, number};
+use crate::graphs::{number, with_directory};
 
 const DEPTHS: &[(&str, &str)] = &[
     ("2", "--layers 2 --fanout 25,10"),
@@ -18,11 +18,12 @@ const STRATEGIES: [&str; 2] = ["sequential", "layered"];
 
 /// Prints both tables.
 pub(super) fn run(options: &Options) -> Result<()> {
-    in_room(None, |room| {
-        let graph = generated(room, &WIDE)?;
+    with_directory(None, |dir| {
+        let graph = generated(dir, &WIDE)?;
         let table = |name: &str, rows: &[(&str, String)]| -> Result<()> {
             println!(
-                "| {name} | sequential: epoch, s | GB | layered: epoch, s | GB | sequential / layered | batches reuse |"
+                "| {name} | sequential: epoch, s | GB | layered: epoch, s | GB | sequential / layered | \
+                 batches reuse |"
             );
             println!("| --- | --- | --- | --- | --- | --- | --- |");
             for (value, line) in rows {

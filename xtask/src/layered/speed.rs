@@ -1,4 +1,4 @@
-//! Seconds of an epoch, and what is left of the bottom layer's aggregation.
+//! Seconds of an epoch, and the remaining bottom-layer aggregation.
 
 use anyhow::Result;
 
@@ -6,9 +6,9 @@ use super::{
     FB100, Generated, Options, WIDE, generated, imported,
     rounds::{Timed, in_turn},
 };
-use crate::graphs::{in_room, number};
+use crate::graphs::{number, with_directory};
 
-/// The graphs beside [`WIDE`] and [`FB100`].
+/// Graphs besides [`WIDE`] and [`FB100`].
 const GRAPHS: &[Generated] = &[
     WIDE,
     Generated {
@@ -20,10 +20,10 @@ const GRAPHS: &[Generated] = &[
 
 const RUN: &str = "--model gcn --layers 3 --fanout 25,10,5 --epochs 4";
 
-/// What the others are held against.
+/// Index of the baseline.
 const PIPELINED: usize = 1;
 
-/// The options of every run.
+/// Options of every run.
 fn lines() -> Vec<String> {
     let mut lines = vec!["--strategy sequential".to_string(), "--strategy pipelined".to_string()];
     for n in [8, 16] {
@@ -38,15 +38,16 @@ fn lines() -> Vec<String> {
 /// Prints the table.
 pub(super) fn run(options: &Options) -> Result<()> {
     println!(
-        "| graph | options | epoch, s | rounds | pipelined / this | bottom-layer edges, % of exact: computed | made | saved | \
+        "| graph | options | epoch, s | rounds | pipelined / this | bottom-layer edges, % of exact: computed \
+         | made | saved | \
          rows reused, % | staleness |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let names = || GRAPHS.iter().map(|graph| graph.name).chain([FB100.name]);
-    in_room(None, |room| {
+    with_directory(None, |dir| {
         for name in names().filter(|name| options.wants(name, names())) {
             let graph = match GRAPHS.iter().find(|graph| graph.name == name) {
-                Some(graph) => generated(room, graph)?,
+                Some(graph) => generated(dir, graph)?,
                 None => imported(&options.datasets, &FB100)?,
             };
             let common = format!("{RUN} --max-batches {}", options.batches);

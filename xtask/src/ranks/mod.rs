@@ -1,13 +1,19 @@
-//! `cargo xtask ranks DATASET [curves] [bytes] [cache] [network] [--epochs N] [--links MBIT,...] [--methods NAME,...] [OPTION VALUE ...]`:
-//! training over several processes against one, and against what was predicted.
+//! `cargo xtask ranks DATASET [curves] [bytes] [cache] [network] [--epochs N] [--links MBIT,...]
+//! [--methods NAME,...] [OPTION VALUE ...]`: comparison of training over several processes with a
+//! single one, and with predictions.
 //!
-//! - `curves`: losses and validation scores of 4 processes beside those of one, for three models, without dropout.
-//! - `bytes`: what went over the wire beside what `graphmill plan` predicts, by partition method and number of processes.
-//! - `cache`: rows and bytes from other processes, by the part of all rows that each keeps.
-//! - `network`: seconds of an epoch in network namespaces with links of several speeds beside the plan's, and both efficiencies.
+//! - `curves`: losses and validation scores of 4 processes beside those of one, for three models,
+//!   without dropout.
+//! - `bytes`: bytes on the wire beside the prediction of `graphmill plan`, by partition method and
+//!   number of processes.
+//! - `cache`: rows and bytes from other processes, by the share of all rows that each process
+//!   caches.
+//! - `network`: seconds of an epoch in network namespaces with links of several speeds beside the
+//!   plan's, and both efficiencies.
 //!
-//! `DATASET` is a dataset directory. `--links` and `--methods` say which links and partition methods `network` tries. `OPTION VALUE` pairs are `graphmill train`'s. Needs MPI (`cargo xtask setup`); `network` needs root, `ip`
-//! and `tc`.
+//! `DATASET` is a dataset directory. `--links` and `--methods` select the links and partition
+//! methods of `network`. `OPTION VALUE` pairs are `graphmill train`'s. Needs MPI (`cargo xtask
+//! setup`); `network` needs root, `ip` and `tc`.
 
 mod network;
 
@@ -24,10 +30,11 @@ use crate::{cargo, graphmill, mpi};
 
 const MODES: [&str; 4] = ["curves", "bytes", "cache", "network"];
 
-/// What all modes train with, unless told otherwise.
-const DEFAULTS: &str = "--layers 2 --hidden 128 --fanout 15,10 --batch-size 1024 --dropout 0 --fused off --sparse off --lr 0.003";
+/// Default training options of all modes.
+const DEFAULTS: &str = "--layers 2 --hidden 128 --fanout 15,10 --batch-size 1024 --dropout 0 --fused off \
+    --sparse off --lr 0.003";
 
-/// What was asked for.
+/// Options of the command.
 struct Options {
     dataset: PathBuf,
     epochs: usize,
@@ -37,13 +44,13 @@ struct Options {
     methods: Vec<String>,
     /// Words of `graphmill train`.
     train: Vec<String>,
-    /// Where parts and runs go.
-    room: PathBuf,
+    /// Directory of partitions and runs.
+    dir: PathBuf,
 }
 
 /// Prints the tables.
 pub(crate) fn run(dataset: &Path, words: &[&str]) -> Result<()> {
-    ensure!(mpi::is_there(), "MPI is not there: cargo xtask setup");
+    ensure!(mpi::is_there(), "MPI is not installed; run cargo xtask setup");
     let (mut modes, mut epochs) = (Vec::new(), 5);
     let (mut links, mut methods) = (network::SPEEDS.to_vec(), ["random", "bgl"].map_strings());
     let mut train: Vec<String> = DEFAULTS.split(' ').map(str::to_string).collect();
@@ -72,11 +79,11 @@ pub(crate) fn run(dataset: &Path, words: &[&str]) -> Result<()> {
         .args(["build", "--release", "-p", "graphmill", "--features", "mpi"])
         .status()?;
     ensure!(status.success(), "the build failed");
-    let room = PathBuf::from("target/ranks");
-    let _ = fs::remove_dir_all(&room);
-    fs::create_dir_all(&room)?;
-    let (dataset, room) = (fs::canonicalize(dataset)?, fs::canonicalize(room)?);
-    let options = Options { dataset, epochs, links, methods, train, room };
+    let dir = PathBuf::from("target/ranks");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir)?;
+    let (dataset, dir) = (fs::canonicalize(dataset)?, fs::canonicalize(dir)?);
+    let options = Options { dataset, epochs, links, methods, train, dir };
     for mode in if modes.is_empty() { MODES.to_vec() } else { modes } {
         match mode {
             "curves" => curves(&options)?,
@@ -86,14 +93,14 @@ pub(crate) fn run(dataset: &Path, words: &[&str]) -> Result<()> {
         }
         println!();
     }
-    fs::remove_dir_all(&options.room)?;
+    fs::remove_dir_all(&options.dir)?;
     Ok(())
 }
 
 impl Options {
-    /// The dataset in so many parts.
+    /// Dataset partitioned into `parts` parts.
     fn partitioned(&self, method: &str, parts: usize) -> Result<PathBuf> {
-        let dir = self.room.join(format!("{method}-{parts}"));
+        let dir = self.dir.join(format!("{method}-{parts}"));
         if !dir.exists() {
             let count = parts.to_string();
             let words =
@@ -103,9 +110,9 @@ impl Options {
         Ok(dir)
     }
 
-    /// The words of a training run.
+    /// Words of a training run.
     fn words(&self, dataset: &Path, more: &[&str]) -> Result<Vec<String>> {
-        let out = self.room.join("run");
+        let out = self.dir.join("run");
         let _ = fs::remove_dir_all(&out);
         let epochs = self.epochs.to_string();
         let words = ["train", text(dataset)?, "--out", text(&out)?, "--epochs", &epochs, "--json", "--quiet"];
@@ -131,13 +138,13 @@ fn text(path: &Path) -> Result<&str> {
     path.to_str().context("a path that is UTF-8")
 }
 
-/// The command, built with MPI.
+/// Command built with MPI.
 fn binary() -> Result<PathBuf> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     Ok(fs::canonicalize(target.join("release/graphmill"))?)
 }
 
-/// `mpirun` with these words of its own.
+/// Runs `mpirun` with these words.
 fn mpirun(words: &[&str], arguments: &[String]) -> Result<Value> {
     let mut command = Command::new("mpirun");
     command.args(words).arg(binary()?).args(arguments);
@@ -149,18 +156,18 @@ fn mpirun(words: &[&str], arguments: &[String]) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// A run of so many processes on this machine.
+/// Runs `count` processes on this machine.
 fn processes(count: usize, arguments: &[String]) -> Result<Value> {
     mpirun(&["--oversubscribe", "-n", &count.to_string()], arguments)
 }
 
-/// A number of every epoch.
+/// Values of a field in every epoch.
 fn of_epochs(run: &Value, name: &str) -> Vec<f64> {
     let epochs = run["epochs"].as_array().map_or(&[][..], Vec::as_slice);
     epochs.iter().map(|epoch| epoch[name].as_f64().unwrap_or(f64::NAN)).collect()
 }
 
-/// A number of every rank, summed, in the mean over the epochs.
+/// Values of a field, summed over the ranks and averaged over the epochs.
 fn of_ranks(run: &Value, name: &str) -> f64 {
     let epochs = run["epochs"].as_array().map_or(&[][..], Vec::as_slice);
     let sum = |epoch: &Value| -> f64 {
@@ -173,7 +180,8 @@ fn of_ranks(run: &Value, name: &str) -> f64 {
 /// Losses of four processes beside those of one.
 fn curves(options: &Options) -> Result<()> {
     println!(
-        "| model | epoch | loss, one process | loss, 4 processes | largest difference so far | valid, one | valid, 4 |"
+        "| model | epoch | loss, one process | loss, 4 processes | largest difference so far | valid, one | \
+         valid, 4 |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     let parts = options.partitioned("bgl", 4)?;
@@ -199,17 +207,17 @@ fn curves(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a minibatch as `plan` predicts them: of neighbours, rows and sums.
+/// Bytes of a minibatch predicted by `plan`: for neighbours, rows and sums.
 fn predicted(plan: &Value) -> [f64; 3] {
     let wire = &plan["wire"];
     let hops = wire["hops"].as_array().map_or(0.0, |hops| hops.iter().filter_map(Value::as_f64).sum());
     [hops, wire["rows"].as_f64().unwrap_or(f64::NAN), wire["sums"].as_f64().unwrap_or(f64::NAN)]
 }
 
-/// The plan for these parts.
+/// Plan for these parts.
 fn plan(options: &Options, parts: &Path, network: &str, threads: &str) -> Result<Value> {
     let given: Vec<&str> = options.train.iter().map(String::as_str).collect();
-    // the plan has no use for the fast path of one process
+    // The plan does not model the fast path of a single process.
     let kept = given.chunks(2).filter(|pair| pair[0] != "--fused").flatten().copied();
     let mut words =
         ["plan", text(&options.dataset)?, "--partition", text(parts)?, "--network", network, "--json"]
@@ -219,7 +227,7 @@ fn plan(options: &Options, parts: &Path, network: &str, threads: &str) -> Result
     Ok(serde_json::from_str(&graphmill(&words)?)?)
 }
 
-/// Bytes that were counted beside those that were predicted.
+/// Counted bytes beside predicted ones.
 fn bytes(options: &Options) -> Result<()> {
     println!("| processes | parts | | predicted, MB a batch | counted | off by |");
     println!("| --- | --- | --- | --- | --- | --- |");
@@ -232,15 +240,15 @@ fn bytes(options: &Options) -> Result<()> {
             let batches = (seeds / size).ceil();
             let counted =
                 ["sample_bytes", "feature_bytes", "sum_bytes"].map(|name| of_ranks(&run, name) / batches);
-            let told = predicted(&plan(options, &parts, "12.5G,20us", "1")?);
+            let predictions = predicted(&plan(options, &parts, "12.5G,20us", "1")?);
             let all = |of: [f64; 3]| of.iter().sum::<f64>();
-            let rows = ["neighbours", "rows", "sums"].into_iter().zip(told).zip(counted);
-            let rows = rows.map(|((name, told), counted)| (name, told, counted));
-            for (name, told, counted) in rows.chain([("all", all(told), all(counted))]) {
-                let off = 100.0 * (told / counted - 1.0);
+            let rows = ["neighbours", "rows", "sums"].into_iter().zip(predictions).zip(counted);
+            let rows = rows.map(|((name, predictions), counted)| (name, predictions, counted));
+            for (name, predictions, counted) in rows.chain([("all", all(predictions), all(counted))]) {
+                let off = 100.0 * (predictions / counted - 1.0);
                 println!(
                     "| {count} | {method} | {name} | {:.3} | {:.3} | {off:+.1} % |",
-                    told / 1e6,
+                    predictions / 1e6,
                     counted / 1e6
                 );
             }
@@ -249,7 +257,7 @@ fn bytes(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What a cache before the wire spares.
+/// Effect of a cache before the wire.
 fn cache(options: &Options) -> Result<()> {
     println!("| policy | rows kept, % of all | remote rows an epoch | MB for rows an epoch | of no cache |");
     println!("| --- | --- | --- | --- | --- |");

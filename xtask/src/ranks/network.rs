@@ -1,4 +1,4 @@
-//! Processes in network namespaces, each with a link of its own to a bridge, both ways of a limited speed.
+//! Processes in network namespaces, each connected to a bridge by a rate-limited link.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
@@ -6,14 +6,14 @@ use anyhow::{Context, Result, bail};
 
 use super::{Options, mpirun, of_epochs, plan, text};
 
-/// Processes: as many as cores, so that each has one of its own.
+/// Number of processes: as many as cores, so that each has its own.
 const COUNT: usize = 2;
-/// Links, unless told otherwise: megabits a second.
+/// Default links in megabits a second.
 pub(super) const SPEEDS: [u32; 5] = [50, 100, 200, 500, 1000];
-/// Epochs before those that are timed.
+/// Number of warm-up epochs.
 const WARM: usize = 1;
 
-/// Runs a command that sets something up.
+/// Runs a setup command.
 fn sh(script: &str) -> Result<()> {
     let output = Command::new("sh").args(["-ec", script]).output()?;
     if !output.status.success() {
@@ -22,7 +22,7 @@ fn sh(script: &str) -> Result<()> {
     Ok(())
 }
 
-/// Namespaces that go with this value.
+/// Namespaces that are removed when this value is dropped.
 struct Namespaces;
 
 impl Namespaces {
@@ -32,7 +32,7 @@ impl Namespaces {
         sh("ip link add gmbr type bridge; ip addr add 10.99.0.254/24 dev gmbr; ip link set gmbr up")?;
         for i in 0..COUNT {
             let address = i + 1;
-            // a queue of a few round trips; both ways are limited
+            // A queue of a few round trips; both directions are limited.
             let limit = format!("root tbf rate {megabits}mbit burst 128kb latency 100ms");
             sh(&format!(
                 "ip netns add gm{i}
@@ -60,9 +60,9 @@ impl Drop for Namespaces {
     }
 }
 
-/// Writes what takes the place of `ssh`: it enters the host's namespace, under a name of its own.
-fn agent(room: &Path) -> Result<String> {
-    let path = room.join("agent.sh");
+/// Writes a substitute for `ssh` that enters the host's namespace under a name of its own.
+fn agent(dir: &Path) -> Result<String> {
+    let path = dir.join("agent.sh");
     let script = "#!/bin/sh\nhost=$1; shift\ni=$(( ${host##*.} - 1 ))\n\
                   exec ip netns exec gm$i unshare -u sh -c \"hostname gm$i; $*\"\n";
     fs::write(&path, script)?;
@@ -70,7 +70,7 @@ fn agent(room: &Path) -> Result<String> {
     Ok(text(&path)?.to_string())
 }
 
-/// Seconds of an epoch: the least behind the first.
+/// Seconds of an epoch: the minimum after the first.
 fn seconds(run: &serde_json::Value) -> f64 {
     of_epochs(run, "seconds").into_iter().skip(WARM).fold(f64::INFINITY, f64::min)
 }
@@ -78,10 +78,11 @@ fn seconds(run: &serde_json::Value) -> f64 {
 /// Prints the table.
 pub(super) fn run(options: &Options) -> Result<()> {
     println!(
-        "| link, Mbit/s | parts | strategy | epoch, s | predicted | off by | efficiency | predicted | off by |"
+        "| link, Mbit/s | parts | strategy | epoch, s | predicted | off by | efficiency | predicted | off by \
+         |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
-    let agent = agent(&options.room)?;
+    let agent = agent(&options.dir)?;
     let hosts = (1..=COUNT).map(|i| format!("10.99.0.{i}:1")).collect::<Vec<_>>().join(",");
     let count = COUNT.to_string();
     let words = [
@@ -125,13 +126,15 @@ pub(super) fn run(options: &Options) -> Result<()> {
                     given.extend(["--allocation", more]);
                 }
                 let run = mpirun(&words, &options.words(&parts, &given)?)?;
-                let told = plan["strategies"].as_array().context("strategies")?;
-                let told = told.iter().find(|row| row["name"] == strategy).context("the strategy")?;
-                let number = |name: &str| told[name].as_f64().unwrap_or(f64::NAN);
+                let predicted = plan["strategies"].as_array().context("strategies")?;
+                let predicted =
+                    predicted.iter().find(|row| row["name"] == strategy).context("the strategy")?;
+                let number = |name: &str| predicted[name].as_f64().unwrap_or(f64::NAN);
                 let (epoch, expected) = (seconds(&run), number("epoch_seconds"));
                 let (efficiency, planned) = (alone / (COUNT as f64 * epoch), number("efficiency"));
                 println!(
-                    "| {megabits} | {method} | {strategy} | {epoch:.3} | {expected:.3} | {:+.0} % | {efficiency:.3} | {planned:.3} | {:+.0} % |",
+                    "| {megabits} | {method} | {strategy} | {epoch:.3} | {expected:.3} | {:+.0} % | \
+                     {efficiency:.3} | {planned:.3} | {:+.0} % |",
                     100.0 * (expected / epoch - 1.0),
                     100.0 * (planned / efficiency - 1.0)
                 );

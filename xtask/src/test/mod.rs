@@ -1,18 +1,19 @@
-//! `cargo xtask test [--soak]`: everything that a change must pass, and a table of the time it took.
+//! `cargo xtask test [--soak]`: everything that a change must pass, and a table of the time it
+//! took.
 //!
 //! ```text
-//!   formatting ─► house ─► lints ─► build ─► package ─► tests ──────────────► package tests
-//!                    └► kernels (own process)             └► documentation (own process)
+//!   formatting ─► house ─► voice ─► lints ─► build ─► package ─► tests ──────────────► package tests
+//!                             └► kernels (own process)             └► documentation (own process)
 //! ```
 //!
 //! Steps run one after the other and the first failure ends the run. Two of them run beside the
 //! others because they leave a core idle: the kernels' compiler, which has one thread, and the
 //! documentation, which starts when cargo has released its lock and the tests run.
 //!
-//! One set of features serves all steps, so crates are compiled once, and once more without code for
-//! lints and documentation. Cargo leaves out what development dependencies enable unless a target
-//! asks for them, as examples do: steps that build no tests therefore name `--examples`. If MPI or
-//! Python is not installed, its tests are skipped.
+//! One set of features serves all steps, so crates are compiled once, and once more without code
+//! for lints and documentation. Cargo leaves out what development dependencies enable unless a
+//! target asks for them, as examples do: steps that build no tests therefore name `--examples`. If
+//! MPI or Python is not installed, its tests are skipped.
 
 mod background;
 mod table;
@@ -31,7 +32,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use self::{background::Background, table::Table};
-use crate::{cargo, cuda, house, mpi, python, target_dir};
+use crate::{cargo, cuda, house, mpi, python, target_dir, voice};
 
 /// Feature of training over MPI.
 const MPI: &str = "graphmill/mpi";
@@ -65,6 +66,7 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
 
     table.time("formatting", || cargo_step("formatting", &["fmt", "--all", "--check"], &[]))?;
     table.time("house", house::check)?;
+    table.time("voice", voice::check)?;
     let own = env::current_exe().context("the path of xtask is unknown")?;
     let mut kernels = Command::new(&own);
     kernels.args(["cuda", "check"]).args(soak.then_some(cuda::DEVICES));

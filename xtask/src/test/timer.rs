@@ -16,7 +16,7 @@ pub(super) const LOG: &str = "tests.log";
 /// Line of a binary that starts.
 const STARTS: &str = "starts";
 
-/// Copies this program to where the tests' build does not replace it, and removes the last log.
+/// Copies this program to a path that the tests' build does not replace, and removes the last log.
 ///
 /// # Errors
 /// The copy fails.

@@ -1,4 +1,4 @@
-//! The edges among some nodes of a graph, as a square block.
+//! Square block of the edges between some nodes of a graph.
 
 use super::{
     Block,
@@ -6,26 +6,27 @@ use super::{
 };
 use crate::{Error, Graph, NodeId, Result, prefetch::prefetch};
 
-/// Numbers nodes within a subgraph; kept from subgraph to subgraph.
+/// Numbering of nodes within a subgraph, reused from subgraph to subgraph.
 ///
-/// A bit per node says whether it is in the subgraph, and is all that is read of the many neighbours that are not: the numbers
-/// themselves, 4 bytes a node, would not stay in the caches. Memory: `V / 8 + 4 V` bytes, of which a subgraph of `n` nodes
-/// touches the lines of its own.
+/// A bitmap marks the nodes of the subgraph and is all that is read for the many neighbours outside
+/// of it: the numbers themselves, 4 bytes a node, would not fit the caches. Memory: `V / 8 + 4 V`
+/// bytes, of which a subgraph of `n` nodes touches only its own cache lines.
 #[derive(Clone, Debug, Default)]
 pub struct Induce {
     inside: Vec<u64>,
     local: Vec<u32>,
-    /// Which neighbours of a row are inside.
+    /// Neighbours of a row that are inside.
     kept: Vec<u32>,
 }
 
 impl Induce {
-    /// Overwrites the edges of `block` by those among `nodes` (distinct, ascending): destination and source `i` is `nodes[i]`,
-    /// and neighbours keep their order. Every edge's position among the graph's edges is told to `each`, in the order of the
-    /// block's edges. O(in-degrees of the nodes in the whole graph).
+    /// Overwrites the edges of `block` by those between `nodes` (distinct, ascending): destination
+    /// and source `i` is `nodes[i]`, and neighbours keep their order. Every edge's position in the
+    /// graph is passed to `each`, in the order of the block's edges. O(in-degrees of the nodes in
+    /// the whole graph).
     ///
     /// # Errors
-    /// There are more edges than a block's 32-bit positions can number; the block is then undefined.
+    /// The edges exceed a block's 32-bit positions; the block is then undefined.
     pub fn block(
         &mut self,
         graph: &Graph,
@@ -65,7 +66,7 @@ impl Induce {
         indptr.push(0);
         let (rows, neighbors) = (graph.indptr(), graph.indices());
         for (i, &v) in nodes.iter().enumerate() {
-            ahead(rows, neighbors, nodes, i);
+            prefetch_rows(rows, neighbors, nodes, i);
             let (start, end) = (rows[v as usize], rows[v as usize + 1]);
             let row = &neighbors[start as usize..end as usize];
             if kept.len() < row.len() + SLACK {
@@ -84,15 +85,15 @@ impl Induce {
     }
 }
 
-/// Rows ahead of the one looked at whose ends are asked for, and whose neighbours are.
+/// Prefetch distances, in rows, of the row ends and of the neighbours.
 const FAR: usize = 16;
 const NEAR: usize = 8;
-/// Lines of a row that are asked for; the processor sees by itself that longer ones are read on.
+/// Prefetched cache lines of a row; the processor itself prefetches longer ones.
 const LINES: usize = 8;
 
-/// Asks for what will be read of rows to come, when the row of `nodes[i]` is to be looked at.
+/// Prefetches data of later rows, before the row of `nodes[i]` is read.
 #[inline(always)]
-fn ahead(rows: &[u64], neighbors: &[NodeId], nodes: &[NodeId], i: usize) {
+fn prefetch_rows(rows: &[u64], neighbors: &[NodeId], nodes: &[NodeId], i: usize) {
     if let Some(&far) = nodes.get(i + FAR) {
         prefetch(rows, far as usize);
     }
@@ -111,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_edges_are_those_among_the_nodes(
+        fn blocks_contain_exactly_the_induced_edges(
             edges in prop::collection::vec((0u32..70, 0u32..70), 0..300),
             chosen in prop::collection::btree_set(0u32..70, 0..70),
         ) {
@@ -120,7 +121,7 @@ mod tests {
             let nodes: Vec<u32> = chosen.into_iter().collect();
             let mut induce = Induce::default();
             let mut block = Block::default();
-            // what was there before leaves no trace
+            // Previous contents leave no trace.
             induce.block(&graph, &[3, 5, 60], &mut block, |_| {}).unwrap();
             let mut positions = Vec::new();
             induce.block(&graph, &nodes, &mut block, |e| positions.push(e)).unwrap();
@@ -137,13 +138,17 @@ mod tests {
                 found.extend(block.edges(i).map(|e| (i, block.indices[e], positions[e])));
             }
             prop_assert_eq!(found, expected);
-            prop_assert_eq!((block.num_dst, block.num_src, block.indptr.len()), (nodes.len(), nodes.len(), nodes.len() + 1));
+            let n = nodes.len();
+            prop_assert_eq!((block.num_dst, block.num_src, block.indptr.len()), (n, n, n + 1));
         }
 
         #[test]
-        fn a_symmetric_block_transposes_by_one_pass(edges in prop::collection::vec((0u32..40, 0u32..40), 0..200)) {
+        fn symmetric_blocks_transpose_in_one_pass(
+            edges in prop::collection::vec((0u32..40, 0u32..40), 0..200)
+        ) {
             let (src, dst): (Vec<u32>, Vec<u32>) = edges.into_iter().unzip();
-            let graph = build(40, &src, &dst, EdgeOptions { undirected: true, ..EdgeOptions::DIRECTED }).unwrap();
+            let options = EdgeOptions { undirected: true, ..EdgeOptions::DIRECTED };
+            let graph = build(40, &src, &dst, options).unwrap();
             let nodes: Vec<u32> = (0..40).filter(|v| v % 3 != 0).collect();
             let (mut block, mut induce) = (Block::default(), Induce::default());
             induce.block(&graph, &nodes, &mut block, |_| {}).unwrap();

@@ -1,15 +1,24 @@
-//! A block's edges grouped by source: two ways to the same lists. Edges from sources that want no gradient, the last ones,
-//! are left out.
+//! Grouping of a block's edges by source, in two ways with the same result. Edges from the trailing
+//! sources, which require no gradient, are omitted.
 //!
-//! [`serial`] is a counting sort over the sources. [`spread`] sorts in two passes, as a radix sort of two digits: the edges
-//! are first dealt to buckets of neighbouring sources (chunk by chunk of the edges, each chunk with a place of its own in
-//! every bucket, so that buckets stay ordered by edge), then each bucket is sorted by counting, inside the cache.
-//! Both digits are stable, hence destinations ascend within each source, and since that fixes the
-//! result entirely, cuts may fall anywhere.
+//! # Algorithm
 //!
-//! N.B. Prefetching the counting sort's cursors 16 edges ahead changes nothing: the processor overlaps them by itself.
+//! [`serial`] is a counting sort over the sources. [`spread`] is a radix sort of two digits: the
+//! edges are first distributed to buckets of neighbouring sources (chunk by chunk, each chunk with
+//! a range of its own in every bucket, so that buckets stay ordered by edge), then each bucket is
+//! sorted by counting, in the cache. Both digits are stable, so destinations ascend within each
+//! source; this determines the result regardless of the chunk boundaries.
 //!
-//! O(S + E) both; the second moves 12 bytes per edge to and fro and keeps them for the next batch.
+//! # Source
+//!
+//! Least-significant-digit radix sort: Knuth, *The Art of Computer Programming* 3, section 5.2.5.
+//! [`symmetric`]: Zeng et al., JPDC 2021, Algorithm 6.
+//!
+//! # Cost
+//!
+//! O(S + E) each; [`spread`] moves 12 bytes per edge twice and keeps its buffers for the next
+//! batch. Prefetching the counting sort's cursors 16 edges ahead does not help: the processor
+//! overlaps the accesses itself.
 
 use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 
@@ -18,27 +27,27 @@ use rayon::prelude::*;
 use super::{Block, Transposed};
 use crate::shared::atomics;
 
-/// Edges from which spreading pays: the two passes do twice the work of the one, and gain on two threads only where
-/// that misses the caches.
-pub(super) const LARGE: usize = 1 << 18;
-/// The fewest edges of a chunk, and the most chunks.
+/// Smallest number of edges for [`spread`]: its two passes do twice the work of [`serial`], and win
+/// on two threads only if the latter misses the caches.
+pub(super) const MIN_PARALLEL_EDGES: usize = 1 << 18;
+/// Minimum number of edges of a chunk, and maximum number of chunks.
 const CHUNK: usize = 1 << 14;
 const CHUNKS: usize = 64;
-/// The most buckets: as many places as a core can write to at once without missing the TLB.
+/// Maximum number of buckets: as many positions as a core can write alternately without TLB misses.
 const BUCKETS: usize = 256;
 
-/// What [`spread`] works in; kept from call to call.
+/// Scratch of [`spread`], reused from call to call.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Room {
+pub(super) struct Scratch {
     /// Source, destination and position of each edge, bucket by bucket: `3 E`.
     entries: Vec<u32>,
-    /// Where each chunk writes next in each bucket.
+    /// Next write position of each chunk in each bucket.
     place: Vec<u32>,
-    /// Where each bucket starts, and the end of the last.
+    /// Start of each bucket, and the end of the last.
     start: Vec<u32>,
 }
 
-/// The plain counting sort.
+/// Plain counting sort.
 pub(super) fn serial(block: &mut Block) {
     let sources = block.num_grad_src();
     let Block { num_dst, indptr, indices, transposed: t, .. } = block;
@@ -52,11 +61,11 @@ pub(super) fn serial(block: &mut Block) {
     for u in 0..sources {
         t.indptr[u + 1] += t.indptr[u];
     }
-    // every place is written below
+    // Every entry is written below.
     let edges = t.indptr[sources] as usize;
     t.dst.resize(edges, 0);
     t.edge.resize(edges, 0);
-    // indptr[u] serves as the write cursor of u and is shifted back afterwards
+    // indptr[u] serves as the write cursor of u and is shifted back afterwards.
     for (v, ends) in indptr.windows(2).enumerate().take(*num_dst) {
         for e in ends[0]..ends[1] {
             let u = indices[e as usize] as usize;
@@ -72,8 +81,8 @@ pub(super) fn serial(block: &mut Block) {
     t.indptr[0] = 0;
 }
 
-/// The permutation of the edges alone: reading destinations in ascending order, the next edge from `u` is the next in the row of
-/// `u`.
+/// Computes only the permutation of the edges: with destinations in ascending order, the next edge
+/// from `u` is the next in the row of `u`.
 pub(super) fn symmetric(block: &mut Block) {
     let Block { num_dst, indptr, indices, transposed: t, .. } = block;
     t.indptr.clone_from(indptr);
@@ -84,16 +93,16 @@ pub(super) fn symmetric(block: &mut Block) {
         t.edge[*slot as usize] = e;
         *slot += 1;
     }
-    // every cursor has come to the next row's start
+    // Every cursor has reached the next row's start.
     t.indptr.copy_within(0..*num_dst, 1);
     t.indptr[0] = 0;
 }
 
-/// In two passes, over the threads of the pool.
+/// Two-pass sort over the threads of the pool.
 pub(super) fn spread(block: &mut Block) {
     let sources = block.num_grad_src();
     let Block { indptr, indices, transposed, .. } = block;
-    let Transposed { indptr: starts, dst, edge, room: Room { entries, place, start } } = transposed;
+    let Transposed { indptr: starts, dst, edge, scratch: Scratch { entries, place, start } } = transposed;
     let shift = (usize::BITS - sources.div_ceil(BUCKETS).leading_zeros()).max(8);
     let buckets = sources.div_ceil(1 << shift).max(1);
     let chunk = CHUNK.max(indices.len().div_ceil(CHUNKS));
@@ -116,7 +125,7 @@ pub(super) fn spread(block: &mut Block) {
     }
     start.push(next);
 
-    // every place of these is written below
+    // Every entry is written below.
     let edges = next as usize;
     entries.resize(3 * edges, 0);
     dst.resize(edges, 0);
@@ -126,7 +135,7 @@ pub(super) fn spread(block: &mut Block) {
     indices.par_chunks(chunk).zip(place.par_chunks_mut(buckets)).enumerate().for_each(
         |(i, (part, place))| {
             let first = (i * chunk) as u32;
-            // the destination whose run holds the first edge: the last that starts at or before it
+            // Destination whose range holds the first edge: the last that starts at or before it.
             let mut v = indptr.partition_point(|&start| start <= first) - 1;
             for (e, &u) in (first..).zip(part) {
                 if u as usize >= sources {
@@ -149,7 +158,7 @@ pub(super) fn spread(block: &mut Block) {
     each_bucket(0..buckets, shift, start, entries, out);
 }
 
-/// The rows of some buckets.
+/// Output rows of some buckets.
 struct Out<'a> {
     starts: &'a mut [u32],
     dst: &'a mut [u32],
@@ -175,7 +184,8 @@ fn each_bucket(range: Range<usize>, shift: u32, start: &[u32], entries: &[u32], 
     );
 }
 
-/// A counting sort of the edges of the sources from `source`, whose first edge has place `first`.
+/// Counting sort of the edges of the sources from `source` on, whose first edge has position
+/// `first`.
 fn sort_bucket(source: usize, first: u32, entries: &[u32], out: Out) {
     let Out { starts, dst, edge } = out;
     starts.fill(0);
@@ -192,7 +202,7 @@ fn sort_bucket(source: usize, first: u32, entries: &[u32], out: Out) {
         edge[*slot as usize] = entry[2];
         *slot += 1;
     }
-    // each is now its source's end: the next one's start
+    // Each entry is now its source's end, which is the next one's start.
     let last = starts.len() - 1;
     starts.copy_within(..last, 1);
     starts[0] = 0;
@@ -205,12 +215,12 @@ mod tests {
     use crate::keyed::Stream;
 
     #[test]
-    fn both_ways_give_the_same_lists() {
+    fn serial_and_parallel_transposes_agree() {
         let mut stream = Stream::new(3);
         for (sources, dsts, edges) in
             [(1, 1, 0), (1, 1, 5), (7, 3, 40), (1000, 10, 300), (70_000, 5000, 150_000), (300, 200, 100_000)]
         {
-            // skewed sources; some destinations without edges
+            // Skewed sources; some destinations without edges.
             let indices: Vec<u32> =
                 (0..edges).map(|_| stream.below(1 + stream.clone().below(sources)) as u32).collect();
             let mut ends: Vec<u32> = (1..dsts).map(|_| stream.below(edges + 1) as u32).collect();
@@ -223,7 +233,7 @@ mod tests {
                 indices,
                 ..Block::default()
             };
-            // the larger first, so that rests of it would show
+            // The larger block first, so that stale entries would show.
             serial(&mut block);
             let all = block.transposed.clone();
             for wanting in [None, Some(sources.div_ceil(2) as usize), Some(1)] {

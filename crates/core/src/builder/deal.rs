@@ -1,45 +1,54 @@
-//! Edges dealt to parts by destination, on all threads.
+//! Parallel distribution of edges to parts by destination.
 //!
-//! An edge is a key, its destination in the upper and its source in the lower half of 64 bits: keys in ascending order
-//! are the rows of a CSC graph. Keys are dealt to parts by splitters, the quantiles of a sample, so that the parts are
-//! about equal however the degrees are spread; each part is later sorted by itself.
+//! # Algorithm
 //!
-//! A thread collects the keys of each part in a buffer of a few lines of the cache ("software write combining": Wassenberg
-//! and Sanders, *Engineering a multi-core radix sort*, Euro-Par 2011), and hands whole buffers on: a lock is taken once
-//! for many keys, and parts are written to in runs.
+//! An edge is a key with its destination in the upper and its source in the lower half of 64 bits:
+//! keys in ascending order are the rows of a CSC graph. Splitters, the quantiles of a sample,
+//! divide the keys into parts of about equal size for any degree distribution; each part is sorted
+//! separately afterwards. A thread collects the keys of each part in a buffer of a few cache lines
+//! (software write combining) and passes on whole buffers: a lock is taken once for many keys, and
+//! parts are written in runs.
+//!
+//! # Source
+//!
+//! Wassenberg and Sanders, *Engineering a multi-core radix sort*, Euro-Par 2011.
+//!
+//! # Cost
+//!
+//! O(E log parts), parallel.
 
 use rayon::prelude::*;
 
 use super::item::Item;
 use crate::{EdgeOptions, NodeId, Result};
 
-/// Keys of a thread's buffer: the buffers of 256 parts stay in its second-level cache.
-const TOGETHER: usize = 64;
-/// Fewer edges are not worth a task.
-const TASK: usize = 1 << 15;
+/// Keys of a thread's buffer: the buffers of 256 parts stay in its L2 cache.
+const BUFFER_LEN: usize = 64;
+/// Minimum number of edges per task.
+const MIN_TASK_LEN: usize = 1 << 15;
 
-/// The key of an edge.
+/// Key of an edge.
 #[inline(always)]
 pub fn key(src: NodeId, dst: NodeId) -> u64 {
     u64::from(dst) << 32 | u64::from(src)
 }
 
-/// Keys that tell how to cut the edges into parts: those of every so-many-th of them.
+/// Sample of the keys at regular intervals, from which splitters are computed.
 pub fn sample(src: &[NodeId], dst: &[NodeId], undirected: bool) -> Vec<u64> {
     let step = (src.len() >> 16).max(1);
     let ends = src.iter().zip(dst).step_by(step);
     ends.flat_map(|(&u, &v)| [Some(key(u, v)), undirected.then_some(key(v, u))]).flatten().collect()
 }
 
-/// Splitters that cut a sample into about `parts` equal parts. A key that fills a part by itself gets one to itself, so
-/// that cutting the parts of one cut again comes to an end. Ascending and distinct.
+/// Splitters that divide a sample into about `parts` equal parts. A key that fills a part gets one
+/// to itself, so that recursive splitting terminates. Ascending and distinct.
 pub fn splitters(mut sample: Vec<u64>, parts: usize) -> Vec<u64> {
     sample.sort_unstable();
     let mut found = Vec::with_capacity(parts);
     for i in 1..parts {
         let Some(&key) = sample.get(i * sample.len() / parts) else { break };
         if found.last().is_some_and(|&last| last >= key) {
-            // the same again: it ends here
+            // Repeated key: end its part here.
             if found.last() == Some(&key) && key < u64::MAX {
                 found.push(key + 1);
             }
@@ -50,11 +59,11 @@ pub fn splitters(mut sample: Vec<u64>, parts: usize) -> Vec<u64> {
     found
 }
 
-/// Which part a key belongs to: as many as there are splitters not above it.
+/// Map from a key to its part: the number of splitters that are at most the key.
 #[derive(Clone, Debug)]
 pub struct Dealer {
     splitters: Vec<u64>,
-    /// For every value of a key's upper bits the first part that can be meant.
+    /// First possible part for each value of a key's upper bits.
     first: Vec<u16>,
     shift: u32,
 }
@@ -62,7 +71,7 @@ pub struct Dealer {
 impl Dealer {
     const BITS: u32 = 14;
 
-    /// By ascending splitters, fewer than 2^16.
+    /// Creates the map from ascending splitters, fewer than 2^16.
     pub fn new(splitters: Vec<u64>) -> Self {
         let most = splitters.last().copied().unwrap_or(0);
         let shift = (64 - most.leading_zeros()).saturating_sub(Self::BITS);
@@ -72,12 +81,12 @@ impl Dealer {
         Self { splitters, first, shift }
     }
 
-    /// The keys at which parts end, ascending.
+    /// Splitters, ascending.
     pub fn splitters(&self) -> &[u64] {
         &self.splitters
     }
 
-    /// How many parts there are: one more than splitters.
+    /// Number of parts: one more than splitters.
     pub fn parts(&self) -> usize {
         self.splitters.len() + 1
     }
@@ -92,11 +101,12 @@ impl Dealer {
         part
     }
 
-    /// Hands every edge to `take(part, keys)`, and where `options` say so its way back (of the same weight), on all
-    /// threads; the keys of a part come in any order. Where weights travel there is one per edge.
+    /// Passes every edge to `take(part, keys)`, and its reverse (of the same weight) if `options`
+    /// require it, on all threads; the keys of a part are unordered. Weighted edges have one weight
+    /// each.
     ///
     /// # Errors
-    /// What `take` reports.
+    /// The error of `take`.
     pub fn deal_edges<I: Item>(
         &self,
         src: &[NodeId],
@@ -105,7 +115,7 @@ impl Dealer {
         options: EdgeOptions,
         take: &(impl Fn(usize, &[I]) -> Result<()> + Sync),
     ) -> Result<()> {
-        let task = src.len().div_ceil(4 * rayon::current_num_threads()).max(TASK);
+        let task = src.len().div_ceil(4 * rayon::current_num_threads()).max(MIN_TASK_LEN);
         (0..src.len().div_ceil(task)).into_par_iter().try_for_each(|i| {
             let run = i * task..src.len().min((i + 1) * task);
             let weight = weight.get(run.clone()).unwrap_or_default();
@@ -124,10 +134,10 @@ impl Dealer {
         })
     }
 
-    /// Hands keys to `take(part, keys)`.
+    /// Passes keys to `take(part, keys)`.
     ///
     /// # Errors
-    /// What `take` reports.
+    /// The error of `take`.
     pub fn deal<I: Item>(&self, keys: &[I], take: &impl Fn(usize, &[I]) -> Result<()>) -> Result<()> {
         let mut hand = Hand::new(self, take);
         keys.iter().try_for_each(|&key| hand.put(key))?;
@@ -135,34 +145,34 @@ impl Dealer {
     }
 }
 
-/// A thread's keys that are not handed on yet.
+/// Keys buffered by a thread.
 struct Hand<'a, F, I> {
     dealer: &'a Dealer,
     take: &'a F,
-    /// [`TOGETHER`] for each part.
+    /// [`BUFFER_LEN`] entries for each part.
     keys: Vec<I>,
-    /// How many of them are there.
+    /// Number of buffered keys of each part.
     held: Vec<usize>,
 }
 
 impl<'a, I: Item, F: Fn(usize, &[I]) -> Result<()>> Hand<'a, F, I> {
     fn new(dealer: &'a Dealer, take: &'a F) -> Self {
         let parts = dealer.parts();
-        Self { dealer, take, keys: vec![I::zeroed(); parts * TOGETHER], held: vec![0; parts] }
+        Self { dealer, take, keys: vec![I::zeroed(); parts * BUFFER_LEN], held: vec![0; parts] }
     }
 
     #[inline(always)]
     fn put(&mut self, key: I) -> Result<()> {
         let part = self.dealer.part(key.key());
         let held = &mut self.held[part];
-        self.keys[part * TOGETHER + *held] = key;
+        self.keys[part * BUFFER_LEN + *held] = key;
         *held += 1;
-        if *held == TOGETHER { self.hand_on(part) } else { Ok(()) }
+        if *held == BUFFER_LEN { self.hand_on(part) } else { Ok(()) }
     }
 
     fn hand_on(&mut self, part: usize) -> Result<()> {
         let held = std::mem::take(&mut self.held[part]);
-        (self.take)(part, &self.keys[part * TOGETHER..][..held])
+        (self.take)(part, &self.keys[part * BUFFER_LEN..][..held])
     }
 
     fn finish(mut self) -> Result<()> {
@@ -181,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn dealing_is_by_the_splitters(
+        fn keys_are_distributed_by_the_splitters(
             sample in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..50, Just(u64::MAX)], 1..300),
             keys in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..60, Just(u64::MAX)], 1..400),
             parts in 1usize..40,
@@ -189,23 +199,23 @@ mod tests {
             let splitters = splitters(sample, parts);
             prop_assert!(splitters.windows(2).all(|w| w[0] < w[1]));
             let dealer = Dealer::new(splitters.clone());
-            let dealt = Mutex::new(Vec::new());
+            let distributed = Mutex::new(Vec::new());
             let take = |part: usize, keys: &[u64]| {
-                dealt.lock().unwrap().extend(keys.iter().map(|&key| (part, key)));
+                distributed.lock().unwrap().extend(keys.iter().map(|&key| (part, key)));
                 Ok(())
             };
             dealer.deal(&keys, &take).unwrap();
-            let mut dealt = dealt.into_inner().unwrap();
+            let mut distributed = distributed.into_inner().unwrap();
             let mut expected: Vec<(usize, u64)> =
                 keys.iter().map(|&key| (splitters.partition_point(|&s| s <= key), key)).collect();
-            dealt.sort_unstable();
+            distributed.sort_unstable();
             expected.sort_unstable();
-            prop_assert_eq!(dealt, expected);
+            prop_assert_eq!(distributed, expected);
         }
     }
 
     #[test]
-    fn a_key_that_fills_parts_gets_one_to_itself() {
+    fn dominant_keys_get_a_part_to_themselves() {
         assert_eq!(splitters(vec![7; 100], 4), [7, 8]);
         assert_eq!(splitters(vec![u64::MAX; 100], 4), [u64::MAX]);
         assert_eq!(splitters((0..100).collect(), 4), [25, 50, 75]);

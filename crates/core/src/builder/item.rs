@@ -1,9 +1,9 @@
-//! The items that are distributed and sorted: the key of an edge, with or without its weight.
+//! Items that are distributed and sorted: the key of an edge, with or without its weight.
 //!
-//! Without weights an edge is just 64 bits, so graphs without weights do not pay for those that have them.
+//! An unweighted edge is only its 64-bit key, so that unweighted graphs pay nothing for weights.
 
-/// An edge on its way: its destination in the upper and its source in the lower half of 64 bits, in ascending order the
-/// rows of a CSC graph.
+/// Edge under construction: its destination in the upper and its source in the lower half of 64
+/// bits, in ascending order the rows of a CSC graph.
 ///
 /// ```
 /// use graphmill_core::builder::item::{Item, Weighted};
@@ -15,16 +15,16 @@
 /// assert!(key < <u64 as Item>::new(3 << 32, 0.5).key());
 /// ```
 pub trait Item: bytemuck::Pod + Send + Sync {
-    /// Whether items have weights.
+    /// True if the item has a weight.
     const WEIGHTED: bool;
 
-    /// Item of this key; the weight is dropped if items have none.
+    /// Creates an edge with this key; an unweighted item drops the weight.
     fn new(key: u64, weight: f32) -> Self;
 
     /// Key of the edge.
     fn key(self) -> u64;
 
-    /// Weight of the edge; 1 if items have none.
+    /// Weight of the edge; 1 if unweighted.
     fn weight(self) -> f32;
 }
 
@@ -47,7 +47,8 @@ impl Item for u64 {
     }
 }
 
-/// Source, destination and the bits of the weight: 12 bytes, where a struct of a 64-bit key would take 16.
+/// Source, destination and the bits of the weight: 12 bytes, where a struct of a 64-bit key would
+/// take 16.
 pub type Weighted = [u32; 3];
 
 impl Item for Weighted {

@@ -1,26 +1,37 @@
-//! Sorting the keys of a part: a radix sort, least significant digit first, that looks at no bit in which the keys
-//! agree.
+//! Radix sort of the keys of a part.
 //!
-//! Knuth, *The Art of Computer Programming* 3, section 5.2.5, algorithm R. O(n) for each digit, and as much memory
-//! again as the keys take. The destinations of a part lie close together and sources are below the number of nodes: of
-//! 64 bits some 40 differ, so that five digits are left.
+//! # Algorithm
 //!
-//! N.B. Digits of nine bits were fastest for parts of 2^17 to 2^22 keys: 512 places that are written to in turn stay in
-//! the first-level cache; eight bits take one round more, eleven leave that cache. It is ahead of `sort_unstable`
-//! by a third; of the crates `rdst` and `voracious_radix_sort`, on one thread each, neither was ahead of it on
-//! all sizes.
+//! Least significant digit first; bits in which all keys agree are skipped. The destinations of a
+//! part are close together and sources are below the number of nodes: about 40 of 64 bits differ,
+//! which are five digits.
+//!
+//! # Source
+//!
+//! Knuth, *The Art of Computer Programming* 3, section 5.2.5, algorithm R.
+//!
+//! # Cost
+//!
+//! O(n) for each digit. Digits of nine bits were fastest for parts of 2^17 to 2^22 keys: 512 write
+//! positions stay in the L1 cache; eight bits take one more round, eleven exceed that cache. It is
+//! a third faster than `sort_unstable`; of the crates `rdst` and `voracious_radix_sort`, on one
+//! thread each, neither was faster on all sizes.
+//!
+//! # Memory
+//!
+//! As much again as the keys.
 
 use super::item::Item;
 
-/// Bits of a digit at most.
+/// Maximum number of bits of a digit.
 const DIGIT: u32 = 9;
 const VALUES: usize = 1 << DIGIT;
-/// Fewer keys are sorted by comparing them: counting the values of digits would take longer.
-const FEW: usize = 1 << 12;
+/// Fewer keys are sorted by comparison: counting the digit values would take longer.
+const MIN_RADIX_LEN: usize = 1 << 12;
 
-/// Sorts `keys` in ascending order of their keys; those with the same key in any order.
+/// Sorts items by ascending key; the order of equal keys is unspecified.
 pub fn sort<I: Item>(keys: &mut Vec<I>) {
-    if keys.len() < FEW {
+    if keys.len() < MIN_RADIX_LEN {
         return keys.sort_unstable_by_key(|item| item.key());
     }
     let both = |(any, all), item: &I| (any | item.key(), all & item.key());
@@ -52,7 +63,7 @@ fn digit(key: u64, shift: u32) -> usize {
     (key >> shift) as usize % VALUES
 }
 
-/// Where the digits begin that hold all the bits of `differ`, from the lowest.
+/// Starts of the digits that cover all bits of `differ`, from the lowest.
 fn digits(differ: u64) -> Vec<u32> {
     let mut shifts = Vec::new();
     let mut rest = differ;
@@ -76,7 +87,7 @@ mod tests {
         #[test]
         fn same_as_sorting_by_comparison(seed: u64, mask: u64, set: u64, few: bool) {
             let mut stream = Stream::new(seed);
-            let mut keys: Vec<u64> = (0..if few { 9 } else { FEW + 77 })
+            let mut keys: Vec<u64> = (0..if few { 9 } else { MIN_RADIX_LEN + 77 })
                 .map(|_| stream.below(u64::MAX) & mask | set & !mask)
                 .collect();
             let mut expected = keys.clone();
@@ -92,8 +103,8 @@ mod tests {
         assert_eq!(digits(1 << 63), [63]);
         assert_eq!(digits(u64::MAX), [0, 9, 18, 27, 36, 45, 54, 63]);
         assert_eq!(digits(0x1ff_0000_0000 | 0b100), [2, 32]);
-        let mut same = vec![5u64; FEW];
+        let mut same = vec![5u64; MIN_RADIX_LEN];
         sort(&mut same);
-        assert!(same == vec![5; FEW]);
+        assert!(same == vec![5; MIN_RADIX_LEN]);
     }
 }

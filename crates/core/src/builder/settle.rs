@@ -1,14 +1,14 @@
-//! Sorted edges without duplicates.
+//! Merging of sorted duplicate edges.
 
 use super::{item::Item, radix};
 use crate::{Error, NodeId, Result};
 
-/// Sorts the edges of a part and makes one of several between the same two nodes, unless they are kept. Its weight is the
-/// sum of theirs (in f64, from the smallest), as in PyG's `coalesce`; those that are kept stand by ascending weight. So
-/// nothing depends on the order in which they came.
+/// Sorts the edges of a part and merges parallel edges, unless they are kept. The weight of a
+/// merged edge is the sum (in f64, from the smallest), as in PyG's `coalesce`; parallel edges that
+/// are kept ascend by weight. The result does not depend on the original order.
 ///
 /// # Errors
-/// A sum is beyond 32 bits.
+/// A sum exceeds 32-bit floats.
 pub fn settle<I: Item>(items: &mut Vec<I>, keep_duplicates: bool) -> Result<()> {
     radix::sort(items);
     if !I::WEIGHTED {
@@ -17,7 +17,7 @@ pub fn settle<I: Item>(items: &mut Vec<I>, keep_duplicates: bool) -> Result<()> 
         }
         return Ok(());
     }
-    // weights are not negative: their bits are in their order
+    // Weights are not negative, so their bits are ordered.
     let order = |run: &mut [I]| run.sort_unstable_by_key(|item| item.weight().to_bits());
     let (mut kept, mut first) = (0, 0);
     while first < items.len() {
@@ -36,7 +36,8 @@ pub fn settle<I: Item>(items: &mut Vec<I>, keep_duplicates: bool) -> Result<()> 
             let sum = items[run].iter().map(|item| f64::from(item.weight())).sum::<f64>() as f32;
             if !sum.is_finite() {
                 return Err(Error::invalid(format!(
-                    "the weights of {copies} edges from node {} to node {} sum to more than a 32-bit float holds; keep-duplicates leaves them apart",
+                    "the weights of {copies} edges from node {} to node {} sum to more than a 32-bit float \
+                     holds; pass keep-duplicates to store them separately",
                     key as NodeId,
                     key >> 32
                 )));

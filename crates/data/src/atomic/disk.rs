@@ -1,4 +1,4 @@
-//! The steps that change a file system, behind a trait so that a test can stop the world after any of them.
+//! File-system operations behind a trait, so that a test can simulate a crash after any of them.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// Creates the file `path` for reading and writing. A stale file or a symbolic link of that name is
+/// Creates the file `path` for reading and writing. A stale file or symbolic link of that name is
 /// unlinked first, so that no link is followed.
 ///
 /// # Errors
@@ -18,12 +18,12 @@ pub fn create_fresh(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Directory that holds `path`.
+/// Parent directory of `path`.
 pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What is done to a file system to make a file or a directory appear whole.
+/// File-system operations needed to create files and directories atomically.
 ///
 /// ```
 /// use graphmill_data::atomic::{Disk, Real};
@@ -37,41 +37,41 @@ pub(crate) fn parent(path: &Path) -> &Path {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Disk {
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
-    /// As [`std::fs::create_dir`].
+    /// As for [`std::fs::create_dir`].
     fn create_dir(&mut self, path: &Path) -> io::Result<()>;
 
-    /// Writes the file `path` through `fill` and waits until it is on the disk. A crash may leave any part of it. A symbolic
-    /// link of that name is replaced, not followed.
+    /// Writes the file `path` through `fill` and syncs it. A crash may leave any part of it. A
+    /// symbolic link of that name is replaced, not followed.
     ///
     /// # Errors
-    /// It cannot be created or written, or what `fill` reports.
+    /// The file cannot be created or written, or `fill` fails.
     fn write(&mut self, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()>;
 
-    /// Waits until a directory's entries are on the disk.
+    /// Syncs the entries of a directory.
     ///
     /// # Errors
-    /// It cannot be opened or synced.
+    /// The directory cannot be opened or synced.
     fn sync_dir(&mut self, path: &Path) -> io::Result<()>;
 
-    /// Renames, atomically.
+    /// Renames a path atomically.
     ///
     /// # Errors
-    /// As [`std::fs::rename`].
+    /// As for [`std::fs::rename`].
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// As [`std::fs::remove_file`].
+    /// As for [`std::fs::remove_file`].
     fn remove_file(&mut self, path: &Path) -> io::Result<()>;
 
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// As [`std::fs::remove_dir`].
+    /// As for [`std::fs::remove_dir`].
     fn remove_dir(&mut self, path: &Path) -> io::Result<()>;
 }
 
@@ -91,7 +91,7 @@ impl Disk for Real {
         file.get_ref().sync_all()
     }
 
-    /// Systems that cannot sync a directory do without.
+    /// Syncs a directory, on systems that support it.
     fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
         if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
     }
@@ -109,18 +109,19 @@ impl Disk for Real {
     }
 }
 
-/// For tests: a file system that lives for so many steps. The write that kills it leaves half of its bytes.
+/// Test file system that crashes after a given number of steps. A crashing write leaves half of its
+/// bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Mortal(pub usize);
+pub struct CrashingDisk(pub usize);
 
-impl Mortal {
+impl CrashingDisk {
     fn step(&mut self) -> io::Result<()> {
         self.0 = self.0.checked_sub(1).ok_or_else(|| io::Error::other("killed"))?;
         Ok(())
     }
 }
 
-impl Disk for Mortal {
+impl Disk for CrashingDisk {
     fn create_dir(&mut self, path: &Path) -> io::Result<()> {
         self.step()?;
         fs::create_dir(path)

@@ -1,4 +1,4 @@
-//! Lock files: one process at a time works in a directory, or on a partly downloaded file.
+//! Lock files: exclusive access of one process to a directory or to a partial download.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -11,15 +11,15 @@ use rustix::{fs::OFlags, io::Errno};
 
 use super::disk::parent;
 
-/// Number of times to open a file that other processes remove or rename at the same moment.
+/// Number of attempts to open a file that other processes remove or rename at the same time.
 const ATTEMPTS: usize = 100;
 
 /// Opens the file `path` for reading and writing, creates it if it is missing, and locks it until
 /// it is closed. Returns `None` if another process holds the lock.
 ///
-/// A symbolic link of that name is replaced and its target is left alone. On a file system without
-/// locks (Lustre without `-o flock`, some NFS and FUSE mounts) the file is returned unlocked: there,
-/// the user must not start two processes on one target.
+/// A symbolic link of that name is replaced and its target stays unchanged. On a file system
+/// without locks (Lustre without `-o flock`, some NFS and FUSE mounts) the file is returned
+/// unlocked: there, the user must not start two processes on one target.
 ///
 /// # Errors
 /// The file cannot be opened or created.
@@ -27,7 +27,7 @@ pub fn lock(path: &Path) -> io::Result<Option<File>> {
     lock_by(path, &File::try_lock)
 }
 
-/// [`lock`] with the system call replaced, for tests.
+/// Variant of [`lock`] with a replaceable system call, for tests.
 pub(crate) fn lock_by(path: &Path, try_lock: &TryLock) -> io::Result<Option<File>> {
     for _ in 0..ATTEMPTS {
         let file = match open(path) {
@@ -42,7 +42,7 @@ pub(crate) fn lock_by(path: &Path, try_lock: &TryLock) -> io::Result<Option<File
             Err(TryLockError::WouldBlock) => return Ok(None),
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        // the process that held the lock may have removed or renamed the file since it was opened
+        // The process that held the lock may have removed or renamed the file since it was opened.
         if is_still(&file, path)? {
             return Ok(Some(file));
         }
@@ -50,7 +50,7 @@ pub(crate) fn lock_by(path: &Path, try_lock: &TryLock) -> io::Result<Option<File
     Err(io::Error::other("other processes remove it as fast as it is created"))
 }
 
-/// The system call behind [`lock`].
+/// System call behind [`lock`].
 pub(crate) type TryLock<'a> = dyn Fn(&File) -> Result<(), TryLockError> + 'a;
 
 fn open(path: &Path) -> io::Result<File> {
@@ -62,7 +62,7 @@ fn open(path: &Path) -> io::Result<File> {
 /// Removes `path` if it is a symbolic link, one process at a time.
 fn unlink_link(path: &Path) -> io::Result<()> {
     let dir = File::open(parent(path))?;
-    // on a file system without locks the check below has to be enough
+    // On a file system without locks the check below has to suffice.
     let _ = dir.lock();
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => fs::remove_file(path),
@@ -70,7 +70,7 @@ fn unlink_link(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether `path` names the open file.
+/// Returns true if `path` still names the open file.
 fn is_still(file: &File, path: &Path) -> io::Result<bool> {
     let of = |found: fs::Metadata| (found.dev(), found.ino());
     match fs::symlink_metadata(path) {
@@ -84,11 +84,11 @@ fn is_still(file: &File, path: &Path) -> io::Result<bool> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Errors by which file systems report that they have no locks.
+    /// Errors that file systems return when they do not support locks.
     pub(crate) const UNSUPPORTED: [Errno; 3] = [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK];
 
     #[test]
-    fn a_locked_file_is_refused_until_it_is_closed() {
+    fn a_lock_is_exclusive_until_its_file_is_closed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let held = lock(&path).unwrap().unwrap();
@@ -98,7 +98,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_file_system_without_locks_counts_as_unlocked() {
+    fn file_systems_without_locks_return_unlocked_files() {
         let dir = tempfile::tempdir().unwrap();
         for error in UNSUPPORTED {
             let locked = lock_by(&dir.path().join("lock"), &|_| Err(TryLockError::Error(error.into())));
@@ -109,7 +109,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_lock_file_that_is_a_link_is_replaced() {
+    fn a_linked_lock_file_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let [path, target] = ["lock", "target"].map(|name| dir.path().join(name));
         for exists in [true, false] {
@@ -127,11 +127,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_file_renamed_before_it_was_locked_is_not_taken_for_the_lock() {
+    fn a_file_renamed_before_locking_is_reopened() {
         let dir = tempfile::tempdir().unwrap();
         let [path, finished] = ["file.part", "file"].map(|name| dir.path().join(name));
         fs::write(&path, "whole").unwrap();
-        // the process that held the lock finishes between our open and our lock
+        // The lock holder finishes between our open and our lock.
         let renamed = |_: &File| {
             let _ = fs::rename(&path, &finished);
             Ok(())

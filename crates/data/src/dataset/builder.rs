@@ -1,4 +1,4 @@
-//! Datasets of arrays in memory.
+//! Construction of datasets from arrays in memory.
 
 use graphmill_core::{
     EdgeOptions, Error, Features, Graph, Labels, NodeId, Result, Split, build, build_weighted,
@@ -31,14 +31,14 @@ pub struct DatasetBuilder {
     split: Parts,
 }
 
-/// Where the edges come from.
+/// Source of the edges.
 #[derive(Clone, Debug)]
 enum Topology {
     Edges { src: Vec<NodeId>, dst: Vec<NodeId>, weight: Option<Vec<f32>>, options: EdgeOptions },
     Graph(Graph),
 }
 
-/// Where the split comes from.
+/// Source of the split.
 #[derive(Clone, Debug)]
 enum Parts {
     Nodes([Vec<NodeId>; 3]),
@@ -46,7 +46,7 @@ enum Parts {
 }
 
 impl DatasetBuilder {
-    /// A dataset of so many nodes, without edges, features, labels and split.
+    /// Creates a dataset of `num_nodes` nodes, without edges, features, labels and split.
     pub fn new(num_nodes: usize) -> Self {
         let (src, dst) = Default::default();
         Self {
@@ -59,20 +59,20 @@ impl DatasetBuilder {
         }
     }
 
-    /// Names the dataset in records and messages.
+    /// Sets the dataset's name for records and messages.
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// Edges `(source, destination)`: messages flow from source to destination. Of duplicates one is
-    /// stored.
+    /// Sets the edges `(source, destination)`: messages flow from source to destination. Duplicates
+    /// are stored once.
     #[must_use]
     pub fn edges(self, edges: impl IntoIterator<Item = (NodeId, NodeId)>) -> Self {
         self.with_edges(edges, EdgeOptions::DIRECTED)
     }
 
-    /// Edges that are stored both ways, without duplicates and edges from a node to itself.
+    /// Sets edges that are stored in both directions, without duplicates and self-loops.
     #[must_use]
     pub fn undirected_edges(self, edges: impl IntoIterator<Item = (NodeId, NodeId)>) -> Self {
         self.with_edges(edges, EdgeOptions::UNDIRECTED)
@@ -83,7 +83,7 @@ impl DatasetBuilder {
         Self { topology: Topology::Edges { src, dst, weight: None, options }, ..self }
     }
 
-    /// Weights of the edges given before, in their order.
+    /// Sets the weights of the edges given before, in their order.
     #[must_use]
     pub fn weights(mut self, weights: Vec<f32>) -> Self {
         match &mut self.topology {
@@ -93,32 +93,32 @@ impl DatasetBuilder {
         self
     }
 
-    /// A graph that is built already, in the place of edges and their weights.
+    /// Sets a finished graph instead of edges and weights.
     #[must_use]
     pub fn graph(self, graph: Graph) -> Self {
         Self { topology: Topology::Graph(graph), ..self }
     }
 
-    /// Feature rows of all nodes, `V x dim`, row by row.
+    /// Sets the feature rows of all nodes, `V x dim`, row by row.
     #[must_use]
     pub fn features(self, dim: usize, rows: Vec<f32>) -> Self {
         Self { features: Features::f32(dim, rows), ..self }
     }
 
-    /// One class per node, from 0; -1 where it is unknown.
+    /// Sets one class per node, from 0; -1 if unknown.
     #[must_use]
     pub fn classes(self, class: Vec<i32>) -> Self {
         let classes = class.iter().max().map_or(0, |&max| (max + 1).max(0) as usize);
         Self { labels: Some(Labels::Single { class: class.into(), classes }), ..self }
     }
 
-    /// A set of classes per node: `V x classes` zeros and ones, row by row.
+    /// Sets a set of classes per node: `V x classes` zeros and ones, row by row.
     #[must_use]
     pub fn class_sets(self, classes: usize, member: Vec<u8>) -> Self {
         Self { labels: Some(Labels::Multi { member: member.into(), classes }), ..self }
     }
 
-    /// Nodes that train the model, choose its best epoch, and score it at the end.
+    /// Sets the nodes that train the model, select its best epoch, and score it at the end.
     #[must_use]
     pub fn split(
         self,
@@ -129,16 +129,17 @@ impl DatasetBuilder {
         Self { split: Parts::Nodes([train.into(), valid.into(), test.into()]), ..self }
     }
 
-    /// A random split of the labelled nodes: these fractions train and validate, the rest tests.
+    /// Sets a random split of the labelled nodes: the given fractions train and validate, the rest
+    /// test.
     #[must_use]
     pub fn random_split(self, train: f64, valid: f64, seed: u64) -> Self {
         Self { split: Parts::Random { train, valid, seed }, ..self }
     }
 
-    /// The dataset.
+    /// Builds the dataset.
     ///
     /// # Errors
-    /// Arrays that do not fit together, or values outside their range, with the place.
+    /// Arrays are inconsistent, or a value is out of range; the error names the position.
     pub fn build(self) -> Result<Dataset> {
         let nodes = self.num_nodes;
         let graph = match self.topology {
@@ -177,7 +178,7 @@ impl DatasetBuilder {
     }
 }
 
-/// The first two parts of a shuffle, and the rest.
+/// Splits a shuffle into two parts of the given fractions and the rest.
 fn random_parts(mut nodes: Vec<NodeId>, fractions: [f64; 2], seed: u64) -> [Vec<NodeId>; 3] {
     Stream::new(keyed::key(&[seed, 0x7370_6c69])).shuffle(&mut nodes);
     let count = |fraction: f64| (nodes.len() as f64 * fraction.clamp(0.0, 1.0)).round() as usize;
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_do_not_fit_are_errors() {
+    fn inconsistent_arrays_are_errors() {
         let fails = |builder: DatasetBuilder, why: &str| {
             let error = builder.build().unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

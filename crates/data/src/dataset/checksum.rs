@@ -1,12 +1,22 @@
-//! The checksum of a dataset's files: a two-level tree of xxh3 hashes over fixed chunks, so that
-//! large files are checked by all cores and the result depends on the bytes alone.
+//! Checksum of a dataset's files: a two-level tree of xxh3 hashes.
+//!
+//! # Algorithm
 //!
 //! ```text
 //! digest = xxh3_128( length (u64, little endian) || xxh3_128(chunk 0) || xxh3_128(chunk 1) || ... )
 //! ```
 //!
-//! Chunks are 1 MiB, digests little endian, and the result is written as 32 lower-case hexadecimal
-//! digits. xxh3 (Yann Collet, xxHash 0.8) finds damage; it is no protection against forgery.
+//! The chunks have a fixed length of 1 MiB, so that all cores check a large file and the result
+//! depends on the bytes alone. Digests are little endian; the result is written as 32 lower-case
+//! hexadecimal digits.
+//!
+//! # Source
+//!
+//! Yann Collet, xxHash 0.8 (the hash XXH3). It detects damage and does not protect against forgery.
+//!
+//! # Cost
+//!
+//! One pass at memory speed, parallel over the chunks.
 
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
@@ -14,12 +24,12 @@ use xxhash_rust::xxh3::xxh3_128;
 /// Bytes per leaf: small enough to spread over cores, large enough that the root is cheap.
 pub(crate) const CHUNK: usize = 1 << 20;
 
-/// The checksum of `bytes`. Parallel; memory speed.
+/// Computes the checksum of `bytes`, in parallel, at memory speed.
 pub fn checksum(bytes: &[u8]) -> String {
     root(bytes.len() as u64, &bytes.par_chunks(CHUNK).map(leaf).collect::<Vec<_>>())
 }
 
-/// The checksum of the bytes of `head`, at most a chunk, and of `rest` behind them. Parallel.
+/// Computes the checksum of `head`, at most one chunk, followed by `rest`. Parallel.
 pub(crate) fn of_parts(head: &[u8], rest: &[u8]) -> String {
     let (first, others) = rest.split_at(rest.len().min(CHUNK - head.len()));
     let mut leaves = vec![leaf(&[head, first].concat())];
@@ -27,19 +37,19 @@ pub(crate) fn of_parts(head: &[u8], rest: &[u8]) -> String {
     root((head.len() + rest.len()) as u64, &leaves)
 }
 
-/// The hash of one chunk.
+/// Hash of one chunk.
 pub(crate) fn leaf(chunk: &[u8]) -> u128 {
     xxh3_128(chunk)
 }
 
-/// The checksum of `length` bytes whose chunks have these hashes.
+/// Checksum of `length` bytes with these chunk hashes.
 pub(crate) fn root(length: u64, leaves: &[u128]) -> String {
     let mut root = length.to_le_bytes().to_vec();
     root.extend(leaves.iter().flat_map(|leaf| leaf.to_le_bytes()));
     format!("{:032x}", xxh3_128(&root))
 }
 
-/// The checksum of bytes that come one chunk after the other.
+/// Incremental checksum, chunk by chunk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     length: u64,
@@ -50,19 +60,19 @@ impl Tree {
     /// Bytes of every chunk but the last.
     pub(crate) const CHUNK: usize = CHUNK;
 
-    /// Adds a chunk: of [`Tree::CHUNK`] bytes, unless it is the last.
+    /// Adds a chunk of [`Tree::CHUNK`] bytes; only the last may be shorter.
     pub(crate) fn add(&mut self, chunk: &[u8]) {
         debug_assert!(self.length.is_multiple_of(CHUNK as u64), "a short chunk is the last");
         self.length += chunk.len() as u64;
         self.leaves.push(xxh3_128(chunk));
     }
 
-    /// Puts another chunk of the same length in the place of the first.
+    /// Replaces the first chunk by another of the same length.
     pub(crate) fn replace_first(&mut self, chunk: &[u8]) {
         self.leaves[0] = xxh3_128(chunk);
     }
 
-    /// What [`checksum`] gives for all the bytes.
+    /// Returns the value of [`checksum`] for all bytes.
     pub(crate) fn finish(&self) -> String {
         let mut root = self.length.to_le_bytes().to_vec();
         root.extend(self.leaves.iter().flat_map(|leaf| leaf.to_le_bytes()));
@@ -75,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_parts_it_is_the_same() {
+    fn checksums_of_parts_match_the_whole() {
         let bytes: Vec<u8> = (0..3 * CHUNK + 77).map(|i| (i * 7) as u8).collect();
         for (head, length) in [(1, 1), (4096, 4096), (4096, CHUNK), (4096, CHUNK + 1), (4096, bytes.len())] {
             assert_eq!(
@@ -87,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn chunk_by_chunk_it_is_the_same() {
+    fn incremental_checksums_match_the_whole() {
         for length in [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK] {
             let mut bytes: Vec<u8> = (0..length).map(|i| (i * 31 % 251) as u8).collect();
             let mut tree = Tree::default();
@@ -102,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_the_format_says() {
+    fn checksums_match_the_documented_formula() {
         let bytes: Vec<u8> = (0..CHUNK + 10).map(|i| (i % 251) as u8).collect();
         let mut root = (CHUNK as u64 + 10).to_le_bytes().to_vec();
         root.extend(xxh3_128(&bytes[..CHUNK]).to_le_bytes());
@@ -112,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_depend_on_the_number_of_threads() {
+    fn checksums_ignore_the_number_of_threads() {
         let bytes: Vec<u8> = (0..5 * CHUNK).map(|i| (i * 7 % 253) as u8).collect();
         let with = |threads| {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| checksum(&bytes))

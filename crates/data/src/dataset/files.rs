@@ -1,4 +1,4 @@
-//! Arrays that a manifest lists, mapped after checking each against what is said of it there.
+//! Arrays listed in a manifest, mapped after checking each against its entry.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -11,43 +11,43 @@ use super::{
 };
 use crate::npy::{self, Dtype, Element};
 
-/// Bytes of a file that are looked at before their pages are given back.
+/// Bytes of a file that are scanned before their pages are released.
 const WINDOW: usize = 64 << 20;
 
-/// The files of a directory, by their paths in it, as its manifest describes them.
+/// Files of a directory, by relative path, as its manifest describes them.
 #[derive(Clone, Copy)]
 pub(crate) struct Files<'a> {
-    /// The directory.
+    /// Directory of the files.
     pub(crate) dir: &'a Path,
-    /// What the manifest's file is called.
+    /// File name of the manifest.
     pub(crate) manifest: &'a str,
-    /// What each file must be.
+    /// Entry of each file.
     pub(crate) entries: &'a BTreeMap<String, FileEntry>,
 }
 
 impl Files<'_> {
-    /// Something that the manifest says cannot be.
+    /// Error about a field of the manifest.
     pub(crate) fn wrong(&self, place: &str, message: &str) -> Error {
         Error::format(self.dir.join(self.manifest), place, message)
     }
 
-    /// Whether the manifest lists the file.
+    /// Returns true if the manifest lists the file.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.entries.contains_key(name)
     }
 
-    /// The number of entries that the manifest says an array of one axis has.
+    /// Number of entries of an array of one axis, by the manifest.
     pub(crate) fn length(&self, name: &str) -> usize {
         self.entries.get(name).and_then(|file| file.shape.first().copied()).unwrap_or(0)
     }
 
-    /// The type of an array's values, by the manifest.
+    /// Element type of an array, by the manifest.
     pub(crate) fn dtype(&self, name: &str) -> Option<Dtype> {
         Dtype::parse(&self.entries.get(name)?.dtype)
     }
 
-    /// Maps the file `name` and the array in it after checking header and length against the manifest, and the manifest
-    /// against the `shape` that the counts ask for.
+    /// Maps the file `name` after checking its header and length against the manifest, and the
+    /// manifest against the `shape` that the counts require.
     pub(crate) fn map<T: Element>(&self, name: &str, shape: &[usize]) -> Result<(Buffer<u8>, Buffer<T>)> {
         let place = format!("files, {name}");
         let Some(entry) = self.entries.get(name) else {
@@ -58,7 +58,7 @@ impl Files<'_> {
             return Err(self.wrong(
                 &place,
                 &format!(
-                    "shape {:?} of {} disagrees with the counts, which ask for {shape:?} of {expected}",
+                    "shape {:?} of {} disagrees with the counts, which require {shape:?} of {expected}",
                     entry.shape, entry.dtype
                 ),
             ));
@@ -87,7 +87,8 @@ impl Files<'_> {
         Ok((bytes, array.map()?))
     }
 
-    /// As [`Files::map`], with the checksum of the whole file and the first value for which `bad` holds: one pass.
+    /// Maps a file as [`Files::map`] does and, in the same pass, verifies its checksum and returns
+    /// the first value for which `bad` holds.
     pub(crate) fn scan<T: Element>(
         &self,
         name: &str,
@@ -99,7 +100,8 @@ impl Files<'_> {
         let (mut leaves, mut first) = (Vec::with_capacity(bytes.len() / checksum::CHUNK + 1), None);
         bytes.scan(WINDOW, |start, window| {
             let look = |(i, chunk): (usize, &[u8])| {
-                // a chunk of the file begins with a value, as the data does at a multiple of their width
+                // A chunk of the file begins with a value, because the data begins at a multiple of
+                // their width.
                 let at = (start + i * checksum::CHUNK).max(header);
                 let skipped = at - (start + i * checksum::CHUNK);
                 let values: &[T] = bytemuck::cast_slice(chunk.get(skipped..).unwrap_or_default());
@@ -120,18 +122,20 @@ impl Files<'_> {
             self.dir.join(name),
             "checksum",
             format!(
-                "the file is damaged: its checksum is {found}, the manifest says {expected}; restore it or make the directory again"
+                "the file is damaged: its checksum is {found}, the manifest says {expected}; restore it or \
+                 make the directory again"
             ),
         ))
     }
 
-    /// As [`Files::scan`], for values that are looked at later.
+    /// Maps a file as [`Files::scan`] does, for values that are checked later.
     pub(crate) fn read<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Buffer<T>> {
         Ok(self.scan(name, shape, |_| false)?.0)
     }
 }
 
-/// Writes the file `name` of the directory `dir` and enters it, with the checksum of what the disk now holds.
+/// Writes the file `name` of the directory `dir` and adds its entry, with the checksum of the
+/// written bytes.
 pub(crate) fn write<T: Element>(
     entries: &mut BTreeMap<String, FileEntry>,
     dir: &Path,
@@ -152,7 +156,7 @@ pub(crate) fn write<T: Element>(
     Ok(())
 }
 
-/// The entry of the file that [`write`] would make of the array.
+/// Entry of the file that [`write`] would create for the array.
 pub(crate) fn unwritten<T: Element>(data: &[T], shape: &[usize]) -> FileEntry {
     let header = npy::header_of::<T>(shape);
     let data: &[u8] = bytemuck::cast_slice(data);

@@ -1,7 +1,8 @@
-//! Several graphs in one dataset: their disjoint union, each graph a run of nodes with a name.
+//! Datasets of several graphs, stored as their disjoint union: each graph is a named range of
+//! nodes.
 //!
-//! Sets that are split by graph (PPI, Twitch) train on some graphs and are scored on others. Nothing else
-//! treats them apart: no edge joins two of them, so the union is one graph to whoever trains on it.
+//! Datasets that are split by graph (PPI, Twitch) train on some graphs and score on others. Nothing
+//! else treats the graphs separately: no edge connects two of them, so training sees one graph.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -9,25 +10,25 @@ use graphmill_core::{Buffer, Error, Graph, NodeId, Result, Split};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// One of the graphs that a dataset is the union of.
+/// One graph of a disjoint union.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamedGraph {
-    /// What to call it: neither empty nor with a comma or a slash, which stand between names where a split
-    /// is written.
+    /// Name of the graph: not empty and without commas or slashes, which separate names in split
+    /// options.
     pub name: String,
-    /// Its nodes.
+    /// Range of the graph's nodes.
     pub nodes: Range<usize>,
 }
 
 impl NamedGraph {
-    /// The graph called `name` of these nodes.
+    /// Creates the graph `name` of these nodes.
     pub fn new(name: impl Into<String>, nodes: Range<usize>) -> Self {
         Self { name: name.into(), nodes }
     }
 }
 
-/// The graphs (by name) that train, validate and test.
+/// Names of the graphs that train, validate and test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphParts {
     /// Graphs whose nodes train.
@@ -38,8 +39,8 @@ pub struct GraphParts {
     pub test: Vec<String>,
 }
 
-/// Checks that `graphs` (none, or all of a union) lie one behind the other, cover all nodes, have names of
-/// their own, and that no edge joins two of them. O(V + E), parallel.
+/// Checks that `graphs` (empty, or a union) are contiguous, cover all nodes, have unique names, and
+/// that no edge connects two of them. O(V + E), parallel.
 pub(super) fn validate(graphs: &[NamedGraph], graph: &Graph) -> Result<()> {
     if graphs.is_empty() {
         return Ok(());
@@ -49,7 +50,8 @@ pub(super) fn validate(graphs: &[NamedGraph], graph: &Graph) -> Result<()> {
     for NamedGraph { name, nodes } in graphs {
         if name.trim().is_empty() || name.trim() != name || name.contains([',', '/']) {
             return Err(Error::invalid(format!(
-                "a graph is called '{name}': names are not empty and have no comma, no slash and no space around them"
+                "a graph is called '{name}': names are not empty and have no comma, no slash and no space \
+                 around them"
             )));
         }
         if !names.insert(name) {
@@ -80,18 +82,18 @@ pub(super) fn validate(graphs: &[NamedGraph], graph: &Graph) -> Result<()> {
     Ok(())
 }
 
-/// What is left of `graphs` when only the nodes `kept` (ascending) stay and are numbered anew; graphs that
-/// lose all nodes are gone.
+/// Restricts `graphs` to the nodes `kept` (ascending), renumbered; graphs that lose all nodes are
+/// dropped.
 pub(crate) fn restrict(graphs: &[NamedGraph], kept: &[NodeId]) -> Vec<NamedGraph> {
     let below = |bound: usize| kept.partition_point(|&v| (v as usize) < bound);
     let left = |g: &NamedGraph| NamedGraph::new(&g.name, below(g.nodes.start)..below(g.nodes.end));
     graphs.iter().map(left).filter(|g| !g.nodes.is_empty()).collect()
 }
 
-/// The labelled nodes of the graphs that `parts` names.
+/// Collects the labelled nodes of the graphs named by `parts`.
 ///
 /// # Errors
-/// There is no graph of a name, it stands in two parts, or a part that names graphs has no labelled node.
+/// A name is unknown or occurs in two parts, or a part that names graphs has no labelled node.
 pub(super) fn split(
     graphs: &[NamedGraph],
     is_labelled: impl Fn(NodeId) -> bool,
@@ -109,7 +111,7 @@ pub(super) fn split(
                 return Err(Error::Unknown { axis: "graph", name: name.clone(), known });
             };
             if !seen.insert(name.clone()) {
-                return Err(Error::invalid(format!("split graphs: '{name}' stands twice")));
+                return Err(Error::invalid(format!("split graphs: '{name}' occurs twice")));
             }
             ids.extend(graph.nodes.clone().map(|v| v as NodeId).filter(|&v| is_labelled(v)));
         }
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_nodes_stay_in_their_graphs() {
+    fn restricted_graphs_keep_their_nodes() {
         let left = restrict(&three(), &[1, 4, 5]);
         assert_eq!(left, [NamedGraph::new("a", 0..1), NamedGraph::new("c", 1..3)]);
     }
@@ -179,7 +181,7 @@ mod tests {
             assert!(error.contains(why), "{error}");
         };
         fails(&["a"], &["d"], "unknown graph 'd'; known: a, b, c");
-        fails(&["a"], &["a"], "'a' stands twice");
+        fails(&["a"], &["a"], "'a' occurs twice");
         fails(&["a"], &["b"], "no node of b has a label to test on");
         assert!(
             split(&[], |v| labels.is_labelled(v), &parts).unwrap_err().to_string().contains("single graph")

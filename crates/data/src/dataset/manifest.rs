@@ -1,5 +1,5 @@
-//! The manifest of a dataset directory, `graphmill.json`: what the dataset is and what its files
-//! must be, protected by a checksum over its own text.
+//! Manifest of a dataset directory, `graphmill.json`: the dataset's counts and the entries of its
+//! files, protected by a checksum over its own text.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::NamedGraph;
 use crate::signed::{SignedManifest, Terms};
 
-/// The manifest's file name.
+/// File name of the manifest.
 pub(crate) const FILE_NAME: &str = "graphmill.json";
-/// What `format` says: the magic word of a dataset directory.
+/// Value of the field `format` in a dataset directory.
 pub(super) const FORMAT: &str = "graphmill-dataset";
-/// The version this program reads and writes.
+/// Version that this program reads and writes.
 pub(super) const VERSION: u64 = 1;
-/// The contents of `graphmill.json`.
+/// Contents of `graphmill.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
@@ -27,29 +27,29 @@ pub(super) struct Manifest {
     pub(super) classes: usize,
     pub(super) multilabel: bool,
     pub(super) metric: Option<String>,
-    /// How the features were normalized, "rows" or "standard"; left out where they were not, as in
-    /// every manifest of the first programs.
+    /// Normalization of the features, "rows" or "standard"; omitted for features stored as in the
+    /// source, as in every manifest of the first releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) normalize: Option<String>,
-    /// Left out where there are none, as in every manifest of the first programs.
+    /// Omitted for a single graph, as in every manifest of the first releases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) graphs: Vec<NamedGraph>,
     pub(super) files: BTreeMap<String, FileEntry>,
-    /// Of this text: see [`SignedManifest`].
+    /// Checksum of this text: see [`SignedManifest`].
     pub(super) checksum: String,
 }
 
-/// What a file of the dataset must be.
+/// Entry of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileEntry {
     /// Element type, in NumPy's notation.
     pub(crate) dtype: String,
-    /// Length of every axis.
+    /// Length of each axis.
     pub(crate) shape: Vec<usize>,
     /// Size of the file.
     pub(crate) bytes: u64,
-    /// Of the whole file (see [`checksum`](super::checksum::checksum)).
+    /// Checksum of the whole file (see [`checksum`](super::checksum::checksum)).
     pub(crate) checksum: String,
 }
 
@@ -58,7 +58,7 @@ impl SignedManifest for Manifest {
         file_name: FILE_NAME,
         format: FORMAT,
         version: VERSION,
-        // real manifests take two kilobytes
+        // Real manifests take two kilobytes.
         max_bytes: 1 << 20,
         thing: "dataset",
         directory: "dataset",
@@ -73,10 +73,12 @@ impl SignedManifest for Manifest {
 
     fn missing(dir: &Path) -> &'static str {
         if dir.join("partition.json").is_file() {
-            "this is a partitioned dataset: `graphmill train` takes it, other commands one of its parts (part-0000, ...) or the dataset \
+            "this is a partitioned dataset: `graphmill train` takes it, other commands one of its parts \
+             (part-0000, ...) or the dataset \
              that it was made of (`eval` and `predict` by --dataset)"
         } else {
-            "there is no such file, so this is no Graphmill dataset; make one with `graphmill import` or `graphmill generate`"
+            "no such file, so this is not a Graphmill dataset; create one with `graphmill import` or \
+             `graphmill generate`"
         }
     }
 }
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_back_and_no_byte_may_change() {
+    fn manifests_round_trip_and_any_changed_byte_is_an_error() {
         let text = manifest().signed().unwrap().1;
         assert_eq!(read(text.as_bytes()).unwrap().files, manifest().files);
         for length in 0..text.len() {
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn another_format_version_or_field_is_named() {
+    fn unknown_formats_versions_and_fields_are_reported() {
         let text = manifest().signed().unwrap().1;
         let error = |from: &str, to: &str| read(text.replace(from, to).as_bytes()).unwrap_err();
         assert!(error("\"version\": 1", "\"version\": 7").contains("version 7"));
@@ -134,6 +136,6 @@ mod tests {
         assert!(error("\"nodes\"", "\"knots\"").contains("line "));
         assert!(error("tiny", "tidy").contains("edited"));
         let none = Manifest::read(Path::new("does-not-exist")).unwrap_err().to_string();
-        assert!(none.contains("graphmill.json") && none.contains("no Graphmill dataset"), "{none}");
+        assert!(none.contains("graphmill.json") && none.contains("not a Graphmill dataset"), "{none}");
     }
 }

@@ -1,10 +1,10 @@
-//! A dataset: topology, features, labels and a split, in memory or mapped from a directory.
+//! Datasets: topology, features, labels and a split, in memory or mapped from a directory.
 //!
-//! - [`DatasetBuilder`]: a dataset of arrays in memory.
+//! - [`DatasetBuilder`]: builds a dataset from arrays in memory.
 //! - [`NamedGraph`]: datasets that are the union of several graphs.
 //! - [`native`]: the directory format (a manifest and `.npy` files with checksums).
-//! - [`StoredTable`]: where such a directory keeps its feature rows.
-//! - [`import`]: the table of importers and the options they share.
+//! - [`StoredTable`]: location of the feature rows in such a directory.
+//! - [`import`]: the table of importers and their shared options.
 //! - [`export`]: the table of exporters.
 
 mod builder;
@@ -36,47 +36,47 @@ use graphmill_core::{
 
 use crate::npy;
 
-/// Everything a training run reads.
+/// Input of a training run.
 #[derive(Clone, Debug, Default)]
 pub struct Dataset {
-    /// What to call it; the directory's name unless the manifest says otherwise.
+    /// Name of the dataset; by default that of its directory.
     pub name: String,
-    /// Who sends messages to whom.
+    /// Topology: for each node the in-neighbours from which it receives messages.
     pub graph: Graph,
-    /// One row per node, or none at all.
+    /// Feature rows, one per node, or empty.
     pub features: Features,
-    /// How the features were normalized on import; `None` where they are as in the source.
+    /// Normalization applied on import; `None` if the features are those of the source.
     pub normalization: Option<Normalization>,
-    /// One label (or label set) per node.
+    /// Labels, one (or one set) per node.
     pub labels: Labels,
-    /// Which nodes train, validate and test.
+    /// Training, validation and test nodes.
     pub split: Split,
-    /// The graphs that this one is the disjoint union of: none, or runs of nodes that cover all of them.
+    /// Graphs of a disjoint union: empty, or ranges that cover all nodes.
     pub graphs: Vec<NamedGraph>,
-    /// The score this dataset is usually judged by (`accuracy`, `f1-micro`, `f1-macro`, `roc-auc`,
-    /// `average-precision`), where its importer knows.
+    /// Customary metric of the dataset (`accuracy`, `f1-micro`, `f1-macro`, `roc-auc`,
+    /// `average-precision`), if its importer knows one.
     pub metric: Option<String>,
-    /// The checksum of the dataset directory it was read from: of the manifest, which holds those of all files.
+    /// Checksum of the dataset's directory: that of the manifest, which lists those of all files.
     pub checksum: Option<String>,
-    /// The directory that it was opened from, if it was.
+    /// Directory from which the dataset was opened.
     pub directory: Option<PathBuf>,
-    /// What every node was called before the dataset was reordered ([`crate::reorder`]): a permutation of the nodes (`V`).
-    /// None where the ids are those it was imported or generated with.
+    /// Original node ids of a reordered dataset ([`crate::reorder`]): a permutation of the nodes
+    /// (`V`). `None` if the ids are those of the import or generator.
     pub original_ids: Option<Buffer<NodeId>>,
 }
 
 impl Dataset {
-    /// `V`.
+    /// Number of nodes, `V`.
     pub fn num_nodes(&self) -> usize {
         self.graph.num_nodes()
     }
 
-    /// Checks that the parts agree: lengths, label ranges, finite features, split ids in range,
-    /// ascending and disjoint, no edge between two graphs. O(V (F + C)), and O(E) where there are several
-    /// graphs; parallel.
+    /// Checks consistency: lengths, label ranges, finite features, split ids in range, ascending
+    /// and disjoint, no edge between two graphs. O(V (F + C)), and O(E) for several graphs;
+    /// parallel.
     ///
     /// # Errors
-    /// The first disagreement, with the place and the values.
+    /// The first inconsistency, with its position and values.
     pub fn validate(&self) -> Result<()> {
         self.validate_features()?;
         self.validate_normalization()?;
@@ -86,7 +86,7 @@ impl Dataset {
         self.validate_split()
     }
 
-    /// That original ids, where there are any, are a permutation of the nodes.
+    /// Checks that original ids, if present, are a permutation of the nodes.
     fn validate_original_ids(&self) -> Result<()> {
         let Some(ids) = &self.original_ids else { return Ok(()) };
         if ids.len() != self.num_nodes() {
@@ -96,27 +96,27 @@ impl Dataset {
         inverse(ids).map(drop)
     }
 
-    /// That statistics of features, where there are any, fit their columns.
+    /// Checks that normalization statistics, if present, match the feature columns.
     fn validate_normalization(&self) -> Result<()> {
         self.normalization.as_ref().map_or(Ok(()), |how| how.validate(self.features.dim))
     }
 
-    /// That there is a finite row per node.
+    /// Checks that every node has a finite row.
     fn validate_features(&self) -> Result<()> {
         self.validate_feature_count()?;
         let bad = match &self.features.data {
-            // checked as they were written
+            // Checked when they were written.
             FeatureData::F32(data) if npy::written(data).is_some() => None,
             FeatureData::F16(data) if npy::written(data).is_some() => None,
             FeatureData::F32(data) => position(data, |x| !x.is_finite()),
             FeatureData::F16(data) => position(data, |x| !x.is_finite()),
-            // checked when they were made
+            // Checked when they were built.
             FeatureData::Csr(_) => None,
         };
         bad.map_or(Ok(()), |i| Err(self.not_finite(i)))
     }
 
-    /// That there is a row per node.
+    /// Checks that every node has a row.
     fn validate_feature_count(&self) -> Result<()> {
         let nodes = self.num_nodes();
         if let FeatureData::Csr(rows) = &self.features.data {
@@ -138,13 +138,13 @@ impl Dataset {
         )))
     }
 
-    /// What is wrong with value `i` of the features, which is not finite.
+    /// Error for value `i` of the features, which is not finite.
     fn not_finite(&self, i: usize) -> Error {
         let dim = self.features.dim.max(1);
         Error::invalid(format!("feature {} of node {} is not a finite number", i % dim, i / dim))
     }
 
-    /// That there is a label per node, within the classes.
+    /// Checks that every node has a label within the classes.
     fn validate_labels(&self) -> Result<()> {
         let nodes = self.num_nodes();
         match &self.labels {
@@ -179,12 +179,13 @@ impl Dataset {
         Ok(())
     }
 
-    /// That the parts of the split are ascending, disjoint, labelled and in the graph.
+    /// Checks that the parts of the split are ascending, disjoint, labelled and within the graph.
     fn validate_split(&self) -> Result<()> {
         if self.split_is_sound() { Ok(()) } else { self.first_fault_of_split() }
     }
 
-    /// Whether [`Dataset::first_fault_of_split`] finds nothing: the same in parallel, for large splits.
+    /// Returns true if [`Dataset::first_fault_of_split`] finds nothing: the same check in parallel,
+    /// for large splits.
     fn split_is_sound(&self) -> bool {
         let [train, valid, test] = self.split.parts().map(|(_, ids)| &ids[..]);
         let each = |ids: &[NodeId]| {
@@ -203,7 +204,7 @@ impl Dataset {
             && disjoint(valid, test)
     }
 
-    /// The first fault of the split, node by node.
+    /// Finds the first fault of the split, node by node.
     fn first_fault_of_split(&self) -> Result<()> {
         let nodes = self.num_nodes();
         let mut owner = vec![u8::MAX; nodes];
@@ -235,11 +236,9 @@ impl Dataset {
     }
 }
 
-/// The error about node `v`, which the part `part` of the split lists although it has no label.
+/// Error for node `v` in the part `part` of the split without a label.
 pub(crate) fn no_label(v: NodeId, part: &str) -> Error {
-    Error::invalid(format!(
-        "node {v} is in '{part}' but has no label; give it a label, or take it out of '{part}'"
-    ))
+    Error::invalid(format!("node {v} is in '{part}' but has no label; label it or remove it from '{part}'"))
 }
 
 impl fmt::Display for Dataset {
@@ -267,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_checks_of_a_split_agree() {
+    fn parallel_and_sequential_split_checks_agree() {
         let labels = Labels::Single { class: vec![0, 0, 0, 0, 0, -1].into(), classes: 1 };
         let graph = build(6, &[], &[], EdgeOptions::DIRECTED).unwrap();
         let parts: [&[NodeId]; 9] =

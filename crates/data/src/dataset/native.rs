@@ -1,24 +1,27 @@
-//! The directory format: `graphmill.json` and `.npy` files that NumPy opens and Graphmill maps.
+//! Directory format of datasets: `graphmill.json` and `.npy` files that NumPy opens and Graphmill
+//! maps.
 //!
 //! ```text
-//! graphmill.json    manifest: counts, the names of several graphs, and type, shape, size and checksum of every file
+//! graphmill.json    manifest: counts, the names of several graphs, and type, shape, size and checksum
+//!                   of every file
 //! indptr.npy        u64 [V + 1]     row starts of the CSC graph
 //! indices.npy       u32 [E]         in-neighbours
-//! edge_weight.npy   f4  [E]         only where edges have weights
-//! features.npy      f4 or f2 [V, F] only where nodes have features
-//!                                   or, where that takes fewer bytes, what of them is not zero, by rows:
+//! edge_weight.npy   f4  [E]         only if edges have weights
+//! features.npy      f4 or f2 [V, F] only if nodes have features
+//!                                   or, if that takes fewer bytes, the nonzero values by rows:
 //! features_indptr.npy   u64 [V + 1]     row starts
 //! features_indices.npy  u32 [stored]    columns, ascending within a row
 //! features_values.npy   f4  [stored]
-//! feature_mean.npy      f8 [F]      only where columns were standardized and centred
-//! feature_deviation.npy f8 [F]      only where columns were standardized: see [`super::Normalization`]
+//! feature_mean.npy      f8 [F]      only if columns were standardized and centred
+//! feature_deviation.npy f8 [F]      only if columns were standardized: see [`super::Normalization`]
 //! labels.npy        i4 [V] (-1 unknown) or u1 [V, C] (0 and 1)
 //! train.npy valid.npy test.npy      u32, ascending and disjoint
-//! original_ids.npy  u32 [V]         only in a reordered dataset: what each node was called before, a permutation
+//! original_ids.npy  u32 [V]         only in a reordered dataset: original node ids, a permutation
 //! ```
 //!
-//! Beside them there may be `edge_alias.bin`, which the manifest does not know: the alias tables of the weights, kept by the first who drew by
-//! them ([`graphmill_core::Graph::alias_tables`]). It may be deleted at any time.
+//! The directory may also hold `edge_alias.bin`, which the manifest does not list: a cache of the
+//! alias tables of the edge weights ([`graphmill_core::Graph::alias_tables`]). It
+//! may be deleted at any time.
 
 mod check;
 mod names;
@@ -37,19 +40,18 @@ use super::{Dataset, manifest::Manifest};
 use crate::{external::Scratch, signed::SignedManifest};
 
 impl Dataset {
-    /// Writes the dataset to the directory `dir`, which must be missing or empty. Everything is
+    /// Writes the dataset to the directory `dir`, which must be missing or empty. All files are
     /// written to a sibling directory, synced, and moved into place: `dir` holds the whole dataset
-    /// or is as it was.
+    /// or is unchanged.
     ///
     /// # Errors
-    /// The dataset does not [`validate`](Dataset::validate), `dir` holds something, or writing
-    /// fails.
+    /// The dataset does not [`validate`](Dataset::validate), `dir` is not empty, or writing fails.
     pub fn save(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.save_to(dir.as_ref(), false)
     }
 
-    /// As [`Dataset::save`], but a dataset that is already in `dir` is replaced. A directory that
-    /// holds anything else is still refused.
+    /// Writes the dataset as [`Dataset::save`] does and replaces a dataset that is already in
+    /// `dir`. A directory with any other contents is still rejected.
     ///
     /// # Errors
     /// As for [`Dataset::save`].
@@ -57,19 +59,20 @@ impl Dataset {
         self.save_to(dir.as_ref(), true)
     }
 
-    /// Maps the dataset in `dir` after checking it: manifest, sizes, shapes, types and checksums
-    /// of all files, ids, labels, finite features. Reads every byte once, in parallel, and gives pages back as it goes.
+    /// Maps the dataset in `dir` after checking it: manifest, sizes, shapes, types and checksums of
+    /// all files, ids, labels, finite features. Reads every byte once, in parallel, and releases
+    /// pages on the way.
     ///
-    /// Features that [`is_too_large_to_verify`] are not read: of those only length, type and header are checked.
-    /// [`Dataset::open_verified`] reads them too.
+    /// Features that [`is_too_large_to_verify`] are not read: only their length, type and header
+    /// are checked. [`Dataset::open_verified`] reads them too.
     ///
     /// # Errors
-    /// The first fault, with the file and the place.
+    /// The first fault, with its file and position.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         open(dir.as_ref(), is_too_large_to_verify)
     }
 
-    /// As [`Dataset::open`], and reads every byte however large the files are.
+    /// Maps a dataset as [`Dataset::open`] does, and reads every byte however large the files are.
     ///
     /// # Errors
     /// As for [`Dataset::open`].
@@ -81,16 +84,17 @@ impl Dataset {
         self.save_by_way_of(&Scratch::in_memory(), dir, replace)
     }
 
-    /// As [`Dataset::save`] or [`Dataset::save_replacing`], made within the scratch.
+    /// Saves as [`Dataset::save`] or [`Dataset::save_replacing`] does, through a directory within
+    /// the scratch.
     pub(crate) fn save_by_way_of(&self, scratch: &Scratch, dir: &Path, replace: bool) -> Result<()> {
         self.validate()?;
         let exists = check_target(dir, replace)?;
         scratch.publish(dir, exists, |dir| self.write_files(dir))
     }
 
-    /// The checksum by which the dataset is known wherever it lies: that of its directory's manifest, or
-    /// of the manifest that [`Dataset::save`] would write. Of a dataset in memory all arrays are read, at
-    /// the speed of the memory.
+    /// Computes the checksum that identifies the dataset regardless of its location: that of its
+    /// directory's manifest, or of the manifest that [`Dataset::save`] would write. For a dataset
+    /// in memory this reads all arrays, at memory speed.
     ///
     /// # Errors
     /// The manifest would be too long.
@@ -102,14 +106,14 @@ impl Dataset {
     }
 }
 
-/// Whether features of that many bytes are more than a quarter of the machine's memory. Reading them whenever they are
-/// opened would take longer than many things that are then done with them, and would push everything else out of the
-/// system's cache.
+/// Returns true if features of `bytes` bytes exceed a quarter of the machine's memory. Reading them
+/// on every open would take longer than many commands and would evict everything else from the page
+/// cache.
 pub fn is_too_large_to_verify(bytes: u64) -> bool {
     memory::total().is_some_and(|total| bytes > total / 4)
 }
 
-/// The checksum of the dataset in `dir`, by its manifest.
+/// Checksum of the dataset in `dir`, by its manifest.
 pub(crate) fn checksum_of(dir: &Path) -> Result<String> {
     Ok(Manifest::read(dir)?.checksum)
 }

@@ -1,26 +1,25 @@
-//! How the features of a dataset were normalized, kept so that other data can be brought to the same
-//! scale.
+//! Normalization of a dataset's features, recorded so that other data can be scaled alike.
 
 use graphmill_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// The normalization that a dataset's stored features went through on import.
+/// Normalization applied to a dataset's features on import.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Normalization {
-    /// Every row was divided by the sum of its values; rows that sum to zero stayed.
+    /// Each row was divided by the sum of its values; rows that sum to zero are unchanged.
     Rows,
     /// Column `j` became `(x - mean[j]) / deviation[j]`, with statistics of the training nodes.
     Standard {
-        /// Mean of every column (`F`); `None` if the features were scaled without centring.
+        /// Mean of each column (`F`); `None` if the features were scaled without centring.
         mean: Option<Vec<f64>>,
-        /// Standard deviation of every column (`F`), 1 where the column is constant.
+        /// Standard deviation of each column (`F`); 1 for a constant column.
         deviation: Vec<f64>,
     },
 }
 
 impl Normalization {
-    /// The name that `import --normalize` knows it by.
+    /// Name of the normalization, as in `import --normalize`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Rows => "rows",
@@ -28,8 +27,8 @@ impl Normalization {
         }
     }
 
-    /// The normalization of the name `name` with these statistics, which `rows` does not read; `None` if
-    /// there is none of that name.
+    /// Creates the normalization `name` with these statistics, which `rows` ignores; `None` for an
+    /// unknown name.
     pub(super) fn of_parts(name: &str, mean: Option<Vec<f64>>, deviation: Vec<f64>) -> Option<Self> {
         match name {
             "rows" => Some(Self::Rows),
@@ -38,7 +37,7 @@ impl Normalization {
         }
     }
 
-    /// The mean and the deviation of every column, where there are statistics.
+    /// Mean and deviation of each column, if recorded.
     pub(super) fn statistics(&self) -> [Option<&Vec<f64>>; 2] {
         match self {
             Self::Rows => [None, None],
@@ -89,7 +88,7 @@ impl Normalization {
         }
     }
 
-    /// The normalized value of `x` in column `j`; `x` itself if rows are normalized.
+    /// Normalizes `x` in column `j`; returns `x` for row normalization.
     fn scaled(&self, j: usize, x: f64) -> f64 {
         match self {
             Self::Rows => x,
@@ -99,7 +98,7 @@ impl Normalization {
         }
     }
 
-    /// The raw value of which [`Normalization::scaled`] made `x`.
+    /// Inverts [`Normalization::scaled`].
     fn raw(&self, j: usize, x: f64) -> f64 {
         match self {
             Self::Rows => x,
@@ -110,7 +109,7 @@ impl Normalization {
     }
 }
 
-/// Brings feature rows of one dataset to the scale of another.
+/// Conversion of feature rows from the scale of one dataset to that of another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rescaling {
     from: Option<Normalization>,
@@ -118,16 +117,17 @@ pub struct Rescaling {
 }
 
 impl Rescaling {
-    /// The conversion from features normalized as `from` to features normalized as `to`; `None`
-    /// where they are normalized alike.
+    /// Creates the conversion from features normalized as `from` to features normalized as `to`;
+    /// `None` if both are equal.
     ///
     /// # Errors
-    /// The rows were divided by their sums, which are not kept, and `to` asks for anything else.
+    /// The rows were divided by their sums, which are not recorded, and `to` is anything else.
     pub fn between(from: Option<&Normalization>, to: Option<&Normalization>) -> Result<Option<Self>> {
         match (from, to) {
             (from, to) if from == to => Ok(None),
             (Some(Normalization::Rows), to) => Err(Error::invalid(format!(
-                "its feature rows were divided by their sums (--normalize rows), which cannot be undone, and the \
+                "its feature rows were divided by their sums (--normalize rows), which cannot be undone, and \
+                 the \
                  run was trained on features {}; import the data again without --normalize",
                 to.map_or("as the source has them".into(), |to| format!("of --normalize {}", to.name()))
             ))),
@@ -155,7 +155,7 @@ impl Rescaling {
         }
     }
 
-    /// What it does, as part of a sentence.
+    /// Describes the conversion, as part of a sentence.
     pub fn description(&self) -> String {
         let undone = self.from.as_ref().map(|from| format!("its own --normalize {} undone", from.name()));
         let done = self.to.as_ref().map(|to| match to {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_reach_the_scale_of_the_run_from_any_scale_that_can_be_undone() {
+    fn invertible_normalizations_convert_to_the_scale_of_the_run() {
         let raw = [3.0, 10.0];
         let scales = [
             None,
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn divided_rows_are_refused_where_anything_else_is_expected() {
+    fn row_normalized_features_convert_to_nothing_else() {
         let rows = Some(&Normalization::Rows);
         assert_eq!(Rescaling::between(rows, rows).unwrap(), None);
         for to in [None, Some(&standard(None, [1.0, 1.0]))] {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_that_do_not_fit_are_refused() {
+    fn inconsistent_statistics_are_rejected() {
         assert!(Normalization::Rows.validate(7).is_ok());
         assert!(standard(None, [1.0, 2.0]).validate(2).is_ok());
         for (wrong, dim, word) in [

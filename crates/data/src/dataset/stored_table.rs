@@ -1,4 +1,4 @@
-//! Where a dataset directory keeps its feature rows, for those who read them from there.
+//! Location of the feature rows in a dataset directory, for readers that bypass the mapping.
 
 use std::path::{Path, PathBuf};
 
@@ -14,35 +14,38 @@ use crate::{
     signed::SignedManifest,
 };
 
-/// A table of dense rows in a file.
+/// Table of dense rows in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTable {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Where in it the first row begins, in bytes.
+    /// Offset of the first row, in bytes.
     pub offset: u64,
-    /// `V`.
+    /// Number of rows, `V`.
     pub rows: usize,
-    /// `F`.
+    /// Length of a row, `F`.
     pub dim: usize,
     /// Type of the values.
     pub kind: TableType,
 }
 
 impl StoredTable {
-    /// The feature rows of the dataset in `dir`. Reads the manifest and the array's header, and no row.
+    /// Locates the feature rows of the dataset in `dir`. Reads the manifest and the array's header,
+    /// and no row.
     ///
     /// # Errors
-    /// There is no dataset, it has no features or sparse ones, or the file is not what the manifest says.
+    /// The directory holds no dataset, the dataset has no features or sparse ones, or the file
+    /// disagrees with the manifest.
     pub fn features(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref();
         let manifest = Manifest::read(dir)?;
         let wrong = |message: &str| Error::format(dir.join(manifest::FILE_NAME), "files", message);
         let Some(entry) = manifest.files.get(FEATURES) else {
             return Err(wrong(if manifest.files.contains_key(FEATURES_INDPTR) {
-                "the features are stored sparse, which is read in memory only; hold features in host memory"
+                "the features are stored sparse, and sparse features are read into memory; keep features in \
+                 host memory"
             } else {
-                "the dataset has no features that could stay in a file"
+                "the dataset has no features to read from a file"
             }));
         };
         let array = npy::open(dir.join(FEATURES))?;
@@ -65,7 +68,8 @@ impl StoredTable {
                 array.path(),
                 "header",
                 format!(
-                    "shape {:?} of {} found, the manifest says {:?} of {} and counts ask for {shape:?} of <f4 or <f2; \
+                    "shape {:?} of {} found, the manifest says {:?} of {} and counts require {shape:?} of \
+                     <f4 or <f2; \
                      restore the file or import the data again",
                     array.shape, array.dtype, entry.shape, entry.dtype
                 ),
@@ -92,9 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_where_it_says() {
-        let room = tempfile::tempdir().unwrap();
-        let dir = room.path().join("data");
+    fn rows_lie_at_the_reported_offset() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("data");
         for (features, kind) in [
             (Features::f32(3, vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), TableType::F32),
             (
@@ -126,13 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_dense_rows_is_named() {
-        let room = tempfile::tempdir().unwrap();
-        let dir = room.path().join("data");
+    fn datasets_without_dense_rows_are_rejected() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("data");
         save(Features::csr(SparseRows::from_dense(2, &[0.0, 1.0, 0.0, 0.0]).unwrap()), &dir);
         assert!(StoredTable::features(&dir).unwrap_err().to_string().contains("sparse"));
         save(Features::default(), &dir);
         assert!(StoredTable::features(&dir).unwrap_err().to_string().contains("no features"));
-        assert!(StoredTable::features(room.path()).unwrap_err().to_string().contains("no Graphmill dataset"));
+        assert!(
+            StoredTable::features(root.path()).unwrap_err().to_string().contains("not a Graphmill dataset")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A dataset made beside the place where it is to be, within a budget of memory.
+//! Creation of a dataset in a scratch directory beside its destination, within a memory budget.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use graphmill_core::{
 use super::{Dataset, native::check_target};
 use crate::{atomic, external::Scratch};
 
-/// How an import or a generator goes about it.
+/// Settings shared by imports and generators.
 pub struct Work {
-    /// Bytes of memory to stay within; `None` takes half of what is available.
+    /// Memory budget in bytes; `None` takes half of the available memory.
     pub memory: Option<u64>,
-    /// A dataset that is there is replaced.
+    /// True to replace an existing dataset.
     pub replace: bool,
-    /// Receives the progress of the work and may cancel it.
+    /// Receiver of progress, which may cancel the work.
     pub progress: Box<dyn Progress>,
 }
 
@@ -26,14 +26,15 @@ impl Default for Work {
     }
 }
 
-/// Makes the dataset directory `dst` by `make`; `identity` describes all that the outcome depends on. The scratch is the directory
-/// `dst` with `suffix` behind its name: a process that is killed leaves it, and the same work goes on from there; after
-/// an error it is removed.
+/// Creates the dataset directory `dst` through `make`; `identity` describes everything the result
+/// depends on. The scratch directory is `dst` with `suffix` appended: a killed process leaves it,
+/// and the same work resumes there; after an error it is removed.
 ///
-/// Returns the dataset, mapped where it was written on the way.
+/// Returns the dataset, mapped from the files written on the way.
 ///
 /// # Errors
-/// Those of `identity` and `make`; `dst` holds something already; there is not enough disk; `progress` cancels the work.
+/// Errors of `identity` and `make`; `dst` is not empty; the disk is too small; `progress` cancels
+/// the work.
 pub(crate) fn run(
     work: Work,
     dst: &Path,
@@ -49,7 +50,7 @@ pub(crate) fn run(
         scratch.stage("writing the dataset", None, Unit::Bytes);
         dataset.save_by_way_of(&scratch, dst, work.replace).map(|()| dataset)
     });
-    // After an error the first one is the one to tell.
+    // After an error the first one is returned.
     let removed = scratch.remove();
     let dataset = made?;
     removed?;

@@ -1,8 +1,9 @@
-//! What public datasets there are. It is data: one TOML file a collection, built into the program.
+//! Catalogue of public datasets, stored as one TOML file per collection and built into the program.
 //!
-//! A collection gives what its datasets share (`base` is what the files' names are appended to); each dataset gives the
-//! rest. Figures are the published ones. `sha256` and `bytes` stand where they are known of exactly the file that the
-//! address names; `about` is a size for people, not checked.
+//! A collection has the fields shared by its datasets (file names are appended to `base`); each
+//! dataset has the rest. Figures are the published ones. `sha256` and `bytes` are present if they
+//! are known for exactly the file at the address; `about` is an approximate size for display and is
+//! not checked.
 
 use std::{path::Path, sync::OnceLock};
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Error, Result, checksum::is_hex};
 
-/// The collections, in the order of the list.
+/// Collections, in the order of the list.
 const COLLECTIONS: &[(&str, &str)] = &[
     ("planetoid.toml", include_str!("catalogue/planetoid.toml")),
     ("shchur.toml", include_str!("catalogue/shchur.toml")),
@@ -24,20 +25,20 @@ const COLLECTIONS: &[(&str, &str)] = &[
     ("topologies.toml", include_str!("catalogue/topologies.toml")),
 ];
 
-/// What is asked of a dataset's nodes.
+/// Prediction task of a dataset's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// One class a node.
+    /// One class per node.
     Single,
-    /// Several labels a node.
+    /// Several labels per node.
     Multi,
-    /// Nothing: a graph without labels, for sampling, caching and partitioning.
+    /// No task: a graph without labels, for sampling, caching and partitioning.
     None,
 }
 
 impl Task {
-    /// As the list has it.
+    /// Name of the task in the list.
     pub fn name(self) -> &'static str {
         match self {
             Self::Single => "single",
@@ -47,38 +48,38 @@ impl Task {
     }
 }
 
-/// A file of a dataset.
+/// File of a dataset.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// What it is called in the directory.
+    /// File name in the dataset's directory.
     pub name: String,
-    /// Where it is; empty in the TOML where it is the collection's base with the name.
+    /// Address of the file; empty in the TOML if it is the collection's base followed by the name.
     #[serde(default)]
     pub url: String,
-    /// Its length, where it is known exactly.
+    /// Exact length, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// About how long it is, where it is not.
+    /// Approximate length, otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<u64>,
-    /// Its checksum, where one is known.
+    /// SHA-256 checksum, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
 
 impl File {
-    /// Its length, exactly or about.
+    /// Exact or approximate length.
     pub fn size(&self) -> Option<u64> {
         self.bytes.or(self.about)
     }
 
-    /// Whether it is unpacked.
+    /// Returns true if the file is an archive to unpack.
     pub fn is_archive(&self) -> bool {
         Path::new(&self.name).extension().is_some_and(|extension| extension == "zip")
     }
 
-    /// Where to ask for it: at its own address, or as `MIRROR/DATASET/FILE`.
+    /// Address to request: the file's own, or `MIRROR/DATASET/FILE`.
     pub fn address(&self, dataset: &str, mirror: Option<&str>) -> String {
         match mirror {
             Some(mirror) => format!("{}/{dataset}/{}", mirror.trim_end_matches('/'), self.name),
@@ -87,62 +88,63 @@ impl File {
     }
 }
 
-/// A dataset.
+/// Dataset of the catalogue.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// What users type.
+    /// Name on the command line.
     pub name: String,
-    /// One line on what it is.
+    /// Description in one line.
     pub title: String,
-    /// Whose layout it has and with whom it was published.
+    /// Publishing collection, which determines the layout.
     pub collection: String,
-    /// What is asked of its nodes.
+    /// Prediction task of its nodes.
     pub task: Task,
-    /// `V`.
+    /// Number of nodes, `V`.
     pub nodes: u64,
-    /// Edges as published; see `directed`.
+    /// Number of edges as published; see `directed`.
     pub edges: u64,
-    /// Whether an edge counts for one direction only.
+    /// True if a published edge stands for one direction only.
     pub directed: bool,
-    /// `F`, 0 for none.
+    /// Number of features, `F`; 0 for none.
     pub features: u64,
-    /// `C`, 0 for none.
+    /// Number of classes, `C`; 0 for none.
     pub classes: u64,
-    /// How it is usually scored.
+    /// Customary metric.
     pub metric: Option<String>,
     /// Published scores.
     pub published: Option<String>,
-    /// The format that `import` takes it for.
+    /// Format argument of `import`.
     pub format: String,
-    /// What to import, within the directory; empty for the directory itself.
+    /// Path to import within the directory; empty for the directory itself.
     pub source: String,
     /// Options of the import.
     pub options: Vec<String>,
-    /// Bytes of what is in its archives, about, where that is known.
+    /// Approximate bytes of the unpacked archives, if known.
     pub unpacked: Option<u64>,
-    /// What its host says of the use of the data.
+    /// Terms of use as stated by the host.
     pub licence: String,
-    /// The paper to cite.
+    /// Paper to cite.
     pub citation: String,
-    /// A page about it.
+    /// Home page.
     pub home: String,
-    /// Why no program can fetch it, and what a person has to do; `None` where `files` can be fetched.
+    /// Manual instructions for a dataset that no program can fetch; `None` if `files` can be
+    /// fetched.
     pub manual: Option<String>,
-    /// Anything else worth knowing.
+    /// Other remarks.
     pub note: Option<String>,
-    /// What to fetch.
+    /// Files to fetch.
     pub files: Vec<File>,
 }
 
 impl Entry {
-    /// Bytes to fetch, exactly or about; `None` where a file's size is not known.
+    /// Exact or approximate bytes to fetch; `None` if a file's size is unknown.
     pub fn download_bytes(&self) -> Option<u64> {
         let sizes = self.files.iter().map(File::size);
         if self.files.is_empty() { None } else { sizes.sum() }
     }
 
-    /// Bytes of the imported dataset, about: offsets, 32-bit neighbours both ways where the import stores both,
-    /// 32-bit features and labels.
+    /// Approximate bytes of the imported dataset: offsets, 32-bit neighbours (in both directions if
+    /// the import stores both), 32-bit features and labels.
     pub fn imported_bytes(&self) -> u64 {
         let both = !self.directed || self.options.iter().any(|option| option == "--undirected");
         let stored = self.edges * if both { 2 } else { 1 };
@@ -150,7 +152,7 @@ impl Entry {
         8 * (self.nodes + 1) + 4 * stored + 4 * self.nodes * self.features + labels
     }
 
-    /// The arguments of `graphmill` that import it from the directory `dir` to `NAME`.
+    /// Arguments of `graphmill` that import the dataset from the directory `dir` to `NAME`.
     pub fn import(&self, dir: &str) -> Vec<String> {
         let source = match (dir.trim_end_matches('/'), self.source.as_str()) {
             ("", source) => format!("{dir}{source}"),
@@ -163,7 +165,7 @@ impl Entry {
     }
 }
 
-/// A collection as its TOML file has it.
+/// Collection as in its TOML file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Collection {
@@ -177,7 +179,7 @@ struct Collection {
     dataset: Vec<Row>,
 }
 
-/// A dataset as a TOML file has it.
+/// Dataset as in a TOML file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -208,7 +210,7 @@ struct Row {
     files: Vec<File>,
 }
 
-/// Every dataset of the catalogue.
+/// All datasets of the catalogue.
 pub fn all() -> &'static [Entry] {
     static ALL: OnceLock<Vec<Entry>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -219,7 +221,7 @@ pub fn all() -> &'static [Entry] {
     })
 }
 
-/// The datasets of one collection.
+/// Parses the datasets of one collection.
 pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, String> {
     let shared: Collection = toml::from_str(text).map_err(|e| e.to_string())?;
     shared
@@ -234,7 +236,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, String> {
                 check(&row.name, file)?;
             }
             if files.is_empty() != row.manual.is_some() {
-                return Err(format!("{}: either files or a manual way, one of them", row.name));
+                return Err(format!("{}: exactly one of files and manual is required", row.name));
             }
             Ok(Entry {
                 name: row.name,
@@ -268,7 +270,7 @@ fn check(dataset: &str, file: &File) -> Result<(), String> {
     let plain =
         !file.name.is_empty() && !file.name.starts_with('.') && !file.name.contains(['/', '\\', ':', ' ']);
     if !plain {
-        return fault("no plain file name");
+        return fault("not a plain file name");
     }
     if !file.url.starts_with("https://") && !file.url.starts_with("http://") {
         return fault("no address");
@@ -277,20 +279,20 @@ fn check(dataset: &str, file: &File) -> Result<(), String> {
         return fault("no SHA-256");
     }
     if file.bytes.is_some() && file.about.is_some() {
-        return fault("a size and another one");
+        return fault("bytes and about exclude each other");
     }
     Ok(())
 }
 
-/// The dataset called `name`; upper and lower case are the same, and so are `-` and `_`.
+/// Finds the dataset called `name`; ignores case and treats `-` and `_` alike.
 ///
 /// # Errors
-/// There is none: the error lists the known names and tells the closest.
+/// The name is unknown: the error lists the known names and suggests the closest.
 pub fn find(name: &str) -> Result<&'static Entry> {
     let plain = |name: &str| name.to_lowercase().replace('_', "-");
     let wanted = plain(name);
     all().iter().find(|entry| plain(&entry.name) == wanted).ok_or_else(|| {
-        // what follows the family's name is as good as the whole: 'products' for 'ogbn-products'
+        // The part after the family's prefix also matches: 'products' for 'ogbn-products'.
         let distance = |entry: &&Entry| {
             let whole = plain(&entry.name);
             let rest = whole.split_once('-').map_or(whole.as_str(), |(_, rest)| rest);
@@ -313,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_is_sound() {
+    fn every_entry_is_consistent() {
         let mut names = HashSet::new();
         for entry in all() {
             let plain = entry.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_nearly_right_is_suggested() {
+    fn similar_names_are_suggested() {
         assert_eq!(find("OGBN_arxiv").unwrap().name, "ogbn-arxiv");
         let near = |name: &str| match find(name) {
             Err(Error::Unknown { near, .. }) => near,
@@ -350,24 +352,24 @@ mod tests {
     }
 
     #[test]
-    fn the_import_s_words_name_the_source() {
+    fn import_arguments_contain_the_source() {
         let entry = find("cora").unwrap();
         assert_eq!(entry.import("cora-raw/")[..4], ["import", "planetoid", "cora-raw/ind.cora", "cora"]);
         assert_eq!(entry.import("/")[2], "/ind.cora");
         assert_eq!(find("flickr").unwrap().import("f")[2], "f");
-        // 2,708 nodes with 1,433 features, 5,278 edges both ways
+        // 2,708 nodes with 1,433 features, 5,278 edges in both directions.
         assert_eq!(entry.imported_bytes(), 8 * 2709 + 4 * 2 * 5278 + 4 * 2708 * 1433 + 4 * 2708);
     }
 
     #[test]
-    fn a_mirror_has_a_directory_a_dataset() {
+    fn mirrors_have_one_directory_per_dataset() {
         let file = &find("cora").unwrap().files[0];
         assert_eq!(file.address("cora", Some("http://host/m/")), format!("http://host/m/cora/{}", file.name));
         assert!(file.address("cora", None).starts_with("https://raw.githubusercontent.com/"));
     }
 
     #[test]
-    fn faults_of_the_data_are_told() {
+    fn catalogue_errors_are_reported() {
         let good = "collection='c'\nformat='f'\nhome='h'\nlicence='l'\ncitation='c'\nbase='http://h/'\n\
                     [[dataset]]\nname='n'\ntitle='t'\ntask='none'\nnodes=1\nedges=1\n";
         assert_eq!(
@@ -375,12 +377,12 @@ mod tests {
             "http://h/a.zip"
         );
         for (bad, says) in [
-            ("", "one of them"),
-            ("manual='m'\nfiles=[{name='a'}]", "one of them"),
+            ("", "exactly one of"),
+            ("manual='m'\nfiles=[{name='a'}]", "exactly one of"),
             ("files=[{name='../a'}]", "plain"),
             ("files=[{name='a',url='ftp://a'}]", "address"),
             ("files=[{name='a',sha256='ABC'}]", "SHA-256"),
-            ("files=[{name='a',bytes=1,about=1}]", "another"),
+            ("files=[{name='a',bytes=1,about=1}]", "exclude each other"),
             ("files=[{name='a',md5='1'}]", "md5"),
         ] {
             let message = parse(&format!("{good}{bad}")).unwrap_err();

@@ -1,4 +1,4 @@
-//! SHA-256 of files, and the list `SHA256SUMS` that `sha256sum -c` reads.
+//! SHA-256 of files, and the list `SHA256SUMS` in the format of `sha256sum -c`.
 
 use std::{
     collections::BTreeMap,
@@ -13,20 +13,20 @@ use sha2::{Digest, Sha256};
 use super::{Error, Result};
 use crate::atomic;
 
-/// The list's name.
+/// File name of the list.
 pub(crate) const NAME: &str = "SHA256SUMS";
 
-/// A finished digest as text.
+/// Formats a finished digest.
 pub(crate) fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a text is a SHA-256 as [`hex`] writes it.
+/// Returns true if a text is a SHA-256 as [`hex`] formats it.
 pub(crate) fn is_hex(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-/// Reads the whole of a file into a digest; also its length.
+/// Hashes a whole file; also returns its length.
 pub(crate) fn of_file(path: &Path, progress: &dyn Progress) -> Result<(Sha256, u64)> {
     let mut file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
     let (mut hash, mut length) = (Sha256::new(), 0);
@@ -43,7 +43,7 @@ pub(crate) fn of_file(path: &Path, progress: &dyn Progress) -> Result<(Sha256, u
     }
 }
 
-/// The checksums that earlier downloads into a directory had.
+/// Checksums of earlier downloads into a directory.
 #[derive(Debug)]
 pub(crate) struct Sums {
     path: PathBuf,
@@ -51,7 +51,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// The list of the directory `dir`; empty where there is none.
+    /// Reads the list of the directory `dir`; empty if the file is missing.
     pub(crate) fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(NAME);
         let text = match fs::read_to_string(&path) {
@@ -65,7 +65,7 @@ impl Sums {
             let (sum, name) = entry.ok_or_else(|| {
                 Error::wrong(
                     &path,
-                    format!("line {} is not a checksum and a name: fix the line or remove the file", i + 1),
+                    format!("malformed line {}; fix it, or delete the file to record new checksums", i + 1),
                 )
             })?;
             of.insert(name.to_string(), sum.to_string());
@@ -73,12 +73,12 @@ impl Sums {
         Ok(Self { path, of })
     }
 
-    /// What was recorded for a file.
+    /// Recorded checksum of a file.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.of.get(name).map(String::as_str)
     }
 
-    /// Records a file's checksum, on the disk too.
+    /// Records a file's checksum and writes the list.
     pub(crate) fn set(&mut self, name: &str, sum: &str) -> Result<()> {
         if self.get(name) == Some(sum) {
             return Ok(());
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_the_standard_s_checksum() {
+    fn file_checksums_match_the_standard() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         fs::write(&path, "abc").unwrap();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_read_back_and_damage_is_named() {
+    fn the_list_round_trips_and_malformed_lines_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let sum = "0".repeat(64);
         let mut sums = Sums::read(dir.path()).unwrap();
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(Sums::read(dir.path()).unwrap().get("b"), Some(sum.as_str()));
         for bad in ["short  a", &format!("{sum} a"), &format!("{sum}  "), &format!("{}  a", "G".repeat(64))] {
             fs::write(dir.path().join(NAME), format!("{sum}  a\n{bad}\n")).unwrap();
-            assert!(Sums::read(dir.path()).unwrap_err().to_string().contains("SHA256SUMS: line 2"), "{bad}");
+            assert!(Sums::read(dir.path()).unwrap_err().to_string().contains("malformed line 2"), "{bad}");
         }
     }
 }

@@ -1,99 +1,102 @@
-//! Errors of downloads: each message says what failed, where, and how to fix it.
+//! Errors of downloads: each message states what failed, where, and how to fix it.
 
 use std::path::{Path, PathBuf};
 
 use graphmill_core::progress::Progress;
 
-/// Why a dataset was not found or not fetched.
+/// Reason why a dataset was not found or not fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No dataset of that name.
-    #[error("unknown dataset '{name}'{}; known: {known}", near.as_ref().map_or(String::new(), |near| format!(", did you mean '{near}'?")))]
+    /// The dataset name is unknown.
+    #[error("unknown dataset '{name}'{}; known: \
+        {known}", near.as_ref().map_or(String::new(), |near| format!(", did you mean '{near}'?")))]
     Unknown {
-        /// What was asked for.
+        /// Requested name.
         name: String,
-        /// The known name that is closest, where one is close.
+        /// Closest known name, if one is similar.
         near: Option<String>,
         /// All known names, joined by ", ".
         known: String,
     },
-    /// Its host gives no address that a program could fetch.
+    /// The host offers no address that a program could fetch.
     #[error("{name} cannot be fetched from here: {how}")]
     Manual {
-        /// The dataset.
+        /// Name of the dataset.
         name: String,
-        /// What a person has to do.
+        /// Manual instructions.
         how: String,
     },
-    /// The server answered, but not with the file.
+    /// The server responded, but not with the file.
     #[error("{url}: {message}")]
     Refused {
-        /// What was asked for.
+        /// Requested address.
         url: String,
-        /// The answer and what it may mean.
+        /// Response and its likely cause.
         message: String,
     },
-    /// No answer, or it broke off and trying again did not help.
-    #[error("{url}: {message}; what came so far is kept, the same command goes on from there")]
+    /// The server did not respond, or the connection broke and retries failed.
+    #[error("{url}: {message}; the received data is kept; run the same command again to resume")]
     Broken {
-        /// What was asked for.
+        /// Requested address.
         url: String,
-        /// What happened.
+        /// Description of the failure.
         message: String,
     },
-    /// A file is not what it should be.
+    /// A file differs from the expected one.
     #[error("{path}: {message}")]
     Wrong {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was found, what was expected and what to do.
+        /// Actual and expected property, and the remedy.
         message: String,
     },
-    /// The disk has no room for it.
+    /// The disk has too little free space.
     #[error(
-        "{path}: {needed} bytes are needed and {free} are free: make room, or name a directory on another disk"
+        "{path}: {needed} bytes are needed, but {free} are free; free some space, or name a directory on \
+         another disk"
     )]
     Space {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Bytes that are still to be written.
+        /// Bytes still to be written.
         needed: u64,
-        /// Bytes that may be written.
+        /// Available bytes.
         free: u64,
     },
-    /// Someone asked to stop.
-    #[error("interrupted; what came so far is kept, the same command goes on from there")]
+    /// The download was cancelled.
+    #[error("interrupted; the received data is kept; run the same command again to resume")]
     Interrupted,
-    /// The operating system refused something.
+    /// An operation on files failed.
     #[error(transparent)]
     Graph(#[from] graphmill_core::Error),
 }
 
-/// Result of this crate.
+/// Result type of this module.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// The operating system refused something.
+    /// Creates an error of the operating system.
     pub(crate) fn io(path: impl AsRef<Path>, action: &'static str, source: std::io::Error) -> Self {
         graphmill_core::Error::io(path, action, source).into()
     }
 
-    /// A file is not what it should be.
+    /// Creates an error about a file with unexpected contents.
     pub(crate) fn wrong(path: impl AsRef<Path>, message: impl Into<String>) -> Self {
         Self::Wrong { path: path.as_ref().to_path_buf(), message: message.into() }
     }
 
-    /// The server answered, but not with the file.
+    /// Creates an error about an unexpected response.
     pub(crate) fn refused(url: &str, message: impl Into<String>) -> Self {
         Self::Refused { url: url.to_string(), message: message.into() }
     }
 
-    /// Ends a download early if that was asked for; unlike other work it leaves its files for the next run.
+    /// Returns an error if the download was cancelled; unlike other work, a cancelled download
+    /// keeps its files for the next run.
     pub(crate) fn check(progress: &dyn Progress) -> Result<()> {
         if progress.is_stopped() { Err(Self::Interrupted) } else { Ok(()) }
     }
 
-    /// Whether the user wrote something wrong, as opposed to something having failed.
+    /// Returns true if the error is a usage error, rather than a failure.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Unknown { .. })
     }

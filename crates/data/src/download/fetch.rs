@@ -1,4 +1,4 @@
-//! A dataset's files into a directory.
+//! Download of a dataset's files into a directory.
 
 use std::{fs, path::Path};
 
@@ -14,67 +14,68 @@ use super::{
     unpack,
 };
 
-/// What a file was checked against.
+/// Reference that a file was verified against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Check {
-    /// The catalogue's checksum.
+    /// Checksum in the catalogue.
     Published,
-    /// The checksum it had when it first came here.
+    /// Checksum recorded when the file was first fetched.
     Recorded,
-    /// Nothing: none is published, or it was not asked for.
+    /// None: no checksum is published, or verification is disabled.
     Nothing,
 }
 
-/// Where a file came from.
+/// Origin of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// It was there.
+    /// The file existed.
     Present,
-    /// Its beginning was there.
+    /// The beginning of the file existed.
     Resumed,
-    /// All of it came from the server.
+    /// The server sent the whole file.
     Fetched,
 }
 
-/// A file of the dataset that is in the directory now.
+/// File of the dataset that is now in the directory.
 #[derive(Clone, Debug, Serialize)]
 pub struct Got {
-    /// Its name in the directory.
+    /// File name in the directory.
     pub name: String,
-    /// Its length.
+    /// Length of the file.
     pub bytes: u64,
-    /// Its checksum.
+    /// Checksum of the file.
     pub sha256: String,
-    /// Where it came from.
+    /// Origin of the file.
     pub origin: Origin,
-    /// What it was checked against.
+    /// Reference that it was verified against.
     pub checked: Check,
 }
 
-/// What a download did.
+/// Summary of a download.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The dataset's files.
+    /// Files of the dataset.
     pub files: Vec<Got>,
-    /// Bytes of what was in its archives, unpacked.
+    /// Bytes of the unpacked archives.
     pub unpacked_bytes: u64,
 }
 
-/// Fetches the files of `entry` into the directory `dir`, which is made where it is missing, and unpacks its archives
-/// there. Files that are there and right are left alone. `SHA256SUMS` in the directory records every file's checksum.
+/// Fetches the files of `entry` into the directory `dir`, which is created if it is missing, and
+/// unpacks its archives there. Existing valid files are skipped. `SHA256SUMS` in the directory
+/// records every file's checksum.
 ///
 /// # Errors
-/// No way to the server or none to its files, a wrong length or checksum, a full disk, or `progress` cancelled it. What came so
-/// far stays; the same call goes on from there.
+/// The server cannot be reached or refuses, a length or checksum differs, the disk is full, or
+/// `progress` cancels. Received data stays; the same call resumes.
 pub fn download(entry: &Entry, dir: &Path, options: &Options, progress: &dyn Progress) -> Result<Report> {
     if let Some(how) = &entry.manual {
         return Err(Error::Manual { name: entry.name.clone(), how: how.clone() });
     }
     fs::create_dir_all(dir).map_err(|e| Error::io(dir, "create the directory", e))?;
     let mut sums = Sums::read(dir)?;
-    check_room(entry, dir)?;
+    check_free_space(entry, dir)?;
     let client = Client::new(options.idle, options.proxy);
     let mut files = Vec::new();
     for file in &entry.files {
@@ -87,8 +88,8 @@ pub fn download(entry: &Entry, dir: &Path, options: &Options, progress: &dyn Pro
     Ok(Report { files, unpacked_bytes })
 }
 
-/// Refuses, before the first byte, what the disk has no room for.
-fn check_room(entry: &Entry, dir: &Path) -> Result<()> {
+/// Checks the free space before the first byte is fetched.
+fn check_free_space(entry: &Entry, dir: &Path) -> Result<()> {
     let there = |name: &str| fs::metadata(dir.join(name)).map_or(0, |meta| meta.len());
     let missing = |file: &File| {
         let have = there(&file.name).max(there(&format!("{}.part", file.name)));
@@ -97,7 +98,7 @@ fn check_room(entry: &Entry, dir: &Path) -> Result<()> {
     transfer::check_space(dir, entry.files.iter().map(missing).sum())
 }
 
-/// One file: found right, or fetched.
+/// Fetches one file unless a valid copy exists.
 fn one(
     client: &Client,
     entry: &Entry,
@@ -122,12 +123,16 @@ fn one(
         let (hash, length) = checksum::of_file(&path, progress)?;
         let sum = hex(hash);
         if let Some((known, who, _)) = expected.filter(|(known, ..)| *known != sum) {
-            let message = format!("its SHA-256 is {sum}, {who} is {known}: remove the file and run again");
+            let message = format!(
+                "its SHA-256 is {sum}, but {who} is {known}; delete the file and run the command again"
+            );
             return Err(Error::wrong(&path, message));
         }
         if let Some(known) = bytes.filter(|&known| known != length) {
-            let message =
-                format!("{length} bytes, the known file has {known}: remove the file and run again");
+            let message = format!(
+                "its length is {length} bytes, but {known} are expected; delete the file and run the command \
+                 again"
+            );
             return Err(Error::wrong(&path, message));
         }
         (length, sum, Origin::Present)
@@ -142,7 +147,7 @@ fn one(
     sums.set(&file.name, &sha256)?;
     let checked = expected.map_or(Check::Nothing, |(.., check)| check);
     if checked == Check::Nothing {
-        let why = if options.verify { "no checksum of it is published" } else { "as was asked" };
+        let why = if options.verify { "no checksum is published" } else { "as requested" };
         progress.note(&format!("{}: not verified, {why}; recorded {sha256}", file.name));
     }
     Ok(Got { name: file.name.clone(), bytes, sha256, origin, checked })

@@ -1,4 +1,4 @@
-//! One request: a file from one of its bytes on.
+//! A single HTTP request: a file from a given byte on.
 
 use std::{io::Read, time::Duration};
 
@@ -9,26 +9,26 @@ use ureq::{
 
 use super::{Error, Result};
 
-/// What a server says of the version of a file that it sends; empty where it says nothing.
+/// Version of a file as reported by the server; empty if it reports none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub(crate) struct Version {
-    /// The strong entity tag (RFC 9110, section 8.8.3).
+    /// Strong entity tag (RFC 9110, section 8.8.3).
     pub(crate) etag: Option<String>,
-    /// When it was changed, as the server writes it.
+    /// Modification date, as the server formats it.
     pub(crate) modified: Option<String>,
-    /// All its bytes.
+    /// Total length in bytes.
     pub(crate) total: Option<u64>,
 }
 
 impl Version {
     fn of(headers: &HeaderMap, total: Option<u64>) -> Self {
-        // a weak tag does not promise equal bytes, which is what a range needs
+        // A weak tag does not guarantee equal bytes, which ranges require.
         let etag = text(headers, header::ETAG).filter(|tag| !tag.starts_with("W/"));
         Self { etag, modified: text(headers, header::LAST_MODIFIED), total }
     }
 
-    /// Whether both may be the same bytes: nothing that both say differs.
+    /// Returns true if both versions may have the same bytes: no field present in both differs.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
             a.is_none() || b.is_none() || a == b
@@ -39,37 +39,37 @@ impl Version {
     }
 }
 
-/// What came back.
+/// Response to a request.
 pub(crate) enum Reply {
-    /// The file's bytes, from `start` on.
+    /// Bytes of the file, from `start` on.
     Bytes {
-        /// The first byte's place in the file.
+        /// Offset of the first byte in the file.
         start: u64,
-        /// Which file that is.
+        /// Version of the file.
         version: Version,
-        /// The bytes.
+        /// Reader of the bytes.
         body: BodyReader<'static>,
     },
-    /// There is nothing from that byte on; the file has so many bytes, where the server says it.
+    /// No data beyond the requested byte; the file's length, if the server reports it.
     Beyond(Option<u64>),
-    /// Not now, but perhaps later.
+    /// Temporary failure.
     Later(String),
 }
 
-/// Talks to servers.
+/// HTTP client.
 #[derive(Debug)]
 pub(crate) struct Client {
     agent: Agent,
 }
 
 impl Client {
-    /// A client that gives up on a server silent for `idle`, and that goes through the proxy that the environment
-    /// names (`https_proxy`, `all_proxy`, `no_proxy` and their kin) where `proxy` says so.
+    /// Creates a client that times out after `idle` without data and, if `proxy` is set, uses the
+    /// proxy of the environment (`https_proxy`, `all_proxy`, `no_proxy` and variants).
     pub(crate) fn new(idle: Duration, proxy: bool) -> Self {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .user_agent(concat!("graphmill/", env!("CARGO_PKG_VERSION")))
-            // the bytes as they are: a compressed transfer has other ranges and another checksum
+            // No compression: it would change ranges and checksums.
             .accept_encoding("identity")
             .timeout_resolve(Some(idle))
             .timeout_connect(Some(idle))
@@ -81,9 +81,10 @@ impl Client {
         Self { agent: config.build().new_agent() }
     }
 
-    /// Asks for the file from byte `start` on, if it is still the `version` that we have the beginning of.
+    /// Requests the file from byte `start` on, if it still has the `version` of the existing
+    /// beginning.
     ///
-    /// The outer error is final; the inner one says what broke, and a later try may fare better.
+    /// The outer error is final; the inner one is temporary and may be retried.
     pub(crate) fn get(&self, url: &str, start: u64, version: &Version) -> Result<Result<Reply, ureq::Error>> {
         let mut request = self.agent.get(url);
         if start > 0 {
@@ -113,14 +114,16 @@ fn reply(url: &str, response: Response<Body>) -> Result<Reply> {
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => return Ok(Reply::Later(said(status))),
         _ if status.is_server_error() => return Ok(Reply::Later(said(status))),
         StatusCode::NOT_FOUND | StatusCode::GONE => {
-            let message = "the server has no such file (any more): ask for a mirror that has it with --mirror, or \
+            let message = "the server does not have the file (any more); name a mirror that has it with \
+                --mirror, or \
                            look at the dataset's page";
             return Err(Error::refused(url, format!("{}: {message}", said(status))));
         }
         _ => return Err(Error::refused(url, format!("{}: fetch the file by hand", said(status)))),
     }
     if text(headers, header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/html")) {
-        let message = "the server sent a web page and not the file (a login, a quota, a warning): open the address in \
+        let message = "the server sent a web page and not the file (a login, a quota, a warning): open the \
+            address in \
                        a browser and save the file by hand";
         return Err(Error::refused(url, message));
     }
@@ -129,15 +132,14 @@ fn reply(url: &str, response: Response<Body>) -> Result<Reply> {
         (0, length)
     } else {
         let range = text(headers, header::CONTENT_RANGE).unwrap_or_default();
-        parse_range(&range).ok_or_else(|| {
-            Error::refused(url, format!("the server sent the range '{range}', which means nothing"))
-        })?
+        parse_range(&range)
+            .ok_or_else(|| Error::refused(url, format!("the server sent the invalid range '{range}'")))?
     };
     let version = Version::of(headers, total);
     Ok(Reply::Bytes { start, version, body: body.into_with_config().limit(u64::MAX).reader() })
 }
 
-/// `bytes 10-99/100`: where it starts, and the whole length where that is known.
+/// Parses `bytes 10-99/100`: the start, and the total length if known.
 pub(crate) fn parse_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let total = if total == "*" { None } else { Some(total.parse().ok()?) };
@@ -154,7 +156,7 @@ fn said(status: StatusCode) -> String {
         .to_string()
 }
 
-/// Whether trying again is of no use.
+/// Returns true if a retry cannot help.
 fn is_final(error: &ureq::Error) -> bool {
     !matches!(
         error,
@@ -166,7 +168,7 @@ fn is_final(error: &ureq::Error) -> bool {
     )
 }
 
-/// Whether the error says that there is no way to that server, at least not now.
+/// Returns true if the server cannot be reached, at least currently.
 pub(crate) fn is_unreachable(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::HostNotFound => true,
@@ -179,17 +181,19 @@ pub(crate) fn is_unreachable(error: &ureq::Error) -> bool {
     }
 }
 
-/// The error for a person.
+/// Formats the error for users.
 pub(crate) fn format_error(error: &ureq::Error) -> String {
     match error {
-        ureq::Error::HostNotFound => "its host is not known here (no network, or no name server)".into(),
+        ureq::Error::HostNotFound => {
+            "its host name cannot be resolved (no network, or no name server)".into()
+        }
         ureq::Error::Timeout(what) => format!("the server was silent for too long ({what})"),
         ureq::Error::Io(error) => error.to_string(),
         error => error.to_string(),
     }
 }
 
-/// Reads on; an end before the announced one is an error here.
+/// Reads on; an end before the announced length is an error.
 pub(crate) fn read(body: &mut BodyReader<'static>, buffer: &mut [u8]) -> std::io::Result<usize> {
     loop {
         match body.read(buffer) {

@@ -1,12 +1,14 @@
-//! Known public datasets, and how to get them.
+//! Catalogue of public datasets and their downloader.
 //!
-//! - [`catalogue`]: what there is: sizes, files, licences, how each is imported. It is data, `catalogue/*.toml`.
-//! - [`download()`]: fetches a dataset's files into a directory: resumed where they broke off, checked against their
-//!   SHA-256, unpacked.
+//! - [`catalogue`]: sizes, files, licences and import options of the datasets, as data in
+//!   `catalogue/*.toml`.
+//! - [`download()`]: fetches a dataset's files into a directory: resumable, verified by SHA-256,
+//!   unpacked.
 //!
 //! Both report to a [`Progress`](graphmill_core::progress::Progress), which may cancel them.
 //!
-//! This module carries the HTTP client, which is why it is a feature (`download`). It reads no graph.
+//! This module contains the HTTP client and is therefore a feature (`download`). It reads no
+//! graphs.
 
 pub mod catalogue;
 mod checksum;

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-/// How to fetch.
+/// Options of a download.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Fetch `MIRROR/NAME/FILE` instead of the files' own addresses.
+    /// Mirror: fetch `MIRROR/NAME/FILE` instead of the files' own addresses.
     pub mirror: Option<String>,
-    /// Refuse files whose length or checksum is not the known one.
+    /// True to reject files of unexpected length or checksum.
     pub verify: bool,
-    /// Tries in a row that bring nothing new before we give up.
+    /// Maximum number of consecutive attempts without new data.
     pub attempts: u32,
-    /// The wait after the first of them; it doubles with each.
+    /// Delay after the first failed attempt; doubles with each.
     pub backoff: Duration,
-    /// How long a server may be silent.
+    /// Timeout of a silent server.
     pub idle: Duration,
-    /// Go through the proxy that the environment names.
+    /// True to use the proxy of the environment.
     pub proxy: bool,
 }
 

@@ -1,11 +1,12 @@
-//! One file from one address: `NAME.part` grows, across broken connections, killed processes and days, until it is
-//! whole; then it is checked, synced and renamed to `NAME`.
+//! Download of one file from one address. `NAME.part` grows across broken connections and killed
+//! processes until it is complete; then it is verified, synced and renamed to `NAME`.
 //!
-//! Beside the part lies `NAME.part.json`: the address and the version of the file (entity tag, date, length) that its
-//! bytes belong to. A part whose note is missing or tells of another address begins anew. The server is asked for the rest
-//! with `Range` and `If-Range` (RFC 9110, sections 13.1.5 and 14.2): one that cannot resume, or has another version by
-//! now, sends the whole file, and the part begins anew as well. The checksum is taken as the bytes arrive; what an
-//! earlier process left is read once.
+//! The record `NAME.part.json` holds the address and the version of the file (entity tag, date,
+//! length) to which the partial data belongs. A part without a record, or with that of another
+//! address, starts over. The server is asked for the rest with `Range` and `If-Range` (RFC 9110,
+//! sections 13.1.5 and 14.2): a server that cannot resume, or has another version, sends the whole
+//! file, and the part starts over. The checksum is computed as the bytes arrive; data of an earlier
+//! process is read once.
 
 use std::{
     fs::{self, File},
@@ -27,30 +28,30 @@ use super::{
 };
 use crate::atomic::{self, suffixed};
 
-/// The longest wait between two tries.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Longest delay between two attempts.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// What to fetch.
+/// File to fetch.
 pub(crate) struct Job<'a> {
     pub(crate) url: &'a str,
-    /// Where it goes; its directory exists.
+    /// Destination path; its directory exists.
     pub(crate) path: &'a Path,
-    /// How many bytes it must have, where that is known.
+    /// Required length, if known.
     pub(crate) bytes: Option<u64>,
-    /// The SHA-256 that it must have, where that is known, and who says so.
+    /// Required SHA-256, if known, and its origin.
     pub(crate) sha256: Option<(&'a str, &'static str)>,
 }
 
-/// What arrived.
+/// Completed download.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
-    /// An earlier process had fetched its beginning.
+    /// True if an earlier process fetched its beginning.
     pub(crate) resumed: bool,
 }
 
-/// Fetches a file. Whatever ends it early leaves the part, unless its bytes are known to be wrong.
+/// Fetches a file. An interruption keeps the partial data, unless its bytes are known to be wrong.
 pub(crate) fn fetch(
     client: &Client,
     job: &Job<'_>,
@@ -67,7 +68,7 @@ pub(crate) fn fetch(
                 reached = true;
                 if part.length > 0 && (start != part.length || !version.agrees(&part.version)) {
                     progress.note(&format!(
-                        "{}: begun anew, the server cannot resume what we have",
+                        "{}: starting over, because the server cannot resume the partial file",
                         name(job.path)
                     ));
                     part.restart()?;
@@ -90,7 +91,7 @@ pub(crate) fn fetch(
             Ok(Reply::Beyond(_)) => {
                 part.restart()?;
                 resumed = false;
-                "the server's file is shorter than what we have".to_string()
+                "the server's file is shorter than the partial file".to_string()
             }
             Ok(Reply::Later(reason)) => reason,
             Err(error) if http::is_unreachable(&error) && !reached => {
@@ -103,10 +104,10 @@ pub(crate) fn fetch(
         }
         failures += 1;
         if failures >= options.attempts.max(1) {
-            let message = format!("{reason} (tried {failures} times, {} bytes are here)", part.length);
+            let message = format!("{reason} ({failures} attempts, {} bytes received)", part.length);
             return Err(Error::Broken { url: job.url.to_string(), message });
         }
-        let time = LONGEST_WAIT.min(options.backoff.saturating_mul(1 << (failures - 1).min(16)));
+        let time = MAX_DELAY.min(options.backoff.saturating_mul(1 << (failures - 1).min(16)));
         progress.note(&format!("{}: {reason}; trying again in {} s", name(job.path), time.as_secs_f64()));
         sleep(time, progress)?;
     }
@@ -127,32 +128,32 @@ fn sleep(time: Duration, progress: &dyn Progress) -> Result<()> {
     }
 }
 
-/// A file's name, for people.
+/// File name, for messages.
 pub(crate) fn name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The note beside a part.
+/// Record of a partial download.
 #[derive(Serialize, Deserialize)]
 struct Note {
     url: String,
     version: Version,
 }
 
-/// Whether the bytes are a note.
+/// Returns true if the bytes are a valid record.
 #[cfg(feature = "fuzz")]
 pub(crate) fn is_note(bytes: &[u8]) -> bool {
     serde_json::from_slice::<Note>(bytes).is_ok()
 }
 
-/// The beginning of a file.
+/// Beginning of a file.
 struct Part {
     path: PathBuf,
     note: PathBuf,
-    /// Locked: two processes would mix their bytes.
+    /// Locked, because two processes would mix their bytes.
     file: File,
     length: u64,
-    /// Of the `length` bytes.
+    /// Hash of the first `length` bytes.
     hash: Sha256,
     version: Version,
 }
@@ -161,7 +162,7 @@ impl Part {
     fn open(job: &Job<'_>, progress: &dyn Progress) -> Result<Self> {
         let (path, note) = (suffixed(job.path, ".part"), suffixed(job.path, ".part.json"));
         let Some(file) = atomic::lock(&path).map_err(|e| Error::io(&path, "create", e))? else {
-            return Err(Error::wrong(&path, "another process is fetching it: let it finish, or end it"));
+            return Err(Error::wrong(&path, "another process is fetching it; wait for it, or stop it"));
         };
         let known = fs::read(&note).ok().and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
         let version = known.filter(|known| known.url == job.url).map(|known| known.version);
@@ -179,7 +180,7 @@ impl Part {
         Ok(part)
     }
 
-    /// Forgets what is there.
+    /// Discards the partial data.
     fn restart(&mut self) -> Result<()> {
         let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
         emptied.map_err(|e| Error::io(&self.path, "empty", e))?;
@@ -187,13 +188,14 @@ impl Part {
         Ok(())
     }
 
-    /// Takes on what the server says of the file, if it can be what is wanted and if there is room.
+    /// Adopts the server's version of the file, if its length is right and the disk has space.
     fn accept(&mut self, job: &Job<'_>, version: Version) -> Result<()> {
         if let (Some(expected), Some(total)) = (job.bytes, version.total)
             && expected != total
         {
             let message = format!(
-                "the server's file has {total} bytes, the known one has {expected}: it has changed, or is not the \
+                "the server's file has {total} bytes, the known one has {expected}: it has changed, or is \
+                 not the \
                  file. Take it all the same with --no-verify"
             );
             return Err(Error::refused(job.url, message));
@@ -201,7 +203,7 @@ impl Part {
         if let Some(total) = version.total.or(job.bytes) {
             check_space(&self.path, total.saturating_sub(self.length))?;
         }
-        // what one answer leaves out another may have said
+        // A field missing from one response may be present in another.
         self.version = Version {
             etag: version.etag.or(self.version.etag.take()),
             modified: version.modified.or(self.version.modified.take()),
@@ -212,7 +214,8 @@ impl Part {
         Ok(atomic::write(&self.note, |out| out.write_all(&bytes))?)
     }
 
-    /// Appends what arrives; `None` when the file is whole, else why it is not.
+    /// Appends arriving data; returns `None` when the file is complete, or else the reason why it
+    /// is not.
     fn receive(
         &mut self,
         job: &Job<'_>,
@@ -242,18 +245,19 @@ impl Part {
         }
     }
 
-    /// Removes the part and its note; a failure is not worth hiding the error that led here.
+    /// Removes the part and its record; a failure must not hide the error that led here.
     fn discard(&self) {
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_file(&self.note);
     }
 
-    /// Checks the whole file and gives it its name.
+    /// Verifies the complete file and renames it.
     fn finish(self, job: &Job<'_>, resumed: bool) -> Result<Arrived> {
         if let Some(expected) = job.bytes.filter(|&expected| expected != self.length) {
             self.discard();
             let message = format!(
-                "{} bytes arrived, the known file has {expected}; they were removed. Run the command again, or take \
+                "{} bytes arrived, the known file has {expected}; they were removed. Run the command again, \
+                 or take \
                  the file as it is with --no-verify",
                 self.length
             );
@@ -263,7 +267,8 @@ impl Part {
         if let Some((expected, who)) = job.sha256.filter(|(expected, _)| *expected != sha256) {
             self.discard();
             let message = format!(
-                "what arrived has the SHA-256 {sha256}, {who} is {expected}; it was removed. The transfer was damaged or the \
+                "what arrived has the SHA-256 {sha256}, {who} is {expected}; it was removed. The transfer \
+                 was damaged or the \
                  source has changed: run the command again, or take the file as it is with --no-verify"
             );
             return Err(Error::refused(job.url, message));
@@ -281,7 +286,7 @@ impl Part {
     }
 }
 
-/// Refuses what the disk of `path` has no room for, where the system tells that.
+/// Checks the free space on the disk of `path`, if the system reports it.
 pub(crate) fn check_space(path: &Path, needed: u64) -> Result<()> {
     let dir = if path.is_dir() { path } else { atomic::parent(path) };
     match rustix::fs::statvfs(dir).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)) {

@@ -1,8 +1,8 @@
-//! Zip archives: member by member, each written beside, checked, synced and renamed, so that a second run goes on
-//! after the last whole one.
+//! Extraction of zip archives: member by member, each written to a temporary sibling, checked,
+//! synced and renamed, so that a second run resumes after the last complete one.
 //!
-//! An archive is untrusted: names that lead out of the directory, links and names that are there twice are refused before
-//! the first byte is written, and no member grows past its declared size.
+//! An archive is untrusted: names that leave the directory, links and duplicate names are rejected
+//! before the first byte is written, and no member exceeds its declared size.
 
 use std::{
     collections::HashSet,
@@ -20,19 +20,20 @@ use super::{
 };
 use crate::atomic;
 
-/// Archives with more members than this are no dataset.
+/// Maximum number of members; no dataset has more.
 const MAX_MEMBERS: usize = 1 << 20;
 
-/// A file of an archive, not yet on the disk.
+/// File of an archive that is not yet unpacked.
 struct Member {
     index: usize,
     path: PathBuf,
     bytes: u64,
 }
 
-/// Unpacks `archive` into `dir`; how many bytes all its files have.
+/// Unpacks `archive` into `dir`; returns the bytes of all its files.
 ///
-/// What is there with the right size and CRC-32 is left alone; anything else of the same name is replaced.
+/// Existing files of the right size and CRC-32 are skipped; other files of the same name are
+/// replaced.
 pub(crate) fn unpack(archive: &Path, dir: &Path, progress: &dyn Progress) -> Result<u64> {
     let file = File::open(archive).map_err(|e| Error::io(archive, "open", e))?;
     let mut zip = ZipArchive::new(BufReader::new(file)).map_err(|e| damaged(archive, "its directory", e))?;
@@ -41,7 +42,7 @@ pub(crate) fn unpack(archive: &Path, dir: &Path, progress: &dyn Progress) -> Res
     progress.stage(&format!("unpacking {}", name(archive)), Some(total), Unit::Bytes);
     let (mut done, mut missing) = (0, Vec::new());
     for member in members {
-        if is_there(&member, &mut zip, archive, progress)? {
+        if is_unpacked(&member, &mut zip, archive, progress)? {
             done += member.bytes;
             progress.resume(done);
         } else {
@@ -55,15 +56,15 @@ pub(crate) fn unpack(archive: &Path, dir: &Path, progress: &dyn Progress) -> Res
     Ok(total)
 }
 
-/// What the members declare in all; an archive may declare anything.
+/// Total size that the members declare, which may be any number.
 fn bytes(members: &[Member]) -> u64 {
     members.iter().fold(0, |sum, member| sum.saturating_add(member.bytes))
 }
 
-/// Every file of the archive, if all of its names may be written.
+/// Lists the files of the archive, if all names are allowed.
 fn examine(archive: &Path, dir: &Path, zip: &mut ZipArchive<BufReader<File>>) -> Result<Vec<Member>> {
     if zip.len() > MAX_MEMBERS {
-        return Err(Error::wrong(archive, format!("{} members: that is no dataset", zip.len())));
+        return Err(Error::wrong(archive, format!("{} members: more than any dataset has", zip.len())));
     }
     let (mut members, mut seen) = (Vec::new(), HashSet::new());
     let ours = [archive.to_path_buf(), dir.join(checksum::NAME)];
@@ -98,8 +99,8 @@ fn examine(archive: &Path, dir: &Path, zip: &mut ZipArchive<BufReader<File>>) ->
     Ok(members)
 }
 
-/// Whether a member is on the disk, by size and CRC-32.
-fn is_there(
+/// Returns true if a member is on disk, by size and CRC-32.
+fn is_unpacked(
     member: &Member,
     zip: &mut ZipArchive<BufReader<File>>,
     archive: &Path,
@@ -132,7 +133,8 @@ fn write(
     let mut entry = zip.by_index(member.index).map_err(|e| damaged(archive, &place, e))?;
     let parent = atomic::parent(&member.path);
     fs::create_dir_all(parent).map_err(|e| Error::io(parent, "create the directory", e))?;
-    // a reading error is the archive's, a writing error the disk's: told apart here, since `write` sees one kind
+    // A read error belongs to the archive, a write error to the disk; only here can they be
+    // distinguished.
     let (mut broken, mut stopped) = (None, false);
     let written = atomic::write(&member.path, |out| {
         let (mut left, mut buffer) = (member.bytes, vec![0; 1 << 17]);
@@ -145,7 +147,7 @@ fn write(
                 Ok(0) if left == 0 => return Ok(()),
                 Ok(n) if n > 0 && n as u64 <= left => n,
                 Ok(_) => {
-                    broken = Some("has not its declared size".to_string());
+                    broken = Some("differs from its declared size".to_string());
                     return Err(io::Error::other("damaged"));
                 }
                 Err(e) => {
@@ -161,9 +163,10 @@ fn write(
     });
     match (broken, stopped) {
         (_, true) => Err(Error::Interrupted),
-        (Some(why), _) => {
-            Err(Error::wrong(archive, format!("{place}: {why}: remove the archive and run again")))
-        }
+        (Some(why), _) => Err(Error::wrong(
+            archive,
+            format!("{place}: {why}; delete the archive and run the command again"),
+        )),
         (None, _) => Ok(written?),
     }
 }
@@ -176,6 +179,8 @@ fn damaged(archive: &Path, place: &str, error: ZipError) -> Error {
         ZipError::Io(e) if e.kind() != io::ErrorKind::UnexpectedEof && e.raw_os_error().is_some() => {
             Error::io(archive, "read", e)
         }
-        error => Error::wrong(archive, format!("{place}: {error}: remove the archive and run again")),
+        error => {
+            Error::wrong(archive, format!("{place}: {error}; delete the archive and run the command again"))
+        }
     }
 }

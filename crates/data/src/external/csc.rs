@@ -1,4 +1,4 @@
-//! A CSC graph written to files part by part, from its first row to its last, which a later process can go on with.
+//! Resumable writer of a CSC graph, part by part from the first row to the last.
 
 use graphmill_core::{
     Error, Graph, NodeId, Result,
@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 
 use super::{Rows, Scratch};
 
-/// Edges between two points that a killed import can go on from.
+/// Edges between two checkpoints of an import.
 const SYNC: u64 = 1 << 28;
 
-/// How far the graph is on the disk.
+/// Persisted progress of the graph.
 #[derive(Default, Serialize, Deserialize)]
 struct State {
-    /// Parts written.
+    /// Number of parts written.
     parts: usize,
-    /// Entries of `indices`.
+    /// Number of entries of `indices`.
     edges: u64,
-    /// Entries of `indptr`: rows that are closed, and the leading zero.
+    /// Number of entries of `indptr`: closed rows and the leading zero.
     rows: u64,
 }
 
-/// A sorted part.
+/// Sorted part.
 pub(super) struct Run {
     /// Sources, row by row.
     sources: Vec<NodeId>,
-    /// Destinations that have sources here, ascending, and how many.
+    /// Destinations with sources in this part, ascending, and the number of sources.
     rows: Vec<(NodeId, u64)>,
-    /// A weight per source, where there are weights.
+    /// Weight of each source, if edges have weights.
     weights: Vec<f32>,
 }
 
@@ -43,29 +43,32 @@ impl Run {
     }
 }
 
-/// A graph that is written from its first row to its last.
+/// Graph that is written from the first row to the last.
 pub(super) struct Csc {
     scratch: Scratch,
     indptr: Rows<u64>,
     indices: Rows<NodeId>,
     weights: Option<Rows<f32>>,
-    /// Edges so far, and how many of them are on the disk for sure.
+    /// Number of edges written, and how many of them are synced.
     pub(super) edges: u64,
     synced: u64,
-    /// The row that the next edges may still belong to.
+    /// Row to which the next edges may still belong.
     row: u64,
-    /// Parts written.
+    /// Number of parts written.
     pub(super) parts: usize,
-    /// Rows that the graph will have; there is no edge beyond.
+    /// Number of rows of the graph; no edge lies beyond.
     nodes: u64,
-    /// Whether an earlier process wrote some of it.
+    /// True if an earlier process wrote some of it.
     resumed: bool,
     starts: Vec<u64>,
 }
 
-/// What an earlier process left is not what it wrote: its parts are not in order, or name nodes that there are not.
+/// Error for leftovers of an earlier process that are inconsistent: parts out of order, or node ids
+/// out of range.
 pub(super) fn damaged() -> Error {
-    Error::invalid("what a stopped import left is damaged; remove its directory (.importing) and start again")
+    Error::invalid(
+        "the files of an interrupted import are damaged; remove its directory (.importing) and start again",
+    )
 }
 
 impl Csc {
@@ -150,7 +153,7 @@ impl Csc {
         Ok(())
     }
 
-    /// An edge that stands many times.
+    /// Appends copies of one edge.
     pub(super) fn repeat(&mut self, key: u64, copies: u64) -> Result<()> {
         if key >> 32 < self.row || key >> 32 >= self.nodes || u64::from(key as NodeId) >= self.nodes {
             return Err(damaged());
@@ -171,7 +174,7 @@ impl Csc {
         if self.edges - self.synced < SYNC { Ok(()) } else { self.sync() }
     }
 
-    /// Makes a point that a killed import can go on from.
+    /// Writes a checkpoint from which a killed import resumes.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.indptr.spill()?;
         self.indices.spill()?;
@@ -192,7 +195,7 @@ impl Csc {
         let (indptr, indices) = (self.indptr.finish()?, self.indices.finish()?);
         let weights = self.weights.map(Rows::finish).transpose()?;
         if resumed {
-            // what an earlier process wrote may be damaged
+            // The files of an earlier process may be damaged.
             let graph = Graph::new(indptr, indices).and_then(|graph| match weights {
                 Some(weights) => graph.with_edge_weight(weights),
                 None => Ok(graph),

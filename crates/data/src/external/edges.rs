@@ -1,4 +1,4 @@
-//! Any number of edges in any order.
+//! Collection of any number of edges in any order.
 
 use graphmill_core::{
     EdgeOptions, Error, Graph, NodeId, Result, build, build_weighted,
@@ -12,42 +12,43 @@ use super::{
     spill::{Counts, Spill},
 };
 
-/// Edges that are dealt to parts on the disk together: enough for all threads, however few at a time are pushed.
-const TOGETHER: usize = 1 << 20;
-/// Edges after which the watcher is asked whether to go on, however few at a time are pushed.
-const OFTEN: u64 = 1 << 16;
+/// Edges distributed to the parts on disk at a time: enough for all threads, even if callers push
+/// few at a time.
+const SPILL_BATCH: usize = 1 << 20;
+/// Edges between two checks for cancellation, even if callers push few at a time.
+const CANCEL_CHECK_INTERVAL: u64 = 1 << 16;
 
-/// Edges on their way to a graph, in memory while they and the work of building from them fit the scratch's budget,
-/// and in its directory beyond. They are pushed in an order that the source alone decides, so that an import that
-/// goes on after it was killed can tell which of them it already has.
+/// Edges to be built into a graph: in memory while they and the construction fit the scratch's
+/// budget, and in its directory beyond. They must be pushed in an order that depends only on the
+/// source, so that a resumed import recognizes the edges it already has.
 #[derive(Debug)]
 pub struct Edges {
     scratch: Scratch,
     options: EdgeOptions,
-    /// Edges that are not on the disk.
+    /// Sources of the edges in memory.
     src: Vec<NodeId>,
     dst: Vec<NodeId>,
-    /// Their weights, where edges have weights.
+    /// Weights of the edges in memory, if edges have weights.
     weight: Vec<f32>,
     weighted: bool,
     largest: Option<NodeId>,
-    /// Edges pushed, those passed over included.
+    /// Edges pushed, including those skipped.
     pushed: u64,
-    /// Edges that an earlier process left, still to be passed over.
+    /// Edges left by an earlier process that are still to be skipped.
     known: u64,
-    /// Counts of the edges pushed, those passed over included.
+    /// Counts of the edges pushed, including those skipped.
     counts: Counts,
     spill: Option<Spilled>,
 }
 
-/// Edges on the disk.
+/// Edges on disk.
 #[derive(Debug)]
 enum Spilled {
     Plain(Spill<u64>),
     Weighted(Spill<Weighted>),
 }
 
-/// The same of both.
+/// Runs the same code for both variants.
 macro_rules! each {
     ($spilled:expr, $spill:ident => $what:expr) => {
         match $spilled {
@@ -58,12 +59,13 @@ macro_rules! each {
 }
 
 impl Scratch {
-    /// An empty collection of edges, which [`Edges::build`] treats by `options`.
+    /// Creates an empty collection of edges, which [`Edges::build`] processes by `options`.
     pub fn edges(&self, options: EdgeOptions) -> Edges {
         Edges::new(self.clone(), options, false)
     }
 
-    /// As [`Scratch::edges`], for edges that have weights where `weighted` says so.
+    /// Creates an empty collection as [`Scratch::edges`] does, for edges with weights if `weighted`
+    /// is set.
     pub fn maybe_weighted_edges(&self, options: EdgeOptions, weighted: bool) -> Edges {
         Edges::new(self.clone(), options, weighted)
     }
@@ -83,8 +85,8 @@ impl Edges {
         Self { scratch, options, src, dst, weight, weighted, largest, pushed: 0, known, counts, spill }
     }
 
-    /// Passes over all edges of the source, where an earlier process has collected them all: then there is no need to
-    /// read them again.
+    /// Skips the whole source if an earlier process has collected all of its edges; the source need
+    /// not be read again.
     pub fn take_up_all(&mut self) -> bool {
         let complete = self.spill.as_ref().is_some_and(|spill| each!(spill, spill => spill.is_complete()));
         if let Some(spill) = self.spill.as_ref().filter(|_| complete) {
@@ -106,12 +108,14 @@ impl Edges {
     /// Adds an edge from each `src[i]` to `dst[i]`.
     ///
     /// # Errors
-    /// The lists differ in length, edges have weights here, writing to the scratch directory fails, or the watcher ends the work.
+    /// The lists differ in length, the collection is weighted, writing to the scratch directory
+    /// fails, or the work is cancelled.
     pub fn extend(&mut self, src: &[NodeId], dst: &[NodeId]) -> Result<()> {
         self.extend_weighted(src, dst, &[])
     }
 
-    /// As [`Edges::extend`], with the weight of each edge: `weight[i]` where edges have weights here, none otherwise.
+    /// Adds edges as [`Edges::extend`] does, with weights: one per edge in a weighted collection,
+    /// none otherwise.
     ///
     /// # Errors
     /// As for [`Edges::extend`]; a weight is negative or not finite.
@@ -131,7 +135,7 @@ impl Edges {
         self.counts.self_loops += src.iter().zip(dst).filter(|(u, v)| u == v).count() as u64;
         let before = self.pushed;
         self.pushed += src.len() as u64;
-        if before / OFTEN < self.pushed / OFTEN {
+        if before / CANCEL_CHECK_INTERVAL < self.pushed / CANCEL_CHECK_INTERVAL {
             self.scratch.check()?;
         }
         let passed = self.known.min(src.len() as u64);
@@ -139,13 +143,13 @@ impl Edges {
         let (src, dst) = (&src[passed as usize..], &dst[passed as usize..]);
         self.src.extend_from_slice(src);
         self.dst.extend_from_slice(dst);
-        // + 0: the bits of -0 are not in order
+        // Adding 0 turns -0 into 0, whose bits sort correctly.
         self.weight.extend(weight.iter().skip(passed as usize).map(|w| w + 0.0));
-        if self.src.len() as u64 > self.most_in_memory() { self.deal() } else { Ok(()) }
+        if self.src.len() as u64 > self.most_in_memory() { self.spill() } else { Ok(()) }
     }
 
-    /// Moves the edges in memory to the disk, where there is one.
-    fn deal(&mut self) -> Result<()> {
+    /// Moves the edges in memory to disk, if the scratch has a directory.
+    fn spill(&mut self) -> Result<()> {
         if self.spill.is_none() {
             let sample = deal::sample(&self.src, &self.dst, self.options.undirected);
             self.spill = if self.weighted {
@@ -159,39 +163,39 @@ impl Edges {
             self.src.clear();
             self.dst.clear();
             self.weight.clear();
-            // the first time there were more
-            self.src.shrink_to(2 * TOGETHER);
-            self.dst.shrink_to(2 * TOGETHER);
-            self.weight.shrink_to(2 * TOGETHER);
+            // Shrink the buffers after the first spill.
+            self.src.shrink_to(2 * SPILL_BATCH);
+            self.dst.shrink_to(2 * SPILL_BATCH);
+            self.weight.shrink_to(2 * SPILL_BATCH);
         }
         Ok(())
     }
 
-    /// How many edges are kept in memory: building takes 24 bytes for each direction (see [`build`]), or 36 with weights, in
-    /// half of the budget.
+    /// Number of edges kept in memory: building takes 24 bytes per direction (see [`build`]), or 36
+    /// with weights, in half of the budget.
     fn most_in_memory(&self) -> u64 {
         if self.spill.is_some() {
-            return TOGETHER as u64;
+            return SPILL_BATCH as u64;
         }
         self.scratch.memory() / Needs::building(self.weighted) / if self.options.undirected { 2 } else { 1 }
     }
 
-    /// How many stored edges become of one: two where they are stored both ways.
+    /// Stored edges per added edge: two if edges are stored in both directions.
     pub fn directions(&self) -> u64 {
         if self.options.undirected { 2 } else { 1 }
     }
 
-    /// Whether edges have weights here.
+    /// Returns true if edges have weights.
     pub fn is_weighted(&self) -> bool {
         self.weighted
     }
 
-    /// How many edges were added.
+    /// Number of edges added.
     pub fn len(&self) -> u64 {
         self.pushed
     }
 
-    /// How many of the added edges lead from a node to itself.
+    /// Number of self-loops added.
     pub fn self_loops(&self) -> u64 {
         self.counts.self_loops
     }
@@ -201,43 +205,44 @@ impl Edges {
         self.counts.dropped += edges;
     }
 
-    /// How many edges of the source were not added.
+    /// Number of source edges that were not added.
     pub fn dropped(&self) -> u64 {
         self.counts.dropped
     }
 
-    /// What [`Edges::build`] does to the edges.
+    /// Options of [`Edges::build`].
     pub fn options(&self) -> EdgeOptions {
         self.options
     }
 
-    /// Whether none was.
+    /// Returns true if no edge was added.
     pub fn is_empty(&self) -> bool {
         self.pushed == 0
     }
 
-    /// How many of the first edges an earlier process left, still to be passed over.
+    /// Edges left by an earlier process that are still to be skipped.
     #[cfg(test)]
     pub(super) fn known(&self) -> u64 {
         self.known
     }
 
-    /// The largest id of all ends.
+    /// Largest node id of all edges.
     pub fn largest(&self) -> Option<NodeId> {
         self.largest
     }
 
-    /// The graph of `num_nodes` nodes that these edges make.
+    /// Builds the graph of `num_nodes` nodes from these edges.
     ///
     /// # Errors
     /// An id is not below `num_nodes`, or the scratch directory cannot be read or written.
     pub fn build(mut self, num_nodes: usize) -> Result<Graph> {
         if self.known > 0 {
-            let message = "the source has become shorter since the import was stopped; start again without what it left";
+            let message = "the source has become shorter since the interrupted import; remove its directory \
+                (.importing) and start again";
             return Err(Error::invalid(message));
         }
         if self.spill.is_some() {
-            self.deal()?;
+            self.spill()?;
         }
         if let Some(spill) = &mut self.spill {
             each!(spill, spill => spill.set_counts(self.counts));

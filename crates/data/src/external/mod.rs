@@ -1,8 +1,9 @@
-//! Data larger than memory on its way to a dataset: edges and rows are collected in a [`Scratch`], in memory while they
-//! fit its budget and in files of its directory beyond that.
+//! External-memory construction: edges and rows are collected in a [`Scratch`], in memory while
+//! they fit its budget and in files of its directory beyond that.
 //!
-//! - [`Edges`]: any number of edges in any order, to CSC (an external sort by destination).
-//! - [`Rows`]: a table written row by row, checked and summed as it is written.
+//! - [`Edges`]: any number of edges in any order, built into CSC by an external sort by
+//!   destination.
+//! - [`Rows`]: a table written row by row, validated and checksummed on the way.
 
 mod csc;
 mod directory;

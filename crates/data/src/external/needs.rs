@@ -1,49 +1,50 @@
-//! How much disk an import takes, told before it begins.
+//! Disk space required by an import, reported before it begins.
 
 use std::path::Path;
 
 use graphmill_core::{Error, Result};
 
-/// What a source will come to.
+/// Expected size of a dataset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// `V`.
+    /// Number of nodes, `V`.
     pub nodes: u64,
-    /// `E`, every stored direction counted.
+    /// Number of edges, `E`, counting every stored direction.
     pub edges: u64,
-    /// Bytes of feature rows.
+    /// Bytes of the feature rows.
     pub features: u64,
-    /// Edges have weights.
+    /// True if edges have weights.
     pub weighted: bool,
-    /// The numbers are estimates, not what the source says.
+    /// True if the numbers are estimates rather than declared by the source.
     pub estimated: bool,
 }
 
 impl Needs {
-    /// Bytes that the dataset takes on the disk: `8 V + 4 E`, `4 E` for weights, and the features.
+    /// Bytes of the dataset on disk: `8 V + 4 E`, `4 E` for weights, and the features.
     pub fn result(&self) -> u64 {
         8 * self.nodes + if self.weighted { 8 } else { 4 } * self.edges + self.features
     }
 
-    /// Bytes that are taken at the most, before what is temporary goes; `on_disk`: edges are sorted there.
+    /// Peak disk usage in bytes, temporary files included; `on_disk`: edges are sorted on disk.
     pub fn peak(&self, on_disk: bool) -> u64 {
         let key = if self.weighted { 12 } else { 8 };
         self.result() + if on_disk { key * self.edges } else { 0 }
     }
 
-    /// Bytes of the whole budget for each edge that is kept in memory, every direction counted: twice what building takes.
+    /// Bytes of the whole budget per edge that is kept in memory, counting every direction: twice
+    /// what building takes.
     pub(super) fn building(weighted: bool) -> u64 {
         if weighted { 72 } else { 48 }
     }
 }
 
-/// Bytes free to us on the file system that holds `path`, where the system tells it.
+/// Available bytes on the file system of `path`, if the system reports them.
 pub(super) fn free(path: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(path).ok()?;
     found.f_bavail.checked_mul(found.f_frsize)
 }
 
-/// What to tell of `needs`, or why it cannot be.
+/// Message about `needs`, or the error that they exceed the free space.
 pub(super) fn check(needs: &Needs, on_disk: bool, free: Option<u64>, path: &Path) -> Result<String> {
     let about = if needs.estimated { "about " } else { "" };
     let (peak, result) = (bytes(needs.peak(on_disk)), bytes(needs.result()));
@@ -52,12 +53,15 @@ pub(super) fn check(needs: &Needs, on_disk: bool, free: Option<u64>, path: &Path
             path,
             "disk",
             format!(
-                "the work takes {about}{peak} ({result} stay), but {} are free; free some, or write to another disk",
+                "the work needs {about}{peak} ({result} for the result), but {} are free; free some space, \
+                 or write to another disk",
                 bytes(free)
             ),
         )),
-        Some(free) => Ok(format!("takes {about}{peak} of disk, {result} stay; {} are free", bytes(free))),
-        None => Ok(format!("takes {about}{peak} of disk, {result} stay")),
+        Some(free) => {
+            Ok(format!("needs {about}{peak} of disk ({result} for the result); {} are free", bytes(free)))
+        }
+        None => Ok(format!("needs {about}{peak} of disk ({result} for the result)")),
     }
 }
 
@@ -75,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_refused_before_it_begins() {
+    fn oversized_work_is_rejected_up_front() {
         let needs =
             Needs { nodes: 1 << 20, edges: 1 << 24, features: 1 << 28, estimated: true, weighted: false };
         assert_eq!(needs.result(), (8 << 20) + (4 << 24) + (1 << 28));
@@ -85,9 +89,9 @@ mod tests {
         assert_eq!(weighted.peak(true) - weighted.peak(false), 12 << 24);
         let path = Path::new("d");
         let error = check(&needs, true, Some(1 << 20), path).unwrap_err().to_string();
-        assert!(error.contains("about 478.2 MB (343.9 MB stay), but 1.0 MB are free"), "{error}");
+        assert!(error.contains("about 478.2 MB (343.9 MB for the result), but 1.0 MB are free"), "{error}");
         let summary = check(&needs, false, Some(1 << 40), path).unwrap();
-        assert!(summary.starts_with("takes about 343.9 MB of disk"), "{summary}");
+        assert!(summary.starts_with("needs about 343.9 MB of disk"), "{summary}");
         assert!(check(&needs, true, None, path).is_ok());
         assert_eq!((bytes(12), bytes(2_000)), ("12 bytes".into(), "2.0 kB".into()));
         if cfg!(target_os = "linux") {

@@ -1,5 +1,5 @@
-//! The last step of work in a scratch: the finished directory is made within the scratch and moved to its place, so that
-//! a process killed on the way leaves nothing outside of the scratch, and the next one finds what it left.
+//! Publication of finished work: the directory is built within the scratch and moved into place, so
+//! that a killed process leaves nothing outside of the scratch, and the next one can resume.
 
 use std::path::{self, Path};
 
@@ -8,15 +8,16 @@ use graphmill_core::{Error, Result};
 use super::{Scratch, directory::REPLACED};
 use crate::atomic::{self, Real};
 
-/// Where the directory is made.
+/// Name of the directory under construction.
 const FRESH: &str = "finished";
 
 impl Scratch {
-    /// Writes the directory `path` through `fill`, which is handed a fresh one: `path` appears whole or not at all. With
-    /// `replace`, an existing directory is replaced; otherwise `path` must be missing or empty.
+    /// Writes the directory `path` atomically through `fill`, which receives a fresh directory.
+    /// With `replace`, an existing directory is replaced; otherwise `path` must be missing or
+    /// empty.
     ///
     /// # Errors
-    /// What `fill` reports, or creating, syncing or renaming fails; `path` is then as it was.
+    /// The error of `fill`, or creating, syncing or renaming fails; `path` is then unchanged.
     pub fn publish(&self, path: &Path, replace: bool, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         let (Some(fresh), Some(old)) = (self.file(FRESH), self.file(REPLACED)) else {
             return atomic::write_dir(path, replace, fill);
@@ -47,14 +48,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_appears_whole() {
-        let room = tempfile::tempdir().unwrap();
-        let path = room.path().join("d");
-        let scratch = open(room.path(), "one");
+    fn published_directories_appear_atomically() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d");
+        let scratch = open(dir.path(), "one");
         assert!(scratch.publish(&path, false, |_| Err(Error::invalid("no"))).is_err());
         assert!(!path.exists());
-        // what a killed process had begun is in nobody's way
-        let begun = room.path().join("d.importing/scratch-finished");
+        // Leftovers of a killed process do not interfere.
+        let begun = dir.path().join("d.importing/scratch-finished");
         fs::create_dir(&begun).unwrap();
         fs::write(begun.join("half"), "").unwrap();
         scratch.publish(&path, false, fill("one")).unwrap();
@@ -63,29 +64,29 @@ mod tests {
         assert_eq!(fs::read(path.join("f")).unwrap(), b"three");
         assert!(!path.join("half").exists());
         scratch.remove().unwrap();
-        assert_eq!(fs::read_dir(room.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn a_dataset_moved_out_of_the_way_comes_back() {
-        let room = tempfile::tempdir().unwrap();
-        let path = room.path().join("d");
-        let scratch = open(room.path(), "one");
+    fn directories_moved_aside_are_restored() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d");
+        let scratch = open(dir.path(), "one");
         scratch.publish(&path, false, fill("old")).unwrap();
         scratch.save(REPLACED, &path).unwrap();
-        let old = room.path().join("d.importing/scratch-replaced");
+        let old = dir.path().join("d.importing/scratch-replaced");
         fs::rename(&path, &old).unwrap();
         drop(scratch);
-        // whatever work the next process has there
-        drop(open(room.path(), "two"));
+        // Independent of the work of the next process.
+        drop(open(dir.path(), "two"));
         assert_eq!(fs::read(path.join("f")).unwrap(), b"old");
-        // where the new one is in its place, the old one goes
-        let scratch = open(room.path(), "three");
+        // If the new directory is in place, the old one is removed.
+        let scratch = open(dir.path(), "three");
         scratch.save(REPLACED, &path).unwrap();
         fs::create_dir(&old).unwrap();
         fs::write(old.join("f"), "older").unwrap();
         drop(scratch);
-        open(room.path(), "three").publish(&path, true, fill("new")).unwrap();
+        open(dir.path(), "three").publish(&path, true, fill("new")).unwrap();
         assert_eq!(fs::read(path.join("f")).unwrap(), b"new");
         assert!(!old.exists());
     }

@@ -1,4 +1,4 @@
-//! A table written row by row.
+//! Table written row by row.
 
 use graphmill_core::{Buffer, Error, Result, search::position};
 use serde::{Deserialize, Serialize};
@@ -6,27 +6,28 @@ use serde::{Deserialize, Serialize};
 use super::Scratch;
 use crate::npy::{self, Element, Writer};
 
-/// Bytes between two points that a killed import can go on from.
+/// Bytes between two checkpoints of an import.
 const SYNC: u64 = 1 << 30;
 
-/// A row-major table on its way to a dataset. Rows are pushed in an order that the source alone decides.
+/// Row-major table under construction. Rows must be pushed in an order that depends only on the
+/// source.
 #[derive(Debug)]
 pub struct Rows<T> {
     scratch: Scratch,
     name: String,
-    /// Of a table; a single column has one axis.
+    /// Number of columns of a table; `None` for a single column, whose file has one axis.
     columns: Option<usize>,
-    /// The rows, while they fit.
+    /// Rows in memory, while they fit.
     data: Vec<T>,
-    /// The rows, once they do not.
+    /// Rows in a file, once they do not.
     file: Option<Writer<T>>,
-    /// Values that an earlier process left, still to be passed over.
+    /// Values left by an earlier process that are still to be skipped.
     known: u64,
-    /// Values on the disk for sure.
+    /// Values that are synced.
     synced: u64,
 }
 
-/// What is on the disk for sure.
+/// Persisted progress.
 #[derive(Serialize, Deserialize)]
 struct State {
     columns: Option<usize>,
@@ -35,15 +36,15 @@ struct State {
 }
 
 impl Scratch {
-    /// A table of `columns` columns; `name` is one of its own within this scratch.
+    /// Creates a table of `columns` columns; `name` is unique within this scratch.
     ///
     /// # Errors
-    /// What an earlier process left cannot be taken up.
+    /// The files of an earlier process cannot be resumed.
     pub fn rows<T: Element>(&self, name: &str, columns: usize) -> Result<Rows<T>> {
         Rows::new(self.clone(), name, Some(columns))
     }
 
-    /// A single column, whose file has one axis; else as [`Scratch::rows`].
+    /// Creates a single column, whose file has one axis, as [`Scratch::rows`] creates a table.
     ///
     /// # Errors
     /// As for [`Scratch::rows`].
@@ -64,8 +65,9 @@ impl<T: Element> Rows<T> {
         Ok(rows)
     }
 
-    /// Takes up a file of at least so many values, of which exactly these count; starts with nothing where there is none. (A process
-    /// that is killed may leave a file without even its header, or a note of more than a later process has left in it.)
+    /// Resumes a file that has at least `values` values, of which exactly those count; starts empty
+    /// if the file is missing. (A killed process may leave a file without a header, or a record of
+    /// more values than a later process has left in it.)
     pub(super) fn start_at(&mut self, values: u64) -> Result<()> {
         (self.file, self.known, self.synced) = (None, 0, 0);
         if let Some(path) = self.path().filter(|path| values > 0 && path.exists()) {
@@ -82,8 +84,8 @@ impl<T: Element> Rows<T> {
     /// Adds whole rows.
     ///
     /// # Errors
-    /// `values` is not a multiple of a row, a value is not finite (rows are counted from 0), writing fails, or the watcher ends the
-    /// work.
+    /// `values` is not a multiple of a row, a value is not finite (rows are counted from 0),
+    /// writing fails, or the work is cancelled.
     pub fn extend(&mut self, values: &[T]) -> Result<()> {
         let width = self.columns.unwrap_or(1);
         if width == 0 || !values.len().is_multiple_of(width) {
@@ -111,7 +113,7 @@ impl<T: Element> Rows<T> {
         if bytes > self.scratch.memory() / 16 { self.spill() } else { Ok(()) }
     }
 
-    /// Moves the rows to a file, where there is room for one and they are not in it yet.
+    /// Moves the rows to a file, if the scratch has a directory and they are still in memory.
     pub(crate) fn spill(&mut self) -> Result<()> {
         if let (None, Some(path)) = (&self.file, self.path()) {
             let mut file = Writer::create(&path)?;
@@ -121,7 +123,7 @@ impl<T: Element> Rows<T> {
         Ok(())
     }
 
-    /// Makes a point that a killed import can go on from, where rows are in a file.
+    /// Writes a checkpoint from which a killed import resumes, if the rows are in a file.
     pub(super) fn sync(&mut self) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         file.sync()?;
@@ -135,29 +137,30 @@ impl<T: Element> Rows<T> {
         self.file.is_some()
     }
 
-    /// Columns of a row.
+    /// Number of columns.
     pub fn columns(&self) -> usize {
         self.columns.unwrap_or(1)
     }
 
-    /// Rows so far, those that an earlier process left included.
+    /// Number of rows, including those left by an earlier process.
     pub fn len(&self) -> usize {
         let values = self.file.as_ref().map_or(self.data.len(), |file| file.len() as usize);
         values.checked_div(self.columns()).unwrap_or(0)
     }
 
-    /// Whether there is none.
+    /// Returns true if the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All rows, in memory or mapped from the scratch directory.
+    /// Returns all rows, in memory or mapped from the scratch directory.
     ///
     /// # Errors
     /// Fewer rows were pushed than an earlier process left, or writing or mapping fails.
     pub fn finish(mut self) -> Result<Buffer<T>> {
         if self.known > 0 {
-            let message = "the source has become shorter since the import was stopped; start again without what it left";
+            let message = "the source has become shorter since the interrupted import; remove its directory \
+                (.importing) and start again";
             return Err(Error::invalid(message));
         }
         let rows = self.len();
@@ -180,12 +183,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_beyond_the_budget_go_to_a_file_and_are_taken_up() {
+    fn rows_beyond_the_budget_spill_to_a_file_and_resume() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("work");
         let open = || Scratch::open(&path, "rows", 0, Box::new(Quiet)).unwrap();
         let data: Vec<f32> = (0..3_000_000).map(|i| i as f32).collect();
-        // stopped after a point and some more rows
+        // Stopped after a checkpoint and some more rows.
         let scratch = open();
         let mut rows = scratch.rows::<f32>("features", 3).unwrap();
         rows.extend(&data[..2_100_000]).unwrap();
@@ -202,7 +205,7 @@ mod tests {
         let table = rows.finish().unwrap();
         assert!(table.is_mapped() && table[..] == data[..]);
         assert_eq!(npy::written(&table).unwrap().entry.shape, [1_000_000, 3]);
-        // few rows stay in memory
+        // Few rows stay in memory.
         let mut few = scratch.column::<u32>("few").unwrap();
         few.extend(&[1, 2, 3]).unwrap();
         assert!(!few.is_on_disk() && few.finish().unwrap()[..] == [1, 2, 3]);

@@ -1,4 +1,4 @@
-//! Scratch space of an import: a memory budget, a directory beyond it, and progress.
+//! Scratch of an import: a memory budget, a directory for data beyond it, and progress.
 
 use std::{
     fmt,
@@ -20,11 +20,12 @@ use super::{
 };
 use crate::atomic::{self, Real, TryLock};
 
-/// Room for data on its way to a dataset: a budget of memory, perhaps a directory for what does not fit, and progress.
-/// Clones share all three.
+/// Temporary storage for a dataset under construction: a memory budget, an optional directory for
+/// data beyond it, and progress. Clones share all three.
 ///
-/// The directory stays when the process is killed. A scratch that is opened again for the same work finds what is
-/// there: [`Edges`](super::Edges) and [`Rows`](super::Rows) pass over what they already hold when it is pushed again.
+/// The directory survives a kill. A scratch that is opened again for the same work resumes it:
+/// [`Edges`](super::Edges) and [`Rows`](super::Rows) skip the data they already hold when it is
+/// pushed again.
 #[derive(Clone)]
 pub struct Scratch {
     inner: Arc<Inner>,
@@ -38,36 +39,38 @@ struct Inner {
 
 struct Directory {
     path: PathBuf,
-    /// Locked for as long as the scratch lives.
+    /// Lock held for the lifetime of the scratch.
     _lock: File,
 }
 
-/// Less disk than this is not worth a line.
-const WORTH_TELLING: u64 = 100_000_000;
+/// Smallest disk requirement that is reported, in bytes.
+const MIN_REPORTED_BYTES: u64 = 100_000_000;
 
 impl Scratch {
-    /// Keeps everything in memory and reports no progress.
+    /// Creates a scratch without a directory and without progress.
     pub fn in_memory() -> Self {
         Self::reporting(Box::new(Quiet))
     }
 
-    /// Keeps everything in memory and reports to `progress`.
+    /// Creates a scratch without a directory that reports to `progress`.
     pub fn reporting(progress: Box<dyn Progress>) -> Self {
         Self { inner: Arc::new(Inner { dir: None, memory: u64::MAX, progress }) }
     }
 
-    /// Room in the directory `path` for the work that `work` describes: all that its outcome depends on. What an earlier
-    /// process left there for the same work is taken up, anything else of a scratch is removed first.
+    /// Opens a scratch in the directory `path` for `work`, a description of everything the result
+    /// depends on. Files of an earlier process for the same work are resumed; other files of a
+    /// scratch are removed.
     ///
-    /// `memory` is what the work may take, in bytes; at least 64 MiB are taken.
+    /// `memory` is the budget in bytes, at least 64 MiB.
     ///
     /// # Errors
-    /// The directory cannot be made, is in use by another process, or holds what no scratch wrote.
+    /// The directory cannot be created, is in use by another process, or holds files that no
+    /// scratch wrote.
     pub fn open(path: &Path, work: &str, memory: u64, progress: Box<dyn Progress>) -> Result<Self> {
         Self::open_by(path, work, memory, progress, &File::try_lock)
     }
 
-    /// [`Scratch::open`] with the system call that locks replaced, for tests.
+    /// Variant of [`Scratch::open`] with a replaceable lock call, for tests.
     fn open_by(
         path: &Path,
         work: &str,
@@ -78,19 +81,19 @@ impl Scratch {
         let (lock, made) = lock_directory(path, try_lock)?;
         let is_taken_up = take_up(path, work);
         if is_taken_up.is_err() && made {
-            // the first error is the one to report
+            // The first error is reported.
             let _ = atomic::remove_all(&mut Real, path);
         }
         let is_taken_up = is_taken_up?;
         let dir = Some(Directory { path: path.to_path_buf(), _lock: lock });
         let scratch = Self { inner: Arc::new(Inner { dir, memory: memory.max(64 << 20), progress }) };
         if is_taken_up {
-            scratch.note("taking up the work that was stopped");
+            scratch.note("resuming the interrupted work");
         }
         Ok(scratch)
     }
 
-    /// Removes the directory and all that is in it.
+    /// Removes the directory with its contents.
     ///
     /// # Errors
     /// Removing fails.
@@ -101,59 +104,60 @@ impl Scratch {
         }
     }
 
-    /// The file `name` of the directory, if there is one.
+    /// Path of the file `name` in the directory, if the scratch has one.
     pub(super) fn file(&self, name: &str) -> Option<PathBuf> {
         self.inner.dir.as_ref().map(|dir| file(&dir.path, name))
     }
 
-    /// Tells what the source will come to, as soon as that is known and before much is written.
+    /// Reports the expected size of the result, as soon as it is known and before much is written.
     ///
     /// # Errors
-    /// There is not enough disk for it.
+    /// The disk has too little free space.
     pub fn expect(&self, needs: &Needs) -> Result<()> {
         let Some(dir) = &self.inner.dir else { return Ok(()) };
-        // as `Edges` decides
+        // Same decision as in `Edges`.
         let on_disk = needs.edges > self.memory() / Needs::building(needs.weighted);
         let summary = needs::check(needs, on_disk, needs::free(&dir.path), &dir.path)?;
-        if needs.peak(on_disk) >= WORTH_TELLING {
+        if needs.peak(on_disk) >= MIN_REPORTED_BYTES {
             self.note(&summary);
         }
         Ok(())
     }
 
-    /// Bytes of memory that the work may take in all.
+    /// Memory budget of the work in bytes.
     pub fn memory(&self) -> u64 {
         self.inner.memory
     }
 
-    /// Notes how far a part of the work is on the disk.
+    /// Records the progress of a part of the work.
     pub(super) fn save(&self, name: &str, state: &impl Serialize) -> Result<()> {
         let Some(path) = self.file(&format!("{name}.json")) else { return Ok(()) };
         let text = serde_json::to_vec(state).map_err(|e| Error::invalid(e.to_string()))?;
         atomic::replace(&mut Real, &path, &text)
     }
 
-    /// How far a part of the work came, where that was noted. A note that cannot be read is none: that part starts again.
+    /// Loads the recorded progress of a part of the work. An unreadable record counts as missing:
+    /// that part starts again.
     pub(super) fn load<S: DeserializeOwned>(&self, name: &str) -> Option<S> {
         serde_json::from_slice(&fs::read(self.file(&format!("{name}.json"))?).ok()?).ok()
     }
 
-    /// Reports that a stage begins.
+    /// Reports the beginning of a stage.
     pub fn stage(&self, what: &str, total: Option<u64>, unit: Unit) {
         self.inner.progress.stage(what, total, unit);
     }
 
-    /// Reports the amount of the stage that is done.
+    /// Reports the completed amount of the stage.
     pub fn done(&self, amount: u64) {
         self.inner.progress.done(amount);
     }
 
-    /// Reports something worth a line.
+    /// Reports a message.
     pub fn note(&self, message: &str) {
         self.inner.progress.note(message);
     }
 
-    /// Ends the work early if that was asked for.
+    /// Returns an error if the work was cancelled.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -184,7 +188,7 @@ mod tests {
     use super::{super::directory::LOCK, *};
 
     #[test]
-    fn a_directory_is_taken_up_cleared_or_refused() {
+    fn directories_are_resumed_cleared_or_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("work");
         let open = |work: &str| Scratch::open(&path, work, 0, Box::new(Quiet));
@@ -200,7 +204,7 @@ mod tests {
         open("two").unwrap().remove().unwrap();
         assert!(!path.exists());
         fs::write(&path, "").unwrap();
-        assert!(open("two").unwrap_err().to_string().contains("a file of this name is in the way"));
+        assert!(open("two").unwrap_err().to_string().contains("a file of this name exists"));
     }
 
     fn open(path: &Path) -> Result<Scratch> {
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn work_killed_in_its_first_moment_is_taken_up() {
+    fn work_killed_during_its_first_write_resumes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("work");
         for names in [&[][..], &["lock"], &["lock", "work.json.tmp"], &["work.json.tmp"]] {
@@ -217,16 +221,16 @@ mod tests {
             open(&path).unwrap().remove().unwrap();
             assert!(!path.exists(), "{names:?}");
         }
-        // a second process in the same moment
+        // A second process at the same time.
         fs::create_dir(&path).unwrap();
         let _held = atomic::lock(&path.join(LOCK)).unwrap().unwrap();
         fs::write(path.join("work.json.tmp"), "").unwrap();
         let message = open(&path).unwrap_err().to_string();
-        assert!(message.contains("another process is at work here"), "{message}");
+        assert!(message.contains("another process is working here"), "{message}");
     }
 
     #[test]
-    fn a_file_system_without_locks_is_not_another_process() {
+    fn file_systems_without_locks_do_not_count_as_locked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("work");
         let open = |error: &dyn Fn() -> TryLockError| {
@@ -236,14 +240,14 @@ mod tests {
             open(&|| TryLockError::Error(error.into())).unwrap().remove().unwrap();
         }
         let message = open(&|| TryLockError::WouldBlock).unwrap_err().to_string();
-        assert!(message.contains("another process is at work here"), "{message}");
-        // the lock of the other process is its own to remove
+        assert!(message.contains("another process is working here"), "{message}");
+        // The lock belongs to the other process.
         assert!(path.join(LOCK).exists());
     }
 
     #[cfg(unix)]
     #[test]
-    fn links_in_a_scratch_are_unlinked_and_their_targets_stay() {
+    fn links_in_a_scratch_are_unlinked_and_targets_stay() {
         use std::os::unix::fs::symlink;
 
         let dir = tempfile::tempdir().unwrap();
@@ -252,7 +256,7 @@ mod tests {
         fs::create_dir(&victim).unwrap();
         fs::write(&file, "mine").unwrap();
         drop(open(&path).unwrap());
-        // for other work all goes; for the same work the links alone
+        // Other work removes everything; the same work removes only the links.
         for work in ["other", "other"] {
             for (name, target) in [
                 ("lock", &file),
@@ -275,15 +279,15 @@ mod tests {
         atomic::remove_all(&mut Real, &path).unwrap();
         symlink(&victim, &path).unwrap();
         let message = open(&path).unwrap_err().to_string();
-        assert!(message.contains("a symbolic link of this name is in the way"), "{message}");
+        assert!(message.contains("a symbolic link of this name exists"), "{message}");
         assert_eq!(fs::read(&file).unwrap(), b"mine");
     }
 
     #[test]
-    fn an_error_while_it_is_opened_leaves_nothing() {
+    fn failed_opens_leave_no_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("work");
-        // a dataset that cannot be moved back fails behind the lock
+        // Restoring a dataset fails after locking.
         let plant = |_: &File| {
             fs::create_dir(path.join("scratch-replaced")).unwrap();
             let place = serde_json::to_vec(&dir.path().join("missing/data")).unwrap();

@@ -1,4 +1,5 @@
-//! From a spill to CSC: parts are sorted each by itself, several at a time, and written in their order.
+//! External sort from a spill to CSC: parts are sorted independently, several at a time, and
+//! written in order.
 
 use graphmill_core::{EdgeOptions, Graph, Result, builder::item::Item, progress::Unit};
 use rayon::prelude::*;
@@ -9,16 +10,16 @@ use super::{
     spill::{Part, Parts, Spill},
 };
 
-/// Bytes that a key takes: it, its place while the part is sorted, and a source, a row and perhaps a weight, which are
-/// kept while they are written and the next parts are sorted.
+/// Bytes per key: the key and its sorting workspace, and a source, a row and perhaps a weight,
+/// which stay in memory while they are written and the next parts are sorted.
 const fn bytes<I: Item>() -> u64 {
     2 * size_of::<I>() as u64 + 2 * (4 + 16 + if I::WEIGHTED { 4 } else { 0 })
 }
 
-/// Builds the graph of `num_nodes` nodes, all ids of which are below that.
+/// Builds the graph of `num_nodes` nodes; all ids are below that.
 ///
-/// O(E) work on all cores, which sort some parts while those before them are written; memory: half of the scratch's
-/// budget (a part that is larger is cut again on the disk).
+/// O(E) work on all cores, which sort some parts while earlier ones are written. Memory: half of
+/// the scratch's budget (a larger part is split again on disk).
 pub(super) fn build<I: Item>(
     scratch: &Scratch,
     spill: Spill<I>,
@@ -38,10 +39,10 @@ pub(super) fn build<I: Item>(
     let mut at = first;
     let mut ready: Vec<Run> = Vec::new();
     loop {
-        let mut room = most;
+        let mut capacity = most;
         let fits = parts.parts[at..].iter().take(rayon::current_num_threads()).take_while(|part| {
-            let fits = part.keys <= room;
-            room = room.saturating_sub(part.keys);
+            let fits = part.keys <= capacity;
+            capacity = capacity.saturating_sub(part.keys);
             fits
         });
         let group = &parts.parts[at..at + fits.count()];
@@ -73,7 +74,7 @@ pub(super) fn build<I: Item>(
     Ok(graph)
 }
 
-/// Sorts a part that does not fit memory, by cutting it into smaller ones.
+/// Sorts a part that exceeds memory, by splitting it into smaller ones.
 fn large<I: Item>(
     scratch: &Scratch,
     of: &Parts<I>,
@@ -88,7 +89,7 @@ fn large<I: Item>(
     }
     if let Some(key) = of.only_key(part)? {
         if I::WEIGHTED {
-            // The weights of a single edge, more than fit the budget: they are to be put in order all the same.
+            // Duplicates of one edge whose weights exceed the budget must be sorted nevertheless.
             return csc.extend(&Run::new(of.read(part)?, keep_duplicates)?);
         }
         let copies = if keep_duplicates { part.keys } else { 1 };

@@ -1,8 +1,8 @@
-//! Edges in a file, in parts by destination.
+//! Edges in a file, partitioned by destination.
 //!
-//! All threads deal the keys of edges to parts (see [`deal`](graphmill_core::builder::deal)). The file is written in blocks of one
-//! part each, one behind the other, whatever part they belong to. In which order the keys of a part lie depends on the
-//! threads; that goes when the part is sorted.
+//! All threads distribute the keys of edges to parts (see [`deal`](graphmill_core::builder::deal)).
+//! The file consists of blocks, each with keys of a single part, in the order in which they fill
+//! up. The order of a part's keys depends on the threads until the part is sorted.
 
 use std::{
     fs::{File, OpenOptions},
@@ -25,11 +25,12 @@ use serde::{Deserialize, Serialize};
 use super::Scratch;
 use crate::atomic;
 
-/// Parts: so many that one of them is small against the whole, so few that their buffers are.
+/// Number of parts: enough that each is small relative to the whole, and few enough that their
+/// buffers are small.
 const PARTS: usize = 256;
-/// Keys of a block.
+/// Keys per block.
 pub(super) const BLOCK: usize = 1 << 14;
-/// Edges between two points that a killed import can go on from.
+/// Edges between two checkpoints of an import.
 const SYNC: u64 = 1 << 27;
 
 /// Edges in a file.
@@ -41,40 +42,40 @@ pub(super) struct Spill<I> {
     file: Mutex<Blocks>,
     dealer: Dealer,
     options: EdgeOptions,
-    /// Keys of each part that no block holds yet.
+    /// Buffered keys of each part.
     open: Vec<Mutex<Vec<I>>>,
-    /// Edges pushed so far.
+    /// Number of edges pushed.
     edges: u64,
     synced: u64,
-    /// The largest id of them.
+    /// Largest node id pushed.
     largest: Option<NodeId>,
-    /// Nothing more comes.
+    /// True if the source is exhausted.
     complete: bool,
-    /// Counts of the source, set when nothing more comes.
+    /// Counts of the source, set when it is exhausted.
     counts: Counts,
 }
 
-/// Counts that a finished spill keeps, because a resumed import does not read its source again.
+/// Counts stored with a finished spill, because a resumed import does not read its source again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts {
-    /// Edges from a node to itself.
+    /// Number of self-loops.
     pub(super) self_loops: u64,
-    /// Edges that the importer dropped before it pushed them.
+    /// Number of edges that the importer dropped before pushing.
     pub(super) dropped: u64,
 }
 
-/// The file, and the blocks in it, in order: part and number of keys.
+/// File and its blocks, in order: part and number of keys.
 #[derive(Debug)]
 struct Blocks {
     file: File,
     list: Vec<(u16, u32)>,
 }
 
-/// What is in the file for sure.
+/// Persisted progress.
 #[derive(Serialize, Deserialize)]
 struct State {
     splitters: Vec<u64>,
-    /// Whether the edges have weights.
+    /// True if the edges have weights.
     weighted: bool,
     symmetric: bool,
     drop_self_loops: bool,
@@ -86,7 +87,8 @@ struct State {
 }
 
 impl<I: Item> Spill<I> {
-    /// An empty one for edges like those of `sample`; `None` where the scratch has no directory.
+    /// Creates an empty spill for edges distributed like `sample`; `None` if the scratch has no
+    /// directory.
     pub(super) fn create(scratch: &Scratch, options: EdgeOptions, sample: Vec<u64>) -> Result<Option<Self>> {
         Self::create_named(scratch, "edges", options, splitters(sample, PARTS))
     }
@@ -117,7 +119,7 @@ impl<I: Item> Spill<I> {
         }))
     }
 
-    /// What an earlier process left, where that is for the same options.
+    /// Resumes the spill of an earlier process with the same options.
     pub(super) fn resume(scratch: &Scratch, options: EdgeOptions) -> Option<Self> {
         let state: State = scratch.load("edges")?;
         let fits = state.weighted == I::WEIGHTED
@@ -157,22 +159,22 @@ impl<I: Item> Spill<I> {
         })
     }
 
-    /// Edges pushed so far.
+    /// Number of edges pushed.
     pub(super) fn edges(&self) -> u64 {
         self.edges
     }
 
-    /// The largest id of the edges pushed so far.
+    /// Largest node id pushed.
     pub(super) fn largest(&self) -> Option<NodeId> {
         self.largest
     }
 
-    /// Whether these are all edges of the source.
+    /// Returns true if the spill holds all edges of the source.
     pub(super) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// The counts that were set when all edges of the source were there.
+    /// Counts set when the source was exhausted.
     pub(super) fn counts(&self) -> Counts {
         self.counts
     }
@@ -182,7 +184,7 @@ impl<I: Item> Spill<I> {
         self.counts = counts;
     }
 
-    /// Adds edges, with a weight each where edges have weights.
+    /// Adds edges, with one weight each if edges have weights.
     pub(super) fn extend(&mut self, src: &[NodeId], dst: &[NodeId], weight: &[f32]) -> Result<()> {
         let mut weights = weight.chunks(SYNC as usize);
         for (src, dst) in src.chunks(SYNC as usize).zip(dst.chunks(SYNC as usize)) {
@@ -212,7 +214,7 @@ impl<I: Item> Spill<I> {
         Ok(())
     }
 
-    /// Writes a part's keys in memory as a block.
+    /// Writes a part's buffered keys as a block.
     #[cold]
     fn write(&self, part: usize, keys: &mut Vec<I>) -> Result<()> {
         if !keys.is_empty() {
@@ -225,12 +227,12 @@ impl<I: Item> Spill<I> {
         Ok(())
     }
 
-    /// Writes what of all parts is in memory.
+    /// Writes the buffered keys of all parts.
     fn close_blocks(&self) -> Result<()> {
         self.open.iter().enumerate().try_for_each(|(part, keys)| self.write(part, &mut lock(keys)))
     }
 
-    /// Makes a point that a killed import can go on from.
+    /// Writes a checkpoint from which a killed import resumes.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.close_blocks()?;
         let blocks = lock(&self.file);
@@ -250,7 +252,7 @@ impl<I: Item> Spill<I> {
         self.scratch.save(&self.name, &state)
     }
 
-    /// Nothing more comes: the parts, in the order of their keys.
+    /// Finishes the spill and returns the parts in the order of their keys.
     pub(super) fn into_parts(mut self) -> Result<Parts<I>> {
         self.complete = true;
         self.sync()?;
@@ -270,12 +272,12 @@ impl<I: Item> Spill<I> {
     }
 }
 
-/// What a lock holds: nobody panics with it in hand.
+/// Locks a mutex; no holder panics.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("a sound lock")
+    mutex.lock().expect("no holder panics")
 }
 
-/// The parts of a finished spill.
+/// Parts of a finished spill.
 #[derive(Debug)]
 pub(super) struct Parts<I> {
     path: PathBuf,
@@ -283,10 +285,10 @@ pub(super) struct Parts<I> {
     items: PhantomData<I>,
 }
 
-/// Where the keys of a part are.
+/// Location of a part's keys.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    /// Offset in bytes and number of keys.
+    /// Offset in bytes and number of keys of each block.
     blocks: Vec<(u64, u32)>,
     pub(super) keys: u64,
 }
@@ -296,7 +298,7 @@ impl<I: Item> Parts<I> {
         File::open(&self.path).map_err(|e| Error::io(&self.path, "open", e))
     }
 
-    /// All keys of a part, as they came.
+    /// Reads all keys of a part, unsorted.
     pub(super) fn read(&self, part: &Part) -> Result<Vec<I>> {
         let mut keys = graphmill_core::memory::zeroed(part.keys as usize)?;
         let mut rest = &mut keys[..];
@@ -309,7 +311,7 @@ impl<I: Item> Parts<I> {
         Ok(keys)
     }
 
-    /// The same keys in parts of their own, in a file `name`.
+    /// Splits the keys of a part into smaller parts, in a file `name`.
     pub(super) fn split(&self, scratch: &Scratch, part: &Part, name: &str, parts: usize) -> Result<Self> {
         let mut file = self.open()?;
         let mut block = graphmill_core::memory::zeroed::<I>(BLOCK)?;
@@ -321,7 +323,7 @@ impl<I: Item> Parts<I> {
             sample.extend(block.iter().step_by(16).map(|item| item.key()));
         }
         let plain = EdgeOptions { undirected: false, drop_self_loops: false, keep_duplicates: true };
-        // Every splitter gets a part to itself: whichever keys there are, one part cannot hold them all again.
+        // Every splitter gets a separate part, so that no part can contain all keys again.
         let mut splitters: Vec<u64> =
             splitters(sample, parts).into_iter().flat_map(|key| [key, key.saturating_add(1)]).collect();
         splitters.dedup();
@@ -335,7 +337,7 @@ impl<I: Item> Parts<I> {
         spill.parts()
     }
 
-    /// The one key of a part whose keys are all the same; `None` where they differ.
+    /// Key of a part whose keys are all equal; `None` if they differ.
     pub(super) fn only_key(&self, part: &Part) -> Result<Option<u64>> {
         let mut file = self.open()?;
         let mut block = graphmill_core::memory::zeroed::<I>(BLOCK)?;

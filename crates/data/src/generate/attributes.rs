@@ -1,6 +1,6 @@
-//! What a made-up graph's nodes carry: random classes, gaussian features, a random split.
+//! Attributes of a generated graph: random classes, Gaussian features, a random split.
 //!
-//! Everything is keyed by (seed, what, node), so nodes are filled in any order by any thread.
+//! Everything is keyed by (seed, purpose, node), so any thread can fill any node in any order.
 
 use graphmill_core::{
     Error, Features, NodeId, Result, Split,
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::{GenerateOptions, draw};
 use crate::external::Scratch;
 
-/// What a keyed stream is for; the second part of its key.
+/// Purpose of a keyed stream, the second part of its key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
     Edge = 1,
@@ -24,12 +24,12 @@ pub(super) enum Purpose {
     Shuffle,
 }
 
-/// The key that all streams of one purpose share.
+/// Key shared by all streams of one purpose.
 pub(super) fn domain(seed: u64, purpose: Purpose) -> u64 {
     key(&[seed, purpose as u64])
 }
 
-/// A uniformly random class per node, `V`.
+/// Draws a uniformly random class per node, `V`.
 pub(super) fn random_classes(nodes: usize, classes: usize, seed: u64) -> Vec<i32> {
     let domain = domain(seed, Purpose::Class);
     (0..nodes)
@@ -39,8 +39,8 @@ pub(super) fn random_classes(nodes: usize, classes: usize, seed: u64) -> Vec<i32
         .collect()
 }
 
-/// Features `V x F`: standard normal noise, plus `signal` times the mean of the node's class where
-/// `class` is given. The class means are standard normal themselves.
+/// Draws features `V x F`: standard normal noise, plus `signal` times the mean of the node's class
+/// if `class` is given. The class means are standard normal.
 ///
 /// # Errors
 /// Writing to the scratch directory fails.
@@ -67,8 +67,8 @@ pub(super) fn gaussian_features(
     })
 }
 
-/// Standard normals, by both halves of Box and Muller's transform: half the logarithms of
-/// [`Stream::normal`], in single precision (the tail ends at 6.7 sigma).
+/// Fills a row with standard normals by the Box-Muller transform. Using both values of a pair
+/// halves the logarithms of [`Stream::normal`]; single precision cuts the tail off at 6.7 sigma.
 fn fill_normal(stream: &mut Stream, row: &mut [f32]) {
     for pair in row.chunks_mut(2) {
         let bits = stream.next_u64();
@@ -86,11 +86,12 @@ fn fill_normal(stream: &mut Stream, row: &mut [f32]) {
 /// 2^-32.
 const UNIT: f32 = 1.0 / 4_294_967_296.0;
 
-/// Random disjoint parts that hold the shares `options.{train, valid, test}` of the nodes, rounded
-/// so that shares that add up to 1 use every node. Training nodes are among those that `may_train`.
+/// Draws random disjoint parts with the shares `options.{train, valid, test}` of the nodes, rounded
+/// so that shares that sum to 1 use every node. Training nodes are drawn from those for which
+/// `may_train` holds.
 ///
 /// # Errors
-/// Too few may train.
+/// Too few nodes may train.
 pub(super) fn random_split(
     nodes: usize,
     options: &GenerateOptions,
@@ -113,7 +114,8 @@ pub(super) fn random_split(
     });
     if wanted > 0 {
         return Err(Error::invalid(format!(
-            "train-communities: only {} nodes are in these communities, {} are to train; take more of them or a smaller share",
+            "train-communities: these communities have {} nodes, but {} are to train; increase \
+             train-communities or reduce the training share",
             train.len(),
             ends[1]
         )));
@@ -138,7 +140,7 @@ mod tests {
         fill_normal(&mut Stream::new(key(&[3])), &mut row);
         let n = row.len() as f64;
         let moment = |power: i32| row.iter().map(|&x| f64::from(x).powi(power)).sum::<f64>() / n;
-        // standard errors: sqrt(1/n), sqrt(2/n), sqrt(15/n), sqrt(96/n); five of each
+        // Standard errors: sqrt(1/n), sqrt(2/n), sqrt(15/n), sqrt(96/n); five of each.
         let expected = [(1, 0.0, 1.0f64), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)];
         for (power, mean, variance) in expected {
             assert!(
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_shifts_its_features_by_signal_times_its_mean() {
+    fn features_shift_by_signal_times_the_class_mean() {
         let options = GenerateOptions { classes: 2, dim: 3, signal: 2.0, ..Default::default() };
         let plain = GenerateOptions { signal: 0.0, ..options.clone() };
         let class = [0, 1, 0];
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_that_add_up_to_one_use_every_node() {
+    fn shares_that_sum_to_one_use_every_node() {
         let options = GenerateOptions { train: 0.1, valid: 0.2, test: 0.7, ..Default::default() };
         for nodes in [1, 2, 3, 5, 7, 10, 101] {
             let split = random_split(nodes, &options, |_| true).unwrap();
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn training_nodes_are_among_those_that_may_train() {
+    fn training_nodes_come_from_the_training_communities() {
         let options = GenerateOptions { train: 0.2, valid: 0.3, test: 0.5, ..Default::default() };
         let split = random_split(50, &options, |v| v % 4 == 1).unwrap();
         assert!(split.train.len() == 10 && split.train.iter().all(|v| v % 4 == 1));
@@ -199,6 +201,6 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (0..50).collect::<Vec<u32>>());
         let few = random_split(50, &options, |v| v < 9).unwrap_err().to_string();
-        assert!(few.starts_with("train-communities: only 9 nodes"), "{few}");
+        assert!(few.starts_with("train-communities: these communities have 9 nodes"), "{few}");
     }
 }

@@ -1,8 +1,8 @@
-//! Edges and feature rows on their way to a dataset: drawn run by run, in parallel within a run, and handed to a
-//! scratch, so that what is made may be larger than memory.
+//! Parallel drawing of edges and feature rows, batch by batch, into a scratch, so that the result
+//! may exceed memory.
 //!
-//! Runs are cut by the numbers of edges and nodes alone and every edge and row has a stream of its own: neither the
-//! number of threads nor the length of a run changes a bit.
+//! Batches depend only on the numbers of edges and nodes, and every edge and row has a stream of
+//! its own, so neither the number of threads nor the batch length affects the result.
 
 use std::ops::Range;
 
@@ -16,12 +16,13 @@ use crate::{
     npy::Element,
 };
 
-/// Edges of a run: 32 MiB of ids. Tests have several.
+/// Edges of a batch: 32 MiB of ids. Tests use several batches.
 const EDGES: usize = if cfg!(test) { 1 << 10 } else { 1 << 22 };
-/// Values of a run of rows: 16 MiB.
+/// Values of a batch of rows: 16 MiB.
 const VALUES: usize = if cfg!(test) { 1 << 10 } else { 1 << 22 };
 
-/// The graph of the edges `edge(0)`, `edge(1)`, .. `edge(draws - 1)`, which need not be distinct.
+/// Builds the graph of the edges `edge(0)`, `edge(1)`, .. `edge(draws - 1)`, which need not be
+/// distinct.
 ///
 /// # Errors
 /// Writing to the scratch directory fails.
@@ -46,8 +47,8 @@ pub(super) fn graph(
     edges.build(nodes)
 }
 
-/// Features `V x F` in the type that the options ask for, where `fill(v, row)` makes a row of F numbers (rounded to
-/// nearest where the type is narrower).
+/// Builds features `V x F` of the type in the options, where `fill(v, row)` computes a row of F
+/// numbers (rounded to nearest for narrower types).
 ///
 /// # Errors
 /// Writing to the scratch directory fails.
@@ -80,7 +81,7 @@ pub(super) fn features(
     Ok(Features { dim, data })
 }
 
-/// Fills runs of rows and gives each to `add`.
+/// Fills batches of rows and passes each to `add`.
 fn rows<T: Element>(
     options: &GenerateOptions,
     scratch: &Scratch,
@@ -101,7 +102,7 @@ fn rows<T: Element>(
     Ok(table)
 }
 
-/// `0..count` in runs of `length`, the last perhaps shorter.
+/// Ranges of `length` covering `0..count`, the last perhaps shorter.
 fn runs(count: usize, length: usize) -> impl Iterator<Item = Range<usize>> {
     (0..count).step_by(length).map(move |start| start..start.saturating_add(length).min(count))
 }
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_make_what_one_pass_makes() {
+    fn batches_and_a_single_pass_give_the_same_result() {
         let options = GenerateOptions { dim: 3, directed: true, ..Default::default() };
         let (nodes, draws) = (VALUES, 3 * EDGES + 5);
         let edge = |e: u64| ((e * 7 % nodes as u64) as NodeId, (e * e % nodes as u64) as NodeId);
@@ -123,12 +124,12 @@ mod tests {
         let fill =
             |v: usize, row: &mut [f32]| row.iter_mut().zip(0..).for_each(|(x, i)| *x = (v * 3 + i) as f32);
         let made = features(&options, &Scratch::in_memory(), nodes, fill).unwrap();
-        let FeatureData::F32(data) = &made.data else { panic!("f32 was asked for") };
+        let FeatureData::F32(data) = &made.data else { panic!("f32 was requested") };
         assert!(data.iter().copied().eq((0..3 * nodes).map(|x| x as f32)));
         let options = GenerateOptions { feature_type: FeatureType::F16, ..options };
         let FeatureData::F16(half) = features(&options, &Scratch::in_memory(), nodes, fill).unwrap().data
         else {
-            panic!("f16 was asked for")
+            panic!("f16 was requested")
         };
         assert!(half.iter().zip(data.iter()).all(|(h, &x)| *h == f16::from_f32(x)));
     }

@@ -1,17 +1,30 @@
-//! Stochastic Kronecker graphs: 2^scale nodes, and the probability of an edge is a product of one
-//! initiator entry per bit of its ends.
+//! Stochastic Kronecker graphs.
 //!
-//! Leskovec, Chakrabarti, Kleinberg, Faloutsos, Ghahramani, *Kronecker graphs: an approach to
-//! modeling networks*, JMLR 11 (2010), drawn as in their section 3.6 ("fast generation"), which
-//! generalises R-MAT (Chakrabarti, Zhan, Faloutsos, SDM 2004): an edge falls through `scale`
-//! levels, and at each level into one quadrant `(i, j)` of the adjacency matrix with probability
-//! `initiator[i][j] / sum`; `i` is the next bit of its source and `j` of its destination. Four
-//! levels at once are one draw from an alias table of 4^4 outcomes.
+//! # Algorithm
 //!
-//! O(E scale / 4) draws, then [`graphmill_core::build`]. As in the paper, edges that fall onto one another
-//! are kept once; the paper draws again for them, here the loss is left, since only then is every
-//! edge independent of all others. Reads `scale`, `initiator`, `edges`, `degree`, `directed`,
-//! `shuffle_ids`, `classes`, `dim`, the split and `seed`; features and labels are pure noise.
+//! The graph has 2^scale nodes, and the probability of an edge is a product of one initiator entry
+//! per bit of its ends. An edge descends `scale` levels, and at each into the quadrant `(i, j)` of
+//! the adjacency matrix with probability `initiator[i][j] / sum`; `i` is the next bit of its source
+//! and `j` of its destination. Four levels at once are one draw from an alias table of 4^4
+//! outcomes.
+//!
+//! Reads the options `scale`, `initiator`, `edges`, `degree`, `directed`, `shuffle_ids`, `classes`,
+//! `dim`, the split and `seed`; features and labels are pure noise.
+//!
+//! # Source
+//!
+//! Leskovec, Chakrabarti, Kleinberg, Faloutsos and Ghahramani, *Kronecker graphs: an approach to
+//! modeling networks*, JMLR 11 (2010), section 3.6 ("fast generation"), which generalizes R-MAT
+//! (Chakrabarti, Zhan and Faloutsos, SDM 2004).
+//!
+//! # Cost
+//!
+//! O(E scale / 4) draws, then [`graphmill_core::build`].
+//!
+//! # Deviations
+//!
+//! As in the paper, duplicate edges are stored once. The paper draws replacements for them; here
+//! they are lost, because only then are all edges independent.
 
 use graphmill_core::{
     Error, Labels, NodeId, Result,
@@ -26,14 +39,14 @@ use super::{
 };
 use crate::{Dataset, external::Scratch};
 
-/// Levels that one draw decides.
+/// Number of levels that one draw decides.
 const STEP: u32 = 4;
 
-/// The Kronecker graph of `options`.
+/// Generates the Kronecker graph of `options`.
 ///
 /// # Errors
-/// More than 2^31 nodes, an initiator that is negative, not finite or all zero, or what
-/// [`GenerateOptions`] refuses.
+/// The graph has more than 2^31 nodes, the initiator is negative, not finite or all zero, or
+/// [`GenerateOptions`] are invalid.
 pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<Dataset> {
     if options.scale > 31 {
         return Err(Error::invalid(format!(
@@ -58,7 +71,7 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
     }
     let draws = options.edges_to_draw(nodes, sum.powi(options.scale as i32), scratch)?;
 
-    let fall = Fall::new(options)?;
+    let fall = EdgeSampler::new(options)?;
     let relabel = Relabel::new(options.scale, options.seed);
     let graph = draw::graph(options, scratch, nodes, draws, |e| {
         let (u, v) = fall.edge(e);
@@ -81,19 +94,19 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
     })
 }
 
-/// How one edge falls through the levels.
-struct Fall {
+/// Descent of one edge through the levels.
+struct EdgeSampler {
     /// Key of all edges' streams.
     domain: u64,
-    /// Draws of [`STEP`] levels.
+    /// Number of draws of [`STEP`] levels.
     steps: u32,
     /// Outcomes of [`STEP`] levels.
     whole: Alias,
-    /// Levels left over, and their outcomes.
+    /// Number of remaining levels, and their outcomes.
     rest: Option<(u32, Alias)>,
 }
 
-impl Fall {
+impl EdgeSampler {
     fn new(options: &GenerateOptions) -> Result<Self> {
         let rest = options.scale % STEP;
         let outcomes = |levels| Alias::in_one(&power(options.initiator, levels));
@@ -124,7 +137,7 @@ impl Fall {
     }
 }
 
-/// The Kronecker power of the initiator, row-major: entry `(i, j)` of `2^levels` squared, scaled so
+/// Kronecker power of the initiator, row-major: entry `(i, j)` of `2^levels` squared, scaled so
 /// that the largest factor is 1 and no product overflows.
 fn power(initiator: [[f64; 2]; 2], levels: u32) -> Vec<f64> {
     let largest = initiator.as_flattened().iter().copied().fold(0.0, f64::max);
@@ -135,8 +148,9 @@ fn power(initiator: [[f64; 2]; 2], levels: u32) -> Vec<f64> {
     (0..size * size).map(|cell| entry(cell / size, cell % size)).collect()
 }
 
-/// A random-looking renumbering of `0..2^scale` that needs no table: each round adds, multiplies by
-/// an odd number and folds the upper half of the bits into the lower, each of which can be undone.
+/// Pseudorandom permutation of `0..2^scale` without a table: each round adds a constant, multiplies
+/// by an odd number and folds the upper half of the bits into the lower, all of which are
+/// invertible.
 struct Relabel {
     mask: u32,
     fold: u32,
@@ -169,26 +183,26 @@ mod tests {
     }
 
     #[test]
-    fn renumbering_is_a_permutation_that_hides_the_order() {
+    fn renumbering_is_a_permutation_without_visible_order() {
         for scale in 0..14 {
             let relabel = Relabel::new(scale, 5);
             let mut all: Vec<u32> = (0..1 << scale).map(|v| relabel.apply(v)).collect();
             all.sort_unstable();
             assert_eq!(all, (0..1 << scale).collect::<Vec<_>>(), "scale {scale}");
         }
-        // The mean new id of the first 1024 of 2^16: uniform would have sigma 2^16 / sqrt(12 * 1024).
+        // Mean new id of the first 1024 of 2^16: uniform has sigma 2^16 / sqrt(12 * 1024).
         let relabel = Relabel::new(16, 5);
         let mean = (0..1024).map(|v| f64::from(relabel.apply(v))).sum::<f64>() / 1024.0;
         assert!((mean - 32_767.5).abs() < 5.0 * 591.0, "{mean}");
     }
 
-    /// At every level, and so whichever alias table decided it, quadrants come up in proportion to
-    /// the initiator; and two levels are independent.
+    /// At every level, whichever alias table decided it, quadrants occur in proportion to the
+    /// initiator, and two levels are independent.
     #[test]
     fn edges_follow_the_initiator_at_every_level() {
         let initiator = [[0.57, 0.19], [0.14, 0.1]];
         let options = GenerateOptions { scale: 7, initiator, ..Default::default() };
-        let fall = Fall::new(&options).unwrap();
+        let fall = EdgeSampler::new(&options).unwrap();
         let draws = 200_000;
         let edges: Vec<(u32, u32)> = (0..draws).map(|e| fall.edge(e)).collect();
         let quadrant = |(u, v): (u32, u32), level: u32| ((u >> level & 1) * 2 + (v >> level & 1)) as usize;
@@ -214,12 +228,12 @@ mod tests {
         }
     }
 
-    /// The probability of one node pair is the product over its bits.
+    /// The probability of a node pair is the product over its bits.
     #[test]
-    fn pairs_come_up_as_the_kronecker_power_says() {
+    fn pairs_occur_with_the_probabilities_of_the_kronecker_power() {
         let initiator = [[0.9, 0.5], [0.3, 0.1]];
         let options = GenerateOptions { scale: 2, initiator, ..Default::default() };
-        let fall = Fall::new(&options).unwrap();
+        let fall = EdgeSampler::new(&options).unwrap();
         let mut counts = [[0u32; 4]; 4];
         for e in 0..100_000 {
             let (u, v) = fall.edge(e);
@@ -239,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_the_initiator_says_how_many_edges() {
+    fn the_initiator_determines_the_default_number_of_edges() {
         let options = GenerateOptions {
             scale: 12,
             initiator: [[1.0, 0.8], [0.8, 0.6]],
@@ -260,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn extreme_initiators_and_scales_work_or_say_why_not() {
+    fn extreme_initiators_and_scales_work_or_are_rejected() {
         let with = |initiator, scale| {
             generate(&GenerateOptions {
                 initiator,

@@ -1,8 +1,8 @@
-//! Graphs made up on the spot: deterministic for a seed, whatever the number of threads.
+//! Graph generators, deterministic for a seed regardless of the number of threads.
 //!
-//! One file per generator, listed in [`TABLE`]; [`demo`] is the graph that `graphmill train` uses
-//! when it is given none. Every edge, node and class draws from a stream of its own
-//! ([`graphmill_core::keyed`]), so the work splits over threads in any way and gives the same bytes.
+//! One file per generator, listed in [`TABLE`]; [`demo`] is the default graph of `graphmill train`.
+//! Every edge, node and class draws from a keyed stream ([`graphmill_core::keyed`]), so any
+//! division of the work over threads gives the same bytes.
 
 mod attributes;
 mod draw;
@@ -26,29 +26,31 @@ use crate::{
     external::Scratch,
 };
 
-/// Makes a dataset by options, with edges and features collected in the scratch: what it keeps in files may be larger
-/// than memory. Each generator documents which options it reads.
+/// Generates a dataset from options, with edges and features collected in the scratch, so that the
+/// result may exceed memory. Each generator documents the options it reads.
 pub type Make = fn(&GenerateOptions, &Scratch) -> Result<Dataset>;
 
-/// Every generator.
+/// Table of the generators.
 pub const TABLE: &[Entry<Make>] = &[
     Entry {
         name: "kronecker",
         summary: "stochastic Kronecker graph of a 2x2 initiator (R-MAT), random features and labels",
-        source: "Leskovec, Chakrabarti, Kleinberg, Faloutsos, Ghahramani: Kronecker graphs, JMLR 11, 2010, section 3",
+        source: "Leskovec, Chakrabarti, Kleinberg, Faloutsos, Ghahramani: Kronecker graphs, JMLR 11, 2010, \
+            section 3",
         options: &[],
         make: kronecker::generate,
     },
     Entry {
         name: "sbm",
         summary: "degree-corrected block model, features and labels that a model can learn",
-        source: "Karrer, Newman: Stochastic blockmodels and community structure in networks, Phys. Rev. E 83, 2011",
+        source: "Karrer, Newman: Stochastic blockmodels and community structure in networks, Phys. Rev. E \
+            83, 2011",
         options: &[],
         make: sbm::generate,
     },
 ];
 
-/// The dataset that generator `name` makes of `options`, in memory.
+/// Generates a dataset by the generator `name` in memory.
 ///
 /// ```
 /// use graphmill_data::generate::{GenerateOptions, generate};
@@ -59,27 +61,28 @@ pub const TABLE: &[Entry<Make>] = &[
 /// ```
 ///
 /// # Errors
-/// No such generator, or options that nothing can be made of.
+/// The generator is unknown, or the options are invalid.
 pub fn generate(name: &str, options: &GenerateOptions) -> Result<Dataset> {
     generate_with(name, options, Box::new(Quiet))
 }
 
-/// [`generate`], telling `progress` how far it is.
+/// Generates a dataset as [`generate`] does and reports to `progress`.
 ///
 /// # Errors
-/// As for [`generate`]; the watcher ends the work.
+/// As for [`generate`]; `progress` cancels the work.
 pub fn generate_with(name: &str, options: &GenerateOptions, progress: Box<dyn Progress>) -> Result<Dataset> {
     (find("generator", TABLE, name)?.make)(options, &Scratch::reporting(progress))
 }
 
-/// Generates into the dataset directory `dst`, which appears whole or not at all and gives the dataset its name, within a
-/// budget of memory: what does not fit is kept in the directory `dst.generating` meanwhile. When the process is killed
-/// that directory stays, and the same call goes on from there; after an error it is removed.
+/// Generates into the dataset directory `dst`, atomically and within a memory budget; the directory
+/// gives the dataset its name. Data beyond the budget is kept in the directory `dst.generating`
+/// meanwhile. A killed process leaves that directory, and the same call resumes from it; after an
+/// error it is removed.
 ///
-/// Returns the dataset, mapped where it was written on the way.
+/// Returns the dataset, mapped from the files written on the way.
 ///
 /// # Errors
-/// As for [`generate`]; `dst` holds something already; there is not enough disk.
+/// As for [`generate`]; `dst` is not empty; the disk is too small.
 pub fn generate_to(
     name: &str,
     dst: impl AsRef<Path>,
@@ -97,16 +100,16 @@ pub fn generate_to(
     })
 }
 
-/// The name of [`demo`].
+/// Name of [`demo`].
 pub const DEMO: &str = "demo";
 
-/// The built-in demo: a block model of fifty thousand nodes in ten classes whose features say
-/// little alone and much together with the neighbours'. One label in twenty is drawn anew, so no
-/// model passes about 0.955; a two-layer GraphSAGE reaches about 0.91, a perceptron on the features
-/// alone 0.42. Made in a tenth of a second on one core.
+/// Generates the built-in demo: a block model of fifty thousand nodes in ten classes, whose
+/// features are weak individually and strong together with those of the neighbours. One label in
+/// twenty is random, so no model exceeds about 0.955; a two-layer GraphSAGE reaches about 0.91, a
+/// perceptron on the features alone 0.42. Takes a tenth of a second on one core.
 ///
 /// # Errors
-/// None in practice: only where the machine has not some ten megabytes to spare.
+/// None in practice: only if some ten megabytes of memory are not available.
 pub fn demo() -> Result<Dataset> {
     let options = GenerateOptions {
         nodes: 50_000,
@@ -140,22 +143,22 @@ mod tests {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(make).unwrap()
     }
 
-    /// Ends the work when it was asked so often whether to.
-    struct Until(AtomicU64);
+    /// Progress receiver that cancels the work at a given check.
+    struct CancelAt(AtomicU64);
 
-    impl Progress for Until {
+    impl Progress for CancelAt {
         fn is_stopped(&self) -> bool {
             self.0.fetch_update(SeqCst, SeqCst, |left| Some(left.saturating_sub(1))) == Ok(0)
         }
     }
 
     #[test]
-    fn whoever_watches_may_end_the_work_and_nothing_stays() {
-        let room = tempfile::tempdir().unwrap();
-        let dst = room.path().join("it");
+    fn cancelled_work_leaves_no_files() {
+        let root = tempfile::tempdir().unwrap();
+        let dst = root.path().join("it");
         let options = GenerateOptions { scale: 12, degree: Some(20.0), dim: 8, ..Default::default() };
         let to = |asked: u64| {
-            let progress = Box::new(Until(AtomicU64::new(asked)));
+            let progress = Box::new(CancelAt(AtomicU64::new(asked)));
             generate_to("kronecker", &dst, &options, Work { progress, ..Work::default() })
         };
         let whole = generate("kronecker", &options).unwrap();
@@ -168,12 +171,13 @@ mod tests {
                 }
                 Err(error) => assert!(matches!(error, Error::Stopped), "{error}"),
             }
-            assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "{asked}");
-            let in_memory = generate_with("kronecker", &options, Box::new(Until(AtomicU64::new(asked / 2))));
+            assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0, "{asked}");
+            let in_memory =
+                generate_with("kronecker", &options, Box::new(CancelAt(AtomicU64::new(asked / 2))));
             assert!(matches!(in_memory, Err(Error::Stopped)), "{asked}");
             asked += 1;
         }
-        // between pieces of edges and of rows, and before writing
+        // Between batches of edges and of rows, and before writing.
         assert!(asked >= 3, "{asked}");
     }
 
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn every_generator_refuses_what_cannot_be() {
+    fn every_generator_rejects_impossible_options() {
         let good = GenerateOptions { nodes: 10, scale: 4, degree: Some(2.0), ..Default::default() };
         let bad: &[(GenerateOptions, &str)] = &[
             (GenerateOptions { classes: 0, ..good.clone() }, "classes"),
@@ -258,25 +262,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_within_a_budget_is_what_is_made_in_memory() {
-        let room = tempfile::tempdir().unwrap();
-        let dst = room.path().join("kronecker");
-        // more edges and rows than the least budget, 64 MiB, keeps in memory
+    fn budgeted_and_in_memory_generation_agree() {
+        let root = tempfile::tempdir().unwrap();
+        let dst = root.path().join("kronecker");
+        // More edges and rows than the smallest budget, 64 MiB, keeps in memory.
         let options = GenerateOptions { scale: 16, degree: Some(40.0), dim: 20, ..Default::default() };
         let written =
             generate_to("kronecker", &dst, &options, Work { memory: Some(0), ..Work::default() }).unwrap();
-        let FeatureData::F32(features) = &written.features.data else { panic!("f32 was asked for") };
+        let FeatureData::F32(features) = &written.features.data else { panic!("f32 was requested") };
         assert!(features.is_mapped(), "the rows went to a file");
         let made = generate("kronecker", &options).unwrap();
         assert_same(&written, &made);
         assert_same(&Dataset::open(&dst).unwrap(), &made);
-        assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1, "nothing is left beside it");
         let again = generate_to("kronecker", &dst, &options, Work::default()).unwrap_err().to_string();
         assert!(again.contains("--force"), "{again}");
     }
 
     #[test]
-    fn the_demo_is_what_it_says() {
+    fn the_demo_has_the_documented_figures() {
         let demo = demo().unwrap();
         demo.validate().unwrap();
         assert_eq!((demo.name.as_str(), demo.num_nodes(), demo.labels.classes()), ("demo", 50_000, 10));

@@ -1,11 +1,11 @@
-//! The options that all generators share, their defaults, and the checks that come first.
+//! Options shared by all generators, with defaults and common checks.
 
 use graphmill_core::{Error, NodeId, Result, memory::available};
 use serde::{Deserialize, Serialize};
 
 use crate::external::{Needs, Scratch};
 
-/// How generated features are stored.
+/// Storage type of generated features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FeatureType {
@@ -17,7 +17,7 @@ pub enum FeatureType {
 }
 
 impl FeatureType {
-    /// All, with the names that users write.
+    /// All types, with their names on the command line.
     pub const ALL: [(&'static str, Self); 2] = [("f32", Self::F32), ("f16", Self::F16)];
 
     /// Bytes of a value.
@@ -29,28 +29,28 @@ impl FeatureType {
     }
 }
 
-/// What to make up. One struct serves every generator, the command line and configuration files;
-/// a generator ignores what it has no use for.
+/// Options of the generators. One struct serves every generator, the command line and configuration
+/// files; a generator ignores the options it does not use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GenerateOptions {
     /// `sbm`: number of nodes. Default 50,000.
     pub nodes: usize,
-    /// `kronecker`: there are 2^scale nodes. Default 16.
+    /// `kronecker`: base-2 logarithm of the number of nodes. Default 16.
     pub scale: u32,
-    /// `kronecker`: the 2x2 initiator matrix `[[a, b], [c, d]]`, entries not negative; only their
-    /// proportions matter unless `edges` and `degree` are both left out. Default
-    /// `[[0.9, 0.5], [0.5, 0.1]]`.
+    /// `kronecker`: the 2x2 initiator matrix `[[a, b], [c, d]]` with nonnegative entries; only
+    /// their proportions matter unless both `edges` and `degree` are omitted. Default `[[0.9, 0.5],
+    /// [0.5, 0.1]]`.
     pub initiator: [[f64; 2]; 2],
-    /// How many edges to draw; an undirected edge counts once. Edges drawn twice are kept once,
-    /// and an undirected graph keeps no self-loops, so somewhat fewer remain. Default: by `degree`.
+    /// Number of edges to draw; an undirected edge counts once. Duplicates are stored once, and an
+    /// undirected graph has no self-loops, so somewhat fewer remain. Default: by `degree`.
     pub edges: Option<u64>,
-    /// Average number of in-neighbours to draw, instead of `edges`. Default: `kronecker`, what the
-    /// initiator expects, `(a + b + c + d)^scale / 2^scale`; `sbm`, 16.
+    /// Average number of in-neighbours to draw, instead of `edges`. Default: `kronecker`, the
+    /// expectation of the initiator, `(a + b + c + d)^scale / 2^scale`; `sbm`, 16.
     pub degree: Option<f64>,
-    /// Keep edges one way; otherwise every edge is stored both ways. Default false.
+    /// True to store edges in one direction; otherwise every edge is stored in both. Default false.
     pub directed: bool,
-    /// `kronecker`: renumber the nodes at random, for otherwise the first ids have the highest
+    /// `kronecker`: true to renumber the nodes at random; otherwise the first ids have the highest
     /// degrees. Default true.
     pub shuffle_ids: bool,
     /// Number of classes `C`. Default 10.
@@ -62,17 +62,18 @@ pub struct GenerateOptions {
     pub p_in: f64,
     /// Features per node `F`; 0 makes none. Default 64.
     pub dim: usize,
-    /// How features are stored. Default f32.
+    /// Storage type of the features. Default f32.
     pub feature_type: FeatureType,
     /// `sbm`: length of a class's mean feature vector in units of the noise, per feature. Default
     /// 0.15.
     pub signal: f64,
     /// `sbm`: share of the labels replaced by a random class. Default 0.
     pub label_noise: f64,
-    /// `sbm`: number of communities, each of one class, classes in turn; 0 for as many as classes. Default 0.
-    pub communities: usize,
-    /// `sbm`: draw the training nodes from so many communities alone, as where a part of a large graph is labelled; 0 for all.
+    /// `sbm`: number of communities, each of one class, classes in turn; 0 for as many as classes.
     /// Default 0.
+    pub communities: usize,
+    /// `sbm`: number of communities from which the training nodes are drawn, as in a graph of which
+    /// only a part is labelled; 0 for all. Default 0.
     pub train_communities: usize,
     /// Share of the nodes that train. Default 0.5.
     pub train: f64,
@@ -80,7 +81,7 @@ pub struct GenerateOptions {
     pub valid: f64,
     /// Share of the nodes that test. Default 0.25.
     pub test: f64,
-    /// The same seed and options give the same dataset. Default 0.
+    /// Seed; the same seed and options give the same dataset. Default 0.
     pub seed: u64,
 }
 
@@ -112,9 +113,9 @@ impl Default for GenerateOptions {
 }
 
 impl GenerateOptions {
-    /// How many edges to draw among `nodes` nodes, `expected` of them stored in CSC where neither
-    /// `edges` nor `degree` says otherwise; checks everything that is common to the generators, and
-    /// that what `scratch` keeps in memory fits there.
+    /// Number of edges to draw among `nodes` nodes; without `edges` and `degree`, `expected` of
+    /// them are stored in CSC. Also performs the checks common to all generators, including that
+    /// the in-memory part of `scratch` fits.
     pub(super) fn edges_to_draw(&self, nodes: usize, expected: f64, scratch: &Scratch) -> Result<usize> {
         self.check_common()?;
         let two = if self.directed { 1.0 } else { 2.0 };
@@ -122,7 +123,7 @@ impl GenerateOptions {
         let draws = match (self.edges, self.degree) {
             (Some(_), Some(_)) => {
                 return Err(Error::invalid(
-                    "edges and degree both say how many edges to draw: give one of them",
+                    "edges and degree both set the number of edges; pass only one of them",
                 ));
             }
             (Some(edges), None) => edges as f64,
@@ -159,7 +160,7 @@ impl GenerateOptions {
         for (name, share) in [("train", self.train), ("valid", self.valid), ("test", self.test)] {
             check_share(name, share)?;
         }
-        // Shares such as 0.7 + 0.2 + 0.1 may come to a little more than 1 in binary.
+        // Shares such as 0.7 + 0.2 + 0.1 may slightly exceed 1 in binary.
         if self.train + self.valid + self.test > 1.0 + 1e-9 {
             return Err(Error::invalid(format!(
                 "train {} + valid {} + test {} is more than the whole: the shares add up to at most 1",
@@ -169,18 +170,18 @@ impl GenerateOptions {
         Ok(())
     }
 
-    /// Refuses what would only end in the system killing the process.
+    /// Rejects sizes for which the system would kill the process.
     fn check_memory(&self, nodes: usize, draws: f64, scratch: &Scratch) -> Result<()> {
         let values = nodes.checked_mul(self.dim).filter(|n| n.checked_mul(4).is_some()).ok_or_else(|| {
             Error::invalid(format!("{nodes} nodes x {} features are too many features", self.dim))
         })?;
-        // Pairs as drawn; slots and the result of the sort (see `builder::build`).
+        // Pairs as drawn; buckets and the result of the sort (see `builder::build`).
         let stored = draws * if self.directed { 1.0 } else { 2.0 };
         let collected = 8.0 * draws + 8.0 * stored + (self.feature_type.width() * values) as f64;
         // Per node: starts, cursors, weights, labels and split.
         let always = 64.0 * nodes as f64 + 4.0 * self.classes as f64 * self.dim as f64;
         let needed = always + collected.min(scratch.memory() as f64);
-        // Where the system does not say, refuse at least what no machine has.
+        // If the system does not report it, reject at least sizes that no machine has.
         let available = available().unwrap_or(1 << 46);
         if needed <= available as f64 {
             return Ok(());
@@ -195,7 +196,7 @@ impl GenerateOptions {
     }
 }
 
-/// An error unless `share` is within 0..=1.
+/// Checks that `share` is within 0..=1.
 pub(super) fn check_share(name: &str, share: f64) -> Result<()> {
     if (0.0..=1.0).contains(&share) {
         return Ok(());
@@ -203,7 +204,7 @@ pub(super) fn check_share(name: &str, share: f64) -> Result<()> {
     Err(Error::invalid(format!("{name} is {share}: a share lies between 0 and 1")))
 }
 
-/// An error unless there are 1 to [`NodeId::MAX`] nodes.
+/// Checks that there are 1 to [`NodeId::MAX`] nodes.
 pub(super) fn check_nodes(nodes: usize) -> Result<()> {
     if (1..=NodeId::MAX as usize).contains(&nodes) {
         return Ok(());
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edges_degree_or_expectation_say_how_many_to_draw() {
+    fn edges_degree_or_expectation_set_the_number_of_draws() {
         let both = GenerateOptions::default();
         assert_eq!(
             both.edges_to_draw(100, 250.0, &Scratch::in_memory()).unwrap(),
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn options_read_from_a_file_refuse_unknown_keys() {
+    fn option_files_reject_unknown_keys() {
         let options: GenerateOptions =
             serde_json::from_str(r#"{"scale": 9, "initiator": [[1, 2], [3, 4]]}"#).unwrap();
         assert_eq!((options.scale, options.initiator[1][0], options.dim), (9, 3.0, 64));
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_of_shares_is_forgiven() {
+    fn rounding_of_shares_is_tolerated() {
         let options = GenerateOptions { train: 0.7, valid: 0.2, test: 0.1, ..Default::default() };
         assert!(options.check_common().is_ok());
     }

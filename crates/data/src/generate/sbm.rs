@@ -1,22 +1,37 @@
-//! Degree-corrected block model: classes are communities, degrees follow a power law, and features
-//! say a little about the class, so that a model gains by looking at the neighbours.
+//! Degree-corrected stochastic block model with learnable labels.
 //!
-//! Karrer and Newman, *Stochastic blockmodels and community structure in networks*, Physical Review
-//! E 83 (2011), in its edge-by-edge form: node `v` has weight `w_v`, and an edge's first end is
-//! drawn in proportion to the weights. With probability `p_in` its second end comes from the same
-//! class, otherwise from another one, again in proportion to the weights. The expected degree of a
-//! node is therefore in proportion to its weight up to the sizes of the classes, and the share of
-//! edges within a class is `p_in`.
+//! # Algorithm
 //!
-//! Weights are `w = (1 - x)^(-1 / (degree_exponent - 1))` with `x` uniform: a Pareto law with that
-//! exponent of its density, cut off at [`MAX_WEIGHT`] times the least, so that no hub takes a
+//! Classes are communities, degrees follow a power law, and features carry a weak signal of the
+//! class, so that a model improves by aggregating the neighbours.
+//!
+//! Node `v` has weight `w_v`, and an edge's first end is drawn in proportion to the weights. With
+//! probability `p_in` its second end comes from the same class, otherwise from another one, again
+//! in proportion to the weights. The expected degree of a node is therefore proportional to its
+//! weight up to the sizes of the classes, and the share of edges within a class is `p_in`. There
+//! may be more communities than classes: then several share a class.
+//!
+//! Weights are `w = (1 - x)^(-1 / (degree_exponent - 1))` with `x` uniform: a Pareto distribution
+//! with that density exponent, cut off at [`MAX_WEIGHT`] times the minimum, so that no hub has a
 //! sizeable share of all edges.
 //!
-//! O(V + E), by one alias table over all nodes and one per class. Edges drawn twice and, in an
-//! undirected graph, self-loops are lost, the more the denser the classes and the larger the hubs:
-//! 2.4 in a hundred in [`super::demo`], 5.0 with 200,000 nodes, 40 classes, degree 51 and exponent
-//! 2.2. Communities may be more than classes: then several have one class. Reads `nodes`, `classes`, `communities`, `train_communities`, `edges`, `degree`, `degree_exponent`, `p_in`, `directed`, `dim`,
-//! `signal`, `label_noise`, the split and `seed`.
+//! Reads the options `nodes`, `classes`, `communities`, `train_communities`, `edges`, `degree`,
+//! `degree_exponent`, `p_in`, `directed`, `dim`, `signal`, `label_noise`, the split and `seed`.
+//!
+//! # Source
+//!
+//! Karrer and Newman, *Stochastic blockmodels and community structure in networks*, Physical Review
+//! E 83 (2011), in its edge-by-edge form.
+//!
+//! # Cost
+//!
+//! O(V + E), by one alias table over all nodes and one per class.
+//!
+//! # Deviations
+//!
+//! Duplicate edges and, in an undirected graph, self-loops are lost, more of them with denser
+//! classes and larger hubs: 2.4 % in [`super::demo`], 5.0 % with 200,000 nodes, 40 classes, degree
+//! 51 and exponent 2.2.
 
 use graphmill_core::{
     Error, Labels, NodeId, Result,
@@ -33,21 +48,21 @@ use super::{
 };
 use crate::{Dataset, external::Scratch};
 
-/// The largest weight over the least.
+/// Ratio of the largest weight to the smallest.
 const MAX_WEIGHT: f64 = 200.0;
 
-/// The largest signal that 16-bit floats (up to 65504) hold: a class mean is at most 6.7 times the signal, and so is the
-/// noise.
+/// Largest signal that 16-bit floats (up to 65504) represent: a class mean is at most 6.7 times the
+/// signal, and so is the noise.
 const MAX_HALF_SIGNAL: f64 = 8192.0;
 
-/// Average degree where the options say nothing.
+/// Default average degree.
 const DEFAULT_DEGREE: f64 = 16.0;
 
-/// The block model of `options`.
+/// Generates the block model of `options`.
 ///
 /// # Errors
-/// No nodes or too many, a share outside 0..=1, an exponent of at most 1, a signal that is not
-/// finite, or what [`GenerateOptions`] refuses.
+/// The number of nodes, a share, the exponent or the signal is out of range, or [`GenerateOptions`]
+/// are invalid.
 pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<Dataset> {
     let nodes = options.nodes;
     check_nodes(nodes)?;
@@ -108,8 +123,8 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
     })
 }
 
-/// The share `label_noise` of the labels replaced by a uniformly random class (so one in `C` of
-/// those stays what it was).
+/// Replaces the share `label_noise` of the labels by a uniformly random class (so one in `C` of
+/// those keeps its value).
 fn replace_some(mut class: Vec<i32>, options: &GenerateOptions) -> Vec<i32> {
     let domain = domain(options.seed, Purpose::LabelNoise);
     class.par_iter_mut().with_min_len(1 << 12).enumerate().for_each(|(v, class)| {
@@ -121,20 +136,20 @@ fn replace_some(mut class: Vec<i32>, options: &GenerateOptions) -> Vec<i32> {
     class
 }
 
-/// The distribution of nodes by their weights; none of no nodes, from which nothing is drawn.
+/// Distribution of nodes by weight; empty for no nodes.
 fn distribution(weights: &[f64]) -> Result<Alias> {
     if weights.is_empty() { Ok(Alias::default()) } else { Alias::in_one(weights) }
 }
 
-/// Draws the two ends of an edge.
+/// Sampler of the two ends of an edge.
 struct Ends<'a> {
     domain: u64,
     class: &'a [i32],
     p_in: f64,
     everywhere: Alias,
-    /// The nodes of each class that has any, and their distribution; empty for the others.
+    /// Nodes of each nonempty class and their distribution; empty for the others.
     within: Vec<(Vec<NodeId>, Alias)>,
-    /// Whether all nodes are of one class, so that no edge can leave it.
+    /// True if all nodes have one class, so that no edge can leave it.
     alone: bool,
 }
 
@@ -182,8 +197,8 @@ impl<'a> Ends<'a> {
             let (nodes, alias) = &self.within[own as usize];
             return (u, nodes[alias.draw(&mut stream) as usize]);
         }
-        // Another class, by trying again: with C classes of about equal weight C / (C - 1) draws.
-        // The chance of an outsider is at least 1 / (1 + MAX_WEIGHT V), so this ends.
+        // Rejection sampling of another class: with C classes of about equal weight C / (C - 1)
+        // draws. The chance of an outsider is at least 1 / (1 + MAX_WEIGHT V), so this terminates.
         loop {
             let v = self.everywhere.draw(&mut stream);
             if self.class[v as usize] != own {
@@ -212,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Share of edges inside a class, and mean degree.
+    /// Share of edges within a class, and mean degree.
     fn measure(dataset: &Dataset) -> (f64, f64) {
         let Labels::Single { class, .. } = &dataset.labels else { panic!("single labels") };
         let graph = &dataset.graph;
@@ -225,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn drawn_edges_keep_to_the_class_with_p_in_and_to_the_weights() {
+    fn edges_follow_p_in_and_the_weights() {
         let options = options();
         let class = random_classes(options.nodes, options.classes, options.seed);
         let ends = Ends::new(&class, options.classes, &options).unwrap();
@@ -242,9 +257,9 @@ mod tests {
         assert!(first_of_class.iter().all(|&n| (15_000..25_000).contains(&n)), "{first_of_class:?}");
     }
 
-    /// Without hubs the chance of every pair is known, and so is what repeated edges cost.
+    /// Without hubs the probability of every pair is known, and so is the loss to duplicates.
     #[test]
-    fn as_many_edges_remain_inside_and_outside_as_the_model_expects() {
+    fn remaining_edges_match_the_model_within_and_between_classes() {
         let options = GenerateOptions { degree_exponent: 1e9, ..options() };
         let dataset = generate(&options).unwrap();
         let Labels::Single { class, .. } = &dataset.labels else { panic!("single labels") };
@@ -252,7 +267,7 @@ mod tests {
         let sizes: Vec<f64> = (0..5).map(|c| class.iter().filter(|&&x| x == c).count() as f64).collect();
         let (mut inside, mut outside) = (0.0, 0.0);
         for (c, size) in sizes.iter().enumerate() {
-            // Either end may come first, hence twice; a pair drawn k > 1 times counts once.
+            // Either end may come first, hence the factor 2; a pair drawn k > 1 times counts once.
             let once = 1.0 - (-draws * 2.0 * 0.6 / (n * size)).exp();
             inside += size * (size - 1.0) / 2.0 * once;
             for other in &sizes[..c] {
@@ -267,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn hubs_cost_some_repeated_edges_and_extreme_shares_are_exact() {
+    fn hubs_lose_duplicates_and_extreme_shares_are_exact() {
         for directed in [false, true] {
             let (inside, degree) = measure(&generate(&GenerateOptions { directed, ..options() }).unwrap());
             assert!(degree < 20.0 && degree > 0.9 * 20.0, "{degree}");
@@ -299,7 +314,7 @@ mod tests {
             panic!("single labels")
         };
         let changed = a.iter().zip(b.iter()).filter(|(a, b)| a != b).count() as f64;
-        // One in five of the replaced keeps its class: binomial(5000, 0.2).
+        // One in five of the replaced labels keeps its class: binomial(5000, 0.2).
         assert!((changed - 1000.0).abs() < 5.0 * 28.3, "{changed}");
     }
 
@@ -319,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_options_are_named() {
+    fn impossible_options_are_reported() {
         let says = |options: GenerateOptions, word: &str| {
             let message = generate(&options).unwrap_err().to_string();
             assert!(message.contains(word), "{message}");

@@ -1,4 +1,4 @@
-//! NumPy's element types and how their values become ours, each checked.
+//! NumPy's element types and their checked conversion to Rust types.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use half::f16;
 use rayon::prelude::*;
 
-/// What the bytes of an element mean.
+/// Interpretation of an element's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `f`: IEEE float.
@@ -23,14 +23,14 @@ pub enum Kind {
     Unicode,
 }
 
-/// An element type: `<f4` is `{Float, 4, little endian}`.
+/// Element type: `<f4` is `{Float, 4, little endian}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dtype {
-    /// What the bytes mean.
+    /// Interpretation of the bytes.
     pub kind: Kind,
     /// Bytes per element.
     pub size: usize,
-    /// Most significant byte first.
+    /// True if the most significant byte comes first.
     pub big_endian: bool,
 }
 
@@ -39,8 +39,8 @@ impl Dtype {
         Self { kind, size, big_endian: false }
     }
 
-    /// Reads NumPy's notation (`<f4`, `|b1`, `>i8`, `|S3`, `<U33`); `None` for what Graphmill
-    /// cannot read (objects, records, dates, complex numbers, long doubles).
+    /// Parses NumPy's notation (`<f4`, `|b1`, `>i8`, `|S3`, `<U33`); `None` for unsupported types
+    /// (objects, records, dates, complex numbers, long doubles).
     pub fn parse(text: &str) -> Option<Self> {
         let mut chars = text.chars();
         let big_endian = match chars.next()? {
@@ -86,7 +86,7 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// A value on its way from a file's type to ours.
+/// Intermediate value of a type conversion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// From a signed integer.
@@ -107,7 +107,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// A type that arrays are read as and written from.
+/// Rust type that arrays can be read as and written from.
 ///
 /// ```
 /// use graphmill_data::npy::{Element, Number};
@@ -117,14 +117,14 @@ impl fmt::Display for Number {
 /// assert_eq!(i32::from_number(Number::Float(2.5)), None);
 /// ```
 pub trait Element: Pod + Send + Sync {
-    /// Its NumPy type.
+    /// Corresponding NumPy type.
     const DTYPE: Dtype;
 
-    /// The value, where it fits: integers must be whole and in range, floats may round but a
+    /// Converts a number if it fits: integers must be whole and in range; floats may round, but a
     /// finite value must stay finite.
     fn from_number(number: Number) -> Option<Self>;
 
-    /// Whether the value is finite; integers are.
+    /// Returns true if the value is finite, as every integer is.
     #[inline(always)]
     fn finite(&self) -> bool {
         true
@@ -169,7 +169,7 @@ macro_rules! integer {
                 match number {
                     Number::Int(x) => Self::try_from(x).ok(),
                     Number::Uint(x) => Self::try_from(x).ok(),
-                    // 2^53: beyond it a float no longer tells neighbouring integers apart.
+                    // 2^53: above it a float cannot represent every integer.
                     Number::Float(x) if x.fract() == 0.0 && x.abs() <= 9_007_199_254_740_992.0 => {
                         Self::try_from(x as i64).ok()
                     }
@@ -189,11 +189,11 @@ integer!(i16, Int, 2);
 integer!(i32, Int, 4);
 integer!(i64, Int, 8);
 
-/// Appends the elements of `bytes` (a whole number of them) to `out`, converted; in parallel when
+/// Appends the converted elements of `bytes` (a whole number of them) to `out`; in parallel if
 /// there are many.
 ///
 /// # Errors
-/// A message with the number of the first element that does not fit, counted from `first`.
+/// A message with the index of the first element that does not fit, counted from `first`.
 pub(crate) fn convert<T: Element>(
     bytes: &[u8],
     dtype: Dtype,
@@ -248,16 +248,17 @@ pub(crate) fn convert<T: Element>(
     }
 }
 
-/// Converts the bytes of some elements; returns the first of them that does not fit.
-type Piece<'a, T> = dyn Fn(&[u8], &mut [T]) -> Option<(usize, Number)> + Sync + 'a;
+/// Converts the bytes of a chunk; returns the first element that does not fit.
+type ConvertChunk<'a, T> = dyn Fn(&[u8], &mut [T]) -> Option<(usize, Number)> + Sync + 'a;
 
-/// The loop of [`convert`] over pieces of a source of `size` bytes an element. The sources share one loop: each of its own would be a copy of all of the thread pool's code.
+/// Conversion loop of [`convert`] over chunks of `size` bytes an element. All source types share
+/// it, because one instance each would duplicate the thread pool's code.
 fn run<T: Element>(
     bytes: &[u8],
     size: usize,
     first: usize,
     out: &mut Vec<T>,
-    piece: &Piece<'_, T>,
+    piece: &ConvertChunk<'_, T>,
 ) -> Result<(), String> {
     const CHUNK_LEN: usize = 1 << 16;
     let start = out.len();
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_read_back_as_they_are_written() {
+    fn type_names_round_trip() {
         for text in
             ["<f2", "<f4", "<f8", "|i1", "<i2", "<i8", "|u1", "<u4", "|b1", ">f4", ">i8", "|S3", "<U33"]
         {
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_do_not_fit_are_named() {
+    fn values_that_do_not_fit_are_reported() {
         let error = to::<u32>(&[1, 0, 0, 0, 255, 255, 255, 255], "<i4").unwrap_err();
         assert!(error.contains("element 11 is -1") && error.contains("<u4"), "{error}");
         assert!(to::<i32>(&0.5f32.to_le_bytes(), "<f4").unwrap_err().contains("0.5"));

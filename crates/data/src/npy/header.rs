@@ -12,26 +12,28 @@ use graphmill_core::{Result, place::At};
 use super::Dtype;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Headers of plain types take some hundred bytes; NumPy itself refuses more than 10,000.
-const LONGEST: usize = 1 << 16;
+/// Longest accepted header; headers of plain types take about a hundred bytes, and NumPy itself
+/// refuses more than 10,000.
+const MAX_HEADER: usize = 1 << 16;
 const MAX_DIMENSIONS: usize = 32;
 
-/// What an array is.
+/// Type, shape and order of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Element type.
     pub dtype: Dtype,
-    /// Length of every axis; empty for a single value.
+    /// Length of each axis; empty for a single value.
     pub shape: Vec<usize>,
-    /// The first axis varies fastest.
+    /// True if the first axis varies fastest.
     pub fortran_order: bool,
 }
 
 impl Header {
-    /// Reads a header and says how many bytes it took.
+    /// Reads a header and returns its length in bytes.
     ///
     /// # Errors
-    /// Not an `.npy` array, a version or type not known, or a shape whose size overflows.
+    /// The input is not an `.npy` array, has an unknown version or type, or a shape whose size
+    /// overflows.
     pub(crate) fn read(input: &mut impl Read, at: &At) -> Result<(Self, usize)> {
         let mut head = [0; 8];
         let fill = |input: &mut dyn Read, buffer: &mut [u8]| {
@@ -53,8 +55,8 @@ impl Header {
         };
         fill(input, &mut length[..width])?;
         let length = u32::from_le_bytes(length) as usize;
-        if length > LONGEST {
-            return Err(at.error(format!("a header of {length} bytes; at most {LONGEST} are read")));
+        if length > MAX_HEADER {
+            return Err(at.error(format!("a header of {length} bytes; at most {MAX_HEADER} are read")));
         }
         let mut text = vec![0; length];
         fill(input, &mut text)?;
@@ -66,12 +68,12 @@ impl Header {
         Ok((header, 8 + width + length))
     }
 
-    /// The text of a version 1 header with everything before the data, a multiple of 64 bytes.
+    /// Bytes of a version 1 header up to the data, a multiple of 64.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.to_bytes_of(0)
     }
 
-    /// As [`Header::to_bytes`], of at least `least` bytes, a multiple of 64.
+    /// Header as by [`Header::to_bytes`], padded to at least `least` bytes, a multiple of 64.
     pub(crate) fn to_bytes_of(&self, least: usize) -> Vec<u8> {
         let axes: String = self.shape.iter().map(|n| format!("{n}, ")).collect();
         let axes = if self.shape.len() == 1 { axes.trim_end() } else { axes.trim_end_matches(", ") };
@@ -91,22 +93,22 @@ impl Header {
         bytes
     }
 
-    /// How many elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether there are none.
+    /// Returns true if the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many bytes of data.
+    /// Bytes of the data.
     pub fn bytes(&self) -> usize {
         self.len() * self.dtype.size
     }
 
-    /// As [`Header::bytes`]; `None` where it, or a part of it, overflows.
+    /// Bytes of the data, or `None` if the product overflows.
     fn bytes_checked(&self) -> Option<usize> {
         let mut bytes = self.dtype.size.max(1); // texts of no bytes are counted too
         for &n in &self.shape {
@@ -129,7 +131,7 @@ impl Header {
                 _ => return Err(format!("unknown key '{key}'")),
             };
             if twice {
-                return Err(format!("the key '{key}' stands twice"));
+                return Err(format!("the key '{key}' occurs twice"));
             }
             if !dict.eat(',') {
                 dict.expect('}')?;
@@ -146,7 +148,7 @@ impl Header {
     }
 }
 
-/// A reader of the Python literals that headers hold.
+/// Parser of the Python literals in headers.
 struct Literal<'a> {
     rest: &'a str,
 }
@@ -190,7 +192,8 @@ impl<'a> Literal<'a> {
         let text = self.string()?;
         Dtype::parse(text).ok_or_else(|| {
             format!(
-                "the element type '{}' is not read; save as f2, f4, f8, i1..i8, u1..u8 or bool (np.asarray(x, dtype))",
+                "the element type '{}' is not read; save as f2, f4, f8, i1..i8, u1..u8 or bool \
+                 (np.asarray(x, dtype))",
                 text.escape_debug()
             )
         })
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_read_back_as_they_are_written() {
+    fn headers_round_trip() {
         for shape in [vec![], vec![3], vec![3, 2], vec![0, 7, 9]] {
             for fortran_order in [false, true] {
                 let header =
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_numpy_writes_is_read() {
+    fn headers_written_by_numpy_parse() {
         let text = "{'descr': '<i8', 'fortran_order': False, 'shape': (10000, 7), }      \n";
         for major in [1, 2, 3] {
             let (header, _) = read(&version(major, text)).unwrap();
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named() {
+    fn damaged_headers_are_reported() {
         let good = "'descr': '<f4', 'fortran_order': False, ";
         let fails = |text: String, why: &str| {
             let error = read(&version(1, &text)).unwrap_err();

@@ -1,4 +1,4 @@
-//! Arrays of any size read in bounded memory: piece by piece, each converted to the type that is wanted.
+//! Chunked reading of arrays of any size in bounded memory, with conversion to the requested type.
 
 use std::{
     fs::File,
@@ -9,39 +9,41 @@ use graphmill_core::{Result, memory, place::At};
 
 use super::{Element, Header, Kind, NpyFile, convert};
 
-/// Values read at a time, more or less: enough for the conversion to run in parallel.
+/// Approximate number of values read at a time: enough for a parallel conversion.
 pub(crate) const CHUNK_LEN: usize = 1 << 17;
-/// Values of a matrix in Fortran order read at a time: every column is a read of its own, so it should be long.
-const TURNED: usize = 1 << 22;
+/// Values read at a time from a matrix in Fortran order: each column is a separate read, so it
+/// should be long.
+const TRANSPOSE_CHUNK_LEN: usize = 1 << 22;
 
-/// The values of an array in the order of the file.
+/// Iterator over the values of an array in file order.
 pub(crate) struct Pieces<'a, T> {
     input: Box<dyn Read + 'a>,
     header: Header,
     at: At<'a>,
-    /// Values handed out.
+    /// Number of values already returned.
     given: usize,
     raw: Vec<u8>,
     values: Vec<T>,
 }
 
 impl<'a, T: Element> Pieces<'a, T> {
-    /// The values that `input` holds behind its `header`, of which `given` lie before its beginning.
+    /// Creates a reader of the values that `input` holds behind its `header`, of which the first
+    /// `given` precede its current position.
     pub(crate) fn new(input: impl Read + 'a, header: Header, given: usize, at: At<'a>) -> Self {
         Self { input: Box::new(input), header, at, given, raw: Vec::new(), values: Vec::new() }
     }
 
-    /// What the array is.
+    /// Header of the array.
     pub(crate) fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The file and the place in it.
+    /// File and member for error messages.
     pub(crate) fn at(&self) -> &At<'a> {
         &self.at
     }
 
-    /// The next values, `most` of them or as many as there are left; none at the end.
+    /// Returns the next values, at most `most`; none at the end.
     ///
     /// # Errors
     /// The data cannot be read or fails its checksum, or a value does not fit `T`.
@@ -68,7 +70,7 @@ impl<'a, T: Element> Pieces<'a, T> {
         }
         self.given += count;
         if self.given == self.header.len() {
-            // Reading past the last byte makes an unpacker compare the checksum.
+            // Reading past the last byte makes a decoder verify the checksum.
             match self.input.read(&mut [0]) {
                 Ok(0) => {}
                 Ok(_) => return Err(self.at.error("there is data after the array")),
@@ -78,7 +80,8 @@ impl<'a, T: Element> Pieces<'a, T> {
         Ok(&self.values)
     }
 
-    /// Before memory is taken for them: texts may take no bytes at all, so their number says nothing.
+    /// Checks the type before allocating: texts may take no bytes, so their declared number is
+    /// unverified.
     fn check_type(&self) -> Result<()> {
         match self.header.dtype.kind {
             Kind::Bytes | Kind::Unicode => {
@@ -89,12 +92,12 @@ impl<'a, T: Element> Pieces<'a, T> {
         }
     }
 
-    /// The values that [`Pieces::next`] gave last.
+    /// Returns the last result of [`Pieces::next`] by value.
     pub(super) fn into_values(self) -> Vec<T> {
         self.values
     }
 
-    /// Passes over `count` values.
+    /// Skips `count` values.
     ///
     /// # Errors
     /// As for [`Pieces::next`].
@@ -111,10 +114,10 @@ impl<'a, T: Element> Pieces<'a, T> {
         }
     }
 
-    /// Hands whole rows (entries of the first axis) of an array in C order to `each`, some at a time.
+    /// Passes whole rows (entries of the first axis) of an array in C order to `each`, in batches.
     ///
     /// # Errors
-    /// As for [`Pieces::next`], and those of `each`.
+    /// As for [`Pieces::next`], or `each` fails.
     pub(crate) fn rows(mut self, mut each: impl FnMut(&[T]) -> Result<()>) -> Result<()> {
         let row: usize = self.header.shape.iter().skip(1).product();
         let most = CHUNK_LEN.checked_div(row).map_or(CHUNK_LEN, |rows| rows.max(1) * row);
@@ -128,7 +131,7 @@ impl<'a, T: Element> Pieces<'a, T> {
     }
 }
 
-/// A reader of a file that has its own place in it.
+/// File reader with a position of its own.
 struct Section<'a> {
     file: &'a File,
     at: u64,
@@ -145,8 +148,8 @@ impl Read for Section<'_> {
 }
 
 impl NpyFile {
-    /// The values from number `first` on, in the order of the file. (Not from several threads at a time: the pieces of
-    /// one file share its cursor.)
+    /// Reads the values from index `first` on, in file order. (One reader of a file at a time: they
+    /// share its cursor.)
     pub(crate) fn pieces<T: Element>(&self, first: usize) -> Pieces<'_, T> {
         let header =
             Header { dtype: self.dtype, shape: self.shape.clone(), fortran_order: self.fortran_order };
@@ -155,11 +158,12 @@ impl NpyFile {
         Pieces::new(input, header, first, At::new(&self.path, "data"))
     }
 
-    /// Hands whole rows (entries of the first axis) to `each` in their order, some at a time, converted to `T`.
-    /// Bounded memory in either order of the file.
+    /// Passes whole rows (entries of the first axis) to `each` in order, in batches, converted to
+    /// `T`. Memory is bounded in either order of the file.
     ///
     /// # Errors
-    /// The data cannot be read, a value does not fit `T`, Fortran order with more than two axes, and those of `each`.
+    /// The data cannot be read, a value does not fit `T`, the file is in Fortran order with more
+    /// than two axes, or `each` fails.
     pub(crate) fn for_each_rows<T: Element>(&self, mut each: impl FnMut(&[T]) -> Result<()>) -> Result<()> {
         if !self.is_transposed() {
             return self.pieces(0).rows(each);
@@ -169,7 +173,7 @@ impl NpyFile {
         let &[rows, columns] = &self.shape[..] else {
             return Err(at.error(format!("Fortran order with {} axes is not read", self.shape.len())));
         };
-        let most = (TURNED / columns.max(1)).clamp(1, rows.max(1));
+        let most = (TRANSPOSE_CHUNK_LEN / columns.max(1)).clamp(1, rows.max(1));
         let mut turned: Vec<T> = Vec::new();
         for first in (0..rows).step_by(most) {
             let count = most.min(rows - first);
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_add_up_to_the_array() {
+    fn chunks_concatenate_to_the_array() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.npy");
         let values: Vec<i32> = (0..2 * CHUNK_LEN as i32 + 36).collect();
@@ -229,10 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn fortran_order_is_turned_in_bounded_memory() {
+    fn fortran_order_is_transposed_in_bounded_memory() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.npy");
-        for (n, columns) in [(3usize, 2usize), (TURNED / 2 + 5, 2), (0, 3), (3, 0)] {
+        for (n, columns) in [(3usize, 2usize), (TRANSPOSE_CHUNK_LEN / 2 + 5, 2), (0, 3), (3, 0)] {
             let header =
                 Header { dtype: Dtype::parse("<u4").unwrap(), shape: vec![n, columns], fortran_order: true };
             let file = (0..columns).flat_map(|j| (0..n).map(move |i| (i * columns + j) as u32));
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_refused_before_memory_is_taken() {
+    fn texts_are_rejected_before_allocation() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.npy");
         for fortran_order in [false, true] {
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_shrinks_is_an_error() {
+    fn truncation_while_reading_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.npy");
         write(&path, &[1u32, 2, 3, 4], &[4]).unwrap();

@@ -1,4 +1,4 @@
-//! An `.npy` array whose length is known when its last value is.
+//! Streaming writer of an `.npy` array whose length is known only at the end.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,15 +17,15 @@ use crate::{
     dataset::{checksum::Tree, manifest::FileEntry},
 };
 
-/// A whole array file that this process wrote value by value, each checked: a dataset may take it over as it is. The tag
-/// of the buffer that maps it.
+/// Tag of the buffer that maps an array file which this process wrote and checked value by value,
+/// so that a dataset may adopt the file as it is.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) path: PathBuf,
     pub(crate) entry: FileEntry,
 }
 
-/// Maps the whole array that was just written to `path`.
+/// Maps the array that was just written to `path`.
 ///
 /// # Errors
 /// As for [`super::open`].
@@ -34,7 +34,7 @@ pub(crate) fn map_written<T: Element>(path: PathBuf, entry: FileEntry) -> Result
     Ok(buffer.tagged(Arc::new(Written { path, entry })))
 }
 
-/// The file that this process wrote and `buffer` maps whole.
+/// Returns the tag of `buffer` if it maps a whole file that this process wrote.
 pub(crate) fn written<T: Pod>(buffer: &Buffer<T>) -> Option<&Written> {
     buffer.tag()
 }
@@ -42,25 +42,25 @@ pub(crate) fn written<T: Pod>(buffer: &Buffer<T>) -> Option<&Written> {
 /// Bytes before the data: enough for any header of two axes.
 const HEADER: usize = super::DATA;
 
-/// Writes values to a file one after the other and sums them up on the way; the header, which holds their number, is
-/// written at the end.
+/// Writer that appends values to a file and updates the checksum; the header, which contains their
+/// number, is written at the end.
 #[derive(Debug)]
 pub(crate) struct Writer<T> {
     path: PathBuf,
     file: File,
-    /// The chunk in hand, header included in the first.
+    /// Current chunk, with the header if it is the first.
     chunk: Vec<u8>,
-    /// The whole first chunk, once it is written: its header changes at the end.
+    /// First complete chunk, kept because its header changes at the end.
     first: Vec<u8>,
-    /// Of the chunks before the one in hand.
+    /// Checksum state of the chunks before the current one.
     tree: Tree,
-    /// Bytes before the chunk in hand.
+    /// Bytes before the current chunk.
     start: u64,
     of: PhantomData<T>,
 }
 
 impl<T: Element> Writer<T> {
-    /// Creates the file `path`, in the place of one that has the name.
+    /// Creates the file `path`, replacing an existing one.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let file = atomic::create_fresh(path).map_err(|e| Error::io(path, "create", e))?;
         Ok(Self::over(path, file))
@@ -73,7 +73,8 @@ impl<T: Element> Writer<T> {
         Self { path: path.to_path_buf(), file, chunk, first, tree, start: 0, of: PhantomData }
     }
 
-    /// Goes on behind the first `len` values of a file that was synced with at least as many; none if it is shorter. Reads them once.
+    /// Resumes behind the first `len` values of a file that was synced with at least as many;
+    /// `None` if it is shorter. Reads them once.
     pub(crate) fn resume(path: &Path, len: u64) -> Result<Option<Self>> {
         let io = |e| Error::io(path, "resume", e);
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
@@ -86,10 +87,10 @@ impl<T: Element> Writer<T> {
         file.seek(SeekFrom::Start(HEADER as u64)).map_err(io)?;
         let mut writer = Self::over(path, file);
         loop {
-            let room = (Tree::CHUNK - writer.chunk.len()) as u64;
+            let capacity = (Tree::CHUNK - writer.chunk.len()) as u64;
             let read =
-                Read::by_ref(&mut writer.file).take(room).read_to_end(&mut writer.chunk).map_err(io)?;
-            if (read as u64) < room {
+                Read::by_ref(&mut writer.file).take(capacity).read_to_end(&mut writer.chunk).map_err(io)?;
+            if (read as u64) < capacity {
                 break;
             }
             writer.pass_chunk();
@@ -97,12 +98,12 @@ impl<T: Element> Writer<T> {
         Ok(Some(writer))
     }
 
-    /// How many values are written.
+    /// Number of values written.
     pub(crate) fn len(&self) -> u64 {
         (self.start + self.chunk.len() as u64 - HEADER as u64) / size_of::<T>() as u64
     }
 
-    /// Adds values.
+    /// Appends values.
     pub(crate) fn extend(&mut self, values: &[T]) -> Result<()> {
         let mut bytes: &[u8] = bytemuck::cast_slice(values);
         while !bytes.is_empty() {
@@ -117,13 +118,13 @@ impl<T: Element> Writer<T> {
         Ok(())
     }
 
-    /// Waits until all values so far are on the disk.
+    /// Syncs all values written so far.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.write_chunk()?;
         self.file.sync_data().map_err(|e| Error::io(&self.path, "sync", e))
     }
 
-    /// Writes the header for `shape` (whose product is the number of values) and waits until all is on the disk.
+    /// Writes the header for `shape` (whose product is the number of values) and syncs the file.
     pub(crate) fn finish(mut self, shape: &[usize]) -> Result<FileEntry> {
         let header =
             Header { dtype: T::DTYPE, shape: shape.to_vec(), fortran_order: false }.to_bytes_of(HEADER);
@@ -151,7 +152,7 @@ impl<T: Element> Writer<T> {
         written.map_err(|e| Error::io(&self.path, "write", e))
     }
 
-    /// The chunk in hand is full and in the file: the next one begins.
+    /// Adds the full, written chunk to the checksum and begins the next.
     fn pass_chunk(&mut self) {
         self.tree.add(&self.chunk);
         self.start += self.chunk.len() as u64;
@@ -168,14 +169,14 @@ mod tests {
     use crate::{dataset::checksum::checksum, npy};
 
     #[test]
-    fn the_file_is_what_is_written_at_once() {
+    fn streaming_and_single_writes_give_identical_files() {
         let dir = tempfile::tempdir().unwrap();
         let (path, whole) = (dir.path().join("a.npy"), dir.path().join("b.npy"));
         for len in [0usize, 5, (Tree::CHUNK - HEADER) / 4, 600_001] {
             let data: Vec<u32> = (0..len as u32).collect();
             npy::write_new(&whole, &data, &[len]).unwrap();
             let expected = std::fs::read(&whole).unwrap();
-            // written in one go, and stopped after a sync of more values than were counted
+            // Written in one go, and resumed after a sync of more values than were recorded.
             for stop in [None, Some(len / 3)] {
                 let mut writer = Writer::create(&path).unwrap();
                 if let Some(stop) = stop {

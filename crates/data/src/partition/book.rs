@@ -1,9 +1,9 @@
-//! Which part every node belongs to.
+//! Assignment of every node to a part.
 
 use graphmill_core::{Buffer, Error, NodeId, Result, memory, search::position};
 use rayon::prelude::*;
 
-/// The part of every node, `V` numbers below `parts`. Cloning shares the memory.
+/// Part of every node: `V` numbers below `parts`. Cloning shares the memory.
 ///
 /// ```
 /// use graphmill_data::partition::PartitionBook;
@@ -19,10 +19,10 @@ pub struct PartitionBook {
 }
 
 impl PartitionBook {
-    /// Takes the part of every node after checking it.
+    /// Creates a book from the part of every node, after checking it.
     ///
     /// # Errors
-    /// There are no parts, or a number is not below `parts`.
+    /// `parts` is zero, or a number is not below `parts`.
     pub fn new(parts: u16, of: impl Into<Buffer<u16>>) -> Result<Self> {
         let of = of.into();
         if parts == 0 {
@@ -34,36 +34,36 @@ impl PartitionBook {
         }
     }
 
-    /// `K`.
+    /// Number of parts, `K`.
     pub fn parts(&self) -> u16 {
         self.parts
     }
 
-    /// `V`.
+    /// Number of nodes, `V`.
     pub fn num_nodes(&self) -> usize {
         self.of.len()
     }
 
-    /// The part of every node.
+    /// Part of every node.
     pub fn of(&self) -> &[u16] {
         &self.of
     }
 
-    /// The part of `v`.
+    /// Part of node `v`.
     #[inline]
     pub fn part_of(&self, v: NodeId) -> u16 {
         self.of[v as usize]
     }
 
-    /// How many nodes every part has. O(V), parallel.
+    /// Number of nodes of every part. O(V), parallel.
     pub fn sizes(&self) -> Vec<usize> {
         self.count(&self.of, |&part| part)
     }
 
-    /// How many of `nodes` every part has. Parallel.
+    /// Number of `nodes` in every part. Parallel.
     ///
     /// # Panics
-    /// One of them is no node.
+    /// An id is not below `V`.
     pub fn sizes_of(&self, nodes: &[NodeId]) -> Vec<usize> {
         self.count(nodes, |&v| self.part_of(v))
     }
@@ -81,10 +81,10 @@ impl PartitionBook {
         items.par_iter().with_min_len(1 << 16).fold(none, one).reduce(none, add)
     }
 
-    /// The nodes of every part, ascending, one part behind the other, and where each part's begin (`K + 1`). O(V).
+    /// Nodes of every part, ascending and concatenated, and the start of each part (`K + 1`). O(V).
     ///
     /// # Errors
-    /// The memory cannot be had.
+    /// The allocation fails.
     pub fn by_part(&self) -> Result<(Vec<NodeId>, Vec<usize>)> {
         let mut starts = vec![0];
         for size in self.sizes() {

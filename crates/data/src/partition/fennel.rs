@@ -1,6 +1,23 @@
-//! Fennel (Tsourakakis et al., *Fennel: streaming graph partitioning for massive scale graphs*, WSDM 2014, section 4):
-//! `argmax |P(i) ∩ N(v)| - α γ |P(i)|^(γ - 1)` with the paper's `γ = 1.5`, `α = √K E / V^1.5` and room for `1.1 V / K` nodes (`E` counts
-//! an edge once). Does not know of training nodes. O(E + V K).
+//! Fennel: streaming partitioning with an additive penalty.
+//!
+//! # Algorithm
+//!
+//! Nodes arrive in id order; each goes to the part with the highest score `|P(i) ∩ N(v)| - α γ
+//! |P(i)|^(γ - 1)`, with `γ = 1.5` and `α = √K E / V^1.5` (`E` counts an edge once). A part takes
+//! at most `1.1 V / K` nodes.
+//!
+//! # Source
+//!
+//! Tsourakakis, Gkantsidis, Radunovic and Vojnovic, *Fennel: streaming graph partitioning for
+//! massive scale graphs*, WSDM 2014, section 4, with the paper's `γ`.
+//!
+//! # Cost
+//!
+//! O(E + V K), sequential.
+//!
+//! # Deviations
+//!
+//! None. Like the paper's, the method does not balance training nodes.
 
 use graphmill_core::{Graph, NodeId, Result, progress::Progress, symmetry::is_symmetric};
 
@@ -8,7 +25,7 @@ use super::{Options, PartitionBook, Partitioner, stream::stream};
 
 const GAMMA: f64 = 1.5;
 
-/// See the module's text.
+/// Fennel partitioner with its options.
 pub(super) struct Fennel(Options);
 
 impl Fennel {

@@ -1,14 +1,27 @@
-//! A hash of the node's number: whoever knows `K` and the seed knows every node's part without a book. O(V), parallel.
+//! Hash partitioning.
+//!
+//! # Algorithm
+//!
+//! The part of a node is a hash of its id: given `K` and the seed, every node's part can be
+//! computed without a book.
+//!
+//! # Source
+//!
+//! The customary baseline of distributed graph systems.
+//!
+//! # Cost
+//!
+//! O(V), parallel.
 
 use graphmill_core::{Graph, NodeId, Result, keyed, memory, progress::Progress};
 use rayon::prelude::*;
 
 use super::{Options, PartitionBook, Partitioner};
 
-/// Sets this hash apart from draws under the same seed.
+/// Separates this hash from other draws with the same seed.
 const DOMAIN: u64 = 0x7061_7274_6861_7368;
 
-/// See the module's text.
+/// Hash partitioner with its options.
 pub(super) struct Hash(Options);
 
 impl Hash {

@@ -1,12 +1,28 @@
-//! Linear deterministic greedy (Stanton and Kliot, *Streaming graph partitioning for large distributed graphs*, KDD 2012, section 3.1):
-//! a node goes where most of its neighbours are, `argmax |P(i) ∩ N(v)| (1 - |P(i)| / C)` with `C = ceil(V / K)`. Balances nodes and
-//! does not know of training nodes. O(E + V K).
+//! Linear deterministic greedy (LDG): streaming partitioning with a multiplicative penalty.
+//!
+//! # Algorithm
+//!
+//! Nodes arrive in id order; each goes to the part with the highest score `|P(i) ∩ N(v)| (1 -
+//! |P(i)| / C)`, where `C = ceil(V / K)`.
+//!
+//! # Source
+//!
+//! Stanton and Kliot, *Streaming graph partitioning for large distributed graphs*, KDD 2012,
+//! section 3.1.
+//!
+//! # Cost
+//!
+//! O(E + V K), sequential.
+//!
+//! # Deviations
+//!
+//! None. The method balances nodes and ignores training nodes.
 
 use graphmill_core::{Graph, NodeId, Result, progress::Progress};
 
 use super::{Options, PartitionBook, Partitioner, stream::stream};
 
-/// See the module's text.
+/// LDG partitioner with its options.
 pub(super) struct Ldg(Options);
 
 impl Ldg {

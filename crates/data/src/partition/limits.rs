@@ -1,20 +1,21 @@
-//! How full parts may be, and what is done about one that is too full or has nothing.
+//! Capacity limits of parts, and the repair of empty parts.
 
 use graphmill_core::{Graph, NodeId, Result};
 
 use super::{Options, PartitionBook};
 
-/// The most that any part may hold.
+/// Capacity of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Nodes.
+    /// Maximum number of nodes.
     pub(super) nodes: u64,
-    /// Training nodes.
+    /// Maximum number of training nodes.
     pub(super) train: u64,
 }
 
 impl Limits {
-    /// `1 + slack` times the mean, and never less than the mean rounded up: so there is always room for all.
+    /// Creates limits of `1 + slack` times the mean, and at least the mean rounded up, so that all
+    /// nodes fit.
     pub(super) fn new(nodes: usize, train: usize, options: &Options) -> Self {
         let most = |count: usize, slack: f64| {
             let mean = count as f64 / f64::from(options.parts);
@@ -24,7 +25,7 @@ impl Limits {
     }
 }
 
-/// Nodes and training nodes: what a node, a block or a part holds of each.
+/// Nodes and training nodes of a node, a block or a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) nodes: u64,
@@ -32,7 +33,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Of one node.
+    /// Load of one node.
     pub(super) fn of(trains: bool) -> Self {
         Self { nodes: 1, train: trains.into() }
     }
@@ -47,21 +48,21 @@ impl Load {
         self.train -= other.train;
     }
 
-    /// Whether a part that holds this has room for `other`.
-    pub(super) fn has_room(&self, other: Self, limits: Limits) -> bool {
+    /// Returns true if a part with this load can take `other` within the limits.
+    pub(super) fn has_capacity(&self, other: Self, limits: Limits) -> bool {
         self.nodes + other.nodes <= limits.nodes
             && (other.train == 0 || self.train + other.train <= limits.train)
     }
 
-    /// Whether it is more than a part may hold.
+    /// Returns true if the load exceeds the limits.
     #[cfg(test)]
     pub(super) fn is_over(&self, limits: Limits) -> bool {
         self.nodes > limits.nodes || self.train > limits.train
     }
 }
 
-/// Gives every part that has no node one of the largest part's, the one that is tied to its part the least of those that do not train.
-/// O(V + E) for every such part; only tiny graphs have any.
+/// Moves one node of the largest part to each empty part: the non-training node with the fewest
+/// edges to its part. O(V + E) per empty part; only tiny graphs have any.
 pub(super) fn fill_empty(
     graph: &Graph,
     trains: &[bool],

@@ -1,10 +1,11 @@
-//! Partitioning: every node of a graph is given to one of `K` parts, so that each of several machines holds one.
+//! Partitioning: assignment of every node of a graph to one of `K` parts, one per machine.
 //!
-//! A [`Partitioner`] makes a [`PartitionBook`] of a graph and its training nodes; [`TABLE`] holds the methods. [`write()`]
-//! writes what a training run over several machines opens, and [`PartitionDir`] opens it.
+//! A [`Partitioner`] computes a [`PartitionBook`] from a graph and its training nodes; [`TABLE`]
+//! lists the methods. [`write()`] writes the directory that distributed training opens as a
+//! [`PartitionDir`].
 //!
-//! What a good partition is: parts of about as many nodes (memory) and training nodes (work), and few of the rows and
-//! neighbours that a minibatch asks for with another machine (traffic).
+//! A good partition balances nodes (memory) and training nodes (work) and minimizes the rows and
+//! neighbours that a minibatch requests from other machines (traffic).
 
 mod bgl;
 mod book;
@@ -51,24 +52,25 @@ use graphmill_core::{
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait Partitioner: Send + Sync {
-    /// Assigns the nodes of `graph`, of which `train` (ascending) are training nodes, and reports to `progress`. The result does
-    /// not depend on the number of threads.
+    /// Assigns the nodes of `graph`, of which `train` (ascending) are training nodes, and reports
+    /// to `progress`. The result does not depend on the number of threads.
     ///
     /// # Errors
-    /// There are fewer nodes than parts, the memory cannot be had, or `progress` ends the work.
+    /// The graph has fewer nodes than parts, an allocation fails, or `progress` cancels the work.
     fn partition(&self, graph: &Graph, train: &[NodeId], progress: &dyn Progress) -> Result<PartitionBook>;
 }
 
-/// What the methods can be told.
+/// Options of the partitioners.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// `K`: how many parts.
+    /// Number of parts, `K`.
     pub parts: u16,
-    /// Of what is drawn.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// How far above the mean a part's nodes may be (0.1: at most 1.1 times), for the methods whose row of [`TABLE`] lists it.
+    /// Allowed excess of a part's nodes over the mean (0.1: at most 1.1 times), for the methods
+    /// whose row of [`TABLE`] lists it.
     pub slack: f64,
-    /// As `slack`, of training nodes.
+    /// Allowed excess of a part's training nodes over the mean.
     pub train_slack: f64,
 }
 
@@ -79,10 +81,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what no method can do.
+    /// Checks the preconditions of all methods.
     ///
     /// # Errors
-    /// There are no parts, or more than nodes; a training node is none.
+    /// The number of parts is zero or exceeds the nodes; a training node is out of range.
     pub fn check(&self, graph: &Graph, train: &[NodeId]) -> Result<()> {
         let nodes = graph.num_nodes();
         if self.parts == 0 || usize::from(self.parts) > nodes {
@@ -93,23 +95,25 @@ impl Options {
             )));
         }
         match train.iter().find(|&&v| v as usize >= nodes) {
-            Some(v) => Err(Error::invalid(format!("node {v} trains, but there are {nodes} nodes"))),
+            Some(v) => {
+                Err(Error::invalid(format!("training node {v} is out of range: the graph has {nodes} nodes")))
+            }
             None => Ok(()),
         }
     }
 }
 
-/// Whether each of `nodes` nodes is among `train`.
+/// Flags the nodes in `train`.
 fn trains(nodes: usize, train: &[NodeId]) -> Result<Vec<bool>> {
     let mut trains: Vec<bool> = memory::zeroed(nodes)?;
     train.iter().for_each(|&v| trains[v as usize] = true);
     Ok(trains)
 }
 
-/// Makes a partitioner that does as the options say.
+/// Constructor of a partitioner from options.
 pub type Make = fn(&Options) -> Result<Box<dyn Partitioner>>;
 
-/// The counts of a part that a method bounds.
+/// Counts of a part that a method bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bounds {
     /// None: nodes are assigned one by one, and parts are even by chance or by construction.
@@ -120,22 +124,22 @@ pub enum Bounds {
     NodesAndTraining,
 }
 
-/// A method.
+/// Partitioning method.
 #[derive(Clone, Copy)]
 pub struct Method {
-    /// The constructor.
+    /// Constructor.
     pub make: Make,
-    /// The counts of a part that it bounds.
+    /// Counts of a part that it bounds.
     pub bounds: Bounds,
 }
 
 impl Method {
-    /// A method that bounds these counts of a part.
+    /// Creates a method that bounds these counts of a part.
     pub const fn new(make: Make, bounds: Bounds) -> Self {
         Self { make, bounds }
     }
 
-    /// Whether it reads the limit called `option`: `slack` or `train_slack`.
+    /// Returns true if the method reads the limit called `option`: `slack` or `train_slack`.
     pub fn reads(&self, option: &str) -> bool {
         match option {
             "slack" => self.bounds != Bounds::None,
@@ -145,49 +149,53 @@ impl Method {
     }
 }
 
-/// The methods.
+/// Partitioning methods.
 pub static TABLE: Table<Method> = Table::new(
     "method",
     &[
         Entry {
             name: "random",
-            summary: "a shuffle dealt out: what the other methods are measured against",
+            summary: "random assignment: the baseline of the other methods",
             source: "",
             options: &[],
             make: Method::new(|options| Ok(Box::new(random::Random::new(options))), Bounds::None),
         },
         Entry {
             name: "hash",
-            summary: "a hash of the node's number: no book is needed to know a node's part",
+            summary: "a hash of the node id: computable without a partition book",
             source: "",
             options: &[],
             make: Method::new(|options| Ok(Box::new(hash::Hash::new(options))), Bounds::None),
         },
         Entry {
             name: "ldg",
-            summary: "one pass: to the part with most neighbours, less so the fuller it is",
+            summary: "one pass: each node to the part with most neighbours, discounted as the part fills",
             source: "Stanton and Kliot, Streaming graph partitioning for large distributed graphs, KDD 2012",
             options: &[],
             make: Method::new(|options| Ok(Box::new(ldg::Ldg::new(options))), Bounds::None),
         },
         Entry {
             name: "fennel",
-            summary: "one pass: neighbours in the part less a cost that grows with its nodes",
-            source: "Tsourakakis et al., Fennel: streaming graph partitioning for massive scale graphs, WSDM 2014",
+            summary: "one pass: neighbours in the part minus a cost that grows with its nodes",
+            source: "Tsourakakis et al., Fennel: streaming graph partitioning for massive scale graphs, WSDM \
+                2014",
             options: &[],
             make: Method::new(|options| Ok(Box::new(fennel::Fennel::new(options))), Bounds::Nodes),
         },
         #[cfg(feature = "metis")]
         Entry {
             name: "metis",
-            summary: "multilevel k-way by the METIS library, balancing nodes and training nodes; one thread",
-            source: "Karypis and Kumar, A fast and high quality multilevel scheme, SIAM J. Sci. Comput. 20(1), 1998",
+            summary: "multilevel k-way by the METIS library; balances nodes and training nodes; \
+                single-threaded",
+            source: "Karypis and Kumar, A fast and high quality multilevel scheme, SIAM J. Sci. Comput. \
+                20(1), 1998",
             options: &[],
             make: Method::new(|options| Ok(Box::new(metis::Metis::new(options))), Bounds::NodesAndTraining),
         },
         Entry {
             name: "bgl",
-            summary: "blocks by breadth-first search, assigned by neighbours within two hops, then refined; balances both",
+            summary: "breadth-first blocks, assigned by two-hop neighbours, then refined; balances nodes and \
+                training nodes",
             source: "Liu et al., BGL, NSDI 2023, Graph Partition Module",
             options: &[],
             make: Method::new(|options| Ok(Box::new(bgl::Bgl::new(options))), Bounds::NodesAndTraining),

@@ -1,16 +1,30 @@
-//! A shuffle dealt out: no thought of the edges at all.
+//! Random partitioning, the baseline that ignores the edges.
 //!
-//! Training nodes are dealt first and then the others, each part one after the other, so that parts differ by one training node and
-//! one node at most. O(V log V) for the shuffle, `18 V` bytes.
+//! # Algorithm
+//!
+//! Distributes a shuffle over the parts, training nodes first, so that parts differ by at most one
+//! training node and one node.
+//!
+//! # Source
+//!
+//! The customary baseline.
+//!
+//! # Cost
+//!
+//! O(V log V) for the shuffle.
+//!
+//! # Memory
+//!
+//! `18 V` bytes.
 
 use graphmill_core::{Graph, NodeId, Result, keyed, memory, node_order::by_keys, progress::Progress};
 
 use super::{Options, PartitionBook, Partitioner};
 
-/// Sets these draws apart from others of the same seed.
+/// Separates these draws from others with the same seed.
 const DOMAIN: u64 = 0x7061_7274_7261_6e64;
 
-/// See the module's text.
+/// Random partitioner with its options.
 pub(super) struct Random(Options);
 
 impl Random {
@@ -23,7 +37,7 @@ impl Partitioner for Random {
     fn partition(&self, graph: &Graph, train: &[NodeId], _: &dyn Progress) -> Result<PartitionBook> {
         self.0.check(graph, train)?;
         let trains = super::trains(graph.num_nodes(), train)?;
-        // a node that trains has the highest bit of its key clear: it comes before all others
+        // A training node has the highest bit of its key clear, so that it sorts before all others.
         let key = |v| keyed::key(&[DOMAIN, self.0.seed, v]) >> 1 | u64::from(!trains[v as usize]) << 63;
         let order = by_keys(graph.num_nodes(), |v| key(u64::from(v)))?;
         let mut of: Vec<u16> = memory::zeroed(order.len())?;

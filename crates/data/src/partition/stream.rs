@@ -1,7 +1,19 @@
-//! One pass over the nodes that gives each to the part where a score is highest: what LDG and Fennel share.
+//! Streaming partitioning shared by LDG and Fennel.
 //!
-//! A node comes when its number does. Its neighbours are those of both directions, of which the earlier ones have a part. Ties go to the
-//! part with fewer nodes, then to the lower number. O(E + V K), one thread: every choice depends on the one before.
+//! # Algorithm
+//!
+//! One pass over the nodes in id order, which assigns each to the part with the highest score.
+//! Neighbours in both directions count; only earlier ones have a part. Ties go to the part with
+//! fewer nodes, then to the lower number.
+//!
+//! # Source
+//!
+//! Stanton and Kliot, KDD 2012 ([`ldg`](super::ldg)); Tsourakakis et al., WSDM 2014
+//! ([`fennel`](super::fennel)).
+//!
+//! # Cost
+//!
+//! O(E + V K), sequential, because every choice depends on the previous ones.
 
 use graphmill_core::{
     Graph, NodeId, Result, memory,
@@ -11,10 +23,11 @@ use graphmill_core::{
 use super::{Options, PartitionBook, limits::fill_empty, trains};
 use crate::reorder::adjacency::both_ways;
 
-/// Nodes between two words to the watcher.
-const TOLD: usize = 1 << 14;
+/// Nodes between two progress reports.
+const REPORT_INTERVAL: usize = 1 << 14;
 
-/// Deals the nodes by `score(neighbours in the part, nodes in the part)`; a part with `capacity` nodes takes no more.
+/// Assigns the nodes by `score(neighbours in the part, nodes in the part)`; a part with `capacity`
+/// nodes accepts no more.
 pub(super) fn stream(
     graph: &Graph,
     train: &[NodeId],
@@ -30,7 +43,7 @@ pub(super) fn stream(
     of.resize(nodes, NONE);
     let mut sizes = vec![0u64; options.parts.into()];
     let mut inside = vec![0u64; options.parts.into()];
-    progress.stage("dealing the nodes", Some(nodes as u64), Unit::Rows);
+    progress.stage("assigning the nodes", Some(nodes as u64), Unit::Rows);
     for v in 0..nodes {
         inside.fill(0);
         for &u in both.in_neighbors(v as NodeId) {
@@ -44,11 +57,11 @@ pub(super) fn stream(
             let less = a.0.total_cmp(&b.0).then(sizes[b.1].cmp(&sizes[a.1]));
             if less.is_lt() { b } else { a }
         });
-        // the capacities add up to at least all nodes
+        // The capacities add up to at least the number of nodes.
         let part = best.map_or(0, |(_, part)| part);
         of[v] = part as u16;
         sizes[part] += 1;
-        if v % TOLD == 0 {
+        if v % REPORT_INTERVAL == 0 {
             progress.check()?;
             progress.done(v as u64);
         }

@@ -1,4 +1,4 @@
-//! Every method, on every kind of graph.
+//! Tests of every method on every kind of graph.
 
 use graphmill_core::{EdgeOptions, build, keyed, progress::Quiet};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn book(name: &str, graph: &Graph, train: &[NodeId], options: &Options) -> Parti
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn every_node_has_a_part_whatever_the_threads(
+    fn every_node_has_a_part_for_any_number_of_threads(
         nodes in 1usize..60,
         pairs in prop::collection::vec((0u32..60, 0u32..60), 0..200),
         parts in 1u16..6,
@@ -52,7 +52,7 @@ proptest! {
 }
 
 #[test]
-fn what_no_method_can_do_is_refused() {
+fn impossible_options_are_rejected() {
     let graph = graph_of(3, &[(0, 1)], true);
     for entry in &TABLE {
         for (parts, train, why) in [(0, vec![0], "0 parts"), (4, vec![0], "4 parts"), (2, vec![3], "node 3")]
@@ -67,18 +67,18 @@ fn what_no_method_can_do_is_refused() {
 }
 
 #[test]
-fn random_parts_are_even() {
+fn random_parts_are_balanced() {
     let graph = graph_of(1001, &[], true);
     let train: Vec<u32> = (0..1001).step_by(7).collect();
     let options = Options { parts: 4, seed: 3, ..Options::default() };
-    let dealt = book("random", &graph, &train, &options);
-    assert_eq!(dealt.sizes(), [251, 250, 250, 250]);
-    assert_eq!(dealt.sizes_of(&train), [36, 36, 36, 35]);
-    assert_ne!(dealt.of(), book("random", &graph, &train, &Options { seed: 4, ..options }).of());
+    let assigned = book("random", &graph, &train, &options);
+    assert_eq!(assigned.sizes(), [251, 250, 250, 250]);
+    assert_eq!(assigned.sizes_of(&train), [36, 36, 36, 35]);
+    assert_ne!(assigned.of(), book("random", &graph, &train, &Options { seed: 4, ..options }).of());
 }
 
 #[test]
-fn a_book_tells_the_nodes_of_its_parts() {
+fn books_list_the_nodes_of_their_parts() {
     let book = PartitionBook::new(4, vec![2, 0, 2, 3, 0]).unwrap();
     assert_eq!(book.by_part().unwrap(), (vec![1, 4, 0, 2, 3], vec![0, 2, 2, 4, 5]));
     assert_eq!(book.sizes_of(&[0, 1, 2]), [1, 0, 2, 0]);
@@ -86,7 +86,8 @@ fn a_book_tells_the_nodes_of_its_parts() {
     assert!(PartitionBook::new(3, vec![0, 3]).unwrap_err().to_string().contains("node 1 is in part 3 of 3"));
 }
 
-/// A planted partition: `groups` groups of `size`, edges within a group `inside` times as many as a node has to others.
+/// Planted partition: `groups` groups of `size` nodes, with `inside` times as many edges within a
+/// group as to others.
 fn planted(groups: u32, size: u32) -> Graph {
     let mut stream = keyed::Stream::new(11);
     let mut pairs = Vec::new();
@@ -105,7 +106,7 @@ fn cut(graph: &Graph, book: &PartitionBook) -> usize {
 }
 
 #[test]
-fn a_planted_partition_is_found() {
+fn planted_partitions_are_recovered() {
     let (groups, size) = (4, 300);
     let graph = planted(groups, size);
     let train: Vec<u32> = (0..groups * size).step_by(3).collect();
@@ -127,7 +128,7 @@ fn a_planted_partition_is_found() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn bgl_keeps_its_limits(
+    fn bgl_respects_its_limits(
         nodes in 1usize..300,
         pairs in prop::collection::vec((0u32..300, 0u32..300), 0..900),
         every in 1usize..40,
@@ -138,15 +139,15 @@ proptest! {
         let train: Vec<u32> = (0..nodes as u32).step_by(every).collect();
         let options = Options { parts, seed, ..Options::default() };
         let limits = limits::Limits::new(nodes, train.len(), &options);
-        let dealt = book("bgl", &graph, &train, &options);
-        prop_assert!(dealt.sizes().iter().all(|&size| size > 0 && size as u64 <= limits.nodes));
-        prop_assert!(dealt.sizes_of(&train).iter().all(|&size| size as u64 <= limits.train));
+        let assigned = book("bgl", &graph, &train, &options);
+        prop_assert!(assigned.sizes().iter().all(|&size| size > 0 && size as u64 <= limits.nodes));
+        prop_assert!(assigned.sizes_of(&train).iter().all(|&size| size as u64 <= limits.train));
     }
 }
 
 #[test]
-fn streams_are_the_papers_formulas() {
-    // 0 - 1, 2 - 3, 0 - 4: 1 follows 0, 2 goes to the empty part, 3 follows, 4 follows 0
+fn streaming_methods_match_the_papers_formulas() {
+    // 0 - 1, 2 - 3, 0 - 4: 1 follows 0, 2 goes to the empty part, 3 follows, 4 follows 0.
     let graph = graph_of(6, &[(0, 1), (2, 3), (0, 4), (3, 5)], true);
     let options = Options { parts: 2, ..Options::default() };
     for name in ["ldg", "fennel"] {

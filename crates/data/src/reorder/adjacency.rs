@@ -1,10 +1,11 @@
-//! What the orders that walk a graph share.
+//! Helpers shared by the orders that traverse a graph.
 
 use graphmill_core::{EdgeOptions, Graph, NodeId, Result, build, memory, symmetry::is_symmetric};
 use rayon::prelude::*;
 
-/// The graph with every edge both ways, without weights where it had to be made: the graph itself where it is symmetric,
-/// else `12 E` bytes and more while it is made. O(V + E), parallel.
+/// Returns the graph with every edge in both directions, without weights if it had to be built: the
+/// graph itself if it is symmetric, else a copy of `12 E` bytes, and more during construction. O(V
+/// + E), parallel.
 pub(crate) fn both_ways(graph: &Graph) -> Result<Graph> {
     if is_symmetric(graph, false) {
         return Ok(graph.clone());
@@ -15,16 +16,16 @@ pub(crate) fn both_ways(graph: &Graph) -> Result<Graph> {
     build(graph.num_nodes(), graph.indices(), &dst, EdgeOptions::UNDIRECTED)
 }
 
-/// A set of nodes, a bit each: of a graph of millions it stays in a core's cache.
+/// Bit set of nodes, which stays in a core's cache for millions of nodes.
 pub(super) struct Seen(Vec<u64>);
 
 impl Seen {
-    /// None of `nodes` nodes.
+    /// Creates an empty set for `nodes` nodes.
     pub(super) fn new(nodes: usize) -> Result<Self> {
         Ok(Self(memory::zeroed(nodes.div_ceil(64))?))
     }
 
-    /// Puts a node in; whether it was not.
+    /// Inserts a node; returns whether it was new.
     #[inline]
     pub(super) fn insert(&mut self, v: NodeId) -> bool {
         let (word, bit) = (&mut self.0[v as usize / 64], 1 << (v % 64));
@@ -33,7 +34,7 @@ impl Seen {
         new
     }
 
-    /// Takes a node out.
+    /// Removes a node.
     #[inline]
     pub(super) fn remove(&mut self, v: NodeId) {
         self.0[v as usize / 64] &= !(1 << (v % 64));

@@ -1,11 +1,12 @@
-//! Breadth first: the neighbours of a node get ids one after the other.
+//! Breadth-first order: the neighbours of a node get consecutive ids.
 
 use graphmill_core::{Graph, NodeId, Result, memory, node_order::by_keys};
 
 use super::adjacency::{Seen, both_ways};
 
-/// Component by component, from its node of the highest degree; neighbours in the order in which they are stored. Edges are
-/// followed both ways. O(E + V log V); the walk itself is sequential, and bound by reading the rows once.
+/// Computes the order, component by component, each from its node of highest degree; neighbours in
+/// stored order. Edges are followed in both directions. O(E + V log V); the traversal is sequential
+/// and reads each row once.
 pub(super) fn order(graph: &Graph, _: u64) -> Result<Vec<NodeId>> {
     let graph = both_ways(graph)?;
     let mut seen = Seen::new(graph.num_nodes())?;

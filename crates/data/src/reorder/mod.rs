@@ -1,10 +1,13 @@
-//! Reordering: the same dataset with its nodes renumbered, so that what is read together lies together.
+//! Reordering: the same dataset with its nodes renumbered for locality.
 //!
-//! An order lists the nodes by their old ids, the new node 0 first. [`TABLE`] holds the orders that the graph alone decides;
-//! [`by_scores`](graphmill_core::node_order::by_scores) makes one of any score per node, the hottest first; [`relabel`] carries a dataset over to an order
-//! (Data Tiering's Algorithm 2). What each node was called before is kept in [`Dataset::original_ids`].
+//! An order lists the nodes by their old ids, starting with that of the new node 0. [`TABLE`] lists
+//! the orders computed from the graph alone; [`by_scores`](graphmill_core::node_order::by_scores)
+//! orders by any score per node, highest first; [`relabel`] applies an order to a dataset
+//! (Algorithm 2 of Min et al., *Data tiering*, 2021). Original ids are recorded in
+//! [`Dataset::original_ids`].
 //!
-//! A dataset of several named graphs stays one: each graph keeps its run of ids, and the order decides within it.
+//! A dataset of several named graphs stays one: each graph keeps its range of ids, and the order
+//! applies within it.
 
 pub(crate) mod adjacency;
 mod bfs;
@@ -25,30 +28,30 @@ use crate::{
     dataset::{Work, work},
 };
 
-/// Makes an order of a graph and a seed: the old id of every new one.
+/// Computes an order from a graph and a seed: the old id of every new one.
 pub type Order = fn(&Graph, u64) -> Result<Vec<NodeId>>;
 
-/// A kind of order.
+/// Kind of order.
 #[derive(Clone, Copy)]
 pub struct OrderKind {
-    /// Makes the order.
+    /// Function that computes the order.
     pub make: Order,
-    /// Whether it depends on the seed.
+    /// True if the order depends on the seed.
     pub is_random: bool,
 }
 
-/// The orders that need nothing but the graph.
+/// Orders computed from the graph alone.
 pub const TABLE: &[Entry<OrderKind>] = &[
     Entry {
         name: "degree",
-        summary: "the nodes that most others list as in-neighbours first",
+        summary: "nodes that most others list as in-neighbours first",
         source: "Lin et al., PaGraph, SoCC 2020, section 3.3; Min et al., Data Tiering, 2021, section 3.1",
         options: &[],
         make: OrderKind { make: degree::order, is_random: false },
     },
     Entry {
         name: "bfs",
-        summary: "breadth first from the node of the highest degree, component by component",
+        summary: "breadth-first from the node of highest degree, component by component",
         source: "Cuthill and McKee without their sorting; Faldu et al., IISWC 2019, compares such orders",
         options: &[],
         make: OrderKind { make: bfs::order, is_random: false },
@@ -62,21 +65,22 @@ pub const TABLE: &[Entry<OrderKind>] = &[
     },
     Entry {
         name: "random",
-        summary: "a shuffle by --seed: what the other orders are measured against",
+        summary: "a shuffle by --seed: the baseline of the other orders",
         source: "",
         options: &[],
         make: OrderKind { make: random::order, is_random: true },
     },
 ];
 
-/// Writes the dataset directory `dst`: `dataset` in the order that `order` makes of it. `what` names that order with all
-/// that it depends on besides the dataset ("degree, seed 0").
+/// Writes the dataset directory `dst`: `dataset` in the order that `order` computes. `what`
+/// describes that order with everything it depends on besides the dataset ("degree, seed 0").
 ///
-/// Work that was killed goes on where it was when it is started again. Topology and features go to disk as they are made:
-/// memory holds `12 V` bytes and two windows of each beside what `order` takes.
+/// Interrupted work resumes when it is started again. Topology and features go to disk as they are
+/// computed: memory holds `12 V` bytes and two windows of each, plus the memory of `order`.
 ///
 /// # Errors
-/// Those of `order` and [`relabel`]; there is no node; `dst` holds something already; there is not enough disk.
+/// Errors of `order` and [`relabel`]; the graph has no nodes; `dst` is not empty; the disk is too
+/// small.
 pub fn reorder_to(
     dataset: &Dataset,
     dst: &Path,
@@ -89,7 +93,7 @@ pub fn reorder_to(
     }
     let began = Instant::now();
     let mut seconds = Seconds::default();
-    // a dataset that was not read from a directory is known to this process alone
+    // A dataset that was not read from a directory is known to this process only.
     let identity = || dataset.checksum.clone().unwrap_or_else(|| format!("process {}", std::process::id()));
     let identity_of_work = || Ok(format!("{} reorder {} by {what}", env!("CARGO_PKG_VERSION"), identity()));
     let made = work::run(work, dst, ".reordering", identity_of_work, |scratch| {

@@ -1,11 +1,11 @@
-//! A shuffle: no order at all.
+//! Random order, the baseline.
 
 use graphmill_core::{Graph, NodeId, Result, keyed, node_order::by_keys};
 
-/// Sets these draws apart from others of the same seed.
+/// Separates these draws from others with the same seed.
 const DOMAIN: u64 = 0x7265_6f72_6465_7231;
 
-/// The nodes by a keyed hash. O(V log V), parallel.
+/// Orders the nodes by a keyed hash. O(V log V), parallel.
 pub(super) fn order(graph: &Graph, seed: u64) -> Result<Vec<NodeId>> {
     by_keys(graph.num_nodes(), |v| keyed::key(&[DOMAIN, seed, v.into()]))
 }

@@ -1,24 +1,40 @@
-//! Reverse Cuthill-McKee: an order in which neighbours' ids are close, so that the matrix has a narrow band.
+//! Reverse Cuthill-McKee: an order in which neighbours have close ids, so that the adjacency matrix
+//! has a narrow band.
 //!
-//! Cuthill and McKee, *Reducing the bandwidth of sparse symmetric matrices*, ACM 1969: breadth first from a node at the
-//! graph's rim, the neighbours of each node by ascending degree; then all reversed (George, 1971). The rim is found as in
-//! George and Liu, *An implementation of a pseudoperipheral node finder*, ACM TOMS 5(3), 1979: from a node go to the one
-//! of least degree among the farthest for as long as that takes us farther out. Here at most [`ROUNDS`] times.
+//! # Algorithm
 //!
-//! O(E log d + V log V), sequential. Components follow one another by their least degree, so that isolated nodes come last.
+//! Breadth first from a peripheral node, the neighbours of each node by ascending degree; the
+//! result is reversed. A peripheral node is found by repeatedly moving to the node of least degree
+//! among the farthest, as long as the distance grows. Components are ordered by their least degree,
+//! so that isolated nodes come last.
+//!
+//! # Source
+//!
+//! Cuthill and McKee, *Reducing the bandwidth of sparse symmetric matrices*, ACM 1969; the
+//! reversal: George, 1971; the peripheral node: George and Liu, *An implementation of a
+//! pseudoperipheral node finder*, ACM TOMS 5(3), 1979.
+//!
+//! # Cost
+//!
+//! O(E log d + V log V), sequential.
+//!
+//! # Deviations
+//!
+//! The search for a peripheral node ends after [`ROUNDS`] traversals.
 
 use graphmill_core::{Graph, NodeId, Result, memory, node_order::by_keys};
 
 use super::adjacency::{Seen, both_ways};
 
-/// Searches for a rim at most: each costs as much as the walk itself, and three are mostly enough.
+/// Maximum number of traversals in the search for a peripheral node: each costs as much as the
+/// ordering itself, and three usually suffice.
 const ROUNDS: usize = 6;
 
-/// The order. Edges are followed both ways.
+/// Computes the order. Edges are followed in both directions.
 pub(super) fn order(graph: &Graph, _: u64) -> Result<Vec<NodeId>> {
     let graph = both_ways(graph)?;
     let mut seen = Seen::new(graph.num_nodes())?;
-    let mut rim = Rim { graph: &graph, seen: Seen::new(graph.num_nodes())?, queue: Vec::new() };
+    let mut rim = PeripherySearch { graph: &graph, seen: Seen::new(graph.num_nodes())?, queue: Vec::new() };
     let mut order: Vec<NodeId> = memory::reserve(graph.num_nodes())?;
     let mut children: Vec<(usize, NodeId)> = Vec::new();
     for first in by_keys(graph.num_nodes(), |v| graph.in_degree(v) as u64)? {
@@ -43,16 +59,16 @@ pub(super) fn order(graph: &Graph, _: u64) -> Result<Vec<NodeId>> {
     Ok(order)
 }
 
-/// Looks for nodes at the rim of their component.
-struct Rim<'a> {
+/// Search for peripheral nodes of a component.
+struct PeripherySearch<'a> {
     graph: &'a Graph,
-    /// Empty between two walks.
+    /// Empty between two traversals.
     seen: Seen,
     queue: Vec<NodeId>,
 }
 
-impl Rim<'_> {
-    /// A node of the component of `first` that is far from another.
+impl PeripherySearch<'_> {
+    /// Finds a node in the component of `first` that is far from another.
     fn find(&mut self, first: NodeId) -> NodeId {
         if self.graph.in_degree(first) == 0 {
             return first;
@@ -69,7 +85,7 @@ impl Rim<'_> {
         root
     }
 
-    /// How many levels there are from `root`, and the node of least degree of the last.
+    /// Number of levels from `root`, and the node of least degree in the last.
     fn walk(&mut self, root: NodeId) -> (usize, NodeId) {
         let Self { graph, seen, queue } = self;
         queue.clear();

@@ -1,10 +1,22 @@
-//! A dataset carried over to an order: Algorithm 2 of Min et al., *Graph neural network training with data tiering*, 2021.
+//! Application of an order to a dataset.
 //!
-//! The paper's steps, all parallel: the rank of every node (its new id), the lengths of the new rows and their prefix sum,
-//! then every row copied with its ids mapped. It leaves rows as they come; ours ascend, as everywhere in a dataset,
-//! and everything else that a dataset holds follows.
+//! # Algorithm
 //!
-//! O(V + E log d) for rows of d in-neighbours and O(V F) for the features.
+//! All steps are parallel: the rank of every node (its new id), the lengths of the new rows and
+//! their prefix sum, then a copy of every row with mapped ids.
+//!
+//! # Source
+//!
+//! Min et al., *Graph neural network training with data tiering*, 2021, Algorithm 2.
+//!
+//! # Cost
+//!
+//! O(V + E log d) for rows of d in-neighbours, and O(V F) for the features.
+//!
+//! # Deviations
+//!
+//! The paper keeps the order within rows; here rows are sorted, as in every dataset, and all other
+//! arrays of the dataset follow.
 
 use std::time::Instant;
 
@@ -18,34 +30,35 @@ use serde::Serialize;
 use super::rows::{gather, indptr, ragged};
 use crate::{Dataset, dataset::NamedGraph, external::Scratch};
 
-/// Where the time of a reordering went.
+/// Durations of the stages of a reordering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Seconds {
-    /// Making the order.
+    /// Computing the order.
     pub order: f64,
-    /// Row starts, in-neighbours and edge weights, and writing them.
+    /// Relabelling and writing row starts, in-neighbours and edge weights.
     pub topology: f64,
-    /// Feature rows, and writing them.
+    /// Moving and writing feature rows.
     pub features: f64,
-    /// Labels, split and original ids.
+    /// Moving labels, split and original ids.
     pub labels: f64,
-    /// Checking the result, writing what was not written on the way, and moving it into place.
+    /// Checking the result, writing the remaining arrays, and moving the directory into place.
     pub finish: f64,
 }
 
 impl Seconds {
-    /// All of it.
+    /// Total duration.
     pub fn sum(&self) -> f64 {
         self.order + self.topology + self.features + self.labels + self.finish
     }
 }
 
-/// The dataset with its nodes in the order `order`: what was node `order[i]` is node `i`. Edges and their weights, features,
-/// labels, the split and original ids follow; rows ascend. Where the dataset consists of named graphs, each keeps its run of ids and
-/// the order decides within it. Deterministic, parallel; large tables go to the scratch's directory as they are made.
+/// Relabels the dataset by `order`: node `order[i]` becomes node `i`. Edges and their weights,
+/// features, labels, the split and original ids follow; rows are ascending. In a dataset of named
+/// graphs, each keeps its range of ids and the order applies within it. Deterministic, parallel;
+/// large tables go to the scratch's directory as they are computed.
 ///
 /// # Errors
-/// `order` is no permutation of the nodes, the memory cannot be had, or writing fails.
+/// `order` is not a permutation of the nodes, an allocation fails, or writing fails.
 pub fn relabel(dataset: &Dataset, order: &[NodeId], scratch: &Scratch) -> Result<(Dataset, Seconds)> {
     let nodes = dataset.num_nodes();
     if order.len() != nodes {
@@ -91,24 +104,24 @@ pub fn relabel(dataset: &Dataset, order: &[NodeId], scratch: &Scratch) -> Result
     Ok((made, seconds))
 }
 
-/// The order of the nodes within each of `graphs`, one graph behind the other. O(V log graphs).
+/// Order of the nodes within each of `graphs`, concatenated. O(V log graphs).
 fn within(order: &[NodeId], graphs: &[NamedGraph]) -> Result<Vec<NodeId>> {
     let ends: Vec<usize> = graphs.iter().map(|graph| graph.nodes.end).collect();
     let mut next: Vec<usize> = graphs.iter().map(|graph| graph.nodes.start).collect();
     let mut whole = vec![0; order.len()];
     for &v in order {
         let graph = ends.partition_point(|&end| end <= v as usize);
-        // an order that is no permutation is refused here or later
+        // An order that is not a permutation is rejected here or later.
         let place = next.get_mut(graph).filter(|place| **place < ends[graph]);
-        let place = place.ok_or_else(|| Error::invalid(format!("node {v} stands twice in an order")))?;
+        let place = place.ok_or_else(|| Error::invalid(format!("node {v} occurs twice in an order")))?;
         whole[*place] = v;
         *place += 1;
     }
     Ok(whole)
 }
 
-/// Rows of more ids are sorted by all threads.
-const LONG: usize = 1 << 16;
+/// Row length from which all threads sort a single row.
+const PARALLEL_SORT_LEN: usize = 1 << 16;
 
 fn topology(graph: &Graph, order: &[NodeId], rank: &[NodeId], scratch: &Scratch) -> Result<Graph> {
     scratch.stage("relabelling the edges", None, Unit::Edges);
@@ -118,18 +131,19 @@ fn topology(graph: &Graph, order: &[NodeId], rank: &[NodeId], scratch: &Scratch)
         let row = |i: usize, ids: &mut [NodeId], _: &mut [f32]| {
             let old = graph.in_neighbors(order[i]);
             ids.iter_mut().zip(old).for_each(|(id, &u)| *id = rank[u as usize]);
-            if ids.len() > LONG { ids.par_sort_unstable() } else { ids.sort_unstable() }
+            if ids.len() > PARALLEL_SORT_LEN { ids.par_sort_unstable() } else { ids.sort_unstable() }
         };
         let (ids, _) = ragged(&starts, of_ids, None, row)?;
         return Ok(Graph::sorted(starts.into(), ids, None));
     };
     let row = |i: usize, ids: &mut [NodeId], weights: &mut [f32]| {
         let (old, start) = (graph.in_neighbors(order[i]), graph.indptr()[order[i] as usize] as usize);
-        // an id above its weight; several edges between two nodes come out by ascending weight, whatever order they were in
+        // Each id is stored above its weight; parallel edges sort by ascending weight regardless of
+        // their original order.
         let pairs = old.iter().zip(&weight[start..start + old.len()]);
         let mut keys: Vec<u64> =
             pairs.map(|(&u, w)| u64::from(rank[u as usize]) << 32 | u64::from(w.to_bits())).collect();
-        if keys.len() > LONG {
+        if keys.len() > PARALLEL_SORT_LEN {
             keys.par_sort_unstable()
         } else {
             keys.sort_unstable()
@@ -142,7 +156,7 @@ fn topology(graph: &Graph, order: &[NodeId], rank: &[NodeId], scratch: &Scratch)
     Ok(Graph::sorted(starts.into(), ids, weights))
 }
 
-/// The labels of the nodes `order`, in that order.
+/// Labels of the nodes `order`, in that order.
 pub(crate) fn labels(labels: &Labels, order: &[NodeId], scratch: &Scratch) -> Result<Labels> {
     Ok(match labels {
         Labels::Single { class, classes } => {
@@ -156,7 +170,7 @@ pub(crate) fn labels(labels: &Labels, order: &[NodeId], scratch: &Scratch) -> Re
     })
 }
 
-/// The feature rows of the nodes `order`, in that order.
+/// Feature rows of the nodes `order`, in that order.
 pub(crate) fn features(features: &Features, order: &[NodeId], scratch: &Scratch) -> Result<Features> {
     scratch.stage("moving the features", None, Unit::Rows);
     let dim = features.dim;

@@ -1,4 +1,4 @@
-//! Rows in a new order, window by window: one is filled by all threads while the one before is written.
+//! Rows in a new order, window by window: all threads fill one while the previous one is written.
 
 use std::ops::Range;
 
@@ -9,12 +9,12 @@ use crate::{external::Rows, npy::Element};
 
 /// Bytes of a window.
 const WINDOW: usize = 4 << 20;
-/// Tables of more bytes go to the disk at once, where there is one: what is on its way there need not wait in memory.
+/// Tables of more bytes are written to disk directly, if the scratch has a directory.
 const SMALL: usize = 8 << 20;
-/// Values one task fills.
+/// Minimum number of values per task.
 const MIN_TASK_LEN: usize = 1 << 14;
 
-/// The rows `order` of a table of `width` columns, in that order, by way of `to`.
+/// Gathers the rows `order` of a table of `width` columns through the scratch `to`.
 pub(crate) fn gather<T: Element>(
     data: &[T],
     width: usize,
@@ -37,7 +37,7 @@ pub(crate) fn gather<T: Element>(
     to.finish()
 }
 
-/// Row starts in a new order. Parallel, but for the sum.
+/// Row starts in a new order. Parallel except for the prefix sum.
 pub(crate) fn indptr(of: &[u64], order: &[NodeId]) -> Vec<u64> {
     let length = |&v: &NodeId| of[v as usize + 1] - of[v as usize];
     let mut starts: Vec<u64> = Vec::with_capacity(order.len() + 1);
@@ -49,15 +49,15 @@ pub(crate) fn indptr(of: &[u64], order: &[NodeId]) -> Vec<u64> {
     starts
 }
 
-/// What rows of different lengths hold: ids, and with each a value or with none.
+/// Contents of rows of different lengths: ids, and optionally one value each.
 #[derive(Default)]
 struct Window {
     ids: Vec<u32>,
     values: Vec<f32>,
 }
 
-/// Rows of the lengths that `indptr` says, each filled by `row` (its number, its ids, their values) and written to `ids`,
-/// and `values` where there are any.
+/// Writes rows of the lengths given by `indptr`, each filled by `row` (its number, its ids, their
+/// values), to `ids` and, if present, `values`.
 pub(crate) fn ragged(
     indptr: &[u64],
     mut ids: Rows<u32>,
@@ -85,7 +85,7 @@ pub(crate) fn ragged(
     Ok((ids.finish()?, values.map(Rows::finish).transpose()?))
 }
 
-/// Runs of rows that fit a window; a row is not divided.
+/// Ranges of rows that fit a window; a row is not split.
 fn runs(indptr: &[u64]) -> impl Iterator<Item = Range<usize>> {
     let rows = indptr.len() - 1;
     let mut first = 0;
@@ -98,7 +98,7 @@ fn runs(indptr: &[u64]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Fills the rows from `first`, halves of what they hold by separate threads.
+/// Fills the rows from `first` on, recursively halved by entries over the threads.
 fn fill(
     indptr: &[u64],
     first: usize,
@@ -111,7 +111,7 @@ fn fill(
     let of_values = |at: usize, values: &[f32]| if values.is_empty() { 0 } else { at };
     if rows > 1 && at(rows) + rows > MIN_TASK_LEN {
         let half = indptr[0] + (at(rows) / 2) as u64;
-        // nodes without edges are divided by their number
+        // Rows without edges are halved by number.
         let middle = if at(rows) == 0 { rows / 2 } else { indptr.partition_point(|&start| start <= half) };
         let middle = middle.clamp(1, rows - 1);
         let place = of_values(at(middle), values);

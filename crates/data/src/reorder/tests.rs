@@ -1,4 +1,4 @@
-//! Every order, of every kind of dataset, against maps from old to new.
+//! Tests of every order on every kind of dataset, against maps from old to new ids.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn order_of(name: &str, graph: &Graph) -> Vec<NodeId> {
     (find("order", TABLE, name).unwrap().make.make)(graph, 7).unwrap()
 }
 
-/// What kinds of parts a dataset has.
+/// Optional arrays of a test dataset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) weighted: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Kind {
     pub(crate) reordered: bool,
 }
 
-/// A dataset of up to 40 nodes whose every value says where it belongs.
+/// Dataset of up to 40 nodes whose every value identifies its node.
 pub(crate) fn dataset(nodes: usize, pairs: &[(u32, u32)], kind: Kind) -> Dataset {
     let half = nodes / 2;
     let apart = |&(u, v): &(u32, u32)| !kind.named || (u as usize >= half) == (v as usize >= half);
@@ -97,7 +97,7 @@ pub(crate) fn dataset(nodes: usize, pairs: &[(u32, u32)], kind: Kind) -> Dataset
     dataset
 }
 
-/// The edges with their weights, by what `name` calls the nodes.
+/// Edges with their weights, by the node names of `name`.
 fn edges(graph: &Graph, name: impl Fn(u32) -> u32) -> Vec<(u32, u32, u32)> {
     let mut edges = Vec::new();
     for v in 0..graph.num_nodes() as u32 {
@@ -111,7 +111,7 @@ fn edges(graph: &Graph, name: impl Fn(u32) -> u32) -> Vec<(u32, u32, u32)> {
     edges
 }
 
-/// A node's features and labels.
+/// Features and labels of a node.
 pub(crate) fn attributes(dataset: &Dataset, v: u32) -> (Vec<f32>, Vec<i32>) {
     let (dim, v) = (dataset.features.dim, v as usize);
     let features = match &dataset.features.data {
@@ -128,11 +128,11 @@ pub(crate) fn attributes(dataset: &Dataset, v: u32) -> (Vec<f32>, Vec<i32>) {
     (features, labels)
 }
 
-/// Asserts that `new` is `old` under other names, and returns those: the old id of every node.
+/// Asserts that `new` is `old` with renumbered nodes, and returns the old id of every node.
 fn same_but_renumbered(old: &Dataset, new: &Dataset) -> Vec<u32> {
     new.validate().unwrap();
     let ids = new.original_ids.as_ref().unwrap();
-    // ids of `old`, whose own original ids they may be
+    // Ids of `old`, which may be original ids themselves.
     let old_ids: Vec<u32> = match &old.original_ids {
         None => ids.to_vec(),
         Some(first) => {
@@ -159,7 +159,7 @@ fn same_but_renumbered(old: &Dataset, new: &Dataset) -> Vec<u32> {
 
 proptest! {
     #[test]
-    fn every_order_of_every_kind_of_dataset_is_the_same_dataset(
+    fn every_order_preserves_every_kind_of_dataset(
         nodes in 1usize..40,
         pairs in prop::collection::vec((0u32..40, 0u32..40), 0..120),
         flags in prop::array::uniform5(any::<bool>()),
@@ -179,7 +179,7 @@ proptest! {
 }
 
 #[test]
-fn the_papers_example_gives_its_ranks() {
+fn the_papers_example_has_the_papers_ranks() {
     let order = by_scores(&[0.1, 0.4, 0.2, 0.3]).unwrap();
     assert_eq!(inverse(&order).unwrap(), [3, 0, 2, 1]);
 }
@@ -197,7 +197,7 @@ fn small() -> Graph {
 fn orders_of_a_small_graph_worked_out_by_hand() {
     assert_eq!(order_of("degree", &small()), [1, 2, 7, 0, 3, 4, 5, 6]);
     assert_eq!(order_of("bfs", &small()), [1, 0, 2, 7, 3, 4, 5, 6]);
-    // Cuthill-McKee: 6 alone; 0 and 3 lie at the rim, and from 0 it goes 0 1 7 2 3; 4 5
+    // Cuthill-McKee: 6 alone; 0 and 3 are peripheral, and from 0 the order is 0 1 7 2 3; 4 5.
     assert_eq!(order_of("rcm", &small()), [5, 4, 3, 2, 7, 1, 0, 6]);
     let shuffled = order_of("random", &small());
     assert_ne!(shuffled, (0..8).collect::<Vec<_>>());
@@ -224,12 +224,12 @@ fn reverse_cuthill_mckee_narrows_the_band_of_a_shuffled_grid() {
     let grid = graph((side * side) as usize, &pairs, EdgeOptions::UNDIRECTED);
     let band = |rank: &[u32]| pairs.iter().map(|&(u, v)| rank[u as usize].abs_diff(rank[v as usize])).max();
     assert!(band(&(0..side * side).collect::<Vec<_>>()) > Some(500));
-    // the best is the side of the grid
+    // The optimum is the side of the grid.
     assert!(band(&inverse(&order_of("rcm", &grid)).unwrap()) <= Some(side + 1));
 }
 
 #[test]
-fn orders_that_are_none_are_refused() {
+fn invalid_orders_are_rejected() {
     let kind =
         Kind { weighted: false, undirected: true, multi: false, features: 1, named: false, reordered: false };
     let named = Kind { named: true, ..kind };
@@ -241,8 +241,8 @@ fn orders_that_are_none_are_refused() {
         }
     };
     fails(&[0, 1, 2], "an order of 3 nodes, but there are 4");
-    fails(&[0, 1, 2, 2], "node 2 stands twice");
-    fails(&[3, 3, 3, 3], "node 3 stands twice");
+    fails(&[0, 1, 2, 2], "node 2 occurs twice");
+    fails(&[3, 3, 3, 3], "node 3 occurs twice");
     assert!(relabel(&dataset(4, &[], kind), &[0, 1, 2, 9], &Scratch::in_memory()).is_err());
     assert!(relabel(&dataset(4, &[], named), &[0, 1, 2, 9], &Scratch::in_memory()).is_err());
 }
@@ -278,26 +278,26 @@ fn large(weighted: bool) -> Dataset {
 
 #[test]
 fn many_threads_windows_and_files_give_the_same_bytes() {
-    let room = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir().unwrap();
     for weighted in [false, true] {
         let data = large(weighted);
         let mut files = Vec::new();
         for threads in [1, 3] {
-            let dir = room.path().join(format!("{weighted}-{threads}"));
+            let dir = root.path().join(format!("{weighted}-{threads}"));
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let by = |data: &Dataset| Ok(order_of("degree", &data.graph));
             pool.install(|| reorder_to(&data, &dir, "degree", by, Work::default())).unwrap();
             files.push(std::fs::read(dir.join("graphmill.json")).unwrap());
         }
-        // the manifest holds the checksum of every file
+        // The manifest contains the checksum of every file.
         assert!(files[0] == files[1]);
-        let new = Dataset::open(room.path().join(format!("{weighted}-1"))).unwrap();
+        let new = Dataset::open(root.path().join(format!("{weighted}-1"))).unwrap();
         let order: &Buffer<u32> = new.original_ids.as_ref().unwrap();
         assert_eq!(order[..], order_of("degree", &data.graph));
         assert_eq!(edges(&new.graph, |v| order[v as usize]), edges(&data.graph, |v| v));
         for (new_id, &v) in order.iter().enumerate().step_by(97) {
             assert_eq!(attributes(&new, new_id as u32), attributes(&data, v));
         }
-        assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 2 + 2 * usize::from(weighted));
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2 + 2 * usize::from(weighted));
     }
 }

@@ -1,4 +1,4 @@
-//! The table that people read: a line per figure, and the degrees as bars.
+//! Table of statistics: one line per figure, and the degrees as bars.
 
 use std::fmt;
 
@@ -26,11 +26,11 @@ impl fmt::Display for Info {
         if !self.graphs.is_empty() {
             let part =
                 |g: &Part| format!("{} {} nodes, {} edges", g.name, grouped(g.nodes), grouped(g.edges));
-            let more = match self.graphs.len().saturating_sub(SHOWN) {
+            let more = match self.graphs.len().saturating_sub(MAX_LISTED_GRAPHS) {
                 0 => String::new(),
                 n => format!("; and {} more", grouped(n)),
             };
-            let parts = self.graphs.iter().take(SHOWN).map(part).collect::<Vec<_>>().join("; ");
+            let parts = self.graphs.iter().take(MAX_LISTED_GRAPHS).map(part).collect::<Vec<_>>().join("; ");
             row("graphs", grouped(self.graphs.len()), parts + &more)?;
         }
         let share = 100.0 * self.components.largest as f64 / self.nodes.max(1) as f64;
@@ -80,13 +80,13 @@ impl fmt::Display for Info {
 }
 
 impl Info {
-    /// A bar for every range of in-degrees.
+    /// Prints a bar for every range of in-degrees.
     fn write_histogram(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let most = self.degree.histogram.iter().map(|bin| bin.nodes).max().unwrap_or(0).max(1);
         for bin in &self.degree.histogram {
             let degrees =
                 if bin.from == bin.to { bin.from.to_string() } else { format!("{}-{}", bin.from, bin.to) };
-            // a count above zero shows, if only as the thinnest bar
+            // A nonzero count shows at least the thinnest bar.
             let eighths = (bin.nodes as f64 / most as f64 * 8.0 * BAR as f64).round() as usize;
             let eighths = if bin.nodes > 0 { eighths.max(1) } else { 0 };
             let mut bar = "█".repeat(eighths / 8);
@@ -98,27 +98,27 @@ impl Info {
     }
 }
 
-/// So many of several graphs are named.
-const SHOWN: usize = 8;
+/// Maximum number of graphs listed by name.
+const MAX_LISTED_GRAPHS: usize = 8;
 
-/// Characters of the longest bar.
+/// Length of the longest bar in characters.
 const BAR: usize = 40;
 
 fn grouped(n: usize) -> String {
     count(n as u64)
 }
 
-/// Three decimals, and no minus before a zero.
+/// Three decimals, without a minus before zero.
 fn three(x: f64) -> String {
     format!("{:.3}", if x.abs() < 0.0005 { 0.0 } else { x })
 }
 
-/// At most two decimals, and none that say nothing.
+/// At most two decimals, without trailing zeros.
 fn short(x: f64) -> String {
     format!("{x:.2}").trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// Bytes in the decimal unit that suits them.
+/// Bytes in a suitable decimal unit.
 pub(crate) fn size(bytes: usize) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "kB", "MB", "GB"] {
@@ -136,7 +136,7 @@ mod tests {
     use crate::stats::{info, tests::small};
 
     #[test]
-    fn the_table_reads_well() {
+    fn the_table_matches_the_reference_text() {
         let expected = "\
 small
   nodes                   6   1 isolated

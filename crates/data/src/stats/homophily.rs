@@ -1,26 +1,40 @@
-//! How alike the labels of neighbours are, by three measures of the literature.
+//! Homophily of the labels, by three measures of the literature.
+//!
+//! # Algorithm
+//!
+//! One pass over the edges counts their ends by class; each measure is a formula on these counts.
+//!
+//! # Source
+//!
+//! Edge homophily: Zhu et al., *Beyond homophily in graph neural networks*, NeurIPS 2020,
+//! definition 1. Adjusted homophily: Platonov et al., *Characterizing graph datasets for node
+//! classification*, NeurIPS 2023, section 2.2. Class-insensitive homophily: Lim et al., *Large
+//! scale learning on non-homophilous graphs*, NeurIPS 2021, section 3.
+//!
+//! # Cost
+//!
+//! O(E + C).
 
 use graphmill_core::NodeId;
 use serde::Serialize;
 
-/// Homophily over the edges that join two different labelled nodes, each stored direction counted.
+/// Homophily over the edges between two different labelled nodes, counting each stored direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Homophily {
-    /// Share of edges whose ends are of one class (Zhu et al., *Beyond homophily in graph neural
-    /// networks*, NeurIPS 2020, definition 1).
+    /// Share of edges whose ends have the same class (Zhu et al., definition 1).
     pub edge: f64,
-    /// `(edge - sum_k p_k^2) / (1 - sum_k p_k^2)`, where `p_k` is the share of edge ends in class `k`:
-    /// 0 where edges are as if drawn at random, 1 where all join equals, whatever the class sizes
-    /// (Platonov et al., *Characterizing graph datasets for node classification*, NeurIPS 2023,
-    /// section 2.2). None where all edge ends are of one class.
+    /// Adjusted homophily `(edge - sum_k p_k^2) / (1 - sum_k p_k^2)`, where `p_k` is the share of
+    /// edge ends in class `k`: 0 for random edges and 1 if all edges connect equal classes,
+    /// independent of the class sizes (Platonov et al., section 2.2). `None` if all edge ends have
+    /// one class.
     pub adjusted: Option<f64>,
-    /// `1 / (C - 1) sum_k max(0, h_k - n_k / n)`, where `h_k` is the share of the edges into class `k`
-    /// that come from it and `n_k / n` its share of the labelled nodes (Lim et al., *Large scale
-    /// learning on non-homophilous graphs*, NeurIPS 2021, section 3). None where there is one class.
+    /// Class-insensitive homophily `1 / (C - 1) sum_k max(0, h_k - n_k / n)`, where `h_k` is the
+    /// share of the edges into class `k` that come from it and `n_k / n` its share of the labelled
+    /// nodes (Lim et al., section 3). `None` for a single class.
     pub class_insensitive: Option<f64>,
 }
 
-/// Per class: edges within it, edges into it, edges out of it.
+/// Edges within a class, into it, and out of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
     within: u64,
@@ -28,29 +42,29 @@ struct Ends {
     out: u64,
 }
 
-/// The ends of edges, counted by class (`C`).
+/// Counts of edge ends by class (`C`).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     ends: Vec<Ends>,
 }
 
 impl Tally {
-    /// None yet.
+    /// Creates zero counts.
     pub(super) fn new(classes: usize) -> Self {
         Self { ends: vec![Ends::default(); classes] }
     }
 
-    /// Whether it is of no class at all.
+    /// Returns true if there are no classes.
     pub(super) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Adds the edges into node `v` from `sources`. `class` is of all nodes; -1 and whatever else is no class does not
-    /// count.
+    /// Adds the edges into node `v` from `sources`. `class` covers all nodes; -1 and any other
+    /// value that is not a class is not counted.
     #[inline]
     pub(super) fn add(&mut self, class: &[i32], v: NodeId, sources: &[NodeId]) {
         let count = self.ends.len();
-        // what is no class wraps to an index outside
+        // An invalid class wraps to an index out of range.
         let class_of = |v: NodeId| Some(class[v as usize] as usize).filter(|&c| c < count);
         let Some(to) = class_of(v) else { return };
         for &u in sources.iter().filter(|&&u| u != v) {
@@ -61,7 +75,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another tally.
     pub(super) fn merge(&mut self, other: &Self) {
         for (a, b) in self.ends.iter_mut().zip(&other.ends) {
             a.within += b.within;
@@ -70,8 +84,8 @@ impl Tally {
         }
     }
 
-    /// The homophily, where `class_counts` (`C`) says how many nodes each class has; None where no edge joins two
-    /// different labelled nodes.
+    /// Computes the homophily from `class_counts` (`C`), the number of nodes of each class; `None`
+    /// if no edge connects two different labelled nodes.
     pub(super) fn homophily(&self, class_counts: &[usize]) -> Option<Homophily> {
         let ends = &self.ends;
         let edges: u64 = ends.iter().map(|e| e.into).sum();
@@ -115,7 +129,8 @@ mod tests {
 
     #[test]
     fn edges_of_unlabelled_nodes_and_self_loops_do_not_count() {
-        // 0 -> 0, 0 -> 1, 1 -> 2, 2 -> 1; node 2 is unlabelled: one edge counts, between unequals.
+        // 0 -> 0, 0 -> 1, 1 -> 2, 2 -> 1; node 2 is unlabelled: one edge counts, between unequal
+        // classes.
         let graph = build(3, &[0, 0, 1, 2], &[0, 1, 2, 1], EdgeOptions::DIRECTED).unwrap();
         let homophily = |class: &[i32], counts: &[usize]| {
             let mut tally = Tally::new(counts.len());

@@ -1,4 +1,5 @@
-//! A web server for tests, on a port of its own: the test says what every request is answered with, faults included.
+//! Test web server on a free port: the test determines the response to every request, faults
+//! included.
 
 #![allow(dead_code, reason = "every test file uses a part")]
 
@@ -13,26 +14,26 @@ use std::{
     time::Duration,
 };
 
-/// What was asked for.
+/// Received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) path: String,
-    /// The first byte wanted.
+    /// First requested byte.
     pub(crate) from: Option<usize>,
     pub(crate) if_range: Option<String>,
 }
 
-/// What comes back.
+/// Response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
-    /// Close after so many bytes of the body.
+    /// Number of body bytes after which the connection closes.
     pub(crate) cut: Option<usize>,
-    /// Where it is cut, stay silent for so long before closing.
+    /// Delay before closing a cut connection.
     pub(crate) silent: Duration,
-    /// Do not say how long the body is: it ends with the connection.
+    /// True to omit the length: the body ends with the connection.
     pub(crate) unsized_body: bool,
 }
 
@@ -51,12 +52,12 @@ impl Reply {
         self
     }
 
-    /// The whole of a file, whatever was asked for.
+    /// Whole file, regardless of the requested range.
     pub(crate) fn whole(bytes: &[u8]) -> Self {
         Self { status: 200, body: bytes.to_vec(), ..Self::default() }
     }
 
-    /// A file from a server that knows ranges and versions.
+    /// File of a server that supports ranges and versions.
     pub(crate) fn file(request: &Request, bytes: &[u8], etag: &str) -> Self {
         let same = request.if_range.as_deref().is_none_or(|tag| tag == etag);
         let reply = match request.from.filter(|_| same) {
@@ -72,7 +73,7 @@ impl Reply {
     }
 }
 
-/// Runs until it is dropped.
+/// Server that runs until it is dropped.
 pub(crate) struct Server {
     pub(crate) url: String,
     address: SocketAddr,
@@ -82,7 +83,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers every request with what `answer` says to it; the number counts them from 0.
+    /// Starts a server that responds with `answer`; its second argument counts the requests from 0.
     pub(crate) fn start(answer: impl Fn(&Request, usize) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -98,19 +99,19 @@ impl Server {
                 let Some(request) = read(&stream) else { continue };
                 let number = log.lock().unwrap().len();
                 log.lock().unwrap().push(request.clone());
-                // a client that went away is what some tests are about
+                // Some tests close the connection early.
                 let _ = write(stream, &answer(&request, number));
             }
         });
         Self { url: format!("http://{address}"), address, seen, stop, thread: Some(thread) }
     }
 
-    /// The requests so far.
+    /// Requests received so far.
     pub(crate) fn seen(&self) -> Vec<Request> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Where each request began to read, so far.
+    /// Start of the requested range of each request so far.
     pub(crate) fn ranges(&self) -> Vec<Option<usize>> {
         self.seen().iter().map(|request| request.from).collect()
     }

@@ -1,4 +1,4 @@
-//! The thread that drives the transport.
+//! Thread that drives the transport.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,7 +15,7 @@ use rayon::ThreadPool;
 
 use super::{
     ENDED, HEADER, Shared, header, kind, lock,
-    queue::{Arriving, Queue},
+    queue::{Queue, Reassembly},
     say_text, text,
 };
 use crate::{
@@ -23,49 +23,51 @@ use crate::{
     transport::{Frame, Lane},
 };
 
-/// Least and most time between two looks for frames: each look takes a core from whoever computes there, on virtual machines for tens of
-/// microseconds, and frames of 1 Gbit/s come every half a millisecond.
-const LOOKS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(1)];
-/// Between these, this part of the time for which there have been none: beyond the least, nobody waits longer by more than this part.
-const LOOKED: u32 = 4;
-/// Frames that are taken before others are sent.
-const TURN: usize = 16;
-/// How long a rank that has failed tries to say so.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// How often a rank says that it is there in the time that others wait.
-const BEATS: u32 = 8;
+/// Minimum and maximum time between two polls: each poll takes a core from computations, on virtual
+/// machines for tens of microseconds, and frames of 1 Gbit/s arrive every half a millisecond.
+const POLL_INTERVAL: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(1)];
+/// Between these limits, the pause is this fraction of the idle time, so that no receiver waits
+/// longer by more than this fraction.
+const IDLE_DIVISOR: u32 = 4;
+/// Number of frames received before others are sent.
+const RECEIVE_BATCH: usize = 16;
+/// Time for which a failed rank tries to report the failure.
+const FAILURE_REPORT_TIME: Duration = Duration::from_secs(1);
+/// Number of heartbeats within the timeout of other ranks.
+const HEARTBEATS: u32 = 8;
 
-/// What the driver is told.
+/// Command to the driver.
 pub(super) enum Outgoing {
-    /// A message for a rank.
+    /// Message to a rank.
     Message(usize, Lane, Vec<u32>),
-    /// All is said: end when it has been taken.
+    /// No more messages: end when all have been taken.
     End(Ending),
 }
 
-/// How a rank ends.
+/// Way in which a rank ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// In good order, with a good-bye behind everything else.
+    /// Regular end, with a good-bye after all messages.
     Closed,
-    /// By a failure of its own, which it has told.
+    /// Failure that has been reported.
     Failed,
-    /// As `Failed`, for all: the processes of the others are ended too.
+    /// Failure that also terminates the processes of the other ranks.
     Aborted,
 }
 
-/// What drives a transport.
+/// Driver of a transport.
 pub(super) struct Driver<T> {
     shared: Arc<Shared>,
     transport: T,
     threads: Arc<ThreadPool>,
     outbox: Receiver<Outgoing>,
     queue: Queue,
-    arriving: Arriving,
+    arriving: Reassembly,
 }
 
 impl<T: Transport> Driver<T> {
-    /// Of a post that hands over messages by `outbox`; `threads` answer.
+    /// Creates the driver of a messenger that sends messages through `outbox`, with `threads`
+    /// service threads.
     pub(super) fn new(
         shared: Arc<Shared>,
         transport: T,
@@ -73,10 +75,10 @@ impl<T: Transport> Driver<T> {
         outbox: Receiver<Outgoing>,
     ) -> Self {
         let queue = Queue::new(shared.size);
-        Self { shared, transport, threads, outbox, queue, arriving: Arriving::default() }
+        Self { shared, transport, threads, outbox, queue, arriving: Reassembly::default() }
     }
 
-    /// Until the post ends, or fails.
+    /// Runs until the messenger ends or fails.
     pub(super) fn drive(mut self) {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.talk()));
         let why = match &outcome {
@@ -87,17 +89,17 @@ impl<T: Transport> Driver<T> {
         lock(&self.shared.boxes).broken = Some(why.clone());
         self.shared.arrived.notify_all();
         if !matches!(outcome, Ok(Ok(()))) {
-            // what is left of the transport may tell the others; to end it in good order may take for ever
-            let told = catch_unwind(AssertUnwindSafe(|| {
-                self.queue.forget_answers();
-                self.tell_all(kind::FAULT, |words| say_text(&why, words));
+            // The remaining transport may deliver the reason; a regular end could block forever.
+            let farewell = catch_unwind(AssertUnwindSafe(|| {
+                self.queue.drop_replies();
+                self.send_to_all(kind::FAULT, |words| say_text(&why, words));
                 let began = Instant::now();
-                while self.is_busy() && began.elapsed() < FAREWELL {
+                while self.is_busy() && began.elapsed() < FAILURE_REPORT_TIME {
                     let _ = self.hand_over();
-                    std::thread::sleep(LOOKS[1]);
+                    std::thread::sleep(POLL_INTERVAL[1]);
                 }
             }));
-            drop(told);
+            drop(farewell);
             std::mem::forget(self.transport);
         }
     }
@@ -107,8 +109,8 @@ impl<T: Transport> Driver<T> {
         (0..self.shared.size).filter(move |&to| to != rank)
     }
 
-    /// Says something that belongs to no service to all others.
-    fn tell_all(&mut self, kind: u32, say: impl Fn(&mut Vec<u32>)) {
+    /// Sends a message that belongs to no service to all others.
+    fn send_to_all(&mut self, kind: u32, say: impl Fn(&mut Vec<u32>)) {
         for to in self.others() {
             let mut words = vec![kind, 0, 0];
             say(&mut words);
@@ -116,7 +118,7 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Hands over what may go now. Returns whether anything went.
+    /// Sends the messages that may be sent now. Returns true if any was sent.
     fn hand_over(&mut self) -> Result<bool> {
         let mut any = false;
         for to in self.others() {
@@ -130,37 +132,37 @@ impl<T: Transport> Driver<T> {
         Ok(any)
     }
 
-    /// Whether anything is still to be sent or taken.
+    /// Returns true if messages are still to be sent or received.
     fn is_busy(&mut self) -> bool {
         !self.queue.is_empty() || self.others().any(|to| self.transport.in_flight(to) > 0)
     }
 
     fn talk(&mut self) -> Result<()> {
-        let beat = self.shared.options.patience / BEATS;
+        let beat = self.shared.options.patience / HEARTBEATS;
         let mut beaten = Instant::now();
         let mut active = Instant::now();
         loop {
             let mut idle = true;
-            for _ in 0..TURN {
+            for _ in 0..RECEIVE_BATCH {
                 let Some((from, frame)) = self.transport.poll()? else { break };
                 self.arrive(from, frame);
                 idle = false;
             }
             if beaten.elapsed() >= beat {
                 beaten = Instant::now();
-                self.tell_all(kind::BEAT, |_| {});
+                self.send_to_all(kind::BEAT, |_| {});
             }
             idle &= !self.hand_over()?;
             if !idle {
                 active = Instant::now();
             }
-            // who is alone hears of nobody
+            // A single rank receives no messages.
             let pause = if self.shared.size > 1 {
-                (active.elapsed() / LOOKED).clamp(LOOKS[0], LOOKS[1])
+                (active.elapsed() / IDLE_DIVISOR).clamp(POLL_INTERVAL[0], POLL_INTERVAL[1])
             } else {
                 beat
             };
-            // all that was said meanwhile, so that the urgent of it goes first
+            // Collect all messages queued meanwhile, so that urgent ones go first.
             let mut next = self.outbox.recv_timeout(pause);
             loop {
                 match next {
@@ -175,26 +177,27 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Waits until what was said has been taken, for as long as others may wait; and where the job is to end with an error, ends it.
+    /// Waits until the sent messages have been taken, within the timeout; terminates the job if it
+    /// is to end with an error.
     fn end(&mut self, how: Ending) -> Result<()> {
-        let most = if how == Ending::Closed { self.shared.options.patience } else { FAREWELL };
+        let most = if how == Ending::Closed { self.shared.options.patience } else { FAILURE_REPORT_TIME };
         let began = Instant::now();
-        let mut is_told = how != Ending::Closed;
-        if is_told {
-            self.queue.forget_answers();
+        let mut is_farewell_sent = how != Ending::Closed;
+        if is_farewell_sent {
+            self.queue.drop_replies();
         }
         loop {
             self.hand_over()?;
             let is_over = began.elapsed() >= most;
             if self.is_busy() && !is_over {
-                // others end only when they have been listened to
+                // Other ranks end only after their messages were received.
                 while self.transport.poll()?.is_some() {}
-                std::thread::sleep(LOOKS[1]);
-            } else if is_told {
+                std::thread::sleep(POLL_INTERVAL[1]);
+            } else if is_farewell_sent {
                 break;
             } else {
-                self.tell_all(kind::BYE, |_| {});
-                is_told = true;
+                self.send_to_all(kind::BYE, |_| {});
+                is_farewell_sent = true;
             }
         }
         if how == Ending::Aborted {
@@ -206,21 +209,21 @@ impl<T: Transport> Driver<T> {
     fn arrive(&mut self, from: usize, frame: Frame) {
         let shared = &self.shared;
         let now = shared.began.elapsed().as_millis();
-        // a piece of a message is a sign of life
-        shared.heard[from].store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
+        // Any frame is a sign of life.
+        shared.last_seen[from].store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
         let Some(words) = self.arriving.add(from, frame) else { return };
         let Some(&[first, low, high]) = words.first_chunk::<HEADER>() else { return };
         let (kind, service) = (first & 0xff, first >> 8);
         let number = u64::from(high) << 32 | u64::from(low);
         match kind {
             kind::BEAT => {}
-            kind::ASK => {
+            kind::REQUEST => {
                 let shared = shared.clone();
                 self.threads.spawn(move || shared.answer(from, service, number, &words));
             }
             kind::FAULT | kind::BYE => {
                 let why = if kind == kind::BYE { ENDED.to_string() } else { text(&words) };
-                // the number of a fault that is passed on is one more than the rank whose it is
+                // The number of a forwarded fault is one more than the rank that caused it.
                 let of = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
                 let of = of.filter(|&rank| kind == kind::FAULT && rank < shared.size).unwrap_or(from);
                 let mut boxes = lock(&shared.boxes);
@@ -241,10 +244,10 @@ impl Shared {
     fn answer(&self, from: usize, service: u32, number: u64, words: &[u32]) {
         let found = self.services.read().unwrap_or_else(PoisonError::into_inner).get(&service).cloned();
         let lane = found.as_ref().map_or(Lane::Draws, |found| found.lane());
-        // written where it is sent from: an answer may be megabytes
-        let mut said = header(kind::ANSWER, service, number);
+        // Written into the message itself, because a reply may be megabytes.
+        let mut said = header(kind::REPLY, service, number);
         let answer = match found {
-            None => Err(format!("it has no service {service}: the ranks do not all run the same")),
+            None => Err(format!("it has no service {service}: the ranks run different programs")),
             Some(found) => {
                 let answer = || found.answer(from, &words[HEADER..], &mut said);
                 match catch_unwind(AssertUnwindSafe(answer)) {

@@ -1,4 +1,4 @@
-//! What waits to be sent, and what has arrived in part.
+//! Queues of outgoing messages, and reassembly of incoming ones.
 //!
 //! ```text
 //!   to rank r:   urgent  ──────────────────────────────┐
@@ -6,8 +6,9 @@
 //!                rows    ─ ─ frame | frame ─ ─ flight  ─┘
 //! ```
 //!
-//! Of a link that is slower than the ranks, what was handed over first arrives first. So little is handed over: an urgent message goes at
-//! once, and finds a [`WINDOW`] of frames of other lanes before it at most, wherever those stand in messages of megabytes.
+//! A slow link delivers frames in sending order, so few are handed over at a time: an urgent
+//! message is sent at once, behind at most [`WINDOW`] frames of other lanes, even within messages
+//! of megabytes.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,13 +17,13 @@ use std::{
 
 use crate::transport::{FRAME_WORDS, Frame, Lane};
 
-/// Frames of lanes that wait which are on their way to all other ranks together: as many as keep 10 Gbit/s busy for the time between two
-/// looks for messages on both sides, and a rank has two at least.
+/// Maximum number of frames of waiting lanes in flight to all other ranks together: enough to keep
+/// 10 Gbit/s busy between two polls on both sides; each rank has at least two.
 const WINDOW: usize = 8;
-/// Bytes that an urgent message finds before it at most, all frames of the other lanes that are on their way.
+/// Maximum number of bytes in flight before an urgent message, in frames of all other lanes.
 pub const IN_FLIGHT_BYTES: f64 = (4 * FRAME_WORDS * WINDOW) as f64;
 
-/// Messages to all ranks that have not been handed over.
+/// Messages to all ranks that are still to be sent.
 pub(super) struct Queue {
     lanes: Vec<[VecDeque<Message>; Lane::ALL.len()]>,
     window: usize,
@@ -30,23 +31,24 @@ pub(super) struct Queue {
 
 struct Message {
     words: Arc<Vec<u32>>,
-    /// Words that were handed over.
+    /// Number of words sent.
     begun: usize,
 }
 
 impl Queue {
-    /// For this many ranks, this one included.
+    /// Creates queues for `size` ranks, this one included.
     pub(super) fn new(size: usize) -> Self {
         let window = (WINDOW / size.saturating_sub(1).max(1)).max(2);
         Self { lanes: (0..size).map(|_| Default::default()).collect(), window }
     }
 
-    /// Another message for rank `to`.
+    /// Adds a message to rank `to`.
     pub(super) fn push(&mut self, to: usize, lane: Lane, words: Vec<u32>) {
         self.lanes[to][lane as usize].push_back(Message { words: Arc::new(words), begun: 0 });
     }
 
-    /// The next frame for rank `to`, to which so many are on their way; none where there is none, or too many are.
+    /// Next frame to rank `to`, to which `in_flight` frames are in flight; `None` if no message
+    /// waits or too many are in flight.
     pub(super) fn next(&mut self, to: usize, in_flight: usize) -> Option<Frame> {
         let lanes = Lane::ALL.into_iter().zip(&mut self.lanes[to]);
         let (lane, queue) = lanes.into_iter().find(|(_, queue)| !queue.is_empty())?;
@@ -62,24 +64,24 @@ impl Queue {
         Some(frame)
     }
 
-    /// Whether nothing waits.
+    /// Returns true if all queues are empty.
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.iter().flatten().all(VecDeque::is_empty)
     }
 
-    /// Forgets what is not urgent.
-    pub(super) fn forget_answers(&mut self) {
+    /// Drops all messages that are not urgent.
+    pub(super) fn drop_replies(&mut self) {
         let lanes = self.lanes.iter_mut().flat_map(|lanes| Lane::ALL.into_iter().zip(lanes));
         lanes.filter(|(lane, _)| lane.waits()).for_each(|(_, queue)| queue.clear());
     }
 }
 
-/// Messages whose end has not arrived, by sender and lane.
+/// Incomplete incoming messages, by sender and lane.
 #[derive(Default)]
-pub(super) struct Arriving(HashMap<(usize, Lane), Vec<u32>>);
+pub(super) struct Reassembly(HashMap<(usize, Lane), Vec<u32>>);
 
-impl Arriving {
-    /// Another frame of rank `from`; the message that it ends.
+impl Reassembly {
+    /// Adds a frame of rank `from`; returns the message that it completes.
     pub(super) fn add(&mut self, from: usize, frame: Frame) -> Option<Vec<u32>> {
         let (key, is_last) = ((from, frame.lane), frame.is_last);
         match (self.0.remove(&key), is_last) {
@@ -101,32 +103,33 @@ impl Arriving {
 mod tests {
     use super::*;
 
-    /// A message of so many words, the first of which tells it from others.
+    /// Message of `len` words, identified by the first.
     fn message(name: u32, len: usize) -> Vec<u32> {
         (0..len as u32).map(|i| name + i).collect()
     }
 
-    /// Hands over all that may go, and says what it was: lane, first word, words, whether the message ends there.
+    /// Sends all frames that may be sent, and returns for each the lane, the first word, the number
+    /// of words, and whether the message ends.
     fn hand_over(queue: &mut Queue, in_flight: &mut Vec<Frame>) -> Vec<(Lane, u32, usize, bool)> {
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         while let Some(frame) = queue.next(1, in_flight.len()) {
-            told.push((frame.lane, frame.words()[0], frame.words().len(), frame.is_last));
+            sent.push((frame.lane, frame.words()[0], frame.words().len(), frame.is_last));
             in_flight.push(frame);
         }
-        told
+        sent
     }
 
     #[test]
-    fn urgent_messages_go_at_once_and_others_by_their_lanes_a_few_frames_at_a_time() {
+    fn urgent_messages_are_sent_at_once_and_others_a_few_frames_at_a_time() {
         let (mut queue, mut flying) = (Queue::new(2), Vec::new());
         let frames = WINDOW + 2;
         queue.push(1, Lane::Rows, message(1, frames * FRAME_WORDS));
         queue.push(1, Lane::Rows, message(2_000_000, 3));
-        let told = hand_over(&mut queue, &mut flying);
+        let sent = hand_over(&mut queue, &mut flying);
         let piece = |i: usize| (Lane::Rows, 1 + (i * FRAME_WORDS) as u32, FRAME_WORDS, i + 1 == frames);
-        assert_eq!(told, (0..WINDOW).map(piece).collect::<Vec<_>>());
+        assert_eq!(sent, (0..WINDOW).map(piece).collect::<Vec<_>>());
 
-        // nothing more fits but what is urgent, in its order and whole
+        // Only urgent messages fit now, in order and complete.
         queue.push(1, Lane::Draws, message(3_000_000, 5));
         queue.push(1, Lane::Urgent, message(4_000_000, FRAME_WORDS + 1));
         queue.push(1, Lane::Urgent, message(5_000_000, 1));
@@ -141,7 +144,7 @@ mod tests {
         );
         assert!(!queue.is_empty());
 
-        // a later lane goes on where it was when the one before it is through
+        // A later lane continues when the earlier ones are empty.
         flying.drain(..5);
         assert_eq!(hand_over(&mut queue, &mut flying), [(Lane::Draws, 3_000_000, 5, true), piece(WINDOW)]);
         flying.clear();
@@ -150,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_as_they_went_in_however_lanes_interleave() {
+    fn interleaved_lanes_preserve_messages() {
         let lens = [0, 1, FRAME_WORDS - 1, FRAME_WORDS, FRAME_WORDS + 1, 3 * FRAME_WORDS + 7];
-        let (mut queue, mut arriving) = (Queue::new(2), Arriving::default());
+        let (mut queue, mut arriving) = (Queue::new(2), Reassembly::default());
         let (mut sent, mut got): (Vec<_>, Vec<_>) = (vec![Vec::new(); 3], vec![Vec::new(); 3]);
         let mut draw = 1u32;
         for round in 0..200u32 {
@@ -161,7 +164,7 @@ mod tests {
             let words = message(1000 * round, lens[(draw >> 20) as usize % lens.len()]);
             queue.push(1, lane, words.clone());
             sent[lane as usize].push(words);
-            // one frame for every message: longer ones are overtaken in their middle
+            // One frame of each message, so that long ones are overtaken in the middle.
             let frame = queue.next(1, 0).unwrap();
             let lane = frame.lane as usize;
             got[lane].extend(arriving.add(0, frame));
@@ -175,12 +178,12 @@ mod tests {
     }
 
     #[test]
-    fn who_has_failed_says_only_what_is_urgent() {
+    fn failed_ranks_send_only_urgent_messages() {
         let mut queue = Queue::new(3);
         queue.push(2, Lane::Rows, vec![1]);
         queue.push(2, Lane::Draws, vec![2]);
         queue.push(2, Lane::Urgent, vec![3]);
-        queue.forget_answers();
+        queue.drop_replies();
         assert_eq!(queue.next(2, 0).unwrap().words(), [3]);
         assert!(queue.next(2, 0).is_none() && queue.is_empty());
     }

@@ -6,7 +6,7 @@ use crate::{
     transport::{FRAME_WORDS, Frame, local::Local},
 };
 
-/// Runs the same on every rank.
+/// Runs the same closure on every rank.
 pub(crate) fn on_ranks<T: Send>(
     size: usize,
     patience: Duration,
@@ -27,7 +27,7 @@ pub(crate) fn on_ranks<T: Send>(
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(400);
 
-/// Twice what it is told, and nothing for no words.
+/// Service that doubles its request, and rejects an empty one.
 struct Twice;
 
 impl Service for Twice {
@@ -42,7 +42,7 @@ impl Service for Twice {
 }
 
 #[test]
-fn everyone_is_answered_what_they_asked() {
+fn every_request_gets_its_reply() {
     let sent = on_ranks(4, LONG, |post| {
         post.serve(7, Arc::new(Twice));
         let all = Collective::new(post.clone());
@@ -66,12 +66,12 @@ fn everyone_is_answered_what_they_asked() {
         post.close();
         (sent.messages, sent.bytes)
     });
-    // 150 asks and as many answers of five words; and two asks that were refused, of 3 and 4 words
+    // 150 requests and as many replies of five words, and two rejected requests of 3 and 4 words.
     assert!(sent.iter().all(|&(messages, bytes)| messages == 304 && bytes > 300 * 20 + 28), "{sent:?}");
 }
 
 #[test]
-fn sums_are_those_of_the_ranks_in_their_order_to_the_bit() {
+fn sums_follow_rank_order_bit_for_bit() {
     for size in 1..5 {
         let value = |rank: usize, i: usize| ((rank * 31 + i * 7) as f32).sin() * 10f32.powi(i as i32 % 9 - 4);
         for len in [0, 1, 3, 1000] {
@@ -79,8 +79,8 @@ fn sums_are_those_of_the_ranks_in_their_order_to_the_bit() {
                 let all = Collective::new(post.clone());
                 let mut values: Vec<f32> = (0..len).map(|i| value(post.rank(), i)).collect();
                 all.sum(3, &mut values).unwrap();
-                let told = all.gather(4, &[post.rank() as u32; 2]).unwrap();
-                assert_eq!(told, (0..size as u32).map(|rank| vec![rank; 2]).collect::<Vec<_>>());
+                let results = all.gather(4, &[post.rank() as u32; 2]).unwrap();
+                assert_eq!(results, (0..size as u32).map(|rank| vec![rank; 2]).collect::<Vec<_>>());
                 assert_eq!(all.broadcast(5, vec![9 + post.rank() as u32]).unwrap(), [9]);
                 all.barrier(6).unwrap();
                 post.close();
@@ -96,46 +96,46 @@ fn sums_are_those_of_the_ranks_in_their_order_to_the_bit() {
 }
 
 #[test]
-fn a_rank_that_fails_ends_the_waiting_of_all_at_once_and_says_why() {
-    // again and again: who ends because of it may be heard before who failed
+fn failures_reach_all_waiting_ranks_at_once_with_the_reason() {
+    // Repeatedly, because messages of a consequential failure may arrive before those of the first.
     for _ in 0..40 {
         let began = Instant::now();
-        let told = on_ranks(3, LONG, |post| {
+        let results = on_ranks(3, LONG, |post| {
             let all = Collective::new(post.clone());
             all.barrier(0).unwrap();
             if post.rank() == 1 {
                 post.abort("the disk is full");
                 return String::new();
             }
-            // also who waits for another
+            // Also while waiting for another rank.
             all.gather(1, &[]).and(post.take(0, 2)).unwrap_err().to_string()
         });
         assert!(began.elapsed() < LONG / 2);
-        assert_eq!(told[0], "rank 1: the disk is full");
-        assert_eq!(told[2], "rank 1: the disk is full");
+        assert_eq!(results[0], "rank 1: the disk is full");
+        assert_eq!(results[2], "rank 1: the disk is full");
     }
 }
 
 #[test]
-fn a_rank_that_is_gone_without_a_word_is_missed() {
-    let told = on_ranks(2, LONG, |post| {
+fn ranks_that_vanish_are_detected() {
+    let results = on_ranks(2, LONG, |post| {
         if post.rank() == 1 {
             return String::new(); // dropped
         }
         post.take(1, 2).unwrap_err().to_string()
     });
-    assert_eq!(told[0], "rank 1: it has ended before its work was done");
-    let told = on_ranks(2, LONG, |post| {
+    assert_eq!(results[0], "rank 1: it ended before its work was complete");
+    let results = on_ranks(2, LONG, |post| {
         if post.rank() == 1 {
             post.close();
             return String::new();
         }
         post.take(1, 2).unwrap_err().to_string()
     });
-    assert!(told[0].contains("do not all do the same"), "{}", told[0]);
+    assert!(results[0].contains("run different operations"), "{}", results[0]);
 }
 
-/// An end that neither hears nor says anything from some time on.
+/// Transport that neither receives nor sends after some time.
 struct Hangs(Local, Instant);
 
 impl Transport for Hangs {
@@ -154,7 +154,7 @@ impl Transport for Hangs {
 }
 
 #[test]
-fn a_rank_that_hangs_is_given_up_after_the_time_and_one_that_is_slow_is_not() {
+fn hanging_ranks_time_out_and_slow_ones_do_not() {
     let mut ends = local(2);
     let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
     let hang = Instant::now() + 3 * SHORT;
@@ -166,16 +166,16 @@ fn a_rank_that_hangs_is_given_up_after_the_time_and_one_that_is_slow_is_not() {
             thread::sleep(2 * SHORT);
             second.put(0, 5, |_| {});
         });
-        // slower than the time, but there
+        // Slower than the timeout, but alive.
         post.take(1, 5).unwrap();
         let error = post.take(1, 6).unwrap_err().to_string();
-        assert!(error.starts_with("rank 1: nothing was heard of it for 0.4 seconds"), "{error}");
+        assert!(error.starts_with("rank 1: it was silent for 0.4 seconds"), "{error}");
         let late = Instant::now().saturating_duration_since(hang);
         assert!(late < 4 * SHORT, "{late:?}");
     });
 }
 
-/// An end that panics, or fails, from some time on, and hands over nonsense before.
+/// Transport that panics or fails after some time, and delivers invalid frames before.
 struct Breaks(Local, Instant, bool);
 
 impl Transport for Breaks {
@@ -190,7 +190,7 @@ impl Transport for Breaks {
     }
     fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
         if Instant::now() < self.1 {
-            return Ok(Some((0, Frame::new(Lane::Urgent, true, vec![kind::ASK]))));
+            return Ok(Some((0, Frame::new(Lane::Urgent, true, vec![kind::REQUEST]))));
         }
         assert!(self.2, "broken");
         Err(Error::invalid("the cable is out"))
@@ -198,7 +198,7 @@ impl Transport for Breaks {
 }
 
 #[test]
-fn a_post_that_breaks_tells_its_own_rank_and_the_others_why() {
+fn transport_failures_reach_all_ranks_with_the_reason() {
     for (fails, why) in [(true, "the cable is out"), (false, "a fault of the program")] {
         let mut ends = local(2);
         let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
@@ -206,19 +206,19 @@ fn a_post_that_breaks_tells_its_own_rank_and_the_others_why() {
         let options = MessengerOptions { patience: LONG, threads: 1 };
         let second = Messenger::start(options, move || Ok(Breaks(second, breaks, fails))).unwrap();
         let post = Messenger::start(options, move || Ok(first)).unwrap();
-        for told in [post.take(1, 5), second.take(0, 5)] {
-            let told = told.unwrap_err().to_string();
-            assert!(told.contains(why), "{told}");
+        for result in [post.take(1, 5), second.take(0, 5)] {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
         }
         assert!(breaks.elapsed() < LONG / 2);
     }
 }
 
-/// An end over a link that takes so long for a frame.
+/// Transport over a link that takes a fixed time per frame.
 struct Slow {
     end: Local,
     frame: Duration,
-    /// Frames on their way, and when the first of them is there.
+    /// Frames in flight, and the arrival time of the first.
     link: VecDeque<(usize, Frame)>,
     next: Instant,
 }
@@ -258,7 +258,7 @@ impl Transport for Slow {
     }
 }
 
-/// So many words.
+/// Service that replies with this many words.
 struct Much(usize);
 
 impl Service for Much {
@@ -272,7 +272,7 @@ impl Service for Much {
 }
 
 #[test]
-fn a_sum_does_not_wait_for_rows_that_were_asked_for_before_it() {
+fn sums_overtake_rows_requested_before() {
     let (frames, frame) = (60, Duration::from_millis(10));
     let start = |end: Local| {
         let slow = Slow { end, frame, link: VecDeque::new(), next: Instant::now() };
@@ -288,7 +288,7 @@ fn a_sum_does_not_wait_for_rows_that_were_asked_for_before_it() {
                 let other = 1 - post.rank();
                 let rows: Vec<PendingReply> =
                     (0..2).map(|i| post.ask(other, 9, |words| words.push(i))).collect();
-                // the rows are on their way
+                // The rows are in flight.
                 thread::sleep(20 * frame);
                 let began = Instant::now();
                 let mut values = vec![1.0; 100];
@@ -298,7 +298,7 @@ fn a_sum_does_not_wait_for_rows_that_were_asked_for_before_it() {
                 for (i, rows) in rows.into_iter().enumerate() {
                     assert_eq!(rows.wait().unwrap()[HEADER..], vec![i as u32; frames * FRAME_WORDS]);
                 }
-                // twice what is in flight at most, of more than a hundred frames
+                // Twice the maximum in flight, of more than a hundred frames.
                 assert!(took < began.elapsed() / 2, "{took:?} of {:?}", began.elapsed());
                 all.barrier(2).unwrap();
                 post.close();

@@ -6,14 +6,14 @@ use graphmill_core::Result;
 
 use super::{Frame, Transport};
 
-/// One rank's end.
+/// Transport of one rank.
 pub struct Local {
     rank: usize,
     to: Vec<Sender<(usize, Frame)>>,
     inbox: Receiver<(usize, Frame)>,
 }
 
-/// As many ranks as asked for, the first one first.
+/// Creates the transports of `size` ranks, in rank order.
 pub fn local(size: usize) -> Vec<Local> {
     let (to, inboxes): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
     let ends = inboxes.into_iter().enumerate();
@@ -30,7 +30,8 @@ impl Transport for Local {
     }
 
     fn send(&mut self, to: usize, frame: Frame) -> Result<()> {
-        // one that has gone hears nothing, as over a wire: whoever waits for it will notice
+        // A rank that has ended receives nothing, as over a wire; ranks that wait for it detect
+        // that.
         let _ = self.to[to].send((self.rank, frame));
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Frames from rank to rank.
+//! Transport of frames between ranks.
 //!
-//! A transport is driven by one thread, the post's: it need not be shared. Frames of one rank to another arrive in the order in which they
-//! were sent; what they mean is none of its business.
+//! A transport is driven by a single thread of the messenger, so it need not be shared. Frames from
+//! one rank to another arrive in sending order; their contents are opaque to the transport.
 
 mod frame;
 pub mod local;
@@ -11,7 +11,7 @@ pub mod mpi;
 pub use frame::{FRAME_WORDS, Frame, Lane};
 use graphmill_core::Result;
 
-/// Carries frames between the ranks of a run.
+/// Transport of frames between the ranks of a run.
 ///
 /// ```
 /// use graphmill_distributed::{Transport, local, transport::{Frame, Lane}};
@@ -23,30 +23,31 @@ use graphmill_core::Result;
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait Transport {
-    /// Which rank this is, from 0.
+    /// Number of this rank, from 0.
     fn rank(&self) -> usize;
 
-    /// How many ranks there are.
+    /// Number of ranks.
     fn size(&self) -> usize;
 
-    /// Hands over a frame for another rank. Does not wait for it to be taken.
+    /// Sends a frame to another rank, without waiting for its receipt.
     ///
     /// # Errors
     /// The frame cannot be sent.
     fn send(&mut self, to: usize, frame: Frame) -> Result<()>;
 
-    /// The next frame that has arrived and the rank it is from, if there is one. Does not wait.
+    /// Returns the next frame that has arrived and its sender, if any. Does not wait.
     ///
     /// # Errors
     /// Frames cannot be received.
     fn poll(&mut self) -> Result<Option<(usize, Frame)>>;
 
-    /// How many frames are on their way to that rank: of a [`Lane`] that waits until that rank takes them, of others at least until they
-    /// have left this one. None where nothing stands between the ranks.
+    /// Number of frames in flight to a rank: frames of a [`Lane`] that waits count until that rank
+    /// receives them, others at least until they have left this one. Zero if nothing lies between
+    /// the ranks.
     fn in_flight(&mut self, _to: usize) -> usize {
         0
     }
 
-    /// Ends the processes of all ranks, where they are processes: this one has failed and said so.
+    /// Terminates all ranks that are processes, after this one has reported its failure.
     fn abort(&mut self) {}
 }

@@ -1,12 +1,14 @@
 //! Ranks that are processes of an MPI job.
 //!
-//! All calls are made by the thread that made the transport ([`Threading::Funneled`]). Sending does not block: a frame is kept until MPI
-//! says that it has been taken, so two ranks that send each other large messages cannot wait for one another.
+//! The thread that created the transport makes all calls ([`Threading::Funneled`]). Sending does
+//! not block: a frame is stored until MPI reports its completion, so two ranks that send each other
+//! large messages cannot deadlock.
 //!
-//! Frames are short enough to be sent without being asked for. (What is longer is first offered and then fetched, and is received by a
-//! call that does nothing else meanwhile: two ranks that send each other a megabyte at 50 Mbit/s took turns then, and twice as long.)
-//! Those of lanes that wait are sent synchronously, which sends them as soon, but is done only when the other rank has received them: so
-//! what stands in the buffers of both systems counts as on its way.
+//! Frames are short enough for eager sends. (A longer message is offered first and then fetched by
+//! a blocking call, so two ranks that sent each other a megabyte at 50 Mbit/s alternated and took
+//! twice as long.) Frames of waiting lanes are sent synchronously: they leave as early, but
+//! complete only when the other rank has received them, so the contents of both systems' buffers
+//! count as in flight.
 
 use std::collections::VecDeque;
 
@@ -23,39 +25,40 @@ use mpi::{
 
 use super::{Frame, Lane, Transport};
 
-/// This process among those of its job.
+/// This process as a rank of its job.
 pub struct Mpi {
     world: SimpleCommunicator,
-    /// By rank.
-    sends: Vec<VecDeque<Flying>>,
-    /// Ends MPI when it goes, after everything above.
+    /// Pending sends by rank.
+    sends: Vec<VecDeque<PendingSend>>,
+    /// Finalizes MPI when dropped, after all other fields.
     _universe: Universe,
 }
 
-/// A frame that MPI may still read.
-struct Flying {
+/// Frame that MPI may still read.
+struct PendingSend {
     request: ffi::MPI_Request,
     _frame: Frame,
 }
 
-/// Tags: the lane's number, and whether the message ends.
+/// Tag: the lane's number, and whether the message ends.
 fn tag(frame: &Frame) -> i32 {
     2 * frame.lane as i32 + i32::from(frame.is_last)
 }
 
 impl Mpi {
-    /// Joins the job that this process was started in. Once a process, and by the thread that drives it.
+    /// Joins the job of this process; allowed once per process, on the thread that drives the
+    /// transport.
     ///
     /// # Errors
-    /// MPI was begun before, or has no threads.
+    /// MPI was initialized before, or does not support threads.
     pub fn join() -> Result<Self> {
         let begun = mpi::initialize_with_threading(Threading::Funneled);
         let Some((universe, threading)) = begun else {
-            return Err(Error::invalid("MPI can be begun once a process, and was"));
+            return Err(Error::invalid("MPI can be initialized only once per process"));
         };
         if threading < Threading::Funneled {
             return Err(Error::invalid(
-                "this MPI library was built without threads: a build with them is needed",
+                "this MPI library was built without thread support; install a build with it",
             ));
         }
         let world = universe.world();
@@ -63,12 +66,13 @@ impl Mpi {
         Ok(Self { world, sends, _universe: universe })
     }
 
-    /// Forgets the frames for that rank that have been taken.
+    /// Drops the frames for that rank that are complete.
     fn collect(&mut self, to: usize) {
         while let Some(first) = self.sends[to].front_mut() {
             let mut done = 0;
-            // SAFETY: the request is the live one that MPI returned when the frame was sent, tested by the thread that sent it; MPI sets
-            // it to the null request once it is done, and it is dropped then. MPI_STATUS_IGNORE asks for no status.
+            // SAFETY: the request is the live one that MPI returned when the frame was sent, tested
+            // by the sending thread; MPI sets it to the null request once it is complete, and it is
+            // dropped then. MPI_STATUS_IGNORE requests no status.
             unsafe { ffi::MPI_Test(&raw mut first.request, &raw mut done, ffi::RSMPI_STATUS_IGNORE) };
             if done == 0 {
                 return;
@@ -92,9 +96,10 @@ impl Transport for Mpi {
         let words = frame.words();
         // SAFETY: reads a constant of the library.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        // SAFETY: the words are on the heap, and `sends` keeps the frame, and so them, unchanged until MPI reports the request done, or for
-        // ever where `self` goes before that; the communicator lives as long as `self`, and where `to` is none of its ranks MPI ends the
-        // job. A frame's length fits 31 bits.
+        // SAFETY: the words are on the heap, and `sends` keeps the frame, and so the words,
+        // unchanged until MPI reports the request complete, or forever if `self` is dropped before
+        // that; the communicator lives as long as `self`, and if `to` is not one of its ranks MPI
+        // aborts the job. A frame's length fits 31 bits.
         unsafe {
             begin(
                 words.as_ptr().cast(),
@@ -106,14 +111,14 @@ impl Transport for Mpi {
                 &raw mut request,
             )
         };
-        self.sends[to].push_back(Flying { request, _frame: frame });
+        self.sends[to].push_back(PendingSend { request, _frame: frame });
         self.collect(to);
         Ok(())
     }
 
     fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
         let Some(come) = self.world.any_process().immediate_matched_probe() else {
-            // nothing to do: a time to let go of what has been taken
+            // Idle time is used to drop completed frames.
             (0..self.sends.len()).for_each(|to| self.collect(to));
             return Ok(None);
         };
@@ -121,7 +126,7 @@ impl Transport for Mpi {
         let (from, tag) = (status.source_rank() as usize, status.tag());
         let lane = usize::try_from(tag / 2).ok().and_then(|number| Lane::ALL.get(number));
         let Some(&lane) = lane else {
-            let message = "its messages are none of ours: the ranks do not all run the same program".into();
+            let message = "it sent invalid messages: the ranks run different programs".into();
             return Err(Error::Peer { rank: from, message });
         };
         Ok(Some((from, Frame::new(lane, tag % 2 == 1, words))))
@@ -140,7 +145,7 @@ impl Transport for Mpi {
 impl Drop for Mpi {
     fn drop(&mut self) {
         (0..self.sends.len()).for_each(|to| self.collect(to));
-        // what MPI may still read must outlive it
+        // Memory that MPI may still read must outlive the transport.
         std::mem::forget(std::mem::take(&mut self.sends));
     }
 }

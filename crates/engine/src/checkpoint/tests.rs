@@ -1,4 +1,4 @@
-use graphmill_data::atomic::Mortal;
+use graphmill_data::atomic::CrashingDisk;
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn saves(steps: &[usize]) -> bool {
     let dir = run.path().join("checkpoint");
     let (mut before, mut done) = (None, false);
     for (i, &steps) in (1..).zip(steps) {
-        done = Made::new(i).write(&mut Mortal(steps), &dir).is_ok();
+        done = Made::new(i).write(&mut CrashingDisk(steps), &dir).is_ok();
         let now = loaded(&dir);
         assert!(
             now == Some(i) || (now == before && !done),
@@ -119,7 +119,7 @@ fn a_linked_checkpoint_keeps_its_link_and_foreign_files_after_every_step() {
         fs::write(big.join("ck/notes.txt"), "mine").unwrap();
         fs::create_dir(big.join("ck/more")).unwrap();
         fs::write(big.join("ck/more/notes.txt"), "mine").unwrap();
-        let done = Made::new(2).write(&mut Mortal(steps), &dir).is_ok();
+        let done = Made::new(2).write(&mut CrashingDisk(steps), &dir).is_ok();
         let now = loaded(&dir).unwrap();
         assert!(now == 2 || (!done && now == 1), "{now} after {steps} steps");
         // whatever happened, the next save brings it into order

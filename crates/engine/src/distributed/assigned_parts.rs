@@ -118,7 +118,7 @@ impl AssignedParts {
 
     fn deal(&self, deal: u64) -> Result<Hand> {
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
-        let book = NodeOwnership::dealt(
+        let book = NodeOwnership::with_ranks(
             self.parts.clone(),
             ranks_of(&self.parts, size, self.config.seed, deal),
             rank,

@@ -13,7 +13,7 @@ use graphmill_data::{
 };
 use graphmill_distributed::{
     Messenger, NodeOwnership,
-    rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Reading, Remote, Table},
+    rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
     sampler::Distributed,
 };
 use graphmill_loader::{
@@ -71,7 +71,7 @@ impl RankDataset {
             [one] => one.clone(),
             _ => Arc::new(ConcatRows::new(tables, parts.iter().map(|part| &part.nodes[..]))?),
         };
-        let own = Table::Kept(own);
+        let own = Table::Constant(own);
         let ranks = Ranks::new(post.clone(), book.clone())?;
         let partitions = ranks.gather(&dir.checksum().bytes().map(u32::from).collect::<Vec<u32>>())?;
         if let Some(other) = partitions.iter().position(|checksum| *checksum != partitions[0]) {
@@ -79,7 +79,7 @@ impl RankDataset {
                 "rank 0 and rank {other} have opened different partitions: each machine needs the same one"
             )));
         }
-        post.serve(ROWS, Arc::new(Reading::new(book.clone(), own.clone())));
+        post.serve(ROWS, Arc::new(RowService::new(book.clone(), own.clone())));
         let graph = dir.graph_of(&parts)?;
         let labels = labels(&ranks, dir, &parts)?;
         let data = Dataset {

@@ -11,7 +11,7 @@ use std::{
 use graphmill_core::{Matrix, keyed};
 use graphmill_distributed::{
     Collective, Messenger, NodeOwnership,
-    rows::{ROWS, Reading, Remote, Table},
+    rows::{ROWS, Remote, RowService, Table},
     sampler::{LISTS, SAMPLE},
 };
 use graphmill_loader::{Extracted, Feature};
@@ -111,7 +111,7 @@ impl Ranks {
         let all = Collective::new(post.clone());
         let layers: [Arc<RwLock<Matrix>>; 2] = Default::default();
         for (number, table) in LAYERS.iter().zip(&layers) {
-            post.serve(*number, Arc::new(Reading::new(book.clone(), Table::Written(table.clone()))));
+            post.serve(*number, Arc::new(RowService::new(book.clone(), Table::Written(table.clone()))));
         }
         let gradients = Gradients::new(all.clone(), class::SUMS)?;
         Ok(Self {

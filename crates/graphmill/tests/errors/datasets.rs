@@ -58,7 +58,7 @@ fn directories_that_cannot_be_used() {
     room.write("dir/SHA256SUMS", "text");
     refused(&room, "datasets download cora dir", FAILED, &["dir/SHA256SUMS: line 1"], "dir/ind.cora.x.part");
     room.write("old/ind.cora.x", "text");
-    let says = ["old/ind.cora.x: its SHA-256 is", "remove the file"];
+    let says = ["old/ind.cora.x: its SHA-256 is", "delete the file"];
     refused(&room, "datasets download cora old", FAILED, &says, "old/ind.cora.x.part");
 }
 

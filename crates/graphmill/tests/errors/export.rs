@@ -28,7 +28,7 @@ fn paths_that_are_not_what_they_should_be() {
         ("export data edges dir", vec!["dir: ", "'thesis.tex'"]),
         ("export data edges dir --force", vec!["dir: ", "'thesis.tex'"]),
         ("export data edges data --force", vec!["data: ", "choose another directory"]),
-        ("export data npz nowhere/a.npz", vec!["nowhere/a.npz: ", "directory it should be in"]),
+        ("export data npz nowhere/a.npz", vec!["nowhere/a.npz: ", "parent directory does not exist"]),
     ] {
         refused(&room, args, FAILED, &says, "new");
     }

@@ -240,7 +240,7 @@ fn an_ogb_directory_names_the_file_and_the_line() {
         ("raw/edge.csv", "0,1\n1,3\n", &["edge.csv: line 2", "3 nodes"]),
         ("raw/edge.csv", "0,1\n", &["edge.csv: rows: 1 edges", "num-edge-list.csv says 2"]),
         ("raw/num-node-list.csv", "3\n3\n", &["num-node-list.csv", "2 graphs"]),
-        ("raw/num-node-list.csv", "9999999999999\n", &["disk", "the work takes"]),
+        ("raw/num-node-list.csv", "9999999999999\n", &["disk", "the work needs"]),
         ("raw/node-feat.csv", "1,0\n0,x\n1,1\n", &["node-feat.csv: line 2", "'x'"]),
         ("raw/node-label.csv", "0\n1\n", &["node-label.csv", "2 rows of labels, but there are 3 nodes"]),
         ("split/time/train.csv", "7\n", &["train.csv", "node 7"]),
@@ -273,7 +273,7 @@ fn graphsage_files_name_the_file_and_the_line() {
             &["x-G.json: line 1", "no node"],
         ),
         ("x-id_map.json", r#"{"a": 1, "b": 2}"#, &["x-id_map.json", "the row 2"]),
-        ("x-class_map.json", r#"{"q": 1}"#, &["x-class_map.json: line 1", "'q' is no node"]),
+        ("x-class_map.json", r#"{"q": 1}"#, &["x-class_map.json: line 1", "'q' is not a node"]),
     ];
     for (file, text, says) in cases {
         furnish();
@@ -320,5 +320,5 @@ fn graphs_are_told_by_name() {
     );
     let says = &["unknown graph '4'", "1, 2, 3"];
     refused(&room, "import graphsage ppi new --split graphs:1/2/4", FAILED, says, "new");
-    refused(&room, "import graphsage ppi new --split graphs:1/1/2", FAILED, &["'1' stands twice"], "new");
+    refused(&room, "import graphsage ppi new --split graphs:1/1/2", FAILED, &["'1' occurs twice"], "new");
 }

@@ -165,7 +165,7 @@ fn paths_that_are_not_what_they_should_be() {
     for (args, says) in [
         ("nowhere --out new", vec!["nowhere", "graphmill generate"]),
         ("file --out new", vec!["file", "a dataset is a directory"]),
-        ("run --out new", vec!["run/graphmill.json", "no Graphmill dataset"]),
+        ("run --out new", vec!["run/graphmill.json", "not a Graphmill dataset"]),
         ("data --out run", vec!["run", "--resume"]),
         ("data --out data", vec!["data", "there is a dataset here"]),
         ("data --out file", vec!["file", "directory"]),

@@ -1,8 +1,9 @@
-//! Simulated time: events in the order of their seconds, and the one resource that all devices share, the host's gathers.
+//! Simulated time: events ordered by time, and the one resource shared by all devices, the host's
+//! gathers.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
-/// An event to come. Among events of one moment the one that was asked for first comes first.
+/// Pending event. Simultaneous events occur in the order in which they were scheduled.
 struct Due<E> {
     at: f64,
     number: u64,
@@ -10,7 +11,7 @@ struct Due<E> {
 }
 
 impl<E> Ord for Due<E> {
-    /// Reversed: the heap gives the greatest, and the earliest is wanted.
+    /// Reversed, because the heap returns the maximum and the earliest event is needed.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.total_cmp(&self.at).then(other.number.cmp(&self.number))
     }
@@ -30,27 +31,27 @@ impl<E> PartialEq for Due<E> {
 
 impl<E> Eq for Due<E> {}
 
-/// What comes next.
+/// Next occurrence.
 pub(super) enum Next<E> {
-    /// An event that was asked for.
+    /// Scheduled event.
     Event(E),
     /// The host has gathered that device's rows.
     Gathered(usize),
 }
 
-/// See the module's text.
+/// Simulated clock with pending events and gathers.
 pub(super) struct Clock<E> {
     now: f64,
     events: BinaryHeap<Due<E>>,
     asked: u64,
-    /// Gathers that go on at full speed together.
+    /// Number of concurrent gathers at full speed.
     gathers: f64,
-    /// Device and seconds of full speed that are left, in the order in which they were asked for.
+    /// Device and remaining seconds at full speed of each gather, in the order of their requests.
     gathering: Vec<(usize, f64)>,
 }
 
 impl<E> Clock<E> {
-    /// At 0, with a host that serves so many gathers at full speed.
+    /// Creates a clock at 0, with a host that serves `gathers` gathers at full speed.
     pub(super) fn new(gathers: f64) -> Self {
         Self { now: 0.0, events: BinaryHeap::new(), asked: 0, gathers, gathering: Vec::new() }
     }
@@ -60,23 +61,23 @@ impl<E> Clock<E> {
         self.now
     }
 
-    /// Lets `event` come in so many seconds.
+    /// Schedules `event` after `seconds`.
     pub(super) fn after(&mut self, seconds: f64, event: E) {
         self.asked += 1;
         self.events.push(Due { at: self.now + seconds, number: self.asked, event });
     }
 
-    /// Lets the host gather a device's rows, which would take so many seconds alone.
+    /// Starts a gather of a device's rows, which would take `seconds` alone.
     pub(super) fn gather(&mut self, device: usize, seconds: f64) {
         self.gathering.push((device, seconds));
     }
 
-    /// Seconds of work that each gather gets done in a second.
+    /// Speed of each gather relative to full speed.
     fn pace(&self) -> f64 {
         (self.gathers / self.gathering.len() as f64).min(1.0)
     }
 
-    /// Goes on to what comes next; `None` where nothing does.
+    /// Advances to the next occurrence; `None` if there is none.
     pub(super) fn next(&mut self) -> Option<Next<E>> {
         let (pace, first) = (self.pace(), |a: f64, b: f64| a.total_cmp(&b));
         let shortest = (0..self.gathering.len())
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn gathers_share_the_host() {
-        // three at the pace 2/3 until the shortest is done, then two at full speed
+        // Three at the pace 2/3 until the shortest is done, then two at full speed.
         let mut clock = Clock::new(2.0);
         for (device, seconds) in [(0, 4.0), (1, 2.0), (2, 3.0)] {
             clock.gather(device, seconds);

@@ -1,14 +1,28 @@
-//! Samplers and Trainers on devices of their own, with a bounded queue between them (FGNN section 5). With one Sampler and one Trainer and
-//! nothing that switches this is the pipelined strategy too.
+//! Simulation of the factored strategy.
+//!
+//! # Algorithm
+//!
+//! Samplers and Trainers are separate devices with a bounded queue between them.
 //!
 //! ```text
 //!   Samplers:  sample b0 | b1 | b2 ..  ─►  queue  ─►  Trainers:  extract b1 | extract b2 | ..
 //!                                                                train b0   | train b1   | ..
 //! ```
 //!
-//! A Trainer extracts the rows of one batch while it trains on another; what is extracted waits for the training alone. Once no batch is
-//! left to sample, a Sampler's device is a standby Trainer: it takes a batch where [`profit`] is above 0. It overlaps as Trainers do, so
-//! the seconds that it needs for one more task count those of the batches that it still has.
+//! A Trainer extracts the rows of one batch while it trains on another; an extracted batch waits
+//! only for the training. When all batches are sampled, a Sampler's device becomes a standby
+//! Trainer: it takes a batch if [`profit`] is positive. It overlaps stages as Trainers do, so the
+//! estimated duration of one more task includes its unfinished batches. One Sampler and one Trainer
+//! without standby also model the pipelined strategy.
+//!
+//! # Source
+//!
+//! Yang et al., *GNNLab: a factored system for sample-based GNN training over GPUs*, EuroSys 2022,
+//! section 5.
+//!
+//! # Cost
+//!
+//! O(B log B) for B batches.
 
 use std::collections::VecDeque;
 
@@ -19,22 +33,22 @@ use super::{
     clock::{Clock, Next},
 };
 
-/// Who does what.
+/// Roles and durations of the executors.
 #[derive(Clone, Copy, Debug)]
 pub struct Factored {
-    /// Devices that sample; at least one.
+    /// Number of devices that sample; at least one.
     pub samplers: usize,
     /// Seconds of a Sampler for a batch.
     pub sample: f64,
-    /// Devices that train.
+    /// Number of devices that train.
     pub trainers: usize,
-    /// Seconds of each of them.
+    /// Durations of each of them.
     pub trainer: Trainer,
-    /// Seconds of a Sampler's device that trains, if they may; they must where there are no Trainers.
+    /// Durations of a Sampler's device as a standby Trainer, if allowed; required without Trainers.
     pub standby: Option<Trainer>,
-    /// Batches that the queue holds; all of them where there are no Trainers. At least one.
+    /// Capacity of the queue in batches, at least one; all of them without Trainers.
     pub queue: u64,
-    /// Gathers that the host serves at full speed.
+    /// Number of gathers that the host serves at full speed.
     pub gathers: f64,
 }
 
@@ -44,12 +58,12 @@ enum Event {
     Trained(usize),
 }
 
-/// A Trainer, or one that stands by.
+/// Trainer or standby Trainer.
 #[derive(Clone, Copy, Default)]
 struct Executor {
-    /// May take batches.
+    /// True if it may take batches.
     awake: bool,
-    /// Size of the batch whose rows it extracts, and since when.
+    /// Size of the batch whose rows it extracts, and the start time.
     extracting: Option<(f64, f64)>,
     /// Size of the batch that waits for training.
     extracted: Option<f64>,
@@ -58,7 +72,7 @@ struct Executor {
 }
 
 impl Executor {
-    /// Batches that it has.
+    /// Number of its batches.
     fn has(&self) -> usize {
         usize::from(self.extracting.is_some())
             + usize::from(self.extracted.is_some())
@@ -72,16 +86,16 @@ struct Simulation {
     clock: Clock<Event>,
     /// Trainers, then the standby Trainer of each Sampler.
     executors: Vec<Executor>,
-    /// Sizes of the batches that Samplers are at, or wait to give away.
+    /// Sizes of the batches that Samplers process or hold.
     sampling: Vec<f64>,
-    /// Samplers that wait for room in the queue.
+    /// Samplers that wait for queue capacity.
     blocked: VecDeque<usize>,
     queue: VecDeque<f64>,
     next: u64,
     epoch: Epoch,
 }
 
-/// An epoch.
+/// Simulates an epoch.
 pub fn factored(batches: Batches, setting: Factored) -> Epoch {
     let Factored { samplers, trainers, .. } = setting;
     assert!(trainers > 0 || setting.standby.is_some(), "someone trains");
@@ -108,7 +122,7 @@ impl Simulation {
             match next {
                 Next::Event(Event::Sampled(sampler)) => {
                     self.blocked.push_back(sampler);
-                    self.deal();
+                    self.dispatch();
                 }
                 Next::Gathered(who) => {
                     let (size, since) = self.executors[who].extracting.expect("it gathered");
@@ -123,20 +137,20 @@ impl Simulation {
                     let extracted = self.executors[who].extracting.take();
                     self.executors[who].extracted = extracted.map(|(size, _)| size);
                     self.train(who);
-                    self.deal();
+                    self.dispatch();
                 }
                 Next::Event(Event::Trained(who)) => {
                     self.executors[who].training = None;
                     self.epoch.switched += u64::from(who >= self.setting.trainers);
                     self.train(who);
-                    self.deal();
+                    self.dispatch();
                 }
             }
         }
         self.finish()
     }
 
-    /// A Sampler takes the next batch, or stands by as a Trainer.
+    /// Starts the Sampler's next batch, or makes it a standby Trainer.
     fn sample(&mut self, sampler: usize) {
         if self.next == self.batches.count {
             self.executors[self.setting.trainers + sampler].awake = self.setting.standby.is_some();
@@ -149,8 +163,8 @@ impl Simulation {
         self.clock.after(size * self.setting.sample, Event::Sampled(sampler));
     }
 
-    /// Moves batches from Samplers to the queue and from there to Trainers, as far as they go.
-    fn deal(&mut self) {
+    /// Moves batches from Samplers to the queue and from there to Trainers, as far as possible.
+    fn dispatch(&mut self) {
         loop {
             while (self.queue.len() as u64) < self.setting.queue
                 && let Some(sampler) = self.blocked.pop_front()
@@ -168,7 +182,7 @@ impl Simulation {
         }
     }
 
-    /// Whether that executor takes a batch from the queue.
+    /// Returns true if that executor takes a batch from the queue.
     fn takes(&self, who: usize) -> bool {
         let Factored { trainers, trainer, .. } = self.setting;
         let executor = &self.executors[who];
@@ -179,7 +193,7 @@ impl Simulation {
         who < trainers || profit(self.queue.len(), trainer.overlapped(), trainers, standby) > 0.0
     }
 
-    /// Trains on what was extracted, if anything was and nothing is trained on.
+    /// Starts training on an extracted batch, if there is one and the executor is idle.
     fn train(&mut self, who: usize) {
         let seconds = self.pace(who).train;
         let executor = &mut self.executors[who];
@@ -194,7 +208,7 @@ impl Simulation {
         }
     }
 
-    /// Seconds of that executor.
+    /// Durations of that executor.
     fn pace(&self, who: usize) -> Trainer {
         match self.setting.standby {
             Some(standby) if who >= self.setting.trainers => standby,

@@ -1,4 +1,5 @@
-//! One epoch in simulated time: a plain heap of events, no randomness, the same figures whenever it is run.
+//! Discrete-event simulation of one epoch: a heap of events, without randomness, so that results
+//! are reproducible.
 
 mod clock;
 mod factored;
@@ -7,12 +8,12 @@ mod sharing;
 pub use factored::{Factored, factored};
 pub use sharing::sharing;
 
-/// The minibatches of an epoch.
+/// Minibatches of an epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Batches {
-    /// How many, at least one.
+    /// Number of batches, at least one.
     pub count: u64,
-    /// Size of the last one, the others' being 1.
+    /// Size of the last batch relative to the others.
     pub last: f64,
 }
 
@@ -23,43 +24,43 @@ impl Batches {
     }
 }
 
-/// Seconds of a minibatch behind its sampling.
+/// Durations of a minibatch after its sampling, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Trainer {
-    /// The host's gathering of rows that the device lacks, were it alone.
+    /// Gathering of missing rows by the host, without contention.
     pub gather: f64,
-    /// Copying them to the device, and gathering those that it has.
+    /// Copying them to the device, and gathering the cached ones.
     pub copy: f64,
     /// Training.
     pub train: f64,
 }
 
 impl Trainer {
-    /// Extraction.
+    /// Duration of the extraction.
     pub fn extract(&self) -> f64 {
         self.gather + self.copy
     }
 
-    /// Seconds from one batch to the next where extraction goes on beside training.
+    /// Interval between batches if extraction overlaps with training.
     pub fn overlapped(&self) -> f64 {
         self.extract().max(self.train)
     }
 }
 
-/// What an epoch came to: its seconds, and how much of them the executors of each stage were at work.
+/// Result of a simulated epoch: its seconds, and the busy shares of the executors of each stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Epoch {
-    /// From the first batch's sampling to the last one's update.
+    /// Seconds from the first batch's sampling to the last one's update.
     pub seconds: f64,
-    /// Samplers at work, from 0 to 1.
+    /// Busy share of Samplers, from 0 to 1.
     pub sample: f64,
-    /// Trainers that wait for the host's gathers.
+    /// Share of Trainers that wait for the host's gathers.
     pub gather: f64,
-    /// Trainers that copy.
+    /// Share of Trainers that copy.
     pub copy: f64,
-    /// Trainers that train.
+    /// Share of Trainers that train.
     pub train: f64,
-    /// Batches that standby Trainers trained.
+    /// Number of batches trained by standby Trainers.
     pub switched: u64,
 }
 

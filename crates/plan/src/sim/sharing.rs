@@ -1,10 +1,23 @@
-//! Time sharing: each device samples a batch, extracts its rows and trains on it, one after the other (FGNN section 3, the conventional
-//! design). With one device this is the sequential strategy too.
+//! Simulation of the time-sharing strategy.
+//!
+//! # Algorithm
+//!
+//! Each device samples a batch, extracts its rows and trains on it, one after the other. With one
+//! device this is also the sequential strategy.
 //!
 //! ```text
 //!   device 0:  sample b0 ─► extract b0 ─► train b0 ─► sample b2 ..
 //!   device 1:  sample b1 ─► extract b1 ─► train b1 ─► sample b3 ..
 //! ```
+//!
+//! # Source
+//!
+//! Yang et al., *GNNLab: a factored system for sample-based GNN training over GPUs*, EuroSys 2022,
+//! section 3 (the conventional design).
+//!
+//! # Cost
+//!
+//! O(B log B) for B batches.
 
 use super::{
     Batches, Epoch, Trainer,
@@ -17,7 +30,7 @@ enum Event {
     Trained(usize),
 }
 
-/// An epoch on so many `devices`, each of which takes the next batch when it is free.
+/// Simulates an epoch on `devices` devices, each of which takes the next batch when it is idle.
 pub fn sharing(batches: Batches, devices: usize, sample: f64, trainer: Trainer, gathers: f64) -> Epoch {
     let mut clock = Clock::new(gathers);
     let mut sizes = vec![0.0; devices];

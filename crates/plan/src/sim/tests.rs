@@ -13,7 +13,7 @@ fn pair(sample: f64, trainer: Trainer) -> Factored {
 }
 
 #[test]
-fn one_device_does_one_thing_after_the_other() {
+fn one_device_runs_stages_sequentially() {
     let epoch = sharing(Batches { count: 4, last: 0.5 }, 1, 1.0, TRAINER, 1.0);
     assert_eq!(epoch.seconds, 3.5 * 6.0);
     let parts = [epoch.sample, epoch.gather, epoch.copy, epoch.train];
@@ -21,17 +21,17 @@ fn one_device_does_one_thing_after_the_other() {
 }
 
 #[test]
-fn devices_share_batches_and_the_host() {
-    // two rounds of four devices, whose gathers do not meet in a host that serves all
+fn devices_share_batches_and_gathers() {
+    // Two rounds of four devices, with a host that serves all gathers at full speed.
     assert_eq!(sharing(batches(8), 4, 1.0, TRAINER, 4.0).seconds, 12.0);
-    // gathers of a host that serves one take turns: the first batches wait
+    // With a host that serves one gather at a time, the first batches wait.
     let narrow = sharing(batches(8), 4, 1.0, TRAINER, 1.0).seconds;
     assert!(narrow > 12.0 && narrow <= 2.0 * (1.0 + 4.0 + 1.0 + 3.0), "{narrow}");
 }
 
 #[test]
-fn a_pipeline_takes_its_slowest_stage() {
-    // to fill it: sampling and extraction of the first batch
+fn pipelines_are_limited_by_their_slowest_stage() {
+    // Filling the pipeline: sampling and extraction of the first batch.
     assert_eq!(factored(batches(10), pair(1.0, TRAINER)).seconds, 1.0 + 2.0 + 10.0 * 3.0);
     assert_eq!(factored(batches(10), pair(5.0, TRAINER)).seconds, 10.0 * 5.0 + 2.0 + 3.0);
     let slow = Trainer { copy: 6.0, ..TRAINER };
@@ -39,13 +39,13 @@ fn a_pipeline_takes_its_slowest_stage() {
 }
 
 #[test]
-fn a_full_queue_holds_samplers_up_and_loses_nothing() {
+fn full_queues_block_samplers_and_lose_no_batches() {
     let quick = Factored { samplers: 3, queue: 1, ..pair(0.01, TRAINER) };
     assert_eq!(factored(batches(50), quick).seconds, 0.01 + 2.0 + 50.0 * 3.0);
 }
 
 #[test]
-fn a_standby_trainer_helps_where_there_are_few_and_never_hurts() {
+fn standby_trainers_help_few_trainers_and_never_hurt() {
     let standby = Trainer { gather: 2.0, ..TRAINER };
     for trainers in 1..8 {
         for count in 1..40 {
@@ -62,18 +62,20 @@ fn a_standby_trainer_helps_where_there_are_few_and_never_hurts() {
 }
 
 #[test]
-fn one_device_samples_all_and_then_trains() {
+fn one_device_samples_everything_before_training() {
     let alone = Factored { trainers: 0, standby: Some(TRAINER), ..pair(1.0, TRAINER) };
     let epoch = factored(batches(10), alone);
     assert_eq!((epoch.seconds, epoch.switched), (10.0 + 2.0 + 10.0 * 3.0, 10));
 }
 
 proptest! {
-    /// No simulation beats the work that there is, or is slower than doing it one after the other.
+    /// No simulation is faster than the total work allows, or slower than sequential execution.
     #[test]
     fn seconds_lie_between_the_bounds(
-        count in 1u64..60, last in 0.1..1.0f64, samplers in 1usize..5, trainers in 0usize..5, queue in 1u64..5,
-        sample in 0.0..2.0f64, gather in 0.0..2.0f64, copy in 0.0..2.0f64, train in 0.0..2.0f64, gathers in 0.5..4.0f64,
+        count in 1u64..60, last in 0.1..1.0f64, samplers in 1usize..5, trainers in 0usize..5,
+        queue in 1u64..5,
+        sample in 0.0..2.0f64, gather in 0.0..2.0f64, copy in 0.0..2.0f64, train in 0.0..2.0f64,
+        gathers in 0.5..4.0f64,
         switches in any::<bool>(),
     ) {
         let batches = Batches { count, last };
@@ -90,6 +92,7 @@ proptest! {
         prop_assert!(least.iter().all(|&bound| bound <= epoch.seconds * (1.0 + 1e-9)), "{epoch:?} {least:?}");
         prop_assert_eq!(factored(batches, setting), epoch);
         let shared = sharing(batches, samplers, sample, trainer, gathers).seconds;
-        prop_assert!(shared <= most * (1.0 + 1e-9) && work * (sample + copy + train) / samplers as f64 <= shared * (1.0 + 1e-9));
+        let least = work * (sample + copy + train) / samplers as f64;
+        prop_assert!(shared <= most * (1.0 + 1e-9) && least <= shared * (1.0 + 1e-9));
     }
 }

@@ -1,10 +1,10 @@
-//! Line charts and stacked bars over epochs. Colours come from the page's style sheet by class.
+//! Line charts and stacked bars over epochs, coloured by the page's style sheet.
 
 use graphmill_chart::{Anchor, Drawing, Scale};
 use graphmill_core::units::digits;
 use graphmill_engine::record::EpochRecord;
 
-/// A value of an epoch, with what hovering over it says.
+/// Value of an epoch, with its tooltip.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) epoch: usize,
@@ -12,7 +12,7 @@ pub(super) struct Point {
     pub(super) title: String,
 }
 
-/// The epochs that have a value, with what hovering over them says.
+/// Points of the epochs that have a value, with their tooltips.
 pub(super) fn points(
     epochs: &[EpochRecord],
     what: &str,
@@ -26,26 +26,27 @@ pub(super) fn points(
     epochs.iter().filter_map(point).collect()
 }
 
-/// A line.
+/// Line of a chart.
 pub(super) struct Line {
     /// Class of its colour.
     pub(super) class: &'static str,
     pub(super) points: Vec<Point>,
 }
 
-/// What is drawn of a long run: at most this many points, so that the page stays light.
+/// Maximum number of points drawn for a long run, so that the page stays small.
 const MAX_POINTS: usize = 1000;
 
-/// Up to so many points each gets a dot.
+/// Maximum number of points with permanently visible dots.
 const MAX_DOTS: usize = 40;
 
-/// Bars lie on their side up to so many epochs.
+/// Maximum number of epochs drawn as horizontal bars.
 const MAX_ROWS: usize = 12;
 
-/// Standing bars are means over runs of epochs beyond so many.
+/// Maximum number of vertical bars; of more epochs each bar is a mean over several.
 const MAX_BARS: usize = 250;
 
-/// Lines over the epochs. `best` is the epoch to mark on the first line. Nothing to draw gives an empty string.
+/// Draws lines over the epochs. `best` is the epoch to mark on the first line. Returns an empty
+/// string without points.
 pub(super) fn lines(label: &str, lines: &[Line], best: Option<usize>) -> String {
     let finite = lines.iter().flat_map(|line| &line.points).filter(|p| p.value.is_finite());
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -69,7 +70,7 @@ pub(super) fn lines(label: &str, lines: &[Line], best: Option<usize>) -> String 
     for line in lines {
         let points: Vec<&Point> = line.points.iter().filter(|p| p.value.is_finite()).collect();
         let every = points.len().div_ceil(MAX_POINTS).max(1);
-        // the last of each run of points, so that the last of all is drawn
+        // The last point of each group, so that the final one is drawn.
         let points: Vec<&Point> = points.chunks(every).filter_map(|run| run.last().copied()).collect();
         out.path(&format!("line {}", line.class), points.iter().map(|p| place(p)));
         let many = points.len() > MAX_DOTS;
@@ -86,7 +87,8 @@ pub(super) fn lines(label: &str, lines: &[Line], best: Option<usize>) -> String 
     out.finish()
 }
 
-/// A dot for each place, which shows its text under the pointer; of `many` only that one shows.
+/// Draws a dot with a tooltip for each position; of `many` only the dot under the pointer is
+/// visible.
 pub(super) fn draw_dots(
     out: &mut Drawing,
     class: &str,
@@ -109,20 +111,20 @@ pub(super) fn draw_dots(
     });
 }
 
-/// An epoch's parts, one above the other.
+/// Parts of an epoch, stacked.
 #[derive(Clone, Debug)]
 pub(super) struct Bar {
     pub(super) epoch: usize,
     /// Seconds, in the order of the classes.
     pub(super) parts: Vec<f64>,
-    /// What it really took, to be marked where the parts overlap.
+    /// Actual duration, marked if the parts overlap.
     pub(super) whole: Option<f64>,
     pub(super) title: String,
     pub(super) label: String,
 }
 
-/// Stacked bars: lying for a few epochs, standing for many, means of several for very many. The second
-/// value is how many epochs a bar stands for.
+/// Draws stacked bars: horizontal for a few epochs, vertical for many, means of several for very
+/// many. The second value is the number of epochs per bar.
 pub(super) fn bars(label: &str, classes: &[&str], bars: &[Bar]) -> (String, usize) {
     let highest = |bars: &[Bar]| {
         let each = bars.iter().map(|bar| bar.parts.iter().sum::<f64>().max(bar.whole.unwrap_or(0.0)));
@@ -139,7 +141,7 @@ pub(super) fn bars(label: &str, classes: &[&str], bars: &[Bar]) -> (String, usiz
     (columns(label, classes, &merged, highest(&merged), every), every)
 }
 
-/// The mean of several bars, under the first one's epoch.
+/// Mean of several bars, with the first one's epoch.
 fn mean(run: &[Bar]) -> Bar {
     if let [one] = run {
         return one.clone();
@@ -156,7 +158,7 @@ fn mean(run: &[Bar]) -> Bar {
     }
 }
 
-/// Lying bars.
+/// Horizontal bars.
 fn rows(label: &str, classes: &[&str], bars: &[Bar], highest: f64) -> String {
     let longest = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0) as f64 * 7.0;
     let (width, row) = (1100.0, 30.0);
@@ -188,7 +190,7 @@ fn rows(label: &str, classes: &[&str], bars: &[Bar], highest: f64) -> String {
     out.finish()
 }
 
-/// Standing bars.
+/// Vertical bars.
 fn columns(label: &str, classes: &[&str], bars: &[Bar], highest: f64, every: usize) -> String {
     let (width, height) = (1100.0, 260.0);
     let (top, bottom, right) = (12.0, height - 30.0, width - 8.0);
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_a_title_per_point_and_marks_the_best() {
+    fn lines_have_tooltips_and_mark_the_best_epoch() {
         let svg = line(&[3.0, 2.0, 1.0]);
         assert_eq!(svg.matches("<title>").count(), 4);
         assert!(svg.contains("best: epoch 1") && svg.starts_with("<svg") && svg.ends_with("</svg>"));
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_not_drawn() {
+    fn values_that_are_not_finite_are_not_drawn() {
         assert_eq!(line(&[]), "");
         assert_eq!(line(&[f64::NAN]), "");
         let svg = line(&[f64::NAN, 1.0, f64::INFINITY]);
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_lie_or_stand_and_escape_their_text() {
+    fn bars_are_horizontal_or_vertical_and_escape_their_text() {
         for n in [1, 3, 12, 13, 200] {
             let (svg, every) = bars("stages", &["a", "b"], &(1..=n).map(bar).collect::<Vec<_>>());
             assert_eq!((svg.matches("class=\"bar\"").count(), every), (n, 1));

@@ -1,4 +1,4 @@
-//! What each device did.
+//! Section on the devices.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use super::{
     text::{escape, percent, seconds},
 };
 
-/// The section: sums over the run; nothing where no device worked for itself.
+/// Renders the section: sums over the run; empty if no device worked on its own.
 pub(super) fn devices(epochs: &[EpochRecord]) -> String {
     let mut all: Vec<DeviceRecord> = Vec::new();
-    // hits count by the batches of their epoch
+    // Hit rates are weighted by the batches of their epoch.
     let mut hits: Vec<(f64, u64)> = Vec::new();
     for record in epochs.iter().flat_map(|epoch| &epoch.devices) {
         let at = all.iter().position(|sum| sum.device == record.device).unwrap_or_else(|| {
@@ -33,7 +33,8 @@ pub(super) fn devices(epochs: &[EpochRecord]) -> String {
         return String::new();
     }
     let mut body = String::from(
-        "<div class=scroll><table><thead><tr><th>device<th>role<th>batches<th>rows held<th>hit rate<th>over the link\
+        "<div class=scroll><table><thead><tr><th>device<th>role<th>batches<th>rows held<th>hit rate<th>over \
+         the link\
          <th>seconds of it</tr></thead><tbody>\n",
     );
     for (record, (sum, batches)) in all.iter().zip(hits) {
@@ -50,5 +51,5 @@ pub(super) fn devices(epochs: &[EpochRecord]) -> String {
         );
     }
     body += "</tbody></table></div>\n";
-    section("Devices", "What each of them did, over the whole run.", &body)
+    section("Devices", "Work of each device over the whole run.", &body)
 }

@@ -1,4 +1,4 @@
-//! The memory of a run as it went on.
+//! Section on the memory of a run over time.
 
 use graphmill_chart::{Anchor, Drawing, Scale};
 use graphmill_core::units::bytes;
@@ -6,13 +6,13 @@ use graphmill_engine::record::{EpochRecord, Summary};
 
 use super::{chart, section::section, text::seconds};
 
-/// Points that are drawn at most.
+/// Maximum number of points drawn.
 const MAX_POINTS: usize = 500;
 
-/// Epochs are told apart by lines up to so many.
+/// Maximum number of epochs separated by lines.
 const MAX_MARKS: usize = 40;
 
-/// The memory at some second of the run.
+/// Memory at a time of the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     at: f64,
@@ -20,7 +20,7 @@ struct Point {
     epoch: usize,
 }
 
-/// All that was recorded, on the clock of training and scoring.
+/// Recorded samples, on the clock of training and scoring.
 fn points(epochs: &[EpochRecord]) -> Vec<Point> {
     let mut out = Vec::new();
     let mut began = 0.0;
@@ -34,14 +34,14 @@ fn points(epochs: &[EpochRecord]) -> Vec<Point> {
     out
 }
 
-/// The section; nothing where less than two moments were recorded.
+/// Renders the section; empty for fewer than two samples.
 pub(super) fn memory(summary: &Summary) -> String {
     let all = points(&summary.epochs);
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return String::new() };
     if first.at >= last.at {
         return String::new();
     }
-    // of many, the largest of each few: a peak must not get lost
+    // Of many samples, the largest of each group, so that no peak is lost.
     let every = all.len().div_ceil(MAX_POINTS);
     let points: Vec<Point> =
         all.chunks(every).filter_map(|few| few.iter().max_by_key(|p| p.bytes).copied()).collect();
@@ -79,7 +79,7 @@ pub(super) fn memory(summary: &Summary) -> String {
     if peak > 0 {
         let py = y.at(scaled(peak));
         out.line("peak", (left, py), (right, py));
-        // over the line if it fits there
+        // Above the line if it fits there.
         let above = if py > top + 14.0 { py - 5.0 } else { py + 15.0 };
         out.text("tick", (right, above), Anchor::End, format_args!("peak {}", bytes(peak)));
     }
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_on_the_clock_of_the_run() {
+    fn samples_are_on_the_clock_of_the_run() {
         let points: Vec<_> =
             points(&run(2, 2).epochs).iter().map(|p| (p.at, p.bytes >> 20, p.epoch)).collect();
         assert_eq!(points, [(0.0, 1, 1), (0.1, 1, 1), (3.0, 1, 1), (3.0, 1, 2), (3.1, 1, 2), (6.0, 2, 2)]);
     }
 
     #[test]
-    fn there_is_a_timeline_from_two_moments_on_and_it_keeps_the_peak() {
+    fn timelines_need_two_samples_and_keep_the_peak() {
         assert_eq!(memory(&run(0, 0)) + &memory(&run(1, 0)), "");
         let page = memory(&run(1, 1));
         assert!(page.contains("MiB resident, over the seconds") && page.contains("epoch 1, after 3.00 s"));

@@ -1,6 +1,7 @@
-//! `report.html`: a run for the eye, in one file that needs no other. Light or dark as the reader's system is.
+//! `report.html`: a self-contained page about a run, light or dark according to the reader's
+//! system.
 //!
-//! A pure function of the [`Summary`]. Hovering over a point or a bar tells its numbers.
+//! A pure function of the [`Summary`]. Tooltips of points and bars contain the numbers.
 
 mod chart;
 mod devices;
@@ -22,10 +23,10 @@ use text::{escape, percent, score, seconds, short};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The parts of an epoch's time, with the classes of their colours.
+/// Parts of an epoch's time, with the classes of their colours.
 const PARTS: [&str; 5] = ["order", "sample", "extract", "train", "evaluate"];
 
-/// The page.
+/// Renders the page.
 pub fn html(summary: &Summary) -> String {
     let mut page = String::with_capacity(64 << 10);
     let name = escape(&summary.dataset.name);
@@ -52,7 +53,7 @@ pub fn html(summary: &Summary) -> String {
     page
 }
 
-/// An option of the run as text, empty where there is none of the name.
+/// Option of the run as text, empty if the name is unknown.
 fn option(summary: &Summary, name: &str) -> String {
     summary.config.get(name).map_or(String::new(), |value| escape(&text::value(value)))
 }
@@ -133,7 +134,7 @@ fn cards(summary: &Summary) -> String {
 fn curves(summary: &Summary) -> String {
     let epochs = &summary.epochs;
     if epochs.is_empty() {
-        return section("No epoch yet", "Nothing has been recorded: the first epoch is still to end.", "");
+        return section("No epoch yet", "Nothing has been recorded yet: the first epoch has not ended.", "");
     }
     let loss = Line { class: "loss", points: points(epochs, "loss", |e| Some(e.loss)) };
     let valid = Line { class: "valid", points: points(epochs, "validation", |e| e.valid_score) };
@@ -157,13 +158,13 @@ fn curves(summary: &Summary) -> String {
     let best = format!("By epoch; the dot is the best, epoch {}.", summary.best.epoch);
     let chart = chart::lines("validation score", &[valid, train], Some(summary.best.epoch));
     if chart.is_empty() {
-        out += &section("Validation score", "There are no scores: the dataset has no validation nodes.", "");
+        out += &section("Validation score", "No scores: the dataset has no validation nodes.", "");
     } else {
         out += &section_with_legend(&format!("Validation {metric}"), &legend, &best, &chart);
     }
     out += "</div>\n";
 
-    // what is the same throughout needs no chart
+    // A constant needs no chart.
     let varies = |values: &[Point]| values.windows(2).any(|pair| pair[0].value != pair[1].value);
     let mut more = String::new();
     let lr = points(epochs, "learning rate", |e| (e.lr > 0.0).then_some(e.lr));
@@ -182,7 +183,7 @@ fn curves(summary: &Summary) -> String {
     out
 }
 
-/// An epoch's seconds in the order of [`PARTS`].
+/// Seconds of an epoch in the order of [`PARTS`].
 fn parts(epoch: &EpochRecord) -> Vec<f64> {
     let mut parts: Vec<f64> = epoch.stages.parts().iter().map(|(_, seconds)| *seconds).collect();
     parts.push(epoch.eval_seconds);
@@ -199,7 +200,7 @@ fn stages(summary: &Summary) -> String {
     if all <= 0.0 {
         return String::new();
     }
-    // stages that run side by side add up to more than the clock shows
+    // The sum of concurrent stages exceeds the elapsed time.
     let overlaps = epochs.iter().any(|e| parts(e).iter().sum::<f64>() > 1.1 * (e.seconds + e.eval_seconds));
     let bars: Vec<Bar> = epochs
         .iter()
@@ -235,18 +236,18 @@ fn stages(summary: &Summary) -> String {
         );
     }
     if overlaps {
-        body += "<li><i class=tick-mark></i>the clock</li>";
+        body += "<li><i class=tick-mark></i>elapsed time</li>";
     }
     body += "</ul>\n";
-    let mut note = String::from("The whole run above, seconds by epoch below.");
+    let mut note = String::from("Above: the whole run. Below: seconds by epoch.");
     if every > 1 {
         let _ = write!(note, " Each bar is the mean of {every} epochs.");
     }
     if overlaps {
-        note += " Stages that run side by side add up to more than the clock shows.";
+        note += " Concurrent stages add up to more than the elapsed time.";
     }
     if epochs.iter().any(|e| e.reuse.is_some()) {
-        note += " Making rows that are reused is not a batch's, and comes besides: see the workers.";
+        note += " Computing reused rows belongs to no batch and is not included: see the workers.";
     } else if summary.staleness.bound > 0 {
         let (bound, max) = (summary.staleness.bound, summary.staleness.max);
         let _ = write!(note, " Gradients were at most {max} updates late; the bound is {bound}.");
@@ -262,7 +263,8 @@ fn traffic(epochs: &[EpochRecord]) -> String {
         return String::new();
     }
     let mut body = String::from(
-        "<div class=scroll><table><thead><tr><th>tier<th>rows<th>share<th>bytes<th>per epoch<th>seconds</tr></thead><tbody>\n",
+        "<div class=scroll><table><thead><tr><th>tier<th>rows<th>share<th>bytes<th>per \
+         epoch<th>seconds</tr></thead><tbody>\n",
     );
     for (name, tier) in sums.tiers() {
         let _ = writeln!(
@@ -310,8 +312,10 @@ fn table(summary: &Summary) -> String {
         return String::new();
     }
     let mut out = String::from(
-        "<section>\n<details><summary>Epoch by epoch</summary>\n<div class=scroll><table><thead><tr><th>epoch<th>loss\
-         <th>validation<th>seconds<th>order<th>sample<th>extract<th>train<th>evaluate<th>seeds<th>edges<th>hit rate\
+        "<section>\n<details><summary>Epoch by epoch</summary>\n<div \
+         class=scroll><table><thead><tr><th>epoch<th>loss\
+         <th>validation<th>seconds<th>order<th>sample<th>extract<th>train<th>evaluate\
+         <th>seeds<th>edges<th>hit rate\
          <th>bottleneck<th>memory</tr></thead><tbody>\n",
     );
     for e in &summary.epochs {

@@ -1,4 +1,4 @@
-//! What each rank did, and what went between them.
+//! Section on the ranks and their communication.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use graphmill_engine::record::{EpochRecord, RankRecord};
 
 use super::{section::section, text::percent};
 
-/// The section: sums over the run; nothing where there was one rank.
+/// Renders the section: sums over the run; empty for a single rank.
 pub(super) fn ranks(epochs: &[EpochRecord]) -> String {
     let mut all: Vec<RankRecord> = Vec::new();
     for record in epochs.iter().flat_map(|epoch| &epoch.ranks) {
@@ -27,7 +27,8 @@ pub(super) fn ranks(epochs: &[EpochRecord]) -> String {
         return String::new();
     }
     let mut body = String::from(
-        "<div class=scroll><table><thead><tr><th>rank<th>seeds<th>edges<th>rows read<th>of others<th>sent: neighbours<th>rows<th>sums\
+        "<div class=scroll><table><thead><tr><th>rank<th>seeds<th>edges<th>rows read<th>remote<th>sent: \
+         neighbours<th>rows<th>sums\
          </tr></thead><tbody>\n",
     );
     for (rank, sum) in all.iter().enumerate() {
@@ -45,6 +46,7 @@ pub(super) fn ranks(epochs: &[EpochRecord]) -> String {
         );
     }
     body += "</tbody></table></div>\n";
-    let note = "Each has a part of the graph. What they sent each other while they trained, asking and answering, over the whole run.";
+    let note = "Each rank owns a part of the graph. Sent bytes are requests and replies during training, \
+        over the whole run.";
     section("Ranks", note, &body)
 }

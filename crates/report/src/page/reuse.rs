@@ -1,4 +1,4 @@
-//! What reusing bottom-layer rows saved, and how far the weights moved meanwhile.
+//! Section on the reuse of bottom-layer rows and the change of the weights meanwhile.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use super::{
     text::{percent, seconds},
 };
 
-/// The section; nothing where no rows were reused.
+/// Renders the section; empty if no rows were reused.
 pub(super) fn reuse(summary: &Summary) -> String {
     let epochs = &summary.epochs;
     let all: Vec<ReuseRecord> = epochs.iter().filter_map(|e| e.reuse).collect();
@@ -31,17 +31,17 @@ pub(super) fn reuse(summary: &Summary) -> String {
     let mut rows = vec![
         ("batches of a super-batch", format!("{:.1}", mean(|r| r.super_batch))),
         ("hot nodes of a super-batch", count(mean(|r| r.hot_nodes) as u64)),
-        ("rows asked for, beside own nodes", count(asked)),
+        ("rows requested, besides own nodes", count(asked)),
         ("reused", format!("{} · {}", count(reused), of_asked(reused))),
-        ("made for that", format!("{} · {}", count(made), of_asked(made))),
-        ("seconds to make them", seconds(epochs.iter().map(embed).sum())),
+        ("rows computed for reuse", format!("{} · {}", count(made), of_asked(made))),
+        ("seconds computing them", seconds(epochs.iter().map(embed).sum())),
     ];
     let waited: f64 = all.iter().map(|r| r.waited_seconds).sum();
     if waited > 0.0 {
-        rows.push(("seconds waited for them", seconds(waited)));
+        rows.push(("seconds waiting for them", seconds(waited)));
     }
     if all.iter().any(|r| r.split < 1.0) {
-        rows.push(("part of the hot nodes made, last epoch", percent(all[all.len() - 1].split)));
+        rows.push(("share of hot nodes computed, last epoch", percent(all[all.len() - 1].split)));
     }
     let (bound, max) = (summary.staleness.bound, summary.staleness.max);
     rows.push(("oldest row read, in updates", format!("{max} · bound {bound}")));
@@ -57,6 +57,7 @@ pub(super) fn reuse(summary: &Summary) -> String {
     if chart.is_empty() {
         return table;
     }
-    let note = "The largest change of a bottom-layer weight by an update, times twice the updates of a super-batch, by epoch.";
+    let note = "The largest change of a bottom-layer weight by an update, times twice the updates of a \
+        super-batch, by epoch.";
     format!("<div class=pair>\n{table}{}</div>\n", section("Weight variation", note, &chart))
 }

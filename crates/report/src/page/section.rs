@@ -1,11 +1,11 @@
-//! The frame of a section of the page.
+//! Frame of a section of the page.
 
-/// A section with a title and a line that explains it.
+/// Renders a section with a title and an explanatory line.
 pub(super) fn section(title: &str, note: &str, body: &str) -> String {
     section_with_legend(title, "", note, body)
 }
 
-/// The same with a legend beside the title.
+/// Renders a section with a legend beside the title.
 pub(super) fn section_with_legend(title: &str, legend: &str, note: &str, body: &str) -> String {
     format!("<section>\n<div class=title><h2>{title}</h2>{legend}</div>\n<p>{note}</p>\n{body}\n</section>\n")
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Who does the stages: one after the other, or side by side.
+/// Workers of the stages: sequential or concurrent.
 fn busy(stages: Stages, pipelined: bool) -> Vec<Busy> {
     let Stages { sample, extract, train, .. } = stages;
     let worker = |name: &str, seconds| Busy { worker: name.into(), seconds };
@@ -25,7 +25,7 @@ fn busy(stages: Stages, pipelined: bool) -> Vec<Busy> {
     ]
 }
 
-/// A run that looks like one. `pipelined`: stages overlap, there is a cache, the learning rate falls.
+/// Realistic run. `pipelined`: stages overlap, there is a cache, the learning rate decays.
 fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
     let noise = |i: usize, salt: u64| {
         graphmill_core::keyed::Stream::new(graphmill_core::keyed::key(&[i as u64, salt])).uniform() - 0.5
@@ -107,7 +107,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
     }
 }
 
-/// Every tag that must be closed is.
+/// Asserts that every tag that must be closed is closed.
 fn balanced(html: &str) {
     for tag in ["main", "section", "div", "svg", "g", "ul", "li", "table", "dl", "details", "title", "text"] {
         let opened = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
@@ -116,7 +116,7 @@ fn balanced(html: &str) {
 }
 
 #[test]
-fn the_page_needs_nothing_else_and_shows_the_run() {
+fn the_page_is_self_contained_and_shows_the_run() {
     for (epochs, scale, pipelined) in
         [(1, 1.0, false), (3, 0.01, true), (200, 100.0, true), (2500, 1.0, false)]
     {
@@ -143,9 +143,9 @@ fn the_page_needs_nothing_else_and_shows_the_run() {
 }
 
 #[test]
-fn overlapping_stages_are_told_from_the_clock() {
-    assert!(html(&run(3, 1.0, true)).contains("add up to more than the clock"));
-    assert!(!html(&run(3, 1.0, false)).contains("add up to more than the clock"));
+fn overlapping_stages_are_marked_against_elapsed_time() {
+    assert!(html(&run(3, 1.0, true)).contains("add up to more than the elapsed time"));
+    assert!(!html(&run(3, 1.0, false)).contains("add up to more than the elapsed time"));
 }
 
 #[test]
@@ -171,9 +171,10 @@ fn a_run_without_epochs_scores_or_dataset_has_a_page() {
     );
 }
 
-/// Pages to look at: `GRAPHMILL_REPORTS=DIR cargo test -p graphmill-report pages_to_look_at`.
+/// Pages for inspection: `GRAPHMILL_REPORTS=DIR cargo test -p graphmill-report
+/// writes_pages_for_inspection`.
 #[test]
-fn pages_to_look_at() {
+fn writes_pages_for_inspection() {
     let Ok(dir) = std::env::var("GRAPHMILL_REPORTS") else { return };
     for (name, epochs, scale, pipelined) in [
         ("one", 1, 1.0, false),
@@ -188,7 +189,7 @@ fn pages_to_look_at() {
 }
 
 #[test]
-fn reused_rows_and_devices_have_sections_of_their_own() {
+fn reused_rows_and_devices_have_separate_sections() {
     let mut summary = run(3, 1.0, true);
     let plain = html(&summary);
     assert!(!plain.contains("Reused rows") && !plain.contains("<h2>Devices"));
@@ -220,7 +221,7 @@ fn reused_rows_and_devices_have_sections_of_their_own() {
 }
 
 #[test]
-fn several_ranks_have_a_section_of_their_sums() {
+fn several_ranks_have_a_section_with_sums() {
     let mut summary = run(3, 1.0, false);
     assert!(!html(&summary).contains("<h2>Ranks"));
     for epoch in &mut summary.epochs {

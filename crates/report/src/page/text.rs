@@ -1,11 +1,11 @@
-//! Numbers as people read them.
+//! Formatting of numbers for readers.
 
 use std::fmt::Write;
 
 pub(super) use graphmill_chart::escape;
 use graphmill_core::units::digits;
 
-/// A duration: `870 µs`, `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 3 min`.
+/// Formats a duration: `870 µs`, `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 3 min`.
 pub(super) fn seconds(x: f64) -> String {
     match x {
         x if x <= 0.0 => "0 s".to_string(),
@@ -23,7 +23,7 @@ pub(super) fn seconds(x: f64) -> String {
     }
 }
 
-/// A large number in few letters: `945`, `12.3 k`, `4.56 M`.
+/// Formats a large number briefly: `945`, `12.3 k`, `4.56 M`.
 pub(super) fn short(x: f64) -> String {
     let units = ["", " k", " M", " G", " T"];
     let mut value = x;
@@ -39,7 +39,7 @@ pub(super) fn short(x: f64) -> String {
     }
 }
 
-/// A share: `12.3 %`, `100 %`.
+/// Formats a share: `12.3 %`, `100 %`.
 pub(super) fn percent(x: f64) -> String {
     let x = x * 100.0;
     if x == 0.0 || x >= 99.995 {
@@ -49,12 +49,12 @@ pub(super) fn percent(x: f64) -> String {
     }
 }
 
-/// A score.
+/// Formats a score.
 pub(super) fn score(x: f64) -> String {
     format!("{x:.4}")
 }
 
-/// A value of the configuration.
+/// Formats a value of the configuration.
 pub(super) fn value(json: &serde_json::Value) -> String {
     match json {
         serde_json::Value::String(word) if word.is_empty() => "–".to_string(),

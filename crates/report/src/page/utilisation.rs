@@ -1,5 +1,5 @@
-//! How busy the workers were: a bar for each over the whole run, and a strip with a cell per epoch, under which the bottleneck
-//! stands.
+//! Utilization of the workers: a bar for each over the whole run, and a strip with one cell per
+//! epoch, above a strip of bottlenecks.
 
 use std::fmt::Write;
 
@@ -14,14 +14,14 @@ use super::{
     text::{escape, percent, seconds},
 };
 
-/// Cells of all strips together, so that the page stays light.
+/// Maximum number of cells in all strips, so that the page stays small.
 const MAX_CELLS: usize = 1500;
 
-/// Height of a strip, and from one to the next.
+/// Height of a strip, and distance between strips.
 const STRIP: f64 = 18.0;
 const ROW: f64 = 24.0;
 
-/// A worker over a run of epochs, or over all.
+/// Totals of a worker over several epochs.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     seconds: [f64; Stage::COUNT],
@@ -29,7 +29,8 @@ struct Sum {
 }
 
 impl Sum {
-    /// Of the worker of that name; what it did not do counts as idle. Epochs count by their seconds.
+    /// Totals of the worker of that name; unrecorded time counts as idle. Epochs are weighted by
+    /// their seconds.
     fn of(worker: &str, epochs: &[EpochRecord]) -> Self {
         let all: f64 = epochs.iter().map(|e| e.seconds).sum();
         let mut sum = Self::default();
@@ -40,7 +41,7 @@ impl Sum {
         sum
     }
 
-    /// `sample 1.20 s, train 3.40 s`: what it did.
+    /// Stages of the worker: `sample 1.20 s, train 3.40 s`.
     fn stages(&self) -> String {
         let did = Stage::ALL.iter().zip(self.seconds).filter(|(_, part)| *part > 0.0);
         did.map(|(stage, part)| format!("{} {}", stage.name(), seconds(part))).collect::<Vec<_>>().join(", ")
@@ -51,16 +52,16 @@ fn find<'e>(epoch: &'e EpochRecord, worker: &str) -> Option<&'e WorkerRecord> {
     epoch.workers.iter().find(|record| record.worker == worker)
 }
 
-/// The stages that held epochs up, the most frequent first.
+/// Bottleneck stages with their numbers of epochs, most frequent first.
 fn bottlenecks(epochs: &[EpochRecord]) -> Vec<(Stage, usize)> {
     let count = |stage: Stage| (stage, epochs.iter().filter(|e| e.bottleneck == Some(stage)).count());
     let mut counts: Vec<_> = Stage::ALL.map(count).into_iter().filter(|(_, count)| *count > 0).collect();
-    // stable: of equals, the first stage stays first
+    // The sort is stable: ties keep the order of the stages.
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     counts
 }
 
-/// The stage that held most epochs up, and a sentence about all that did.
+/// Most frequent bottleneck, and a sentence about all of them.
 fn bottleneck(epochs: &[EpochRecord]) -> Option<(Stage, String)> {
     let counts = bottlenecks(epochs);
     let (stage, most) = *counts.first()?;
@@ -75,7 +76,7 @@ fn bottleneck(epochs: &[EpochRecord]) -> Option<(Stage, String)> {
     Some((stage, text))
 }
 
-/// The section; nothing where no worker was recorded.
+/// Renders the section; empty without recorded workers.
 pub(super) fn utilisation(epochs: &[EpochRecord]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for record in epochs.iter().flat_map(|e| &e.workers) {
@@ -112,7 +113,7 @@ pub(super) fn utilisation(epochs: &[EpochRecord]) -> String {
     section_with_legend("Utilisation", &legend, &note, &body)
 }
 
-/// A worker's bar: its stages, out of the whole run.
+/// Bar of a worker: its stages as shares of the whole run.
 fn bar(name: &str, sum: &Sum) -> String {
     let busy: f64 = sum.seconds.iter().sum();
     let mut out = format!("<div><span>{}</span><div class=share title=\"{}\">", escape(name), sum.stages());
@@ -124,8 +125,8 @@ fn bar(name: &str, sum: &Sum) -> String {
     out
 }
 
-/// A strip per worker and one of the bottlenecks, with a cell per epoch or, of long runs, per so many epochs as the second
-/// value tells.
+/// Strip per worker and one of the bottlenecks, with one cell per epoch or, in long runs, per
+/// several epochs; the second value is their number.
 fn strips(names: &[&str], epochs: &[EpochRecord]) -> (String, usize) {
     let every = epochs.len().div_ceil((MAX_CELLS / (names.len() + 1)).clamp(1, 250));
     let runs: Vec<&[EpochRecord]> = epochs.chunks(every).collect();
@@ -137,7 +138,7 @@ fn strips(names: &[&str], epochs: &[EpochRecord]) -> (String, usize) {
     let x = Scale::epochs(epochs[0].epoch, epochs[epochs.len() - 1].epoch, 20, (left, right));
     let mut out = Drawing::new("utilisation by worker and epoch", width, height);
     let slot = (right - left) / epochs.len() as f64;
-    // few cells stand apart; many overlap a little, or pixels between them would show
+    // Few cells are separated; many overlap slightly, or gaps between them would be visible.
     let gap = if runs.len() <= 60 { 2.0 } else { -0.7 };
     let cell = |run: usize| {
         let from = left + slot * (run * every) as f64;
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_count_by_their_seconds_and_absence_is_idleness() {
+    fn epochs_are_weighted_by_seconds_and_absence_counts_as_idle() {
         let epochs = [
             epoch(1, 1.0, &[("a", 1.0), ("b", 0.5)], None),
             epoch(2, 3.0, &[("a", 1.5)], Some(Stage::Train)),
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn long_runs_and_many_workers_stay_few_cells() {
+    fn long_runs_and_many_workers_have_few_cells() {
         let names: Vec<String> = (0..30).map(|i| format!("trainer {i}")).collect();
         let workers: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 0.9)).collect();
         let epochs: Vec<_> = (1..=1000).map(|i| epoch(i, 1.0, &workers, Some(Stage::Train))).collect();

@@ -16,7 +16,7 @@ use graphmill_engine::{
 use serde_json::Value;
 
 use super::*;
-use crate::trace::tests::{events, sound};
+use crate::trace::tests::{assert_consistent, events};
 
 fn data() -> Dataset {
     let options = GenerateOptions { nodes: 600, classes: 3, dim: 8, ..GenerateOptions::default() };
@@ -28,7 +28,7 @@ fn config() -> TrainConfig {
         .with(|rounds: &mut RoundOptions| rounds.batches_per_update = 1)
 }
 
-/// Trains in `path`, and stops behind so many batches.
+/// Trains in `path`, and stops after `batches` batches.
 fn run(config: &TrainConfig, path: &Path, resume: bool, batches: u64) -> Result<Summary> {
     let run = if resume { RunDir::reopen(path) } else { RunDir::create(path) }.unwrap();
     let mut recorder = Recorder::new(config, Some(&run), Box::new(Quiet));
@@ -37,13 +37,13 @@ fn run(config: &TrainConfig, path: &Path, resume: bool, batches: u64) -> Result<
     train(config, &data(), RunContext { run: Some(&run), resume, observer: &mut recorder, stop: &stop })
 }
 
-/// The report files in a run's directory.
+/// Report files in a run's directory.
 fn files(path: &Path) -> Vec<&'static str> {
     ["report.html", "trace.json", "tensorboard"].into_iter().filter(|name| path.join(name).exists()).collect()
 }
 
 #[test]
-fn options_decide_which_files_a_run_leaves() {
+fn options_select_the_report_files() {
     let dir = tempfile::tempdir().unwrap();
     for (trace, tensorboard) in [(false, false), (true, false), (false, true)] {
         let path = dir.path().join(format!("{trace}-{tensorboard}"));
@@ -64,7 +64,7 @@ fn options_decide_which_files_a_run_leaves() {
 }
 
 #[test]
-fn interrupted_runs_get_their_page_when_they_are_finished_or_reported() {
+fn interrupted_runs_get_a_page_when_finished_or_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     let config = TrainConfig { tensorboard: true, ..config() };
@@ -79,7 +79,7 @@ fn interrupted_runs_get_their_page_when_they_are_finished_or_reported() {
 }
 
 #[test]
-fn a_page_is_written_anew_from_the_summary() {
+fn pages_are_rewritten_from_the_summary() {
     let dir = tempfile::tempdir().unwrap();
     let run = RunDir::create(&dir.path().join("run")).unwrap();
     assert!(write_report(run.path()).unwrap_err().to_string().contains("there is no run here"));
@@ -89,10 +89,10 @@ fn a_page_is_written_anew_from_the_summary() {
     assert!(fs::read_to_string(write_report(run.path()).unwrap()).unwrap().contains("test accuracy"));
 }
 
-/// A link at the name beside the page is replaced, and the link's target stays.
+/// A link at the temporary name is replaced, and the link's target stays.
 #[cfg(unix)]
 #[test]
-fn links_beside_the_page_are_replaced() {
+fn links_at_the_temporary_name_are_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let (victim, path) = (dir.path().join("victim"), dir.path().join("report.html"));
     fs::write(&victim, "mine").unwrap();
@@ -103,19 +103,19 @@ fn links_beside_the_page_are_replaced() {
     assert_eq!(fs::read(&victim).unwrap(), b"mine");
 }
 
-/// How often each stage of a batch is told, by epoch and batch.
-fn told(events: &[Value]) -> BTreeMap<(u64, u64), BTreeMap<String, usize>> {
-    let mut told: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+/// Number of occurrences of each stage of a batch, by epoch and batch.
+fn stage_counts(events: &[Value]) -> BTreeMap<(u64, u64), BTreeMap<String, usize>> {
+    let mut counts: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
     for event in events.iter().filter(|event| event["ph"] == "X" && event["args"]["batch"].is_u64()) {
         let number = |name: &str| event["args"][name].as_u64().unwrap();
-        let stages = told.entry((number("epoch"), number("batch"))).or_default();
+        let stages = counts.entry((number("epoch"), number("batch"))).or_default();
         *stages.entry(event["name"].as_str().unwrap().to_string()).or_default() += 1;
     }
-    told
+    counts
 }
 
 #[test]
-fn a_run_tells_every_stage_of_every_batch_once_however_it_ends() {
+fn traces_contain_every_stage_of_every_batch_once() {
     let dir = tempfile::tempdir().unwrap();
     let data = data();
     let config = TrainConfig { trace: true, ..config() };
@@ -135,18 +135,18 @@ fn a_run_tells_every_stage_of_every_batch_once_however_it_ends() {
             let job = RunContext { run: Some(&run), resume, observer: &mut recorder, stop };
             let outcome = train(&config, &data, job);
             let events = events(&path.join("trace.json"));
-            sound(&events);
-            (outcome.map(|_| ()), told(&events), events)
+            assert_consistent(&events);
+            (outcome.map(|_| ()), stage_counts(&events), events)
         };
-        let (outcome, told, events) = go("whole", false, &|| false, 0.01);
+        let (outcome, counts, events) = go("whole", false, &|| false, 0.01);
         outcome.unwrap();
         let all: Vec<_> = (1..=3).flat_map(|epoch| (1..=batches).map(move |batch| (epoch, batch))).collect();
-        assert_eq!(told.keys().copied().collect::<Vec<_>>(), all);
-        let mut stages = told.into_values();
+        assert_eq!(counts.keys().copied().collect::<Vec<_>>(), all);
+        let mut stages = counts.into_values();
         assert!(stages.all(|mut stages| {
-            // where the update is apart it is told too, under the batches or once for several
+            // A separate update is also recorded, under the batches or once for several.
             stages.remove("update");
-            // and rows that are made for several batches are told under the first of them
+            // Rows computed for several batches are recorded under the first of them.
             stages.remove("embed");
             stages == once
         }));
@@ -154,7 +154,7 @@ fn a_run_tells_every_stage_of_every_batch_once_however_it_ends() {
             assert_eq!(events.iter().filter(|event| event["name"] == name).count(), times, "{name}");
         }
 
-        // told to stop in the middle of the second epoch, and taken up again: two traces, one after the other
+        // Stopped in the middle of the second epoch, and resumed: two traces, one after the other.
         let asked = AtomicU64::new(0);
         let stop = || asked.fetch_add(1, Relaxed) > batches;
         let (outcome, before, _) = go("stopped", false, &stop, 0.01);
@@ -165,8 +165,8 @@ fn a_run_tells_every_stage_of_every_batch_once_however_it_ends() {
         assert!(!after.contains_key(&(1, 1)) && after.contains_key(&(3, batches)));
         assert!(all.iter().all(|batch| before.contains_key(batch) || after.contains_key(batch)));
 
-        // an error
-        let (outcome, told, _) = go("diverged", false, &|| false, 1e30);
-        assert!(outcome.is_err() && told.contains_key(&(1, 1)));
+        // An error.
+        let (outcome, stages, _) = go("diverged", false, &|| false, 1e30);
+        assert!(outcome.is_err() && stages.contains_key(&(1, 1)));
     }
 }

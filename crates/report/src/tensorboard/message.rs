@@ -1,12 +1,12 @@
-//! The messages of an event file, as far as scalars need them: TensorFlow's `event.proto` and `summary.proto`, whose fields
-//! these are by number.
+//! Messages of an event file, limited to scalars: fields of TensorFlow's `event.proto` and
+//! `summary.proto` by number.
 
 use prost::Message;
 
-/// The version of the format that an event file opens with.
+/// Format version at the beginning of an event file.
 pub(super) const VERSION: &str = "brain.Event:2";
 
-/// A record of an event file. Of the last three fields one is there.
+/// Record of an event file. Exactly one of the last three fields is present.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Event {
     /// Seconds since 1970.
@@ -29,7 +29,7 @@ pub(super) struct Summary {
     pub(super) value: Vec<Value>,
 }
 
-/// A scalar.
+/// Scalar.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Value {
     #[prost(string, tag = "1")]
@@ -39,7 +39,7 @@ pub(super) struct Value {
     pub(super) simple_value: Option<f32>,
 }
 
-/// A session's beginning: what earlier files tell of this step and of later ones is void.
+/// Beginning of a session: events of earlier files for this and later steps are void.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct SessionLog {
     #[prost(int32, tag = "1")]

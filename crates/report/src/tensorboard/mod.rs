@@ -1,9 +1,10 @@
 //! Event files for TensorBoard: the scalars of every epoch, with its number from 1 as the step.
 //!
-//! An event file is a sequence of TFRecords, each a protocol buffer in a frame of checksums: the length (8 bytes, little
-//! endian), the masked CRC-32C of these bytes, the data, the masked CRC-32C of the data. Each process that
-//! trains writes a file of its own; that of a resumed run begins by declaring the steps that it will write void, so that
-//! epochs which a crash left behind the checkpoint are not shown twice. Files sort by time: their names begin with it.
+//! An event file is a sequence of TFRecords, each a protocol buffer framed by checksums: the length
+//! (8 bytes, little endian), the masked CRC-32C of these bytes, the data, the masked CRC-32C of the
+//! data. Each process that trains writes a separate file; that of a resumed run first voids the
+//! steps that it will write, so that epochs recorded after the checkpoint of a crashed process do
+//! not appear twice. File names begin with the time, so that files sort by it.
 
 mod message;
 
@@ -23,10 +24,10 @@ use prost::Message;
 
 use message::{Event, SessionLog, Summary, VERSION, Value};
 
-/// What the name of an event file begins with.
+/// Prefix of event file names.
 const NAME: &str = "events.out.tfevents.";
 
-/// An event file that is being written.
+/// Event file under construction.
 #[derive(Debug)]
 pub(crate) struct Events {
     path: PathBuf,
@@ -34,17 +35,17 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// A file of its own in `dir` for a run that goes on behind the epochs `before`. Where it is the first one, it is told
-    /// of them too.
+    /// Creates a file in `dir` for a run that continues after the epochs `before`. The first file
+    /// of a directory also gets those epochs.
     ///
     /// # Errors
-    /// The directory or the file cannot be made.
+    /// The directory or the file cannot be created.
     pub(crate) fn create(dir: &Path, before: &[EpochRecord]) -> Result<Self> {
         fs::create_dir_all(dir).map_err(|e| Error::io(dir, "create the directory", e))?;
         let entries = fs::read_dir(dir).map_err(|e| Error::io(dir, "read the directory", e))?;
         let is_ours = |name: &str| name.starts_with(NAME);
         let files = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_ours)).count();
-        // the number tells files of one second apart, in their order
+        // The number distinguishes files of the same second, in order.
         let path = dir.join(format!("{NAME}{:010}.{files:06}.graphmill", now() as u64));
         let file = File::create_new(&path).map_err(|e| Error::io(&path, "create", e))?;
         let mut events = Self { path, file };
@@ -58,10 +59,10 @@ impl Events {
         Ok(events)
     }
 
-    /// Adds an epoch's scalars. Those that the epoch does not have are left out.
+    /// Adds the scalars of an epoch. Missing values are omitted.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// Writing fails.
     pub(crate) fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
         let value = |(tag, value): (String, f64)| Value { tag, simple_value: Some(value as f32) };
         let value = scalars(record).into_iter().map(value).collect();
@@ -71,12 +72,12 @@ impl Events {
     fn write(&mut self, step: usize, fill: impl FnOnce(&mut Event)) -> Result<()> {
         let mut event = Event { wall_time: now(), step: step as i64, ..Event::default() };
         fill(&mut event);
-        // in one piece: whoever reads meanwhile sees whole records
+        // In one write, so that concurrent readers see whole records.
         self.file.write_all(&frame(&event.encode_to_vec())).map_err(|e| Error::io(&self.path, "write", e))
     }
 }
 
-/// What TensorBoard shows of an epoch, by tag.
+/// Scalars of an epoch by tag.
 fn scalars(record: &EpochRecord) -> Vec<(String, f64)> {
     let mut scalars = Vec::new();
     let mut add = |tag: &str, value: Option<f64>| scalars.extend(value.map(|value| (tag.to_string(), value)));
@@ -105,14 +106,15 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// A TFRecord.
+/// Frames data as a TFRecord.
 fn frame(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u64).to_le_bytes();
     let parts = [&length[..], &masked(&length).to_le_bytes(), data, &masked(data).to_le_bytes()];
     parts.concat()
 }
 
-/// The CRC-32C, turned and shifted so that the checksum of data that holds checksums is not a bad one.
+/// Masked CRC-32C: rotated and offset, so that the checksum of data that contains checksums stays
+/// useful.
 fn masked(data: &[u8]) -> u32 {
     crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }

@@ -11,7 +11,7 @@ fn crc(data: &[u8]) -> u32 {
     })
 }
 
-/// The records of a file, their checksums checked.
+/// Records of a file, with verified checksums.
 fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut out = Vec::new();
     while !bytes.is_empty() {
@@ -30,7 +30,7 @@ fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
     out
 }
 
-/// The fields of a protocol buffer by number; a number's bytes stand for it.
+/// Fields of a protocol buffer by number; numbers are given by their bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let length = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
@@ -58,15 +58,15 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     out
 }
 
-/// The one field of that number; 0 as bytes where a field is left out.
+/// Single field of that number; 0 as bytes if it is omitted.
 fn field(fields: &[(u64, Vec<u8>)], number: u64) -> Vec<u8> {
     fields.iter().find(|(n, _)| *n == number).map_or(vec![0; 8], |(_, value)| value.clone())
 }
 
-/// What a file says: its version, where its session starts, and the scalars by step.
-type Told = (String, u64, BTreeMap<u64, BTreeMap<String, f32>>);
+/// Contents of a file: its version, the start of its session, and the scalars by step.
+type Contents = (String, u64, BTreeMap<u64, BTreeMap<String, f32>>);
 
-fn read(path: &Path) -> Told {
+fn read(path: &Path) -> Contents {
     let bytes = fs::read(path).unwrap();
     let events: Vec<_> = records(&bytes).into_iter().map(fields).collect();
     let step = |event: &[_]| u64::from_le_bytes(field(event, 2).try_into().unwrap());
@@ -103,7 +103,7 @@ fn epoch(epoch: usize) -> EpochRecord {
     }
 }
 
-/// The files there are, in TensorBoard's order.
+/// Existing files, in TensorBoard's order.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -111,12 +111,12 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_known_checksum() {
+fn crc32c_matches_the_reference_value() {
     assert_eq!((crc(b"123456789"), crc32c::crc32c(b"123456789")), (0xe306_9283, 0xe306_9283));
 }
 
 #[test]
-fn scalars_are_read_back() {
+fn scalars_round_trip() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("tensorboard");
     let mut events = Events::create(&dir, &[]).unwrap();
@@ -147,18 +147,18 @@ fn scalars_are_read_back() {
 }
 
 #[test]
-fn a_resumed_run_adds_a_file_that_voids_what_it_writes_anew() {
+fn resumed_runs_void_the_steps_they_rewrite() {
     let dir = tempfile::tempdir().unwrap();
     let mut events = Events::create(dir.path(), &[]).unwrap();
     (1..=3).try_for_each(|i| events.epoch(&epoch(i))).unwrap();
-    // the checkpoint knows of the first epoch alone
+    // The checkpoint contains only the first epoch.
     let mut events = Events::create(dir.path(), &[epoch(1)]).unwrap();
     events.epoch(&epoch(2)).unwrap();
     let files = files(dir.path());
     assert_eq!(files.len(), 2, "also within a second");
     let (_, start, steps) = read(&files[1]);
     assert_eq!((start, steps.into_keys().collect::<Vec<_>>()), (2, vec![2]));
-    // asked for late: the epochs before are told too
+    // Enabled late: the previous epochs are written too.
     let late = tempfile::tempdir().unwrap();
     drop(Events::create(late.path(), &[epoch(1), epoch(2)]).unwrap());
     let (_, start, steps) = read(&self::files(late.path())[0]);

@@ -1,16 +1,15 @@
-//! Events as the viewers of traces read them: "Trace Event Format" (Google, 2016), the JSON of `chrome://tracing` and of
-//! Perfetto.
+//! Events in the "Trace Event Format" (Google, 2016), the JSON of `chrome://tracing` and Perfetto.
 
 use serde::Serialize;
 
-/// All of a run is one process to a viewer.
+/// Process id of the whole run.
 const PROCESS: u32 = 1;
 
-/// An event.
+/// Event of a trace.
 #[derive(Debug, Serialize)]
 pub(super) struct Event<'e> {
     name: &'e str,
-    /// `X` for something that took a while, `C` for the value of a counter from here on, `M` for names.
+    /// `X` for a slice with a duration, `C` for a counter value from here on, `M` for names.
     ph: char,
     pid: u32,
     tid: usize,
@@ -21,7 +20,7 @@ pub(super) struct Event<'e> {
     args: Args<'e>,
 }
 
-/// What an event tells besides; written as an object of the fields that are there.
+/// Additional fields of an event; absent ones are omitted.
 #[derive(Debug, Default, Serialize)]
 struct Args<'e> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,22 +46,22 @@ impl<'e> Event<'e> {
         Self { name, ph, pid: PROCESS, tid, ts: micros(at), dur: None, args }
     }
 
-    /// The name of the whole.
+    /// Names the process.
     pub(super) fn process(name: &'e str) -> Self {
         Self::new('M', "process_name", 0, 0, Args { name: Some(name), ..Args::default() })
     }
 
-    /// The name of a track.
+    /// Names a track.
     pub(super) fn track(tid: usize, name: &'e str) -> Self {
         Self::new('M', "thread_name", tid, 0, Args { name: Some(name), ..Args::default() })
     }
 
-    /// The place of a track among the others.
-    pub(super) fn place(tid: usize) -> Self {
+    /// Sets the position of a track among the others.
+    pub(super) fn position(tid: usize) -> Self {
         Self::new('M', "thread_sort_index", tid, 0, Args { sort_index: Some(tid), ..Args::default() })
     }
 
-    /// Something on a track, in nanoseconds; epoch and batch from 1, as everywhere that people read them.
+    /// Creates a slice on a track, in nanoseconds; epoch and batch count from 1, as in all output.
     pub(super) fn slice(
         tid: usize,
         name: &'e str,
@@ -74,12 +73,12 @@ impl<'e> Event<'e> {
         Self { dur: Some(micros(end - start)), ..Self::new('X', name, tid, start, args) }
     }
 
-    /// How many batches are in a queue.
+    /// Records the number of batches in a queue.
     pub(super) fn depth(queue: &'e str, at: u64, batches: usize) -> Self {
         Self::new('C', queue, 0, at, Args { batches: Some(batches), ..Args::default() })
     }
 
-    /// How much memory there is.
+    /// Records the memory of the process.
     pub(super) fn memory(at: u64, bytes: u64) -> Self {
         Self::new('C', "resident memory", 0, at, Args { bytes: Some(bytes), ..Args::default() })
     }

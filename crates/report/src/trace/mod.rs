@@ -1,11 +1,12 @@
-//! `trace.json`: what every worker did with every batch, for <https://ui.perfetto.dev> and `chrome://tracing`.
+//! `trace.json`: the stages of every batch on every worker, for <https://ui.perfetto.dev> and
+//! `chrome://tracing`.
 //!
-//! A track per worker with a slice per batch and stage, a track of the run itself (ordering, scoring, checkpoints), and
-//! counters of the queues' depths and of the process' memory. It is written beside while the run goes on, at every
-//! epoch's end and when much has come together, so that memory holds an epoch's slices at most; and it gets its
-//! name when the run ends, however that is: by success, an error, Ctrl-C or a panic. A process that is killed leaves
-//! `trace.json.tmp`, which lacks its last brackets. A run that is resumed begins a trace of its own, in place of
-//! the last one.
+//! The trace has a track per worker with one slice per batch and stage, a track of the run itself
+//! (ordering, scoring, checkpoints), and counters of queue lengths and process memory. A temporary
+//! file grows at every epoch's end and whenever many slices have accumulated, so that memory holds
+//! at most an epoch's slices; it is renamed when the run ends by success, an error, Ctrl-C or a
+//! panic. A killed process leaves `trace.json.tmp`, which lacks its last brackets. A resumed run
+//! writes a new trace, which replaces the last one.
 
 mod event;
 
@@ -24,32 +25,33 @@ use graphmill_engine::{
 
 use event::Event;
 
-/// Slices that may be waiting to be written: some megabytes.
-const MAX_KEPT: usize = 1 << 16;
+/// Maximum number of buffered slices: some megabytes.
+const MAX_BUFFERED: usize = 1 << 16;
 
-/// The track of the run itself; the workers' follow.
+/// Track of the run itself; the workers' tracks follow.
 const RUN: usize = 1;
 
-/// What is sampled once and laid out as if it had followed on one worker overlaps by what clocks round to; more than
-/// this, in nanoseconds, is no rounding.
+/// Maximum overlap by clock rounding, in nanoseconds, of slices that are measured once and laid out
+/// sequentially on one worker.
 const ROUNDING: u64 = 1000;
 
-/// The trace of a run, open until it is finished or dropped.
+/// Trace of a run, open until it is finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Trace {
     path: PathBuf,
     timeline: Arc<Timeline>,
-    /// None once the file has its name, or cannot be written.
+    /// `None` once the file is complete, or cannot be written.
     out: Option<BufWriter<File>>,
-    /// When the last slice of each track ended, in nanoseconds: its length is the number of tracks that are named.
+    /// End of the last slice of each track, in nanoseconds; its length is the number of named
+    /// tracks.
     ends: Vec<u64>,
 }
 
 impl Trace {
-    /// Begins the file, beside `path`, and lets the timeline keep single slices.
+    /// Creates the temporary file of `path`, and makes the timeline record single slices.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn create(path: &Path, timeline: Arc<Timeline>) -> Result<Self> {
         let beside = suffixed(path, ".tmp");
         let file = create_fresh(&beside).map_err(|e| Error::io(&beside, "create", e))?;
@@ -58,24 +60,24 @@ impl Trace {
             .write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")
             .and_then(|()| json(&mut out, &Event::process("graphmill")))
             .and_then(|()| next(&mut out, &Event::track(RUN, "run")))
-            .and_then(|()| next(&mut out, &Event::place(RUN)));
+            .and_then(|()| next(&mut out, &Event::position(RUN)));
         begun.map_err(|e| Error::io(&beside, "write", e))?;
         timeline.keep_slices();
         Ok(Self { path: path.to_path_buf(), timeline, out: Some(out), ends: Vec::new() })
     }
 
-    /// Writes what has happened, where it is much.
+    /// Writes the recorded slices if there are many.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
-    pub(crate) fn relieve(&mut self) -> Result<()> {
-        if self.timeline.num_kept() < MAX_KEPT { Ok(()) } else { self.flush() }
+    /// Writing fails.
+    pub(crate) fn flush_if_full(&mut self) -> Result<()> {
+        if self.timeline.num_kept() < MAX_BUFFERED { Ok(()) } else { self.flush() }
     }
 
-    /// Writes what has happened since the last time.
+    /// Writes the slices recorded since the last call.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// Writing fails.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let log = self.timeline.take();
         let Some(mut out) = self.out.take() else { return Ok(()) };
@@ -86,7 +88,7 @@ impl Trace {
                 Ok(())
             }
             Err(e) => {
-                // a full disk should get its space back
+                // A full disk should get its space back.
                 let _ = fs::remove_file(&beside);
                 Err(Error::io(&beside, "write", e))
             }
@@ -96,7 +98,7 @@ impl Trace {
     fn write(&mut self, out: &mut impl Write, log: &Log) -> io::Result<()> {
         for (i, worker) in self.timeline.busy().iter().enumerate().skip(self.ends.len()) {
             next(out, &Event::track(RUN + 1 + i, &worker.worker))?;
-            next(out, &Event::place(RUN + 1 + i))?;
+            next(out, &Event::position(RUN + 1 + i))?;
             self.ends.push(0);
         }
         for span in &log.spans {
@@ -124,10 +126,10 @@ impl Trace {
         Ok(())
     }
 
-    /// Writes the rest, and gives the file its name.
+    /// Writes the rest, and renames the file.
     ///
     /// # Errors
-    /// The disk is full or not to be written.
+    /// Writing fails.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.end()
     }
@@ -164,7 +166,7 @@ fn json(out: &mut impl Write, event: &Event) -> io::Result<()> {
     serde_json::to_writer(out, event).map_err(io::Error::from)
 }
 
-/// An event that is not the first: a line of its own.
+/// Writes an event after the first, on a separate line.
 fn next(out: &mut impl Write, event: &Event) -> io::Result<()> {
     out.write_all(b",\n")?;
     json(out, event)

@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use super::*;
 
-/// The events of a trace that is complete.
+/// Events of a complete trace.
 pub(crate) fn events(path: &Path) -> Vec<Value> {
     assert!(!suffixed(path, ".tmp").exists());
     let trace: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     trace["traceEvents"].as_array().unwrap().clone()
 }
 
-/// Start and end by track, in nanoseconds, in the order of the file.
+/// Start and end by track, in nanoseconds, in file order.
 fn slices(events: &[Value]) -> BTreeMap<u64, Vec<(u64, u64)>> {
     let mut tracks: BTreeMap<u64, Vec<_>> = BTreeMap::new();
     for event in events.iter().filter(|event| event["ph"] == "X") {
@@ -26,8 +26,9 @@ fn slices(events: &[Value]) -> BTreeMap<u64, Vec<(u64, u64)>> {
     tracks
 }
 
-/// Every track is named and placed once, no two slices of one overlap, and no counter is below 0.
-pub(crate) fn sound(events: &[Value]) {
+/// Asserts that every track is named and positioned once, no two slices of one overlap, and no
+/// counter is negative.
+pub(crate) fn assert_consistent(events: &[Value]) {
     let tracks = slices(events);
     for (tid, slices) in &tracks {
         for name in ["thread_name", "thread_sort_index"] {
@@ -46,7 +47,7 @@ pub(crate) fn sound(events: &[Value]) {
 }
 
 #[test]
-fn tracks_counters_and_batches_are_told() {
+fn tracks_counters_and_batches_are_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace.json");
     let timeline = Arc::new(Timeline::begin());
@@ -59,17 +60,18 @@ fn tracks_counters_and_batches_are_told() {
     timeline.add(sampler, Stage::Sample, 0, at(0), 0.001);
     timeline.depth("sampled", 1);
     trace.flush().unwrap();
-    // a worker that came later, and a slice that begins within the last one by no more than rounding
+    // A worker that started later, and a slice that begins within the last one by no more than
+    // rounding.
     let trainer = timeline.track("trainer 0");
     timeline.add(sampler, Stage::Sample, 1, at(1) - Duration::from_nanos(5), 0.001);
     timeline.add(trainer, Stage::Train, 0, at(1), 0.002);
     timeline.depth("sampled", 0);
     timeline.look_at_memory();
-    trace.relieve().unwrap();
+    trace.flush_if_full().unwrap();
     trace.finish().unwrap();
 
     let events = events(&path);
-    sound(&events);
+    assert_consistent(&events);
     let one = |ph: &str, name: &str| -> Vec<&Value> {
         events.iter().filter(|event| event["ph"] == ph && event["name"] == name).collect()
     };
@@ -83,7 +85,7 @@ fn tracks_counters_and_batches_are_told() {
 }
 
 #[test]
-fn an_overlap_that_is_no_rounding_is_shown_as_it_is() {
+fn overlaps_beyond_rounding_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace.json");
     let timeline = Arc::new(Timeline::begin());
@@ -97,7 +99,7 @@ fn an_overlap_that_is_no_rounding_is_shown_as_it_is() {
 }
 
 #[test]
-fn a_trace_that_cannot_be_written_says_where() {
+fn unwritable_traces_report_the_path() {
     let timeline = Arc::new(Timeline::begin());
     let error = Trace::create(Path::new("/nowhere/trace.json"), timeline).unwrap_err().to_string();
     assert!(error.contains("/nowhere/trace.json.tmp"), "{error}");

@@ -1,16 +1,17 @@
-//! A list of edges, and beside it what else a dataset holds:
+//! Export of an edge list and, in a directory, the other arrays of a dataset:
 //!
 //! ```text
-//! edges.txt     (or .gz) SNAP's form: '# Nodes: N Edges: M', then 'from to' with a tab, ordered by 'to';
-//!               behind it the weight, where edges have weights
-//! features.npy  f4 or f2 [V, F], where there are any
+//! edges.txt     (or .gz) SNAP's layout: '# Nodes: N Edges: M', then 'from to' with a tab, ordered by 'to',
+//!               followed by the weight if edges have weights
+//! features.npy  f4 or f2 [V, F], if the dataset has features
 //! feature_mean.npy feature_deviation.npy  f8 [F], the statistics of standardized features
 //! labels.npy    i4 [V] (-1 unknown) or u1 [V, C]
-//! split.json    {"train": [..], "valid": [..], "test": [..]}, parts that are not empty
-//! meta.json     name, counts, metric, graphs and how features were normalized
+//! split.json    {"train": [..], "valid": [..], "test": [..]}, the nonempty parts
+//! meta.json     name, counts, metric, graphs and normalization of the features
 //! ```
 //!
-//! Reading duplicates back takes `keep_duplicates`, and edges that were written once `undirected`.
+//! To import duplicate edges again, pass `keep_duplicates`; to import edges that were written once,
+//! pass `undirected`.
 
 use std::{io::Write, path::Path};
 
@@ -25,7 +26,7 @@ use crate::{
     npy::{Writer, write_new},
 };
 
-/// All names that an export may hold.
+/// Names of all files that an export may contain.
 pub(super) const FILES: [&str; 8] = [
     "edges.txt",
     "edges.txt.gz",
@@ -37,12 +38,12 @@ pub(super) const FILES: [&str; 8] = [
     "meta.json",
 ];
 
-/// Whether `dst` names a list of edges rather than a directory.
+/// Returns true if `dst` names an edge list rather than a directory.
 pub(super) fn is_list(dst: &Path) -> bool {
     separator(dst).is_some()
 }
 
-/// What stands between the ids of a list that is called so.
+/// Separator between the ids of a list, by its file name.
 fn separator(dst: &Path) -> Option<u8> {
     let name = dst.file_name()?.to_str()?;
     match name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')?.1 {
@@ -93,7 +94,7 @@ fn write_parts(dataset: &Dataset, dir: &Path, options: &ExportOptions, count: u6
         _ if dataset.features.dim == 0 => {}
         FeatureData::F32(data) => write_new(&path, data, &shape)?,
         FeatureData::F16(data) => write_new(&path, data, &shape)?,
-        // row by row: as a dense table they may be far larger than memory
+        // Written row by row: a dense table may exceed memory.
         FeatureData::Csr(rows) => {
             let mut table = Writer::create(&path)?;
             let mut dense = vec![0.0f32; shape[1]];
@@ -137,7 +138,7 @@ fn write_parts(dataset: &Dataset, dir: &Path, options: &ExportOptions, count: u6
     json(&dir.join("meta.json"), &meta)
 }
 
-/// The comments that the list begins with.
+/// Comments at the beginning of the list.
 fn head(dataset: &Dataset, count: u64, once: bool) -> String {
     let what = if once { "Undirected graph, each edge once" } else { "Directed graph" };
     let name: String = dataset.name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,4 +1,4 @@
-//! A graph's edges as lines of text, written in parallel and in order.
+//! A graph's edges as lines of text, formatted in parallel and written in order.
 
 use std::io::{self, Write};
 
@@ -8,25 +8,27 @@ use rayon::prelude::*;
 
 use super::ordered::in_order;
 
-/// Edges of a piece: about a megabyte, which stays in a core's cache until it is written.
+/// Edges per chunk: about a megabyte of text, which stays in a core's cache until it is written.
 const CHUNK_LEN: usize = 1 << 16;
-/// Edges of a piece of a compressed file, whose bytes depend on it (but not on the number of threads).
+/// Edges per chunk of a compressed file, whose bytes depend on it (but not on the number of
+/// threads).
 const PACKED_CHUNK_LEN: usize = 1 << 18;
-/// The most bytes of a node's number.
+/// Maximum number of digits of a node id.
 const DIGITS: usize = 10;
 
-/// How the lines are written.
+/// Format of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
-    /// Between the two ids, and before a weight.
+    /// Separator between the two ids, and before a weight.
     pub(super) separator: u8,
-    /// Edges from the smaller id to the larger (or the same) alone.
+    /// True to write only edges from the smaller id to the larger (or the same).
     pub(super) once: bool,
-    /// As gzip: a member per piece, which every reader of gzip takes as one file.
+    /// True to compress with gzip: one member per chunk, which every gzip reader treats as one
+    /// file.
     pub(super) gzip: bool,
 }
 
-/// How many lines there are.
+/// Number of lines.
 pub(super) fn count(graph: &Graph, once: bool) -> u64 {
     if !once {
         return graph.num_edges() as u64;
@@ -35,8 +37,8 @@ pub(super) fn count(graph: &Graph, once: bool) -> u64 {
     (0..graph.num_nodes() as NodeId).into_par_iter().with_min_len(1 << 10).map(ascending).sum()
 }
 
-/// Writes `head` and then a line `from to` for every edge, with its weight behind it where edges have weights, ordered by
-/// `to`.
+/// Writes `head` and then one line `from to` per edge, with its weight if edges have weights,
+/// ordered by `to`.
 pub(super) fn write(file: &mut dyn Write, head: &str, graph: &Graph, style: Style) -> io::Result<()> {
     file.write_all(&pack(head.as_bytes().to_vec(), style)?)?;
     let edges = if style.gzip { PACKED_CHUNK_LEN } else { CHUNK_LEN };
@@ -47,15 +49,15 @@ pub(super) fn write(file: &mut dyn Write, head: &str, graph: &Graph, style: Styl
     )
 }
 
-/// The lines of `count` edges from number `start` on.
+/// Formats the lines of `count` edges from index `start` on.
 fn piece(graph: &Graph, start: usize, count: usize, style: Style) -> Vec<u8> {
     let end = (start + count).min(graph.num_edges());
     let (indptr, indices, weights) = (graph.indptr(), graph.indices(), graph.edge_weight());
     let mut text = Vec::with_capacity(18 * (end - start));
     let mut from = itoa::Buffer::new();
-    // What stands behind every source of a row: the same for all of it but for weights.
+    // Text that follows each source of a row: constant within the row except for weights.
     let mut tail = Vec::new();
-    // The node whose row holds the edge `start`: the last that begins at or before it.
+    // Node whose row holds the edge `start`: the last that begins at or before it.
     let mut v = indptr.partition_point(|&first| first <= start as u64) - 1;
     let mut e = start;
     while e < end {
@@ -73,7 +75,7 @@ fn piece(graph: &Graph, start: usize, count: usize, style: Style) -> Vec<u8> {
             text.extend_from_slice(from.format(u).as_bytes());
             text.extend_from_slice(&tail);
             if let Some(weights) = weights {
-                // the shortest digits that read back as the same number
+                // Shortest digits that read back as the same number.
                 writeln!(text, "{:?}", weights[e]).expect("memory takes what is written");
             }
         }

@@ -1,22 +1,25 @@
-//! One `.npz` file with the keys of the Shchur benchmark sets, which PyG (`read_npz`), DGL and our importer read:
+//! Export of one `.npz` file with the keys of the Shchur benchmark datasets, which PyG
+//! (`read_npz`), DGL and our importer read:
 //!
 //! ```text
-//! adj_data f4, adj_indices, adj_indptr i4 or i8, adj_shape i8   CSR by source: row i holds the ends of edges from i;
-//!                                                               the data are weights, or ones
+//! adj_data f4, adj_indices, adj_indptr i4 or i8, adj_shape i8   CSR by source: row i holds the destinations of
+//!                                                               node i; the data are weights, or ones
 //! attr_data f4, attr_indices, attr_indptr, attr_shape           CSR features
 //! labels                                                        i4 [V], -1 unknown, or u1 [V, C]
-//! feature_normalization                                         U []  rows or standard; only where features are normalized
-//! feature_mean, feature_deviation                               f8 [F]  the statistics of standard, the mean only where
+//! feature_normalization                                         U []  rows or standard; only if features are normalized
+//! feature_mean, feature_deviation                               f8 [F]  the statistics of standard, the mean only if
 //!                                                               features were centred
 //! class_names                                                   U [C], the classes' numbers
-//! train_mask, val_mask, test_mask                               b1 [V], parts that are not empty
+//! train_mask, val_mask, test_mask                               b1 [V], the nonempty parts
 //! ```
 //!
-//! Masks are called as PyG's `Data` calls them; the heterophilous sets' keys in the plural hold many splits, and a dataset
-//! has one. PyG sets features above 0 to 1 and drops self-loops when it reads these files; the values here are whole.
+//! Masks have the names of PyG's `Data`; the plural keys of the heterophilous datasets hold many
+//! splits, whereas a dataset has one. PyG sets features above 0 to 1 and drops self-loops when it
+//! reads these files; the exported values are complete.
 //!
-//! Members are stored, as NumPy's `savez` does, or deflated (by one thread: a member is one stream). Their rows by source
-//! come from the graph itself where it is symmetric, else from its transpose, which is made within the scratch.
+//! Members are stored, as NumPy's `savez` does, or deflated (by one thread, because a member is one
+//! stream). Their rows by source are the graph's own if it is symmetric, and otherwise those of its
+//! transpose, which is built within the scratch directory.
 
 use std::{
     cell::Cell,
@@ -38,9 +41,9 @@ use crate::{
     npy::{Dtype, Header},
 };
 
-/// Edges or values handled at a time.
+/// Edges or values processed at a time.
 const CHUNK_LEN: usize = 1 << 16;
-/// Bytes that small values wait for each other in.
+/// Buffer size for small writes, in bytes.
 const BUFFER: usize = 1 << 20;
 
 /// Writes the file `dst`.
@@ -85,7 +88,7 @@ fn write_archive(dataset: &Dataset, by_source: &Graph, dst: &Path, options: &Exp
     })
 }
 
-/// The same edges, each turned around.
+/// Transposes the graph.
 fn transpose(graph: &Graph, scratch: &Scratch) -> Result<Graph> {
     let mut edges = scratch.edges(EdgeOptions { keep_duplicates: true, ..EdgeOptions::DIRECTED });
     for v in 0..graph.num_nodes() as NodeId {
@@ -115,16 +118,16 @@ fn adjacency<W: Write + Seek>(archive: &mut Archive<W>, graph: &Graph, by_source
     archive.start("adj_indices", index_type(nodes), &[count])?;
     archive.write_ids(by_source.indices(), nodes)?;
     archive.start("adj_indptr", index_type(count), &[nodes + 1])?;
-    // The empty graph has an empty indptr in memory; the matrix has its one zero.
+    // The empty graph has an empty indptr in memory; the matrix has a single zero.
     let indptr = by_source.indptr();
     archive.write_offsets(if indptr.is_empty() { &[0] } else { indptr }, count)?;
     archive.start("adj_shape", "<i8", &[2])?;
     archive.write(&[nodes as i64; 2])
 }
 
-/// Hands the weights of the edges on in the order of the transpose, whose row starts are `indptr`: by source, then by
-/// destination, then as they stand in `graph`. About `most` of them are in memory at a time, and for as many the graph
-/// is read once.
+/// Passes the weights of the edges on in the order of the transpose, whose row starts are `indptr`:
+/// by source, then by destination, then in the order of `graph`. Keeps about `most` of them in
+/// memory and reads the graph once per such batch.
 fn weights_by_source(
     graph: &Graph,
     weights: &[f32],
@@ -154,7 +157,7 @@ fn weights_by_source(
     Ok(())
 }
 
-/// As CSR, also where there are none: PyG expects the keys.
+/// Writes features as CSR, even if there are none, because PyG expects the keys.
 fn attributes<W: Write + Seek>(
     archive: &mut Archive<W>,
     features: &Features,
@@ -198,7 +201,7 @@ fn attributes<W: Write + Seek>(
     archive.write(&[nodes as i64, features.dim as i64])
 }
 
-/// How the attributes were normalized, for our importer: a name, and the statistics.
+/// Writes the normalization of the features for our importer: its name and the statistics.
 fn normalization<W: Write + Seek>(archive: &mut Archive<W>, how: &Normalization) -> io::Result<()> {
     let name: Vec<u32> = how.name().chars().map(u32::from).collect();
     archive.start("feature_normalization", &format!("<U{}", name.len()), &[])?;
@@ -218,7 +221,7 @@ fn labels<W: Write + Seek>(archive: &mut Archive<W>, labels: &Labels, nodes: usi
             archive.start("labels", "<i4", &[nodes])?;
             archive.write(class)?;
         }
-        // A single column would be read as one class per node: as CSR it cannot be.
+        // A single column would be imported as one class per node; CSR prevents that.
         Labels::Multi { member, classes: 1 } => {
             let count = member.iter().filter(|&&m| m == 1).count();
             archive.start("labels_data", "|u1", &[count])?;
@@ -271,7 +274,7 @@ fn mask<W: Write + Seek>(
     Ok(())
 }
 
-/// The narrowest type SciPy uses for numbers up to `most`.
+/// Narrowest type that SciPy uses for numbers up to `most`.
 fn index_type(most: usize) -> &'static str {
     if is_narrow(most) { "<i4" } else { "<i8" }
 }
@@ -280,19 +283,19 @@ fn is_narrow(most: usize) -> bool {
     most <= i32::MAX as usize
 }
 
-/// An archive whose members are written one after the other, in pieces.
+/// Archive whose members are written sequentially, in chunks.
 struct Archive<W: Write + Seek> {
     zip: ZipWriter<W>,
     options: SimpleFileOptions,
-    /// Bytes on their way to the member.
+    /// Bytes not yet written to the member.
     buffer: Vec<u8>,
 }
 
-impl<'a> Archive<zip::write::StreamWriter<Deaf<'a>>> {
+impl<'a> Archive<zip::write::StreamWriter<SilencedWriter<'a>>> {
     fn new(file: &'a mut dyn Write, compress: bool) -> Self {
         let method = if compress { CompressionMethod::Deflated } else { CompressionMethod::Stored };
         Self {
-            zip: ZipWriter::new_stream(Deaf { file, failed: false }),
+            zip: ZipWriter::new_stream(SilencedWriter { file, failed: false }),
             options: SimpleFileOptions::default().compression_method(method),
             buffer: Vec::with_capacity(BUFFER),
         }
@@ -300,19 +303,19 @@ impl<'a> Archive<zip::write::StreamWriter<Deaf<'a>>> {
 }
 
 impl<W: Write + Seek> Archive<W> {
-    /// Begins the array `name`, whose values are to follow.
+    /// Begins the array `name`; its values follow.
     fn start(&mut self, name: &str, dtype: &str, shape: &[usize]) -> io::Result<()> {
         self.flush()?;
         let dtype = Dtype::parse(dtype).expect("a type of this file");
         let header = Header { dtype, shape: shape.to_vec(), fortran_order: false };
-        // Members of 4 GiB and more need the wider records, which some readers do not know.
+        // Members of 4 GiB and more need 64-bit records, which some readers do not support.
         let large = header.bytes() as u64 > u64::from(u32::MAX) - (1 << 20);
         self.zip.start_file(format!("{name}.npy"), self.options.large_file(large))?;
         self.buffer.extend(header.to_bytes());
         Ok(())
     }
 
-    /// Values of the array in hand.
+    /// Writes values of the current array.
     fn write<T: bytemuck::NoUninit>(&mut self, values: &[T]) -> io::Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         if self.buffer.len() + bytes.len() < BUFFER {
@@ -323,7 +326,7 @@ impl<W: Write + Seek> Archive<W> {
         self.zip.write_all(bytes)
     }
 
-    /// Numbers of the array in hand, in the type for numbers up to `most`.
+    /// Writes ids of the current array, in the type for numbers up to `most`.
     fn write_ids(&mut self, ids: &[NodeId], most: usize) -> io::Result<()> {
         if is_narrow(most) {
             return self.write(ids); // numbers below 2^31 are the same with and without a sign
@@ -332,7 +335,7 @@ impl<W: Write + Seek> Archive<W> {
             .try_for_each(|ids| self.write(&ids.iter().map(|&id| u64::from(id)).collect::<Vec<_>>()))
     }
 
-    /// As [`Archive::write_ids`].
+    /// Writes offsets as [`Archive::write_ids`] writes ids.
     fn write_offsets(&mut self, offsets: &[u64], most: usize) -> io::Result<()> {
         if !is_narrow(most) {
             return self.write(offsets);
@@ -355,14 +358,14 @@ impl<W: Write + Seek> Archive<W> {
     }
 }
 
-/// Takes whatever is written after an error has been told: an archive that is dropped writes its end, and would complain
-/// on standard error that it cannot.
-struct Deaf<'a> {
+/// Writer that discards all output after an error was reported: a dropped archive writes its end
+/// and would print an error.
+struct SilencedWriter<'a> {
     file: &'a mut dyn Write,
     failed: bool,
 }
 
-impl Write for Deaf<'_> {
+impl Write for SilencedWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.failed {
             return Ok(bytes.len());
@@ -385,7 +388,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a stable sort of the edges by source.
+        /// Compares with a stable sort of the edges by source.
         #[test]
         fn weights_follow_their_edges(
             edges in prop::collection::vec((0u32..6, 0u32..6), 0..30), most in 1usize..40,

@@ -1,14 +1,14 @@
-//! Pieces made on all threads and written in their order.
+//! Chunks computed in parallel and consumed in order.
 
 use std::io;
 
 use rayon::prelude::*;
 
-/// Makes the pieces `0..count` and hands them to `take` in their order, while the next are made. Two pieces a thread
-/// are made at a time, and as many wait to be taken.
+/// Computes the chunks `0..count` and passes them to `take` in order, while the next ones are
+/// computed. At most two chunks per thread are in progress and as many are waiting.
 ///
 /// # Errors
-/// What `take` reports.
+/// The error of `take`.
 pub(super) fn in_order<T: Send>(
     count: usize,
     make: impl Fn(usize) -> T + Sync,
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_piece_is_taken_once_and_in_order() {
+    fn every_chunk_is_consumed_once_and_in_order() {
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             for count in [0, 1, 5, 40] {

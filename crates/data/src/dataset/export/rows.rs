@@ -1,11 +1,11 @@
-//! Feature rows as compressed sparse rows, whatever they are stored as.
+//! Traversal of feature rows as compressed sparse rows, independent of their storage.
 
 use std::ops::Range;
 
 use graphmill_core::{Features, features::FeatureData};
 
-/// Visits every value of some rows that is not zero (by its bits: a negative zero counts) with its column, row by row, and
-/// calls `end` after every row.
+/// Visits every nonzero value of a range of rows (compared by bits: a negative zero counts) with
+/// its column, row by row, and calls `end` after every row.
 pub(super) fn visit(
     features: &Features,
     rows: Range<usize>,

@@ -1,4 +1,5 @@
-//! A CSR adjacency out of an `.npz` archive to edges. Its row starts are in memory, its columns and values pass in pieces.
+//! Edges from a CSR adjacency in an `.npz` archive. Its row starts are held in memory; columns and
+//! values are read in chunks.
 
 use graphmill_core::{NodeId, Result, csc::is_no_weight, place::At, progress::Unit, search::position};
 
@@ -11,8 +12,8 @@ use crate::{
     npz::Npz,
 };
 
-/// The collection for the edges of a matrix in `{prefix}data`: its values are weights, unless all are 1 or they are not
-/// asked for. Reads them all once.
+/// Creates the collection for the edges of a matrix in `{prefix}data`: its values are weights,
+/// unless all are 1 or weights are disabled. Reads all values once.
 ///
 /// # Errors
 /// The values are damaged.
@@ -37,12 +38,13 @@ pub(super) fn edges(
     Ok(scratch.maybe_weighted_edges(options.edge_options(false), weighted))
 }
 
-/// Adds an edge `i -> j` for every stored entry of the square matrix in `{prefix}indptr`, `{prefix}indices`,
-/// `{prefix}shape` and `{prefix}data` (which must be there); its value is the edge's weight where `edges` have weights, and
-/// whatever it is otherwise. Returns the number of rows. `features`: the bytes of the features that will follow.
+/// Adds an edge `i -> j` for every stored entry of the square matrix in `{prefix}indptr`,
+/// `{prefix}indices`, `{prefix}shape` and `{prefix}data` (required); its value is the edge's weight
+/// if `edges` are weighted and ignored otherwise. Returns the number of rows. `features`: the bytes
+/// of the features that will follow.
 ///
 /// # Errors
-/// The arrays are damaged or disagree, or the matrix is not square.
+/// The arrays are damaged or inconsistent, or the matrix is not square.
 pub(super) fn read(
     npz: &mut Npz,
     prefix: &str,
@@ -80,7 +82,7 @@ pub(super) fn read(
         return Ok(rows);
     }
     scratch.stage(&format!("edges of {}", file_name(&at("indices"))), Some(entries as u64), Unit::Edges);
-    // Values lie behind the columns or before them: they have a reader of their own.
+    // Values lie before or behind the columns in the archive, so they have a separate reader.
     let mut second = Npz::open(&path)?;
     let mut values =
         if edges.is_weighted() { Some(second.pieces::<f32>(&format!("{prefix}data"))?) } else { None };
@@ -107,7 +109,8 @@ pub(super) fn read(
         src.clear();
         let end = done + dst.len();
         while done < end {
-            // Row starts do not decrease and end at the number of entries: some row holds this one.
+            // Row starts are ascending and end at the number of entries, so some row contains this
+            // one.
             while indptr[row + 1] as usize <= done {
                 row += 1;
             }
@@ -148,7 +151,7 @@ mod tests {
     fn entries_become_edges_from_their_row() {
         let graph = run(&[0, 2, 2, 4], &[0, 2, 1, 1], [3, 3]).unwrap();
         assert_eq!((graph.indptr(), graph.indices()), (&[0, 1, 3, 4][..], &[0, 2, 2, 0][..]));
-        // pieces end within rows; empty rows stand before, between and behind
+        // Chunks end within rows; empty rows at the beginning, in the middle and at the end.
         let n = 1000;
         let degree = 2 * CHUNK_LEN / n + 3;
         let rows = |i: usize| if i.is_multiple_of(3) { 0 } else { degree };
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_disagree_are_refused() {
+    fn inconsistent_arrays_are_rejected() {
         let fails = |indptr: &[i64], indices: &[i32], shape: [i64; 2], why: &str| {
             let error = run(indptr, indices, shape).unwrap_err();
             assert!(error.contains(why), "{error}");

@@ -1,13 +1,13 @@
-//! Edges collected to blocks on their way to [`Edges`], which takes many at once cheaper than one by one.
+//! Batching of edges for [`Edges`], which adds many at a time more cheaply than one by one.
 
 use graphmill_core::{NodeId, Result};
 
 use crate::external::Edges;
 
-/// Edges of a block.
+/// Edges per batch.
 const BLOCK: usize = 1 << 16;
 
-/// A collection of edges that are pushed one by one.
+/// Collection of edges that are pushed one by one.
 #[derive(Debug)]
 pub(super) struct Blocks {
     edges: Edges,
@@ -17,7 +17,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Pushes into `edges`.
+    /// Creates a batch that pushes into `edges`.
     pub(super) fn new(edges: Edges) -> Self {
         let (src, dst) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
         Self { edges, src, dst, weight: Vec::new() }
@@ -31,7 +31,7 @@ impl Blocks {
         if self.src.len() == BLOCK { self.flush() } else { Ok(()) }
     }
 
-    /// Adds an edge; `weight` where edges have weights in what this pushes into.
+    /// Adds an edge, with a `weight` if the collection is weighted.
     #[inline]
     pub(super) fn push_weighted(&mut self, src: NodeId, dst: NodeId, weight: Option<f32>) -> Result<()> {
         self.weight.extend(weight);
@@ -47,7 +47,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The collection with all edges.
+    /// Returns the collection with all edges.
     pub(super) fn finish(mut self) -> Result<Edges> {
         self.flush()?;
         Ok(self.edges)
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_edge_is_lost_between_blocks() {
+    fn batches_keep_every_edge() {
         let mut blocks = Blocks::new(Edges::default());
         let count = 2 * BLOCK as u32 + 3;
         for v in 0..count {

@@ -1,48 +1,51 @@
-//! What a file may claim without the bytes to back it: some, so that small and sparse data pass, but not so much that a
-//! damaged number asks for all memory.
+//! Plausibility limits for declared sizes that no data backs: large enough for small and sparse
+//! data, and small enough that a damaged number cannot allocate all memory.
 
 use graphmill_core::{Result, place::At};
 
-/// Nodes that are believed whatever there is, and beyond that for each edge.
+/// Number of nodes that is always accepted, and the additional number per edge.
 const NODES: (u64, u64) = (1_000_000, 64);
-/// Entries of a dense table that are made whatever there is, and beyond that for each value that is there: the sparsest
-/// features in use have some hundred.
+/// Number of entries of a dense table that is always accepted, and the additional number per stored
+/// value: the sparsest features in use have about a hundred.
 const ENTRIES: (usize, usize) = (1 << 24, 1 << 12);
 
-/// Whether `count` nodes may be meant where there are `edges` edges, and no table that has a row for each node.
+/// Returns true if `count` nodes are plausible for `edges` edges without a table of one row per
+/// node.
 pub(super) fn are_plausible(count: u64, edges: u64) -> bool {
     count <= NODES.0.saturating_add(NODES.1.saturating_mul(edges))
 }
 
-/// That `count` nodes may be meant (see [`are_plausible`]).
+/// Checks that `count` nodes are plausible (see [`are_plausible`]).
 ///
 /// # Errors
-/// They may not.
+/// The number is implausible.
 pub(super) fn nodes(count: usize, edges: u64, at: &At) -> Result<()> {
     if are_plausible(count as u64, edges) {
         return Ok(());
     }
     Err(at.error(format!(
-        "{count} nodes, but there are only {edges} edges, and no table has a row for each node: is the number damaged?"
+        "{count} nodes, but there are only {edges} edges, and no table has a row for each node: is the \
+         number damaged?"
     )))
 }
 
-/// Whether a dense table of `rows x columns` may be made of `values` values.
+/// Returns true if a dense table of `rows x columns` is plausible for `values` values.
 pub(super) fn is_dense(rows: usize, columns: usize, values: usize) -> bool {
     let entries = rows.saturating_mul(columns);
     entries <= ENTRIES.0 || entries / ENTRIES.1 <= values
 }
 
-/// That a dense table of `rows x columns` may be made of `values` values.
+/// Checks that a dense table of `rows x columns` is plausible for `values` values.
 ///
 /// # Errors
-/// It would be all but empty.
+/// The table would be almost empty.
 pub(super) fn dense(rows: usize, columns: usize, values: usize, at: &At) -> Result<()> {
     if is_dense(rows, columns, values) {
         return Ok(());
     }
     Err(at.error(format!(
-        "a table of {rows} x {columns}, for which the file holds {values} values: a shape or an id is damaged, or the table is too empty to be made dense"
+        "a table of {rows} x {columns}, for which the file holds {values} values: a shape or an id is \
+         damaged, or the table is too sparse to be stored dense"
     )))
 }
 

@@ -1,5 +1,5 @@
-//! `class_map.json` of GraphSAINT and GraphSAGE: node id to class, or to a list of zeros and ones.
-//! A node that is left out, or has `null`, -1 or a list of nothing else, is a node without a label.
+//! `class_map.json` of GraphSAINT and GraphSAGE: maps a node id to a class, or to a list of zeros
+//! and ones. A node is unlabelled if it is missing or has `null`, -1 or a list of only those.
 
 use std::{borrow::Cow, fmt, path::Path};
 
@@ -15,11 +15,12 @@ use super::{
 };
 use crate::npy;
 
-/// The labels of `nodes` nodes out of the map at `path`; `number` turns a key into a node, or says that the
-/// entry is to be passed over.
+/// Reads the labels of `nodes` nodes from the map at `path`; `number` converts a key to a node, or
+/// to `None` to skip the entry.
 ///
 /// # Errors
-/// The map is damaged, a key is no node or stands twice, lists have different lengths, or lists and classes are mixed.
+/// The map is damaged, a key is invalid or occurs twice, lists have different lengths, or lists and
+/// classes are mixed.
 pub(super) fn read(
     path: &Path,
     nodes: usize,
@@ -38,15 +39,15 @@ pub(super) fn read(
     labels::multi(member, classes, &at)
 }
 
-/// Reads the map entry by entry into arrays by node: no tree of JSON values is built.
+/// Deserializer of the map, entry by entry into arrays by node, without a tree of JSON values.
 struct ClassMap<N> {
     nodes: usize,
     number: N,
-    /// Of the file.
+    /// Length of the file.
     bytes: usize,
     seen: Vec<bool>,
     class: Vec<i64>,
-    /// `V x C` memberships and `C`, once the first entry has shown a list.
+    /// `V x C` memberships and `C`, once the first list was read.
     sets: Option<(Vec<u8>, usize)>,
 }
 
@@ -73,7 +74,7 @@ impl<'de, N: Fn(&str) -> Result<Option<usize>, String>> Visitor<'de> for &mut Cl
                 continue;
             };
             if std::mem::replace(&mut self.seen[v], true) {
-                return wrong(format!("node {key} stands twice"));
+                return wrong(format!("node {key} occurs twice"));
             }
             match (map.next_value::<Entry>()?, &mut self.sets) {
                 (Entry::Missing, _) => {}
@@ -113,7 +114,7 @@ impl<'de, N: Fn(&str) -> Result<Option<usize>, String>> Visitor<'de> for &mut Cl
     }
 }
 
-/// A class, or a list of zeros and ones.
+/// Class, or list of zeros and ones.
 enum Entry {
     Missing,
     Class(i64),
@@ -144,7 +145,7 @@ impl<'de> Visitor<'de> for EntryVisitor {
     }
 
     fn visit_u64<E: de::Error>(self, x: u64) -> Result<Entry, E> {
-        i64::try_from(x).map(Entry::Class).map_err(|_| E::custom(format!("{x} is no class")))
+        i64::try_from(x).map(Entry::Class).map_err(|_| E::custom(format!("{x} is not a class")))
     }
 
     fn visit_f64<E: de::Error>(self, x: f64) -> Result<Entry, E> {
@@ -168,7 +169,8 @@ impl<'de> Visitor<'de> for EntryVisitor {
             (0, _) => Ok(Entry::Set(set)),
             (_, 0) => Ok(Entry::Missing),
             _ => Err(de::Error::custom(format!(
-                "{missing} values of a list of {} are missing: give all of them, or none for a node without a label",
+                "{missing} values of a list of {} are missing: give all of them, or none for a node without \
+                 a label",
                 missing + set.len()
             ))),
         }

@@ -1,4 +1,4 @@
-//! Compressed sparse rows as SciPy stores them: a sparse feature matrix or sets of classes.
+//! Compressed sparse rows as stored by SciPy: a sparse feature matrix or sets of classes.
 
 use graphmill_core::{Result, memory, place::At, search::position};
 use rayon::prelude::*;
@@ -6,15 +6,15 @@ use rayon::prelude::*;
 use super::claims;
 use crate::npz::Npz;
 
-/// A sparse matrix: row `i` holds `data[k]` at column `indices[k]` for `k` in
-/// `indptr[i]..indptr[i + 1]`.
+/// Sparse matrix: row `i` holds `data[k]` at column `indices[k]` for `k` in `indptr[i]..indptr[i +
+/// 1]`.
 #[derive(Debug, Default)]
 pub(super) struct Csr {
     pub(super) rows: usize,
     pub(super) columns: usize,
     pub(super) indptr: Vec<u64>,
     pub(super) indices: Vec<u32>,
-    /// The values.
+    /// Values of the entries.
     pub(super) data: Vec<f32>,
 }
 
@@ -47,8 +47,8 @@ impl Csr {
         Ok(csr)
     }
 
-    /// Checks that the arrays belong together; errors of the row starts and of the column numbers
-    /// have places of their own.
+    /// Checks that the arrays are consistent; errors of the row starts and of the column numbers
+    /// have separate locations.
     pub(super) fn check(&self, indptr: &At, indices: &At) -> Result<()> {
         check_row_starts(&self.indptr, self.rows, self.indices.len(), indptr)?;
         if let Some(k) = position(&self.indices, |&j| j as usize >= self.columns) {
@@ -60,8 +60,8 @@ impl Csr {
         Ok(())
     }
 
-    /// Brings the columns of every row into ascending order, each there once, without zeros: entries given twice are
-    /// added in their order, as SciPy does. In a pattern every entry becomes a 1, however often it is given.
+    /// Sorts the columns of every row, merges duplicates and drops zeros: duplicates are summed in
+    /// their order, as by SciPy. In a pattern every entry becomes a 1, however often it occurs.
     pub(super) fn canonical(mut self, at: &At) -> Result<Self> {
         let pattern = self.data.is_empty();
         if pattern {
@@ -77,7 +77,7 @@ impl Csr {
         {
             return Ok(self);
         }
-        // Rows only ever become shorter, so they are written over themselves.
+        // Rows only become shorter, so they are rewritten in place.
         let (mut end, mut row) = (0, Vec::new());
         for i in 0..self.rows {
             let run = self.indptr[i] as usize..self.indptr[i + 1] as usize;
@@ -100,7 +100,7 @@ impl Csr {
         Ok(self)
     }
 
-    /// The whole matrix, row-major; entries given twice are added, as SciPy does.
+    /// Converts to a dense row-major matrix; duplicates are summed, as by SciPy.
     pub(super) fn to_dense(&self, at: &At) -> Result<Vec<f32>> {
         self.check_width(at)?;
         let size = self.rows.saturating_mul(self.columns);
@@ -117,8 +117,8 @@ impl Csr {
         Ok(dense)
     }
 
-    /// A width that no entry backs is a damaged shape, not a reason to allocate: some columns at
-    /// the end may be empty, but not most of them.
+    /// Rejects a width that no entry backs, because the shape is damaged: some trailing columns may
+    /// be empty, but not most.
     pub(super) fn check_width(&self, at: &At) -> Result<()> {
         let used = self.indices.par_iter().max().map_or(0, |&j| j as usize + 1);
         if self.columns > 2 * used + 1024 {
@@ -131,7 +131,7 @@ impl Csr {
     }
 }
 
-/// Checks the row starts of a matrix of so many rows and entries.
+/// Checks the row starts of a matrix with `rows` rows and `entries` entries.
 pub(super) fn check_row_starts(starts: &[u64], rows: usize, entries: usize, at: &At) -> Result<()> {
     if Some(starts.len()) != rows.checked_add(1) {
         return Err(at.error(format!("{} row starts, but {rows} rows need one more than that", starts.len())));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn dense_rows_come_out() {
+    fn dense_rows_match_the_entries() {
         let at = At::new(Path::new("a"), "m");
         let matrix = csr(&[0, 2, 2, 4], &[0, 2, 1, 1], 3);
         matrix.check(&at, &at).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_become_ascending_and_distinct() {
+    fn rows_become_ascending_and_unique() {
         let at = At::new(Path::new("a"), "m");
         let matrix = |data: &[f32]| Csr { data: data.to_vec(), ..csr(&[0, 4, 4, 6], &[2, 0, 2, 1, 1, 0], 3) };
         let sorted = matrix(&[1., 2., 3., 0., 5., -0.]).canonical(&at).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_that_disagree_are_refused() {
+    fn inconsistent_arrays_are_rejected() {
         let at = At::new(Path::new("a"), "m");
         let fails = |matrix: Csr, why: &str| {
             let error = matrix.check(&at, &at).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Feature rows on their way from a source to a scratch, checked as they pass; never all in memory.
+//! Streaming of feature rows from a source into a scratch, with validation; never all in memory.
 
 use graphmill_core::{Features, Result, place::At, progress::Unit, search::position};
 
@@ -8,23 +8,23 @@ use crate::{
     npz::Npz,
 };
 
-/// A consumer of whole rows.
+/// Consumer of whole rows.
 pub(super) type Each<'a> = &'a mut dyn FnMut(&[f32]) -> Result<()>;
 
-/// Features on their way to a scratch.
+/// Writer of validated features.
 pub(super) struct Sink<'a> {
     at: &'a At<'a>,
     scratch: &'a Scratch,
     nodes: usize,
     dim: usize,
-    /// Rows that came, those included that an earlier process has already written.
+    /// Rows received, including those that an earlier process has already written.
     count: usize,
-    /// None where rows are empty.
+    /// `None` if rows are empty.
     rows: Option<Rows<f32>>,
 }
 
 impl<'a> Sink<'a> {
-    /// For an array of this shape, which must be `[nodes, features]`.
+    /// Creates a writer for an array of this shape, which must be `[nodes, features]`.
     pub(super) fn new(scratch: &'a Scratch, shape: &[usize], nodes: usize, at: &'a At) -> Result<Self> {
         let dim = match *shape {
             [rows, dim] if rows == nodes => dim,
@@ -38,7 +38,7 @@ impl<'a> Sink<'a> {
     /// Adds whole rows.
     ///
     /// # Errors
-    /// A value is not finite, there are more rows than nodes, or the scratch cannot be written.
+    /// A value is not finite, the rows exceed the nodes, or the scratch cannot be written.
     pub(super) fn extend(&mut self, piece: &[f32]) -> Result<()> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         if let Some(i) = position(piece, |x| !x.is_finite()) {
@@ -60,10 +60,10 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// The features of all nodes.
+    /// Returns the features of all nodes.
     ///
     /// # Errors
-    /// There are fewer rows than nodes, or the scratch cannot be read.
+    /// The rows are fewer than the nodes, or the scratch cannot be read.
     pub(super) fn finish(self) -> Result<Features> {
         let Some(rows) = self.rows else { return Ok(Features::default()) };
         if self.count != self.nodes {
@@ -74,10 +74,10 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// `nodes` rows of features out of an array of this shape, whose rows `source` hands on.
+/// Reads `nodes` rows of features from an array of this shape, whose rows `source` emits.
 ///
 /// # Errors
-/// The shape is another, a value is not finite, and those of `source`.
+/// The shape differs, a value is not finite, or `source` fails.
 pub(super) fn stream(
     scratch: &Scratch,
     shape: &[usize],
@@ -90,25 +90,25 @@ pub(super) fn stream(
     sink.finish()
 }
 
-/// The rows of a `.npy` file.
+/// Reads the rows of an `.npy` file.
 pub(super) fn from_npy(array: &NpyFile, nodes: usize, scratch: &Scratch) -> Result<Features> {
     let at = At::new(array.path(), "features");
     stream(scratch, &array.shape, nodes, &at, |each| array.for_each_rows(each))
 }
 
-/// The rows of the member `name` of an archive.
+/// Reads the rows of the member `name` of an archive.
 pub(super) fn from_npz(npz: &mut Npz, name: &str, nodes: usize, scratch: &Scratch) -> Result<Features> {
     let (path, shape) = (npz.path().to_path_buf(), npz.header(name)?.shape);
     let at = At::new(&path, format!("member {name}.npy"));
     stream(scratch, &shape, nodes, &at, |each| npz.for_each_rows(name, each))
 }
 
-/// The bytes that the features in an array of this shape will take.
+/// Bytes of the features in an array of this shape.
 pub(super) fn bytes(shape: &[usize]) -> u64 {
     shape.iter().fold(4, |bytes: u64, &axis| bytes.saturating_mul(axis as u64))
 }
 
-/// What a stage calls the file.
+/// File name in progress messages.
 pub(super) fn file_name(at: &At) -> String {
     at.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_checked_as_they_pass() {
+    fn rows_are_validated_while_streaming() {
         let at = At::new(Path::new("a"), "features");
         let run = |shape: &[usize], pieces: &[&[f32]]| {
             let source = |each: Each| pieces.iter().try_for_each(|piece| each(piece));

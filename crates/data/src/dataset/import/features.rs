@@ -1,18 +1,18 @@
-//! Features from arrays, dense or sparse: the checks every importer needs.
+//! Features from dense or sparse arrays, with the checks of all importers.
 
 use graphmill_core::{Buffer, Features, Result, SparseRows, place::At, search::position};
 
 use super::{ImportReport, csr::Csr};
 use crate::npy;
 
-/// Stored entries of a sparse matrix that are zero or share their place with another.
+/// Report entry: stored entries of a sparse matrix that are zero or duplicates.
 const MERGED: &str =
     "entries of sparse features that were zero, or added to another of the same node and column";
 
-/// `nodes x dim` features out of an array of this shape.
+/// Creates `nodes x dim` features from an array of this shape.
 ///
 /// # Errors
-/// The shape is another, or a value is not finite.
+/// The shape differs, or a value is not finite.
 pub(super) fn from_array(
     data: impl Into<Buffer<f32>>,
     shape: &[usize],
@@ -24,7 +24,7 @@ pub(super) fn from_array(
         [rows, dim] if rows == nodes => dim,
         _ => return Err(at.error(format!("shape [{nodes}, features] expected, {shape:?} found"))),
     };
-    // what a scratch has written is checked
+    // Values written by a scratch have been checked.
     let unchecked: &[f32] = if npy::written(&data).is_some() { &[] } else { &data };
     if let Some(i) = position(unchecked, |x| !x.is_finite()) {
         return Err(at.error(format!(
@@ -37,12 +37,14 @@ pub(super) fn from_array(
     Ok(Features::f32(dim, data))
 }
 
-/// `nodes` rows of features out of sparse rows, whose columns may come in any order and more than once; without
-/// `data` they are ones. They stay sparse where that takes fewer bytes than a dense table of f32, unless `dense` is set.
+/// Creates `nodes` rows of features from sparse rows, whose columns may be unsorted and duplicated;
+/// without `data` they are ones. They stay sparse if that takes fewer bytes than a dense table of
+/// f32, unless `dense` is set.
 ///
 /// # Errors
-/// The parts disagree, there are not `nodes` rows, most columns are never used, a value is not finite, or memory
-/// cannot be had. Errors of the shape and those of the values have places of their own.
+/// The arrays are inconsistent, the number of rows is not `nodes`, most columns are never used, a
+/// value is not finite, or an allocation fails. Errors of the shape and of the values have separate
+/// locations.
 pub(super) fn from_csr(
     csr: Csr,
     nodes: usize,
@@ -84,14 +86,14 @@ mod tests {
 
     use super::*;
 
-    /// One value in each of ten rows: 168 bytes against 40 a column.
+    /// One value in each of ten rows: 168 bytes against 40 per column.
     fn diagonal(columns: usize) -> Csr {
         let indices = (0..10).collect();
         Csr { rows: 10, columns, indptr: (0..11).collect(), indices, data: vec![2.0; 10] }
     }
 
     #[test]
-    fn the_smaller_form_is_kept() {
+    fn the_smaller_storage_is_used() {
         let at = At::new(Path::new("a"), "features");
         let features = |columns, dense| {
             from_csr(diagonal(columns), 10, dense, &at, &at, &mut ImportReport::default()).unwrap()

@@ -1,5 +1,5 @@
-//! Ways in for the fuzzer (feature `fuzz`): readers that have no public one, from bytes. Their errors
-//! are the readers'.
+//! Entry points of the fuzzer (feature `fuzz`) to private parsers, from bytes. They return the
+//! parsers' errors.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ fn at() -> At<'static> {
     At::new(Path::new("fuzz"), "fuzz")
 }
 
-/// The header of an `.npy` array.
+/// Parses the header of an `.npy` array.
 pub fn npy_header(mut data: &[u8]) -> Result<()> {
     Header::read(&mut data, &at()).map(drop)
 }
 
-/// A pickle, and everything that is taken out of one.
+/// Parses a pickle, and extracts every kind of value from it.
 pub fn pickle(data: &[u8]) -> Result<()> {
     let pickle = pickle::read(data).map_err(|(_, message)| at().error(message))?;
     let matrix = pickle.csr(&at()).and_then(|csr| csr.to_dense(&at()));
@@ -27,7 +27,7 @@ pub fn pickle(data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The text of a dataset's manifest.
+/// Parses the text of a dataset's manifest.
 pub fn manifest(text: &str) -> Result<()> {
     Manifest::parse(text, Path::new("fuzz")).map(drop)
 }

@@ -1,12 +1,12 @@
-//! A GraphSAINT directory (README of the GraphSAINT repository; PyG's Flickr, Yelp and
+//! Import of a GraphSAINT directory (README of the GraphSAINT repository; PyG's Flickr, Yelp and
 //! AmazonProducts use the same files):
 //!
-//! - `adj_full.npz`: the whole graph as `scipy.sparse.save_npz` writes CSR; every stored entry is
-//!   an edge, whatever its value and type. (`adj_train.npz` follows from `role.json`, and is not
-//!   read.)
-//! - `feats.npy`: `V x F` floats, unscaled (`normalize: standard` fits the scaler GraphSAINT uses).
-//! - `class_map.json`: node id to class, or to a list of zeros and ones. Nodes that are left out
-//!   have no known class.
+//! - `adj_full.npz`: the whole graph in the CSR layout of `scipy.sparse.save_npz`; every stored
+//!   entry is an edge, regardless of its value and type. (`adj_train.npz` follows from `role.json`
+//!   and is not read.)
+//! - `feats.npy`: `V x F` floats, unscaled (`normalize: standard` fits the scaler of GraphSAINT).
+//! - `class_map.json`: node id to class, or to a list of zeros and ones. Missing nodes are
+//!   unlabelled.
 //! - `role.json`: ids under `tr`, `va`, `te`.
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::{ImportOptions, ImportReport, Raw, adjacency, class_map, feature_rows, json, splits};
 use crate::{external::Scratch, npy, npz::Npz};
 
-/// The files that are read.
+/// Files that are read.
 const FILES: [&str; 4] = ["adj_full.npz", "feats.npy", "class_map.json", "role.json"];
 
 /// Reads the directory `src`.
@@ -67,7 +67,7 @@ fn read_roles(path: &Path, nodes: usize) -> Result<Split> {
     })
 }
 
-/// The node that a key names: ids are numbers.
+/// Node of a key: ids are numbers.
 fn number(key: &str, nodes: usize) -> Result<Option<usize>, String> {
     match key.parse::<usize>() {
         Ok(v) if v < nodes => Ok(Some(v)),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_or_sets_of_classes() {
+    fn classes_and_class_sets_are_imported() {
         let dataset = run(&directory(CLASSES, ROLES)).unwrap();
         assert_eq!((dataset.graph.in_neighbors(1), dataset.graph.in_neighbors(0)), (&[0][..], &[2][..]));
         let FeatureData::F32(data) = &dataset.features.data else { panic!() };
@@ -130,13 +130,13 @@ mod tests {
         let dataset = run(&directory(r#"{"0":[1,0],"2":[0.0,1.0],"1":[0,0]}"#, ROLES)).unwrap();
         let Labels::Multi { member, classes: 2 } = &dataset.labels else { panic!() };
         assert_eq!(member[..], [1, 0, 0, 0, 0, 1]);
-        // nodes that are left out have no class
+        // Missing nodes have no class.
         let dataset = run(&directory(r#"{"2": 0, "0": 0}"#, ROLES)).unwrap();
         assert!(!dataset.labels.is_labelled(1));
     }
 
     #[test]
-    fn every_numeric_data_type_is_an_adjacency() {
+    fn adjacency_values_may_have_any_numeric_type() {
         for data in [
             member("data", &[2], &[1f32, 1.]),
             member("data", &[2], &[1f64, 1.]),
@@ -150,24 +150,20 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_file_and_the_place() {
+    fn errors_contain_the_file_and_the_position() {
         let fails = |classes: &str, roles: &str, why: &[&str]| {
             let error = run(&directory(classes, roles)).unwrap_err();
             assert!(why.iter().all(|why| error.contains(why)), "{error}");
         };
         fails(r#"{"3": 1}"#, ROLES, &["class_map.json: line 1 column", "node 3, but there are 3"]);
-        fails(r#"{"0": 1, "0": 1}"#, ROLES, &["class_map.json", "node 0 stands twice"]);
+        fails(r#"{"0": 1, "0": 1}"#, ROLES, &["class_map.json", "node 0 occurs twice"]);
         fails(r#"{"x": 1}"#, ROLES, &["'x' is not a node id"]);
         fails(r#"{"0": 0.5}"#, ROLES, &["class_map.json", "0.5 is not a whole number"]);
         fails(r#"{"0": -2}"#, ROLES, &["class_map.json", "node 0 is -2"]);
         fails(r#"{"0": [1, 2]}"#, ROLES, &["2 in a list of zeros and ones"]);
         fails(r#"{"0": [1], "1": [1, 0]}"#, ROLES, &["node 1 has a list of 2"]);
         fails(r#"{"0": [1], "1": 1}"#, ROLES, &["mixed"]);
-        fails(
-            r#"{"0": [1]}"#,
-            ROLES,
-            &["node 2 is in 'train' but has no label; give it a label, or take it out"],
-        );
+        fails(r#"{"0": [1]}"#, ROLES, &["node 2 is in 'train' but has no label; label it or remove it"]);
         fails(r#"{"0": [1, null], "2": [0, 1]}"#, ROLES, &["1 values of a list of 2 are missing"]);
         fails(r#"{"0": 1"#, ROLES, &["class_map.json: line 1"]);
         fails(CLASSES, r#"{"tr": [3]}"#, &["role.json: 'tr'", "node 3"]);

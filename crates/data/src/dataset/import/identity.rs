@@ -1,4 +1,4 @@
-//! Identity of an import: all that its outcome depends on.
+//! Identity of an import: everything its result depends on.
 
 use std::{fs, path::Path, time::UNIX_EPOCH};
 
@@ -6,10 +6,11 @@ use graphmill_core::{Error, Result};
 
 use super::ImportOptions;
 
-/// Files of a source that are looked at; a source with more is identified by the first of them.
+/// Maximum number of files that identify a source; only the first ones of a larger source are used.
 const MAX_FILES: usize = 10_000;
 
-/// The format, the options, and name, size and time of every file of the source.
+/// Computes the identity: the format, the options, and name, size and time of every file of the
+/// source.
 pub(super) fn of(format: &str, src: &Path, options: &ImportOptions) -> Result<String> {
     let mut text = format!("{} {format} {options:?}", env!("CARGO_PKG_VERSION"));
     let mut files = 0;
@@ -17,7 +18,7 @@ pub(super) fn of(format: &str, src: &Path, options: &ImportOptions) -> Result<St
     let parts = [&options.train, &options.valid, &options.test];
     let named = tables.into_iter().chain(parts);
     for path in std::iter::once(src).chain(named.flatten().map(|path| path.as_path())) {
-        // a prefix of several files, as Planetoid's, is identified by its directory
+        // A prefix of several files, as for Planetoid, is identified by its directory.
         let there = if path.exists() { Some(path) } else { path.parent() };
         if let Some(path) = there.filter(|path| path.exists()) {
             describe(path, 0, &mut files, &mut text)?;
@@ -26,7 +27,7 @@ pub(super) fn of(format: &str, src: &Path, options: &ImportOptions) -> Result<St
     Ok(text)
 }
 
-/// Adds name, size and time of `path`, and of all files below it.
+/// Appends name, size and time of `path`, and of all files below it.
 fn describe(path: &Path, depth: usize, files: &mut usize, text: &mut String) -> Result<()> {
     let data = fs::metadata(path).map_err(|e| Error::io(path, "look at", e))?;
     *files += 1;
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_changes_with_the_source_and_the_options() {
+    fn identity_changes_with_the_source_and_the_options() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("edges.txt");
         fs::write(&file, "0 1\n").unwrap();

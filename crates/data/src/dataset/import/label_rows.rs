@@ -1,6 +1,6 @@
-//! Labels from rows of numbers of any width: one column is a class per node, several of zeros and
-//! ones are a set of classes per node. Nothing, `nan` and -1 are missing values (see [`labels`] for
-//! what they mean in a set).
+//! Labels from rows of numbers: one column is a class per node, several columns of zeros and ones
+//! are a set of classes per node. Empty values, `nan` and -1 are missing (see [`labels`] for their
+//! meaning in a set).
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use crate::{
     npz::Npz,
 };
 
-/// What messages say that a label is.
+/// Description of a label in messages.
 pub(super) const EXPECTED: &str = "a class (a whole number), or nothing or nan if it is missing";
 
-/// What stands for an unknown label.
+/// Marks an unknown label.
 const UNKNOWN: i64 = i64::MIN;
 
-/// A label as text: a whole number (`3`, `3.0`), or nothing or `nan` where it is unknown.
+/// Parses a label: a whole number (`3`, `3.0`), or nothing or `nan` if it is unknown.
 pub(super) fn parse(field: &str) -> Option<i64> {
     if field.is_empty() || field.eq_ignore_ascii_case("nan") {
         return Some(UNKNOWN);
@@ -26,7 +26,7 @@ pub(super) fn parse(field: &str) -> Option<i64> {
     super::edges::text::whole::<i64>(field).filter(|&x| x != UNKNOWN)
 }
 
-/// A label as a number.
+/// Numeric type of a label array.
 trait Cell: Element + fmt::Display {
     fn label(self) -> Option<i64>;
 }
@@ -43,7 +43,7 @@ impl Cell for i64 {
     }
 }
 
-/// Labels on their way, a byte or four a node and class.
+/// Labels under construction, with one byte per node and class or four per node.
 pub(super) struct LabelRows<'a> {
     nodes: usize,
     at: At<'a>,
@@ -54,7 +54,7 @@ pub(super) struct LabelRows<'a> {
 }
 
 impl<'a> LabelRows<'a> {
-    /// Of `nodes` nodes, no row of which has come yet.
+    /// Creates empty labels of `nodes` nodes.
     pub(super) fn new(nodes: usize, at: At<'a>) -> Self {
         Self { nodes, at, columns: 0, rows: 0, class: Vec::new(), member: Vec::new() }
     }
@@ -62,8 +62,8 @@ impl<'a> LabelRows<'a> {
     /// Adds whole rows of `columns` labels.
     ///
     /// # Errors
-    /// There are more rows than nodes, a value is not a class, or a value of several is neither 0
-    /// nor 1.
+    /// The rows exceed the nodes, a value is not a class, or a value of several columns is neither
+    /// 0 nor 1.
     pub(super) fn extend(&mut self, columns: usize, values: &[i64]) -> Result<()> {
         let rows = values.len() / columns.max(1);
         if self.rows + rows > self.nodes {
@@ -117,10 +117,10 @@ impl<'a> LabelRows<'a> {
         self.at.error(format!("{rows} {more}rows of labels, but there are {} nodes", self.nodes))
     }
 
-    /// The labels of all nodes.
+    /// Returns the labels of all nodes.
     ///
     /// # Errors
-    /// There are fewer rows than nodes.
+    /// The rows are fewer than the nodes.
     pub(super) fn finish(self) -> Result<Labels> {
         if self.rows != self.nodes {
             return Err(self.wrong_count(self.rows, ""));
@@ -128,10 +128,10 @@ impl<'a> LabelRows<'a> {
         self.finish_any().map(|(labels, _)| labels)
     }
 
-    /// The labels of as many nodes as there are rows, and the number of rows.
+    /// Returns the labels with as many nodes as rows, and the number of rows.
     ///
     /// # Errors
-    /// None that [`LabelRows::extend`] does not report.
+    /// None beyond those of [`LabelRows::extend`].
     pub(super) fn finish_any(self) -> Result<(Labels, usize)> {
         let rows = self.rows;
         let labels = match self.columns {
@@ -142,7 +142,7 @@ impl<'a> LabelRows<'a> {
     }
 }
 
-/// Adds the labels of an array `[nodes]` or `[nodes, C]` whose rows `source` hands on.
+/// Adds the labels of an array `[nodes]` or `[nodes, C]` whose rows `source` emits.
 fn extend_from<T: Cell>(
     rows: &mut LabelRows,
     shape: &[usize],
@@ -180,7 +180,7 @@ pub(super) fn extend_from_npy(rows: &mut LabelRows, array: &NpyFile, nodes: usiz
     }
 }
 
-/// The labels in the member `name` of an archive.
+/// Reads the labels in the member `name` of an archive.
 pub(super) fn from_npz(npz: &mut Npz, name: &str, nodes: usize) -> Result<Labels> {
     let (path, header) = (npz.path().to_path_buf(), npz.header(name)?);
     let shape = header.shape;
@@ -195,7 +195,7 @@ pub(super) fn from_npz(npz: &mut Npz, name: &str, nodes: usize) -> Result<Labels
     rows.finish()
 }
 
-/// The labels in a `.npy` file.
+/// Reads the labels in an `.npy` file.
 pub(super) fn from_npy(array: &NpyFile, nodes: usize) -> Result<Labels> {
     let mut rows = LabelRows::new(nodes, At::new(array.path(), "labels"));
     extend_from_npy(&mut rows, array, nodes)?;
@@ -208,14 +208,14 @@ mod tests {
     use crate::npy;
 
     #[test]
-    fn labels_as_text() {
+    fn text_labels_parse() {
         assert_eq!([parse("3"), parse("3.0"), parse("-1")], [Some(3), Some(3), Some(-1)]);
         assert_eq!([parse("nan"), parse("NaN"), parse("")], [Some(UNKNOWN); 3]);
         assert_eq!([parse("0.5"), parse("x"), parse("-9223372036854775808")], [None; 3]);
     }
 
     #[test]
-    fn labels_as_arrays() {
+    fn array_labels_parse() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("labels.npy");
         let run = |data: &[f64], shape: &[usize]| {

@@ -1,16 +1,16 @@
-//! Labels from numbers: the checks every importer needs.
+//! Labels from numbers, with the checks of all importers.
 //!
-//! A missing label is -1 where a node has one class. In a set of classes a missing value is
-//! [`MISSING`], and a node has either all of its values or none: without any it is a node without a
-//! label, while a single missing value is an error, because neither 0 nor 1 could stand for it.
-//! [`take_missing`] turns such rows into empty sets and returns their nodes.
+//! A missing single label is -1. In a set of classes a missing value is [`MISSING`], and either all
+//! or none of a node's values are present: with none the node is unlabelled, while a single missing
+//! value is an error, because neither 0 nor 1 could represent it. [`take_missing`] converts the
+//! rows of unlabelled nodes to empty sets and returns these nodes.
 
 use graphmill_core::{Labels, NodeId, Result, place::At, search::position};
 
-/// Value of a set of classes that is missing.
+/// Missing value of a set of classes.
 pub(super) const MISSING: u8 = u8::MAX;
 
-/// One class per node, -1 where unknown; there are as many classes as the largest one asks for.
+/// Creates one class per node, -1 if unknown; the largest class determines their number.
 pub(super) fn single<T: Copy + Into<i64>>(class: &[T], at: &At) -> Result<Labels> {
     let mut checked = Vec::with_capacity(class.len());
     for (v, &c) in class.iter().enumerate() {
@@ -28,8 +28,8 @@ pub(super) fn single<T: Copy + Into<i64>>(class: &[T], at: &At) -> Result<Labels
     Ok(Labels::Single { class: checked.into(), classes })
 }
 
-/// A set of classes per node: `V x classes` zeros and ones, or only [`MISSING`] in the row of a
-/// node without a label.
+/// Creates a set of classes per node: `V x classes` zeros and ones, or only [`MISSING`] in the row
+/// of an unlabelled node.
 pub(super) fn multi(member: Vec<u8>, classes: usize, at: &At) -> Result<Labels> {
     let partly = |row: &[u8]| row.contains(&MISSING) && row.iter().any(|&m| m != MISSING);
     let is_wrong = |i: usize| match member[i] {
@@ -46,14 +46,15 @@ pub(super) fn multi(member: Vec<u8>, classes: usize, at: &At) -> Result<Labels> 
     Ok(Labels::Multi { member: member.into(), classes })
 }
 
-/// The message about value `j` of the label of node `v` where labels are sets of classes.
+/// Message about value `j` of the label of node `v` in a set of classes.
 pub(super) fn wrong_entry(j: usize, v: usize, found: &str) -> String {
     format!(
-        "label entry {j} of node {v} is {found}: with several columns each is 0 or 1; leave all of them empty (or nan) for a node without a label"
+        "label entry {j} of node {v} is {found}: with several columns each is 0 or 1; leave all of them \
+         empty (or nan) for a node without a label"
     )
 }
 
-/// Turns the rows of nodes without a label into empty sets and returns these nodes, ascending.
+/// Converts the rows of unlabelled nodes to empty sets and returns these nodes, ascending.
 pub(super) fn take_missing(labels: &mut Labels) -> Vec<NodeId> {
     let Labels::Multi { member, classes } = labels else { return Vec::new() };
     if position(member, |&m| m == MISSING).is_none() {
@@ -71,7 +72,7 @@ pub(super) fn take_missing(labels: &mut Labels) -> Vec<NodeId> {
     nodes
 }
 
-/// How many label columns an array of this shape has: 1 for one class per node (`[V]`, `[V, 1]`),
+/// Number of label columns in an array of this shape: 1 for one class per node (`[V]`, `[V, 1]`),
 /// `C` for sets of classes (`[V, C]`).
 pub(super) fn columns(shape: &[usize], at: &At) -> Result<usize> {
     match *shape {
@@ -81,7 +82,7 @@ pub(super) fn columns(shape: &[usize], at: &At) -> Result<usize> {
     }
 }
 
-/// No labels at all.
+/// Creates labels of `nodes` unlabelled nodes.
 pub(super) fn unknown(nodes: usize) -> Labels {
     Labels::Single { class: vec![-1; nodes].into(), classes: 0 }
 }
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_any_value_are_nodes_without_a_label() {
+    fn rows_without_values_are_unlabelled_nodes() {
         let at = At::new(Path::new("a"), "labels");
         let mut labels = multi(vec![0, 1, MISSING, MISSING, 0, 0], 2, &at).unwrap();
         assert_eq!(take_missing(&mut labels), [1]);

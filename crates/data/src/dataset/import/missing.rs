@@ -1,4 +1,4 @@
-//! Missing labels, the same for all importers: allowed for nodes outside the split, an error inside
+//! Tests of missing labels, for all importers: allowed for nodes outside the split, an error inside
 //! it.
 
 use std::{
@@ -14,9 +14,9 @@ use crate::{
 
 const NAN: f64 = f64::NAN;
 
-/// Writes a source of `format` to `dir`. Node 3 has no label; with `in_split` it is in the split
-/// all the same. Labels are classes, or with `sets` sets of two classes. `None` if the format has
-/// no such labels or no split.
+/// Writes a source of `format` to `dir`. Node 3 is unlabelled; with `in_split` it is in the split
+/// nevertheless. Labels are classes, or with `sets` sets of two classes. Returns `None` if the
+/// format has no such labels or no split.
 // Reason for its length: one arm per format, each a source in full.
 fn write(format: &str, dir: &Path, in_split: bool, sets: bool) -> Option<PathBuf> {
     let put = |name: &str, bytes: &[u8]| {
@@ -64,7 +64,7 @@ fn write(format: &str, dir: &Path, in_split: bool, sets: bool) -> Option<PathBuf
             put("ind.a.ally", &hot(&[[1, 0], [0, 1], [1, 0]]));
             put("ind.a.y", &hot(&[[1, 0]]));
             put("ind.a.graph", &pickled::pickle(&pickled::lists(&[(0, &[1])])));
-            // node 3 is a test node without a class, or one that no row describes
+            // Node 3 is a test node without a class, or one without a row.
             let rows: &[&[f32]] = if in_split { &[&[1.], &[1.]] } else { &[&[1.]] };
             put("ind.a.tx", &pickled::pickle(&pickled::csr(rows)));
             put("ind.a.ty", &if in_split { hot(&[[0, 0], [1, 0]]) } else { hot(&[[1, 0]]) });
@@ -142,7 +142,7 @@ fn every_importer_allows_missing_labels_outside_the_split() {
                     assert_eq!(member[..], [0, 1, 1, 1, 0, 0, 0, 0], "{}", entry.name)
                 }
             }
-            // a split that the import draws leaves the node out
+            // A random split omits the unlabelled node.
             let split = Some("random:1,0,0".parse().unwrap());
             let options = ImportOptions { split, ..ImportOptions::default() };
             let train = import(entry.name, &src, &options).unwrap().split.train;
@@ -152,23 +152,22 @@ fn every_importer_allows_missing_labels_outside_the_split() {
 }
 
 #[test]
-fn every_importer_refuses_missing_labels_in_the_split() {
+fn every_importer_rejects_missing_labels_in_the_split() {
     for entry in TABLE {
         for sets in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let Some(src) = write(entry.name, dir.path(), true, sets) else { continue };
             let error = import(entry.name, &src, &ImportOptions::default()).unwrap_err().to_string();
             let part = if entry.name == "planetoid" { "test" } else { "train" };
-            let expected = format!(
-                "node 3 is in '{part}' but has no label; give it a label, or take it out of '{part}'"
-            );
+            let expected =
+                format!("node 3 is in '{part}' but has no label; label it or remove it from '{part}'");
             assert!(error.contains(&expected), "{}: {error}", entry.name);
         }
     }
 }
 
 #[test]
-fn the_largest_component_keeps_which_sets_are_missing() {
+fn the_largest_component_keeps_unlabelled_sets() {
     let dir = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
     put("edges.txt", "0 1\n2 3\n3 4\n");

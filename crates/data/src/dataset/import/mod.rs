@@ -1,11 +1,11 @@
 //! Importers: from the field's own formats to a [`Dataset`].
 //!
-//! Every importer is a function in a file of its own that reads a source into a [`Raw`]; the steps
-//! that all share (edges to CSC, largest component, split, normalisation) are taken in one place.
-//! To add a format, copy `graphsaint.rs`, the plainest, and add its row to [`TABLE`].
+//! Each importer is a function in a separate file that reads a source into a [`Raw`]; the steps
+//! shared by all (edges to CSC, largest component, split, normalization) follow in one place. To
+//! add a format, copy `graphsaint.rs`, the simplest, and add its row to [`TABLE`].
 //!
-//! The direction of edges: a matrix entry `(i, j)` and a line `i j` are an edge from `i` to `j`, so
-//! `i` becomes an in-neighbour of `j`.
+//! Direction of edges: a matrix entry `(i, j)` and a line `i j` are an edge from `i` to `j`, so `i`
+//! becomes an in-neighbour of `j`.
 
 mod adjacency;
 mod blocks;
@@ -63,12 +63,14 @@ use crate::external::{Edges, Scratch};
 /// Reads a source of one format.
 pub type Importer = fn(&Path, &ImportOptions, &Scratch) -> Result<Raw>;
 
-/// The formats, in the order in which help lists them.
+/// Formats, in the order of the help text.
 pub const TABLE: &[Entry<Importer>] = &[
     Entry {
         name: "npz",
-        summary: "one .npz file with a sparse adjacency (Shchur, PyG) or with edges and masks (heterophilous sets)",
-        source: "Shchur et al., Pitfalls of graph neural network evaluation, 2018; Platonov et al., A critical look at the evaluation of GNNs under heterophily, ICLR 2023",
+        summary: "one .npz file with a sparse adjacency (Shchur, PyG) or with edges and masks (heterophilous \
+            sets)",
+        source: "Shchur et al., Pitfalls of graph neural network evaluation, 2018; Platonov et al., A \
+            critical look at the evaluation of GNNs under heterophily, ICLR 2023",
         options: &[],
         make: npz::read,
     },
@@ -82,7 +84,8 @@ pub const TABLE: &[Entry<Importer>] = &[
     Entry {
         name: "planetoid",
         summary: "the ind.NAME.* files of Cora, CiteSeer and PubMed, with their public split",
-        source: "Yang, Cohen and Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, ICML 2016",
+        source: "Yang, Cohen and Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, \
+            ICML 2016",
         options: &[],
         make: planetoid::read,
     },
@@ -95,8 +98,10 @@ pub const TABLE: &[Entry<Importer>] = &[
     },
     Entry {
         name: "graphsage",
-        summary: "NAME-G.json with NAME-class_map.json, NAME-id_map.json and NAME-feats.npy, or PPI as DGL has it",
-        source: "Hamilton, Ying and Leskovec, Inductive representation learning on large graphs, NeurIPS 2017: the repository's README; dgl/data/ppi.py",
+        summary: "NAME-G.json with NAME-class_map.json, NAME-id_map.json and NAME-feats.npy, or PPI in DGL's \
+            layout",
+        source: "Hamilton, Ying and Leskovec, Inductive representation learning on large graphs, NeurIPS \
+            2017: the repository's README; dgl/data/ppi.py",
         options: &[],
         make: graphsage::read,
     },
@@ -109,86 +114,96 @@ pub const TABLE: &[Entry<Importer>] = &[
     },
     Entry {
         name: "musae",
-        summary: "musae_NAME_{edges.csv,features.json,target.csv} (Twitch, Facebook, GitHub), or a directory of several such directories: one dataset of their graphs",
-        source: "Rozemberczki, Allen and Sarkar, Multi-scale attributed node embedding, J. Complex Networks 2021",
+        summary: "musae_NAME_{edges.csv,features.json,target.csv} (Twitch, Facebook, GitHub), or a directory \
+            of several such directories: one dataset of their graphs",
+        source: "Rozemberczki, Allen and Sarkar, Multi-scale attributed node embedding, J. Complex Networks \
+            2021",
         options: &[],
         make: musae::read,
     },
     Entry {
         name: "facebook100",
-        summary: "a Facebook100 school (a MATLAB .mat file), or a directory of several: one dataset of their graphs",
-        source: "Traud, Mucha and Porter, Social structure of Facebook networks, Physica A 2012: the archive's readme",
+        summary: "a Facebook100 school (a MATLAB .mat file), or a directory of several: one dataset of their \
+            graphs",
+        source: "Traud, Mucha and Porter, Social structure of Facebook networks, Physica A 2012: the \
+            archive's readme",
         options: &[],
         make: facebook100::read,
     },
     Entry {
         name: "edges",
-        summary: "an edge list as text (plain, SNAP, METIS, WebGraph) with features, labels and splits as text or .npy, or a GNNLab directory",
-        source: "SNAP edge lists; METIS manual, section 4.5.1; WebGraph's ASCIIGraph; GNNLab's datagen/README.md; the layout of the multi-label sets of Zhao et al., TMLR 2023",
+        summary: "an edge list as text (plain, SNAP, METIS, WebGraph) with features, labels and splits as \
+            text or .npy, or a GNNLab directory",
+        source: "SNAP edge lists; METIS manual, section 4.5.1; WebGraph's ASCIIGraph; GNNLab's \
+            datagen/README.md; the layout of the multi-label sets of Zhao et al., TMLR 2023",
         options: &[],
         make: edges::read,
     },
     #[cfg(feature = "parquet")]
     Entry {
         name: "parquet",
-        summary: "tables of edges and perhaps nodes as Parquet files",
-        source: "Apache Parquet format, version 2; column names as PyG and DGL call their fields",
+        summary: "Parquet tables of edges and, optionally, nodes",
+        source: "Apache Parquet format, version 2; column names of PyG's and DGL's fields",
         options: &[],
         make: parquet::read,
     },
 ];
 
-/// What an importer found, before the shared steps.
+/// Result of an importer, before the shared steps.
 #[derive(Debug, Default)]
 pub struct Raw {
-    /// What the source is called.
+    /// Name of the source.
     pub name: String,
-    /// `V`.
+    /// Number of nodes, `V`.
     pub num_nodes: usize,
-    /// The edges, in a collection that knows what to make of them (see [`ImportOptions::edge_options`]).
+    /// Edges, in a collection with the options of its construction (see
+    /// [`ImportOptions::edge_options`]).
     pub edges: Edges,
-    /// `V` rows, or none at all.
+    /// Feature rows of all nodes, or empty.
     pub features: Features,
-    /// How the source says that its features are normalized; an export of a normalized dataset does.
+    /// Normalization of the features as declared by the source; an export of a normalized dataset
+    /// declares it.
     pub normalization: Option<Normalization>,
-    /// `V` labels, -1 where unknown; in sets of classes a node without a label has only missing
+    /// Labels of all nodes, -1 if unknown; in sets of classes an unlabelled node has only missing
     /// values (see `labels.rs`).
     pub labels: Labels,
-    /// The splits that come with the source, ids ascending.
+    /// Splits of the source, ids ascending.
     pub splits: Vec<Split>,
-    /// The graphs that the source is the union of, in the order of their nodes; none where it is one graph.
+    /// Graphs of a disjoint union, in node order; empty for a single graph.
     pub graphs: Vec<NamedGraph>,
-    /// How the source is usually scored.
+    /// Customary metric of the source.
     pub metric: Option<String>,
-    /// What the importer ignored; the shared steps enter the counts of edges, nodes and labels.
+    /// Ignored parts of the source; the shared steps add the counts of edges, nodes and labels.
     pub report: ImportReport,
 }
 
-/// A finished import.
+/// Completed import.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// The dataset.
+    /// Imported dataset.
     pub dataset: Dataset,
-    /// What the import merged, dropped, added or ignored.
+    /// Record of merged, dropped, added and ignored data.
     pub report: ImportReport,
 }
 
-/// Imports `src`, which has the format called `format`, into memory.
+/// Imports `src` in the format called `format` into memory.
 ///
 /// # Errors
-/// An unknown format, an option that does not fit it, or a fault in the source, with file and place.
+/// The format is unknown, an option does not fit it, or the source has a fault, reported with file
+/// and position.
 pub fn import(format: &str, src: impl AsRef<Path>, options: &ImportOptions) -> Result<Imported> {
     read(format, src.as_ref(), options, &Scratch::in_memory())
 }
 
-/// Imports `src` into the dataset directory `dst`, which appears whole or not at all, within a budget of memory. What
-/// does not fit is kept in the directory `dst.importing` meanwhile. A killed import leaves that directory behind, and
-/// the same import of the same source goes on from there; after an error it is removed.
+/// Imports `src` into the dataset directory `dst`, atomically and within a memory budget. Data
+/// beyond the budget is kept in the directory `dst.importing` meanwhile. A killed import leaves
+/// that directory, and the same import of the same source resumes from it; after an error it is
+/// removed.
 ///
-/// Returns the dataset, mapped, without reading it again, and the report.
+/// Returns the dataset, mapped without being read again, and the report.
 ///
 /// # Errors
-/// As for [`import`]; `dst` holds something already; there is not enough disk.
+/// As for [`import`]; `dst` is not empty; the disk is too small.
 pub fn import_to(
     format: &str,
     src: impl AsRef<Path>,
@@ -218,7 +233,7 @@ fn read(format: &str, src: &Path, options: &ImportOptions, scratch: &Scratch) ->
 pub(crate) mod testing {
     use super::*;
 
-    /// As [`import`](super::import), without the report.
+    /// Imports as [`import`](super::import) does, without the report.
     pub(crate) fn import(format: &str, src: impl AsRef<Path>, options: &ImportOptions) -> Result<Dataset> {
         super::import(format, src, options).map(|imported| imported.dataset)
     }

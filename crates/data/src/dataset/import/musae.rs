@@ -1,17 +1,19 @@
-//! MUSAE (Rozemberczki, Allen and Sarkar, Multi-scale attributed node embedding, Journal of Complex Networks 2021):
-//! a directory with `musae_NAME_edges.csv`, `musae_NAME_features.json` and `musae_NAME_target.csv`, or a directory of
-//! several such directories (Twitch's countries), which becomes the disjoint union of their graphs, in the order of their
-//! names and called by them.
+//! Import of the MUSAE datasets (Rozemberczki, Allen and Sarkar, Multi-scale attributed node
+//! embedding, Journal of Complex Networks 2021): a directory with `musae_NAME_edges.csv`,
+//! `musae_NAME_features.json` and `musae_NAME_target.csv`, or a directory of several such
+//! directories (Twitch's countries), which becomes the disjoint union of their graphs, named and
+//! ordered by their names.
 //!
-//! - Edges: a header, then a line per edge, each edge once: ask for `undirected`.
-//! - Features: a list of feature ids per node, in any order, perhaps with repeats; each is a one in that column. Several
-//!   graphs share the ids.
-//! - Targets: the node's id is the column `new_id`, or `id` where there is none; the class is `mature` (Twitch),
-//!   `page_type` (Facebook) or `ml_target` (GitHub). Rows come in any order, and may repeat as long as they agree. Classes
-//!   that are words are numbered in the order of the words; a class that is empty, `nan` or -1 is missing.
-//! - `splits.json`, where it is there: a list of splits `{"train": [..], "valid": [..], "test": [..]}`.
+//! - Edges: a header, then one line per edge, each edge once: pass `undirected`.
+//! - Features: a list of feature ids per node, unordered and possibly with duplicates; each is a
+//!   one in that column. Several graphs share the ids.
+//! - Targets: the node's id is the column `new_id`, or else `id`; the class is `mature` (Twitch),
+//!   `page_type` (Facebook) or `ml_target` (GitHub). Rows are unordered, and duplicates must agree.
+//!   Classes that are words are numbered alphabetically; a class that is empty, `nan` or -1 is
+//!   missing.
+//! - `splits.json`, if present: a list of splits `{"train": [..], "valid": [..], "test": [..]}`.
 //!
-//! Sets of two classes are scored by ROC-AUC, as they are in the studies that use Twitch.
+//! Datasets of two classes are scored by ROC-AUC, as in studies that use Twitch.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,10 +42,10 @@ use super::{
 };
 use crate::{dataset::NamedGraph, external::Scratch};
 
-/// So many columns need no list to back them.
-const SOME_FEATURES: usize = 1 << 16;
+/// Number of columns that is always accepted.
+const MIN_ACCEPTED_FEATURES: usize = 1 << 16;
 
-/// The files of one graph.
+/// Files of one graph.
 struct Source {
     name: String,
     edges: PathBuf,
@@ -81,7 +83,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         targets.push(target);
     }
     features.rows = num_nodes;
-    // A split of one country is no split of the union.
+    // A split of one country is not a split of the union.
     let alone = sources.len() == 1;
     for source in sources.iter().filter(|source| !alone && source.splits.is_some()) {
         report.ignore(format!("{}: splits.json", source.name));
@@ -125,7 +127,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The graph of a directory, or those of the directories in it.
+/// Finds the graph of a directory, or those of its subdirectories.
 fn find(src: &Path) -> Result<Vec<Source>> {
     if let Some(source) = Source::find(src)? {
         return Ok(vec![source]);
@@ -141,7 +143,7 @@ fn find(src: &Path) -> Result<Vec<Source>> {
         }
     }
     if sources.is_empty() {
-        let message = "no musae_NAME_target.csv is here, nor in a directory here";
+        let message = "no musae_NAME_target.csv in this directory or its subdirectories";
         return Err(Error::format(src, "directory", message));
     }
     Ok(sources)
@@ -160,7 +162,7 @@ impl Source {
             [prefix] => prefix,
             [first, second, ..] => {
                 let message = format!(
-                    "both '{first}_target.csv' and '{second}_target.csv' are here; a directory for each"
+                    "both '{first}_target.csv' and '{second}_target.csv' are here; use one directory for each"
                 );
                 return Err(Error::format(dir, "directory", message));
             }
@@ -177,7 +179,7 @@ impl Source {
     }
 }
 
-/// The class of every node, as it is written; empty if it is missing.
+/// Class of every node as text; empty if it is missing.
 struct Target {
     classes: Vec<String>,
 }
@@ -208,7 +210,7 @@ impl Target {
             let (Some(id), Some(_)) = (field(id_column), record.get(class_column)) else {
                 return Err(at().error(format!("no {} or no {}", &header[id_column], &header[class_column])));
             };
-            // -1 and nan are what tools write for a missing number
+            // Tools write -1 and nan for a missing number.
             let class =
                 field(class_column).filter(|class| *class != "-1" && !class.eq_ignore_ascii_case("nan"));
             let Ok(id) = id.parse::<u64>() else {
@@ -234,8 +236,10 @@ impl Target {
                 _ => {}
             }
             if id != classes.len() as u64 {
-                let message =
-                    format!("node {id} follows on {}: no row has the ids between", classes.len() as i64 - 1);
+                let message = format!(
+                    "node {id} follows node {}: the ids between have no row",
+                    classes.len() as i64 - 1
+                );
                 return Err(at().error(message));
             }
             classes.push(class.clone());
@@ -248,7 +252,7 @@ impl Target {
     }
 }
 
-/// Refuses an empty line outside of quotes, which the CSV reader would skip.
+/// Rejects empty lines outside of quotes, which the CSV reader would skip.
 fn refuse_empty_lines(path: &Path) -> Result<()> {
     let file = fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
     let mut quoted = false;
@@ -268,7 +272,8 @@ fn csv_error(path: &Path, error: &csv::Error) -> Error {
     At::new(path, format!("line {line}")).error(error.to_string())
 }
 
-/// Numbers stand for themselves; words (`True`, `government`) are numbered in their order, over all graphs.
+/// Numbers the classes: numbers represent themselves; words (`True`, `government`) are numbered
+/// alphabetically, over all graphs.
 fn number_classes(targets: &[Target]) -> Labels {
     let words: BTreeSet<&str> = targets
         .iter()
@@ -286,8 +291,7 @@ fn number_classes(targets: &[Target]) -> Labels {
     Labels::Single { class: class.into(), classes: words.len() }
 }
 
-/// Adds a row for each of `nodes` nodes, and returns how many feature ids repeat an earlier one of
-/// their node.
+/// Adds a row for each of `nodes` nodes, and returns the number of duplicate feature ids.
 fn read_features(path: &Path, nodes: usize, features: &mut Csr) -> Result<u64> {
     let text = json::map(path)?;
     let mut lists = Lists { rows: vec![None; nodes], columns: features.columns, repeats: 0 };
@@ -302,11 +306,11 @@ fn read_features(path: &Path, nodes: usize, features: &mut Csr) -> Result<u64> {
     Ok(lists.repeats)
 }
 
-/// Feature ids by node, ascending, each once.
+/// Feature ids by node, ascending and unique.
 struct Lists {
     rows: Vec<Option<Vec<u32>>>,
     columns: usize,
-    /// Ids that were there already.
+    /// Number of duplicate ids.
     repeats: u64,
 }
 
@@ -330,7 +334,7 @@ impl<'de> Visitor<'de> for &mut Lists {
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             let v = key.parse::<usize>().ok().filter(|&v| v < nodes);
             let v = v.ok_or_else(|| {
-                de::Error::custom(format!("'{}' is no node: there are {nodes}", key.escape_debug()))
+                de::Error::custom(format!("'{}' is not a node: there are {nodes}", key.escape_debug()))
             })?;
             let mut row: Vec<u32> = map.next_value()?;
             row.sort_unstable();
@@ -341,7 +345,7 @@ impl<'de> Visitor<'de> for &mut Lists {
                 self.columns = self.columns.max(most as usize + 1);
             }
             if self.rows[v].replace(row).is_some() {
-                return Err(de::Error::custom(format!("node {v} stands twice")));
+                return Err(de::Error::custom(format!("node {v} occurs twice")));
             }
         }
         Ok(())
@@ -357,7 +361,7 @@ struct Parts {
     test: Option<Vec<u64>>,
 }
 
-/// The splits of a graph of `nodes` nodes, the first of which has the number `first`.
+/// Reads the splits of a graph of `nodes` nodes, the first of which has the number `first`.
 fn read_splits(path: &Path, first: usize, nodes: usize) -> Result<Vec<Split>> {
     let parsed: Vec<Parts> = serde_json::from_slice(&json::map(path)?).map_err(|e| json::error(path, &e))?;
     let split = |(k, parts): (usize, Parts)| {
@@ -379,7 +383,7 @@ fn read_splits(path: &Path, first: usize, nodes: usize) -> Result<Vec<Split>> {
     parsed.into_iter().enumerate().map(split).collect()
 }
 
-/// Ones where the lists have ids; sparse where that is smaller.
+/// Creates features with ones at the listed ids; sparse if that is smaller.
 fn finish_features(
     features: Csr,
     nodes: usize,
@@ -388,7 +392,7 @@ fn finish_features(
     report: &mut ImportReport,
 ) -> Result<Features> {
     let columns = features.columns;
-    if columns > features.indices.len() + SOME_FEATURES {
+    if columns > features.indices.len() + MIN_ACCEPTED_FEATURES {
         return Err(at.error(format!(
             "the largest feature is {}, but the lists hold {} in all: the file is damaged",
             columns - 1,

@@ -1,4 +1,4 @@
-//! Normalization of the features of an import.
+//! Normalization of imported features.
 
 use graphmill_core::{Error, Features, NodeId, Result, SparseRows, features::FeatureData};
 use rayon::prelude::*;
@@ -7,49 +7,52 @@ use serde::Serialize;
 use super::Normalize;
 use crate::{Dataset, dataset::Normalization, external::Scratch, stats::size};
 
-/// Values that are handled together on their way to a scratch.
+/// Values processed together on the way to a scratch.
 pub(super) const CHUNK_LEN: usize = 1 << 20;
 
-/// What an import did to the features.
+/// Record of the normalization of an import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NormalizationReport {
     /// "rows" or "standard".
     pub kind: &'static str,
-    /// Whether means were subtracted.
+    /// True if means were subtracted.
     pub centred: bool,
-    /// Training nodes that the statistics were computed of; 0 for rows.
+    /// Number of training nodes from which the statistics were computed; 0 for rows.
     pub fitted_on: u64,
-    /// Bytes of the features as they are stored now.
+    /// Bytes of the features as stored.
     pub stored_bytes: u64,
-    /// Bytes that a dense table of them takes.
+    /// Bytes of an equivalent dense table.
     pub dense_bytes: u64,
 }
 
 impl NormalizationReport {
-    /// A sentence about it.
+    /// Describes the normalization in one sentence.
     pub(super) fn describe(&self) -> String {
         let Self { kind, centred, fitted_on, stored_bytes, dense_bytes } = self;
         let [stored, dense] = [*stored_bytes, *dense_bytes].map(|bytes| size(bytes as usize));
         match (*kind, centred) {
             ("standard", true) => format!(
-                "features: scaled to mean 0 and deviation 1 of {fitted_on} training nodes; the statistics are stored"
+                "features: scaled to mean 0 and deviation 1 of {fitted_on} training nodes; the statistics \
+                 are stored"
             ),
             ("standard", false) => format!(
-                "features: sparse, so scaled to deviation 1 of {fitted_on} training nodes without centring ({stored}); \
-                 dense-features centres them, too, and makes them a dense table of {dense}"
+                "features: sparse, so scaled to deviation 1 of {fitted_on} training nodes without centring \
+                 ({stored}); \
+                 dense-features also centres them and stores a dense table of {dense}"
             ),
             _ => "features: every row divided by its sum".into(),
         }
     }
 }
 
-/// Normalizes the features of `dataset` and stores in it how; nothing without features.
+/// Normalizes the features of `dataset`, if it has any, and records the normalization in it.
 ///
-/// Sparse features stay sparse: they are scaled without centring, since zeros that are shifted make
-/// a dense table. The `dense-features` option has importers read dense tables, which are centred.
+/// Sparse features stay sparse: they are scaled without centring, because shifted zeros would make
+/// the table dense. With the `dense-features` option importers read dense tables, which are
+/// centred.
 ///
 /// # Errors
-/// Standardization without training nodes; features beyond the scratch.
+/// Standardization without training nodes, or the features do not fit the scratch.
 pub(super) fn normalize(
     dataset: &mut Dataset,
     how: Normalize,
@@ -79,7 +82,7 @@ pub(super) fn normalize(
     Ok(Some(report))
 }
 
-/// A dense table with every row normalized, as 32-bit floats, through the scratch.
+/// Normalizes a dense table row by row, as 32-bit floats, through the scratch.
 fn normalize_dense(
     features: &Features,
     normalization: &Normalization,
@@ -105,7 +108,7 @@ fn normalize_dense(
     Ok(Features::f32(dim, out.finish()?))
 }
 
-/// Sparse rows normalized, with the same values stored.
+/// Normalizes sparse rows, with the same entries stored.
 fn normalize_sparse(rows: &SparseRows, normalization: &Normalization) -> Result<SparseRows> {
     match normalization {
         Normalization::Rows => rows.normalized(),
@@ -113,13 +116,13 @@ fn normalize_sparse(rows: &SparseRows, normalization: &Normalization) -> Result<
     }
 }
 
-/// Statistics of every column over the training nodes: mean and deviation of a dense table, deviation
-/// alone of sparse rows. Deviation 1 where a column is constant. GraphSAINT fits the same scaler on
-/// its training nodes (Zeng et al., ICLR 2020: the repository's utils.py).
+/// Computes statistics of every column over the training nodes: mean and deviation of a dense
+/// table, deviation only of sparse rows. The deviation of a constant column is 1. GraphSAINT fits
+/// the same scaler on its training nodes (Zeng et al., ICLR 2020: the repository's utils.py).
 fn fit(features: &Features, train: &[NodeId]) -> Result<Normalization> {
     if train.is_empty() {
         return Err(Error::invalid(
-            "normalize standard: it is fitted on the training nodes, and there are none; ask for a split",
+            "normalize standard: the statistics need training nodes, but the dataset has none; pass a split",
         ));
     }
     let (moments, centred) = match &features.data {
@@ -131,10 +134,11 @@ fn fit(features: &Features, train: &[NodeId]) -> Result<Normalization> {
     Ok(Normalization::Standard { mean: centred.then_some(mean), deviation })
 }
 
-/// Mean and deviation of every column over the rows of `train`; `value` gives value `i` of the table.
-/// Two passes over these rows, a group of columns for each thread.
+/// Mean and deviation of every column over the rows of `train`; `value` returns value `i` of the
+/// table. Two passes over these rows, one group of columns per thread.
 fn moments(dim: usize, train: &[NodeId], value: impl Fn(usize) -> f64 + Sync) -> Vec<(f64, f64)> {
-    // Sums run over the nodes in ascending order, so no thread count can change them.
+    // Sums run over the nodes in ascending order, so the result does not depend on the number of
+    // threads.
     const GROUP: usize = 16;
     let groups: Vec<Vec<(f64, f64)>> = (0..dim.div_ceil(GROUP))
         .into_par_iter()
@@ -158,7 +162,8 @@ fn moments(dim: usize, train: &[NodeId], value: impl Fn(usize) -> f64 + Sync) ->
     groups.concat()
 }
 
-/// [`moments`] of sparse rows: O(F + values stored in the rows of `train`), in one thread.
+/// Variant of [`moments`] for sparse rows: O(F + values stored in the rows of `train`),
+/// single-threaded.
 fn sparse_moments(rows: &SparseRows, train: &[NodeId]) -> Vec<(f64, f64)> {
     let count = train.len() as f64;
     let stored = || {
@@ -181,8 +186,8 @@ fn sparse_moments(rows: &SparseRows, train: &[NodeId]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The deviation of a column of that mean and variance, 1 where the column is constant: rounding leaves it a hair of
-/// variance, which is compared with its size.
+/// Deviation of a column from its mean and variance, or 1 if the column is constant: rounding
+/// leaves a tiny variance, which is compared with the mean.
 fn deviation(mean: f64, variance: f64) -> f64 {
     if variance.sqrt() <= 1e-7 * mean.abs() { 1.0 } else { variance.sqrt() }
 }

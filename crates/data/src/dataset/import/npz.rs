@@ -1,14 +1,16 @@
-//! One `.npz` file, by its keys:
+//! Import of an `.npz` file, recognized by its keys:
 //!
 //! - `adj_data, adj_indices, adj_indptr, adj_shape` (CSR), `attr_*` (CSR) or `attr_matrix` (dense),
-//!   `labels` or `labels_*` (CSR): the Shchur benchmark sets, also PyG's and DGL's copies. A split may be given as
-//!   `train_mask`, `val_mask` and `test_mask`; `class_names` may name classes that no node has, and
-//!   `feature_normalization`, `feature_mean` and `feature_deviation` say how our own export was normalized. Further
-//!   keys (names, metadata) are not read. Attributes are kept as they are (PyG sets those above 0 to 1); values of the
-//!   adjacency that are not all 1 are the edges' weights.
+//!   `labels` or `labels_*` (CSR): the Shchur benchmark datasets, also PyG's and DGL's copies.
+//!   `train_mask`, `val_mask` and `test_mask` may hold a split; `class_names` may name classes
+//!   without nodes, and `feature_normalization`, `feature_mean` and `feature_deviation` describe
+//!   the normalization of our own export. Other keys (names, metadata) are ignored. Attributes are
+//!   kept unchanged (PyG sets those above 0 to 1); values of the adjacency that are not all 1 are
+//!   the edges' weights.
 //! - `node_features, node_labels, edges, train_masks, val_masks, test_masks`: the heterophilous
-//!   sets, one split per row of the masks. Sets of two classes are scored by ROC-AUC (Platonov et
-//!   al. 2023, section 4). Edges are stored once each: ask for `undirected`. `edge_weight` (`[E]`) is PyG's.
+//!   datasets, one split per row of the masks. Datasets of two classes are scored by ROC-AUC
+//!   (Platonov et al. 2023, section 4). Edges are stored once each: pass `undirected`.
+//!   `edge_weight` (`[E]`) is PyG's.
 
 use std::path::Path;
 
@@ -32,7 +34,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         heterophilous(&mut npz, options, scratch)?
     } else {
         return Err(At::new(src, "archive").error(format!(
-            "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous sets) is there; it holds: {}",
+            "neither 'adj_indptr' (Shchur, PyG) nor 'node_features' (heterophilous datasets) is present; the \
+             archive holds: {}",
             npz.names().join(", ")
         )));
     };
@@ -93,10 +96,10 @@ fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<R
     Ok(Raw { num_nodes, edges, features, normalization, labels, splits, report, ..Raw::default() })
 }
 
-/// The name of the normalization of the features.
+/// Key of the normalization of the features.
 const NORMALIZATION: &str = "feature_normalization";
 
-/// How the features are normalized, where our own export says so.
+/// Reads the normalization recorded by our own export.
 fn normalization(npz: &mut Npz) -> Result<Option<Normalization>> {
     if !npz.contains(NORMALIZATION) {
         return Ok(None);
@@ -115,7 +118,7 @@ fn normalization(npz: &mut Npz) -> Result<Option<Normalization>> {
     found.ok_or_else(unknown).map(Some)
 }
 
-/// The split of `train_mask`, `val_mask` and `test_mask`, where one of them is there.
+/// Reads the split of `train_mask`, `val_mask` and `test_mask`, if one of them exists.
 fn own_split(npz: &mut Npz, nodes: usize) -> Result<Option<Split>> {
     let mut part = |name: &str| -> Result<Option<graphmill_core::Buffer<u32>>> {
         if !npz.contains(name) {
@@ -175,7 +178,7 @@ fn heterophilous(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> R
     Ok(Raw { num_nodes, edges, features, labels, splits, metric, report, ..Raw::default() })
 }
 
-/// Enters the members of the archive for which `unread` holds.
+/// Reports the members of the archive for which `unread` holds as ignored.
 fn ignore_members(npz: &Npz, unread: impl Fn(&str) -> bool, report: &mut ImportReport) {
     let mut names = npz.names();
     names.sort_unstable();
@@ -194,7 +197,8 @@ fn read_labels(npz: &mut Npz, name: &str, nodes: usize) -> Result<Labels> {
     label_rows::from_npz(npz, name, nodes)
 }
 
-/// A part of every split: the rows of a `[splits, nodes]` mask, or the one of `[nodes]`.
+/// Reads one part of every split: the rows of a `[splits, nodes]` mask, or the single row of
+/// `[nodes]`.
 fn masks(npz: &mut Npz, name: &str, nodes: usize) -> Result<Vec<graphmill_core::Buffer<u32>>> {
     let array = npz.read_as::<u8>(name)?;
     let at = At::new(npz.path(), format!("member {name}.npy"));
@@ -225,7 +229,7 @@ mod tests {
 
     type Members = Vec<(String, Vec<u8>)>;
 
-    /// 0 -> 1, 1 -> 2 (twice in the sparse features, once in the graph), 2 -> 2
+    /// 0 -> 1, 1 -> 2 (twice in the sparse features, once in the graph), 2 -> 2.
     fn shchur_members() -> Members {
         vec![
             member("adj_data", &[3], &[1f32, 1., 1.]),
@@ -309,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_the_adjacency_and_a_member_of_weights_are_weights() {
+    fn adjacency_values_and_weight_members_are_weights() {
         assert_eq!(run(&shchur_members()).unwrap().graph.edge_weight(), None, "all are 1");
         let values = replaced(shchur_members(), member("adj_data", &[3], &[1f64, 0.5, 0.]));
         assert_eq!(run(&values).unwrap().graph.edge_weight(), Some(&[1.0, 0.5, 0.0][..]));
@@ -340,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn disagreements_name_the_member() {
+    fn inconsistencies_are_reported_with_the_member() {
         let fails = |members: Members, why: &[&str]| {
             let error = run(&members).unwrap_err().to_string();
             assert!(why.iter().all(|why| error.contains(why)) && error.contains("tiny.npz"), "{error}");
@@ -367,7 +371,7 @@ mod tests {
         fails(other(member_of("val_masks", "|b1", &[1, 3], &[0, 1, 0])), &["different numbers"]);
         fails(other(member_of("val_masks", "|b1", &[2, 3], &[0; 6])), &["val_masks.npy, row 0", "empty"]);
         fails(other(member_of("val_masks", "|b1", &[2, 3], &[1, 0, 0, 1, 0, 0])), &["node 0 is in"]);
-        fails(vec![member("x", &[1], &[0i8])], &["it holds: x"]);
+        fails(vec![member("x", &[1], &[0i8])], &["the archive holds: x"]);
     }
 
     #[test]
@@ -386,7 +390,7 @@ mod tests {
             for bit in (0..good.len() * 8).step_by(17) {
                 let mut bad = good.clone();
                 bad[bit / 8] ^= 1 << (bit % 8);
-                let _ = run(&bad); // no panic; member checksums catch what matters
+                let _ = run(&bad); // no panic; member checksums catch the rest
             }
         }
     }

@@ -1,18 +1,21 @@
-//! An OGB node property directory (`ogb/io/read_graph_raw.py`, `ogb/nodeproppred/dataset.py` of snap-stanford/ogb).
-//! `SRC` is the dataset's root, such as `ogbn_arxiv/`:
+//! Import of an OGB node property directory (`ogb/io/read_graph_raw.py`,
+//! `ogb/nodeproppred/dataset.py` of snap-stanford/ogb). `SRC` is the dataset's root, such as
+//! `ogbn_arxiv/`:
 //!
-//! - text: `raw/edge.csv.gz` (source, destination), `raw/num-node-list.csv.gz`, `raw/num-edge-list.csv.gz`,
-//!   `raw/node-feat.csv.gz`, `raw/node-label.csv.gz` (a column per task);
-//! - binary (papers100M): `raw/data.npz` (`edge_index` of shape `[2, E]`, `num_nodes_list`, `node_feat`) and
-//!   `raw/node-label.npz` (`node_label`);
-//! - `split/NAME/{train,valid,test}.csv.gz`: an id per line; a split per directory, by name.
+//! - text: `raw/edge.csv.gz` (source, destination), `raw/num-node-list.csv.gz`,
+//!   `raw/num-edge-list.csv.gz`, `raw/node-feat.csv.gz`, `raw/node-label.csv.gz` (a column per
+//!   task);
+//! - binary (papers100M): `raw/data.npz` (`edge_index` of shape `[2, E]`, `num_nodes_list`,
+//!   `node_feat`) and `raw/node-label.npz` (`node_label`);
+//! - `split/NAME/{train,valid,test}.csv.gz`: an id per line; one split per directory, by name.
 //!
-//! One task is a class per node, NaN (or an empty line) where unknown; several tasks of zeros and ones are a set of
-//! classes per node, or nothing but NaN where unknown.
-//! Other files (`node_year`, `node_species`, `edge-feat`, `split_dict.pt`) are not read.
+//! One task is a class per node, NaN (or an empty line) if unknown; several tasks of zeros and ones
+//! are a set of classes per node, or only NaN if unknown. Other files (`node_year`, `node_species`,
+//! `edge-feat`, `split_dict.pt`) are not read.
 //!
-//! OGB lists the edges of products and proteins once and adds the way back when it loads them (`add_inverse_edge`
-//! in its `master.csv`), so these two become undirected here; arxiv and papers100M stay directed, as they are there.
+//! OGB lists the edges of products and proteins once and adds their reverse when it loads them
+//! (`add_inverse_edge` in its `master.csv`), so these two become undirected; arxiv and papers100M
+//! stay directed.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +40,7 @@ use crate::{
 pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let raw = src.join("raw");
     refuse_others(src, &raw)?;
-    // "." has a name too, which decides on inverse edges.
+    // Even "." needs a name, because the name decides on inverse edges.
     let root = src.canonicalize().map_err(|e| Error::io(src, "open", e))?;
     let name = root.file_name().unwrap_or_default().to_string_lossy().replace('_', "-");
     let mut edges = scratch.edges(edge_options(&name, options));
@@ -52,13 +55,14 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let mut report = unread(&raw)?;
     report.ignore_unread(src, |name| ["raw", "split"].contains(&name))?;
     let splits = read_splits(&src.join("split"), num_nodes, scratch)?;
-    // Every single-label set of OGB is scored by accuracy, proteins with its many tasks by ROC-AUC.
+    // OGB scores all single-label datasets by accuracy, and proteins with its many tasks by
+    // ROC-AUC.
     let metric = if labels.is_multi() { "roc-auc" } else { "accuracy" };
     let metric = (labels.classes() > 0).then(|| metric.into());
     Ok(Raw { name, num_nodes, edges, features, labels, splits, metric, report, ..Raw::default() })
 }
 
-/// The report of what is in the directory `raw` but is not read.
+/// Reports the unread contents of the directory `raw`.
 fn unread(raw: &Path) -> Result<ImportReport> {
     const BINARY: [&str; 2] = ["data.npz", "node-label.npz"];
     const TEXT: [&str; 5] = ["edge", "num-node-list", "num-edge-list", "node-feat", "node-label"];
@@ -83,14 +87,15 @@ fn unread(raw: &Path) -> Result<ImportReport> {
     Ok(report)
 }
 
-/// What OGB's loader makes of the edges of the set called `name`: with an inverse edge each, nothing else changes.
+/// Edge options of OGB's loader for the dataset `name`: an inverse of each edge, and no other
+/// change.
 fn edge_options(name: &str, options: &ImportOptions) -> EdgeOptions {
     let options = options.edge_options(false);
     let inverse = ["products", "proteins"].contains(&name.strip_prefix("ogbn-").unwrap_or(name));
     EdgeOptions { undirected: options.undirected || inverse, ..options }
 }
 
-/// Names what is there instead, where this is no such directory.
+/// Rejects other directories, naming their contents.
 fn refuse_others(src: &Path, raw: &Path) -> Result<()> {
     let at = At::new(src, "directory");
     if !src.is_dir() {
@@ -99,7 +104,7 @@ fn refuse_others(src: &Path, raw: &Path) -> Result<()> {
     }
     if !raw.is_dir() {
         let message = match src.join("edge.csv.gz").is_file() || src.join("data.npz").is_file() {
-            true => "this looks like the 'raw' directory itself; name the one above it, such as ogbn_arxiv",
+            true => "this looks like the 'raw' directory itself; name its parent, such as ogbn_arxiv",
             false => "there is no 'raw' directory; name the root of an OGB dataset, such as ogbn_arxiv",
         };
         return Err(at.error(message));
@@ -107,7 +112,8 @@ fn refuse_others(src: &Path, raw: &Path) -> Result<()> {
     let hetero = ["num-node-dict.csv.gz", "triplet-type-list.csv.gz", "edge_index_dict.npz", "relations"];
     match hetero.into_iter().find(|name| raw.join(name).exists()) {
         Some(name) => Err(At::new(raw, name).error(
-            "a graph of several types of nodes (ogbn-mag); Graphmill trains on one type: import one relation as 'edges'",
+            "a graph of several types of nodes (ogbn-mag); Graphmill trains on one type: import one relation \
+             as 'edges'",
         )),
         None => Ok(()),
     }
@@ -146,12 +152,12 @@ fn read_text(raw: &Path, edges: &mut Edges, scratch: &Scratch) -> Result<Parts> 
     Ok(Parts { num_nodes, features, labels: rows.finish()? })
 }
 
-/// The values of a list that has one entry per graph.
+/// Values of a list with one entry per graph.
 fn node_list_values(path: &Path) -> Result<Vec<u64>> {
     Ok(table(path, "a number (of nodes or edges)", whole::<u64>)?.data)
 }
 
-/// The one entry of such a list, where the graph must be the only one.
+/// Single entry of such a list, which must have exactly one graph.
 fn only_count(path: &Path, values: Vec<u64>) -> Result<usize> {
     let at = At::new(path, "values");
     match values[..] {
@@ -159,7 +165,8 @@ fn only_count(path: &Path, values: Vec<u64>) -> Result<usize> {
             usize::try_from(count).map_err(|_| at.error(format!("{count} is more than can be numbered")))
         }
         _ => Err(at.error(format!(
-            "{} graphs; one was expected: sets of many graphs (graph property prediction) are not read",
+            "{} graphs; one was expected: datasets of many graphs (graph property prediction) are not \
+             supported",
             values.len()
         ))),
     }
@@ -167,7 +174,7 @@ fn only_count(path: &Path, values: Vec<u64>) -> Result<usize> {
 
 fn text_features(path: &Path, nodes: usize, scratch: &Scratch) -> Result<Features> {
     let at = At::new(path, "features");
-    // The width stands in the first row, so the first batch opens the table.
+    // The first row determines the width, so the first batch opens the table.
     let mut sink: Option<feature_rows::Sink> = None;
     for_each_batch(path, "a finite number", finite, |columns, batch| {
         let sink = match &mut sink {
@@ -203,7 +210,7 @@ fn read_binary(raw: &Path, edges: &mut Edges, scratch: &Scratch) -> Result<Parts
     Ok(Parts { num_nodes, features, labels })
 }
 
-/// A split per directory in `dir`, by name.
+/// Reads one split per directory in `dir`, by name.
 fn read_splits(dir: &Path, nodes: usize, scratch: &Scratch) -> Result<Vec<Split>> {
     if !dir.is_dir() {
         return Ok(Vec::new());
@@ -238,7 +245,7 @@ fn read_ids(path: &Path, nodes: usize) -> Result<Buffer<NodeId>> {
     splits::from_ids(table.data, nodes, &at)
 }
 
-/// The table `name` in `dir`, packed or not.
+/// Path of the table `name` in `dir`, compressed or not.
 fn find(dir: &Path, name: &str) -> Option<PathBuf> {
     let paths = [".csv.gz", ".csv"].map(|ending| dir.join(format!("{name}{ending}")));
     paths.into_iter().find(|path| path.is_file())
@@ -418,7 +425,7 @@ mod tests {
         let (_dir, root) = directory("ogbn_arxiv", TEXT);
         std::fs::remove_file(root.join("raw/node-label.csv.gz")).unwrap();
         assert!(run(&root).unwrap_err().contains("raw: directory: there is no node-label.csv.gz"));
-        assert!(run(&root.join("raw")).unwrap_err().contains("name the one above it"));
+        assert!(run(&root.join("raw")).unwrap_err().contains("name its parent"));
         assert!(run(&root.join("split")).unwrap_err().contains("no 'raw' directory"));
         assert!(run(&root.join("absent")).unwrap_err().contains("cannot open"));
         let (_dir, root) = directory("ogbn_mag", &[("raw/triplet-type-list.csv.gz", "a,b,c\n")]);

@@ -1,4 +1,4 @@
-//! What the user may ask of an import, and how it is written on a command line.
+//! Import options and their command-line syntax.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -7,68 +7,71 @@ use graphmill_core::{EdgeOptions, Error, Result};
 use super::Flavour;
 use crate::dataset::GraphParts;
 
-/// The scores a dataset may be judged by.
+/// Known metrics of a dataset.
 pub const METRICS: &[&str] = &["accuracy", "f1-micro", "f1-macro", "roc-auc", "average-precision"];
 
-/// The options of [`import`](super::import); the default takes the source as it is.
+/// Options of [`import`](super::import); the default imports the source unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImportOptions {
-    /// Store every edge both ways.
+    /// True to store every edge in both directions.
     pub undirected: bool,
-    /// Drop edges from a node to itself.
+    /// True to drop self-loops.
     pub no_self_loops: bool,
-    /// Keep several edges between the same two nodes.
+    /// True to keep parallel edges.
     pub keep_duplicates: bool,
-    /// Keep the largest weakly connected component only; nodes are renumbered in their old order.
+    /// True to keep only the largest weakly connected component; nodes are renumbered in their old
+    /// order.
     pub largest_component: bool,
-    /// What to do to the features.
+    /// Normalization of the features.
     pub normalize: Normalize,
-    /// Store features as a dense table also where sparse rows would take fewer bytes.
+    /// True to store features as a dense table even if sparse rows take fewer bytes.
     pub dense_features: bool,
-    /// How to split the nodes; `None` takes the first split that the source has, or none.
+    /// Split of the nodes; `None` takes the source's first split, or none.
     pub split: Option<SplitRule>,
     /// Seed of random splits.
     pub split_seed: u64,
     /// One of [`METRICS`]; `None` leaves the choice to the importer.
     pub metric: Option<String>,
-    /// What to call the dataset; `None` takes the source's name.
+    /// Name of the dataset; `None` takes the source's name.
     pub name: Option<String>,
-    /// `edges` only: the feature file.
+    /// `edges` only: path of the feature file.
     pub features: Option<PathBuf>,
-    /// `edges` only: the label file.
+    /// `edges` only: path of the label file.
     pub labels: Option<PathBuf>,
-    /// `edges` only: a file of pairs of nodes and classes, in the place of labels.
+    /// `edges` only: path of a file of pairs of nodes and classes, instead of labels.
     pub label_pairs: Option<PathBuf>,
-    /// `edges` and `parquet`: a file with an id per node.
+    /// `edges` and `parquet`: path of a file with an id per node.
     pub nodes: Option<PathBuf>,
-    /// `edges` only: the training nodes.
+    /// `edges` only: path of the training nodes.
     pub train: Option<PathBuf>,
-    /// `edges` only: the validation nodes.
+    /// `edges` only: path of the validation nodes.
     pub valid: Option<PathBuf>,
-    /// `edges` only: the test nodes.
+    /// `edges` only: path of the test nodes.
     pub test: Option<PathBuf>,
-    /// `edges` and `parquet`: ids are any whole numbers; nodes are numbered by ascending id.
+    /// `edges` and `parquet`: true if ids are arbitrary whole numbers; nodes are numbered by
+    /// ascending id.
     pub compact_ids: bool,
-    /// `edges` and `parquet`: how many nodes there are, when no file says so.
+    /// `edges` and `parquet`: number of nodes, if no file states it.
     pub num_nodes: Option<usize>,
-    /// `edges` only: how the edges are written.
+    /// `edges` only: layout of the edge file.
     pub flavour: Flavour,
-    /// `edges` and `parquet`: the id of the first node, in all files.
+    /// `edges` and `parquet`: id of the first node, in all files.
     pub first_id: u64,
-    /// Where the weights of edges are.
+    /// Location of the edge weights.
     pub weights: WeightColumn,
 }
 
-/// Where the weights of edges are.
+/// Location of the edge weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WeightColumn {
-    /// Where the format says, or a column is called `weight`, `edge_weight` or `weights`; none where nothing is.
+    /// Column or array called `weight`, `edge_weight` or `weights`, or as the format defines it;
+    /// unweighted if neither exists.
     #[default]
     Auto,
-    /// Nowhere: what there is is not read.
+    /// No weights: weights of the source are ignored.
     None,
-    /// `edges`, `parquet` and `graphbolt`: in what has this name; in a text table without names also its number from 1, beside
-    /// an array the array at this path.
+    /// `edges`, `parquet` and `graphbolt`: column or array of this name; in a text table without
+    /// names also its number from 1, and with an edge array the path of an array.
     Named(String),
 }
 
@@ -85,8 +88,8 @@ impl FromStr for WeightColumn {
 }
 
 impl ImportOptions {
-    /// What becomes of a source's edges. A format that means `undirected` simple graphs has its edges made symmetric,
-    /// without self-loops and duplicates, whatever the options say.
+    /// Options for building the graph. A format of `undirected` simple graphs has its edges made
+    /// symmetric, without self-loops and duplicates, regardless of the options.
     pub fn edge_options(&self, undirected: bool) -> EdgeOptions {
         EdgeOptions {
             undirected: self.undirected || undirected,
@@ -95,10 +98,10 @@ impl ImportOptions {
         }
     }
 
-    /// Refuses options that do not fit `format` and metrics that nobody knows. Importing asks this too.
+    /// Rejects options that do not fit `format`, and unknown metrics. Importing repeats this check.
     ///
     /// # Errors
-    /// The first such option.
+    /// The first invalid option.
     pub fn check(&self, format: &str) -> Result<()> {
         if let Some(metric) = self.metric.as_deref().filter(|metric| !METRICS.contains(metric)) {
             return Err(Error::Unknown { axis: "metric", name: metric.into(), known: METRICS.join(", ") });
@@ -121,32 +124,33 @@ impl ImportOptions {
         ];
         if self.compact_ids && self.first_id != 0 {
             return Err(Error::invalid(
-                "compact-ids numbers nodes by ascending id, whatever the first: leave out first-id",
+                "compact-ids numbers nodes by ascending id, so first-id has no effect; leave out first-id",
             ));
         }
         if self.labels.is_some() && self.label_pairs.is_some() {
-            return Err(Error::invalid("labels and label-pairs say the same thing twice: leave out one"));
+            return Err(Error::invalid("labels and label-pairs both define the labels; leave out one"));
         }
         match of_formats.iter().find(|(_, given, formats)| *given && !formats.contains(&format)) {
             None => Ok(()),
             Some((name, _, formats)) => Err(Error::invalid(format!(
-                "the option '{name}' belongs to the format '{}'; '{format}' has its own place for it",
+                "the option '{name}' belongs to the format '{}'; '{format}' defines it itself",
                 formats.join("' and '")
             ))),
         }
     }
 }
 
-/// What to do to the features.
+/// Normalization of the features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Normalize {
-    /// Nothing.
+    /// No normalization.
     #[default]
     None,
-    /// Divide every row by its sum (Planetoid's preprocessing); rows that sum to zero stay.
+    /// Divides every row by its sum (Planetoid's preprocessing); rows that sum to zero stay
+    /// unchanged.
     Rows,
-    /// Subtract every column's mean over the training nodes and divide by its deviation there; sparse
-    /// features are divided alone, and stay sparse.
+    /// Subtracts every column's mean over the training nodes and divides by its deviation; sparse
+    /// features are only divided, and stay sparse.
     Standard,
 }
 
@@ -177,12 +181,12 @@ impl fmt::Display for Normalize {
     }
 }
 
-/// How the nodes are split.
+/// Rule for splitting the nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SplitRule {
-    /// `given` or `given:K`: the split number K (from 0) of the source.
+    /// `given` or `given:K`: split number K (from 0) of the source.
     Given(usize),
-    /// `planetoid:T,V`: T training and V validation nodes of every class, the rest for the test.
+    /// `planetoid:T,V`: T training and V validation nodes of every class, the rest for testing.
     Planetoid {
         /// Training nodes per class.
         train: usize,
@@ -191,14 +195,15 @@ pub enum SplitRule {
     },
     /// `random:A,B,C`: these fractions of the labelled nodes.
     Random {
-        /// Fraction that trains.
+        /// Fraction of training nodes.
         train: f64,
-        /// Fraction that validates.
+        /// Fraction of validation nodes.
         valid: f64,
-        /// Fraction that tests.
+        /// Fraction of test nodes.
         test: f64,
     },
-    /// `graphs:A/B/C,D`: the nodes of the graph A train, those of B validate, those of C and D test.
+    /// `graphs:A/B/C,D`: the nodes of the graph A train, those of B validate, those of C and D
+    /// test.
     Graphs(GraphParts),
 }
 
@@ -208,7 +213,9 @@ impl FromStr for SplitRule {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = |why: &str| {
             Error::invalid(format!(
-                "split '{text}': {why}; write given, given:K, planetoid:TRAIN,VALID (nodes per class), random:A,B,C (fractions that sum to at most 1) or graphs:TRAIN/VALID/TEST (names, with commas between those of a part)"
+                "split '{text}': {why}; write given, given:K, planetoid:TRAIN,VALID (nodes per class), \
+                 random:A,B,C (fractions that sum to at most 1) or graphs:TRAIN/VALID/TEST (names, with \
+                 commas between those of a part)"
             ))
         };
         let (rule, values) = text.split_once(':').unwrap_or((text, ""));
@@ -275,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_read_as_users_write_them() {
+    fn split_rules_parse_and_format() {
         let rule = |text: &str| text.parse::<SplitRule>().map_err(|e| e.to_string());
         assert_eq!(rule("given"), Ok(SplitRule::Given(0)));
         assert_eq!(rule("given:3"), Ok(SplitRule::Given(3)));
@@ -314,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_another_format_are_refused() {
+    fn options_of_other_formats_are_rejected() {
         let options = ImportOptions { num_nodes: Some(3), ..Default::default() };
         assert!(options.check("edges").is_ok());
         assert!(options.check("npz").unwrap_err().to_string().contains("'num-nodes' belongs"));

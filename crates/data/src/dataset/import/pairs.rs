@@ -1,5 +1,6 @@
-//! Edges from tables of pairs, in pieces: a text table of two columns, or an array with a row of sources and a row of
-//! destinations (`[2, E]`, as PyG's `edge_index`), or one with an edge per row (`[E, 2]`).
+//! Edges from tables of pairs, in chunks: a text table of two columns, or an array with a row of
+//! sources and a row of destinations (`[2, E]`, as PyG's `edge_index`), or one with an edge per row
+//! (`[E, 2]`).
 
 use std::path::Path;
 
@@ -18,14 +19,14 @@ use crate::{
     npz::Npz,
 };
 
-/// Where edges go, and what their ends must be below.
+/// Destination of the edges, and the limit of their node ids.
 pub(super) struct Sink<'a> {
     pub(super) edges: &'a mut Edges,
     pub(super) nodes: usize,
     pub(super) scratch: &'a Scratch,
 }
 
-/// How an array holds edges.
+/// Layout of an edge array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// `[2, E]`.
@@ -35,10 +36,10 @@ pub(super) enum Shape {
 }
 
 impl Sink<'_> {
-    /// Tells what the source will come to: so many edges, and the bytes of its features.
+    /// Reports the expected size: the number of edges, and the bytes of the features.
     ///
     /// # Errors
-    /// There is not enough disk for it.
+    /// The disk has too little free space.
     pub(super) fn expect(&self, edges: Needs, features: u64) -> Result<()> {
         let stored = edges.edges.saturating_mul(self.edges.directions());
         self.scratch.expect(&Needs { nodes: self.nodes as u64, edges: stored, features, ..edges })
@@ -48,7 +49,7 @@ impl Sink<'_> {
         self.scratch.stage(&format!("edges of {}", file_name(at)), total, Unit::Edges);
     }
 
-    /// Adds edges; their weights are the next of `weights`.
+    /// Adds edges with the next values of `weights`.
     fn extend(
         &mut self,
         src: &[NodeId],
@@ -71,10 +72,10 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// The edges of a text table: source, destination; their weights are an array beside it.
+    /// Adds the edges of a text table: source, destination; their weights are a separate array.
     ///
     /// # Errors
-    /// The file cannot be read, or a line is no edge between two of the nodes.
+    /// The file cannot be read, or a line is not an edge between two of the nodes.
     pub(super) fn text(&mut self, path: &Path, weights: Option<&NpyFile>) -> Result<()> {
         if self.edges.take_up_all() {
             return Ok(());
@@ -88,10 +89,10 @@ impl Sink<'_> {
         check_weights(&weights, self.edges.len() as usize)
     }
 
-    /// The edges of an array, and their weights, of `[E]`.
+    /// Adds the edges of an array with their weights (`[E]`).
     ///
     /// # Errors
-    /// The array has another shape, cannot be read, or holds what is no node.
+    /// The array has another shape, cannot be read, or contains an invalid node id.
     pub(super) fn npy(&mut self, array: &NpyFile, shape: Shape, weights: Option<&NpyFile>) -> Result<()> {
         let first = array.pieces(0);
         if self.edges.take_up_all() {
@@ -106,7 +107,7 @@ impl Sink<'_> {
         }
     }
 
-    /// The edges of the member `name` of an archive, and their weights, the member `weights`.
+    /// Adds the edges of the member `name` of an archive, with the weights of the member `weights`.
     ///
     /// # Errors
     /// As for [`Sink::npy`].
@@ -128,7 +129,7 @@ impl Sink<'_> {
         check_weights(&weights, edges)?;
         match halves {
             true => {
-                // Both ends of an edge are far apart: a second reader runs ahead to the destinations.
+                // The two ends of an edge are far apart, so a second reader reads the destinations.
                 let mut ahead = Npz::open(&path)?;
                 let mut second = ahead.pieces(name)?;
                 second.skip(edges)?;
@@ -138,7 +139,7 @@ impl Sink<'_> {
         }
     }
 
-    /// All sources, and all destinations behind them.
+    /// Adds edges stored as all sources followed by all destinations.
     fn halves(
         &mut self,
         mut src: Pieces<NodeId>,
@@ -149,8 +150,8 @@ impl Sink<'_> {
         self.begin(src.at(), Some(left as u64));
         let mut from = Vec::with_capacity(CHUNK_LEN.min(left));
         loop {
-            // The sources of the last piece are read even when there are none: the end of a member is where its
-            // checksum is compared, and only the reader that is ahead gets there.
+            // The last chunk of sources is read even if it is empty, because the checksum is
+            // verified at the end of a member, and only the second reader gets there.
             let most = CHUNK_LEN.min(left);
             from.clear();
             from.extend_from_slice(src.next(most)?);
@@ -163,7 +164,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Source and destination of an edge beside each other.
+    /// Adds edges stored as alternating source and destination.
     fn interleaved(&mut self, mut pairs: Pieces<NodeId>, mut weights: Option<Pieces<f32>>) -> Result<()> {
         self.begin(pairs.at(), Some(pairs.header().len() as u64 / 2));
         loop {
@@ -177,7 +178,7 @@ impl Sink<'_> {
     }
 }
 
-/// The weights of the next `count` edges, `before` of which have passed: none where there are no weights.
+/// Weights of the next `count` edges after the first `before`; empty for unweighted edges.
 fn next_weights<'w>(weights: &'w mut Option<Pieces<f32>>, count: usize, before: u64) -> Result<&'w [f32]> {
     let Some(weights) = weights else { return Ok(&[]) };
     let at = weights.at().clone();
@@ -192,7 +193,7 @@ fn next_weights<'w>(weights: &'w mut Option<Pieces<f32>>, count: usize, before: 
     Ok(weight)
 }
 
-/// Refuses weights that are not one per edge.
+/// Checks that there is one weight per edge.
 fn check_weights(weights: &Option<Pieces<f32>>, edges: usize) -> Result<()> {
     let Some(weights) = weights else { return Ok(()) };
     let shape = &weights.header().shape[..];
@@ -202,7 +203,7 @@ fn check_weights(weights: &Option<Pieces<f32>>, edges: usize) -> Result<()> {
     Err(weights.at().error(format!("shape [{edges}] expected, a weight per edge; {shape:?} found")))
 }
 
-/// The number of edges, and whether all sources lie before all destinations in the file.
+/// Number of edges, and whether all sources precede all destinations in the file.
 fn count(header: &Header, shape: Shape, at: &At) -> Result<(usize, bool)> {
     match (shape, &header.shape[..]) {
         (Shape::TwoRows, &[2, edges]) => Ok((edges, !header.fortran_order)),
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_edge() {
+    fn errors_contain_the_edge() {
         let text = |text: &'static str| {
             run(move |sink, path| {
                 std::fs::write(path, text).unwrap();
@@ -302,7 +303,7 @@ mod tests {
         fails(&[0, 1, 2], &[1, 3], Shape::TwoRows, "shape [2, edges] expected, [1, 3]");
         fails(&[0, 1, 2], &[3, 1], Shape::TwoColumns, "shape [edges, 2] expected, [3, 1]");
         assert_eq!(array(&[], &[2, 0], Shape::TwoRows).unwrap().num_edges(), 0);
-        // damage in the second half is seen by its checksum
+        // Damage in the second half is detected by its checksum.
         let mut bytes = archive(&[member("e", &[2, 2], &[0i64, 1, 2, 3])], false);
         let at = bytes.windows(8).rposition(|w| w == 3i64.to_le_bytes()).unwrap();
         bytes[at] ^= 1;

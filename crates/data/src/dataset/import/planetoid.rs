@@ -1,11 +1,11 @@
-//! The Planetoid files `ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}` (kimiyoung/planetoid):
-//! pickled SciPy matrices and NumPy arrays, read by [`pickle`] without running anything.
+//! Import of the Planetoid files `ind.NAME.{x,y,tx,ty,allx,ally,graph,test.index}`
+//! (kimiyoung/planetoid): pickled SciPy matrices and NumPy arrays, read by [`pickle`] without
+//! executing code.
 //!
 //! Rows of `allx` and `ally` are the nodes from 0 on; row `i` of `tx` and `ty` is the node on line
-//! `i` of `test.index`. Nodes that no row describes (15 of CiteSeer) have zero features and no
-//! label. The public split trains on the first rows (as many as `y` has), validates on the next
-//! 500 and tests on `test.index`. The graph is made symmetric, without self-loops or duplicates,
-//! as PyG does.
+//! `i` of `test.index`. Nodes without a row (15 of CiteSeer) have zero features and no label. The
+//! public split trains on the first rows (as many as `y` has), validates on the next 500 and tests
+//! on `test.index`. The graph is made symmetric, without self-loops or duplicates, as by PyG.
 
 use std::path::{Path, PathBuf};
 
@@ -20,10 +20,11 @@ use super::{
 };
 use crate::external::{Edges, Scratch};
 
-/// Nodes of the public validation part (Kipf and Welling, ICLR 2017, section 5.1).
+/// Number of validation nodes in the public split (Kipf and Welling, ICLR 2017, section 5.1).
 const VALID: usize = 500;
 
-/// Reads the files that begin with `src` (`DIR/ind.cora`), or the only set of the directory `src`.
+/// Reads the files with the prefix `src` (`DIR/ind.cora`), or the only dataset in the directory
+/// `src`.
 pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Result<Raw> {
     let prefix = find_prefix(src, options.name.as_deref())?;
     let file = |suffix: &str| {
@@ -48,8 +49,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
 
     let index_path = file("test.index");
     let tests = read_index(&index_path, allx.rows, tx.rows)?;
-    // The test nodes may leave gaps, but not more than CiteSeer's many times over: a damaged id
-    // must not ask for memory.
+    // The test nodes may leave gaps, but at most a multiple of CiteSeer's: a damaged id must not
+    // cause a large allocation.
     let num_nodes = tests.iter().max().map_or(allx.rows, |&last| last.saturating_add(1));
     if num_nodes > 2 * (allx.rows + tx.rows) + 1024 {
         return Err(At::new(&index_path, "test ids").error(format!(
@@ -102,7 +103,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     })
 }
 
-/// Pushes the edges of the lists of neighbours at `path` into `edges`.
+/// Pushes the edges of the neighbour lists at `path` into `edges`.
 fn read_graph(path: &Path, num_nodes: usize, mut edges: Edges) -> Result<Edges> {
     let pairs = with_pickle(path, |pickle, at| pickle.adjacency().map_err(|e| at.error(e)))?;
     for (u, v) in pairs {
@@ -115,7 +116,8 @@ fn read_graph(path: &Path, num_nodes: usize, mut edges: Edges) -> Result<Edges> 
     Ok(edges)
 }
 
-/// The rows of all nodes: those of `allx`, and below them row `i` of `tx` for node `tests[i]`; others are empty.
+/// Rows of all nodes: those of `allx`, then row `i` of `tx` for node `tests[i]`; other rows are
+/// empty.
 fn with_tests(mut allx: Csr, tx: &Csr, tests: &[usize], num_nodes: usize) -> Csr {
     let mut row_of = vec![None; num_nodes - allx.rows];
     tests.iter().enumerate().for_each(|(i, &v)| row_of[v - allx.rows] = Some(i));
@@ -131,7 +133,7 @@ fn with_tests(mut allx: Csr, tx: &Csr, tests: &[usize], num_nodes: usize) -> Csr
     allx
 }
 
-/// `src` itself, or the set `ind.NAME` in the directory `src`.
+/// Prefix `src` itself, or the dataset `ind.NAME` in the directory `src`.
 fn find_prefix(src: &Path, name: Option<&str>) -> Result<PathBuf> {
     if !src.is_dir() {
         return Ok(src.to_path_buf());
@@ -160,7 +162,7 @@ fn find_prefix(src: &Path, name: Option<&str>) -> Result<PathBuf> {
     }
 }
 
-/// Reads the pickle at `path` and takes something out of it.
+/// Reads the pickle at `path` and extracts a value.
 fn with_pickle<T>(path: &Path, take: impl FnOnce(&Pickle, &At) -> Result<T>) -> Result<T> {
     let data = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
     let pickle = pickle::read(&data)
@@ -168,7 +170,7 @@ fn with_pickle<T>(path: &Path, take: impl FnOnce(&Pickle, &At) -> Result<T>) -> 
     take(&pickle, &At::new(path, "pickle"))
 }
 
-/// The class of every row of a one-hot matrix (-1 where a row is all zero), and how many classes.
+/// Class of every row of a one-hot matrix (-1 for a zero row), and the number of classes.
 fn one_hot(path: &Path, rows: Option<usize>, classes: Option<usize>) -> Result<(Vec<i32>, usize)> {
     with_pickle(path, |pickle, at| {
         let (values, shape) = pickle.array::<u8>().map_err(|e| at.error(e))?;
@@ -193,7 +195,7 @@ fn one_hot(path: &Path, rows: Option<usize>, classes: Option<usize>) -> Result<(
     })
 }
 
-/// The node of every test row: one id per line, each at least `first` and there once.
+/// Node of every test row: one id per line, each at least `first` and unique.
 fn read_index(path: &Path, first: usize, rows: usize) -> Result<Vec<usize>> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
     let mut ids = Vec::new();
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_find_their_nodes() {
+    fn rows_are_assigned_to_their_nodes() {
         let dir = directory();
         let dataset = run(&dir).unwrap();
         assert_eq!(dataset.name, "tiny");
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_file() {
+    fn errors_contain_the_file() {
         let fails = |suffix: &str, bytes: &[u8], why: &str| {
             let dir = directory();
             std::fs::write(dir.path().join(format!("ind.tiny.{suffix}")), bytes).unwrap();
@@ -273,7 +275,7 @@ mod tests {
         fails("test.index", b"5\n2\n", "line 2: node 2 is one of the 3");
         fails("test.index", b"5\nx\n", "line 2: 'x' is not");
         fails("test.index", b"5\n", "1 ids for the 2 rows");
-        fails("test.index", b"5\n5\n", "stands twice");
+        fails("test.index", b"5\n5\n", "occurs twice");
         fails("test.index", b"5\n99999999999\n", "far beyond");
         fails("test.index", b"5\n18446744073709551615\n", "far beyond");
         fails("ty", &hot(&[[1, 0]]), "[1, 2] found, [2, 2] expected");

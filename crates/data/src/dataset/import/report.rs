@@ -1,4 +1,4 @@
-//! What an import merged, dropped, added or ignored.
+//! Report of merged, dropped, added and ignored data of an import.
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
@@ -8,47 +8,45 @@ use serde::Serialize;
 use super::NormalizationReport;
 use crate::external::Edges;
 
-/// Counts of the rows that an import did not store as the source lists them.
+/// Counts of source rows that an import did not store unchanged.
 ///
-/// The counts depend on the source and the options alone, not on memory, threads or interruptions.
+/// The counts depend only on the source and the options, not on memory, threads or interruptions.
 /// Those of edges add up: `source_edges + reverse_edges_added - self_loops_removed -
 /// duplicate_edges_merged - duplicate_edges_summed - edges_dropped` is the number of edges of the
 /// dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ImportReport {
-    /// Edges that the source lists.
+    /// Number of edges in the source.
     pub source_edges: u64,
-    /// Reverse edges that were added to make the graph undirected.
+    /// Reverse edges added to make the graph undirected.
     pub reverse_edges_added: u64,
-    /// Edges from a node to itself that were removed.
+    /// Self-loops removed.
     pub self_loops_removed: u64,
-    /// Edges from a node to itself that were kept, counted before duplicates were merged.
+    /// Self-loops kept, counted before duplicates were merged.
     pub self_loops_kept: u64,
-    /// Edges without weights that were merged into another edge between the same nodes, reverse
-    /// edges included.
+    /// Unweighted edges merged into another edge between the same nodes, reverse edges included.
     pub duplicate_edges_merged: u64,
-    /// Edges whose weight was added to that of another edge between the same nodes, reverse edges
+    /// Weighted edges whose weight was added to another edge between the same nodes, reverse edges
     /// included.
     pub duplicate_edges_summed: u64,
-    /// Nodes that were dropped: outside the largest component, or without a row.
+    /// Nodes dropped: outside the largest component, or without a row.
     pub nodes_dropped: u64,
-    /// Edges that were dropped with their nodes.
+    /// Edges dropped with their nodes.
     pub edges_dropped: u64,
-    /// Nodes of the dataset without a label.
+    /// Unlabelled nodes of the dataset.
     pub missing_labels: u64,
-    /// How the features were normalized, if they were.
+    /// Normalization of the features, if any.
     pub normalization: Option<NormalizationReport>,
-    /// Columns that were not read, as `table.column`; a column without a name is called by its
-    /// number, from 1.
+    /// Unread columns, as `table.column`; a column without a name has its number, from 1.
     pub ignored_columns: Vec<String>,
-    /// Files, arrays, variables and lists that were not read.
+    /// Unread files, arrays, variables and lists.
     pub ignored_parts: Vec<String>,
-    /// Counts of a single format, by their description.
+    /// Counts specific to a format, by their description.
     pub other: BTreeMap<String, u64>,
 }
 
 impl ImportReport {
-    /// Enters what became of `edges` in `graph`; called before any component is dropped.
+    /// Records the effect of building `graph` from `edges`; called before a component is dropped.
     pub(super) fn count_edges(&mut self, edges: EdgeCounts, graph: &Graph) {
         let EdgeCounts { pushed, self_loops, dropped, undirected, drop_self_loops, weighted } = edges;
         self.source_edges = pushed.saturating_add(dropped);
@@ -67,14 +65,14 @@ impl ImportReport {
         }
     }
 
-    /// Adds to one of the counts of a single format.
+    /// Adds to a count specific to a format.
     pub(super) fn count(&mut self, what: &str, amount: u64) {
         if amount > 0 {
             *self.other.entry(what.into()).or_default() += amount;
         }
     }
 
-    /// Adds columns of `table` that are not read.
+    /// Adds unread columns of `table`.
     pub(super) fn ignore_columns<S: fmt::Display>(
         &mut self,
         table: &str,
@@ -88,8 +86,8 @@ impl ImportReport {
         }
     }
 
-    /// Adds the files and directories in `dir` that are not read; hidden ones, which other systems leave
-    /// beside files, are not listed.
+    /// Adds the unread files and directories in `dir`, except hidden ones, which other systems
+    /// create.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -104,7 +102,7 @@ impl ImportReport {
         Ok(())
     }
 
-    /// Adds a part of the source that is not read.
+    /// Adds an unread part of the source.
     pub(super) fn ignore(&mut self, part: impl Into<String>) {
         let part = part.into();
         if !self.ignored_parts.contains(&part) {
@@ -113,7 +111,7 @@ impl ImportReport {
     }
 }
 
-/// The names of the files and directories in `dir` but for hidden ones, ascending.
+/// Names of the files and directories in `dir` except hidden ones, ascending.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -130,10 +128,10 @@ pub(super) fn names_in(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Names that are printed before the others are counted.
+/// Maximum number of names printed before the rest is counted.
 const MAX_NAMES: usize = 20;
 
-/// A line for each count that is not zero; nothing if the dataset is the source as it stands.
+/// Prints one line for each nonzero count; nothing if the dataset equals the source.
 impl fmt::Display for ImportReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
@@ -168,19 +166,19 @@ impl fmt::Display for ImportReport {
             [("columns not read", &self.ignored_columns), ("parts not read", &self.ignored_parts)]
         {
             if !names.is_empty() {
-                let shown = &names[..names.len().min(MAX_NAMES)];
-                let more = match names.len() - shown.len() {
+                let listed = &names[..names.len().min(MAX_NAMES)];
+                let more = match names.len() - listed.len() {
                     0 => String::new(),
                     count => format!(" and {count} more"),
                 };
-                writeln!(f, "{what}: {}{more}", shown.join(", "))?;
+                writeln!(f, "{what}: {}{more}", listed.join(", "))?;
             }
         }
         Ok(())
     }
 }
 
-/// What is known of the edges of a source before they become a graph.
+/// Counts of a source's edges before the graph is built.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EdgeCounts {
     pushed: u64,
@@ -192,7 +190,7 @@ pub(super) struct EdgeCounts {
 }
 
 impl EdgeCounts {
-    /// Of all edges of the source.
+    /// Counts of all edges of the source.
     pub(super) fn of(edges: &Edges) -> Self {
         let options = edges.options();
         Self {

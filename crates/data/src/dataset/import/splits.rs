@@ -1,11 +1,11 @@
-//! Parts of a split from ids or masks: the checks every importer needs.
+//! Parts of a split from ids or masks, with the checks of all importers.
 
 use graphmill_core::{Buffer, NodeId, Result, place::At};
 
-/// The ids of one part in ascending order.
+/// Sorts the ids of one part.
 ///
 /// # Errors
-/// There are none, an id is not below `nodes`, or stands twice.
+/// The part is empty, or an id is not below `nodes` or occurs twice.
 pub(super) fn from_ids(mut ids: Vec<u64>, nodes: usize, at: &At) -> Result<Buffer<NodeId>> {
     if ids.is_empty() {
         return Err(at.error("this part of the split is empty; leave it out if there is none"));
@@ -15,16 +15,16 @@ pub(super) fn from_ids(mut ids: Vec<u64>, nodes: usize, at: &At) -> Result<Buffe
     }
     ids.sort_unstable();
     if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(at.error(format!("node {} stands twice", pair[0])));
+        return Err(at.error(format!("node {} occurs twice", pair[0])));
     }
-    // A graph has at most 2^32 - 1 nodes; sources that claim more are refused when it is built.
+    // A graph has at most 2^32 - 1 nodes; larger declared numbers are rejected when it is built.
     Ok(ids.into_iter().map(|v| v as NodeId).collect::<Vec<_>>().into())
 }
 
-/// The ids that a mask of `nodes` zeros and ones marks.
+/// Ids at which a mask of `nodes` zeros and ones is set.
 ///
 /// # Errors
-/// The mask has another length or marks none.
+/// The mask has another length or is all zero.
 pub(super) fn from_mask(mask: &[u8], nodes: usize, at: &At) -> Result<Buffer<NodeId>> {
     if mask.len() != nodes {
         return Err(at.error(format!("a mask of {} entries for {nodes} nodes", mask.len())));
@@ -52,7 +52,7 @@ mod tests {
         };
         fails(from_ids(vec![], 4, &at), "empty");
         fails(from_ids(vec![1, 4], 4, &at), "entry 1 is node 4");
-        fails(from_ids(vec![2, 1, 2], 4, &at), "node 2 stands twice");
+        fails(from_ids(vec![2, 1, 2], 4, &at), "node 2 occurs twice");
         fails(from_mask(&[1], 2, &at), "1 entries for 2");
         fails(from_mask(&[0, 0], 2, &at), "empty");
         fails(from_mask(&[0, 2], 2, &at), "node 1 is 2");

@@ -1,5 +1,5 @@
-//! The steps every import shares, in their order: edges to CSC, largest component, split,
-//! normalisation, validation.
+//! Steps shared by all imports, in order: edges to CSC, largest component, split, normalization,
+//! validation.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -25,7 +25,7 @@ use crate::{
     npy::Element,
 };
 
-/// Makes the dataset out of what the importer read from `source`.
+/// Builds the dataset from the data that the importer read from `source`.
 pub(super) fn finish(
     raw: Raw,
     source: &Path,
@@ -35,7 +35,7 @@ pub(super) fn finish(
     let at = At::new(source, "import");
     let Raw { name, num_nodes, edges, features, normalization, mut labels, splits, graphs, metric, .. } = raw;
     let mut report = raw.report;
-    // Building takes some 24 bytes a node beside the edges.
+    // Building takes some 24 bytes a node in addition to the edges.
     drop(at.locate(memory::reserve::<[u64; 3]>(num_nodes))?);
     let counts = EdgeCounts::of(&edges);
     let graph = at.locate(edges.build(num_nodes))?;
@@ -74,7 +74,8 @@ pub(super) fn finish(
         let how = how.name();
         if options.normalize != Normalize::None {
             return Err(at.error(format!(
-                "normalize {}: the features of the source are normalized already (normalize {how}); leave the \
+                "normalize {}: the features of the source are normalized already (normalize {how}); leave \
+                 the \
                  option out, which keeps them and their statistics",
                 options.normalize
             )));
@@ -93,8 +94,8 @@ pub(super) fn finish(
     Ok(Imported { dataset, report })
 }
 
-/// Checks that no node of the split is one of `unlabelled`, which have sets of classes without any
-/// value.
+/// Checks that no node of the split is in `unlabelled`, the nodes whose sets of classes have no
+/// values.
 fn check_labelled(split: &Split, unlabelled: &[NodeId]) -> Result<()> {
     for (part, ids) in split.parts() {
         if let Some(&v) = unlabelled.iter().find(|v| ids.binary_search(v).is_ok()) {
@@ -104,7 +105,7 @@ fn check_labelled(split: &Split, unlabelled: &[NodeId]) -> Result<()> {
     Ok(())
 }
 
-/// The split that the source brings and the rule asks for; no split where another rule makes one.
+/// Split of the source selected by the rule; an empty split if the rule computes one.
 fn given_split(mut splits: Vec<Split>, rule: Option<&SplitRule>) -> Result<Split> {
     match rule {
         None if splits.is_empty() => Ok(Split::default()),
@@ -121,8 +122,8 @@ fn given_split(mut splits: Vec<Split>, rule: Option<&SplitRule>) -> Result<Split
     }
 }
 
-/// Keeps the largest weakly connected component (of equal ones that of the smallest node) with
-/// the features, labels and split of its nodes; `unlabelled` become those that are left. O(V F +
+/// Keeps the largest weakly connected component (on a tie, that of the smallest node) with the
+/// features, labels and split of its nodes; `unlabelled` is updated to the remaining ones. O(V F +
 /// E).
 fn largest_component(dataset: Dataset, unlabelled: &mut Vec<NodeId>, scratch: &Scratch) -> Result<Dataset> {
     let component = weak_components(&dataset.graph);
@@ -142,7 +143,7 @@ fn largest_component(dataset: Dataset, unlabelled: &mut Vec<NodeId>, scratch: &S
     }
     unlabelled.retain(|&v| number[v as usize] != GONE);
     unlabelled.iter_mut().for_each(|v| *v = number[*v as usize]);
-    // A component keeps all its in-neighbours, and renumbering keeps their order.
+    // A component contains all its in-neighbours, and renumbering keeps their order.
     let graph = &dataset.graph;
     let mut indptr = Vec::with_capacity(kept.len() + 1);
     indptr.push(0);
@@ -189,12 +190,12 @@ fn largest_component(dataset: Dataset, unlabelled: &mut Vec<NodeId>, scratch: &S
     Ok(Dataset { graph, features: Features { dim, data }, labels, split, graphs, ..dataset })
 }
 
-/// The rows `kept` of a row-major matrix of `width` columns.
+/// Rows `kept` of a row-major matrix of `width` columns.
 fn rows<T: Copy>(data: &[T], width: usize, kept: &[NodeId]) -> Vec<T> {
     kept.iter().flat_map(|&v| &data[v as usize * width..(v as usize + 1) * width]).copied().collect()
 }
 
-/// The same through the scratch, for tables beyond memory.
+/// Variant of [`rows`] through the scratch, for tables beyond memory.
 fn kept_rows<T: Element>(scratch: &Scratch, data: &[T], dim: usize, kept: &[NodeId]) -> Result<Buffer<T>> {
     let mut out = scratch.rows("component-features", dim)?;
     if dim > 0 {
@@ -207,8 +208,8 @@ fn kept_rows<T: Element>(scratch: &Scratch, data: &[T], dim: usize, kept: &[Node
 const PER_CLASS: u64 = 1;
 const RANDOM: u64 = 2;
 
-/// `train` and `valid` nodes of every class, all other labelled nodes for the test (Shchur et al.
-/// 2018, section 3). Classes without any labelled node are passed over.
+/// Draws `train` and `valid` nodes of every class and uses all other labelled nodes for testing
+/// (Shchur et al. 2018, section 3). Classes without labelled nodes are skipped.
 fn per_class(dataset: &Dataset, train: usize, valid: usize, seed: u64) -> Result<Split> {
     let Labels::Single { class, .. } = &dataset.labels else {
         return Err(Error::invalid(
@@ -226,7 +227,8 @@ fn per_class(dataset: &Dataset, train: usize, valid: usize, seed: u64) -> Result
     for (c, mut nodes) in members {
         if nodes.len() < train.saturating_add(valid) {
             return Err(Error::invalid(format!(
-                "split planetoid:{train},{valid}: class {c} has only {} labelled nodes; ask for fewer, or use random:A,B,C",
+                "split planetoid:{train},{valid}: class {c} has only {} labelled nodes; ask for fewer, or \
+                 use random:A,B,C",
                 nodes.len()
             )));
         }
@@ -238,8 +240,8 @@ fn per_class(dataset: &Dataset, train: usize, valid: usize, seed: u64) -> Result
     Ok(sorted(parts))
 }
 
-/// Fractions of `nodes`, the labelled ones in ascending order, each bound rounded to the nearest
-/// node.
+/// Draws fractions of `nodes`, the labelled ones in ascending order; each bound is rounded to the
+/// nearest node.
 fn random(mut nodes: Vec<NodeId>, fractions: [f64; 3], seed: u64) -> Result<Split> {
     let total = nodes.len();
     Stream::new(key(&[seed, RANDOM])).shuffle(&mut nodes);
@@ -272,7 +274,7 @@ mod tests {
     use super::*;
     use crate::dataset::{NamedGraph, Normalization};
 
-    /// Two components, {0, 2, 4} and {1, 3}, and the lone node 5.
+    /// Two components, {0, 2, 4} and {1, 3}, and the isolated node 5.
     fn raw() -> Raw {
         raw_of(&ImportOptions::default(), false)
     }
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_component_keeps_what_belongs_to_its_nodes() {
+    fn the_largest_component_keeps_the_data_of_its_nodes() {
         let dataset = done(ImportOptions { largest_component: true, ..Default::default() });
         assert_eq!(dataset.num_nodes(), 3);
         assert_eq!(dataset.graph.in_neighbors(1), [0, 1]);
@@ -378,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn made_splits_cover_the_labelled_nodes_and_follow_the_seed() {
+    fn computed_splits_cover_the_labelled_nodes_and_depend_on_the_seed() {
         let rule = |rule: &str, split_seed| {
             let split = Some(rule.parse().unwrap());
             done(ImportOptions { split, split_seed, ..Default::default() }).split
@@ -407,14 +409,14 @@ mod tests {
     }
 
     #[test]
-    fn features_are_normalised_by_rows_or_columns() {
+    fn features_are_normalized_by_rows_or_columns() {
         let dataset = done(ImportOptions { normalize: Normalize::Rows, ..Default::default() });
         assert_eq!(floats(&dataset)[4..6], [0.75, 0.25]);
         assert_eq!(floats(&dataset)[10..], [0.0, 0.0]);
-        // training nodes 0 and 1: column 0 is 1 and 9, column 1 is 1 and 9
+        // Training nodes 0 and 1: column 0 is 1 and 9, column 1 is 1 and 9.
         let dataset = done(ImportOptions { normalize: Normalize::Standard, ..Default::default() });
         assert_eq!(floats(&dataset)[..6], [-1., -1., 1., 1., -0.5, -1.]);
-        // a single training node: every column is constant there, so it is only shifted
+        // A single training node: every column is constant, so it is only shifted.
         let split = Some(SplitRule::Given(1));
         let dataset = done(ImportOptions { normalize: Normalize::Standard, split, ..Default::default() });
         assert_eq!(floats(&dataset)[..6], [-2., 0., 6., 8., 0., 0.]);
@@ -442,7 +444,7 @@ mod tests {
         }
     }
 
-    /// Subtracting means would fill every zero in.
+    /// Subtracting means would fill in every zero.
     #[test]
     fn sparse_features_are_scaled_without_centring_and_stay_sparse() {
         let values = vec![1., 0., 9., 9., 0., 3., 9., 0., 5., 1., 0., 0.];
@@ -475,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_disagree_are_refused_with_the_source() {
+    fn inconsistent_parts_are_rejected_with_the_source() {
         let wrong = Raw { labels: Labels::Single { class: vec![0].into(), classes: 1 }, ..raw() };
         let error = finish(wrong, Path::new("tiny"), &ImportOptions::default(), &Scratch::in_memory())
             .unwrap_err()

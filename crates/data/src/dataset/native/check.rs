@@ -1,17 +1,17 @@
-//! Refusing a target directory that holds anything but a dataset to replace.
+//! Check that a target directory holds nothing but a dataset to replace.
 
 use std::{fs, path::Path};
 
 use graphmill_core::{Error, Result};
 
 use super::names::is_known;
-use crate::{alias_file::is_file_of_tables, dataset::manifest};
+use crate::{alias_file::is_alias_file, dataset::manifest};
 
-/// Whether `dir` holds a dataset that may be replaced. Saving asks this too; asking before a long import saves
-/// the wait.
+/// Returns true if `dir` holds a dataset that may be replaced. Saving repeats this check; a check
+/// before a long import avoids wasted work.
 ///
 /// # Errors
-/// It holds a dataset and `replace` is not set, or anything else.
+/// The directory holds a dataset and `replace` is not set, or anything else.
 pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
     let names = match fs::read_dir(dir) {
         Ok(entries) => entries.map(|entry| entry.map(|e| e.file_name())).collect::<Result<Vec<_>, _>>(),
@@ -32,15 +32,16 @@ pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
     let refuse = |message: String| Err(Error::format(dir, "directory", message));
     if !names.iter().any(|name| name == manifest::FILE_NAME) {
         return refuse(
-            "it is not empty and holds no Graphmill dataset; nothing was written, choose another directory"
+            "it is not empty and does not hold a Graphmill dataset; choose another directory (nothing was \
+             written)"
                 .into(),
         );
     }
-    let ours = |name: &str| name == manifest::FILE_NAME || is_known(name) || is_file_of_tables(name);
+    let ours = |name: &str| name == manifest::FILE_NAME || is_known(name) || is_alias_file(name);
     if let Some(name) = names.iter().find(|name| !name.to_str().is_some_and(ours)) {
         let name = name.to_string_lossy();
         return refuse(format!(
-            "beside a dataset it holds '{name}'; move that away before replacing the dataset"
+            "besides a dataset it holds '{name}'; move that file away before replacing the dataset"
         ));
     }
     if !replace {

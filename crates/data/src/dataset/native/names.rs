@@ -1,4 +1,4 @@
-//! Names of a dataset's files.
+//! File names of a dataset.
 
 pub(super) const INDPTR: &str = "indptr.npy";
 pub(super) const INDICES: &str = "indices.npy";
@@ -13,7 +13,7 @@ pub(super) const LABELS: &str = "labels.npy";
 pub(super) const ORIGINAL_IDS: &str = "original_ids.npy";
 pub(super) const SPLIT: [&str; 3] = ["train.npy", "valid.npy", "test.npy"];
 
-/// Whether this version of the format has an array of that name.
+/// Returns true if this version of the format has an array of that name.
 pub(super) fn is_known(name: &str) -> bool {
     const FEATURE_FILES: [&str; 4] = [FEATURES, FEATURES_INDPTR, FEATURES_INDICES, FEATURES_VALUES];
     [INDPTR, INDICES, EDGE_WEIGHT, LABELS, ORIGINAL_IDS].contains(&name)

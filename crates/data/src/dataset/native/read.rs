@@ -1,4 +1,5 @@
-//! Opening a dataset directory: every file is checked against the manifest, and its contents against each other.
+//! Opening of a dataset directory: every file is checked against the manifest, and its contents for
+//! consistency.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,7 +13,7 @@ use super::names::{
     FEATURES_VALUES, INDICES, INDPTR, LABELS, ORIGINAL_IDS, SPLIT, is_known,
 };
 use crate::{
-    alias_file::Beside,
+    alias_file::AliasCache,
     dataset::{
         Dataset, Normalization,
         files::Files,
@@ -23,7 +24,8 @@ use crate::{
     signed::SignedManifest,
 };
 
-/// See [`Dataset::open`]; `too_large` says which features are not read.
+/// Opens a dataset as [`Dataset::open`] does; `too_large` selects the feature sizes that are not
+/// read.
 pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Dataset> {
     let stored = Stored { dir, manifest: Manifest::read(dir)? };
     stored.check_names()?;
@@ -57,7 +59,7 @@ pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Datase
     let original_ids = files.has(ORIGINAL_IDS).then(|| files.read(ORIGINAL_IDS, &[nodes])).transpose()?;
     let dataset = Dataset {
         name: if m.name.is_empty() { directory_name(dir) } else { m.name.clone() },
-        graph: graph.with_table_store(Arc::new(Beside::new(dir))),
+        graph: graph.with_table_store(Arc::new(AliasCache::new(dir))),
         directory: Some(dir.to_path_buf()),
         features: Features { dim: m.feature_dim, data },
         normalization,
@@ -79,13 +81,13 @@ pub(super) fn open(dir: &Path, too_large: impl Fn(u64) -> bool) -> Result<Datase
     Ok(dataset)
 }
 
-/// What a dataset without a name is called.
+/// Default name of a dataset: that of its directory.
 fn directory_name(dir: &Path) -> String {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
     dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// A dataset directory whose manifest is read.
+/// Dataset directory with a parsed manifest.
 pub(super) struct Stored<'a> {
     pub(super) dir: &'a Path,
     pub(super) manifest: Manifest,
@@ -96,8 +98,8 @@ impl Stored<'_> {
         Files { dir: self.dir, manifest: manifest::FILE_NAME, entries: &self.manifest.files }
     }
 
-    /// The feature rows, in whichever form they are there, and the first value that is not finite. Of a dense table of
-    /// as many bytes as `too_large` says only the header is checked.
+    /// Maps the feature rows, dense or sparse, and finds the first value that is not finite. If
+    /// `too_large` holds for a dense table's size, only its header is checked.
     fn features(&self, too_large: impl Fn(u64) -> bool) -> Result<(FeatureData, Option<usize>)> {
         let (m, files) = (&self.manifest, self.files());
         let shape = [m.nodes, m.feature_dim];
@@ -131,7 +133,7 @@ impl Stored<'_> {
         })
     }
 
-    /// How the features were normalized.
+    /// Reads the normalization of the features.
     fn normalization(&self) -> Result<Option<Normalization>> {
         let (m, files) = (&self.manifest, self.files());
         let statistics = |name| Ok::<_, Error>(files.read::<f64>(name, &[m.feature_dim])?.to_vec());
@@ -148,7 +150,7 @@ impl Stored<'_> {
         }
     }
 
-    /// Every file the manifest names must be one this version knows.
+    /// Checks that this version knows every file of the manifest.
     fn check_names(&self) -> Result<()> {
         match self.manifest.files.keys().find(|name| !is_known(name)) {
             None => Ok(()),

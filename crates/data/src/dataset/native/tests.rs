@@ -20,9 +20,9 @@ fn small() -> Dataset {
 }
 
 #[test]
-fn of_features_that_are_too_large_the_header_is_checked_and_of_others_all() {
-    let room = tempfile::tempdir().unwrap();
-    let dir = room.path().join("data");
+fn large_feature_files_verify_header_only() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("data");
     small().save(&dir).unwrap();
     let damage = |name: &str, at: usize| {
         let good = fs::read(dir.join(name)).unwrap();
@@ -40,10 +40,11 @@ fn of_features_that_are_too_large_the_header_is_checked_and_of_others_all() {
     assert_eq!(damage(LABELS, 1), (false, false));
 }
 
-/// The same dataset has the same checksum in memory and in a directory, and any change another.
+/// The checksum of a dataset is the same in memory and in a directory, and differs after any
+/// change.
 #[test]
-fn a_dataset_is_known_by_its_checksum_wherever_it_is() {
-    let room = tempfile::tempdir().unwrap();
+fn identity_is_independent_of_location_and_changes_with_content() {
+    let root = tempfile::tempdir().unwrap();
     let plain = small();
     let half = Features { dim: 1, data: FeatureData::F16(vec![f16::ONE, f16::ZERO].into()) };
     let sparse = Features::csr(SparseRows::from_dense(2, &[0.0, 2.0, 0.0, 4.0]).unwrap());
@@ -65,21 +66,21 @@ fn a_dataset_is_known_by_its_checksum_wherever_it_is() {
     ];
     let mut seen = std::collections::BTreeSet::new();
     for (i, data) in all.iter().enumerate() {
-        let dir = room.path().join(i.to_string());
+        let dir = root.path().join(i.to_string());
         data.save(&dir).unwrap();
         let opened = Dataset::open(&dir).unwrap();
         let identity = data.identity().unwrap();
         assert_eq!(Some(&identity), opened.checksum.as_ref(), "dataset {i}");
         assert_eq!(opened.identity().unwrap(), identity);
-        assert!(seen.insert(identity), "dataset {i} is taken for another");
+        assert!(seen.insert(identity), "dataset {i} has the identity of another");
     }
 }
 
 #[test]
 fn the_first_bad_value_is_found_in_any_chunk() {
-    let room = tempfile::tempdir().unwrap();
-    let dir = room.path().join("data");
-    // several chunks of the checksum
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("data");
+    // Several chunks of the checksum.
     let nodes = checksum::CHUNK / 2;
     let values: Vec<f32> = (0..nodes).map(|i| i as f32).collect();
     let data = Dataset {

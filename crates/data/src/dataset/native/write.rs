@@ -1,4 +1,4 @@
-//! Writing a dataset's arrays and its manifest.
+//! Writing of a dataset's arrays and its manifest.
 
 use std::{fs, path::Path};
 
@@ -25,7 +25,7 @@ impl Dataset {
         Real.write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| Error::io(&path, "write", e))
     }
 
-    /// The manifest of the arrays that `target` takes.
+    /// Builds the manifest of the arrays that `target` receives.
     pub(super) fn manifest(&self, target: &mut impl Target) -> Result<Manifest> {
         let nodes = self.num_nodes();
         let mut m = Manifest {
@@ -44,7 +44,7 @@ impl Dataset {
             checksum: String::new(),
         };
         let (indptr, indices) = self.graph.buffers();
-        // The empty graph has an empty indptr in memory; on disk it has its one zero.
+        // The empty graph has an empty indptr in memory; on disk it is a single zero.
         let one = Buffer::from(vec![0]);
         target.add(&mut m, INDPTR, if indptr.is_empty() { &one } else { indptr }, &[nodes + 1])?;
         target.add(&mut m, INDICES, indices, &[self.graph.num_edges()])?;
@@ -85,9 +85,9 @@ impl Dataset {
     }
 }
 
-/// What takes a dataset's arrays and enters them in the manifest.
+/// Destination of a dataset's arrays, which enters them in the manifest.
 pub(super) trait Target {
-    /// Takes one array.
+    /// Adds one array.
     fn add<T: Element>(
         &mut self,
         manifest: &mut Manifest,
@@ -97,8 +97,8 @@ pub(super) trait Target {
     ) -> Result<()>;
 }
 
-/// Puts arrays into a directory: a file that this process has already written is linked, anything else
-/// is written.
+/// Directory as a destination: a file that this process has already written is linked, any other
+/// array is written.
 struct Directory<'a>(&'a Path);
 
 impl Target for Directory<'_> {
@@ -111,7 +111,7 @@ impl Target for Directory<'_> {
     ) -> Result<()> {
         let same = |entry: &FileEntry| entry.shape == shape && entry.dtype == T::DTYPE.to_string();
         match npy::written(data).filter(|written| same(&written.entry)) {
-            // a file system without links has it copied
+            // A file system without hard links gets a copy.
             Some(written) if fs::hard_link(&written.path, self.0.join(name)).is_ok() => {
                 manifest.files.insert(name.into(), written.entry.clone());
                 Ok(())
@@ -121,7 +121,7 @@ impl Target for Directory<'_> {
     }
 }
 
-/// Enters arrays as [`Directory`] would, and writes nothing.
+/// Destination that computes the entries of [`Directory`] without writing.
 pub(super) struct Unwritten;
 
 impl Target for Unwritten {

@@ -34,7 +34,8 @@ fn through_the_disk<I: Item>(
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
-    /// The same graph as in memory, with parts so small that they are cut again and again; its weights to the bit.
+    /// Compares with the graph built in memory, with parts so small that they are split repeatedly;
+    /// weights match to the bit.
     #[test]
     fn same_as_in_memory(
         edges in prop::collection::vec((0u32..30, prop_oneof![Just(3u32), 0u32..30], 0f32..1.0), 0..300),
@@ -57,7 +58,7 @@ proptest! {
 }
 
 #[test]
-fn weights_beyond_the_budget_go_through_the_disk() {
+fn weighted_edges_beyond_the_budget_sort_on_disk() {
     let nodes = 1000usize;
     let mut stream = Stream::new(4);
     let count = 1_000_000;
@@ -75,15 +76,15 @@ fn weights_beyond_the_budget_go_through_the_disk() {
         let run = run..(run + 300_000).min(count);
         edges.extend_weighted(&src[run.clone()], &dst[run.clone()], &weight[run]).unwrap();
     }
-    assert!(work.file("edges.bin").unwrap().exists(), "it goes through the disk");
+    assert!(work.file("edges.bin").unwrap().exists(), "spilled to disk");
     let graph = edges.build(nodes).unwrap();
     assert!(graph.indptr() == expected.indptr() && graph.indices() == expected.indices());
     assert!(graph.edge_weight() == expected.edge_weight() && graph.edge_weight().is_some());
 }
 
-/// Duplicates meet whose weights are on both sides of the point at which the first process stopped.
+/// Duplicates whose weights lie on both sides of the interruption are combined.
 #[test]
-fn weights_are_taken_up_while_reading_and_while_sorting() {
+fn weighted_edges_resume_while_reading_and_while_sorting() {
     let nodes = 500usize;
     let mut stream = Stream::new(6);
     let count = 1_000_000;
@@ -98,7 +99,7 @@ fn weights_are_taken_up_while_reading_and_while_sorting() {
         let mut spill = Spill::<Weighted>::create(&work, options, splitters).unwrap().unwrap();
         spill.extend(&src[..300_000], &dst[..300_000], &weight[..300_000]).unwrap();
         spill.sync().unwrap();
-        // what comes after the point is lost, the file's end half written
+        // Data after the checkpoint is lost, the file's end half written.
         spill.extend(&src[300_000..500_000], &dst[300_000..500_000], &weight[300_000..500_000]).unwrap();
         drop((spill, work));
         let work = scratch(&dir);
@@ -118,7 +119,7 @@ fn weights_are_taken_up_while_reading_and_while_sorting() {
         drop((csc, parts, work));
         let work = scratch(&dir);
         assert!(Csc::resume(&work, nodes, true).unwrap().edges > 0);
-        // a file that a process was killed over, or that is shorter than a note of it says: sorting starts again
+        // A file from a killed process, or one shorter than its record: sorting starts again.
         if options.undirected {
             let file = std::fs::File::options().write(true).open(work.file("edge-weight.npy").unwrap());
             file.unwrap().set_len(0).unwrap();
@@ -141,7 +142,7 @@ fn pushed(scratch: &Scratch, pairs: &[(u32, u32)], options: EdgeOptions) -> crat
 }
 
 #[test]
-fn edges_beyond_the_budget_are_sorted_on_the_disk_and_taken_up() {
+fn edges_beyond_the_budget_sort_on_disk_and_resume() {
     let nodes = 300_000u32;
     let mut stream = Stream::new(3);
     let pairs: Vec<(u32, u32)> = (0..2_000_000)
@@ -163,7 +164,7 @@ fn edges_beyond_the_budget_are_sorted_on_the_disk_and_taken_up() {
             edges.build(nodes as usize).unwrap()
         });
         same(&graph);
-        assert!(Buffer::is_mapped(graph.buffers().1), "it went through the disk");
+        assert!(Buffer::is_mapped(graph.buffers().1), "spilled to disk");
         drop(graph);
         work.remove().unwrap();
         std::fs::create_dir_all(dir.path().join("work")).unwrap();
@@ -171,7 +172,7 @@ fn edges_beyond_the_budget_are_sorted_on_the_disk_and_taken_up() {
     assert!(pushed(&work, &pairs, options).build(10).unwrap_err().to_string().contains("10 nodes"));
     drop(work);
 
-    // stopped while reading: the next one passes over what is there
+    // Interrupted while reading: the next process skips the existing edges.
     let work = scratch(&dir);
     work.remove().unwrap();
     drop(work);
@@ -185,7 +186,7 @@ fn edges_beyond_the_budget_are_sorted_on_the_disk_and_taken_up() {
     let work = scratch(&dir);
     assert_eq!(work.edges(options).known(), 900_000);
     assert_eq!(work.edges(EdgeOptions::DIRECTED).known(), 0, "other options start again");
-    // stopped while sorting, too
+    // Interrupted while sorting.
     let mut spill = Spill::<u64>::resume(&work, options).unwrap();
     spill.extend(&src[900_000..], &dst[900_000..], &[]).unwrap();
     let parts = spill.into_parts().unwrap();
@@ -202,7 +203,7 @@ fn edges_beyond_the_budget_are_sorted_on_the_disk_and_taken_up() {
     same(&pushed(&work, &pairs, options).build(nodes as usize).unwrap());
 }
 
-/// A watcher that ends the work when the flag is set.
+/// Progress receiver that cancels the work when the flag is set.
 struct Stop(std::sync::Arc<std::sync::atomic::AtomicBool>);
 
 impl graphmill_core::progress::Progress for Stop {

@@ -1,18 +1,33 @@
-//! Assignment: every block goes, one after the other, to the part where
+//! Greedy assignment of blocks to parts.
+//!
+//! # Algorithm
+//!
+//! Blocks are assigned one after the other, each to the part with the highest score
 //!
 //! ```text
 //! (Σ over hops j = 1, 2 of |P(i) ∩ Γ^j(B)|) (1 - |T(i)| / C_T) (1 - |P(i)| / C)
 //! ```
 //!
-//! is highest (BGL, Graph Partition Module): `P(i)` are the nodes that part `i` has, `T(i)` the training nodes among them, `C` and `C_T`
-//! what it may hold. Where no part has a neighbour of the block, the product of the two penalties decides.
+//! where `P(i)` are the nodes of part `i`, `T(i)` its training nodes, and `C` and `C_T` its limits.
+//! If no part has a neighbour of the block, the product of the two penalties decides.
 //!
-//! `|P(i) ∩ Γ(B)|` counts edges, not distinct nodes: an edge is what a request crosses. Two hops are steps of a walk: through every
-//! neighbouring block, in proportion to the edges to it, to its neighbours; through the [`THROUGH`] heaviest ones alone, so that the
-//! whole stays linear in the block graph's edges. Both hops then have the block's edges as their scale.
+//! `|P(i) ∩ Γ(B)|` counts edges rather than distinct nodes, because a request crosses an edge. The
+//! second hop is a step of a walk: through each neighbouring block to its neighbours, in proportion
+//! to the edges between them, and only through the [`THROUGH`] heaviest neighbours. Both hops
+//! therefore have the scale of the block's edges.
 //!
-//! The block that comes next is the largest, as in the released code, or the one with the largest share of its edges to blocks that have a
-//! part already, so that a part grows until it is nearly full. What to do first is drawn.
+//! The next block is the largest (as in the released code), or the one with the largest share of
+//! its edges to assigned blocks, so that one part grows until it is nearly full. Several of the
+//! latter orders are tried, each with other random ties.
+//!
+//! # Source
+//!
+//! Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O and preprocessing*,
+//! NSDI 2023, Graph Partition Module.
+//!
+//! # Cost
+//!
+//! Linear in the edges of the block graph, per order.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -29,24 +44,26 @@ use super::{
     uncoarsen::ROUNDS,
 };
 
-/// Sets these draws apart from others of the same seed.
+/// Separates these draws from others with the same seed.
 const DOMAIN: u64 = 0x7061_7274_2062_676c;
-/// Orders that are tried.
+/// Number of orders tried.
 const TRIES: u64 = 4;
 
-/// Which block comes next.
+/// Order of the blocks.
 #[derive(Clone, Copy)]
 enum Order {
-    /// The largest.
+    /// Largest block first.
     Largest,
-    /// The one most tied to those before; ties by a draw under this key.
+    /// Block with the largest share of edges to assigned blocks first; ties are random under this
+    /// key.
     Grown(u64),
 }
 
-/// The blocks that have no part yet.
+/// Blocks without a part.
 struct Queue {
     heap: BinaryHeap<(u64, u64, Reverse<u32>)>,
-    /// The share of a block's edges that lead to blocks with a part, in 2^-32; `DONE` for those themselves.
+    /// Share of each block's edges that lead to assigned blocks, in units of 2^-32; `DONE` for
+    /// assigned blocks.
     share: Vec<u64>,
     draws: Vec<u64>,
 }
@@ -83,12 +100,12 @@ impl Queue {
     }
 }
 
-/// Neighbouring blocks whose neighbours are looked at.
+/// Number of neighbouring blocks whose neighbours are visited.
 const THROUGH: usize = 4;
-/// No part yet.
+/// Marks a block without a part.
 const NONE: u16 = u16::MAX;
 
-/// Edges cut between blocks, both directions.
+/// Weight of the edges cut between blocks, both directions.
 fn cut(blocks: &Blocks, of: &[u16]) -> u64 {
     let mut sum = 0;
     for b in 0..blocks.len() as u32 {
@@ -97,8 +114,8 @@ fn cut(blocks: &Blocks, of: &[u16]) -> u64 {
     sum
 }
 
-/// The best of [`TRIES`] assignments after refinement: the part of every block, and what the parts then hold. Best is what exceeds the
-/// limits the least, then what cuts the fewest edges.
+/// Best of [`TRIES`] assignments after refinement: the part of every block, and the load of each
+/// part. The best exceeds the limits the least, then cuts the fewest edges.
 pub(super) fn best_of_several(
     blocks: Option<&Blocks>,
     options: &Options,
@@ -120,7 +137,8 @@ pub(super) fn best_of_several(
     best.map_or_else(Default::default, |(_, of, held)| (of, held))
 }
 
-/// The part of every block, and what the parts then hold; one that fits nowhere goes to the part with most room.
+/// Part of every block, and the load of each part; a block that fits nowhere goes to the part with
+/// the most free capacity.
 fn assign(blocks: &Blocks, order: Order, parts: u16, limits: Limits) -> (Vec<u16>, Vec<Load>) {
     let n = blocks.len();
     let mut queue = Queue::new(blocks, order);
@@ -165,13 +183,13 @@ fn row(blocks: &Blocks, b: usize) -> std::ops::Range<usize> {
     blocks.indptr[b] as usize..blocks.indptr[b + 1] as usize
 }
 
-/// The part with the highest score that has room; without any, the emptiest.
+/// Part with the highest score that has capacity, or else the emptiest.
 fn best(hops: &[f64], held: &[Load], load: Load, limits: Limits) -> usize {
     let free = |held: &Load| {
         let train = if limits.train == 0 { 1.0 } else { 1.0 - held.train as f64 / limits.train as f64 };
         train * (1.0 - held.nodes as f64 / limits.nodes as f64)
     };
-    let open = (0..held.len()).filter(|&part| held[part].has_room(load, limits));
+    let open = (0..held.len()).filter(|&part| held[part].has_capacity(load, limits));
     let scored = open.map(|part| (hops[part] * free(&held[part]), free(&held[part]), part));
     let higher = |a: (f64, f64, usize), b: (f64, f64, usize)| {
         if a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).is_lt() { b } else { a }

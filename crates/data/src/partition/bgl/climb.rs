@@ -1,9 +1,24 @@
-//! Hill climbing: vertices move to the part where they gain most, or lose least, one by one, each once; what is kept is the beginning of that
-//! sequence after which the fewest edges were cut (Fiduccia and Mattheyses, *A linear-time heuristic for improving network partitions*,
-//! DAC 1982, with several parts and a heap for their buckets).
+//! Hill climbing on the part of each vertex.
 //!
-//! It leaves a local minimum that [`refine`](super::refine) cannot, and does so one move at a time: for the levels of blocks alone. Ends after
-//! [`PATIENCE`] moves that did not lead to fewer edges, or when it has looked at [`WORK`] times the level's edges: O(E log E).
+//! # Algorithm
+//!
+//! Vertices move one by one, each at most once, to the part with the largest gain or smallest loss;
+//! afterwards the sequence is cut where the fewest edges were cut. Unlike [`refine`](super::refine)
+//! this can leave a local minimum, but it is sequential, so it serves only the levels of blocks. A
+//! pass ends after [`PATIENCE`] moves without improvement, or after visiting [`WORK`] times the
+//! level's edges.
+//!
+//! # Source
+//!
+//! Fiduccia and Mattheyses, *A linear-time heuristic for improving network partitions*, DAC 1982.
+//!
+//! # Cost
+//!
+//! O(E log E).
+//!
+//! # Deviations
+//!
+//! Several parts instead of two, and a heap instead of buckets.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -13,14 +28,15 @@ use super::{
     tally::Tally,
 };
 
-/// Edges of a level that one thread climbs on: it took half the time of a Kronecker graph of 2^18 nodes when it did on any.
-const LARGEST: usize = 1 << 18;
-/// Moves in vain.
+/// Largest level, in edges, for this sequential step: without a limit it took half the time of a
+/// Kronecker graph of 2^18 nodes.
+const MAX_EDGES: usize = 1 << 18;
+/// Moves without improvement after which a pass ends.
 const PATIENCE: usize = 200;
-/// Edges looked at, as a multiple of those there are.
+/// Edges visited in a pass, as a multiple of the level's edges.
 const WORK: usize = 4;
 
-/// The part that a vertex would best move to, of those with room, and what it gains.
+/// Best part for a vertex among those with capacity, and its gain.
 fn best(
     blocks: &Blocks,
     v: u32,
@@ -32,16 +48,17 @@ fn best(
     let own = u32::from(of[v as usize]);
     blocks.each(v, |u, weight| tally.add(of[u as usize].into(), weight));
     let load = blocks.load(v);
-    let may = |part: &u32| *part != own && held[*part as usize].has_room(load, limits);
+    let may = |part: &u32| *part != own && held[*part as usize].has_capacity(load, limits);
     let found = tally.keys().iter().copied().filter(may).max_by_key(|&part| (tally.of(part), Reverse(part)));
     let found = found.map(|part| (tally.of(part) as i64 - tally.of(own) as i64, part as u16));
     tally.clear();
     found
 }
 
-/// Climbs until a pass brings nothing, at most `passes` times; not at all on a level of more than [`LARGEST`] edges.
+/// Climbs until a pass brings no improvement, at most `passes` times; skips levels of more than
+/// [`MAX_EDGES`] edges.
 pub(super) fn climb(blocks: &Blocks, of: &mut [u16], held: &mut [Load], limits: Limits, passes: usize) {
-    if blocks.indices.len() > LARGEST {
+    if blocks.indices.len() > MAX_EDGES {
         return;
     }
     for _ in 0..passes {
@@ -51,7 +68,7 @@ pub(super) fn climb(blocks: &Blocks, of: &mut [u16], held: &mut [Load], limits: 
     }
 }
 
-/// One pass; how many edges fewer are cut.
+/// Runs one pass and returns the decrease of the cut.
 fn pass(blocks: &Blocks, of: &mut [u16], held: &mut [Load], limits: Limits) -> i64 {
     let n = blocks.len();
     let mut tally = Tally::new(held.len());
@@ -72,7 +89,7 @@ fn pass(blocks: &Blocks, of: &mut [u16], held: &mut [Load], limits: Limits) -> i
         let now = best(blocks, v, of, held, limits, &mut tally);
         work = work.saturating_sub(1 + (blocks.indptr[v as usize + 1] - blocks.indptr[v as usize]) as usize);
         if now != Some((gain, part)) {
-            // what was in the heap is of an earlier state
+            // The heap entry may be outdated.
             if let Some((gain, part)) = now {
                 heap.push((gain, Reverse(v), part));
             }
@@ -95,7 +112,8 @@ fn pass(blocks: &Blocks, of: &mut [u16], held: &mut [Load], limits: Limits) -> i
             break;
         }
         blocks.each(v, |u, weight| {
-            // an upper bound of what the neighbour gains now; the truth is found when it comes up
+            // Upper bound of the neighbour's new gain; the exact gain is computed when its entry is
+            // popped.
             if !moved[u as usize] && of[u as usize] != part {
                 heap.push((gain.max(0) + 2 * weight as i64, Reverse(u), part));
             }

@@ -1,14 +1,28 @@
-//! Coarsening: breadth-first search from many sources at once deals the vertices to blocks of limited size.
+//! Coarsening by breadth-first search from many sources.
 //!
-//! In every phase some of the vertices that have no block yet become sources, each a block of its own (by a keyed hash; twice as many in
-//! every phase as in the one before). The blocks then grow breadth first, a step at a time and all at once: a vertex without a block joins the
-//! first that comes to it and has room. What no block came to (a hub's sample leaves most of its neighbours out, and edges may be known at
-//! one end alone) joins the block that it has most edges to itself. What has no block after the last phase becomes blocks of single vertices;
-//! [`merge`](super::merge) folds those into others. At last vertices that have more edges to another block than to their own move there, in
-//! two rounds (the size-constrained label propagation of Meyerhenke, Sanders and Schulz, SEA 2014).
+//! # Algorithm
 //!
-//! Vertices look for others in parallel, at the blocks as they were before, and who joins is settled in the order of the vertices, so the
-//! outcome is the same for any number of threads. O(E): a vertex grows once, and few are left for a second phase.
+//! In every phase some vertices without a block become sources, each the first vertex of a new
+//! block (selected by a keyed hash; twice as many in every phase as before). The blocks grow
+//! breadth first, simultaneously: a vertex without a block joins the first block that reaches it
+//! and has capacity. A vertex that no block reaches (a hub's sample omits most of its neighbours,
+//! and edges may be known at one end only) joins the block with which it shares the most edges.
+//! Vertices without a block after the last phase become single-vertex blocks, which
+//! [`merge`](super::merge) folds into others. Finally, in two rounds, vertices with more edges to
+//! another block move there.
+//!
+//! Vertices search in parallel on the blocks of the previous step, and joins are resolved in vertex
+//! order, so the result does not depend on the number of threads.
+//!
+//! # Source
+//!
+//! Liu et al., *BGL*, NSDI 2023, Graph Partition Module; the final rounds are the size-constrained
+//! label propagation of Meyerhenke, Sanders and Schulz, *Partitioning complex networks via
+//! size-constrained clustering*, SEA 2014.
+//!
+//! # Cost
+//!
+//! O(E): a vertex expands once, and few remain for a second phase.
 
 use std::cmp::Reverse;
 
@@ -17,30 +31,31 @@ use rayon::prelude::*;
 
 use super::{super::limits::Load, level::Level, tally::Tally};
 
-/// Sets these draws apart from others of the same seed.
+/// Separates these draws from others with the same seed.
 const DOMAIN: u64 = 0x7061_7274_2062_6673;
-/// A phase draws at most that share of the vertices that are left; the last one does.
-const MOST: f64 = 0.25;
-/// Rounds in which vertices move to the block they have most edges to.
+/// Largest share of the remaining vertices that a phase draws as sources; the last phase takes all.
+const MAX_SOURCE_SHARE: f64 = 0.25;
+/// Rounds of label propagation.
 const SMOOTH: u64 = 2;
-/// No block.
+/// Marks a vertex without a block.
 pub(super) const NONE: u32 = u32::MAX;
-/// Neighbours that a vertex looks at.
-const LOOK: usize = 16;
-/// Vertices that look at once; what they find is at most `LOOK` times as much.
+/// Number of neighbours that a vertex visits.
+const MAX_VISITED_NEIGHBORS: usize = 16;
+/// Vertices processed together; their candidates are at most `MAX_VISITED_NEIGHBORS` times as many.
 const BATCH: usize = 1 << 14;
-/// Parallel tasks that have a table of the blocks each, about.
+/// Approximate number of parallel tasks, each with a table of the blocks.
 const TASKS: usize = 16;
-/// Vertices of a parallel task.
+/// Minimum number of vertices of a parallel task.
 const MIN_TASK_LEN: usize = 1 << 10;
 
-/// The block of every vertex, numbered from 0 without gaps, and how many there are. Blocks hold at most `most`.
+/// Block of every vertex, numbered from 0 without gaps, and the number of blocks. A block holds at
+/// most `most`.
 pub(super) fn blocks<L: Level>(level: &L, most: Load, sources: u64, seed: u64) -> Result<(Vec<u32>, usize)> {
     let n = level.len();
     let mut of: Vec<u32> = memory::reserve(n)?;
     of.resize(n, NONE);
     let mut loads: Vec<Load> = Vec::new();
-    let mut share = (sources as f64 / n as f64).min(MOST);
+    let mut share = (sources as f64 / n as f64).min(MAX_SOURCE_SHARE);
     let mut left: Vec<u32> = Vec::new();
     for phase in 0.. {
         let key = keyed::key(&[DOMAIN, seed, phase]);
@@ -62,13 +77,13 @@ pub(super) fn blocks<L: Level>(level: &L, most: Load, sources: u64, seed: u64) -
         let wanted = wanted(level, &of, &loads, most, &left);
         admit(level, &left, &wanted, most, &mut of, &mut loads);
         left.retain(|&v| of[v as usize] == NONE);
-        if share >= MOST || left.is_empty() {
+        if share >= MAX_SOURCE_SHARE || left.is_empty() {
             break;
         }
-        share = (share * 2.0).min(MOST).max(share);
-        // few are left: enough sources at once
+        share = (share * 2.0).min(MAX_SOURCE_SHARE).max(share);
+        // Few vertices remain: draw enough sources for all of them.
         if left.len() < n / 16 {
-            share = MOST;
+            share = MAX_SOURCE_SHARE;
         }
     }
     for v in left {
@@ -81,7 +96,7 @@ pub(super) fn blocks<L: Level>(level: &L, most: Load, sources: u64, seed: u64) -
     Ok(renumber(of, loads.len()))
 }
 
-/// Lets the blocks of `front` grow breadth first until they are full or nothing is left that they touch.
+/// Grows the blocks of `front` breadth first until they are full or reach no more vertices.
 fn grow<L: Level>(level: &L, most: Load, mut front: Vec<u32>, of: &mut [u32], loads: &mut [Load]) {
     let mut next: Vec<u32> = Vec::new();
     while !front.is_empty() {
@@ -89,7 +104,7 @@ fn grow<L: Level>(level: &L, most: Load, mut front: Vec<u32>, of: &mut [u32], lo
             if batch.len() <= MIN_TASK_LEN {
                 for &v in batch {
                     let block = of[v as usize];
-                    level.some(v, LOOK, |u, _| {
+                    level.some(v, MAX_VISITED_NEIGHBORS, |u, _| {
                         if of[u as usize] == NONE {
                             claim(level, most, u, block, of, loads, &mut next);
                         }
@@ -105,7 +120,7 @@ fn grow<L: Level>(level: &L, most: Load, mut front: Vec<u32>, of: &mut [u32], lo
                     for &v in chunk {
                         let block = blocks[v as usize];
                         if now[block as usize].nodes < most.nodes {
-                            level.some(v, LOOK, |u, _| {
+                            level.some(v, MAX_VISITED_NEIGHBORS, |u, _| {
                                 if blocks[u as usize] == NONE {
                                     found.push((u, block));
                                 }
@@ -126,7 +141,7 @@ fn grow<L: Level>(level: &L, most: Load, mut front: Vec<u32>, of: &mut [u32], lo
     }
 }
 
-/// Takes `u` into a block, where that has room.
+/// Adds `u` to a block with capacity.
 #[inline]
 fn claim<L: Level>(
     level: &L,
@@ -145,10 +160,11 @@ fn claim<L: Level>(
     }
 }
 
-/// The block with room that each of `left` has most edges to; of several the one with the lowest number.
+/// For each vertex of `left`, the block with capacity to which it has the most edges; ties go to
+/// the lowest number.
 fn wanted<L: Level>(level: &L, of: &[u32], loads: &[Load], most: Load, left: &[u32]) -> Vec<u32> {
     let one = |tally: &mut Tally, &v: &u32| {
-        level.some(v, LOOK, |u, weight| {
+        level.some(v, MAX_VISITED_NEIGHBORS, |u, weight| {
             let block = of[u as usize];
             if block != NONE {
                 tally.add(block, weight);
@@ -163,7 +179,7 @@ fn wanted<L: Level>(level: &L, of: &[u32], loads: &[Load], most: Load, left: &[u
     tasks.map_init(|| Tally::new(loads.len()), one).collect()
 }
 
-/// The key of the largest sum of those that `may` be, the lowest of several, or [`NONE`].
+/// Key of the largest sum among those for which `may` holds, lowest key first, or [`NONE`].
 fn heaviest(tally: &Tally, may: impl Fn(u32, u64) -> bool) -> u32 {
     let sums = tally.keys().iter().map(|&block| (tally.of(block), Reverse(block)));
     sums.filter(|&(sum, Reverse(block))| may(block, sum)).max().map_or(NONE, |(_, Reverse(block))| block)
@@ -173,7 +189,7 @@ fn fits(block: Load, load: Load, most: Load) -> bool {
     block.nodes + load.nodes <= most.nodes && block.train + load.train <= most.train
 }
 
-/// Lets vertices join what they want, in their order, while there is room.
+/// Adds vertices to the blocks they selected, in vertex order, while capacity lasts.
 fn admit<L: Level>(
     level: &L,
     vertices: &[u32],
@@ -191,14 +207,15 @@ fn admit<L: Level>(
     }
 }
 
-/// Moves vertices to the block that they have most edges to: a half of them, by a hash, so that few neighbours change places.
+/// Moves vertices to the block to which they have the most edges; only one half (by a hash) at a
+/// time, so that few neighbours swap blocks.
 fn smooth<L: Level>(level: &L, most: Load, half: u64, of: &mut [u32], loads: &mut [Load]) {
     let (blocks, now): (&[u32], &[Load]) = (of, loads);
     let one = |tally: &mut Tally, v: u32| {
         if keyed::mix(v.into()) & 1 != half {
             return NONE;
         }
-        level.some(v, LOOK, |u, weight| {
+        level.some(v, MAX_VISITED_NEIGHBORS, |u, weight| {
             if u != v {
                 tally.add(blocks[u as usize], weight);
             }
@@ -220,7 +237,7 @@ fn smooth<L: Level>(level: &L, most: Load, half: u64, of: &mut [u32], loads: &mu
     }
 }
 
-/// Leaves out the numbers that no vertex has.
+/// Renumbers the blocks without gaps.
 pub(super) fn renumber(mut of: Vec<u32>, blocks: usize) -> (Vec<u32>, usize) {
     let mut new = vec![NONE; blocks];
     of.iter().for_each(|&block| new[block as usize] = 0);

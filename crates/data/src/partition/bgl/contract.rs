@@ -1,6 +1,7 @@
-//! The graph of blocks: an edge between two wherever vertices of theirs have one, weighing as much as all of those.
+//! Contraction to the graph of blocks: the weight of an edge between two blocks is the number of
+//! edges between their vertices.
 //!
-//! O(V + E), parallel over blocks; memory is what the result takes, and a table of the blocks a thread.
+//! O(V + E), parallel over blocks. Memory: the result, and one table of the blocks per thread.
 
 use graphmill_core::{Result, memory};
 use rayon::prelude::*;
@@ -11,13 +12,14 @@ use super::{
     tally::Tally,
 };
 
-/// Blocks that one task contracts are at least so many.
+/// Minimum number of blocks per task.
 const MIN_TASK_LEN: usize = 64;
-/// Tasks at most.
+/// Maximum number of tasks.
 const TASKS: usize = 32;
 
-/// The graph of the `count` blocks that `of` deals the vertices to, with every edge both ways: where the level's are known at one end alone, an
-/// edge that stands both ways there weighs twice. Edges within a block are left out.
+/// Contracts the vertices of a level to the `count` blocks given by `of`, with every edge in both
+/// directions: if the level's edges are known at one end only, an edge stored in both directions
+/// counts twice. Edges within a block are omitted.
 pub(super) fn contract<L: Level>(level: &L, of: &[u32], count: usize) -> Result<Blocks> {
     let mut starts: Vec<usize> = memory::zeroed(count + 1)?;
     let mut loads: Vec<Load> = vec![Load::default(); count];
@@ -47,10 +49,10 @@ pub(super) fn contract<L: Level>(level: &L, of: &[u32], count: usize) -> Result<
     if L::BOTH_WAYS { Ok(blocks) } else { both_ways(&blocks) }
 }
 
-/// Adds every edge the other way round. O(V + E).
+/// Adds the reverse of every edge. O(V + E).
 fn both_ways(blocks: &Blocks) -> Result<Blocks> {
     let (n, edges) = (blocks.len(), blocks.indices.len());
-    // the rows turned around, where each begins and how far it is filled
+    // The transposed rows: their starts and fill positions.
     let mut starts: Vec<usize> = memory::zeroed(n + 1)?;
     blocks.indices.iter().for_each(|&u| starts[u as usize + 1] += 1);
     for u in 0..n {
@@ -72,7 +74,7 @@ fn both_ways(blocks: &Blocks) -> Result<Blocks> {
     })
 }
 
-/// The graph of blocks that hold `loads`, each row what `fill` tallies for it.
+/// Graph of blocks with these `loads`, whose rows `fill` accumulates.
 fn rows(loads: Vec<Load>, fill: impl Fn(&mut Tally, u32) + Sync) -> Result<Blocks> {
     let count = loads.len();
     let size = MIN_TASK_LEN.max(count.div_ceil(TASKS));
@@ -103,7 +105,7 @@ fn rows(loads: Vec<Load>, fill: impl Fn(&mut Tally, u32) + Sync) -> Result<Block
     Ok(Blocks { indptr, indices, weights, loads })
 }
 
-/// The rows that one task made.
+/// Rows computed by one task.
 #[derive(Default)]
 struct Piece {
     lengths: Vec<u64>,

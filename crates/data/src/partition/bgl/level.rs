@@ -1,45 +1,49 @@
-//! A graph at one level of coarsening: the graph itself, or blocks of its nodes with the number of edges between each two.
+//! Levels of coarsening: the graph itself, or blocks of its nodes with the number of edges between
+//! them.
 
 use graphmill_core::{Graph, NodeId};
 
 use super::super::limits::Load;
 
-/// Neighbours of a node that are looked at.
+/// Maximum number of a node's neighbours that are visited.
 const SAMPLE: usize = 16;
 
-/// What partitioning sees of a level: vertices, what each holds, and weighted edges.
+/// Interface of a level: vertices, their loads, and weighted edges.
 pub(super) trait Level: Sync {
-    /// Whether the edges of a vertex are known at both ends.
+    /// True if both ends of an edge list it.
     const BOTH_WAYS: bool;
 
-    /// How many vertices.
+    /// Number of vertices.
     fn len(&self) -> usize;
 
-    /// What a vertex holds.
+    /// Load of a vertex.
     fn load(&self, v: u32) -> Load;
 
-    /// Calls `see` with neighbours and the weights of the edges to them. Edges from a vertex to itself may be among them.
+    /// Calls `see` with each neighbour and the weight of the edge to it. Self-loops may be
+    /// included.
     fn each(&self, v: u32, see: impl FnMut(u32, u64));
 
-    /// As [`Level::each`], of at most `most` neighbours, spread evenly over the row.
+    /// Calls `see` as [`Level::each`] does, for at most `most` neighbours, spread evenly over the
+    /// row.
     fn some(&self, v: u32, most: usize, see: impl FnMut(u32, u64));
 }
 
-/// Between which of `length` items at most `most` are picked evenly.
+/// Distance between picked items, for at most `most` of `length`.
 #[inline]
 fn step(length: usize, most: usize) -> usize {
     length.div_ceil(most).max(1)
 }
 
-/// The graph itself, by the in-neighbours of its nodes. Of these at most [`SAMPLE`] are looked at, each for as many as it is picked of: so the
-/// time is that of a graph of few edges, as is the training's, which draws about as many.
+/// The input graph as a level, by the in-neighbours of its nodes. At most [`SAMPLE`] of a row are
+/// visited, each weighted by the entries it represents, so that the cost is that of a sparse graph;
+/// training also draws about as many.
 pub(super) struct Nodes<'a> {
     pub(super) graph: &'a Graph,
     pub(super) trains: &'a [bool],
 }
 
 impl Nodes<'_> {
-    /// How many edges are looked at, at most.
+    /// Upper bound of the visited edges.
     pub(super) fn sampled(&self) -> usize {
         self.graph.num_edges().min(self.len().saturating_mul(SAMPLE))
     }
@@ -70,15 +74,15 @@ impl Level for Nodes<'_> {
     }
 }
 
-/// Blocks.
+/// Graph of blocks.
 pub(super) struct Blocks {
     /// Row starts.
     pub(super) indptr: Vec<u64>,
     /// Neighbouring blocks.
     pub(super) indices: Vec<u32>,
-    /// Weight of the edges between the two, in either direction.
+    /// Weight of the edges between the two blocks, in either direction.
     pub(super) weights: Vec<u64>,
-    /// What each holds.
+    /// Load of each block.
     pub(super) loads: Vec<Load>,
 }
 

@@ -1,8 +1,18 @@
-//! Merging: small blocks go into the neighbouring block that they have most edges to, where that has room; those that no neighbour takes
-//! are put together with others of the kind, in their order.
+//! Merging of small blocks.
 //!
-//! Small is less than an eighth of what a block may hold. The smallest go first, so that a block grown by others may stay. O(E) of the
-//! block graph.
+//! # Algorithm
+//!
+//! A block of less than an eighth of the maximum joins the neighbouring block to which it has the
+//! most edges, if that has capacity; the remaining small blocks are combined in order. Smaller
+//! blocks are processed first, so that a block that others joined may stay.
+//!
+//! # Source
+//!
+//! Liu et al., *BGL*, NSDI 2023, Graph Partition Module.
+//!
+//! # Cost
+//!
+//! O(E) of the block graph.
 
 use super::{
     super::limits::Load,
@@ -10,7 +20,7 @@ use super::{
     level::{Blocks, Level},
 };
 
-/// The merged block of every block, numbered without gaps, and how many there are.
+/// Merged block of every block, numbered without gaps, and their number.
 pub(super) fn merge(blocks: &Blocks, most: Load) -> (Vec<u32>, usize) {
     let n = blocks.len();
     let mut into: Vec<u32> = (0..n as u32).collect();
@@ -50,7 +60,7 @@ pub(super) fn merge(blocks: &Blocks, most: Load) -> (Vec<u32>, usize) {
     renumber(roots, n)
 }
 
-/// The block that `b` is in by now, halving the way there.
+/// Current block of `b`, with path halving.
 fn find(into: &mut [u32], mut b: u32) -> u32 {
     while into[b as usize] != b {
         into[b as usize] = into[into[b as usize] as usize];

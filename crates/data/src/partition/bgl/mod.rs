@@ -1,20 +1,39 @@
-//! BGL's partitioning (Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O and preprocessing*, NSDI 2023,
-//! Graph Partition Module), with refinement.
+//! BGL's partitioning with refinement.
 //!
-//! 1. [`coarsen`]: breadth-first search from many sources at once deals the nodes to small blocks; [`merge`]: small blocks are folded
-//!    into others; [`contract`]: the graph of blocks. All again with larger blocks, until a part has a few dozen: the paper's multi-level
-//!    coarsening.
-//! 2. [`assign`]: blocks go to parts greedily, by edges within two hops and by how full the parts are. The largest blocks are few, so
-//!    several orders are tried.
-//! 3. [`uncoarsen`]: a block's part is that of its blocks and nodes. At every level what has more edges to another part moves there
-//!    ([`refine`], [`climb`]), and at the end [`repair`] enforces the limits.
+//! # Algorithm
 //!
-//! The paper maps blocks back and leaves it at that; the tries and what moves in step 3 are ours, after multilevel partitioners.
+//! 1. [`coarsen`] groups the nodes into small blocks by breadth-first search from many sources;
+//!    [`merge`] folds small blocks into others; [`contract`] builds the graph of blocks. This
+//!    repeats with larger blocks until a part consists of a few dozen (the paper's multi-level
+//!    coarsening).
+//! 2. [`assign`] assigns blocks to parts greedily, by edges within two hops and by the load of the
+//!    parts. Because the largest blocks are few, it tries several orders.
+//! 3. [`uncoarsen`] maps the parts back to smaller blocks and nodes. At every level, vertices with
+//!    more edges to another part move there ([`refine`], [`climb`]); at the end [`repair`] enforces
+//!    the limits.
 //!
-//! The graph is read as it is, by in-neighbours, and no more than sixteen of a node's ([`level`]); the first graph of blocks, far smaller, gets
-//! every edge both ways. O(V + E) time, of which the E is at most 16 V and is passed some ten times, and 30 bytes a node beside the levels of
-//! blocks, each smaller than the one before. Rows are read in their order in most passes, so the graph may be a mapped file. Parallel, with
-//! the same outcome for any number of threads.
+//! The result does not depend on the number of threads.
+//!
+//! # Source
+//!
+//! Liu et al., *BGL: GPU-efficient GNN training by optimizing graph data I/O and preprocessing*,
+//! NSDI 2023, Graph Partition Module.
+//!
+//! # Cost
+//!
+//! O(V + E) time, parallel, of which the E is at most 16 V and is traversed about ten times: at
+//! most sixteen in-neighbours of a node are visited ([`level`]). Most passes read rows in order, so
+//! the graph may be a mapped file.
+//!
+//! # Memory
+//!
+//! 30 bytes a node, and the levels of blocks, each smaller than the previous one and with every
+//! edge in both directions.
+//!
+//! # Deviations
+//!
+//! The paper only maps blocks back. The several orders and the moves of step 3 are additions from
+//! multilevel partitioners.
 
 mod assign;
 mod climb;
@@ -39,18 +58,18 @@ use super::{
     trains,
 };
 
-/// Blocks of a part at the level where they are assigned, were they all full.
+/// Blocks per part at the level of the assignment, if all were full.
 const BLOCKS: u64 = 16;
-/// How many times as large blocks may be a level further.
+/// Growth of the block size from level to level.
 const GROWTH: u64 = 8;
-/// What blocks of the first level hold at least, where there are several levels.
+/// Minimum block size of the first level, if there are several levels.
 const LEAST: u64 = 4;
-/// Edges that are looked at for one between blocks of the first level, were there one between each two.
+/// Visited edges per pair of blocks of the first level, if every pair had an edge.
 const DENSITY: u64 = 4;
-/// Sources of a level's first phase, as a multiple of the blocks there would be if all were full.
+/// Sources of a level's first phase, as a multiple of the number of full blocks.
 const SOURCES: u64 = 8;
 
-/// See the module's text.
+/// BGL partitioner with its options.
 pub(super) struct Bgl(Options);
 
 impl Bgl {
@@ -93,8 +112,9 @@ impl Partitioner for Bgl {
     }
 }
 
-/// What blocks of each level hold at most, the first level's first. A level further down has more blocks, as long as those of `nodes` nodes, were
-/// they full, would have [`DENSITY`] times fewer edges between each two of them than the `edges` that are looked at.
+/// Maximum block load of each level, from the first on. A level is added while its full blocks of
+/// `nodes` nodes would have at most [`DENSITY`] times fewer edges between each pair than the
+/// `edges` visited.
 fn sizes(limits: Limits, nodes: usize, edges: usize) -> Vec<Load> {
     let last = limits.nodes.div_ceil(BLOCKS);
     let most = (edges as u64 / DENSITY).isqrt();
@@ -104,7 +124,8 @@ fn sizes(limits: Limits, nodes: usize, edges: usize) -> Vec<Load> {
         sizes.push(size);
         size /= GROWTH;
     }
-    // a block's share of the training nodes is that of the nodes; small ones may have a few more
+    // A block's share of the training nodes equals its share of the nodes; small blocks may have a
+    // few more.
     let train = |nodes: u64| {
         let share = (limits.train * nodes).div_ceil(limits.nodes).max(1);
         if nodes == last { share } else { share + 2.min(limits.train.div_ceil(BLOCKS)) }
@@ -112,7 +133,7 @@ fn sizes(limits: Limits, nodes: usize, edges: usize) -> Vec<Load> {
     sizes.into_iter().rev().map(|nodes| Load { nodes, train: train(nodes) }).collect()
 }
 
-/// A level's vertices dealt to blocks, and the graph of those.
+/// Coarsens a level: the block of each vertex, and the graph of blocks.
 fn coarser<L: Level>(level: &L, most: Load, sources: u64, seed: u64) -> Result<(Vec<u32>, Blocks)> {
     let (mut of, count) = coarsen::blocks(level, most, sources, seed)?;
     let blocks = contract::contract(level, &of, count)?;

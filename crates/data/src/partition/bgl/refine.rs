@@ -1,9 +1,23 @@
-//! Refinement: vertices move to the part that they have most edges to, while the parts' limits allow.
+//! Parallel refinement of the parts.
 //!
-//! Only those who have an edge to another part at the beginning do. A half-round asks one half of them, by a hash, the next one the other: all
-//! look at the same parts (those before the half-round), in parallel, and of two neighbours that would change places only some are in the
-//! same half. Those who gain most go first. A vertex that gains nothing moves where that levels the parts. Ends when few move. O(E) a
-//! round, and the sort of those who move; the same for any number of threads.
+//! # Algorithm
+//!
+//! Each vertex moves to the part with which it shares the most edges, within the parts' limits.
+//! Only vertices with an edge to another part participate. A round consists of two half-rounds, one
+//! per half of the vertices (by a hash); a half-round evaluates all moves in parallel on the
+//! previous state, so that of two neighbours that would swap parts only some are in the same half.
+//! The moves with the largest gain come first. A vertex without gain moves if that improves the
+//! balance. Refinement ends when few vertices move. The result does not depend on the number of
+//! threads.
+//!
+//! # Source
+//!
+//! Parallel label propagation, as in multilevel partitioners: Meyerhenke, Sanders and Schulz, SEA
+//! 2014.
+//!
+//! # Cost
+//!
+//! O(E) a round, plus the sort of the moving vertices.
 
 use std::cmp::Reverse;
 
@@ -16,14 +30,14 @@ use super::{
     tally::Tally,
 };
 
-/// Ends when at most one of so many vertices moved in a round.
-const FEW: usize = 1000;
-/// Vertices of a parallel task.
+/// Refinement ends when at most one vertex in this many moved in a round.
+const MIN_MOVED_FRACTION: usize = 1000;
+/// Minimum number of vertices of a parallel task.
 const MIN_TASK_LEN: usize = 1 << 10;
 
-/// Moves vertices in at most `rounds` rounds; `held` is what the parts hold.
+/// Refines in at most `rounds` rounds; `held` is the load of each part.
 pub(super) fn refine<L: Level>(level: &L, of: &mut [u16], held: &mut [Load], limits: Limits, rounds: usize) {
-    let few = level.len() / FEW;
+    let few = level.len() / MIN_MOVED_FRACTION;
     let (parts, all): (&[u16], u32) = (of, level.len() as u32);
     let beside = |&v: &u32| {
         let mut beside = false;
@@ -39,7 +53,7 @@ pub(super) fn refine<L: Level>(level: &L, of: &mut [u16], held: &mut [Load], lim
     }
 }
 
-/// One half-round; how many moved.
+/// Runs one half-round and returns the number of moves.
 fn half<L: Level>(
     level: &L,
     border: &[u32],
@@ -66,7 +80,7 @@ fn half<L: Level>(
             let evens = target.nodes + load.nodes < now[usize::from(own)].nodes;
             part != u32::from(own)
                 && (tally.of(part) > stays || (tally.of(part) == stays && evens))
-                && target.has_room(load, limits)
+                && target.has_capacity(load, limits)
         };
         let best = tally.keys().iter().filter(may).copied();
         let best = best.max_by_key(|&part| (tally.of(part), Reverse(part)));
@@ -84,7 +98,7 @@ fn half<L: Level>(
     let mut moved = 0;
     for (_, v, part) in moves {
         let load = level.load(v);
-        if held[usize::from(part)].has_room(load, limits) {
+        if held[usize::from(part)].has_capacity(load, limits) {
             held[usize::from(of[v as usize])].remove(load);
             held[usize::from(part)].add(load);
             of[v as usize] = part;

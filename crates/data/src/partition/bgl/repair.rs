@@ -1,8 +1,19 @@
-//! Repair: a part that holds too much gives nodes away until it does not.
+//! Repair of parts that exceed their limits.
 //!
-//! First training nodes leave parts that have too many for parts that have room for them, whatever else those hold; then nodes that do not
-//! train leave parts that have too many nodes. There are always enough of them: a part that keeps to its limit of training nodes is within
-//! that of nodes without the others. Those who lose the fewest edges go first. O(E) once for each of the two, where they are needed at all.
+//! # Algorithm
+//!
+//! First, training nodes leave parts with too many for parts with capacity for training nodes,
+//! regardless of their other load; then other nodes leave parts with too many nodes. A solution
+//! always exists: a part within its limit of training nodes is within the limit of nodes without
+//! the others. The nodes that lose the fewest edges move first.
+//!
+//! # Source
+//!
+//! Ours; not part of BGL (Liu et al., NSDI 2023).
+//!
+//! # Cost
+//!
+//! O(E) for each of the two steps, only if it is needed.
 
 use rayon::prelude::*;
 
@@ -12,33 +23,34 @@ use super::{
     tally::Tally,
 };
 
-/// Moves nodes until no part is over its limits.
+/// Moves nodes until no part exceeds its limits.
 pub(super) fn repair(nodes: &Nodes, of: &mut [u16], held: &mut [Load], limits: Limits) {
     give(nodes, of, held, true, |part| part.train > limits.train, |part| part.train < limits.train);
     give(nodes, of, held, false, |part| part.nodes > limits.nodes, |part| part.nodes < limits.nodes);
 }
 
-/// Moves nodes of which training is `train` from parts that are `over` to the best of those with `room`.
+/// Moves nodes whose training flag is `train` from parts for which `over` holds to the best part
+/// for which `fits` holds.
 fn give(
     nodes: &Nodes,
     of: &mut [u16],
     held: &mut [Load],
     train: bool,
     over: impl Fn(&Load) -> bool + Sync,
-    room: impl Fn(&Load) -> bool + Sync,
+    fits: impl Fn(&Load) -> bool + Sync,
 ) {
     if !held.iter().any(&over) {
         return;
     }
     let (parts, now): (&[u16], &[Load]) = (of, held);
-    // what leaving costs, for the best part that has room now
+    // Cost of leaving, for the best part that has capacity now.
     let one = |tally: &mut Tally, v: u32| {
         let own = parts[v as usize];
         if nodes.trains[v as usize] != train || !over(&now[usize::from(own)]) {
             return None;
         }
         nodes.each(v, |u, weight| tally.add(parts[u as usize].into(), weight));
-        let best = tally.keys().iter().copied().filter(|&part| room(&now[part as usize]));
+        let best = tally.keys().iter().copied().filter(|&part| fits(&now[part as usize]));
         let best = best.max_by_key(|&part| (tally.of(part), std::cmp::Reverse(part)));
         let gain = best.map_or(0, |part| tally.of(part) as i64) - tally.of(own.into()) as i64;
         tally.clear();
@@ -53,9 +65,9 @@ fn give(
         if !over(&held[own]) {
             continue;
         }
-        let wanted = Some(usize::from(wanted)).filter(|&part| held.get(part).is_some_and(&room));
+        let wanted = Some(usize::from(wanted)).filter(|&part| held.get(part).is_some_and(&fits));
         let emptiest =
-            || (0..held.len()).filter(|&part| room(&held[part])).min_by_key(|&part| (held[part].nodes, part));
+            || (0..held.len()).filter(|&part| fits(&held[part])).min_by_key(|&part| (held[part].nodes, part));
         let Some(part) = wanted.or_else(emptiest) else { continue };
         let load = nodes.load(v);
         held[own].remove(load);

@@ -1,13 +1,13 @@
-//! Sums of weights by a small number, in a table that is cleared by what was touched.
+//! Sums of weights by small keys, in a table that is cleared through the list of touched keys.
 
-/// A sum for each of `0..n`.
+/// Sums for the keys `0..n`.
 pub(super) struct Tally {
     sums: Vec<u64>,
     touched: Vec<u32>,
 }
 
 impl Tally {
-    /// All sums zero.
+    /// Creates a table of zeros.
     pub(super) fn new(n: usize) -> Self {
         Self { sums: vec![0; n], touched: Vec::new() }
     }
@@ -22,18 +22,18 @@ impl Tally {
         *sum += weight;
     }
 
-    /// A sum.
+    /// Sum of a key.
     #[inline]
     pub(super) fn of(&self, key: u32) -> u64 {
         self.sums[key as usize]
     }
 
-    /// The keys of sums that are not 0, in the order in which they came.
+    /// Keys of nonzero sums, in order of first use.
     pub(super) fn keys(&self) -> &[u32] {
         &self.touched
     }
 
-    /// Makes all sums 0.
+    /// Resets all sums to 0.
     #[inline]
     pub(super) fn clear(&mut self) {
         for key in self.touched.drain(..) {

@@ -1,4 +1,5 @@
-//! Blocks keep to their size and hold every vertex once; contraction keeps every edge; refinement never cuts more.
+//! Tests: blocks respect their size and contain every vertex once; contraction preserves the edges;
+//! refinement never increases the cut.
 
 use graphmill_core::{EdgeOptions, build, keyed::Stream};
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ fn graph_of(nodes: usize, pairs: &[(u32, u32)], undirected: bool) -> Graph {
     build(nodes, &src, &dst, EdgeOptions { undirected, ..EdgeOptions::DIRECTED }).unwrap()
 }
 
-/// The weight of the edges between different ones of `of`, by looking at every edge.
+/// Weight of the edges between different parts, by visiting every edge.
 fn cut_of<L: Level>(level: &L, of: &[u16]) -> u64 {
     let mut sum = 0;
     for v in 0..level.len() as u32 {
@@ -28,7 +29,7 @@ fn held_by<L: Level>(level: &L, of: &[u16], parts: usize) -> Vec<Load> {
 
 proptest! {
     #[test]
-    fn blocks_are_a_partition_and_their_graph_has_every_edge(
+    fn blocks_cover_every_vertex_once_and_keep_every_edge(
         nodes in 1usize..80,
         pairs in prop::collection::vec((0u32..80, 0u32..80), 0..300),
         every in 1usize..4,
@@ -63,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn climbing_never_cuts_more_and_repair_keeps_the_limits(
+    fn climbing_never_increases_the_cut_and_repair_enforces_limits(
         nodes in 4usize..80,
         pairs in prop::collection::vec((0u32..80, 0u32..80), 0..300),
         every in 1usize..6,
@@ -76,7 +77,7 @@ proptest! {
         let train = trains.iter().filter(|&&trains| trains).count();
         let limits = Limits::new(nodes, train, &options);
         let mut stream = Stream::new(seed);
-        // everything in one part, or anywhere
+        // All vertices in one part, or spread.
         for spread in [1, u64::from(parts)] {
             let mut of: Vec<u16> = (0..nodes).map(|_| stream.below(spread) as u16).collect();
             let mut held = held_by(&fine, &of, parts.into());
@@ -98,11 +99,12 @@ proptest! {
 }
 
 #[test]
-fn sizes_grow_to_a_few_blocks_a_part() {
+fn block_sizes_grow_to_a_few_blocks_per_part() {
     let limits = Limits { nodes: 102_400, train: 51_200 };
     let sizes_of =
         |nodes, edges| -> Vec<u64> { sizes(limits, nodes, edges).iter().map(|size| size.nodes).collect() };
-    // 400,000 nodes in blocks of 800 are 500, which may have 250,000 edges between them: four are looked at for each
+    // 400,000 nodes make 500 blocks of 800 nodes with up to 250,000 edges between them, and four
+    // edges are visited for each.
     assert_eq!(sizes_of(400_000, 1_100_000), [800, 6400]);
     assert_eq!(sizes_of(400_000, 900_000), [6400]);
     assert_eq!(sizes_of(400_000, 70_000_000), [100, 800, 6400]);
@@ -111,8 +113,8 @@ fn sizes_grow_to_a_few_blocks_a_part() {
 }
 
 #[test]
-fn a_sample_stands_for_the_row() {
-    // node 0 has 40 in-neighbours: of every three the first counts for three
+fn sampled_edges_carry_the_weight_of_the_row() {
+    // Node 0 has 40 in-neighbours: of every three the first counts for three.
     let star: Vec<(u32, u32)> = (1..41).map(|v| (v, 0)).collect();
     let graph = graph_of(41, &star, false);
     let fine = Nodes { graph: &graph, trains: &[false; 41] };

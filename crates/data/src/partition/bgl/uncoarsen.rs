@@ -1,5 +1,5 @@
-//! Uncoarsening: from the parts of the largest blocks to those of the nodes, level by level. At each one vertices may move; the nodes
-//! at last until every part is within its limits.
+//! Uncoarsening: projects the parts of the largest blocks to the nodes, level by level, with
+//! refinement at each level and repair at the end.
 
 use super::{
     super::limits::{Limits, Load},
@@ -9,13 +9,13 @@ use super::{
     repair::repair,
 };
 
-/// Rounds of refinement at most.
+/// Maximum number of refinement rounds.
 pub(super) const ROUNDS: usize = 4;
-/// Passes of hill climbing at most.
+/// Maximum number of hill-climbing passes.
 const PASSES: usize = 2;
 
-/// The part of every node, given that of every block of the last of `levels` (the block of every vertex, and their graph) and what
-/// the parts hold. O(V + E).
+/// Part of every node, given that of every block of the last of `levels` (the block of every
+/// vertex, and their graph) and the load of each part. O(V + E).
 pub(super) fn uncoarsen(
     nodes: &Nodes,
     mut levels: Vec<(Vec<u32>, Blocks)>,

@@ -1,4 +1,5 @@
-//! `partition.json`: what a partition directory is and what its files must be, protected by a checksum over its own text.
+//! Manifest of a partition directory, `partition.json`: its counts and the entries of its files,
+//! protected by a checksum over its own text.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -10,12 +11,12 @@ use crate::{
 };
 
 pub(super) const FILE_NAME: &str = "partition.json";
-/// What `format` says: the magic word of a partition directory.
+/// Value of the field `format` in a partition directory.
 const FORMAT: &str = "graphmill-partition";
-/// The version this program reads and writes.
+/// Version that this program reads and writes.
 const VERSION: u64 = 1;
 
-/// The contents of `partition.json`.
+/// Contents of `partition.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
@@ -25,7 +26,7 @@ pub(super) struct Manifest {
     pub(super) parts: u16,
     pub(super) seed: u64,
     pub(super) options: serde_json::Value,
-    /// The name of what was partitioned.
+    /// Name of the partitioned dataset.
     pub(super) source: String,
     pub(super) source_checksum: Option<String>,
     pub(super) nodes: usize,
@@ -35,28 +36,28 @@ pub(super) struct Manifest {
     pub(super) valid: usize,
     pub(super) test: usize,
     pub(super) statistics: serde_json::Value,
-    /// Part by part.
+    /// Counts of each part.
     pub(super) each: Vec<Counts>,
     pub(super) files: BTreeMap<String, FileEntry>,
-    /// Of this text: see [`SignedManifest`].
+    /// Checksum of this text: see [`SignedManifest`].
     pub(super) checksum: String,
 }
 
-/// What a part holds.
+/// Counts of one part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Counts {
     pub(super) nodes: usize,
-    /// Among its own nodes.
+    /// Edges among its own nodes.
     pub(super) edges: usize,
-    /// Into its nodes from any.
+    /// Edges into its nodes from any node.
     pub(super) neighbors: usize,
-    /// Of the part's own manifest.
+    /// Checksum of the part's own manifest.
     pub(super) checksum: String,
 }
 
 impl Manifest {
-    /// A manifest of nothing yet.
+    /// Creates an empty manifest.
     pub(super) fn new(method: &str, parts: u16) -> Self {
         Self {
             format: FORMAT.into(),
@@ -86,7 +87,7 @@ impl SignedManifest for Manifest {
         file_name: FILE_NAME,
         format: FORMAT,
         version: VERSION,
-        // each of at most 65535 parts takes less than a kilobyte
+        // Each of at most 65535 parts takes less than a kilobyte.
         max_bytes: 64 << 20,
         thing: "partition",
         directory: "partitioned dataset",
@@ -100,7 +101,7 @@ impl SignedManifest for Manifest {
     }
 
     fn missing(_: &Path) -> &'static str {
-        "there is no such file, so this is no partitioned dataset; make one with `graphmill partition`"
+        "no such file, so this is not a partitioned dataset; create one with `graphmill partition`"
     }
 
     /// Checks that the counts agree.

@@ -1,17 +1,17 @@
-//! The directory of a partitioned dataset: what every machine knows, and a directory for each.
+//! Directory of a partitioned dataset: data shared by all machines, and one directory per part.
 //!
 //! ```text
-//! partition.json            what it is, counts, statistics, and type, shape, size and checksum of every file below that no part's own
-//!                           manifest lists
+//! partition.json            counts, statistics, and type, shape, size and checksum of every file below that
+//!                           no part's own manifest lists
 //! book.npy                  u16 [V]  the part of every node
 //! degrees.npy               u32 [V]  in-degrees
 //! train.npy valid.npy test.npy  u32  the split, in global ids, ascending
-//! part-0000/                a dataset of the part's own nodes, ascending by global id, and the edges among them (see
-//!                           [`native`](crate::dataset::native)): it opens alone in every command
+//! part-0000/                a dataset of the part's own nodes, ascending by global id, and the edges among them
+//!                           (see [`native`](crate::dataset::native)): every command opens it
 //!   nodes.npy               u32 [n]  the global id of every local one
 //!   neighbors/indptr.npy    u64 [n + 1]  row starts of
 //!   neighbors/indices.npy   u32      all in-neighbours of the part's nodes, in the source's order, by global ids
-//!   neighbors/edge_weight.npy  f4    their weights, where the source has any
+//!   neighbors/edge_weight.npy  f4    their weights, if the source has any
 //! part-0001/ ...
 //! ```
 
@@ -35,30 +35,31 @@ const BOOK: &str = "book.npy";
 const DEGREES: &str = "degrees.npy";
 const SPLIT: [&str; 3] = ["train.npy", "valid.npy", "test.npy"];
 
-/// The directory of part `part`.
+/// Directory name of part `part`.
 fn part_name(part: u16) -> String {
     format!("part-{part:04}")
 }
 
-/// An open partition directory: what is known of all nodes. [`PartitionDir::part`] opens one part of it.
+/// Open partition directory: the data of all nodes. [`PartitionDir::part`] opens one part.
 #[derive(Clone, Debug)]
 pub struct PartitionDir {
     path: PathBuf,
     manifest: Manifest,
-    /// The part of every node (`V`).
+    /// Part of every node (`V`).
     pub book: PartitionBook,
     /// In-degree of every node (`V`).
     pub degrees: Buffer<u32>,
-    /// The whole dataset's split, in global ids.
+    /// Split of the whole dataset, in global ids.
     pub split: Split,
 }
 
 impl PartitionDir {
-    /// Opens the directory `dir` after checking all that is known of all nodes: manifest, sizes, types and checksums of the files
-    /// beside it, part numbers, degrees and the split. O(V), parallel. The parts are checked when they are opened.
+    /// Opens the directory `dir` after checking the shared data: manifest, sizes, types and
+    /// checksums of the files, part numbers, degrees and the split. O(V), parallel. The parts are
+    /// checked when they are opened.
     ///
     /// # Errors
-    /// The first fault, with the file and the place.
+    /// The first fault, with its file and position.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         let path = dir.as_ref().to_path_buf();
         let manifest = Manifest::read(&path)?;
@@ -98,10 +99,11 @@ impl PartitionDir {
         Ok(Self { path, manifest, book, degrees, split })
     }
 
-    /// Opens part `part` after checking all of it, against what is known of all nodes too. O(n F + edges), parallel.
+    /// Opens part `part` after checking all of it, also against the shared data. O(n F + edges),
+    /// parallel.
     ///
     /// # Errors
-    /// There is no such part, or the first fault with the file and the place.
+    /// The part does not exist, or the first fault with its file and position.
     pub fn part(&self, part: u16) -> Result<Part> {
         if part >= self.parts() {
             return Err(Error::invalid(format!(
@@ -113,67 +115,67 @@ impl PartitionDir {
         part::open(self, part)
     }
 
-    /// The directory.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// `K`.
+    /// Number of parts, `K`.
     pub fn parts(&self) -> u16 {
         self.manifest.parts
     }
 
-    /// `V` of the whole dataset.
+    /// Number of nodes of the whole dataset, `V`.
     pub fn num_nodes(&self) -> usize {
         self.manifest.nodes
     }
 
-    /// `E` of the whole dataset.
+    /// Number of edges of the whole dataset, `E`.
     pub fn num_edges(&self) -> usize {
         self.manifest.edges
     }
 
-    /// Whether edges have weights.
+    /// Returns true if edges have weights.
     pub fn is_weighted(&self) -> bool {
         self.manifest.weighted
     }
 
-    /// The name of the dataset that was partitioned.
+    /// Name of the partitioned dataset.
     pub fn source(&self) -> &str {
         &self.manifest.source
     }
 
-    /// The checksum of the dataset that was partitioned, where it was read from a directory.
+    /// Checksum of the partitioned dataset, if it was read from a directory.
     pub fn source_checksum(&self) -> Option<&str> {
         self.manifest.source_checksum.as_deref()
     }
 
-    /// The checksum of this partition: of its manifest, which holds those of all files.
+    /// Checksum of this partition: that of its manifest, which lists those of all files.
     pub fn checksum(&self) -> &str {
         &self.manifest.checksum
     }
 
-    /// The name of the method that made it.
+    /// Name of the partitioning method.
     pub fn method(&self) -> &str {
         &self.manifest.method
     }
 
-    /// The seed of what the method drew.
+    /// Seed of the method.
     pub fn seed(&self) -> u64 {
         self.manifest.seed
     }
 
-    /// What the method was told besides.
+    /// Other options of the method.
     pub fn options(&self) -> &serde_json::Value {
         &self.manifest.options
     }
 
-    /// What was measured of it.
+    /// Recorded statistics of the partition.
     pub fn statistics(&self) -> &serde_json::Value {
         &self.manifest.statistics
     }
 
-    /// The directory of part `part`: a dataset.
+    /// Path of part `part`, which is a dataset directory.
     pub fn part_path(&self, part: u16) -> PathBuf {
         self.path.join(part_name(part))
     }

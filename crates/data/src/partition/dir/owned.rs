@@ -1,15 +1,16 @@
-//! The graph as the owner of some parts knows it: all nodes, and the edges into its own.
+//! Graph of the owner of some parts: all nodes, and the edges into its own.
 
 use graphmill_core::{Buffer, Graph, NodeId, Result};
 
 use super::{Part, PartitionDir};
 
 impl PartitionDir {
-    /// The graph of all `V` nodes with the edges into those of `parts`, whose neighbour lists are whole and in the dataset's order; other
-    /// nodes have none. A single part's lists are left where they are, several parts' are copied together. `8 V` bytes beside them.
+    /// Builds the graph of all `V` nodes with the edges into those of `parts`, whose neighbour
+    /// lists are complete and in the dataset's order; other nodes have none. A single part's lists
+    /// stay mapped, the lists of several parts are concatenated. `8 V` bytes in addition.
     ///
     /// # Errors
-    /// Parts of another partition.
+    /// A part belongs to another partition.
     pub fn graph_of(&self, parts: &[Part]) -> Result<Graph> {
         let of_part = |v: usize| {
             let number = self.book.of()[v];

@@ -12,27 +12,28 @@ pub(super) const INDPTR: &str = "neighbors/indptr.npy";
 pub(super) const INDICES: &str = "neighbors/indices.npy";
 pub(super) const EDGE_WEIGHT: &str = "neighbors/edge_weight.npy";
 
-/// What one machine holds: local ids number the part's own `n` nodes by ascending global id.
+/// Data of one machine: local ids number the part's own `n` nodes by ascending global id.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Its number.
+    /// Number of the part.
     pub number: u16,
-    /// Its nodes and the edges among them, in local ids.
+    /// Nodes of the part and the edges among them, in local ids.
     pub dataset: Dataset,
-    /// The global id of every local one (`n`), ascending.
+    /// Global id of every local one (`n`), ascending.
     pub nodes: Buffer<NodeId>,
-    /// All in-neighbours of its nodes.
+    /// All in-neighbours of the part's nodes.
     pub neighbors: Neighbors,
 }
 
 impl Part {
-    /// The local id of the node that is called `v` by all parts, if it is one of this part's. O(log n).
+    /// Local id of the node with global id `v`, if this part owns it. O(log n).
     pub fn local(&self, v: NodeId) -> Option<NodeId> {
         self.nodes.binary_search(&v).ok().map(|local| local as NodeId)
     }
 }
 
-/// The complete rows of the CSC graph for a part's own nodes, in the order of the whole graph's; rows by local id, neighbours by global id.
+/// Complete rows of the CSC graph for a part's own nodes, in the order of the whole graph's rows;
+/// rows by local id, neighbours by global id.
 #[derive(Clone, Debug)]
 pub struct Neighbors {
     indptr: Buffer<u64>,
@@ -41,7 +42,7 @@ pub struct Neighbors {
 }
 
 impl Neighbors {
-    /// In-neighbours and weights as they are kept.
+    /// In-neighbours and weights as buffers.
     pub(super) fn buffers(&self) -> (&Buffer<NodeId>, Option<&Buffer<f32>>) {
         (&self.indices, self.edge_weight.as_ref())
     }
@@ -51,30 +52,30 @@ impl Neighbors {
         &self.indptr
     }
 
-    /// Global ids of all rows.
+    /// Global ids of the neighbours of all rows.
     pub fn indices(&self) -> &[NodeId] {
         &self.indices
     }
 
-    /// Weight per neighbour, where edges have any.
+    /// Weight of each neighbour, if edges have weights.
     pub fn edge_weight(&self) -> Option<&[f32]> {
         self.edge_weight.as_deref()
     }
 
-    /// The in-neighbours of local node `local`, by global ids.
+    /// In-neighbours of local node `local`, by global ids.
     #[inline]
     pub fn of(&self, local: NodeId) -> &[NodeId] {
         &self.indices[self.indptr[local as usize] as usize..self.indptr[local as usize + 1] as usize]
     }
 
-    /// How many there are of `local`.
+    /// In-degree of local node `local`.
     #[inline]
     pub fn degree(&self, local: NodeId) -> usize {
         (self.indptr[local as usize + 1] - self.indptr[local as usize]) as usize
     }
 }
 
-/// Opens part `number` of `dir`, which has one of that number.
+/// Opens part `number` of `dir`, which must exist.
 pub(super) fn open(dir: &PartitionDir, number: u16) -> Result<Part> {
     let counts = &dir.manifest.each[usize::from(number)];
     let name = |file: &str| format!("{}/{file}", part_name(number));
@@ -86,7 +87,7 @@ pub(super) fn open(dir: &PartitionDir, number: u16) -> Result<Part> {
     let ascending = nodes.is_sorted_by(|a, b| a < b);
     let stranger = |&&v: &&NodeId| dir.book.of().get(v as usize) != Some(&number);
     if let Some(v) = nodes.par_iter().with_min_len(1 << 12).find_first(stranger) {
-        return Err(fault(NODES, format!("node {v} is none of part {number}'s, by book.npy")));
+        return Err(fault(NODES, format!("node {v} does not belong to part {number} by book.npy")));
     }
     if !ascending {
         return Err(fault(NODES, "the ids do not ascend".into()));
@@ -94,7 +95,7 @@ pub(super) fn open(dir: &PartitionDir, number: u16) -> Result<Part> {
 
     let indptr = files.read::<u64>(&name(INDPTR), &[rows])?;
     let degree = |local: usize| u64::from(dir.degrees[nodes[local] as usize]);
-    // starts that begin at 0 and grow by the degrees ascend, and none is above their sum
+    // Starts that begin at 0 and grow by the degrees are ascending and at most the sum.
     let wrong = |local: usize| indptr[local + 1] != indptr[local].wrapping_add(degree(local));
     if indptr[0] != 0 || indptr[counts.nodes] != counts.neighbors as u64 {
         let (first, last) = (indptr[0], indptr[counts.nodes]);

@@ -1,4 +1,4 @@
-//! The parts are the dataset, and damage is told.
+//! Tests: the parts together are the dataset, and damage is reported.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn description() -> Description<'static> {
     Description { method: "by hand", seed: 5, options: json!({"a": 1}), statistics: json!({"edge_cut": 0.5}) }
 }
 
-/// The in-neighbours of `v` with the bits of their weights.
+/// In-neighbours of `v` with the bits of their weights.
 fn row(graph: &graphmill_core::Graph, v: u32) -> Vec<(u32, Option<u32>)> {
     let run = graph.indptr()[v as usize] as usize..graph.indptr()[v as usize + 1] as usize;
     run.map(|e| (graph.indices()[e], graph.edge_weight().map(|weight| weight[e].to_bits()))).collect()
@@ -70,7 +70,7 @@ fn is_all_of(dir: &PartitionDir, whole: &Dataset, book: &PartitionBook) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
     #[test]
-    fn the_parts_are_the_dataset(
+    fn parts_together_equal_the_dataset(
         nodes in 5usize..30,
         pairs in prop::collection::vec((0u32..30, 0u32..30), 0..90),
         of in prop::collection::vec(0u16..5, 30),
@@ -78,31 +78,32 @@ proptest! {
             (any::<bool>(), any::<bool>(), any::<bool>(), 0u8..4, any::<bool>(), any::<bool>()),
     ) {
         let whole = dataset(nodes, &pairs, Kind { weighted, undirected, multi, features, named, reordered });
-        // no part is without a node
-        let of: Vec<u16> = of.iter().take(nodes).enumerate().map(|(v, &p)| if v < 5 { v as u16 } else { p }).collect();
+        // No part is empty.
+        let part = |(v, &p): (usize, &u16)| if v < 5 { v as u16 } else { p };
+        let of: Vec<u16> = of.iter().take(nodes).enumerate().map(part).collect();
         let book = PartitionBook::new(5, of).unwrap();
-        let room = tempfile::tempdir().unwrap();
-        let made = write(&whole, &book, &description(), &room.path().join("d"), &Quiet).unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let made = write(&whole, &book, &description(), &root.path().join("d"), &Quiet).unwrap();
         is_all_of(&made, &whole, &book);
         prop_assert_eq!((made.method(), made.seed()), ("by hand", 5));
         prop_assert_eq!((made.options(), made.statistics()), (&json!({"a": 1}), &json!({"edge_cut": 0.5})));
-        prop_assert_eq!(fs::read_dir(room.path()).unwrap().count(), 1, "nothing is left beside it");
+        prop_assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "nothing is left beside it");
     }
 }
 
-/// A directory of two parts with all there can be.
+/// Directory of two parts with every optional file.
 fn small() -> (tempfile::TempDir, PathBuf, Dataset) {
     let kind =
         Kind { weighted: true, undirected: true, multi: false, features: 1, named: false, reordered: false };
     let whole = dataset(9, &[(0, 1), (1, 2), (3, 4), (8, 2), (5, 6), (6, 7)], kind);
     let book = PartitionBook::new(2, vec![0, 1, 0, 1, 0, 1, 0, 1, 0]).unwrap();
-    let room = tempfile::tempdir().unwrap();
-    let path = room.path().join("d");
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("d");
     write(&whole, &book, &description(), &path, &Quiet).unwrap();
-    (room, path, whole)
+    (root, path, whole)
 }
 
-/// The error of opening all of a directory.
+/// Error of opening all of a directory.
 fn fault(path: &Path) -> Option<String> {
     let open = |dir: PartitionDir| (0..dir.parts()).try_for_each(|part| dir.part(part).map(drop));
     PartitionDir::open(path).and_then(open).err().map(|e| e.to_string())
@@ -116,8 +117,8 @@ fn all_files(dir: &Path, files: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn damage_anywhere_is_an_error_that_names_the_file() {
-    let (_room, path, _) = small();
+fn damage_anywhere_is_reported_with_its_file() {
+    let (_root, path, _) = small();
     assert_eq!(fault(&path), None);
     let mut files = Vec::new();
     all_files(&path, &mut files);
@@ -142,8 +143,8 @@ fn damage_anywhere_is_an_error_that_names_the_file() {
 }
 
 #[test]
-fn a_manifest_whose_counts_disagree_is_refused() {
-    let (_room, path, _) = small();
+fn inconsistent_manifest_counts_are_rejected() {
+    let (_root, path, _) = small();
     let file = path.join(manifest::FILE_NAME);
     let good = fs::read_to_string(&file).unwrap();
     let with = |change: fn(&mut Manifest)| {
@@ -181,20 +182,20 @@ fn a_manifest_whose_counts_disagree_is_refused() {
 }
 
 #[test]
-fn a_target_that_holds_something_is_refused() {
-    let (room, path, whole) = small();
+fn nonempty_targets_are_rejected() {
+    let (root, path, whole) = small();
     let book = PartitionBook::new(2, vec![0; 9]).unwrap();
     let refused = |book: &PartitionBook, dst: &Path| {
         write(&whole, book, &description(), dst, &Quiet).unwrap_err().to_string()
     };
     assert!(refused(&book, &path).contains("already holds a partitioned dataset"));
-    assert!(refused(&book, room.path()).contains("not empty"));
+    assert!(refused(&book, root.path()).contains("not empty"));
     assert!(refused(&book, &path.join("book.npy")).contains("this is a file"));
-    assert!(refused(&book, &room.path().join("new")).contains("part 1 has no node"));
+    assert!(refused(&book, &root.path().join("new")).contains("part 1 has no node"));
     let short = PartitionBook::new(1, vec![0; 8]).unwrap();
-    assert!(refused(&short, &room.path().join("new")).contains("a partition of 8 nodes, but there are 9"));
+    assert!(refused(&short, &root.path().join("new")).contains("a partition of 8 nodes, but there are 9"));
     let dir = PartitionDir::open(&path).unwrap();
     assert!(dir.part(2).unwrap_err().to_string().contains("part 2 of 2"));
-    assert!(PartitionDir::open(room.path()).unwrap_err().to_string().contains("graphmill partition"));
-    assert_eq!(fs::read_dir(room.path()).unwrap().count(), 1);
+    assert!(PartitionDir::open(root.path()).unwrap_err().to_string().contains("graphmill partition"));
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
 }

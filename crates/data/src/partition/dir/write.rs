@@ -1,7 +1,8 @@
-//! Writing a partition directory, part by part.
+//! Writing of a partition directory, part by part.
 //!
-//! Memory holds `8 V` bytes and two windows of each table; a part's tables go to disk as they are made. Where the dataset is on a
-//! disk that memory does not hold, a part reads the pages that have a row of its own: all of them, once a part, at the worst.
+//! Memory holds `8 V` bytes and two windows of each table; a part's tables go to disk as they are
+//! computed. If the dataset exceeds memory, each part reads the pages that contain its rows: in the
+//! worst case the whole dataset once per part.
 
 use std::{fs, io, path::Path};
 
@@ -27,27 +28,27 @@ use crate::{
     signed::SignedManifest,
 };
 
-/// What a part's tables may take of memory before they go to disk.
+/// Memory budget of a part's tables, in bytes; larger ones go to disk.
 const MEMORY: u64 = 1 << 30;
 
-/// What a partition's manifest tells besides the counts.
+/// Metadata of a partition's manifest.
 #[derive(Clone, Debug, Default)]
 pub struct Description<'a> {
-    /// The name of the method.
+    /// Name of the method.
     pub method: &'a str,
-    /// The seed of what it drew.
+    /// Seed of the method.
     pub seed: u64,
-    /// What it was told besides.
+    /// Other options of the method.
     pub options: serde_json::Value,
-    /// What was measured of the partition.
+    /// Recorded statistics of the partition.
     pub statistics: serde_json::Value,
 }
 
-/// Writes `dataset` as `book` deals it to the directory `dst`, which must be missing or empty, and opens it: `dst` holds all
-/// of it or is as it was. O(V (F + C) + E) and a read of what was written.
+/// Writes `dataset`, partitioned by `book`, to the directory `dst`, which must be missing or empty,
+/// and opens it: `dst` is written atomically. O(V (F + C) + E) and one read of the written files.
 ///
 /// # Errors
-/// The book is of another dataset, a part has no node, `dst` holds something, or writing fails.
+/// The book belongs to another dataset, a part has no node, `dst` is not empty, or writing fails.
 pub fn write(
     dataset: &Dataset,
     book: &PartitionBook,
@@ -88,8 +89,8 @@ pub fn write(
         for part in 0..book.parts() {
             progress.check()?;
             let of_part = &by_part[starts[usize::from(part)]..starts[usize::from(part) + 1]];
-            let deal = Deal { dataset, book, local: &local, part, nodes: of_part };
-            deal.write(dir, &mut m)?;
+            let writer = PartWriter { dataset, book, local: &local, part, nodes: of_part };
+            writer.write(dir, &mut m)?;
             progress.done(starts[usize::from(part) + 1] as u64);
         }
         let (path, text) = (dir.join(FILE_NAME), m.signed()?.1);
@@ -98,10 +99,11 @@ pub fn write(
     PartitionDir::open(dst)
 }
 
-/// That nothing is lost by writing to `dst`. Writing asks this too; asking before long work saves the wait.
+/// Checks that writing to `dst` overwrites nothing. Writing repeats this check; an early check
+/// avoids wasted work.
 ///
 /// # Errors
-/// It is a file, or a directory that is not empty.
+/// The path is a file or a nonempty directory.
 pub fn check_target(dst: &Path) -> Result<()> {
     let refuse = |message: &str| Err(Error::format(dst, "directory", message));
     match fs::read_dir(dst) {
@@ -110,7 +112,7 @@ pub fn check_target(dst: &Path) -> Result<()> {
             Some(_) if dst.join(FILE_NAME).exists() => {
                 refuse("it already holds a partitioned dataset; choose another directory, or remove it first")
             }
-            Some(_) => refuse("it is not empty; nothing was written, choose another directory"),
+            Some(_) => refuse("it is not empty; choose another directory (nothing was written)"),
         },
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
@@ -132,18 +134,18 @@ fn degrees(graph: &Graph) -> Result<Vec<u32>> {
     Ok(degrees)
 }
 
-/// One part on its way to the disk.
-struct Deal<'a> {
+/// Writer of one part.
+struct PartWriter<'a> {
     dataset: &'a Dataset,
     book: &'a PartitionBook,
-    /// Every node's place among those of its part (`V`).
+    /// Position of every node within its part (`V`).
     local: &'a [NodeId],
     part: u16,
-    /// The part's nodes, ascending.
+    /// Nodes of the part, ascending.
     nodes: &'a [NodeId],
 }
 
-impl Deal<'_> {
+impl PartWriter<'_> {
     fn write(&self, dir: &Path, m: &mut Manifest) -> Result<()> {
         let name = part_name(self.part);
         let path = dir.join(&name);
@@ -181,7 +183,7 @@ impl Deal<'_> {
         Ok(())
     }
 
-    /// Writes the rows of the part's nodes, of a value per edge.
+    /// Writes one value per edge for the rows of the part's nodes.
     fn rows<T: Element>(&self, values: &[T], path: &Path) -> Result<FileEntry> {
         let indptr = self.dataset.graph.indptr();
         let mut to = Writer::create(path)?;
@@ -192,7 +194,7 @@ impl Deal<'_> {
         to.finish(&[length])
     }
 
-    /// The part's nodes and the edges among them.
+    /// Builds the dataset of the part's nodes and the edges among them.
     fn dataset(&self, scratch: &Scratch) -> Result<Dataset> {
         let of = self.dataset;
         let part = |ids: &[NodeId]| {
@@ -215,7 +217,8 @@ impl Deal<'_> {
         })
     }
 
-    /// The edges among the part's nodes; rows ascend, as local ids do with global ones.
+    /// Builds the graph of the edges among the part's nodes; rows are ascending, because local ids
+    /// follow the order of global ids.
     fn topology(&self, scratch: &Scratch) -> Result<Graph> {
         let graph = &self.dataset.graph;
         let is_own = |&&u: &&NodeId| self.book.part_of(u) == self.part;

@@ -1,4 +1,5 @@
-//! A text file in chunks of whole lines, read and unpacked ahead by a thread of its own (a small one by the caller's).
+//! Text file in chunks of whole lines, read and unpacked ahead by a separate thread (a small file
+//! by the caller).
 
 use std::{
     io::{self, Read},
@@ -10,27 +11,27 @@ use std::{
 use graphmill_core::{Error, Result};
 
 use super::{
-    text::LONGEST_LINE,
+    text::MAX_LINE,
     unpack::{BytesRead, Unpacked},
 };
 
-/// Bytes of a chunk: many lines, and a few chunks fit the second-level cache of their readers' cores.
+/// Bytes per chunk: many lines, and a few chunks fit the L2 cache of the parsing cores.
 const CHUNK: usize = 1 << 20;
-/// Chunks read ahead.
+/// Number of chunks read ahead.
 const MAX_QUEUED: usize = 16;
-/// Files up to this size are read by the caller: a thread would cost more than it hides.
-const SMALL: u64 = 1 << 16;
+/// Largest file that the caller reads: a thread would cost more than it hides.
+const MAX_INLINE_SIZE: u64 = 1 << 16;
 
-/// The chunks of a file; a gzipped one is unpacked.
+/// Chunks of a file, unpacked if it is gzipped.
 pub(super) struct Chunks {
-    /// The reader of a small file, and what lies behind the last chunk's last line.
+    /// Reader of a small file, and the text after the last chunk's last line.
     here: Option<(Unpacked, Vec<u8>)>,
     receiver: Option<Receiver<io::Result<Vec<u8>>>>,
     thread: Option<JoinHandle<()>>,
     progress: BytesRead,
 }
 
-/// The beginning of the file's text, and about how many bytes its whole text has.
+/// Reads the beginning of the file's text and estimates the length of the whole.
 pub(super) fn peek(path: &Path) -> Result<(Vec<u8>, u64)> {
     let reader = Unpacked::open(path, 1 << 12)?;
     let progress = reader.progress();
@@ -41,11 +42,11 @@ pub(super) fn peek(path: &Path) -> Result<(Vec<u8>, u64)> {
 }
 
 impl Chunks {
-    /// Opens the file and begins to read.
+    /// Opens the file and starts reading.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let mut reader = Unpacked::open(path, 1 << 18)?;
         let progress = reader.progress();
-        if progress.size <= SMALL {
+        if progress.size <= MAX_INLINE_SIZE {
             return Ok(Self { here: Some((reader, Vec::new())), receiver: None, thread: None, progress });
         }
         let (sender, receiver) = sync_channel(MAX_QUEUED);
@@ -54,7 +55,7 @@ impl Chunks {
             loop {
                 let chunk = next_chunk(&mut reader, &mut rest);
                 let last = !matches!(&chunk, Ok(chunk) if !chunk.is_empty());
-                // Nobody listens any more where the import ended early.
+                // The receiver is gone if the import ended early.
                 if sender.send(chunk).is_err() || last {
                     return;
                 }
@@ -65,10 +66,10 @@ impl Chunks {
         Ok(Self { here: None, receiver: Some(receiver), thread, progress })
     }
 
-    /// The next chunk: whole lines, the last of which may lack its end in the last chunk.
+    /// Returns the next chunk of whole lines; the file's last line may lack its line end.
     ///
     /// # Errors
-    /// Reading or unpacking fails, or a line is longer than any table has.
+    /// Reading or unpacking fails, or a line exceeds the limit.
     pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         if let Some((reader, rest)) = &mut self.here {
             let chunk = next_chunk(reader, rest)?;
@@ -78,11 +79,11 @@ impl Chunks {
         match receiver.recv() {
             Ok(Ok(chunk)) if chunk.is_empty() => Ok(None),
             Ok(chunk) => chunk.map(Some),
-            Err(_) => Ok(None), // the thread is gone, after its last chunk
+            Err(_) => Ok(None), // the thread has ended after its last chunk
         }
     }
 
-    /// Bytes of the file on the disk, and how many of them are read.
+    /// Size of the file on disk and number of bytes read.
     pub(super) fn progress(&self) -> (u64, u64) {
         (self.progress.size, self.progress.taken())
     }
@@ -92,12 +93,12 @@ impl Drop for Chunks {
     fn drop(&mut self) {
         self.receiver = None;
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // it has nothing to say beyond what it sent
+            let _ = thread.join(); // its result was sent through the channel
         }
     }
 }
 
-/// The next chunk; what comes behind its last line stays in `rest`. Empty at the end.
+/// Reads the next chunk; text after its last line stays in `rest`. Empty at the end.
 fn next_chunk(reader: &mut dyn Read, rest: &mut Vec<u8>) -> io::Result<Vec<u8>> {
     let mut chunk = Vec::with_capacity(CHUNK + rest.len());
     chunk.append(rest);
@@ -111,10 +112,10 @@ fn next_chunk(reader: &mut dyn Read, rest: &mut Vec<u8>) -> io::Result<Vec<u8>> 
             *rest = chunk.split_off(searched + end + 1);
             return Ok(chunk);
         }
-        if chunk.len() as u64 > LONGEST_LINE {
+        if chunk.len() as u64 > MAX_LINE {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "a line of more than 64 MiB: this is no text table",
+                "a line of more than 64 MiB: this is not a text table",
             ));
         }
     }
@@ -148,14 +149,14 @@ mod tests {
         }
         assert_eq!(all(b"").unwrap().len(), 0);
         assert_eq!(all(b"a").unwrap(), [b"a"]);
-        // a reader that is dropped early lets its thread end
+        // The thread of a dropped reader ends.
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&text.repeat(8)).unwrap();
         assert!(Chunks::open(file.path()).unwrap().next().unwrap().is_some());
     }
 
     #[test]
-    fn packed_files_are_unpacked_and_damage_is_told() {
+    fn gzipped_files_are_unpacked_and_damage_is_reported() {
         let text = b"0 1\n".repeat(700_000);
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gz.write_all(&text).unwrap();

@@ -17,7 +17,7 @@ use crate::{
     npy,
 };
 
-/// The features and the number of rows.
+/// Reads the features and the number of rows.
 pub(super) fn read_features(path: &Path, scratch: &Scratch) -> Result<(Features, usize)> {
     if is_npy(path) {
         let array = npy::open(path)?;
@@ -41,7 +41,7 @@ pub(super) fn read_features(path: &Path, scratch: &Scratch) -> Result<(Features,
     Ok((Features::f32(rows.columns(), rows.finish()?), count))
 }
 
-/// The labels and the number of rows.
+/// Reads the labels and the number of rows.
 pub(super) fn read_labels(path: &Path) -> Result<(Labels, usize)> {
     let at = At::new(path, "labels");
     if is_npy(path) {

@@ -1,4 +1,4 @@
-//! The two ends of every edge, from text or an array, a chunk at a time.
+//! Ends of the edges, from text or an array, in chunks.
 
 mod array;
 mod id;
@@ -22,14 +22,15 @@ use crate::{
     npy,
 };
 
-/// Takes the two ends of some edges, and their weights where those are asked for (otherwise none).
+/// Consumer of the ends of a batch of edges, with their weights in a weighted import (otherwise
+/// empty).
 pub(in super::super) type Sink<'a, T> = dyn FnMut(&[T], &[T], &[f32]) -> Result<()> + 'a;
 
-/// Hands the two ends of every edge to `sink`, as written, in their order, a piece at a time, with its weight where
-/// `weights` says where that is; all ends are below `nodes` where that is known.
+/// Passes the ends of every edge to `sink`, as written and in order, in batches, with weights from
+/// `weights`; if `nodes` is given, all ends must be below it.
 ///
 /// # Errors
-/// A line that is no edge, or has no weight, with its number; what `sink` reports.
+/// A line is not an edge or has no weight, reported with its number, or `sink` fails.
 pub(in super::super) fn read<T: Id>(
     path: &Path,
     nodes: Option<usize>,
@@ -37,7 +38,7 @@ pub(in super::super) fn read<T: Id>(
     scratch: &Scratch,
     sink: &mut Sink<'_, T>,
 ) -> Result<()> {
-    // wider than an id: where nothing is known, 2^64 - 1 is one as well
+    // Wider than an id: without a known limit, 2^64 - 1 is also an id.
     let limit = nodes.map_or(1 << 64, |nodes| nodes as u128);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if is_npy(path) {
@@ -53,7 +54,7 @@ pub(in super::super) fn read<T: Id>(
     let mut lines = 0;
     let mut first = true;
     loop {
-        // as many chunks as there are threads are parsed side by side
+        // As many chunks as threads are parsed in parallel.
         let mut group = Vec::new();
         while group.len() < rayon::current_num_threads() {
             match chunks.next() {
@@ -95,7 +96,7 @@ pub(in super::super) fn read<T: Id>(
     }
 }
 
-/// Reads the first chunk of a text file and tells what the whole will come to.
+/// Reads the first chunk of a text file and estimates the size of the whole.
 pub(in super::super) fn estimate(path: &Path) -> Result<Needs> {
     if is_npy(path) {
         let edges = (npy::open(path)?.len() / 2) as u64;

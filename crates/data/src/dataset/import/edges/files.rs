@@ -1,4 +1,4 @@
-//! Which files hold the parts: by convention in a directory, and by options.
+//! Files of an edge-list import: by convention in a directory, and by options.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,14 @@ use graphmill_core::{Error, Result};
 
 use super::super::{ImportOptions, WeightColumn};
 
-/// Where the parts are.
+/// Paths of the files.
 pub(super) struct Files {
     pub(super) edges: PathBuf,
-    /// Weights of edges that are an array.
+    /// Array of edge weights.
     pub(super) weights: Option<PathBuf>,
     pub(super) features: Option<PathBuf>,
     pub(super) labels: Option<PathBuf>,
-    /// Classes as pairs, where there is no file of labels.
+    /// Classes as pairs, if there is no label file.
     pub(super) pairs: Option<PathBuf>,
     pub(super) nodes: Option<PathBuf>,
     pub(super) meta: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// By convention in a directory; options go before.
+    /// Finds the files by convention in a directory; options take precedence.
     pub(super) fn find(src: &Path, options: &ImportOptions) -> Result<Self> {
         let mut files = Self {
             edges: src.to_path_buf(),
@@ -42,11 +42,12 @@ impl Files {
             names.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()));
             let one = |stems: &[&str], endings: &[&str]| one_of(src, &names, stems, endings);
             files.edges = one(&["edges", "edge_list"], TABLES)?.ok_or_else(|| {
-                let message = "no edges.* or edge_list.* (.csv, .tsv, .txt, .npy, also .gz) here; name the edge file itself";
+                let message = "no edges.* or edge_list.* (.csv, .tsv, .txt, .npy, also .gz) in this \
+                    directory; name the edge file itself";
                 Error::format(src, "directory", message)
             })?;
             files.weights = one(&["edge_weight"], &[".npy"])?;
-            // A file that an option replaces is not looked for, so it may be there twice.
+            // A file replaced by an option is not searched for, so duplicates of it are allowed.
             if options.features.is_none() {
                 files.features = one(&["features"], TABLES)?;
             }
@@ -80,11 +81,11 @@ impl Files {
 }
 
 impl Files {
-    /// The files that are read.
+    /// Paths of all files that are read.
     pub(super) fn read(&self, options: &ImportOptions) -> Vec<PathBuf> {
         let one = [&self.features, &self.labels, &self.pairs, &self.nodes, &self.meta, &self.json];
         let weights = match &options.weights {
-            // a list has its weights in a column
+            // The weights of a text list are a column.
             _ if !is_npy(&self.edges) => None,
             WeightColumn::Named(file) => Some(PathBuf::from(file)),
             WeightColumn::Auto => self.weights.clone(),
@@ -97,12 +98,12 @@ impl Files {
 
 const TABLES: &[&str] = &[".csv", ".tsv", ".txt", ".npy", ".csv.gz", ".tsv.gz", ".txt.gz"];
 
-/// Whether a file is called by one of the stems with one of the endings.
+/// Returns true if the name is one of the stems with one of the endings.
 fn is_called(name: &str, stems: &[&str], endings: &[&str]) -> bool {
     stems.iter().any(|stem| name.strip_prefix(stem).is_some_and(|ending| endings.contains(&ending)))
 }
 
-/// The one file called by one of the stems with one of the endings.
+/// Finds the one file whose name is one of the stems with one of the endings.
 fn one_of(dir: &Path, names: &[String], stems: &[&str], endings: &[&str]) -> Result<Option<PathBuf>> {
     let found: Vec<&String> = names.iter().filter(|name| is_called(name, stems, endings)).collect();
     match found[..] {
@@ -111,9 +112,7 @@ fn one_of(dir: &Path, names: &[String], stems: &[&str], endings: &[&str]) -> Res
         [first, second, ..] => Err(Error::format(
             dir,
             "directory",
-            format!(
-                "both '{first}' and '{second}' are here; name the one to read by an option, or move one away"
-            ),
+            format!("both '{first}' and '{second}' exist; select one with an option, or move one away"),
         )),
     }
 }

@@ -4,10 +4,10 @@ use graphmill_core::{Result, place::At};
 
 use crate::npy::Element;
 
-/// Renumbers `ids`, which begin at `first`, from 0.
+/// Subtracts `first` from `ids`.
 ///
 /// # Errors
-/// One is below `first`.
+/// An id is below `first`.
 pub(super) fn below<T>(ids: &mut [T], first: u64, at: &At) -> Result<()>
 where
     T: Element + Into<u64> + TryFrom<u64>,

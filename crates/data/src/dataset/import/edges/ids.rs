@@ -1,4 +1,4 @@
-//! From the ids that files name to node numbers.
+//! Mapping from the ids in files to node numbers.
 
 use graphmill_core::{Buffer, NodeId, Result, place::At, progress::Unit};
 use rayon::prelude::*;
@@ -6,25 +6,27 @@ use rayon::prelude::*;
 use super::super::{claims, splits};
 use crate::external::{Edges, Rows, Scratch};
 
-/// How ids become node numbers.
+/// Mapping from ids to node numbers.
 pub(super) enum Ids {
-    /// An id is its number.
+    /// Identity: an id is the node number.
     Plain(usize),
-    /// The ids in use, ascending: the place is the number.
+    /// Ids in use, ascending: the rank is the node number.
     Compact(Index),
 }
 
 impl Ids {
-    /// Ids that are numbers, of edges whose largest is `largest`.
+    /// Creates the identity mapping for edges whose largest id is `largest`.
     pub(super) fn plain(largest: Option<NodeId>, edges: u64, known: Option<usize>, at: &At) -> Result<Self> {
         if let Some(nodes) = known {
             return Ok(Self::Plain(nodes));
         }
         let nodes = largest.map_or(0, |last| u64::from(last) + 1);
-        // Sparse ids would make a graph of lone nodes, and a single one could ask for all memory.
+        // Sparse ids would create a graph of isolated nodes, and a single one could allocate all
+        // memory.
         if !claims::are_plausible(nodes, edges) {
             return Err(at.error(format!(
-                "the largest id is {}, but there are only {edges} edges: use compact-ids if ids are sparse, or say num-nodes",
+                "the largest id is {}, but there are only {edges} edges; pass compact-ids if ids are sparse, \
+                 or num-nodes",
                 nodes - 1,
             )));
         }
@@ -45,7 +47,7 @@ impl Ids {
         }
     }
 
-    /// The numbers of a part's ids.
+    /// Node numbers of a part's ids.
     pub(super) fn part(&self, ids: Vec<u64>, at: &At) -> Result<Buffer<NodeId>> {
         let ids = match self {
             Self::Plain(_) => ids,
@@ -62,19 +64,19 @@ impl Ids {
     }
 }
 
-/// Ids that are looked for among the known ones together.
+/// Number of ids looked up together.
 const BATCH: usize = 1 << 25;
 
-/// Edges between ids of 64 bits: kept as they are until all ids are known.
+/// Edges between 64-bit ids, stored until all ids are known.
 pub(super) struct Sparse {
     scratch: Scratch,
     pairs: Rows<u64>,
-    /// Their weights, where edges have weights.
+    /// Weights of the edges, if weighted.
     weights: Option<Rows<f32>>,
-    /// The different ids of the batches before, ascending.
+    /// Distinct ids of the previous batches, ascending.
     ids: Vec<u64>,
     batch: Vec<u64>,
-    /// Edges handed over so far.
+    /// Number of edges processed.
     edges: u64,
 }
 
@@ -118,13 +120,15 @@ impl Sparse {
         Ok(())
     }
 
-    /// The ids in use; `known` is how many there must be. The edges go to `edges`, by number.
+    /// Numbers the ids in use, which must be `known` many, and passes the edges by node number to
+    /// `edges`.
     pub(super) fn number(mut self, known: Option<usize>, edges: &mut Edges, at: &At) -> Result<Ids> {
         self.merge()?;
         let (count, ids) = (self.edges, std::mem::take(&mut self.ids));
         if let Some(nodes) = known.filter(|&nodes| nodes != ids.len()) {
             return Err(at.error(format!(
-                "the edges name {} different ids, but there are {nodes} nodes; compact-ids needs every node to have an edge",
+                "the edges name {} different ids, but there are {nodes} nodes; compact-ids needs every node \
+                 to have an edge",
                 ids.len()
             )));
         }
@@ -138,7 +142,7 @@ impl Sparse {
         let mut weights = weights.chunks(1 << 20);
         let mut done = 0;
         for piece in pairs.chunks(1 << 21) {
-            // Every id is there: the index was made of them.
+            // Every id is present, because the index was built from them.
             let number = |id: u64| index.number(id).unwrap_or_default();
             let (src, dst): (Vec<NodeId>, Vec<NodeId>) =
                 piece.par_chunks_exact(2).map(|pair| (number(pair[0]), number(pair[1]))).unzip();
@@ -150,7 +154,7 @@ impl Sparse {
     }
 }
 
-/// Ids in ascending order with a way in: where those with the same upper bits begin.
+/// Ascending ids with an index on their upper bits.
 pub(super) struct Index {
     ids: Vec<u64>,
     shift: u32,
@@ -159,7 +163,7 @@ pub(super) struct Index {
 
 impl Index {
     fn new(ids: Vec<u64>) -> Self {
-        // about two ids to an entry where they are spread evenly
+        // About two ids per entry if they are evenly spread.
         let bits = (usize::BITS - ids.len().leading_zeros()).saturating_sub(1).clamp(1, 26);
         let most = ids.last().copied().unwrap_or(0);
         let shift = (64 - most.leading_zeros()).saturating_sub(bits);
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_follow_the_ids() {
+    fn node_numbers_follow_the_order_of_ids() {
         let at = At::new(Path::new("a"), "ids");
         let plain = Ids::plain(Some(4), 2, None, &at).unwrap();
         assert_eq!((plain.len(), plain.number(3), plain.number(5)), (5, Some(3), None));
@@ -218,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_place_among_the_ids_is_the_number(
+        fn the_rank_of_an_id_is_its_node_number(
             ids in prop::collection::btree_set(prop_oneof![any::<u64>(), 0u64..200, Just(u64::MAX)], 1..150),
             others in prop::collection::vec(any::<u64>(), 20),
         ) {

@@ -1,4 +1,4 @@
-//! Edges of a list, plain or SNAP's, and node numbers for its ids.
+//! Edges of a plain or SNAP list, and the mapping of its ids to node numbers.
 
 use graphmill_core::{NodeId, Result, place::At};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::external::{Edges, Needs, Scratch};
 
-/// The edges of a list, and how its ids become node numbers.
+/// Reads the edges of a list and the mapping of its ids.
 pub(super) fn read(
     files: &Files,
     known: Option<usize>,
@@ -45,7 +45,8 @@ pub(super) fn read(
         return Ok((edges, ids));
     }
     if !edges.take_up_all() {
-        // The nodes of a SNAP list are those that edges name: a larger id is no error there, but ids leave gaps.
+        // The nodes of a SNAP list are those of its edges: a larger id is not an error of its own,
+        // but shows that ids leave gaps.
         let limit = known.filter(|_| header.is_none()).map(|nodes| nodes.saturating_add(first as usize));
         if first == 0 {
             ends::read::<NodeId>(path, limit, &weights, scratch, &mut |from, to, weight| {
@@ -64,7 +65,8 @@ pub(super) fn read(
         && largest as usize >= nodes
     {
         return Err(at.error(format!(
-            "the largest id is {}, but by the header there are {} nodes: ids leave gaps, use compact-ids (or flavour plain, where ids without edges are nodes too)",
+            "the largest id is {}, but the header declares {} nodes: ids leave gaps; pass compact-ids (or \
+             flavour plain, which also counts ids without edges as nodes)",
             u64::from(largest) + first,
             header.nodes
         )));

@@ -1,12 +1,13 @@
-//! `meta.json`: what the tables of a directory cannot say. Every field may be missing.
+//! `meta.json`: properties that the tables of a directory cannot express. Every field is optional.
 //!
 //! ```text
 //! {"name": "cora", "nodes": 2708, "edges": 10556, "classes": 7, "metric": "accuracy"}
 //! ```
 //!
-//! `graphs`, a list of `{"name": "DE", "nodes": {"start": 0, "end": 9498}}`, says of which graphs this is the union.
-//! `normalize` (rows or standard) says how features are normalized; the statistics of standard are beside it.
-//! `nodes` and `edges` must be what the files hold; classes beyond the largest label have no node.
+//! `graphs`, a list of `{"name": "DE", "nodes": {"start": 0, "end": 9498}}`, lists the graphs of a
+//! disjoint union. `normalize` (rows or standard) is the normalization of the features; the
+//! statistics of standard are separate files. `nodes` and `edges` must match the files; classes
+//! beyond the largest label have no nodes.
 
 use std::path::{Path, PathBuf};
 
@@ -19,38 +20,39 @@ use crate::{
     npy,
 };
 
-/// The statistics of standardized features.
+/// File names of the statistics of standardized features.
 pub(super) const MEAN: &str = "feature_mean.npy";
 pub(super) const DEVIATION: &str = "feature_deviation.npy";
 
-/// Beside a directory of tables.
+/// Contents of `meta.json`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super::super) struct Meta {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) name: Option<String>,
-    /// `V`.
+    /// Number of nodes, `V`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) nodes: Option<usize>,
-    /// Lines of the list of edges.
+    /// Number of lines of the edge list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) edges: Option<u64>,
-    /// `C`.
+    /// Number of classes, `C`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) classes: Option<usize>,
-    /// Whether labels are sets of classes, where a single column of them leaves that open.
+    /// True if labels are sets of classes, which a single column leaves open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) multi: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) metric: Option<String>,
-    /// How the features were normalized, with the statistics in `feature_mean.npy` and `feature_deviation.npy`.
+    /// Normalization of the features, with the statistics in `feature_mean.npy` and
+    /// `feature_deviation.npy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) normalize: Option<String>,
-    /// The graphs that the dataset is the union of.
+    /// Graphs of a disjoint union.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super::super) graphs: Option<Vec<NamedGraph>>,
     #[serde(skip)]
-    /// The file, for messages.
+    /// Path of the file, for messages.
     pub(in super::super::super) path: PathBuf,
 }
 
@@ -58,14 +60,14 @@ impl Meta {
     /// Reads the file `path`.
     ///
     /// # Errors
-    /// It cannot be read, or is something else.
+    /// The file cannot be read, or has unknown or invalid fields.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
         let meta: Self = serde_json::from_slice(&text).map_err(|e| json::error(path, &e))?;
         Ok(Self { path: path.to_path_buf(), ..meta })
     }
 
-    /// How the features beside this file are normalized.
+    /// Reads the normalization of the features.
     ///
     /// # Errors
     /// The name is unknown, or the statistics cannot be read.
@@ -81,7 +83,7 @@ impl Meta {
         Normalization::of_parts(name, mean, deviation).ok_or_else(unknown).map(Some)
     }
 
-    /// That the list holds as many edges as this says.
+    /// Checks the number of edges in the list.
     pub(super) fn check_edges(&self, found: u64, list: &Path) -> Result<()> {
         match self.edges {
             Some(edges) if edges != found => Err(At::new(&self.path, "edges")
@@ -90,14 +92,14 @@ impl Meta {
         }
     }
 
-    /// The labels with as many classes as this says.
+    /// Extends the labels to the stated number of classes.
     pub(super) fn with_classes(&self, labels: Labels) -> Result<Labels> {
         let labels = match (labels, self.multi, self.classes) {
             (Labels::Single { class, .. }, Some(true), Some(1)) => {
                 let member = class.iter().map(|&c| match c {
                     0 | 1 => c as u8,
                     ..0 => super::super::labels::MISSING,
-                    _ => 2, // is refused
+                    _ => 2, // is rejected
                 });
                 let member = member.collect();
                 super::labels::multi(member, 1, &At::new(&self.path, "multi"))?

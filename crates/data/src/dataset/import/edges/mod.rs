@@ -1,23 +1,26 @@
-//! A plain edge list: one edge `from to` per line, and beside it features, labels and a split as text or `.npy`. Of
-//! further columns the weight is read, where the list or the option `weights` names its column (see [`weights`]).
+//! Import of an edge list: one edge `from to` per line, with features, labels and a split as text
+//! or `.npy`. Of further columns only the weight is read, if the list or the option `weights` names
+//! its column (see [`weights`]).
 //!
-//! `SRC` is the edge file, or a directory that holds, each as `.csv`, `.tsv`, `.txt` (also `.gz`) or
-//! `.npy`: `edges` or `edge_list` (beside an array perhaps its weights, `edge_weight.npy`); `features` (a row per node); `labels` (a column of classes, or
-//! columns of zeros and ones); and the split as `split.json` / `splits.json`
-//! (`{"train": [..], "valid": [..], "test": [..]}`, or a list of those) or as `train`, `valid` (or
-//! `val`) and `test` (an id per line; as `.npy` also a mask). Options name other files.
+//! `SRC` is the edge file, or a directory that holds, each as `.csv`, `.tsv`, `.txt` (also `.gz`)
+//! or `.npy`: `edges` or `edge_list` (with an array optionally its weights, `edge_weight.npy`);
+//! `features` (a row per node); `labels` (a column of classes, or columns of zeros and ones); and
+//! the split as `split.json` / `splits.json` (`{"train": [..], "valid": [..], "test": [..]}`, or a
+//! list of those) or as `train`, `valid` (or `val`) and `test` (an id per line; as `.npy` also a
+//! mask). Options name other files.
 //!
-//! A label may be missing: an empty line (see [`text`]), `nan` or -1 in a single column, or a row
-//! of nothing else in several columns. A node without a line in `label_pairs` has no class, which
-//! is a known label.
+//! A missing label is an empty line (see [`text`]), `nan` or -1 in a single column, or a row of
+//! only those in several columns. A node without a line in `label_pairs` has no class, which is a
+//! known label.
 //!
-//! Rows belong to nodes in the order of their ids: 0, 1, 2, ..., or with `compact_ids` the ids that
-//! the edges name, ascending. With `first_id` they begin at another id, 1 say, in all files.
+//! Rows belong to nodes in the order of their ids: 0, 1, 2, ..., or with `compact_ids` the ids of
+//! the edges, ascending. With `first_id` ids begin at another number, such as 1, in all files.
 //!
-//! A file `nodes` (an id per row) or `meta.json` (see [`meta`]) says how many nodes there are, and `label_pairs` or
-//! `group-edges` (a line `node,class` for each class of a node) stands for labels.
+//! A file `nodes` (an id per row) or `meta.json` (see [`meta`]) determines the number of nodes, and
+//! `label_pairs` or `group-edges` (a line `node,class` for each class of a node) replaces labels.
 //!
-//! The edges may have other [`Flavour`]s: SNAP, METIS, WebGraph's ASCII, or GNNLab's directory, which has everything.
+//! The edges may have other [`Flavour`]s: SNAP, METIS, WebGraph's ASCII format, or GNNLab's
+//! directory, which contains everything.
 
 mod chunks;
 mod columns;
@@ -63,7 +66,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let labels = files.labels.as_deref().map(read_labels).transpose()?;
     let nodes = files.nodes.as_deref().map(|path| nodes::count(path, options)).transpose()?.flatten();
     let meta = files.meta.as_deref().map(Meta::read).transpose()?.unwrap_or_default();
-    // it is that of the features in the directory
+    // The normalization describes the features in the directory.
     let normalization = if options.features.is_none() { meta.normalization()? } else { None };
     let mut report = ImportReport::default();
     report_unread(src, options, &files, nodes, normalization.as_ref(), &mut report)?;
@@ -120,7 +123,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     Ok(Raw { name, num_nodes, edges, features, normalization, labels, splits, graphs, metric, report })
 }
 
-/// Reports files and columns that are beside the edges and are not read.
+/// Reports unread files and columns beside the edges.
 fn report_unread(
     src: &Path,
     options: &ImportOptions,
@@ -147,7 +150,7 @@ fn report_unread(
     })
 }
 
-/// The edges of a METIS or WebGraph file, which also says how many nodes there are.
+/// Reads the edges of a METIS or WebGraph file, which also states the number of nodes.
 fn read_lists_of_neighbors(
     flavour: Flavour,
     path: &Path,
@@ -157,7 +160,8 @@ fn read_lists_of_neighbors(
     report: &mut ImportReport,
 ) -> Result<(Edges, Ids)> {
     if options.compact_ids {
-        let message = format!("compact-ids: the lists of neighbours of {flavour} have no ids of their own");
+        let message =
+            format!("compact-ids: neighbour lists in {flavour} files have no ids; leave out compact-ids");
         return Err(At::new(path, "ids").error(message));
     }
     let (edges, nodes) = match flavour {
@@ -173,10 +177,10 @@ fn read_lists_of_neighbors(
 struct NodeCount(Option<(usize, String)>);
 
 impl NodeCount {
-    /// Notes that there are `count` nodes, as `by` says.
+    /// Records the number of nodes stated by `by`.
     ///
     /// # Errors
-    /// Another has said something else.
+    /// Another source states a different number.
     fn agree(&mut self, count: usize, by: String) -> Result<()> {
         if let Some((other, first)) = &self.0
             && *other != count

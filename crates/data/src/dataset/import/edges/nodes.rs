@@ -1,4 +1,4 @@
-//! A file of the nodes: their number.
+//! Node file of an edge-list import, which determines the number of nodes.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use super::{
 };
 use crate::npy;
 
-/// How many nodes the file lists: one a row, its id in the first column.
+/// Counts the nodes of the file: one per row, its id in the first column.
 ///
-/// A file that no option names and whose first column does not hold ids (a table of names, say) is no list of nodes:
-/// `None`.
+/// A file that was found by convention and whose first column does not hold ids (a table of names,
+/// for example) is not a node list: `None`.
 ///
 /// # Errors
-/// The file cannot be read; or ids repeat or leave gaps where they must not (without `compact_ids` they are all from the
-/// first id on).
+/// The file cannot be read, or ids repeat or leave gaps (without `compact_ids` they must be
+/// contiguous from the first id on).
 pub(super) fn count(path: &Path, options: &ImportOptions) -> Result<Option<usize>> {
-    /// No id.
+    /// Marks a field that is not an id.
     const NAME: u64 = u64::MAX;
     let asked = options.nodes.is_some();
     let first = options.first_id;
@@ -31,7 +31,7 @@ pub(super) fn count(path: &Path, options: &ImportOptions) -> Result<Option<usize
         match table(path, "", |field| Some(whole(field).unwrap_or(NAME))) {
             Ok(table) => table.data.chunks_exact(table.columns.max(1)).map(|row| row[0]).collect(),
             Err(error) if asked => return Err(error),
-            Err(_) => return Ok(None), // no table at all
+            Err(_) => return Ok(None), // not a table
         }
     };
     match ids.iter().position(|&id| id == NAME) {
@@ -40,7 +40,7 @@ pub(super) fn count(path: &Path, options: &ImportOptions) -> Result<Option<usize
         None => ids.sort_unstable(),
     }
     if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(at.error(format!("node {} stands twice", pair[0])));
+        return Err(at.error(format!("node {} occurs twice", pair[0])));
     }
     let (Some(&low), Some(&high)) = (ids.first(), ids.last()) else {
         return Err(at.error("there are no nodes"));
@@ -49,11 +49,11 @@ pub(super) fn count(path: &Path, options: &ImportOptions) -> Result<Option<usize
     let last = first.saturating_add(count as u64 - 1);
     if !options.compact_ids && (low, high) != (first, last) {
         let hint = match (low, high == low + (count as u64 - 1)) {
-            (1.., true) => format!("say first-id {low}"),
-            _ => "use compact-ids if ids leave gaps".into(),
+            (1.., true) => format!("pass first-id {low}"),
+            _ => "pass compact-ids if ids leave gaps".into(),
         };
         return Err(at.error(format!(
-            "{count} nodes from {low} to {high}, where {first} to {last} was expected; {hint}"
+            "{count} nodes from {low} to {high}, but {first} to {last} is expected; {hint}"
         )));
     }
     Ok(Some(count))

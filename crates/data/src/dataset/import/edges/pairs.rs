@@ -1,5 +1,5 @@
-//! Sets of classes as a list of their own: a line `node,class` for every class of a node, as the social-computing sets
-//! (BlogCatalog, Flickr, YouTube: `group-edges.csv`) have them.
+//! Sets of classes as a separate list: one line `node,class` for every class of a node, as in the
+//! social-computing datasets (BlogCatalog, Flickr, YouTube: `group-edges.csv`).
 
 use std::path::Path;
 
@@ -12,10 +12,12 @@ use super::{
     text::{table, whole},
 };
 
-/// The classes of every node. Classes are numbered from `first` as nodes are; with compact ids by ascending number.
+/// Reads the classes of every node. Classes are numbered from `first` like nodes, or with compact
+/// ids by ascending number.
 ///
 /// # Errors
-/// The table has not two columns of whole numbers, a node is not there, or the classes' numbers leave wide gaps.
+/// The table does not have two columns of whole numbers, a node does not exist, or the class
+/// numbers leave wide gaps.
 pub(super) fn read(path: &Path, ids: &Ids, first: u64, report: &mut ImportReport) -> Result<Labels> {
     let at = At::new(path, "labels");
     let mut table = table(path, "a whole number", whole::<u64>)?;
@@ -29,12 +31,13 @@ pub(super) fn read(path: &Path, ids: &Ids, first: u64, report: &mut ImportReport
     known.sort_unstable();
     known.dedup();
     let compact = matches!(ids, Ids::Compact(_));
-    let largest = known[known.len() - 1]; // a table has rows
+    let largest = known[known.len() - 1]; // a table is never empty
     let classes = if compact { known.len() as u64 } else { largest.saturating_add(1) };
     // Some classes may be empty, but not most of them.
     if classes > 2 * known.len() as u64 + 1024 {
         return Err(at.error(format!(
-            "the largest class is {}, but only {} are in use: number them from {first} on, or use compact-ids",
+            "the largest class is {}, but only {} are in use: number them from {first} on, or pass \
+             compact-ids",
             largest.saturating_add(first),
             known.len()
         )));
@@ -45,7 +48,7 @@ pub(super) fn read(path: &Path, ids: &Ids, first: u64, report: &mut ImportReport
     let mut repeated = 0;
     for (row, pair) in table.data.chunks_exact(2).enumerate() {
         let Some(v) = ids.number(pair[0]) else {
-            return Err(at.error(format!("row {row} names the node {}, which is not there", pair[0] + first)));
+            return Err(at.error(format!("row {row} names node {}, which does not exist", pair[0] + first)));
         };
         let class = if compact { known.partition_point(|&other| other < pair[1]) } else { pair[1] as usize };
         let member = &mut member[v as usize * classes + class];

@@ -1,4 +1,4 @@
-//! The split: JSON lists, or a file per part.
+//! Split of an edge-list import: JSON lists, or a file per part.
 
 use std::path::Path;
 
@@ -14,8 +14,7 @@ use super::{
 };
 use crate::npy::{self, Kind};
 
-/// The splits that the files hold; none where there are no files.
-/// Ids begin at `first`.
+/// Reads the splits in the files; empty without files. Ids begin at `first`.
 pub(super) fn read(files: &Files, ids: &Ids, first: u64) -> Result<Vec<Split>> {
     if let Some(path) = &files.json {
         return read_json(path, ids, first);
@@ -30,7 +29,7 @@ pub(super) fn read(files: &Files, ids: &Ids, first: u64) -> Result<Vec<Split>> {
     Ok(vec![Split { train: nth(0)?, valid: nth(1)?, test: nth(2)? }])
 }
 
-/// One part of the split: an id per line, or an array of ids, or an array that is a mask.
+/// Reads one part of the split: an id per line, an array of ids, or an array that is a mask.
 fn read_part(path: &Path, ids: &Ids, first: u64) -> Result<Buffer<NodeId>> {
     let at = At::new(path, "ids");
     if is_npy(path) {
@@ -50,7 +49,7 @@ fn read_part(path: &Path, ids: &Ids, first: u64) -> Result<Buffer<NodeId>> {
     part(table.data, ids, first, &at)
 }
 
-/// The nodes of one part that the files call `list`.
+/// Converts the ids of one part to nodes.
 fn part(mut list: Vec<u64>, ids: &Ids, first: u64, at: &At) -> Result<Buffer<NodeId>> {
     below(&mut list, first, at)?;
     ids.part(list, at)

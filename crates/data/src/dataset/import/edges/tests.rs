@@ -27,12 +27,12 @@ const WHOLE: &[(&str, &str)] = &[
     ("features.csv", "1,2\n3,4\n5,6\n"),
     ("labels.csv", "1.0,0.0\n0.0,0.0\n1.0,1.0\n"),
     ("split.json", r#"{"train": [2], "val": [0], "test": [1]}"#),
-    ("train.txt", "Node_idx\n0\n"), // split.json goes before
+    ("train.txt", "Node_idx\n0\n"), // split.json takes precedence
     ("nodes.csv", "name\na\nb\nc\n"),
 ];
 
 #[test]
-fn a_directory_by_convention() {
+fn directories_are_read_by_convention() {
     let dir = directory(WHOLE);
     let dataset = run(dir.path(), &ImportOptions::default()).unwrap();
     assert_eq!(edges(&dataset), [(2, 1), (0, 2)]);
@@ -108,7 +108,7 @@ fn weights_follow_their_edges() {
         edges(&dataset).into_iter().zip(weights.unwrap_or_default()).collect::<Vec<_>>()
     };
     let third = ImportOptions { weights: "3".parse().unwrap(), ..Default::default() };
-    // duplicates are summed, also over both ways of an undirected edge
+    // Duplicates are summed, also over both directions of an undirected edge.
     let text = directory(&[("edges.txt", "0 1 0.5 x\n2 1 0\n0\t1 0.25\n1 0 4\n2 2 1.5\n")]);
     let expected = [((1, 0), 4.0), ((0, 1), 0.75), ((2, 1), 0.0), ((2, 2), 1.5)];
     assert_eq!(weights(text.path(), &third), expected);
@@ -118,17 +118,17 @@ fn weights_follow_their_edges() {
     assert_eq!(weights(text.path(), &ImportOptions::default()), []);
     let kept = ImportOptions { keep_duplicates: true, ..third.clone() };
     assert_eq!(weights(text.path(), &kept)[1..3], [((0, 1), 0.25), ((0, 1), 0.5)]);
-    // ids that are renumbered
+    // Renumbered ids.
     let sparse = directory(&[("edges.txt", "90 7 1\n7 70000000000 2\n")]);
     let compact = ImportOptions { compact_ids: true, ..third.clone() };
     assert_eq!(weights(sparse.path(), &compact), [((1, 0), 1.0), ((0, 2), 2.0)]);
     let first = ImportOptions { first_id: 1, ..third.clone() };
     assert_eq!(weights(directory(&[("edges.txt", "1 2 3\n")]).path(), &first), [((0, 1), 3.0)]);
-    // the component that is kept
+    // Largest component.
     let parts = directory(&[("edges.txt", "4 3 7\n0 1 2\n2 1 3\n")]);
     let largest = ImportOptions { largest_component: true, ..third };
     assert_eq!(weights(parts.path(), &largest), [((0, 1), 2.0), ((2, 1), 3.0)]);
-    // arrays
+    // Arrays.
     let arrays = directory(&[]);
     npy::write(arrays.path().join("edges.npy"), &[0u32, 1, 2, 1], &[2, 2]).unwrap();
     npy::write(arrays.path().join("edge_weight.npy"), &[0.5f64, 3.0], &[2]).unwrap();
@@ -144,7 +144,7 @@ fn weights_follow_their_edges() {
 }
 
 #[test]
-fn faults_name_the_file_and_the_line() {
+fn errors_contain_the_file_and_the_line() {
     let fails = |name: &str, text: &str, why: &str| {
         let dir = directory(WHOLE);
         std::fs::write(dir.path().join(name), text).unwrap();
@@ -154,7 +154,7 @@ fn faults_name_the_file_and_the_line() {
     fails("edge_list.csv", "0,1\n0,3\n", "line 2: the edge joins nodes 0 and 3");
     fails("edge_list.csv", "0,1\n0,-1\n", "line 2: '-1' is not a node id");
     fails("edge_list.csv", "0,1\n0\n", "line 2: two node ids expected");
-    fails("edge_list.csv", "a,b,weight\n0,1,1\n1,0\n", "line 3: there is no column 3");
+    fails("edge_list.csv", "a,b,weight\n0,1,1\n1,0\n", "line 3: the line has no column 3");
     for bad in ["x", "-1", "nan", "inf", "1e39", "", "-1e-9"] {
         let why = format!("line 3: the edge weighs '{bad}'");
         fails("edge_list.csv", &format!("a,b,weight\n0,1,1\n1,0,{bad}\n"), &why);
@@ -216,7 +216,7 @@ fn ids_from_1_with_sets_of_classes_as_pairs() {
     let Labels::Multi { member, classes: 3 } = &dataset.labels else { panic!() };
     assert_eq!(member[..], [0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 1]);
     assert_eq!(dataset.split.train[..], [1]);
-    // the same by options, with sparse ids and sparse classes
+    // The same through options, with sparse ids and sparse classes.
     let dir = directory(&[("e", "10,20\n30,10\n"), ("p", "node,group\n20,7\n20,9\n"), ("n", "30\n10\n20\n")]);
     let path = |name: &str| Some(dir.path().join(name));
     let compact =
@@ -238,15 +238,15 @@ fn faults_of_first_ids_nodes_and_pairs() {
     fails(
         ("nodes.csv", "1\n2\n3\n4\n"),
         from(0),
-        "4 nodes from 1 to 4, where 0 to 3 was expected; say first-id 1",
+        "4 nodes from 1 to 4, but 0 to 3 is expected; pass first-id 1",
     );
-    fails(("nodes.csv", "1\n2\n9\n"), from(1), "use compact-ids");
-    fails(("nodes.csv", "1\n1\n"), from(1), "node 1 stands twice");
+    fails(("nodes.csv", "1\n2\n9\n"), from(1), "pass compact-ids");
+    fails(("nodes.csv", "1\n1\n"), from(1), "node 1 occurs twice");
     fails(("edges.csv", "1,2\n0,1\n"), from(1), "entry 1 is 0, but ids begin at 1");
     fails(("edges.csv", "1,2\n5,1\n"), from(1), "line 2: the edge joins nodes 5 and 1");
     fails(("group-edges.csv", "1\n"), from(1), "1 columns found");
     fails(("group-edges.csv", "1,x\n"), from(1), "line 1: column 2: 'x'");
-    fails(("group-edges.csv", "5,1\n"), from(1), "row 0 names the node 5");
+    fails(("group-edges.csv", "5,1\n"), from(1), "row 0 names node 5");
     fails(("group-edges.csv", "2,0\n"), from(1), "entry 1 is 0");
     fails(("group-edges.csv", "1,4000000000\n"), from(1), "only 1 are in use");
     fails(("train.txt", "0\n"), from(1), "entry 0 is 0, but ids begin at 1");
@@ -259,7 +259,7 @@ fn faults_of_first_ids_nodes_and_pairs() {
 }
 
 #[test]
-fn meta_says_what_tables_cannot() {
+fn meta_json_supplements_the_tables() {
     let with = |meta: &str| {
         let dir = directory(&[("edges.txt", "0 1\n"), ("labels.txt", "0\n1\n0\n"), ("meta.json", meta)]);
         run(dir.path(), &ImportOptions::default())

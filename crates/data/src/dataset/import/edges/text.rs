@@ -1,14 +1,13 @@
-//! Text tables: lines with numbers, fields between commas, tabs or spaces, comments, headers.
+//! Text tables: lines of numbers separated by commas, tabs or spaces, with comments and headers.
 //!
-//! Every line but the comments (`#` or `%`) is a row. In a table of one column an empty line is a
-//! row whose value is missing, as pandas, Polars and R write it, and so is `""`; what reads the
+//! Every line except comments (`#` or `%`) is a row. In a table of one column an empty line is a
+//! row with a missing value, as written by pandas, Polars and R, and so is `""`; the reader of the
 //! column decides whether a value may be missing. In a table of several columns an empty line is an
-//! error. A newline at the end of the file ends the last row, it does not begin another. The first
-//! line names the columns if no field of it is a number and not all are empty. (Edge lists have a
-//! reader of their own, in `ends.rs`, which passes over empty lines: an edge is never empty.)
+//! error. A newline at the end of the file ends the last row and does not begin another. The first
+//! line is a header if none of its fields is a number and not all are empty. (Edge lists have a
+//! separate reader in `ends.rs`, which skips empty lines, because an edge is never empty.)
 //!
-//! Files are read line by line; wide rows are parsed in
-//! parallel, a batch of lines at a time.
+//! Files are read line by line; wide rows are parsed in parallel, one batch of lines at a time.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -21,19 +20,19 @@ use rayon::prelude::*;
 use super::unpack::Unpacked;
 use crate::npy::{Element, Number};
 
-/// A longer line is no table: a row of a million features fits.
-pub(super) const LONGEST_LINE: u64 = 1 << 26;
+/// Maximum length of a line: a row of a million features fits.
+pub(super) const MAX_LINE: u64 = 1 << 26;
 /// Bytes read at a time.
 const CHUNK_LEN: usize = 1 << 20;
-/// Lines and bytes that are parsed together.
+/// Maximum lines and bytes of a batch.
 const BATCH: (usize, usize) = (1 << 13, 1 << 22);
 
-/// The lines of a file but its comments (`#` or `%`).
+/// Lines of a file except comments (`#` or `%`).
 pub(in super::super) struct Lines {
     path: PathBuf,
     reader: BufReader<Unpacked>,
     line: Vec<u8>,
-    /// The number of the last line read, from 1.
+    /// Number of the last line read, from 1.
     number: usize,
 }
 
@@ -44,23 +43,23 @@ impl Lines {
         Ok(Self { path: path.to_path_buf(), reader, line: Vec::new(), number: 0 })
     }
 
-    /// Where the last line is.
+    /// Location of the last line.
     pub(in super::super) fn at(&self) -> At<'_> {
         At::new(&self.path, format!("line {}", self.number))
     }
 
-    /// The next line with its number, without white space around it; it may be empty.
+    /// Returns the next line with its number, trimmed; it may be empty.
     pub(in super::super) fn next(&mut self) -> Result<Option<(usize, &str)>> {
         loop {
             self.line.clear();
             self.number += 1;
-            let read = self.reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.line);
+            let read = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.line);
             let read = read.map_err(|e| self.at().error(format!("cannot be read: {e}")))?;
             if read == 0 {
                 return Ok(None);
             }
-            if read as u64 == LONGEST_LINE {
-                return Err(self.at().error("a line of more than 64 MiB: this is no text table"));
+            if read as u64 == MAX_LINE {
+                return Err(self.at().error("a line of more than 64 MiB: this is not a text table"));
             }
             if self.number == 1 && self.line.starts_with(b"\xef\xbb\xbf") {
                 self.line.drain(..3); // a byte order mark
@@ -77,8 +76,8 @@ impl Lines {
     }
 }
 
-/// The fields of a line: between commas, else between semicolons, else between white space; without
-/// spaces and quotes around them.
+/// Splits a line into fields: at commas, else at semicolons, else at white space; spaces and quotes
+/// around fields are removed.
 pub(in super::super) fn fields(line: &str) -> impl Iterator<Item = &str> {
     let separator = [',', ';'].into_iter().find(|&c| line.contains(c));
     let (separated, spaced) = match separator {
@@ -91,18 +90,18 @@ pub(in super::super) fn fields(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A whole number, which may be written with a point (`3.0`), as NumPy and pandas do.
+/// Parses a whole number, which may be written with a point (`3.0`), as by NumPy and pandas.
 pub(in super::super) fn whole<T: Element + std::str::FromStr>(field: &str) -> Option<T> {
     field.parse().ok().or_else(|| T::from_number(Number::Float(field.parse().ok()?)))
 }
 
-/// A finite 32-bit float.
+/// Parses a finite 32-bit float.
 pub(in super::super) fn finite(field: &str) -> Option<f32> {
     field.parse().ok().filter(|x: &f32| x.is_finite())
 }
 
-/// Whether a first line names columns rather than holding values: none of the fields is a number,
-/// and some are not empty.
+/// Returns true if a first line is a header: none of the fields is a number, and some are not
+/// empty.
 pub(in super::super) fn is_header<'a>(fields: impl Iterator<Item = &'a str>) -> bool {
     let mut named = false;
     for field in fields {
@@ -114,8 +113,7 @@ pub(in super::super) fn is_header<'a>(fields: impl Iterator<Item = &'a str>) -> 
     named
 }
 
-/// How many columns the table at `path` has: as many as its first line that is not empty; 0 if
-/// there is none.
+/// Number of columns of the table at `path`: that of its first nonempty line; 0 if all are empty.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -129,7 +127,7 @@ pub(in super::super) fn width(path: &Path) -> Result<usize> {
     Ok(0)
 }
 
-/// A text table of numbers.
+/// Text table of numbers.
 #[derive(Debug)]
 pub(in super::super) struct Table<T> {
     pub(in super::super) rows: usize,
@@ -138,12 +136,12 @@ pub(in super::super) struct Table<T> {
     pub(in super::super) data: Vec<T>,
 }
 
-/// Reads the table at `path`, whose fields `parse` turns into values; `what` says in messages what
-/// a field must be.
+/// Reads the table at `path`; `parse` converts fields to values, and `what` describes a valid field
+/// in messages.
 ///
 /// # Errors
-/// A field that does not parse, an empty line in a table of several columns, a row of another
-/// length than the first (with line numbers), or no rows at all.
+/// A field does not parse, a line of a table of several columns is empty, a row has another length
+/// than the first (with line numbers), or the table has no rows.
 pub(in super::super) fn table<T: Element>(
     path: &Path,
     what: &str,
@@ -159,10 +157,11 @@ pub(in super::super) fn table<T: Element>(
     Ok(table)
 }
 
-/// As [`table`], but hands the rows to `each` a batch at a time, with the number of columns (1 at least).
+/// Reads a table as [`table`] does, but passes the rows to `each` in batches, with the number of
+/// columns (at least 1).
 ///
 /// # Errors
-/// As for [`table`], and those of `each`.
+/// As for [`table`], or `each` fails.
 pub(in super::super) fn for_each_batch<T: Element>(
     path: &Path,
     what: &str,
@@ -268,7 +267,7 @@ mod tests {
         same("\"\"\n3\n", &[-1, 3]); // a missing first value is not a header
         same("\n3\n", &[-1, 3]);
         same("# c\nlabel\r\n\r\n% c\r\n3\r\n", &[-1, 3]);
-        // the final newline ends the last row, another is one more row
+        // The final newline ends the last row; a second one is another row.
         same("3\n4", &[3, 4]);
         same("3\n4\n", &[3, 4]);
         same("3\n4\n\n", &[3, 4, -1]);
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_have_line_and_column() {
+    fn errors_contain_line_and_column() {
         assert!(floats("# c\n1,2\n3\n").unwrap_err().contains("line 3: 1 values, but the first row has 2"));
         assert!(floats("1,2\n3,x\n").unwrap_err().contains("line 2: column 2: 'x' is not a finite number"));
         assert!(floats("1,2\n3,nan\n").unwrap_err().contains("'nan'"));
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_recognised_and_damage_noticed() {
+    fn gzip_is_recognized_and_damage_detected() {
         let text: String = (0..20_000).map(|i| format!("{i},{}\n", i * 2)).collect();
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(text.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! A file's text, which may be gzipped, and how much of the file has been read.
+//! Text of a file, gzipped or not, and the number of bytes read.
 
 use std::{
     fs::File,
@@ -13,25 +13,25 @@ use std::{
 use flate2::bufread::MultiGzDecoder;
 use graphmill_core::{Error, Result};
 
-/// The text of a file; gzip is recognised by its first bytes.
+/// Reader of a file's text; gzip is recognized by its first bytes.
 pub(in super::super) struct Unpacked {
     text: Box<dyn Read + Send>,
     progress: BytesRead,
 }
 
-/// How far a file is read: a figure for people, which other threads may look at.
+/// Progress within a file, readable from other threads.
 #[derive(Clone)]
 pub(in super::super) struct BytesRead {
-    /// Bytes of the file on the disk.
+    /// Size of the file on disk, in bytes.
     pub(in super::super) size: u64,
     taken: Arc<AtomicU64>,
 }
 
 impl Unpacked {
-    /// Opens `path`, of which `piece` bytes are read at a time.
+    /// Opens `path` with a read buffer of `piece` bytes.
     ///
     /// # Errors
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     pub(in super::super) fn open(path: &Path, piece: usize) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
@@ -47,16 +47,16 @@ impl Unpacked {
         Ok(Self { text, progress })
     }
 
-    /// How far it is, now and later.
+    /// Shared view of the progress.
     pub(in super::super) fn progress(&self) -> BytesRead {
         self.progress.clone()
     }
 }
 
 impl BytesRead {
-    /// Bytes of the file that are read.
+    /// Number of bytes read.
     pub(in super::super) fn taken(&self) -> u64 {
-        // It orders nothing.
+        // Relaxed: the counter orders nothing.
         self.taken.load(Relaxed)
     }
 }
@@ -67,7 +67,7 @@ impl Read for Unpacked {
     }
 }
 
-/// Counts the bytes that pass.
+/// Reader that counts the bytes.
 struct Counted {
     inner: File,
     taken: Arc<AtomicU64>,

@@ -1,7 +1,8 @@
-//! Where the weights of an edge list are, and how they are read.
+//! Location and parsing of the weights of an edge list.
 //!
-//! A list names the column in its first line, or in the comment over it as SNAP and our own export do; otherwise the
-//! option `weights` says which it is. An array has them in another array beside it.
+//! The weight column is named by the first line, or by the comment above it as in SNAP's files and
+//! our own export; otherwise the option `weights` selects it. The weights of an edge array are a
+//! separate array.
 
 use std::path::{Path, PathBuf};
 
@@ -14,22 +15,23 @@ use super::{
     text::{fields, is_header},
 };
 
-/// What a column of weights is called.
+/// Names of a weight column.
 pub(in super::super) const NAMES: [&str; 3] = ["weight", "edge_weight", "weights"];
 
-/// Where the weights of a list are.
+/// Location of the weights of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Weights {
-    /// There are none, or they are not asked for.
+    /// Unweighted, or weights are disabled.
     None,
-    /// In the column of this number, from 0; the ends are 0 and 1.
+    /// Column of this index, from 0; the ends are 0 and 1.
     Column(usize),
-    /// In an array of their own.
+    /// Separate array.
     File(PathBuf),
 }
 
 impl Weights {
-    /// Those of the list at `path`, by what the option says; `beside` is an array that lies beside it.
+    /// Finds the weights of the list at `path` by the option; `beside` is an array in the same
+    /// directory.
     ///
     /// # Errors
     /// The list has no such column, or cannot be read.
@@ -58,20 +60,20 @@ impl Weights {
             Some(column) if column >= 2 => Ok(Self::Column(column)),
             Some(_) => Err(at.error(format!("the column '{name}' holds an end of the edges"))),
             None if names.is_empty() => Err(at.error(format!(
-                "no line names the columns, so '{name}' is none: give its number, 3 for the first behind the ends"
+                "no line names the columns, so '{name}' is unknown: give the column's number, 3 for the \
+                 first after the ends"
             ))),
-            None => Err(at.error(format!("there is no column '{name}'; here are {}", names.join(", ")))),
+            None => Err(at.error(format!("no column '{name}'; the columns are {}", names.join(", ")))),
         }
     }
 }
 
-/// A column's number, counted from 1, as a place.
+/// Index of a column given by its number from 1.
 fn number(text: &str) -> Option<usize> {
     text.parse::<usize>().ok().and_then(|number| number.checked_sub(1)).filter(|&column| column < 1 << 20)
 }
 
-/// The columns behind the first `used` that are not read as weights, by name, or by number from 1
-/// if they have no names.
+/// Unread columns after the first `used`, by name, or by number from 1 if they have no names.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -84,8 +86,8 @@ pub(in super::super) fn unread_columns(path: &Path, used: usize, weights: &Weigh
     Ok(unread.map(|c| names.get(c).cloned().unwrap_or_else(|| (c + 1).to_string())).collect())
 }
 
-/// What the columns are called, by the first line of data or by the last comment above it that has
-/// as many words, and how many there are.
+/// Names of the columns, from the first line of data or from the last comment above it with as many
+/// words, and their number.
 fn column_names(text: &[u8]) -> (Vec<String>, usize) {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut comment = "";
@@ -107,24 +109,26 @@ fn column_names(text: &[u8]) -> (Vec<String>, usize) {
     (Vec::new(), 0)
 }
 
-/// What is wrong with a weight that is none.
+/// Message about an invalid weight.
 pub(in super::super) fn no_weight(weight: impl std::fmt::Display) -> String {
     format!("the edge weighs {weight}: weights are finite and at least 0; 'weights none' leaves them out")
 }
 
-/// The weight in a field.
+/// Parses the weight in a field.
 pub(super) fn parse(field: &str) -> Result<f32, String> {
     let weight = field.parse::<f32>().ok().filter(|weight| !is_no_weight(weight));
     weight.ok_or_else(|| no_weight(format_args!("'{}'", field.escape_debug())))
 }
 
-/// 10^k, which a 32-bit float holds exactly.
+/// Powers 10^k, which 32-bit floats represent exactly.
 const POWERS: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
-/// The number that begins at `at`, and where it ends; `None` where it is none, or negative, or not finite.
+/// Parses the number that begins at `at`, and returns its end; `None` if it is invalid, negative or
+/// not finite.
 ///
-/// Few digits are divided by a power of ten, both exact, so that the quotient is the nearest float (Clinger, *How to read
-/// floating point numbers accurately*, PLDI 1990); the standard library reads all others.
+/// A number of few digits is divided by a power of ten. Both are exact, so the quotient is the
+/// nearest float (Clinger, *How to read floating point numbers accurately*, PLDI 1990); the
+/// standard library parses all others.
 #[inline(always)]
 pub(super) fn plain(bytes: &[u8], at: usize) -> Option<(f32, usize)> {
     let (mut value, mut end, mut point) = (0u32, at, None);
@@ -159,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_the_nearest_floats(
+        fn weights_parse_to_the_nearest_float(
             text in prop_oneof![
                 "[0-9]{0,9}[.]?[0-9]{0,12}(e[+-]?[0-9]{1,2})?",
                 any::<f32>().prop_map(|x| format!("{:?}", x.abs())),
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_named_by_a_line_or_a_comment() {
+    fn headers_and_comments_name_columns() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("e.csv");
         let find = |text: &str, option: &WeightColumn| {
@@ -190,8 +194,8 @@ mod tests {
         assert_eq!(find("from,to,weight\n0,1,2\n", &WeightColumn::None), Ok(Weights::None));
         assert_eq!(find("0 1 2 3\n", &named("4")), Ok(Weights::Column(3)));
         assert_eq!(find("a,b,rating\n0,1,2\n", &named("rating")), Ok(Weights::Column(2)));
-        assert!(find("0 1 2\n", &named("rating")).unwrap_err().contains("give its number"));
-        assert!(find("a,b,c\n0,1,2\n", &named("d")).unwrap_err().contains("'d'; here are a, b, c"));
+        assert!(find("0 1 2\n", &named("rating")).unwrap_err().contains("give the column's number"));
+        assert!(find("a,b,c\n0,1,2\n", &named("d")).unwrap_err().contains("'d'; the columns are a, b, c"));
         for end in ["a", "2"] {
             assert!(find("a,b,c\n0,1,2\n", &named(end)).unwrap_err().contains("holds an end"));
         }

@@ -1,17 +1,20 @@
-//! MATLAB's `.mat` files of level 5 (`save -v6`, `-v7`), as far as numbers go: real matrices, dense or sparse.
+//! MATLAB's `.mat` files of level 5 (`save -v6`, `-v7`), limited to real matrices, dense or sparse.
 //!
-//! Home of the format: MathWorks, MAT-File Format, chapter 1; what it leaves open is read as by SciPy
+//! Specification: MathWorks, MAT-File Format, chapter 1; unspecified details follow SciPy
 //! (`scipy/io/matlab/_mio5.py`).
 //!
 //! ```text
-//! file      = text (116 bytes), subsystem (8), version (u16, 0x0100), byte order ("IM" little, "MI" big), variable ...
+//! file      = text (116 bytes), subsystem (8), version (u16, 0x0100), byte order ("IM" little, "MI" big),
+//!             variable ...
 //! variable  = element miMATRIX, or element miCOMPRESSED that unpacks (zlib) to one
-//! miMATRIX  = flags and class, shape, name, and then values (dense), or row numbers, column starts and values (sparse)
-//! element   = type (u32), size (u32), bytes, padding to 8;  up to 4 bytes also as type (u16), size (u16), bytes, padding
+//! miMATRIX  = flags and class, shape, name, and then values (dense), or row numbers, column starts and values
+//!             (sparse)
+//! element   = type (u32), size (u32), bytes, padding to 8;
+//!             up to 4 bytes also as type (u16), size (u16), bytes, padding
 //! ```
 //!
-//! Variables pass one by one, and are unpacked only as far as they are asked for. Sizes are believed as far as the
-//! bytes of the file can back them: deflate expands at most 1032 times.
+//! Variables are read sequentially, and unpacked only as far as needed. Sizes are trusted only as
+//! far as the bytes of the file can back them: deflate expands at most 1032 times.
 
 use std::{
     fs::File,
@@ -26,7 +29,7 @@ use crate::npy::{Dtype, Element, Kind, convert};
 
 /// Bytes of the header.
 const HEADER: usize = 128;
-/// The most that deflate can expand its input (zlib technical notes: 1032:1), and room for the smallest.
+/// Largest expansion factor of deflate (zlib technical notes: 1032:1).
 const MAX_EXPANSION: u64 = 1032;
 /// Bytes converted at a time.
 const CHUNK_LEN: usize = 1 << 20;
@@ -34,43 +37,44 @@ const CHUNK_LEN: usize = 1 << 20;
 const MI_MATRIX: u32 = 14;
 const MI_COMPRESSED: u32 = 15;
 const MX_SPARSE: u32 = 5;
-/// Numbers, from mxDOUBLE to mxUINT64.
+/// Numeric classes, from mxDOUBLE to mxUINT64.
 const MX_NUMBERS: std::ops::RangeInclusive<u32> = 6..=15;
-/// Classes from here on (function handles, opaque objects) have no shape and no name at the usual place.
+/// Classes from here on (function handles, opaque objects) have no shape and name at the usual
+/// position.
 const MX_NAMELESS: u32 = 16;
 const COMPLEX: u32 = 0x0800;
 
-/// An open file.
+/// Open file.
 pub(super) struct Mat<'p> {
     path: &'p Path,
     file: BufReader<File>,
     big_endian: bool,
-    /// Where the next variable begins.
+    /// Offset of the next variable.
     next: u64,
-    /// Where the file ends.
+    /// End of the file.
     end: u64,
 }
 
-/// A variable, its values still to be read.
+/// Variable whose values are still to be read.
 pub(super) struct Variable<'a> {
-    /// What it is called; empty where it has no name.
+    /// Name of the variable; empty if it has none.
     pub(super) name: String,
-    /// Length of every axis, as declared.
+    /// Declared length of each axis.
     pub(super) shape: Vec<usize>,
     class: u32,
     complex: bool,
-    /// Room for entries of a sparse matrix, as declared.
-    room: u64,
+    /// Declared capacity of a sparse matrix, in entries.
+    capacity: u64,
     body: Body<'a>,
 }
 
-/// A sparse matrix by columns: column `j` has entries in the rows `row[k]` for `k` in `starts[j]..starts[j + 1]`.
-/// Values are not kept.
+/// Sparse matrix by columns: column `j` has entries in the rows `row[k]` for `k` in
+/// `starts[j]..starts[j + 1]`. Values are discarded.
 #[derive(Debug, PartialEq)]
 pub(super) struct Sparse {
-    /// `columns + 1`.
+    /// Column starts, `columns + 1`.
     pub(super) starts: Vec<u64>,
-    /// The row of every entry.
+    /// Row of every entry.
     pub(super) row: Vec<u32>,
 }
 
@@ -78,7 +82,7 @@ impl<'p> Mat<'p> {
     /// Opens the file at `path` and reads its header.
     ///
     /// # Errors
-    /// It cannot be opened, or is no MAT file of level 5.
+    /// The file cannot be opened, or is not a MAT file of level 5.
     pub(super) fn open(path: &'p Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let end = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
@@ -89,7 +93,8 @@ impl<'p> Mat<'p> {
         let at = At::new(path, "header");
         if header.starts_with(b"\x89HDF") || header.starts_with(b"MATLAB 7.3") {
             return Err(at.error(
-                "a MAT file of version 7.3 (HDF5), which is not read; save it again in MATLAB with save(..., '-v7')",
+                "a MAT file of version 7.3 (HDF5), which is not read; save it again in MATLAB with save(..., \
+                 '-v7')",
             ));
         }
         let (version, big_endian) = match header.get(HEADER - 4..) {
@@ -97,7 +102,8 @@ impl<'p> Mat<'p> {
             Some(&[a, b, b'M', b'I']) => (u16::from_be_bytes([a, b]), true),
             _ => {
                 return Err(at.error(
-                    "no MAT file of level 5 (128 bytes that end in IM or MI expected); save it again with save(..., '-v7')",
+                    "not a MAT file of level 5 (128 bytes that end in IM or MI expected); save it again with \
+                     save(..., '-v7')",
                 ));
             }
         };
@@ -107,7 +113,7 @@ impl<'p> Mat<'p> {
         Ok(Self { path, file, big_endian, next: HEADER as u64, end })
     }
 
-    /// The next variable; `None` behind the last.
+    /// Returns the next variable; `None` at the end.
     ///
     /// # Errors
     /// The file is damaged here.
@@ -145,10 +151,10 @@ impl<'p> Mat<'p> {
 }
 
 impl<'a> Variable<'a> {
-    /// Reads what stands before the values.
+    /// Reads the fields before the values.
     fn read(mut body: Body<'a>) -> Result<Self> {
         let flags: Vec<u32> = body.numbers("flags")?;
-        let &[flags, room] = &flags[..] else {
+        let &[flags, capacity] = &flags[..] else {
             return Err(body.at.error(format!("{} words of flags, 2 expected", flags.len())));
         };
         let class = flags & 0xff;
@@ -158,23 +164,23 @@ impl<'a> Variable<'a> {
             name = String::from_utf8_lossy(&body.numbers::<u8>("name")?).into_owned();
             body.at.place = format!("variable {}", name.escape_debug()).into();
         }
-        Ok(Self { name, shape, class, complex: flags & COMPLEX != 0, room: room.into(), body })
+        Ok(Self { name, shape, class, complex: flags & COMPLEX != 0, capacity: capacity.into(), body })
     }
 
-    /// Where it is.
+    /// Location of the variable.
     pub(super) fn at(&self) -> &At<'a> {
         &self.body.at
     }
 
-    /// So many entries a sparse matrix has at the most: as declared, but each takes two bytes at least.
+    /// Maximum number of entries of a sparse matrix: as declared, and at most one per two bytes.
     pub(super) fn most_entries(&self) -> u64 {
-        self.room.min(self.body.left / 2)
+        self.capacity.min(self.body.left / 2)
     }
 
-    /// The values of a dense matrix, column by column.
+    /// Values of a dense matrix, column by column.
     ///
     /// # Errors
-    /// It is something else, it is damaged, or a value does not fit `T`.
+    /// The variable is of another kind or damaged, or a value does not fit `T`.
     pub(super) fn dense<T: Element>(mut self) -> Result<Vec<T>> {
         self.check(MX_NUMBERS.contains(&self.class), "a matrix of numbers")?;
         let values: Vec<T> = self.body.numbers("values")?;
@@ -187,11 +193,10 @@ impl<'a> Variable<'a> {
         Ok(values)
     }
 
-    /// The entries of a sparse matrix. Those that are declared but not used are left out; 4 bytes an entry and 8 a
-    /// column.
+    /// Entries of a sparse matrix. Unused capacity is dropped; 4 bytes an entry and 8 a column.
     ///
     /// # Errors
-    /// It is something else, or it is damaged.
+    /// The variable is of another kind or damaged.
     pub(super) fn sparse(mut self) -> Result<Sparse> {
         self.check(self.class == MX_SPARSE, "a sparse matrix of numbers")?;
         let &[rows, columns] = &self.shape[..] else {
@@ -233,16 +238,16 @@ impl<'a> Variable<'a> {
     }
 }
 
-/// What is left of a variable.
+/// Unread rest of a variable.
 struct Body<'a> {
     reader: Box<dyn Read + 'a>,
-    /// Bytes that may still be read.
+    /// Number of bytes that may still be read.
     left: u64,
     big_endian: bool,
     at: At<'a>,
 }
 
-/// What stands before the bytes of an element.
+/// Header of an element.
 struct Tag {
     kind: u32,
     size: u64,
@@ -252,7 +257,7 @@ struct Tag {
 impl Body<'_> {
     fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
         let left = self.left.checked_sub(buffer.len() as u64);
-        self.left = left.ok_or_else(|| self.at.error("it ends too early"))?;
+        self.left = left.ok_or_else(|| self.at.error("the data ends too early"))?;
         self.reader.read_exact(buffer).map_err(|e| self.at.error(format!("the data cannot be read: {e}")))
     }
 
@@ -277,7 +282,7 @@ impl Body<'_> {
         Ok(Tag { kind, size, padding: size.next_multiple_of(unit) - size })
     }
 
-    /// The tag of an element of numbers, and their type.
+    /// Tag of an element of numbers, and their type.
     fn numbers_tag(&mut self, what: &str) -> Result<(Tag, Dtype)> {
         let tag = self.tag()?;
         let (kind, size) = match tag.kind {
@@ -296,12 +301,12 @@ impl Body<'_> {
             }
         };
         if !tag.size.is_multiple_of(size as u64) {
-            return Err(self.at.error(format!("{what}: {} bytes are no numbers of {size}", tag.size)));
+            return Err(self.at.error(format!("{what}: {} bytes are not numbers of {size}", tag.size)));
         }
         Ok((tag, Dtype { kind, size, big_endian: self.big_endian }))
     }
 
-    /// The next element, converted to `T`.
+    /// Reads the next element, converted to `T`.
     fn numbers<T: Element>(&mut self, what: &str) -> Result<Vec<T>> {
         let (tag, dtype) = self.numbers_tag(what)?;
         let mut data = self.at.locate(memory::reserve(tag.size as usize / dtype.size))?;
@@ -318,7 +323,7 @@ impl Body<'_> {
         Ok(data)
     }
 
-    /// Passes over the next element; says how many numbers it has.
+    /// Skips the next element; returns its number of values.
     fn pass(&mut self, what: &str) -> Result<u64> {
         let (tag, dtype) = self.numbers_tag(what)?;
         self.skip(tag.size)?;
@@ -333,12 +338,12 @@ impl Body<'_> {
                 self.left -= bytes;
                 Ok(())
             }
-            Ok(_) => Err(self.at.error("it ends too early")),
+            Ok(_) => Err(self.at.error("the data ends too early")),
             Err(e) => Err(self.at.error(format!("the data cannot be read: {e}"))),
         }
     }
 
-    /// Reads past the last byte, which makes the unpacker compare the checksum.
+    /// Reads past the last byte, which makes the decoder verify the checksum.
     fn end(mut self) -> Result<()> {
         match self.reader.read(&mut [0]) {
             Ok(0) if self.left == 0 => Ok(()),
@@ -353,7 +358,7 @@ impl Body<'_> {
 pub(crate) mod testing {
     use std::io::Write;
 
-    /// How a file is written.
+    /// Encoding of a test file.
     #[derive(Clone, Copy, Default)]
     pub(crate) struct Style {
         pub(crate) big_endian: bool,
@@ -365,7 +370,7 @@ pub(crate) mod testing {
             if self.big_endian { x.to_be_bytes() } else { x.to_le_bytes() }
         }
 
-        /// An element of the type `kind` with numbers of `size` bytes each.
+        /// Element of the type `kind` with numbers of `size` bytes each.
         pub(crate) fn element(self, kind: u32, size: usize, values: &[u64]) -> Vec<u8> {
             let mut data = Vec::new();
             for x in values {
@@ -387,18 +392,18 @@ pub(crate) mod testing {
             out
         }
 
-        /// A matrix: its class (with flags), room, shape, name and elements.
+        /// Matrix: its class (with flags), capacity, shape, name and elements.
         pub(crate) fn matrix(
             self,
             class: u32,
-            room: u32,
+            capacity: u32,
             shape: &[u64],
             name: &str,
             rest: &[Vec<u8>],
         ) -> Vec<u8> {
             let name: Vec<u64> = name.bytes().map(u64::from).collect();
             let head = [
-                self.element(6, 4, &[class.into(), room.into()]),
+                self.element(6, 4, &[class.into(), capacity.into()]),
                 self.element(5, 4, shape),
                 self.element(1, 1, &name),
             ];
@@ -413,7 +418,7 @@ pub(crate) mod testing {
             [&self.word(15)[..], &self.word(packed.len() as u32), &packed].concat()
         }
 
-        /// A sparse matrix of ones, with room for one entry more than it has.
+        /// Sparse matrix of ones, with one unused entry.
         pub(crate) fn sparse(self, shape: [u64; 2], name: &str, row: &[u64], starts: &[u64]) -> Vec<u8> {
             let (mut row, ones) = (row.to_vec(), vec![1f64.to_bits(); row.len()]);
             row.push(0);
@@ -421,7 +426,7 @@ pub(crate) mod testing {
             self.matrix(super::MX_SPARSE, row.len() as u32, &shape, name, &parts)
         }
 
-        /// A file of these variables.
+        /// File of these variables.
         pub(crate) fn file(self, variables: &[Vec<u8>]) -> Vec<u8> {
             let mut out = b"MATLAB 5.0 MAT-file".to_vec();
             out.resize(124, b' ');

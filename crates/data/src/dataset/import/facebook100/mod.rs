@@ -1,16 +1,17 @@
-//! The Facebook100 schools (Traud, Mucha and Porter, Social structure of Facebook networks, Physica A 2012): a
-//! `.mat` file, or a directory of such files, which becomes the disjoint union of their graphs, in the order of their
-//! names and called by them.
+//! Import of the Facebook100 schools (Traud, Mucha and Porter, Social structure of Facebook
+//! networks, Physica A 2012): a `.mat` file, or a directory of such files, which becomes the
+//! disjoint union of their graphs, named and ordered by file name.
 //!
-//! - `A`: a sparse `V x V` matrix; every stored entry is a friendship. The graph is undirected, without self-loops.
-//! - `local_info`: `V x 7` codes: status, gender, major, second major, dorm, year, high school;
-//!   0 or negative where unknown.
+//! - `A`: a sparse `V x V` matrix; every stored entry is a friendship. The graph is undirected,
+//!   without self-loops.
+//! - `local_info`: `V x 7` codes: status, gender, major, second major, dorm, year, high school; 0
+//!   or negative if unknown.
 //!
-//! The label is the gender (code 1 is class 0, code 2 is class 1; usual since Lim et al., Large scale learning on
-//! non-homophilous graphs, NeurIPS 2021). The features are the other six codes, one-hot: a column for each code that
-//! occurs, first those of status, then major, second major, dorm, year and high school, each ascending; of several
-//! schools, the codes that occur in any of them. What is unknown is all zero (Lim et al. give it columns of its own).
-//! There is no split.
+//! The label is the gender (code 1 is class 0, code 2 is class 1; usual since Lim et al., Large
+//! scale learning on non-homophilous graphs, NeurIPS 2021). The features are the other six codes,
+//! one-hot: a column for each code in use, first those of status, then major, second major, dorm,
+//! year and high school, each ascending; for several schools, the codes used by any of them.
+//! Unknown codes are all zero (Lim et al. add columns for them). There is no split.
 
 mod mat5;
 
@@ -31,27 +32,27 @@ use crate::{
     npy::{Element, Number},
 };
 
-/// Columns of `local_info`.
+/// Number of columns of `local_info`.
 const COLUMNS: usize = 7;
-/// The one of them that is the label.
+/// Column of the label.
 const GENDER: usize = 1;
 
-/// What a file holds, but for its edges.
+/// Contents of a file except its edges.
 struct School {
     path: PathBuf,
     name: String,
     nodes: usize,
-    /// Entries of `A` at the most.
+    /// Maximum number of entries of `A`.
     entries: u64,
-    /// `V x 7`, column by column.
+    /// `local_info`, `V x 7`, column by column.
     info: Vec<u32>,
-    /// How many values of `local_info` are negative or NaN.
+    /// Number of negative or NaN values of `local_info`.
     negative: u64,
     /// Other variables of the file.
     ignored: Vec<String>,
 }
 
-/// Codes that are read as missing although the archive's readme says 0 for that.
+/// Report entry: codes read as missing although the archive's readme defines 0 for that.
 const NEGATIVE: &str = "negative codes of local_info, read as missing";
 
 /// Reads the file `src`, or the `.mat` files of the directory `src`.
@@ -76,7 +77,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         edges: edges.directions() * schools.iter().map(|school| school.entries).sum::<u64>(),
         features: features.bytes() as u64,
         weighted: false,
-        estimated: true, // a friendship that stands in both directions becomes no more
+        estimated: true, // a friendship stored in both directions counts once
     })?;
     if !edges.take_up_all() {
         let mut blocks = Blocks::new(edges);
@@ -98,19 +99,21 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     })
 }
 
-/// The schools of `src`, at least one; other variables than theirs are no fault in a directory (the original archive
-/// has a `schools.mat`).
+/// Finds the schools of `src`, at least one; other files are allowed in a directory (the original
+/// archive has a `schools.mat`).
 fn find(src: &Path, report: &mut ImportReport) -> Result<Vec<School>> {
     if !src.is_dir() {
         return match School::read(src)? {
             Ok(school) => Ok(vec![school]),
-            Err(known) => Err(At::new(src, "variables")
-                .error(format!("neither 'A' nor 'local_info' is here, but: {}", known.join(", ")))),
+            Err(known) => Err(At::new(src, "variables").error(format!(
+                "the file has neither 'A' nor 'local_info'; its variables are: {}",
+                known.join(", ")
+            ))),
         };
     }
     let entries = fs::read_dir(src).map_err(|e| Error::io(src, "look into", e))?;
     let is_mat = |path: &PathBuf| {
-        // hidden files are what other systems leave beside files
+        // Other systems leave hidden files beside files.
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         path.extension().is_some_and(|extension| extension == "mat") && !hidden
     };
@@ -127,7 +130,9 @@ fn find(src: &Path, report: &mut ImportReport) -> Result<Vec<School>> {
     let is_school = |name: &str| schools.iter().any(|school| school.path == src.join(name));
     report.ignore_unread(src, is_school)?;
     if schools.is_empty() {
-        return Err(At::new(src, "directory").error("no .mat file with 'A' and 'local_info' is here"));
+        return Err(
+            At::new(src, "directory").error("no .mat file with 'A' and 'local_info' in this directory")
+        );
     }
     Ok(schools)
 }
@@ -137,7 +142,8 @@ fn stem(path: &Path) -> String {
 }
 
 impl School {
-    /// Reads all but the edges; the names of the variables where neither of a school's is there.
+    /// Reads everything except the edges; returns the names of the variables if neither of a
+    /// school's is present.
     fn read(path: &Path) -> Result<Result<Self, Vec<String>>> {
         let mut mat = Mat::open(path)?;
         let (mut adjacency, mut info, mut known, mut ignored) = (None, None, Vec::new(), Vec::new());
@@ -148,7 +154,7 @@ impl School {
                 _ => false,
             };
             if twice {
-                return Err(variable.at().error("the variable stands twice"));
+                return Err(variable.at().error("the variable occurs twice"));
             }
             known.push(variable.name.clone());
             if !["A", "local_info"].contains(&variable.name.as_str()) {
@@ -177,7 +183,7 @@ impl School {
             (None, None) => return Ok(Err(known)),
             (adjacency, _) => {
                 let missing = if adjacency.is_some() { "local_info" } else { "A" };
-                let message = format!("there is no '{missing}', but: {}", known.join(", "));
+                let message = format!("'{missing}' is missing; the variables are: {}", known.join(", "));
                 return Err(At::new(path, "variables").error(message));
             }
         };
@@ -188,7 +194,7 @@ impl School {
         Ok(Ok(Self { path: path.to_path_buf(), name: stem(path), nodes, entries, info, negative, ignored }))
     }
 
-    /// The codes of an attribute.
+    /// Codes of an attribute.
     fn codes(&self, attribute: usize) -> &[u32] {
         &self.info[attribute * self.nodes..(attribute + 1) * self.nodes]
     }
@@ -226,8 +232,8 @@ impl School {
     }
 }
 
-/// The values of `local_info`, 0 for those that are missing (some schools mark them by a negative
-/// code or by NaN), and how many of them are negative or NaN.
+/// Values of `local_info`, with 0 for missing ones (some schools mark them by a negative code or
+/// NaN), and the number of negative or NaN values.
 fn codes(variable: Variable) -> Result<(Vec<u32>, u64)> {
     let at = At::new(variable.at().path, variable.at().place.clone());
     let mut negative = 0;
@@ -243,7 +249,7 @@ fn codes(variable: Variable) -> Result<(Vec<u32>, u64)> {
     Ok((codes?, negative))
 }
 
-/// The codes of all attributes but the label as ones in columns of their own.
+/// One-hot encoding of the codes of all attributes except the label.
 fn one_hot(schools: &[School], num_nodes: usize, dense: bool, at: &At) -> Result<Features> {
     let mut codes: Vec<Vec<u32>> = Vec::new();
     for attribute in (0..COLUMNS).filter(|&attribute| attribute != GENDER) {
@@ -285,7 +291,7 @@ mod tests {
     const PACKED: Style = Style { big_endian: false, packed: true };
     const PLAIN: Style = Style { big_endian: false, packed: false };
 
-    /// `local_info` of these rows.
+    /// `local_info` with these rows.
     fn info(style: Style, rows: &[[u64; 7]]) -> Vec<u8> {
         let by_columns: Vec<u64> = (0..7).flat_map(|c| rows.iter().map(move |row| row[c])).collect();
         style.matrix(11, 0, &[rows.len() as u64, 7], "local_info", &[style.element(4, 2, &by_columns)])
@@ -315,7 +321,7 @@ mod tests {
         (dir, path)
     }
 
-    /// The columns of the ones of every row.
+    /// Columns of the ones of every row.
     fn ones(dataset: &Dataset) -> Vec<Vec<usize>> {
         let dim = dataset.features.dim;
         let table = match &dataset.features.data {
@@ -340,7 +346,7 @@ mod tests {
                 );
                 let Labels::Single { class, classes: 2 } = &dataset.labels else { panic!() };
                 assert_eq!(class[..], [1, -1, 0]);
-                // 1 2 | 7 9 | 9 | 5 | 2008 2009 | 20 300
+                // Codes 1 2 | 7 9 | 9 | 5 | 2008 2009 | 20 300.
                 assert_eq!(dataset.features.dim, 10);
                 assert_eq!(ones(&dataset), [vec![0, 3, 5, 7, 9], vec![0, 2, 4, 6], vec![1, 5, 7, 8]]);
                 assert!(dataset.graphs.is_empty() && dataset.split.train.is_empty());
@@ -365,13 +371,13 @@ mod tests {
         let report = imported.report;
         assert_eq!((report.other[NEGATIVE], report.missing_labels), (3, 1));
         assert_eq!(report.ignored_parts, ["Tiny9.mat: more"]);
-        // 0 - 1 in both directions and 2 -> 1, each with its reverse; 2 -> 2 goes
+        // 0 - 1 in both directions and 2 -> 1, each with its reverse; 2 -> 2 is dropped.
         assert_eq!((report.source_edges, report.self_loops_removed), (4, 1));
         assert_eq!((report.reverse_edges_added, report.duplicate_edges_merged), (3, 2));
     }
 
     #[test]
-    fn schools_of_a_directory_are_united() {
+    fn schools_of_a_directory_form_a_union() {
         let dir = tempfile::tempdir().unwrap();
         let put = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
         put("b2.mat", &school(PACKED));
@@ -382,7 +388,7 @@ mod tests {
         let dataset = run(dir.path()).unwrap();
         assert_eq!(dataset.graphs, [NamedGraph::new("a1", 0..2), NamedGraph::new("b2", 2..5)]);
         assert_eq!(dataset.graph.indices(), [1, 0, 3, 2, 4, 3]);
-        // 1 2 3 | 7 8 9 | 9 | 5 | 2008 2009 | 20 300
+        // Codes 1 2 3 | 7 8 9 | 9 | 5 | 2008 2009 | 20 300.
         assert_eq!(
             ones(&dataset),
             [vec![4], vec![2], vec![0, 5, 7, 9, 11], vec![0, 3, 6, 8], vec![1, 7, 9, 10]]
@@ -392,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn many_codes_stay_sparse_and_unknown_ones_take_no_column() {
+    fn many_codes_stay_sparse_and_unknown_codes_have_no_column() {
         let rows: Vec<[u64; 7]> = (0..100).map(|v| [0, 1, 0, 0, 0, 0, v]).collect();
         let bytes = PLAIN.file(&[PLAIN.sparse([100, 100], "A", &[], &[0; 101]), info(PLAIN, &rows)]);
         let (_dir, path) = write(&bytes);
@@ -405,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_file_and_the_variable() {
+    fn errors_contain_the_file_and_the_variable() {
         let fails = |variables: &[Vec<u8>], why: &str| {
             let (_dir, path) = write(&PLAIN.file(variables));
             let error = run(&path).unwrap_err();
@@ -414,9 +420,9 @@ mod tests {
         let adjacency = |n: u64| PLAIN.sparse([n, n], "A", &[], &vec![0; n as usize + 1]);
         let gender = |gender: u64| info(PLAIN, &[[1, gender, 0, 0, 0, 0, 0]]);
         fails(&[], "neither 'A' nor 'local_info'");
-        fails(&[adjacency(1)], "there is no 'local_info', but: A");
-        fails(&[gender(1)], "there is no 'A', but: local_info");
-        fails(&[adjacency(1), adjacency(1)], "A: the variable stands twice");
+        fails(&[adjacency(1)], "'local_info' is missing; the variables are: A");
+        fails(&[gender(1)], "'A' is missing; the variables are: local_info");
+        fails(&[adjacency(1), adjacency(1)], "A: the variable occurs twice");
         fails(&[adjacency(2), gender(1)], "local_info: 1 rows, but A has 2");
         fails(&[adjacency(1), gender(3)], "the gender of node 0 is 3");
         fails(&[PLAIN.sparse([1, 2], "A", &[], &[0, 0, 0]), gender(1)], "A: shape [1, 2] found");

@@ -1,18 +1,18 @@
-//! `metadata.yaml`: what the dataset consists of. Fields that are not needed are passed over.
+//! `metadata.yaml`: the description of the dataset. Fields that are not needed are skipped.
 
 use std::{fs::File, io::Read, path::Path};
 
 use graphmill_core::{Error, Result, place::At};
 use serde::Deserialize;
 
-/// Real ones take some kilobytes. (The parser bounds what aliases may repeat.)
-const LONGEST: u64 = 1 << 22;
+/// Maximum length; real files take some kilobytes. (The parser bounds the expansion of aliases.)
+const MAX_LENGTH: u64 = 1 << 22;
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Metadata {
     pub(super) dataset_name: Option<String>,
     pub(super) graph: Option<Topology>,
-    /// Stands in the place of `graph` in what GraphBolt makes of a dataset.
+    /// Replaces `graph` in datasets preprocessed by GraphBolt.
     pub(super) graph_topology: Option<serde::de::IgnoredAny>,
     pub(super) feature_data: Option<Vec<FeatureFile>>,
     pub(super) tasks: Option<Vec<Task>>,
@@ -22,7 +22,7 @@ pub(super) struct Metadata {
 pub(super) struct Topology {
     pub(super) nodes: Vec<NodeType>,
     pub(super) edges: Vec<EdgeFile>,
-    /// Attributes of nodes and edges that belong to the graph, weights to sample by among them.
+    /// Attributes of nodes and edges that belong to the graph, among them weights for sampling.
     pub(super) feature_data: Option<Vec<FeatureFile>>,
 }
 
@@ -67,14 +67,14 @@ pub(super) struct SetFile {
 }
 
 impl Set {
-    /// The file called by one of `names`.
+    /// File with one of `names`.
     pub(super) fn file(&self, names: &[&str]) -> Option<&SetFile> {
         self.data.iter().find(|file| file.name.as_deref().is_some_and(|name| names.contains(&name)))
     }
 }
 
 impl Metadata {
-    /// The paths of all files that it names.
+    /// Paths of all files.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         let graph = self.graph.iter();
         let edges = graph.clone().flat_map(|graph| graph.edges.iter().map(|file| &file.path));
@@ -90,13 +90,13 @@ impl Metadata {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// It is missing, too long, no YAML, or a field is missing or of another kind.
+    /// The file is missing, too long or not YAML, or a field is missing or of another type.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let mut text = String::new();
-        file.take(LONGEST + 1).read_to_string(&mut text).map_err(|e| Error::io(path, "read", e))?;
-        if text.len() as u64 > LONGEST {
-            let message = format!("longer than {LONGEST} bytes: this describes no dataset");
+        file.take(MAX_LENGTH + 1).read_to_string(&mut text).map_err(|e| Error::io(path, "read", e))?;
+        if text.len() as u64 > MAX_LENGTH {
+            let message = format!("longer than {MAX_LENGTH} bytes: this does not describe a dataset");
             return Err(At::new(path, "contents").error(message));
         }
         serde_saphyr::from_str(&text).map_err(|error| {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_have_their_line() {
+    fn errors_contain_the_line() {
         let metadata = read("dataset_name: x\nother: [1, {a: b}]\n").unwrap();
         assert!(metadata.dataset_name.as_deref() == Some("x") && metadata.graph.is_none());
         let error = read("graph:\n  nodes:\n    - num: few\n  edges: []\n").unwrap_err();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_cannot_blow_up() {
+    fn alias_expansion_is_bounded() {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_string();
         for i in 1..12 {
             let aliases = vec![format!("*a{}", i - 1); 10].join(", ");

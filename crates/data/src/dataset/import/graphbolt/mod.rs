@@ -1,17 +1,20 @@
-//! A GraphBolt dataset before GraphBolt has preprocessed it (DGL's `OnDiskDataset`: "YAML specification" in
-//! `docs/source/stochastic_training/ondisk-dataset-specification.rst`). `SRC` is the directory of `metadata.yaml`, or
-//! that file; paths in it are relative to its directory.
+//! Import of a GraphBolt dataset before its preprocessing (DGL's `OnDiskDataset`: "YAML
+//! specification" in `docs/source/stochastic_training/ondisk-dataset-specification.rst`). `SRC` is
+//! the directory of `metadata.yaml`, or that file; paths in it are relative to its directory.
 //!
-//! - `graph`: one type of nodes (`num`) and one of edges, as `csv` (source, destination; no header) or `numpy` (`[2, E]`).
-//! - `feature_data` of nodes: the table `feat`, else the only one (else the first); the table `label` or `labels`.
-//! - Weights of edges: what is called `weight` (`edge_weight`, or as the option `weights` says) among the `feature_data` of
-//!   edges, of the graph (GraphBolt's attributes to sample by) or of the dataset: `[E]`, `numpy`.
-//! - `tasks`: the one called `node_classification`, else the first whose seeds are nodes: `seeds` and `labels` of
-//!   `train_set`, `validation_set` and `test_set`. Labels of seeds go before those of the table, unless they are missing
-//!   (`nan` or -1).
+//! - `graph`: one node type (`num`) and one edge type, as `csv` (source, destination; no header) or
+//!   `numpy` (`[2, E]`).
+//! - `feature_data` of nodes: the table `feat`, or else the only (or first) one; the table `label`
+//!   or `labels`.
+//! - Edge weights: the array `weight` (`edge_weight`, or the name in the option `weights`) in the
+//!   `feature_data` of edges, of the graph (GraphBolt's sampling attributes) or of the dataset:
+//!   `[E]`, `numpy`.
+//! - `tasks`: the task `node_classification`, or else the first whose seeds are nodes: `seeds` and
+//!   `labels` of `train_set`, `validation_set` and `test_set`. Labels of seeds take precedence over
+//!   those of the table, unless they are missing (`nan` or -1).
 //!
-//! A label is missing where it is `nan` or -1, in a row of several classes where all of them are;
-//! without a table of labels, nodes that are in no set have none.
+//! A missing label is `nan` or -1, or in a row of several classes only those; without a label
+//! table, nodes outside of the sets are unlabelled.
 //!
 //! Arrays are `numpy`; `torch` files are pickles and are not read.
 
@@ -39,9 +42,9 @@ use crate::{
     npy::{self, NpyFile},
 };
 
-/// What GraphBolt has called the seeds of a set.
+/// Names of the seeds of a set.
 const SEEDS: &[&str] = &["seeds", "seed_nodes", "node_ids"];
-/// What a table of features is called before others.
+/// Preferred names of a feature table.
 const FEATURES: &[&str] = &["feat", "feats", "feature", "features"];
 const LABELS: &[&str] = &["label", "labels"];
 
@@ -80,7 +83,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         Some(array) => feature_rows::from_npy(&array, num_nodes, scratch)?,
         None => Features::default(),
     };
-    // A number alone is no reason to allocate; a row per node, or edges, are.
+    // A declared number alone must not cause an allocation; a row per node, or edges, may.
     if features.dim == 0 && label_file.is_none() && num_nodes as u64 > 1_000_000 + 64 * edges.len() {
         let message =
             format!("{num_nodes} nodes, but only {} edges and neither features nor labels", edges.len());
@@ -127,7 +130,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     Ok(Raw { name, num_nodes, edges, features, labels, splits, report, ..Raw::default() })
 }
 
-/// The description, and the files it names.
+/// Description, and the files it names.
 struct Source<'a> {
     yaml: &'a Path,
     metadata: Metadata,
@@ -148,17 +151,17 @@ impl Source<'_> {
             "numpy" => npy::open(self.path(path)),
             "torch" => Err(self.at(place).error(format!(
                 "'{path}' is a torch file, a pickle, and not read; save it as numpy: \
-                 numpy.save('{path}.npy', torch.load('{path}').numpy()), and say so here"
+                 numpy.save('{path}.npy', torch.load('{path}').numpy()), and change its format here to numpy"
             ))),
             other => Err(self.at(place).error(format!("'{path}' has the format '{other}'; numpy expected"))),
         }
     }
 
-    /// The number of nodes, and the edges.
+    /// Number of nodes, and the edges.
     fn topology(&self) -> Result<(usize, &metadata::EdgeFile)> {
         let Some(graph) = &self.metadata.graph else {
             return Err(self.at("graph").error(match self.metadata.graph_topology {
-                Some(_) => "this is what GraphBolt made of a dataset; import the directory it was made from",
+                Some(_) => "this dataset was preprocessed by GraphBolt; import the original directory",
                 None => "there is no field 'graph'",
             }));
         };
@@ -172,7 +175,7 @@ impl Source<'_> {
         }
     }
 
-    /// The weights of the edges.
+    /// Finds the weights of the edges.
     fn weights(&self, options: &ImportOptions) -> Result<Option<&FeatureFile>> {
         let of_graph = self.metadata.graph.as_ref().and_then(|graph| graph.feature_data.as_deref());
         let files = of_graph.into_iter().chain(self.metadata.feature_data.as_deref()).flatten();
@@ -186,7 +189,7 @@ impl Source<'_> {
         }
     }
 
-    /// The tables of features and of labels of the nodes; `weights` are read as well.
+    /// Finds the tables of features and of labels of the nodes; `weights` are also marked as read.
     fn tables(
         &self,
         weights: Option<&FeatureFile>,
@@ -206,7 +209,7 @@ impl Source<'_> {
         (chosen, label)
     }
 
-    /// The task whose seeds are nodes.
+    /// Finds the task whose seeds are nodes.
     fn task(&self, scratch: &Scratch) -> Result<Option<&Task>> {
         let tasks = self.metadata.tasks.as_deref().unwrap_or_default();
         let named = tasks.iter().find(|task| task.name.as_deref() == Some("node_classification"));
@@ -227,7 +230,7 @@ impl Source<'_> {
         Ok(None)
     }
 
-    /// The nodes of one set; their labels are entered in `known`.
+    /// Reads the nodes of one set; enters their labels in `known`.
     fn part(
         &self,
         name: &str,
@@ -244,7 +247,7 @@ impl Source<'_> {
             }
         };
         let Some(seeds) = set.file(SEEDS) else {
-            return Err(self.at(name).error("there is no 'seeds' among its data"));
+            return Err(self.at(name).error("its data contains no 'seeds'"));
         };
         let open = |file: &SetFile| self.open(&file.format, &file.path, name);
         let seeds = open(seeds)?;
@@ -263,7 +266,7 @@ impl Source<'_> {
         Ok(part)
     }
 
-    /// Makes room for classes that no node has.
+    /// Extends the labels by declared classes without nodes.
     fn widen(&self, labels: &mut Labels, declared: usize) -> Result<()> {
         let found = labels.classes();
         let at = self.at("num_classes");
@@ -282,7 +285,7 @@ impl Source<'_> {
     }
 }
 
-/// Whether an array is a list, maybe as a column.
+/// Returns true if the shape is a vector or a single column.
 fn is_column(shape: &[usize]) -> bool {
     matches!(shape, [_] | [_, 1])
 }

@@ -58,7 +58,7 @@ fn run(src: &Path) -> Result<Dataset, String> {
 }
 
 #[test]
-fn the_parts_of_a_dataset() {
+fn all_parts_of_a_dataset_are_imported() {
     let arrays = YAML.replace("format: csv", "format: numpy").replace("cite.csv", "cite.npy");
     for yaml in [YAML, &arrays] {
         let dir = directory(yaml);
@@ -76,7 +76,7 @@ fn the_parts_of_a_dataset() {
 }
 
 #[test]
-fn weights_of_edges_are_read_beside_text_and_arrays() {
+fn edge_weights_accompany_text_and_arrays() {
     let weight = "- {domain: edge, name: weight, format: numpy, path: data/weight.npy}\n";
     let of_data = YAML.replace("tasks:", &format!("  {weight}tasks:"));
     let of_graph = YAML.replace("  nodes:", &format!("  feature_data:\n    {weight}  nodes:"));
@@ -85,7 +85,7 @@ fn weights_of_edges_are_read_beside_text_and_arrays() {
         let dir = directory(&yaml);
         let path = dir.path().join("data/weight.npy");
         npy::write(&path, &[0.5f64, 2.0, 0.0], &[3]).unwrap();
-        // 0 -> 1, 3 -> 1, 2 -> 2
+        // 0 -> 1, 3 -> 1, 2 -> 2.
         assert_eq!(run(dir.path()).unwrap().graph.edge_weight(), Some(&[0.5, 2.0, 0.0][..]));
         let none = ImportOptions { weights: WeightColumn::None, ..Default::default() };
         assert!(import("graphbolt", dir.path(), &none).unwrap().graph.edge_weight().is_none());
@@ -101,7 +101,7 @@ fn weights_of_edges_are_read_beside_text_and_arrays() {
 }
 
 #[test]
-fn labels_of_seeds_go_before_the_table() {
+fn labels_of_seeds_precede_the_table() {
     let table = "  - {domain: node, name: label, format: numpy, path: data/label.npy}\ntasks:";
     let dir = directory(&YAML.replace("tasks:", table));
     let Labels::Single { class, classes: 5 } = run(dir.path()).unwrap().labels else { panic!() };
@@ -128,7 +128,7 @@ fn sets_of_classes() {
 }
 
 #[test]
-fn what_is_not_read_says_so() {
+fn unsupported_contents_are_reported() {
     let fails = |from: &str, to: &str, why: &str| {
         let error = run(directory(&YAML.replace(from, to)).path()).unwrap_err();
         assert!(error.contains(why), "{error}");
@@ -145,7 +145,7 @@ fn what_is_not_read_says_so() {
         "    - {type: a, num: 4}\n    - {type: b, num: 1}",
         "graph: 2 types of nodes and 1 of",
     );
-    fails("graph:", "graph_topology: {type: x}\ngraf:", "import the directory it was made from");
+    fails("graph:", "graph_topology: {type: x}\ngraf:", "import the original directory");
     fails("graph:", "graf:", "no field 'graph'");
     fails("format: csv", "format: parquet", "graph.edges: 'edges/cite.csv' has the format 'parquet'");
     fails("num_classes: 5", "num_classes: 2", "num_classes: 2 classes, but the labels have 3");
@@ -154,10 +154,10 @@ fn what_is_not_read_says_so() {
     let error = run(directory(
         &YAML
             .replace("name: class", "name: node_classification")
-            .replace("name: seeds, format: numpy, in_memory", "name: seats, format: numpy, in_memory"),
+            .replace("name: seeds, format: numpy, in_memory", "name: nodes, format: numpy, in_memory"),
     )
     .path());
-    assert!(error.unwrap_err().contains("train_set: there is no 'seeds'"));
+    assert!(error.unwrap_err().contains("train_set: its data contains no 'seeds'"));
     let set = "validation_set: [";
     fails(set, &format!("{set}{{data: []}}, "), "validation_set: 2 types of nodes");
     fails("data/valid2.npy", "data/links.npy", "links.npy: seeds: node ids [seeds] expected, shape [1, 2]");

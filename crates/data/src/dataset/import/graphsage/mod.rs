@@ -1,15 +1,16 @@
-//! GraphSAGE's files (README of williamleif/GraphSAGE), by their common prefix:
+//! Import of GraphSAGE's files (README of williamleif/GraphSAGE), by their common prefix:
 //!
-//! - `<prefix>-G.json`: the graph as networkx writes node-link JSON, nodes marked `val` and `test` (all others with
-//!   marks train); undirected unless it says `"directed": true`.
-//! - `<prefix>-id_map.json`: node id to row. Nodes that it leaves out are dropped with their links, as GraphSAGE drops
-//!   the few of Reddit that carry no marks. Without the file, rows are in the order of the nodes.
-//! - `<prefix>-class_map.json`: node id to class, or to a list of zeros and ones. A node without a label must not be
-//!   marked: leave out its `val` and `test`.
-//! - `<prefix>-feats.npy`: a row per node; may be missing.
+//! - `<prefix>-G.json`: the graph in networkx's node-link JSON, with nodes marked `val` and `test`
+//!   (all others with marks train); undirected unless it has `"directed": true`.
+//! - `<prefix>-id_map.json`: node id to row. Nodes missing from it are dropped with their links, as
+//!   GraphSAGE drops the few of Reddit without marks. Without the file, rows are in node order.
+//! - `<prefix>-class_map.json`: node id to class, or to a list of zeros and ones. An unlabelled
+//!   node must not be marked: omit its `val` and `test`.
+//! - `<prefix>-feats.npy`: a row per node; optional.
 //!
-//! `SRC` is the prefix, or a directory that holds one such set, or the PPI set in DGL's layout (see [`parts`]).
-//! Walks (`<prefix>-walks.txt`) and the marks `train_removed`, `test_removed` of links are not read.
+//! `SRC` is the prefix, or a directory with one such dataset, or the PPI dataset in DGL's layout
+//! (see [`parts`]). Walks (`<prefix>-walks.txt`) and the marks `train_removed`, `test_removed` of
+//! links are not read.
 
 mod node_link;
 mod numbering;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use graphmill_core::{Buffer, EdgeOptions, Error, Features, Result, Split, place::At, progress::Unit};
 use node_link::{NodeLink, Role};
-use numbering::{GONE, Numbering};
+use numbering::{NO_ROW, Numbering};
 
 use super::{ImportOptions, ImportReport, Raw, blocks::Blocks, class_map, feature_rows, splits};
 use crate::{
@@ -44,7 +45,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         true => Numbering::by_map(graph.path(), graph.keys(), &id_map)?,
         false => Numbering::by_place(graph.path(), graph.keys(), 0)?,
     };
-    let mut report = ImportReport { nodes_dropped: numbering.gone() as u64, ..ImportReport::default() };
+    let mut report =
+        ImportReport { nodes_dropped: numbering.num_without_row() as u64, ..ImportReport::default() };
     const FILES: [&str; 4] = ["-G.json", "-id_map.json", "-feats.npy", "-class_map.json"];
     if src.is_dir() {
         let read = FILES.map(file);
@@ -71,9 +73,9 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         None => Features::default(),
     };
     let labels = class_map::read(&file("-class_map.json"), num_nodes, |key| match numbering.of(key) {
-        Some(GONE) => Ok(None),
+        Some(NO_ROW) => Ok(None),
         Some(row) => Ok(Some(row as usize)),
-        None => Err(format!("'{}' is no node", key.escape_debug())),
+        None => Err(format!("'{}' is not a node", key.escape_debug())),
     })?;
     let split = split(&graph, &numbering)?;
     let name = name_of(&prefix);
@@ -81,7 +83,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     Ok(Raw { name, num_nodes, edges, features, labels, splits, report, ..Raw::default() })
 }
 
-/// The edges of a graph that is undirected unless it says otherwise; loops and repeats are its own.
+/// Edge options of a graph that is undirected unless it is declared directed; self-loops and
+/// duplicates are kept.
 fn edge_options(directed: bool, options: &ImportOptions) -> EdgeOptions {
     let options = options.edge_options(false);
     EdgeOptions { undirected: options.undirected || !directed, ..options }
@@ -104,11 +107,11 @@ fn push_links(graph: &NodeLink, numbering: &Numbering, edges: Edges, scratch: &S
     Ok(edges)
 }
 
-/// The marked nodes; none where no node is marked.
+/// Reads the split of the marked nodes; `None` if no node is marked.
 fn split(graph: &NodeLink, numbering: &Numbering) -> Result<Option<Split>> {
     let part = |role| {
         let marked = graph.roles.iter().enumerate().filter(|(_, found)| **found == Some(role));
-        let rows = marked.filter_map(|(place, _)| numbering.at(place)).filter(|&row| row != GONE);
+        let rows = marked.filter_map(|(place, _)| numbering.at(place)).filter(|&row| row != NO_ROW);
         let ids: Vec<u64> = rows.map(u64::from).collect();
         match ids.is_empty() {
             true => Ok(Buffer::default()),
@@ -119,7 +122,7 @@ fn split(graph: &NodeLink, numbering: &Numbering) -> Result<Option<Split>> {
     Ok(split.parts().iter().any(|(_, ids)| !ids.is_empty()).then_some(split))
 }
 
-/// What the files' names begin with.
+/// Finds the common prefix of the files.
 fn find_prefix(src: &Path) -> Result<PathBuf> {
     const GRAPH: &str = "-G.json";
     let without = |path: &Path| path.to_str().and_then(|text| text.strip_suffix(GRAPH)).map(PathBuf::from);
@@ -131,13 +134,14 @@ fn find_prefix(src: &Path) -> Result<PathBuf> {
     found.sort();
     let at = At::new(src, "directory");
     match &found[..] {
-        [] => Err(
-            at.error("there is neither a file *-G.json (GraphSAGE) nor train_graph.json (PPI as DGL has it)")
-        ),
+        [] => Err(at.error(
+            "neither a file *-G.json (GraphSAGE) nor train_graph.json (PPI in DGL's layout) in this \
+                directory",
+        )),
         [one] => Ok(one.clone()),
         several => {
             let names = several.iter().map(|path| name_of(path)).collect::<Vec<_>>().join(", ");
-            Err(at.error(format!("several sets are here: {names}; name one, as directory/name")))
+            Err(at.error(format!("several datasets: {names}; name one, as directory/name")))
         }
     }
 }
@@ -195,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_may_be_missing() {
+    fn optional_files_may_be_missing() {
         let dir = directory();
         std::fs::remove_file(dir.path().join("x-feats.npy")).unwrap();
         assert_eq!(run(dir.path()).unwrap().features.dim, 0);
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_file() {
+    fn errors_contain_the_file() {
         let fails = |name: &str, text: &str, why: &str| {
             let dir = directory();
             std::fs::write(dir.path().join(name), text).unwrap();
@@ -220,11 +224,11 @@ mod tests {
             "rows: 'b' has the row 2: the rows of 2 ids are 0 to 1",
         );
         fails("x-id_map.json", r#"{"a": 0, "b": 0}"#, "has the row 0");
-        fails("x-id_map.json", r#"{"a": 0, "a": 1}"#, "line 1 column 16: 'a' stands twice");
+        fails("x-id_map.json", r#"{"a": 0, "a": 1}"#, "line 1 column 16: 'a' occurs twice");
         fails("x-id_map.json", r#"{"a": -1}"#, "line 1 column 8");
-        fails("x-class_map.json", r#"{"z": 1}"#, "'z' is no node");
+        fails("x-class_map.json", r#"{"z": 1}"#, "'z' is not a node");
         fails("x-class_map.json", r#"{"a": [1], "b": 1}"#, "mixed");
-        fails("x-class_map.json", r#"{"a": 1, "a": 1}"#, "node a stands twice");
+        fails("x-class_map.json", r#"{"a": 1, "a": 1}"#, "node a occurs twice");
         fails(
             "x-G.json",
             r#"{"nodes": [{"id": "a"}], "links": [{"source": "a", "target": "q"}]}"#,
@@ -234,7 +238,7 @@ mod tests {
         npy::write(dir.path().join("x-feats.npy"), &[1f64, 2.], &[2, 1]).unwrap();
         assert!(run(dir.path()).unwrap_err().contains("x-feats.npy: features: shape [4, features]"));
         std::fs::write(dir.path().join("y-G.json"), "").unwrap();
-        assert!(run(dir.path()).unwrap_err().contains("several sets are here: x, y"));
+        assert!(run(dir.path()).unwrap_err().contains("several datasets: x, y"));
         assert!(run(&dir.path().join("z")).unwrap_err().contains("z-G.json: cannot open"));
         assert!(run(tempfile::tempdir().unwrap().path()).unwrap_err().contains("neither a file *-G.json"));
     }

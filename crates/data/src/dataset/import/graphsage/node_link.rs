@@ -1,13 +1,14 @@
-//! networkx's node-link JSON, entry by entry: the file is mapped and no tree of values is built, so that one of
-//! gigabytes takes the memory of its nodes.
+//! Streaming parser of networkx's node-link JSON: the file is mapped and no tree of values is
+//! built, so that a file of gigabytes takes the memory of its nodes.
 //!
 //! ```text
 //! {"directed": false, "nodes": [{"id": "a", "val": false, "test": true, ..}, ..],
 //!                     "links": [{"source": 0, "target": 1, ..}, ..]}      (or "edges": networkx 3.4)
 //! ```
 //!
-//! networkx 1 (GraphSAGE's) writes the ends of links as places in the list of nodes, later ones as ids. Where ids are
-//! text, or are the places, both are told apart or the same; otherwise the ends must be readable in one way only.
+//! networkx 1 (GraphSAGE's) writes the ends of links as indices into the list of nodes, later
+//! versions as ids. Text ids can be distinguished from indices, and ids equal to the indices need
+//! no distinction; otherwise the ends must be valid in one interpretation only.
 
 use std::{
     borrow::Cow,
@@ -24,11 +25,11 @@ use serde::{
 
 use super::{
     super::json,
-    numbering::{GONE, Numbering},
+    numbering::{NO_ROW, Numbering},
 };
 use crate::npy;
 
-/// The part of the split that a node is marked for.
+/// Part of the split for which a node is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Train,
@@ -36,25 +37,25 @@ pub(super) enum Role {
     Test,
 }
 
-/// A graph whose nodes are read; its links are read when they are asked for.
+/// Graph whose nodes have been read; its links are read on demand.
 pub(super) struct NodeLink {
     path: PathBuf,
     text: Buffer<u8>,
     pub(super) directed: bool,
-    /// By place in the list; none where a node has no marks.
+    /// Role of each node by index; `None` for a node without marks.
     pub(super) roles: Vec<Option<Role>>,
     ids: Ids,
 }
 
-/// The ids of the nodes, by place.
+/// Ids of the nodes, by index.
 enum Ids {
-    /// The places themselves.
+    /// Ids equal to the indices.
     Places,
     Numbers(Vec<i64>),
     Texts(Vec<Box<str>>),
 }
 
-/// What the whole numbers at the ends of links mean.
+/// Meaning of whole numbers at the ends of links.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     Places,
@@ -65,7 +66,7 @@ impl NodeLink {
     /// Reads the nodes of the graph at `path`.
     ///
     /// # Errors
-    /// The file is damaged, or ids are mixed or stand twice.
+    /// The file is damaged, or ids are of mixed types or duplicated.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let text = json::map(path)?;
         let (mut numbers, mut texts, mut roles) = (Vec::new(), Vec::new(), Vec::new());
@@ -85,7 +86,7 @@ impl NodeLink {
         let (directed, seen) = (document.directed, document.seen);
         for (seen, list) in seen.iter().zip(["'nodes'", "'links' (or 'edges')"]) {
             if !seen {
-                let message = format!("there is no list {list}: this is no node-link graph");
+                let message = format!("the list {list} is missing: this is not a node-link graph");
                 return Err(At::new(path, "document").error(message));
             }
         }
@@ -100,17 +101,17 @@ impl NodeLink {
         Ok(Self { path: path.to_path_buf(), text, directed, roles, ids })
     }
 
-    /// The file.
+    /// Path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many nodes.
+    /// Number of nodes.
     pub(super) fn len(&self) -> usize {
         self.roles.len()
     }
 
-    /// The ids of the nodes by place, as maps of ids write them.
+    /// Ids of the nodes by index, in the notation of id maps.
     pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
         (0..self.len()).map(|place| match &self.ids {
             Ids::Places => place.to_string().into(),
@@ -119,23 +120,23 @@ impl NodeLink {
         })
     }
 
-    /// About how many links the file has: each takes some 60 bytes.
+    /// Estimated number of links: each takes about 60 bytes.
     pub(super) fn estimated_links(&self) -> u64 {
         self.text.len() as u64 / 60
     }
 
-    /// Hands the ends of every link to `each`, numbered; links of nodes that are gone are passed
-    /// over and counted.
+    /// Passes the ends of every link to `each`, as node numbers; links of dropped nodes are skipped
+    /// and counted.
     ///
     /// # Errors
-    /// The file is damaged, an end is no node, the ends can be read in two ways, and those of `each`.
+    /// The file is damaged, an end is not a node, the ends are ambiguous, or `each` fails.
     pub(super) fn links(
         &self,
         numbering: &Numbering,
         mut each: impl FnMut(NodeId, NodeId) -> Result<()>,
     ) -> Result<u64> {
         let ends = self.ends()?;
-        // Guessed places that are ids as well say nothing about which of the two they are.
+        // If the guessed indices are also ids, the interpretation stays ambiguous.
         let guessed = matches!(self.ids, Ids::Numbers(_)) && ends == Ends::Places;
         let (mut all_are_ids, mut any, mut gone) = (true, false, 0);
         let mut failed = None;
@@ -150,12 +151,12 @@ impl NodeLink {
                 Id::Number(x) => numbering.of(&x.to_string()),
                 Id::Text(text) => numbering.of(text),
             };
-            found.ok_or_else(|| format!("a link ends at {end}, which is no node"))
+            found.ok_or_else(|| format!("a link ends at {end}, which is not a node"))
         };
         let mut add = |link: Link| {
             let (src, dst) = (number(&link.source)?, number(&link.target)?);
             any = true;
-            if src == GONE || dst == GONE {
+            if src == NO_ROW || dst == NO_ROW {
                 gone += 1;
                 return Ok(());
             }
@@ -171,14 +172,14 @@ impl NodeLink {
         read?;
         if guessed && all_are_ids && any {
             return Err(At::new(&self.path, "links").error(
-                "the ends of links are ids as well as places in the list of nodes, and these are not the same: \
+                "the ends of links are valid as ids and as indices of nodes, which differ: \
                  number the nodes 0, 1, 2, ... in their order, or make the ids text",
             ));
         }
         Ok(gone)
     }
 
-    /// What numbers at the ends of links are: places, if all of them can be.
+    /// Determines whether numbers at the ends of links are indices: yes, if all of them can be.
     fn ends(&self) -> Result<Ends> {
         let Ids::Numbers(_) = self.ids else {
             return Ok(Ends::Places);
@@ -202,7 +203,7 @@ impl NodeLink {
     }
 }
 
-/// An id: a whole number or a text.
+/// Id: a whole number or a text.
 enum Id<'a> {
     Number(i64),
     Text(Cow<'a, str>),
@@ -254,7 +255,7 @@ impl<'de> Visitor<'de> for IdVisitor {
     }
 }
 
-/// A node; whatever else it carries is passed over.
+/// Node; other fields are skipped.
 #[derive(Deserialize)]
 struct Node<'a> {
     #[serde(borrow)]
@@ -277,7 +278,7 @@ impl Node<'_> {
     }
 }
 
-/// A link; whatever else it carries is passed over.
+/// Link; other fields are skipped.
 #[derive(Deserialize)]
 struct Link<'a> {
     #[serde(borrow)]
@@ -286,17 +287,17 @@ struct Link<'a> {
     target: Id<'a>,
 }
 
-/// Takes a node; a message is a fault of the file.
+/// Consumer of a node; an error message is a fault of the file.
 type OnNode<'a> = dyn FnMut(Node) -> Result<(), String> + 'a;
-/// Takes a link; a message is a fault of the file.
+/// Consumer of a link; an error message is a fault of the file.
 type OnLink<'a> = dyn FnMut(Link) -> Result<(), String> + 'a;
 
-/// Reads the document, handing on what is asked for and passing over the rest.
+/// Visitor of the document that emits the requested lists and skips the rest.
 struct Document<'a> {
     node: Option<&'a mut OnNode<'a>>,
     link: Option<&'a mut OnLink<'a>>,
     directed: bool,
-    /// Whether the lists of nodes and links have come.
+    /// Flags of the lists of nodes and links that were found.
     seen: [bool; 2],
 }
 
@@ -337,7 +338,7 @@ impl<'de> Visitor<'de> for &mut Document<'_> {
                 }
             };
             if std::mem::replace(&mut self.seen[list], true) {
-                return Err(de::Error::custom(format!("the list '{key}' stands twice")));
+                return Err(de::Error::custom(format!("the list '{key}' occurs twice")));
             }
             match (list, &mut self.node, &mut self.link) {
                 (0, Some(add), _) => map.next_value_seed(Each::new(|node: Node<'de>| add(node)))?,
@@ -349,7 +350,7 @@ impl<'de> Visitor<'de> for &mut Document<'_> {
     }
 }
 
-/// Hands the entries of a list on, one at a time.
+/// Visitor that emits the entries of a list, one at a time.
 struct Each<T, F> {
     add: F,
     of: PhantomData<T>,
@@ -388,7 +389,7 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de> f
 mod tests {
     use super::*;
 
-    /// The links, whether they are directed, and the marks of the nodes.
+    /// Links, whether they are directed, and the marks of the nodes.
     type Graph = (Vec<(u32, u32)>, bool, Vec<Option<Role>>);
 
     fn run(text: &str) -> Result<Graph, String> {
@@ -415,7 +416,7 @@ mod tests {
     const TWO: &str = r#"[{"source": 0, "target": 2}, {"target": 0, "source": 1}]"#;
 
     #[test]
-    fn ends_are_places_or_ids() {
+    fn link_ends_are_indices_or_ids() {
         let expected = [(0, 2), (1, 0)];
         assert_eq!(links(r#"[{"id": 0}, {"id": 1}, {"id": 2}]"#, TWO).unwrap(), expected);
         assert_eq!(links(r#"[{"id": "x"}, {"id": "0"}, {"id": "y"}]"#, TWO).unwrap(), expected);
@@ -425,12 +426,12 @@ mod tests {
         let numbered = r#"[{"source": 7, "target": 9}, {"source": 1, "target": 7}]"#;
         assert_eq!(links(r#"[{"id": 7}, {"id": 1}, {"id": 9}]"#, numbered).unwrap(), expected);
         let unclear = links(r#"[{"id": 1}, {"id": 2}, {"id": 0}]"#, TWO).unwrap_err();
-        assert!(unclear.contains("links: the ends of links are ids as well as places"), "{unclear}");
+        assert!(unclear.contains("links: the ends of links are valid as ids and as indices"), "{unclear}");
         assert!(links(r#"[{"id": 1}, {"id": 0}]"#, "[]").unwrap().is_empty());
     }
 
     #[test]
-    fn what_is_not_needed_is_passed_over() {
+    fn other_fields_are_skipped() {
         let text = r#"{"graph": {"name": [1, {}]}, "multigraph": true, "directed": true,
             "edges": [{"source": 0, "target": 1, "weight": 0.5, "deep": {"a": [1, 2]}}],
             "nodes": [{"id": 0, "feature": [0.5, 1], "val": true, "test": false}, {"label": [1], "test": true, "id": 1},
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_have_their_line() {
+    fn errors_contain_the_line() {
         let fails = |nodes: &str, list: &str, why: &str| {
             let error = links(nodes, list).unwrap_err();
             assert!(error.contains(why) && error.contains("x-G.json: "), "{error}");
@@ -450,7 +451,7 @@ mod tests {
         fails(
             nodes,
             "[\n{\"source\": 0, \"target\": 2}]",
-            "line 2 column 27: a link ends at 2, which is no node",
+            "line 2 column 27: a link ends at 2, which is not a node",
         );
         fails(nodes, r#"[{"source": 0, "target": -1}]"#, "ends at -1");
         fails(nodes, r#"[{"source": 0, "target": "y"}]"#, "ends at 'y'");
@@ -458,13 +459,13 @@ mod tests {
         fails(nodes, r#"[{"source": 0, "target": null}]"#, "an id (a whole number or a text)");
         fails(nodes, r#"{}"#, "expected a list");
         fails(r#"[{"id": 0}, {"id": "1"}]"#, "[]", "numbers and texts mixed");
-        fails(r#"[{"id": 0}, {"id": 0}]"#, "[]", "node '0' stands twice");
+        fails(r#"[{"id": 0}, {"id": 0}]"#, "[]", "node '0' occurs twice");
         fails(r#"[{"id": 0.5}]"#, "[]", "0.5 is not a whole number");
         fails(r#"[{"val": true}]"#, "[]", "missing field `id`");
         fails(r#"[{"id": "a", "val": true, "test": true}]"#, "[]", "node 'a' is marked 'val' and 'test'");
-        assert!(run("{}").unwrap_err().contains("no list 'nodes'"));
-        assert!(run(r#"{"nodes": []}"#).unwrap_err().contains("no list 'links'"));
-        assert!(run(r#"{"nodes": [], "nodes": []}"#).unwrap_err().contains("stands twice"));
+        assert!(run("{}").unwrap_err().contains("the list 'nodes' is missing"));
+        assert!(run(r#"{"nodes": []}"#).unwrap_err().contains("the list 'links'"));
+        assert!(run(r#"{"nodes": [], "nodes": []}"#).unwrap_err().contains("occurs twice"));
         assert!(run("[]").unwrap_err().contains("a node-link graph"));
         assert!(run("").unwrap_err().contains("line 1"));
     }

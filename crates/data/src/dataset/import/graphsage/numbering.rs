@@ -1,4 +1,4 @@
-//! From the nodes of a node-link graph to rows of the arrays beside it.
+//! Mapping from the nodes of a node-link graph to rows of the accompanying arrays.
 
 use std::{borrow::Cow, collections::HashMap, fmt, path::Path};
 
@@ -7,24 +7,25 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::super::json;
 
-/// The row of a node that has none.
-pub(super) const GONE: NodeId = NodeId::MAX;
+/// Marks a node without a row.
+pub(super) const NO_ROW: NodeId = NodeId::MAX;
 
-/// The row of every node.
+/// Row of every node.
 pub(super) struct Numbering {
-    /// By place in the list of nodes.
+    /// Row by index in the list of nodes.
     rows: Vec<NodeId>,
-    /// By id, as maps of ids write it.
+    /// Row by id, in the notation of id maps.
     of: HashMap<Box<str>, NodeId>,
-    /// How many rows there are.
+    /// Number of rows.
     len: usize,
 }
 
 impl Numbering {
-    /// The rows are in the order of the nodes and begin with `first`; `keys` are the nodes' ids, as maps of ids write them.
+    /// Numbers the nodes in their order from `first` on; `keys` are the nodes' ids, in the notation
+    /// of id maps.
     ///
     /// # Errors
-    /// An id stands twice.
+    /// An id occurs twice.
     pub(super) fn by_place<'a>(
         graph: &Path,
         keys: impl ExactSizeIterator<Item = Cow<'a, str>>,
@@ -40,10 +41,10 @@ impl Numbering {
         Ok(Self { len: rows.len(), rows, of })
     }
 
-    /// The rows are those of the map from ids to rows at `path`; nodes that it leaves out are gone.
+    /// Reads the map from ids to rows at `path`; nodes missing from it have no row.
     ///
     /// # Errors
-    /// The map is damaged, its rows are not 0, 1, 2, ... once each, or a node stands twice.
+    /// The map is damaged, its rows are not 0, 1, 2, ... once each, or a node occurs twice.
     pub(super) fn by_map<'a>(
         graph: &Path,
         keys: impl ExactSizeIterator<Item = Cow<'a, str>>,
@@ -60,7 +61,8 @@ impl Numbering {
                 *count += 1;
             }
         }
-        // As many ids as rows: where each row below their number stands once, these are all.
+        // There are as many ids as rows, so if every row below their number occurs once, all rows
+        // are covered.
         let wrong = map.of.iter().filter(|(_, row)| count.get(**row as usize) != Some(&1)).min();
         if let Some((key, row)) = wrong {
             return Err(At::new(path, "rows").error(format!(
@@ -73,9 +75,9 @@ impl Numbering {
         let mut met = vec![false; len];
         let mut rows = Vec::with_capacity(keys.len());
         for key in keys {
-            let row = of.get(&*key).copied().unwrap_or(GONE);
-            if row == GONE {
-                of.insert(key.into(), GONE);
+            let row = of.get(&*key).copied().unwrap_or(NO_ROW);
+            if row == NO_ROW {
+                of.insert(key.into(), NO_ROW);
             } else if std::mem::replace(&mut met[row as usize], true) {
                 return Err(twice(graph, &key));
             }
@@ -84,32 +86,32 @@ impl Numbering {
         Ok(Self { rows, of, len })
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The row of the node at this place in the list.
+    /// Row of the node at this index of the list.
     pub(super) fn at(&self, place: usize) -> Option<NodeId> {
         self.rows.get(place).copied()
     }
 
-    /// The row of the node with this id.
+    /// Row of the node with this id.
     pub(super) fn of(&self, key: &str) -> Option<NodeId> {
         self.of.get(key).copied()
     }
 
-    /// How many nodes have no row.
-    pub(super) fn gone(&self) -> usize {
-        self.rows.iter().filter(|&&row| row == GONE).count()
+    /// Number of nodes without a row.
+    pub(super) fn num_without_row(&self) -> usize {
+        self.rows.iter().filter(|&&row| row == NO_ROW).count()
     }
 }
 
 fn twice(graph: &Path, key: &str) -> graphmill_core::Error {
-    At::new(graph, "nodes").error(format!("node '{}' stands twice", key.escape_debug()))
+    At::new(graph, "nodes").error(format!("node '{}' occurs twice", key.escape_debug()))
 }
 
-/// A map from ids to rows.
+/// Map from ids to rows.
 #[derive(Default)]
 struct IdMap {
     of: HashMap<Box<str>, NodeId>,
@@ -133,7 +135,7 @@ impl<'de> Visitor<'de> for &mut IdMap {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some((key, row)) = map.next_entry::<Cow<'de, str>, NodeId>()? {
             if self.of.insert(key.as_ref().into(), row).is_some() {
-                return Err(de::Error::custom(format!("'{}' stands twice", key.escape_debug())));
+                return Err(de::Error::custom(format!("'{}' occurs twice", key.escape_debug())));
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! The PPI set in DGL's layout (`dgl/data/ppi.py`): for each part of the split (`train`, `valid`, `test`) the graphs of
-//! the part as one, `<part>_graph.json` (node-link JSON), `<part>_feats.npy`, `<part>_labels.npy`, and
-//! `<part>_graph_id.npy`, which says of which graph each node is. The parts, one behind the other, are one dataset of
-//! several graphs.
+//! Import of the PPI dataset in DGL's layout (`dgl/data/ppi.py`): for each part of the split
+//! (`train`, `valid`, `test`) the graphs of the part as one, `<part>_graph.json` (node-link JSON),
+//! `<part>_feats.npy`, `<part>_labels.npy`, and `<part>_graph_id.npy` with the graph of each node.
+//! The parts are concatenated to one dataset of several graphs.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
             parts.push(Part { dir: src, name, graph: NodeLink::open(&path)? });
         }
     }
-    let directed = parts[0].graph.directed; // the training graph was found
+    let directed = parts[0].graph.directed; // the caller has found the training graph
     if let Some(other) = parts.iter().find(|part| part.graph.directed != directed) {
         let message = format!("\"directed\" is {}, but {directed} in the training graph", !directed);
         return Err(At::new(other.graph.path(), "document").error(message));
@@ -99,7 +99,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     })
 }
 
-/// A part of the split.
+/// Part of the split.
 struct Part<'a> {
     dir: &'a Path,
     name: &'static str,
@@ -111,7 +111,7 @@ impl Part<'_> {
         self.dir.join(format!("{}_{ending}", self.name))
     }
 
-    /// The runs of nodes with the same graph number, from node `first` on.
+    /// Adds the ranges of nodes with the same graph number, from node `first` on.
     fn add_graphs(&self, graphs: &mut Vec<NamedGraph>, first: usize) -> Result<()> {
         let path = self.file("graph_id.npy");
         let numbers = npy::open(&path)?.read_as_i64()?;
@@ -126,7 +126,7 @@ impl Part<'_> {
             let name = run[0].to_string();
             if graphs.iter().any(|graph| graph.name == name) {
                 let message =
-                    format!("the nodes of graph {name} do not lie together in one part; sort them by graph");
+                    format!("the nodes of graph {name} are not contiguous in one part; sort them by graph");
                 return Err(at.error(message));
             }
             graphs.push(NamedGraph::new(name, start..start + run.len()));
@@ -136,7 +136,7 @@ impl Part<'_> {
     }
 }
 
-/// The arrays of features; none where there are no files.
+/// Arrays of features; empty if the files are missing.
 fn feature_files(parts: &[Part]) -> Result<Vec<NpyFile>> {
     let paths: Vec<PathBuf> = parts.iter().map(|part| part.file("feats.npy")).collect();
     if !paths.iter().any(|path| path.exists()) {
@@ -145,7 +145,7 @@ fn feature_files(parts: &[Part]) -> Result<Vec<NpyFile>> {
     paths.iter().map(npy::open).collect()
 }
 
-/// The features of all parts, one behind the other.
+/// Features of all parts, concatenated.
 fn features(parts: &[Part], arrays: &[NpyFile], num_nodes: usize, scratch: &Scratch) -> Result<Features> {
     let Some(array) = arrays.first() else {
         return Ok(Features::default());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_are_graphs_of_one_dataset() {
+    fn parts_become_graphs_of_one_dataset() {
         let dir = directory();
         let dataset = run(dir.path(), None).unwrap();
         let graph = |name: &str, nodes| NamedGraph::new(name, nodes);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_file() {
+    fn errors_contain_the_file() {
         let path = |dir: &tempfile::TempDir, name: &str| dir.path().join(name);
         let fails = |name: &str, write: &dyn Fn(&Path), why: &str| {
             let dir = directory();
@@ -235,8 +235,8 @@ mod tests {
             &ids(&[23]),
             "test_graph_id.npy: graph numbers: 1 graph numbers, but there are 2",
         );
-        fails("test_graph_id.npy", &ids(&[23, 1]), "graph 1 do not lie together");
-        fails("train_graph_id.npy", &ids(&[1, 2, 1]), "graph 1 do not lie together");
+        fails("test_graph_id.npy", &ids(&[23, 1]), "graph 1 are not contiguous");
+        fails("train_graph_id.npy", &ids(&[1, 2, 1]), "graph 1 are not contiguous");
         fails("train_graph_id.npy", &ids(&[1, 2, 2]), "no edge joins two graphs");
         let floats = |shape: &'static [usize]| {
             move |path: &Path| npy::write(path, &vec![0f32; shape.iter().product()], shape).unwrap()

@@ -13,7 +13,8 @@ fn furnish(dir: &Path, name: &str, files: [&str; 3]) {
 const TWITCH: [&str; 3] = [
     "from,to\n0,2\n2,1\n",
     r#"{"2": [4, 0, 4], "0": [], "1": [1]}"#,
-    "id,days,mature,views,partner,new_id\n70,1,True,5,False,2\n71,1,False,5,False,0\n70,1,True,6,False,2\n9,1,True,5,False,1\n",
+    "id,days,mature,views,partner,new_id\n70,1,True,5,False,2\n71,1,False,5,False,0\n\
+     70,1,True,6,False,2\n9,1,True,5,False,1\n",
 ];
 const PAGES: [&str; 3] = [
     "id_1,id_2\n0,1\n",
@@ -39,7 +40,7 @@ fn floats(dataset: &Dataset) -> Vec<f32> {
 }
 
 #[test]
-fn one_graph_in_any_order_with_repeats() {
+fn rows_may_be_unordered_and_duplicated() {
     let dir = tempfile::tempdir().unwrap();
     let src = dir.path().join("DE");
     furnish(&src, "DE", TWITCH);
@@ -54,7 +55,7 @@ fn one_graph_in_any_order_with_repeats() {
 }
 
 #[test]
-fn several_graphs_are_united() {
+fn several_graphs_form_a_union() {
     let dir = tempfile::tempdir().unwrap();
     furnish(&dir.path().join("b"), "b", PAGES);
     furnish(&dir.path().join("a"), "a", PAGES);
@@ -69,7 +70,7 @@ fn several_graphs_are_united() {
 }
 
 #[test]
-fn faults_name_the_file_and_the_place() {
+fn errors_contain_the_file_and_the_position() {
     let fails = |file: usize, text: &str, why: &str| {
         let dir = tempfile::tempdir().unwrap();
         let mut files = TWITCH;
@@ -81,7 +82,7 @@ fn faults_name_the_file_and_the_place() {
     };
     fails(0, "from,to\n0,3\n", "line 2: the edge joins nodes 0 and 3");
     fails(1, r#"{"3": [1]}"#, "line 1 column");
-    fails(1, r#"{"1": [1], "1": [2]}"#, "node 1 stands twice");
+    fails(1, r#"{"1": [1], "1": [2]}"#, "node 1 occurs twice");
     fails(1, r#"{"1": [-1]}"#, "line 1 column");
     fails(1, r#"{"1": [99999999]}"#, "the largest feature is 99999999");
     fails(1, r#"{"1": [1]"#, "line 1 column");
@@ -93,7 +94,7 @@ fn faults_name_the_file_and_the_place() {
     fails(2, "id,mature\n,True\n", "line 2: no id or no mature");
     fails(2, "id,mature\n0,True\n\n1,True\n", "line 3: the line is empty");
     fails(2, "id,mature\n0,True\n1,\"a\n\nb\"\n2,True\n\r\n", "line 7: the line is empty");
-    fails(2, "id,mature\n0,True\n2,True\n", "line 3: node 2 follows on 0");
+    fails(2, "id,mature\n0,True\n2,True\n", "line 3: node 2 follows node 0");
     fails(2, "id,mature\n0,True\n1,True\n0,False\n", "node 0 is 'True' here and 'False' in line 4");
     let dir = tempfile::tempdir().unwrap();
     assert!(run(dir.path()).unwrap_err().contains("no musae_NAME_target.csv"));
@@ -101,7 +102,7 @@ fn faults_name_the_file_and_the_place() {
     fs::write(dir.path().join("splits.json"), r#"[{"train": [3]}]"#).unwrap();
     assert!(run(dir.path()).unwrap_err().contains("splits.json: split 0, 'train'"));
     furnish(dir.path(), "FR", TWITCH);
-    assert!(run(dir.path()).unwrap_err().contains("a directory for each"));
+    assert!(run(dir.path()).unwrap_err().contains("one directory for each"));
     fs::remove_file(dir.path().join("musae_FR_target.csv")).unwrap();
     fs::remove_file(dir.path().join("musae_DE_features.json")).unwrap();
     assert!(run(dir.path()).unwrap_err().contains("musae_DE_features.json: cannot open"));

@@ -1,4 +1,4 @@
-//! One column of a Parquet table, read a run of rows at a time, whatever type it has.
+//! Column of a Parquet table, read in batches of rows, regardless of its type.
 
 use parquet::{
     basic::{ConvertedType, LogicalType, Type as Physical},
@@ -13,20 +13,20 @@ use parquet::{
 
 use crate::npy::Number;
 
-/// What a column holds.
+/// Content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A number per row.
+    /// One number per row.
     Number,
     /// A list of numbers per row.
     List,
-    /// A text per row.
+    /// One text per row.
     Text,
-    /// Anything else: dates, structs, lists of lists.
+    /// Unsupported: dates, structs, lists of lists.
     Other,
 }
 
-/// What a column holds, by its description; `alone` says that its name covers no other.
+/// Content of a column by its descriptor; `alone` is true if its name covers no other column.
 pub(super) fn kind(column: &ColumnDescriptor, alone: bool) -> Kind {
     let logical = column.logical_type_ref();
     let plain = match logical {
@@ -64,18 +64,18 @@ fn is_unsigned(column: &ColumnDescriptor) -> bool {
     )
 }
 
-/// The values of a run of rows.
+/// Values of a batch of rows.
 #[derive(Debug, Default)]
 pub(super) struct Cells {
-    /// Numbers, those of lists one behind the other; `None` where there is none.
+    /// Numbers, those of lists concatenated; `None` if missing.
     pub(super) numbers: Vec<Option<Number>>,
-    /// Texts, in the place of numbers; equal ones of a dictionary share their bytes.
+    /// Texts instead of numbers; equal ones of a dictionary share their bytes.
     pub(super) texts: Vec<Option<ByteArray>>,
-    /// How long every row's list is; empty where rows are no lists.
+    /// Length of every row's list; empty if rows are not lists.
     pub(super) lengths: Vec<usize>,
 }
 
-/// A column of a row group.
+/// Column of a row group.
 pub(super) struct Column {
     reader: ColumnReader,
     unsigned: bool,
@@ -97,7 +97,7 @@ impl Column {
         }
     }
 
-    /// Reads up to `rows` rows into `cells`, which lose what they held, and says how many there were.
+    /// Reads up to `rows` rows into `cells`, replacing its contents, and returns their number.
     pub(super) fn read(&mut self, rows: usize, cells: &mut Cells) -> Result<usize, ParquetError> {
         let Self { reader, unsigned, most_defined, is_list, defined, repeated } = self;
         cells.numbers.clear();
@@ -130,7 +130,7 @@ impl Column {
             }
             ColumnReader::FixedLenByteArrayColumnReader(c) => {
                 levels.read::<FixedLenByteArrayType, _>(c, rows, numbers, lengths, |x: FixedLenByteArray| {
-                    let bytes = <[u8; 2]>::try_from(x.data()).unwrap_or([0, 0x7e]); // else not a number
+                    let bytes = <[u8; 2]>::try_from(x.data()).unwrap_or([0, 0x7e]); // not a number
                     Number::Float(half::f16::from_le_bytes(bytes).to_f64())
                 })
             }
@@ -142,7 +142,7 @@ impl Column {
     }
 }
 
-/// Which values are there, and where rows begin.
+/// Positions of missing values and of row starts.
 struct Levels<'a> {
     most_defined: i16,
     is_list: bool,
@@ -177,7 +177,7 @@ impl Levels<'_> {
             for &level in &*self.repeated {
                 match lengths.last_mut() {
                     Some(last) if level > 0 => *last += 1,
-                    _ => lengths.push(1), // an empty list has one entry, which is not there
+                    _ => lengths.push(1), // an empty list has one missing entry
                 }
             }
         }

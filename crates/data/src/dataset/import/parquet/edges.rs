@@ -1,4 +1,4 @@
-//! The table of edges.
+//! Edge table of a Parquet import.
 
 use graphmill_core::{NodeId, Result, csc::is_no_weight, place::At};
 
@@ -17,23 +17,23 @@ use crate::{
     npy::{Element, Number},
 };
 
-/// Names of the columns of the two ends.
+/// Column names of the two ends.
 const ENDS: [(&str, &str); 5] =
     [("src", "dst"), ("source", "target"), ("from", "to"), ("src_id", "dst_id"), ("u", "v")];
 
-/// How ids become node numbers.
+/// Mapping from ids to node numbers.
 pub(super) enum Ids {
-    /// An id is its number; how many nodes there are, where that is known.
+    /// Identity, with the number of nodes if known.
     Plain(Option<usize>),
-    /// Ids and their numbers, by ascending id.
+    /// Ids and their node numbers, by ascending id.
     Known(Vec<(u64, NodeId)>),
 }
 
 impl Ids {
-    /// The numbers of the rows that have these ids.
+    /// Maps the ids of rows to their row numbers.
     ///
     /// # Errors
-    /// An id stands twice.
+    /// An id occurs twice.
     pub(super) fn of_rows(ids: Vec<u64>, at: &At) -> Result<Self> {
         if ids.iter().enumerate().all(|(row, &id)| row as u64 == id) {
             return Ok(Self::Plain(Some(ids.len())));
@@ -43,7 +43,7 @@ impl Ids {
         match pairs.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             None => Ok(Self::Known(pairs)),
             Some(pair) => Err(at.error(format!(
-                "the id {} stands in the rows {} and {}",
+                "the id {} occurs in the rows {} and {}",
                 pair[0].0 as i64, pair[0].1, pair[1].1
             ))),
         }
@@ -58,7 +58,7 @@ impl Ids {
     }
 }
 
-/// The column of weights.
+/// Finds the weight column.
 fn weights(table: &Table, options: &ImportOptions) -> Result<Option<usize>> {
     let column = match &options.weights {
         WeightColumn::None => return Ok(None),
@@ -67,17 +67,20 @@ fn weights(table: &Table, options: &ImportOptions) -> Result<Option<usize>> {
             None => return Ok(None),
         },
         WeightColumn::Named(name) => table.find(&[name]).ok_or_else(|| {
-            table.at_schema().error(format!("there is no column '{name}', which the option weights names"))
+            table.at_schema().error(format!("no column '{name}', which the option weights names"))
         })?,
     };
     if table.columns()[column].1 != Kind::Number {
-        let message = format!("the column '{}' holds no numbers to weigh edges by", table.name(column));
+        let message = format!(
+            "the column '{}' does not hold numbers, so it cannot hold edge weights",
+            table.name(column)
+        );
         return Err(table.at_schema().error(message));
     }
     Ok(Some(column))
 }
 
-/// The columns of both ends, of which none is that of the weights.
+/// Finds the columns of both ends, neither of which is the weight column.
 fn ends(table: &Table, weights: Option<usize>) -> Result<[usize; 2]> {
     let found = ENDS.iter().find_map(|(from, to)| Some([table.find(&[from])?, table.find(&[to])?]));
     let numbers: Vec<usize> = (0..table.columns().len())
@@ -89,7 +92,8 @@ fn ends(table: &Table, weights: Option<usize>) -> Result<[usize; 2]> {
         _ => {
             let names: Vec<&str> = table.columns().iter().map(|(name, _)| name.as_str()).collect();
             return Err(table.at_schema().error(format!(
-                "which columns are the ends of edges? Call them src and dst, or source and target; here are {}",
+                "the columns of the edge ends are ambiguous; name them src and dst, or source and target; \
+                 the columns are {}",
                 names.join(", ")
             )));
         }
@@ -97,12 +101,12 @@ fn ends(table: &Table, weights: Option<usize>) -> Result<[usize; 2]> {
     if let Some(c) = ends.into_iter().find(|c| !numbers.contains(c)) {
         return Err(table
             .at_schema()
-            .error(format!("the column '{}' is no column of whole numbers", table.name(c))));
+            .error(format!("the column '{}' is not a column of whole numbers", table.name(c))));
     }
     Ok(ends)
 }
 
-/// All ids that edges name, ascending. O(V) memory.
+/// All distinct ids of the edges, ascending. O(V) memory.
 pub(super) fn distinct(
     table: &Table,
     options: &ImportOptions,
@@ -138,7 +142,8 @@ pub(super) fn distinct(
 }
 
 fn end(number: Option<Number>) -> Result<u64, String> {
-    key(number).ok_or_else(|| format!("{} is no node id", number.map_or("nothing".into(), |x| x.to_string())))
+    key(number)
+        .ok_or_else(|| format!("{} is not a node id", number.map_or("nothing".into(), |x| x.to_string())))
 }
 
 fn weight(number: Option<Number>) -> Result<f32, String> {
@@ -146,7 +151,7 @@ fn weight(number: Option<Number>) -> Result<f32, String> {
     weight.ok_or_else(|| no_weight(number.map_or("nothing".into(), |x| x.to_string())))
 }
 
-/// The edges and the number of nodes; `features` are the bytes of the features beside them.
+/// Reads the edges and the number of nodes; `features` is the size of the features in bytes.
 pub(super) fn read(
     table: &Table,
     ids: &Ids,
@@ -177,9 +182,17 @@ pub(super) fn read(
                 let number = id.checked_sub(first).and_then(|id| ids.number(id));
                 number.ok_or_else(|| {
                     fail(match ids {
-                        Ids::Plain(Some(nodes)) => format!("there is no node {}: ids go from {first} on, and there are {nodes} nodes", id as i64),
-                        Ids::Plain(None) => format!("{} is not a node id: ids are whole numbers from {first} that fit 32 bits; compact-ids takes others", id as i64),
-                        Ids::Known(_) => format!("there is no node with the id {}", id as i64),
+                        Ids::Plain(Some(nodes)) => format!(
+                            "node {} does not exist: ids start at {first}, \
+                            and there are {nodes} nodes",
+                            id as i64
+                        ),
+                        Ids::Plain(None) => format!(
+                            "{} is not a node id: ids are whole numbers from {first} \
+                            that fit 32 bits; pass compact-ids for others",
+                            id as i64
+                        ),
+                        Ids::Known(_) => format!("no node has the id {}", id as i64),
                     })
                 })
             };
@@ -198,10 +211,12 @@ pub(super) fn read(
         Ids::Known(pairs) => pairs.len(),
         Ids::Plain(None) => {
             let nodes = edges.largest().map_or(0, |largest| u64::from(largest) + 1);
-            // Sparse ids would make a graph of lone nodes, and a single one could ask for all memory.
+            // Sparse ids would create a graph of isolated nodes, and a single one could allocate
+            // all memory.
             if nodes > 1_000_000 + 64 * edges.len() {
                 return Err(at.error(format!(
-                    "the largest id is {}, but there are only {} edges: use compact-ids if ids are sparse, or say num-nodes",
+                    "the largest id is {}, but there are only {} edges; pass compact-ids if ids are sparse, \
+                     or num-nodes",
                     nodes - 1 + first,
                     edges.len()
                 )));

@@ -1,4 +1,4 @@
-//! Opening a file: what its metadata says is checked against its size before anything relies on it.
+//! Opening of a Parquet file: its metadata is checked against its size before use.
 
 use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc};
 
@@ -15,15 +15,16 @@ use super::{
     pages, thrift,
 };
 
-/// What ends a file: the metadata's length, and a word.
+/// Bytes at the end of a file: the metadata's length, and a magic word.
 const TAIL: u64 = 8;
-/// Groups within groups; lists are two.
-const DEEPEST: usize = 64;
-/// Rows, and values of a column of lists, that are believed whatever there is, and beyond that for each byte: a row is
-/// not believed to pack better than deflate packs a byte. (A column alone may: a thousand million equal values are a run.)
-const BELIEVED: (u64, u64) = (1 << 20, 1032);
+/// Maximum nesting of groups; lists have two levels.
+const MAX_DEPTH: usize = 64;
+/// Number of rows (or values of a list column) that is always accepted, and the additional number
+/// per byte: rows are not expected to compress better than by deflate. (A single column may: a
+/// billion equal values are one run.)
+const MAX_CLAIMS: (u64, u64) = (1 << 20, 1032);
 
-/// A file and its metadata.
+/// File and its metadata.
 pub(super) struct Source {
     pub(super) metadata: ParquetMetaData,
     file: Arc<fs::File>,
@@ -33,7 +34,7 @@ impl Source {
     /// Opens a file.
     ///
     /// # Errors
-    /// It is no Parquet file, or what it says of its places and sizes cannot be.
+    /// The file is not a Parquet file, or its declared offsets and sizes are impossible.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
@@ -41,7 +42,7 @@ impl Source {
         let fail = |why: &str| at.error(format!("not a readable Parquet file: {why}"));
         let footer = read_footer(&file, size)
             .map_err(|e| Error::io(path, "read", e))?
-            .ok_or_else(|| fail("it does not end as one, or is encrypted"))?;
+            .ok_or_else(|| fail("it does not end like one, or is encrypted"))?;
         check_schema(&footer).map_err(|why| fail(&why))?;
         let metadata = guarded(|| ParquetMetaDataReader::decode_metadata(&footer));
         let metadata = metadata.map_err(|e| fail(&e.to_string()))?;
@@ -49,12 +50,12 @@ impl Source {
         Ok(Self { metadata, file: Arc::new(file) })
     }
 
-    /// A reader of the column `leaf` of the row group `group`.
+    /// Reader of the column `leaf` of the row group `group`.
     pub(super) fn column(&self, group: usize, leaf: usize) -> Result<ColumnReader, ParquetError> {
         guarded(|| pages::column_reader(&self.file, self.metadata.row_group(group), leaf))
     }
 
-    /// The names of the top columns, with what they hold.
+    /// Names of the top-level columns, with their contents.
     pub(super) fn columns(&self) -> Vec<(String, Kind)> {
         let schema = self.metadata.file_metadata().schema_descr();
         let leaves = self.leaves();
@@ -65,7 +66,7 @@ impl Source {
         leaves.iter().zip(ends).map(of).collect()
     }
 
-    /// The first leaf of every top column.
+    /// First leaf of every top-level column.
     pub(super) fn leaves(&self) -> Vec<usize> {
         let schema = self.metadata.file_metadata().schema_descr();
         let root = |leaf: usize| schema.get_column_root_idx(leaf);
@@ -73,7 +74,7 @@ impl Source {
     }
 }
 
-/// The bytes of the metadata; `None` where the file has none.
+/// Bytes of the metadata; `None` if the file has none.
 fn read_footer(file: &fs::File, size: u64) -> std::io::Result<Option<Vec<u8>>> {
     let mut tail = [0; TAIL as usize];
     let Some(end) = size.checked_sub(TAIL) else { return Ok(None) };
@@ -86,8 +87,9 @@ fn read_footer(file: &fs::File, size: u64) -> std::io::Result<Option<Vec<u8>>> {
     Ok(Some(footer))
 }
 
-/// That the schema is a tree that its elements make up: the reader goes down it, makes room for the children that
-/// an element says it has, and gives every leaf the names of all above it.
+/// Checks that the schema is a tree of its elements, because the decoder descends it, allocates the
+/// declared children, and names every leaf by all elements above it.
+/// 103t| // the length of all names down to here, and the number of missing children
 fn check_schema(footer: &[u8]) -> Result<(), String> {
     let mut elements: Vec<(i64, i64)> = Vec::new(); // the length of the name, and the number of children
     let read = thrift::look(footer, thrift::metadata, &mut |path, number| match path {
@@ -100,7 +102,8 @@ fn check_schema(footer: &[u8]) -> Result<(), String> {
         _ => {}
     });
     read.ok_or("its metadata is damaged")?;
-    let mut above: Vec<(i64, i64)> = Vec::new(); // the length of all names down to here, and how many children are missing
+    // The length of all names down to here, and the number of missing children.
+    let mut above: Vec<(i64, i64)> = Vec::new();
     let mut names = 0i64;
     for (i, &(name, children)) in elements.iter().enumerate() {
         while above.last().is_some_and(|&(_, missing)| missing == 0) {
@@ -114,7 +117,7 @@ fn check_schema(footer: &[u8]) -> Result<(), String> {
             None if i == 0 => name,
             None => return Err("its schema is damaged: an element is in no group".into()),
         };
-        if !(0..elements.len() as i64).contains(&children) || above.len() == DEEPEST {
+        if !(0..elements.len() as i64).contains(&children) || above.len() == MAX_DEPTH {
             return Err(format!(
                 "its schema is damaged: a group of {children} elements, {} deep",
                 above.len()
@@ -135,9 +138,9 @@ fn check_schema(footer: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// That columns lie in the file, and that it may have the rows it says.
+/// Checks that columns lie within the file, and that the number of rows is plausible.
 fn check_places(metadata: &ParquetMetaData, size: u64, path: &Path) -> Result<()> {
-    let believed = |bytes: u64| BELIEVED.0.saturating_add(bytes.saturating_mul(BELIEVED.1));
+    let believed = |bytes: u64| MAX_CLAIMS.0.saturating_add(bytes.saturating_mul(MAX_CLAIMS.1));
     let mut rows = 0u64;
     for (g, group) in metadata.row_groups().iter().enumerate() {
         let at = At::new(path, format!("metadata, row group {g}"));
@@ -152,7 +155,8 @@ fn check_places(metadata: &ParquetMetaData, size: u64, path: &Path) -> Result<()
                 place.and_then(|(start, length)| start.checked_add(length)).is_some_and(|end| end <= size);
             if !inside || column.data_page_offset() < 0 {
                 return Err(at.error(format!(
-                    "the column '{}' is said to be {length} bytes from byte {start} on, but the file has {size}: it is damaged",
+                    "the column '{}' claims {length} bytes from byte {start} on, but the file has {size}: it \
+                     is damaged",
                     name()
                 )));
             }
@@ -161,7 +165,7 @@ fn check_places(metadata: &ParquetMetaData, size: u64, path: &Path) -> Result<()
             let most = if is_list { believed(length.unsigned_abs()) } else { group_rows };
             if values > most {
                 return Err(at.error(format!(
-                    "the column '{}' is said to have {} values in {length} bytes and {} rows: it is damaged",
+                    "the column '{}' claims {} values in {length} bytes and {} rows: it is damaged",
                     name(),
                     column.num_values(),
                     group.num_rows()
@@ -179,7 +183,7 @@ fn check_places(metadata: &ParquetMetaData, size: u64, path: &Path) -> Result<()
 mod tests {
     use super::*;
 
-    /// A footer of these names and numbers of children.
+    /// Footer with these names and numbers of children.
     fn footer(elements: &[(&str, u8)]) -> Vec<u8> {
         let mut bytes = vec![0x29, (elements.len() as u8) << 4 | 12];
         for &(name, children) in elements {
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_a_tree_of_its_elements() {
+    fn schemas_must_be_trees_of_their_elements() {
         let check = |elements: &[(&str, u8)]| check_schema(&footer(elements));
         assert_eq!(check(&[("a", 2), ("b", 1), ("c", 0), ("d", 0)]), Ok(()));
         assert_eq!(check(&[("a", 0)]), Ok(()));

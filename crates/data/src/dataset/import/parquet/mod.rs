@@ -1,21 +1,23 @@
-//! Tables in Parquet files (Apache Parquet format 2): what pandas, Polars, Spark and DuckDB write.
+//! Import of tables in Parquet files (Apache Parquet format 2), as written by pandas, Polars, Spark
+//! and DuckDB.
 //!
-//! `SRC` is a directory with `edges.parquet` and perhaps `nodes.parquet`, or the file of edges itself with the nodes as an
-//! option. Either table may lie in several files (`edges/*.parquet` or `edges-*.parquet`), read in the order of their
-//! names.
+//! `SRC` is a directory with `edges.parquet` and optionally `nodes.parquet`, or the file of edges
+//! itself with the nodes as an option. Either table may consist of several files (`edges/*.parquet`
+//! or `edges-*.parquet`), read in name order.
 //!
-//! - Edges: columns `src` and `dst` (also `source`/`target`, `from`/`to`, `src_id`/`dst_id`, `u`/`v`, or the only two
-//!   columns of numbers), and `weight` (`edge_weight`, `weights`, or as the option `weights` says). Others are not read.
-//! - Nodes: a row per node, each column optional. `id` (or `node_id`): any whole numbers, by which edges name the rows;
-//!   without it edges name rows by their number. `label` (`labels`, `y`): classes, nothing, NaN or
-//!   -1 where unknown, or lists of zeros and ones, where a node without a list, with an empty one
-//!   or with one of nulls has no label. `split`: `train`, `valid`, `test` or 0, 1, 2; or masks
-//!   `train_mask`, `valid_mask` (`val_mask`), `test_mask`. Features are the one column of lists,
-//!   all equally long, or else all other columns of numbers in their order.
+//! - Edges: columns `src` and `dst` (also `source`/`target`, `from`/`to`, `src_id`/`dst_id`,
+//!   `u`/`v`, or the only two columns of numbers), and `weight` (`edge_weight`, `weights`, or the
+//!   name in the option `weights`). Others are not read.
+//! - Nodes: a row per node, each column optional. `id` (or `node_id`): any whole numbers, by which
+//!   edges refer to the rows; without it edges refer to rows by number. `label` (`labels`, `y`):
+//!   classes, with empty, NaN or -1 if unknown, or lists of zeros and ones, where a node with a
+//!   missing or empty list or one of nulls is unlabelled. `split`: `train`, `valid`, `test` or 0,
+//!   1, 2; or masks `train_mask`, `valid_mask` (`val_mask`), `test_mask`. Features are the one
+//!   column of lists, all of equal length, or else all other columns of numbers in their order.
 //!
-//! Row groups are read one after the other, some thousand rows at a time. What is in memory are a page of each column and
-//! what is as large as the number of nodes. What a file says of its sizes is checked before it is relied on: of its places
-//! and rows in `file.rs`, of its pages in `pages.rs`.
+//! Row groups are read sequentially, some thousand rows at a time. Memory holds a page of each
+//! column and arrays of one entry per node. Declared sizes are checked before use: those of columns
+//! and rows in `file.rs`, those of pages in `pages.rs`.
 
 mod column;
 mod edges;
@@ -44,8 +46,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         (vec![src.to_path_buf()], vec![])
     };
     if edge_files.is_empty() {
-        let message =
-            "no edges.parquet, edges-*.parquet or edges/*.parquet here; name the file of edges itself";
+        let message = "no edges.parquet, edges-*.parquet or edges/*.parquet in this directory; name the edge \
+            file itself";
         return Err(Error::format(src, "directory", message));
     }
     if let Some(path) = &options.nodes {
@@ -59,7 +61,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     if src.is_dir() {
         let is_of = |file: &PathBuf, path: &Path| file == path || file.parent() == Some(path);
         let is_read = |path: &Path| edge_files.iter().chain(&node_files).any(|file| is_of(file, path));
-        // what begins with an underscore is Spark's own
+        // Names beginning with an underscore are Spark's own.
         report.ignore_unread(src, |name| name.starts_with('_') || is_read(&src.join(name)))?;
     }
     let table = Table::open(edge_files)?;
@@ -80,7 +82,8 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
             let known = nodes.as_ref().map(|nodes| nodes.count).or(options.num_nodes);
             if let Some(known) = known.filter(|&known| known != ids.len()) {
                 return Err(at.error(format!(
-                    "the edges name {} different ids, but there are {known} nodes; compact-ids needs every node to have an edge, or give the nodes a column of ids",
+                    "the edges name {} different ids, but there are {known} nodes; compact-ids needs every \
+                     node to have an edge, or give the nodes a column of ids",
                     ids.len()
                 )));
             }
@@ -97,7 +100,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     Ok(Raw { name, num_nodes, edges, features, labels, splits, report, ..Raw::default() })
 }
 
-/// The files of the table `stem` in `dir`.
+/// Files of the table `stem` in `dir`.
 fn find(dir: &Path, stem: &str) -> Result<Vec<PathBuf>> {
     let sub = dir.join(stem);
     let numbered =
@@ -106,21 +109,21 @@ fn find(dir: &Path, stem: &str) -> Result<Vec<PathBuf>> {
         (true, false) => Err(Error::format(
             dir,
             "directory",
-            format!("both '{stem}' and '{}' are here; move one away", numbered[0].display()),
+            format!("both '{stem}' and '{}' exist; move one away", numbered[0].display()),
         )),
         (true, true) => in_order(&sub, |_| true),
         (false, _) => Ok(numbered),
     }
 }
 
-/// The Parquet files of a directory whose names fit, in the order of their names.
+/// Parquet files of a directory with matching names, in name order.
 fn in_order(dir: &Path, fits: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(dir).map_err(|e| Error::io(dir, "look into", e))?;
     let mut files = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|e| Error::io(dir, "look into", e))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let hidden = name.starts_with(['.', '_']); // what Spark writes beside its parts
+        let hidden = name.starts_with(['.', '_']); // written by Spark beside its parts
         if name.ends_with(".parquet") && !hidden && fits(&name) {
             files.push(entry.path());
         }

@@ -1,4 +1,4 @@
-//! The table of nodes: ids, labels, split and features.
+//! Node table of a Parquet import: ids, labels, split and features.
 
 use graphmill_core::{Buffer, Features, Labels, NodeId, Result, Split, place::At};
 use parquet::data_type::ByteArray;
@@ -17,22 +17,22 @@ use crate::{
     npy::{Element, Number},
 };
 
-/// What the table of nodes says.
+/// Contents of the node table.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     pub(super) count: usize,
-    /// The id of every row, where there is a column of ids.
+    /// Id of every row, if there is an id column.
     pub(super) ids: Option<Vec<u64>>,
     pub(super) features: Features,
     pub(super) labels: Labels,
     pub(super) splits: Vec<Split>,
 }
 
-/// Names of the parts' masks.
+/// Column names of the masks of the parts.
 const MASKS: [&[&str]; 3] =
     [&["train_mask", "train"], &["valid_mask", "val_mask", "valid", "val"], &["test_mask", "test"]];
 
-/// Which columns mean what.
+/// Roles of the columns.
 struct Columns {
     id: Option<usize>,
     label: Option<usize>,
@@ -53,7 +53,7 @@ impl Columns {
         };
         let of_kind = |c: Option<usize>, known: &[Kind], what: &str| match c {
             Some(c) if !known.contains(&kind(c)) => {
-                Err(table.at_schema().error(format!("the column '{}' is no {what}", table.name(c))))
+                Err(table.at_schema().error(format!("the column '{}' is not a {what}", table.name(c))))
             }
             _ => Ok(()),
         };
@@ -68,7 +68,7 @@ impl Columns {
             of_kind(mask, &[Kind::Number], "mask")?;
         }
         let named = [&[columns.id, columns.label, columns.split][..], &columns.masks].concat();
-        let index = table.find(&["__index_level_0__"]); // what pandas adds
+        let index = table.find(&["__index_level_0__"]); // added by pandas
         let others = (0..table.columns().len()).filter(|&c| !named.contains(&Some(c)) && index != Some(c));
         let (lists, rest): (Vec<usize>, Vec<usize>) = others.partition(|&c| kind(c) == Kind::List);
         let (numbers, rest): (Vec<usize>, Vec<usize>) =
@@ -94,13 +94,15 @@ impl Columns {
         Ok(columns)
     }
 
-    /// All that are wanted, and where in that list each stands.
+    /// Indices of all required columns, and the position of each in that list.
     fn wanted(&self) -> (Vec<usize>, impl Fn(usize) -> usize) {
         let mut wanted: Vec<usize> = self.features.clone();
         wanted.extend([self.id, self.label, self.split].into_iter().flatten());
         wanted.extend(self.masks.into_iter().flatten());
         let order = wanted.clone();
-        (wanted, move |c| order.iter().position(|&other| other == c).expect("it is wanted"))
+        (wanted, move |c| {
+            order.iter().position(|&other| other == c).expect("every required column is listed")
+        })
     }
 }
 
@@ -111,7 +113,7 @@ pub(super) fn read(table: &Table, scratch: &Scratch, report: &mut ImportReport) 
     if wanted.is_empty() {
         return Err(table
             .at_schema()
-            .error("no column says anything about nodes (id, label, split, features)"));
+            .error("the table has no column about nodes (id, label, split, features)"));
     }
     let mut nodes = Nodes { ids: columns.id.map(|_| Vec::new()), ..Nodes::default() };
     let mut features: Option<Rows<f32>> = None;
@@ -175,7 +177,7 @@ pub(super) fn read(table: &Table, scratch: &Scratch, report: &mut ImportReport) 
     Ok(nodes)
 }
 
-/// An id as a key: any whole number of 64 bits, the negative ones as their two's complement.
+/// Id as a key: any whole number of 64 bits, negative ones in two's complement.
 pub(super) fn key(number: Option<Number>) -> Option<u64> {
     match number? {
         Number::Int(x) => Some(x as u64),
@@ -195,7 +197,7 @@ fn wrong(
     at.error(row, format!("column '{column}': {found} found, {expected} expected"))
 }
 
-/// Rows of all feature columns one beside the other, or of the one list column.
+/// Interleaves the rows of all feature columns, or copies those of the single list column.
 fn interleave(
     columns: &[(&Cells, &str)],
     rows: usize,
@@ -230,21 +232,21 @@ fn interleave(
     Ok(columns.len())
 }
 
-/// The column of labels so far.
+/// Label column under construction.
 #[derive(Default)]
 struct LabelColumn {
     class: Vec<i64>,
     member: Vec<u8>,
-    /// How many classes the lists have, once a list was there.
+    /// Number of classes in lists, once a list was read.
     width: Option<usize>,
-    /// Rows of lists before that one: all of them are missing.
+    /// Rows before the first list: all of them are missing.
     before: usize,
-    /// Values of the lists that are there.
+    /// Number of list values read.
     values: usize,
 }
 
 impl LabelColumn {
-    /// Adds a run of rows.
+    /// Adds a batch of rows.
     fn add(&mut self, cells: &Cells, name: &str, at: &Place) -> Result<()> {
         if !cells.lengths.is_empty() {
             return self.add_lists(cells, name, at);
@@ -252,7 +254,7 @@ impl LabelColumn {
         for (i, label) in cells.numbers.iter().enumerate() {
             let label = match label {
                 None => Some(-1),
-                Some(Number::Float(x)) if x.is_nan() => Some(-1), // how pandas writes a missing one
+                Some(Number::Float(x)) if x.is_nan() => Some(-1), // a missing value in pandas
                 Some(number) => i64::from_number(*number),
             };
             let wrong = || wrong(at, i, name, cells.numbers[i], "a class (a whole number)");
@@ -264,7 +266,7 @@ impl LabelColumn {
     fn add_lists(&mut self, cells: &Cells, name: &str, at: &Place) -> Result<()> {
         let mut rest = &cells.numbers[..];
         for (row, &length) in cells.lengths.iter().enumerate() {
-            // A row without a list, or with an empty one, has one entry, which is not there.
+            // A row with a missing or empty list has one missing entry.
             let (list, after) = rest.split_at(length);
             rest = after;
             if list.iter().all(Option::is_none) && self.width.is_none_or(|width| [1, width].contains(&length))
@@ -292,8 +294,7 @@ impl LabelColumn {
         Ok(())
     }
 
-    /// Adds `rows` rows without a list. They take no bytes in the file, so there may not be too
-    /// many of them.
+    /// Adds `rows` rows without a list. They take no bytes in the file, so their number is limited.
     fn add_missing(&mut self, rows: usize, width: usize, row: usize, at: &Place) -> Result<()> {
         let all = rows + self.member.len() / width.max(1);
         if !claims::is_dense(all, width, self.values) {
@@ -307,7 +308,7 @@ impl LabelColumn {
         Ok(())
     }
 
-    /// The labels of `nodes` nodes.
+    /// Labels of `nodes` nodes.
     fn finish(self, nodes: usize, at: &At) -> Result<Labels> {
         match self.width {
             Some(width) => labels::multi(self.member, width, at),
@@ -317,7 +318,8 @@ impl LabelColumn {
     }
 }
 
-/// `train`, `valid` (`val`, `validation`), `test`, or 0, 1, 2; nothing, `none` or a negative number where a node is in none.
+/// Reads the parts: `train`, `valid` (`val`, `validation`), `test`, or 0, 1, 2; empty, `none` or a
+/// negative number for none.
 fn read_split(cells: &Cells, first: usize, at: &Place, parts: &mut [Vec<u64>; 3]) -> Result<()> {
     let mut put = |row: usize, part: Option<usize>| {
         if let Some(part) = part {

@@ -1,12 +1,15 @@
-//! The pages of a column of a row group, checked before they are decoded: the reader beneath makes room for what a page
-//! says of itself, and a few damaged bits say anything. (Version 60 of the `parquet` crate; `fuzz/regressions/import_parquet`
-//! has a file for each of these, which would ask for gigabytes or panic.)
+//! Validation of a column's pages before they are decoded: the decoder allocates the sizes that a
+//! page declares, and a few damaged bits can declare any size. (Version 60 of the `parquet` crate;
+//! `fuzz/regressions/import_parquet` has a file for each case, which would allocate gigabytes or
+//! panic.)
 //!
-//! - A page's unpacked size is at most what its codec can make of its packed size ([`most_unpacked`]).
-//! - A dictionary's entries have the bytes for it.
-//! - All pages together have no more values than the file's metadata says, which was checked against the file's size.
-//! - Texts encoded with their lengths are no more than the page's values. As differences from each other they are not
-//!   read: a few bytes make many texts of any length.
+//! - A page's unpacked size is at most the maximum expansion of its packed size by its codec
+//!   ([`most_unpacked`]).
+//! - The dictionary has enough bytes for its entries.
+//! - All pages together have no more values than the file's metadata declares, which was checked
+//!   against the file's size.
+//! - The number of texts encoded with lengths is at most the page's values. Texts encoded as deltas
+//!   are not read, because a few bytes can encode many texts of any length.
 
 use std::{
     fs::File,
@@ -31,12 +34,13 @@ use parquet::{
 
 use super::thrift;
 
-/// A page's header is smaller: some numbers, and the smallest and the largest value.
+/// Maximum size of a page header: some numbers, and the smallest and largest value.
 const MAX_HEADER: u64 = 1 << 16;
-/// A dictionary of texts has fewer entries: it is of a column of some words. (The numbers of 16 bits are no more.)
+/// Maximum number of texts in a dictionary, which is meant for a column of a few words. (Numbers of
+/// 16 bits have no more values.)
 const MAX_TEXTS: u32 = 1 << 16;
 
-/// A reader of the column `leaf` of a row group, whose place in the file has been checked.
+/// Reader of the column `leaf` of a row group whose location in the file has been checked.
 pub(super) fn column_reader(file: &Arc<File>, group: &RowGroupMetaData, leaf: usize) -> Result<ColumnReader> {
     let column = group.column(leaf);
     let (start, length) = column.byte_range();
@@ -49,12 +53,13 @@ pub(super) fn column_reader(file: &Arc<File>, group: &RowGroupMetaData, leaf: us
     Ok(get_column_reader(column.column_descr_ptr(), Box::new(checked)))
 }
 
-/// The most bytes that `packed` bytes can become.
+/// Maximum size after unpacking `packed` bytes.
 ///
 /// - Snappy copies up to 64 bytes by 3 (format description, section 2.2).
 /// - LZ4 lengthens a match by 255 for a byte (block format).
-/// - Deflate makes 1032 of a byte (zlib's technical notes).
-/// - Zstandard's blocks make up to 128 KiB, and have four bytes at least (RFC 8878, section 3.1.1.2).
+/// - Deflate expands up to 1032 times (zlib's technical notes).
+/// - Zstandard's blocks expand to up to 128 KiB, and have at least four bytes (RFC 8878, section
+///   3.1.1.2).
 fn most_unpacked(packed: u64, compression: Compression) -> u64 {
     let ratio = match compression {
         Compression::UNCOMPRESSED => 1,
@@ -66,7 +71,7 @@ fn most_unpacked(packed: u64, compression: Compression) -> u64 {
     packed.saturating_mul(ratio)
 }
 
-/// The fewest bits that a value has in a dictionary.
+/// Minimum number of bits of a value in a dictionary.
 fn fewest_bits(kind: Physical) -> u64 {
     match kind {
         Physical::BOOLEAN => 1,
@@ -77,8 +82,8 @@ fn fewest_bits(kind: Physical) -> u64 {
     }
 }
 
-/// How many values a run of differences says it has (Parquet's DELTA_BINARY_PACKED: the size of blocks, their parts, the
-/// number of values, each a varint).
+/// Number of values that a delta-encoded run declares (Parquet's DELTA_BINARY_PACKED: the block
+/// size, its parts, the number of values, each a varint).
 fn delta_count(data: &[u8]) -> Option<u64> {
     let mut numbers = data.split_inclusive(|byte| byte & 0x80 == 0);
     let count = numbers.nth(2)?;
@@ -86,7 +91,7 @@ fn delta_count(data: &[u8]) -> Option<u64> {
     count.iter().rev().try_fold(0, digit)
 }
 
-/// The bytes of a column of a row group.
+/// Bytes of a column of a row group.
 struct Chunk {
     file: Arc<File>,
     end: u64,
@@ -102,7 +107,7 @@ impl Length for Chunk {
 impl ChunkReader for Chunk {
     type T = Cursor<Vec<u8>>;
 
-    /// The page reader reads nothing this way but the header of a page.
+    /// The page reader uses this only for page headers.
     fn get_read(&self, start: u64) -> Result<Self::T> {
         let mut bytes = Vec::new();
         let most = self.end.saturating_sub(start).min(MAX_HEADER);
@@ -115,11 +120,12 @@ impl ChunkReader for Chunk {
         });
         let size = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok());
         let (Some(_), Some(unpacked), Some(packed)) = (header, size(unpacked), size(packed)) else {
-            return Err(ParquetError::General(format!("no header of a page at byte {start}")));
+            return Err(ParquetError::General(format!("no page header at byte {start}")));
         };
         if unpacked > most_unpacked(packed, self.compression) {
             return Err(ParquetError::General(format!(
-                "the page at byte {start} is said to be {unpacked} bytes, packed as {packed}: {} does not pack that well",
+                "the page at byte {start} claims {unpacked} bytes packed to {packed}, more than {} can \
+                 achieve",
                 self.compression
             )));
         }
@@ -134,15 +140,15 @@ impl ChunkReader for Chunk {
     }
 }
 
-/// Pages as they are decoded from.
+/// Validated pages.
 struct Checked {
     pages: SerializedPageReader<Chunk>,
-    /// Values that may still come.
+    /// Number of values still allowed.
     left: i64,
-    /// Whether a dictionary came.
+    /// True if a dictionary was read.
     dictionary: bool,
     kind: Physical,
-    /// Whether values may be missing; then their levels are before them.
+    /// True if values may be missing; then their levels precede them.
     optional: bool,
 }
 
@@ -158,12 +164,15 @@ impl Checked {
                     return fail(format!("a dictionary of {num_values} entries in {} bytes", buf.len()));
                 }
                 if is_text && *num_values > MAX_TEXTS {
-                    return fail(format!("{num_values} different texts, where some words are expected"));
+                    return fail(format!(
+                        "{num_values} distinct texts in a dictionary, more than the maximum of {MAX_TEXTS}"
+                    ));
                 }
                 return Ok(());
             }
             Page::DataPage { buf, num_values, encoding, def_level_encoding, .. } => {
-                // asked only of texts with lengths: where they begin (levels of the old encoding do not say it)
+                // Needed only for texts with lengths: offset of their beginning (levels of the old
+                // encoding do not declare it).
                 let levels = match (encoding, buf.first_chunk::<4>()) {
                     (Encoding::DELTA_LENGTH_BYTE_ARRAY, Some(&length)) if self.optional => {
                         let known = *def_level_encoding == Encoding::RLE;
@@ -190,7 +199,7 @@ impl Checked {
         let from_dictionary = matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY);
         match encoding {
             _ if from_dictionary && !self.dictionary => {
-                fail("values of a dictionary, but there is none".into())
+                fail("values of a dictionary, but the column has none".into())
             }
             Encoding::DELTA_LENGTH_BYTE_ARRAY if self.kind == Physical::BYTE_ARRAY => {
                 match delta_count(data) {
@@ -242,21 +251,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_say_how_many_they_are() {
+    fn delta_runs_declare_their_length() {
         assert_eq!(delta_count(&[0x80, 1, 4, 0xac, 2, 7]), Some(300));
         assert_eq!(delta_count(&[0x80, 1, 4]), None);
         assert_eq!(delta_count(&[[0x80, 1, 4].as_slice(), &[0xff; 12], &[1]].concat()), None);
     }
 
     #[test]
-    fn a_page_s_size_is_what_its_codec_can_make() {
+    fn page_sizes_are_limited_by_the_codec() {
         let mut file = tempfile::tempfile().unwrap();
         // type 0, unpacked 2200, packed 100
         file.write_all(&[0x15, 0, 0x15, 0xb0, 0x22, 0x15, 0xc8, 1, 0]).unwrap();
         let chunk = |compression, end| Chunk { file: Arc::new(file.try_clone().unwrap()), end, compression };
         assert!(chunk(Compression::SNAPPY, 9).get_read(0).is_ok());
         let error = chunk(Compression::UNCOMPRESSED, 9).get_read(0).unwrap_err();
-        assert!(error.to_string().contains("said to be 2200 bytes, packed as 100"), "{error}");
+        assert!(error.to_string().contains("claims 2200 bytes packed to 100"), "{error}");
         assert!(chunk(Compression::SNAPPY, 8).get_read(0).is_err(), "the header leaves the column");
         assert!(chunk(Compression::SNAPPY, 9).get_bytes(1, usize::MAX).is_err());
     }

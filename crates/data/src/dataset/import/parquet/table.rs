@@ -1,4 +1,4 @@
-//! A table in one or several Parquet files, read in runs of rows.
+//! Table in one or several Parquet files, read in batches of rows.
 
 use std::path::{Path, PathBuf};
 
@@ -12,25 +12,25 @@ use super::{
 };
 use crate::external::Scratch;
 
-/// Rows read at a time, where they are short.
-const RUN: u64 = 1 << 13;
-/// Values read at a time, or those of one row.
-const VALUES: u64 = 1 << 20;
+/// Number of rows read at a time, if they are short.
+const BATCH_ROWS: u64 = 1 << 13;
+/// Maximum number of values read at a time, or those of one row.
+const BATCH_VALUES: u64 = 1 << 20;
 
-/// The files of a table and its columns, which all files have alike.
+/// Files of a table and its columns, which are the same in all files.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) files: Vec<PathBuf>,
-    /// Rows by the files' own account.
+    /// Number of rows declared by the files.
     pub(super) rows: u64,
     columns: Vec<(String, Kind)>,
 }
 
 impl Table {
-    /// Looks into all of `files`.
+    /// Opens all of `files`.
     ///
     /// # Errors
-    /// One is no Parquet file, or has other columns than the first.
+    /// A file is not a Parquet file, or its columns differ from those of the first.
     pub(super) fn open(files: Vec<PathBuf>) -> Result<Self> {
         let mut table = Self { files: Vec::new(), rows: 0, columns: Vec::new() };
         for path in files {
@@ -43,7 +43,7 @@ impl Table {
                     columns.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
                 };
                 return Err(At::new(&path, "schema").error(format!(
-                    "columns {} here, but {} in {} (or of other types)",
+                    "the columns are {}, but {} in {} (or types differ)",
                     names(&columns),
                     names(&table.columns),
                     table.files[0].display()
@@ -57,31 +57,32 @@ impl Table {
         Ok(table)
     }
 
-    /// The columns with their names, in the files' order.
+    /// Columns with their names, in file order.
     pub(super) fn columns(&self) -> &[(String, Kind)] {
         &self.columns
     }
 
-    /// The column that has one of these names.
+    /// Index of the column with one of these names.
     pub(super) fn find(&self, names: &[&str]) -> Option<usize> {
         names.iter().find_map(|name| self.columns.iter().position(|(known, _)| known == name))
     }
 
-    /// The name of column `c`.
+    /// Name of column `c`.
     pub(super) fn name(&self, c: usize) -> &str {
         &self.columns[c].0
     }
 
-    /// Where errors of the schema are.
+    /// Location of schema errors.
     pub(super) fn at_schema(&self) -> At<'_> {
         At::new(&self.files[0], "schema")
     }
 
-    /// Hands the cells of the columns `wanted` to `each`, a run of rows at a time, with the number of rows. Rows of a file
-    /// are counted from 0 in the places of errors; [`At`] stands at the first row of a run.
+    /// Passes the cells of the columns `wanted` to `each`, one batch of rows at a time, with the
+    /// number of rows. Locations of errors count a file's rows from 0; [`At`] is the first row of a
+    /// batch.
     ///
     /// # Errors
-    /// A file is damaged, or what `each` reports.
+    /// A file is damaged, or `each` fails.
     pub(super) fn read(
         &self,
         wanted: &[usize],
@@ -148,16 +149,17 @@ impl Table {
     }
 }
 
-/// How many rows of a group are read at a time: fewer where there are many columns, or lists that are long on the average.
+/// Number of rows of a group read at a time: fewer for many columns, or lists that are long on
+/// average.
 fn run(group: &RowGroupMetaData, leaves: &[usize]) -> usize {
     let values = |&leaf: &usize| group.column(leaf).num_values().unsigned_abs();
     let values = leaves.iter().map(values).fold(0, u64::saturating_add);
     let rows = group.num_rows().unsigned_abs();
-    let fit = u128::from(VALUES) * u128::from(rows) / u128::from(values.max(1));
-    fit.clamp(1, RUN.into()) as usize
+    let fit = u128::from(BATCH_VALUES) * u128::from(rows) / u128::from(values.max(1));
+    fit.clamp(1, BATCH_ROWS.into()) as usize
 }
 
-/// Where a run of rows begins.
+/// Location of a batch of rows.
 pub(super) struct Place<'a> {
     path: &'a Path,
     row: u64,
@@ -165,7 +167,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// An error in the row `i` of the run.
+    /// Error in row `i` of the batch.
     pub(super) fn error(&self, i: usize, message: impl Into<String>) -> Error {
         At::new(self.path, format!("row {}", self.row + i as u64)).error(message)
     }

@@ -16,13 +16,13 @@ use crate::{
     dataset::import::{ImportOptions, testing::import},
 };
 
-/// A column's schema and what it holds.
+/// Schema and contents of a column.
 #[derive(Clone)]
 enum Data {
     Bool(&'static str, Vec<bool>),
     I32(&'static str, Vec<i32>),
     I64(&'static str, Vec<i64>),
-    /// `None` is nothing.
+    /// Numbers that may be missing.
     Maybe(&'static str, Vec<Option<i64>>),
     F32(&'static str, Vec<f32>),
     F64(&'static str, Vec<f64>),
@@ -143,7 +143,7 @@ fn parts(dataset: &Dataset) -> [Vec<u32>; 3] {
     dataset.split.parts().map(|(_, ids)| ids.to_vec())
 }
 
-/// 0 -> 1, 2 -> 1, 1 -> 2
+/// 0 -> 1, 2 -> 1, 1 -> 2.
 fn three_edges() -> Vec<Data> {
     vec![I64("src", vec![0, 2, 1]), F32("weight", vec![1., 2., 3.]), I32("dst", vec![1, 1, 2])]
 }
@@ -181,7 +181,7 @@ fn tables_of_nodes_and_edges_in_every_compression() {
 }
 
 #[test]
-fn any_ids_are_numbered_by_the_rows_of_the_nodes() {
+fn arbitrary_ids_are_numbered_by_node_rows() {
     let dir = tempfile::tempdir().unwrap();
     let src = dir.path();
     let nodes = [
@@ -205,17 +205,14 @@ fn any_ids_are_numbered_by_the_rows_of_the_nodes() {
     assert!(run(src, &compact).unwrap_err().contains("leave out compact-ids"));
     put(src, "edges-1.parquet", 1, &[I64("source", vec![1 << 40]), I64("target", vec![4])]);
     let error = run(src, &ImportOptions::default()).unwrap_err();
-    assert!(
-        error.contains("edges-1.parquet: row 0: column 'target': there is no node with the id 4"),
-        "{error}"
-    );
+    assert!(error.contains("edges-1.parquet: row 0: column 'target': no node has the id 4"), "{error}");
     let twice = [I64("id", vec![3, 1, 3])];
     put(src, "nodes.parquet", 3, &twice);
-    assert!(run(src, &ImportOptions::default()).unwrap_err().contains("the id 3 stands in the rows 0 and 2"));
+    assert!(run(src, &ImportOptions::default()).unwrap_err().contains("the id 3 occurs in the rows 0 and 2"));
 }
 
 #[test]
-fn edges_alone_with_plain_sparse_and_shifted_ids() {
+fn edge_tables_accept_plain_sparse_and_shifted_ids() {
     let dir = tempfile::tempdir().unwrap();
     let src = dir.path().join("e.parquet");
     let table = |from: &[i64], to: &[i64]| {
@@ -231,7 +228,7 @@ fn edges_alone_with_plain_sparse_and_shifted_ids() {
     let five = ImportOptions { num_nodes: Some(5), ..Default::default() };
     assert_eq!(run(&src, &five).unwrap().num_nodes(), 5);
     let two = ImportOptions { num_nodes: Some(2), ..Default::default() };
-    assert!(run(&src, &two).unwrap_err().contains("row 1: column 'a': there is no node 2"));
+    assert!(run(&src, &two).unwrap_err().contains("row 1: column 'a': node 2 does not exist"));
     let one = ImportOptions { first_id: 1, ..Default::default() };
     assert!(run(&src, &one).unwrap_err().contains("row 0: column 'a': 0 is not a node id"));
     table(&[1, 3], &[2, 2]);
@@ -244,7 +241,7 @@ fn edges_alone_with_plain_sparse_and_shifted_ids() {
     assert!(run(&src, &wrong).unwrap_err().contains("3 different ids, but there are 4 nodes"));
     table(&[4_000_000_000], &[5]);
     assert!(run(&src, &plain).unwrap_err().contains("largest id is 4000000000, but there are only 1 edges"));
-    // nodes by an option
+    // Nodes by an option.
     table(&[0], &[1]);
     put(dir.path(), "n", 3, &[F32("x", vec![1., 2., 3.])]);
     let nodes = ImportOptions { nodes: Some(dir.path().join("n")), ..Default::default() };
@@ -252,7 +249,7 @@ fn edges_alone_with_plain_sparse_and_shifted_ids() {
 }
 
 #[test]
-fn faults_name_the_file_and_the_row() {
+fn errors_contain_the_file_and_the_row() {
     let dir = tempfile::tempdir().unwrap();
     let src = dir.path();
     let fails = |name: &str, rows: usize, columns: &[Data], why: &str| {
@@ -263,27 +260,27 @@ fn faults_name_the_file_and_the_row() {
         assert!(error.contains(name) && error.contains(why), "{error}");
     };
     let e = "edges.parquet";
-    fails(e, 1, &[I64("src", vec![0]), I64("dst", vec![3])], "row 0: column 'dst': there is no node 3");
+    fails(e, 1, &[I64("src", vec![0]), I64("dst", vec![3])], "row 0: column 'dst': node 3 does not exist");
     fails(
         e,
         3,
         &[I64("src", vec![0, 1, 2]), I64("dst", vec![1, 0, -1])],
-        "row 2: column 'dst': there is no node -1",
+        "row 2: column 'dst': node -1 does not exist",
     );
-    fails(e, 1, &[I64("src", vec![0]), F64("dst", vec![0.5])], "row 0: column 'dst': 0.5 is no node id");
+    fails(e, 1, &[I64("src", vec![0]), F64("dst", vec![0.5])], "row 0: column 'dst': 0.5 is not a node id");
     fails(
         e,
         1,
         &[I64("src", vec![0]), Maybe("dst", vec![None])],
-        "row 0: column 'dst': nothing is no node id",
+        "row 0: column 'dst': nothing is not a node id",
     );
     fails(
         e,
         1,
         &[I64("src", vec![0]), Text("dst", vec!["a"])],
-        "schema: the column 'dst' is no column of whole",
+        "schema: the column 'dst' is not a column of whole",
     );
-    fails(e, 1, &[I64("a", vec![0]), I64("b", vec![0]), I64("c", vec![0])], "here are a, b, c");
+    fails(e, 1, &[I64("a", vec![0]), I64("b", vec![0]), I64("c", vec![0])], "the columns are a, b, c");
     let n = "nodes.parquet";
     fails(n, 3, &[F32("x", vec![0., 1., f32::NAN])], "row 2: column 'x': NaN found");
     fails(n, 3, &[F64("x", vec![0., 1e300, 0.])], "row 1: column 'x': 1");
@@ -299,11 +296,11 @@ fn faults_name_the_file_and_the_row() {
     fails(n, 3, &[I32("y", vec![0, 0, -2])], "label of node 2 is -2");
     fails(n, 3, &[Bits("y", vec![vec![0, 1], vec![2, 0], vec![0, 0]])], "row 1: column 'y': 2 found, 0 or 1");
     fails(n, 3, &[Bits("y", vec![vec![0, 1], vec![0], vec![0, 0]])], "row 1: column 'y': a list of 1");
-    fails(n, 3, &[Text("y", vec!["a", "b", "c"])], "schema: the column 'y' is no column of classes");
+    fails(n, 3, &[Text("y", vec!["a", "b", "c"])], "schema: the column 'y' is not a column of classes");
     fails(n, 3, &[Text("split", vec!["train", "trial", ""])], "row 1: column 'split': 'trial'");
     fails(n, 3, &[I32("split", vec![0, 1, 3])], "row 2: column 'split': 3");
     fails(n, 3, &[I32("train_mask", vec![0, 1, 3])], "row 2: column 'train_mask': 3");
-    fails(n, 3, &[Text("name", vec!["a", "b", "c"])], "schema: no column says anything");
+    fails(n, 3, &[Text("name", vec!["a", "b", "c"])], "schema: the table has no column about nodes");
     put(src, "edges-2.parquet", 3, &three_edges());
     put(src, "nodes.parquet", 3, &three_nodes());
     assert_eq!(run(src, &ImportOptions::default()).unwrap().graph.num_edges(), 3, "the same edges twice");
@@ -311,7 +308,7 @@ fn faults_name_the_file_and_the_row() {
     assert!(
         run(src, &ImportOptions::default())
             .unwrap_err()
-            .contains("edges.parquet: schema: columns src, weight, dst here")
+            .contains("edges.parquet: schema: the columns are src, weight, dst")
     );
     put(src, "edges/a.parquet", 3, &three_edges());
     assert!(run(src, &ImportOptions::default()).unwrap_err().contains("both 'edges' and"));
@@ -358,8 +355,8 @@ fn damage_is_an_error_or_harmless() {
     }
 }
 
-/// Tables of four nodes, of which node 3 has no label and `in_split` says whether it trains; labels
-/// are `sets` or classes.
+/// Tables of four nodes, of which node 3 is unlabelled and `in_split` makes it a training node;
+/// labels are `sets` or classes.
 pub(in super::super) fn write_missing_label(dir: &Path, in_split: bool, sets: bool) {
     let ids = [I64("src", vec![0]), I64("dst", vec![1])];
     write(&dir.join("edges.parquet"), 1, &ids, Compression::UNCOMPRESSED);

@@ -1,12 +1,13 @@
-//! A look through Thrift's compact protocol, in which Parquet writes its metadata and the headers of its pages: for the
-//! numbers that the reader behind it takes at their word, before it takes them.
+//! Scan of Thrift's compact protocol, in which Parquet stores its metadata and page headers, to
+//! validate the numbers that the decoder would trust.
 //!
-//! The reader behind goes by the numbers of fields and takes their types for granted: where those are others than Parquet
-//! has, it reads other numbers than stand there. So known fields have their types here, and fields ascend, as all writers
-//! write them. Whatever else is not of the protocol, or of the part that Parquet uses, is refused too.
+//! The decoder identifies fields by number and assumes their types, so a wrong type makes it
+//! misread the following bytes. Therefore known fields have fixed types here, and fields must be
+//! ascending, as all writers store them. Everything else outside of the protocol, or of the subset
+//! used by Parquet, is rejected.
 
-/// Structs and lists within each other; Parquet's own go down to ten.
-const DEEPEST: usize = 32;
+/// Maximum nesting of structs and lists; Parquet's go down to ten.
+const MAX_DEPTH: usize = 32;
 
 const ANY: u8 = 0;
 const BOOLEAN: u8 = 1; // and 2: the value is in the type
@@ -17,17 +18,18 @@ const TEXT: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
-/// The type of the field at a path: its number in its struct, after those of the structs and lists around it.
+/// Type of the field at a path: its number in its struct, after those of the enclosing structs and
+/// lists.
 pub(super) type Grammar = fn(&[i64]) -> u8;
 
-/// A file's metadata down to the schema; what comes behind that is the reader's.
+/// Grammar of a file's metadata up to the schema; the rest is left to the decoder.
 pub(super) fn metadata(path: &[i64]) -> u8 {
     match path {
         [1] | [2, 1..=3 | 5..=9] | [2, 10, 5, 1 | 2] | [2, 10, 18, 2] => I32,
         [3] => I64,
         [2] | [4] => LIST,
         [2, 4] | [2, 10, 17 | 18, 1] => TEXT,
-        // the kinds of logical types, and the units of time
+        // Kinds of logical types, and units of time.
         [2, 10] | [2, 10, _] | [2, 10, 7 | 8, 2] | [2, 10, 7 | 8, 2, _] => STRUCT,
         [2, 10, 7 | 8, 1] | [2, 10, 10, 2] => BOOLEAN,
         [2, 10, 10 | 16, 1] => BYTE,
@@ -35,7 +37,7 @@ pub(super) fn metadata(path: &[i64]) -> u8 {
     }
 }
 
-/// The header of a page, without statistics, which are passed over.
+/// Grammar of a page header, without statistics, which are skipped.
 pub(super) fn page(path: &[i64]) -> u8 {
     match path {
         [1..=4] | [5, 1..=4] | [7, 1 | 2] | [8, 1..=6] => I32,
@@ -45,8 +47,9 @@ pub(super) fn page(path: &[i64]) -> u8 {
     }
 }
 
-/// Looks through the struct that `bytes` begin with, and says how many bytes it has; `None` where it is none, or does not
-/// end. `visit` gets every number, and the length of every text, with its path; a list's elements have the list's path.
+/// Scans the struct at the beginning of `bytes` and returns its length; `None` if it is invalid or
+/// incomplete. `visit` receives every number, and the length of every text, with its path; a list's
+/// elements have the list's path.
 pub(super) fn look(bytes: &[u8], grammar: Grammar, visit: &mut dyn FnMut(&[i64], i64)) -> Option<usize> {
     let mut walk = Walk { rest: bytes, path: Vec::new(), grammar, visit };
     walk.fields()?;
@@ -73,7 +76,7 @@ impl Walk<'_, '_> {
                 0 => self.number()?,
                 delta => id + i64::from(delta),
             };
-            if id <= before || id > i64::from(i16::MAX) || self.path.len() == DEEPEST {
+            if id <= before || id > i64::from(i16::MAX) || self.path.len() == MAX_DEPTH {
                 return None;
             }
             self.path.push(id);
@@ -111,8 +114,8 @@ impl Walk<'_, '_> {
                     15 => self.varint()?,
                     count => count.into(),
                 };
-                // every element has a byte at least; lists of booleans or of lists do not come in these
-                // structs
+                // Every element has at least one byte; lists of booleans or of lists do not occur
+                // in these structs.
                 if count > self.rest.len() as u64 || count > 0 && matches!(head & 0x0f, 0..=2 | 9 | 10) {
                     return None;
                 }
@@ -146,7 +149,7 @@ impl Walk<'_, '_> {
         None
     }
 
-    /// A signed number, zigzag.
+    /// Reads a signed number in zigzag encoding.
     fn number(&mut self) -> Option<i64> {
         let value = self.varint()?;
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
@@ -158,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_by_their_path() {
+    fn numbers_are_visited_with_their_path() {
         // 1: -3, 2: [{1: true, 3: 300}, {}], 300: "ab"
         let bytes = [0x15, 5, 0x19, 0x2c, 0x11, 0x25, 0xd8, 4, 0, 0, 0x08, 0xd8, 4, 2, b'a', b'b', 0, 99];
         let mut found = Vec::new();
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_parquet_does_not_write_is_refused() {
+    fn encodings_outside_of_parquets_subset_are_rejected() {
         let refused = |bytes: &[u8]| look(bytes, |_| ANY, &mut |_, _| {}).is_none();
         assert!(refused(&[0x1c; 100]), "deeper and deeper");
         assert!(refused(&[0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 7, 0]), "two thousand million booleans");

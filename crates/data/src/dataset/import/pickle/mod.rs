@@ -1,10 +1,10 @@
-//! A reader of Python pickles that executes nothing: the opcodes of protocols 2 to 5 that data
-//! needs, and a fixed list of classes (dictionaries, lists, NumPy arrays, SciPy CSR matrices).
+//! Reader of Python pickles that executes no code: the opcodes of protocols 2 to 5 that data needs,
+//! and a fixed list of classes (dictionaries, lists, NumPy arrays, SciPy CSR matrices).
 //!
 //! A pickle is a program for a stack machine (`Lib/pickletools.py` of CPython documents every
 //! opcode); in Python, `GLOBAL` and `REDUCE` call any function by name. Here a global outside the
-//! list is an error, "calling" one of the list makes a plain value, and everything made is kept in
-//! one arena bounded by the length of the file, so neither cycles nor deep nesting can hurt.
+//! list is an error, a call of a listed class creates a plain value, and all values live in one
+//! arena bounded by the length of the file, so neither cycles nor deep nesting are harmful.
 
 #[cfg(test)]
 pub(super) mod testing;
@@ -18,8 +18,8 @@ use value::{Class, Object, Value};
 /// Runs the program of `data`.
 ///
 /// # Errors
-/// A message with the byte offset: a truncated file, an opcode that data does not need, a global
-/// outside the list, or a stack that does not fit.
+/// A message with the byte offset: a truncated file, an unsupported opcode, a global outside the
+/// list, or an inconsistent stack.
 pub(super) fn read(data: &[u8]) -> Result<Pickle<'_>, (usize, String)> {
     let mut machine = Machine {
         data,
@@ -44,18 +44,18 @@ struct Machine<'a> {
     data: &'a [u8],
     position: usize,
     stack: Vec<Value>,
-    /// Heights of the stack at the open marks.
+    /// Stack heights at the open marks.
     marks: Vec<usize>,
     memo: HashMap<u32, Value>,
     objects: Vec<Object>,
-    /// Bytes and entries copied so far; bounded by the file's length.
+    /// Number of bytes and entries copied so far; bounded by the file's length.
     copied: usize,
 }
 
 type Step<T = ()> = Result<T, String>;
 
 impl Machine<'_> {
-    /// One opcode; the root value at `STOP`.
+    /// Executes one opcode; returns the root value at `STOP`.
     // Reason for its length: one arm per opcode.
     fn step(&mut self) -> Step<Option<Value>> {
         match self.byte()? {
@@ -169,7 +169,7 @@ impl Machine<'_> {
             b'b' => self.build()?,
             code => {
                 return Err(format!(
-                    "the opcode {code:#04x} is not needed for data of this format, and is not run"
+                    "the opcode {code:#04x} is not used by data of this format and was not run"
                 ));
             }
         }
@@ -185,14 +185,14 @@ impl Machine<'_> {
     }
 
     fn array<const N: usize>(&mut self) -> Step<[u8; N]> {
-        Ok(self.take(N)?.try_into().expect("as many bytes as asked for"))
+        Ok(self.take(N)?.try_into().expect("as many bytes as requested"))
     }
 
     fn byte(&mut self) -> Step<u8> {
         self.array().map(|[byte]| byte)
     }
 
-    /// A name up to the end of its line.
+    /// Reads a name up to the end of its line.
     fn line(&mut self) -> Step<String> {
         let rest = &self.data[self.position..];
         let end = rest.iter().position(|&b| b == b'\n');
@@ -201,7 +201,7 @@ impl Machine<'_> {
         Ok(String::from_utf8_lossy(&rest[..end]).into_owned())
     }
 
-    /// A run of bytes or text, left where it lies in the file.
+    /// Reads bytes or text without copying.
     fn bytes(&mut self, length: u64) -> Step {
         let start = self.position;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -210,7 +210,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `LONG1`: a little-endian two's complement integer of up to 8 bytes.
+    /// Reads `LONG1`: a little-endian two's complement integer of up to 8 bytes.
     fn long(&mut self) -> Step {
         let length = usize::from(self.byte()?);
         let raw = self.take(length)?;
@@ -229,7 +229,7 @@ impl Machine<'_> {
         self.objects.push(object);
     }
 
-    /// Values below the innermost mark belong to what is being built there.
+    /// Checks that no opcode reaches below the innermost mark.
     fn above_mark(&self, height: usize) -> Step {
         match self.marks.last() {
             Some(&mark) if height < mark => Err("an opcode reaches below a mark".into()),
@@ -261,12 +261,12 @@ impl Machine<'_> {
     }
 
     fn recall(&mut self, slot: u32) -> Step {
-        let value = *self.memo.get(&slot).ok_or_else(|| format!("nothing was remembered as {slot}"))?;
+        let value = *self.memo.get(&slot).ok_or_else(|| format!("the memo slot {slot} is empty"))?;
         self.stack.push(value);
         Ok(())
     }
 
-    /// The bytes of a text or bytes value.
+    /// Bytes of a text or bytes value.
     fn raw(&self, value: Value) -> Step<&[u8]> {
         match value {
             Value::Bytes { start, length } => Ok(&self.data[start..start + length]),
@@ -301,9 +301,9 @@ impl Machine<'_> {
                     list.extend(items);
                     Ok(())
                 }
-                _ => Err("something is appended to what is no list".into()),
+                _ => Err("a value is appended to an object that is not a list".into()),
             },
-            _ => Err("something is appended to what is no list".into()),
+            _ => Err("a value is appended to an object that is not a list".into()),
         }
     }
 
@@ -317,29 +317,29 @@ impl Machine<'_> {
                     dict.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
                     Ok(())
                 }
-                _ => Err("an entry is made in what is no dictionary".into()),
+                _ => Err("an entry is set in an object that is not a dictionary".into()),
             },
-            _ => Err("an entry is made in what is no dictionary".into()),
+            _ => Err("an entry is set in an object that is not a dictionary".into()),
         }
     }
 
-    /// `REDUCE`: where Python would call a function, a value of the class is made.
+    /// Executes `REDUCE`: where Python would call a function, a value of the class is created.
     fn reduce(&mut self) -> Step {
         let (arguments, callable) = (self.pop()?, self.pop()?);
         let Value::Class(class) = callable else {
-            return Err("a call of what is no class of the list; nothing is run".into());
+            return Err("a call of an object that is not a listed class; nothing was run".into());
         };
         let arguments = self.tuple(arguments)?;
         if arguments.len() > 4 {
-            return Err("a call with more arguments than data needs".into());
+            return Err("a call with more arguments than data uses".into());
         }
         let arguments = arguments.to_vec();
         let object = match (class, &arguments[..]) {
             (Class::Reconstruct, _) => Object::Array(None),
             (Class::Dtype, [descr, ..]) => Object::Dtype { descr: *descr, state: None },
-            // The default factory is a class of the list, and irrelevant: nothing looks up here.
+            // The default factory is a listed class and irrelevant, because no lookups happen here.
             (Class::DefaultDict, _) | (Class::OrderedDict, []) => Object::Dict(Vec::new()),
-            // Python 2 hands an OrderedDict its entries as a list of lists of two.
+            // Python 2 passes the entries of an OrderedDict as a list of lists of two.
             (Class::OrderedDict, &[Value::Object(i)]) => {
                 let Object::List(pairs) = &self.objects[i] else {
                     return Err("a list of entries expected".into());
@@ -363,7 +363,7 @@ impl Machine<'_> {
                 Object::Decoded(bytes)
             }
             (Class::NoBytes, []) => Object::Decoded(Vec::new()),
-            _ => return Err(format!("a call of {class:?} that data does not need; nothing is run")),
+            _ => return Err(format!("a call of {class:?} that data does not use; nothing was run")),
         };
         if self.copied > self.data.len() {
             return Err("the same data is copied again and again".into());
@@ -372,29 +372,29 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `NEWOBJ`: an instance without state.
+    /// Executes `NEWOBJ`: an instance without state.
     fn new_object(&mut self) -> Step {
         let (_, class) = (self.pop()?, self.pop()?);
         match class {
             Value::Class(Class::CsrMatrix) => self.make(Object::Csr(None)),
             Value::Class(Class::OrderedDict | Class::DefaultDict) => self.make(Object::Dict(Vec::new())),
-            _ => return Err("an instance of what is no data class; nothing is run".into()),
+            _ => return Err("an instance of a class that is not a data class; nothing was run".into()),
         }
         Ok(())
     }
 
-    /// `BUILD`: the state of an array, a type or a matrix, kept to be read later.
+    /// Executes `BUILD`: the state of an array, a type or a matrix, stored for later.
     fn build(&mut self) -> Step {
         let value = self.pop()?;
         let Value::Object(i) = self.top()? else {
-            return Err("a state for what is no object".into());
+            return Err("a state for a value that is not an object".into());
         };
         match &mut self.objects[i] {
             Object::Array(state) | Object::Csr(state) | Object::Dtype { state, .. } => {
                 *state = Some(value);
                 Ok(())
             }
-            _ => Err("a state for what has none".into()),
+            _ => Err("a state for an object without state".into()),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A writer of the pickles that tests need: protocol 2, as Python 2 wrote them.
+//! Writer of test pickles in protocol 2, as written by Python 2.
 
-/// A short text.
+/// Short text.
 pub(in super::super) fn text(s: &str) -> Vec<u8> {
     [&[b'U', s.len() as u8], s.as_bytes()].concat()
 }
@@ -13,7 +13,7 @@ fn tuple(items: &[Vec<u8>]) -> Vec<u8> {
     [b"(".to_vec(), items.concat(), b"t".to_vec()].concat()
 }
 
-/// `np.array(data, dtype).reshape(shape)`, without the frame of a whole pickle.
+/// `np.array(data, dtype).reshape(shape)`, without the frame of a complete pickle.
 pub(in super::super) fn array(dtype: &str, shape: &[usize], data: &[u8]) -> Vec<u8> {
     let shape: Vec<Vec<u8>> = shape.iter().map(|&n| int(n as i32)).collect();
     let dtype_state = tuple(&[int(3), text("<"), b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0".to_vec()]);
@@ -36,12 +36,12 @@ pub(in super::super) fn array(dtype: &str, shape: &[usize], data: &[u8]) -> Vec<
     .concat()
 }
 
-/// A whole pickle of one value.
+/// Complete pickle of one value.
 pub(in super::super) fn pickle(value: &[u8]) -> Vec<u8> {
     [b"\x80\x02", value, b"."].concat()
 }
 
-/// A `csr_matrix` of the given dense rows.
+/// `csr_matrix` of the given dense rows.
 pub(in super::super) fn csr(rows: &[&[f32]]) -> Vec<u8> {
     let (mut indptr, mut indices, mut data) = (vec![0i32], Vec::<i32>::new(), Vec::<f32>::new());
     for row in rows {
@@ -66,7 +66,7 @@ pub(in super::super) fn csr(rows: &[&[f32]]) -> Vec<u8> {
     [b"cscipy.sparse.csr\ncsr_matrix\n)\x81}(".to_vec(), fields.concat(), b"ub".to_vec()].concat()
 }
 
-/// A `defaultdict(list)` of neighbour lists.
+/// `defaultdict(list)` of neighbour lists.
 pub(in super::super) fn lists(lists: &[(i32, &[i32])]) -> Vec<u8> {
     let entries: Vec<Vec<u8>> = lists
         .iter()

@@ -21,17 +21,18 @@ fn arrays_matrices_and_lists() {
 }
 
 #[test]
-fn what_python_3_writes() {
-    // pickle.dumps(collections.OrderedDict([(1, [2, 300])]), 4)
-    let data = b"\x80\x04\x95\x2c\0\0\0\0\0\0\0\x8c\x0bcollections\x94\x8c\x0bOrderedDict\x94\x93\x94)R\x94K\x01]\x94(K\x02M\x2c\x01es.";
+fn pickles_of_python_3_are_read() {
+    // pickle.dumps(collections.OrderedDict([(1, [2, 300])]), 4).
+    let data = b"\x80\x04\x95\x2c\0\0\0\0\0\0\0\x8c\x0bcollections\x94\x8c\x0bOrderedDict\x94\x93\
+                 \x94)R\x94K\x01]\x94(K\x02M\x2c\x01es.";
     assert_eq!(read(data).unwrap().adjacency().unwrap(), [(1, 2), (1, 300)]);
-    // an array in protocol 2, whose bytes are text to be encoded
+    // An array in protocol 2, whose bytes are text to be encoded.
     let encoded = b"c_codecs\nencode\nX\x02\0\0\0\xc3\xbfU\x06latin1\x86R"; // U+00FF in UTF-8
     let mut data = pickle(&array("i1", &[1], b"?"));
     let place = data.windows(6).position(|w| w == b"T\x01\0\0\0?").unwrap();
     data.splice(place..place + 6, encoded.iter().copied());
     assert_eq!(read(&data).unwrap().array::<i64>().unwrap().0, [-1]);
-    // no bytes at all are a call
+    // Empty bytes are a call.
     let mut data = pickle(&array("i1", &[0], b""));
     let place = data.windows(5).position(|w| w == b"T\0\0\0\0").unwrap();
     data.splice(place..place + 5, b"c__builtin__\nbytes\n)R".iter().copied());
@@ -39,7 +40,7 @@ fn what_python_3_writes() {
 }
 
 #[test]
-fn nothing_is_ever_run() {
+fn no_code_is_ever_run() {
     let attack = error(b"\x80\x02cos\nsystem\nU\x04true\x85R.");
     assert!(attack.contains("'os.system'") && attack.contains("nothing was run"), "{attack}");
     assert!(attack.starts_with("byte 2:"), "{attack}");
@@ -48,9 +49,9 @@ fn nothing_is_ever_run() {
     for (attack, why) in [
         (&b"\x80\x02c__builtin__\neval\nU\x011\x85R."[..], "__builtin__.eval"),
         (b"\x80\x02c__builtin__\nlist\n)R.", "List"),
-        (b"\x80\x02cnumpy\nndarray\n)\x81.", "nothing is run"),
+        (b"\x80\x02cnumpy\nndarray\n)\x81.", "nothing was run"),
         (b"\x80\x02(U\x04trueios\nsystem\n.", "0x69"),
-        (b"\x80\x02U\x01x)R.", "no class"),
+        (b"\x80\x02U\x01x)R.", "not a listed class"),
         (b"\x80\x02P1\n.", "0x50"),
     ] {
         let message = error(attack);
@@ -82,23 +83,23 @@ fn broken_programs_are_errors() {
     ] {
         error(bad);
     }
-    // the program is fine, the value is not what it should be
-    let pickle = read(b"\x80\x02]q\0h\0a.").unwrap(); // a list that holds itself
+    // The program is valid, but the value is of another kind.
+    let pickle = read(b"\x80\x02]q\0h\0a.").unwrap(); // a list that contains itself
     assert!(pickle.adjacency().is_err() && pickle.array::<i64>().is_err());
 }
 
 #[test]
-fn small_files_cannot_grow_large() {
-    // a list of 200 neighbours, shared by 1000 nodes
+fn small_files_cannot_expand() {
+    // A list of 200 neighbours, shared by 1000 nodes.
     let shared = [b"](".to_vec(), b"K\x01".repeat(200), b"eq\0".to_vec()].concat();
     let entries: Vec<u8> = (0..1000u16).flat_map(|v| [b'M', v as u8, (v >> 8) as u8, b'h', 0]).collect();
     let data = pickle(&[&shared[..], b"0}(", &entries, b"u"].concat());
     assert!(read(&data).unwrap().adjacency().unwrap_err().contains("more neighbours"));
-    // a text decoded over and over
+    // A text decoded many times.
     let text = [&b"X\xc8\0\0\0"[..], &[b'a'; 200], b"q\x01c_codecs\nencode\nq\x02"].concat();
     let data = pickle(&[&text[..], &b"h\x02h\x01\x85R".repeat(100)].concat());
     assert!(error(&data).contains("again and again"));
-    // deep nesting
+    // Deep nesting.
     let data = pickle(&[b")".to_vec(), b"\x85".repeat(1_000_000)].concat());
     assert!(read(&data).unwrap().adjacency().is_err());
 }

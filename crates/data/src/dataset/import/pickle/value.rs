@@ -1,18 +1,18 @@
-//! What a pickle holds once it is read, and how arrays and matrices are taken out of it.
+//! Values of a pickle, and the extraction of arrays and matrices.
 
 use graphmill_core::place::At;
 
 use super::super::csr::Csr;
 use crate::npy::{Dtype, Element, convert};
 
-/// The classes and functions a data pickle may name.
+/// Classes and functions that a data pickle may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// `scipy.sparse.csr_matrix`.
     CsrMatrix,
-    /// NumPy's maker of empty arrays.
+    /// NumPy's constructor of empty arrays.
     Reconstruct,
-    /// `numpy.ndarray`, only ever an argument.
+    /// `numpy.ndarray`, which occurs only as an argument.
     Ndarray,
     /// `numpy.dtype`.
     Dtype,
@@ -20,15 +20,15 @@ pub(super) enum Class {
     DefaultDict,
     /// `collections.OrderedDict`.
     OrderedDict,
-    /// `list`, only ever a default factory.
+    /// `list`, which occurs only as a default factory.
     List,
-    /// `_codecs.encode`: how Python 3 writes bytes in protocol 2.
+    /// `_codecs.encode`: Python 3's encoding of bytes in protocol 2.
     Encode,
-    /// `bytes`: how it writes none of them.
+    /// `bytes`: Python 3's encoding of empty bytes.
     NoBytes,
 }
 
-/// Modules and names by which Python 2 and 3, and old and new NumPy and SciPy, call them.
+/// Modules and names of the classes in Python 2 and 3, and in old and new NumPy and SciPy.
 const CLASSES: &[(&str, &str, Class)] = &[
     ("scipy.sparse.csr", "csr_matrix", Class::CsrMatrix),
     ("scipy.sparse._csr", "csr_matrix", Class::CsrMatrix),
@@ -46,50 +46,50 @@ const CLASSES: &[(&str, &str, Class)] = &[
 ];
 
 impl Class {
-    /// The class of this name, if it is on the list.
+    /// Class of this name, if it is listed.
     pub(super) fn find(module: &str, name: &str) -> Option<Self> {
         CLASSES.iter().find(|(m, n, _)| *m == module && *n == name).map(|(.., class)| *class)
     }
 }
 
-/// A value: small, copied freely; what has parts lives in the arena.
+/// Small value, copied freely; compound values live in the arena.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value {
     None,
     Bool(bool),
     Int(i64),
-    #[expect(dead_code, reason = "no array or matrix state holds a float, but a pickle may")]
+    #[expect(dead_code, reason = "kept for completeness: array and matrix states hold no floats")]
     Float(f64),
-    /// Text or bytes, where they lie in the file.
+    /// Text or bytes, as a range of the file.
     Bytes {
         start: usize,
         length: usize,
     },
     Class(Class),
-    /// A place in the arena.
+    /// Index in the arena.
     Object(usize),
 }
 
-/// A value with parts.
+/// Compound value.
 #[derive(Debug)]
 pub(super) enum Object {
     Tuple(Vec<Value>),
     List(Vec<Value>),
     Dict(Vec<(Value, Value)>),
-    /// A NumPy type: its letters and size, and the state that holds the byte order.
+    /// NumPy type: its letters and size, and the state that holds the byte order.
     Dtype {
         descr: Value,
         state: Option<Value>,
     },
-    /// A NumPy array with its state `(version, shape, dtype, fortran, data)`.
+    /// NumPy array with its state `(version, shape, dtype, fortran, data)`.
     Array(Option<Value>),
-    /// A SciPy CSR matrix with its state, a dictionary of its fields.
+    /// SciPy CSR matrix with its state, a dictionary of its fields.
     Csr(Option<Value>),
-    /// Bytes that had to be decoded.
+    /// Bytes that were decoded.
     Decoded(Vec<u8>),
 }
 
-/// A pickle that has been read.
+/// Parsed pickle.
 #[derive(Debug)]
 pub(in super::super) struct Pickle<'a> {
     pub(super) data: &'a [u8],
@@ -151,13 +151,13 @@ impl Pickle<'_> {
         Dtype::parse(&text).ok_or_else(|| format!("arrays of type '{}' are not read", text.escape_debug()))
     }
 
-    /// The array `value`, in C order, with its shape.
+    /// Extracts the array `value`, in C order, with its shape.
     fn array_at<T: Element>(&self, value: Value) -> Taken<(Vec<T>, Vec<usize>)> {
         let Some(Object::Array(Some(state))) = self.object(value) else {
             return Err("a NumPy array expected".into());
         };
         let Some(&[_, shape, dtype, fortran, data]) = self.items(*state) else {
-            return Err("an array whose state has not five parts".into());
+            return Err("an array whose state does not have five parts".into());
         };
         let shape = self.lengths(shape).ok_or("an array without a shape")?;
         let dtype = self.dtype(dtype)?;
@@ -178,12 +178,12 @@ impl Pickle<'_> {
         Ok((values, shape))
     }
 
-    /// The root as an array.
+    /// Extracts the root as an array.
     pub(in super::super) fn array<T: Element>(&self) -> Taken<(Vec<T>, Vec<usize>)> {
         self.array_at(self.root)
     }
 
-    /// The root as a sparse matrix, checked.
+    /// Extracts the root as a sparse matrix, and checks it.
     pub(in super::super) fn csr(&self, at: &At) -> graphmill_core::Result<Csr> {
         let parts = || -> Taken<Csr> {
             let Some(Object::Csr(Some(state))) = self.object(self.root) else {
@@ -213,20 +213,20 @@ impl Pickle<'_> {
         Ok(csr)
     }
 
-    /// The root as a dictionary from node ids to lists of node ids, as pairs.
+    /// Extracts the root as a dictionary from node ids to lists of node ids, as pairs.
     pub(in super::super) fn adjacency(&self) -> Taken<Vec<(u64, u64)>> {
         let Some(Object::Dict(entries)) = self.object(self.root) else {
             return Err("a dictionary of neighbour lists expected".into());
         };
         let id = |value: &Value| match *value {
             Value::Int(v) => u64::try_from(v).map_err(|_| format!("the node id {v} is negative")),
-            _ => Err("a node id that is no integer".to_string()),
+            _ => Err("a node id that is not an integer".to_string()),
         };
         let mut pairs = Vec::new();
         for (key, list) in entries {
             let from = id(key)?;
             let list = self.items(*list).ok_or_else(|| format!("node {from} has no list of neighbours"))?;
-            // Lists may be shared, so their sum could exceed the file by far.
+            // Lists may be shared, so the sum of their lengths could far exceed the file.
             if pairs.len() + list.len() > self.data.len() {
                 return Err("more neighbours than the file has bytes".into());
             }

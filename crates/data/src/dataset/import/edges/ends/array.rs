@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{external::Scratch, npy};
 
-/// Edges of an array that are handled at once.
+/// Edges of an array that are processed at once.
 const CHUNK_LEN: usize = 1 << 20;
 
-/// Edges as an array `[E, 2]` or, as PyG writes them, `[2, E]`; weights as one of `[E]`.
+/// Reads edges from an array `[E, 2]` or, as PyG writes them, `[2, E]`; weights from one of `[E]`.
 pub(super) fn read_array<T: Id>(
     path: &Path,
     limit: u128,
@@ -27,7 +27,7 @@ pub(super) fn read_array<T: Id>(
     let (edges, by_pairs) = match array.shape[..] {
         [edges, 2] if !array.fortran_order => (edges, true),
         [2, edges] if !array.fortran_order => (edges, false),
-        [edges, 2] => (edges, false), // in Fortran order its columns lie one behind the other
+        [edges, 2] => (edges, false), // in Fortran order its columns are contiguous
         [2, edges] => (edges, true),
         _ => {
             let message = format!("shape [edges, 2] or [2, edges] expected, {:?} found", array.shape);

@@ -2,7 +2,7 @@
 
 use crate::npy;
 
-/// Ids are numbers of 32 bits, or before they are made compact of 64.
+/// Integer type of an id: 32 bits, or 64 before compaction.
 pub(in super::super::super) trait Id:
     npy::Element + std::str::FromStr + std::fmt::Display + Ord + Into<u64>
 {
@@ -29,7 +29,7 @@ pub(super) fn outside<T: Id>(u: T, v: T, limit: u128) -> String {
 
 pub(super) fn not_an_id<T: Id>(field: &str) -> String {
     let most = T::DTYPE.size * 8;
-    let hint = if most < 64 { "; compact-ids takes larger ones" } else { "" };
+    let hint = if most < 64 { "; pass compact-ids for larger ones" } else { "" };
     format!(
         "'{}' is not a node id: ids are whole numbers from 0 that fit {most} bits{hint}",
         field.escape_debug()

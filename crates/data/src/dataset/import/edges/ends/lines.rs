@@ -1,4 +1,17 @@
-//! Edges on lines of text: a fast parser for the lines that nearly all files hold, and a complete one for the others.
+//! Edges on lines of text: a fast parser for common lines, and a complete one for all others.
+//!
+//! # Algorithm
+//!
+//! The fast parser reads eight digits at a time; it accepts two decimal numbers and, if requested,
+//! a weight, and rejects every other line, which the complete parser reads.
+//!
+//! # Source
+//!
+//! Lemire, *Quickly parsing eight digits*, 2018.
+//!
+//! # Cost
+//!
+//! Linear in the bytes.
 
 use super::{
     super::{
@@ -8,8 +21,8 @@ use super::{
     id::{Id, not_an_id, outside},
 };
 
-/// How many bytes come before the first line of data: a byte order mark, comments, empty lines and a line that names
-/// the columns. (They are counted as lines by [`Parsed::new`].)
+/// Bytes before the first line of data: a byte order mark, comments, empty lines and a header.
+/// ([`Parsed::new`] counts them as lines.)
 pub(super) fn before_data(chunk: &[u8]) -> usize {
     let mut at = if chunk.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     while at < chunk.len() {
@@ -28,20 +41,20 @@ pub(super) fn is_data(line: &[u8]) -> bool {
     !line.is_empty() && !matches!(line[0], b'#' | b'%')
 }
 
-/// What a chunk holds.
+/// Contents of a chunk.
 pub(super) struct Parsed<T> {
     pub(super) from: Vec<T>,
     pub(super) to: Vec<T>,
-    /// A weight per edge where they are asked for.
+    /// Weight of each edge in a weighted import.
     pub(super) weight: Vec<f32>,
-    /// Lines up to the end, or to the faulty one.
+    /// Number of lines up to the end, or to the faulty one.
     pub(super) lines: u64,
     pub(super) fault: Option<String>,
 }
 
 impl<T: Id> Parsed<T> {
-    /// Parses the lines from byte `start` on, with the weight in `column` where there is one. `plain` reads the lines that it
-    /// knows; [`any_line`] reads the others.
+    /// Parses the lines from byte `start` on, with the weight in `column` if one is given. `plain`
+    /// parses common lines, [`any_line`] the others.
     #[inline(always)]
     pub(super) fn new(
         chunk: &[u8],
@@ -51,11 +64,11 @@ impl<T: Id> Parsed<T> {
         plain: impl Fn(&[u8]) -> Option<Plain<'_>>,
     ) -> Self {
         let skipped = chunk[..start].iter().filter(|&&b| b == b'\n').count() as u64;
-        let room = (chunk.len() - start) / 8;
+        let capacity = (chunk.len() - start) / 8;
         let mut parsed = Self {
-            from: Vec::with_capacity(room),
-            to: Vec::with_capacity(room),
-            weight: Vec::with_capacity(if column.is_some() { room } else { 0 }),
+            from: Vec::with_capacity(capacity),
+            to: Vec::with_capacity(capacity),
+            weight: Vec::with_capacity(if column.is_some() { capacity } else { 0 }),
             lines: skipped,
             fault: None,
         };
@@ -96,11 +109,11 @@ impl<T: Id> Parsed<T> {
     }
 }
 
-/// The ends of an edge, its weight, and what follows its line.
+/// Ends of an edge, its weight, and the text after its line.
 pub(super) type Plain<'a> = (u64, u64, f32, &'a [u8]);
 
-/// An edge as nearly all lines write it: two numbers of digits with blanks or a comma between them, and what follows the
-/// line. Further columns are passed over. `None` for every other line, which [`any_line`] knows more of.
+/// Parses an edge in the common form: two decimal numbers separated by blanks or a comma. Further
+/// columns are skipped. `None` for every other line, which [`any_line`] parses.
 #[inline(always)]
 pub(super) fn plain(bytes: &[u8]) -> Option<Plain<'_>> {
     let (u, at) = digits(bytes, 0)?;
@@ -109,7 +122,7 @@ pub(super) fn plain(bytes: &[u8]) -> Option<Plain<'_>> {
     Some((u, v, 1.0, end_of_line(bytes, at, comma)?))
 }
 
-/// As [`plain`], with the weight in `column`.
+/// Variant of [`plain`] with the weight in `column`.
 #[inline(always)]
 pub(super) fn plain_weighted(bytes: &[u8], column: usize) -> Option<Plain<'_>> {
     let (u, at) = digits(bytes, 0)?;
@@ -126,7 +139,7 @@ pub(super) fn plain_weighted(bytes: &[u8], column: usize) -> Option<Plain<'_>> {
     Some((u, v, weight, end_of_line(bytes, at, comma)?))
 }
 
-/// Where the next field begins: behind a comma, or behind blanks.
+/// Position of the next field: after a comma, or after blanks.
 #[inline(always)]
 fn separated(bytes: &[u8], mut at: usize, comma: bool) -> Option<usize> {
     if comma {
@@ -139,8 +152,8 @@ fn separated(bytes: &[u8], mut at: usize, comma: bool) -> Option<usize> {
     (at > first).then_some(at)
 }
 
-/// What follows the line of which all was read that is wanted: it ends here, or further columns follow, which have nothing
-/// that would change what columns are.
+/// Text after the line, all needed fields of which have been parsed: either the line ends here, or
+/// further columns follow that cannot change the separation of the fields.
 #[inline(always)]
 fn end_of_line(bytes: &[u8], mut at: usize, comma: bool) -> Option<&[u8]> {
     match bytes.get(at) {
@@ -166,8 +179,8 @@ fn end_of_line(bytes: &[u8], mut at: usize, comma: bool) -> Option<&[u8]> {
     Some(&[])
 }
 
-/// One to eighteen digits from `start` on, and where they end. Eight bytes are looked at together (Lemire's way of
-/// parsing eight digits, "Quickly parsing eight digits", 2018): digits are what is below 10 after `0` is taken away.
+/// Parses one to eighteen digits from `start` on, and returns their end. Eight bytes are processed
+/// together: a byte is a digit if it is below 10 after subtracting `0`.
 #[inline(always)]
 pub(super) fn digits(bytes: &[u8], start: usize) -> Option<(u64, usize)> {
     if let Some(word) = bytes.get(start..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -188,7 +201,7 @@ pub(super) fn digits(bytes: &[u8], start: usize) -> Option<(u64, usize)> {
     (at > start && at - start <= 18).then_some((value, at))
 }
 
-/// The number whose eight digits are the bytes of `values`, the first in the lowest.
+/// Number whose eight digits are the bytes of `values`, the first in the lowest byte.
 #[inline(always)]
 fn eight(values: u64) -> u64 {
     const MASK: u64 = 0x0000_00ff_0000_00ff;
@@ -198,7 +211,7 @@ fn eight(values: u64) -> u64 {
     high.wrapping_add(low) >> 32
 }
 
-/// The edge on a line of data, and the weight in `column`.
+/// Parses the edge on a line of data, and the weight in `column`.
 pub(super) fn any_line<T: Id>(
     line: &[u8],
     limit: u128,
@@ -210,7 +223,7 @@ pub(super) fn any_line<T: Id>(
     match (whole::<T>(a), b.map(whole::<T>)) {
         (Some(u), Some(Some(v))) if u128::from(u.max(v).into()) < limit => {
             let weight = column.map(|column| {
-                let missing = || format!("there is no column {} for the edge's weight", column + 1);
+                let missing = || format!("the line has no column {} for the edge's weight", column + 1);
                 ends.nth(column - 2).ok_or_else(missing).and_then(weights::parse)
             });
             Ok((u, v, weight.transpose()?))

@@ -6,7 +6,7 @@ use super::{
     *,
 };
 
-/// The plainest possible version.
+/// Simplest possible reference implementation.
 fn line_by_line(text: &str, column: Option<usize>) -> Result<Vec<(u32, u32, Option<f32>)>, String> {
     let mut edges = Vec::new();
     let mut first = true;
@@ -39,13 +39,15 @@ fn parsed(text: &str, column: Option<usize>) -> Result<Vec<(u32, u32, Option<f32
 
 proptest! {
     #[test]
-    fn same_as_line_by_line(text in "([0-9]{1,4}[ ,\t;]{1,2}[0-9.\"]{1,3}[ ,;x]{0,2}[0-9]{0,2}\r?\n|#x\n|a,b\n| ?\n){0,8}") {
+    fn same_as_line_by_line(text in "([0-9]{1,4}[ ,\t;]{1,2}[0-9.\"]{1,3}[ \
+        ,;x]{0,2}[0-9]{0,2}\r?\n|#x\n|a,b\n| ?\n){0,8}") {
         prop_assert_eq!(parsed(&text, None), line_by_line(&text, None));
     }
 
     #[test]
     fn weights_are_the_same_as_line_by_line(
-        text in "([0-9]{1,3}[ ,\t][0-9]{1,3}[ ,;\t]{1,2}[0-9.e\"-]{1,4}([ ,;\t]{1,2}([0-9.]{1,12}|x|é|nan|-1|1e30|1e99)){0,2}[ ]?\r?\n|#x\n){1,4}",
+        text in "([0-9]{1,3}[ ,\t][0-9]{1,3}[ ,;\t]{1,2}[0-9.e\"-]{1,4}([ \
+            ,;\t]{1,2}([0-9.]{1,12}|x|é|nan|-1|1e30|1e99)){0,2}[ ]?\r?\n|#x\n){1,4}",
         column in 2usize..5,
     ) {
         prop_assert_eq!(parsed(&text, None), line_by_line(&text, None));
@@ -55,7 +57,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn digits_are_what_they_say(number: u64, behind in "[ \t,x]?[0-9 ]{0,9}", shift in 0u32..64) {
+    fn digit_runs_parse_to_their_value(number: u64, behind in "[ \t,x]?[0-9 ]{0,9}", shift in 0u32..64) {
         let number = number >> shift;
         let text = format!("{number}{behind}");
         let plain: String = text.chars().take_while(char::is_ascii_digit).collect();
@@ -65,7 +67,7 @@ proptest! {
 }
 
 #[test]
-fn lines_are_counted_and_faults_placed() {
+fn lines_are_counted_and_errors_located() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("e.txt");
     let mut text = "# a comment\nfrom to\n".to_string();

@@ -1,12 +1,12 @@
-//! GNNLab's directory of raw little-endian arrays (Yang et al., GNNLab, EuroSys 2022; `datagen/README.md` of its
-//! repository):
+//! Import of GNNLab's directory of raw little-endian arrays (Yang et al., GNNLab, EuroSys 2022;
+//! `datagen/README.md` of its repository):
 //!
 //! ```text
 //! meta.txt                                  NUM_NODE, NUM_EDGE, FEAT_DIM, NUM_CLASS, NUM_{TRAIN,VALID,TEST}_SET
 //! indptr.bin    u32 [V + 1]                 or indptr64.bin u64: row starts of the CSC graph
 //! indices.bin   u32 [E]                     or indices64.bin u64: in-neighbours
-//! feat.bin      f32 [V, F]                  may be missing: GNNLab then trains on made-up features
-//! label.bin     u64 [V]                     may be missing; a value with its highest bit set is unknown
+//! feat.bin      f32 [V, F]                  optional: without it GNNLab trains on random features
+//! label.bin     u64 [V]                     optional; a value with its highest bit set is unknown
 //! train_set.bin valid_set.bin test_set.bin  u32: ids
 //! ```
 //!
@@ -23,7 +23,7 @@ use graphmill_core::{Buffer, Error, Features, Labels, NodeId, Result, Split, pla
 use super::super::super::{ImportOptions, ImportReport, Raw, blocks::Blocks, features, labels, splits};
 use crate::external::{Edges, Needs, Scratch};
 
-/// The files that are read; those of 64 bits in the place of others.
+/// Files that are read; 64-bit files replace their 32-bit variants.
 const FILES: [&str; 10] = [
     "meta.txt",
     "indptr.bin",
@@ -37,10 +37,10 @@ const FILES: [&str; 10] = [
     "test_set.bin",
 ];
 
-/// The longest `meta.txt` that is read.
-const LONGEST_META: u64 = 1 << 16;
+/// Maximum length of `meta.txt`.
+const MAX_META: u64 = 1 << 16;
 
-/// The counts of `meta.txt`.
+/// Counts of `meta.txt`.
 struct Meta {
     path: PathBuf,
     counts: Vec<(String, u64)>,
@@ -49,7 +49,7 @@ struct Meta {
 impl Meta {
     fn read(path: PathBuf) -> Result<Self> {
         let size = std::fs::metadata(&path).map_err(|e| Error::io(&path, "open", e))?.len();
-        if size > LONGEST_META {
+        if size > MAX_META {
             return Err(At::new(&path, "contents").error(format!("{size} bytes; a few lines expected")));
         }
         let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
@@ -66,7 +66,7 @@ impl Meta {
         Ok(Self { path, counts })
     }
 
-    /// The count called `name`.
+    /// Value of the count `name`.
     fn get(&self, name: &str) -> Result<usize> {
         let found = self.counts.iter().find(|(known, _)| known == name);
         let count = found.and_then(|(_, count)| usize::try_from(*count).ok());
@@ -122,14 +122,14 @@ fn map<T: Pod>(path: &Path, count: usize) -> Result<Buffer<T>> {
     Buffer::map(&file, path, 0, count)
 }
 
-/// An array of either width.
+/// Array of either width.
 enum Either {
     Narrow(Buffer<u32>),
     Wide(Buffer<u64>),
 }
 
 impl Either {
-    /// `{stem}.bin`, or `{stem}64.bin`.
+    /// Maps `{stem}.bin`, or `{stem}64.bin`.
     fn map(src: &Path, stem: &str, count: usize) -> Result<(Self, PathBuf)> {
         let wide = src.join(format!("{stem}64.bin"));
         let narrow = src.join(format!("{stem}.bin"));
@@ -151,7 +151,7 @@ impl Either {
 fn read_edges(src: &Path, nodes: usize, count: usize, mut edges: Blocks, scratch: &Scratch) -> Result<Edges> {
     let ids = At::new(src, "meta.txt");
     if nodes > NodeId::MAX as usize {
-        return Err(ids.error(format!("{nodes} nodes: ids of 32 bits cannot number them")));
+        return Err(ids.error(format!("{nodes} nodes: too many for 32-bit ids")));
     }
     let (indptr, indptr_path) = Either::map(src, "indptr", nodes + 1)?;
     let (indices, indices_path) = Either::map(src, "indices", count)?;
@@ -190,7 +190,7 @@ fn read_edges(src: &Path, nodes: usize, count: usize, mut edges: Blocks, scratch
 
 fn read_features(path: &Path, nodes: usize, meta: &Meta, scratch: &Scratch) -> Result<Features> {
     if !path.is_file() {
-        scratch.note("there is no feat.bin: the dataset has no features");
+        scratch.note("feat.bin is missing: the dataset has no features");
         return Ok(Features::default());
     }
     let dim = meta.get("FEAT_DIM")?;
@@ -200,7 +200,7 @@ fn read_features(path: &Path, nodes: usize, meta: &Meta, scratch: &Scratch) -> R
 
 fn read_labels(path: &Path, nodes: usize, meta: &Meta, scratch: &Scratch) -> Result<Labels> {
     if !path.is_file() {
-        scratch.note("there is no label.bin: no node has a label");
+        scratch.note("label.bin is missing: all nodes are unlabelled");
         return Ok(labels::unknown(nodes));
     }
     let classes = meta.get("NUM_CLASS")?;
@@ -240,13 +240,14 @@ mod tests {
         *,
     };
 
-    const META: &str = "NUM_NODE\t3\nNUM_EDGE\t3\nFEAT_DIM\t2\nNUM_CLASS\t2\nNUM_TRAIN_SET\t1\nNUM_VALID_SET\t0\nNUM_TEST_SET\t2\n";
+    const META: &str = "NUM_NODE\t3\nNUM_EDGE\t3\nFEAT_DIM\t2\nNUM_CLASS\t2\n\
+                        NUM_TRAIN_SET\t1\nNUM_VALID_SET\t0\nNUM_TEST_SET\t2\n";
 
     fn put<T: Pod>(dir: &Path, name: &str, data: &[T]) {
         std::fs::write(dir.join(name), bytemuck::cast_slice(data)).unwrap();
     }
 
-    /// 0 -> 1, 2 -> 1, 1 -> 2
+    /// Writes 0 -> 1, 2 -> 1, 1 -> 2.
     fn furnish(dir: &Path) {
         std::fs::write(dir.join("meta.txt"), META).unwrap();
         put(dir, "indptr.bin", &[0u32, 0, 2, 3]);
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_directory() {
+    fn complete_directories_are_imported() {
         let dir = tempfile::tempdir().unwrap();
         let src = dir.path();
         furnish(src);
@@ -275,7 +276,7 @@ mod tests {
         };
         let FeatureData::F32(data) = check().features.data else { panic!() };
         assert_eq!((data.is_mapped(), data[5]), (true, 6.));
-        // the wide arrays, and no features
+        // The 64-bit arrays, without features.
         for name in ["indptr.bin", "indices.bin", "feat.bin"] {
             std::fs::remove_file(src.join(name)).unwrap();
         }
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_file() {
+    fn errors_contain_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let src = dir.path();
         type Change = Box<dyn Fn()>;
@@ -300,7 +301,7 @@ mod tests {
         let cases: Vec<(Change, &str)> = vec![
             (meta("NUM_NODE\t3\n", ""), "meta.txt: contents: a line 'NUM_NODE' expected"),
             (meta("NUM_EDGE\t3", "NUM_EDGE\tx"), "meta.txt: line 2: 'NUM_EDGE\\tx'"),
-            (meta("NUM_NODE\t3", "NUM_NODE\t18446744073709551615"), "nodes: ids of 32 bits"),
+            (meta("NUM_NODE\t3", "NUM_NODE\t18446744073709551615"), "nodes: too many for 32-bit ids"),
             (
                 meta("NUM_NODE\t3", "NUM_NODE\t4"),
                 "indptr.bin: byte 16: 16 bytes, but by meta.txt there are 5",
@@ -339,6 +340,6 @@ mod tests {
         for name in ["indptr.bin", "indices.bin", "feat.bin", "label.bin", "train_set.bin", "test_set.bin"] {
             damage(&src.join(name), src, false);
         }
-        damage(&src.join("meta.txt"), src, true); // without its last line break it is whole
+        damage(&src.join("meta.txt"), src, true); // complete even without its last line break
     }
 }

@@ -1,11 +1,13 @@
-//! METIS graph files (Karypis and Kumar, METIS manual, section 4.5.1): a header `n m [fmt [ncon]]`, then a line per node
-//! with its neighbours, numbered from 1; lines that begin with `%` are comments, an empty line is a node without
-//! neighbours. `fmt` has three digits: whether nodes have sizes, nodes have `ncon` weights, edges have weights. Those
-//! of edges are read, sizes and weights of nodes are passed over.
+//! Import of METIS graph files (Karypis and Kumar, METIS manual, section 4.5.1): a header `n m [fmt
+//! [ncon]]`, then one line per node with its neighbours, numbered from 1; lines beginning with `%`
+//! are comments, an empty line is a node without neighbours. `fmt` has three digits: nodes have
+//! sizes, nodes have `ncon` weights, edges have weights. Edge weights are read; sizes and weights
+//! of nodes are skipped.
 //!
-//! The `m` edges stand at both of their ends. A list that names `u` at `v` but not `v` at `u` is an error unless
-//! `undirected` is asked for: the sum over all entries of a hash of the edge, added at its smaller end and subtracted at
-//! its larger, is zero exactly for lists that agree (but for one in 2^64).
+//! Each of the `m` edges is listed at both of its ends. If `u` is listed at `v` but not `v` at `u`,
+//! the import fails unless `undirected` is set. The check sums a hash of the edge over all entries,
+//! added at its smaller end and subtracted at its larger, which is zero exactly for symmetric lists
+//! (up to one in 2^64).
 
 use std::{cmp::Ordering, path::Path};
 
@@ -17,22 +19,23 @@ use super::{
 };
 use crate::external::{Edges, Needs, Scratch};
 
-/// What the header says.
+/// Contents of the header.
 struct Header {
     nodes: usize,
     edges: u64,
-    /// Numbers of a line before the neighbours.
+    /// Numbers before the neighbours of a line.
     before: u64,
     edge_weights: bool,
 }
 
-/// Lines of neighbours on their way to edges.
+/// Converter of neighbour lines to edges.
 struct Lines<'h> {
     header: &'h Header,
-    /// Keep the weights of edges.
+    /// True to keep edge weights.
     weighted: bool,
     edges: Blocks,
-    /// Sum over all entries of a hash of the edge, with the sign of its direction: zero for lists that agree.
+    /// Sum over all entries of a hash of the edge, with the sign of its direction: zero for
+    /// symmetric lists.
     balance: u64,
 }
 
@@ -96,7 +99,7 @@ impl Lines<'_> {
     }
 }
 
-/// The edges, both ways, and the number of nodes.
+/// Reads the edges, in both directions, and the number of nodes.
 pub(in super::super) fn read(
     path: &Path,
     options: &ImportOptions,
@@ -135,21 +138,23 @@ pub(in super::super) fn read(
     if !options.undirected {
         if Some(edges.len()) != header.edges.checked_mul(2) {
             return Err(At::new(path, "header").error(format!(
-                "{} edges, each at both ends, but the lines hold {} neighbours; undirected takes them as they are",
+                "{} edges, each at both ends, but the lines hold {} neighbours; undirected accepts them \
+                 unchanged",
                 header.edges,
                 edges.len()
             )));
         }
         if balance != 0 {
             return Err(At::new(path, "contents").error(
-                "some node is listed at another that is not listed at it: the file is damaged, or is no METIS graph; undirected adds the missing directions",
+                "some edge is listed at only one of its ends: the file is damaged, or is not a METIS graph; \
+                 undirected adds the missing directions",
             ));
         }
     }
     Ok((edges, header.nodes))
 }
 
-/// Reads the first line that is no comment and not empty.
+/// Reads the first line that is neither empty nor a comment.
 fn read_header(numbers: &mut Numbers) -> Result<Header> {
     let mut found = Vec::new();
     loop {
@@ -171,7 +176,7 @@ fn read_header(numbers: &mut Numbers) -> Result<Header> {
     };
     let nodes = match NodeId::try_from(nodes) {
         Ok(nodes) => nodes as usize,
-        Err(_) => return Err(at.error(format!("{nodes} nodes: ids of 32 bits cannot number them"))),
+        Err(_) => return Err(at.error(format!("{nodes} nodes: too many for 32-bit ids"))),
     };
     let fmt = found.get(2).copied().unwrap_or(0);
     let digits = [fmt / 100, fmt / 10 % 10, fmt % 10];
@@ -195,7 +200,7 @@ mod tests {
         *,
     };
 
-    /// The manual's figure 2, with an isolated node more.
+    /// Figure 2 of the manual, with an additional isolated node.
     const PLAIN: &str = "% manual\n8 11\n5 3 2\n1 3 4\n5 4 2 1\n2 3 6 7\n1 3 6\n% inside\n5 4 7\n6 4\n\n";
 
     fn plain() -> Vec<(u32, u32)> {
@@ -213,11 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn weights_of_edges_are_read_and_others_passed_over() {
+    fn edge_weights_are_read_and_node_weights_skipped() {
         for weighted in [
-            "8 11 001\n5 1 3 2 2 1\n1 1 3 2 4 1\n5 3 4 2 2 2 1 2\n2 1 3 2 6 2 7 5\n1 1 3 3 6 2\n5 2 4 2 7 6\n6 6 4 5\n\n",
-            "8 11 011\n4 5 1 3 2 2 1\n2 1 1 3 2 4 1\n5 5 3 4 2 2 2 1 2\n3 2 1 3 2 6 2 7 5\n1 1 1 3 3 6 2\n6 5 2 4 2 7 6\n2 6 6 4 5\n9\n",
-            "8 11 10 3\n1 2 0 5 3 2\n0 2 2 1 3 4\n4 1 1 5 4 2 1\n2 2 3 2 3 6 7\n1 1 1 1 3 6\n2 2 1 5 4 7\n1 2 1 6 4\n1 1 1\n",
+            "8 11 001\n5 1 3 2 2 1\n1 1 3 2 4 1\n5 3 4 2 2 2 1 2\n2 1 3 2 6 2 7 5\n1 1 3 3 6 2\n5 2 4 2 7 \
+             6\n6 6 4 5\n\n",
+            "8 11 011\n4 5 1 3 2 2 1\n2 1 1 3 2 4 1\n5 5 3 4 2 2 2 1 2\n3 2 1 3 2 6 2 7 5\n1 1 1 3 3 6 2\n6 \
+             5 2 4 2 7 6\n2 6 6 4 5\n9\n",
+            "8 11 10 3\n1 2 0 5 3 2\n0 2 2 1 3 4\n4 1 1 5 4 2 1\n2 2 3 2 3 6 7\n1 1 1 1 3 6\n2 2 1 5 4 7\n1 \
+             2 1 6 4\n1 1 1\n",
             "8 11 110\n7 1 5 3 2\n7 1 1 3 4\n7 1 5 4 2 1\n7 1 2 3 6 7\n7 1 1 3 6\n7 1 5 4 7\n7 1 6 4\n7 1\n",
         ] {
             let dataset = text("a.graph", weighted, &ImportOptions::default()).unwrap();
@@ -229,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn options_and_other_files_go_with_it() {
+    fn options_and_other_files_combine_with_metis() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         std::fs::write(path("a.txt"), "2 1\n2\n1\n").unwrap();
@@ -249,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_line() {
+    fn errors_contain_the_line() {
         let fails = |content: &str, why: &str| {
             let error = text("a.graph", content, &ImportOptions::default()).unwrap_err();
             assert!(error.contains("a.graph") && error.contains(why), "{content}: {error}");
@@ -270,7 +278,7 @@ mod tests {
         fails("2 1\nx\n1\n", "line 2: 'x'");
         fails("2 1\n2\n1\n\n1\n", "line 5: a line after the last");
         fails("2 2\n2\n1\n", "header: 2 edges, each at both ends, but the lines hold 2 neighbours");
-        fails("3 1\n2\n\n2\n", "contents: some node is listed at another");
+        fails("3 1\n2\n\n2\n", "contents: some edge is listed at only one");
         fails("2 1 1\n2 1\n1\n", "line 3: the last neighbour has no weight");
         fails("2 1 10 2\n1 1 2\n1\n", "line 3: 1 numbers, but sizes and weights of a node take 2");
         let undirected = ImportOptions { undirected: true, ..Default::default() };

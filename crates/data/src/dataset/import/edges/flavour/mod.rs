@@ -1,4 +1,4 @@
-//! The ways in which lists of edges are written, and how one is recognised.
+//! Layouts of edge lists, and their detection.
 
 pub(super) mod gnnlab;
 pub(super) mod metis;
@@ -12,28 +12,29 @@ use std::{fmt, path::Path, str::FromStr};
 
 use graphmill_core::{Error, Result};
 
-/// How a list of edges is written.
+/// Layout of an edge list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flavour {
-    /// Whatever the source looks like. A directory that holds `meta.txt` and `indptr.bin` or `indptr64.bin` is GNNLab's;
-    /// a file that ends in `.graph` or `.metis` is METIS, in `.graph-txt` WebGraph (each also with `.gz`); one that
-    /// begins with a comment `# Nodes: N Edges: M` is SNAP; all others are plain.
+    /// Detects the layout. A directory with `meta.txt` and `indptr.bin` or `indptr64.bin` is
+    /// GNNLab's; a file ending in `.graph` or `.metis` is METIS, in `.graph-txt` WebGraph (each
+    /// also with `.gz`); a file beginning with a comment `# Nodes: N Edges: M` is SNAP; all others
+    /// are plain.
     #[default]
     Auto,
-    /// A line `from to` per edge, or a `.npy` array; nothing is checked against a header.
+    /// One line `from to` per edge, or a `.npy` array, without checks against a header.
     Plain,
-    /// A plain list whose comment `# Nodes: N Edges: M` must be true.
+    /// Plain list whose comment `# Nodes: N Edges: M` must be correct.
     Snap,
     /// METIS: a header `n m`, then line i lists the neighbours of node i.
     Metis,
-    /// WebGraph's ASCII form: a line n, then a line of successors per node.
+    /// WebGraph's ASCII format: a line n, then a line of successors per node.
     WebGraph,
     /// GNNLab's directory of raw arrays.
     GnnLab,
 }
 
 impl Flavour {
-    /// All, with the names that users write.
+    /// All flavours, with their names on the command line.
     pub const ALL: [(&'static str, Self); 6] = [
         ("auto", Self::Auto),
         ("plain", Self::Plain),
@@ -43,17 +44,17 @@ impl Flavour {
         ("gnnlab", Self::GnnLab),
     ];
 
-    /// Whether `src` is read as a GNNLab directory.
+    /// Returns true if `src` is read as a GNNLab directory.
     pub(super) fn is_gnnlab(self, src: &Path) -> bool {
         let there = |name: &str| src.join(name).is_file();
         self == Self::GnnLab
             || (self == Self::Auto && there("meta.txt") && (there("indptr.bin") || there("indptr64.bin")))
     }
 
-    /// The flavour that the edge file is read as.
+    /// Resolves the flavour of the edge file.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub(super) fn of_file(self, path: &Path) -> Result<Self> {
         if self != Self::Auto {
             return Ok(self);
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back() {
+    fn flavour_names_round_trip() {
         for (name, flavour) in Flavour::ALL {
             assert_eq!((name.parse::<Flavour>().unwrap(), flavour.to_string().as_str()), (flavour, name));
         }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_recognised_by_ending_and_contents() {
+    fn files_are_recognized_by_ending_and_contents() {
         let dir = tempfile::tempdir().unwrap();
         let auto = |name: &str, text: &str| {
             let path = dir.path().join(name);

@@ -1,5 +1,5 @@
-//! Whole numbers and line ends out of a text, piece by piece: lists of neighbours have lines of any length, and a line of
-//! a hub's millions of neighbours must not have to fit into memory.
+//! Tokenizer for whole numbers and line ends, in chunks: lists of neighbours have lines of any
+//! length, and a line with a hub's millions of neighbours must not need to fit into memory.
 
 use std::{
     io::Read,
@@ -14,37 +14,37 @@ use crate::external::Scratch;
 /// Bytes read at a time.
 const CHUNK_LEN: usize = 1 << 18;
 
-/// What comes next.
+/// Next item of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A number.
+    /// Number.
     Number(u64),
-    /// A line ends; also the last, where the file ends without a line end.
+    /// End of a line, including the last, even without a line end.
     LineEnd,
-    /// The file ends.
+    /// End of the file.
     End,
 }
 
-/// The numbers of a file.
+/// Numbers of a file.
 pub(super) struct Numbers<'a> {
     path: PathBuf,
     input: Unpacked,
-    /// Lines that begin with this byte are not read.
+    /// First byte of comment lines, which are skipped.
     comment: u8,
     buffer: Vec<u8>,
     next: usize,
-    /// The number of the line in hand, from 1.
+    /// Number of the current line, from 1.
     line: usize,
-    /// Whether nothing but white space of this line was read.
+    /// True if only white space of this line was read.
     fresh: bool,
-    /// Whether the line has any byte at all.
+    /// True if the line has any byte.
     begun: bool,
     progress: BytesRead,
     scratch: &'a Scratch,
 }
 
 impl<'a> Numbers<'a> {
-    /// Opens `path`, unpacking it if it is gzipped, and tells the watcher of `scratch`.
+    /// Opens `path`, unpacking it if it is gzipped, and reports progress to `scratch`.
     pub(super) fn open(path: &Path, comment: u8, scratch: &'a Scratch) -> Result<Self> {
         let input = Unpacked::open(path, CHUNK_LEN)?;
         let progress = input.progress();
@@ -64,17 +64,17 @@ impl<'a> Numbers<'a> {
         })
     }
 
-    /// Where the token in hand is.
+    /// Location of the current token.
     pub(super) fn at(&self) -> At<'_> {
         At::new(&self.path, format!("line {}", self.line))
     }
 
-    /// Where a line that has just ended is.
+    /// Location of a line that has just ended.
     pub(super) fn at_last_line(&self) -> At<'_> {
         At::new(&self.path, format!("line {}", self.line.saturating_sub(1).max(1)))
     }
 
-    /// The next byte, which stays.
+    /// Returns the next byte without consuming it.
     #[inline]
     fn peek(&mut self) -> Result<Option<u8>> {
         if self.next == self.buffer.len() && !self.fill()? {
@@ -99,10 +99,10 @@ impl<'a> Numbers<'a> {
         Ok(read? > 0)
     }
 
-    /// The next number or line end. Comment lines leave no trace.
+    /// Returns the next number or line end. Comment lines are skipped.
     ///
     /// # Errors
-    /// The file cannot be read, or holds something else.
+    /// The file cannot be read, or contains another character.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Token> {
         loop {
@@ -124,9 +124,7 @@ impl<'a> Numbers<'a> {
                 other => {
                     let found = char::from(other).escape_default();
                     let hint = if other.is_ascii_graphic() { "" } else { "; is this a binary file?" };
-                    return Err(self
-                        .at()
-                        .error(format!("'{found}' where whole numbers were expected{hint}")));
+                    return Err(self.at().error(format!("'{found}' found, whole numbers expected{hint}")));
                 }
             }
         }
@@ -184,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_line_ends_come_out() {
+    fn numbers_and_line_ends_are_tokenized() {
         use Token::{LineEnd, Number};
         let expected = [Number(1), Number(23), LineEnd, LineEnd, Number(4), LineEnd];
         for text in ["1 23\n\n4\n", "1 23\n\n4", " 1\t23 \r\n\r\n% x\n4\n%", "% 1\n1 23\n\n% \n4\n"] {
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_leave_no_seams() {
+    fn chunk_boundaries_do_not_matter() {
         let text: String =
             (0..200_000).map(|i| format!("{i}{}", if i % 7 == 0 { "\n" } else { " " })).collect();
         assert!(text.len() > 4 * CHUNK_LEN);
@@ -212,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_named_with_its_line() {
+    fn other_text_is_reported_with_its_line() {
         for (text, why) in [
-            ("1\n\n2 x", "line 3: 'x' where"),
+            ("1\n\n2 x", "line 3: 'x' found"),
             ("1 -2", "line 1: '-'"),
             ("1 % 2", "line 1: '%'"),
             ("\u{1}", "binary"),

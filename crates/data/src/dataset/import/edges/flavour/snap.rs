@@ -1,5 +1,6 @@
-//! SNAP edge lists (Leskovec and Krevl, SNAP datasets, 2014): a plain list that begins with comments, one of which counts
-//! `# Nodes: N Edges: M`. The edges are the lines, and the nodes those that stand in one; the ids may leave gaps.
+//! SNAP edge lists (Leskovec and Krevl, SNAP datasets, 2014): a plain list that begins with
+//! comments, one of which is `# Nodes: N Edges: M`. Each other line is an edge, and the nodes are
+//! those that occur in an edge; the ids may leave gaps.
 
 use std::{io::Read, path::Path};
 
@@ -7,17 +8,17 @@ use graphmill_core::{Result, place::At};
 
 use super::super::unpack::Unpacked;
 
-/// Comments are looked through so far.
+/// Bytes at the beginning of the file that are searched for the comment.
 const HEAD: u64 = 1 << 16;
 
-/// What the comment counts.
+/// Counts in the comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Header {
     pub(in super::super) nodes: usize,
     pub(in super::super) edges: u64,
 }
 
-/// The counts in the comments that `path` begins with, where there are any.
+/// Reads the counts in the comments at the beginning of `path`, if present.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -36,13 +37,14 @@ fn counts(line: &str) -> Option<Header> {
 }
 
 impl Header {
-    /// That there are as many edges as the comment says.
+    /// Checks that the number of edges matches the comment.
     pub(in super::super) fn check(self, lines: u64, path: &Path) -> Result<()> {
         if lines == self.edges {
             return Ok(());
         }
         Err(At::new(path, "header").error(format!(
-            "{} edges, but there are {lines} lines: the file is damaged or was changed; flavour plain reads it all the same",
+            "{} edges, but there are {lines} lines: the file is damaged or was changed; pass flavour plain \
+             to skip this check",
             self.edges
         )))
     }
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_found_among_the_comments() {
+    fn header_counts_are_found_among_the_comments() {
         let found = |nodes, edges| Some(Header { nodes, edges });
         assert_eq!(counts("# Nodes: 18772 Edges: 396160"), found(18_772, 396_160));
         assert_eq!(counts("#Nodes:3\tEdges: 1 x\r"), found(3, 1));

@@ -1,4 +1,4 @@
-//! What the tests of all flavours share.
+//! Helpers for the tests of all flavours.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use graphmill_core::NodeId;
 use super::super::super::{ImportOptions, testing::import};
 use crate::Dataset;
 
-/// The file's dataset, or the message.
+/// Dataset of the file, or the error message.
 pub(super) fn run(path: &Path, options: &ImportOptions) -> Result<Dataset, String> {
     import("edges", path, options).map_err(|e| e.to_string())
 }
 
-/// The dataset of `text` in a file called `name`.
+/// Dataset of `text` in a file called `name`.
 pub(super) fn text(name: &str, text: &str, options: &ImportOptions) -> Result<Dataset, String> {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join(name), text).unwrap();
@@ -27,7 +27,8 @@ pub(super) fn edges(dataset: &Dataset) -> Vec<(NodeId, NodeId)> {
         .collect()
 }
 
-/// Cuts off and flips what `path` holds at every place; `import` may fail, and must not panic. Truncations must fail.
+/// Truncates and flips the contents of `path` at every position; `import` may fail, and must not
+/// panic. Truncations must fail.
 pub(super) fn damage(path: &Path, import: &Path, may_be_short: bool) {
     let good = std::fs::read(path).unwrap();
     for length in 0..good.len() {

@@ -1,5 +1,6 @@
-//! WebGraph's ASCII form (Boldi and Vigna, The WebGraph framework I, WWW 2004; class `ASCIIGraph`): the first line says
-//! how many nodes there are, then comes a line per node with its successors, numbered from 0.
+//! Import of WebGraph's ASCII format (Boldi and Vigna, The WebGraph framework I, WWW 2004; class
+//! `ASCIIGraph`): the first line is the number of nodes, followed by one line per node with its
+//! successors, numbered from 0.
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::external::{Edges, Needs, Scratch};
 
-/// The edges from every node to its successors, and the number of nodes.
+/// Reads the edges from every node to its successors, and the number of nodes.
 pub(in super::super) fn read(
     path: &Path,
     options: &ImportOptions,
@@ -26,7 +27,7 @@ pub(in super::super) fn read(
         _ => return Err(numbers.at().error("a first line with the number of nodes alone expected")),
     };
     if nodes > u64::from(NodeId::MAX) {
-        let message = format!("{nodes} nodes: ids of 32 bits cannot number them");
+        let message = format!("{nodes} nodes: too many for 32-bit ids");
         return Err(numbers.at_last_line().error(message));
     }
     let edges = scratch.edges(options.edge_options(false));
@@ -58,7 +59,8 @@ pub(in super::super) fn read(
             Token::LineEnd => v = nodes.min(v + 1),
             Token::End if v < nodes => {
                 let message = format!(
-                    "the first line says {nodes} nodes, but the lines end after node {v}: is the file truncated?"
+                    "the first line says {nodes} nodes, but the lines end after node {v}: is the file \
+                     truncated?"
                 );
                 return Err(numbers.at_last_line().error(message));
             }
@@ -76,7 +78,7 @@ mod tests {
     };
 
     #[test]
-    fn a_line_of_successors_per_node() {
+    fn successor_lines_become_edges() {
         let dataset = text("cnr.graph-txt", "4\n1 2 \n\n0 2\n", &ImportOptions::default());
         assert!(
             dataset
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_the_line() {
+    fn errors_contain_the_line() {
         let fails = |content: &str, why: &str| {
             let error = text("a.graph-txt", content, &ImportOptions::default()).unwrap_err();
             assert!(error.contains("a.graph-txt") && error.contains(why), "{content}: {error}");

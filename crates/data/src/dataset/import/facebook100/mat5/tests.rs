@@ -2,7 +2,7 @@ use super::{testing::Style, *};
 
 const PLAIN: Style = Style { big_endian: false, packed: false };
 
-/// Looks at the first variable of the file.
+/// Reads the first variable of the file.
 fn first<T>(bytes: &[u8], look: impl FnOnce(Variable) -> Result<T>) -> Result<T, String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.mat");
@@ -13,7 +13,7 @@ fn first<T>(bytes: &[u8], look: impl FnOnce(Variable) -> Result<T>) -> Result<T,
 }
 
 #[test]
-fn numbers_are_read_whatever_their_type_order_and_packing() {
+fn numbers_of_any_type_byte_order_and_packing_are_read() {
     for (big_endian, packed) in [(false, false), (false, true), (true, false), (true, true)] {
         let style = Style { big_endian, packed };
         let types: [(u32, u32, usize, [u64; 3]); 5] = [
@@ -46,7 +46,7 @@ fn numbers_are_read_whatever_their_type_order_and_packing() {
 }
 
 #[test]
-fn variables_pass_in_their_order() {
+fn variables_are_read_in_order() {
     let packed = Style { packed: true, ..PLAIN };
     let value = |style: Style, name: &str| style.matrix(6, 0, &[1, 1], name, &[style.element(2, 1, &[7])]);
     let nameless = PLAIN.matrix(17, 0, &[], "x", &[]);
@@ -66,12 +66,12 @@ fn variables_pass_in_their_order() {
 }
 
 #[test]
-fn other_formats_are_refused() {
+fn other_formats_are_rejected() {
     let fails = |bytes: &[u8], why: &str| {
         let error = first(bytes, |_| Ok(())).unwrap_err();
         assert!(error.contains("a.mat: header: ") && error.contains(why), "{error}");
     };
-    fails(b"", "no MAT file of level 5");
+    fails(b"", "not a MAT file of level 5");
     fails(b"\x89HDF\r\n\x1a\n", "version 7.3 (HDF5)");
     let mut file = PLAIN.file(&[]);
     file[..10].copy_from_slice(b"MATLAB 7.3");
@@ -80,11 +80,11 @@ fn other_formats_are_refused() {
     file[125] = 2;
     fails(&file, "version 0x0200");
     file[127] = b'I';
-    fails(&file, "no MAT file of level 5");
+    fails(&file, "not a MAT file of level 5");
 }
 
 #[test]
-fn faults_name_the_variable() {
+fn errors_contain_the_variable() {
     let fails = |variable: Vec<u8>, why: &str| {
         let sparse = variable[8 + 8] == MX_SPARSE as u8;
         let error = first(&PLAIN.file(&[variable]), |v| {
@@ -100,7 +100,7 @@ fn faults_name_the_variable() {
     fails(dense(6 | COMPLEX, &[1, 1], PLAIN.element(2, 1, &[1])), "complex numbers of class 6");
     fails(dense(6, &[1, 1], PLAIN.element(9, 8, &[0.5f64.to_bits()])), "values: element 0 is 0.5");
     fails(dense(6, &[1, 1], PLAIN.element(16, 1, &[1])), "values: an element of type 16");
-    fails(dense(6, &[1, 1], PLAIN.element(9, 1, &[1; 9])), "values: 9 bytes are no numbers of 8");
+    fails(dense(6, &[1, 1], PLAIN.element(9, 1, &[1; 9])), "values: 9 bytes are not numbers of 8");
     fails(dense(6, &[1, 1], vec![2, 0, 7, 0, 1, 1, 1, 1]), "a small element of 7 bytes");
     fails(dense(6, &[1, 1], vec![2, 0, 0, 0, 9, 0, 0, 0]), "claims 9 bytes, but at most 0");
     fails(PLAIN.matrix(6, 0, &[1, 1], "x", &vec![PLAIN.element(2, 1, &[1]); 2]), "data after the values");
@@ -114,7 +114,7 @@ fn faults_name_the_variable() {
 }
 
 #[test]
-fn a_claim_beyond_the_packed_bytes_takes_no_memory() {
+fn implausible_sizes_allocate_nothing() {
     let packed = Style { packed: true, ..PLAIN };
     let mut data = PLAIN.element(9, 8, &[0; 4]);
     data[4..8].copy_from_slice(&u32::MAX.to_le_bytes());

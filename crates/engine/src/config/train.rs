@@ -27,12 +27,14 @@ pub struct TrainConfig {
     #[arg(long, value_name = "DIR", help_heading = "Data", hide_short_help = true)]
     pub dataset: String,
     /// Score to judge by; auto for the dataset's own.
-    #[arg(long, value_name = "NAME", help_heading = "Data")]
+    #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
     pub metric: String,
     /// Sampler.
     #[arg(long, value_name = "NAME", help_heading = "Minibatches")]
     pub sampler: String,
-    /// Neighbours per node per hop, from the seeds outward; -1 for all.
+    /// Neighbours per node per hop; -1 for all.
+    ///
+    /// From the seeds outward, a number for each hop.
     #[arg(long, value_name = "K,K", help_heading = "Minibatches")]
     pub fanout: Fanout,
     /// Seeds per minibatch; 0 for all training nodes at once.
@@ -78,7 +80,7 @@ pub struct TrainConfig {
     #[arg(long, value_name = "NAME", help_heading = "Model", hide_short_help = true)]
     pub init: Init,
     /// Normalisation between layers: none, batch, layer or l2.
-    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    #[arg(long, value_name = "NAME", help_heading = "Model", hide_short_help = true)]
     pub norm: NormKind,
     /// Residual connection of layers: none, identity or linear.
     #[arg(long, value_name = "NAME", help_heading = "Model", hide_short_help = true)]
@@ -147,9 +149,9 @@ pub struct TrainConfig {
     /// Memory of a device; 0 for no limit.
     #[arg(long, value_name = "BYTES", help_heading = "Feature tiers")]
     pub device_budget: Bytes,
-    /// Part of the rows in the nearest cache; auto fills its budget.
+    /// Part of the rows in the nearest cache.
     ///
-    /// The nearest cache is the devices' if there are devices, else the host's.
+    /// Auto fills its budget. The nearest cache is the devices' if there are devices, else the host's.
     #[arg(long, value_name = "R", help_heading = "Feature tiers")]
     pub cache_ratio: Ratio,
     /// Contents of the nearest cache: a hotness, or a policy.
@@ -188,7 +190,7 @@ pub struct TrainConfig {
     /// Auto is bf16 with --precision bf16, else as stored.
     #[arg(long, value_name = "TYPE", help_heading = "Execution", hide_short_help = true)]
     pub feature_precision: FeaturePrecision,
-    /// Devices: cpu, cuda:0,1, or virtual:N for simulated ones.
+    /// Devices: cpu, cuda:0,1, or virtual:N (simulated).
     ///
     /// Each simulated device has its own memory.
     #[arg(long, value_name = "LIST", help_heading = "Execution")]

@@ -7,6 +7,7 @@
 mod check;
 mod files;
 mod keys;
+mod reasons;
 mod rules;
 pub mod used;
 

@@ -7,7 +7,7 @@ use graphmill_nn::layer::{self, NormKind};
 
 use super::{
     keys::Key,
-    used::{Read, Rule, unread, use_or_leave_out},
+    reasons::{Read, Rule, unread, use_or_leave_out},
 };
 use crate::{
     TrainConfig,

@@ -6,11 +6,13 @@
 //! ([`strategy::Kind::unused`]) objects. General options have rules (`rules.rs`). A test tries every
 //! option with every sampler, strategy and device kind (`tests/options.rs`).
 
-use graphmill_core::options::{OptionGroup, one_of};
+use graphmill_core::options::OptionGroup;
 
+pub(crate) use super::reasons::{Read, Rule};
 use super::{
     AXES, Axis,
     keys::{Key, keys, shown},
+    reasons::{unread, use_or_leave_out},
     rules::{self, RULES},
 };
 use crate::{
@@ -18,11 +20,6 @@ use crate::{
     config::{Devices, spelled},
     strategy,
 };
-
-/// Decides whether a run reads an option; an error holds the reason and the remedy.
-pub(crate) type Rule = fn(&TrainConfig, &Key) -> Read;
-
-pub(crate) type Read = std::result::Result<(), String>;
 
 impl TrainConfig {
     /// Refuses the `given` options that a run with this configuration would ignore.
@@ -135,14 +132,4 @@ fn unread_by(config: &TrainConfig, axis: &Axis, group: OptionGroup) -> String {
         return format!("--{} {chosen} uses it on devices alone; {devices}", axis.flag);
     }
     unread(axis.flag, chosen, &axis.readers(group))
-}
-
-/// The reason that the chosen row does not read an option, and the rows that do.
-pub(super) fn unread(flag: &str, chosen: &str, readers: &[&str]) -> String {
-    format!("--{flag} {chosen} does not use it; {}", use_or_leave_out(flag, readers))
-}
-
-/// Names the values of `flag` with which an option is read.
-pub(super) fn use_or_leave_out(flag: &str, values: &[&str]) -> String {
-    format!("use --{flag} {}, or leave it out", one_of(values))
 }

@@ -21,12 +21,25 @@ use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
 use rayon::prelude::*;
 
 use super::{
-    HopRequest, HopSampler, HopScratch, WalkOptions, WeightedOptions,
+    HopRequest, HopSampler, HopScratch, SamplerOptions, Source, WalkLength, WalkOptions, WeightOptions,
+    WeightedOptions,
     full::Full,
-    random_walk::RandomWalk,
+    random_walk::{self, RandomWalk},
     weighted::{AHEAD, EdgeWeights},
 };
 use crate::{BatchKey, Fanout, prefetch::prefetch};
+
+/// Makes the neighbours that inference takes instead of the draws of `weighted`.
+pub(super) fn of_weighted(with: &SamplerOptions, source: &Source) -> Result<InferenceNeighbors, String> {
+    let WeightOptions { edge_weights } = with.own.get();
+    InferenceNeighbors::weighted(source.graph, &with.fanout, &with.own.get(), edge_weights)
+}
+
+/// Makes the neighbours that inference takes instead of the draws of `random-walk`.
+pub(super) fn of_walks(with: &SamplerOptions, _: &Source) -> Result<InferenceNeighbors, String> {
+    let length = with.own.get::<WalkLength>().or(random_walk::LENGTH);
+    InferenceNeighbors::walks(&with.fanout, &with.own.get(), length)
+}
 
 /// The key of inference's walks.
 const KEY: BatchKey = BatchKey { seed: 0, epoch: 0, batch: 0 };

@@ -234,7 +234,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             summary: "k-hop neighbour sampling by edge weight, with or without replacement",
             source: "Walker, ACM TOMS 1977; Efraimidis and Spirakis, IPL 2006",
             options: &[WEIGHTS, OptionGroup::of::<WeightedOptions>()],
-            make: SamplerKind::hops(weighted::make, weighted::inference),
+            make: SamplerKind::hops(weighted::make, inference::of_weighted),
         },
         Entry {
             name: "labor",
@@ -248,7 +248,7 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             summary: "the nodes that short random walks visit most, by how often (PinSAGE)",
             source: "Ying et al., KDD 2018, section 3.1",
             options: &[OptionGroup::of::<WalkOptions>(), WALK_LENGTH],
-            make: SamplerKind::hops(random_walk::make, random_walk::inference),
+            make: SamplerKind::hops(random_walk::make, inference::of_walks),
         },
         Entry {
             name: "saint-node",

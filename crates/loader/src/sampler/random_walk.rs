@@ -24,7 +24,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source,
-    inference::InferenceNeighbors,
     runs::draw_runs,
     scratch::{RunScratch, Walk},
 };
@@ -85,12 +84,6 @@ impl OptionSet for WalkLength {}
 pub(super) fn make(with: &SamplerOptions, _: &Source) -> Result<Arc<dyn HopSampler>, String> {
     let length = with.own.get::<WalkLength>().or(LENGTH);
     Ok(Arc::new(RandomWalk::new(&with.fanout, &with.own.get(), length)?))
-}
-
-/// Makes the neighbours that inference takes instead of the sampler's draws.
-pub(super) fn inference(with: &SamplerOptions, _: &Source) -> Result<InferenceNeighbors, String> {
-    let length = with.own.get::<WalkLength>().or(LENGTH);
-    InferenceNeighbors::walks(&with.fanout, &with.own.get(), length)
 }
 
 /// Samples the nodes that random walks visit most (PinSAGE).

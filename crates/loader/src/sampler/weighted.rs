@@ -28,8 +28,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source, inference::InferenceNeighbors,
-    neighbor::Neighbor, runs::draw_runs,
+    HopProperties, HopRequest, HopSampler, HopScratch, SamplerOptions, Source, neighbor::Neighbor,
+    runs::draw_runs,
 };
 use crate::Fanout;
 use draws::Draws;
@@ -148,12 +148,6 @@ pub(super) fn make(with: &SamplerOptions, source: &Source) -> Result<Arc<dyn Hop
     let (own, WeightOptions { edge_weights }) = (with.own.get::<WeightedOptions>(), with.own.get());
     own.check_weights(source.graph, edge_weights)?;
     Ok(Arc::new(Weighted::new(source.graph, &with.fanout, &own, edge_weights)?))
-}
-
-/// Makes the neighbours that inference takes instead of the sampler's draws.
-pub(super) fn inference(with: &SamplerOptions, source: &Source) -> Result<InferenceNeighbors, String> {
-    let WeightOptions { edge_weights } = with.own.get();
-    InferenceNeighbors::weighted(source.graph, &with.fanout, &with.own.get(), edge_weights)
 }
 
 /// Samples neighbours by edge weight. Memory: 4 bytes a node where edges weigh by degree, or some weigh 0, and the alias tables.

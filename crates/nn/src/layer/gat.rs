@@ -1,11 +1,10 @@
 //! Graph attention.
 
-use clap::Args;
-use graphmill_core::{
-    keyed,
-    options::{Fault, OptionSet, probability, range},
-};
-use serde::{Deserialize, Serialize};
+mod options;
+
+use graphmill_core::keyed;
+
+pub use options::GatOptions;
 
 use super::{
     Epilogue, Layer, LayerConfig, LayerGrads, LayerInput, LayerSpec, Linear, Param, Pass, ReusableLayer,
@@ -26,38 +25,6 @@ use crate::{
 
 /// Slope of the leaky ReLU for negative scores (section 3.3 of the paper).
 const SLOPE: f32 = 0.2;
-
-/// Heads of a layer at most.
-const MOST_HEADS: usize = 1 << 10;
-
-/// Options of [`Gat`].
-#[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct GatOptions {
-    /// Attention heads of the hidden layers; they divide --hidden.
-    #[arg(long, value_name = "N")]
-    pub heads: usize,
-    /// Attention heads of the last layer, averaged.
-    #[arg(long, value_name = "N")]
-    pub out_heads: usize,
-    /// Dropout of attention weights.
-    #[arg(long, value_name = "P")]
-    pub attention_dropout: f64,
-}
-
-impl Default for GatOptions {
-    fn default() -> Self {
-        Self { heads: 4, out_heads: 1, attention_dropout: 0.0 }
-    }
-}
-
-impl OptionSet for GatOptions {
-    fn check(&self) -> Result<(), Fault> {
-        range("heads", self.heads, 1..=MOST_HEADS)?;
-        range("out_heads", self.out_heads, 1..=MOST_HEADS)?;
-        probability("attention_dropout", self.attention_dropout)
-    }
-}
 
 /// The graph attentional operator from *Graph Attention Networks* (Velickovic et al., ICLR 2018,
 /// equations 1 to 6). With `z = x W` and for each head `h`:

@@ -88,7 +88,7 @@ fn an_import_killed_while_the_dataset_is_written_goes_on() {
         assert!(there == ["data.importing"] || there == ["data"] || there.len() == 2, "{there:?}");
         if !room.path("data").exists() {
             let told = room.run(COMMAND).succeeded().stderr;
-            assert!(told.contains("taking up"), "{told}");
+            assert!(told.contains("resuming"), "{told}");
         } else if room.path("data.importing").exists() {
             // killed after all was done, but for removing the directory beside
             room.ok(&format!("{COMMAND} --force"));
@@ -130,7 +130,7 @@ fn a_killed_import_of_weights_goes_on_to_the_same_bytes() {
         if !room.path("data").exists() {
             stopped += 1;
             let resumed = room.run(&command).succeeded();
-            assert!(resumed.stderr.contains("taking up"), "{stage}: {}", resumed.stderr);
+            assert!(resumed.stderr.contains("resuming"), "{stage}: {}", resumed.stderr);
             assert_eq!(report_lines(&resumed.stdout), lines_of(&expected["report"]), "{stage}");
         } else if room.path("data.importing").exists() {
             room.ok(&format!("{command} --force"));
@@ -248,7 +248,7 @@ fn another_import_in_the_same_place_starts_clean() {
     // while it works, nobody else may
     let second = room.run(COMMAND);
     assert!(
-        second.status == Some(0) || second.stderr.contains("another process is at work"),
+        second.status == Some(0) || second.stderr.contains("another process is working"),
         "{}",
         second.stderr
     );
@@ -256,7 +256,7 @@ fn another_import_in_the_same_place_starts_clean() {
     child.wait().unwrap();
     room.ok("import edges edges.txt other --no-self-loops");
     let directed = room.run("import edges edges.txt data --no-self-loops --force").succeeded();
-    assert!(!directed.stderr.contains("taking up"), "other options are other work: {}", directed.stderr);
+    assert!(!directed.stderr.contains("resuming"), "other options are other work: {}", directed.stderr);
     assert!(room.read("data/indices.npy") == room.read("other/indices.npy"));
     assert_eq!(names(&room), ["data", "other"]);
 }

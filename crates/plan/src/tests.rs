@@ -112,7 +112,7 @@ fn devices_of_unknown_speed_are_rejected() {
     let mut hardware = v100();
     hardware.devices.bandwidth = None;
     let error = plan(hardware.clone(), profile()).unwrap_err();
-    assert!(error.is_usage() && error.to_string().contains("give devices.speed"), "{error}");
+    assert!(error.is_usage() && error.to_string().contains("set devices.speed"), "{error}");
     hardware.devices.speed = Some(2.0);
     let (slow, fast) = (plan(v100(), profile()).unwrap(), plan(hardware, profile()).unwrap());
     assert!(of(&fast, "factored").epoch_seconds < of(&slow, "factored").epoch_seconds);

@@ -42,8 +42,7 @@ impl StoredTable {
         let wrong = |message: &str| Error::format(dir.join(manifest::FILE_NAME), "files", message);
         let Some(entry) = manifest.files.get(FEATURES) else {
             return Err(wrong(if manifest.files.contains_key(FEATURES_INDPTR) {
-                "the features are stored sparse, and sparse features are read into memory; keep features in \
-                 host memory"
+                "the features are stored sparse and are read in memory only; keep features in host memory"
             } else {
                 "the dataset has no features to read from a file"
             }));

@@ -21,7 +21,7 @@ fn paths_that_are_not_what_they_should_be() {
     for (args, says) in [
         ("export nowhere npz new", vec!["nowhere"]),
         ("export file npz new", vec!["file", "directory"]),
-        ("export data npz file", vec!["file: ", "already there", "--force"]),
+        ("export data npz file", vec!["file: ", "already exists", "--force"]),
         ("export data npz dir", vec!["dir: ", "directory"]),
         ("export data npz dir --force", vec!["dir: ", "directory"]),
         ("export data edges file --force", vec!["file: ", "this is a file"]),

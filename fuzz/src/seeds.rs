@@ -184,7 +184,7 @@ fn resume(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     add("resume", "sorting", join("", &files));
 }
 
-/// What the engine reads: options, what a run writes, lists of nodes.
+/// Inputs of the engine: options, files of a run, lists of nodes.
 #[cfg(feature = "engine")]
 fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<()> {
     use graphmill_engine::{

@@ -1,10 +1,9 @@
-//! `cargo xtask cuda compile`: compiles the CUDA kernels to PTX and packs it into the bundle that is
-//! checked in; `cargo xtask cuda check [--devices]` compares the bundle with a fresh compilation of the
-//! kernels.
+//! `cargo xtask cuda compile`: compiles the CUDA kernels to PTX and packs it into the bundle of the
+//! repository; `cargo xtask cuda check [--devices]` compares the bundle with a fresh compilation of
+//! the kernels.
 //!
-//! Compiling for the bundle also compiles the code of single devices, which finds more faults. A check
-//! leaves that out unless `--devices` asks for it: kernels that give the bundle's PTX passed it when the
-//! bundle was made.
+//! `compile` also compiles the code of single devices, which finds more faults. `check` does so
+//! only with `--devices`: kernels that give the bundle's PTX passed that step when it was made.
 //!
 //! The compiler is NVRTC of one version, from a Python package of 88 MB whose hash is checked
 //! (`xtask/nvrtc-VERSION.txt`). It is fetched once, into the target directory, and needs no device.
@@ -109,8 +108,8 @@ fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Compiles all kernels to PTX, and to the code of some devices if `devices`. The PTX stays in `nvrtc/ptx`
-/// of the target directory for reading.
+/// Compiles all kernels to PTX, and to the code of some devices if `devices`. The PTX stays in
+/// `nvrtc/ptx` of the target directory for reading.
 fn compile_kernels(python: &Path, devices: bool) -> Result<Modules> {
     let root = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
     let to = home()?.join("ptx");

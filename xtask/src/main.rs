@@ -9,7 +9,8 @@
 //! - `cargo xtask accuracy DATASETS [NAME ...]` recomputes the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` compares the speed with other libraries.
 //! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX in the repository;
-//!   `cargo xtask cuda check` compares, and with `--devices` also compiles the code of single devices.
+//!   `cargo xtask cuda check` compares, and with `--devices` also compiles the code of single
+//!   devices.
 //! - `cargo xtask cuda pack` builds the programs that `scripts/gpu-check` runs on a machine with a
 //!   device.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.

@@ -180,8 +180,8 @@ impl<'a> Stages<'a> {
         Ok(Self { loader, learner, seeds, memory: batch.recycle(), workspace })
     }
 
-    /// Seconds to sample batch `i` of the first epoch, to gather its rows and to train on it; `see` is
-    /// called after the first stage.
+    /// Seconds to sample batch `i` of the first epoch, to gather its rows and to train on it; `see`
+    /// is called after the first stage.
     fn batch(&mut self, i: u64, lr: f64, see: &mut dyn FnMut(&Sampled)) -> Result<[f64; 3]> {
         let Self { loader, learner, seeds, memory, workspace } = self;
         let picked = loader.pick(seeds, i, std::mem::take(memory));

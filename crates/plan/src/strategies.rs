@@ -1,4 +1,5 @@
-//! Models of strategies: one row of [`MODELS`] for each formula that a strategy's row of the table names.
+//! Models of strategies: one row of [`MODELS`] for each formula that a strategy's row of the table
+//! names.
 
 use graphmill_core::table::Entry;
 use graphmill_engine::strategy::{self, Cost, Kind};

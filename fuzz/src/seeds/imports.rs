@@ -136,7 +136,11 @@ fn edge_lists(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
 fn edge_directories(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     let words = |words: &[u32]| -> Vec<u8> { bytemuck::cast_slice(words).to_vec() };
     let gnnlab: [(&str, &[u8]); 8] = [
-        ("meta.txt", b"NUM_NODE 3\nNUM_EDGE 3\nFEAT_DIM 1\nNUM_CLASS 2\nNUM_TRAIN_SET 1\nNUM_VALID_SET 1\nNUM_TEST_SET 1\n"),
+        (
+            "meta.txt",
+            b"NUM_NODE 3\nNUM_EDGE 3\nFEAT_DIM 1\nNUM_CLASS 2\nNUM_TRAIN_SET 1\nNUM_VALID_SET 1\n\
+              NUM_TEST_SET 1\n",
+        ),
         ("indptr.bin", &words(&[0, 1, 2, 3])),
         ("indices.bin", &words(&[1, 2, 2])),
         ("feat.bin", &words(&[0, 0, 0])),
@@ -240,7 +244,8 @@ fn musae(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
         ("musae_a_features.json", br#"{"2": [4, 0, 4], "0": [], "1": [1]}"#),
         (
             "musae_a_target.csv",
-            b"id,days,mature,views,partner,new_id\n70,1,True,5,False,2\n71,1,False,5,False,0\n9,1,True,5,False,1\n",
+            b"id,days,mature,views,partner,new_id\n70,1,True,5,False,2\n\
+              71,1,False,5,False,0\n9,1,True,5,False,1\n",
         ),
         ("splits.json", br#"[{"train": [2], "valid": [0], "test": [1]}]"#),
     ];
@@ -255,7 +260,8 @@ fn musae(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
 
 /// GraphBolt's directories.
 fn graphbolt(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
-    let yaml = b"dataset_name: tiny\ngraph:\n  nodes:\n    - num: 3\n  edges:\n    - format: csv\n      path: edges.csv\n\
+    let yaml = b"dataset_name: tiny\ngraph:\n  nodes:\n    - num: 3\n  edges:\n    - format: csv\n\
+        \x20     path: edges.csv\n\
         feature_data:\n  - domain: node\n    name: feat\n    format: numpy\n    path: feat.npy\n\
         tasks:\n  - name: node_classification\n    num_classes: 2\n    train_set:\n      - data:\n\
         \x20         - {name: seeds, format: numpy, path: train.npy}\n\

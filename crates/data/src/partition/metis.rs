@@ -28,8 +28,8 @@ use graphmill_core::{
 use super::{Options, PartitionBook, Partitioner, limits::fill_empty, trains};
 use crate::reorder::adjacency::both_ways;
 
-/// Held during a call of the library. METIS draws from the C library's `rand`, whose state belongs to
-/// the process: two calls at a time would take numbers from each other, and their parts would depend
+/// Lock for calls of the library. METIS draws from the C library's `rand`, whose state belongs to
+/// the process: concurrent calls would take numbers from each other, and their parts would depend
 /// on timing.
 static LIBRARY: Mutex<()> = Mutex::new(());
 

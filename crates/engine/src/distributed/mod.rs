@@ -63,7 +63,7 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
     if *config.devices != Devices::Cpu {
         return refuse("devices", config.devices.as_str(), "it is cpu");
     }
-    if !order::TABLE.get(&config.order).is_some_and(|entry| !entry.make.reads_graph) {
+    if order::TABLE.get(&config.order).is_none_or(|entry| entry.make.reads_graph) {
         let names = order::TABLE.iter().filter(|entry| !entry.make.reads_graph).map(|entry| entry.name);
         let known = format!("it is {}: others read the whole graph", one_of(&names.collect::<Vec<_>>()));
         return refuse("order", &config.order, &known);

@@ -76,7 +76,7 @@ fn first_sentence(text: &str) -> String {
     let clauses = sentence.match_indices([',', '(']).map(|(at, _)| at);
     let words = sentence.match_indices(' ').map(|(at, _)| at);
     let fits = |at: &usize| (SHORT / 3..SHORT).contains(at);
-    let cut = clauses.filter(fits).last().or_else(|| words.filter(fits).last()).unwrap_or(sentence.len());
+    let cut = clauses.rev().find(fits).or_else(|| words.rev().find(fits)).unwrap_or(sentence.len());
     sentence[..cut].trim_end().into()
 }
 

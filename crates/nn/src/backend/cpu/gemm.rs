@@ -18,10 +18,10 @@ use half::bf16;
 use super::{
     Precision,
     factors::Factors,
-    level::{Isa, kernel},
-    parallel::{self, Chunks, Rows},
+    parallel::{Chunks, Rows},
     rows::elements,
     scratch,
+    split_sum::{PARTIALS, add_parts, parts},
 };
 use crate::{
     ViewMut,
@@ -39,8 +39,6 @@ const ROWS: usize = 192;
 const PIECES: usize = 32;
 /// Inner length from which a cut along it pays, and the shortest part.
 const LONG: usize = 4096;
-/// Values in the results of all parts together.
-const PARTIALS: usize = 4 << 20;
 
 /// A factor: `data[i * rs + j * cs]`.
 #[derive(Clone, Copy)]
@@ -194,36 +192,4 @@ fn by_inner(a: Factor, b: Factor, k: usize, m: usize, n: usize, beta: f32, c: &m
         product(a, b, [size / n, n, inner.len()], 0.0, partial, n);
     });
     add_parts(partials, size, 0, beta, c);
-}
-
-/// Into how many parts of some `len` a sum of `k` terms is cut: a multiple of four, which is even work for two and
-/// for four threads.
-pub(super) fn parts(k: usize, len: usize) -> usize {
-    k.div_ceil(len).next_multiple_of(4).min(32)
-}
-
-/// `c = beta c +` the sum of `partials`, `size` values each, in their order: of the values from `first` on.
-pub(super) fn add_parts(partials: &[f32], size: usize, first: usize, beta: f32, c: &mut [f32]) {
-    let isa = Isa::current();
-    parallel::rows(c.len(), partials.len() / size, Rows { data: c, width: 1 }, |range, c| {
-        add_partials(isa, partials, size, first + range.start, beta, c.data);
-    });
-}
-
-kernel! {
-    /// `c = beta c +` the sum of `partials[i * size + first..]`, in the order of `i`.
-    fn add_partials[](s: S, partials: &[f32], size: usize, first: usize, beta: f32, c: &mut [f32]) {
-        let mut at = 0;
-        while at < c.len() {
-            let mut sum = s.splat(0.0);
-            for partial in partials.chunks_exact(size) {
-                sum = s.add(sum, s.load(&partial[first..first + c.len()], at));
-            }
-            if beta != 0.0 {
-                sum = s.mul_add(s.splat(beta), s.load(c, at), sum);
-            }
-            s.store(c, at, sum);
-            at += S::LANES;
-        }
-    }
 }

@@ -28,10 +28,10 @@ use std::{
 
 use super::{
     factors::Factors,
-    gemm::{add_parts, parts},
     level::{Isa, Level},
     parallel::{Chunks, Rows},
     scratch,
+    split_sum::{PARTIALS, add_parts, parts},
 };
 use crate::backend::Side;
 
@@ -46,8 +46,6 @@ const STRIDE: usize = DEPTH + 16;
 const LONG_DEPTH: usize = 128;
 /// Multiplications in a piece of work: some tens of microseconds.
 const GRAIN: usize = 8 << 20;
-/// Values in the results of all parts together.
-const PARTIALS: usize = 4 << 20;
 /// A cache line, in the values of [`scratch`].
 const LINE: usize = 8;
 

@@ -4,9 +4,10 @@
 //! Cut as [`super::gemm`] cuts, by shape alone. With several heads in f32 at every precision: the factors are small.
 
 use super::{
-    gemm::{Factor, add_parts, gemm, product},
+    gemm::{Factor, gemm, product},
     parallel::{Chunks, Rows},
     scratch,
+    split_sum::add_parts,
 };
 use crate::backend::{
     Precision, Side,

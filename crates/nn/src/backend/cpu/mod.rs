@@ -11,6 +11,7 @@
 //! | `columns` | sums over rows, in a fixed order |
 //! | `sum` | weighted sums of rows over edges |
 //! | `factors` | the factors of a dense product |
+//! | `split_sum` | sums of products over a long inner dimension, in parts |
 //! | `gemm_bf16` | dense products by the instructions for bf16 |
 //! | `sparse` | products of rows of which few values are not zero |
 //! | `slices`, `slicing`, `caches` | aggregation a slice of columns at a time; when that is faster; the sizes it turns on |
@@ -64,6 +65,7 @@ mod simd_x86;
 mod slices;
 mod slicing;
 mod sparse;
+mod split_sum;
 mod sum;
 mod update;
 

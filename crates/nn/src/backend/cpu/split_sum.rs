@@ -1,0 +1,43 @@
+//! Products with a long inner dimension: it is split into parts, each with a result of its own, and the
+//! results are added in order. Shared by the products in f32 and in bf16.
+
+use super::{
+    level::{Isa, kernel},
+    parallel::{self, Rows},
+};
+
+/// Most values in the results of all parts together.
+pub(super) const PARTIALS: usize = 4 << 20;
+
+/// Number of parts into which a sum of `k` terms is split, each of about `len` terms: a multiple of
+/// four, which is even work for two and for four threads.
+pub(super) fn parts(k: usize, len: usize) -> usize {
+    k.div_ceil(len).next_multiple_of(4).min(32)
+}
+
+/// Computes `c = beta c +` the sum of `partials`, `size` values each, in their order, for the values
+/// from `first` on.
+pub(super) fn add_parts(partials: &[f32], size: usize, first: usize, beta: f32, c: &mut [f32]) {
+    let isa = Isa::current();
+    parallel::rows(c.len(), partials.len() / size, Rows { data: c, width: 1 }, |range, c| {
+        add_partials(isa, partials, size, first + range.start, beta, c.data);
+    });
+}
+
+kernel! {
+    /// `c = beta c +` the sum of `partials[i * size + first..]`, in the order of `i`.
+    fn add_partials[](s: S, partials: &[f32], size: usize, first: usize, beta: f32, c: &mut [f32]) {
+        let mut at = 0;
+        while at < c.len() {
+            let mut sum = s.splat(0.0);
+            for partial in partials.chunks_exact(size) {
+                sum = s.add(sum, s.load(&partial[first..first + c.len()], at));
+            }
+            if beta != 0.0 {
+                sum = s.mul_add(s.splat(beta), s.load(c, at), sum);
+            }
+            s.store(c, at, sum);
+            at += S::LANES;
+        }
+    }
+}

@@ -14,7 +14,7 @@ use graphmill_data::partition as parting;
 use graphmill_engine::{
     Result, RunContext, RunDir, TrainConfig, hotness as hot,
     observer::{Observer, Progress, Start},
-    options::{self, key, keys},
+    options::{key, keys, names, suggestion},
     partition as engine_partition,
     record::{EpochRecord, Origin},
     saved::{Kind, SavedRun},
@@ -87,7 +87,7 @@ pub(super) fn configure(
     let (mut values, mut names) = (Map::new(), Vec::new());
     for (name, value) in &given {
         let Some(key) = key(name).filter(|key| allowed.contains(&key.name)) else {
-            let suggestion = options::suggestion(name, allowed);
+            let suggestion = suggestion(name, allowed);
             return Err(PyTypeError::new_err(format!("no such option '{name}'{suggestion}")));
         };
         values.insert(key.name.into(), value.clone());
@@ -150,7 +150,7 @@ pub(super) fn train(
         }
         (None, ..) => Arc::new(py.detach(graphmill_data::generate::demo).map_err(error::graph)?),
     };
-    let given = configure(&mut config, options, &options::names())?;
+    let given = configure(&mut config, options, &names())?;
     config.refuse_unused(&given).map_err(error::engine)?;
     before.map_or(Ok(()), |before| config.check_resumed(&before)).map_err(error::engine)?;
     let run = match &out {

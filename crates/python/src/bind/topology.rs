@@ -41,7 +41,7 @@ impl Topology {
     }
 
     #[getter]
-    fn num_nodes(&self) -> usize {
+    pub(super) fn num_nodes(&self) -> usize {
         self.0.graph().num_nodes()
     }
 

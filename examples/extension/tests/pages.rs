@@ -55,13 +55,29 @@ fn quoted_code_is_that_of_the_files() {
     }
 }
 
+/// The anchor of each heading in a page: its words in lower case, joined by dashes.
+fn anchors(text: &str) -> Vec<String> {
+    let heading =
+        |line: &str| line.starts_with('#').then(|| line.trim_start_matches('#').trim().to_lowercase());
+    let anchor = |heading: String| -> String {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '-');
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    text.lines().filter_map(heading).map(anchor).collect()
+}
+
 #[test]
-fn links_of_the_pages_lead_to_files() {
+fn links_of_the_pages_lead_to_files_and_headings() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     for page in ["sampler", "layer", "policy", "partitioner", "strategy"] {
         let text = fs::read_to_string(docs.join(format!("add-a-{page}.md"))).unwrap();
         for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
-            assert!(docs.join(link).exists(), "add-a-{page}.md: {link}");
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            assert!(docs.join(file).exists(), "add-a-{page}.md: {link}");
+            if !anchor.is_empty() {
+                let target = fs::read_to_string(docs.join(file)).unwrap();
+                assert!(anchors(&target).iter().any(|own| own == anchor), "add-a-{page}.md: {link}");
+            }
         }
     }
 }

@@ -65,7 +65,10 @@ impl Sums {
             let (sum, name) = entry.ok_or_else(|| {
                 Error::wrong(
                     &path,
-                    format!("malformed line {}; fix it, or delete the file to record new checksums", i + 1),
+                    format!(
+                        "line {} is malformed; fix it, or delete the file to record new checksums",
+                        i + 1
+                    ),
                 )
             })?;
             of.insert(name.to_string(), sum.to_string());
@@ -126,7 +129,7 @@ mod tests {
         assert_eq!(Sums::read(dir.path()).unwrap().get("b"), Some(sum.as_str()));
         for bad in ["short  a", &format!("{sum} a"), &format!("{sum}  "), &format!("{}  a", "G".repeat(64))] {
             fs::write(dir.path().join(NAME), format!("{sum}  a\n{bad}\n")).unwrap();
-            assert!(Sums::read(dir.path()).unwrap_err().to_string().contains("malformed line 2"), "{bad}");
+            assert!(Sums::read(dir.path()).unwrap_err().to_string().contains("line 2 is malformed"), "{bad}");
         }
     }
 }

@@ -1,9 +1,14 @@
 //! Checks of all options, and of those that depend on each other.
 
-use graphmill_core::options::Fault;
+use std::collections::BTreeMap;
+
+use graphmill_core::options::{Fault, OptionGroup};
 use graphmill_nn::layer;
 
-use super::{groups, keys};
+use super::{
+    groups,
+    keys::{self, GENERAL, heading},
+};
 use crate::{Error, Result, TrainConfig, config::MOST_LAYERS, strategy};
 
 impl TrainConfig {
@@ -54,8 +59,10 @@ impl TrainConfig {
     /// The first impossible one, by the name of its flag.
     pub fn check(&self) -> Result<()> {
         let by_flag = |fault: Fault| Error::usage(keys::by_flag(&fault));
+        let groups = groups();
+        check_names(&groups)?;
         self.check_general().map_err(by_flag)?;
-        for group in groups() {
+        for group in groups {
             self.own.check(group).map_err(by_flag)?;
         }
         let hops = self.layers * self.hops_of_layer();
@@ -64,5 +71,74 @@ impl TrainConfig {
             return Err(Error::usage(format!("--fanout {} must have {hops} hops: {per_layer}", self.fanout)));
         }
         Ok(())
+    }
+}
+
+/// Refuses two options of the same name, of which files and the command line could set only one. Built-in
+/// rows have none; a row that another crate registers may bring one.
+///
+/// # Errors
+/// Wrong usage: the first name that is taken, and the rows that take it.
+fn check_names(groups: &[OptionGroup]) -> Result<()> {
+    let general = GENERAL.iter().map(|key| (&key.name, "the general options".to_string()));
+    let mut owners: BTreeMap<_, _> = general.collect();
+    for &group in groups {
+        for key in group.keys() {
+            if let Some(owner) = owners.insert(&key.name, heading(group)) {
+                return Err(Error::usage(format!(
+                    "option '{}' is declared twice: by {owner} and by {}; rename that of the registered algorithm",
+                    key.name,
+                    heading(group)
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Args;
+    use graphmill_core::options::OptionSet;
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct First {
+        /// Width of a window.
+        #[arg(long)]
+        window: usize,
+    }
+
+    #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct Second {
+        /// Width of another window.
+        #[arg(long)]
+        window: usize,
+    }
+
+    #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct General {
+        /// Epochs of a window.
+        #[arg(long)]
+        epochs: usize,
+    }
+
+    impl OptionSet for First {}
+    impl OptionSet for Second {}
+    impl OptionSet for General {}
+
+    #[test]
+    fn options_of_the_same_name_are_refused() {
+        let refused = |groups: &[OptionGroup]| check_names(groups).unwrap_err().to_string();
+        let [first, second] = [OptionGroup::of::<First>(), OptionGroup::of::<Second>()];
+        check_names(&[first]).unwrap();
+        assert!(refused(&[first, second]).contains("option 'window' is declared twice"));
+        assert!(
+            refused(&[OptionGroup::of::<General>()])
+                .contains("'epochs' is declared twice: by the general options")
+        );
+        check_names(&groups()).unwrap();
     }
 }

@@ -28,10 +28,10 @@ pub struct Key {
 }
 
 /// The general options.
-static GENERAL: LazyLock<Vec<options::Key>> = LazyLock::new(options::keys::<TrainConfig>);
+pub(super) static GENERAL: LazyLock<Vec<options::Key>> = LazyLock::new(options::keys::<TrainConfig>);
 
 /// Every option, in the order of help and files: general ones, then those of algorithms, also of those that other
-/// crates have registered by now. Of two options of one name the first counts.
+/// crates have registered by now. [`TrainConfig::check`] refuses two options of the same name.
 pub fn keys() -> Vec<Key> {
     let mut all: Vec<Key> = GENERAL.iter().map(general).collect();
     for group in groups() {
@@ -67,7 +67,7 @@ fn general(declared: &'static options::Key) -> Key {
 }
 
 /// The heading over a group: `Options of --sampler weighted or labor`.
-fn heading(group: OptionGroup) -> String {
+pub(super) fn heading(group: OptionGroup) -> String {
     let of = |(flag, names): (&str, Vec<&str>)| format!("--{flag} {}", one_of(&names));
     let axes = AXES.iter().map(|axis| (axis.flag, axis.readers(group)));
     let readers: Vec<String> = axes.filter(|(_, names)| !names.is_empty()).map(of).collect();

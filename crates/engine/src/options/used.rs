@@ -110,7 +110,7 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     let reads = |axis: &&&Axis| (axis.read)(config).is_none_or(|groups| groups.contains(&group));
     let Some(axis) = axes.iter().find(reads) else {
         let axis = axes.first().expect("a group is that of some row");
-        return Err(unread_by(config, axis, group));
+        return Err(unused_by_all(config, key, axis, group).unwrap_or_else(|| unread_by(config, axis, group)));
     };
     if axis.flag == "order" {
         rules::seed_order(config, key)?;
@@ -120,6 +120,18 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
         None => Ok(()),
         Some(reason) => Err(reason),
     }
+}
+
+/// The reason for which every strategy that reads the options of a group ignores this one, if they all
+/// do: then no other strategy would help.
+fn unused_by_all(config: &TrainConfig, key: &Key, axis: &Axis, group: OptionGroup) -> Option<String> {
+    let reason = |name: &str| {
+        let other = TrainConfig { strategy: name.into(), ..config.clone() };
+        (strategy::of(&other)?.make.unused)(&other, key.name)
+    };
+    let readers = if axis.flag == "strategy" { axis.readers(group) } else { Vec::new() };
+    let reasons: Vec<String> = readers.into_iter().map(reason).collect::<Option<_>>()?;
+    reasons.into_iter().next()
 }
 
 /// Why the chosen row of an axis does not read the options of a group.

@@ -270,7 +270,7 @@ fn graphsage_files_name_the_file_and_the_line() {
         (
             "x-G.json",
             "{\"nodes\": [], \"links\": [{\"source\": 0, \"target\": 1}]}",
-            &["x-G.json: line 1", "no node"],
+            &["x-G.json: line 1", "a link ends at 0, which is not a node"],
         ),
         ("x-id_map.json", r#"{"a": 1, "b": 2}"#, &["x-id_map.json", "the row 2"]),
         ("x-class_map.json", r#"{"q": 1}"#, &["x-class_map.json: line 1", "'q' is not a node"]),

@@ -85,6 +85,26 @@ pub trait MinibatchSampler: Send + Sync {
 }
 
 /// A sampler that draws a batch in two steps, so that destinations of the bottom block can be left out.
+///
+/// ```
+/// use graphmill_core::Graph;
+/// use graphmill_loader::{
+///     BatchKey, MinibatchSampler, Seeds, Workspace,
+///     sampler::{BatchRequest, HopStack, neighbor::Neighbor},
+/// };
+///
+/// // a ring: each node has its predecessor as in-neighbour
+/// let graph = Graph::new(vec![0, 1, 2, 3, 4].into(), vec![3, 0, 1, 2].into())?;
+/// let sampler = HopStack::new(Neighbor::new(&[1, 1]).expect("two numbers of neighbours"));
+/// let request = BatchRequest::new(&graph, BatchKey { seed: 7, epoch: 0, batch: 0 });
+/// let split = sampler.split().expect("it draws hop by hop");
+/// let mut workspace = Workspace::new(4);
+/// let upper = split.sample_upper(&request, &mut workspace, Seeds::new(0, &[2][..]))?;
+/// assert_eq!(upper.destinations, [2, 1]);
+/// let batch = split.sample_bottom(&request, &mut workspace, upper)?;
+/// assert_eq!(batch.input_nodes, [2, 1, 0]);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait SplitSampler: Send + Sync {
     /// Draws the blocks above the bottom one. The lowest of them is left without its transpose, because its
     /// sources may be renumbered.

@@ -64,6 +64,15 @@ pub trait Backend:
 }
 
 /// Dense products.
+///
+/// ```
+/// use graphmill_nn::{Matrix, backend::{Reference, Side::Plain, ops::Gemm}};
+///
+/// let (a, b) = (Matrix::from_slice(1, 2, &[1.0, 2.0]), Matrix::from_slice(2, 1, &[3.0, 4.0]));
+/// let mut c = Matrix::zeros(1, 1);
+/// Gemm { a: (a.view(), Plain), b: (b.view(), Plain), beta: 0.0, c: c.view_mut() }.run(&Reference);
+/// assert_eq!(c.view().host(), [11.0]);
+/// ```
 pub trait DenseOps: ElementOps {
     /// See [`Gemm`].
     fn gemm(&self, op: Checked<Gemm>);
@@ -85,6 +94,18 @@ pub trait DenseOps: ElementOps {
 }
 
 /// Sums, means and maxima of the neighbours' rows.
+///
+/// ```
+/// use graphmill_core::Block;
+/// use graphmill_nn::{Matrix, backend::{ArgMax, Reference, ops::AggregateMax}};
+///
+/// // one destination with two in-neighbours
+/// let block = Block { num_dst: 1, num_src: 3, indptr: vec![0, 2], indices: vec![1, 2], ..Block::default() };
+/// let src = Matrix::from_slice(3, 1, &[9.0, 2.0, 3.0]);
+/// let (mut dst, mut arg) = (Matrix::zeros(1, 1), ArgMax::default());
+/// AggregateMax { block: &block, src: src.view(), dst: dst.view_mut(), arg: &mut arg }.run(&Reference);
+/// assert_eq!(dst.view().host(), [3.0]);
+/// ```
 pub trait AggregationOps {
     /// See [`Aggregate`].
     fn aggregate(&self, op: Checked<Aggregate>);
@@ -106,6 +127,16 @@ pub trait AggregationOps {
 }
 
 /// Attention (GAT).
+///
+/// ```
+/// use graphmill_nn::{Matrix, backend::{Reference, ops::HeadDot}};
+///
+/// // one row of two heads of width 1
+/// let (z, a) = (Matrix::from_slice(1, 2, &[2.0, 3.0]), Matrix::from_slice(1, 2, &[10.0, 100.0]));
+/// let mut out = Matrix::zeros(1, 2);
+/// HeadDot { z: z.view(), a: a.view(), heads: 2, out: out.view_mut() }.run(&Reference);
+/// assert_eq!(out.view().host(), [20.0, 300.0]);
+/// ```
 pub trait AttentionOps {
     /// See [`HeadDot`].
     fn head_dot(&self, op: Checked<HeadDot>);
@@ -142,6 +173,16 @@ pub trait AttentionOps {
 }
 
 /// Rows and elements: gathers, sums, bias, activation and dropout.
+///
+/// ```
+/// use graphmill_nn::{Matrix, backend::{ElementOps, Reference, ops::Gather}};
+///
+/// let src = Matrix::from_slice(3, 1, &[5.0, 6.0, 7.0]);
+/// let mut dst = Matrix::zeros(2, 1);
+/// Gather { src: src.view(), ids: &[2, 0], dst: dst.view_mut() }.run(&Reference);
+/// Reference.scale(10.0, dst.view_mut());
+/// assert_eq!(dst.view().host(), [70.0, 50.0]);
+/// ```
 pub trait ElementOps {
     /// See [`Gather`].
     fn gather(&self, op: Checked<Gather>);
@@ -187,7 +228,16 @@ pub trait ElementOps {
     }
 }
 
-/// Normalisations of rows.
+/// Normalizations of rows.
+///
+/// ```
+/// use graphmill_nn::{Matrix, backend::{Reference, ops::L2NormForward}};
+///
+/// let x = Matrix::from_slice(1, 2, &[3.0, 4.0]);
+/// let (mut norms, mut out) = (Matrix::zeros(1, 1), Matrix::zeros(1, 2));
+/// L2NormForward { x: x.view(), norms: norms.view_mut(), out: out.view_mut() }.run(&Reference);
+/// assert_eq!((norms.view().host(), out.view().host()), (&[5.0][..], &[0.6, 0.8][..]));
+/// ```
 pub trait NormOps {
     /// See [`BatchNormForward`].
     fn batch_norm(&self, op: Checked<BatchNormForward>);
@@ -212,6 +262,15 @@ pub trait NormOps {
 }
 
 /// Losses, and the functions that turn scores into probabilities.
+///
+/// ```
+/// use graphmill_nn::{Matrix, backend::{Reference, ops::SoftmaxCrossEntropy}};
+///
+/// let (logits, mut grad) = (Matrix::zeros(1, 2), Matrix::zeros(1, 2));
+/// let (logits, grad) = (logits.view(), grad.view_mut());
+/// let loss = SoftmaxCrossEntropy { logits, label: &[1], weight: &[], scale: 1.0, grad }.run(&Reference);
+/// assert!((loss - 2f64.ln()).abs() < 1e-6);
+/// ```
 pub trait LossOps {
     /// See [`SoftmaxCrossEntropy`].
     fn softmax_cross_entropy(&self, op: Checked<SoftmaxCrossEntropy>) -> f64;
@@ -227,6 +286,17 @@ pub trait LossOps {
 }
 
 /// Steps of optimizers.
+///
+/// ```
+/// use graphmill_nn::{Matrix, backend::{Reference, SgdStep, ops::SgdUpdate}};
+///
+/// let grad = Matrix::from_slice(1, 1, &[4.0]);
+/// let (mut velocity, mut value) = (Matrix::zeros(1, 1), Matrix::from_slice(1, 1, &[1.0]));
+/// let step = SgdStep { lr: 0.5, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+/// let (velocity, target) = (velocity.view_mut(), value.view_mut());
+/// SgdUpdate { step, grad: grad.view(), velocity, value: target }.run(&Reference);
+/// assert_eq!(value.view().host(), [-1.0]);
+/// ```
 pub trait UpdateOps {
     /// See [`AdamUpdate`].
     fn adam(&self, op: Checked<AdamUpdate>);

@@ -12,8 +12,8 @@ use super::{
 use crate::{Error, Result, TrainConfig, config::MOST_LAYERS, strategy};
 
 impl TrainConfig {
-    /// Makes `layers` and `fanout` agree: the one that was not `given` follows the other; and chooses what the strategy
-    /// leaves open.
+    /// Makes `layers` and `fanout` agree: the one that was not `given` follows the other. Chooses the
+    /// values that the strategy leaves open.
     ///
     /// # Errors
     /// Both were given and disagree.
@@ -74,8 +74,8 @@ impl TrainConfig {
     }
 }
 
-/// Refuses two options of the same name, of which files and the command line could set only one. Built-in
-/// rows have none; a row that another crate registers may bring one.
+/// Refuses two options of the same name, of which files and the command line could set only one.
+/// Built-in rows have none; a row that another crate registers may bring one.
 ///
 /// # Errors
 /// Wrong usage: the first name that is taken, and the rows that take it.
@@ -86,7 +86,8 @@ fn check_names(groups: &[OptionGroup]) -> Result<()> {
         for key in group.keys() {
             if let Some(owner) = owners.insert(&key.name, heading(group)) {
                 return Err(Error::usage(format!(
-                    "option '{}' is declared twice: by {owner} and by {}; rename that of the registered algorithm",
+                    "option '{}' is declared twice: by {owner} and by {}; rename that of the registered \
+                     algorithm",
                     key.name,
                     heading(group)
                 )));

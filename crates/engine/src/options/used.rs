@@ -122,8 +122,8 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     }
 }
 
-/// The reason for which every strategy that reads the options of a group ignores this one, if they all
-/// do: then no other strategy would help.
+/// Reason for which all strategies that read the options of a group ignore this one, if they do:
+/// then no other strategy would help.
 fn unused_by_all(config: &TrainConfig, key: &Key, axis: &Axis, group: OptionGroup) -> Option<String> {
     let reason = |name: &str| {
         let other = TrainConfig { strategy: name.into(), ..config.clone() };

@@ -25,7 +25,7 @@
 //! | [`strategy`] | who runs which stage, where, and how far ahead |
 //! | [`options`] | options by name: read from files and flags, written, checked and refused |
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
-//! | [`saved`], [`partition`], [`bench`] | commands on saved runs, partitions and machines |
+//! | [`saved`], [`partition`], [`mod@bench`] | commands on saved runs, partitions and machines |
 
 mod accelerator;
 pub mod bench;

@@ -49,7 +49,7 @@ pub struct TrainedModel {
 /// ```
 ///
 /// # Errors
-/// Those of [`train`](crate::train), and an option that the run would ignore.
+/// Those of [`train`], and an option that the run would ignore.
 pub fn fit(config: &TrainConfig, data: &Dataset) -> Result<TrainedModel> {
     let mut quiet = Quiet;
     fit_with(config, data, RunContext { run: None, resume: false, observer: &mut quiet, stop: &|| false })

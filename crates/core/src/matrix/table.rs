@@ -74,7 +74,7 @@ impl TableData {
     }
 }
 
-/// The values of a [`View`], as they are stored.
+/// Values of a [`View`](super::View), as they are stored.
 #[derive(Clone, Copy, Debug)]
 pub enum Table<'a> {
     /// See [`TableData::F32`].

@@ -11,7 +11,7 @@
 //!
 //! As in the paper a mean is Hajek's estimator: the mean over those taken, each weighing its edge's weight over its probability. The
 //! symmetric-normalised sum is scaled likewise, to `d` in all; a sum is Horvitz and Thompson's, each edge weighing 1 over its probability (where
-//! edges have weights: so that on average it is `d` times their weighted mean, as what [`super::exact`] takes).
+//! edges have weights: so that on average it is `d` times their weighted mean, as inference takes it, see [`super::inference`]).
 //!
 //! A function of (seed, epoch, batch, hop, source), or with iterations of (.., hop, destinations). Iterations and weights take memory for the edges of
 //! all destinations each time, and a multiple of LABOR-0's time. Every in-neighbour's number is computed, O(d) a destination, instead of `k` draws: it is slower to

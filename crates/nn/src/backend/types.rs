@@ -22,9 +22,10 @@ pub enum EdgeWeight {
     One,
     /// 1 / (edges of the destination): a mean; a destination without edges gets 0.
     Mean,
-    /// [`Block::edge_weight`].
+    /// [`graphmill_core::Block::edge_weight`].
     Stored,
-    /// [`Block::edge_weight`] / max(the sum of those of the destination's edges, 1): a mean by importance.
+    /// [`graphmill_core::Block::edge_weight`] / max(the sum of those of the destination's edges, 1): a
+    /// mean by importance.
     Normalised,
 }
 
@@ -37,7 +38,7 @@ pub enum OwnWeight<'a> {
     Constant(f32),
     /// 1 + the value of a `1 x 1` matrix, the same for all: a learned one, which stays where it is.
     OnePlus(View<'a>),
-    /// [`Block::self_weight`].
+    /// [`graphmill_core::Block::self_weight`].
     Stored,
 }
 

@@ -12,7 +12,7 @@ use crate::{
 /// `y = epilogue(x W + b)`.
 ///
 /// # Shapes
-/// - `weight`: `F x O`, uniform by one of [`super::INITS`]
+/// - `weight`: `F x O`, uniform, as [`super::Init`] says
 /// - `bias`: `1 x O`, zeros; may be left out
 /// - in `R x F`, out `R x O`
 #[derive(Clone, Debug)]

@@ -1,9 +1,6 @@
 //! `cargo xtask cuda compile`: compiles the CUDA kernels to PTX and packs it into the bundle of the
-//! repository; `cargo xtask cuda check [--devices]` compares the bundle with a fresh compilation of
+//! repository; `cargo xtask cuda check` compares the bundle with a fresh compilation of
 //! the kernels.
-//!
-//! `compile` also compiles the code of single devices, which finds more faults. `check` does so
-//! only with `--devices`: kernels that give the bundle's PTX passed that step when it was made.
 //!
 //! The compiler is NVRTC of one version, from a Python package of 88 MB whose hash is checked
 //! (`xtask/nvrtc-VERSION.txt`). It is fetched once, into the target directory, and needs no device.
@@ -29,8 +26,6 @@ const NVRTC: &str = "xtask/nvrtc-12.8.93.txt";
 const BUNDLE: &str = "ptx.zip";
 /// Checksums of the bundle and of its contents, in the same directory.
 const CHECKSUMS: &str = "ptx.sha256";
-/// Option that also compiles the code of single devices.
-pub(super) const DEVICES: &str = "--devices";
 /// Advice that ends every failed check.
 const FIX: &str = "run cargo xtask cuda compile and commit crates/cuda/ptx.zip and crates/cuda/ptx.sha256";
 
@@ -38,7 +33,7 @@ const FIX: &str = "run cargo xtask cuda compile and commit crates/cuda/ptx.zip a
 pub(super) fn compile() -> Result<()> {
     let python =
         python::find_python().context("compiling kernels needs python3 of 3.10 or later on the PATH")?;
-    let fresh = compile_kernels(&python, true)?;
+    let fresh = compile_kernels(&python)?;
     let packed = bundle::pack(&fresh)?;
     let directory = directory()?;
     fs::write(directory.join(BUNDLE), &packed)?;
@@ -50,12 +45,12 @@ pub(super) fn compile() -> Result<()> {
 
 /// Fails if the bundle or its checksums differ from a fresh compilation of the kernels, or, with
 /// `devices`, if a kernel does not compile to the code of a device.
-pub(super) fn check(devices: bool) -> Result<()> {
+pub(super) fn check() -> Result<()> {
     let Some(python) = python::find_python() else {
         eprintln!("── kernels: not compiled: there is no python3 of 3.10 or later on the PATH");
         return Ok(());
     };
-    let fresh = compile_kernels(&python, devices)?;
+    let fresh = compile_kernels(&python)?;
     let directory = directory()?;
     let read = |name: &str| {
         let path = directory.join(name);
@@ -108,9 +103,8 @@ fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Compiles all kernels to PTX, and to the code of some devices if `devices`. The PTX stays in
-/// `nvrtc/ptx` of the target directory for reading.
-fn compile_kernels(python: &Path, devices: bool) -> Result<Modules> {
+/// Compiles all kernels to PTX. The files stay in `nvrtc/ptx` of the target directory for reading.
+fn compile_kernels(python: &Path) -> Result<Modules> {
     let root = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
     let to = home()?.join("ptx");
     // files of an earlier run would be packed, too
@@ -126,11 +120,7 @@ fn compile_kernels(python: &Path, devices: bool) -> Result<Modules> {
     })?;
     let script = root.join("xtask/nvrtc.py");
     let sources = files(&directory()?.join("kernels"), "cu")?;
-    let mut arguments: Vec<&OsStr> = vec![script.as_os_str()];
-    if devices {
-        arguments.push(OsStr::new(DEVICES));
-    }
-    arguments.push(to.as_os_str());
+    let mut arguments: Vec<&OsStr> = vec![script.as_os_str(), to.as_os_str()];
     arguments.extend(sources.iter().map(|source| source.as_os_str()));
     python::step("kernels", own.as_os_str(), &arguments, &root)?;
     let mut modules = Modules::new();

@@ -9,8 +9,7 @@
 //! - `cargo xtask accuracy DATASETS [NAME ...]` recomputes the accuracy table of docs/results.md.
 //! - `cargo xtask bench-peers PEERS_DIR [OPTION ...]` compares the speed with other libraries.
 //! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX in the repository;
-//!   `cargo xtask cuda check` compares, and with `--devices` also compiles the code of single
-//!   devices.
+//!   `cargo xtask cuda check` compares.
 //! - `cargo xtask cuda pack` builds the programs that `scripts/gpu-check` runs on a machine with a
 //!   device.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
@@ -69,7 +68,7 @@ const USAGE: &[&str] = &[
     "test [--soak | python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "accuracy DATASETS [NAME ...]",
     "bench-peers PEERS_DIR [--quick] [--data DIR] [WORD ...]",
-    "cuda compile|check [--devices]|pack",
+    "cuda compile|check|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] \
      [ROW ...]",
@@ -99,8 +98,7 @@ fn main() -> Result<()> {
         ["accuracy", datasets, ref names @ ..] => accuracy::run(datasets.as_ref(), names),
         ["bench-peers", ref words @ ..] => bench_peers::run(words),
         ["cuda", "compile"] => cuda::compile(),
-        ["cuda", "check"] => cuda::check(false),
-        ["cuda", "check", cuda::DEVICES] => cuda::check(true),
+        ["cuda", "check"] => cuda::check(),
         ["cuda", "pack"] => pack::pack(),
         ["fuzz", ref words @ ..] => fuzz::run(words),
         ["golden", mode, first, second, ref words @ ..] => golden::run(mode, [first, second], words),

@@ -32,7 +32,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use self::{background::Background, table::Table};
-use crate::{cargo, cuda, house, mpi, python, target_dir, voice};
+use crate::{cargo, house, mpi, python, target_dir, voice};
 
 /// Feature of training over MPI.
 const MPI: &str = "graphmill/mpi";
@@ -68,9 +68,7 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     table.time("house", house::check)?;
     table.time("voice", voice::check)?;
     let own = env::current_exe().context("the path of xtask is unknown")?;
-    let mut kernels = Command::new(&own);
-    kernels.args(["cuda", "check"]).args(soak.then_some(cuda::DEVICES));
-    let kernels = Background::start("kernels", &mut kernels, &scratch)?;
+    let kernels = Background::start("kernels", Command::new(&own).args(["cuda", "check"]), &scratch)?;
     let lints = [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak)];
     table.time("lints", || {
         let arguments = [&["clippy", "--workspace", "--all-targets"], &features(&lints)[..]].concat();
